@@ -44,7 +44,7 @@ pub fn greet(scan: &mut Scan) {
         .enumerate()
         .filter(|(_, service)| may_be_asked(scan, service))
         .filter_map(|(at, service)| {
-            Some((at, service.listeners.iter().find_map(|socket| door(scan.sockets.get(*socket)?))?))
+            Some((at, service.listeners.iter().find_map(|socket| endpoint_of(scan.sockets.get(*socket)?))?))
         })
         .collect();
     for some in strangers.chunks(AT_ONCE).take_while(|_| !interrupt::is_requested()) {
@@ -74,7 +74,7 @@ fn may_be_asked(scan: &Scan, service: &Service) -> bool {
 }
 
 /// Endpoint for a probe; `None` when connecting would leave the machine.
-fn door(socket: &Socket) -> Option<Endpoint> {
+fn endpoint_of(socket: &Socket) -> Option<Endpoint> {
     if socket.state != SocketState::Listen {
         return None;
     }

@@ -9,7 +9,7 @@ use samehost_model::{Endpoint, Protocol, Redactor};
 use samehost_transport::{ConnectOptions, connect};
 
 use crate::check::Verdict;
-use crate::plan::{Hop, Plan, PlannedStage, SwitchRequest, keep, listen, shown};
+use crate::plan::{Hop, Plan, PlannedStage, SwitchRequest, keep, shown, still_in_use};
 use crate::preflight::{fewer_rights, obstacle, try_hop};
 use crate::redacted::redacted;
 use crate::reload::{reload, reload_now};
@@ -21,7 +21,7 @@ use samehost_transaction::{
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What a transaction needs from outside.
-pub struct Around<'a> {
+pub struct Environment<'a> {
     /// This program, for logins as another user.
     pub program: &'a Path,
     /// Where transactions are kept.
@@ -35,7 +35,7 @@ pub struct Around<'a> {
     /// Whether the user wants to stop.
     pub is_interrupted: &'a dyn Fn() -> bool,
     /// Told what is being done.
-    pub telling: &'a dyn Fn(&str),
+    pub progress: &'a dyn Fn(&str),
     /// A fresh look at this machine.
     pub scan: &'a dyn Fn() -> Option<Scan>,
 }
@@ -71,15 +71,16 @@ pub struct Confirm<'a> {
 pub fn apply(
     plan: Plan,
     request: &SwitchRequest,
-    around: &Around<'_>,
+    environment: &Environment<'_>,
 ) -> Result<SwitchReport, TransactionError> {
     let redactor = plan.redactor();
     // Progress messages may quote servers, checks and reloads.
-    let telling = |what: &str| (around.telling)(&redactor.message(what));
-    let around = &Around { telling: &telling, command: around.command.clone(), ..*around };
+    let progress = |what: &str| (environment.progress)(&redactor.message(what));
+    let environment =
+        &Environment { progress: &progress, command: environment.command.clone(), ..*environment };
     let mut plan = plan;
     loop {
-        let (report, in_use) = attempt(&plan, request, around)?;
+        let (report, in_use) = attempt(&plan, request, environment)?;
         match in_use {
             // Put back because of the last stages alone: without them the rest is tried again.
             Some((at, reasons)) if at > 0 => plan = plan.hold_back(at, reasons),
@@ -142,12 +143,12 @@ impl From<TransactionError> for Aborted {
 fn attempt(
     plan: &Plan,
     request: &SwitchRequest,
-    around: &Around<'_>,
+    environment: &Environment<'_>,
 ) -> Result<(SwitchReport, InUse), TransactionError> {
     let mut report = plan.report(request);
-    let mut transaction = Transaction::begin(around.store, &intent(plan, &report, around))?;
+    let mut transaction = Transaction::begin(environment.store, &intent(plan, &report, environment))?;
     report.id = Some(transaction.id().to_owned());
-    match proceed(plan, request, &mut transaction, around) {
+    match proceed(plan, request, &mut transaction, environment) {
         Ok(proved) => {
             transaction.commit()?;
             report.confirm_until = proved.until;
@@ -157,16 +158,16 @@ fn attempt(
                 hop.login = Some(login);
             }
             report.notes.extend(proved.notes);
-            report.still_tcp = (around.scan)().map_or(Vec::new(), |scan| still_tcp(plan, &scan));
+            report.still_tcp = (environment.scan)().map_or(Vec::new(), |scan| still_tcp(plan, &scan));
             Ok((report, None))
         }
         Err(aborted) => {
             let reason = aborted.reason();
-            (around.telling)(&format!("{reason}: everything is put back"));
+            (environment.progress)(&format!("{reason}: everything is put back"));
             let back = transaction.roll_back(&mut |step: &Reload| reload(&step.command));
             report.outcome = SwitchOutcome::RolledBack;
             report.notes.insert(0, reason);
-            report.notes.extend(left(&back));
+            report.notes.extend(left_undone(&back));
             let in_use = match aborted {
                 Aborted::Because(_) => None,
                 Aborted::Obstacle(obstacle) => {
@@ -180,7 +181,7 @@ fn attempt(
     }
 }
 
-fn intent(plan: &Plan, report: &SwitchReport, around: &Around<'_>) -> Intent {
+fn intent(plan: &Plan, report: &SwitchReport, environment: &Environment<'_>) -> Intent {
     let moves: Vec<String> =
         report.hops.iter().map(|hop| format!("{} {} → {}", hop.name, hop.from, hop.to)).collect();
     let stage = |stage: &PlannedStage| Stage {
@@ -204,7 +205,7 @@ fn intent(plan: &Plan, report: &SwitchReport, around: &Around<'_>) -> Intent {
             .collect(),
     };
     Intent {
-        command: around.command.clone(),
+        command: environment.command.clone(),
         summary: moves.join(", "),
         stages: plan.stages.iter().map(stage).collect(),
     }
@@ -212,18 +213,18 @@ fn intent(plan: &Plan, report: &SwitchReport, around: &Around<'_>) -> Intent {
 
 /// What putting back left undone, for people.
 #[must_use]
-pub fn left(back: &RolledBack) -> Vec<String> {
-    let mut told = Vec::new();
+pub fn left_undone(back: &RolledBack) -> Vec<String> {
+    let mut lines = Vec::new();
     for left in &back.left {
-        told.push(format!("{} was left as it is: {}", shown(&left.path), left.reason));
+        lines.push(format!("{} was left as it is: {}", shown(&left.path), left.reason));
     }
     for failed in &back.failures {
-        told.push(format!("{} could not be put back: {}", shown(&failed.path), failed.reason));
+        lines.push(format!("{} could not be put back: {}", shown(&failed.path), failed.reason));
     }
     for (step, why) in &back.reload_failures {
-        told.push(format!("the files are as they were, but `{}` failed: {why}", step.what));
+        lines.push(format!("the files are as they were, but `{}` failed: {why}", step.what));
     }
-    told
+    lines
 }
 
 /// Every stage, then the proof.
@@ -231,26 +232,26 @@ fn proceed(
     plan: &Plan,
     request: &SwitchRequest,
     transaction: &mut Transaction,
-    around: &Around<'_>,
+    environment: &Environment<'_>,
 ) -> Result<Proved, Aborted> {
-    keep(plan, around.store, transaction.id())?;
-    let page_before = around.page.map(Page::remember);
+    keep(plan, environment.store, transaction.id())?;
+    let page_before = environment.page.map(Page::remember);
     let mut notes = Vec::new();
     for index in 0..plan.stages.len() {
-        notes.extend(make(index, plan, request, transaction, around)?);
+        notes.extend(make(index, plan, request, transaction, environment)?);
     }
-    let (logins, mut proofs) = log_in(&plan.hops, around)?;
-    if let (Some(page), Some(before)) = (around.page, page_before) {
+    let (logins, mut proofs) = log_in(&plan.hops, environment)?;
+    if let (Some(page), Some(before)) = (environment.page, page_before) {
         proofs.push(held(page, before)?);
     }
-    not_interrupted(around)?;
-    let until = around.confirm.as_ref().map(|confirm| {
+    not_interrupted(environment)?;
+    let until = environment.confirm.as_ref().map(|confirm| {
         let within = jiff::SignedDuration::try_from(confirm.within).unwrap_or(jiff::SignedDuration::MAX);
         let until = jiff::Timestamp::now().checked_add(within).unwrap_or(jiff::Timestamp::MAX);
         until.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
     });
-    if let Some(confirm) = &around.confirm {
-        around.store.note(transaction.id(), "watch", &(confirm.note)())?;
+    if let Some(confirm) = &environment.confirm {
+        environment.store.note(transaction.id(), "watch", &(confirm.note)())?;
     }
     transaction.verified_until(until.clone())?;
     Ok(Proved { proofs, logins, notes, until })
@@ -263,19 +264,20 @@ fn make(
     plan: &Plan,
     request: &SwitchRequest,
     transaction: &mut Transaction,
-    around: &Around<'_>,
+    environment: &Environment<'_>,
 ) -> Result<Vec<String>, Aborted> {
     let stage = &plan.stages[index];
-    not_interrupted(around)?;
+    not_interrupted(environment)?;
     if stage.leaves.iter().any(|leaving| leaving.moved && leaving.can_wait) {
-        (around.telling)("waiting until no client uses the old address");
-        let reasons = listen(stage, &plan.hops, request.observe, around.scan, around.is_interrupted);
+        (environment.progress)("waiting until no client uses the old address");
+        let reasons =
+            still_in_use(stage, &plan.hops, request.observe, environment.scan, environment.is_interrupted);
         if !reasons.is_empty() {
             return Err(Aborted::InUse(index, reasons));
         }
-        not_interrupted(around)?;
+        not_interrupted(environment)?;
     }
-    (around.telling)(stage.title);
+    (environment.progress)(stage.title);
     transaction.write(index)?;
     let mut not_checked = Vec::new();
     for check in &stage.checks {
@@ -285,18 +287,18 @@ fn make(
             Verdict::Wrong(why) => return Err(format!("the check failed: {why}").into()),
         }
     }
-    not_interrupted(around)?;
+    not_interrupted(environment)?;
     transaction.reloading(index)?;
     for (what, command) in &stage.reloads {
-        (around.telling)(what);
+        (environment.progress)(what);
         reload_now(command).map_err(|error| Redactor::new(&plan.secrets).message(&error))?;
     }
     for endpoint in &stage.awaits {
-        answers(endpoint, around)?;
+        answers(endpoint, environment)?;
     }
     if !stage.awaits.is_empty() {
         // Only now can the new endpoint be tried; no client has moved yet.
-        try_new_servers(&plan.hops, around)?;
+        try_new_servers(&plan.hops, environment)?;
     }
     Ok(not_checked)
 }
@@ -315,12 +317,12 @@ fn held(page: &dyn Page, before: Result<String, String>) -> Result<String, Strin
     }
 }
 
-fn not_interrupted(around: &Around<'_>) -> Result<(), String> {
-    if (around.is_interrupted)() { Err("interrupted".into()) } else { Ok(()) }
+fn not_interrupted(environment: &Environment<'_>) -> Result<(), String> {
+    if (environment.is_interrupted)() { Err("interrupted".into()) } else { Ok(()) }
 }
 
 /// Waits until something accepts connections at an endpoint.
-fn answers(endpoint: &Endpoint, around: &Around<'_>) -> Result<(), String> {
+fn answers(endpoint: &Endpoint, environment: &Environment<'_>) -> Result<(), String> {
     let begun = Instant::now();
     let options = ConnectOptions { timeout: Some(Duration::from_secs(2)), ..ConnectOptions::default() };
     loop {
@@ -330,7 +332,7 @@ fn answers(endpoint: &Endpoint, around: &Around<'_>) -> Result<(), String> {
                 return Err(format!("after the reload nothing answers at {endpoint}: {error}"));
             }
             Err(_) => {
-                not_interrupted(around)?;
+                not_interrupted(environment)?;
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
@@ -338,11 +340,11 @@ fn answers(endpoint: &Endpoint, around: &Around<'_>) -> Result<(), String> {
 }
 
 /// Logs in as the application at servers that did not listen at their new endpoint before.
-fn try_new_servers(hops: &[Hop], around: &Around<'_>) -> Result<(), SwitchObstacle> {
+fn try_new_servers(hops: &[Hop], environment: &Environment<'_>) -> Result<(), SwitchObstacle> {
     for hop in hops.iter().filter(|hop| hop.server_line.is_some()) {
-        let (_, views) = try_hop(hop, around.program).map_err(|failed| obstacle(hop, &failed))?;
+        let (_, views) = try_hop(hop, environment.program).map_err(|failed| obstacle(hop, &failed))?;
         // The others were asked before the switch.
-        if let Some(fewer) = fewer_rights(hop, &views, around.program) {
+        if let Some(fewer) = fewer_rights(hop, &views, environment.program) {
             return Err(fewer);
         }
     }
@@ -350,9 +352,9 @@ fn try_new_servers(hops: &[Hop], around: &Around<'_>) -> Result<(), SwitchObstac
 }
 
 /// Logs in as the application over all new endpoints. Returns what each login showed, and the proofs.
-fn log_in(hops: &[Hop], around: &Around<'_>) -> Result<(Vec<String>, Vec<String>), SwitchObstacle> {
+fn log_in(hops: &[Hop], environment: &Environment<'_>) -> Result<(Vec<String>, Vec<String>), SwitchObstacle> {
     let logged_in = hops.iter().map(|hop| {
-        let (login, _) = try_hop(hop, around.program).map_err(|failed| obstacle(hop, &failed))?;
+        let (login, _) = try_hop(hop, environment.program).map_err(|failed| obstacle(hop, &failed))?;
         let verb = if hop.setting.protocol == Protocol::Plain { "connects" } else { "logs in" };
         let proof = format!("{} {verb} over {} {login}", hop.setting.name, hop.to);
         Ok((login, proof))

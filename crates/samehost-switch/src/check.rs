@@ -306,9 +306,9 @@ mod tests {
         let Check { program, reads, unknown, .. } = check;
         let planned = Candidate { program, words, reads, unknown }.plan().unwrap();
         assert_eq!(planned.user, Some(User::of(54_321)));
-        let (Verdict::Wrong(said) | Verdict::NotChecked(said)) = planned.run(&[]) else {
+        let (Verdict::Wrong(output) | Verdict::NotChecked(output)) = planned.run(&[]) else {
             panic!("it was read")
         };
-        assert!(said.contains("ermission denied") && !said.contains("of-root-7"), "{said}");
+        assert!(output.contains("ermission denied") && !output.contains("of-root-7"), "{output}");
     }
 }

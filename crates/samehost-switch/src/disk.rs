@@ -28,12 +28,12 @@ pub struct Disk {
     follows: bool,
     /// User whose permissions are used instead of the controlling user's.
     reader: Option<User>,
-    eyes: OnceLock<Eyes>,
+    read_as: OnceLock<ReadAs>,
 }
 
 /// A user with whose permissions files are read.
 #[derive(Debug)]
-struct Eyes {
+struct ReadAs {
     user: User,
     /// The file or directory that gives them control.
     because: PathBuf,
@@ -68,12 +68,12 @@ impl Disk {
     /// User with whose permissions it reads; `None`: this program's.
     #[must_use]
     pub fn user(&self) -> Option<&User> {
-        self.eyes.get().map(|eyes| &eyes.user)
+        self.read_as.get().map(|read_as| &read_as.user)
     }
 
     /// Finds who controls a file, unless a controlling user is known already.
     fn look(&self, file: &Path, is_main: bool) -> io::Result<()> {
-        if !geteuid().is_root() || self.eyes.get().is_some() {
+        if !geteuid().is_root() || self.read_as.get().is_some() {
             return Ok(());
         }
         let Some(decider) = decider(file)? else { return Ok(()) };
@@ -84,14 +84,14 @@ impl Disk {
         });
         let main = is_main.then(|| (file.to_owned(), decider.file));
         let granted = decider.group_of_roots_file.filter(|_| is_main);
-        let _ = self.eyes.set(Eyes { user, because: decider.path, main, granted });
+        let _ = self.read_as.set(ReadAs { user, because: decider.path, main, granted });
         Ok(())
     }
 
     fn open(&self, path: &Path) -> io::Result<Vec<u8>> {
         let file = open::regular(path)?;
-        match self.eyes.get() {
-            Some(eyes) if !eyes.is_same(path, &file)? => {
+        match self.read_as.get() {
+            Some(read_as) if !read_as.is_same(path, &file)? => {
                 Err(io::Error::other("it was replaced while it was looked at; try again"))
             }
             _ => self.budget.read_opened(&file),
@@ -100,19 +100,19 @@ impl Disk {
 
     /// Does something with the permissions that apply.
     fn seen<T: Send>(&self, path: &Path, work: impl Fn() -> io::Result<T> + Sync + Send) -> io::Result<T> {
-        let Some(eyes) = self.eyes.get() else { return work() };
+        let Some(read_as) = self.read_as.get() else { return work() };
         let denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
-        let mut found = as_user(&eyes.user.account, &work)?;
+        let mut found = as_user(&read_as.user.account, &work)?;
         if found.as_ref().is_err_and(denied)
-            && let Some(group) = eyes.granted.filter(|_| eyes.is_main(path))
+            && let Some(group) = read_as.granted.filter(|_| read_as.is_main(path))
         {
             found = as_user(&User::of_group(group).account, &work)?;
         }
-        found.map_err(|error| if denied(&error) { eyes.denied() } else { error })
+        found.map_err(|error| if denied(&error) { read_as.denied() } else { error })
     }
 }
 
-impl Eyes {
+impl ReadAs {
     fn is_main(&self, path: &Path) -> bool {
         self.main.as_ref().is_some_and(|(main, _)| main == path)
     }
@@ -151,12 +151,12 @@ impl Files for Disk {
         let judge = || if self.follows { self.look(path, false) } else { Ok(()) };
         // What cannot be judged cannot be opened either, and that error is reported.
         let _ = judge();
-        let was_root = self.eyes.get().is_none();
+        let was_root = self.read_as.get().is_none();
         let found = self.seen(path, || self.open(path));
         if was_root {
             // Somebody may have put the file, or a link, there in between.
             let _ = judge();
-            if self.eyes.get().is_some() {
+            if self.read_as.get().is_some() {
                 return self.seen(path, || self.open(path));
             }
         }

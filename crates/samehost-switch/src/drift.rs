@@ -12,7 +12,7 @@ use samehost_transaction::{Standing, Stands, Store, TransactionError, standing};
 
 /// How a file of a switch is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct CheckedFile {
     /// The switch.
     pub id: String,
     /// The file.
@@ -27,7 +27,7 @@ pub struct Held {
 ///
 /// # Errors
 /// When the journals cannot be read.
-pub fn drift(store: &Store) -> Result<Vec<Held>, TransactionError> {
+pub fn drift(store: &Store) -> Result<Vec<CheckedFile>, TransactionError> {
     let mut all = Vec::new();
     for switch in standing(store)? {
         for (file, stands) in &switch.files {
@@ -36,7 +36,7 @@ pub fn drift(store: &Store) -> Result<Vec<Held>, TransactionError> {
                 Stands::Otherwise(found) => (false, found.clone()),
                 Stands::Changed(text) => changed(&switch, file, text),
             };
-            all.push(Held { id: switch.id.clone(), file: file.clone(), holds, found });
+            all.push(CheckedFile { id: switch.id.clone(), file: file.clone(), holds, found });
         }
     }
     Ok(all)

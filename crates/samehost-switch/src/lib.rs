@@ -5,19 +5,19 @@ mod apply;
 mod check;
 mod disk;
 mod drift;
-mod foretold;
 mod plan;
 mod preflight;
+mod preview;
 mod redacted;
 mod reload;
 mod report;
 
-pub use apply::{Around, Confirm, Page, apply, left};
+pub use apply::{Confirm, Environment, Page, apply, left_undone};
 pub use disk::{Disk, Reads};
-pub use drift::{Held, drift};
-pub use foretold::foretold;
+pub use drift::{CheckedFile, drift};
 pub use plan::{
     ConfigFileError, Direction, FinishError, Plan, SwitchRequest, clients, configurations, finishing, plan,
     refused_since,
 };
+pub use preview::preview;
 pub use reload::{ReloadWords, reload};

@@ -56,7 +56,7 @@ fn is_for_the_login(obstacle: &SwitchObstacle) -> bool {
 }
 
 /// Results of logins: in words, and each by itself.
-pub(crate) type Tried = (String, Vec<(ClientIdentity, View)>);
+pub(crate) type LoggedIn = (String, Vec<(ClientIdentity, View)>);
 
 /// A login that failed.
 #[derive(Debug)]
@@ -97,22 +97,22 @@ impl Present {
 ///
 /// # Errors
 /// Who could not log in, and why.
-pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<Tried, Box<Failed>> {
-    let (mut told, mut views) = (Vec::new(), Vec::new());
+pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<LoggedIn, Box<Failed>> {
+    let (mut shown, mut views) = (Vec::new(), Vec::new());
     for client in everyone(hop) {
         let mut present = None;
         // Servers count failed logins. The present transport comes first: a wrong password is sent only once, and a
         // right one resets the count.
         if hop.setting.password.is_some() {
             let result = attempt(hop, &hop.setting.endpoint, &client, program);
-            let said = Present::of(&result);
+            let at_present = Present::of(&result);
             if let Err(error) = result
                 && is_about_the_password(&error)
             {
                 let over = hop.setting.endpoint.clone();
-                return Err(Box::new(Failed { client, over, error, present: said }));
+                return Err(Box::new(Failed { client, over, error, present: at_present }));
             }
-            present = Some(said);
+            present = Some(at_present);
         }
         let view = match attempt(hop, &hop.to, &client, program) {
             Ok(view) => view,
@@ -125,10 +125,10 @@ pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<Tried, Box<Failed>> {
             }
         };
         let says = if view.says.is_empty() { view.family.clone() } else { view.says.clone() };
-        told.push(format!("as {}: {says}", client.name));
+        shown.push(format!("as {}: {says}", client.name));
         views.push((client, view));
     }
-    Ok((told.join("; "), views))
+    Ok((shown.join("; "), views))
 }
 
 /// Whether the password itself was refused, so that another transport would refuse it too.

@@ -303,8 +303,8 @@ fn run(program: &str, words: &[String], stops: Stops) -> Result<(), String> {
         return Ok(());
     }
     let words = words.join(" ");
-    let said = format!("`{program} {words}` failed ({}): {}", ended.status, ended.output);
-    Err(Redactor::default().message(&said))
+    let message = format!("`{program} {words}` failed ({}): {}", ended.status, ended.output);
+    Err(Redactor::default().message(&message))
 }
 
 #[cfg(test)]

@@ -113,9 +113,9 @@ mod tests {
             after: Some(b"a\nurl=mysql://u:secret@/d?socket=/s\nDB_PASSWORD=secret\n".to_vec()),
             like: None,
         };
-        let told = diff(&change, &Redactor::default());
-        assert_eq!(told.lines.len(), 2);
-        assert_eq!((told.lines[0].sign, told.lines[0].line), ('-', 2));
-        assert_eq!(told.lines[1].text, "url=mysql://u:***@/d?socket=/s");
+        let shown_diff = diff(&change, &Redactor::default());
+        assert_eq!(shown_diff.lines.len(), 2);
+        assert_eq!((shown_diff.lines[0].sign, shown_diff.lines[0].line), ('-', 2));
+        assert_eq!(shown_diff.lines[1].text, "url=mysql://u:***@/d?socket=/s");
     }
 }

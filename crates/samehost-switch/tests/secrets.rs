@@ -29,7 +29,7 @@ use samehost_model::scan::{
 use samehost_model::switch::SwitchOutcome;
 use samehost_model::{Endpoint, Protocol};
 use samehost_report::Terminal;
-use samehost_switch::{Around, Direction, Disk, SwitchRequest, apply, clients, plan};
+use samehost_switch::{Direction, Disk, Environment, SwitchRequest, apply, clients, plan};
 use samehost_transaction::Store;
 
 use case::Case;
@@ -254,17 +254,17 @@ fn left_by_a_transaction(case: &Case, root: &Path, drawn: &Drawn, told: &mut Tol
     let (scan, request) = (machine(&reading, root), request(&file, Direction::Unix, root));
     let store = Store::open(state.path()).unwrap();
     let progress = std::cell::RefCell::new(String::new());
-    let around = Around {
+    let environment = Environment {
         program: Path::new("/bin/false"),
         store: &store,
         command: "samehost switch".into(),
         page: None,
         confirm: None,
         is_interrupted: &|| false,
-        telling: &|what| progress.borrow_mut().push_str(what),
+        progress: &|what| progress.borrow_mut().push_str(what),
         scan: &|| None,
     };
-    match apply(plan(&request, &scan).unwrap(), &request, &around) {
+    match apply(plan(&request, &scan).unwrap(), &request, &environment) {
         Ok(report) => told.words.push(("what was done", serde_json::to_string(&report).unwrap())),
         Err(error) => told.words.push(("why it was not done", error.to_string())),
     }

@@ -189,13 +189,13 @@ mod tests {
     fn lines_of_apache_are_found_and_said_anew() {
         let endpoint: Endpoint = "tcp:127.0.0.1:9000".parse().unwrap();
         let to: Endpoint = "unix:/run/php/x.sock".parse().unwrap();
-        let said = |line: &str| moved(line, &endpoint, &to);
+        let edited = |line: &str| moved(line, &endpoint, &to);
         assert_eq!(
-            said("SetHandler \"proxy:fcgi://127.0.0.1:9000\"").as_deref(),
+            edited("SetHandler \"proxy:fcgi://127.0.0.1:9000\"").as_deref(),
             Some("SetHandler \"proxy:unix:/run/php/x.sock|fcgi://localhost\"")
         );
         assert_eq!(
-            said("ProxyPassMatch ^/(.*)$ fcgi://localhost:9000/var/www/$1").as_deref(),
+            edited("ProxyPassMatch ^/(.*)$ fcgi://localhost:9000/var/www/$1").as_deref(),
             Some("ProxyPassMatch ^/(.*)$ unix:/run/php/x.sock|fcgi://localhost/var/www/$1")
         );
         for other in [
@@ -204,7 +204,7 @@ mod tests {
             "SetHandler \"proxy:fcgi://127.0.0.1:9001\"",
             "SetHandler \"proxy:unix:/run/php/x.sock|fcgi://127.0.0.1:9000\"",
         ] {
-            assert_eq!(said(other), None, "{other}");
+            assert_eq!(edited(other), None, "{other}");
         }
     }
 }

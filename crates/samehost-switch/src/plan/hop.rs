@@ -14,7 +14,7 @@ use super::client_identity::{ClientIdentity, client_identities};
 use super::config_file::{ConfigFile, ParsedConfig};
 use super::destination::{tcp_place, unix_place};
 use super::findings::{Findings, bar};
-use super::place::{is_local, is_loopback, said, same_port};
+use super::place::{in_one_line, is_local, is_loopback, same_port};
 use super::server::{Server, ServerLine};
 use super::{Direction, SwitchRequest, server_files};
 
@@ -108,7 +108,7 @@ fn clients(
             code: "not-understood".into(),
             // The other settings of the file can still move.
             bars: false,
-            found: said(refusal),
+            found: in_one_line(refusal),
             remedy: refusal.by_hand.clone(),
         }));
     }

@@ -241,7 +241,7 @@ pub(crate) fn has_clients(hops: &[Hop], from: &Endpoint) -> bool {
 }
 
 /// Who still used the old place before this stage, although they should have moved.
-pub(crate) fn listen(
+pub(crate) fn still_in_use(
     stage: &PlannedStage,
     hops: &[Hop],
     period: Duration,

@@ -38,7 +38,7 @@ pub(crate) use hop::Hop;
 use hop::Moves;
 pub(crate) use later::keep;
 pub use later::{FinishError, finishing, refused_since};
-pub(crate) use leaving::listen;
+pub(crate) use leaving::still_in_use;
 pub(crate) use stages::{PlannedStage, Replacement, shown};
 
 use crate::redacted::in_file;
@@ -159,12 +159,12 @@ pub fn clients(path: &str) -> Result<Vec<Setting>, ConfigFileError> {
     let (mut settings, mut refused) = (Vec::new(), Vec::new());
     for config in target::configs(path, &Scan::default(), None)? {
         let files = config.files();
-        let said = |refusal: Refusal| {
+        let error = |refusal: Refusal| {
             let redactor = Redactor::new(&in_file(&files, &config.file));
             ConfigFileError::Refused(refusal.redacted(&redactor))
         };
-        let reading = config.editor.read(&config.file, &files).map_err(said)?;
-        refused.extend(reading.refused.into_iter().map(said));
+        let reading = config.editor.read(&config.file, &files).map_err(error)?;
+        refused.extend(reading.refused.into_iter().map(error));
         settings.extend(reading.settings.into_iter().filter(|setting| setting.role == Role::Connects));
     }
     match refused.into_iter().next() {
@@ -185,7 +185,7 @@ pub fn plan(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileErro
             Ok(parsed) => read.push(parsed),
             Err(refusal) => {
                 plan.secrets.extend(in_file(&config.files(), &config.file));
-                plan.findings.add([bar("not-understood", place::said(&refusal), refusal.by_hand)]);
+                plan.findings.add([bar("not-understood", place::in_one_line(&refusal), refusal.by_hand)]);
             }
         }
     }

@@ -15,7 +15,7 @@ use super::SwitchRequest;
 use super::findings::bar;
 
 /// A refusal in one line; the manual remedy is shown beside it.
-pub(crate) fn said(refusal: &Refusal) -> String {
+pub(crate) fn in_one_line(refusal: &Refusal) -> String {
     let line = if refusal.line > 0 { format!(":{}", refusal.line) } else { String::new() };
     format!("{}{line}: {}", refusal.file.display(), refusal.reason)
 }

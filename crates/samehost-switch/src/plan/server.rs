@@ -11,7 +11,7 @@ use samehost_services::Kind;
 
 use super::config_file::{ConfigFile, ParsedConfig};
 use super::findings::bar;
-use super::place::{said, same_port, trusted};
+use super::place::{in_one_line, same_port, trusted};
 use super::{SwitchRequest, server_files};
 
 /// A line of a server's configuration, and the file that it is part of.
@@ -128,7 +128,7 @@ fn own_line(
         let Ok(Some(config)) = ConfigFile::at(path, None) else { continue };
         let read = match config.read() {
             Ok(read) => read,
-            Err(refusal) => return Err(bar("not-understood", said(&refusal), refusal.by_hand)),
+            Err(refusal) => return Err(bar("not-understood", in_one_line(&refusal), refusal.by_hand)),
         };
         if let Some(line) = line_of(&read, endpoint) {
             return Ok((line, read));

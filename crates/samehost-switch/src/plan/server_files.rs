@@ -117,7 +117,7 @@ pub(crate) fn process_of(scan: &Scan, config: &ConfigFile) -> Option<u32> {
     let sound: Vec<&Service> =
         services.into_iter().filter(|service| is_for(scan, service, &config.file)).collect();
     let main = |service: &&&Service| of(scan, service).into_iter().next();
-    let told = || sound.iter().find(|service| main(service).as_ref() == Some(&config.file));
+    let named_by_it = || sound.iter().find(|service| main(service).as_ref() == Some(&config.file));
     let is_below =
         |service: &&&Service| main(service).is_some_and(|file| config.file.starts_with(folder(&file)));
     let below = || Some(sound.iter().filter(is_below).collect::<Vec<_>>());
@@ -125,7 +125,7 @@ pub(crate) fn process_of(scan: &Scan, config: &ConfigFile) -> Option<u32> {
         [one] => one.pid,
         _ => None,
     };
-    told()
+    named_by_it()
         .and_then(|service| service.pid)
         .or_else(|| below().and_then(only))
         .or_else(|| only(sound.iter().collect()))

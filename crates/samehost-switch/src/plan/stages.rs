@@ -23,7 +23,7 @@ use super::config_file::{ConfigFile, ParsedConfig};
 use super::findings::{Findings, bar};
 use super::hop::Hop;
 use super::leaving::{Leaving, client_reload_action, has_clients, moves_away, needs_restart};
-use super::place::{said, same_port};
+use super::place::{in_one_line, same_port};
 use super::{Direction, SwitchRequest};
 use crate::check::{Planned, planned};
 use crate::reload::{ReloadAction, reload_action};
@@ -229,7 +229,7 @@ fn stage(
 
 fn refused(config: &ConfigFile, error: ProposalError) -> SwitchObstacle {
     match error {
-        ProposalError::Refused(refusal) => bar("not-understood", said(&refusal), refusal.by_hand),
+        ProposalError::Refused(refusal) => bar("not-understood", in_one_line(&refusal), refusal.by_hand),
         other => bar(
             "not-understood",
             other.to_string(),

@@ -77,7 +77,9 @@ fn different<'a>(scan: &Scan, services: &[&'a Service]) -> Vec<&'a Service> {
 /// may only share their directory.
 fn is_same(scan: &Scan, one: &Service, other: &Service) -> bool {
     let process = |service: &Service| scan.process(service.pid?);
-    let both = |said: &dyn Fn(&Service) -> Option<String>| said(one).is_some() && said(one) == said(other);
+    let both = |property: &dyn Fn(&Service) -> Option<String>| {
+        property(one).is_some() && property(one) == property(other)
+    };
     let ports = |service: &Service| -> Vec<_> {
         let sockets = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
         sockets.filter_map(|socket| Some((socket.network_namespace, socket.local.inet()?))).collect()

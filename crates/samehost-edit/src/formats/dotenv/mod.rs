@@ -227,7 +227,7 @@ impl<'a> Reader<'a> {
     fn agreed(&self, group: &Group) -> Result<()> {
         for name in [Some(group.host), group.port].into_iter().flatten() {
             if let Some(entry) = self.lines.last(name)
-                && let Some(reason) = self.doubt(entry)
+                && let Some(reason) = self.unclear(entry)
             {
                 return Err(Refusal::at(entry.line, reason));
             }
@@ -252,7 +252,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Why an entry may not be the effective one.
-    fn doubt(&self, entry: &Entry) -> Option<String> {
+    fn unclear(&self, entry: &Entry) -> Option<String> {
         let name = &entry.name;
         let strict = matches!(self.framework, Framework::Symfony | Framework::Django | Framework::Unknown);
         let last_counts = !matches!(self.framework, Framework::Django | Framework::Unknown);

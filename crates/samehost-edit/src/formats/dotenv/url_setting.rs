@@ -44,7 +44,7 @@ impl Reader<'_> {
         let name = &entry.name;
         let (scheme, rest) = entry.text.split_once("://")?;
         url::protocol(scheme)?;
-        // The last one wins; where libraries differ on that, `doubt` has reported it.
+        // The last one wins; where libraries differ on that, `unclear` has reported it.
         if self.lines.last(name).is_some_and(|last| last.line != entry.line) {
             return None;
         }
@@ -60,7 +60,7 @@ impl Reader<'_> {
         let refuse = |reason: String, by_hand: &str| {
             Refusal::at(entry.line, reason).by_hand(format!("{name}= {by_hand}"))
         };
-        if let Some(reason) = self.doubt(entry) {
+        if let Some(reason) = self.unclear(entry) {
             return Err(refuse(
                 reason,
                 "in one line, with nothing beside it that libraries read differently",

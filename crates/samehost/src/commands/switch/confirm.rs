@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use samehost_bench::PageLook;
 use samehost_model::switch::SwitchReport;
-use samehost_switch::{Page, left, reload};
+use samehost_switch::{Page, left_undone, reload};
 use samehost_transaction::{Entry, State, Store, TransactionError, confirm as keep, take_back};
 use serde::{Deserialize, Serialize};
 
@@ -118,7 +118,7 @@ pub(super) fn put_back(store: &Store, entry: &Entry, why: &str) {
     let id = &entry.id;
     let mut said = vec![format!("switch {id} ({}) is put back: {why}", entry.summary)];
     match take_back(store, id, why, &mut |step| reload(&step.command)) {
-        Ok(back) => said.extend(left(&back)),
+        Ok(back) => said.extend(left_undone(&back)),
         // Another process is rolling it back, or it is finished.
         Err(TransactionError::State { .. }) => return,
         Err(error) => said.push(format!("switch {id} could not be put back: {error}")),

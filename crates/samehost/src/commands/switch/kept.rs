@@ -4,7 +4,7 @@
 use std::io::Write;
 
 use samehost_model::switch::StoredSwitch;
-use samehost_switch::{Held, drift};
+use samehost_switch::{CheckedFile, drift};
 use samehost_transaction::{Entry, State, Store, forget as forget_one};
 use serde_json::json;
 
@@ -103,13 +103,13 @@ fn forget_all(all: &[(Store, Entry)], options: &SwitchOptions) -> anyhow::Result
 }
 
 pub(super) fn check(json: bool) -> anyhow::Result<Ending> {
-    let mut all: Vec<Held> = Vec::new();
+    let mut all: Vec<CheckedFile> = Vec::new();
     for store in switches::stores()? {
         all.extend(drift(&store)?);
     }
     let mut out = Vec::new();
     if json {
-        let value = |held: &Held| json!({ "id": held.id, "file": held.file, "holds": held.holds, "found": held.found });
+        let value = |held: &CheckedFile| json!({ "id": held.id, "file": held.file, "holds": held.holds, "found": held.found });
         serde_json::to_writer_pretty(&mut out, &all.iter().map(value).collect::<Vec<_>>())?;
         out.push(b'\n');
     } else if all.is_empty() {

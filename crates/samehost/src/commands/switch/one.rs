@@ -9,7 +9,9 @@ use anyhow::Context;
 use samehost_model::scan::Scan;
 use samehost_model::switch::{SwitchOutcome, SwitchReport};
 use samehost_model::{Endpoint, Redactor};
-use samehost_switch::{Around, Confirm, Direction, Page, Plan, ReloadWords, SwitchRequest, finishing, plan};
+use samehost_switch::{
+    Confirm, Direction, Environment, Page, Plan, ReloadWords, SwitchRequest, finishing, plan,
+};
 use samehost_system::interrupt;
 
 use super::ask::{agrees, may_ask};
@@ -117,14 +119,14 @@ fn apply(
     let done = samehost_switch::apply(
         plan,
         wish,
-        &Around {
+        &Environment {
             program: with.program,
             store: &store,
             command: with.words,
             page: site.as_ref().map(|site| site as &dyn Page),
             confirm: within.map(|within| Confirm { within, note: &note }),
             is_interrupted: &|| with.interrupted.load(Ordering::Relaxed),
-            telling: &|what| {
+            progress: &|what| {
                 if !quiet {
                     output::complain(what);
                 }

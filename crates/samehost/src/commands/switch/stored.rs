@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use samehost_model::switch::StoredSwitch;
-use samehost_switch::{foretold, left, reload};
+use samehost_switch::{left_undone, preview, reload};
 use samehost_transaction::{
     Entry, Outlook, Recovered, RolledBack, State, Store, foresee_recovery, foresee_undo,
     recover as recover_all, undo as undo_one,
@@ -91,7 +91,7 @@ pub(super) fn undo(id: &str, options: &SwitchOptions) -> anyhow::Result<Ending> 
     let store = switches::store_of(id)?;
     let foresee = || foresee_undo(&store, id).map_err(|error| WrongUse(error.to_string()));
     let foreseen = foresee()?;
-    if let Some(ending) = not_agreed(options, &[foretold(&foreseen)])? {
+    if let Some(ending) = not_agreed(options, &[preview(&foreseen)])? {
         return Ok(ending);
     }
     if !options.yes && foresee()? != foreseen {
@@ -155,7 +155,7 @@ fn planned((id, outlook): (String, Outlook)) -> StoredSwitch {
         left,
     };
     match outlook {
-        Outlook::Known(foreseen) => foretold(&foreseen),
+        Outlook::Known(foreseen) => preview(&foreseen),
         Outlook::Running => alone("it is at work, and would be left alone", Vec::new()),
         Outlook::Failed(error) => alone("it cannot be ended here", vec![error.to_string()]),
     }
@@ -206,7 +206,7 @@ fn told(all: &[(String, String, Option<RolledBack>)], json: bool) -> anyhow::Res
             .iter()
             .map(|(id, how, back)| {
                 let files = back.as_ref().map(|back| back.files.clone()).unwrap_or_default();
-                let left = back.as_ref().map(left).unwrap_or_default();
+                let left = back.as_ref().map(left_undone).unwrap_or_default();
                 json!({ "id": id, "ending": how, "files": files, "left": left })
             })
             .collect();
@@ -218,7 +218,7 @@ fn told(all: &[(String, String, Option<RolledBack>)], json: bool) -> anyhow::Res
         for file in back.iter().flat_map(|back| &back.files) {
             writeln!(out, "    {} is as it was", file.display())?;
         }
-        for line in back.iter().flat_map(left) {
+        for line in back.iter().flat_map(left_undone) {
             writeln!(out, "    {line}")?;
         }
     }

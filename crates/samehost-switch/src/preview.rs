@@ -11,7 +11,7 @@ use samehost_transaction::{FileChange, Foreseen, Prospect, Skipped};
 
 /// What would be done to a stored switch, for people: the changed lines, without passwords of its files.
 #[must_use]
-pub fn foretold(foreseen: &Foreseen) -> StoredSwitch {
+pub fn preview(foreseen: &Foreseen) -> StoredSwitch {
     let would = match foreseen.prospect {
         Prospect::PutBack => "it was interrupted, and would be rolled back",
         Prospect::Finish => "it was interrupted after it had been verified, and would be finished",
