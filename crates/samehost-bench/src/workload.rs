@@ -117,19 +117,30 @@ impl CheckupEntry {
     }
 }
 
-/// A kind of measurement: its name and its options.
-pub trait Workload: Sync {
+/// What a workload is called, and its options.
+#[derive(Clone, Copy, Debug)]
+pub struct Description {
     /// Name on the command line and in JSON.
-    fn name(&self) -> &'static str;
-
+    pub name: &'static str,
     /// One line of help.
-    fn about(&self) -> &'static str;
-
+    pub about: &'static str,
     /// Example command line, after `samehost bench`.
-    fn example(&self) -> &'static str;
-
+    pub example: &'static str,
     /// Parameters that it adds.
-    fn parameters(&self) -> &'static [Parameter];
+    pub parameters: &'static [Parameter],
+}
+
+/// A kind of measurement.
+pub trait Workload: Sync {
+    fn description(&self) -> Description;
+
+    fn name(&self) -> &'static str {
+        self.description().name
+    }
+
+    fn parameters(&self) -> &'static [Parameter] {
+        self.description().parameters
+    }
 
     /// Its part in the checkup; `None` if it has none.
     fn checkup(&self) -> Option<CheckupEntry> {

@@ -351,8 +351,8 @@ fn workload_command(workload: &'static dyn Workload) -> Command {
     let configured = workload.configure(&defaults).expect("the defaults of a workload are valid");
     let axes = configured.axes();
     let mut command = BenchOptions::augment_args(Command::new(workload.name()))
-        .about(workload.about())
-        .after_help(format!("Example: samehost bench {}", workload.example()));
+        .about(workload.description().about)
+        .after_help(format!("Example: samehost bench {}", workload.description().example));
     let hidden = [
         ("connections", axes.connections.is_none()),
         ("size", axes.sizes.is_none()),

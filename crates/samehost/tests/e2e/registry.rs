@@ -15,11 +15,15 @@ fn every_workload_has_help_an_example_and_unique_names() {
     let mut names = BTreeSet::new();
     for workload in WORKLOADS {
         assert!(names.insert(workload.name()), "{} stands twice", workload.name());
-        assert!(!workload.about().is_empty());
-        assert!(workload.example().starts_with(workload.name()), "{}", workload.example());
+        assert!(!workload.description().about.is_empty());
+        assert!(
+            workload.description().example.starts_with(workload.name()),
+            "{}",
+            workload.description().example
+        );
         let help = home.run(&["bench", workload.name(), "--help"]).stdout;
-        assert!(help.contains(workload.about()), "{help}");
-        assert!(help.contains(workload.example()), "{help}");
+        assert!(help.contains(workload.description().about), "{help}");
+        assert!(help.contains(workload.description().example), "{help}");
         let mut parameters = BTreeSet::new();
         for parameter in workload.parameters() {
             assert!(parameters.insert(parameter.name));

@@ -10,7 +10,9 @@ use crate::engine::{Job, process::ProcessJob};
 use crate::error::BenchError;
 use crate::parameters::{Parameter, Parameters, Values, words};
 use crate::starts::Starts;
-use crate::workload::{Capabilities, Configured, Instance, OpenOrClosed, StartOptions, Workload};
+use crate::workload::{
+    Capabilities, Configured, Description, Instance, OpenOrClosed, StartOptions, Workload,
+};
 
 /// Runs the commands given with `--arm`.
 pub struct Command;
@@ -42,20 +44,13 @@ const PARAMETERS: &[Parameter] = &[
 ];
 
 impl Workload for Command {
-    fn name(&self) -> &'static str {
-        "command"
-    }
-
-    fn about(&self) -> &'static str {
-        "Any two commands: wall time, CPU time, or a number from their output"
-    }
-
-    fn example(&self) -> &'static str {
-        "command --arm a='gzip -1 -kc FILE' --arm b='gzip -9 -kc FILE'"
-    }
-
-    fn parameters(&self) -> &'static [Parameter] {
-        PARAMETERS
+    fn description(&self) -> Description {
+        Description {
+            name: "command",
+            about: "Any two commands: wall time, CPU time, or a number from their output",
+            example: "command --arm a='gzip -1 -kc FILE' --arm b='gzip -9 -kc FILE'",
+            parameters: PARAMETERS,
+        }
     }
 
     fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {

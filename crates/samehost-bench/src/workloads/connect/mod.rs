@@ -19,7 +19,8 @@ use crate::impact::Impact;
 use crate::parameters::{Parameter, ParameterKind, Parameters, Values, words};
 use crate::private_servers::{BuiltIn, BuiltInSpec};
 use crate::workload::{
-    Capabilities, Configured, Instance, Look, OpenOrClosed, StartOptions, Workload, request_metrics,
+    Capabilities, Configured, Description, Instance, Look, OpenOrClosed, StartOptions, Workload,
+    request_metrics,
 };
 use crate::workloads::foreign::{Given, crowding};
 use crate::workloads::raw::echo::EchoSession;
@@ -66,20 +67,13 @@ const PARAMETERS: &[Parameter] = &[
 ];
 
 impl Workload for Connect {
-    fn name(&self) -> &'static str {
-        "connect"
-    }
-
-    fn about(&self) -> &'static str {
-        "A new connection for each request, or a burst of connects against a short backlog"
-    }
-
-    fn example(&self) -> &'static str {
-        "connect --pattern burst --connections 128 --backlog 16"
-    }
-
-    fn parameters(&self) -> &'static [Parameter] {
-        PARAMETERS
+    fn description(&self) -> Description {
+        Description {
+            name: "connect",
+            about: "A new connection for each request, or a burst of connects against a short backlog",
+            example: "connect --pattern burst --connections 128 --backlog 16",
+            parameters: PARAMETERS,
+        }
     }
 
     fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {

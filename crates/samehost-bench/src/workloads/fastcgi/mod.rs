@@ -22,8 +22,8 @@ use crate::network::{Instead, Network};
 use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, words};
 use crate::private_servers::PHP_FPM;
 use crate::workload::{
-    Capabilities, CheckupEntry, Configured, Instance, Look, OpenOrClosed, StartOptions, Wanted, Workload,
-    request_metrics,
+    Capabilities, CheckupEntry, Configured, Description, Instance, Look, OpenOrClosed, StartOptions, Wanted,
+    Workload, request_metrics,
 };
 use crate::workloads::foreign::crowding;
 use crate::workloads::requests::burst_metrics;
@@ -162,20 +162,13 @@ const PARAMETERS: &[Parameter] = &[
 ];
 
 impl Workload for FastCgi {
-    fn name(&self) -> &'static str {
-        "fastcgi"
-    }
-
-    fn about(&self) -> &'static str {
-        "PHP-FPM: GET of a script by FastCGI, or a burst of requests against a short backlog"
-    }
-
-    fn example(&self) -> &'static str {
-        "fastcgi --pattern burst --connections 128 --backlog 16"
-    }
-
-    fn parameters(&self) -> &'static [Parameter] {
-        PARAMETERS
+    fn description(&self) -> Description {
+        Description {
+            name: "fastcgi",
+            about: "PHP-FPM: GET of a script by FastCGI, or a burst of requests against a short backlog",
+            example: "fastcgi --pattern burst --connections 128 --backlog 16",
+            parameters: PARAMETERS,
+        }
     }
 
     fn propose(&self, parameters: &Parameters, connections: &[u32]) -> Result<Parameters, BenchError> {

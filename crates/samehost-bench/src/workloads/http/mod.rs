@@ -16,7 +16,7 @@ use samehost_model::{Point, Redactor, Transport};
 use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, Word, words};
-use crate::workload::{Capabilities, Configured, Instance, Look, StartOptions, Workload};
+use crate::workload::{Capabilities, Configured, Description, Instance, Look, StartOptions, Workload};
 use crate::workloads::requests::MOST_SLICED;
 pub(crate) use exchange::{HttpConnector, RequestParts, Version, fetch, fetch_field};
 pub(crate) use head::refusal;
@@ -61,20 +61,13 @@ const PARAMETERS: &[Parameter] = &[
 ];
 
 impl Workload for Http {
-    fn name(&self) -> &'static str {
-        "http"
-    }
-
-    fn about(&self) -> &'static str {
-        "HTTP/1.0 or 1.1: GET or POST to the built-in server or any URL, kept alive or a connection each"
-    }
-
-    fn example(&self) -> &'static str {
-        "http --connections 1,64 --size 4k"
-    }
-
-    fn parameters(&self) -> &'static [Parameter] {
-        PARAMETERS
+    fn description(&self) -> Description {
+        Description {
+            name: "http",
+            about: "HTTP/1.0 or 1.1: GET or POST to the built-in server or any URL, kept alive or a connection each",
+            example: "http --connections 1,64 --size 4k",
+            parameters: PARAMETERS,
+        }
     }
 
     fn foreign_sizes(&self) -> bool {

@@ -17,7 +17,9 @@ use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::parameters::{Parameter, Parameters, Values, Word, words};
 use crate::private_servers::MEMCACHED;
-use crate::workload::{Capabilities, CheckupEntry, Configured, Instance, Look, StartOptions, Workload};
+use crate::workload::{
+    Capabilities, CheckupEntry, Configured, Description, Instance, Look, StartOptions, Workload,
+};
 use crate::workloads::reached::require_transport;
 use crate::workloads::requests::MOST_SLICED;
 use running::RunningMemcached;
@@ -41,20 +43,13 @@ const PARAMETERS: &[Parameter] = &[
 ];
 
 impl Workload for Memcached {
-    fn name(&self) -> &'static str {
-        "memcached"
-    }
-
-    fn about(&self) -> &'static str {
-        "memcached: get or set, by value size up to 1 MiB; one key `samehost:…` only"
-    }
-
-    fn example(&self) -> &'static str {
-        "memcached --connections 1,64 --size 128,1m"
-    }
-
-    fn parameters(&self) -> &'static [Parameter] {
-        PARAMETERS
+    fn description(&self) -> Description {
+        Description {
+            name: "memcached",
+            about: "memcached: get or set, by value size up to 1 MiB; one key `samehost:…` only",
+            example: "memcached --connections 1,64 --size 128,1m",
+            parameters: PARAMETERS,
+        }
     }
 
     fn checkup(&self) -> Option<CheckupEntry> {

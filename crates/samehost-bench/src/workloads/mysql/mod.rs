@@ -22,8 +22,8 @@ use crate::parameters::{Parameter, Parameters, Values, Word, YesOrNo, words};
 use crate::private_servers::MARIADB;
 use crate::starts::{DATABASES, Starts};
 use crate::workload::{
-    Capabilities, CheckupEntry, Configured, Instance, Look, OpenOrClosed, StartOptions, Workload,
-    request_metrics,
+    Capabilities, CheckupEntry, Configured, Description, Instance, Look, OpenOrClosed, StartOptions,
+    Workload, request_metrics,
 };
 use crate::workloads::reached::complete;
 use crate::workloads::requests::MOST_SLICED;
@@ -67,20 +67,13 @@ const PARAMETERS: &[Parameter] = &[
 ];
 
 impl Workload for MySql {
-    fn name(&self) -> &'static str {
-        "mysql"
-    }
-
-    fn about(&self) -> &'static str {
-        "MySQL or MariaDB: statements, prepared or as text, or a dump; tables `samehost_…` only"
-    }
-
-    fn example(&self) -> &'static str {
-        "mysql --connections 1,64"
-    }
-
-    fn parameters(&self) -> &'static [Parameter] {
-        PARAMETERS
+    fn description(&self) -> Description {
+        Description {
+            name: "mysql",
+            about: "MySQL or MariaDB: statements, prepared or as text, or a dump; tables `samehost_…` only",
+            example: "mysql --connections 1,64",
+            parameters: PARAMETERS,
+        }
     }
 
     fn complete(

@@ -7,8 +7,10 @@ use samehost_model::{Arm, MetricInfo, ServerInfo, Transport};
 use crate::engine::Job;
 use crate::engine::session::{Bad, Caller};
 use crate::error::BenchError;
-use crate::parameters::{Parameter, Parameters};
-use crate::workload::{Capabilities, Configured, Instance, OpenOrClosed, StartOptions, Workload};
+use crate::parameters::Parameters;
+use crate::workload::{
+    Capabilities, Configured, Description, Instance, OpenOrClosed, StartOptions, Workload,
+};
 
 /// The noop workload.
 pub struct Noop;
@@ -28,20 +30,13 @@ pub(crate) fn job(threads: u32) -> Job {
 }
 
 impl Workload for Noop {
-    fn name(&self) -> &'static str {
-        "noop"
-    }
-
-    fn about(&self) -> &'static str {
-        "Nothing at all: what the harness itself costs per operation"
-    }
-
-    fn example(&self) -> &'static str {
-        "noop"
-    }
-
-    fn parameters(&self) -> &'static [Parameter] {
-        &[]
+    fn description(&self) -> Description {
+        Description {
+            name: "noop",
+            about: "Nothing at all: what the harness itself costs per operation",
+            example: "noop",
+            parameters: &[],
+        }
     }
 
     fn configure(&self, _: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {

@@ -23,8 +23,8 @@ use crate::parameters::{Parameter, ParameterKind, Parameters, Values, Word, YesO
 use crate::private_servers::POSTGRES;
 use crate::starts::{DATABASES, Starts};
 use crate::workload::{
-    Capabilities, CheckupEntry, Configured, Instance, Look, OpenOrClosed, StartOptions, Workload,
-    request_metrics,
+    Capabilities, CheckupEntry, Configured, Description, Instance, Look, OpenOrClosed, StartOptions,
+    Workload, request_metrics,
 };
 use crate::workloads::reached::complete;
 use crate::workloads::requests::MOST_SLICED;
@@ -67,20 +67,13 @@ const PARAMETERS: &[Parameter] = &[
 ];
 
 impl Workload for Postgres {
-    fn name(&self) -> &'static str {
-        "postgres"
-    }
-
-    fn about(&self) -> &'static str {
-        "PostgreSQL: point select, update, SELECT 1 or COPY; a table `samehost_…` only"
-    }
-
-    fn example(&self) -> &'static str {
-        "postgres --connections 1,64"
-    }
-
-    fn parameters(&self) -> &'static [Parameter] {
-        PARAMETERS
+    fn description(&self) -> Description {
+        Description {
+            name: "postgres",
+            about: "PostgreSQL: point select, update, SELECT 1 or COPY; a table `samehost_…` only",
+            example: "postgres --connections 1,64",
+            parameters: PARAMETERS,
+        }
     }
 
     fn complete(

@@ -13,7 +13,8 @@ use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values};
 use crate::private_servers::{BACKEND_NAMES, BackendKind, NGINX};
 use crate::starts::Starts;
 use crate::workload::{
-    Capabilities, CheckupEntry, Configured, Instance, OpenOrClosed, StartOptions, Workload, request_metrics,
+    Capabilities, CheckupEntry, Configured, Description, Instance, OpenOrClosed, StartOptions, Workload,
+    request_metrics,
 };
 use crate::workloads::http::Version;
 use crate::workloads::requests::MOST_SLICED;
@@ -28,51 +29,44 @@ const MOST_SIZE: u64 = 16 << 20;
 pub struct Proxy;
 
 impl Workload for Proxy {
-    fn name(&self) -> &'static str {
-        "proxy"
-    }
-
-    fn about(&self) -> &'static str {
-        "nginx in front of Thin, Puma, gunicorn or the built-in server, in eight conditions"
-    }
-
-    fn example(&self) -> &'static str {
-        "proxy --backend built-in --connections 1,64"
-    }
-
-    fn parameters(&self) -> &'static [Parameter] {
-        &[
-            Parameter {
-                name: "backend",
-                help: "The application server behind nginx",
-                default: "thin",
-                kind: ParameterKind::Choice(BACKEND_NAMES),
-            },
-            Parameter {
-                name: "backends",
-                help: "How many of them: a number, a list (1,4) or a doubling range (1..4)",
-                default: "1,4",
-                kind: ParameterKind::Counts,
-            },
-            Parameter {
-                name: "http",
-                help: "HTTP version between nginx and the backends: 1.0 with a connection for each request, 1.1 with `keepalive 48`, or both (1.0,1.1)",
-                default: "1.0,1.1",
-                kind: ParameterKind::Choices(VERSIONS),
-            },
-            Parameter {
-                name: "front",
-                help: "Transport in front of nginx, which is the same for all",
-                default: "unix",
-                kind: ParameterKind::Choice(FRONTS),
-            },
-            Parameter {
-                name: "workers",
-                help: "Worker processes of nginx",
-                default: "1",
-                kind: ParameterKind::Count,
-            },
-        ]
+    fn description(&self) -> Description {
+        Description {
+            name: "proxy",
+            about: "nginx in front of Thin, Puma, gunicorn or the built-in server, in eight conditions",
+            example: "proxy --backend built-in --connections 1,64",
+            parameters: &[
+                Parameter {
+                    name: "backend",
+                    help: "The application server behind nginx",
+                    default: "thin",
+                    kind: ParameterKind::Choice(BACKEND_NAMES),
+                },
+                Parameter {
+                    name: "backends",
+                    help: "How many of them: a number, a list (1,4) or a doubling range (1..4)",
+                    default: "1,4",
+                    kind: ParameterKind::Counts,
+                },
+                Parameter {
+                    name: "http",
+                    help: "HTTP version between nginx and the backends: 1.0 with a connection for each request, 1.1 with `keepalive 48`, or both (1.0,1.1)",
+                    default: "1.0,1.1",
+                    kind: ParameterKind::Choices(VERSIONS),
+                },
+                Parameter {
+                    name: "front",
+                    help: "Transport in front of nginx, which is the same for all",
+                    default: "unix",
+                    kind: ParameterKind::Choice(FRONTS),
+                },
+                Parameter {
+                    name: "workers",
+                    help: "Worker processes of nginx",
+                    default: "1",
+                    kind: ParameterKind::Count,
+                },
+            ],
+        }
     }
 
     fn checkup(&self) -> Option<CheckupEntry> {

@@ -17,7 +17,7 @@ use crate::parameters::{Parameter, ParameterKind, Parameters, Values, Word, word
 use crate::private_servers::{BuiltIn, BuiltInSpec};
 use crate::tuned::{SOCKET_BUFFER, tuning, tunings, wait_for_server};
 use crate::workload::{
-    Capabilities, Configured, Instance, OpenOrClosed, StartOptions, Workload, request_metrics,
+    Capabilities, Configured, Description, Instance, OpenOrClosed, StartOptions, Workload, request_metrics,
 };
 use crate::workloads::connecting::prove;
 use crate::workloads::foreign::Given;
@@ -102,20 +102,13 @@ const PARAMETERS: &[Parameter] = &[
 ];
 
 impl Workload for Raw {
-    fn name(&self) -> &'static str {
-        "raw"
-    }
-
-    fn about(&self) -> &'static str {
-        "Bytes and nothing else: round trips (ping-pong) or a stream (bulk), by size"
-    }
-
-    fn example(&self) -> &'static str {
-        "raw --connections 1,64 --size 128"
-    }
-
-    fn parameters(&self) -> &'static [Parameter] {
-        PARAMETERS
+    fn description(&self) -> Description {
+        Description {
+            name: "raw",
+            about: "Bytes and nothing else: round trips (ping-pong) or a stream (bulk), by size",
+            example: "raw --connections 1,64 --size 128",
+            parameters: PARAMETERS,
+        }
     }
 
     fn owns_both_ends(&self) -> bool {

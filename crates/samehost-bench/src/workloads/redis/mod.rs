@@ -17,7 +17,9 @@ use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, Word, words};
 use crate::private_servers::REDIS;
-use crate::workload::{Capabilities, CheckupEntry, Configured, Instance, Look, StartOptions, Workload};
+use crate::workload::{
+    Capabilities, CheckupEntry, Configured, Description, Instance, Look, StartOptions, Workload,
+};
 use crate::workloads::reached::complete;
 use crate::workloads::requests::MOST_SLICED;
 use address::Address;
@@ -47,24 +49,17 @@ const PARAMETERS: &[Parameter] = &[
 ];
 
 impl Workload for Redis {
-    fn name(&self) -> &'static str {
-        "redis"
-    }
-
-    fn about(&self) -> &'static str {
+    fn description(&self) -> Description {
         static ABOUT: LazyLock<String> = LazyLock::new(|| {
             let servers = samehost_services::Kind::Redis.relatives_in_words();
             format!("{servers}: GET, SET, INCR or PING, alone or in a pipeline; keys `samehost:…` only")
         });
-        &ABOUT
-    }
-
-    fn example(&self) -> &'static str {
-        "redis --connections 1,64 --size 128"
-    }
-
-    fn parameters(&self) -> &'static [Parameter] {
-        PARAMETERS
+        Description {
+            name: "redis",
+            about: &ABOUT,
+            example: "redis --connections 1,64 --size 128",
+            parameters: PARAMETERS,
+        }
     }
 
     fn complete(

@@ -13,7 +13,7 @@ use samehost_model::{Point, Transport, parse_size};
 use crate::error::BenchError;
 use crate::parameters::{Parameter, ParameterKind, Parameters, Values, words};
 use crate::private_servers::go::GoCodec;
-use crate::workload::{Capabilities, Configured, Instance, StartOptions, Workload};
+use crate::workload::{Capabilities, Configured, Description, Instance, StartOptions, Workload};
 use crate::workloads::requests::MOST_SLICED;
 
 /// Largest payload in either direction.
@@ -60,20 +60,13 @@ const PARAMETERS: &[Parameter] = &[
 ];
 
 impl Workload for Rpc {
-    fn name(&self) -> &'static str {
-        "rpc"
-    }
-
-    fn about(&self) -> &'static str {
-        "Remote procedure calls: gRPC (built in), or Go's net/rpc with a Go server of ours"
-    }
-
-    fn example(&self) -> &'static str {
-        "rpc --connections 1,64 --size 128"
-    }
-
-    fn parameters(&self) -> &'static [Parameter] {
-        PARAMETERS
+    fn description(&self) -> Description {
+        Description {
+            name: "rpc",
+            about: "Remote procedure calls: gRPC (built in), or Go's net/rpc with a Go server of ours",
+            example: "rpc --connections 1,64 --size 128",
+            parameters: PARAMETERS,
+        }
     }
 
     fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {

@@ -24,8 +24,8 @@ use crate::network::{Instead, Network};
 use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values};
 use crate::starts::Starts;
 use crate::workload::{
-    Capabilities, CheckupEntry, Configured, Instance, Look, OpenOrClosed, StartOptions, Wanted, Workload,
-    request_metrics,
+    Capabilities, CheckupEntry, Configured, Description, Instance, Look, OpenOrClosed, StartOptions, Wanted,
+    Workload, request_metrics,
 };
 use running::RunningWordPress;
 
@@ -54,20 +54,13 @@ const PARAMETERS: &[Parameter] = &[
 ];
 
 impl Workload for WordPress {
-    fn name(&self) -> &'static str {
-        "wordpress"
-    }
-
-    fn about(&self) -> &'static str {
-        "A page of WordPress through nginx and PHP-FPM, its database over TCP or a Unix socket"
-    }
-
-    fn example(&self) -> &'static str {
-        "wordpress --site /var/www/html"
-    }
-
-    fn parameters(&self) -> &'static [Parameter] {
-        PARAMETERS
+    fn description(&self) -> Description {
+        Description {
+            name: "wordpress",
+            about: "A page of WordPress through nginx and PHP-FPM, its database over TCP or a Unix socket",
+            example: "wordpress --site /var/www/html",
+            parameters: PARAMETERS,
+        }
     }
 
     /// Setting up a site and loading pages takes longer than the checkup has for one server.
