@@ -32,9 +32,9 @@ pub(crate) enum Spelling {
     Memcached,
 }
 
-/// What a URL says.
+/// The endpoint and the database in a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct Target {
     pub(crate) endpoint: Endpoint,
     pub(crate) database: Option<String>,
 }
@@ -74,7 +74,7 @@ impl Spelling {
     }
 
     /// The endpoint of a URL, as a library of this spelling reads it.
-    pub(crate) fn read(self, url: &Url) -> Result<Said, &'static str> {
+    pub(crate) fn read(self, url: &Url) -> Result<Target, &'static str> {
         let usual = usual_port(url.protocol().ok_or("its scheme is not known")?);
         let tcp = || {
             if url.host.is_empty() || url.host.contains(['%', '$']) {
@@ -82,29 +82,29 @@ impl Spelling {
             }
             url.tcp(usual).ok_or("its host or port is unusual")
         };
-        let said = |endpoint| Ok(Said { endpoint, database: url.database() });
+        let target = |endpoint| Ok(Target { endpoint, database: url.database() });
         match self {
             Spelling::Parameter(name) | Spelling::ParameterOnly(name) => match parameter(url, name)? {
                 Some("") => Err("its socket is empty"),
-                Some(path) if url.host == "localhost" => said(socket(path)?),
+                Some(path) if url.host == "localhost" => target(socket(path)?),
                 Some(_) => Err(HOST_AND_SOCKET),
                 None if url.host == "localhost" && matches!(self, Spelling::Parameter(_)) => {
                     Err(DEFAULT_SOCKET)
                 }
-                None => said(tcp()?),
+                None => target(tcp()?),
             },
             Spelling::HostParameter | Spelling::NoHost => match parameter(url, "host")? {
                 Some(_) if self == Spelling::NoHost && !url.host.is_empty() => Err(HOST_AND_SOCKET),
-                Some(directory) => said(in_directory(url, directory, usual)?),
-                None => said(tcp()?),
+                Some(directory) => target(in_directory(url, directory, usual)?),
+                None => target(tcp()?),
             },
             Spelling::EncodedHost => {
                 if parameter(url, "host")?.is_some() {
                     return Err(HOST_AND_SOCKET);
                 }
                 match percent_decoded(&url.host).filter(|host| host.starts_with('/')) {
-                    Some(directory) => said(in_directory(url, &directory, usual)?),
-                    None => said(tcp()?),
+                    Some(directory) => target(in_directory(url, &directory, usual)?),
+                    None => target(tcp()?),
                 }
             }
             Spelling::UnixScheme | Spelling::UnixPath if url.scheme == "unix" => {
@@ -112,24 +112,24 @@ impl Spelling {
                     return Err("two slashes and a host: a path begins with a third");
                 }
                 let database = parameter(url, "db")?.and_then(number);
-                Ok(Said { endpoint: socket(&url.path)?, database })
+                Ok(Target { endpoint: socket(&url.path)?, database })
             }
             Spelling::Celery if url.scheme == "redis+socket" => {
                 let database = parameter(url, "virtual_host")?.and_then(number);
-                Ok(Said { endpoint: socket(&url.path)?, database })
+                Ok(Target { endpoint: socket(&url.path)?, database })
             }
             Spelling::RedisPath if url.host.is_empty() => {
                 let (path, database) = path_and_number(&url.path);
-                Ok(Said { endpoint: socket(path)?, database })
+                Ok(Target { endpoint: socket(path)?, database })
             }
             Spelling::Messenger if url.host.is_empty() => {
-                Ok(Said { endpoint: socket(&url.path)?, database: None })
+                Ok(Target { endpoint: socket(&url.path)?, database: None })
             }
             Spelling::Memcached if url.host.is_empty() => {
-                Ok(Said { endpoint: socket(path_and_number(&url.path).0)?, database: None })
+                Ok(Target { endpoint: socket(path_and_number(&url.path).0)?, database: None })
             }
-            Spelling::Messenger | Spelling::Memcached => Ok(Said { endpoint: tcp()?, database: None }),
-            _ => Ok(Said { database: redis_database(url)?, endpoint: tcp()? }),
+            Spelling::Messenger | Spelling::Memcached => Ok(Target { endpoint: tcp()?, database: None }),
+            _ => Ok(Target { database: redis_database(url)?, endpoint: tcp()? }),
         }
     }
 
@@ -174,7 +174,7 @@ impl Spelling {
         Ok(())
     }
 
-    fn write_unix(self, url: &mut Url, path: &str, now: &Said) -> Result<(), &'static str> {
+    fn write_unix(self, url: &mut Url, path: &str, now: &Target) -> Result<(), &'static str> {
         let number = now.database.clone();
         let from_tcp = matches!(now.endpoint, Endpoint::Tcp { .. });
         match self {
@@ -230,7 +230,7 @@ impl Spelling {
         Ok(())
     }
 
-    fn write_tcp(self, url: &mut Url, host: &str, port: u16, now: &Said) -> Result<(), &'static str> {
+    fn write_tcp(self, url: &mut Url, host: &str, port: u16, now: &Target) -> Result<(), &'static str> {
         if crate::languages::url::tcp(host, port).is_none() {
             return Err("such a host cannot be written here");
         }

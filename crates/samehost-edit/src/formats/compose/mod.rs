@@ -202,7 +202,7 @@ impl<'a> Project<'a> {
             return if host.starts_with('/') { None } else { refuse(&server, why) };
         };
         let (endpoint, [user, password, database]) = match agreed(client, target, &server, words, &variable) {
-            Ok(said) => said,
+            Ok(content) => content,
             Err(why) => return refuse(&server, why),
         };
         let url = Url::parse(value).filter(|_| matches!(words, Words::Url(_)));
@@ -380,12 +380,12 @@ fn agreed(
     if client.variable(&variable.name).is_none() {
         return Err("it stands there twice");
     }
-    let said = endpoint(client, words, variable.value.as_deref().unwrap_or_default(), server)?;
-    if matches!(said.0, Endpoint::Unix(_)) {
+    let content = endpoint(client, words, variable.value.as_deref().unwrap_or_default(), server)?;
+    if matches!(content.0, Endpoint::Unix(_)) {
         let shared = client.mounts(server.directory);
         if shared.is_none() || shared != target.mounts(server.directory) {
             return Err("it names a socket whose directory the two services do not share");
         }
     }
-    Ok(said)
+    Ok(content)
 }

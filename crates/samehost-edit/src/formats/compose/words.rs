@@ -20,7 +20,7 @@ pub(super) enum Words {
 }
 
 /// Content of a variable: the endpoint, and the names of the variables for user, password and database.
-pub(super) type Said = (Endpoint, [&'static str; 3]);
+pub(super) type Content = (Endpoint, [&'static str; 3]);
 
 /// The host in a value: of a URL, of `host:port`, or the value itself; a path if it names a socket.
 pub(super) fn host_of(value: &str) -> Option<String> {
@@ -73,7 +73,7 @@ pub(super) fn endpoint(
     words: Words,
     value: &str,
     server: &Server,
-) -> Result<Said, &'static str> {
+) -> Result<Content, &'static str> {
     const UNUSUAL: &str = "its host or port is unusual";
     let usual = url::usual_port(server.protocol);
     let path = |path: &str| if is_plain_path(path) { Ok(Endpoint::Unix(path.into())) } else { Err(UNUSUAL) };

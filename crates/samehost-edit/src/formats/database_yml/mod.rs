@@ -224,9 +224,9 @@ impl<'a> Yml<'a> {
         if ["host", "socket"].iter().any(|key| self.value(map, key).ok().flatten().is_some()) {
             return Err(wrong("it has a URL and a host or socket beside it", "url: alone"));
         }
-        let said = spelling.read(&parsed).map_err(|why| wrong(why, "url: with one host and one path"))?;
+        let target = spelling.read(&parsed).map_err(|why| wrong(why, "url: with one host and one path"))?;
         let protocol = parsed.protocol().unwrap_or(Protocol::Plain);
-        let beside = self.connection(environment, protocol, said.endpoint, parsed.shown(), line);
+        let beside = self.connection(environment, protocol, target.endpoint, parsed.shown(), line);
         Ok(Some(Setting {
             user: parsed.user().or(beside.user),
             password: parsed.password().or(beside.password),

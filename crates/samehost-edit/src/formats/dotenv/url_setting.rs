@@ -74,15 +74,15 @@ impl Reader<'_> {
         }
         let spelling = self.asked(entry.line).spelling(name, &parsed)?;
         self.used_by_laravel(entry, &parsed)?;
-        let said = spelling.read(&parsed).map_err(|why| {
+        let target = spelling.read(&parsed).map_err(|why| {
             refuse(format!("{name}: {why}"), "with one host and one path, then switch again")
         })?;
         let Some(protocol) = parsed.protocol() else { return Ok(None) };
         let setting = Setting {
             user: parsed.user(),
             password: spelling.password(&parsed),
-            database: said.database,
-            ..Setting::connects(name.clone(), protocol, parsed.shown(), said.endpoint)
+            database: target.database,
+            ..Setting::connects(name.clone(), protocol, parsed.shown(), target.endpoint)
                 .at(self.file, entry.line)
         };
         Ok(Some(Found { setting, how: How::Url(spelling) }))

@@ -74,7 +74,7 @@ impl Moved<'_> {
         self.mentions()?;
         let line = format!("proxy_set_header Host {old};");
         let mut lines = Vec::new();
-        let said = match effect(self.tree, self.node, b"proxy_set_header") {
+        let host_header = match effect(self.tree, self.node, b"proxy_set_header") {
             Effect::Set { is_own, nodes } => match self.host_of(&nodes) {
                 Some(host) => host,
                 None if old == new => old.clone(),
@@ -104,7 +104,7 @@ impl Moved<'_> {
                 );
             }
         };
-        if let Some(redirect) = self.redirect(&said, &old)? {
+        if let Some(redirect) = self.redirect(&host_header, &old)? {
             lines.push(redirect);
         }
         self.nested(&lines)?;
@@ -161,13 +161,13 @@ impl Moved<'_> {
     }
 
     /// The `proxy_redirect` that does what the default did; `None` if it did nothing.
-    fn redirect(&self, said: &str, old: &str) -> Result<Option<String>> {
+    fn redirect(&self, host_header: &str, old: &str) -> Result<Option<String>> {
         // A server redirects to the host of the request.
         let authority = self.pass.parts(self.before).authority;
         let is_default = |node: &usize| {
             self.tree.nodes[*node].arguments().first().is_some_and(|word| word.value == b"default")
         };
-        if self.from.path().is_some() || (said != old && said != authority) {
+        if self.from.path().is_some() || (host_header != old && host_header != authority) {
             return Ok(None);
         }
         match effect(self.tree, self.node, b"proxy_redirect") {

@@ -222,7 +222,7 @@ fn value(raw: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn said(text: &str) -> Vec<String> {
+    fn parsed(text: &str) -> Vec<String> {
         let found = statements(text.as_bytes()).unwrap();
         found
             .iter()
@@ -236,21 +236,24 @@ mod tests {
 
     #[test]
     fn words_are_what_nginx_takes_them_for() {
-        assert_eq!(said("a b;c{d;}"), ["1:a|bSemicolon", "1:cOpens", "1:dSemicolon", "1:Closes"]);
-        assert_eq!(said("a 'b c' \"d;\" ;"), ["1:a|b c|d;Semicolon"]);
-        assert_eq!(said("a b#c; # d;\ne f;"), ["1:a|b#cSemicolon", "2:e|fSemicolon"]);
-        assert_eq!(said("a ${b}c {e;}"), ["1:a|${b}cOpens", "1:eSemicolon", "1:Closes"]);
-        assert_eq!(said("a \\;b\\ c;"), ["1:a|\\;b\\ cSemicolon"]);
-        assert_eq!(said("a 'b\\'c\\\\d\\te\\.f';"), ["1:a|b'c\\d\te\\.fSemicolon"]);
-        assert_eq!(said("if (\"$a\" = \"b\"){c;}"), ["1:if|(\"$a\"|=|b|)Opens", "1:cSemicolon", "1:Closes"]);
-        assert_eq!(said("a b'c d';"), ["1:a|b'c|d'Semicolon"]);
-        assert_eq!(said("a\nb\n\n;"), ["4:a|bSemicolon"]);
+        assert_eq!(parsed("a b;c{d;}"), ["1:a|bSemicolon", "1:cOpens", "1:dSemicolon", "1:Closes"]);
+        assert_eq!(parsed("a 'b c' \"d;\" ;"), ["1:a|b c|d;Semicolon"]);
+        assert_eq!(parsed("a b#c; # d;\ne f;"), ["1:a|b#cSemicolon", "2:e|fSemicolon"]);
+        assert_eq!(parsed("a ${b}c {e;}"), ["1:a|${b}cOpens", "1:eSemicolon", "1:Closes"]);
+        assert_eq!(parsed("a \\;b\\ c;"), ["1:a|\\;b\\ cSemicolon"]);
+        assert_eq!(parsed("a 'b\\'c\\\\d\\te\\.f';"), ["1:a|b'c\\d\te\\.fSemicolon"]);
+        assert_eq!(
+            parsed("if (\"$a\" = \"b\"){c;}"),
+            ["1:if|(\"$a\"|=|b|)Opens", "1:cSemicolon", "1:Closes"]
+        );
+        assert_eq!(parsed("a b'c d';"), ["1:a|b'c|d'Semicolon"]);
+        assert_eq!(parsed("a\nb\n\n;"), ["4:a|bSemicolon"]);
     }
 
     #[test]
     fn lua_is_passed_over() {
         let text = "content_by_lua_block {\n s = '}' -- }\n t = {[[ } ]], \"\\\"}\"}\n}\na b;";
-        assert_eq!(said(text), ["1:content_by_lua_blockLua", "5:a|bSemicolon"]);
+        assert_eq!(parsed(text), ["1:content_by_lua_blockLua", "5:a|bSemicolon"]);
         assert!(statements(b"a_by_lua_block { {}").is_err());
     }
 

@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn lines_are_what_fpm_takes_them_for() {
-        let said = |text: &str| {
+        let parsed = |text: &str| {
             let found = lines(text.as_bytes());
             let one = |line: &Line| match line {
                 Line::Section(name) => format!("[{name}]"),
@@ -111,11 +111,11 @@ mod tests {
             };
             found.iter().map(one).collect::<Vec<_>>()
         };
-        assert_eq!(said("[www] ; x\n;a=b\n\n listen\t=\t9000 ; y\r\n"), ["[www]", "4:listen=9000"]);
-        assert_eq!(said("a=\"b;c\" ; d\nb='c'"), ["1:a=b;c", "2:b=c"]);
-        assert_eq!(said("\u{feff}[\"www\"]\na="), ["[www]", "2:a="]);
-        assert_eq!(said("a"), ["1:a="]);
-        assert!(said("a = \"b\"c")[0].contains('(') && said("a = ${b}")[0].contains('('));
-        assert!(said("a = \"b")[0].contains('('));
+        assert_eq!(parsed("[www] ; x\n;a=b\n\n listen\t=\t9000 ; y\r\n"), ["[www]", "4:listen=9000"]);
+        assert_eq!(parsed("a=\"b;c\" ; d\nb='c'"), ["1:a=b;c", "2:b=c"]);
+        assert_eq!(parsed("\u{feff}[\"www\"]\na="), ["[www]", "2:a="]);
+        assert_eq!(parsed("a"), ["1:a="]);
+        assert!(parsed("a = \"b\"c")[0].contains('(') && parsed("a = ${b}")[0].contains('('));
+        assert!(parsed("a = \"b")[0].contains('('));
     }
 }

@@ -299,14 +299,14 @@ mod tests {
 
     #[test]
     fn addresses_are_what_fpm_takes_them_for() {
-        for (text, said) in [
+        for (text, wanted) in [
             ("9000", "tcp:[::]:9000"),
             (":9000", "tcp:[::]:9000"),
             ("[::1]:9000", "tcp:[::1]:9000"),
             ("localhost:9000", "tcp:localhost:9000"),
             ("/run/php/www.sock", "unix:/run/php/www.sock"),
         ] {
-            assert_eq!(endpoint(text).unwrap().to_string(), said);
+            assert_eq!(endpoint(text).unwrap().to_string(), wanted);
         }
         for text in ["", "run/x.sock", "/a b", "/a:b", "127.0.0.1:", "0", "99999", "/a/$x", "[x]:1"] {
             assert!(endpoint(text).is_err(), "{text}");

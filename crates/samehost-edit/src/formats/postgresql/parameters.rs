@@ -219,19 +219,19 @@ mod tests {
 
     #[test]
     fn lines_are_read_as_the_server_does() {
-        let said =
+        let parsed =
             |text: &str| parse(text.as_bytes(), 0..text.len()).map(|found| found.map(|it| (it.0, it.1)));
         let says = |name: &str, value: &str| Ok(Some((name.to_owned(), value.to_owned())));
-        assert_eq!(said("Port 5433"), says("port", "5433"));
-        assert_eq!(said("  a='b''c\\'d\\145' # e"), says("a", "b'c'de"));
-        assert_eq!(said("a = 1.5kB#"), says("a", "1.5kB"));
-        assert_eq!(said("listen_addresses = localhost"), says("listen_addresses", "localhost"));
-        assert_eq!(said("x.y = on\r"), says("x.y", "on"));
-        assert_eq!(said(" # a = b"), Ok(None));
+        assert_eq!(parsed("Port 5433"), says("port", "5433"));
+        assert_eq!(parsed("  a='b''c\\'d\\145' # e"), says("a", "b'c'de"));
+        assert_eq!(parsed("a = 1.5kB#"), says("a", "1.5kB"));
+        assert_eq!(parsed("listen_addresses = localhost"), says("listen_addresses", "localhost"));
+        assert_eq!(parsed("x.y = on\r"), says("x.y", "on"));
+        assert_eq!(parsed(" # a = b"), Ok(None));
         for wrong in
             ["a", "a =", "a = 127.0.0.1", "a = 'b", "a = 'b' 'c'", "a = *", "= 1", "a == 1", "a = \"b\""]
         {
-            assert!(said(wrong).is_err(), "{wrong}");
+            assert!(parsed(wrong).is_err(), "{wrong}");
         }
     }
 }

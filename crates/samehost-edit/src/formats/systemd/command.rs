@@ -95,11 +95,11 @@ impl<'a> Command<'a> {
         if self.unit.is_later(&one.file) {
             return Err(stop(format!("this drop-in counts before the one that would be written ({OURS})")));
         }
-        let said = self.listens.moved(&one.value, &self.words, goal).map_err(stop)?;
-        if let Some(edit) = drop_in::in_place(self.unit, one, &said) {
+        let moved = self.listens.moved(&one.value, &self.words, goal).map_err(stop)?;
+        if let Some(edit) = drop_in::in_place(self.unit, one, &moved) {
             return Ok(vec![edit]);
         }
-        let new = ["ExecStart=".to_owned(), format!("ExecStart={said}")];
+        let new = ["ExecStart=".to_owned(), format!("ExecStart={moved}")];
         Ok(drop_in::add(self.unit, files, "Service", &new))
     }
 }

@@ -202,13 +202,13 @@ impl<'a> Environment<'a> {
                     format!("set {name} there for {}", goal.endpoint),
                 ));
             }
-            let said = quoted(&name, &value);
+            let written = quoted(&name, &value);
             let in_place = present
                 .filter(|one| one.is_alone)
-                .and_then(|one| drop_in::in_place(self.unit, one.assignment, &said));
+                .and_then(|one| drop_in::in_place(self.unit, one.assignment, &written));
             match in_place {
                 Some(edit) => changed.push(edit),
-                None => new.push(format!("Environment={said}")),
+                None => new.push(format!("Environment={written}")),
             }
         }
         if !new.is_empty() {

@@ -79,10 +79,10 @@ mod tests {
 
     #[test]
     fn specifiers_of_names_are_filled_in() {
-        let said = |text: &str| filled(text, "app@shop.service");
-        assert_eq!(said("/etc/%p/%i.env").as_deref(), Some("/etc/app/shop.env"));
-        assert_eq!(said("/etc/%n %N %%").as_deref(), Some("/etc/app@shop.service app@shop %"));
-        assert_eq!((said("/home/%u/env"), said("/x%")), (None, None));
+        let filled_in = |text: &str| filled(text, "app@shop.service");
+        assert_eq!(filled_in("/etc/%p/%i.env").as_deref(), Some("/etc/app/shop.env"));
+        assert_eq!(filled_in("/etc/%n %N %%").as_deref(), Some("/etc/app@shop.service app@shop %"));
+        assert_eq!((filled_in("/home/%u/env"), filled_in("/x%")), (None, None));
         assert_eq!(template("app@shop.service").as_deref(), Some("app@.service"));
     }
 }

@@ -142,12 +142,12 @@ impl Listens {
             // Thin has none, and Puma's is in the URL.
             Say::Thin | Say::Puma => return,
         };
-        let said = format!("{option} {backlog}");
+        let written = format!("{option} {backlog}");
         match self.given.iter().find(|given| given.kind == Kind::Backlog) {
-            Some(given) => out.push((given.first, given.last, said)),
+            Some(given) => out.push((given.first, given.last, written)),
             None => {
                 if let Some((_, _, with)) = out.iter_mut().find(|(_, _, with)| !with.is_empty()) {
-                    *with += &format!(" {said}");
+                    *with += &format!(" {written}");
                 }
             }
         }

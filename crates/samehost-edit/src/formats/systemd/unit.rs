@@ -299,8 +299,9 @@ mod tests {
     fn lines_are_continued() {
         let text = b"[Service]\n# c\nExecStart=/bin/a \\\n  -b \\\n; c\n  c  \r\nX=1 \\\\\nY=";
         let all = assignments(Path::new("f"), text).unwrap();
-        let said: Vec<_> = all.iter().map(|one| (one.key.as_str(), one.value.as_str(), one.line)).collect();
-        assert_eq!(said, [("ExecStart", "/bin/a  -b  c", 3), ("X", "1 \\\\", 7), ("Y", "", 8)]);
+        let assignments: Vec<_> =
+            all.iter().map(|one| (one.key.as_str(), one.value.as_str(), one.line)).collect();
+        assert_eq!(assignments, [("ExecStart", "/bin/a  -b  c", 3), ("X", "1 \\\\", 7), ("Y", "", 8)]);
         assert_eq!(&text[all[0].range.clone()], b"/bin/a \\\n  -b \\\n; c\n  c");
     }
 

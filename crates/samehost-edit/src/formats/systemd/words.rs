@@ -101,16 +101,16 @@ mod tests {
 
     #[test]
     fn words_are_those_of_systemd() {
-        let said = |value: &str| -> Vec<(String, bool)> {
+        let split = |value: &str| -> Vec<(String, bool)> {
             let words = command(value).unwrap();
             words.into_iter().map(|word| (word.text, word.dynamic.is_some())).collect()
         };
         assert_eq!(
-            said("a 'b c' \"d\\\"e\" f\\sg"),
+            split("a 'b c' \"d\\\"e\" f\\sg"),
             [("a".into(), false), ("b c".into(), false), ("d\"e".into(), false), ("f g".into(), false)]
         );
-        assert_eq!(said("%%h $$x %40"), [("%h".into(), false), ("$x".into(), false), ("%40".into(), false)]);
-        assert!(said("%i ${A} $B --x=${C} \\x41").into_iter().all(|(_, dynamic)| dynamic));
+        assert_eq!(split("%%h $$x %40"), [("%h".into(), false), ("$x".into(), false), ("%40".into(), false)]);
+        assert!(split("%i ${A} $B --x=${C} \\x41").into_iter().all(|(_, dynamic)| dynamic));
         assert!(words("'a").is_none());
         assert_eq!(quoted("A", "b%40\"c"), "\"A=b%%40\\\"c\"");
     }

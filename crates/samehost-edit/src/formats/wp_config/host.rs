@@ -90,15 +90,15 @@ mod tests {
 
     #[test]
     fn hosts_are_understood_as_wordpress_does() {
-        let said = |text: &str| understand(text).unwrap().to_string();
-        assert_eq!(said("localhost"), "unix:/run/mysqld/mysqld.sock");
-        assert_eq!(said("localhost:3307"), "unix:/run/mysqld/mysqld.sock");
-        assert_eq!(said("LocalHost:3307:/run/a.sock"), "unix:/run/a.sock");
-        assert_eq!(said(":/run/a.sock"), "unix:/run/a.sock");
-        assert_eq!(said("127.0.0.1:/run/a.sock"), "tcp:127.0.0.1:3306");
-        assert_eq!(said("127.0.0.1:3307"), "tcp:127.0.0.1:3307");
-        assert_eq!(said("[::1]:3307"), "tcp:[::1]:3307");
-        assert_eq!(said("::1"), "tcp:[::1]:3306");
+        let parsed = |text: &str| understand(text).unwrap().to_string();
+        assert_eq!(parsed("localhost"), "unix:/run/mysqld/mysqld.sock");
+        assert_eq!(parsed("localhost:3307"), "unix:/run/mysqld/mysqld.sock");
+        assert_eq!(parsed("LocalHost:3307:/run/a.sock"), "unix:/run/a.sock");
+        assert_eq!(parsed(":/run/a.sock"), "unix:/run/a.sock");
+        assert_eq!(parsed("127.0.0.1:/run/a.sock"), "tcp:127.0.0.1:3306");
+        assert_eq!(parsed("127.0.0.1:3307"), "tcp:127.0.0.1:3307");
+        assert_eq!(parsed("[::1]:3307"), "tcp:[::1]:3307");
+        assert_eq!(parsed("::1"), "tcp:[::1]:3306");
         assert!(understand("a:b:c").is_err());
         assert!(understand("127.0.0.1:99999").is_err());
         assert!(spell(&"tcp:localhost:3306".parse().unwrap()).is_err());

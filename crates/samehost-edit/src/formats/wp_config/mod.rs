@@ -213,12 +213,12 @@ fn constant(file: &Path, outcome: &Outcome, name: &str) -> Result<Option<Known>>
             }
         };
         let line = valued.place.as_ref().map_or(0, |place| place.line);
-        let said = Trouble::new(valued.place.as_ref().map_or(file, |place| &place.file), line, "");
+        let trouble = Trouble::new(valued.place.as_ref().map_or(file, |place| &place.file), line, "");
         if known.as_ref().is_some_and(|known| *known != text) {
             let lines: Vec<String> = lines(alternatives);
             let reason =
                 format!("{name} is defined differently in lines {}, by a condition", lines.join(" and "));
-            return Err(refuse(file, &Trouble { reason, ..said }, name));
+            return Err(refuse(file, &Trouble { reason, ..trouble }, name));
         }
         known = Some(text);
         match (&valued.place, &valued.via) {
@@ -228,7 +228,7 @@ fn constant(file: &Path, outcome: &Outcome, name: &str) -> Result<Option<Known>>
                 let via = shown(via.as_deref());
                 let reason = format!("{name} is taken from {via}, which may be used for other things too");
                 let line = mention(outcome, file, name);
-                return Err(refuse(file, &Trouble { reason, line, ..said }, name));
+                return Err(refuse(file, &Trouble { reason, line, ..trouble }, name));
             }
         }
     }
