@@ -4,6 +4,7 @@
 
 mod bench;
 mod evidence;
+mod newest;
 mod servers;
 mod tidy;
 
@@ -55,7 +56,7 @@ fn main() -> ExitCode {
     let result = match Chores::parse().chore {
         Chore::Test => test(),
         Chore::Ci => ci(),
-        Chore::Servers => servers::install(),
+        Chore::Servers => servers::install().and_then(|()| newest::fetch()),
         Chore::Bench { names } => bench::run(&names),
         Chore::Evidence { name, minutes, only, before } => {
             evidence::gather(&name, minutes, only, before, &root())
@@ -90,8 +91,12 @@ fn run(program: &str, arguments: &[&str]) -> anyhow::Result<()> {
 /// Builds the program for release and returns its path.
 fn release_program() -> anyhow::Result<PathBuf> {
     cargo(&["build", "--release", "--locked", "-p", "samehost"])?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    Ok(target.join("release/samehost"))
+    Ok(target().join("release/samehost"))
+}
+
+/// Where cargo puts what it builds.
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
 /// JSON output of a measurement.
@@ -107,6 +112,7 @@ fn cargo(arguments: &[&str]) -> anyhow::Result<()> {
 
 fn test() -> anyhow::Result<()> {
     servers::install()?;
+    newest::fetch()?;
     cargo(&["test", "--workspace", "--all-features", "--locked", "--no-fail-fast"])
 }
 

@@ -30,6 +30,7 @@ const SERVICES: &[(Kind, &str)] = &[
     (Kind::Gunicorn, "stands behind nginx in the proxy workload"),
     (Kind::Uvicorn, "is started by a unit that switch edits"),
     (Kind::Postgres, "is measured by the postgres workload"),
+    (Kind::Pgbouncer, "reads what switch edits"),
 ];
 
 const NEEDED: &[Needed] = &[
@@ -61,6 +62,7 @@ const NEEDED: &[Needed] = &[
     Needed { program: "setfacl", package: "acl", why: "gives the files that switch edits an access list" },
     Needed { program: "chattr", package: "e2fsprogs", why: "makes a file that switch cannot edit" },
     Needed { program: "script", package: "bsdutils", why: "gives switch a terminal to ask on" },
+    Needed { program: "patchelf", package: "patchelf", why: "lets newer servers run in a cache" },
     Needed { program: "redis-cli", package: "redis-tools", why: "asks private servers" },
 ];
 

@@ -16,6 +16,7 @@ pub const EDITORS: &[&dyn Editor] = &[
     &formats::my_cnf::MyCnf,
     &formats::nginx::Nginx,
     &formats::pg_hba::PgHba,
+    &formats::pgbouncer::PgBouncer,
     &formats::php_fpm::PhpFpm,
     &formats::postgresql::Postgresql,
     &formats::redis::Redis,

@@ -9,6 +9,7 @@ pub(crate) mod memcached;
 pub(crate) mod my_cnf;
 pub(crate) mod nginx;
 pub(crate) mod pg_hba;
+pub(crate) mod pgbouncer;
 pub mod php_fpm;
 pub(crate) mod postgresql;
 pub(crate) mod redis;

@@ -17,6 +17,7 @@ mod memcached;
 mod my_cnf;
 mod nginx;
 mod pg_hba;
+mod pgbouncer;
 mod php_fpm;
 mod postgresql;
 mod redis;

@@ -1,0 +1,111 @@
+//! Servers that this machine's distribution has not, or not as new: Debian's newest, unpacked into a cache below the target
+//! directory. The system's own packages stay as they are. Each program gets the dynamic loader and the libraries of the cache
+//! (patchelf), so that it runs in place and is its own executable.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail, ensure};
+
+/// Packages, each with the programs of it that the tests start, as paths in the package.
+const PACKAGES: &[(&str, &[&str])] = &[
+    ("mysql-server-core", &["usr/sbin/mysqld"]),
+    ("valkey-server", &["usr/bin/valkey-server"]),
+    ("redis-server", &["usr/bin/redis-server"]),
+];
+/// Of Debian; it has the newest of each.
+const SUITE: &str = "sid";
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// The folder with the unpacked packages. Tests look there too: see `newest` in samehost-testing.
+pub(crate) fn folder() -> PathBuf {
+    crate::target().join("servers")
+}
+
+/// Fetches what the cache has not. A cache that is complete is left as it is; without it, start afresh.
+pub(crate) fn fetch() -> anyhow::Result<()> {
+    let folder = folder();
+    let complete = folder.join("complete");
+    let wanted = PACKAGES.iter().map(|(package, _)| *package).collect::<Vec<_>>().join(" ");
+    if fs::read_to_string(&complete).is_ok_and(|text| text == wanted) {
+        return Ok(());
+    }
+    println!("fetching into {}: {wanted}", folder.display());
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    let archives = download(&folder.join("apt"))?;
+    let root = folder.join("root");
+    for archive in &archives {
+        succeed(Command::new("dpkg-deb").arg("-x").arg(archive).arg(&root))?;
+    }
+    let loader = root.join("usr/lib64/ld-linux-x86-64.so.2");
+    for program in PACKAGES.iter().flat_map(|(_, programs)| *programs) {
+        give_libraries(&root, &fs::canonicalize(root.join(program))?, &loader)?;
+    }
+    fs::remove_dir_all(folder.join("apt"))?;
+    fs::write(complete, wanted)?;
+    Ok(())
+}
+
+/// Lets apt resolve and download the packages with all that they need, in a state of its own in which nothing is installed.
+fn download(apt: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    for name in ["etc", "state/lists/partial", "cache/archives/partial"] {
+        fs::create_dir_all(apt.join(name))?;
+    }
+    fs::write(apt.join("status"), "")?;
+    let source = format!("deb [signed-by={KEYRING}] {} {SUITE} main\n", mirror()?);
+    fs::write(apt.join("etc/sources.list"), source)?;
+    let get = |arguments: &[&str]| {
+        let mut command = Command::new("apt-get");
+        for (option, path) in [
+            ("Dir::Etc", "etc"),
+            ("Dir::State", "state"),
+            ("Dir::State::status", "status"),
+            ("Dir::Cache", "cache"),
+            ("Dir::Etc::sourcelist", "etc/sources.list"),
+        ] {
+            command.args(["-o", &format!("{option}={}", apt.join(path).display())]);
+        }
+        // The sandbox user of apt may not be able to enter the target directory.
+        command.args(["-o", "Dir::Etc::sourceparts=-", "-o", "APT::Sandbox::User=root", "-qq"]);
+        succeed(command.args(arguments))
+    };
+    get(&["update"])?;
+    let packages: Vec<&str> = PACKAGES.iter().map(|(package, _)| *package).collect();
+    get(&[&["install", "--download-only", "--no-install-recommends", "-y"], &packages[..]].concat())?;
+    let files = fs::read_dir(apt.join("cache/archives"))?.flatten().map(|entry| entry.path());
+    Ok(files.filter(|path| path.extension().is_some_and(|ending| ending == "deb")).collect())
+}
+
+/// Where this machine gets Debian's packages from.
+fn mirror() -> anyhow::Result<String> {
+    let format = ["indextargets", "--format", "$(ORIGIN) $(CODENAME) $(REPO_URI)", "Created-By: Packages"];
+    let output = Command::new("apt-get").args(format).output().context("starting apt-get")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let sources = text.lines().filter_map(|line| line.strip_prefix("Debian ")?.split_once(' '));
+    let main = sources.filter(|(codename, _)| !codename.contains('-')).map(|(_, mirror)| mirror.to_owned());
+    main.min().context("no Debian archive is among the sources of apt here; run apt-get update")
+}
+
+/// Makes an executable use the loader and the libraries below `root`.
+fn give_libraries(root: &Path, program: &Path, loader: &Path) -> anyhow::Result<()> {
+    ensure!(program.starts_with(root), "{} is not in the cache", program.display());
+    let places = ["usr/lib/x86_64-linux-gnu", "usr/lib"].map(|place| root.join(place).display().to_string());
+    // DT_RPATH, not DT_RUNPATH: the libraries' own libraries are looked up there as well.
+    succeed(
+        Command::new("patchelf")
+            .args(["--force-rpath", "--set-rpath", &places.join(":"), "--set-interpreter"])
+            .arg(loader)
+            .arg(program),
+    )
+}
+
+fn succeed(command: &mut Command) -> anyhow::Result<()> {
+    let output = command.output().with_context(|| format!("starting {}", command.get_program().display()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim())
+}
