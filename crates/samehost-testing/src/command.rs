@@ -118,6 +118,6 @@ pub const UNTIMED: &[&str] =
 /// Options of the smallest measurement, as JSON on standard output.
 #[rustfmt::skip]
 pub const TINY: &[&str] = &[
-    "--trial-time", "50ms",
+    "--trial-time", "100ms",
     "--repeats", "0", "--min-blocks", "2", "--max-blocks", "2", "--budget", "60s", "--quiet", "--json", "-",
 ];

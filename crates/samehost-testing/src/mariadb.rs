@@ -1,9 +1,9 @@
-//! A MariaDB of the test's own, with an account for each way of proving who one is; gone when dropped.
+//! A MariaDB or MySQL of the test's own, with an account for each way of proving who one is; gone when dropped.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test may panic")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub const SECRET: &str = "hunter2 and 'more'";
 /// The same in a URL.
 pub const SECRET_IN_URL: &str = "hunter2%20and%20%27more%27";
 
-/// A MariaDB with a database `shop`.
+/// A server with a database `shop`.
 pub struct MariaDb {
     server: Child,
     directory: TempDir,
@@ -39,15 +39,28 @@ pub fn own_name() -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
+fn data(directory: &TempDir) -> String {
+    format!("--datadir={}/data", directory.path().display())
+}
+
 fn server() -> PathBuf {
     let places = ["/usr/sbin/mariadbd", "/usr/bin/mariadbd", "/usr/local/sbin/mariadbd"].map(PathBuf::from);
     places.into_iter().find(|path| path.is_file()).expect("MariaDB must be installed: cargo xtask servers")
 }
 
-/// Statements that make the accounts, and the table that they may read.
+/// Statements that make the table that accounts may read.
+const ORDERS: &str = "USE shop;\nCREATE TABLE shop.orders (id BIGINT PRIMARY KEY, what VARCHAR(60), price DECIMAL(9,2));\n\
+    INSERT INTO shop.orders WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500) \
+    SELECT i, CONCAT('thing ', i), i / 3 FROM n;\nINSERT INTO shop.orders VALUES (1000, NULL, NULL);\n";
+
+/// The password as SQL has it.
+fn secret() -> String {
+    SECRET.replace('\'', "''")
+}
+
+/// Statements that make MariaDB's accounts.
 fn accounts() -> String {
-    let secret = SECRET.replace('\'', "''");
-    let own = own_name();
+    let (own, secret) = (own_name(), secret());
     let mut accounts = format!(
         "CREATE DATABASE shop;\nCREATE USER '{own}x'@'localhost';\nCREATE OR REPLACE USER '{own}'@'localhost' IDENTIFIED VIA unix_socket;\nGRANT ALL ON *.* TO '{own}'@'localhost' WITH GRANT OPTION;\n"
     );
@@ -55,69 +68,108 @@ fn accounts() -> String {
         accounts += &format!(
             "CREATE USER by_native@'{host}' IDENTIFIED VIA mysql_native_password USING PASSWORD('{secret}');\n\
              CREATE USER by_ed25519@'{host}' IDENTIFIED VIA ed25519 USING PASSWORD('{secret}');\n\
-             CREATE USER by_nothing@'{host}';\n\
-             GRANT ALL ON *.* TO by_native@'{host}';\nGRANT ALL ON *.* TO by_ed25519@'{host}';\n\
-             GRANT SELECT ON shop.* TO by_nothing@'{host}';\n"
+             GRANT ALL ON *.* TO by_native@'{host}';\nGRANT ALL ON *.* TO by_ed25519@'{host}';\n"
         );
     }
-    accounts += &format!(
-        "CREATE USER by_tls@'127.0.0.1' IDENTIFIED BY '{secret}' REQUIRE SSL;\nGRANT ALL ON *.* TO by_tls@'127.0.0.1';\n\
-         USE shop;\nCREATE TABLE shop.orders (id BIGINT PRIMARY KEY, what VARCHAR(60), price DECIMAL(9,2));\n\
-         INSERT INTO shop.orders SELECT seq, CONCAT('thing ', seq), seq / 3 FROM seq_1_to_500;\n\
-         INSERT INTO shop.orders VALUES (1000, NULL, NULL);\n"
+    accounts + &accounts_of_both()
+}
+
+/// Statements that make MySQL's accounts: its own way to prove a password is the only one that MySQL 9 has.
+fn mysql_accounts() -> String {
+    let secret = secret();
+    let mut accounts = "CREATE DATABASE shop;\n".to_owned();
+    for host in ["localhost", "127.0.0.1"] {
+        accounts += &format!(
+            "CREATE USER by_sha2@'{host}' IDENTIFIED WITH caching_sha2_password BY '{secret}';\n\
+             GRANT ALL ON *.* TO by_sha2@'{host}';\n"
+        );
+    }
+    accounts + &accounts_of_both()
+}
+
+fn accounts_of_both() -> String {
+    let nothing = ["localhost", "127.0.0.1"].map(|host| {
+        format!("CREATE USER by_nothing@'{host}';\nGRANT SELECT ON shop.* TO by_nothing@'{host}';\n")
+    });
+    let by_tls = format!(
+        "CREATE USER by_tls@'127.0.0.1' IDENTIFIED BY '{}' REQUIRE SSL;\nGRANT ALL ON *.* TO by_tls@'127.0.0.1';\n",
+        secret()
     );
-    accounts
+    // The accounts see the table once it is there.
+    nothing.concat() + &by_tls + ORDERS
+}
+
+/// A directory with what a server reads at its start.
+fn prepare(accounts: &str) -> TempDir {
+    let directory = tempfile::Builder::new().prefix("my").tempdir().unwrap();
+    let path = directory.path();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    let certificate = MadeCertificate::self_signed().unwrap();
+    for (name, text) in [
+        ("accounts.sql", accounts),
+        ("certificate.pem", &certificate.certificate_pem),
+        ("key.pem", &certificate.key_pem),
+    ] {
+        fs::write(path.join(name), text).unwrap();
+    }
+    directory
+}
+
+/// Runs what makes a data directory.
+fn make(command: &mut Command) {
+    let made = command.output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
 }
 
 impl MariaDb {
     pub fn start(more: &[&str]) -> Self {
-        let directory = tempfile::Builder::new().prefix("my").tempdir().unwrap();
-        let path = directory.path();
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-        let certificate = MadeCertificate::self_signed().unwrap();
-        for (name, text) in [
-            ("accounts.sql", &accounts()),
-            ("certificate.pem", &certificate.certificate_pem),
-            ("key.pem", &certificate.key_pem),
-        ] {
-            fs::write(path.join(name), text).unwrap();
-        }
+        let directory = prepare(&accounts());
         let user = if is_root() { "--user=root" } else { "--skip-test-db" };
-        let data = format!("--datadir={}/data", path.display());
-        let made = Command::new("mariadb-install-db")
-            .args([
-                "--no-defaults",
-                "--auth-root-authentication-method=normal",
-                "--skip-test-db",
-                user,
-                &data,
-            ])
-            .output()
-            .unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let file = |option: &str, name: &str| format!("--{option}={}/{name}", path.display());
+        let words = ["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", user];
+        make(Command::new("mariadb-install-db").args(words).arg(data(&directory)));
         let mut command = Command::new(server());
+        command.args(["--no-defaults", "--plugin-load-add=auth_ed25519", "--plugin-maturity=experimental"]);
+        command.args(more);
+        Self::run(command, directory)
+    }
+
+    /// A MySQL, of this program.
+    pub fn start_mysql(program: &Path) -> Self {
+        let directory = prepare(&mysql_accounts());
+        let base = format!("--basedir={}", program.ancestors().nth(2).unwrap().display());
+        let user = if is_root() { "--user=root" } else { "--skip-log-bin" };
+        let words = ["--no-defaults", &base, user, "--initialize-insecure"];
+        make(Command::new(program).args(words).arg(data(&directory)));
+        let mut command = Command::new(program);
+        command.args(["--no-defaults", &base, "--mysqlx=OFF", "--secure-file-priv=NULL", "--skip-log-bin"]);
+        Self::run(command, directory)
+    }
+
+    fn run(mut command: Command, directory: TempDir) -> Self {
+        let port = crate::free_port();
+        let file = |option: &str, name: &str| format!("--{option}={}/{name}", directory.path().display());
         command
-            .args(["--no-defaults", "--bind-address=127.0.0.1", "--skip-name-resolve", &data])
+            .args(["--bind-address=127.0.0.1", "--skip-name-resolve", "--innodb-flush-method=nosync"])
             .args([format!("--port={port}"), file("socket", "m.sock"), file("pid-file", "pid")])
             .args([file("init-file", "accounts.sql"), file("ssl-cert", "certificate.pem")])
-            .args([file("ssl-key", "key.pem"), "--plugin-load-add=auth_ed25519".into()])
-            .args(["--plugin-maturity=experimental", "--innodb-flush-method=nosync"])
-            .args(more);
+            .args([file("ssl-key", "key.pem"), data(&directory)]);
         if is_root() {
             command.arg("--user=root");
         }
         let server = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let mut mariadb = MariaDb { server, directory, port };
+        let mut database = MariaDb { server, directory, port };
         for _ in 0..2000 {
-            if mariadb.try_sql("SELECT 1 FROM shop.orders LIMIT 1").is_some() {
-                return mariadb;
+            if database.try_sql("SELECT 1 FROM shop.orders LIMIT 1").is_some() {
+                return database;
             }
-            assert!(mariadb.server.try_wait().unwrap().is_none(), "mariadbd ended");
+            assert!(database.server.try_wait().unwrap().is_none(), "{command:?} ended");
             std::thread::sleep(Duration::from_millis(10));
         }
-        panic!("mariadbd does not answer");
+        panic!("{command:?} does not answer");
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.server.id()
     }
 
     fn try_sql(&self, sql: &str) -> Option<String> {

@@ -20,6 +20,7 @@ use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::parameters::{Parameter, Parameters, Values, Word, YesOrNo, words};
 use crate::private_servers::MARIADB;
+use crate::private_servers::mariadb::Brand;
 use crate::starts::{DATABASES, Starts};
 use crate::workload::{
     Capabilities, CheckupEntry, Configured, Description, Instance, Look, OpenOrClosed, StartOptions,
@@ -55,7 +56,8 @@ const PARAMETERS: &[Parameter] = &[
         "Connections are made once, or anew for each statement: connect, log in, ask as text, quit",
     ),
     Parameter::text("rows", "Rows of the table [default: 10000; for a dump 200000]"),
-    Parameter::word::<ThreadHandling>("thread-handling", "The private server's threads"),
+    Parameter::word::<Brand>("server", "The private server; any is what is installed, MariaDB first"),
+    Parameter::word::<ThreadHandling>("thread-handling", "The private server's threads (MariaDB)"),
     Parameter::word::<YesOrNo>(
         "read-only",
         "On a server that runs: write nothing, and use a table that is there (--table)",
@@ -103,6 +105,7 @@ impl Workload for MySql {
             protocol: parameters.word("protocol")?,
             per_query: parameters.word::<Connect>("connect")? == Connect::PerQuery,
             rows: rows(statement, parameters.given("rows"))?,
+            brand: parameters.word("server")?,
             thread_handling: parameters.word("thread-handling")?,
             read_only: parameters.is_yes("read-only")?,
             table: parameters.given("table"),
@@ -205,6 +208,7 @@ struct Settings {
     per_query: bool,
     /// Rows of our own table.
     rows: u32,
+    brand: Brand,
     thread_handling: ThreadHandling,
     read_only: bool,
     /// The table to read; `None` for the largest.

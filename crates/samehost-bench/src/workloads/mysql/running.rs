@@ -10,6 +10,7 @@ use samehost_model::{Arm, Endpoint, ServerInfo, Transport};
 use samehost_services::Kind;
 use samehost_transport::Stream;
 
+use super::Settings;
 use super::address::Address;
 use super::caller::MySqlCaller;
 use super::dialogue::{BinaryLog, Dialogue};
@@ -17,7 +18,6 @@ use super::dump::DumpSession;
 use super::session::{Ids, MySqlSession};
 use super::statement::{Command, Protocol, Statement, Table};
 use super::tables::Tables;
-use super::{Settings, ThreadHandling};
 use crate::engine::Job;
 use crate::engine::seen::Seen;
 use crate::engine::session::{Caller, Connector, Session};
@@ -54,8 +54,7 @@ impl RunningMySql {
             }
         }
         let missing = needs_private(start)?;
-        let server =
-            if missing { Some(private(settings.thread_handling, start, &mut addresses)?) } else { None };
+        let server = if missing { Some(private(settings, start, &mut addresses)?) } else { None };
         let statement = settings.statement;
         if server.is_none() && !settings.read_only && statement != Statement::SelectOne {
             for address in addresses.values_mut() {
@@ -103,13 +102,14 @@ impl RunningMySql {
 }
 
 fn private(
-    thread_handling: ThreadHandling,
+    settings: &Settings,
     start: &StartOptions,
     addresses: &mut BTreeMap<Transport, Address>,
 ) -> Result<PrivateServer, BenchError> {
     let options = MariaDbOptions {
+        brand: settings.brand,
         connections: start.most_connections,
-        thread_handling: thread_handling.word().into(),
+        thread_handling: settings.thread_handling.word().into(),
     };
     let address = |endpoint: Endpoint, password: &str| Address {
         endpoint,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use samehost_model::{Endpoint, Transport};
 
 use crate::error::BenchError;
-use crate::private_servers::mariadb::{self, MariaDbOptions};
+use crate::private_servers::mariadb::{self, Brand, MariaDbOptions};
 use crate::private_servers::{Account, MARIADB_USER, PrivateServer};
 use crate::workload::StartOptions;
 use crate::workloads::mysql::ensure_database;
@@ -73,6 +73,7 @@ pub(super) fn private(start: &StartOptions, most_pages: u32) -> Result<(Site, Pr
     require_wordpress(Path::new(WORDPRESS))?;
     // A page has one connection, a probe two.
     let options = MariaDbOptions {
+        brand: Brand::Any,
         connections: most_pages.saturating_mul(2),
         thread_handling: "one-thread-per-connection".into(),
     };

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::Output;
 
 use rustix::process::Signal;
@@ -9,7 +10,7 @@ use samehost_testing::mariadb::{MariaDb, SECRET, SECRET_IN_URL, is_root, own_nam
 use serde_json::Value;
 
 use super::support::{
-    Here, Small, TINY, UNTIMED, assert_closed_to_others, assert_refused, assert_views, parsed, said,
+    Here, Small, TINY, UNTIMED, assert_closed_to_others, assert_refused, assert_views, newest, parsed, said,
 };
 use crate::support::send;
 
@@ -270,4 +271,90 @@ fn wrong_use_is_said_before_anything_starts() {
             (&["--ask-password"], "--tcp or --unix"),
         ],
     );
+}
+
+/// The real MySQL, and the measurement's PATH with it.
+fn mysqld() -> (PathBuf, String) {
+    let program = newest("usr/sbin/mysqld");
+    let path = format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    (program, path)
+}
+
+#[test]
+fn a_private_mysql_answers_every_statement_over_every_transport() {
+    let (_, path) = mysqld();
+    for more in [
+        &["--statement", "point-select", "--connections", "3"][..],
+        &["--statement", "update", "--protocol", "text"],
+        &["--statement", "insert", "--connect", "per-query"],
+        &["--statement", "dump"],
+    ] {
+        let here = Here::new();
+        let arguments = [ALL, &["--server", "mysql", "--trial-time", "50ms"], more, UNTIMED].concat();
+        let arguments: Vec<&str> = if more.contains(&"dump") {
+            [ALL, &["--server", "mysql"], more, UNTIMED].concat()
+        } else {
+            arguments
+        };
+        let report = parsed(&here.bench(&arguments).env("PATH", &path).output().unwrap());
+        here.assert_nothing_left();
+        assert_sound(&report, &["tcp", "unix", "tcp+tls"]);
+        let server = &report["workload"]["server"];
+        assert_eq!((&server["kind"], &server["managed"]), (&"mysql".into(), &true.into()), "{server}");
+        assert!(!server["version"].as_str().unwrap().contains("MariaDB"), "{server}");
+    }
+    let pool = ["mysql", "--server", "mysql", "--thread-handling", "pool-of-threads"];
+    let refused = Here::new().bench(&pool).env("PATH", &path).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(said(&refused).contains("MySQL has no pool of threads"), "{}", said(&refused));
+}
+
+#[test]
+fn a_mysql_that_runs_takes_its_own_way_of_proving_a_password() {
+    let server = MariaDb::start_mysql(&mysqld().0);
+    let with = |user: &str| format!("{user}:{SECRET_IN_URL}");
+    // The server knows nobody yet: over TCP without TLS the password goes encrypted with its key.
+    let (tcp, unix) = (server.tcp(&with("by_sha2")), server.unix(&with("by_sha2")));
+    let arguments = ["--tcp", &tcp, "--unix", &unix, "--transports", "tcp,unix,tcp+tls", "--yes"];
+    let report = parsed(&measured(&Here::new(), &arguments));
+    assert_sound(&report, &["tcp", "unix", "tcp+tls"]);
+    let evidence = report["evidence"].to_string();
+    for account in ["by_sha2@127.0.0.1", "by_sha2@localhost"] {
+        assert!(evidence.contains(&format!("account {account}")), "{evidence}");
+    }
+    // The other half is the server's to tell.
+    let output = measured(&Here::new(), &["--unix", &unix, "--statement", "update", "--yes"]);
+    assert_sound(&parsed(&output), &["tcp", "unix"]);
+    let read_only = format!("{}/shop", server.tcp("by_nothing"));
+    let output = measured(&Here::new(), &["--tcp", &read_only, "--read-only", "yes", "--table", "orders"]);
+    assert_sound(&parsed(&output), &["tcp", "unix"]);
+    let over_tls = server.tcp(&with("by_tls"));
+    let plain = measured(&Here::new(), &["--tcp", &over_tls, "--transports", "tcp"]);
+    assert!(said(&plain).contains("--transports tcp+tls"), "{}", said(&plain));
+    let wrong = measured(&Here::new(), &["--tcp", &server.tcp("by_sha2:wrong-one"), "--transports", "tcp"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(said(&wrong).contains("1045") && !said(&wrong).contains("wrong-one"), "{}", said(&wrong));
+    assert_eq!(server.left(), "0");
+}
+
+#[test]
+fn a_mysql_is_found_and_verified_as_one() {
+    let server = MariaDb::start_mysql(&mysqld().0);
+    let here = Here::new();
+    for (url, expected) in [
+        (server.tcp(&format!("by_sha2:{SECRET_IN_URL}")), "tcp"),
+        (server.unix(&format!("by_sha2:{SECRET_IN_URL}")), "unix"),
+    ] {
+        let output = here.samehost(&["verify", &url, "--expect", expected]).output().unwrap();
+        let shown = String::from_utf8_lossy(&output.stdout);
+        let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(output.status.code(), Some(0), "{shown}{}", said(&output));
+        assert!(shown.contains("account by_sha2@") && shown.contains("mysqld"), "{shown}");
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+    let found: Value =
+        serde_json::from_slice(&here.samehost(&["scan", "--json"]).output().unwrap().stdout).unwrap();
+    let services = found["services"].as_array().unwrap();
+    let service = services.iter().find(|service| service["pid"] == server.pid()).unwrap();
+    assert_eq!(service["kind"], "mysql", "{service}");
 }

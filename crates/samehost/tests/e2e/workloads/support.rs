@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -145,6 +145,14 @@ impl Here {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
+}
+
+/// A program of the cache of newer servers (`cargo xtask servers`), by its path there.
+pub fn newest(program: &str) -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let path = target.join("servers/root").join(program);
+    assert!(path.exists(), "{} is missing: cargo xtask servers fetches it", path.display());
+    path
 }
 
 /// What a program said, for messages.
