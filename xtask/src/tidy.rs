@@ -56,7 +56,9 @@ fn faults(path: &Path, text: &str) -> Vec<String> {
         faults.push("its name says nothing; name it after the type or verb inside".into());
     }
     let code = text.split("#[cfg(test)]").next().unwrap_or_default().to_ascii_lowercase();
-    if path.components().any(|part| part.as_os_str() == "src") && !is_test(path) {
+    // Chores may name any package.
+    let is_program = |path: &Path| path.components().any(|part| part.as_os_str() == "crates");
+    if is_program(path) && path.components().any(|part| part.as_os_str() == "src") && !is_test(path) {
         for kind in Kind::all().filter(|kind| kind.descriptor().place.is_none()) {
             if code.contains(kind.name()) {
                 faults

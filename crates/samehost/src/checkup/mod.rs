@@ -21,7 +21,7 @@ use self::cure::{CURE_TIME, cure, cure_part};
 use self::measure::{Bench, Spend};
 use self::parts::{Neighbour, Part, neighbours, parts};
 use self::race::{Leg, race};
-use self::worth::{Worth, here, worth_doing};
+use self::worth::{MOST, Worth, here, worth_doing};
 
 /// How long the traffic of running programs is observed.
 const OBSERVED: Duration = Duration::from_secs(2);
@@ -101,6 +101,7 @@ pub fn run(
     let cure = looked.as_ref().map(|scan| cure(scan, cured.as_ref().map(|(_, report)| report)));
     let (here, mut worth) = priced(looked, &legs);
     worth.splice(0..0, cure.unwrap_or_default());
+    worth.truncate(MOST);
     let is_interrupted = bench.is_interrupted();
     Ok(Checkup { legs, cured, neighbours, notes, worth, here, is_interrupted })
 }

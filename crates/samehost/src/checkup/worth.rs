@@ -5,7 +5,7 @@ use samehost_model::scan::{Advice, Possible, Scan};
 use samehost_report::saving_in_short;
 
 /// Maximum number of recommendations; more would not be read.
-const MOST: usize = 3;
+pub const MOST: usize = 3;
 /// Minimum round trips a second of an active pair.
 const AT_WORK: f64 = 1.0;
 
