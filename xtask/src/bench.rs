@@ -174,6 +174,37 @@ impl Tools {
 }
 
 impl Tools {
+    /// What a C loop and a peer cost their own CPUs and the server's, beside us: the commands of `peer` and of `ours` for a
+    /// transport and a number of connections.
+    fn client_and_server(
+        &self,
+        c_loop: &str,
+        name: &str,
+        peer: impl Fn(&str, u32) -> String,
+        ours: impl Fn(&str, u32) -> String,
+    ) -> anyhow::Result<()> {
+        let alone = ours("unix", 64);
+        let pinned = format!("taskset -c {CLIENT_CPU} {alone}");
+        let cpu = format!("^cpu_us_per_op ([\\d.]+)|{}", field("unix", "client_cpu_us_per_op"));
+        let user = format!(" user_us_per_op ([\\d.]+)|{}", field("unix", "client_user_us_per_op"));
+        let rate = format!(" per_s ([\\d.]+)|{}", field("unix", "throughput_per_s"));
+        println!("unix, 64 connections: client CPU per operation, user and system, µs");
+        self.compare_with("c-loop", c_loop, &pinned, &cpu, "lower")?;
+        println!("unix, 64 connections: user space's part of it, µs");
+        self.compare_with("c-loop", c_loop, &pinned, &user, "lower")?;
+        let theirs = peer("unix", 64);
+        println!("unix, 64 connections: client CPU per operation, µs");
+        self.compare_with(name, &theirs, &alone, &cpu, "lower")?;
+        println!("unix, 64 connections: operations per second");
+        self.compare_with(name, &theirs, &alone, &rate, "higher")?;
+        for connections in [8, 64] {
+            let both = |of: &dyn Fn(&str, u32) -> String| (of("tcp", connections), of("unix", connections));
+            let ((tcp, unix), (our_tcp, our_unix)) = (both(&peer), both(&ours));
+            self.server_cpu(name, connections, (&tcp, &unix), (&our_tcp, &our_unix))?;
+        }
+        Ok(())
+    }
+
     /// Server CPU that a Unix socket saves, measured by a peer and by us: a pair of commands each, over TCP
     /// and over the Unix socket.
     fn server_cpu(

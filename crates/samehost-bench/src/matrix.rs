@@ -261,11 +261,11 @@ pub fn distinct<T: PartialEq>(values: Vec<T>) -> Vec<T> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::workloads::workload;
 
-    fn matrix() -> Matrix {
+    pub(crate) fn matrix() -> Matrix {
         Matrix {
             transports: vec![Transport::Tcp, Transport::Unix],
             connections: vec![1, 64],

@@ -173,18 +173,9 @@ mod tests {
 
     use super::*;
     use crate::matrix::Matrix;
+    use crate::matrix::tests::matrix;
     use crate::workload::defaults;
     use crate::workloads::workload;
-
-    fn matrix() -> Matrix {
-        Matrix {
-            transports: vec![Transport::Tcp, Transport::Unix],
-            connections: vec![1, 64],
-            sizes: vec![Some(128)],
-            placements: vec![Placement::Free],
-            ..Matrix::default()
-        }
-    }
 
     #[test]
     fn a_large_matrix_gets_more_blocks_and_a_small_budget_shorter_trials() {

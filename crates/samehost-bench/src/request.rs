@@ -1,6 +1,5 @@
 //! What to measure, the result, and the interface to the caller during a measurement.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -14,6 +13,7 @@ use crate::measure::Observer;
 use crate::parameters::Parameters;
 use crate::points::StopOptions;
 use crate::profile::CallGraph;
+use crate::workload::Servers;
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ pub struct Request {
     /// Seed of orders and schedules.
     pub seed: u64,
     /// Addresses of servers that are already running, by transport.
-    pub servers: BTreeMap<Transport, String>,
+    pub servers: Servers,
     pub parameters: Parameters,
     /// Commands by arm name.
     pub commands: Vec<(String, String)>,
@@ -83,7 +83,7 @@ impl Request {
             threads: 1,
             stop: StopOptions::default(),
             seed: 0,
-            servers: BTreeMap::new(),
+            servers: Servers::new(),
             parameters: Parameters::new(),
             commands: Vec::new(),
             profile: None,

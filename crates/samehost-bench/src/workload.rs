@@ -69,7 +69,7 @@ pub struct StartOptions {
     /// Most connections open at once: those of all arms of a point if they take turns.
     pub most_connections: u32,
     /// Addresses of servers that are already running, by transport.
-    pub servers: BTreeMap<Transport, String>,
+    pub servers: Servers,
     /// Commands by arm name.
     pub commands: Vec<(String, String)>,
     /// Network namespace for servers behind a Unix socket, if the workload asked for one.
@@ -78,13 +78,16 @@ pub struct StartOptions {
     pub routed: bool,
 }
 
+/// Addresses of servers that already run, as the command line gives them, by transport.
+pub type Servers = BTreeMap<Transport, String>;
+
 /// What is to be measured, as far as it decides what is started.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
     /// Transports asked for; empty for the workload's first two.
     pub transports: &'a [Transport],
     /// Servers that are already running.
-    pub servers: &'a BTreeMap<Transport, String>,
+    pub servers: &'a Servers,
 }
 
 impl Wanted<'_> {
@@ -162,11 +165,7 @@ pub trait Workload: Sync {
     ///
     /// # Errors
     /// When an endpoint that is needed cannot be found.
-    fn complete(
-        &self,
-        servers: &BTreeMap<Transport, String>,
-        _wanted: &[Transport],
-    ) -> Result<BTreeMap<Transport, String>, BenchError> {
+    fn complete(&self, servers: &Servers, _wanted: &[Transport]) -> Result<Servers, BenchError> {
         Ok(servers.clone())
     }
 
@@ -333,7 +332,7 @@ pub trait Instance {
 #[derive(Clone, Copy, Debug)]
 pub struct Look<'a> {
     /// Addresses by transport.
-    pub servers: &'a BTreeMap<Transport, String>,
+    pub servers: &'a Servers,
     /// Most connections of any point.
     pub connections: u32,
     /// Sum of the sizes of all points, in bytes.

@@ -138,25 +138,14 @@ fn is_accepted(socket: &Socket) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use samehost_model::scan::Queues;
-
     use super::*;
 
     fn tcp(inode: u64, state: SocketState, local: &str, peer: &str) -> Socket {
+        let kind = if local.starts_with('[') { SocketKind::Tcp6 } else { SocketKind::Tcp };
         Socket {
-            kind: if local.starts_with('[') { SocketKind::Tcp6 } else { SocketKind::Tcp },
-            state,
-            inode,
-            network_namespace: 1,
             local: Address::Inet(local.parse().unwrap()),
             peer: Address::Inet(peer.parse().unwrap()),
-            peer_inode: None,
-            file: None,
-            queues: Queues::Bytes { received_bytes: 0, unsent_bytes: 0 },
-            uid: None,
-            kernel_tls: false,
-            v6only: None,
-            pids: vec![],
+            ..Socket::new(kind, state, inode, 1)
         }
     }
 

@@ -24,7 +24,7 @@ use proptest::test_runner::TestRunner;
 use samehost_edit::{EDITORS, Editor, Move, Reading, propose};
 use samehost_model::redact::secrets_in;
 use samehost_model::scan::{
-    Address, NetworkNamespace, Queues, ReadBy, Scan, Service, Socket, SocketKind, SocketState,
+    Address, NetworkNamespace, ReadBy, Scan, Service, Socket, SocketKind, SocketState,
 };
 use samehost_model::switch::SwitchOutcome;
 use samehost_model::{Endpoint, Protocol};
@@ -347,19 +347,5 @@ fn machine(reading: &Reading, root: &Path) -> Scan {
 }
 
 fn listener(kind: SocketKind, local: Address, inode: u64) -> Socket {
-    Socket {
-        kind,
-        state: SocketState::Listen,
-        inode: inode + 100,
-        network_namespace: 1,
-        local,
-        peer: Address::Unnamed,
-        peer_inode: None,
-        file: None,
-        queues: Queues::Listening { waiting: 0, backlog: None },
-        uid: Some(0),
-        kernel_tls: false,
-        v6only: None,
-        pids: Vec::new(),
-    }
+    Socket { local, uid: Some(0), ..Socket::new(kind, SocketState::Listen, inode + 100, 1) }
 }

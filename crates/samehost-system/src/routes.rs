@@ -286,6 +286,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::diag::frame::attribute;
 
     #[test]
     fn this_machine_reaches_its_loopback() {
@@ -299,14 +300,6 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         assert_eq!(loopback_congestion(), Some(rustix::net::sockopt::tcp_congestion(&client).unwrap()));
-    }
-
-    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-        let mut bytes = (4 + value.len() as u16).to_ne_bytes().to_vec();
-        bytes.extend(kind.to_ne_bytes());
-        bytes.extend(value);
-        bytes.resize(bytes.len().next_multiple_of(4), 0);
-        bytes
     }
 
     #[test]

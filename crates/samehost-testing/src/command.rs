@@ -48,6 +48,19 @@ pub fn must(program: &str, arguments: &[&str]) -> String {
     ended.stdout
 }
 
+/// `samehost` at a path, with a state directory of its own, no colours and no input.
+#[must_use]
+pub fn samehost(program: &str, state: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .env("XDG_STATE_HOME", state)
+        .env("XDG_RUNTIME_DIR", state)
+        .env("NO_COLOR", "1")
+        .stdin(Stdio::null());
+    command
+}
+
 /// A Redis on a port of 127.0.0.1 (0 for none) that keeps its files in a directory; the caller adds the rest and starts it.
 #[must_use]
 pub fn redis_server(port: u16, directory: &Path) -> Command {

@@ -3,12 +3,14 @@
 mod bend;
 mod command;
 mod destinations;
+mod files;
 pub mod mariadb;
 pub mod postgres;
 mod report;
 pub mod wordpress;
 
 pub use bend::{bent, random};
-pub use command::{Ended, TINY, UNTIMED, free_port, must, on_a_terminal, redis_server, wait_for};
+pub use command::{Ended, TINY, UNTIMED, free_port, must, on_a_terminal, redis_server, samehost, wait_for};
 pub use destinations::{DESTINATIONS, NO_DESTINATIONS, assert_leads_everywhere};
+pub use files::files;
 pub use report::{idle_or_failing, metered};

@@ -1,11 +1,11 @@
 //! Converts the command line of `bench` into a request.
 
-use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
+use samehost_bench::workload::Servers;
 use samehost_bench::{BenchError, Request, StopOptions};
 use samehost_model::{Redactor, Stopping, Transport, parse_count_list, parse_size_list};
 
@@ -53,9 +53,9 @@ pub fn fresh_seed() -> u64 {
     RandomState::new().build_hasher().finish() >> 40
 }
 
-fn servers(options: &BenchOptions) -> anyhow::Result<BTreeMap<Transport, String>> {
+fn servers(options: &BenchOptions) -> anyhow::Result<Servers> {
     let given = [(Transport::Tcp, &options.tcp), (Transport::Unix, &options.unix)];
-    let mut servers: BTreeMap<Transport, String> =
+    let mut servers: Servers =
         given.into_iter().filter_map(|(transport, address)| Some((transport, address.clone()?))).collect();
     if options.ask_password {
         if servers.is_empty() {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 
-use super::{Tools, c_command, field};
+use super::{Tools, c_command};
 
 /// Rows of the table, ours and sysbench's.
 const ROWS: &str = "10000";
@@ -123,29 +123,10 @@ pub(super) fn mysql(tools: &Tools) -> anyhow::Result<()> {
     let socket = format!("unix:{}", server.socket());
     let sql = "'SELECT c FROM peer.sbtest1 WHERE id=?'";
     let c_loop = c_command(&c_loop, &[&socket, "64", "root", "0.5", sql, ROWS]);
-    let ours = server.ours(tools, "unix", 64);
-    let pinned = format!("taskset -c {} {ours}", super::CLIENT_CPU);
-    let cpu = format!("^cpu_us_per_op ([\\d.]+)|{}", field("unix", "client_cpu_us_per_op"));
-    let user = format!(" user_us_per_op ([\\d.]+)|{}", field("unix", "client_user_us_per_op"));
-    let rate = format!(" per_s ([\\d.]+)|{}", field("unix", "throughput_per_s"));
-    println!("unix, 64 connections: client CPU per operation, user and system, µs");
-    tools.compare_with("c-loop", &c_loop, &pinned, &cpu, "lower")?;
-    println!("unix, 64 connections: user space's part of it, µs");
-    tools.compare_with("c-loop", &c_loop, &pinned, &user, "lower")?;
-    let sysbench = server.metered(&family, "unix", 64);
-    println!("unix, 64 connections: client CPU per operation, µs");
-    tools.compare_with("sysbench", &sysbench, &ours, &cpu, "lower")?;
-    println!("unix, 64 connections: operations per second");
-    tools.compare_with("sysbench", &sysbench, &ours, &rate, "higher")?;
-    for connections in [8, 64] {
-        let ours = |transport| server.ours(tools, transport, connections);
-        let peer = |transport| server.metered(&family, transport, connections);
-        tools.server_cpu(
-            "sysbench",
-            connections,
-            (&peer("tcp"), &peer("unix")),
-            (&ours("tcp"), &ours("unix")),
-        )?;
-    }
-    Ok(())
+    tools.client_and_server(
+        &c_loop,
+        "sysbench",
+        |transport, connections| server.metered(&family, transport, connections),
+        |transport, connections| server.ours(tools, transport, connections),
+    )
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 
-use super::{Tools, c_command, field};
+use super::{Tools, c_command};
 
 /// Rows of the C loop's table; ours has as many.
 const ROWS: &str = "10000";
@@ -141,24 +141,10 @@ pub(super) fn postgres(tools: &Tools) -> anyhow::Result<()> {
     let server = Postgres::start(tools)?;
     let socket = format!("unix:{}/.s.PGSQL.{}", server.directory.display(), server.port);
     let c_loop = c_command(&c_loop, &[&socket, "samehost", "postgres", "64", ROWS, "0.5"]);
-    let ours = server.ours(tools, "unix", 64);
-    let pinned = format!("taskset -c {} {ours}", super::CLIENT_CPU);
-    let cpu = format!("^cpu_us_per_op ([\\d.]+)|{}", field("unix", "client_cpu_us_per_op"));
-    let user = format!(" user_us_per_op ([\\d.]+)|{}", field("unix", "client_user_us_per_op"));
-    let rate = format!(" per_s ([\\d.]+)|{}", field("unix", "throughput_per_s"));
-    println!("unix, 64 connections: client CPU per operation, user and system, µs");
-    tools.compare_with("c-loop", &c_loop, &pinned, &cpu, "lower")?;
-    println!("unix, 64 connections: user space's part of it, µs");
-    tools.compare_with("c-loop", &c_loop, &pinned, &user, "lower")?;
-    let pgbench = server.pgbench(&family, "unix", 64);
-    println!("unix, 64 connections: client CPU per operation, µs");
-    tools.compare_with("pgbench", &pgbench, &ours, &cpu, "lower")?;
-    println!("unix, 64 connections: operations per second");
-    tools.compare_with("pgbench", &pgbench, &ours, &rate, "higher")?;
-    for clients in [8, 64] {
-        let peer = |transport| server.pgbench(&family, transport, clients);
-        let ours = |transport| server.ours(tools, transport, clients);
-        tools.server_cpu("pgbench", clients, (&peer("tcp"), &peer("unix")), (&ours("tcp"), &ours("unix")))?;
-    }
-    Ok(())
+    tools.client_and_server(
+        &c_loop,
+        "pgbench",
+        |transport, connections| server.pgbench(&family, transport, connections),
+        |transport, connections| server.ours(tools, transport, connections),
+    )
 }

@@ -1,10 +1,9 @@
 //! Addresses that the command line gives for a transport, and the half of a server that it does not give.
 
-use std::collections::BTreeMap;
-
 use samehost_model::{Endpoint, Transport};
 
 use crate::error::BenchError;
+use crate::workload::Servers;
 
 /// Fails if an option for `transport` names an endpoint of another transport.
 pub(crate) fn require_transport(transport: Transport, endpoint: &Endpoint) -> Result<(), BenchError> {
@@ -18,10 +17,10 @@ pub(crate) fn require_transport(transport: Transport, endpoint: &Endpoint) -> Re
 /// Running servers with the half that was not given if it is wanted; `ask` finds it out, given the transport and the
 /// address that are known. A server is reached over TLS at its TCP port.
 pub(crate) fn complete(
-    servers: &BTreeMap<Transport, String>,
+    servers: &Servers,
     wanted: &[Transport],
     ask: impl Fn(Transport, &str) -> Result<String, BenchError>,
-) -> Result<BTreeMap<Transport, String>, BenchError> {
+) -> Result<Servers, BenchError> {
     let mut servers = servers.clone();
     let wants = |transport: Transport| wanted.contains(&transport);
     for (known, other) in [(Transport::Tcp, Transport::Unix), (Transport::Unix, Transport::Tcp)] {

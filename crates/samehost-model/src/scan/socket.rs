@@ -280,6 +280,29 @@ pub struct Socket {
 }
 
 impl Socket {
+    /// A socket of which nothing else is known yet: without addresses, owner and processes. A listener has nobody waiting.
+    #[must_use]
+    pub fn new(kind: SocketKind, state: SocketState, inode: u64, network_namespace: u64) -> Self {
+        Socket {
+            kind,
+            state,
+            inode,
+            network_namespace,
+            local: Address::Unnamed,
+            peer: Address::Unnamed,
+            peer_inode: None,
+            file: None,
+            queues: match state {
+                SocketState::Listen => Queues::Listening { waiting: 0, backlog: None },
+                _ => Queues::Bytes { received_bytes: 0, unsent_bytes: 0 },
+            },
+            uid: None,
+            kernel_tls: false,
+            v6only: None,
+            pids: Vec::new(),
+        }
+    }
+
     /// Whether it waits for connections or, as a UDP socket, for datagrams.
     #[must_use]
     pub fn is_listening(&self) -> bool {

@@ -7,18 +7,7 @@ use samehost_model::printable::{clean, is_hidden};
 
 /// Escapes text between tags or in a quoted attribute.
 pub(crate) fn html(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in clean(text).chars() {
-        match c {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            c => safe.push(c),
-        }
-    }
-    safe
+    chart(text).replace('"', "&quot;").replace('\'', "&#39;")
 }
 
 /// Escapes text that plotly.js draws: it interprets some tags and entities, and `%{` starts a template.

@@ -128,25 +128,15 @@ fn service(name: &str, scan: &Scan, reader: Option<&User>) -> Result<Vec<ConfigF
 mod tests {
     use std::net::SocketAddr;
 
-    use samehost_model::scan::{Address, Queues, Socket, SocketKind, SocketState};
+    use samehost_model::scan::{Address, Socket, SocketKind, SocketState};
 
     use super::*;
 
     fn listener(port: u16) -> Socket {
         Socket {
-            kind: SocketKind::Tcp,
-            state: SocketState::Listen,
-            inode: u64::from(port),
-            network_namespace: 1,
             local: Address::Inet(SocketAddr::from(([127, 0, 0, 1], port))),
-            peer: Address::Unnamed,
-            peer_inode: None,
-            file: None,
-            queues: Queues::Listening { waiting: 0, backlog: None },
             uid: Some(0),
-            kernel_tls: false,
-            v6only: None,
-            pids: Vec::new(),
+            ..Socket::new(SocketKind::Tcp, SocketState::Listen, u64::from(port), 1)
         }
     }
 

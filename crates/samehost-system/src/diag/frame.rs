@@ -51,6 +51,16 @@ pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
+/// An attribute with its header, filled up to the next multiple of four bytes.
+#[must_use]
+pub fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let mut bytes = ((ATTRIBUTE_HEADER + value.len()) as u16).to_ne_bytes().to_vec();
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(value);
+    bytes.resize(aligned(bytes.len()), 0);
+    bytes
+}
+
 fn aligned(length: usize) -> usize {
     length.saturating_add(3) & !3
 }

@@ -17,6 +17,7 @@ use samehost_model::scan::{Address, Socket, SocketKind, SocketState};
 
 pub use endings::Endings;
 pub use ends::both_ends;
+pub use frame::attribute;
 use frame::{Message, messages, u32_at};
 pub use inet::Counters;
 pub use inet::KINDS;

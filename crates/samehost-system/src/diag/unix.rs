@@ -45,26 +45,13 @@ pub fn exact(inode: u64) -> Option<Vec<u8>> {
 pub fn parse(payload: &[u8], namespace: u64) -> Option<Socket> {
     let fixed = payload.get(..FIXED)?;
     let state = SocketState::from_raw(fixed[2]);
-    let mut socket = Socket {
-        kind: match fixed[1] {
-            SOCK_STREAM => SocketKind::UnixStream,
-            SOCK_DGRAM => SocketKind::UnixDgram,
-            SOCK_SEQPACKET => SocketKind::UnixSeqpacket,
-            _ => return None,
-        },
-        state,
-        inode: u64::from(u32_at(fixed, 4)?),
-        network_namespace: namespace,
-        local: Address::Unnamed,
-        peer: Address::Unnamed,
-        peer_inode: None,
-        file: None,
-        queues: Queues::Bytes { received_bytes: 0, unsent_bytes: 0 },
-        uid: None,
-        kernel_tls: false,
-        v6only: None,
-        pids: Vec::new(),
+    let kind = match fixed[1] {
+        SOCK_STREAM => SocketKind::UnixStream,
+        SOCK_DGRAM => SocketKind::UnixDgram,
+        SOCK_SEQPACKET => SocketKind::UnixSeqpacket,
+        _ => return None,
     };
+    let mut socket = Socket::new(kind, state, u64::from(u32_at(fixed, 4)?), namespace);
     for (kind, value) in attributes(&payload[FIXED..]) {
         match kind {
             NAME => socket.local = Address::from_sun_path(value),
@@ -101,15 +88,8 @@ fn queues(value: &[u8], state: SocketState) -> Option<Queues> {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::frame::attribute;
     use super::*;
-
-    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-        let mut bytes = (4 + value.len() as u16).to_ne_bytes().to_vec();
-        bytes.extend(kind.to_ne_bytes());
-        bytes.extend(value);
-        bytes.resize(bytes.len().next_multiple_of(4), 0);
-        bytes
-    }
 
     #[test]
     fn a_listener_with_a_path() {

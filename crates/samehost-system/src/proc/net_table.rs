@@ -40,7 +40,7 @@ fn inet_line(line: &str, kind: SocketKind, namespace: u64) -> Option<Socket> {
     let (sent, received) = fields.get(4)?.split_once(':')?;
     let sent = u32::from_str_radix(sent, 16).ok()?;
     let received = u32::from_str_radix(received, 16).ok()?;
-    let mut socket = blank(kind, state, fields.get(9)?.parse().ok()?, namespace);
+    let mut socket = Socket::new(kind, state, fields.get(9)?.parse().ok()?, namespace);
     socket.local = Address::Inet(address(fields.get(1)?)?);
     socket.peer = Address::Inet(address(fields.get(2)?)?);
     socket.uid = fields.get(7)?.parse().ok();
@@ -102,34 +102,13 @@ fn unix_line(line: &[u8], namespace: u64) -> Option<Socket> {
         _ => SocketState::Close,
     };
     let inode = std::str::from_utf8(fields[6]).ok()?.parse().ok()?;
-    let mut socket = blank(kind, state, inode, namespace);
+    let mut socket = Socket::new(kind, state, inode, namespace);
     socket.local = match rest.strip_prefix(b" ").unwrap_or(rest) {
         [] => Address::Unnamed,
         [b'@', name @ ..] => Address::Abstract(name.to_vec()),
         path => Address::from_sun_path(path),
     };
-    if listens {
-        socket.queues = Queues::Listening { waiting: 0, backlog: None };
-    }
     Some(socket)
-}
-
-fn blank(kind: SocketKind, state: SocketState, inode: u64, namespace: u64) -> Socket {
-    Socket {
-        kind,
-        state,
-        inode,
-        network_namespace: namespace,
-        local: Address::Unnamed,
-        peer: Address::Unnamed,
-        peer_inode: None,
-        file: None,
-        queues: Queues::Bytes { received_bytes: 0, unsent_bytes: 0 },
-        uid: None,
-        kernel_tls: false,
-        v6only: None,
-        pids: Vec::new(),
-    }
 }
 
 /// Parses bytes as each of the tables.

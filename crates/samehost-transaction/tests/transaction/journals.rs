@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use samehost_testing::files;
 use samehost_transaction::{
     Ending, Outlook, Prospect, Recovered, RolledBack, State, Store, foresee_recovery, foresee_undo, recover,
     undo,
@@ -82,22 +83,6 @@ fn copy(from: &Path, to: &Path) {
         fs::create_dir_all(to.parent().unwrap()).unwrap();
         fs::write(to, content).unwrap();
     }
-}
-
-fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut found = BTreeMap::new();
-    let mut ahead = vec![directory.to_owned()];
-    while let Some(folder) = ahead.pop() {
-        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
-            if path.is_dir() {
-                ahead.push(path);
-            } else {
-                let content = fs::read(&path).unwrap();
-                found.insert(path.strip_prefix(directory).unwrap().to_owned(), content);
-            }
-        }
-    }
-    found
 }
 
 /// What a switch leaves, or found: the units are not among the common files.

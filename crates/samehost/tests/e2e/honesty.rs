@@ -70,6 +70,9 @@ fn a_stalled_server_shows_in_an_open_loop_and_hides_in_a_closed_one() {
     }
 }
 
+/// Enough blocks for a verdict, if there were nothing to say against one.
+const SIX_BLOCKS: &[&str] = &["--min-blocks", "6", "--max-blocks", "6", "--budget", "30s", "--json", "-"];
+
 /// A process that uses a CPU until dropped.
 struct BusyLoop(Child);
 
@@ -91,19 +94,7 @@ impl Drop for BusyLoop {
 fn a_busy_neighbour_is_named_and_no_winner_is_called() {
     let home = Home::new();
     let busy = BusyLoop::start();
-    let arguments = [
-        "bench",
-        "raw",
-        "--trial-time",
-        "100ms",
-        "--min-blocks",
-        "6",
-        "--max-blocks",
-        "6",
-        "--budget",
-        "30s",
-    ];
-    let ended = home.run(&[&arguments[..], &["--json", "-"]].concat());
+    let ended = home.run(&[&["bench", "raw", "--trial-time", "100ms"], SIX_BLOCKS].concat());
     drop(busy);
     assert_eq!(ended.status, 0, "{}", ended.stderr);
     let report: Value = serde_json::from_str(&ended.stdout).unwrap();
@@ -118,22 +109,7 @@ fn a_busy_neighbour_is_named_and_no_winner_is_called() {
 fn a_client_that_shares_its_only_cpu_with_the_server_is_not_believed() {
     let home = Home::new();
     let cpu = first_allowed_cpu();
-    let arguments = [
-        "bench",
-        "raw",
-        "--connections",
-        "8",
-        "--trial-time",
-        "50ms",
-        "--min-blocks",
-        "6",
-        "--max-blocks",
-        "6",
-        "--budget",
-        "30s",
-        "--json",
-        "-",
-    ];
+    let arguments = [&["bench", "raw", "--connections", "8", "--trial-time", "50ms"], SIX_BLOCKS].concat();
     let output = Command::new("taskset")
         .args(["-c", &cpu, crate::support::SAMEHOST])
         .args(arguments)

@@ -120,19 +120,7 @@ fn a_sweep_opens_in_a_browser() {
 #[test]
 fn a_ladder_opens_in_a_browser() {
     let home = Home::new();
-    let quick = [
-        "--repeats",
-        "0",
-        "--min-blocks",
-        "2",
-        "--max-blocks",
-        "2",
-        "--trial-time",
-        "30ms",
-        "--budget",
-        "10s",
-    ];
-    let (report, opened) = measured(&home, &[&["--ladder", "--connections", "4"], &quick[..]].concat());
+    let (report, opened) = measured(&home, &[&["--ladder", "--connections", "4"], QUICK].concat());
     check(&report, &opened, &["ratios", "rates", "percentiles", "trials"]);
 }
 

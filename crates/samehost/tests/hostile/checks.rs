@@ -61,6 +61,13 @@ fn piped(mut command: Command) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
+/// A switch of a file to a socket, confirmed by nothing but its own checks.
+fn switched(machine: &Machine, file: &std::path::Path, socket: &str, reload: &str) -> Ended {
+    let file = file.display().to_string();
+    let options = ["--socket", socket, "--reload", reload, "--yes", "--no-confirm", "--json"];
+    machine.samehost(&[&["switch", &file], &options[..]].concat())
+}
+
 #[test]
 fn ruby_in_a_users_file_is_not_run() {
     let mut machine = Machine::new();
@@ -116,11 +123,7 @@ fn a_users_nginx_is_checked_as_that_user_and_roots_own_as_root() {
     give(&theirs);
     give(theirs.parent().unwrap());
     let own = nginx(&machine, "own/nginx.conf", &service, &format!("error_log {};", roots.display()));
-    let run = |file: &std::path::Path| {
-        let file = file.display().to_string();
-        let options = ["--socket", &service.socket, "--reload", "true", "--yes", "--no-confirm", "--json"];
-        machine.samehost(&[&["switch", &file], &options[..]].concat())
-    };
+    let run = |file: &std::path::Path| switched(&machine, file, &service.socket, "true");
 
     let attack = run(&theirs);
     assert!(!is_there(&hers), "nginx -t ran as root: {}", attack.both());
@@ -285,11 +288,7 @@ fn a_module_of_a_users_is_never_loaded_by_roots_nginx() {
     assert_eq!(fs::read_to_string(&mark).unwrap(), "0");
     fs::remove_file(&mark).unwrap();
 
-    let run = |file: &std::path::Path| {
-        let file = file.display().to_string();
-        let options = ["--socket", &service.socket, "--reload", "true", "--yes", "--no-confirm", "--json"];
-        machine.samehost(&[&["switch", &file], &options[..]].concat())
-    };
+    let run = |file: &std::path::Path| switched(&machine, file, &service.socket, "true");
     let roots = run(&own);
     assert!(!is_there(&mark), "{}", roots.both());
     assert!(
@@ -326,9 +325,7 @@ fn a_users_php_fpm_is_checked_as_that_user_and_roots_not_with_a_users_part() {
     let mixed = own("own/php-fpm.conf", &roots, &format!("include = {}\n{}", part.display(), pool("own")));
     let alone = own("alone/php-fpm.conf", &sound, &pool("alone"));
     let run = |file: &std::path::Path, socket: &str| {
-        let (file, socket) = (file.display().to_string(), machine.path(socket).display().to_string());
-        let options = ["--socket", &socket, "--reload", "php-fpm=true", "--yes", "--no-confirm", "--json"];
-        machine.samehost(&[&["switch", &file], &options[..]].concat())
+        switched(&machine, file, &machine.path(socket).display().to_string(), "php-fpm=true")
     };
     let attack = run(&theirs, "run/hers.sock");
     assert!(

@@ -66,6 +66,17 @@ fn application(machine: &Machine, name: &str, host: &str, port: u16) -> PathBuf 
     machine.write(&format!("{name}/.env"), text)
 }
 
+/// The configuration of an nginx with a hop to itself: a page at port `web` that is asked for at `listen`, which is a
+/// server beside a Unix socket `back.sock`. Its directory and its file.
+fn nginx_hop(machine: &Machine, more: &str, web: u16, listen: &str) -> (String, PathBuf) {
+    let at = machine.path("nginx").display().to_string();
+    let back = listen.split(' ').next().unwrap();
+    let text = format!(
+        "daemon off;\n{more}\npid {at}/pid;\nerror_log stderr;\nevents {{}}\nhttp {{\n    access_log off;\n    client_body_temp_path {at}/a; proxy_temp_path {at}/b; fastcgi_temp_path {at}/c; uwsgi_temp_path {at}/d; scgi_temp_path {at}/e;\n    server {{ listen {listen}; listen unix:{at}/back.sock; return 200 ok; }}\n    server {{\n        listen 127.0.0.1:{web};\n        location / {{\n            proxy_pass http://{back};\n        }}\n    }}\n}}\n"
+    );
+    (at, machine.write("nginx/nginx.conf", text))
+}
+
 fn user(name: &str) -> u32 {
     let output = Command::new("id").args(["-u", name]).output().unwrap();
     String::from_utf8(output.stdout).unwrap().trim().parse().unwrap_or_else(|_| panic!("no user {name}"))

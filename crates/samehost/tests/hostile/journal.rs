@@ -7,6 +7,8 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use samehost_testing::files;
+
 use crate::support::{ALICE, Ended, MALLORY, Machine, bounded, wait_for};
 
 /// The password in the files of the journals.
@@ -16,21 +18,6 @@ const ROOT: &str = "/srv/samehost-journals/site";
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../samehost-transaction/tests/data/journals-0.1").join(name)
-}
-
-fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut found = BTreeMap::new();
-    let mut ahead = vec![directory.to_owned()];
-    while let Some(folder) = ahead.pop() {
-        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
-            if path.is_dir() {
-                ahead.push(path);
-            } else {
-                found.insert(path.strip_prefix(directory).unwrap().to_owned(), fs::read(&path).unwrap());
-            }
-        }
-    }
-    found
 }
 
 /// A machine with a journal and its files; the name of its switch.

@@ -78,14 +78,7 @@ impl Machine {
 
     /// `samehost` as root, with a state directory of this machine.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_samehost"));
-        command
-            .args(arguments)
-            .env("XDG_STATE_HOME", self.path("state"))
-            .env("XDG_RUNTIME_DIR", self.path("state"))
-            .env("NO_COLOR", "1")
-            .stdin(Stdio::null());
-        command
+        samehost_testing::samehost(env!("CARGO_BIN_EXE_samehost"), &self.path("state"), arguments)
     }
 
     /// Runs samehost as root; one that hangs is a failure of the test, and is ended.

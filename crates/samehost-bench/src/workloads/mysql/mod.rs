@@ -11,7 +11,6 @@ mod session;
 mod statement;
 mod tables;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use samehost_model::{Endpoint, MetricInfo, Point, RateSpec, Transport};
@@ -23,7 +22,7 @@ use crate::private_servers::MARIADB;
 use crate::private_servers::mariadb::Brand;
 use crate::starts::{DATABASES, Starts};
 use crate::workload::{
-    Capabilities, CheckupEntry, Configured, Description, Instance, Look, OpenOrClosed, StartOptions,
+    Capabilities, CheckupEntry, Configured, Description, Instance, Look, OpenOrClosed, Servers, StartOptions,
     Workload, request_metrics,
 };
 use crate::workloads::reached::complete;
@@ -78,11 +77,7 @@ impl Workload for MySql {
         }
     }
 
-    fn complete(
-        &self,
-        servers: &BTreeMap<Transport, String>,
-        wanted: &[Transport],
-    ) -> Result<BTreeMap<Transport, String>, BenchError> {
+    fn complete(&self, servers: &Servers, wanted: &[Transport]) -> Result<Servers, BenchError> {
         let around = Surroundings::of_process()?;
         let mut servers = complete(servers, wanted, |known, text| {
             let address = Address::given(known, text, &around)?;

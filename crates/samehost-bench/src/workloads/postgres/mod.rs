@@ -12,7 +12,6 @@ mod running;
 mod session;
 mod statement;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use samehost_model::{MetricInfo, Point, Transport};
@@ -23,7 +22,7 @@ use crate::parameters::{Parameter, ParameterKind, Parameters, Values, Word, YesO
 use crate::private_servers::POSTGRES;
 use crate::starts::{DATABASES, Starts};
 use crate::workload::{
-    Capabilities, CheckupEntry, Configured, Description, Instance, Look, OpenOrClosed, StartOptions,
+    Capabilities, CheckupEntry, Configured, Description, Instance, Look, OpenOrClosed, Servers, StartOptions,
     Workload, request_metrics,
 };
 use crate::workloads::reached::complete;
@@ -76,11 +75,7 @@ impl Workload for Postgres {
         }
     }
 
-    fn complete(
-        &self,
-        servers: &BTreeMap<Transport, String>,
-        wanted: &[Transport],
-    ) -> Result<BTreeMap<Transport, String>, BenchError> {
+    fn complete(&self, servers: &Servers, wanted: &[Transport]) -> Result<Servers, BenchError> {
         let defaults = Defaults::here();
         complete(servers, wanted, |known, text| {
             let address = Address::given(known, text, &defaults)?;

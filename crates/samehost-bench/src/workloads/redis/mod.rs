@@ -8,7 +8,6 @@ mod impact;
 mod running;
 mod session;
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use samehost_model::{Point, Transport};
@@ -18,7 +17,7 @@ use crate::impact::Impact;
 use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, Word, words};
 use crate::private_servers::REDIS;
 use crate::workload::{
-    Capabilities, CheckupEntry, Configured, Description, Instance, Look, StartOptions, Workload,
+    Capabilities, CheckupEntry, Configured, Description, Instance, Look, Servers, StartOptions, Workload,
 };
 use crate::workloads::reached::complete;
 use crate::workloads::requests::MOST_SLICED;
@@ -62,11 +61,7 @@ impl Workload for Redis {
         }
     }
 
-    fn complete(
-        &self,
-        servers: &BTreeMap<Transport, String>,
-        wanted: &[Transport],
-    ) -> Result<BTreeMap<Transport, String>, BenchError> {
+    fn complete(&self, servers: &Servers, wanted: &[Transport]) -> Result<Servers, BenchError> {
         complete(servers, wanted, |known, text| Ok(dialogue::other_half(&given(known, text)?)?.to_url()))
     }
 

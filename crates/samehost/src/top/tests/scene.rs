@@ -1,8 +1,8 @@
 //! Sample scans: PHP connected to Redis and MariaDB over TCP, and a log over a Unix socket.
 
 use samehost_model::scan::{
-    Address, Advice, Connection, Obstacle, Possible, Process, Queues, Scan, Service, Socket, SocketKind,
-    SocketState, Traffic, Weight,
+    Address, Advice, Connection, Obstacle, Possible, Process, Scan, Service, Socket, SocketKind, SocketState,
+    Traffic, Weight,
 };
 use samehost_scan::{Costs, Measured};
 use samehost_services::Kind;
@@ -62,19 +62,10 @@ fn advice(service: usize, now: &str, connections: u32, bytes_per_s: f64) -> Advi
 
 fn socket(inode: u64, local: Address, pid: u32) -> Socket {
     Socket {
-        kind: SocketKind::UnixStream,
-        state: SocketState::Established,
-        inode,
-        network_namespace: 1,
         local,
-        peer: Address::Unnamed,
-        peer_inode: None,
-        file: None,
-        queues: Queues::Bytes { received_bytes: 0, unsent_bytes: 0 },
         uid: Some(0),
-        kernel_tls: false,
-        v6only: None,
         pids: vec![pid],
+        ..Socket::new(SocketKind::UnixStream, SocketState::Established, inode, 1)
     }
 }
 

@@ -42,22 +42,16 @@ fn both_files_move_and_come_back() {
     let url = format!("http://127.0.0.1:{}/b", hop.web);
     let nginx = hop.nginx.display().to_string();
 
-    let dry = hop.stack.samehost(&["switch", &nginx, "--socket", &socket, "--observe", "100ms", "--dry-run"]);
+    let switch = |more: &[&str]| {
+        let observed = ["switch", &nginx, "--socket", &socket, "--observe", "100ms"];
+        hop.stack.samehost(&[&observed, more].concat())
+    };
+    let dry = switch(&["--dry-run"]);
     assert_eq!(dry.status, 0, "{}", dry.both());
     assert!(dry.stdout.contains(&format!("+ fastcgi_pass unix:{socket};")), "{}", dry.stdout);
     assert_eq!(Stack::facts(&[&hop.nginx, &hop.pool]), before, "a dry run touches nothing");
 
-    let ended = hop.stack.samehost(&[
-        "switch",
-        &nginx,
-        "--socket",
-        &socket,
-        "--observe",
-        "100ms",
-        "--page",
-        &url,
-        "--yes",
-    ]);
+    let ended = switch(&["--page", &url, "--yes"]);
     assert_eq!(ended.status, 0, "{}\n{}", ended.both(), hop.stack.log());
     assert!(text(&hop.nginx).contains(&format!("fastcgi_pass unix:{socket};")), "{}", text(&hop.nginx));
     assert!(text(&hop.pool).contains(&format!("listen = {socket}")), "{}", text(&hop.pool));
@@ -76,16 +70,7 @@ fn both_files_move_and_come_back() {
     wait_for("the site over TCP", || page(hop.web, "/d").filter(|(status, _)| *status == 200));
 
     // And the other way, from a socket that is there to a port that is not.
-    let again = hop.stack.samehost(&[
-        "switch",
-        &nginx,
-        "--socket",
-        &socket,
-        "--observe",
-        "100ms",
-        "--no-confirm",
-        "--yes",
-    ]);
+    let again = switch(&["--no-confirm", "--yes"]);
     assert_eq!(again.status, 0, "{}", again.both());
     let address = format!("127.0.0.1:{}", hop.fpm);
     let back = hop.stack.samehost(&[

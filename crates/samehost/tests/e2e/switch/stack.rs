@@ -66,14 +66,7 @@ impl Stack {
 
     /// `samehost` with a state directory of this stack.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_samehost"));
-        command
-            .args(arguments)
-            .env("XDG_STATE_HOME", self.path("state"))
-            .env("XDG_RUNTIME_DIR", self.path("state"))
-            .env("NO_COLOR", "1")
-            .stdin(Stdio::null());
-        command
+        samehost_testing::samehost(env!("CARGO_BIN_EXE_samehost"), &self.path("state"), arguments)
     }
 
     pub(crate) fn samehost(&self, arguments: &[&str]) -> Ended {

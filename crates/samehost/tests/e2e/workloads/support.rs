@@ -155,6 +155,18 @@ pub fn newest(program: &str) -> PathBuf {
     path
 }
 
+/// That each operation of a measurement with these arguments is a whole table of 1,000 rows, The report.
+pub fn assert_whole_operations(arguments: &[&str]) -> Value {
+    let here = Here::new();
+    let report = parsed(&here.bench(arguments).output().unwrap());
+    here.assert_nothing_left();
+    for trial in report["trials"].as_array().unwrap() {
+        assert_eq!(trial["operations"], 1000, "{trial}");
+        assert!(trial["bytes_per_s"].as_f64().unwrap() > 0.0);
+    }
+    report
+}
+
 /// What a program said, for messages.
 pub fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()

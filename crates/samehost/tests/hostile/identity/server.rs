@@ -184,13 +184,7 @@ fn who_made_a_network_namespace_is_seen() {
 fn a_forged_nginx_is_not_the_one_that_is_reloaded() {
     let mut machine = Machine::new();
     let (web, back) = (free_port(), free_port());
-    let at = machine.path("nginx").display().to_string();
-    let file = machine.write(
-        "nginx/nginx.conf",
-        format!(
-            "daemon off;\npid {at}/pid;\nerror_log stderr;\nevents {{}}\nhttp {{\n    access_log off;\n    client_body_temp_path {at}/a; proxy_temp_path {at}/b; fastcgi_temp_path {at}/c; uwsgi_temp_path {at}/d; scgi_temp_path {at}/e;\n    server {{ listen 127.0.0.1:{back}; listen unix:{at}/back.sock; return 200 ok; }}\n    server {{\n        listen 127.0.0.1:{web};\n        location / {{\n            proxy_pass http://127.0.0.1:{back};\n        }}\n    }}\n}}\n"
-        ),
-    );
+    let (at, file) = super::nginx_hop(&machine, "", web, &format!("127.0.0.1:{back}"));
     let name = file.display().to_string();
     let script = format!("$0 = 'nginx: master process nginx -p {at} -c {name}'; {LISTENS}");
     let place = format!("127.0.0.1:{}", free_port());

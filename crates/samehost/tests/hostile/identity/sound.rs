@@ -99,13 +99,8 @@ fn an_ordinary_user_switches_what_is_his() {
 fn workers_that_share_a_port_are_one_server() {
     let mut machine = Machine::new();
     let (web, back) = (free_port(), free_port());
-    let at = machine.path("nginx").display().to_string();
-    let file = machine.write(
-        "nginx/nginx.conf",
-        format!(
-            "daemon off;\nworker_processes 3;\npid {at}/pid;\nerror_log stderr;\nevents {{}}\nhttp {{\n    access_log off;\n    client_body_temp_path {at}/a; proxy_temp_path {at}/b; fastcgi_temp_path {at}/c; uwsgi_temp_path {at}/d; scgi_temp_path {at}/e;\n    server {{ listen 127.0.0.1:{back} reuseport; listen unix:{at}/back.sock; return 200 ok; }}\n    server {{\n        listen 127.0.0.1:{web};\n        location / {{\n            proxy_pass http://127.0.0.1:{back};\n        }}\n    }}\n}}\n"
-        ),
-    );
+    let listen = format!("127.0.0.1:{back} reuseport");
+    let (at, file) = super::nginx_hop(&machine, "worker_processes 3;", web, &listen);
     let name = file.display().to_string();
     let mut nginx = Command::new("nginx");
     nginx.args(["-p", &at, "-c", &name, "-e", "stderr"]);
