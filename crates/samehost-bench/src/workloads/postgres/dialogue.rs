@@ -170,6 +170,11 @@ impl Dialogue {
         Ok(format!("the server says {}", self.0.seen()?))
     }
 
+    /// The transport by which the server is reached: through a pooler, that of the pooler's connection.
+    pub(super) fn transport(&mut self) -> Result<Option<&'static str>, BenchError> {
+        Ok(self.0.seen()?.transport())
+    }
+
     /// Process of the server for this connection.
     pub(super) fn backend(&self) -> i32 {
         self.0.backend
@@ -238,15 +243,19 @@ fn host(addresses: &str) -> Option<&'static str> {
 
 /// Checks that what answers at each endpoint has its data in the directory of the server that we started.
 pub(super) fn is_ours(server: &PrivateServer) -> Result<(), BenchError> {
-    let data = server.directory().join(DATA);
-    for endpoint in server.plain_endpoints() {
-        let mut dialogue = Dialogue::begin(&private(endpoint, server.password()), true)?;
-        let found = dialogue.value("its data directory", "SHOW data_directory")?;
-        if Path::new(&found) != data {
-            return Err(BenchError::lost(endpoint, "another server answers there"));
-        }
+    let mut addresses = server.plain_endpoints().map(|endpoint| private(endpoint, server.password()));
+    addresses.try_for_each(|address| leads_to(server, &address))
+}
+
+/// Checks that an address leads to the server that we started.
+pub(super) fn leads_to(server: &PrivateServer, address: &Address) -> Result<(), BenchError> {
+    // PgBouncer refuses the parameter that makes a session read-only.
+    let found = Dialogue::begin(address, false)?.value("its data directory", "SHOW data_directory")?;
+    if Path::new(&found) == server.directory().join(DATA) {
+        Ok(())
+    } else {
+        Err(BenchError::lost(&address.endpoint, "another server answers there"))
     }
-    Ok(())
 }
 
 /// Address of the private server.

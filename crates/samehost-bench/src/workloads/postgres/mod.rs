@@ -1,6 +1,9 @@
 //! PostgreSQL: a point select, an update, a constant or a whole table, over the extended or the simple protocol, on
 //! persistent connections or a connection per statement, against a private server or one that is already running. The
 //! table has a name of our own, is made before the first trial and dropped after the last.
+//!
+//! With a private PgBouncer in front of a private server the arms are the transports behind PgBouncer, and the transport
+//! in front of it is a factor of its own.
 
 mod address;
 mod caller;
@@ -8,6 +11,7 @@ mod copy;
 mod dialogue;
 mod impact;
 mod messages;
+mod pooler;
 mod running;
 mod session;
 mod statement;
@@ -28,6 +32,7 @@ use crate::workload::{
 use crate::workloads::reached::complete;
 use crate::workloads::requests::MOST_SLICED;
 use address::Address;
+use pooler::{FRONTS, Pool, Pooled, Via};
 use running::RunningPostgres;
 use samehost_login::postgres::Defaults;
 use statement::{Protocol, Statement};
@@ -63,6 +68,22 @@ const PARAMETERS: &[Parameter] = &[
         "read-only",
         "yes: a server that already runs gets nothing written; only --statement select-1 can do that",
     ),
+    Parameter::word::<Via>(
+        "via",
+        "pgbouncer: a private PgBouncer in front of a private server; the arms are the transports behind it",
+    ),
+    Parameter {
+        name: "pool",
+        help: "--via pgbouncer: a connection to the server for each transaction (extended statements are then parsed each time) or for each session [default: transaction]",
+        default: "",
+        kind: ParameterKind::Choice(Pool::WORDS),
+    },
+    Parameter {
+        name: "front",
+        help: "--via pgbouncer: transport in front of it: tcp, unix, or both as a factor of their own [default: tcp,unix]",
+        default: "",
+        kind: ParameterKind::Choices(FRONTS),
+    },
 ];
 
 impl Workload for Postgres {
@@ -86,17 +107,39 @@ impl Workload for Postgres {
         })
     }
 
+    fn propose(&self, parameters: &Parameters, _: &[u32]) -> Result<Parameters, BenchError> {
+        let mut parameters = parameters.clone();
+        let via: Via = parameters.word("via")?;
+        for (name, default) in [("pool", Pool::WORDS[0].to_owned()), ("front", FRONTS.join(","))] {
+            match (via, parameters.given(name)) {
+                (Via::Pgbouncer, None) => drop(parameters.insert(name.to_owned(), default)),
+                (Via::Nothing, Some(_)) => {
+                    return Err(BenchError::Usage(format!("--{name} is an option of --via pgbouncer")));
+                }
+                _ => {}
+            }
+        }
+        Ok(parameters)
+    }
+
     fn checkup(&self) -> Option<CheckupEntry> {
         Some(CheckupEntry::server(&POSTGRES, self.name()))
     }
 
     fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
+        let pooled = match parameters.word("via")? {
+            Via::Nothing => None,
+            Via::Pgbouncer => {
+                Some(Pooled { pool: parameters.word("pool")?, front: parameters.list("front", FRONTS)? })
+            }
+        };
         Ok(Arc::new(Settings {
             statement: parameters.word("statement")?,
             protocol: parameters.word("protocol")?,
             per_query: parameters.word::<Connect>("connect")? == Connect::PerQuery,
             rows: parameters.count("rows", MOST_ROWS)?,
             read_only: parameters.is_yes("read-only")?,
+            pooled,
         }))
     }
 }
@@ -105,8 +148,10 @@ impl Configured for Settings {
     fn axes(&self) -> Capabilities {
         // A COPY is one whole operation on a connection of its own.
         let requests = self.statement != Statement::Copy;
+        let direct = self.pooled.is_none();
         Capabilities {
-            transports: &[Transport::Tcp, Transport::Unix, Transport::TcpTls],
+            transports: if direct { DIRECT } else { BEHIND },
+            foreign_servers: direct,
             connections: requests.then_some("1"),
             rates: requests,
             timed: requests,
@@ -127,12 +172,17 @@ impl Configured for Settings {
         };
         let protocol = match self.protocol {
             Protocol::Simple => "as text",
-            Protocol::Extended => "prepared",
+            Protocol::Extended if self.prepares_once() => "prepared",
+            Protocol::Extended => "parsed each time",
         };
-        if self.per_query {
+        let asked = if self.per_query {
             format!("connect, log in, {statement}, close")
         } else {
             format!("{statement}, {protocol}")
+        };
+        match &self.pooled {
+            None => asked,
+            Some(pooled) => format!("the hop from PgBouncer ({} pool), {asked}", pooled.pool.word()),
         }
     }
 
@@ -142,10 +192,20 @@ impl Configured for Settings {
                 ["bandwidth", "throughput", "client_cpu_per_op", "server_cpu_per_op", "total_cpu_per_op"];
             return names.map(MetricInfo::built_in).to_vec();
         }
-        request_metrics(open_loop)
+        let mut metrics = request_metrics(open_loop);
+        if self.pooled.is_some() {
+            let server = metrics.iter().position(|metric| metric.name == "server_cpu_per_op");
+            metrics.insert(server.unwrap_or(metrics.len()), MetricInfo::built_in("proxy_cpu_per_op"));
+        }
+        metrics
     }
 
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
+        if self.pooled.is_some() && self.statement == Statement::Copy {
+            return Err(BenchError::Usage(
+                "--via pgbouncer is for statements of one row; leave it out to measure a COPY".into(),
+            ));
+        }
         if self.per_query && self.statement == Statement::Copy {
             return Err(BenchError::Usage(
                 "a COPY has a connection of its own anyway; leave --connect per-query out".into(),
@@ -188,7 +248,21 @@ struct Settings {
     /// Rows of our table.
     rows: u32,
     read_only: bool,
+    /// The pooler between client and server.
+    pooled: Option<Pooled>,
 }
+
+impl Settings {
+    /// Whether a connection prepares its statement once, and then only binds and executes it.
+    fn prepares_once(&self) -> bool {
+        !self.per_query && self.pooled.as_ref().is_none_or(Pooled::keeps_prepared)
+    }
+}
+
+/// Transports to the server.
+const DIRECT: &[Transport] = &[Transport::Tcp, Transport::Unix, Transport::TcpTls];
+/// Transports from the pooler to the server.
+const BEHIND: &[Transport] = &[Transport::Tcp, Transport::Unix];
 
 words! {
     enum Connect { Once = "once", PerQuery = "per-query" }
@@ -225,5 +299,8 @@ mod tests {
         assert_eq!(title(&[]), "point select, prepared");
         assert_eq!(title(&[("statement", "copy")]), "COPY of 10000 rows");
         assert_eq!(title(&[("protocol", "simple"), ("statement", "select-1")]), "SELECT 1, as text");
+        let via = |pool| title(&[("via", "pgbouncer"), ("pool", pool), ("front", "tcp")]);
+        assert_eq!(via("session"), "the hop from PgBouncer (session pool), point select, prepared");
+        assert!(via("transaction").ends_with("parsed each time"), "another backend may serve each request");
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use samehost_login::postgres::{Defaults, unsaid};
-use samehost_model::{Arm, Endpoint, ServerInfo, Transport};
+use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
 use samehost_system::interrupt;
 use samehost_system::proc::stat::{self, Stat};
 use samehost_transport::Stream;
@@ -16,6 +16,7 @@ use super::address::Address;
 use super::caller::QueryCaller;
 use super::copy::CopySession;
 use super::dialogue::{Dialogue, Identity, is_ours, private};
+use super::pooler::Pooler;
 use super::session::RowSession;
 use super::statement::{Exchange, PREPARED, Protocol, Statement, make_table};
 use crate::engine::Job;
@@ -33,6 +34,8 @@ const BEFOREHAND: u32 = 6;
 
 /// A running PostgreSQL.
 pub(super) struct RunningPostgres {
+    /// The pooler in front of the private server; ends first.
+    pooler: Option<Pooler>,
     /// The private server; none where all were given.
     server: Option<PrivateServer>,
     addresses: BTreeMap<Transport, Address>,
@@ -69,7 +72,12 @@ impl RunningPostgres {
             None
         };
         addresses.retain(|transport, _| start.transports.contains(transport));
+        let pooler = match (&settings.pooled, &server) {
+            (Some(pooled), Some(server)) => Some(Pooler::start(pooled, start, server)?),
+            _ => None,
+        };
         let mut running = RunningPostgres {
+            pooler,
             server,
             addresses,
             settings: settings.clone(),
@@ -84,6 +92,9 @@ impl RunningPostgres {
         running.look_around()?;
         if settings.statement.has_table() {
             running.make_tables()?;
+        }
+        if let Some(pooler) = &running.pooler {
+            pooler.fill(start.connections_of_an_arm, settings.statement, &running.table)?;
         }
         Ok(running)
     }
@@ -155,9 +166,9 @@ impl RunningPostgres {
         } else {
             Vec::new()
         };
-        let prepares = self.settings.per_query;
-        let exchange = Exchange::new(statement, protocol, prepares, (&self.table, rows), &description);
-        let prepared = protocol == Protocol::Extended && !prepares;
+        let once = self.settings.prepares_once();
+        let exchange = Exchange::new(statement, protocol, !once, (&self.table, rows), &description);
+        let prepared = protocol == Protocol::Extended && once;
         Ok(Asked::Rows {
             exchange: exchange.map_err(unsaid)?,
             prepared: prepared.then(|| (statement.sql(&self.table, "$1"), statement.parameters())),
@@ -186,7 +197,9 @@ impl Drop for RunningPostgres {
 impl Instance for RunningPostgres {
     fn server(&self) -> ServerInfo {
         ServerInfo {
-            kind: if self.differ() {
+            kind: if self.pooler.is_some() {
+                "pgbouncer and postgresql".into()
+            } else if self.differ() {
                 "postgresql, a different server for each transport: what differs between them counts as the transport's".into()
             } else {
                 "postgresql".into()
@@ -201,15 +214,26 @@ impl Instance for RunningPostgres {
         }
     }
 
+    fn proxy_pids(&self) -> Vec<u32> {
+        self.pooler.iter().map(Pooler::pid).collect()
+    }
+
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let address = self.addresses.get(&arm.transport).cloned().ok_or_else(|| {
+        let address = match &self.pooler {
+            Some(pooler) => pooler.address(arm),
+            None => self.addresses.get(&arm.transport).cloned(),
+        };
+        let address = address.ok_or_else(|| {
             BenchError::Usage(format!("no PostgreSQL listens on {} for this trial", arm.transport))
         })?;
         let mut dialogue = Dialogue::begin(&address, self.read_only)?;
         // Connections of a round's arms are open at the same time, so they are not waited for.
         self.open.retain(|connector| connector.strong_count() > 0);
-        if self.open.is_empty() {
-            dialogue.wait_for_leavers()?;
+        match &self.pooler {
+            // It keeps its connections to the server.
+            Some(pooler) => pooler.check(arm, &mut dialogue)?,
+            None if self.open.is_empty() => dialogue.wait_for_leavers()?,
+            None => {}
         }
         let asked = self.asked(&mut dialogue)?;
         let view = Arc::new(OnceLock::new());
@@ -245,7 +269,23 @@ impl Instance for RunningPostgres {
     }
 
     fn stderr_tail(&self) -> String {
-        self.server.as_ref().map(PrivateServer::stderr_tail).unwrap_or_default()
+        let server = self.server.as_ref().map(PrivateServer::stderr_tail);
+        let all = self.pooler.as_ref().map(Pooler::stderr_tail).into_iter().chain(server);
+        all.filter(|said| !said.is_empty()).collect::<Vec<_>>().join("\n")
+    }
+
+    fn add_observations(&mut self, trial: &mut Trial) {
+        let Some(view) = self.server_view() else { return };
+        let Some(observed) = &mut trial.transport_observed else { return };
+        if self.pooler.is_none() {
+            observed.push_str(&format!("; {view}"));
+            return;
+        }
+        *observed = format!("in front {observed}; behind PgBouncer {view}");
+        // The kernel's evidence is about the connection in front, which is the same in both arms.
+        trial.connection = None;
+        // PgBouncer has one thread.
+        trial.proxy_most_cpus = Some(1.0);
     }
 
     fn server_view(&mut self) -> Option<String> {

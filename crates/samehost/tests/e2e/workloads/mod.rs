@@ -7,6 +7,7 @@ mod http;
 mod memcached;
 mod mysql;
 mod php_fpm;
+mod pooler;
 mod postgres;
 mod proxy;
 mod redis;

@@ -1,0 +1,120 @@
+//! PgBouncer between the client and the private server: its addresses, and whether it reaches the server as it should.
+
+use samehost_model::{Arm, Transport};
+
+use super::address::Address;
+use super::dialogue::{Dialogue, leads_to, private};
+use super::statement::Statement;
+use crate::error::BenchError;
+use crate::parameters::{Axis, Word, words};
+use crate::private_servers::PrivateServer;
+use crate::private_servers::pgbouncer::{self, PgbouncerSpec, database};
+use crate::workload::StartOptions;
+
+words! {
+    /// What stands between client and server.
+    pub(super) enum Via { Nothing = "none", Pgbouncer = "pgbouncer" }
+
+    /// How long a client keeps a connection to the server.
+    pub(super) enum Pool { Transaction = "transaction", Session = "session" }
+}
+
+/// Transports in front of the pooler.
+pub(super) const FRONTS: &[&str] = &["tcp", "unix"];
+/// Statements on each new connection to the server: its backend fills its caches with the first ones.
+const BEFOREHAND: u32 = 6;
+/// Most connections to the server that are opened before the first trial: each takes some milliseconds.
+const MOST_OPENED: u32 = 256;
+
+/// Settings of a pooler.
+#[derive(Clone, Debug)]
+pub(super) struct Pooled {
+    pub(super) pool: Pool,
+    /// Transport in front of it.
+    pub(super) front: Axis<Transport>,
+}
+
+impl Pooled {
+    /// Whether a statement that was prepared is there for the next request: with transactions another connection to
+    /// the server may serve it.
+    pub(super) fn keeps_prepared(&self) -> bool {
+        self.pool == Pool::Session
+    }
+}
+
+/// A running PgBouncer.
+pub(super) struct Pooler {
+    pgbouncer: PrivateServer,
+    settings: Pooled,
+}
+
+impl Pooler {
+    /// Starts it before `server`.
+    pub(super) fn start(
+        settings: &Pooled,
+        start: &StartOptions,
+        server: &PrivateServer,
+    ) -> Result<Self, BenchError> {
+        let spec = PgbouncerSpec { server, mode: settings.pool.word(), connections: start.most_connections };
+        let pgbouncer = pgbouncer::start(&start.program, &spec, |pgbouncer| {
+            for endpoint in pgbouncer.endpoints() {
+                for behind in [Transport::Tcp, Transport::Unix] {
+                    let database = database(behind);
+                    leads_to(server, &Address { database, ..private(endpoint, server.password()) })?;
+                }
+            }
+            Ok(())
+        })?;
+        Ok(Pooler { pgbouncer, settings: settings.clone() })
+    }
+
+    /// Address of an arm: in front, that of the point; behind, the arm's transport.
+    pub(super) fn address(&self, arm: &Arm) -> Option<Address> {
+        self.address_of(self.settings.front.at(&arm.point), arm.transport)
+    }
+
+    fn address_of(&self, front: Transport, behind: Transport) -> Option<Address> {
+        let endpoint = self.pgbouncer.endpoint(front)?;
+        Some(Address { database: database(behind), ..private(endpoint, self.pgbouncer.password()) })
+    }
+
+    /// Opens as many connections to the server as an arm needs, over each transport: otherwise the first trials would
+    /// pay for their login. A client that waits inside a transaction keeps its connection.
+    pub(super) fn fill(&self, connections: u32, statement: Statement, table: &str) -> Result<(), BenchError> {
+        let sql =
+            if statement.has_table() { Statement::PointSelect } else { statement }.sql(table, "1000000001");
+        for behind in [Transport::Tcp, Transport::Unix] {
+            let Some(address) = self.address_of(Transport::Unix, behind) else { continue };
+            let mut open = Vec::new();
+            for _ in 0..connections.min(MOST_OPENED) {
+                let mut dialogue = Dialogue::begin(&address, false)?;
+                dialogue.must("to begin a transaction", "BEGIN")?;
+                for _ in 0..BEFOREHAND {
+                    dialogue.must("a statement", &sql)?;
+                }
+                open.push(dialogue);
+            }
+            for mut dialogue in open {
+                dialogue.must("to end a transaction", "COMMIT")?;
+                dialogue.end()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks, as the server sees it, that the pooler reaches it by the arm's transport.
+    pub(super) fn check(&self, arm: &Arm, dialogue: &mut Dialogue) -> Result<(), BenchError> {
+        if dialogue.transport()? == Some(arm.transport.name()) {
+            return Ok(());
+        }
+        Err(BenchError::WrongTransport { asked: arm.transport, observed: dialogue.view()? })
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.pgbouncer.pid()
+    }
+
+    pub(super) fn stderr_tail(&self) -> String {
+        self.pgbouncer.stderr_tail()
+    }
+}

@@ -1,0 +1,115 @@
+//! The postgres workload through a pooler, end to end: the built binary, a real PgBouncer and a real PostgreSQL.
+
+use std::collections::BTreeSet;
+
+use samehost_testing::metered;
+use serde_json::Value;
+
+use super::support::{Here, assert_faultless, assert_refused, said};
+
+const VIA: &[&str] = &["postgres", "--via", "pgbouncer", "--rows", "500"];
+
+/// What every report of two hops has: what the kernel says of the hop in front, and the server of the one behind.
+fn assert_sound(report: &Value, arms: &[(&str, &str, &str)]) {
+    assert_faultless(report);
+    let server = &report["workload"]["server"];
+    assert_eq!((&server["kind"], &server["managed"]), (&"pgbouncer and postgresql".into(), &true.into()));
+    let trials = report["trials"].as_array().unwrap();
+    for (arm, front, behind) in arms {
+        let of_arm: Vec<&Value> = trials.iter().filter(|trial| trial["arm"] == *arm).collect();
+        assert!(!of_arm.is_empty(), "no trial of {arm}");
+        for trial in of_arm {
+            let observed = trial["transport_observed"].as_str().unwrap();
+            let (before, after) = observed.split_once("; behind PgBouncer the server says ").unwrap();
+            assert!(before.starts_with(front) && after.contains(behind), "{arm}: {observed}");
+            assert!(metered(trial, "proxy_cpu_us_per_op").is_none_or(|cpu| cpu > 0.0), "{trial}");
+        }
+    }
+    assert_eq!(report["limits"].as_array().unwrap().len(), arms.len(), "{}", report["limits"]);
+}
+
+const TCP: &str = "in front AF_INET stream tcp";
+const UNIX: &str = "in front AF_UNIX stream";
+/// The four combinations: arm, the hop in front, the hop behind.
+const FOUR: &[(&str, &str, &str)] = &[
+    ("tcp/front=tcp", TCP, ", 127.0.0.1:"),
+    ("unix/front=tcp", TCP, ", Unix socket"),
+    ("tcp/front=unix", UNIX, ", 127.0.0.1:"),
+    ("unix/front=unix", UNIX, ", Unix socket"),
+];
+
+#[test]
+fn both_hops_are_factors() {
+    let report = Here::new().report(&[VIA, &["--connections", "4"]].concat());
+    assert_sound(&report, FOUR);
+    let effects = report["effects"].as_array().unwrap();
+    let mains: BTreeSet<&str> = effects
+        .iter()
+        .map(|effect| effect["factors"].as_array().unwrap())
+        .filter(|factors| factors.len() == 1)
+        .map(|factors| factors[0]["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(mains, ["front", "transport"].into());
+    let compared: BTreeSet<&str> = report["workload"]["metrics"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|metric| metric["name"].as_str().unwrap())
+        .collect();
+    assert!(compared.contains("proxy_cpu_per_op"), "{compared:?}");
+}
+
+#[test]
+fn either_pool_and_either_protocol_and_every_statement() {
+    for (pool, protocol, statement) in [
+        ("transaction", "simple", "update"),
+        ("transaction", "extended", "select-1"),
+        ("session", "extended", "point-select"),
+        ("session", "simple", "select-1"),
+    ] {
+        let more = ["--pool", pool, "--protocol", protocol, "--statement", statement, "--front", "unix"];
+        let report = Here::new().report(&[VIA, &more, &["--connections", "3"]].concat());
+        assert_sound(&report, &[("tcp", UNIX, ", 127.0.0.1:"), ("unix", UNIX, ", Unix socket")]);
+    }
+}
+
+#[test]
+fn a_connection_to_the_pooler_for_each_query_is_a_login_there_and_none_behind() {
+    let more = ["--connect", "per-query", "--front", "tcp"];
+    let report = Here::new().report(&[VIA, &more].concat());
+    assert_sound(&report, &[("tcp", TCP, ", 127.0.0.1:"), ("unix", TCP, ", Unix socket")]);
+}
+
+#[test]
+fn both_ended_in_the_middle_are_missed_and_nothing_is_left() {
+    let here = Here::new();
+    let child = here.bench(&[VIA, &["--trial-time", "2s", "--quiet"]].concat()).spawn().unwrap();
+    let (output, _) = here.without_servers(child);
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    here.assert_nothing_left();
+}
+
+#[test]
+fn what_is_missing_is_named_with_its_package() {
+    let here = Here::new();
+    if let Some(output) = here.bench_without("/usr/sbin", VIA) {
+        assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+        assert!(said(&output).contains("apt install pgbouncer"), "{}", said(&output));
+    }
+}
+
+#[test]
+fn wrong_use_is_said_before_anything_starts() {
+    assert_refused(
+        "postgres",
+        &[
+            (&["--front", "tcp"], "--via pgbouncer"),
+            (&["--pool", "session"], "--via pgbouncer"),
+            (&["--via", "pgbouncer", "--front", "tcp+tls"], "none of tcp, unix"),
+            (&["--via", "pgbouncer", "--pool", "statement"], "possible values"),
+            (&["--via", "pgbouncer", "--statement", "copy"], "statements of one row"),
+            (&["--via", "pgbouncer", "--transports", "tcp,tcp+tls"], "tcp+tls"),
+            (&["--via", "pgbouncer", "--tcp", "tcp:127.0.0.1:5432"], "takes no --tcp"),
+        ],
+    );
+}
