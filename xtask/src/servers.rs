@@ -31,6 +31,7 @@ const SERVICES: &[(Kind, &str)] = &[
     (Kind::Uvicorn, "is started by a unit that switch edits"),
     (Kind::Postgres, "is measured by the postgres workload"),
     (Kind::Pgbouncer, "reads what switch edits"),
+    (Kind::Haproxy, "reads what switch edits"),
 ];
 
 const NEEDED: &[Needed] = &[

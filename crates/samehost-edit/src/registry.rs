@@ -12,6 +12,7 @@ pub const EDITORS: &[&dyn Editor] = &[
     &formats::django::Django,
     &formats::dotenv::Dotenv,
     &formats::drupal::Drupal,
+    &formats::haproxy::Haproxy,
     &formats::memcached::Memcached,
     &formats::my_cnf::MyCnf,
     &formats::nginx::Nginx,

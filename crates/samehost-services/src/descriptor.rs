@@ -57,6 +57,8 @@ pub struct Descriptor {
     pub unit_prefix: Option<String>,
     /// The signal at which it reads its configuration again, without dropping connections.
     pub reload_signal: Option<String>,
+    /// Whether only a master process takes that signal, and those that listen are its children.
+    pub reloads_by_master: bool,
     /// Whether a login without a colon in its URLs is a password.
     pub bare_password: bool,
     /// Whether it runs the code of an application, as the application's account.

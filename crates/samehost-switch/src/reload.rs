@@ -98,6 +98,13 @@ pub(crate) fn reload_action(
         (_, None) => ReloadAction::Nothing(Some(format!(
             "{kind} does not run here; it takes the change when it starts"
         ))),
+        (Some(signal), Some(pid)) if kind.descriptor().reloads_by_master => match master(kind, pid) {
+            Some(master) => signal_action(kind, signal, master),
+            None => ReloadAction::Missing {
+                found: format!("{kind} ({pid}) runs without a master process, which would take the change"),
+                remedy: format!("Say how {kind} is reloaded: --reload '{kind}=COMMAND'"),
+            },
+        },
         (Some(signal), Some(pid)) => signal_action(kind, signal, pid),
         (None, Some(pid)) => ReloadAction::Missing {
             found: format!(
@@ -106,6 +113,14 @@ pub(crate) fn reload_action(
             remedy: format!("Say how: --reload '{kind}=COMMAND'"),
         },
     }
+}
+
+/// The master of a process: its parent, or itself if it has workers.
+fn master(kind: Kind, pid: u32) -> Option<u32> {
+    let is_it = |pid: u32| Identity::of(pid).is_some_and(|identity| runs(&identity, &files_of(kind)));
+    let parent = stat_field(pid, 4)?.parse().ok()?;
+    let has_workers = || peer::children(pid).into_iter().any(is_it);
+    if is_it(parent) { Some(parent) } else { has_workers().then_some(pid) }
 }
 
 fn signal_action(kind: Kind, signal: &str, pid: u32) -> ReloadAction {

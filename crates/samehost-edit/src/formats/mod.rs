@@ -5,6 +5,7 @@ pub(crate) mod database_yml;
 pub(crate) mod django;
 pub(crate) mod dotenv;
 pub(crate) mod drupal;
+pub(crate) mod haproxy;
 pub(crate) mod memcached;
 pub(crate) mod my_cnf;
 pub(crate) mod nginx;

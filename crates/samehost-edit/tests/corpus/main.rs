@@ -12,6 +12,7 @@ mod django;
 mod dotenv;
 mod drupal;
 mod facts;
+mod haproxy;
 mod listeners;
 mod memcached;
 mod my_cnf;

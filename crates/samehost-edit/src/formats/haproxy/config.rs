@@ -1,0 +1,176 @@
+//! The sections of haproxy.cfg, and what a proxy has from its `defaults`.
+
+use std::path::{Path, PathBuf};
+
+use super::lexer::{self, Word};
+use crate::files::Files;
+use crate::lines::{self, lines};
+use crate::refusal::{Refusal, Result};
+
+/// A line with words.
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    /// From 1.
+    pub(super) number: u32,
+    /// At least one.
+    pub(super) words: Vec<Word>,
+    /// Whether it stands between `.if` and `.endif`.
+    pub(super) is_conditional: bool,
+}
+
+impl Line {
+    /// A word's value; empty where the line is shorter.
+    pub(super) fn word(&self, index: usize) -> &str {
+        self.words.get(index).map_or("", |word| &word.value)
+    }
+
+    /// Whether its first words are these.
+    pub(super) fn begins(&self, words: &[&str]) -> bool {
+        words.iter().enumerate().all(|(index, word)| self.word(index) == *word)
+    }
+
+    /// Whether one of its words is this one.
+    pub(super) fn has(&self, word: &str) -> bool {
+        self.words.iter().any(|one| one.value == word)
+    }
+}
+
+/// A section: its first line, and those below.
+#[derive(Debug)]
+pub(super) struct Section {
+    pub(super) head: Line,
+    pub(super) lines: Vec<Line>,
+}
+
+impl Section {
+    pub(super) fn keyword(&self) -> &str {
+        self.head.word(0)
+    }
+
+    /// Whether servers of a proxy are in it.
+    pub(super) fn is_proxy(&self) -> bool {
+        ["backend", "listen", "frontend"].contains(&self.keyword())
+    }
+
+    fn from(&self) -> Option<&str> {
+        let at = self.head.words.iter().position(|word| word.value == "from")?;
+        Some(self.head.word(at + 1))
+    }
+}
+
+/// The words that begin a section, those of later versions included.
+const SECTIONS: &[&str] = &[
+    "global",
+    "defaults",
+    "frontend",
+    "backend",
+    "listen",
+    "userlist",
+    "peers",
+    "mailers",
+    "resolvers",
+    "http-errors",
+    "ring",
+    "log-forward",
+    "log-profile",
+    "program",
+    "fcgi-app",
+    "cache",
+    "crt-store",
+    "traces",
+    "acme",
+    "healthcheck",
+];
+
+/// A configuration.
+#[derive(Debug)]
+pub(super) struct Config {
+    pub(super) file: PathBuf,
+    pub(super) sections: Vec<Section>,
+}
+
+impl Config {
+    pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Self> {
+        let text = lines::read(file, files)?;
+        Config::parse(file, &text)
+    }
+
+    fn parse(file: &Path, text: &[u8]) -> Result<Self> {
+        let mut sections: Vec<Section> = Vec::new();
+        let mut depth = 0_usize;
+        for line in lines(text) {
+            let refuse = |why: &str, by_hand: &str| Refusal::new(file, line.number, why, by_hand);
+            // HAProxy suspects that the rest was lost.
+            if line.next == line.range.end {
+                return Err(refuse(
+                    "HAProxy takes no file without a newline at its end",
+                    "end the last line first",
+                ));
+            }
+            let words = lexer::words(&text[line.range.clone()], line.range.start)
+                .map_err(|why| refuse(why, "correct the line first"))?;
+            let Some(first) = words.first() else { continue };
+            match first.value.as_str() {
+                ".if" => depth += 1,
+                ".endif" => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            if first.value.starts_with('.') {
+                continue;
+            }
+            let found = Line { number: line.number, words, is_conditional: depth > 0 };
+            if !SECTIONS.contains(&found.word(0)) {
+                if let Some(section) = sections.last_mut() {
+                    section.lines.push(found);
+                }
+                continue;
+            }
+            if found.is_conditional {
+                let by_hand = "move the section out of `.if`, or edit it by hand";
+                return Err(refuse("a whole section holds only under a condition", by_hand));
+            }
+            sections.push(Section { head: found, lines: Vec::new() });
+        }
+        Ok(Config { file: file.to_owned(), sections })
+    }
+
+    /// The lines that hold for a proxy, those of its `defaults` first.
+    pub(super) fn lines_of(&self, index: usize) -> Vec<&Line> {
+        let mut chain = Vec::new();
+        let mut at = index;
+        loop {
+            let section = &self.sections[at];
+            chain.push(section);
+            // Only `from` lets one `defaults` inherit from another.
+            let by_name = section.from();
+            if by_name.is_none() && at != index {
+                break;
+            }
+            let is_it = |other: &Section| {
+                other.keyword() == "defaults" && by_name.is_none_or(|name| other.head.word(1) == name)
+            };
+            let Some(above) = self.sections[..at].iter().rposition(is_it) else { break };
+            at = above;
+        }
+        chain.iter().rev().flat_map(|section| &section.lines).collect()
+    }
+
+    pub(super) fn refusal(&self, line: &Line, why: impl Into<String>, by_hand: impl Into<String>) -> Refusal {
+        Refusal::new(&self.file, line.number, why, by_hand)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_has_the_defaults_above_or_those_that_it_names() {
+        let text = "defaults one\n a 1\ndefaults two from one\n b 2\ndefaults\n c 3\nbackend x\n d 4\nbackend y from two\n e 5\n";
+        let config = Config::parse(Path::new("f"), text.as_bytes()).unwrap();
+        let of = |index: usize| -> String {
+            config.lines_of(index).iter().map(|line| line.word(0).to_owned()).collect()
+        };
+        assert_eq!((of(3), of(4)), ("cd".to_owned(), "abe".to_owned()));
+    }
+}

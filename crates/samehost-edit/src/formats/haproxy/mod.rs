@@ -1,0 +1,99 @@
+//! haproxy.cfg: where the servers of `backend` and `listen` are, read as HAProxy reads it (src/cfgparse.c, src/server.c
+//! and `str2sa_range` in src/tools.c of 2.6). Where HAProxy itself listens (`bind`) is not changed.
+//!
+//! Three things are not what one expects, and the real program decided them: HAProxy connects to a socket inside its
+//! `chroot`; a server that is a socket has its health check there too, whatever `port` says, unless `addr` is given as
+//! well; and `source`, dynamic cookies and rules of checks with a port are silently without effect over a socket.
+
+mod chroot;
+mod config;
+mod lexer;
+mod options;
+mod server;
+
+use std::path::Path;
+
+use samehost_services::Kind;
+
+use self::chroot::Chroot;
+use self::config::{Config, Line};
+use self::server::{Server, is_server};
+use crate::edit::Edit;
+use crate::editor::Editor;
+use crate::files::Files;
+use crate::goal::Goal;
+use crate::refusal::{Refusal, Result};
+use crate::setting::{Reading, Setting, Uptake};
+
+/// The editor.
+#[derive(Debug)]
+pub(crate) struct Haproxy;
+
+impl Editor for Haproxy {
+    fn name(&self) -> &'static str {
+        "haproxy"
+    }
+
+    fn about(&self) -> &'static str {
+        "the servers of HAProxy's backends"
+    }
+
+    fn recognises(&self, path: &Path, text: &[u8]) -> bool {
+        let is_named = path.file_name().is_some_and(|name| name.to_string_lossy().contains("haproxy"));
+        let is_configuration =
+            path.extension().is_some_and(|extension| extension == "cfg" || is_named && extension == "conf");
+        let text = String::from_utf8_lossy(text);
+        let has_section = text.lines().any(|line| {
+            let mut words = line.split_ascii_whitespace();
+            let first = words.next().unwrap_or_default();
+            let is_proxy = ["backend", "listen", "frontend"].contains(&first)
+                && words.next().is_some_and(|name| name != "=");
+            is_proxy || is_named && ["global", "defaults"].contains(&first)
+        });
+        is_configuration && has_section
+    }
+
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
+        let config = Config::read(file, files)?;
+        let chroot = Chroot::of(&config, files);
+        Ok(servers(&config, &chroot).map(|server| server?.setting()).collect())
+    }
+
+    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
+        let config = Config::read(file, files)?;
+        let chroot = Chroot::of(&config, files);
+        let found = servers(&config, &chroot).filter_map(|server| {
+            let server = server.ok()?;
+            Some((server.setting().ok()?, server))
+        });
+        let (now, server) = setting.find(found, |(setting, _)| setting)?;
+        if now.endpoint == goal.endpoint {
+            return Ok(Vec::new());
+        }
+        server.write(&now.endpoint, &goal.endpoint)
+    }
+
+    fn uptake(&self) -> Uptake {
+        Uptake::Reload(Kind::Haproxy)
+    }
+}
+
+/// The servers of every proxy, and what else leads somewhere and cannot be changed.
+fn servers<'a>(config: &'a Config, chroot: &'a Chroot) -> impl Iterator<Item = Result<Server<'a>>> {
+    let proxies = config.sections.iter().enumerate().filter(|(_, section)| section.is_proxy());
+    proxies.flat_map(move |(index, section)| {
+        section.lines.iter().filter_map(move |line| match line.word(0) {
+            _ if is_server(line) => Some(Server::of(config, chroot, index, line)),
+            "server-template" | "dispatch" => Some(Err(unchangeable(config, line))),
+            _ => None,
+        })
+    })
+}
+
+fn unchangeable(config: &Config, line: &Line) -> Refusal {
+    let (why, by_hand) = match line.word(0) {
+        "dispatch" => ("`dispatch` takes no socket", "server NAME unix@/path/of.sock, and no `dispatch`"),
+        _ => ("`server-template` stands for several servers", "a line `server` for each of them"),
+    };
+    config.refusal(line, why, by_hand)
+}

@@ -1,0 +1,268 @@
+//! A server of a proxy: where it is, what else its line and its `default-server` lines say, and what of that would mean
+//! something else with another kind of address.
+
+use samehost_model::{Endpoint, Protocol};
+
+use super::chroot::Chroot;
+use super::config::{Config, Line};
+use super::lexer::Word;
+use super::options::{self, Opt};
+use crate::edit::Edit;
+use crate::languages::url;
+use crate::lines::is_plain;
+use crate::refusal::{Refusal, Result};
+use crate::setting::Setting;
+
+const BY_HAND: &str = "server NAME unix@/path/of.sock";
+
+/// A line `server NAME ADDRESS OPTIONS`.
+pub(super) struct Server<'a> {
+    config: &'a Config,
+    chroot: &'a Chroot,
+    /// What holds for its proxy.
+    lines: Vec<&'a Line>,
+    line: &'a Line,
+    proxy: &'a str,
+    address: &'a Word,
+    /// Those of `default-server` first.
+    options: Vec<Opt<'a>>,
+}
+
+impl<'a> Server<'a> {
+    /// The server of a line.
+    pub(super) fn of(config: &'a Config, chroot: &'a Chroot, index: usize, line: &'a Line) -> Result<Self> {
+        let section = &config.sections[index];
+        let refuse = |why: &str, by_hand: &str| config.refusal(line, why, by_hand);
+        let [_, name, address, ..] = line.words.as_slice() else {
+            return Err(refuse("it has no address", BY_HAND));
+        };
+        if line.is_conditional {
+            return Err(refuse("it holds only under a condition", BY_HAND));
+        }
+        if name.has_variable || section.head.words.iter().any(|word| word.has_variable) {
+            return Err(refuse("its name is put together from environment variables", BY_HAND));
+        }
+        let twins = section.lines.iter().filter(|other| is_server(other) && other.word(1) == name.value);
+        if twins.count() > 1 {
+            return Err(refuse("several servers of the proxy have this name", "give each a name of its own"));
+        }
+        let lines = config.lines_of(index);
+        let above = lines.iter().take_while(|other| other.number < line.number);
+        let mut options = Vec::new();
+        for other in above.filter(|other| other.word(0) == "default-server").copied().chain([line]) {
+            if other.is_conditional {
+                return Err(refuse("its `default-server` holds only under a condition", BY_HAND));
+            }
+            let from = if other.word(0) == "server" { 3 } else { 1 };
+            let found = options::of(other, from).map_err(|why| config.refusal(other, why, BY_HAND))?;
+            options.extend(found);
+        }
+        let server = Server { config, chroot, lines, line, proxy: section.head.word(1), address, options };
+        for flag in ["ssl", "check-ssl"] {
+            if options::is_on(&server.options, flag) {
+                let by_hand = format!("{BY_HAND}, once the server behind it speaks without TLS");
+                return Err(refuse("TLS is spoken to it, which its socket may not", &by_hand));
+            }
+        }
+        Ok(server)
+    }
+
+    pub(super) fn refuse(&self, why: impl Into<String>, by_hand: impl Into<String>) -> Refusal {
+        self.config.refusal(self.line, why, by_hand)
+    }
+
+    /// Where HAProxy connects.
+    fn endpoint(&self) -> Result<Endpoint, String> {
+        let text = self.address.value.as_str();
+        if text.contains('$') {
+            return Err("the address is put together from environment variables".to_owned());
+        }
+        let path = ["unix@", "stream+unix@"].iter().find_map(|kind| text.strip_prefix(kind));
+        if let Some(path) = path.or_else(|| text.starts_with('/').then_some(text)) {
+            let path = self.chroot.outside(path)?;
+            return match url::is_plain_path(&path) && !path.split('/').any(|part| part == "..") {
+                true => Ok(Endpoint::Unix(path.into())),
+                false => Err("the path of its socket is unusual".to_owned()),
+            };
+        }
+        let bare =
+            ["ipv4@", "ipv6@", "tcp@", "tcp4@", "tcp6@"].iter().find_map(|kind| text.strip_prefix(kind));
+        let bare = bare.unwrap_or(text);
+        if bare.contains('@') {
+            return Err(format!("`{text}` is a special kind of address"));
+        }
+        let no_port = || "it has no port: HAProxy takes the one that the client came to".to_owned();
+        let (host, port) = bare.rsplit_once(':').filter(|_| !bare.ends_with(']')).ok_or_else(no_port)?;
+        let number: u16 = port.parse().unwrap_or_default();
+        if number == 0 || number.to_string() != port {
+            return Err(format!("`{port}` is not a plain port"));
+        }
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        if matches!(host, "" | "*" | "0.0.0.0" | "::") {
+            return Err("HAProxy connects to where the client wanted to go".to_owned());
+        }
+        let host = if host.eq_ignore_ascii_case("localhost") { "localhost" } else { host };
+        url::tcp(host, number).ok_or_else(|| format!("`{text}` is an unusual address"))
+    }
+
+    pub(super) fn setting(&self) -> Result<Setting> {
+        let endpoint = self.endpoint().map_err(|why| self.refuse(why, BY_HAND))?;
+        let name = format!("server {}/{}", self.proxy, self.line.word(1));
+        let setting = Setting::connects(name, self.protocol(), self.address.value.clone(), endpoint);
+        Ok(setting.at(&self.config.file, self.line.number))
+    }
+
+    fn protocol(&self) -> Protocol {
+        let mode = self.lines.iter().rfind(|line| line.word(0) == "mode").map_or("tcp", |line| line.word(1));
+        let own = options::last(&self.options, "proto").and_then(|option| option.value);
+        match own.map(|word| word.value.as_str()) {
+            Some("fcgi") => Protocol::FastCgi,
+            _ if mode == "http" => Protocol::Http,
+            _ => Protocol::Plain,
+        }
+    }
+
+    /// The edits that lead it to another endpoint.
+    pub(super) fn write(&self, now: &Endpoint, to: &Endpoint) -> Result<Vec<Edit>> {
+        let is_socket = |endpoint: &Endpoint| matches!(endpoint, Endpoint::Unix(_));
+        if let Some(why) = self.obstacle().filter(|_| is_socket(now) || is_socket(to)) {
+            return Err(self.refuse(why, format!("{BY_HAND}, and change that")));
+        }
+        let by_hand = "name where its health check goes: `addr ADDRESS port PORT`";
+        let more = self.checks(now, to).map_err(|why| self.refuse(why, by_hand))?;
+        let (spelled, by_hand) = match to {
+            Endpoint::Unix(path) => match path.to_str().filter(|path| url::is_plain_path(path)) {
+                Some(path) => {
+                    let prefix = if self.address.value.starts_with('/') { "" } else { "unix@" };
+                    let inside = self.chroot.inside(path).map(|inside| format!("{prefix}{inside}"));
+                    (inside, self.chroot.by_hand(path))
+                }
+                None => (Err("the path of the socket is unusual".to_owned()), BY_HAND.to_owned()),
+            },
+            Endpoint::Tcp { host, port } if url::tcp(host, *port).is_some() && is_plain(host) => {
+                (Ok(format!("{}:{port}", bracketed(host))), String::new())
+            }
+            _ => (Err("only a Unix socket or plain TCP can be written here".to_owned()), BY_HAND.to_owned()),
+        };
+        let spelled = spelled.map_err(|why| self.refuse(why, by_hand))?;
+        let edit = Edit::new(&self.config.file, self.address.range.clone(), spelled);
+        Ok([edit].into_iter().chain(more).collect())
+    }
+
+    /// What would mean something else, or nothing, once it has an address of another kind.
+    fn obstacle(&self) -> Option<String> {
+        let own = self.options.iter().find_map(|option| {
+            let why = match option.key {
+                "source" | "usesrc" | "interface" => "is an address that no socket has",
+                "namespace" => "is a network that no socket is in",
+                "socks4" => "leads there through a proxy",
+                "resolvers" => "has the name looked up while HAProxy runs",
+                "hash-key" if option.value.is_some_and(|word| word.value != "id") => {
+                    "spreads requests by an address that no socket has"
+                }
+                _ => return None,
+            };
+            Some(format!("`{}` (line {}) {why}", option.text(), option.line.number))
+        });
+        own.or_else(|| self.lines.iter().find_map(|line| self.obstacle_in(line)))
+    }
+
+    fn obstacle_in(&self, line: &Line) -> Option<String> {
+        let is_checked = self.is_checked();
+        let is_rule = line.begins(&["tcp-check", "connect"]) || line.begins(&["http-check", "connect"]);
+        let why = if line.word(0) == "source" {
+            "is an address that no socket has"
+        } else if line.word(0) == "cookie" && line.has("dynamic") {
+            "makes its cookies of addresses, and a socket gets none"
+        } else if is_checked && line.begins(&["option", "external-check"]) {
+            "gives the address and the port to a program"
+        } else if is_checked && line.begins(&["http-check", "send-state"]) {
+            "tells the server its address and port"
+        } else if is_checked && is_rule && line.has("port") && !line.has("addr") {
+            "names a port of the server, which is ignored over a socket"
+        } else {
+            return None;
+        };
+        let text: Vec<&str> = line.words.iter().map(|word| word.value.as_str()).collect();
+        Some(format!("`{}` (line {}) {why}", text.join(" "), line.number))
+    }
+
+    fn is_checked(&self) -> bool {
+        options::is_on(&self.options, "check")
+    }
+
+    /// What has to be added so that health checks go where they went: over a socket, HAProxy ignores `port` unless there is
+    /// an `addr`, and asks the socket.
+    fn checks(&self, now: &Endpoint, to: &Endpoint) -> Result<Option<Edit>, String> {
+        let last = |key: &str| options::last(&self.options, key);
+        let (addr, port) = (last("addr"), last("port"));
+        let agent = (last("agent-addr").or(addr), last("agent-port"));
+        let mut added = String::new();
+        for (flag, (addr, port), name) in
+            [("check", (addr, port), "addr"), ("agent-check", agent, "agent-addr")]
+        {
+            if options::is_on(&self.options, flag) && check(addr, port, now, to)? == Stays::WithAddress {
+                let Endpoint::Tcp { host, .. } = now else { continue };
+                added += &format!(" {name} {}", bracketed(host));
+            }
+        }
+        let end = self.line.words.last().map_or(self.address.range.end, |word| word.range.end);
+        Ok((!added.is_empty()).then(|| Edit::new(&self.config.file, end..end, added)))
+    }
+}
+
+/// Whether the health check of a server goes on as it did.
+#[derive(PartialEq, Eq)]
+enum Stays {
+    AsItIs,
+    /// Only if its address is given.
+    WithAddress,
+}
+
+/// What becomes of a health check with its own address or port.
+fn check(
+    addr: Option<Opt<'_>>,
+    port: Option<Opt<'_>>,
+    now: &Endpoint,
+    to: &Endpoint,
+) -> Result<Stays, String> {
+    let is_port = |option: Opt<'_>, own: u16| option.value.is_some_and(|word| word.value == own.to_string());
+    let is_host = |option: Opt<'_>, own: &str| option.value.is_some_and(|word| word.value == bracketed(own));
+    match (addr, port, now, to) {
+        (None, None, ..) | (None, Some(_), Endpoint::Unix(_), Endpoint::Unix(_)) => Ok(Stays::AsItIs),
+        (Some(_), None, ..) => Err("its health check has another address, and the server's port".to_owned()),
+        (Some(addr), Some(port), Endpoint::Tcp { host, port: own }, _)
+            if is_host(addr, host) && is_port(port, *own) =>
+        {
+            Err(format!("`{} {}` is the server's own, and would stay there", addr.text(), port.text()))
+        }
+        (Some(_), Some(_), ..) => Ok(Stays::AsItIs),
+        // The server's own port is ignored over a socket, and the check moves with the server.
+        (None, Some(port), Endpoint::Tcp { port: own, .. }, _) if is_port(port, *own) => match to {
+            Endpoint::Tcp { port: other, .. } if own != other => {
+                Err(format!("`{}` is the server's own, and would stay there", port.text()))
+            }
+            _ => Ok(Stays::AsItIs),
+        },
+        (None, Some(_), Endpoint::Tcp { .. }, Endpoint::Unix(_)) => Ok(Stays::WithAddress),
+        (None, Some(port), Endpoint::Unix(_), Endpoint::Tcp { port: other, .. })
+            if !is_port(port, *other) =>
+        {
+            Err(format!("`{}` is ignored over a socket, and would count then", port.text()))
+        }
+        (None, Some(_), Endpoint::Tcp { host, .. }, Endpoint::Tcp { host: other, .. }) if host != other => {
+            Err("its health check has another port, and the server's address".to_owned())
+        }
+        (None, Some(_), ..) => Ok(Stays::AsItIs),
+    }
+}
+
+/// A host as it stands before a port.
+fn bracketed(host: &str) -> String {
+    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
+}
+
+/// Whether a line is a server.
+pub(super) fn is_server(line: &Line) -> bool {
+    line.word(0) == "server"
+}
