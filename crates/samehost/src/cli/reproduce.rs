@@ -7,7 +7,7 @@ use clap::Args;
 
 #[derive(Args, Clone, Debug)]
 pub struct ReproduceOptions {
-    /// Experiments: W P1 P2 P3 P4 D G1 G2 G3 N [default: all]
+    /// Experiments: W P1 P2 P3 P4 D G1 G2 G3 N B [default: all]
     #[arg(value_name = "ID")]
     pub ids: Vec<String>,
     /// All of them in under six minutes, with wider intervals
