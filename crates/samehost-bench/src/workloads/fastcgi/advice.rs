@@ -1,7 +1,9 @@
 //! Advice on a burst: whether the backlog was too short, and how long it should be. Pure, except for reading
 //! one kernel limit.
 
-use samehost_model::{Code, Warning};
+use samehost_model::{Code, Endpoint, Warning};
+
+use crate::private_servers::FrontKind;
 
 /// The kernel's limit of a backlog.
 pub(super) fn somaxconn() -> Option<u32> {
@@ -30,11 +32,21 @@ pub(super) fn advise(connections: u32, backlog: u32, somaxconn: Option<u32>) -> 
     ))
 }
 
-/// Why nginx answered 502, from its error log.
-pub(super) fn explain(log: &str) -> Option<Warning> {
-    let (_, reason) = log.rsplit_once("connect() to ")?.1.split_once(" failed ")?;
-    let reason = reason.split_once(')')?.0.to_owned() + ")";
-    Some(Warning::new(Code::Errors, "", format!("nginx answered 502, for its connect() failed {reason}")))
+/// Why a server in front answered that there is none behind it at this endpoint, from its log.
+pub(super) fn explain(front: FrontKind, asked: &Endpoint, log: &str) -> Option<Warning> {
+    let place = match asked {
+        Endpoint::Unix(path) => path.display().to_string(),
+        Endpoint::Tcp { host, port } => format!("{host}:{port}"),
+        _ => return None,
+    };
+    let log: Vec<&str> = log.lines().filter(|line| line.contains(&place)).collect();
+    let reason = (front.descriptor().failed_connect)(&log.join("\n"))?;
+    let title = front.title();
+    Some(Warning::new(
+        Code::Errors,
+        "",
+        format!("{title} answered 502 or 503, for its connect() failed ({reason})"),
+    ))
 }
 
 #[cfg(test)]
@@ -51,10 +63,11 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_gateway_is_explained_by_nginx() {
+    fn a_bad_gateway_is_explained_by_the_log_on_its_server() {
         let log = "2026/11/21 07:43:04 [error] 12#12: *57 connect() to unix:/run/x/unix-16.sock failed (11: Resource temporarily unavailable) while connecting to upstream, client: 127.0.0.1";
-        let said = explain(log).unwrap().message;
+        let explained = |asked: &str| explain(FrontKind::Nginx, &asked.parse().unwrap(), log);
+        let said = explained("unix:/run/x/unix-16.sock").unwrap().message;
         assert!(said.ends_with("failed (11: Resource temporarily unavailable)"), "{said}");
-        assert_eq!(explain("all is well"), None);
+        assert_eq!(explained("tcp:127.0.0.1:9000"), None);
     }
 }

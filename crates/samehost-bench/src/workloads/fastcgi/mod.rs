@@ -20,7 +20,7 @@ use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::network::{Instead, Network};
 use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, words};
-use crate::private_servers::PHP_FPM;
+use crate::private_servers::{FrontKind, PHP_FPM};
 use crate::workload::{
     Capabilities, CheckupEntry, Configured, Description, Instance, Look, OpenOrClosed, StartOptions, Wanted,
     Workload, request_metrics,
@@ -50,8 +50,9 @@ struct Settings {
     burst: bool,
     /// Whether connections are kept.
     kept: bool,
-    via_nginx: bool,
-    /// Transport in front of nginx.
+    /// The server in front; `None` for none.
+    via: Option<FrontKind>,
+    /// Transport in front of it.
     front: Transport,
     /// The user's script; `None` for ours.
     script: Option<String>,
@@ -67,11 +68,11 @@ words! {
     enum Pattern { Cycle = "cycle", Burst = "burst" }
 
     enum Connect { PerRequest = "per-request", Keep = "keep" }
-
-    enum Via { Nothing = "none", Nginx = "nginx" }
 }
 
-/// Transports in front of nginx.
+/// What may stand in front.
+const VIA: &[&str] = &["none", "nginx", "apache", "caddy"];
+/// Transports in front of it.
 const FRONTS: &[&str] = &["tcp", "unix"];
 
 impl Settings {
@@ -80,7 +81,11 @@ impl Settings {
         Ok(Settings {
             burst,
             kept: parameters.word::<Connect>("connect")? == Connect::Keep && !burst,
-            via_nginx: parameters.word::<Via>("via")? == Via::Nginx,
+            via: parameters
+                .given("via")
+                .filter(|via| via != VIA[0])
+                .map(|_| parameters.one_of("via", VIA))
+                .transpose()?,
             front: parameters.one_of("front", FRONTS)?,
             script: parameters.given("script"),
             query: parameters.text("query"),
@@ -120,13 +125,15 @@ const PARAMETERS: &[Parameter] = &[
         "connect",
         "A connection for each request, as nginx makes them by default, or kept ones (FCGI_KEEP_CONN)",
     ),
-    Parameter::word::<Via>(
-        "via",
-        "Straight to PHP-FPM, or through a private nginx; the transports compared are those to PHP-FPM",
-    ),
+    Parameter {
+        name: "via",
+        help: "Straight to PHP-FPM, or through a private web server; the transports compared are those to PHP-FPM",
+        default: VIA[0],
+        kind: ParameterKind::Choice(VIA),
+    },
     Parameter {
         name: "front",
-        help: "The transport in front of nginx, the same for all arms",
+        help: "The transport in front of that server, the same for all arms",
         default: "tcp",
         kind: ParameterKind::Choice(FRONTS),
     },
@@ -178,7 +185,7 @@ impl Workload for FastCgi {
         let connections = if connections.is_empty() { &default } else { connections };
         let most = connections.iter().copied().max().unwrap_or(1);
         parameters.insert("children".into(), settings.children(most).to_string());
-        if !settings.via_nginx {
+        if settings.via.is_none() {
             parameters.insert("front".into(), String::new());
         }
         if settings.burst {
@@ -219,7 +226,10 @@ impl Configured for Settings {
 
     fn title(&self) -> String {
         let what = format!("GET of {}", self.script.as_deref().unwrap_or("our script"));
-        let what = if self.via_nginx { format!("{what} through nginx") } else { what };
+        let what = match self.via {
+            Some(via) => format!("{what} through {}", via.title()),
+            None => what,
+        };
         if self.burst {
             format!("{what}, all at once")
         } else if self.kept {
@@ -232,7 +242,7 @@ impl Configured for Settings {
     fn metrics(&self, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
         if !self.burst {
             let mut metrics = request_metrics(open_loop);
-            if self.via_nginx {
+            if self.via.is_some() {
                 let at = metrics.iter().position(|metric| metric.name == "server_cpu_per_op");
                 metrics.insert(at.unwrap_or(metrics.len()), MetricInfo::built_in("proxy_cpu_per_op"));
             }
@@ -247,13 +257,22 @@ impl Configured for Settings {
                 "--size {size} is too large for fastcgi: at most {MOST_SIZE} bytes here"
             )));
         }
+        if let Some(via) = self.via {
+            via.check_listens(self.front)?;
+            if self.kept && !via.descriptor().keeps_fastcgi {
+                return Err(BenchError::Usage(format!(
+                    "{} makes a connection to PHP-FPM for each request: leave out --connect keep",
+                    via.title()
+                )));
+            }
+        }
         let connections = point.connections;
         if self.kept && connections > self.children(connections) {
             return Err(BenchError::Usage(format!(
                 "a child of PHP-FPM serves one connection at a time, and keeps it: {connections} kept connections need --children {connections} (at most {MOST_CHILDREN}), or --connect per-request"
             )));
         }
-        let threads = !self.burst && !self.kept && !self.via_nginx;
+        let threads = !self.burst && !self.kept && self.via.is_none();
         if threads && connections > 1024 {
             return Err(BenchError::Usage(
                 "a connection for each request has a thread for each of --connections; at most 1024 of them"

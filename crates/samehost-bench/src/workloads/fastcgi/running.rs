@@ -11,7 +11,7 @@ use samehost_transport::Stream;
 
 use super::advice::{advise, explain, somaxconn};
 use super::caller::PerRequest;
-use super::front::{Front, FrontSpec, request_for};
+use super::front::{Front, InFront, request_for};
 use super::record::{self, Ending};
 use super::session::{FastCgiSession, Reply, whole_reply};
 use super::{Settings, script};
@@ -67,14 +67,16 @@ impl RunningFastCgi {
             asked: None,
             burst: None,
         };
-        if settings.via_nginx {
-            running.front = Some(running.start_front(start, account)?);
+        if let Some(kind) = settings.via {
+            let front =
+                InFront { kind, transport: settings.front, connections: start.most_connections, account };
+            running.front = Some(running.start_front(start, &front)?);
         }
         Ok(running)
     }
 
-    /// nginx in front of every pool that a trial may use.
-    fn start_front(&self, start: &StartOptions, account: Option<Account>) -> Result<Front, BenchError> {
+    /// A server in front of every pool that a trial may use.
+    fn start_front(&self, start: &StartOptions, front: &InFront) -> Result<Front, BenchError> {
         let mut pools = Vec::new();
         for backlog in &self.settings.backlog.values {
             for transport in &start.transports {
@@ -85,15 +87,8 @@ impl RunningFastCgi {
             }
         }
         let kept = self.settings.children(start.most_connections);
-        let spec = FrontSpec {
-            transport: self.settings.front,
-            pools: &pools,
-            script: &self.script(),
-            connections: start.most_connections,
-            kept: self.settings.kept.then_some(kept),
-            account,
-        };
-        Front::start(&start.program, &spec)
+        let kept = self.settings.kept.then_some(kept);
+        Front::start(&start.program, front, &pools, &self.script(), kept)
     }
 
     fn endpoint_of(&self, transport: Transport, pool: &str) -> Option<Endpoint> {
@@ -138,7 +133,7 @@ impl RunningFastCgi {
         Ok(Learned { expected, seen })
     }
 
-    /// The job of a trial through nginx: connections in front stay open, except in a burst.
+    /// The job of a trial through a server in front: connections in front stay open, except in a burst.
     fn job_through(
         &self,
         front: &Front,
@@ -352,15 +347,17 @@ impl Instance for RunningFastCgi {
     }
 
     fn add_observations(&mut self, trial: &mut Trial) {
-        let (Some(_), Some(asked)) = (&self.front, &self.asked) else { return };
+        let (Some(front), Some(asked)) = (&self.front, &self.asked) else { return };
         let seen = trial.transport_observed.take().unwrap_or_default();
         trial.connection = None;
-        trial.transport_observed = Some(format!("nginx passes on to {asked}; in front of it: {seen}"));
+        trial.transport_observed =
+            Some(format!("{} passes on to {asked}; in front of it: {seen}", front.kind.title()));
     }
 
     fn finish_trial(&mut self, trial: &mut Trial) {
-        if let (Some(front), true) = (&self.front, trial.errors.contains_key("HTTP 502")) {
-            trial.warnings.extend(explain(&front.stderr_tail()));
+        let is_refused = ["HTTP 502", "HTTP 503"].iter().any(|kind| trial.errors.contains_key(*kind));
+        if let (Some(front), Some(asked), true) = (&self.front, &self.asked, is_refused) {
+            trial.warnings.extend(explain(front.kind, asked, &front.stderr_tail()));
         }
         if let (Some((connections, backlog)), Some(_)) = (self.burst, &self.private) {
             trial.warnings.extend(advise(connections, backlog, somaxconn()));

@@ -1,24 +1,21 @@
-//! One condition of the matrix: how nginx reaches its backends, and its lines in nginx.conf.
-
-use std::path::Path;
+//! One condition of the matrix: the server in front, and how it reaches its backends.
 
 use samehost_model::{Arm, Endpoint, Transport};
 
 use super::Settings;
 use crate::matrix::distinct;
+use crate::private_servers::FrontKind;
+use crate::private_servers::fronts::Host;
 use crate::workloads::http::Version;
 
-/// Connections to the backends that nginx keeps open, as in the published measurement.
+/// Connections to the backends that the server in front keeps open, as in the published measurement.
 const KEPT: u32 = 48;
 
-/// Page that reports which backend nginx uses, and the field with the answer.
-pub(super) const WHERE: &str = "/where";
-pub(super) const ASKED: &str = "X-Asked";
-
-/// How nginx reaches its backends.
+/// How a server in front reaches its backends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Condition {
-    /// Transport behind nginx.
+    pub(super) via: FrontKind,
+    /// Transport behind the server in front.
     pub(super) transport: Transport,
     pub(super) backends: u32,
     pub(super) http: Version,
@@ -27,16 +24,21 @@ pub(super) struct Condition {
 impl Condition {
     /// The condition of a trial.
     pub(super) fn of(arm: &Arm, settings: &Settings) -> Self {
-        let (backends, http) = (settings.backends.at(&arm.point), settings.http.at(&arm.point));
-        Condition { transport: arm.transport, backends, http }
+        Condition {
+            via: settings.via.at(&arm.point),
+            transport: arm.transport,
+            backends: settings.backends.at(&arm.point),
+            http: settings.http.at(&arm.point),
+        }
     }
 
-    /// All conditions of these settings and transports.
-    pub(super) fn all(transports: &[Transport], settings: &Settings) -> Vec<Self> {
+    /// All conditions of a server in front, with these settings and transports.
+    pub(super) fn all(via: FrontKind, transports: &[Transport], settings: &Settings) -> Vec<Self> {
         let mut all = Vec::new();
         for transport in transports {
             for backends in &settings.backends.values {
                 all.extend(settings.http.values.iter().map(|http| Condition {
+                    via,
                     transport: *transport,
                     backends: *backends,
                     http: *http,
@@ -46,51 +48,15 @@ impl Condition {
         distinct(all)
     }
 
-    /// Name of the condition's server block; all have the same length.
+    /// Name of the condition's host; all have the same length.
     pub(super) fn host(number: usize) -> String {
         format!("condition{number:02}")
     }
 
-    /// Its part of nginx.conf.
-    pub(super) fn lines(&self, number: usize, listen: &str, backends: &[&Endpoint]) -> String {
-        let host = Condition::host(number);
-        let servers: String = backends
-            .iter()
-            .map(|endpoint| {
-                let place = match endpoint {
-                    Endpoint::Unix(path) => format!("unix:{}", path.display()),
-                    Endpoint::Tcp { host, port } => format!("{host}:{port}"),
-                    other => other.to_string(),
-                };
-                // A failure must show: nginx must not retry, nor leave a backend out for ten seconds.
-                format!("    server {place} max_fails=0;\n")
-            })
-            .collect();
-        let (kept, version) = match self.http {
-            Version::V11 => (
-                format!(
-                    "    keepalive {KEPT};\n    keepalive_requests 1000000000;\n    keepalive_timeout 1h;\n"
-                ),
-                "proxy_http_version 1.1; proxy_set_header Connection \"\";",
-            ),
-            Version::V10 => (String::new(), "proxy_http_version 1.0;"),
-        };
-        format!(
-            "  upstream {host} {{\n{servers}{kept}  }}\n  server {{\n    listen {listen};\n    server_name {host};\n    \
-             {version}\n    proxy_next_upstream off;\n    location / {{ proxy_pass http://{host}; }}\n    \
-             location = {WHERE} {{ rewrite ^ /bytes/64 break; add_header {ASKED} $upstream_addr; proxy_pass http://{host}; }}\n  }}\n"
-        )
-    }
-}
-
-/// Value of nginx's `listen` in front, and its endpoint.
-pub(super) fn front(transport: Transport, directory: &Path, port: u16) -> (String, Endpoint) {
-    if transport == Transport::Tcp {
-        let place = format!("127.0.0.1:{port}");
-        (place + " backlog=4096", Endpoint::Tcp { host: "127.0.0.1".into(), port })
-    } else {
-        let path = directory.join("front.sock");
-        (format!("unix:{} backlog=4096", path.display()), Endpoint::Unix(path))
+    /// Its host in the configuration of the server in front.
+    pub(super) fn described<'a>(&self, number: usize, servers: Vec<&'a Endpoint>) -> Host<'a> {
+        let kept = (self.http == Version::V11).then_some(KEPT);
+        Host { name: Condition::host(number), servers, kept }
     }
 }
 
@@ -108,28 +74,13 @@ mod tests {
     #[test]
     fn the_published_matrix_has_eight() {
         let both = [Transport::Tcp, Transport::Unix];
-        let all = Condition::all(&both, &settings("1,4", "1.0,1.1").unwrap());
+        let all = Condition::all(FrontKind::Nginx, &both, &settings("1,4", "1.0,1.1").unwrap());
         assert_eq!(all.len(), 8);
-        assert_eq!(all[0], Condition { transport: Transport::Tcp, backends: 1, http: Version::V10 });
+        let first =
+            Condition { via: FrontKind::Nginx, transport: Transport::Tcp, backends: 1, http: Version::V10 };
+        assert_eq!(all[0], first);
         assert!(settings("0", "1.0").is_err());
         let twice = [Transport::Unix, Transport::Unix];
-        assert_eq!(Condition::all(&twice, &settings("1", "1.1").unwrap()).len(), 1);
-    }
-
-    #[test]
-    fn nginx_is_told_each_in_its_words() {
-        let unix = Endpoint::Unix("/run/a.sock".into());
-        let tcp = Endpoint::Tcp { host: "127.0.0.1".into(), port: 81 };
-        let condition = |http| Condition { transport: Transport::Unix, backends: 2, http };
-        let lines = condition(Version::V11).lines(3, "127.0.0.1:80", &[&unix, &tcp]);
-        for part in [
-            "upstream condition03 {",
-            "server unix:/run/a.sock max_fails=0;",
-            "server 127.0.0.1:81 ",
-            "keepalive 48;",
-        ] {
-            assert!(lines.contains(part), "{part} in:\n{lines}");
-        }
-        assert!(!condition(Version::V10).lines(3, "x", &[&unix]).contains("keepalive"));
+        assert_eq!(Condition::all(FrontKind::Nginx, &twice, &settings("1", "1.1").unwrap()).len(), 1);
     }
 }

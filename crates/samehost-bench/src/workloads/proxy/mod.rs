@@ -1,5 +1,6 @@
-//! nginx in front of application servers: one matrix of the transport between them, the number of backends, and
-//! HTTP/1.0 against HTTP/1.1 with persistent connections. The connection in front of nginx is the same for all.
+//! nginx, Apache, HAProxy or Caddy in front of application servers: one matrix of the transport between them, the
+//! number of backends, and HTTP/1.0 against HTTP/1.1 with persistent connections. The transport in front is the same for
+//! all, or a factor of its own.
 
 mod condition;
 mod running;
@@ -9,8 +10,8 @@ use std::sync::Arc;
 use samehost_model::{MetricInfo, Point, Transport};
 
 use crate::error::BenchError;
-use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values};
-use crate::private_servers::{BACKEND_NAMES, BackendKind, NGINX};
+use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, Word};
+use crate::private_servers::{BACKEND_NAMES, BackendKind, FrontKind, NGINX};
 use crate::starts::Starts;
 use crate::workload::{
     Capabilities, CheckupEntry, Configured, Description, Instance, OpenOrClosed, StartOptions, Workload,
@@ -32,12 +33,12 @@ impl Workload for Proxy {
     fn description(&self) -> Description {
         Description {
             name: "proxy",
-            about: "nginx in front of Thin, Puma, gunicorn or the built-in server, in eight conditions",
+            about: "A server in front of Thin, Puma, gunicorn or the built-in server, in eight conditions",
             example: "proxy --backend built-in --connections 1,64",
             parameters: &[
                 Parameter {
                     name: "backend",
-                    help: "The application server behind nginx",
+                    help: "The application server behind",
                     default: "thin",
                     kind: ParameterKind::Choice(BACKEND_NAMES),
                 },
@@ -49,24 +50,34 @@ impl Workload for Proxy {
                 },
                 Parameter {
                     name: "http",
-                    help: "HTTP version between nginx and the backends: 1.0 with a connection for each request, 1.1 with `keepalive 48`, or both (1.0,1.1)",
+                    help: "HTTP version to the backends: 1.0 with a connection for each request (HAProxy and Caddy: 1.1 and `Connection: close`), 1.1 with connections that are kept, or both (1.0,1.1)",
                     default: "1.0,1.1",
                     kind: ParameterKind::Choices(VERSIONS),
                 },
                 Parameter {
+                    name: "via",
+                    help: "The server in front, or several as a factor of their own (nginx,apache)",
+                    default: "nginx",
+                    kind: ParameterKind::Choices(FrontKind::WORDS),
+                },
+                Parameter {
                     name: "front",
-                    help: "Transport in front of nginx, which is the same for all",
-                    default: "unix",
-                    kind: ParameterKind::Choice(FRONTS),
+                    help: "Transport in front of that server: unix, tcp, or both as a factor of their own [default: unix; tcp with Apache, which listens on ports only]",
+                    default: "",
+                    kind: ParameterKind::Choices(FRONTS),
                 },
                 Parameter {
                     name: "workers",
-                    help: "Worker processes of nginx",
+                    help: "Workers of that server: processes of nginx and Apache, threads of HAProxy, CPUs of Caddy",
                     default: "1",
                     kind: ParameterKind::Count,
                 },
             ],
         }
+    }
+
+    fn propose(&self, parameters: &Parameters, _: &[u32]) -> Result<Parameters, BenchError> {
+        completed(parameters)
     }
 
     fn checkup(&self) -> Option<CheckupEntry> {
@@ -93,7 +104,10 @@ impl Configured for Settings {
     }
 
     fn title(&self) -> String {
-        format!("the hop from nginx to {}, {} in front", self.backend.title, self.front)
+        let all = |names: Vec<&str>| names.join(" or ");
+        let via = all(self.via.values.iter().map(|via| via.title()).collect());
+        let front = all(self.front.values.iter().map(|front| front.name()).collect());
+        format!("the hop from {via} to {}, {front} in front", self.backend.title)
     }
 
     fn metrics(&self, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
@@ -109,6 +123,7 @@ impl Configured for Settings {
     }
 
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
+        self.via.at(point).check_listens(self.front.at(point))?;
         let backends = self.backends.at(point);
         if backends > MOST_BACKENDS {
             return Err(BenchError::Usage(format!(
@@ -139,9 +154,10 @@ struct Settings {
     backend: &'static BackendKind,
     backends: Axis<u32>,
     http: Axis<Version>,
-    /// Transport in front of nginx.
-    front: Transport,
-    /// Worker processes of nginx.
+    /// The server in front.
+    via: Axis<FrontKind>,
+    /// Transport in front of it.
+    front: Axis<Transport>,
     workers: u32,
 }
 
@@ -150,12 +166,25 @@ const FRONTS: &[&str] = &["unix", "tcp"];
 
 impl Settings {
     fn parse(parameters: &Parameters) -> Result<Self, BenchError> {
+        let parameters = completed(parameters)?;
         Ok(Settings {
             backend: parameters.one_of("backend", BACKEND_NAMES)?,
             backends: parameters.counts("backends", u32::MAX)?,
             http: parameters.list("http", VERSIONS)?,
-            front: parameters.one_of("front", FRONTS)?,
+            via: parameters.list("via", FrontKind::WORDS)?,
+            front: parameters.list("front", FRONTS)?,
             workers: parameters.count("workers", u32::MAX)?,
         })
     }
+}
+
+/// The parameters with a transport that every server in front has.
+fn completed(parameters: &Parameters) -> Result<Parameters, BenchError> {
+    let mut parameters = parameters.clone();
+    if parameters.given("front").is_none() {
+        let via = parameters.list("via", FrontKind::WORDS)?;
+        let is_ports_only = via.values.iter().any(|via: &FrontKind| via.ports_only().is_some());
+        parameters.insert("front".into(), FRONTS[usize::from(is_ports_only)].into());
+    }
+    Ok(parameters)
 }

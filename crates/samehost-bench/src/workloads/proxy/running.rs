@@ -1,4 +1,4 @@
-//! nginx and its backends during a measurement.
+//! The servers in front and their backends during a measurement.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
 
 use super::Settings;
-use super::condition::{ASKED, Condition, WHERE, front};
+use super::condition::Condition;
 use crate::builtin_servers::http_body;
 use crate::engine::Job;
 use crate::error::BenchError;
-use crate::private_servers::nginx::{self, NginxSpec};
+use crate::private_servers::fronts::{self, ASKED, FrontSpec, Host, Passes, WHERE};
 use crate::private_servers::{Account, BackendKind, PrivateServer};
 use crate::workload::{Instance, StartOptions};
 use crate::workloads::http::{Expected, HttpConnector, RequestParts, fetch, fetch_field, refusal};
@@ -20,62 +20,68 @@ const WARM_UP: u32 = 40;
 /// Bytes of a request, as in the published measurement.
 const REQUEST: usize = 75;
 
-/// nginx and its backends.
+/// A server in front, with a host for each of its conditions.
+struct Front {
+    server: PrivateServer,
+    conditions: Vec<Condition>,
+}
+
+/// Servers in front, and their backends.
 pub(super) struct RunningProxy {
-    nginx: PrivateServer,
-    front: Endpoint,
+    // Dropped first: they stand in front.
+    fronts: Vec<Front>,
     /// Processes by the transport they serve; those that listen on both are under the first.
     backends: BTreeMap<Transport, Vec<PrivateServer>>,
-    conditions: Vec<Condition>,
     settings: Settings,
     /// Condition of the current trial.
     current: Option<Condition>,
-    /// PrivateServer that nginx reports.
+    /// Server that the one in front reports.
     asked: String,
 }
 
 impl RunningProxy {
     pub(super) fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
-        let conditions = Condition::all(&start.transports, settings);
-        let most = conditions.iter().map(|condition| condition.backends).max().unwrap_or(1);
-        // One account for all: nginx must reach their sockets.
+        // Missing programs are reported before anything is started.
+        settings.via.values.iter().try_for_each(|via| (via.descriptor().server.find)().map(drop))?;
+        let most = settings.backends.values.iter().copied().max().unwrap_or(1);
+        // One account for all: the servers in front must reach the backends' sockets.
         let account = Account::made()?;
         let backends = start_backends(settings.backend, account, start, most)?;
-        let lines = |directory: &std::path::Path, port| {
-            let (listen, _) = front(settings.front, directory, port);
-            let lines = conditions.iter().enumerate().map(|(number, condition)| {
-                condition.lines(
-                    number,
-                    if number == 0 { &listen } else { bare(&listen) },
-                    &behind(&backends, condition),
-                )
-            });
-            lines.collect::<String>()
-        };
-        let in_front = |directory: &std::path::Path, port| Some(front(settings.front, directory, port).1);
-        let spec = NginxSpec {
-            connections: start.most_connections,
-            workers: settings.workers,
-            account,
-            http: &lines,
-            front: &in_front,
-        };
-        let nginx = nginx::start(&start.program, &spec, |nginx| {
-            let numbers = 0..conditions.len();
-            nginx.endpoints().try_for_each(|front| {
-                numbers.clone().try_for_each(|number| ask(front, &Condition::host(number)))
-            })
-        })?;
-        let front = nginx.endpoints().next().cloned().ok_or_else(|| nginx.failure("it has no listener"))?;
-        Ok(RunningProxy {
-            nginx,
-            front,
-            backends,
-            conditions,
-            settings: settings.clone(),
-            current: None,
-            asked: String::new(),
+        let mut fronts = Vec::new();
+        for via in &settings.via.values {
+            let conditions = Condition::all(*via, &start.transports, settings);
+            let described = |(number, condition): (usize, &Condition)| {
+                condition.described(number, behind(&backends, condition))
+            };
+            let hosts: Vec<Host<'_>> = conditions.iter().enumerate().map(described).collect();
+            let spec = FrontSpec {
+                listens: &settings.front.values,
+                connections: start.most_connections,
+                workers: settings.workers,
+                account,
+                passes: Passes::Http(&hosts),
+            };
+            let server = fronts::start(*via, &start.program, &spec, |server| {
+                server
+                    .endpoints()
+                    .try_for_each(|front| hosts.iter().try_for_each(|host| ask(front, &host.name)))
+            })?;
+            fronts.push(Front { server, conditions });
+        }
+        Ok(RunningProxy { fronts, backends, settings: settings.clone(), current: None, asked: String::new() })
+    }
+
+    /// The server in front in this condition, and the name of its host there.
+    fn front(&self, wanted: &Condition) -> Option<(&PrivateServer, String)> {
+        self.fronts.iter().find_map(|front| {
+            let number = front.conditions.iter().position(|condition| condition == wanted)?;
+            Some((&front.server, Condition::host(number)))
         })
+    }
+
+    /// Name of the server in front in the current condition.
+    fn title(&self) -> &'static str {
+        self.current.as_ref().map_or("it", |condition| condition.via.title())
     }
 
     /// Processes of the current condition, or all.
@@ -146,11 +152,6 @@ fn request(target: &str, host: &str) -> Arc<[u8]> {
     parts.bytes()
 }
 
-/// A `listen` may have options only at the first mention of its address.
-fn bare(listen: &str) -> &str {
-    listen.split(' ').next().unwrap_or_default()
-}
-
 fn processes<'a>(
     backends: &'a BTreeMap<Transport, Vec<PrivateServer>>,
     condition: &Condition,
@@ -176,8 +177,9 @@ impl Instance for RunningProxy {
         } else {
             "processes for each transport (one cannot listen on both), started afresh for every block"
         };
+        let via: Vec<&str> = self.settings.via.values.iter().map(|via| via.title()).collect();
         ServerInfo {
-            kind: format!("nginx and {}: {how}", self.settings.backend.title),
+            kind: format!("{} and {}: {how}", via.join(", "), self.settings.backend.title),
             version: String::new(),
             managed: true,
             pids: self.backend_pids(),
@@ -185,44 +187,54 @@ impl Instance for RunningProxy {
     }
 
     fn proxy_pids(&self) -> Vec<u32> {
-        vec![self.nginx.pid()]
+        let current = self.current.as_ref().and_then(|current| self.front(current));
+        match current {
+            Some((server, _)) => vec![server.pid()],
+            None => self.fronts.iter().map(|front| front.server.pid()).collect(),
+        }
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
         let wanted = Condition::of(arm, &self.settings);
-        let number = self.conditions.iter().position(|condition| *condition == wanted).ok_or_else(|| {
-            BenchError::Usage(format!("nginx has no configuration for {} (a fault of samehost)", arm.id))
-        })?;
         for backend in self.backends.values_mut().flatten() {
             if backend.has_ended() {
                 return Err(BenchError::ServerLost {
                     endpoint: self.settings.backend.title.into(),
-                    reason: format!("process {} behind nginx has ended", backend.pid()),
+                    reason: format!("process {} behind {} has ended", backend.pid(), wanted.via.title()),
                     server_said: backend.stderr_tail(),
                 });
             }
         }
-        let asked = fetch_field(&self.front, &request(WHERE, &Condition::host(number)), ASKED)?;
-        let Some(asked) = asked else {
-            return Err(BenchError::ServerLost {
-                endpoint: self.front.to_string(),
-                reason: "nginx answers, and not with what stands behind it: a backend is gone".into(),
+        let (server, host) = self.front(&wanted).ok_or_else(|| {
+            BenchError::Usage(format!(
+                "{} has no configuration for {} (a fault of samehost)",
+                wanted.via.title(),
+                arm.id
+            ))
+        })?;
+        let front = self.settings.front.at(&arm.point);
+        let endpoint = server.endpoint(front).cloned().ok_or_else(|| server.failure("it has no listener"))?;
+        let asked =
+            fetch_field(&endpoint, &request(WHERE, &host), ASKED)?.ok_or_else(|| BenchError::ServerLost {
+                endpoint: endpoint.to_string(),
+                reason: format!(
+                    "{} answers, and not with what stands behind it: a backend is gone",
+                    wanted.via.title()
+                ),
                 server_said: self.stderr_tail(),
-            });
-        };
-        self.asked = asked;
-        let is_unix = self.asked.starts_with("unix:");
-        if is_unix != (arm.transport == Transport::Unix) {
+            })?;
+        if asked.starts_with("unix") != (arm.transport == Transport::Unix) {
             return Err(BenchError::WrongTransport {
                 asked: arm.transport,
-                observed: format!("nginx says that it asked {}", self.asked),
+                observed: format!("{} says that it asked {asked}", wanted.via.title()),
             });
         }
+        self.asked = asked;
         self.current = Some(wanted);
         let size = arm.point.size_bytes.unwrap_or(4096);
         let connector = Arc::new(HttpConnector {
-            endpoint: self.front.clone(),
-            request: request(&format!("/bytes/{size}"), &Condition::host(number)),
+            endpoint,
+            request: request(&format!("/bytes/{size}"), &host),
             pipeline: 1,
             expected: Expected::Bytes(http_body(usize::try_from(size).unwrap_or(usize::MAX)).into()),
         });
@@ -235,19 +247,21 @@ impl Instance for RunningProxy {
 
     fn stderr_tail(&self) -> String {
         let backends = self.backends.values().flatten().map(PrivateServer::stderr_tail);
-        let all: Vec<String> = std::iter::once(self.nginx.stderr_tail()).chain(backends).collect();
+        let fronts = self.fronts.iter().map(|front| front.server.stderr_tail());
+        let all: Vec<String> = fronts.chain(backends).collect();
         all.into_iter().filter(|said| !said.is_empty()).collect::<Vec<_>>().join("\n")
     }
 
     fn add_observations(&mut self, trial: &mut Trial) {
         let Some(condition) = &self.current else { return };
-        trial.proxy_most_cpus = Some(f64::from(self.settings.workers));
+        let front = condition.via.descriptor();
+        trial.proxy_most_cpus = front.worker_is_one_cpu.then(|| f64::from(self.settings.workers));
         // Each backend works with one thread at a time.
         trial.server_most_cpus = Some(f64::from(condition.backends));
         // The kernel's evidence is about the connection in front, which is the same in every arm.
         trial.connection = None;
         if let Some(observed) = &mut trial.transport_observed {
-            *observed = format!("in front {observed}; nginx says that it asks {}", self.asked);
+            *observed = format!("in front {observed}; {} says that it asks {}", self.title(), self.asked);
         }
     }
 }

@@ -56,14 +56,8 @@ impl Web {
         check_name(fpm.directory())?;
         let php = Php::of(&fpm);
         let start_nginx = || {
-            let http = |directory: &Path, _: u16| configuration(directory, site, &php);
-            let spec = NginxSpec {
-                connections: pages,
-                workers: 1,
-                account: site.account,
-                http: &http,
-                front: &|_, _| None,
-            };
+            let http = |directory: &Path| configuration(directory, site, &php);
+            let spec = NginxSpec { connections: pages, workers: 1, account: site.account, http: &http };
             nginx::start(&start.program, &spec, |nginx| ours(nginx.directory(), "/ready").map(|_| ()))
         };
         // nginx's own sockets can be reached from every namespace; it must run where PHP-FPM's ports are.

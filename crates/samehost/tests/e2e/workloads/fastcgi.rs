@@ -153,46 +153,78 @@ fn a_burst_fails_on_a_short_backlog_and_not_on_the_one_that_is_advised() {
     here.assert_nothing_left();
 }
 
-#[test]
-fn through_nginx_the_hop_behind_it_is_compared() {
-    for connect in ["per-request", "keep"] {
-        let report =
-            Here::new().report(&["fastcgi", "--via", "nginx", "--connect", connect, "--connections", "4"]);
-        assert_eq!(report["outcome"], "complete");
-        assert_eq!(samehost_testing::idle_or_failing(&report), Vec::<String>::new());
-        for arm in ["tcp", "unix"] {
-            for trial in trials(&report, arm).filter(|trial| trial["operations"] != 0) {
-                for part in ["client_cpu_us_per_op", "proxy_cpu_us_per_op", "server_cpu_us_per_op"] {
-                    assert!(metered(trial, part).is_none_or(|cpu| cpu > 0.0), "{part}: {trial}");
-                }
-                let observed = trial["transport_observed"].as_str().unwrap();
-                assert!(observed.starts_with(&format!("nginx passes on to {arm}:")), "{observed}");
+/// Checks a measurement through a server in front.
+fn assert_through(via: &str, title: &str, connect: &str) {
+    let report = Here::new().report(&["fastcgi", "--via", via, "--connect", connect, "--connections", "4"]);
+    assert_eq!(report["outcome"], "complete");
+    assert_eq!(samehost_testing::idle_or_failing(&report), Vec::<String>::new());
+    for arm in ["tcp", "unix"] {
+        for trial in trials(&report, arm).filter(|trial| trial["operations"] != 0) {
+            for part in ["client_cpu_us_per_op", "proxy_cpu_us_per_op", "server_cpu_us_per_op"] {
+                assert!(metered(trial, part).is_none_or(|cpu| cpu > 0.0), "{part}: {trial}");
             }
+            let observed = trial["transport_observed"].as_str().unwrap();
+            assert!(observed.starts_with(&format!("{title} passes on to {arm}:")), "{observed}");
         }
     }
 }
 
 #[test]
-fn nginx_turns_a_full_backlog_into_502_on_one_side_only() {
+fn through_nginx_the_hop_behind_it_is_compared() {
+    for connect in ["per-request", "keep"] {
+        assert_through("nginx", "nginx", connect);
+    }
+}
+
+#[test]
+fn through_apache_and_caddy_too() {
+    for (via, title, connect) in
+        [("apache", "Apache", "per-request"), ("apache", "Apache", "keep"), ("caddy", "Caddy", "per-request")]
+    {
+        assert_through(via, title, connect);
+    }
+}
+
+/// A burst through a server in front, on a backlog that is too short and on one that is enough.
+fn burst_through(via: &str) -> Value {
     let here = Here::new();
-    let burst = ["fastcgi", "--via", "nginx", "--pattern", "burst", "--connections", "40", "--backlog", "8"];
+    let burst = ["fastcgi", "--via", via, "--pattern", "burst", "--connections", "40", "--backlog", "8"];
     let once = ["--nap", "5ms", "--patience", "60s", "--min-blocks", "1", "--max-blocks", "1"];
     let output = here
         .bench(&[&burst[..], &once, &["--no-control", "--budget", "1s", "--json", "-"]].concat())
         .output();
-    let report = parsed(&output.unwrap());
-    let only = |arm: &str| trials(&report, arm).next().unwrap().clone();
-    let unix = only("unix/backlog=8");
+    here.assert_nothing_left();
+    parsed(&output.unwrap())
+}
+
+fn first<'a>(report: &'a Value, arm: &'a str) -> &'a Value {
+    trials(report, arm).next().unwrap()
+}
+
+#[test]
+fn nginx_turns_a_full_backlog_into_502_on_one_side_only() {
+    let report = burst_through("nginx");
+    let unix = first(&report, "unix/backlog=8");
     assert!(unix["errors"]["HTTP 502"].as_u64().unwrap() >= 15, "{unix}");
     assert!(
         unix["warnings"].to_string().contains("(11: Resource temporarily unavailable)"),
         "nginx says why: {unix}"
     );
     for arm in ["tcp/backlog=8", "tcp/backlog=40", "unix/backlog=40"] {
-        let trial = only(arm);
+        let trial = first(&report, arm);
         assert_eq!((&trial["operations"], trial["errors"].as_object().unwrap().len()), (&40.into(), 0));
     }
-    here.assert_nothing_left();
+}
+
+#[test]
+fn caddy_does_so_too_and_apache_serves_them_all() {
+    let report = burst_through("caddy");
+    let unix = first(&report, "unix/backlog=8");
+    assert!(unix["errors"]["HTTP 502"].as_u64().unwrap() >= 15, "{unix}");
+    assert!(unix["warnings"].to_string().contains("(resource temporarily unavailable)"), "{unix}");
+    let report = burst_through("apache");
+    let unix = first(&report, "unix/backlog=8");
+    assert_eq!((&unix["operations"], unix["errors"].as_object().unwrap().len()), (&40.into(), 0), "{unix}");
 }
 
 #[test]
@@ -263,6 +295,12 @@ fn wrong_use_is_said_before_anything_starts() {
             (&["--script", "own.php"], "absolute"),
             (&["--script", "/no/such.php"], "no such file"),
             (&["--script", "/no/such.php", "--size", "5"], "takes no --size"),
+            (&["--via", "haproxy"], "possible values"),
+            (
+                &["--via", "caddy", "--connect", "keep"],
+                "Caddy makes a connection to PHP-FPM for each request",
+            ),
+            (&["--via", "apache", "--front", "unix"], "Apache listens on ports only"),
         ],
     );
 }

@@ -11,19 +11,29 @@ fn words<'a>(values: &'a Value, name: &str) -> BTreeSet<&'a str> {
     values.as_array().unwrap().iter().map(|value| value[name].as_str().unwrap()).collect()
 }
 
-/// What a report of the whole matrix has.
+/// What a report of the whole matrix has behind nginx.
 fn assert_sound(report: &Value, conditions: usize) {
+    assert_behind(report, conditions, &[("nginx", "127.0.0.1:", "unix:/")]);
+}
+
+/// What a report of the whole matrix has behind these servers, which say so of their TCP and of their Unix servers.
+fn assert_behind(report: &Value, conditions: usize, fronts: &[(&str, &str, &str)]) {
     assert_faultless(report);
     for trial in report["trials"].as_array().unwrap().iter().filter(|trial| trial["arm"] != "noop") {
         assert!(metered(trial, "proxy_cpu_us_per_op").is_none_or(|cpu| cpu > 0.0), "{trial}");
     }
     let evidence = report["evidence"].as_array().unwrap();
-    for (arm, asked) in
-        [("tcp", "nginx says that it asks 127.0.0.1:"), ("unix", "nginx says that it asks unix:/")]
-    {
+    for (arm, is_unix) in [("tcp", false), ("unix", true)] {
         let of_arm = || evidence.iter().filter(|one| one["arm"].as_str().unwrap().starts_with(arm));
         assert!(of_arm().count() > 0);
-        assert!(of_arm().all(|one| one["observed"].as_str().unwrap().contains(asked)), "{evidence:?}");
+        let asked = |(title, tcp, unix): &(&str, &str, &str)| {
+            format!("{title} says that it asks {}", if is_unix { unix } else { tcp })
+        };
+        let is_told = |one: &Value| {
+            let observed = one["observed"].as_str().unwrap();
+            fronts.iter().any(|front| observed.contains(&asked(front)))
+        };
+        assert!(of_arm().all(is_told), "{evidence:?}");
     }
     assert_eq!(report["limits"].as_array().unwrap().len(), conditions, "{}", report["limits"]);
 }
@@ -65,6 +75,39 @@ fn thin_puma_and_gunicorn() {
 }
 
 #[test]
+fn apache_haproxy_and_caddy_in_front() {
+    for (via, title, tcp, unix) in [
+        ("apache", "Apache", "127.0.0.1:", "unix:/"),
+        ("haproxy", "HAProxy", "127.0.0.1:", "unix:"),
+        ("caddy", "Caddy", "tcp/127.0.0.1:", "unix//"),
+    ] {
+        let settings = ["--backends", "2", "--connections", "2", "--workers", "2"];
+        let report =
+            Here::new().report(&[&["proxy", "--via", via, "--backend", "built-in"], &settings[..]].concat());
+        assert_behind(&report, 4, &[(title, tcp, unix)]);
+        let server = report["workload"]["server"]["kind"].as_str().unwrap();
+        assert!(server.starts_with(&format!("{title} and ")), "{server}");
+        // Apache has no Unix socket in front.
+        let front = if via == "apache" { "in front AF_INET" } else { "in front AF_UNIX" };
+        let evidence = report["evidence"].as_array().unwrap();
+        let is_so = |one: &&Value| one["observed"].as_str().unwrap().starts_with(front);
+        assert_eq!(evidence.iter().filter(is_so).count(), 4, "{evidence:?}");
+    }
+}
+
+#[test]
+fn the_server_in_front_and_its_transport_are_factors() {
+    let both = ["--via", "nginx,haproxy", "--front", "unix,tcp"];
+    let rest = ["--backend", "built-in", "--backends", "1", "--http", "1.1"];
+    let report = Here::new().report(&[&["proxy"], &both[..], &rest].concat());
+    assert_behind(&report, 8, &[("nginx", "127.0.0.1:", "unix:/"), ("HAProxy", "127.0.0.1:", "unix:")]);
+    let effects = report["effects"].as_array().unwrap();
+    let mains = effects.iter().filter(|effect| effect["factors"].as_array().unwrap().len() == 1);
+    let mains: BTreeSet<&str> = mains.map(|effect| effect["factors"][0]["name"].as_str().unwrap()).collect();
+    assert_eq!(mains, ["front", "transport", "via"].into());
+}
+
+#[test]
 fn one_condition_has_no_effects() {
     let report = Here::new().report(&["proxy", "--backend", "built-in", "--backends", "1", "--http", "1.1"]);
     assert_sound(&report, 2);
@@ -73,13 +116,17 @@ fn one_condition_has_no_effects() {
 
 #[test]
 fn a_backend_killed_in_the_middle_is_missed_and_nothing_is_left() {
-    let here = Here::new();
-    let arguments =
-        ["proxy", "--backend", "built-in", "--backends", "1", "--connections", "4", "--trial-time", "2s"];
-    let child = here.bench(&[&arguments[..], &["--quiet"]].concat()).spawn().unwrap();
-    let (output, _) = here.without_servers(child);
-    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-    here.assert_nothing_left();
+    for via in ["nginx", "apache"] {
+        let here = Here::new();
+        let arguments = ["proxy", "--via", via, "--backend", "built-in", "--backends", "1"];
+        let child = here
+            .bench(&[&arguments[..], &["--connections", "4", "--trial-time", "2s", "--quiet"]].concat())
+            .spawn()
+            .unwrap();
+        let (output, _) = here.without_servers(child);
+        assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+        here.assert_nothing_left();
+    }
 }
 
 #[test]
@@ -94,6 +141,19 @@ fn what_is_missing_is_named_with_its_package() {
         assert_eq!(output.status.code(), Some(3), "{}", said(&output));
         assert!(said(&output).contains("apt install nginx-light"), "{}", said(&output));
     }
+    for (via, package) in [("apache", "apache2"), ("haproxy", "haproxy")] {
+        if let Some(output) =
+            here.bench_without("/usr/sbin", &["proxy", "--backend", "built-in", "--via", via])
+        {
+            assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+            assert!(said(&output).contains(&format!("apt install {package}")), "{}", said(&output));
+        }
+    }
+    let arguments = ["proxy", "--backend", "built-in", "--via", "caddy"];
+    let output = here.bench(&arguments).env("PATH", "/nonexistent").output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    assert!(said(&output).contains("apt install caddy"), "{}", said(&output));
+    here.assert_nothing_left();
 }
 
 #[test]
@@ -105,6 +165,8 @@ fn wrong_use_is_said_before_anything_starts() {
             (&["--backends", "0"], "not a number"),
             (&["--http", "2"], "none of 1.0, 1.1"),
             (&["--backend", "apache"], "possible values"),
+            (&["--via", "lighttpd"], "none of nginx, apache, haproxy, caddy"),
+            (&["--via", "nginx,apache", "--front", "unix"], "Apache listens on ports only; use --front tcp"),
             (&["--size", "17m"], "too large"),
             (&["--tcp", "tcp:127.0.0.1:80"], "takes no --tcp"),
         ],

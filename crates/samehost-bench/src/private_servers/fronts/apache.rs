@@ -1,0 +1,156 @@
+//! Apache in front: mod_proxy_http and mod_proxy_fcgi, the event MPM.
+//!
+//! Each Unix socket has a host of its own in its URL: Apache tells the servers behind it apart by URL, and two sockets
+//! with one URL would be one server.
+
+use std::path::{Path, PathBuf};
+
+use samehost_model::Endpoint;
+use samehost_services::Kind;
+
+use super::{
+    ASKED, BACKLOG, FrontDescriptor, Host, Layout, Passes, Pools, READY, WHERE, WHERE_BEHIND, host_and_port,
+    quoted, unknown,
+};
+use crate::error::BenchError;
+use crate::private_servers::ServerKind;
+use crate::private_servers::server_kind::installed_service;
+
+const APACHE: ServerKind =
+    ServerKind { kind: Kind::Apache, title: "Apache", find: || installed_service(Kind::Apache), login: "" };
+
+pub(super) const DESCRIPTOR: FrontDescriptor = FrontDescriptor {
+    server: APACHE,
+    worker_is_one_cpu: false,
+    keeps_fastcgi: true,
+    file: "apache.conf",
+    configuration,
+    arguments: |_, configuration| {
+        ["-f", &configuration.display().to_string(), "-D", "FOREGROUND"].map(Into::into).to_vec()
+    },
+    variables: |_| Vec::new(),
+    failed_connect: |log| {
+        let line = log.lines().rfind(|line| line.contains("attempt to connect to "))?;
+        // `(11)Resource temporarily unavailable: AH02454: …`
+        let (before, _) = line.split_once(": AH")?;
+        Some(before.rsplit_once("] ")?.1.to_owned())
+    },
+};
+
+/// Modules, where they are not part of the program.
+const MODULES: &[&str] = &[
+    "mpm_event",
+    "unixd",
+    "authz_core",
+    "alias",
+    "env",
+    "headers",
+    "slotmem_shm",
+    "proxy",
+    "proxy_http",
+    "proxy_fcgi",
+    "proxy_balancer",
+    "lbmethod_byrequests",
+];
+/// Where distributions have them.
+const PLACES: &[&str] = &[
+    "/usr/lib/apache2/modules",
+    "/usr/lib64/httpd/modules",
+    "/usr/lib/httpd/modules",
+    "/usr/lib64/apache2",
+    "/usr/libexec/apache2",
+];
+/// Most threads of a process.
+const MOST_THREADS: u32 = 1024;
+/// The longest `route` of a server that Apache takes, in bytes.
+const LONGEST_ROUTE: usize = 90;
+
+fn configuration(layout: &Layout<'_>) -> Result<String, BenchError> {
+    let Layout { directory, port, spec } = layout;
+    let modules: String = modules()?
+        .into_iter()
+        .map(|(name, path)| format!("LoadModule {name}_module {}\n", path.display()))
+        .collect();
+    // A request has a thread until it is answered.
+    let threads = spec.connections.saturating_add(16).min(MOST_THREADS);
+    let workers = spec.workers;
+    let all = threads.saturating_mul(workers);
+    let directory = directory.display();
+    let inside = match spec.passes {
+        Passes::Http(hosts) => {
+            hosts.iter().map(|host| virtual_host(host, *port)).collect::<Result<String, _>>()?
+        }
+        Passes::FastCgi(pools) => matches(pools)?,
+    };
+    Ok(format!(
+        "ServerName localhost\nDefaultRuntimeDir \"{directory}\"\nPidFile \"{directory}/apache.pid\"\n\
+         Mutex \"file:{directory}\" default\n{modules}ErrorLog /dev/stderr\nLogLevel warn\n\
+         Listen 127.0.0.1:{port}\nListenBacklog {BACKLOG}\n\
+         KeepAlive On\nKeepAliveTimeout 3600\nMaxKeepAliveRequests 0\n\
+         ServerLimit {workers}\nStartServers {workers}\nThreadLimit {threads}\nThreadsPerChild {threads}\n\
+         MaxRequestWorkers {all}\nMinSpareThreads 1\nMaxSpareThreads {all}\nMaxConnectionsPerChild 0\n\
+         ProxyAddHeaders Off\n{inside}"
+    ))
+}
+
+/// Those of the modules that are files, with their paths.
+fn modules() -> Result<Vec<(&'static str, PathBuf)>, BenchError> {
+    let place = PLACES.iter().map(Path::new).find(|place| place.join("mod_proxy.so").is_file());
+    let place = place.ok_or_else(|| BenchError::Start {
+        server: APACHE.title.into(),
+        reason: format!("mod_proxy.so is in none of {}", PLACES.join(", ")),
+        server_said: String::new(),
+    })?;
+    let file = |name: &&'static str| (*name, place.join(format!("mod_{name}.so")));
+    Ok(MODULES.iter().map(file).filter(|(_, path)| path.is_file()).collect())
+}
+
+fn virtual_host(host: &Host<'_>, port: u16) -> Result<String, BenchError> {
+    let name = &host.name;
+    let (kept, version) = match host.kept {
+        Some(_) => ("", ""),
+        None => (" disablereuse=On", "  SetEnv force-proxy-request-1.0 1\n  SetEnv proxy-nokeepalive 1\n"),
+    };
+    let member = |(at, endpoint): (usize, &&Endpoint)| {
+        let (url, route) = match endpoint {
+            Endpoint::Unix(path) => {
+                let path = path.display();
+                (format!("unix:{path}|http://{name}-{at}"), format!("unix:{path}"))
+            }
+            Endpoint::Tcp { host, port } => {
+                let address = host_and_port(host, *port);
+                (format!("http://{address}"), address)
+            }
+            other => return Err(unknown(other, APACHE.title)),
+        };
+        let route: String = route.chars().take(LONGEST_ROUTE).collect();
+        Ok(format!("    BalancerMember {} retry=0 {}{kept}\n", word(&url)?, word(&format!("route={route}"))?))
+    };
+    let members = host.servers.iter().enumerate().map(member).collect::<Result<String, BenchError>>()?;
+    // A server is never left out (retry=0, forcerecovery) and no other is asked instead.
+    Ok(format!(
+        "<VirtualHost 127.0.0.1:{port}>\n  ServerName {name}\n{version}  <Proxy \"balancer://{name}\">\n{members}    \
+         ProxySet maxattempts=0 nofailover=On\n  </Proxy>\n  ProxyPass \"{WHERE}\" \"balancer://{name}{WHERE_BEHIND}\"\n  \
+         ProxyPass \"/\" \"balancer://{name}/\"\n  <Location \"{WHERE}\">\n    Header set {ASKED} %{{BALANCER_WORKER_ROUTE}}e\n  \
+         </Location>\n</VirtualHost>\n"
+    ))
+}
+
+fn matches(spec: &Pools<'_>) -> Result<String, BenchError> {
+    let mut text = format!("Redirect 204 \"{READY}\"\n");
+    let kept = spec.kept.map(|kept| format!(" enablereuse=on max={kept}")).unwrap_or_default();
+    for (name, endpoint) in spec.pools {
+        let script = spec.script.display();
+        let url = match endpoint {
+            Endpoint::Unix(path) => format!("unix:{}|fcgi://{name}{script}", path.display()),
+            Endpoint::Tcp { host, port } => format!("fcgi://{}{script}", host_and_port(host, *port)),
+            other => return Err(unknown(other, APACHE.title)),
+        };
+        text.push_str(&format!("ProxyPassMatch \"^/{name}$\" {} retry=0{kept}\n", word(&url)?));
+    }
+    Ok(text)
+}
+
+fn word(text: &str) -> Result<String, BenchError> {
+    quoted(text, APACHE.title, &['"', '\\', '$', '%', '{'])
+}

@@ -1,0 +1,334 @@
+//! Servers in front of others: an enum with a descriptor for each. What they pass on is one description, which each
+//! writes in its own language, so that they can be compared: as many workers, no access log, connections in front that
+//! stay open, no second try and no server left out after a failure.
+//!
+//! What differs is theirs. Without kept connections HAProxy and Caddy write HTTP/1.1 with `Connection: close`. nginx,
+//! HAProxy and Caddy keep 48 idle connections, Apache one for each of its threads. A worker of Apache is a process whose
+//! threads may use several CPUs. Caddy makes a connection to PHP-FPM for each request.
+
+mod apache;
+mod caddy;
+mod haproxy;
+mod nginx;
+
+use std::path::Path;
+
+use samehost_model::{Endpoint, Transport};
+use samehost_services::UnixSocket;
+
+use super::free_port::on_free_port;
+use super::{Account, PrivateDirectory, PrivateServer, ServerKind, Supervision};
+use crate::error::BenchError;
+use crate::parameters::words;
+
+/// Page that reports which server was asked, and the field with the answer.
+pub(crate) const WHERE: &str = "/where";
+pub(crate) const ASKED: &str = "X-Asked";
+/// Page of the servers behind that answers for it.
+const WHERE_BEHIND: &str = "/bytes/64";
+/// Path that a server in front of FastCGI answers itself, with status 204.
+pub(crate) const READY: &str = "/ready";
+/// The backlog in front must not be the limit; the kernel lowers it to net.core.somaxconn.
+const BACKLOG: u32 = 65535;
+
+words! {
+    /// A server that passes requests on.
+    pub(crate) enum FrontKind { Nginx = "nginx", Apache = "apache", Haproxy = "haproxy", Caddy = "caddy" }
+}
+
+/// What is known of a server in front.
+pub(crate) struct FrontDescriptor {
+    pub(crate) server: ServerKind,
+    /// Whether a worker uses one CPU at most.
+    pub(crate) worker_is_one_cpu: bool,
+    /// Whether it keeps connections to FastCGI servers where that is asked for.
+    pub(crate) keeps_fastcgi: bool,
+    /// Name of its configuration file.
+    file: &'static str,
+    configuration: fn(&Layout<'_>) -> Result<String, BenchError>,
+    /// Arguments after the program, given the directory and the path of the configuration.
+    arguments: fn(&Path, &Path) -> Vec<String>,
+    /// Environment variables.
+    variables: fn(&Layout<'_>) -> Vec<(String, String)>,
+    /// Finds in its log why the connection to a server behind it failed.
+    pub(crate) failed_connect: fn(&str) -> Option<String>,
+}
+
+impl FrontKind {
+    pub(crate) fn descriptor(self) -> &'static FrontDescriptor {
+        match self {
+            FrontKind::Nginx => &nginx::DESCRIPTOR,
+            FrontKind::Apache => &apache::DESCRIPTOR,
+            FrontKind::Haproxy => &haproxy::DESCRIPTOR,
+            FrontKind::Caddy => &caddy::DESCRIPTOR,
+        }
+    }
+
+    /// Its name in reports.
+    pub(crate) fn title(self) -> &'static str {
+        self.descriptor().server.title
+    }
+
+    /// Checks that it can listen on this transport.
+    pub(crate) fn check_listens(self, front: Transport) -> Result<(), BenchError> {
+        match (front, self.ports_only()) {
+            (Transport::Unix, Some(why)) => {
+                Err(BenchError::Usage(format!("--front unix: {why}; use --front tcp")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Why it cannot listen on a Unix socket.
+    pub(crate) fn ports_only(self) -> Option<&'static str> {
+        match self.descriptor().server.kind.descriptor().unix() {
+            UnixSocket::Never(why) => Some(why),
+            UnixSocket::Setting(_) => None,
+        }
+    }
+}
+
+/// What a server in front does.
+#[derive(Clone, Copy)]
+pub(crate) struct FrontSpec<'a> {
+    /// Transports that it listens on.
+    pub(crate) listens: &'a [Transport],
+    /// Connections open at the same time, without those to the servers behind.
+    pub(crate) connections: u32,
+    pub(crate) workers: u32,
+    /// Account to run as if not ours: that of the servers behind it, whose sockets it must reach.
+    pub(crate) account: Option<Account>,
+    pub(crate) passes: Passes<'a>,
+}
+
+/// What it passes on.
+#[derive(Clone, Copy)]
+pub(crate) enum Passes<'a> {
+    /// HTTP, by the name of the host.
+    Http(&'a [Host<'a>]),
+    FastCgi(&'a Pools<'a>),
+}
+
+/// A host, and the servers behind that answer for it in turn.
+pub(crate) struct Host<'a> {
+    pub(crate) name: String,
+    pub(crate) servers: Vec<&'a Endpoint>,
+    /// Idle connections that it keeps, by HTTP/1.1; `None` for a connection for each request, by HTTP/1.0 if it can.
+    pub(crate) kept: Option<u32>,
+}
+
+/// Pools of PHP-FPM: the path `/name` is the script in that pool.
+pub(crate) struct Pools<'a> {
+    pub(crate) pools: &'a [(String, Endpoint)],
+    pub(crate) script: &'a Path,
+    /// Parameters that nginx must be given; the others make them themselves.
+    pub(crate) parameters: Vec<(&'static str, String)>,
+    /// Connections that it keeps to each pool; `None` for a new one for each request.
+    pub(crate) kept: Option<u32>,
+}
+
+/// A server in front with the places that it has.
+pub(super) struct Layout<'a> {
+    directory: &'a Path,
+    /// A free port.
+    port: u16,
+    spec: &'a FrontSpec<'a>,
+}
+
+impl Layout<'_> {
+    fn endpoint(&self, transport: Transport) -> Endpoint {
+        match transport {
+            Transport::Unix => Endpoint::Unix(self.directory.join("front.sock")),
+            _ => Endpoint::Tcp { host: "127.0.0.1".into(), port: self.port },
+        }
+    }
+
+    fn endpoints(&self) -> Vec<Endpoint> {
+        self.spec.listens.iter().map(|transport| self.endpoint(*transport)).collect()
+    }
+}
+
+/// Starts a private server in front. `answers` checks whether it serves.
+///
+/// # Errors
+/// When it is not installed, cannot do what is asked, or does not answer in time.
+pub(crate) fn start(
+    kind: FrontKind,
+    program: &Path,
+    spec: &FrontSpec<'_>,
+    answers: impl Fn(&PrivateServer) -> Result<(), BenchError>,
+) -> Result<PrivateServer, BenchError> {
+    let front = kind.descriptor();
+    let own = (front.server.find)()?;
+    on_free_port(|port| {
+        let directory = PrivateDirectory::new()?;
+        let path = directory.path().to_owned();
+        let layout = Layout { directory: &path, port, spec };
+        directory.write(front.file, &(front.configuration)(&layout)?)?;
+        let mut command = vec![own.display().to_string()];
+        command.extend((front.arguments)(&path, &path.join(front.file)));
+        let supervision = Supervision {
+            variables: (front.variables)(&layout),
+            ..Supervision::new(program, front.server.title, spec.account, command)
+        };
+        PrivateServer::start(&supervision, directory, layout.endpoints())?.ready(&answers)
+    })
+}
+
+/// Quotes a word for a configuration that has no means of escaping these characters.
+fn quoted(word: &str, title: &str, special: &[char]) -> Result<String, BenchError> {
+    if word.contains(special) || word.chars().any(char::is_control) {
+        return Err(BenchError::Usage(format!(
+            "`{}` cannot be written in a configuration of {title}; use a path without quotes, backslashes and {}",
+            word.escape_debug(),
+            special
+                .iter()
+                .filter(|c| !['"', '\\'].contains(c))
+                .map(|c| format!("`{c}`"))
+                .collect::<Vec<_>>()
+                .join(" ")
+        )));
+    }
+    Ok(format!("\"{word}\""))
+}
+
+/// The error that a server in front cannot reach an endpoint.
+fn unknown(endpoint: &Endpoint, title: &str) -> BenchError {
+    BenchError::Usage(format!("{title} does not pass requests on to {endpoint}"))
+}
+
+/// Host and port as all of them write them.
+fn host_and_port(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parameters::Word;
+
+    const ALL: [FrontKind; 4] = [FrontKind::Nginx, FrontKind::Apache, FrontKind::Haproxy, FrontKind::Caddy];
+
+    fn written(kind: FrontKind, passes: Passes<'_>) -> Result<String, BenchError> {
+        let spec =
+            FrontSpec { listens: &[Transport::Tcp], connections: 8, workers: 2, account: None, passes };
+        (kind.descriptor().configuration)(&Layout { directory: Path::new("/run/x"), port: 80, spec: &spec })
+    }
+
+    #[test]
+    fn words_are_the_names_of_services() {
+        for kind in ALL {
+            assert_eq!(kind.word(), kind.descriptor().server.kind.name());
+        }
+        assert_eq!(FrontKind::WORDS.len(), ALL.len());
+    }
+
+    #[test]
+    fn each_is_told_hosts_servers_and_connections_in_its_words() {
+        let unix = Endpoint::Unix("/run/a.sock".into());
+        let tcp = Endpoint::Tcp { host: "127.0.0.1".into(), port: 81 };
+        let host = |kept| Host { name: "condition03".into(), servers: vec![&unix, &tcp], kept };
+        for (kind, kept_words, other) in [
+            (
+                FrontKind::Nginx,
+                &["server \"unix:/run/a.sock\" max_fails=0;", "server 127.0.0.1:81 ", "keepalive 48;"][..],
+                "proxy_http_version 1.0",
+            ),
+            (
+                FrontKind::Apache,
+                &["unix:/run/a.sock|http://", "BalancerMember \"http://127.0.0.1:81\"", "retry=0"],
+                "force-proxy-request-1.0",
+            ),
+            (
+                FrontKind::Haproxy,
+                &["unix@/run/a.sock", " 127.0.0.1:81 ", "pool-max-conn 48"],
+                "option http-server-close",
+            ),
+            (
+                FrontKind::Caddy,
+                &["to unix//run/a.sock 127.0.0.1:81", "keepalive_idle_conns_per_host 48"],
+                "keepalive off",
+            ),
+        ] {
+            let text = written(kind, Passes::Http(&[host(Some(48))])).unwrap();
+            for words in kept_words.iter().chain(&["condition03"]) {
+                assert!(text.contains(words), "{words} in:\n{text}");
+            }
+            assert!(!text.contains(other), "{other} in:\n{text}");
+            assert!(written(kind, Passes::Http(&[host(None)])).unwrap().contains(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn each_pool_has_a_path_of_its_own() {
+        let pools = [
+            ("tcp-5".to_owned(), Endpoint::Tcp { host: "127.0.0.1".into(), port: 9000 }),
+            ("unix-5".to_owned(), Endpoint::Unix("/run/x/unix-5.sock".into())),
+        ];
+        let spec = |kept, script: &'static str| Pools {
+            pools: &pools,
+            script: Path::new(script),
+            parameters: vec![("QUERY_STRING", "$query_string".into())],
+            kept,
+        };
+        let text = |kind, kept| written(kind, Passes::FastCgi(&spec(kept, "/srv/a.php"))).unwrap();
+        for (kind, lines) in [
+            (
+                FrontKind::Nginx,
+                &[
+                    "location = /tcp-5 {",
+                    "fastcgi_pass 127.0.0.1:9000;",
+                    "fastcgi_pass \"unix:/run/x/unix-5.sock\";",
+                    "fastcgi_param SCRIPT_FILENAME \"/srv/a.php\";",
+                    "fastcgi_param QUERY_STRING $query_string;",
+                ][..],
+            ),
+            (
+                FrontKind::Apache,
+                &[
+                    "ProxyPassMatch \"^/tcp-5$\" \"fcgi://127.0.0.1:9000/srv/a.php\" retry=0",
+                    "ProxyPassMatch \"^/unix-5$\" \"unix:/run/x/unix-5.sock|fcgi://unix-5/srv/a.php\" retry=0",
+                ],
+            ),
+            (
+                FrontKind::Caddy,
+                &["php_fastcgi unix//run/x/unix-5.sock {", "root \"/srv\"", "rewrite * \"/a.php\""],
+            ),
+        ] {
+            let text = text(kind, None);
+            for line in lines {
+                assert!(text.lines().any(|given| given.trim() == *line), "{line} in:\n{text}");
+            }
+        }
+        let kept = text(FrontKind::Nginx, Some(4));
+        assert!(kept.contains("upstream tcp-5 { server 127.0.0.1:9000; keepalive 4;"), "{kept}");
+        assert!(kept.contains("fastcgi_pass unix-5;\n      fastcgi_keep_conn on;"), "{kept}");
+        assert!(text(FrontKind::Apache, Some(4)).contains("retry=0 enablereuse=on max=4\n"));
+        for kind in ALL {
+            assert!(written(kind, Passes::FastCgi(&spec(None, "/srv/a\".php"))).is_err(), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_failed_connect_is_explained_by_its_log() {
+        for (kind, log) in [
+            (
+                FrontKind::Nginx,
+                "2026/11/21 07:43:04 [error] 12#12: *57 connect() to unix:/run/x/unix-16.sock failed (11: Resource temporarily unavailable) while connecting to upstream, client: 127.0.0.1",
+            ),
+            (
+                FrontKind::Apache,
+                "[Mon Nov 23 12:22:33.698465 2026] [proxy:error] [pid 1:tid 2] (11)Resource temporarily unavailable: AH02454: FCGI: attempt to connect to Unix domain socket /run/x/unix-16.sock (unix-16:8000) failed",
+            ),
+            (
+                FrontKind::Caddy,
+                r#"{"level":"error","ts":1.5,"logger":"http.log.error","msg":"dialing backend: dial unix /run/x/unix-16.sock: connect: resource temporarily unavailable","request":{}}"#,
+            ),
+        ] {
+            let reason = (kind.descriptor().failed_connect)(log).unwrap();
+            assert!(reason.to_lowercase().contains("resource temporarily unavailable"), "{reason}");
+            assert!(reason.len() < 60, "{reason}");
+            assert_eq!((kind.descriptor().failed_connect)("all is well"), None);
+        }
+    }
+}
