@@ -7,6 +7,7 @@ use crate::formats;
 
 /// Every editor, by name. No two recognise the same file.
 pub const EDITORS: &[&dyn Editor] = &[
+    &formats::apache::Apache,
     &formats::compose::Compose,
     &formats::database_yml::DatabaseYml,
     &formats::django::Django,

@@ -1,5 +1,6 @@
 //! One folder or file for each format.
 
+pub(crate) mod apache;
 pub(crate) mod compose;
 pub(crate) mod database_yml;
 pub(crate) mod django;

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+mod apache;
 mod case;
 mod compose;
 mod database_yml;

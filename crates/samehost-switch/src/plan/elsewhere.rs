@@ -100,7 +100,7 @@ impl Apache {
     }
 }
 
-/// There is no editor for Apache: its lines are searched as text, following includes.
+/// Lines of Apache are searched as text, following includes: also those that its editor refuses.
 fn apache(
     scan: &Scan,
     service: &Service,
@@ -110,7 +110,7 @@ fn apache(
 ) -> Vec<Named> {
     let Some(Apache { root, main }) = Apache::of(scan, service, process) else { return Vec::new() };
     let disk = Disk::of(&main, Reads::RootsServer, None);
-    let mut waiting = vec![main];
+    let mut waiting = vec![main.clone()];
     let (mut seen, mut found, mut root) = (Vec::new(), Vec::new(), root);
     while let Some(path) = waiting.pop() {
         if seen.contains(&path) || seen.len() >= MOST {
@@ -136,7 +136,8 @@ fn apache(
                         index + 1
                     ),
                     remedy: format!(
-                        "samehost has no editor for Apache. Once something listens at {to}, edit that line by hand and reload Apache: {by_hand}"
+                        "Switch it in the same go: name {} too; or, once something listens at {to}, edit that line by hand and reload Apache: {by_hand}",
+                        shown(&main)
                     ),
                 });
             }
@@ -158,7 +159,7 @@ fn included(disk: &Disk, root: &Path, pattern: &str) -> Vec<PathBuf> {
     disk.list(&path).unwrap_or_else(|_| glob(disk, path.as_os_str().as_encoded_bytes()).unwrap_or_default())
 }
 
-/// An Apache line that connects to a port, rewritten for a socket (mod_proxy: `unix:PATH|SCHEME://HOST`); `None` for
+/// An Apache line that connects to a port, rewritten for a socket (mod_proxy: `unix:PATH|URL`); `None` for
 /// other lines.
 fn moved(line: &str, endpoint: &Endpoint, to: &Endpoint) -> Option<String> {
     let (Endpoint::Tcp { host, port }, Endpoint::Unix(socket)) = (endpoint, to) else { return None };
@@ -175,7 +176,7 @@ fn moved(line: &str, endpoint: &Endpoint, to: &Endpoint) -> Option<String> {
             if before.ends_with('|') || after.starts_with(|c: char| c.is_ascii_digit()) {
                 continue;
             }
-            return Some(format!("{before}unix:{}|{scheme}://localhost{after}", shown(socket)));
+            return Some(format!("{before}unix:{}|{url}{after}", shown(socket)));
         }
     }
     None
@@ -192,11 +193,11 @@ mod tests {
         let edited = |line: &str| moved(line, &endpoint, &to);
         assert_eq!(
             edited("SetHandler \"proxy:fcgi://127.0.0.1:9000\"").as_deref(),
-            Some("SetHandler \"proxy:unix:/run/php/x.sock|fcgi://localhost\"")
+            Some("SetHandler \"proxy:unix:/run/php/x.sock|fcgi://127.0.0.1:9000\"")
         );
         assert_eq!(
             edited("ProxyPassMatch ^/(.*)$ fcgi://localhost:9000/var/www/$1").as_deref(),
-            Some("ProxyPassMatch ^/(.*)$ unix:/run/php/x.sock|fcgi://localhost/var/www/$1")
+            Some("ProxyPassMatch ^/(.*)$ unix:/run/php/x.sock|fcgi://localhost:9000/var/www/$1")
         );
         for other in [
             "# SetHandler proxy:fcgi://127.0.0.1:9000",

@@ -1,0 +1,246 @@
+//! Apache httpd: the servers that mod_proxy connects to, by `SetHandler`, `ProxyPass`, `BalancerMember` and
+//! `RewriteRule … [P]`. Reads what Apache reads, with its variables and includes. Where Apache itself listens is not
+//! moved: it listens at ports only.
+//!
+//! A socket is written *before* the URL, which stays: `unix:/run/php.sock|fcgi://127.0.0.1:9000`. What Apache 2.4 does
+//! with that URL was asked of the program itself:
+//! - It is the `Host` that an HTTP server behind it sees, the address that `ProxyPassReverse` looks for, and the beginning
+//!   of a FastCGI server's `SCRIPT_FILENAME`.
+//! - It alone is the name of a worker. Of two `ProxyPass` with different sockets and one URL, the first one's socket is
+//!   used for both. `http://localhost/` is the worker of everything below it, and one of the main server comes before
+//!   those of virtual hosts.
+//! - A `<Proxy "URL">` section applies to it. If that has parameters or `ProxySet` it makes the worker, without a socket:
+//!   a `ProxyPass` below it with one connects to the TCP address all the same. `SetHandler` and `RewriteRule` use their
+//!   own socket with any such worker; but a worker that keeps connections may use one of a socket for the TCP address.
+//! - Behind `ProxyPassMatch` a worker is found by a URL that is at least as long as the worker's name with its `$1`.
+//!   A request with a shorter one, as for `/`, goes to the TCP address.
+//! - A section `<Proxy "unix:…|URL">` applies to nothing, and a `ProxyPassReverse` with `unix:` neither.
+
+mod analysis;
+mod pattern;
+mod target;
+mod text;
+mod tree;
+mod uses;
+
+use std::path::{Component, Path};
+
+use samehost_model::Endpoint;
+
+use self::analysis::{Analysis, BELOW, Group};
+use self::target::Target;
+use self::uses::{Use, Worker};
+use crate::edit::Edit;
+use crate::editor::Editor;
+use crate::files::Files;
+use crate::goal::Goal;
+use crate::proposal::verify_edits;
+use crate::refusal::{Refusal, Result};
+use crate::setting::{Reading, Setting, Uptake};
+
+/// The editor.
+#[derive(Debug)]
+pub(crate) struct Apache;
+
+/// Directives and sections that stand in an Apache configuration and in no other.
+const ITS_OWN: &[&str] = &[
+    "<VirtualHost ",
+    "<Directory ",
+    "<Location ",
+    "<LocationMatch ",
+    "<FilesMatch ",
+    "<IfModule ",
+    "<Proxy ",
+    "<Macro ",
+    "SetHandler ",
+    "ProxyPass ",
+    "ProxyPassMatch ",
+    "RewriteRule ",
+    "IncludeOptional ",
+    "LoadModule ",
+];
+
+impl Editor for Apache {
+    fn name(&self) -> &'static str {
+        "apache"
+    }
+
+    fn about(&self) -> &'static str {
+        "Apache: SetHandler, ProxyPass and its like, members of balancers, RewriteRule with [P]"
+    }
+
+    fn recognises(&self, path: &Path, text: &[u8]) -> bool {
+        let is_own = |part: Component<'_>| matches!(part, Component::Normal(name) if ["apache2", "httpd"].iter().any(|own| name == *own));
+        if path.ends_with("apache2.conf") || path.ends_with("httpd.conf") {
+            return true;
+        }
+        let is_configuration = path.extension().is_some_and(|extension| extension == "conf")
+            || path.components().any(is_own) && path.extension().is_none_or(|one| one == "vhost");
+        is_configuration && text.split(|byte| *byte == b'\n').any(begins_as_its_own)
+    }
+
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
+        let analysis = Analysis::of(file, files)?;
+        let settings = analysis.groups.into_iter().map(|group| group.setting).collect();
+        Ok(Reading { settings, refused: analysis.refused })
+    }
+
+    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
+        let analysis = Analysis::of(file, files)?;
+        let group = setting.find(&analysis.groups, |group| &group.setting)?;
+        if group.setting.endpoint == goal.endpoint {
+            return Ok(Vec::new());
+        }
+        let moved = Moved { analysis: &analysis, group, to: &goal.endpoint };
+        let mut edits: Vec<Edit> = Vec::new();
+        for one in &group.uses {
+            for edit in moved.edits(one)? {
+                if !edits.contains(&edit) {
+                    edits.push(edit);
+                }
+            }
+        }
+        verify_edits(self, file, files, setting, goal, edits)
+    }
+
+    fn uptake(&self) -> Uptake {
+        Uptake::Reload(samehost_services::Kind::Apache)
+    }
+}
+
+fn begins_as_its_own(line: &[u8]) -> bool {
+    let line = line.trim_ascii_start();
+    ITS_OWN
+        .iter()
+        .any(|own| line.get(..own.len()).is_some_and(|start| start.eq_ignore_ascii_case(own.as_bytes())))
+}
+
+/// A server that moves.
+struct Moved<'a> {
+    analysis: &'a Analysis,
+    group: &'a Group,
+    to: &'a Endpoint,
+}
+
+impl Moved<'_> {
+    fn edits(&self, one: &Use) -> Result<Vec<Edit>> {
+        let target = &one.target;
+        match self.to {
+            Endpoint::Unix(_) => {
+                let socket = target::socket(self.to).map_err(|why| self.refuse(one, why, ""))?;
+                self.refuse_what_needs_tcp(one)?;
+                Ok(vec![self.splice(one, target.socket.clone(), &socket)?])
+            }
+            Endpoint::Tcp { host, port } => {
+                let authority = target::authority(self.to).map_err(|why| self.refuse(one, why, ""))?;
+                let mut edits = Vec::new();
+                if (&target.host, target.port) != (host, *port) {
+                    self.refuse_what_needs_the_url(one)?;
+                    edits.push(self.splice(one, target.authority.clone(), &authority)?);
+                }
+                if !target.socket.is_empty() {
+                    edits.push(self.splice(one, target.socket.clone(), "")?);
+                }
+                Ok(edits)
+            }
+            other => Err(self.refuse(one, format!("Apache cannot connect to {other}"), "")),
+        }
+    }
+
+    fn refuse(&self, one: &Use, reason: impl Into<String>, by_hand: &str) -> Refusal {
+        let by_hand = if by_hand.is_empty() { "choose another address" } else { by_hand };
+        self.analysis.tree.refusal(one.node, reason, by_hand)
+    }
+
+    /// Replaces a part of the URL.
+    fn splice(&self, one: &Use, range: std::ops::Range<usize>, with: &str) -> Result<Edit> {
+        let text = one.text(&self.analysis.tree);
+        let range = range.start + one.offset..range.end + one.offset;
+        let (place, with) = text.splice(range, with).ok_or_else(|| {
+            let reason = "a variable stands for a part of the address and for more, which would need quotes";
+            self.refuse(one, reason, "write the whole address here in place of the variable")
+        })?;
+        Ok(Edit::new(self.analysis.tree.path(one.node), place, with))
+    }
+
+    fn refuse_what_needs_tcp(&self, one: &Use) -> Result<()> {
+        let tree = &self.analysis.tree;
+        if let Some(shared) = self.analysis.shared.iter().find(|shared| shared.precedes(one, tree)) {
+            let reason = format!(
+                "the `<Proxy>` at {} stands above and makes the worker, without a socket: Apache would go on with TCP",
+                tree.place(shared.node)
+            );
+            return Err(self.refuse(one, reason, BELOW));
+        }
+        if self.may_be_short(one) {
+            let reason = "Apache finds the socket by the length of the URL: a request for which `$1` has less than two characters would go on to TCP";
+            return Err(self.refuse(
+                one,
+                reason,
+                "write a `ProxyPass` or a `RewriteRule` with [P] in its place",
+            ));
+        }
+        let checks =
+            |word: &[u8]| word.get(..9).is_some_and(|start| start.eq_ignore_ascii_case(b"hcmethod="));
+        let words = &tree.nodes[one.node].words;
+        if one.worker == Worker::Own && words.iter().any(|word| checks(&word.bytes)) {
+            let reason = "mod_proxy_hcheck checks the member's health, which was not tried with a socket";
+            return Err(self.refuse(one, reason, "remove `hcmethod`, and switch again"));
+        }
+        let remote = (0..tree.nodes.len()).find(|node| tree.nodes[*node].name.starts_with("proxyremote"));
+        if let Some(remote) = remote {
+            let reason = format!("requests may go to another proxy first ({})", tree.place(remote));
+            return Err(self.refuse(one, reason, "remove `ProxyRemote`, and switch again"));
+        }
+        Ok(())
+    }
+
+    /// Whether a URL of `ProxyPassMatch` may be shorter than it is written.
+    fn may_be_short(&self, one: &Use) -> bool {
+        let node = &self.analysis.tree.nodes[one.node];
+        if node.name != "proxypassmatch" {
+            return false;
+        }
+        // In a section the pattern is that of the section.
+        let pattern = one.word.checked_sub(1).and_then(|word| node.words.get(word));
+        let pattern =
+            pattern.map_or_else(String::new, |word| String::from_utf8_lossy(&word.bytes).into_owned());
+        let url = String::from_utf8_lossy(&one.text(&self.analysis.tree).bytes).into_owned();
+        let references = url.split('$').skip(1).filter_map(|rest| rest.chars().next()?.to_digit(10));
+        { references }.any(|reference| pattern::shortest(&pattern, reference) < 2)
+    }
+
+    /// Another URL is another `Host`, and another name for what refers to it.
+    fn refuse_what_needs_the_url(&self, one: &Use) -> Result<()> {
+        let tree = &self.analysis.tree;
+        let Target { scheme, host, .. } = &one.target;
+        if matches!(scheme.as_str(), "http" | "ws") {
+            let authority = String::from_utf8_lossy(&one.text(tree).bytes).into_owned();
+            let reason = format!("the server behind would see another `Host` than that of `{authority}`");
+            return Err(self.refuse(
+                one,
+                reason,
+                "write the other address by hand, where that does not matter",
+            ));
+        }
+        let url = format!("{scheme}://{host}");
+        let is_moved = |node: usize| {
+            let place = |node: usize| (tree.nodes[node].source, tree.nodes[node].start);
+            self.group.uses.iter().any(|own| place(own.node) == place(node))
+        };
+        let names = |node: &usize| {
+            let named = &tree.nodes[*node];
+            let has_url =
+                |text: &text::Text| String::from_utf8_lossy(&text.bytes).to_ascii_lowercase().contains(&url);
+            named.name == "<proxymatch" || named.words.iter().any(has_url)
+        };
+        match (0..tree.nodes.len()).find(|node| names(node) && !is_moved(*node)) {
+            Some(node) => {
+                let reason =
+                    format!("{} names `{url}` as well, or may, and would no longer apply", tree.place(node));
+                Err(self.refuse(one, reason, "change the URL there and here by hand"))
+            }
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! What mod_proxy connects to, as it is written: `fcgi://127.0.0.1:9000/path` or `unix:/path/of.sock|fcgi://name/path`.
+//! Behind a socket the URL is still what Apache sends as `Host`, what it finds options by, and what FastCGI servers see.
+
+use std::net::Ipv6Addr;
+use std::ops::Range;
+
+use samehost_model::{Endpoint, UNIX_PATH_MAX};
+use samehost_services::Protocol;
+
+/// Schemes that Apache speaks over sockets as well, with what they are and the port without one.
+const SCHEMES: &[(&str, Protocol, u16)] = &[
+    ("http", Protocol::Http, 80),
+    ("ws", Protocol::Http, 80),
+    ("fcgi", Protocol::FastCgi, 8000),
+    ("scgi", Protocol::Plain, 4000),
+    ("uwsgi", Protocol::Uwsgi, 3031),
+];
+
+/// Schemes that it does not, and why.
+const BARRED: &[(&str, &str)] = &[
+    ("https", "TLS is spoken there, which a socket on the same machine would do without"),
+    ("wss", "TLS is spoken there, which a socket on the same machine would do without"),
+    ("h2", "TLS is spoken there, which a socket on the same machine would do without"),
+    ("h2c", "mod_proxy_http2 does not connect to sockets (AH01144)"),
+    ("ajp", "AJP over a socket was not tried with any server"),
+];
+
+const ANEW: &str = "its address is made anew with each request";
+
+/// A URL of mod_proxy, with its parts as places in its text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) endpoint: Endpoint,
+    pub(super) protocol: Protocol,
+    /// Lower case.
+    pub(super) scheme: String,
+    /// Host and port of the URL, also where a socket stands before it.
+    pub(super) host: String,
+    pub(super) port: u16,
+    /// The text between scheme and path.
+    pub(super) authority: Range<usize>,
+    /// `unix:` up to `|`, or empty.
+    pub(super) socket: Range<usize>,
+    /// The path, up to the first part that a request decides.
+    pub(super) path: String,
+}
+
+/// Parses what stands where a URL may; `None` if it is none, or names a balancer.
+///
+/// # Errors
+/// Why it is not understood, or cannot move.
+pub(super) fn parse(text: &[u8]) -> Result<Option<Target>, String> {
+    let text = std::str::from_utf8(text).map_err(|_| "the address is not UTF-8".to_owned())?;
+    let is_socket = text.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("unix:"));
+    let length = if is_socket { text.find('|').map_or(text.len(), |bar| bar + 1) } else { 0 };
+    let (socket, url) = text.split_at(length);
+    if is_socket && !socket.ends_with('|') {
+        return Err(
+            "no URL follows the socket, so that Apache does not know what to speak there (AH01144)".into()
+        );
+    }
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return if is_socket {
+            Err(format!("`{url}` is not a URL"))
+        } else {
+            unknown(text).map_or(Ok(None), Err)
+        };
+    };
+    if let Some(why) = unknown(&text[..length + scheme.len()]) {
+        return Err(why);
+    }
+    let scheme = scheme.to_ascii_lowercase();
+    if let Some((_, why)) = BARRED.iter().find(|(barred, _)| *barred == scheme) {
+        return Err((*why).into());
+    }
+    let Some((_, protocol, usual)) = SCHEMES.iter().find(|(known, ..)| *known == scheme) else {
+        return if is_socket { Err(format!("`{scheme}` is not a known scheme")) } else { Ok(None) };
+    };
+    let end = rest.find(['/', '?', '#', '$', '%']).unwrap_or(rest.len());
+    let authority = &rest[..end];
+    if let Some(why) = unknown(&rest[..rest.find('/').unwrap_or(rest.len())]) {
+        return Err(why);
+    }
+    if rest[end..].starts_with(['$', '%']) && !authority.contains(':') {
+        return Err(ANEW.into());
+    }
+    let (host, port) = host_and_port(authority)?;
+    let port = port.unwrap_or(*usual);
+    let endpoint =
+        if is_socket { path_of(&socket[5..length - 1])? } else { Endpoint::Tcp { host: host.clone(), port } };
+    let start = length + scheme.len() + 3;
+    let path = &rest[end..];
+    let path = path[..path.find(['$', '%']).unwrap_or(path.len())].to_owned();
+    Ok(Some(Target {
+        endpoint,
+        protocol: *protocol,
+        scheme,
+        host,
+        port,
+        authority: start..start + end,
+        socket: 0..length,
+        path,
+    }))
+}
+
+/// A variable without a known value.
+fn unknown(text: &str) -> Option<String> {
+    let (_, name) = text.split_once("${")?;
+    let name = name.split('}').next().unwrap_or_default();
+    // `${map:key}` is mod_rewrite's, and no variable of the configuration.
+    let why = if name.contains(':') {
+        ANEW.to_owned()
+    } else {
+        format!(
+            "the value of ${{{name}}} is not known here: it is defined under a condition, in the environment, or not at all"
+        )
+    };
+    Some(why)
+}
+
+fn host_and_port(authority: &str) -> Result<(String, Option<u16>), String> {
+    let wrong = || format!("`{authority}` is not a host and a port");
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => {
+            let (host, behind) = rest.split_once(']').ok_or_else(wrong)?;
+            host.parse::<Ipv6Addr>().map_err(|_| wrong())?;
+            let port = match behind {
+                "" => None,
+                behind => Some(behind.strip_prefix(':').ok_or_else(wrong)?),
+            };
+            (host, port)
+        }
+        None => authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port))),
+    };
+    let is_named = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+    if host.is_empty() || !authority.starts_with('[') && !host.bytes().all(is_named) {
+        return Err(wrong());
+    }
+    let port = port.map(|port| port.parse().ok().filter(|port| *port != 0).ok_or_else(wrong)).transpose()?;
+    Ok((host.to_ascii_lowercase(), port))
+}
+
+/// The endpoint of a socket's path.
+fn path_of(path: &str) -> Result<Endpoint, String> {
+    if !path.starts_with('/') {
+        return Err(format!("`{path}` is below DefaultRuntimeDir, wherever that is"));
+    }
+    if path.starts_with("//") {
+        return Err(format!("Apache takes the first name in `{path}` for a host, and leaves it out"));
+    }
+    if path.len() > UNIX_PATH_MAX || !is_plain(path) {
+        return Err(format!("`{path}` is not a plain path of at most {UNIX_PATH_MAX} bytes"));
+    }
+    Ok(Endpoint::Unix(path.into()))
+}
+
+/// Whether Apache takes a path as it is: not for a part of a URL, a variable, or a reference of mod_rewrite.
+fn is_plain(path: &str) -> bool {
+    path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+@".contains(&byte))
+}
+
+/// How a socket is written before a URL.
+///
+/// # Errors
+/// Why it cannot be.
+pub(super) fn socket(endpoint: &Endpoint) -> Result<String, String> {
+    let path = crate::lines::socket_path(endpoint)?;
+    if is_plain(path) && !path.starts_with("//") {
+        Ok(format!("unix:{path}|"))
+    } else {
+        Err(format!("Apache would not take `{path}` as it is"))
+    }
+}
+
+/// How a host and a port are written in a URL.
+///
+/// # Errors
+/// Why they cannot be.
+pub(super) fn authority(endpoint: &Endpoint) -> Result<String, String> {
+    let Endpoint::Tcp { host, port } = endpoint else {
+        return Err(format!("Apache cannot connect to {endpoint}"));
+    };
+    let text = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+    match host_and_port(&text) {
+        Ok(parsed) if parsed == (host.clone(), Some(*port)) => Ok(text),
+        _ => Err(format!("`{text}` is not an address that Apache could look up")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_what_mod_proxy_takes_them_for() {
+        let at = |text: &str| parse(text.as_bytes()).unwrap().map(|target| target.endpoint.to_string());
+        for (text, endpoint) in [
+            ("http://127.0.0.1:3000/a", "tcp:127.0.0.1:3000"),
+            ("HTTP://LocalHost", "tcp:localhost:80"),
+            ("fcgi://[::1]:9000", "tcp:[::1]:9000"),
+            ("fcgi://localhost/", "tcp:localhost:8000"),
+            ("fcgi://127.0.0.1:9000%{DOCUMENT_ROOT}/$1", "tcp:127.0.0.1:9000"),
+            ("Unix:/run/a.sock|fcgi://localhost", "unix:/run/a.sock"),
+        ] {
+            assert_eq!(at(text).as_deref(), Some(endpoint));
+        }
+        for text in ["!", "balancer://app", "/local", "ftp://a/"] {
+            assert_eq!(at(text), None, "{text}");
+        }
+        for text in [
+            "unix:/run/a.sock",
+            "unix:a.sock|http://a",
+            "https://a/",
+            "ajp://a:1/",
+            "http://${A}:1/",
+            "${A}",
+            "http://$1/",
+            "http://a:b/",
+            "http://u:p@a/",
+            "unix:/a b|http://a",
+            "unix://run/a|http://a",
+        ] {
+            assert!(parse(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn parts_have_their_places() {
+        let text = "unix:/a|http://b:1/c/$1";
+        let target = parse(text.as_bytes()).unwrap().unwrap();
+        assert_eq!(
+            (&text[target.socket], &text[target.authority], target.path.as_str()),
+            ("unix:/a|", "b:1", "/c/")
+        );
+    }
+
+    #[test]
+    fn only_what_is_read_again_is_written() {
+        assert_eq!(socket(&"unix:/run/a.sock".parse().unwrap()).unwrap(), "unix:/run/a.sock|");
+        assert_eq!(authority(&"tcp:[::1]:80".parse().unwrap()).unwrap(), "[::1]:80");
+        for text in ["unix:/a b", "unix:/a|b", "unix:a", "unix:/a$1", "abstract:a"] {
+            assert!(socket(&text.parse().unwrap()).is_err(), "{text}");
+        }
+        assert!(authority(&"tcp:a:0".parse().unwrap()).is_err());
+    }
+}
