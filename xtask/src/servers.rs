@@ -34,6 +34,7 @@ const SERVICES: &[(Kind, &str)] = &[
     (Kind::Postgres, "is measured by the postgres workload"),
     (Kind::Pgbouncer, "reads what switch edits"),
     (Kind::Haproxy, "reads what switch edits"),
+    (Kind::Caddy, "reads what switch edits"),
 ];
 
 const NEEDED: &[Needed] = &[

@@ -8,6 +8,7 @@ use crate::formats;
 /// Every editor, by name. No two recognise the same file.
 pub const EDITORS: &[&dyn Editor] = &[
     &formats::apache::Apache,
+    &formats::caddy::Caddy,
     &formats::compose::Compose,
     &formats::database_yml::DatabaseYml,
     &formats::django::Django,

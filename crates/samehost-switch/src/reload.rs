@@ -80,7 +80,7 @@ pub(crate) fn reload_action(
     }
     // If the process is unknown, the first one of this kind could be anybody's.
     let unit = pid.and_then(|pid| scan.process(pid)).and_then(|process| process.unit.clone());
-    let verb = if signal.is_some() { "reload" } else { "restart" };
+    let verb = if matches!(uptake, Uptake::Reload(_)) { "reload" } else { "restart" };
     if let Some(unit) = unit.filter(|_| systemd_runs()) {
         let command = ["systemctl", verb, "--", &unit].map(str::to_owned).to_vec();
         return ReloadAction::Words { what: format!("systemctl {verb} {unit}"), command };
@@ -90,29 +90,32 @@ pub(crate) fn reload_action(
             "restart the application, so that it takes the change; then look: samehost verify PID".into(),
         ));
     };
-    match (signal, pid) {
-        (_, None) if any_of(scan, kind) => ReloadAction::Missing {
+    match pid {
+        Some(pid) => process_action(kind, uptake, signal, pid),
+        None if any_of(scan, kind) => ReloadAction::Missing {
             found: format!("{kind} runs here, and which process of it reads {} is not known", file.display()),
             remedy: format!("Say how it takes the change: --reload '{kind}=COMMAND'"),
         },
-        (_, None) => ReloadAction::Nothing(Some(format!(
+        None => ReloadAction::Nothing(Some(format!(
             "{kind} does not run here; it takes the change when it starts"
         ))),
-        (Some(signal), Some(pid)) if kind.descriptor().reloads_by_master => match master(kind, pid) {
-            Some(master) => signal_action(kind, signal, master),
-            None => ReloadAction::Missing {
-                found: format!("{kind} ({pid}) runs without a master process, which would take the change"),
-                remedy: format!("Say how {kind} is reloaded: --reload '{kind}=COMMAND'"),
-            },
-        },
-        (Some(signal), Some(pid)) => signal_action(kind, signal, pid),
-        (None, Some(pid)) => ReloadAction::Missing {
-            found: format!(
-                "{kind} ({pid}) takes the change only when it is restarted, and no systemd unit runs it"
-            ),
-            remedy: format!("Say how: --reload '{kind}=COMMAND'"),
-        },
     }
+}
+
+/// How a process that no unit runs loads a change.
+fn process_action(kind: Kind, uptake: Uptake, signal: Option<&str>, pid: u32) -> ReloadAction {
+    let found = match (signal, uptake) {
+        (Some(signal), _) if kind.descriptor().reloads_by_master => match master(kind, pid) {
+            Some(master) => return signal_action(kind, signal, master),
+            None => format!("{kind} ({pid}) runs without a master process, which would take the change"),
+        },
+        (Some(signal), _) => return signal_action(kind, signal, pid),
+        (None, Uptake::Reload(_)) => format!("no signal reloads {kind} ({pid}), and no systemd unit runs it"),
+        (None, _) => {
+            format!("{kind} ({pid}) takes the change only when it is restarted, and no systemd unit runs it")
+        }
+    };
+    ReloadAction::Missing { found, remedy: format!("Say how: --reload '{kind}=COMMAND'") }
 }
 
 /// The master of a process: its parent, or itself if it has workers.

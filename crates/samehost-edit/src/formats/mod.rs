@@ -1,6 +1,7 @@
 //! One folder or file for each format.
 
 pub(crate) mod apache;
+pub(crate) mod caddy;
 pub(crate) mod compose;
 pub(crate) mod database_yml;
 pub(crate) mod django;

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod apache;
+mod caddy;
 mod case;
 mod compose;
 mod database_yml;

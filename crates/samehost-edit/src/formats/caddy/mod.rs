@@ -1,0 +1,109 @@
+//! Caddyfile: where the upstreams of `reverse_proxy`, `php_fastcgi` and `forward_auth` are, read as Caddy's adapter reads
+//! it (caddyconfig and modules/caddyhttp/reverseproxy of 2.6). Where Caddy itself listens is not changed.
+//!
+//! What the real program decided: a client's `Host` is the same over a socket, but a health check asks for the host of
+//! the address over TCP and for `localhost` over a socket; `health_port` has no host to go to there; and
+//! `{upstream_hostport}` is empty.
+
+mod lexer;
+mod proxy;
+mod tree;
+mod upstream;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use samehost_services::Kind;
+
+use self::proxy::{DIRECTIVES, Proxy};
+use self::tree::Statement;
+use crate::edit::Edit;
+use crate::editor::Editor;
+use crate::files::Files;
+use crate::goal::Goal;
+use crate::refusal::Result;
+use crate::setting::{Reading, Setting, Uptake};
+
+/// The editor.
+#[derive(Debug)]
+pub(crate) struct Caddy;
+
+/// Directives whose blocks hold directives.
+const ROUTES: &[&str] = &["handle", "handle_path", "handle_errors", "handle_response", "intercept", "route"];
+
+impl Editor for Caddy {
+    fn name(&self) -> &'static str {
+        "caddy"
+    }
+
+    fn about(&self) -> &'static str {
+        "Caddyfile: the upstreams of reverse_proxy and its like"
+    }
+
+    fn recognises(&self, path: &Path, _text: &[u8]) -> bool {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+        // A template of a Caddyfile is not one.
+        let is_part = name.ends_with(".caddyfile") || name.ends_with(".caddy");
+        let is_whole = name == "caddyfile" || name.starts_with("caddyfile.") && !name.ends_with(".j2");
+        is_part || is_whole || name == "caddy.json"
+    }
+
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
+        let statements = tree::read(file, files)?;
+        let mut reading = Reading::default();
+        // A snippet may be imported several times.
+        let mut seen = BTreeSet::new();
+        for proxy in proxies(&statements) {
+            if let Some(refusal) = proxy.dynamic().filter(|refusal| !reading.refused.contains(refusal)) {
+                reading.refused.push(refusal);
+            }
+            for upstream in proxy.upstreams(file) {
+                let (file, at) = upstream.place();
+                if seen.insert((file.to_owned(), at)) {
+                    match upstream.setting() {
+                        Ok(setting) => reading.settings.push(setting),
+                        Err(refusal) => reading.refused.push(refusal),
+                    }
+                }
+            }
+        }
+        Ok(reading)
+    }
+
+    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
+        let statements = tree::read(file, files)?;
+        for proxy in proxies(&statements) {
+            for upstream in proxy.upstreams(file) {
+                let Ok(now) = upstream.setting() else { continue };
+                if now.name != setting.name || now.endpoint != setting.endpoint {
+                    continue;
+                }
+                return match now.endpoint == goal.endpoint {
+                    true => Ok(Vec::new()),
+                    false => upstream.write(&now.endpoint, &goal.endpoint),
+                };
+            }
+        }
+        Err(setting.gone())
+    }
+
+    fn uptake(&self) -> Uptake {
+        Uptake::Reload(Kind::Caddy)
+    }
+}
+
+/// The directives that pass requests on, at any depth.
+fn proxies(statements: &[Statement]) -> Vec<Proxy<'_>> {
+    let mut found = Vec::new();
+    for statement in statements {
+        let is_proxy = DIRECTIVES.contains(&statement.word(0));
+        if is_proxy {
+            found.push(Proxy { statement });
+        }
+        if is_proxy || ROUTES.contains(&statement.word(0)) {
+            let block = statement.block.as_deref().unwrap_or_default();
+            found.extend(proxies(block));
+        }
+    }
+    found
+}

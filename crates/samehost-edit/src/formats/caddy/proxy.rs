@@ -1,0 +1,184 @@
+//! A directive that passes requests on: its upstreams, and what of the rest of it would mean something else with another
+//! kind of address.
+
+use std::path::Path;
+
+use samehost_model::{Endpoint, Protocol};
+
+use super::lexer::Token;
+use super::tree::Statement;
+use super::upstream::{self, Scheme};
+use crate::edit::Edit;
+use crate::refusal::{Refusal, Result};
+use crate::setting::Setting;
+
+const BY_HAND: &str = "unix//path/of.sock in place of the address";
+
+/// Directives that pass requests on. The last two are written with others, and take what `reverse_proxy` takes.
+pub(super) const DIRECTIVES: &[&str] = &["reverse_proxy", "php_fastcgi", "forward_auth"];
+
+/// A directive that passes requests on.
+pub(super) struct Proxy<'a> {
+    pub(super) statement: &'a Statement,
+}
+
+/// One address of it.
+pub(super) struct Upstream<'a> {
+    proxy: &'a Proxy<'a>,
+    /// The statement that it stands in: the directive, or `to`.
+    statement: &'a Statement,
+    token: &'a Token,
+    name: String,
+}
+
+impl Proxy<'_> {
+    fn block(&self) -> impl Iterator<Item = &Statement> {
+        self.statement.block.iter().flatten()
+    }
+
+    fn refuse(&self, why: impl Into<String>, by_hand: impl Into<String>) -> Refusal {
+        self.statement.refusal(self.statement.line, why, by_hand)
+    }
+
+    /// Its upstreams; `main` is the file that the configuration begins with.
+    pub(super) fn upstreams(&self, main: &Path) -> Vec<Upstream<'_>> {
+        let is_matcher = |word: &str| word == "*" || word.starts_with(['/', '@']);
+        let skipped = if is_matcher(self.statement.word(1)) { 2 } else { 1 };
+        let own = self.statement.words.iter().skip(skipped).map(|token| (self.statement, token));
+        let more = self.block().filter(|one| one.word(0) == "to");
+        let more = more.flat_map(|one| one.words.iter().skip(1).map(move |token| (one, token)));
+        let all: Vec<(&Statement, &Token)> = own.chain(more).collect();
+        let mut name = format!("{} on line {}", self.statement.word(0), self.statement.line);
+        if *self.statement.file != main {
+            let file = self.statement.file.strip_prefix(main.parent().unwrap_or(main));
+            name += &format!(" of {}", file.unwrap_or(&self.statement.file).display());
+        }
+        let is_alone = all.len() == 1;
+        let named =
+            |number: usize| if is_alone { name.clone() } else { format!("{name}, upstream {number}") };
+        all.iter()
+            .enumerate()
+            .map(|(index, (statement, token))| Upstream {
+                proxy: self,
+                statement,
+                token,
+                name: named(index + 1),
+            })
+            .collect()
+    }
+
+    /// Upstreams that are found while Caddy runs.
+    pub(super) fn dynamic(&self) -> Option<Refusal> {
+        let found = self.block().find(|one| one.word(0) == "dynamic")?;
+        let by_hand = "reverse_proxy unix//path/of.sock, and no `dynamic`";
+        Some(found.refusal(found.line, "`dynamic` looks its upstreams up while Caddy runs", by_hand))
+    }
+
+    fn transport(&self) -> Option<&Statement> {
+        self.block().find(|one| one.word(0) == "transport")
+    }
+
+    /// What is spoken with it, where that can be moved.
+    fn protocol(&self, own: Scheme) -> Result<Protocol, String> {
+        let all = self.upstreams(Path::new(""));
+        let schemes: Vec<Scheme> =
+            all.iter().filter_map(|one| Some(upstream::parse(one.token).ok()?.0)).collect();
+        let transport = self.transport();
+        let has_tls = transport
+            .is_some_and(|transport| transport.below().iter().any(|one| one.word(0).starts_with("tls")));
+        // One of them decides for all.
+        if own == Scheme::Https || schemes.contains(&Scheme::Https) || has_tls {
+            return Err("TLS is spoken to it, which its socket may not".to_owned());
+        }
+        match transport.map(|transport| transport.word(1)) {
+            Some("fastcgi") => Ok(Protocol::FastCgi),
+            None if self.statement.word(0) == "php_fastcgi" => Ok(Protocol::FastCgi),
+            None | Some("http") if schemes.contains(&Scheme::H2c) => Ok(Protocol::Grpc),
+            None | Some("http") => Ok(Protocol::Http),
+            Some(other) => Err(format!("`transport {other}` is unknown")),
+        }
+    }
+
+    /// What would mean something else, or nothing, with an address of another kind.
+    fn obstacle(&self, scheme: Scheme) -> Option<(String, &'static str)> {
+        let is_alone = self.upstreams(Path::new("")).len() == 1;
+        if !is_alone && scheme == Scheme::Http {
+            let why = "the upstreams of a directive need the same scheme, and a socket has no `http://`";
+            return Some((why.to_owned(), "remove `http://` from each upstream first"));
+        }
+        let below = self.statement.below();
+        let uses_address = |word: &Token| {
+            word.value.contains("upstream_hostport") || word.value.contains("reverse_proxy.upstream.")
+        };
+        let text = |one: &Statement| format!("`{}` (line {})", one.word(0), one.line);
+        for one in &below {
+            if one.words.first().is_some_and(|word| word.has_variable) {
+                return Some((
+                    format!("line {} is put together from environment variables", one.line),
+                    BY_HAND,
+                ));
+            }
+            if one.words.iter().any(uses_address) {
+                let by_hand = "write the host instead: header_up Host NAME";
+                return Some((format!("{} uses the address of the upstream", text(one)), by_hand));
+            }
+            let (why, by_hand) = match one.word(0) {
+                "health_port" => {
+                    ("has no host to go to over a socket", "health_upstream ADDRESS:PORT (since Caddy 2.8)")
+                }
+                "network_proxy" | "forward_proxy_url" => ("leads there through a proxy", BY_HAND),
+                "local_address" => ("is an address that no socket has", "remove it first"),
+                "lb_policy"
+                    if !is_alone
+                        && ["ip_hash", "client_ip_hash", "uri_hash", "header", "query", "cookie"]
+                            .contains(&one.word(1)) =>
+                {
+                    ("gives each client its upstream by the address of that", BY_HAND)
+                }
+                _ => continue,
+            };
+            return Some((format!("{} {why}", text(one)), by_hand));
+        }
+        let is_check = |one: &&&Statement| ["health_uri", "health_path"].contains(&one.word(0));
+        let has_host = below.iter().any(|one| {
+            let is_headers = one.word(0) == "health_headers";
+            is_headers && one.below().iter().any(|header| header.word(0).eq_ignore_ascii_case("Host"))
+        });
+        let check = below.iter().find(is_check).filter(|_| !has_host)?;
+        let why =
+            format!("{} asks for the host of the address, which over a socket is `localhost`", text(check));
+        Some((why, "say for which host it asks: health_headers { Host NAME }"))
+    }
+}
+
+impl Upstream<'_> {
+    /// Where it is written.
+    pub(super) fn place(&self) -> (&Path, usize) {
+        (&self.statement.file, self.token.range.start)
+    }
+
+    fn refuse(&self, why: impl Into<String>, by_hand: impl Into<String>) -> Refusal {
+        self.statement.refusal(self.token.line, why, by_hand)
+    }
+
+    pub(super) fn setting(&self) -> Result<Setting> {
+        let (scheme, endpoint) = upstream::parse(self.token).map_err(|why| self.refuse(why, BY_HAND))?;
+        let protocol = self.proxy.protocol(scheme).map_err(|why| {
+            self.proxy.refuse(why, format!("{BY_HAND}, once the server behind it speaks without TLS"))
+        })?;
+        let setting = Setting::connects(self.name.clone(), protocol, self.token.value.clone(), endpoint);
+        Ok(setting.at(&self.statement.file, self.token.line))
+    }
+
+    /// The edits that lead it to another endpoint.
+    pub(super) fn write(&self, now: &Endpoint, to: &Endpoint) -> Result<Vec<Edit>> {
+        let (scheme, _) = upstream::parse(self.token).map_err(|why| self.refuse(why, BY_HAND))?;
+        let is_socket = |endpoint: &Endpoint| matches!(endpoint, Endpoint::Unix(_));
+        let obstacle = self.proxy.obstacle(scheme).filter(|_| is_socket(now) || is_socket(to));
+        if let Some((why, by_hand)) = obstacle {
+            return Err(self.refuse(why, by_hand));
+        }
+        let spelled = upstream::spell(to, scheme).map_err(|why| self.refuse(why, BY_HAND))?;
+        Ok(vec![Edit::new(&self.statement.file, self.token.range.clone(), spelled)])
+    }
+}
