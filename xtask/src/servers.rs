@@ -25,16 +25,14 @@ const SERVICES: &[(Kind, &str)] = &[
     (Kind::Memcached, "is measured by the memcached workload"),
     (Kind::Nginx, "is the proxy that is measured"),
     (Kind::Apache, "uses a port that switch must not take away, and is a proxy that is measured"),
-    (Kind::Haproxy, "is a proxy that is measured"),
-    (Kind::Caddy, "is a proxy that is measured"),
     (Kind::Thin, "stands behind nginx in the proxy workload"),
     (Kind::Puma, "stands behind nginx in the proxy workload"),
     (Kind::Gunicorn, "stands behind nginx in the proxy workload"),
-    (Kind::Uvicorn, "is started by a unit that switch edits"),
+    (Kind::Uvicorn, "stands behind nginx in the proxy workload, and is started by a unit that switch edits"),
     (Kind::Postgres, "is measured by the postgres workload"),
     (Kind::Pgbouncer, "reads what switch edits"),
-    (Kind::Haproxy, "reads what switch edits"),
-    (Kind::Caddy, "reads what switch edits"),
+    (Kind::Haproxy, "reads what switch edits, and is a proxy that is measured"),
+    (Kind::Caddy, "reads what switch edits, and is a proxy that is measured"),
 ];
 
 const NEEDED: &[Needed] = &[
@@ -87,6 +85,8 @@ const LIBRARIES: &[&str] = &[
     "ruby-pg",
     "ruby-redis",
     "ruby-sinatra",
+    // Tomcat behind nginx in the proxy workload.
+    "libtomcat10-embed-java",
     "python3-psycopg2",
     "python3-mysqldb",
     "python3-pymysql",

@@ -33,7 +33,7 @@ impl Workload for Proxy {
     fn description(&self) -> Description {
         Description {
             name: "proxy",
-            about: "A server in front of Thin, Puma, gunicorn or the built-in server, in eight conditions",
+            about: "A server in front of Thin, Puma, gunicorn, uvicorn, Node, Tomcat or the built-in server, in eight conditions",
             example: "proxy --backend built-in --connections 1,64",
             parameters: &[
                 Parameter {
@@ -139,7 +139,7 @@ impl Configured for Settings {
     }
 
     /// Two processes of the same program differ by more than the transports do, so several are used. Half a
-    /// dozen Ruby or Python programs take seconds to start.
+    /// dozen Ruby, Python or Java programs take seconds to start.
     fn starts(&self) -> Starts {
         if self.backend.is_built_in() { Starts::EachBlock } else { Starts::InTurn(4) }
     }

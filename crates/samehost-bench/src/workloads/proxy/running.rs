@@ -256,8 +256,8 @@ impl Instance for RunningProxy {
         let Some(condition) = &self.current else { return };
         let front = condition.via.descriptor();
         trial.proxy_most_cpus = front.worker_is_one_cpu.then(|| f64::from(self.settings.workers));
-        // Each backend works with one thread at a time.
-        trial.server_most_cpus = Some(f64::from(condition.backends));
+        let each = self.settings.backend.most_cpus;
+        trial.server_most_cpus = each.map(|each| f64::from(each * condition.backends));
         // The kernel's evidence is about the connection in front, which is the same in every arm.
         trial.connection = None;
         if let Some(observed) = &mut trial.transport_observed {

@@ -55,23 +55,32 @@ fn eight_conditions_of_the_built_in_server() {
     assert_eq!(mains, ["backends", "http", "transport"].into());
 }
 
+/// Checks a measurement of backends whose kind has these words.
+fn assert_measured(backends: &[(&str, &str)]) {
+    for (backend, words) in backends {
+        let settings = ["--backends", "2", "--connections", "2", "--front", "tcp"];
+        let report = Here::new().report(&[&["proxy", "--backend", backend], &settings[..]].concat());
+        assert_sound(&report, 4);
+        let kind = report["workload"]["server"]["kind"].as_str().unwrap();
+        assert!(kind.contains(&format!(" and {words}")), "{kind}");
+    }
+}
+
 #[test]
 fn thin_puma_and_gunicorn() {
-    for backend in ["thin", "puma", "gunicorn"] {
-        let report = Here::new().report(&[
-            "proxy",
-            "--backend",
-            backend,
-            "--backends",
-            "2",
-            "--connections",
-            "2",
-            "--front",
-            "tcp",
-        ]);
-        assert_sound(&report, 4);
-        assert!(report["workload"]["server"]["kind"].as_str().unwrap().to_lowercase().contains(backend));
-    }
+    assert_measured(&[("thin", "Thin"), ("puma", "Puma"), ("gunicorn", "gunicorn")]);
+}
+
+#[test]
+fn uvicorn_node_and_its_cluster() {
+    assert_measured(&[("uvicorn", "uvicorn"), ("node", "Node:"), ("node-cluster", "Node's cluster")]);
+}
+
+#[test]
+fn tomcat() {
+    let settings = ["--backends", "1", "--connections", "2", "--http", "1.1"];
+    let report = Here::new().report(&[&["proxy", "--backend", "tomcat"], &settings[..]].concat());
+    assert_sound(&report, 2);
 }
 
 #[test]
