@@ -20,6 +20,7 @@ pub const EDITORS: &[&dyn Editor] = &[
     &formats::nginx::Nginx,
     &formats::pg_hba::PgHba,
     &formats::pgbouncer::PgBouncer,
+    &formats::php_applications::PhpApplications,
     &formats::php_fpm::PhpFpm,
     &formats::postgresql::Postgresql,
     &formats::redis::Redis,

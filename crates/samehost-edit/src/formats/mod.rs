@@ -13,6 +13,7 @@ pub(crate) mod my_cnf;
 pub(crate) mod nginx;
 pub(crate) mod pg_hba;
 pub(crate) mod pgbouncer;
+pub(crate) mod php_applications;
 pub mod php_fpm;
 pub(crate) mod postgresql;
 pub(crate) mod redis;

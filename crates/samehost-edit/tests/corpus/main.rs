@@ -21,6 +21,7 @@ mod my_cnf;
 mod nginx;
 mod pg_hba;
 mod pgbouncer;
+mod php_application;
 mod php_fpm;
 mod postgresql;
 mod redis;

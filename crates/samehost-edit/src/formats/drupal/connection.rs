@@ -4,11 +4,10 @@ use std::path::{Path, PathBuf};
 
 use samehost_model::{Endpoint, Protocol};
 
-use crate::languages::php::{Entry, Item, Outcome, Place, Trouble, Value, Valued, once, variable_used};
+use crate::languages::php::{
+    Item, MYSQL_SOCKET, Outcome, Place, Trouble, Value, Valued, once, variable_used,
+};
 use crate::refusal::{Refusal, Result};
-
-/// Default socket of mysqlnd on Debian and Ubuntu; elsewhere php.ini's pdo_mysql.default_socket.
-const DEFAULT_SOCKET: &str = "/run/mysqld/mysqld.sock";
 
 /// A connection.
 #[derive(Clone, Debug)]
@@ -42,10 +41,7 @@ impl Connection {
 
     /// Where it is written.
     pub(super) fn place(&self) -> &Place {
-        let item = self.item("unix_socket").unwrap_or_else(|| self.anchor());
-        match &item.entry {
-            Entry::Element(place) | Entry::Statement(place) => place,
-        }
+        self.item("unix_socket").unwrap_or_else(|| self.anchor()).entry.place()
     }
 
     pub(super) fn refusal(&self, reason: String) -> Refusal {
@@ -58,10 +54,10 @@ impl Connection {
 pub(super) fn refuse(trouble: &Trouble, keys: &str) -> Refusal {
     let by_hand = match &trouble.environment {
         Some(name) => format!(
-            "${{databases}}{keys}['unix_socket'] = '{DEFAULT_SOCKET}'; in settings.php (for pgsql: the directory of the socket in {name})"
+            "${{databases}}{keys}['unix_socket'] = '{MYSQL_SOCKET}'; in settings.php (for pgsql: the directory of the socket in {name})"
         ),
         None => format!(
-            "$databases{keys}['unix_socket'] = '{DEFAULT_SOCKET}'; (for pgsql: ['host'] = '/run/postgresql';)"
+            "$databases{keys}['unix_socket'] = '{MYSQL_SOCKET}'; (for pgsql: ['host'] = '/run/postgresql';)"
         ),
     };
     Refusal::new(
@@ -152,7 +148,7 @@ fn connection(file: &Path, items: &[Item], name: String, keys: String) -> Result
     let names = ["driver", "host", "port", "unix_socket"];
     for item in items.iter().filter(|item| names.iter().any(|key| item.key == key.as_bytes())) {
         let key = String::from_utf8_lossy(&item.key);
-        let (Entry::Element(place) | Entry::Statement(place)) = &item.entry;
+        let place = item.entry.place();
         let here = |reason: &str| Trouble::new(&place.file, place.line, format!("{name}, `{key}`: {reason}"));
         match (&item.value.value, item.value.value.text()) {
             (Value::Unknown(trouble), _) => {
@@ -163,9 +159,7 @@ fn connection(file: &Path, items: &[Item], name: String, keys: String) -> Result
             _ => return Err(refuse(&here("this is not a name of a server"), &keys)),
         }
     }
-    let line = |item: &Item| match &item.entry {
-        Entry::Element(place) | Entry::Statement(place) => (place.file.clone(), place.line),
-    };
+    let line = |item: &Item| (item.entry.place().file.clone(), item.entry.place().line);
     let (place, first) = items.first().map_or((file.to_owned(), 0), line);
     let wrong = |reason: &str| refuse(&Trouble::new(&place, first, format!("{name}: {reason}")), &keys);
     let protocol = match text(items, "driver").as_deref() {
@@ -209,7 +203,7 @@ fn endpoint(
             Endpoint::Unix(Path::new(host).join(format!(".s.PGSQL.{port}")))
         }
         (Protocol::Mysql, None, Some(host)) if host.eq_ignore_ascii_case("localhost") => {
-            Endpoint::Unix(DEFAULT_SOCKET.into())
+            Endpoint::Unix(MYSQL_SOCKET.into())
         }
         (Protocol::Mysql, None, Some(host)) => match host.strip_prefix('[') {
             Some(inner) => {

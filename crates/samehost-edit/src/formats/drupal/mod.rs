@@ -2,20 +2,18 @@
 //! port; the pgsql driver uses the socket's directory as the host.
 
 mod connection;
-mod splice;
 
 use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol, Secret};
 
 use self::connection::{Connection, connections};
-use self::splice::{add, change, remove};
 use crate::check::Check;
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
 use crate::goal::Goal;
-use crate::languages::php::{self, Outcome, Setup, Trouble, Value};
+use crate::languages::php::{self, Outcome, Setup, Trouble, Value, add, change, remove};
 use crate::refusal::{Refusal, Result};
 use crate::setting::{Reading, Setting, Uptake};
 

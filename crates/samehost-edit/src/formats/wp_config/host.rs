@@ -6,8 +6,7 @@ use std::path::PathBuf;
 
 use samehost_model::Endpoint;
 
-/// Default socket of mysqlnd on Debian and Ubuntu; elsewhere php.ini's mysqli.default_socket.
-pub(super) const DEFAULT_SOCKET: &str = "/run/mysqld/mysqld.sock";
+use crate::languages::php::MYSQL_SOCKET;
 
 const DEFAULT_PORT: u16 = 3306;
 
@@ -22,7 +21,7 @@ pub(super) fn understand(text: &str) -> Result<Endpoint, &'static str> {
     }
     let (host, port) = if address.matches(':').count() > 1 { v6(address)? } else { v4(address)? };
     if host.is_empty() || host.eq_ignore_ascii_case("localhost") {
-        return Ok(Endpoint::Unix(PathBuf::from(socket.unwrap_or(DEFAULT_SOCKET))));
+        return Ok(Endpoint::Unix(PathBuf::from(socket.unwrap_or(MYSQL_SOCKET))));
     }
     if !host.chars().all(|one| one.is_ascii_alphanumeric() || "._-:".contains(one)) {
         return Err("it is not a host's name");

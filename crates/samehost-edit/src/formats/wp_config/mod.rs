@@ -140,6 +140,7 @@ fn follow(file: &Path, files: &dyn Files) -> Result<Outcome> {
         constants: vec![("ABSPATH", root)],
         variables: Vec::new(),
         last: Some("wp-settings.php"),
+        ..Setup::default()
     };
     php::execute(&real, files, setup).map_err(|trouble| refuse(&real, &trouble, "DB_HOST"))
 }
@@ -301,7 +302,7 @@ fn refuse(file: &Path, trouble: &Trouble, name: &str) -> Refusal {
 
 /// What to write for `DB_HOST`.
 fn by_hand_for(environment: Option<&str>) -> String {
-    let value = host::spell(&Endpoint::Unix(host::DEFAULT_SOCKET.into())).unwrap_or_default();
+    let value = host::spell(&Endpoint::Unix(php::MYSQL_SOCKET.into())).unwrap_or_default();
     match environment {
         Some(name) => format!("where the environment variable is set: {name}={value}"),
         None => format!("where DB_HOST is defined: define( 'DB_HOST', '{value}' );"),

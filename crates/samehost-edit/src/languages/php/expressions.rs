@@ -65,6 +65,11 @@ impl Run<'_> {
                 valued
             }
             "print_intrinsic" => self.first(source, node),
+            "update_expression" => self.update(source, node),
+            "member_access_expression" if self.property(source, node).is_some() => self.member(source, node),
+            "object_creation_expression" if is_plain_object(source, node) => {
+                here(source, node, Value::Array(Vec::new()))
+            }
             _ => self.opaque(source, node, "this is not followed"),
         }
     }
@@ -286,6 +291,35 @@ impl Run<'_> {
         }
     }
 
+    /// `$object->name`
+    fn member(&mut self, source: &Source, node: Node<'_>) -> Valued {
+        let property = self.property(source, node).unwrap_or_default();
+        let object = self.setup.object.unwrap_or_default().as_bytes();
+        let items = match self.state.variables.get(object).map(|valued| &valued.value) {
+            Some(Value::Array(items)) => items,
+            Some(Value::Unknown(trouble)) => return Valued::unknown(trouble.clone()),
+            _ => return Valued::unknown(source.trouble(node, "this object is not known")),
+        };
+        match items.iter().find(|item| item.key == property) {
+            Some(item) => Valued { via: Some(source.of(node).to_vec()), ..item.value.clone() },
+            None => Valued::unknown(source.trouble(node, "this property is not set above")),
+        }
+    }
+
+    /// `$i++` and its like, of a variable with a number.
+    fn update(&mut self, source: &Source, node: Node<'_>) -> Valued {
+        let variable = children(node).first().copied().filter(|inner| inner.kind() == "variable_name");
+        let by = if source.of(node).windows(2).any(|two| two == b"++") { 1 } else { -1 };
+        let known = variable.map(|variable| (variable, self.variable(source, variable).value));
+        let Some((variable, Value::Integer(number))) = known else {
+            return self.opaque(source, node, "this is calculated");
+        };
+        let after = Valued::plain(Value::Integer(number.saturating_add(by)));
+        self.assign(source, node, variable, after.clone());
+        let is_before = source.of(node).first() == Some(&b'$');
+        if is_before { Valued::plain(Value::Integer(number)) } else { after }
+    }
+
     fn array(&mut self, source: &Source, node: Node<'_>) -> Valued {
         let mut items: Vec<Item> = Vec::new();
         for element in children(node) {
@@ -311,6 +345,14 @@ impl Run<'_> {
         }
         here(source, node, Value::Array(items))
     }
+}
+
+/// Whether this is `new stdClass`.
+fn is_plain_object(source: &Source, node: Node<'_>) -> bool {
+    let parts = children(node);
+    let name = parts.first().map(|name| source.of(*name)).unwrap_or_default();
+    let has_arguments = parts.iter().skip(1).any(|part| !children(*part).is_empty());
+    !has_arguments && name.strip_prefix(b"\\").unwrap_or(name).eq_ignore_ascii_case(b"stdClass")
 }
 
 /// A value that is written here.

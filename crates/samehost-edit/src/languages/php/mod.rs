@@ -7,13 +7,18 @@ mod literal;
 mod opaque;
 mod run;
 mod source;
+mod splice;
 mod statements;
 mod strings;
 mod uses;
 mod value;
 
-pub(crate) use literal::{content, encode};
-pub(crate) use run::{Outcome, Setup, execute};
-pub(crate) use source::{Source, children};
-pub(crate) use uses::{constant_used, once, variable_used};
-pub(crate) use value::{Constant, Entry, Item, Place, Quoting, Trouble, Value, Valued};
+pub(crate) use literal::encode;
+pub(crate) use run::{Outcome, RETURNED, Setup, execute};
+pub(crate) use splice::{add, change, remove};
+pub(crate) use uses::{constant_used, once, property_used, variable_used};
+pub(crate) use value::{Constant, Item, Place, Quoting, Trouble, Value, Valued};
+
+/// Default socket of mysqlnd, PHP's client of MySQL, on Debian and Ubuntu; elsewhere php.ini's mysqli.default_socket and
+/// pdo_mysql.default_socket.
+pub(crate) const MYSQL_SOCKET: &str = "/run/mysqld/mysqld.sock";

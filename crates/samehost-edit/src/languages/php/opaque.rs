@@ -44,6 +44,7 @@ impl Run<'_> {
                         self.scan(source, body, Reach::Function, "a function may do this");
                     }
                 }
+                "global_declaration" if self.is_global_anyway(source, node) => {}
                 "global_declaration" | "by_ref" | "reference_assignment_expression" => {
                     for variable in walk(node).filter(|inner| inner.kind() == "variable_name") {
                         self.shared.insert(source.of(variable).get(1..).unwrap_or_default().to_vec());
@@ -52,6 +53,12 @@ impl Run<'_> {
                 _ => {}
             }
         }
+    }
+
+    /// Whether this says of the setup's object, outside of any function, that it is a global variable.
+    fn is_global_anyway(&self, source: &Source, node: Node<'_>) -> bool {
+        let is_outside = node.parent().is_some_and(|parent| parent.kind() == "program");
+        is_outside && self.object(source, node).is_some()
     }
 
     fn scan(&mut self, source: &Source, top: Node<'_>, reach: Reach, reason: &str) {

@@ -27,7 +27,14 @@ pub(crate) struct Setup<'a> {
     pub(crate) variables: Vec<(&'a str, Value)>,
     /// The file whose inclusion ends the evaluation: `wp-settings.php`.
     pub(crate) last: Option<&'a str>,
+    /// The variable that is an object, whose properties are taken for elements of an array: `CFG`.
+    pub(crate) object: Option<&'a str>,
+    /// The class whose properties are the configuration: they become a variable of its name.
+    pub(crate) class: Option<&'a str>,
 }
+
+/// The name under which the state has what the file itself returns; no variable of PHP is called so.
+pub(crate) const RETURNED: &[u8] = b"";
 
 /// What a file sets.
 pub(crate) struct Outcome {

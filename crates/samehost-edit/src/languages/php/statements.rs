@@ -2,9 +2,9 @@
 
 use tree_sitter::Node;
 
-use super::run::{DEEPEST, Run};
+use super::run::{DEEPEST, RETURNED, Run};
 use super::source::{Source, children};
-use super::value::{Key, Place, State, Value, Valued};
+use super::value::{Entry, Item, Key, Place, State, Value, Valued};
 
 impl Run<'_> {
     /// The statements of a block.
@@ -56,13 +56,19 @@ impl Run<'_> {
             }
             "const_declaration" => self.constants(source, node),
             "return_statement" => {
-                self.evaluate_all(source, node);
+                let valued = children(node).first().map(|value| self.evaluate(source, *value));
+                if let Some(valued) = valued.filter(|_| self.returns.len() == 1) {
+                    self.state.variables.insert(RETURNED.to_vec(), valued);
+                }
                 self.leave();
             }
             "exit_statement" => {
                 self.evaluate_all(source, node);
                 self.state.over = true;
             }
+            // The file is included where this variable is a global one, or by a function that means it to be.
+            "global_declaration" | "unset_statement" if self.object(source, node).is_some() => {}
+            "class_declaration" if self.is_wanted(source, node) => self.properties(source, node),
             "namespace_definition" => {
                 self.namespaced = node.child_by_field_name("name").is_some();
                 if let Some(body) = node.child_by_field_name("body") {
@@ -95,6 +101,51 @@ impl Run<'_> {
             }
             _ => self.pass(source, node, "this is not followed"),
         }
+    }
+
+    /// The object variable of the setup, if a statement names it and nothing else.
+    pub(super) fn object(&self, source: &Source, node: Node<'_>) -> Option<&str> {
+        let named = children(node);
+        let [variable] = named.as_slice() else { return None };
+        self.setup.object.filter(|object| source.of(*variable).strip_prefix(b"$") == Some(object.as_bytes()))
+    }
+
+    /// The name in `$object->name`.
+    pub(super) fn property(&self, source: &Source, node: Node<'_>) -> Option<Vec<u8>> {
+        let object = self.setup.object?;
+        if node.kind() != "member_access_expression" {
+            return None;
+        }
+        let (base, name) = (node.child_by_field_name("object")?, node.child_by_field_name("name")?);
+        let is_object = source.of(base).strip_prefix(b"$") == Some(object.as_bytes());
+        (is_object && name.kind() == "name").then(|| source.of(name).to_vec())
+    }
+
+    /// Whether this is the class of the setup.
+    fn is_wanted(&self, source: &Source, node: Node<'_>) -> bool {
+        let name = node.child_by_field_name("name").map(|name| source.of(name));
+        self.setup.class.is_some_and(|class| name == Some(class.as_bytes()))
+    }
+
+    /// The properties of the setup's class with their values.
+    fn properties(&mut self, source: &Source, node: Node<'_>) {
+        let declarations = node.child_by_field_name("body").map(children).unwrap_or_default();
+        let mut items = Vec::new();
+        for declaration in declarations.into_iter().filter(|child| child.kind() == "property_declaration") {
+            for element in children(declaration).into_iter().filter(|part| part.kind() == "property_element")
+            {
+                let parts = children(element);
+                let Some(name) = parts.first().map(|name| source.of(*name)) else { continue };
+                let value = match parts.get(1) {
+                    Some(value) => self.evaluate(source, *value),
+                    None => Valued::plain(Value::Null),
+                };
+                let key = name.strip_prefix(b"$").unwrap_or(name).to_vec();
+                items.push(Item { key, value, entry: Entry::Property(place(source, element)) });
+            }
+        }
+        let class = self.setup.class.unwrap_or_default().as_bytes().to_vec();
+        self.state.variables.insert(class, Valued::plain(Value::Array(items)));
     }
 
     fn constants(&mut self, source: &Source, node: Node<'_>) {
@@ -209,6 +260,10 @@ impl Run<'_> {
             keys.push(key);
             let Some(inner) = parts.first() else { return };
             base = *inner;
+        }
+        if let Some(property) = self.property(source, base) {
+            keys.push(Some(Key::Named(property)));
+            base = base.named_child(0).unwrap_or(base);
         }
         match base.kind() {
             "variable_name" => {}

@@ -38,17 +38,59 @@ pub(crate) fn variable_used(outcome: &Outcome, variable: &str) -> Option<Trouble
         }
         let above = node_above(whole)?;
         let set = above.kind() == "assignment_expression" && above.child_by_field_name("left") == Some(whole);
-        let call = above
-            .parent()
-            .and_then(|list| list.parent())
-            .and_then(|call| call.child_by_field_name("function"));
-        let asked = above.kind() == "argument"
-            && call.is_some_and(|name| {
-                matches!(source.of(name).to_ascii_lowercase().as_slice(), b"isset" | b"empty")
-            });
-        (!set && !asked)
+        (!set && !is_isset(source, above))
             .then(|| format!("{variable} is used for something else here, which would change with it"))
     })
+}
+
+/// The first place that reads one of these properties of an object, or takes the object as a whole, which may then be
+/// changed under another name.
+pub(crate) fn property_used(outcome: &Outcome, object: &str, properties: &[&str]) -> Option<Trouble> {
+    first(outcome, |source, node| {
+        if node.kind() != "variable_name" || source.of(node).strip_prefix(b"$") != Some(object.as_bytes()) {
+            return None;
+        }
+        let parent = node.parent()?;
+        let is_left = |above: Node<'_>, left: Node<'_>| {
+            above.kind() == "assignment_expression" && above.child_by_field_name("left") == Some(left)
+        };
+        if parent.kind() != "member_access_expression" {
+            let is_harmless = match parent.kind() {
+                "global_declaration" | "unset_statement" => true,
+                "argument" => is_isset(source, parent),
+                _ => is_left(parent, node),
+            };
+            return (!is_harmless).then(|| {
+                format!("${object} is taken as a whole here, and may be changed under another name")
+            });
+        }
+        let name = parent.child_by_field_name("name").map(|name| source.of(name))?;
+        let is_dynamic = parent.child_by_field_name("name").is_some_and(|name| name.kind() != "name");
+        if !is_dynamic && !properties.iter().any(|property| name == property.as_bytes()) {
+            return None;
+        }
+        let mut whole = parent;
+        while let Some(above) = node_above(whole).filter(|above| above.kind() == "subscript_expression") {
+            whole = above;
+        }
+        let above = node_above(whole)?;
+        (!is_left(above, whole) && !is_isset(source, above)).then(|| {
+            format!(
+                "${object}->{} is used for something else here, which would change with it",
+                String::from_utf8_lossy(name)
+            )
+        })
+    })
+}
+
+/// Whether an argument is that of isset() or empty().
+fn is_isset(source: &Source, argument: Node<'_>) -> bool {
+    let call = argument.parent().and_then(|list| list.parent());
+    let name = call.and_then(|call| call.child_by_field_name("function"));
+    argument.kind() == "argument"
+        && name.is_some_and(|name| {
+            matches!(source.of(name).to_ascii_lowercase().as_slice(), b"isset" | b"empty")
+        })
 }
 
 /// The parent node, if this one is its subject and not an index.

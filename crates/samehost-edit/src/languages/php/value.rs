@@ -111,6 +111,17 @@ pub(crate) enum Entry {
     Element(Place),
     /// `$array['key'] = value;`
     Statement(Place),
+    /// `public $key = value` in a class.
+    Property(Place),
+}
+
+impl Entry {
+    /// Where it stands.
+    pub(crate) fn place(&self) -> &Place {
+        match self {
+            Entry::Element(place) | Entry::Statement(place) | Entry::Property(place) => place,
+        }
+    }
 }
 
 /// An element of an array.

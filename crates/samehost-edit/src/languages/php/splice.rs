@@ -1,16 +1,19 @@
-//! Changes, adds and removes elements of PHP arrays in the style of their neighbours.
+//! Changes, adds and removes elements of PHP arrays in the style of their neighbours, and changes properties.
 
 use tree_sitter::Node;
 
+use super::literal::{content, encode};
+use super::run::Outcome;
+use super::source::{Source, children};
+use super::value::{Entry, Item, Place, Quoting, Value};
 use crate::edit::Edit;
-use crate::languages::php::{Entry, Item, Outcome, Place, Quoting, Source, Value, children, content, encode};
 use crate::lines::around;
 
 const STRANGE: &str = "the new value has characters that are not written here";
 const ALONE: &str = "it stands where nothing can be added or removed";
 
 /// An element with another value.
-pub(super) fn change(item: &Item, value: &str) -> Result<Edit, String> {
+pub(crate) fn change(item: &Item, value: &str) -> Result<Edit, String> {
     let key = String::from_utf8_lossy(&item.key);
     let place = match (&item.value.place, &item.value.via) {
         (Some(place), None) if !place.comment => place,
@@ -23,16 +26,17 @@ pub(super) fn change(item: &Item, value: &str) -> Result<Edit, String> {
         }
     };
     // A number stays one.
-    let number =
-        matches!(item.value.value, Value::Integer(_)) && value.bytes().all(|byte| byte.is_ascii_digit());
+    let number = matches!(item.value.value, Value::Integer(_))
+        && !value.is_empty()
+        && value.bytes().all(|byte| byte.is_ascii_digit());
     let text = if number { value.to_owned() } else { encode(place.quoting, value).ok_or(STRANGE)? };
     Ok(Edit::new(&place.file, place.range.clone(), text))
 }
 
 /// A new element before another, in its style.
-pub(super) fn add(anchor: &Item, outcome: &Outcome, key: &str, value: &str) -> Result<Edit, String> {
+pub(crate) fn add(anchor: &Item, outcome: &Outcome, key: &str, value: &str) -> Result<Edit, String> {
     let value = encode(Quoting::Single, value).ok_or(STRANGE)?;
-    let (Entry::Element(place) | Entry::Statement(place)) = &anchor.entry;
+    let place = anchor.entry.place();
     let (source, node) = find(outcome, &anchor.entry)?;
     let (index, right) = halves(node).ok_or(ALONE)?;
     let (quoting, inner) = content(source, index).ok_or(ALONE)?;
@@ -69,8 +73,8 @@ pub(super) fn add(anchor: &Item, outcome: &Outcome, key: &str, value: &str) -> R
 }
 
 /// Removes an element with its comma.
-pub(super) fn remove(item: &Item, outcome: &Outcome) -> Result<Edit, String> {
-    let (Entry::Element(place) | Entry::Statement(place)) = &item.entry;
+pub(crate) fn remove(item: &Item, outcome: &Outcome) -> Result<Edit, String> {
+    let place = item.entry.place();
     let (source, node) = find(outcome, &item.entry)?;
     let text = &source.text;
     let blank = |from: usize, until: usize| source.slice(from..until).iter().all(u8::is_ascii_whitespace);
@@ -111,6 +115,7 @@ fn find<'a>(outcome: &'a Outcome, entry: &Entry) -> Result<(&'a Source, Node<'a>
     let (place, kind): (&Place, _) = match entry {
         Entry::Element(place) => (place, "array_element_initializer"),
         Entry::Statement(place) => (place, "expression_statement"),
+        Entry::Property(_) => return Err(ALONE.into()),
     };
     let source = outcome.sources.iter().find(|source| source.path == place.file).ok_or(ALONE)?;
     let mut node =

@@ -1,0 +1,187 @@
+//! Joomla: the properties of the class JConfig. With the driver mysqli `$host` is `HOST`, `HOST:PORT`, `HOST:SOCKET` or
+//! `unix:SOCKET`; its drivers of PDO (`mysql`, `pgsql`) take a plain host. A host of Redis that begins with a slash is a
+//! socket, whatever the port.
+
+use std::path::Path;
+
+use samehost_model::{Endpoint, Protocol};
+
+use super::connection::{
+    Connection, Group, Login, Words, elements, path, port, postgres, redis, refuse, word,
+};
+use super::{Application, mysql};
+use crate::files::Files;
+use crate::languages::php::{Item, MYSQL_SOCKET, Outcome, Setup, Trouble};
+use crate::refusal::Result;
+
+pub(super) const JOOMLA: Application =
+    Application { file: "configuration.php", mark: "class JConfig", setup, connections };
+
+const DATABASE: &str = "public $host = 'localhost:/run/mysqld/mysqld.sock'; (for pgsql: '/run/postgresql')";
+const REDIS: &str = "public $redis_server_host = '/run/redis/redis-server.sock';";
+
+fn setup() -> Setup<'static> {
+    Setup { class: Some("JConfig"), ..Setup::default() }
+}
+
+fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Vec<Result<Connection>> {
+    let class = outcome.state.variables.get(b"JConfig".as_slice());
+    let items = match class.and_then(|class| elements(outcome, class, "JConfig", DATABASE)) {
+        Some(Ok(items)) => items,
+        Some(Err(refusal)) => return vec![Err(refusal)],
+        None => return Vec::new(),
+    };
+    let mut found: Vec<Result<Connection>> = database(file, items).into_iter().collect();
+    let uses = |key: &str| word(items, key).as_deref() == Some("redis");
+    if uses("cache_handler") {
+        found.push(cache(file, items, &["redis_server_host", "redis_server_port"], "redis_server"));
+    }
+    if uses("session_handler") {
+        let keys = &["session_redis_server_host", "session_redis_server_port"];
+        found.push(cache(file, items, keys, "session_redis_server"));
+    }
+    found
+}
+
+fn database(file: &Path, items: &[Item]) -> Option<Result<Connection>> {
+    let driver = word(items, "dbtype").unwrap_or_default();
+    let group = Group { keys: &["host"], items: items.to_vec() };
+    type Spell = fn(&Connection, &Endpoint) -> Result<Words, String>;
+    let (protocol, spell): (_, Spell) = match driver.as_str() {
+        "mysqli" => (Protocol::Mysql, spell_mysqli),
+        "mysql" | "pdomysql" => (Protocol::Mysql, spell_pdo),
+        "pgsql" | "postgresql" => (Protocol::Postgres, spell_postgres),
+        _ => {
+            let trouble = Trouble::new(file, 0, "its dbtype is none of mysqli, mysql, pgsql and postgresql");
+            return Some(Err(refuse(&trouble, "host", DATABASE)));
+        }
+    };
+    Some(group.understood(file, DATABASE).and_then(|group| {
+        let spelled = group.text("host").unwrap_or_default();
+        let understood = match (driver.as_str(), protocol) {
+            ("mysqli", _) => understand_mysqli(&spelled),
+            (_, Protocol::Postgres) => understand_postgres(&spelled),
+            _ => mysql::endpoint(&spelled, 3306, None),
+        };
+        let mut connection = Connection {
+            name: "host".into(),
+            protocol,
+            endpoint: Endpoint::Unix(MYSQL_SOCKET.into()),
+            spelled,
+            login: Login {
+                user: word(items, "user"),
+                password: word(items, "password"),
+                database: word(items, "db"),
+            },
+            groups: vec![group],
+            spell,
+            by_hand: DATABASE,
+        };
+        connection.endpoint = understood.map_err(|reason| connection.refusal(reason.into()))?;
+        Ok(connection)
+    }))
+}
+
+/// As MysqliDriver::connect() splits its host.
+fn understand_mysqli(text: &str) -> Result<Endpoint, &'static str> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return match path.starts_with('/') && !path.contains(':') {
+            true => mysql::endpoint("localhost", 3306, Some(path)),
+            false => Err("its socket is not a path"),
+        };
+    }
+    let end = text.rfind(']').unwrap_or_default();
+    let (host, rest) = match text[end..].find(':') {
+        Some(at) => (&text[..end + at], Some(&text[end + at + 1..])),
+        None => (text, None),
+    };
+    match rest {
+        Some(path) if path.starts_with('/') && !path.contains(':') => {
+            if host.eq_ignore_ascii_case("localhost") {
+                mysql::endpoint(host, 3306, Some(path))
+            } else {
+                Err("PHP uses a socket for the host `localhost` only")
+            }
+        }
+        number => mysql::endpoint(host, port(number, 3306)?, None),
+    }
+}
+
+fn spell_mysqli(_: &Connection, to: &Endpoint) -> Result<Words, String> {
+    let text = match to {
+        Endpoint::Unix(socket) => {
+            let socket = path(socket)?;
+            if socket.contains(':') {
+                return Err("Joomla splits this at a colon: the path may have none".into());
+            }
+            format!("localhost:{socket}")
+        }
+        Endpoint::Tcp { host, port: 3306 } => mysql::host(host)?,
+        Endpoint::Tcp { host, port } => format!("{}:{port}", mysql::host(host)?),
+        _ => return Err(format!("Joomla cannot connect to {to} by `$host`")),
+    };
+    Ok(vec![("host", Some(text))])
+}
+
+fn spell_pdo(_: &Connection, to: &Endpoint) -> Result<Words, String> {
+    let text = match to {
+        Endpoint::Unix(socket) if socket == Path::new(MYSQL_SOCKET) => "localhost".to_owned(),
+        Endpoint::Unix(_) => {
+            return Err(
+                "Joomla's driver `mysql` (PDO) has no word for a socket but `localhost`, PHP's default socket; the driver `mysqli` has".into(),
+            );
+        }
+        Endpoint::Tcp { host, port: 3306 } => mysql::host(host)?,
+        _ => return Err(format!("Joomla's driver `mysql` (PDO) has no word for {to}")),
+    };
+    Ok(vec![("host", Some(text))])
+}
+
+fn understand_postgres(text: &str) -> Result<Endpoint, &'static str> {
+    match text {
+        _ if text.is_empty() || text.contains([';', ' ', ':', ',', '\\']) => {
+            Err("its host is not understood")
+        }
+        _ if text.starts_with('/') => Ok(Endpoint::Unix(Path::new(text).join(".s.PGSQL.5432"))),
+        _ => Ok(Endpoint::Tcp { host: text.to_owned(), port: 5432 }),
+    }
+}
+
+fn spell_postgres(_: &Connection, to: &Endpoint) -> Result<Words, String> {
+    match postgres(to)? {
+        (host, 5432) if !host.contains(':') => Ok(vec![("host", Some(host))]),
+        _ => Err("Joomla's driver of PostgreSQL has no word for another port than 5432".into()),
+    }
+}
+
+fn cache(file: &Path, items: &[Item], keys: &'static [&'static str], name: &str) -> Result<Connection> {
+    let group = Group { keys, items: items.to_vec() }.understood(file, REDIS)?;
+    let missing = || refuse(&Trouble::new(file, 0, format!("${} is not set", keys[0])), name, REDIS);
+    let spelled = group.text(keys[0]).ok_or_else(missing)?;
+    let number = group.text(keys[1]);
+    let word = |last: &str| word(items, &format!("{name}_{last}"));
+    let mut connection = Connection {
+        name: name.to_owned(),
+        protocol: Protocol::Redis,
+        endpoint: Endpoint::Unix(spelled.clone().into()),
+        login: Login { user: None, password: word("auth"), database: word("db") },
+        spelled,
+        groups: vec![group],
+        spell: spell_redis,
+        by_hand: REDIS,
+    };
+    let understood = redis(&connection.spelled, number.as_deref());
+    connection.endpoint = understood.map_err(|reason| connection.refusal(reason.into()))?;
+    Ok(connection)
+}
+
+fn spell_redis(connection: &Connection, to: &Endpoint) -> Result<Words, String> {
+    let [host, number] = connection.groups[0].keys else { return Ok(Vec::new()) };
+    match to {
+        Endpoint::Unix(socket) => Ok(vec![(host, Some(path(socket)?.to_owned()))]),
+        Endpoint::Tcp { host: name, port } => {
+            Ok(vec![(host, Some(name.clone())), (number, Some(port.to_string()))])
+        }
+        _ => Err(format!("Joomla cannot connect to {to} by host and port")),
+    }
+}

@@ -1,0 +1,153 @@
+//! Moodle: `$CFG->dbhost` and `$CFG->dboptions` of config.php. The drivers of MySQL use `dbsocket` for the host
+//! `localhost` only; that of PostgreSQL takes a `dbsocket` with a slash for the socket's directory, for the hosts
+//! `localhost` and `127.0.0.1`, and ignores it for others.
+
+use std::path::Path;
+
+use samehost_model::{Endpoint, Protocol};
+
+use super::connection::{
+    Connection, Group, Login, Words, element, elements, path, port, postgres, refuse, word,
+};
+use super::{Application, mysql};
+use crate::files::Files;
+use crate::languages::php::{MYSQL_SOCKET, Outcome, Setup, Trouble, Value, property_used};
+use crate::refusal::Result;
+
+pub(super) const MOODLE: Application =
+    Application { file: "config.php", mark: "$CFG->dbtype", setup, connections };
+
+const BY_HAND: &str = "$CFG->dbhost = 'localhost'; and in $CFG->dboptions 'dbsocket' => '/run/mysqld/mysqld.sock' (for pgsql: '/run/postgresql')";
+/// The directory of PostgreSQL's sockets that Debian's libpq knows.
+const DEFAULT_DIRECTORY: &str = "/var/run/postgresql";
+
+fn setup() -> Setup<'static> {
+    Setup { object: Some("CFG"), last: Some("setup.php"), ..Setup::default() }
+}
+
+fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Vec<Result<Connection>> {
+    let object = outcome.state.variables.get(b"CFG".as_slice());
+    let items = match object.and_then(|object| elements(outcome, object, "$CFG", BY_HAND)) {
+        Some(Ok(items)) => items,
+        Some(Err(refusal)) => return vec![Err(refusal)],
+        None => return Vec::new(),
+    };
+    if let Some(trouble) = property_used(outcome, "CFG", &["dbhost", "dboptions"]) {
+        return vec![Err(refuse(&trouble, "dbhost", BY_HAND))];
+    }
+    type Spell = fn(&Connection, &Endpoint) -> Result<Words, String>;
+    let (protocol, spell): (_, Spell) = match word(items, "dbtype").as_deref() {
+        Some("mysqli" | "mariadb" | "auroramysql") => (Protocol::Mysql, spell_mysql),
+        Some("pgsql") => (Protocol::Postgres, spell_postgres),
+        _ => {
+            let trouble = Trouble::new(file, 0, "its dbtype is neither of MySQL nor of PostgreSQL");
+            return vec![Err(refuse(&trouble, "dbhost", BY_HAND))];
+        }
+    };
+    let found =
+        Group { keys: &["dbhost"], items: items.to_vec() }.understood(file, BY_HAND).and_then(|host| {
+            let mut groups = vec![host];
+            if let Some(options) = element(items, "dboptions").filter(|options| options.value != Value::Null)
+            {
+                let inner = match elements(outcome, options, "dboptions", BY_HAND) {
+                    Some(inner) => inner?.to_vec(),
+                    None => Vec::new(),
+                };
+                let group = Group { keys: &["dbsocket", "dbport"], items: inner };
+                groups.push(if group.items.is_empty() { group } else { group.understood(file, BY_HAND)? });
+            }
+            let mut connection = Connection {
+                name: "dbhost".into(),
+                protocol,
+                endpoint: Endpoint::Unix(MYSQL_SOCKET.into()),
+                spelled: groups[0].text("dbhost").unwrap_or_default(),
+                login: Login {
+                    user: word(items, "dbuser"),
+                    password: word(items, "dbpass"),
+                    database: word(items, "dbname"),
+                },
+                groups,
+                spell,
+                by_hand: BY_HAND,
+            };
+            let understood = match protocol {
+                Protocol::Postgres => understand_postgres(&connection),
+                _ => understand_mysql(&connection),
+            };
+            connection.endpoint = understood.map_err(|reason| connection.refusal(reason.into()))?;
+            Ok(connection)
+        });
+    vec![found]
+}
+
+fn understand_mysql(connection: &Connection) -> Result<Endpoint, &'static str> {
+    let socket = connection.text("dbsocket").filter(|socket| socket.contains('/'));
+    let port = port(connection.text("dbport").as_deref(), 3306)?;
+    mysql::endpoint(&connection.spelled, port, socket.as_deref())
+}
+
+fn spell_mysql(connection: &Connection, to: &Endpoint) -> Result<Words, String> {
+    match to {
+        Endpoint::Unix(socket) => {
+            let has_socket = connection.text("dbsocket").is_some_and(|socket| socket.contains('/'));
+            let is_default = socket == Path::new(MYSQL_SOCKET) && !has_socket;
+            let anything = connection.anchor("dbsocket").is_some();
+            let socket = path(socket)?.to_owned();
+            let word = (!is_default || anything).then_some(socket);
+            Ok(vec![("dbhost", Some("localhost".into())), ("dbsocket", word)])
+        }
+        Endpoint::Tcp { host, port } => {
+            let is_set = connection.text("dbport").is_some_and(|port| !port.is_empty());
+            let mut words = vec![("dbhost", Some(mysql::host(host)?))];
+            if is_set || *port != 3306 {
+                words.push(("dbport", Some(port.to_string())));
+            }
+            Ok(words)
+        }
+        _ => Err(format!("Moodle's driver cannot connect to {to} by host and port")),
+    }
+}
+
+fn is_local(host: &str) -> bool {
+    matches!(host, "localhost" | "127.0.0.1")
+}
+
+fn understand_postgres(connection: &Connection) -> Result<Endpoint, &'static str> {
+    let host = connection.spelled.as_str();
+    let port = port(connection.text("dbport").as_deref(), 5432)?;
+    let unix = |folder: &str| Endpoint::Unix(Path::new(folder).join(format!(".s.PGSQL.{port}")));
+    let socket = connection.text("dbsocket").filter(|socket| !socket.is_empty() && socket != "0");
+    match socket.filter(|_| is_local(host)) {
+        Some(folder) if folder.starts_with('/') => Ok(unix(folder.trim_end_matches('/'))),
+        Some(folder) if folder.contains('/') => Err("its dbsocket is not an absolute path"),
+        Some(_) => Ok(unix(DEFAULT_DIRECTORY)),
+        None if host.is_empty() || host.contains([' ', '\'', '\\', ',']) => Err("its host is not understood"),
+        None if host.starts_with('/') => Ok(unix(host)),
+        None => Ok(Endpoint::Tcp { host: host.to_owned(), port }),
+    }
+}
+
+fn spell_postgres(connection: &Connection, to: &Endpoint) -> Result<Words, String> {
+    let (host, port) = postgres(to)?;
+    let set = connection.text("dbport").filter(|text| !text.is_empty());
+    let number = port.to_string();
+    let number = (set.is_some() || port != 5432).then_some(number);
+    let mut words = match to {
+        Endpoint::Unix(_) => {
+            let keeps = is_local(&connection.spelled);
+            let name = if keeps { connection.spelled.clone() } else { "localhost".to_owned() };
+            vec![("dbhost", Some(name)), ("dbsocket", Some(host))]
+        }
+        _ => {
+            let mut words = vec![("dbhost", Some(host))];
+            if connection.item("dbsocket").is_some() {
+                words.push(("dbsocket", Some(String::new())));
+            }
+            words
+        }
+    };
+    if number.is_some() {
+        words.push(("dbport", number));
+    }
+    Ok(words)
+}

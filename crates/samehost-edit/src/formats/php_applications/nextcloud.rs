@@ -1,0 +1,187 @@
+//! Nextcloud and ownCloud: `$CONFIG` of config/config.php. `dbhost` is `HOST`, `HOST:PORT` or `HOST:SOCKET`, split at
+//! the last colon (ConnectionFactory::splitHostFromPortAndSocket); `redis` has a host, which may be a path, and a port,
+//! which phpredis takes for a reason to look the path up as a name unless it is 0.
+
+use std::path::Path;
+
+use samehost_model::{Endpoint, Protocol};
+
+use super::connection::{
+    Connection, Group, Login, Words, element, elements, path, port, postgres, redis, refuse, word,
+};
+use super::{Application, mysql};
+use crate::files::Files;
+use crate::languages::php::{Item, MYSQL_SOCKET, Outcome, Setup, Trouble, variable_used};
+use crate::refusal::Result;
+
+pub(super) const NEXTCLOUD: Application =
+    Application { file: "config.php", mark: "$CONFIG", setup: Setup::default, connections };
+
+const DATABASE: &str = "'dbhost' => 'localhost:/run/mysqld/mysqld.sock' (for pgsql: '/run/postgresql')";
+const REDIS: &str = "'redis' => ['host' => '/run/redis/redis-server.sock', 'port' => 0]";
+
+fn connections(file: &Path, files: &dyn Files, outcome: &Outcome) -> Vec<Result<Connection>> {
+    let Some(config) = outcome.state.variables.get(b"CONFIG".as_slice()) else { return Vec::new() };
+    let items = match elements(outcome, config, "$CONFIG", DATABASE) {
+        Some(Ok(items)) => items,
+        Some(Err(refusal)) => return vec![Err(refusal)],
+        None => return Vec::new(),
+    };
+    if let Some(trouble) = variable_used(outcome, "$CONFIG") {
+        return vec![Err(refuse(&trouble, "$CONFIG", DATABASE))];
+    }
+    let found = [database(file, items), cache(file, outcome, items)];
+    found.into_iter().flatten().map(|found| not_set_later(file, files, found?)).collect()
+}
+
+/// Nextcloud reads all `*.config.php` beside config.php after it, and what they set wins.
+fn not_set_later(file: &Path, files: &dyn Files, connection: Connection) -> Result<Connection> {
+    let beside = file.parent().and_then(|folder| files.list(folder).ok()).unwrap_or_default();
+    let more = beside.iter().filter(|path| path.to_str().is_some_and(|path| path.ends_with(".config.php")));
+    for path in more {
+        let sets = files.read(path).map(|text| {
+            ["'", "\""].iter().any(|quote| {
+                let key = format!("{quote}{}{quote}", connection.name);
+                text.windows(key.len()).any(|part| part == key.as_bytes())
+            })
+        });
+        if sets.unwrap_or(true) {
+            let reason = "this file is read after config.php, and what it sets wins";
+            return Err(refuse(&Trouble::new(path, 0, reason), &connection.name, connection.by_hand));
+        }
+    }
+    Ok(connection)
+}
+
+fn database(file: &Path, items: &[Item]) -> Option<Result<Connection>> {
+    let protocol = match word(items, "dbtype").as_deref() {
+        Some("mysql") => Protocol::Mysql,
+        Some("pgsql") => Protocol::Postgres,
+        _ => return None,
+    };
+    let group = Group { keys: &["dbhost"], items: items.to_vec() };
+    Some(group.understood(file, DATABASE).and_then(|group| {
+        let spelled = group.text("dbhost").unwrap_or_default();
+        let understood = match protocol {
+            Protocol::Postgres => understand_postgres(&spelled),
+            _ => understand_mysql(&spelled),
+        };
+        let mut connection = Connection {
+            name: "dbhost".into(),
+            protocol,
+            endpoint: Endpoint::Unix(MYSQL_SOCKET.into()),
+            spelled,
+            login: Login {
+                user: word(items, "dbuser"),
+                password: word(items, "dbpassword"),
+                database: word(items, "dbname"),
+            },
+            groups: vec![group],
+            spell: if protocol == Protocol::Postgres { spell_postgres } else { spell_mysql },
+            by_hand: DATABASE,
+        };
+        connection.endpoint = understood.map_err(|reason| connection.refusal(reason.into()))?;
+        Ok(connection)
+    }))
+}
+
+/// The part before the last colon and what follows it, if that has no bracket.
+fn split(text: &str) -> (&str, Option<&str>) {
+    match text.rsplit_once(':') {
+        Some((host, rest)) if !rest.is_empty() && !rest.contains(']') => (host, Some(rest)),
+        _ => (text, None),
+    }
+}
+
+fn understand_mysql(text: &str) -> Result<Endpoint, &'static str> {
+    match split(text) {
+        (host, Some(path)) if path.starts_with('/') => mysql::endpoint(host, 3306, Some(path)),
+        (host, number) => mysql::endpoint(host, port(number, 3306)?, None),
+    }
+}
+
+fn understand_postgres(text: &str) -> Result<Endpoint, &'static str> {
+    let (host, number) = split(text);
+    let port = port(number, 5432)?;
+    match host {
+        "" => Err("it has no host"),
+        _ if host.contains([';', ' ', '\\', ',']) => Err("its host is not understood"),
+        _ if host.starts_with('/') => Ok(Endpoint::Unix(Path::new(host).join(format!(".s.PGSQL.{port}")))),
+        _ if host.contains(['/', ':', '[']) => Err("its host is not understood"),
+        _ => Ok(Endpoint::Tcp { host: host.to_owned(), port }),
+    }
+}
+
+fn spell_mysql(_: &Connection, to: &Endpoint) -> Result<Words, String> {
+    let text = match to {
+        Endpoint::Unix(socket) => {
+            let socket = path(socket)?;
+            if socket.contains([':', ']']) {
+                return Err("Nextcloud splits this at the last colon: the path may have none".into());
+            }
+            format!("localhost:{socket}")
+        }
+        Endpoint::Tcp { host, port: 3306 } => mysql::host(host)?,
+        Endpoint::Tcp { host, port } => format!("{}:{port}", mysql::host(host)?),
+        _ => return Err(format!("Nextcloud cannot connect to {to} by `dbhost`")),
+    };
+    Ok(vec![("dbhost", Some(text))])
+}
+
+fn spell_postgres(_: &Connection, to: &Endpoint) -> Result<Words, String> {
+    let (host, port) = postgres(to)?;
+    if host.contains(':') {
+        return Err("Nextcloud splits this at the last colon: an IPv6 address is not written here".into());
+    }
+    let text = if port == 5432 { host } else { format!("{host}:{port}") };
+    Ok(vec![("dbhost", Some(text))])
+}
+
+fn cache(file: &Path, outcome: &Outcome, items: &[Item]) -> Option<Result<Connection>> {
+    let valued = element(items, "redis")?;
+    let items = match elements(outcome, valued, "redis", REDIS)? {
+        Ok(items) => items.to_vec(),
+        Err(refusal) => return Some(Err(refusal)),
+    };
+    let group = Group { keys: &["host", "port"], items };
+    Some(group.understood(file, REDIS).and_then(|group| {
+        let spelled = group.text("host").unwrap_or_else(|| "127.0.0.1".into());
+        let number = group.text("port");
+        let mut connection = Connection {
+            name: "redis".into(),
+            protocol: Protocol::Redis,
+            endpoint: Endpoint::Unix(spelled.clone().into()),
+            login: Login {
+                user: word(&group.items, "user"),
+                password: word(&group.items, "password"),
+                database: word(&group.items, "dbindex"),
+            },
+            spelled,
+            groups: vec![group],
+            spell: spell_redis,
+            by_hand: REDIS,
+        };
+        let is_path = connection.spelled.starts_with('/');
+        let is_lookup = is_path && !matches!(number.as_deref().map(str::trim), None | Some("" | "0"));
+        let understood = match is_lookup {
+            true => Err("with a port, phpredis takes the path for the name of a host: it has to be 0"),
+            false => redis(&connection.spelled, number.as_deref()),
+        };
+        connection.endpoint = understood.map_err(|reason| connection.refusal(reason.into()))?;
+        Ok(connection)
+    }))
+}
+
+fn spell_redis(connection: &Connection, to: &Endpoint) -> Result<Words, String> {
+    let is_set = connection.item("port").is_some();
+    match to {
+        Endpoint::Unix(socket) => {
+            Ok(vec![("host", Some(path(socket)?.to_owned())), ("port", is_set.then(|| "0".to_owned()))])
+        }
+        Endpoint::Tcp { host, port } => Ok(vec![
+            ("host", Some(host.clone())),
+            ("port", (is_set || *port != 6379).then(|| port.to_string())),
+        ]),
+        _ => Err(format!("Nextcloud cannot connect to {to} by host and port")),
+    }
+}

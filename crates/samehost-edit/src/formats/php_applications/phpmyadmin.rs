@@ -1,0 +1,105 @@
+//! phpMyAdmin: `$cfg['Servers']` of config.inc.php. It gives host, port and socket to mysqli as they are.
+
+use std::path::Path;
+
+use samehost_model::{Endpoint, Protocol};
+
+use super::connection::{Connection, Group, Login, Words, element, elements, path, port, refuse, word};
+use super::{Application, mysql};
+use crate::files::Files;
+use crate::languages::php::{Item, MYSQL_SOCKET, Outcome, Setup, Value, variable_used};
+use crate::refusal::Result;
+
+pub(super) const PHPMYADMIN: Application =
+    Application { file: "config.inc.php", mark: "Servers", setup, connections };
+
+const BY_HAND: &str =
+    "$cfg['Servers'][$i]['host'] = 'localhost'; $cfg['Servers'][$i]['socket'] = '/run/mysqld/mysqld.sock';";
+
+fn setup() -> Setup<'static> {
+    // Config::load() has set it before it evaluates the file.
+    Setup { variables: vec![("cfg", Value::Array(Vec::new()))], ..Setup::default() }
+}
+
+fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Vec<Result<Connection>> {
+    let config = outcome.state.variables.get(b"cfg".as_slice());
+    let servers = config.map(|config| match elements(outcome, config, "$cfg", BY_HAND)? {
+        Ok(items) => elements(outcome, element(items, "Servers")?, "$cfg['Servers']", BY_HAND),
+        Err(refusal) => Some(Err(refusal)),
+    });
+    let items = match servers.flatten() {
+        Some(Ok(items)) => items,
+        Some(Err(refusal)) => return vec![Err(refusal)],
+        None => return Vec::new(),
+    };
+    if let Some(trouble) = variable_used(outcome, "$cfg") {
+        return vec![Err(refuse(&trouble, "$cfg", BY_HAND))];
+    }
+    let server = |item: &Item| {
+        let name = format!("server {}", String::from_utf8_lossy(&item.key));
+        let inner = match elements(outcome, &item.value, &name, BY_HAND)? {
+            Ok(inner) => inner,
+            Err(refusal) => return Some(Err(refusal)),
+        };
+        // Without a host it is not meant to be used: phpMyAdmin's own default would be the socket.
+        element(inner, "host").map(|_| connection(file, name, inner))
+    };
+    items.iter().filter_map(server).collect()
+}
+
+fn connection(file: &Path, name: String, items: &[Item]) -> Result<Connection> {
+    let keys = &["host", "port", "socket", "connect_type"];
+    let group = Group { keys, items: items.to_vec() }.understood(file, BY_HAND)?;
+    let spelled = group.text("host").unwrap_or_default();
+    let mut connection = Connection {
+        name,
+        protocol: Protocol::Mysql,
+        endpoint: Endpoint::Unix(MYSQL_SOCKET.into()),
+        spelled,
+        login: Login { user: word(items, "user"), password: word(items, "password"), database: None },
+        groups: vec![group],
+        spell,
+        by_hand: BY_HAND,
+    };
+    let host = Some(connection.spelled.as_str()).filter(|host| !host.is_empty()).unwrap_or("localhost");
+    let understood = if host == "localhost" && connection.text("connect_type").as_deref() == Some("tcp") {
+        Err(
+            "`connect_type` made versions before 4.7 use TCP for `localhost`, and is ignored since: say 127.0.0.1 or remove it",
+        )
+    } else if connection.text("host").is_some_and(|host| host.starts_with('/')) {
+        Err("its host is not understood")
+    } else {
+        let number = connection.text("port");
+        let socket = connection.text("socket");
+        port(number.as_deref(), 3306).and_then(|port| mysql::endpoint(host, port, socket.as_deref()))
+    };
+    connection.endpoint = understood.map_err(|reason| connection.refusal(reason.into()))?;
+    Ok(connection)
+}
+
+fn spell(connection: &Connection, to: &Endpoint) -> Result<Words, String> {
+    match to {
+        Endpoint::Unix(socket) => {
+            let socket = path(socket)?.to_owned();
+            let has_socket = connection.text("socket").is_some_and(|socket| !socket.is_empty());
+            let is_default = socket == MYSQL_SOCKET && !has_socket;
+            let mut words = vec![("host", Some("localhost".into()))];
+            if !is_default {
+                words.push(("socket", Some(socket)));
+            }
+            if connection.text("connect_type").as_deref() == Some("tcp") {
+                words.push(("connect_type", Some("socket".into())));
+            }
+            Ok(words)
+        }
+        Endpoint::Tcp { host, port } => {
+            let is_set = connection.text("port").is_some_and(|port| !port.is_empty());
+            let mut words = vec![("host", Some(mysql::host(host)?))];
+            if is_set || *port != 3306 {
+                words.push(("port", Some(port.to_string())));
+            }
+            Ok(words)
+        }
+        _ => Err(format!("phpMyAdmin cannot connect to {to} by host and port")),
+    }
+}
