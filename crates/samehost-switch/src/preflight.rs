@@ -158,7 +158,18 @@ fn attempt(
     let identity = &client.identity;
     let who =
         As { pid: client.present(), uid: identity.uid, gid: identity.gid, groups: identity.groups.clone() };
-    log_in_as(program, &who, hop.setting.protocol, endpoint, &credentials, &hop.server.expected, PATIENCE)
+    let endpoint = seen_by(endpoint, client.present());
+    log_in_as(program, &who, hop.setting.protocol, &endpoint, &credentials, &hop.server.expected, PATIENCE)
+}
+
+/// An endpoint as a process calls it: to one in a chroot, a path below its root directory begins there.
+fn seen_by(endpoint: &Endpoint, pid: Option<u32>) -> Endpoint {
+    let root = pid.and_then(|pid| std::fs::read_link(format!("/proc/{pid}/root")).ok());
+    let inside = |path: &Path| Some(Path::new("/").join(path.strip_prefix(root?).ok()?));
+    match endpoint {
+        Endpoint::Unix(path) => Endpoint::Unix(inside(path).unwrap_or_else(|| path.clone())),
+        other => other.clone(),
+    }
 }
 
 /// Privileges that an account has over the present transport but not over the new one. Such a login succeeds, and the

@@ -119,7 +119,7 @@ fn process_action(kind: Kind, uptake: Uptake, signal: Option<&str>, pid: u32) ->
 }
 
 /// The master of a process: its parent, or itself if it has workers.
-fn master(kind: Kind, pid: u32) -> Option<u32> {
+pub(crate) fn master(kind: Kind, pid: u32) -> Option<u32> {
     let is_it = |pid: u32| Identity::of(pid).is_some_and(|identity| runs(&identity, &files_of(kind)));
     let parent = stat_field(pid, 4)?.parse().ok()?;
     let has_workers = || peer::children(pid).into_iter().any(is_it);

@@ -11,7 +11,7 @@ use samehost_services::{FileName, Kind};
 use samehost_system::{open, ownership};
 
 use super::config_file::ConfigFile;
-use crate::reload::is_kind;
+use crate::reload::{is_kind, master};
 
 /// Files in which a service may have its configuration, the most certain first. A command line is the process' own
 /// claim: it counts for root's processes, for those of the service's account or unit, and for the owner of that file.
@@ -45,7 +45,14 @@ pub(super) fn is_for(scan: &Scan, service: &Service, path: &Path) -> bool {
     let owner = std::fs::metadata(path).map(|found| found.uid());
     let trusted = owner.map_or_else(|_| Trusted::default(), |uid| Trusted::default().or(uid));
     let Some(pid) = service.pid else { return true };
-    may_be(scan, service, &trusted) && is_same_file(pid, path)
+    let reader = service.kind.map_or(pid, |kind| reader(kind, pid));
+    may_be(scan, service, &trusted) && is_same_file(reader, path)
+}
+
+/// The process that reads the configuration: a master, where one reloads. Its workers may be in a chroot.
+fn reader(kind: Kind, pid: u32) -> u32 {
+    let master = kind.descriptor().reloads_by_master.then(|| master(kind, pid));
+    master.flatten().unwrap_or(pid)
 }
 
 /// Whether a service may be what its program's name says.
@@ -80,7 +87,7 @@ fn named(kind: Kind, process: &Process) -> Option<PathBuf> {
     if found.is_absolute() {
         return Some(found);
     }
-    let directory = std::fs::read_link(format!("/proc/{}/cwd", process.pid)).ok()?;
+    let directory = std::fs::read_link(format!("/proc/{}/cwd", reader(kind, process.pid))).ok()?;
     Some(directory.join(found))
 }
 

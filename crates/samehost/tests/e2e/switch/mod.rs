@@ -2,6 +2,7 @@
 //! configurations of their own that are then switched, and put back.
 
 mod faults;
+mod haproxy;
 mod laravel;
 mod nginx_fpm;
 mod redis;
