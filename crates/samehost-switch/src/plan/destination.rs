@@ -43,7 +43,11 @@ pub(crate) fn unix_place(
         }
         Err(_) => None,
     };
-    if let Some(path) = present.filter(|path| request.socket.as_ref().is_none_or(|wanted| wanted == path)) {
+    // The path on the command line is for one server; another one of the same switch keeps the socket that it has.
+    let is_fit = |path: &PathBuf| {
+        request.socket.as_ref().is_none_or(|wanted| wanted == path || taken.contains(&wanted.as_path()))
+    };
+    if let Some(path) = present.filter(is_fit) {
         return Ok(Place { endpoint: Endpoint::Unix(path), listens: true });
     }
     let known = server.kind.map(Kind::descriptor);

@@ -24,7 +24,7 @@ pub struct SwitchOptions {
     /// Do it without asking
     #[arg(long, short)]
     pub yes: bool,
-    /// The socket to use, where the server has none yet or another than usual
+    /// The socket to use, where the server has none yet or another than usual; of several servers, the first one's
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
     /// With --to tcp: the address to use, where the server has none: 127.0.0.1:9000

@@ -1,6 +1,7 @@
-//! `samehost switch` on real stacks, end to end: nginx, PHP-FPM, MariaDB, WordPress, Thin, Redis, started privately with
-//! configurations of their own that are then switched, and put back.
+//! `samehost switch` on real stacks, end to end: nginx, Apache, PHP-FPM, MariaDB, WordPress, Thin, Redis, started
+//! privately with configurations of their own that are then switched, and put back.
 
+mod apache;
 mod faults;
 mod haproxy;
 mod laravel;

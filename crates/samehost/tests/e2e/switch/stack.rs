@@ -125,7 +125,7 @@ impl Stack {
         let main = self.write(
             "php/php-fpm.conf",
             &format!(
-                "[global]\ndaemonize = no\nerror_log = /proc/self/fd/2\nsystemd_interval = 0\ninclude = {}/*.conf\n",
+                "[global]\ndaemonize = no\nprocess_control_timeout = 10s\nerror_log = /proc/self/fd/2\nsystemd_interval = 0\ninclude = {}/*.conf\n",
                 pool.parent().unwrap().display()
             ),
         );

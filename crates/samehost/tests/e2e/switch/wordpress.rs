@@ -17,8 +17,13 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// A site whose account may log in as these hosts say, whose settings name TCP.
+    /// A site behind nginx, whose account may log in as these hosts say, whose settings name TCP.
     pub(crate) fn make(user: &str) -> Self {
+        Site::installed(user).serve()
+    }
+
+    /// The same, served by nobody yet.
+    pub(crate) fn installed(user: &str) -> Self {
         let stack = Stack::new();
         let server = MariaDb::start(&[]);
         server.sql("CREATE DATABASE blog CHARACTER SET utf8mb4");
@@ -46,7 +51,7 @@ impl Site {
         let site = Site { stack, server, web, config };
         samehost_testing::wordpress::install(&site.stack.path("site"), &format!("127.0.0.1:{}", site.web));
         site.protect();
-        site.serve()
+        site
     }
 
     /// Rights as careful people give them: owner, group, mode, an ACL and an attribute.

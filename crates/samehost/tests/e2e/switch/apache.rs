@@ -1,0 +1,171 @@
+//! A real WordPress behind Apache and PHP-FPM, everything over TCP: scan names Apache as the pool's client, and one switch
+//! moves Apache's file, the pool's and wp-config.php, while the site is served at every moment.
+
+use std::fs;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::stack::{Stack, free_port, is_root, page, wait_for};
+use super::wordpress::Site;
+
+const MODULES: &[&str] = &["mpm_event", "authz_core", "dir", "headers", "proxy", "proxy_fcgi"];
+
+/// A WordPress whose Apache reaches PHP-FPM over TCP.
+struct Front {
+    site: Site,
+    /// Where Apache begins to read, and the included file with the address.
+    main: PathBuf,
+    host: PathBuf,
+    pool: PathBuf,
+    fpm: u16,
+}
+
+impl Front {
+    fn make() -> Self {
+        let mut site = Site::installed("app");
+        let fpm = free_port();
+        let pool = site.stack.fpm(&format!("127.0.0.1:{fpm}"));
+        let at = site.stack.shared("apache2").display().to_string();
+        let modules: String = MODULES
+            .iter()
+            .map(|name| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n"))
+            .collect();
+        let main = site.stack.write(
+            "apache2/apache2.conf",
+            &format!(
+                "ServerRoot {at}\n{modules}Listen 127.0.0.1:{}\nServerName 127.0.0.1\nUser www-data\nGroup www-data\nPidFile {at}/pid\nErrorLog {at}/error.log\nDefaultRuntimeDir {at}\nDefine FPM_PORT {fpm}\nIncludeOptional sites-enabled/*.conf\n",
+                site.web
+            ),
+        );
+        site.stack.write("site/slow.php", "<?php require __DIR__ . '/wp-load.php'; sleep(5); echo 'slow';");
+        let (root, web) = (site.root(), site.web);
+        let host = site.stack.write(
+            "apache2/sites-enabled/blog.conf",
+            &format!(
+                "DocumentRoot {root}\nDirectoryIndex index.php\nRequestHeader set Host 127.0.0.1:{web}\n<Directory {root}>\n    Require all granted\n</Directory>\n<FilesMatch \"\\.php$\">\n    # PHP\n    SetHandler \"proxy:fcgi://127.0.0.1:${{FPM_PORT}}\"\n</FilesMatch>\n"
+            ),
+        );
+        site.stack.start("apache2", &["-d", &at, "-f", &main.display().to_string(), "-DFOREGROUND"]);
+        wait_for("the blog", || page(web, "/").filter(|(status, _)| *status == 200));
+        Front { site, main, host, pool, fpm }
+    }
+
+    fn files(&self) -> [&Path; 4] {
+        [&self.main, &self.host, &self.pool, &self.site.config]
+    }
+
+    /// Somebody who reads the blog, with a pause after each page.
+    fn reader(&self, pause: Duration) -> Reader {
+        let stop = Arc::new(AtomicBool::new(false));
+        let web = self.site.web;
+        let thread = std::thread::spawn({
+            let stop = Arc::clone(&stop);
+            move || {
+                let mut pages = Vec::new();
+                while !stop.load(Ordering::Relaxed) {
+                    pages.push(page(web, "/").map_or(0, |(status, _)| status));
+                    std::thread::sleep(pause);
+                }
+                pages
+            }
+        });
+        Reader { stop, thread }
+    }
+}
+
+struct Reader {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Vec<u16>>,
+}
+
+impl Reader {
+    /// The status of every page that was read.
+    fn pages(self) -> Vec<u16> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
+}
+
+/// Whether somebody holds a connection to a port.
+fn is_used(port: u16) -> bool {
+    let (remote, established) = (format!(":{port:04X}"), "01");
+    let table = fs::read_to_string("/proc/net/tcp").unwrap();
+    table.lines().any(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        fields[2].ends_with(&remote) && fields[3] == established
+    })
+}
+
+/// Every hop of the site has its client and a price.
+fn assert_found(front: &Front) {
+    let (web, database) = (front.site.web, front.site.server.port);
+    let slow = std::thread::spawn(move || page(web, "/slow.php"));
+    wait_for("the slow page", || (is_used(front.fpm) && is_used(database)).then_some(()));
+    let reader = front.reader(Duration::from_millis(100));
+    let scan = front.site.stack.samehost(&["scan", "--json", "--quiet", "--observe", "1s"]);
+    assert_all_served(&reader.pages(), &scan.both());
+    assert_eq!(slow.join().unwrap().unwrap().0, 200);
+    assert_eq!(scan.status, 0, "{}", scan.both());
+    let found: Value = serde_json::from_str(&scan.stdout).unwrap();
+    let all = found["advice"].as_array().unwrap();
+    for (port, client) in [(front.fpm, "apache2"), (database, "php-fpm")] {
+        let now = format!("tcp:127.0.0.1:{port}");
+        let one =
+            all.iter().find(|one| one["now"] == now.as_str()).unwrap_or_else(|| panic!("{now}: {all:#?}"));
+        assert!(one["client"].as_str().unwrap().starts_with(client), "{one:#}");
+        assert!(one["traffic"]["short_connections_per_s"].as_f64().unwrap() > 0.0, "{one:#}");
+        assert!(one["saving"]["us_per_short_connection"]["high"].is_number(), "{one:#}");
+    }
+}
+
+fn assert_all_served(pages: &[u16], meanwhile: &str) {
+    assert!(pages.len() > 2 && pages.iter().all(|status| *status == 200), "{pages:?}\n{meanwhile}");
+}
+
+#[test]
+fn wordpress_behind_apache_is_found_moves_and_comes_back() {
+    if !is_root("wordpress_behind_apache_is_found_moves_and_comes_back") {
+        return;
+    }
+    let front = Front::make();
+    let stack = &front.site.stack;
+    let before = Stack::facts(&front.files());
+    assert_found(&front);
+
+    let socket = stack.shared("sockets").join("fpm.sock").display().to_string();
+    let url = format!("http://127.0.0.1:{}/", front.site.web);
+    let [main, config] = [&front.main, &front.site.config].map(|path| path.display().to_string());
+    let switch = ["switch", &main, &config, "--socket", &socket, "--observe", "300ms", "--page", &url];
+    let dry = stack.samehost(&[&switch[..], &["--dry-run"]].concat());
+    assert_eq!(dry.status, 0, "{}", dry.both());
+    assert_eq!(Stack::facts(&front.files()), before, "a dry run touches nothing");
+
+    let reader = front.reader(Duration::from_millis(5));
+    let ended = stack.samehost(&[&switch[..], &["--yes"]].concat());
+    let pages = reader.pages();
+    assert_eq!(ended.status, 0, "{}\n{}", ended.both(), stack.log());
+    assert_all_served(&pages, &ended.both());
+    let text = |path: &Path| fs::read_to_string(path).unwrap();
+    let line = format!("SetHandler \"proxy:unix:{socket}|fcgi://127.0.0.1:${{FPM_PORT}}\"");
+    assert!(text(&front.host).contains(&line), "{}", text(&front.host));
+    assert!(text(&front.pool).contains(&format!("listen = {socket}")), "{}", text(&front.pool));
+    assert!(text(&front.site.config).contains(&front.site.server.socket()), "{}", text(&front.site.config));
+    wait_for("the port to be closed", || TcpStream::connect(("127.0.0.1", front.fpm)).err());
+    let (status, body) = page(front.site.web, "/").unwrap();
+    assert!(status == 200 && body.contains("A blog"), "{body}");
+
+    let id = stack.only_switch();
+    let reader = front.reader(Duration::from_millis(5));
+    let undone = stack.samehost(&["switch", "--undo", &id, "--yes"]);
+    let pages = reader.pages();
+    assert_eq!(undone.status, 0, "{}", undone.both());
+    assert_all_served(&pages, &undone.both());
+    assert_eq!(Stack::facts(&front.files()), before);
+    wait_for("the blog over TCP", || page(front.site.web, "/").filter(|(status, _)| *status == 200));
+}
