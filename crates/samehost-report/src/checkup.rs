@@ -345,7 +345,7 @@ fn doubts(findings: &[Finding<'_>]) -> Vec<String> {
                 "Caution: the hypervisor took {least:.0} to {most:.0} % of the CPU time while these rows were measured: noisy neighbours make the intervals wider."
             ),
             (_, 1) => format!("Caution: {message}."),
-            (_, number) => format!("Doubt ({number} rows): {message}."),
+            (_, number) => format!("Caution ({number} rows): {message}."),
         })
     };
     KINDS.into_iter().filter_map(said).collect()

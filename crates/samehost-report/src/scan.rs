@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use samehost_model::printable::clean;
 use samehost_model::scan::{Process, Queues, ReadBy, Scan, Service, Socket, SocketKind};
 
 use crate::line::{Line, Span, Tone, labelled, titled, wrap_spans};
@@ -23,6 +24,7 @@ impl Terminal {
         page.section(head(scan, page.measure()));
         page.section(services(scan, page.measure()));
         page.section(scan_advice::advice(scan, page.measure()));
+        page.section(findings(scan, page.measure()));
         page.section(scan_congestion::slow(scan, page.measure()));
         page.section(pairs(scan, page.measure()));
         page.section(hidden(scan, page.measure()));
@@ -130,6 +132,16 @@ fn endpoint(socket: &Socket, columns: usize) -> Vec<Line> {
         }
     }
     labelled(&Span::dim(format!("      {}", socket.kind.label())), 12, &[Span::plain(text)], columns)
+}
+
+/// What else is worth knowing, each with what to do about it.
+fn findings(scan: &Scan, columns: usize) -> Vec<Line> {
+    let each = scan.findings.iter().flat_map(|finding| {
+        let found = Span::new(Tone::Doubt, format!("{}.", clean(&finding.found)));
+        let remedy = Span::plain(format!("{}.", clean(&finding.remedy)));
+        labelled(&Span::plain("  •"), 4, &[found, remedy], columns)
+    });
+    titled("Worth knowing", each.collect())
 }
 
 fn own_namespace(scan: &Scan) -> u64 {

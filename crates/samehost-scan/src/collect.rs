@@ -59,6 +59,7 @@ pub fn collect(version: &str) -> Result<Scan, ScanError> {
         connections,
         advice: Vec::new(),
         slow_congestion: Vec::new(),
+        findings: Vec::new(),
         hidden,
     };
     service::find(&mut scan);

@@ -8,6 +8,7 @@ mod congestion;
 mod ended;
 mod error;
 mod expected;
+mod findings;
 mod greet;
 mod how;
 mod join;
@@ -28,6 +29,7 @@ pub use advice::{
 pub use collect::collect;
 pub use error::ScanError;
 pub use expected::{expected, expected_of};
+pub use findings::findings;
 pub use greet::greet;
 pub use how::{HowError, Question, how, services};
 pub use observe::{Observer, observe};

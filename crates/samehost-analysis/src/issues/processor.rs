@@ -124,8 +124,10 @@ fn say_filled(report: &Report, filled: &[(&str, f64)]) -> Option<Issue> {
         [first, .., last] => format!("{} arms from {first} to {last}", ids.len()),
         _ => String::new(),
     };
+    let (least, most) = (format!("{least:.2}"), format!("{most:.2}"));
+    let used = if least == most { least } else { format!("{least} to {most}") };
     let message = format!(
-        "client and server together used {least:.2} to {most:.2} of {} CPUs in {named}: those rates and latencies are what both can do on this machine at once; a server with CPUs of its own does more",
+        "client and server together used {used} of {} CPUs in {named}: those rates and latencies are what both can do on this machine at once; a server with CPUs of its own does more",
         report.head.host.cpus_allowed
     );
     Some(Issue {

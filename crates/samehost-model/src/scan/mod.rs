@@ -3,6 +3,7 @@
 
 mod advice;
 mod congestion;
+mod finding;
 mod how;
 mod process;
 mod service;
@@ -13,6 +14,7 @@ use serde::{Serialize, Serializer};
 
 pub use advice::{Advice, Obstacle, Possible, Range, Saving, ShortTraffic, Traffic, Weight};
 pub use congestion::SlowCongestion;
+pub use finding::Finding;
 pub use how::{ClientWords, HOW_SCHEMA, HowTo};
 pub use process::{Container, Process};
 pub use service::{Connection, RecognisedBy, Service};
@@ -99,6 +101,8 @@ pub struct Scan {
     pub advice: Vec<Advice>,
     /// Addresses of this machine whose connections start with a slow congestion control.
     pub slow_congestion: Vec<SlowCongestion>,
+    /// What else is worth knowing of the sockets now.
+    pub findings: Vec<Finding>,
     /// What was not visible.
     pub hidden: Hidden,
 }
@@ -146,6 +150,7 @@ pub(crate) struct ScanView<'a> {
     services: &'a [Service],
     advice: &'a [Advice],
     slow_congestion: &'a [SlowCongestion],
+    findings: &'a [Finding],
     processes: &'a [Process],
     connections: Vec<ConnectionView<'a>>,
     sockets: &'a [Socket],
@@ -175,6 +180,7 @@ impl Serialize for Scan {
             services: &self.services,
             advice: &self.advice,
             slow_congestion: &self.slow_congestion,
+            findings: &self.findings,
             processes: &self.processes,
             connections: connections.collect(),
             sockets: &self.sockets,

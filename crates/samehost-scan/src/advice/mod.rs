@@ -28,6 +28,7 @@ use samehost_system::interrupt;
 
 pub use ahead::{Identity, UnsafeSocket, Unserved, identity, obstacles, service_at, services_at, socket_of};
 use pair::Pair;
+pub(crate) use walk::Root;
 
 /// A check for something that may prevent a switch.
 pub struct Blocker {

@@ -45,6 +45,7 @@ pub fn look(
         samehost_scan::greet(&mut scan);
     }
     samehost_scan::advise(&mut scan);
+    scan.findings = samehost_scan::findings(&scan);
     if let Some(period) = observe {
         // After an interrupt, results so far are shown and private servers are stopped.
         signals::watch()?;

@@ -10,6 +10,7 @@ mod command;
 mod crowd;
 mod docs;
 mod endings;
+mod findings;
 mod greet;
 mod honesty;
 mod html;

@@ -1,0 +1,15 @@
+//! What a scan found of the sockets that is worth knowing now, beside the advice on pairs.
+
+use serde::Serialize;
+
+/// A finding.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Finding {
+    /// What kind: `full-queue`, `ports-run-out`, `open-to-everybody`.
+    pub code: &'static str,
+    /// What was found, and where.
+    pub found: String,
+    /// What to do about it.
+    pub remedy: String,
+}

@@ -1,0 +1,137 @@
+//! What the sockets show beside pairs that could switch: queues that are full now, ports that run out, and sockets that
+//! every local user may use although the service asks nobody who he is. Each costs one look, and nothing is changed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+
+use samehost_model::scan::{Address, Finding, Queues, Scan, Service, Socket, SocketKind, SocketState};
+use samehost_services::Protocol;
+
+use crate::advice::Root;
+use crate::diag::{Activity, Diag};
+
+/// Permission of others to write, which connect(2) requires on a socket.
+const OTHERS_WRITE: u32 = 0o002;
+/// Permission of others to pass through a directory.
+const OTHERS_SEARCH: u32 = 0o001;
+/// The part of the ports that may be taken before it is worth a line.
+const MOST_TAKEN: f64 = 0.5;
+/// How long the kernel keeps a socket in TIME_WAIT (`TCP_TIMEWAIT_LEN`), in milliseconds.
+const TIME_WAIT_MS: u32 = 60_000;
+/// Age at which `net.ipv4.tcp_tw_reuse` gives its port to a new connection (`tcp_twsk_unique`), in milliseconds.
+const REUSED_AFTER_MS: u32 = 1_000;
+
+/// All of them, the most urgent first.
+#[must_use]
+pub fn findings(scan: &Scan) -> Vec<Finding> {
+    let mut found: Vec<Finding> = scan
+        .services
+        .iter()
+        .flat_map(|service| service.listeners.iter().map(move |at| (service, &scan.sockets[*at])))
+        .filter_map(|(service, socket)| full(service, socket))
+        .collect();
+    found.extend(ports());
+    found.extend(scan.services.iter().filter_map(|service| open_to_everybody(scan, service)));
+    found
+}
+
+/// A listener whose queue is full: `sk_acceptq_is_full` lets one more wait than the backlog says.
+fn full(service: &Service, socket: &Socket) -> Option<Finding> {
+    let Queues::Listening { waiting, backlog: Some(backlog) } = socket.queues else { return None };
+    if waiting <= backlog {
+        return None;
+    }
+    let then = if socket.kind.is_unix() {
+        "the next that connects is refused at once (\"Resource temporarily unavailable\"), or waits if it blocks"
+    } else {
+        "the next that connects waits a second and more for another try"
+    };
+    Some(Finding {
+        code: "full-queue",
+        found: format!(
+            "{} at {}: the queue of new connections is full now ({waiting} wait, backlog {backlog}); {then}",
+            service.name, socket.local
+        ),
+        remedy: "If it hangs, look at the service; if it is busy, give it more workers, a longer backlog and a net.core.somaxconn to match".to_owned(),
+    })
+}
+
+/// The ports that new connections of this network namespace may have, and how many are taken towards one destination.
+fn ports() -> Vec<Finding> {
+    let Some((first, last)) = range() else { return Vec::new() };
+    let Ok(sockets) = Diag::open().and_then(|mut diag| diag.activity()) else { return Vec::new() };
+    let reuse = fs::read_to_string("/proc/sys/net/ipv4/tcp_tw_reuse").unwrap_or_default();
+    let all = usize::from(last - first) + 1;
+    let mut taken: BTreeMap<(IpAddr, SocketAddr), [usize; 2]> = BTreeMap::new();
+    for socket in &sockets {
+        let (Some(local), Some(peer)) = (socket.local.inet(), socket.peer.inet()) else { continue };
+        if (first..=last).contains(&local.port()) && !is_free_again(socket, peer.ip(), reuse.trim()) {
+            let counted = taken.entry((local.ip(), peer)).or_default();
+            counted[usize::from(socket.state == SocketState::TimeWait)] += 1;
+        }
+    }
+    let scarce =
+        taken.into_iter().filter(|(_, [open, ended])| (open + ended) as f64 >= MOST_TAKEN * all as f64);
+    scarce
+        .map(|((_, to), [open, ended])| Finding {
+            code: "ports-run-out",
+            found: format!(
+                "{} of the {all} ports for connections to {to} are taken ({open} connected, {ended} in TIME_WAIT); at {all} new ones fail with \"Cannot assign requested address\"",
+                open + ended
+            ),
+            remedy: "Keep connections open instead of making one for each request, or use a Unix socket: it has no ports".to_owned(),
+        })
+        .collect()
+}
+
+/// Whether the kernel gives the port of this socket in TIME_WAIT to a new connection already.
+fn is_free_again(socket: &Activity, peer: IpAddr, reuse: &str) -> bool {
+    let may = match reuse {
+        "1" => true,
+        // Only of connections inside this machine.
+        "2" => peer.to_canonical().is_loopback(),
+        _ => false,
+    };
+    let age = TIME_WAIT_MS.saturating_sub(socket.expires_ms);
+    socket.state == SocketState::TimeWait && may && age >= REUSED_AFTER_MS
+}
+
+fn range() -> Option<(u16, u16)> {
+    let text = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok()?;
+    let mut numbers = text.split_ascii_whitespace().map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+/// A socket file that everybody may use, of a service that does not ask for a login. MySQL and PostgreSQL always ask,
+/// and their sockets are meant to be open.
+fn open_to_everybody(scan: &Scan, service: &Service) -> Option<Finding> {
+    let protocol = service.kind?.protocol()?;
+    if matches!(protocol, Protocol::Mysql | Protocol::Postgres) {
+        return None;
+    }
+    let root = Root::of(service.pid?).ok()?;
+    let sockets = service.listeners.iter().map(|at| &scan.sockets[*at]);
+    let streams =
+        sockets.filter(|socket| matches!(socket.kind, SocketKind::UnixStream | SocketKind::UnixSeqpacket));
+    let open = streams.filter_map(|socket| match &socket.local {
+        Address::Path(path) => Some(path),
+        _ => None,
+    });
+    let open = open.filter(|path| {
+        let steps = root.walk(path).unwrap_or_default();
+        let Some((file, directories)) = steps.split_last() else { return false };
+        file.mode() & OTHERS_WRITE != 0 && directories.iter().all(|step| step.mode() & OTHERS_SEARCH != 0)
+    });
+    let paths: Vec<String> = open.map(|path| path.display().to_string()).collect();
+    let (first, more) = paths.split_first()?;
+    let others = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+    Some(Finding {
+        code: "open-to-everybody",
+        found: format!(
+            "{}: every local user may connect to {first}{others}, as to a port of 127.0.0.1",
+            service.name
+        ),
+        remedy: "Set the socket's mode to 0660 and its group to one that the clients are in, or put it into a directory that only they may pass; leave it if everybody is meant".to_owned(),
+    })
+}

@@ -1,0 +1,116 @@
+//! What `scan` finds beside pairs: full queues, ports that run out, sockets that everybody may use; and that it is
+//! silent where there is nothing.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+
+use rustix::process::geteuid;
+use serde_json::Value;
+
+use crate::scan::Held;
+use crate::support::{Home, SAMEHOST, not_tested};
+
+/// The findings of one kind that name this.
+fn found(scan: &str, code: &str, name: &str) -> Vec<String> {
+    let scan: Value = serde_json::from_str(scan).unwrap();
+    let findings = scan["findings"].as_array().unwrap().iter();
+    let of_kind = findings.filter(|finding| finding["code"] == code);
+    let words = of_kind.map(|finding| {
+        assert!(!finding["remedy"].as_str().unwrap().is_empty(), "{finding}");
+        finding["found"].as_str().unwrap().to_owned()
+    });
+    words.filter(|words| words.contains(name)).collect()
+}
+
+fn scan(home: &Home) -> String {
+    let ended = home.run(&["scan", "--json"]);
+    assert_eq!(ended.status, 0, "{}", ended.stderr);
+    ended.stdout
+}
+
+/// A program that accepts nobody, with a backlog; the port.
+fn hung(backlog: u32) -> (std::process::Child, u16) {
+    let script = format!(
+        "import socket,time\ns=socket.socket()\ns.bind(('127.0.0.1',0))\ns.listen({backlog})\nprint(s.getsockname()[1],flush=True)\ntime.sleep(600)"
+    );
+    let mut child = Command::new("python3").args(["-c", &script]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    (child, line.trim().parse().unwrap())
+}
+
+#[test]
+fn a_full_queue_is_found_and_one_with_room_is_not() {
+    let home = Home::new();
+    let (mut full, port) = hung(1);
+    let (mut room, other) = hung(2);
+    let connect = |port: u16| TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let held = [connect(port), connect(port), connect(other), connect(other)];
+    let seen = scan(&home);
+    let words = found(&seen, "full-queue", &format!("127.0.0.1:{port}:"));
+    assert!(matches!(words.as_slice(), [one] if one.contains("(2 wait, backlog 1)")), "{words:?}");
+    assert!(found(&seen, "full-queue", &format!("127.0.0.1:{other}:")).is_empty(), "one more may wait");
+    let shown = home.run(&["scan"]).stdout;
+    assert!(shown.contains("Worth knowing") && shown.contains("(2 wait, backlog 1)"), "{shown}");
+    drop(held);
+    for child in [&mut full, &mut room] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_socket_for_everybody_is_found_unless_a_directory_or_its_mode_keeps_others_out() {
+    let home = Home::new();
+    let folder = home.path("shared");
+    fs::create_dir(&folder).unwrap();
+    let (open, closed) = (folder.join("open.sock"), folder.join("closed.sock"));
+    let _open = Held::redis(&home, 0, &open, &["--unixsocketperm", "777"]);
+    let _closed = Held::redis(&home, 0, &closed, &["--unixsocketperm", "770"]);
+    let mode = |mode: u32| {
+        let home = folder.parent().unwrap();
+        fs::set_permissions(home, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode(0o700);
+    assert!(found(&scan(&home), "open-to-everybody", "open.sock").is_empty(), "nobody may pass");
+    mode(0o755);
+    let seen = scan(&home);
+    let words = found(&seen, "open-to-everybody", "open.sock");
+    assert!(matches!(words.as_slice(), [one] if one.starts_with("Redis: every local user")), "{words:?}");
+    assert!(found(&seen, "open-to-everybody", "closed.sock").is_empty(), "its mode is 0770");
+}
+
+/// In a network namespace with 64 ports, and the kernel's reuse of TIME_WAIT as given: how many are taken by 40
+/// connections that the client has closed.
+fn ports_taken(reuse: u32, before: &str) -> Vec<String> {
+    let script = format!(
+        "ip link set lo up
+        cd /proc/sys/net/ipv4 && echo 20000 20063 > ip_local_port_range && echo {reuse} > tcp_tw_reuse
+        python3 -c 'import socket
+s = socket.socket(); s.bind((\"127.0.0.1\", 5000)); s.listen(9)
+for _ in range(40):
+    c = socket.create_connection((\"127.0.0.1\", 5000)); a, _ = s.accept(); c.close(); a.recv(1); a.close()'
+        {before}
+        exec {SAMEHOST} scan --json"
+    );
+    let output = Command::new("unshare").args(["-n", "sh", "-ec", &script]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    found(&String::from_utf8_lossy(&output.stdout), "ports-run-out", "to 127.0.0.1:5000")
+}
+
+#[test]
+fn ports_that_run_out_are_counted_towards_one_destination() {
+    if !geteuid().is_root() {
+        not_tested("without root: a network namespace with few ports");
+        return;
+    }
+    let words = ports_taken(0, "");
+    let expected =
+        "40 of the 64 ports for connections to 127.0.0.1:5000 are taken (0 connected, 40 in TIME_WAIT)";
+    assert!(matches!(words.as_slice(), [one] if one.starts_with(expected)), "{words:?}");
+    // The kernel gives such a port to a new connection of the loopback after a second.
+    assert_eq!(ports_taken(2, "sleep 1.2"), Vec::<String>::new());
+}
