@@ -13,6 +13,7 @@ mod greet;
 mod how;
 mod join;
 mod observe;
+mod pooler;
 mod predict;
 mod recognise;
 mod service;

@@ -13,6 +13,7 @@ use samehost_transport::Family;
 
 use crate::collect::collect;
 use crate::error::ScanError;
+use crate::pooler::Pooler;
 use crate::target::Target;
 
 /// Time limit for a server to accept, and to answer.
@@ -86,10 +87,18 @@ fn address(
     verification.settings = connection.settings();
     verification.proofs.push(Proof { by: "kernel", says: observed.to_string(), transport });
     // Before the login, because a server closes the connection after a failed one.
-    verification.proofs.extend(accepted_pair(connection.inode(), version)?);
-    let (proof, note) = server(protocol, transport, connection.log_in(credentials, expected));
+    let (proofs, pooler) = accepted_pair(connection.inode(), version)?;
+    verification.proofs.extend(proofs);
+    let result = connection.log_in(credentials, expected);
+    let (proof, note) = match &pooler {
+        None => server(protocol, transport, result),
+        Some(pooler) => behind(protocol, pooler, result),
+    };
     verification.proofs.extend(proof);
     verification.notes.extend(note);
+    if let Some(pooler) = pooler {
+        verification.proofs.extend(pooler.behind(&collect(version)?));
+    }
     Ok(())
 }
 
@@ -121,31 +130,44 @@ fn server(
     }
 }
 
+/// The same where a pooler answers: what the server sees is another connection, whatever its transport.
+fn behind(
+    protocol: Protocol,
+    pooler: &Pooler,
+    result: Result<View, LoginError>,
+) -> (Option<Proof>, Option<String>) {
+    let seen = result.as_ref().ok().and_then(|view| view.transport);
+    let (proof, note) = server(protocol, seen, result);
+    (proof.map(|proof| Proof { transport: None, ..proof }), note.or_else(|| Some(pooler.note(seen))))
+}
+
 fn in_words(protocol: Protocol, view: &View) -> String {
     format!("{protocol} {}: {}", view.version, view.says)
 }
 
-/// Proofs about the other end from the kernel's listing. Retries, because a server may need time to accept;
-/// one that has not accepted is reported.
-fn accepted_pair(inode: u64, version: &str) -> Result<Vec<Proof>, ScanError> {
+/// Proofs about the other end from the kernel's listing, and the pooler that it is. Retries, because a server may need
+/// time to accept; one that has not accepted is reported.
+fn accepted_pair(inode: u64, version: &str) -> Result<(Vec<Proof>, Option<Pooler>), ScanError> {
     let begun = Instant::now();
     loop {
         let scan = collect(version)?;
-        let proofs = pair(&scan, inode);
+        let found = pair(&scan, inode);
         let is_held = scan.connections.iter().any(|connection| {
             let inode_of = |at: usize| scan.sockets.get(at).map(|socket| socket.inode);
             inode_of(connection.client) == Some(inode) && scan.holder(connection.server).is_some()
         });
         if is_held || begun.elapsed() > MOMENT {
-            return Ok(proofs);
+            return Ok(found);
         }
         std::thread::sleep(MOMENT / 20);
     }
 }
 
-/// Proofs about the other end from one listing.
-fn pair(scan: &Scan, inode: u64) -> Vec<Proof> {
-    let Some(at) = scan.sockets.iter().position(|socket| socket.inode == inode) else { return Vec::new() };
+/// Proofs about the other end from one listing, and the pooler that it is.
+fn pair(scan: &Scan, inode: u64) -> (Vec<Proof>, Option<Pooler>) {
+    let Some(at) = scan.sockets.iter().position(|socket| socket.inode == inode) else {
+        return (Vec::new(), None);
+    };
     let own = &scan.sockets[at];
     let transport = Some(if own.kind.is_unix() { "unix" } else { "tcp" });
     let mut proofs = Vec::new();
@@ -187,7 +209,7 @@ fn pair(scan: &Scan, inode: u64) -> Vec<Proof> {
         }
         (None, None) => {}
     }
-    proofs
+    (proofs, Pooler::of(service))
 }
 
 fn identity(process: &Process) -> String {

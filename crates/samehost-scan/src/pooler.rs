@@ -1,0 +1,62 @@
+//! A pooler at the other end of a connection, and how it reaches its server: what the server sees is the pooler's own
+//! connection.
+
+use std::collections::BTreeMap;
+
+use samehost_model::scan::{Proof, Scan, Service, Socket};
+use samehost_services::Kind;
+
+/// A pooler that accepted a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pooler {
+    pub(crate) name: String,
+    pid: u32,
+}
+
+impl Pooler {
+    /// The service, if it is a pooler whose process is visible.
+    pub(crate) fn of(service: Option<&Service>) -> Option<Self> {
+        let service = service.filter(|service| service.kind == Some(Kind::Pgbouncer))?;
+        Some(Pooler { name: service.name.clone(), pid: service.pid? })
+    }
+
+    /// Its connections to servers on this machine, as the kernel lists them: one proof for each address.
+    pub(crate) fn behind(&self, scan: &Scan) -> Vec<Proof> {
+        let mut counts: BTreeMap<(String, String), usize> = BTreeMap::new();
+        for connection in &scan.connections {
+            let ends = (scan.sockets.get(connection.client), scan.sockets.get(connection.server));
+            let (Some(client), Some(server)) = ends else { continue };
+            let service = connection.service.and_then(|at| scan.services.get(at));
+            let is_postgres = |service: &&Service| service.kind == Some(Kind::Postgres);
+            if let Some(service) = service.filter(is_postgres)
+                && client.pids.contains(&self.pid)
+            {
+                *counts.entry((service.name.clone(), address(server))).or_default() += 1;
+            }
+        }
+        let says = |((service, at), count): (_, usize)| {
+            let noun = if count == 1 { "connection" } else { "connections" };
+            format!("{} {} → {service} at {at}, {count} {noun}", self.name, self.pid)
+        };
+        // About other connections than the one that is verified.
+        counts.into_iter().map(|one| Proof { by: "behind it", says: says(one), transport: None }).collect()
+    }
+
+    /// What the server's view is about.
+    pub(crate) fn note(&self, transport: Option<&str>) -> String {
+        let over = match transport {
+            Some("unix") => "a Unix socket",
+            Some(_) => "TCP",
+            None => return format!("{} answers here, and stands between client and server", self.name),
+        };
+        format!(
+            "{} answers here, and reaches the server over {over} for this database: the server sees that connection, and not this one",
+            self.name
+        )
+    }
+}
+
+fn address(server: &Socket) -> String {
+    let transport = if server.kind.is_unix() { "unix:" } else { "tcp:" };
+    format!("{transport}{}", server.local)
+}
