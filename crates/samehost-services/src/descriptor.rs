@@ -128,6 +128,8 @@ pub struct FileName {
     pub below: Option<String>,
     /// The first argument is the path, where it ends so.
     pub first: Option<String>,
+    /// The last argument is the path, where it ends so.
+    pub last: Option<String>,
     /// The path follows this in the title of the process, up to a `)`.
     pub title: Option<String>,
     /// The path, where the command line names none.

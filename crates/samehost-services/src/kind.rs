@@ -180,7 +180,8 @@ mod tests {
             let files = files.chain(&known.default_sockets).filter(|path| !path.is_empty());
             assert!(files.clone().all(|path| path.starts_with('/')), "{kind}: paths");
             for named in &known.file_named_by {
-                let ways = [&named.begins, &named.after, &named.first, &named.title, &named.usual];
+                let ways =
+                    [&named.begins, &named.after, &named.first, &named.last, &named.title, &named.usual];
                 assert_eq!(ways.into_iter().flatten().count(), 1, "{kind}: file_named_by");
             }
             if kind.family() == kind {

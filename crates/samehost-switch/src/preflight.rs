@@ -103,7 +103,7 @@ pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<LoggedIn, Box<Failed>
         let mut present = None;
         // Servers count failed logins. The present transport comes first: a wrong password is sent only once, and a
         // right one resets the count.
-        if hop.setting.password.is_some() {
+        if credentials(hop).password.is_some() {
             let result = attempt(hop, &hop.setting.endpoint, &client, program);
             let at_present = Present::of(&result);
             if let Err(error) = result
@@ -144,17 +144,35 @@ fn everyone(hop: &Hop) -> Vec<ClientIdentity> {
     if hop.clients.is_empty() { vec![ClientIdentity::ourselves()] } else { hop.clients.clone() }
 }
 
+/// The login of the configuration. Where it names no account of PostgreSQL (PgBouncer's clients have their own), the one
+/// that was given for this: libpq's variables.
+fn credentials(hop: &Hop) -> Credentials {
+    let setting = &hop.setting;
+    let own = Credentials {
+        user: setting.user.clone(),
+        password: setting.password.clone(),
+        database: setting.database.clone(),
+    };
+    if !lacks_account(hop) || std::env::var_os("PGUSER").is_none() {
+        return own;
+    }
+    match Credentials::of(Protocol::Postgres, "", &setting.endpoint) {
+        Ok(given) => Credentials { database: own.database.or(given.database), ..given },
+        Err(_) => own,
+    }
+}
+
+fn lacks_account(hop: &Hop) -> bool {
+    hop.setting.protocol == Protocol::Postgres && hop.setting.user.is_none()
+}
+
 fn attempt(
     hop: &Hop,
     endpoint: &Endpoint,
     client: &ClientIdentity,
     program: &Path,
 ) -> Result<View, LoginError> {
-    let credentials = Credentials {
-        user: hop.setting.user.clone(),
-        password: hop.setting.password.clone(),
-        database: hop.setting.database.clone(),
-    };
+    let credentials = credentials(hop);
     let identity = &client.identity;
     let who =
         As { pid: client.present(), uid: identity.uid, gid: identity.gid, groups: identity.groups.clone() };
@@ -230,6 +248,10 @@ pub(crate) fn obstacle(hop: &Hop, failed: &Failed) -> SwitchObstacle {
         (LoginErrorKind::Refused, _) if matches!(error, LoginError::Spent { .. }) => String::new(),
         (LoginErrorKind::Refused, Present::Refused) if *over == hop.setting.endpoint => {
             "The login fails over the present transport already: put the credentials right first".to_owned()
+        }
+        (LoginErrorKind::Refused, Present::Refused) if lacks_account(hop) => {
+            "The configuration names no account: give one that may log in, in PGUSER and PGPASSWORD"
+                .to_owned()
         }
         (LoginErrorKind::Refused, Present::Refused) => {
             "The login fails over the present transport as well: put the credentials right first".to_owned()

@@ -102,8 +102,13 @@ fn make_data(bin: &Path, path: &Path) -> PathBuf {
 
 impl Cluster {
     pub fn start(most_connections: u32) -> Self {
+        Self::start_below(&std::env::temp_dir(), most_connections)
+    }
+
+    /// With its directory, which its socket is in, below this one.
+    pub fn start_below(parent: &Path, most_connections: u32) -> Self {
         let bin = programs();
-        let directory = tempfile::Builder::new().prefix("pg").tempdir().unwrap();
+        let directory = tempfile::Builder::new().prefix("pg").tempdir_in(parent).unwrap();
         let path = directory.path();
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
         if is_root() {

@@ -103,6 +103,8 @@ fn path(way: &FileName, words: &[&str]) -> Option<PathBuf> {
         after(option)
     } else if let Some(end) = &way.first {
         words.get(1).filter(|word| word.ends_with(end.as_str())).map(PathBuf::from)
+    } else if let Some(end) = &way.last {
+        words.get(1..).and_then(<[&str]>::last).filter(|word| word.ends_with(end.as_str())).map(PathBuf::from)
     } else if let Some(start) = &way.title {
         let title = words.join(" ");
         title.split_once(start.as_str()).map(|(_, rest)| PathBuf::from(rest.trim_end_matches(')')))
@@ -165,6 +167,8 @@ mod tests {
         is(file("nginx", &["nginx: master process nginx"]), "/etc/nginx/nginx.conf");
         is(file("mariadb", &["/usr/sbin/mariadbd", "--defaults-file=/x/my.cnf"]), "/x/my.cnf");
         is(file("postgres", &["postgres", "-D", "/var/lib/pg"]), "/var/lib/pg/postgresql.conf");
+        is(file("pgbouncer", &["pgbouncer", "-d", "-u", "pg", "/x/pool.ini"]), "/x/pool.ini");
+        assert_eq!(file("pgbouncer", &[]), None);
         assert_eq!(file("redis", &["redis-server 127.0.0.1:6379"]), None);
     }
 }

@@ -6,6 +6,7 @@
 
 mod connection;
 mod ini;
+mod users;
 
 use std::path::Path;
 
@@ -14,6 +15,7 @@ use samehost_services::Kind;
 
 use self::connection::{Connection, Pair};
 use self::ini::{Entry, Ini};
+use self::users::Users;
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
@@ -54,7 +56,8 @@ impl Editor for PgBouncer {
 
     fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
         let ini = Ini::read(file, files)?;
-        let databases = ini.databases().map(|entry| Database::of(&ini, entry)?.setting());
+        let users = Users::of(&ini, files);
+        let databases = ini.databases().map(|entry| Ok(users.login(Database::of(&ini, entry)?.setting()?)));
         Ok(databases.chain(ini.listeners()).collect())
     }
 

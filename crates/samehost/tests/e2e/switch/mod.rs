@@ -1,4 +1,4 @@
-//! `samehost switch` on real stacks, end to end: nginx, Apache, PHP-FPM, MariaDB, WordPress, Thin, Redis, started
+//! `samehost switch` on real stacks, end to end: nginx, Apache, PHP-FPM, MariaDB, WordPress, Thin, Redis, PgBouncer, started
 //! privately with configurations of their own that are then switched, and put back.
 
 mod apache;
@@ -6,6 +6,7 @@ mod faults;
 mod haproxy;
 mod laravel;
 mod nginx_fpm;
+mod pgbouncer;
 mod redis;
 mod refusals;
 mod stack;
