@@ -42,6 +42,10 @@ pub struct Descriptor {
     pub default_sockets: Vec<String>,
     /// The setting that makes it listen on a Unix socket; `{}` stands for the path.
     unix_socket: Option<String>,
+    /// Whether it listens on one address only: on the socket or on the port.
+    pub one_address: bool,
+    /// What to know of the socket that it makes, a sentence each: who may connect, and when the file goes.
+    pub about_socket: Vec<String>,
     /// Why it cannot listen on one.
     ports_only: Option<String>,
     /// Who may use a new socket.

@@ -7,7 +7,8 @@ use samehost_services::Kind;
 
 /// Instructions, one step each.
 pub(super) fn steps(kind: Kind, setting: &str, path: &str) -> Vec<String> {
-    let files = kind.descriptor().edited_files();
+    let known = kind.descriptor();
+    let files = known.edited_files();
     let file = files.iter().find(|file| Path::new(file).exists());
     let place = match (file, files.first()) {
         (Some(file), _) => format!("in {file} (found here)"),
@@ -27,9 +28,12 @@ pub(super) fn steps(kind: Kind, setting: &str, path: &str) -> Vec<String> {
         "give it a backlog for a burst (net.core.somaxconn is {} here, and caps it): a full one refuses at once on a Unix socket",
         somaxconn.trim()
     ));
-    steps.push(
-        "keep the port as well, for tools that want it; restart, then see what changed: samehost scan"
-            .to_owned(),
-    );
+    steps.extend(known.about_socket.iter().cloned());
+    let port = if known.one_address {
+        "it listens on one address: for tools that want the port, run another one beside it"
+    } else {
+        "keep the port as well, for tools that want it"
+    };
+    steps.push(format!("{port}; restart, then see what changed: samehost scan"));
     steps
 }

@@ -16,7 +16,7 @@ use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
 use samehost_scan::identity;
-use samehost_services::NewSocket;
+use samehost_services::{Kind, NewSocket};
 use samehost_system::accounts;
 
 use super::config_file::{ConfigFile, ParsedConfig};
@@ -247,6 +247,10 @@ fn sides<'a>(request: &SwitchRequest, hops: &'a [Hop]) -> (Vec<Side<'a>>, Vec<St
             let editor = config.editor;
             let (goal, note) = server_goal(request, hop, setting);
             notes.extend(note);
+            if request.to == Direction::Unix {
+                let known = hop.server.kind.map(Kind::descriptor);
+                notes.extend(known.into_iter().flat_map(|known| known.about_socket.clone()));
+            }
             let copies = editor
                 .transition(&config.file, &config.files(), setting, &goal)
                 .is_ok_and(|edits| edits.is_some());

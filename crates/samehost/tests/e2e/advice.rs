@@ -327,3 +327,20 @@ fn a_service_without_a_socket_is_told_the_setting() {
     );
     assert_eq!(told["possible"], "after_setting");
 }
+
+#[test]
+fn a_node_without_a_socket_is_told_what_its_socket_brings() {
+    let home = Home::new();
+    let port = free_port().to_string();
+    let server =
+        format!("require('http').createServer((_, reply) => reply.end()).listen({port}, '127.0.0.1')");
+    let _node = Held::start("node", &["-e", &server]);
+    wait_for("node", || std::net::TcpStream::connect(("127.0.0.1", port.parse().unwrap())).ok());
+    let client = Held::start("nc", &["127.0.0.1", &port]);
+    let told = advice(&home, &client);
+    assert_told(
+        &told,
+        "server",
+        &["Node.js listens on no Unix socket", "server.listen('/run/node/node.sock')", "EADDRINUSE"],
+    );
+}

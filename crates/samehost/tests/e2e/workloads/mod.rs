@@ -1,5 +1,6 @@
 //! Each workload of `samehost bench`, and the checkup, with its real server, in tiny measurements.
 
+mod application_sockets;
 mod checkup;
 mod congestion;
 mod fastcgi;
