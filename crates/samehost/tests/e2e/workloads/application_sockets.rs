@@ -14,7 +14,8 @@ use samehost_testing::{free_port, wait_for};
 use tempfile::TempDir;
 
 use super::support::Server;
-use crate::support::{Home, send};
+use crate::scan::is_root;
+use crate::support::{Home, SAMEHOST, not_tested, send};
 
 /// Serves an empty page to WSGI and to ASGI.
 const PYTHON: &str = "
@@ -258,4 +259,49 @@ fn how_has_the_sentences() {
         assert!(known.about_socket.iter().all(|sentence| steps.contains(&sentence.as_str())), "{steps:?}");
         assert_eq!(steps.iter().any(|step| step.contains("listens on one address")), kind == "uvicorn");
     }
+}
+
+#[test]
+fn switch_notes_the_sentences() {
+    if !is_root() {
+        not_tested("without root: switch and units, which are shown to it in a mount namespace");
+        return;
+    }
+    let (home, place) = (Home::new(), Place::new());
+    let (web, app) = (free_port(), free_port());
+    let bind = format!("127.0.0.1:{app}");
+    let unit = format!("[Service]\nUser=root\nExecStart=/usr/bin/gunicorn --bind {bind} page:wsgi\n");
+    fs::create_dir(place.file("units")).unwrap();
+    fs::write(place.file("units/app.service"), unit).unwrap();
+    fs::set_permissions(place.0.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let server = format!("listen 127.0.0.1:{web}; location / {{ proxy_pass http://{bind}; }}");
+    let nginx = format!(
+        "daemon off;\nmaster_process off;\npid {};\nerror_log stderr;\nevents {{}}\nhttp {{\n  access_log off;\n  server {{ {server} }}\n}}\n",
+        place.file("nginx.pid")
+    );
+    fs::write(place.file("nginx.conf"), nginx).unwrap();
+    let (folder, config) = (place.file(""), place.file("nginx.conf"));
+    let started = |words: &[&str], port: u16| {
+        let server = Server(place.command("022", words).spawn().unwrap());
+        wait_for(words[0], || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
+        server
+    };
+    let gunicorn = started(&["gunicorn", "page:wsgi", "--bind", &bind], app);
+    let nginx = started(&["nginx", "-p", &folder, "-c", &config, "-e", "stderr"], web);
+    let shown = "mount --bind \"$1\" /etc/systemd/system && shift && exec \"$@\"";
+    let run = tempfile::tempdir_in("/run").unwrap();
+    fs::set_permissions(run.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let socket = run.path().join("app.sock").display().to_string();
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-c", shown, "sh", &place.file("units"), SAMEHOST, "switch", &config])
+        .args(["/etc/systemd/system/app.service", "--socket", &socket, "--dry-run", "--json"])
+        .env("XDG_STATE_HOME", home.path("state"))
+        .output()
+        .unwrap();
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let notes = answer["notes"].as_array().unwrap();
+    for sentence in &Kind::Gunicorn.descriptor().about_socket {
+        assert!(notes.iter().any(|note| note == sentence), "{sentence}: {answer:#}");
+    }
+    [nginx, gunicorn].into_iter().for_each(end);
 }
