@@ -2,6 +2,7 @@
 //! privately with configurations of their own that are then switched, and put back.
 
 mod apache;
+mod caddy;
 mod faults;
 mod haproxy;
 mod laravel;
