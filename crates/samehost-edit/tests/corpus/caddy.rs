@@ -30,6 +30,9 @@ fn ask(file: &Path, root: &Path) -> BTreeSet<String> {
 fn flat(path: &str, value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) => {
+            if fields.get("handler").is_some_and(|handler| handler == "reverse_proxy") {
+                found.extend(host_of_check(path, fields));
+            }
             fields.iter().for_each(|(key, value)| flat(&format!("{path}/{key}"), value, found));
         }
         Value::Array(items) => {
@@ -45,6 +48,16 @@ fn flat(path: &str, value: &Value, found: &mut BTreeSet<String>) {
             found.insert(format!("{path} = {other}"));
         }
     }
+}
+
+/// For which host a health check without one of its own asks (`doActiveHealthCheckForAllHosts` in healthchecks.go), at the
+/// place where its own would be.
+fn host_of_check(path: &str, handler: &serde_json::Map<String, Value>) -> Option<String> {
+    let check = handler.get("health_checks")?.get("active")?;
+    let is_named = check.get("headers").is_some_and(|headers| headers.get("Host").is_some());
+    let dial = handler.get("upstreams")?.get(0)?.get("dial")?.as_str()?;
+    let host = if dial.starts_with("unix/") { "localhost" } else { dial };
+    (!is_named).then(|| format!("{path}/health_checks/active/headers/Host/0 = \"{host}\""))
 }
 
 fn endpoint(dial: &str) -> String {

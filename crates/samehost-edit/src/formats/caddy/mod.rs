@@ -2,9 +2,10 @@
 //! it (caddyconfig and modules/caddyhttp/reverseproxy of 2.6). Where Caddy itself listens is not changed.
 //!
 //! What the real program decided: a client's `Host` is the same over a socket, but a health check asks for the host of
-//! the address over TCP and for `localhost` over a socket; `health_port` has no host to go to there; and
+//! the address over TCP and for `localhost` over a socket, so an edit names it; `health_port` has no host to go to there; and
 //! `{upstream_hostport}` is empty.
 
+mod health;
 mod lexer;
 mod proxy;
 mod tree;
@@ -80,7 +81,7 @@ impl Editor for Caddy {
                 }
                 return match now.endpoint == goal.endpoint {
                     true => Ok(Vec::new()),
-                    false => upstream.write(&now.endpoint, &goal.endpoint),
+                    false => upstream.write(&now.endpoint, &goal.endpoint, files),
                 };
             }
         }

@@ -5,10 +5,12 @@ use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol};
 
+use super::health;
 use super::lexer::Token;
 use super::tree::Statement;
 use super::upstream::{self, Scheme};
 use crate::edit::Edit;
+use crate::files::Files;
 use crate::refusal::{Refusal, Result};
 use crate::setting::Setting;
 
@@ -74,6 +76,11 @@ impl Proxy<'_> {
         Some(found.refusal(found.line, "`dynamic` looks its upstreams up while Caddy runs", by_hand))
     }
 
+    /// Whether it has one upstream only.
+    fn is_alone(&self) -> bool {
+        self.upstreams(Path::new("")).len() == 1
+    }
+
     fn transport(&self) -> Option<&Statement> {
         self.block().find(|one| one.word(0) == "transport")
     }
@@ -101,7 +108,7 @@ impl Proxy<'_> {
 
     /// What would mean something else, or nothing, with an address of another kind.
     fn obstacle(&self, scheme: Scheme) -> Option<(String, &'static str)> {
-        let is_alone = self.upstreams(Path::new("")).len() == 1;
+        let is_alone = self.is_alone();
         if !is_alone && scheme == Scheme::Http {
             let why = "the upstreams of a directive need the same scheme, and a socket has no `http://`";
             return Some((why.to_owned(), "remove `http://` from each upstream first"));
@@ -139,15 +146,7 @@ impl Proxy<'_> {
             };
             return Some((format!("{} {why}", text(one)), by_hand));
         }
-        let is_check = |one: &&&Statement| ["health_uri", "health_path"].contains(&one.word(0));
-        let has_host = below.iter().any(|one| {
-            let is_headers = one.word(0) == "health_headers";
-            is_headers && one.below().iter().any(|header| header.word(0).eq_ignore_ascii_case("Host"))
-        });
-        let check = below.iter().find(is_check).filter(|_| !has_host)?;
-        let why =
-            format!("{} asks for the host of the address, which over a socket is `localhost`", text(check));
-        Some((why, "say for which host it asks: health_headers { Host NAME }"))
+        None
     }
 }
 
@@ -171,14 +170,19 @@ impl Upstream<'_> {
     }
 
     /// The edits that lead it to another endpoint.
-    pub(super) fn write(&self, now: &Endpoint, to: &Endpoint) -> Result<Vec<Edit>> {
+    pub(super) fn write(&self, now: &Endpoint, to: &Endpoint, files: &dyn Files) -> Result<Vec<Edit>> {
         let (scheme, _) = upstream::parse(self.token).map_err(|why| self.refuse(why, BY_HAND))?;
         let is_socket = |endpoint: &Endpoint| matches!(endpoint, Endpoint::Unix(_));
-        let obstacle = self.proxy.obstacle(scheme).filter(|_| is_socket(now) || is_socket(to));
-        if let Some((why, by_hand)) = obstacle {
-            return Err(self.refuse(why, by_hand));
+        let mut more = None;
+        if is_socket(now) != is_socket(to) {
+            if let Some((why, by_hand)) = self.proxy.obstacle(scheme) {
+                return Err(self.refuse(why, by_hand));
+            }
+            more = health::named_host(self.proxy.statement, self.proxy.is_alone(), now, files)
+                .map_err(|(why, by_hand)| self.refuse(why, by_hand))?;
         }
         let spelled = upstream::spell(to, scheme).map_err(|why| self.refuse(why, BY_HAND))?;
-        Ok(vec![Edit::new(&self.statement.file, self.token.range.clone(), spelled)])
+        let edit = Edit::new(&self.statement.file, self.token.range.clone(), spelled);
+        Ok([edit].into_iter().chain(more).collect())
     }
 }
