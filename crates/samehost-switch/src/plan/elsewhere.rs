@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use samehost_edit::glob;
-use samehost_edit::{Files, Role, Setting};
+use samehost_edit::{Edit, Files, Goal, Role, Setting};
 use samehost_model::Endpoint;
 use samehost_model::scan::{Process, Scan, Service};
 use samehost_services::Kind;
@@ -33,8 +33,16 @@ pub(crate) fn named(scan: &Scan, endpoint: &Endpoint, to: &Endpoint, hops: &[Hop
     for service in &scan.services {
         let Some(process) = service.pid.and_then(|pid| scan.process(pid)) else { continue };
         let more = match service.kind {
-            Some(Kind::Nginx) => nginx(&server_files::of(scan, service), process, endpoint, hops),
-            Some(Kind::Apache) => apache(scan, service, process, endpoint, to),
+            Some(Kind::Nginx) => by_editor(&server_files::of(scan, service), process, endpoint, hops),
+            Some(Kind::Apache) => {
+                let lines = apache(scan, service, process, (endpoint, to), &edits_of(hops));
+                // Only the editor knows the variables.
+                if lines.is_empty() {
+                    by_editor(&server_files::of(scan, service), process, endpoint, hops)
+                } else {
+                    lines
+                }
+            }
             _ => Vec::new(),
         };
         for one in more {
@@ -46,7 +54,17 @@ pub(crate) fn named(scan: &Scan, endpoint: &Endpoint, to: &Endpoint, hops: &[Hop
     found
 }
 
-fn nginx(files: &[PathBuf], process: &Process, endpoint: &Endpoint, hops: &[Hop]) -> Vec<Named> {
+/// The bytes of Apache's files that these moves change.
+fn edits_of(hops: &[Hop]) -> Vec<Edit> {
+    let of_apache = hops.iter().filter(|hop| hop.config.kind() == Some(Kind::Apache));
+    let edits = of_apache.filter_map(|hop| {
+        let (config, goal) = (&hop.config, Goal::client(hop.to.clone()));
+        config.editor.edit(&config.file, &config.files(), &hop.setting, &goal).ok()
+    });
+    edits.flatten().collect()
+}
+
+fn by_editor(files: &[PathBuf], process: &Process, endpoint: &Endpoint, hops: &[Hop]) -> Vec<Named> {
     let Some(config) = files.iter().find_map(|path| ConfigFile::at(path, None).ok()?) else {
         return Vec::new();
     };
@@ -100,13 +118,14 @@ impl Apache {
     }
 }
 
-/// Lines of Apache are searched as text, following includes: also those that its editor refuses.
+/// Lines of Apache are searched as text, following includes: also those that its editor refuses. Those that are edited
+/// are left out.
 fn apache(
     scan: &Scan,
     service: &Service,
     process: &Process,
-    endpoint: &Endpoint,
-    to: &Endpoint,
+    (endpoint, to): (&Endpoint, &Endpoint),
+    edits: &[Edit],
 ) -> Vec<Named> {
     let Some(Apache { root, main }) = Apache::of(scan, service, process) else { return Vec::new() };
     let disk = Disk::of(&main, Reads::RootsServer, None);
@@ -118,7 +137,13 @@ fn apache(
         }
         let text = disk.read(&path).unwrap_or_default();
         seen.push(path.clone());
-        for (index, line) in String::from_utf8_lossy(&text).lines().enumerate() {
+        let own = edits.iter().filter(|edit| disk.real(&edit.file) == disk.real(&path));
+        let own: Vec<usize> = own.map(|edit| edit.range.start).collect();
+        let mut start = 0;
+        for (index, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {
+            let is_edited = own.iter().any(|at| (start..start + line.len()).contains(at));
+            start += line.len();
+            let line = String::from_utf8_lossy(line);
             let line = line.trim();
             if let Some(folder) = argument(line, &["ServerRoot"]) {
                 root = PathBuf::from(folder);
@@ -126,7 +151,7 @@ fn apache(
             if let Some(pattern) = argument(line, &["Include", "IncludeOptional"]) {
                 waiting.extend(included(&disk, &root, pattern));
             }
-            if let Some(by_hand) = moved(line, endpoint, to) {
+            if let Some(by_hand) = moved(line, endpoint, to).filter(|_| !is_edited) {
                 found.push(Named {
                     found: format!(
                         "{} {} names {endpoint}: {}:{}: {line}",
@@ -159,13 +184,23 @@ fn included(disk: &Disk, root: &Path, pattern: &str) -> Vec<PathBuf> {
     disk.list(&path).unwrap_or_else(|_| glob(disk, path.as_os_str().as_encoded_bytes()).unwrap_or_default())
 }
 
+/// Directives with which Apache connects. The URL in others (`ProxyPassReverse`, `<Proxy>`) is a name.
+const CONNECTING: &[&str] = &[
+    "SetHandler",
+    "AddHandler",
+    "ProxyPass",
+    "ProxyPassMatch",
+    "BalancerMember",
+    "RewriteRule",
+    "ProxyRemote",
+    "AuthnzFcgiDefineProvider",
+];
+
 /// An Apache line that connects to a port, rewritten for a socket (mod_proxy: `unix:PATH|URL`); `None` for
 /// other lines.
 fn moved(line: &str, endpoint: &Endpoint, to: &Endpoint) -> Option<String> {
     let (Endpoint::Tcp { host, port }, Endpoint::Unix(socket)) = (endpoint, to) else { return None };
-    if line.starts_with('#') {
-        return None;
-    }
+    argument(line, CONNECTING)?;
     let hosts = [host.as_str(), "127.0.0.1", "localhost", "[::1]"];
     for scheme in ["fcgi", "http", "uwsgi", "scgi", "ajp", "ws", "h2c"] {
         for host in hosts {
@@ -201,6 +236,8 @@ mod tests {
         );
         for other in [
             "# SetHandler proxy:fcgi://127.0.0.1:9000",
+            "ProxyPassReverse / http://127.0.0.1:9000/",
+            "<Proxy \"fcgi://127.0.0.1:9000\">",
             "SetHandler \"proxy:fcgi://127.0.0.1:90001\"",
             "SetHandler \"proxy:fcgi://127.0.0.1:9001\"",
             "SetHandler \"proxy:unix:/run/php/x.sock|fcgi://127.0.0.1:9000\"",

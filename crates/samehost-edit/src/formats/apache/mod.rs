@@ -15,6 +15,8 @@
 //! - Behind `ProxyPassMatch` a worker is found by a URL that is at least as long as the worker's name with its `$1`.
 //!   A request with a shorter one, as for `/`, goes to the TCP address.
 //! - A section `<Proxy "unix:…|URL">` applies to nothing, and a `ProxyPassReverse` with `unix:` neither.
+//!
+//! `.htaccess` files are not read: which of them count depends on the request.
 
 mod analysis;
 mod pattern;

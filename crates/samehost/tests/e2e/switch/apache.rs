@@ -48,7 +48,7 @@ impl Front {
         let host = site.stack.write(
             "apache2/sites-enabled/blog.conf",
             &format!(
-                "DocumentRoot {root}\nDirectoryIndex index.php\nRequestHeader set Host 127.0.0.1:{web}\n<Directory {root}>\n    Require all granted\n</Directory>\n<FilesMatch \"\\.php$\">\n    # PHP\n    SetHandler \"proxy:fcgi://127.0.0.1:${{FPM_PORT}}\"\n</FilesMatch>\n"
+                "DocumentRoot {root}\nDirectoryIndex index.php\nRequestHeader set Host 127.0.0.1:{web}\n<Directory {root}>\n    Require all granted\n</Directory>\n<FilesMatch \"\\.php$\">\n    # PHP\n    SetHandler \"proxy:fcgi://127.0.0.1:${{FPM_PORT}}\"\n</FilesMatch>\n<Proxy fcgi://127.0.0.1:{fpm}>\n    Require all granted\n</Proxy>\n<Location /ping>\n    SetHandler proxy:fcgi://127.0.0.1:{fpm}\n</Location>\n"
             ),
         );
         site.stack.start("apache2", &["-d", &at, "-f", &main.display().to_string(), "-DFOREGROUND"]);
@@ -154,6 +154,8 @@ fn wordpress_behind_apache_is_found_moves_and_comes_back() {
     let text = |path: &Path| fs::read_to_string(path).unwrap();
     let line = format!("SetHandler \"proxy:unix:{socket}|fcgi://127.0.0.1:${{FPM_PORT}}\"");
     assert!(text(&front.host).contains(&line), "{}", text(&front.host));
+    let ping = format!("SetHandler proxy:unix:{socket}|fcgi://127.0.0.1:{}\n", front.fpm);
+    assert!(text(&front.host).contains(&ping), "{}", text(&front.host));
     assert!(text(&front.pool).contains(&format!("listen = {socket}")), "{}", text(&front.pool));
     assert!(text(&front.site.config).contains(&front.site.server.socket()), "{}", text(&front.site.config));
     wait_for("the port to be closed", || TcpStream::connect(("127.0.0.1", front.fpm)).err());
