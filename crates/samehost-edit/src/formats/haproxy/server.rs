@@ -42,7 +42,12 @@ impl<'a> Server<'a> {
         if name.has_variable || section.head.words.iter().any(|word| word.has_variable) {
             return Err(refuse("its name is put together from environment variables", BY_HAND));
         }
-        let twins = section.lines.iter().filter(|other| is_server(other) && other.word(1) == name.value);
+        // Also in another section of this name, which HAProxy refuses as well.
+        let namesakes =
+            config.sections.iter().filter(|one| one.is_proxy() && one.head.word(1) == section.head.word(1));
+        let twins = namesakes
+            .flat_map(|one| &one.lines)
+            .filter(|other| is_server(other) && other.word(1) == name.value);
         if twins.count() > 1 {
             return Err(refuse("several servers of the proxy have this name", "give each a name of its own"));
         }
