@@ -9,7 +9,8 @@ use crate::sandbox;
 const LEAST_CASES: usize = 40;
 
 /// Starts the pooler with what the configuration says of databases, and everything about itself that would keep it from
-/// starting, or us from asking, set otherwise. A database of `*` exists once somebody has asked for it.
+/// starting, or us from asking, set otherwise. A database of `*` exists from when somebody asks for it until
+/// PgBouncer clears away what nobody is connected to, three times a second.
 const SCRIPT: &str = r#"
 mkdir -m 777 /run/ask /run/pgbouncer
 cat > /run/ask/wrapper.ini <<END
@@ -35,14 +36,16 @@ for turn in $(seq 1000); do
     ask pgbouncer 'SHOW VERSION' >/dev/null && break
     sleep 0.01
 done
+found=$(ask pgbouncer 'SHOW DATABASES') || { cat /run/ask/said /run/ask/psql; exit 1; }
 if grep -q '^ *\*' "$1"; then
-    ask any_other 'SELECT 1' &
     for turn in $(seq 1000); do
-        ask pgbouncer 'SHOW DATABASES' | grep -q '^any_other|' && break
+        ask any_other 'SELECT 1' &
+        found=$(ask pgbouncer 'SHOW DATABASES')
+        echo "$found" | grep -q '^any_other|' && break
         sleep 0.01
     done
 fi
-ask pgbouncer 'SHOW DATABASES' || { cat /run/ask/said /run/ask/psql; exit 1; }
+echo "$found"
 echo ==
 ask pgbouncer 'SHOW CONFIG' | grep -vE '^(listen_|unix_socket_dir|auth_|admin_users|logfile|pidfile|user\||client_tls_sslmode|server_tls_sslmode|conffile)'
 "#;
