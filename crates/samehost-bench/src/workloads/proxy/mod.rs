@@ -33,7 +33,7 @@ impl Workload for Proxy {
     fn description(&self) -> Description {
         Description {
             name: "proxy",
-            about: "A server in front of Thin, Puma, gunicorn, uvicorn, Node, Tomcat or the built-in server, in eight conditions",
+            about: "Thin, Puma, gunicorn, uvicorn, Node, Tomcat or the built-in server behind a proxy",
             example: "proxy --backend built-in --connections 1,64",
             parameters: &[
                 Parameter {
