@@ -13,6 +13,9 @@ pub struct ReproduceOptions {
     /// All of them in under six minutes, with wider intervals
     #[arg(long)]
     pub quick: bool,
+    /// The private server of the experiments on MySQL: P1 to P4 and D [default: what is installed, MariaDB first]
+    #[arg(long, value_name = "NAME", value_parser = ["any", "mariadb", "mysql"])]
+    pub server: Option<String>,
     /// Measure again what an earlier call that did not come to its end has measured
     #[arg(long)]
     pub fresh: bool,

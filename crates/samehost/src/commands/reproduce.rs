@@ -26,7 +26,7 @@ pub fn reproduce(options: &ReproduceOptions) -> anyhow::Result<Ending> {
     let budget_s = options.budget.map(|budget| budget.as_secs_f64());
     let (begun, started_at) = (Instant::now(), now());
     let host = host();
-    let store = Store::new(&host, mode, budget_s);
+    let store = Store::new(&host, mode, budget_s, options.server.clone());
     if options.fresh {
         store.forget(published.iter().map(|one| one.id));
     }
@@ -37,12 +37,10 @@ pub fn reproduce(options: &ReproduceOptions) -> anyhow::Result<Ending> {
         announce(&ahead, &kept, mode, budget_s);
     }
     let mut reproducer =
-        Reproducer::new(&ahead, mode, budget_s, seed, options.quiet, std::sync::Arc::clone(&interrupted));
-    if reproducer.needs_own_network(&ahead)? {
-        // Must precede the first thread.
-        let program = std::env::current_exe().context("finding this program")?;
-        samehost_bench::network::prepare(&program)?;
-    }
+        Reproducer::new(&ahead, mode, budget_s, seed, options.quiet, std::sync::Arc::clone(&interrupted))
+            .on(options.server.clone());
+    // Must precede the first thread.
+    prepare_network(&reproducer, &ahead)?;
     let is_made = |one: &&Published| kept.iter().find(|experiment| experiment.id == one.id).cloned();
     let mut made: Vec<Option<Experiment>> = published.iter().map(is_made).collect();
     let mut order: Vec<usize> = (0..published.len()).filter(|place| made[*place].is_none()).collect();
@@ -76,6 +74,15 @@ pub fn reproduce(options: &ReproduceOptions) -> anyhow::Result<Ending> {
         store.forget(published.iter().map(|one| one.id));
     }
     Ok(ending(&reproduction))
+}
+
+/// Makes the private network, if an experiment needs one.
+fn prepare_network(reproducer: &Reproducer, ahead: &[&Published]) -> anyhow::Result<()> {
+    if reproducer.needs_own_network(ahead)? {
+        let program = std::env::current_exe().context("finding this program")?;
+        samehost_bench::network::prepare(&program)?;
+    }
+    Ok(())
 }
 
 /// Spends the remaining time on open claims.

@@ -4,6 +4,8 @@ use samehost_model::{
     Arm, ClaimOutcome, Experiment, ExperimentState, Judgement, Measurement, Report, Transport,
 };
 
+use samehost_services::Kind;
+
 use super::claims;
 use super::congestion;
 use super::published::{Planned, Published};
@@ -44,6 +46,7 @@ pub fn conclude(experiment: &mut Experiment, published: &Published, mut reports:
     samehost_analysis::judge_rows(&mut judged, &rows, 0);
     let all: Vec<&Report> = reports.iter().map(|(_, report)| report).collect();
     experiment.claims = published.claims.iter().map(|claim| claims::judge(claim, &all)).collect();
+    experiment.differs.extend(all.first().and_then(|report| other_server(published, report)));
     experiment.differs.extend(congestion::said(&all));
     experiment.differs.extend(all.iter().flat_map(|report| scaled(report)));
     // A claim that holds as published needs no explanation.
@@ -74,6 +77,16 @@ fn scaled(report: &Report) -> Vec<String> {
             )
         })
         .collect()
+}
+
+/// Remark on the server that stood for the publication's.
+fn other_server(published: &Published, report: &Report) -> Option<String> {
+    let then = published.server?;
+    let here = &report.head.workload.server;
+    let name = here.kind.split([',', ' ']).next().unwrap_or_default();
+    let label = Kind::named(name).map_or(name, |kind| kind.label());
+    let version = here.version.split('-').next().unwrap_or_default();
+    Some(format!("{label} {version} in place of {then}."))
 }
 
 /// Remark that this machine has fewer cores.

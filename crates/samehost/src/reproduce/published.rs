@@ -25,6 +25,9 @@ pub struct Published {
     pub measurements: &'static [Planned],
     #[serde(deserialize_with = "list")]
     pub claims: &'static [Claim],
+    /// The publication's server, where another one may stand for it here.
+    #[serde(default, deserialize_with = "maybe")]
+    pub server: Option<&'static str>,
     /// Intentional differences of the reproduction.
     #[serde(default, deserialize_with = "texts")]
     pub differs: &'static [&'static str],
@@ -148,6 +151,10 @@ pub struct At {
 /// Leaks a text, because experiments are read once and live as long as the program.
 fn text<'de, D: Deserializer<'de>>(from: D) -> Result<&'static str, D::Error> {
     String::deserialize(from).map(|text| &*text.leak())
+}
+
+fn maybe<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'static str>, D::Error> {
+    text(from).map(Some)
 }
 
 fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<&'static [&'static str], D::Error> {

@@ -70,6 +70,8 @@ pub struct Reproducer {
     mode: Mode,
     seed: u64,
     quiet: bool,
+    /// The private server of the experiments on MySQL.
+    server: Option<String>,
     interrupted: Arc<AtomicBool>,
     begun: Instant,
     /// Total time, in seconds.
@@ -95,6 +97,7 @@ impl Reproducer {
             mode,
             seed,
             quiet,
+            server: None,
             interrupted,
             begun: Instant::now(),
             whole_s,
@@ -103,11 +106,27 @@ impl Reproducer {
         }
     }
 
+    /// The same with another private server for the experiments on MySQL.
+    #[must_use]
+    pub fn on(self, server: Option<String>) -> Self {
+        Reproducer { server, ..self }
+    }
+
+    /// The words after `samehost`.
+    fn line(&self, command: Command) -> String {
+        match &self.server {
+            Some(server) if command.line.starts_with("bench mysql") => {
+                format!("{} --server {server}", command.line)
+            }
+            _ => command.line.to_owned(),
+        }
+    }
+
     /// Whether any of these needs a private network for its servers. Fails only on an invalid command line in
     /// the registry.
     pub fn needs_own_network(&self, experiments: &[&Published]) -> anyhow::Result<bool> {
         for planned in experiments.iter().flat_map(|one| one.measurements) {
-            let Some(bench) = parse(planned.command(self.mode).line)? else { continue };
+            let Some(bench) = parse(&self.line(planned.command(self.mode)))? else { continue };
             let request = bench_request(&bench, Arc::clone(&self.interrupted))?;
             let request = congestion::as_then(bench.workload, request);
             if samehost_bench::needs_own_network(bench.workload, &request) {
@@ -130,7 +149,7 @@ impl Reproducer {
                 experiment.state = ExperimentState::Interrupted;
                 return Ok(experiment);
             }
-            let made = match parse(command.line)? {
+            let made = match parse(&self.line(command))? {
                 Some(bench) => self.measure(published, planned, &bench, &Spend::first(share, command)),
                 None => {
                     let name = command.line.split(' ').nth(1).unwrap_or_default();
@@ -180,7 +199,7 @@ impl Reproducer {
         for (planned, Measurement { report, .. }) in published.measurements.iter().zip(measured) {
             let command = planned.command(self.mode);
             let earlier = Arc::new(report);
-            let made = match parse(command.line)? {
+            let made = match parse(&self.line(command))? {
                 Some(bench) if !self.interrupted.load(Ordering::Relaxed) => {
                     let spend =
                         Spend { seconds: each, trial_time: None, earlier: Some(Arc::clone(&earlier)) };
@@ -211,7 +230,7 @@ impl Reproducer {
     ) -> anyhow::Result<Report> {
         let command = planned.command(self.mode);
         let mut words: Vec<String> =
-            ["samehost"].into_iter().chain(command.line.split(' ')).map(Into::into).collect();
+            ["samehost"].into_iter().chain(self.line(command).split(' ')).map(Into::into).collect();
         words.extend(["--until-decided".into(), "--budget".into(), format!("{:.1}s", spend.seconds)]);
         words.extend(["--seed".into(), self.seed.to_string()]);
         if let Some(trial) = spend.trial_time {

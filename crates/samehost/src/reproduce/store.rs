@@ -23,6 +23,9 @@ pub struct Key {
     memory_mib: u64,
     /// Value of --budget, in seconds.
     budget_s: Option<f64>,
+    /// Value of --server.
+    #[serde(default)]
+    server: Option<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -40,7 +43,7 @@ pub struct Store {
 
 impl Store {
     /// Store for this machine and mode.
-    pub fn new(host: &Host, mode: Mode, budget_s: Option<f64>) -> Self {
+    pub fn new(host: &Host, mode: Mode, budget_s: Option<f64>, server: Option<String>) -> Self {
         let key = Key {
             samehost_version: env!("CARGO_PKG_VERSION").into(),
             mode,
@@ -50,6 +53,7 @@ impl Store {
             cpus_allowed: host.cpus_allowed,
             memory_mib: host.memory_mib,
             budget_s,
+            server,
         };
         let directory = storage::directory().map(|state| state.join("reproduce").join(mode.to_string()));
         Store { directory, key }

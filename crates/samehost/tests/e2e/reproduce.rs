@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::html::{drawn, open};
 use crate::support::{Ended, Home, rest, send, wait_for};
+use crate::workloads::path_to_newest;
 
 fn read(home: &Home, name: &str) -> Value {
     serde_json::from_str(&fs::read_to_string(home.path(name)).unwrap()).unwrap()
@@ -122,6 +123,39 @@ fn what_is_not_installed_is_named_and_the_others_are_measured() {
     let fresh = run(&["P1", "G3", "--fresh"]);
     assert!(!fresh.stderr.contains("measured already"), "{}", fresh.stderr);
     assert_eq!(run(&["P1", "--quiet"]).status, 3, "nothing at all was measured");
+    home.assert_nothing_left();
+}
+
+/// P1 to P4 and D were measured on MySQL, so they run on one too, not on MariaDB alone.
+#[test]
+fn the_experiments_on_mysql_run_on_a_real_mysql() {
+    let home = Home::new();
+    let arguments =
+        ["reproduce", "P1", "P2", "P3", "P4", "D", "--quick", "--budget", "12s", "--server", "mysql"];
+    let mut command = home.command(&[&arguments, &["--json", "-"][..]].concat());
+    let ended = Ended::of(&command.env("PATH", path_to_newest("usr/sbin/mysqld")).output().unwrap());
+    assert_eq!(ended.status, 0, "{}", ended.stderr);
+    let reproduction: Value = serde_json::from_str(&ended.stdout).unwrap();
+    for (id, then) in [
+        ("P1", "Percona Server"),
+        ("P2", "Percona Server"),
+        ("P3", "Percona Server"),
+        ("P4", "Percona Server"),
+        ("D", "MySQL 8.0"),
+    ] {
+        let found = experiment(&reproduction, id);
+        assert_eq!(found["state"], "measured", "{id}: {}", found["reason"]);
+        let report = &found["measurements"][0]["report"];
+        assert_eq!(report["workload"]["server"]["kind"], "mysql", "{id}");
+        let differs = found["differs"].to_string();
+        assert!(
+            differs.contains("MySQL 9") && differs.contains(&format!("in place of {then}.")),
+            "{differs}"
+        );
+        for claim in found["claims"].as_array().unwrap() {
+            assert_ne!(claim["judgement"], "not_measured", "{id}: {claim}");
+        }
+    }
     home.assert_nothing_left();
 }
 

@@ -15,3 +15,5 @@ mod redis;
 mod rpc;
 mod support;
 mod wordpress;
+
+pub(crate) use support::path_to_newest;

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::process::Output;
 
 use rustix::process::Signal;
@@ -11,7 +10,7 @@ use serde_json::Value;
 
 use super::support::{
     Here, Small, TINY, UNTIMED, assert_closed_to_others, assert_refused, assert_views,
-    assert_whole_operations, newest, parsed, said,
+    assert_whole_operations, newest, parsed, path_to_newest, said,
 };
 use crate::support::send;
 
@@ -267,16 +266,12 @@ fn wrong_use_is_said_before_anything_starts() {
     );
 }
 
-/// The real MySQL, and the measurement's PATH with it.
-fn mysqld() -> (PathBuf, String) {
-    let program = newest("usr/sbin/mysqld");
-    let path = format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());
-    (program, path)
-}
+/// The real MySQL.
+const MYSQLD: &str = "usr/sbin/mysqld";
 
 #[test]
 fn a_private_mysql_answers_every_statement_over_every_transport() {
-    let (_, path) = mysqld();
+    let path = path_to_newest(MYSQLD);
     for more in [
         &["--statement", "point-select", "--connections", "3"][..],
         &["--statement", "update", "--protocol", "text"],
@@ -305,7 +300,7 @@ fn a_private_mysql_answers_every_statement_over_every_transport() {
 
 #[test]
 fn a_mysql_that_runs_takes_its_own_way_of_proving_a_password() {
-    let server = MariaDb::start_mysql(&mysqld().0);
+    let server = MariaDb::start_mysql(&newest(MYSQLD));
     let with = |user: &str| format!("{user}:{SECRET_IN_URL}");
     // The server knows nobody yet: over TCP without TLS the password goes encrypted with its key.
     let (tcp, unix) = (server.tcp(&with("by_sha2")), server.unix(&with("by_sha2")));
@@ -333,7 +328,7 @@ fn a_mysql_that_runs_takes_its_own_way_of_proving_a_password() {
 
 #[test]
 fn a_mysql_is_found_and_verified_as_one() {
-    let server = MariaDb::start_mysql(&mysqld().0);
+    let server = MariaDb::start_mysql(&newest(MYSQLD));
     let here = Here::new();
     for (url, expected) in [
         (server.tcp(&format!("by_sha2:{SECRET_IN_URL}")), "tcp"),

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::support::{
     Here, Small, TINY, UNTIMED, assert_closed_to_others, assert_refused, assert_views,
-    assert_whole_operations, parsed, said,
+    assert_whole_operations, parsed, path_to_newest, said,
 };
 use crate::support::send;
 
@@ -48,6 +48,18 @@ fn every_statement_and_protocol_over_every_transport_of_one_process() {
             assert!(!server["version"].as_str().unwrap().is_empty());
         }
     }
+}
+
+#[test]
+fn a_current_postgres_is_measured_and_proves_its_logins() {
+    let path = path_to_newest("usr/lib/postgresql/18/bin/initdb");
+    let here = Here::new();
+    let arguments = [ALL, &["--connections", "1,3"], TINY].concat();
+    let report = parsed(&here.bench(&arguments).env("PATH", path).output().unwrap());
+    here.assert_nothing_left();
+    assert_sound(&report, &["tcp", "unix", "tcp+tls"]);
+    let version = report["workload"]["server"]["version"].as_str().unwrap();
+    assert!(version.starts_with("18"), "{version}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use serde_json::Value;
 
-use super::support::{Here, Server, TINY, assert_refused, assert_sound, parsed, said};
+use super::support::{Here, Server, TINY, assert_refused, assert_sound, newest, parsed, said};
 
 const SECRET: &str = "hunter2-and-more";
 
@@ -18,6 +18,24 @@ fn get_over_both_transports_of_one_process() {
     assert_eq!(server["managed"], true);
     assert_eq!(server["pids"].as_array().unwrap().len(), 1, "one process for both");
     assert!(!server["version"].as_str().unwrap().is_empty());
+}
+
+#[test]
+fn current_versions_of_redis_and_valkey_are_measured_as_what_they_are() {
+    for (program, kind, least) in [("redis-server", "redis", 8), ("valkey-server", "valkey", 9)] {
+        // Nothing else is on this PATH: a Redis that is installed would be taken before a Valkey.
+        let folder = tempfile::tempdir().unwrap();
+        let cached = newest(&format!("usr/bin/{program}"));
+        std::os::unix::fs::symlink(cached, folder.path().join(program)).unwrap();
+        let here = Here::new();
+        let arguments = [&["redis", "--connections", "1,4"], TINY].concat();
+        let report = parsed(&here.bench(&arguments).env("PATH", folder.path()).output().unwrap());
+        here.assert_nothing_left();
+        assert_sound(&report);
+        let server = &report["workload"]["server"];
+        let major = server["version"].as_str().unwrap().split('.').next().unwrap().parse::<u32>().unwrap();
+        assert!(server["kind"] == kind && major >= least, "{server}");
+    }
 }
 
 /// The arms' connections are open at once and take turns, on one process; so a few rounds tell.

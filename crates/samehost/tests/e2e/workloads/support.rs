@@ -155,7 +155,13 @@ pub fn newest(program: &str) -> PathBuf {
     path
 }
 
-/// That each operation of a measurement with these arguments is a whole table of 1,000 rows, The report.
+/// The PATH of a measurement that is to start this program of the cache.
+pub fn path_to_newest(program: &str) -> String {
+    let directory = newest(program).parent().unwrap().display().to_string();
+    format!("{directory}:{}", std::env::var("PATH").unwrap())
+}
+
+/// That each operation of a measurement with these arguments is a whole table of 1,000 rows. The report.
 pub fn assert_whole_operations(arguments: &[&str]) -> Value {
     let here = Here::new();
     let report = parsed(&here.bench(arguments).output().unwrap());
