@@ -141,3 +141,23 @@ fn links_between_documents_lead_somewhere() {
         }
     }
 }
+
+/// The names in docs/programs.md are those of tests and of corpora.
+#[test]
+fn tests_that_the_table_of_programs_names_are_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let tests = samehost_testing::files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e"));
+    let tests: String = tests.values().map(|text| String::from_utf8_lossy(text).into_owned()).collect();
+    let table = fs::read_to_string(root.join("docs/programs.md")).unwrap();
+    let names = table
+        .lines()
+        .filter(|line| line.starts_with('|'))
+        .flat_map(|line| line.split('`').skip(1).step_by(2));
+    let names: Vec<&str> = names.collect();
+    assert!(names.len() > 40, "{names:?}");
+    for name in names {
+        let is_test = tests.contains(&format!("fn {name}()"));
+        let is_corpus = root.join("crates/samehost-edit/corpus").join(name).is_dir();
+        assert!(is_test || is_corpus, "{name}");
+    }
+}

@@ -57,6 +57,7 @@ pub(super) fn all(options: &SwitchOptions) -> anyhow::Result<Ending> {
         if interrupt::is_requested() {
             return Ok(Ending::Interrupted);
         }
+        // It scans anew: the switch before has changed the machine, and a person may have taken an hour to answer.
         let ending = one(options, &[path(&target)])?;
         if ending != Ending::Done {
             worst = ending;
