@@ -20,7 +20,7 @@ impl Terminal {
     }
 }
 
-/// Short form of a saving: `394 to 732 min`, `not worth it`, `undecided`.
+/// Short form of a saving: `6.6 to 12 h`, `not worth it`, `undecided`.
 #[must_use]
 pub fn saving_in_short(saving: &Saving) -> String {
     if saving.undecided {
@@ -120,7 +120,7 @@ fn saving_in_words(saving: &Saving) -> String {
     let mut parts = Vec::new();
     if saving.cpu_us_per_request.low > 0.0 {
         parts.push(format!(
-            "{} CPU time a request, {} a day",
+            "{} CPU time a request, {} of a CPU a day",
             range(saving.cpu_us_per_request, "us"),
             span_of_time(saving.cpu_s_per_day)
         ));
@@ -143,10 +143,19 @@ fn range(range: Range, unit: &str) -> String {
     format!("{} to {}", format_value(range.low, unit), format_value(range.high, unit))
 }
 
+/// A span in the unit of its larger end, with two digits: `50 to 100 s`, `1.2 to 8.3 min`, `6.6 to 12 h`.
 fn span_of_time(seconds: Range) -> String {
-    let minutes = seconds.high >= 600.0;
-    let (scale, unit) = if minutes { (60.0, "min") } else { (1.0, "s") };
-    format!("{:.0} to {:.0} {unit}", seconds.low / scale, seconds.high / scale)
+    let (scale, unit) = match seconds.high {
+        high if high < 120.0 => (1.0, "s"),
+        high if high < 7_200.0 => (60.0, "min"),
+        _ => (3_600.0, "h"),
+    };
+    let number = |seconds: f64| {
+        let value = seconds / scale;
+        let digits = usize::from(value < 9.95 && unit != "s");
+        format!("{value:.digits$}")
+    };
+    format!("{} to {} {unit}", number(seconds.low), number(seconds.high))
 }
 
 #[cfg(test)]
@@ -154,6 +163,15 @@ mod tests {
     use samehost_model::scan::ShortTraffic;
 
     use super::*;
+
+    #[test]
+    fn times_are_in_the_unit_of_their_larger_end() {
+        let span = |low, high| span_of_time(Range { low, high });
+        assert_eq!(span(50.2, 99.8), "50 to 100 s");
+        assert_eq!(span(72.0, 497.0), "1.2 to 8.3 min");
+        assert_eq!(span(598.0, 7_100.0), "10 to 118 min");
+        assert_eq!(span(394.0 * 60.0, 732.0 * 60.0), "6.6 to 12 h");
+    }
 
     #[test]
     fn connections_that_stay_and_those_that_go_are_told_apart() {
