@@ -22,9 +22,23 @@ pub(crate) fn of(mut command: Command) -> BTreeSet<String> {
     facts
 }
 
+/// The lines that a PHP script prints of a file, in surroundings of its own; a script may fail.
+pub(crate) fn of_php(script: &str, arguments: &[&Path]) -> BTreeSet<String> {
+    let mut php = Command::new("php");
+    php.args(["-n", "-d", "max_execution_time=2", "-d", "display_errors=0", "-r", script, "--"]);
+    php.args(arguments).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    let output = php.output().expect("php (package php-cli)");
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
 /// A fact after the case's moves.
 pub(crate) fn moved(fact: &str, case: &Case) -> String {
     moved_as(fact, " endpoint=", Path::new("{root}"), |_| Protocol::Plain, case)
+}
+
+/// A fact `NAME means ENDPOINT` of MySQL after the case's moves.
+pub(crate) fn moved_mysql(fact: &str, case: &Case) -> String {
+    moved_meaning(fact, |_| Protocol::Mysql, case)
 }
 
 /// A fact `NAME means ENDPOINT` after the case's moves.

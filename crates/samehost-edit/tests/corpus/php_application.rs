@@ -3,11 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::Command;
 
-use samehost_model::Protocol;
-
-use crate::case::Case;
 use crate::facts;
 use crate::listeners::Listeners;
 
@@ -173,22 +169,12 @@ $samehost_returned = require $samehost_file;
 "#;
 
 fn ask(file: &Path, _root: &Path) -> BTreeSet<String> {
-    let mut php = Command::new("php");
-    php.args(["-n", "-d", "max_execution_time=2", "-d", "display_errors=0", "-r", SCRIPT, "--"]);
-    php.arg(file).env_clear();
-    let output = php.env("PATH", std::env::var_os("PATH").unwrap_or_default()).output();
-    let output = output.expect("php (package php-cli)");
-    let text = String::from_utf8_lossy(&output.stdout);
-    text.lines().map(str::to_owned).collect()
-}
-
-fn expected(fact: &str, case: &Case) -> String {
-    facts::moved_meaning(fact, |_| Protocol::Mysql, case)
+    facts::of_php(SCRIPT, &[file])
 }
 
 #[test]
 fn applications_read_what_was_asked() {
-    crate::run("php-application", LEAST_CASES, ask, expected);
+    crate::run("php-application", LEAST_CASES, ask, facts::moved_mysql);
 }
 
 #[test]

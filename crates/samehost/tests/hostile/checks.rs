@@ -1,6 +1,7 @@
 //! What runs as root: nothing of the application's, nothing that another user can write.
 
 use std::fs;
+use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -357,8 +358,16 @@ fn ctrl_c_while_it_plans_ends_it_at_once_and_nothing_was_written() {
     for signal in [Signal::INT, Signal::TERM] {
         // It waits for a database that says nothing.
         let options = ["switch", &name, "--socket", &socket, "--yes", "--no-confirm"];
-        let child = piped(machine.command(&options));
-        let _held = wait_for("its login", || listener.accept().ok());
+        let mut child = piped(machine.command(&options));
+        let _held = wait_for("its login", || {
+            if let Some(status) = child.try_wait().unwrap() {
+                let mut said = String::new();
+                child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+                child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+                panic!("it ended with {status} before it logged in: {said}");
+            }
+            listener.accept().ok()
+        });
         let (ended, took) = interrupted(child, signal);
         assert!(ended.status == 130 && took < Duration::from_secs(3), "{took:?} {}", ended.both());
         assert_eq!(fs::read_to_string(&config).unwrap(), text);
