@@ -356,8 +356,8 @@ fn ctrl_c_while_it_plans_ends_it_at_once_and_nothing_was_written() {
     let config = machine.write("site/wp-config.php", &text);
     let (name, socket) = (config.display().to_string(), socket.display().to_string());
     for signal in [Signal::INT, Signal::TERM] {
-        // It waits for a database that says nothing.
-        let options = ["switch", &name, "--socket", &socket, "--yes", "--no-confirm"];
+        // It waits for a database that says nothing. A PHP-FPM of another test is not taken for the application's.
+        let options = ["switch", &name, "--socket", &socket, "--user", "root", "--yes", "--no-confirm"];
         let mut child = piped(machine.command(&options));
         let _held = wait_for("its login", || {
             if let Some(status) = child.try_wait().unwrap() {
