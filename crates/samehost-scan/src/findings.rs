@@ -31,7 +31,7 @@ pub fn findings(scan: &Scan) -> Vec<Finding> {
         .flat_map(|service| service.listeners.iter().map(move |at| (service, &scan.sockets[*at])))
         .filter_map(|(service, socket)| full(service, socket))
         .collect();
-    found.extend(ports());
+    found.extend(ports(scan));
     found.extend(scan.services.iter().filter_map(|service| open_to_everybody(scan, service)));
     found
 }
@@ -58,19 +58,28 @@ fn full(service: &Service, socket: &Socket) -> Option<Finding> {
 }
 
 /// The ports that new connections of this network namespace may have, and how many are taken towards one destination.
-fn ports() -> Vec<Finding> {
+fn ports(scan: &Scan) -> Vec<Finding> {
     let Some((first, last)) = range() else { return Vec::new() };
-    let Ok(sockets) = Diag::open().and_then(|mut diag| diag.activity()) else { return Vec::new() };
+    let Ok(ended) = Diag::open().and_then(|mut diag| diag.in_time_wait()) else { return Vec::new() };
     let reuse = fs::read_to_string("/proc/sys/net/ipv4/tcp_tw_reuse").unwrap_or_default();
     let all = usize::from(last - first) + 1;
     let mut taken: BTreeMap<(IpAddr, SocketAddr), [usize; 2]> = BTreeMap::new();
-    for socket in &sockets {
-        let (Some(local), Some(peer)) = (socket.local.inet(), socket.peer.inet()) else { continue };
-        if (first..=last).contains(&local.port()) && !is_free_again(socket, peer.ip(), reuse.trim()) {
-            let counted = taken.entry((local.ip(), peer)).or_default();
-            counted[usize::from(socket.state == SocketState::TimeWait)] += 1;
+    let mut count = |local: &Address, peer: &Address, is_ended: bool| {
+        if let (Some(local), Some(peer)) = (local.inet(), peer.inet())
+            && (first..=last).contains(&local.port())
+        {
+            taken.entry((local.ip(), peer)).or_default()[usize::from(is_ended)] += 1;
         }
-    }
+    };
+    let own = scan.network_namespaces.first().map_or(0, |space| space.inode);
+    let open = scan.sockets.iter().filter(|socket| {
+        socket.kind.is_tcp() && socket.network_namespace == own && socket.state == SocketState::Established
+    });
+    open.for_each(|socket| count(&socket.local, &socket.peer, false));
+    let ended = ended.iter().filter(|socket| {
+        socket.peer.inet().is_some_and(|peer| !is_free_again(socket, peer.ip(), reuse.trim()))
+    });
+    ended.for_each(|socket| count(&socket.local, &socket.peer, true));
     let scarce =
         taken.into_iter().filter(|(_, [open, ended])| (open + ended) as f64 >= MOST_TAKEN * all as f64);
     scarce
@@ -94,7 +103,7 @@ fn is_free_again(socket: &Activity, peer: IpAddr, reuse: &str) -> bool {
         _ => false,
     };
     let age = TIME_WAIT_MS.saturating_sub(socket.expires_ms);
-    socket.state == SocketState::TimeWait && may && age >= REUSED_AFTER_MS
+    may && age >= REUSED_AFTER_MS
 }
 
 fn range() -> Option<(u16, u16)> {

@@ -22,6 +22,8 @@ const INET_ULP_INFO_NAME: u16 = 1;
 const STATES: u32 = !(1 << 6);
 /// Only connected sockets.
 const CONNECTED: u32 = 1 << 1;
+/// Only those in TIME_WAIT.
+const TIME_WAIT: u32 = 1 << 6;
 /// Connected, or closing with data in flight, or in TIME_WAIT.
 const STATES_WITH_TRAFFIC: u32 = 1 << 1 | 1 << 6 | 1 << 8;
 
@@ -34,6 +36,8 @@ pub enum Wanted {
     Connected,
     /// Connected sockets with their traffic counters, and the sockets in TIME_WAIT.
     Traffic,
+    /// Sockets in TIME_WAIT.
+    TimeWait,
 }
 
 /// The kinds of sockets that a request can ask for.
@@ -52,6 +56,7 @@ pub fn request(kind: SocketKind, wanted: Wanted) -> Option<Vec<u8>> {
         Wanted::Sockets => (0, STATES),
         Wanted::Connected => (0, CONNECTED),
         Wanted::Traffic => (1 << (INET_DIAG_INFO - 1), STATES_WITH_TRAFFIC),
+        Wanted::TimeWait => (0, TIME_WAIT),
     };
     let mut request = vec![family, protocol, extensions, 0];
     request.extend(states.to_ne_bytes());

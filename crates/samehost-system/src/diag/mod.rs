@@ -86,6 +86,13 @@ impl Diag {
         Ok(found)
     }
 
+    /// The TCP sockets of the namespace that are in TIME_WAIT.
+    pub fn in_time_wait(&mut self) -> Result<Vec<Activity>, Errno> {
+        let mut found = Vec::new();
+        self.dump_tcp(Wanted::TimeWait, |payload, kind| found.extend(activity(payload, kind)))?;
+        Ok(found)
+    }
+
     /// Dumps TCP over IPv4 and IPv6. A kernel without IPv6 has no such sockets to show.
     fn dump_tcp(&mut self, wanted: Wanted, mut take: impl FnMut(&[u8], SocketKind)) -> Result<(), Errno> {
         for kind in [SocketKind::Tcp, SocketKind::Tcp6] {
