@@ -30,6 +30,10 @@ pub fn clean(text: &str) -> String {
 /// occur only in its strings.
 #[must_use]
 pub fn escape(text: &str) -> String {
+    // Megabytes of JSON are plain ASCII for the most part.
+    if text.bytes().all(|byte| matches!(byte, b'\n' | b' '..=b'~')) {
+        return text.to_owned();
+    }
     let mut out = String::with_capacity(text.len());
     let mut units = [0; 2];
     for c in text.chars() {
