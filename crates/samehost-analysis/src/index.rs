@@ -75,6 +75,12 @@ impl<'a> ArmTrials<'a> {
     pub fn values(&self, metric: &MetricInfo) -> BTreeMap<u32, f64> {
         values(&self.own, metric)
     }
+
+    /// Whether it is a share that was 0 in some trial. The blocks with another value alone would show a ratio of the
+    /// worst ones.
+    fn has_no_ratio(&self, metric: &MetricInfo) -> bool {
+        metric.is_share() && self.counted.iter().any(|trial| metric.value(trial) == Some(0.0))
+    }
 }
 
 fn values(blocks: &BTreeMap<u32, &Trial>, metric: &MetricInfo) -> BTreeMap<u32, f64> {
@@ -142,13 +148,22 @@ impl<'a> Index<'a> {
         self.arm(arm).map(|trials| trials.values(metric)).unwrap_or_default()
     }
 
+    /// Two arms between which this metric has a ratio.
+    fn two(
+        &self,
+        metric: &MetricInfo,
+        baseline: &str,
+        candidate: &str,
+    ) -> Option<(&ArmTrials<'a>, &ArmTrials<'a>)> {
+        let with_ratio = |id| self.arm(id).filter(|arm| !arm.has_no_ratio(metric));
+        with_ratio(baseline).zip(with_ratio(candidate))
+    }
+
     /// Two arms block by block. Where the baseline ran twice in a block, as arm and as control, it is the geometric mean of
     /// both: the control is measured anyway, and a quarter of the variance goes.
     #[must_use]
     pub fn pairs(&self, metric: &MetricInfo, baseline: &str, candidate: &str) -> Pairs {
-        let (Some(below), Some(above)) = (self.arm(baseline), self.arm(candidate)) else {
-            return Pairs::default();
-        };
+        let Some((below, above)) = self.two(metric, baseline, candidate) else { return Pairs::default() };
         let again = values(&below.control, metric);
         let mut own = below.values(metric);
         for (block, value) in &mut own {
@@ -161,15 +176,14 @@ impl<'a> Index<'a> {
 
     /// Two arms block by block, without the baseline's control.
     pub(crate) fn plain_pairs(&self, metric: &MetricInfo, baseline: &str, candidate: &str) -> Pairs {
-        let (Some(below), Some(above)) = (self.arm(baseline), self.arm(candidate)) else {
-            return Pairs::default();
-        };
+        let Some((below, above)) = self.two(metric, baseline, candidate) else { return Pairs::default() };
         pair(&below.values(metric), &above.own, metric)
     }
 
     /// An arm against its own control (A/A).
     pub(crate) fn control_pairs(&self, metric: &MetricInfo, arm: &str) -> Pairs {
-        self.arm(arm).map(|arm| pair(&arm.values(metric), &arm.control, metric)).unwrap_or_default()
+        let arm = self.arm(arm).filter(|arm| !arm.has_no_ratio(metric));
+        arm.map(|arm| pair(&arm.values(metric), &arm.control, metric)).unwrap_or_default()
     }
 }
 
@@ -183,4 +197,46 @@ fn pair(below: &BTreeMap<u32, f64>, above: &BTreeMap<u32, &Trial>, metric: &Metr
         }
     }
     pairs
+}
+
+#[cfg(test)]
+mod tests {
+    use samehost_model::{Better, Point};
+
+    use super::*;
+
+    fn arm(id: &str) -> Arm {
+        Arm {
+            id: id.into(),
+            name: id.into(),
+            transport: Transport::Udp,
+            endpoint: None,
+            tls: false,
+            capacity_per_s: None,
+            point: Point::default(),
+        }
+    }
+
+    fn lost(arm: &str, shares: [f64; 3]) -> Vec<Trial> {
+        let trial = |(block, share)| Trial {
+            arm: arm.into(),
+            block,
+            measurements: [("lost_percent".to_owned(), share)].into(),
+            ..Trial::default()
+        };
+        (0..).zip(shares).map(trial).collect()
+    }
+
+    #[test]
+    fn a_share_that_is_0_in_any_trial_has_no_ratio() {
+        let (arms, metric) =
+            ([arm("a"), arm("b")], MetricInfo::own("lost_percent", "percent", Better::Lower));
+        let pairs = |a, b| {
+            let trials = [lost("a", a), lost("b", b)].concat();
+            Index::of(&arms, &trials).pairs(&metric, "a", "b").log_ratios().len()
+        };
+        assert_eq!(pairs([5.0, 7.0, 9.0], [1.0, 2.0, 3.0]), 3);
+        assert_eq!(pairs([5.0, 7.0, 9.0], [0.0, 2.0, 3.0]), 0);
+        assert_eq!(pairs([5.0, 0.0, 9.0], [1.0, 2.0, 3.0]), 0);
+    }
 }

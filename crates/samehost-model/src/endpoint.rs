@@ -48,6 +48,15 @@ pub enum Endpoint {
     Socketpair,
     /// `pipe:`, inherited from a parent process.
     Pipe,
+    /// `udp:HOST:PORT`.
+    Udp {
+        /// A host name or address, without brackets.
+        host: String,
+        /// The port; 0 asks the kernel for a free one when listening.
+        port: u16,
+    },
+    /// `unixgram:/path`.
+    Unixgram(PathBuf),
 }
 
 /// Error of parsing an endpoint.
@@ -55,7 +64,7 @@ pub enum Endpoint {
 pub enum EndpointError {
     /// No known scheme before the first colon.
     #[error(
-        "`{text}` names no transport; write tcp:HOST:PORT, tcp+tls:HOST:PORT, unix:/path, abstract:name or seqpacket:/path"
+        "`{text}` names no transport; write tcp:HOST:PORT, tcp+tls:HOST:PORT, unix:/path, abstract:name, seqpacket:/path, udp:HOST:PORT or unixgram:/path"
     )]
     Scheme {
         /// The text as given.
@@ -104,6 +113,8 @@ impl Endpoint {
             Endpoint::Seqpacket(_) => Transport::Seqpacket,
             Endpoint::Socketpair => Transport::Socketpair,
             Endpoint::Pipe => Transport::Pipe,
+            Endpoint::Udp { .. } => Transport::Udp,
+            Endpoint::Unixgram(_) => Transport::Unixgram,
         }
     }
 
@@ -111,7 +122,7 @@ impl Endpoint {
     #[must_use]
     pub fn path(&self) -> Option<&std::path::Path> {
         match self {
-            Endpoint::Unix(path) | Endpoint::Seqpacket(path) => Some(path),
+            Endpoint::Unix(path) | Endpoint::Seqpacket(path) | Endpoint::Unixgram(path) => Some(path),
             _ => None,
         }
     }
@@ -161,12 +172,17 @@ impl FromStr for Endpoint {
                 let (host, port) = host_port(text, rest)?;
                 Endpoint::TcpTls { host, port }
             }
+            "udp" => {
+                let (host, port) = host_port(text, rest)?;
+                Endpoint::Udp { host, port }
+            }
             "unix" => match rest.strip_prefix('@') {
                 Some(name) => Endpoint::Abstract(named(text, name)?.to_owned()),
                 None => Endpoint::Unix(named(text, rest)?.into()),
             },
             "abstract" => Endpoint::Abstract(named(text, rest)?.to_owned()),
             "seqpacket" => Endpoint::Seqpacket(named(text, rest)?.into()),
+            "unixgram" => Endpoint::Unixgram(named(text, rest)?.into()),
             "socketpair" if rest.is_empty() => Endpoint::Socketpair,
             "pipe" if rest.is_empty() => Endpoint::Pipe,
             _ => return Err(unknown()),
@@ -177,8 +193,12 @@ impl FromStr for Endpoint {
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Endpoint::Tcp { host, port } | Endpoint::TcpTls { host, port } => {
-                let scheme = if matches!(self, Endpoint::Tcp { .. }) { "tcp" } else { "tcp+tls" };
+            Endpoint::Tcp { host, port } | Endpoint::TcpTls { host, port } | Endpoint::Udp { host, port } => {
+                // `tcp6` is written as `tcp`, with the address in brackets.
+                let scheme = match self {
+                    Endpoint::Tcp { .. } => "tcp",
+                    other => other.transport().name(),
+                };
                 if host.contains(':') {
                     write!(f, "{scheme}:[{host}]:{port}")
                 } else {
@@ -188,6 +208,7 @@ impl fmt::Display for Endpoint {
             Endpoint::Unix(path) => write!(f, "unix:{}", path.display()),
             Endpoint::Abstract(name) => write!(f, "abstract:{name}"),
             Endpoint::Seqpacket(path) => write!(f, "seqpacket:{}", path.display()),
+            Endpoint::Unixgram(path) => write!(f, "unixgram:{}", path.display()),
             Endpoint::Socketpair => f.write_str("socketpair:"),
             Endpoint::Pipe => f.write_str("pipe:"),
         }
@@ -216,7 +237,7 @@ impl schemars::JsonSchema for Endpoint {
         schemars::json_schema!({
             "type": "string",
             "description": "A transport and an address, such as tcp:127.0.0.1:3306 or unix:/run/app.sock.",
-            "pattern": "^(tcp|tcp\\+tls|unix|abstract|seqpacket|socketpair|pipe):"
+            "pattern": "^(tcp|tcp\\+tls|unix|abstract|seqpacket|socketpair|pipe|udp|unixgram):"
         })
     }
 }
@@ -238,6 +259,9 @@ mod tests {
             "seqpacket:/run/x",
             "socketpair:",
             "pipe:",
+            "udp:127.0.0.1:8125",
+            "udp:[::1]:0",
+            "unixgram:/run/statsd.sock",
         ] {
             let endpoint: Endpoint = text.parse().unwrap();
             assert_eq!(endpoint.to_string(), text);
@@ -247,7 +271,7 @@ mod tests {
 
     #[test]
     fn refuses_with_a_reason() {
-        for text in ["", "3306", "udp:1.2.3.4:5", "http://x", "pipe:x"] {
+        for text in ["", "3306", "sctp:1.2.3.4:5", "http://x", "pipe:x"] {
             assert!(matches!(text.parse::<Endpoint>(), Err(EndpointError::Scheme { .. })), "{text}");
         }
         for text in

@@ -137,6 +137,12 @@ impl MetricInfo {
         self.name.starts_with("latency")
     }
 
+    /// Whether it is a share of all, in percent. It may be 0 in any trial, and then has no ratio.
+    #[must_use]
+    pub fn is_share(&self) -> bool {
+        self.unit == "percent"
+    }
+
     /// Whether it counts completed requests per time, which a saturated client limits. Excludes bandwidth,
     /// because the sender's CPU time is part of the transport in bulk.
     #[must_use]

@@ -33,6 +33,12 @@ pub enum Transport {
     /// Two pipes, one each way, inherited by the server.
     #[serde(rename = "pipe")]
     Pipe,
+    /// UDP on loopback.
+    #[serde(rename = "udp")]
+    Udp,
+    /// A Unix datagram socket named by a path.
+    #[serde(rename = "unixgram")]
+    Unixgram,
     /// No transport: the harness alone.
     #[serde(rename = "none")]
     None,
@@ -42,7 +48,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// Transports that a user can request, in the order in which help lists them.
+    /// Transports with connections that a user can request, in the order in which help lists them.
     pub const ALL: [Transport; 8] = [
         Transport::Tcp,
         Transport::Tcp6,
@@ -53,6 +59,9 @@ impl Transport {
         Transport::Socketpair,
         Transport::Pipe,
     ];
+
+    /// Transports of single datagrams: nothing is accepted, and nothing is acknowledged.
+    pub const DATAGRAM: [Transport; 2] = [Transport::Udp, Transport::Unixgram];
 
     /// Name on the command line and in JSON.
     #[must_use]
@@ -66,6 +75,8 @@ impl Transport {
             Transport::Seqpacket => "seqpacket",
             Transport::Socketpair => "socketpair",
             Transport::Pipe => "pipe",
+            Transport::Udp => "udp",
+            Transport::Unixgram => "unixgram",
             Transport::None => "none",
             Transport::Command => "command",
         }
@@ -83,9 +94,16 @@ impl Transport {
             Transport::Seqpacket => "Unix socket that keeps message boundaries",
             Transport::Socketpair => "unnamed pair of Unix sockets",
             Transport::Pipe => "two pipes, one each way",
+            Transport::Udp => "UDP on 127.0.0.1",
+            Transport::Unixgram => "Unix datagram socket with a path",
             Transport::None => "no transport, the harness alone",
             Transport::Command => "what the command itself uses",
         }
+    }
+
+    /// Every transport that a user can request.
+    pub fn named() -> impl Iterator<Item = Transport> {
+        Transport::ALL.into_iter().chain(Transport::DATAGRAM)
     }
 
     /// Whether a server can listen on it and unrelated processes can connect; other transports are inherited
@@ -93,6 +111,12 @@ impl Transport {
     #[must_use]
     pub fn is_named(self) -> bool {
         !matches!(self, Transport::Socketpair | Transport::Pipe | Transport::None | Transport::Command)
+    }
+
+    /// Whether it carries single datagrams.
+    #[must_use]
+    pub fn is_datagram(self) -> bool {
+        Transport::DATAGRAM.contains(&self)
     }
 
     /// Whether the connection is encrypted.
@@ -110,7 +134,7 @@ impl fmt::Display for Transport {
 
 /// Error for an unknown transport name.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("unknown transport `{name}`; known are {}", Transport::ALL.map(Transport::name).join(", "))]
+#[error("unknown transport `{name}`; known are {}", Transport::named().map(Transport::name).collect::<Vec<_>>().join(", "))]
 pub struct UnknownTransport {
     /// The name as given.
     pub name: String,
@@ -120,8 +144,7 @@ impl FromStr for Transport {
     type Err = UnknownTransport;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        Transport::ALL
-            .into_iter()
+        Transport::named()
             .find(|transport| transport.name() == name)
             .ok_or_else(|| UnknownTransport { name: name.to_owned() })
     }
@@ -133,11 +156,11 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_parse_back() {
-        for transport in Transport::ALL {
+        for transport in Transport::named() {
             assert_eq!(transport.name().parse(), Ok(transport));
             assert_eq!(serde_json::to_value(transport).unwrap(), transport.name());
         }
-        let error = "udp".parse::<Transport>().unwrap_err();
+        let error = "sctp".parse::<Transport>().unwrap_err();
         assert!(error.to_string().contains("tcp+tls"), "{error}");
     }
 }

@@ -60,6 +60,7 @@ fn at_point(view: &View<'_>, name: &str) -> Paragraph {
     let lost = losses(view, name);
     if !lost.is_empty() {
         text.extend(lost);
+        text.extend(spared(view, name));
         return text;
     }
     let rest = || all[1..].iter().copied().filter(|(_, c)| is_decided(c.verdict));
@@ -74,35 +75,53 @@ fn at_point(view: &View<'_>, name: &str) -> Paragraph {
     } else if let Some((metric, cpu)) = rest().find(|(m, _)| m.name == "total_cpu_per_op") {
         text.push(Span::plain(format!("{}.", capitalised(&words::statement(metric, cpu.ratio, false).0))));
     }
+    text.extend(spared(view, name));
     text
 }
 
 /// Values for which no ratio exists because the baseline's value is 0, such as refused connections.
 fn losses(view: &View<'_>, name: &str) -> Paragraph {
-    let value =
-        |metric: &MetricInfo, arm: &Arm| view::median(view.report, &arm.id, |trial| metric.value(trial));
-    let mut lost = Paragraph::new();
+    let mut lost = without_ratio(view, name, Tone::Bad, |metric, base, candidate| match metric.better {
+        Better::Lower => base == 0.0 && candidate > 0.0,
+        Better::Higher => candidate == 0.0 && base > 0.0,
+    });
+    if !lost.is_empty() {
+        lost.insert(0, Span::new(Tone::Bold, "But"));
+    }
+    lost
+}
+
+/// Shares that the baseline loses and the candidate does not at all.
+fn spared(view: &View<'_>, name: &str) -> Paragraph {
+    without_ratio(view, name, Tone::Good, |metric, base, candidate| {
+        metric.is_share() && metric.better == Better::Lower && candidate == 0.0 && base > 0.0
+    })
+}
+
+/// The values of both arms, for each metric that has such a pair of values.
+fn without_ratio(
+    view: &View<'_>,
+    name: &str,
+    tone: Tone,
+    is_one: impl Fn(&MetricInfo, f64, f64) -> bool,
+) -> Paragraph {
+    let value = |metric: &MetricInfo, arm: &Arm| view::typical(view.report, &arm.id, metric);
+    let mut found = Paragraph::new();
     for metric in view.metrics() {
         let pairs = view.groups.iter().flat_map(|group| {
             let candidates = group.candidates.iter().filter(|arm| view.name(&arm.id) == name);
             candidates.filter_map(|arm| Some((value(metric, group.baseline)?, value(metric, arm)?)))
         });
-        let worse = pairs.filter(|(base, candidate)| match metric.better {
-            Better::Lower => *base == 0.0 && *candidate > 0.0,
-            Better::Higher => *candidate == 0.0 && *base > 0.0,
-        });
-        let Some((base, candidate)) = worse.max_by(|a, b| (a.0 + a.1).total_cmp(&(b.0 + b.1))) else {
+        let such = pairs.filter(|(base, candidate)| is_one(metric, *base, *candidate));
+        let Some((base, candidate)) = such.max_by(|a, b| (a.0 + a.1).total_cmp(&(b.0 + b.1))) else {
             continue;
         };
-        if lost.is_empty() {
-            lost.push(Span::new(Tone::Bold, "But"));
-        }
         let up_to = if view.is_sweep() { "up to " } else { "" };
         let values = [format_value(candidate, &metric.unit), format_value(base, &metric.unit)];
         let text = format!("{}: {up_to}{} against {}.", words::title(&metric.name), values[0], values[1]);
-        lost.push(Span::new(Tone::Bad, text));
+        found.push(Span::new(tone, text));
     }
-    lost
+    found
 }
 
 fn capitalised(text: &str) -> String {
@@ -206,6 +225,7 @@ fn over_points(view: &View<'_>, name: &str) -> Paragraph {
         text.push(Span::plain("But"));
         text.push(Span::new(Tone::Bad, format!("{}: {worse}.", words::title(&metric.name))));
     }
+    text.extend(spared(view, name));
     text
 }
 

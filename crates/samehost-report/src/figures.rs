@@ -47,7 +47,7 @@ pub(crate) fn figures(view: &View<'_>) -> (Vec<Figure>, Option<String>) {
 }
 
 fn median(view: &View<'_>, metric: &MetricInfo, arm: &str) -> Option<f64> {
-    view::median(view.report, arm, |trial| metric.value(trial))
+    view::typical(view.report, arm, metric)
 }
 
 fn confidence_head(view: &View<'_>) -> Column {
@@ -260,7 +260,7 @@ fn own_measurements(view: &View<'_>) -> Vec<MetricInfo> {
         .collect()
 }
 
-/// Table of additional measurements: medians, or their range over several points.
+/// Table of additional measurements: typical values, or their range over several points.
 pub(crate) fn besides(view: &View<'_>) -> Option<Grid> {
     if view.single().is_some_and(|group| group.candidates.len() == 1) {
         return None;
@@ -271,7 +271,7 @@ pub(crate) fn besides(view: &View<'_>) -> Option<Grid> {
     for own in own_measurements(view) {
         let mut row = vec![Span::from(words::title(&own.name))];
         for name in &names {
-            row.push(range(&view.medians(name, |trial| own.value(trial)), &own.unit));
+            row.push(range(&view.typicals(name, &own), &own.unit));
         }
         grid.push(row);
     }

@@ -1,5 +1,5 @@
 //! Queries that the renderers for people share: points, varying parameters, values of arms. Computes no
-//! statistics besides medians.
+//! statistics besides medians and means.
 
 use samehost_analysis::{Group, group};
 use samehost_model::{Arm, Comparison, MetricInfo, Point, Report, Transport, Trial};
@@ -19,6 +19,16 @@ pub(crate) fn values(report: &Report, arm: &str, read: impl Fn(&Trial) -> Option
 
 pub(crate) fn median(report: &Report, arm: &str, read: impl Fn(&Trial) -> Option<f64>) -> Option<f64> {
     samehost_stats::median(&values(report, arm, read))
+}
+
+/// A metric's value over an arm's trials: the median. Of a share that not all trials have it is the mean: where only few
+/// lose anything, the median would hide it.
+pub(crate) fn typical(report: &Report, arm: &str, metric: &MetricInfo) -> Option<f64> {
+    let values = values(report, arm, |trial| metric.value(trial));
+    if metric.is_share() && values.contains(&0.0) {
+        return Some(values.iter().sum::<f64>() / values.len() as f64);
+    }
+    samehost_stats::median(&values)
 }
 
 /// Noise floor of a metric at a point, as a fraction.
@@ -188,6 +198,11 @@ impl<'a> View<'a> {
     /// Medians of the arms with this name, one for each point that has values.
     pub(crate) fn medians(&self, name: &str, read: impl Fn(&Trial) -> Option<f64>) -> Vec<f64> {
         self.arms(name).filter_map(|arm| median(self.report, &arm.id, &read)).collect()
+    }
+
+    /// [`typical`] values of the arms with this name, one for each point that has values.
+    pub(crate) fn typicals(&self, name: &str, metric: &MetricInfo) -> Vec<f64> {
+        self.arms(name).filter_map(|arm| typical(self.report, &arm.id, metric)).collect()
     }
 
     /// Arms without a transport, which measure the harness.

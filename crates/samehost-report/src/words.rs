@@ -20,6 +20,10 @@ const SUBJECTS: &[(&str, &str)] = &[
     ("client_cpu_per_op", "the client needs"),
     ("server_cpu_per_op", "the server needs"),
     ("total_cpu_per_op", "client and server together need"),
+    ("delivered_per_s", ""),
+    ("arrived_percent", "the share that arrives is"),
+    ("send_mean_us", "a send takes"),
+    ("send_p99_us", "a send at the 99th percentile takes"),
     ("wall_time", "it takes"),
     ("cpu_time", "it needs"),
 ];
@@ -46,6 +50,11 @@ fn subject(metric: &MetricInfo, open_loop: bool) -> String {
 /// Nouns for more, for less, and after a factor such as `3.4 times`.
 fn noun(metric: &MetricInfo) -> (&'static str, &'static str, &'static str) {
     match metric.family() {
+        Family::Rate if metric.name == "delivered_per_s" => (
+            "more metrics delivered per second",
+            "fewer metrics delivered per second",
+            "as many metrics delivered per second",
+        ),
         Family::Rate => {
             ("more operations per second", "fewer operations per second", "as many operations per second")
         }

@@ -57,7 +57,7 @@ pub enum ConnectError {
     },
     /// The path is a socket of another type.
     #[error(
-        "cannot connect to {endpoint}: the socket there is of another kind (stream, seqpacket or datagram); try unix:PATH or seqpacket:PATH"
+        "cannot connect to {endpoint}: the socket there is of another kind (stream, seqpacket or datagram); try unix:PATH, seqpacket:PATH or unixgram:PATH"
     )]
     WrongKind {
         /// The endpoint.

@@ -29,6 +29,7 @@
 //! | `unix:/run/app/app.sock` | a stream socket with a path, safely taken ([`listen`]) |
 //! | `abstract:name` | a stream socket with a Linux abstract name |
 //! | `seqpacket:/run/app/app.sock` | a Unix socket that keeps message boundaries ([`Stream`] has the limits) |
+//! | `udp:127.0.0.1:8125`, `unixgram:/run/app/app.sock` | single datagrams: a listener takes them itself and accepts nobody |
 //! | `socketpair:`, `pipe:` | inherited from a parent: [`pair`], [`pipe_pair`] |
 //!
 //! # TLS

@@ -39,6 +39,8 @@ pub enum Kind {
     Stream,
     /// A sequence of messages.
     Seqpacket,
+    /// Single datagrams.
+    Datagram,
     /// Unidirectional, such as a pipe.
     OneWay,
     /// Another type, by number.
@@ -51,6 +53,8 @@ pub enum Kind {
 pub enum Protocol {
     /// TCP.
     Tcp,
+    /// UDP.
+    Udp,
     /// Multipath TCP, which costs more than TCP and must be distinguished from it.
     Mptcp,
     /// Another protocol, by number.
@@ -109,11 +113,13 @@ impl Observed {
             kind: match sockopt::socket_type(fd)? {
                 SocketType::STREAM => Kind::Stream,
                 SocketType::SEQPACKET => Kind::Seqpacket,
+                SocketType::DGRAM => Kind::Datagram,
                 other => Kind::Other(other.as_raw()),
             },
             protocol: sockopt::socket_protocol(fd)?.map(|protocol| match protocol {
                 ipproto::TCP => Protocol::Tcp,
                 ipproto::MPTCP => Protocol::Mptcp,
+                ipproto::UDP => Protocol::Udp,
                 other => Protocol::Other(other.as_raw().get()),
             }),
             local: rustix::net::getsockname(fd).ok().and_then(name),
@@ -196,6 +202,7 @@ impl fmt::Display for Observed {
         match self.kind {
             Kind::Stream => f.write_str(" stream")?,
             Kind::Seqpacket => f.write_str(" seqpacket")?,
+            Kind::Datagram => f.write_str(" datagram")?,
             Kind::OneWay => f.write_str(" one way")?,
             Kind::Other(number) => write!(f, " type {number}")?,
         }
@@ -203,6 +210,7 @@ impl fmt::Display for Observed {
             None => {}
             Some(Protocol::Tcp) => f.write_str(" tcp")?,
             Some(Protocol::Mptcp) => f.write_str(" mptcp")?,
+            Some(Protocol::Udp) => f.write_str(" udp")?,
             Some(Protocol::Other(number)) => write!(f, " protocol {number}")?,
         }
         match (&self.local, &self.peer) {

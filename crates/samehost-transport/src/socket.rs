@@ -31,7 +31,7 @@ pub(crate) fn open(family: AddressFamily, kind: SocketType, blocking: Blocking) 
         Blocking::No => SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
     };
     let fd = net::socket_with(family, kind, flags, None)?;
-    if family == AddressFamily::INET || family == AddressFamily::INET6 {
+    if kind == SocketType::STREAM && matches!(family, AddressFamily::INET | AddressFamily::INET6) {
         // Without TCP_NODELAY, a request in two writes waits for the delayed ACK of the first (40 ms), and
         // the measurement would show Nagle's algorithm instead of the transport. Both ends set it, as all
         // major servers and client libraries do.

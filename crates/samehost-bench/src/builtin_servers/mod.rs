@@ -1,6 +1,7 @@
 //! Built-in servers of `samehost serve`: useful by themselves, and the peers of workloads that need no
 //! foreign server.
 
+pub(crate) mod datagrams;
 mod epoll;
 mod http;
 mod listeners;
@@ -38,6 +39,8 @@ pub struct Server {
     pub name: &'static str,
     /// One line of help.
     pub about: &'static str,
+    /// Transports that it listens on.
+    transports: &'static [Transport],
     /// Serves one connection until it ends.
     converse: Converse,
     /// Serves all connections in one thread with epoll.
@@ -46,11 +49,25 @@ pub struct Server {
     run: Option<Run>,
 }
 
+/// Transports of servers that read and write bytes.
+const BYTES: &[Transport] = &[
+    Transport::Tcp,
+    Transport::Tcp6,
+    Transport::Unix,
+    Transport::Abstract,
+    Transport::TcpTls,
+    Transport::Seqpacket,
+];
+
+/// For a server that does not serve single connections.
+const NO_CONVERSATION: Converse = |_, _| Err(std::io::ErrorKind::Unsupported.into());
+
 /// All built-in servers.
 pub const SERVERS: &[Server] = &[
     Server {
         name: "echo",
         about: "Send back every byte that comes",
+        transports: BYTES,
         converse: threads::converse::<Echo>,
         epoll: Some(epoll::serve::<Echo>),
         run: None,
@@ -58,6 +75,7 @@ pub const SERVERS: &[Server] = &[
     Server {
         name: "http",
         about: "HTTP/1: `/bytes/N` (GET or POST) is a reply of N bytes, `/` one of 4096",
+        transports: BYTES,
         converse: threads::converse::<HttpResponder>,
         epoll: Some(epoll::serve::<HttpResponder>),
         run: None,
@@ -65,6 +83,7 @@ pub const SERVERS: &[Server] = &[
     Server {
         name: "sink",
         about: "Take rounds of bytes and acknowledge each (the receiving end of bulk)",
+        transports: BYTES,
         converse: threads::sink,
         epoll: None,
         run: None,
@@ -72,9 +91,18 @@ pub const SERVERS: &[Server] = &[
     Server {
         name: "rpc",
         about: "Answer gRPC calls of samehost.rpc.v1.Echo (tonic)",
-        converse: |_, _| Err(std::io::ErrorKind::Unsupported.into()),
+        transports: &[Transport::Tcp, Transport::Tcp6, Transport::Unix, Transport::Abstract],
+        converse: NO_CONVERSATION,
         epoll: None,
         run: Some(rpc::serve),
+    },
+    Server {
+        name: "datagrams",
+        about: "Take datagrams, as a statsd server does, and count them",
+        transports: &Transport::DATAGRAM,
+        converse: NO_CONVERSATION,
+        epoll: None,
+        run: Some(datagrams::serve),
     },
 ];
 
@@ -150,15 +178,15 @@ pub struct ServeOptions {
 impl Server {
     /// Listens on all endpoints, or on none if one of them fails.
     pub fn listen(&self, endpoints: &[Endpoint], options: &ServeOptions) -> Result<Listening, BenchError> {
-        let is_async = |endpoint: &&Endpoint| {
-            use Transport::{Abstract, Tcp, Tcp6, Unix};
-            matches!(endpoint.transport(), Tcp | Tcp6 | Unix | Abstract)
-        };
-        match endpoints.iter().find(|endpoint| self.run.is_some() && !is_async(endpoint)) {
-            Some(other) => Err(BenchError::Usage(format!(
-                "`serve {}` does not listen on {other}; tcp, unix and abstract endpoints are possible",
-                self.name
-            ))),
+        match endpoints.iter().find(|endpoint| !self.transports.contains(&endpoint.transport())) {
+            Some(other) => {
+                let names: Vec<&str> = self.transports.iter().map(|transport| transport.name()).collect();
+                Err(BenchError::Usage(format!(
+                    "`serve {}` does not listen on {other}; what it listens on is {}",
+                    self.name,
+                    names.join(", ")
+                )))
+            }
             None => listeners::listen(endpoints, options),
         }
     }

@@ -4,6 +4,7 @@ mod awaited;
 mod command;
 mod connect;
 mod connecting;
+mod datagram;
 mod expected;
 mod fastcgi;
 mod foreign;
@@ -29,6 +30,7 @@ pub use http::PageLook;
 pub static WORKLOADS: &[&dyn Workload] = &[
     &raw::Raw,
     &connect::Connect,
+    &datagram::Datagram,
     &fastcgi::FastCgi,
     &http::Http,
     &wordpress::WordPress,

@@ -2,7 +2,7 @@
 
 use samehost_analysis::compare;
 use samehost_model::human::format_value;
-use samehost_model::{Code, Comparison, Report, Warning};
+use samehost_model::{Better, Code, Comparison, MetricInfo, Report, Warning};
 use samehost_report::Terminal;
 use unicode_width::UnicodeWidthStr;
 
@@ -140,6 +140,21 @@ fn changes() {
         assert!(text.lines().all(|line| line.width() <= width), "{text}");
         insta::assert_snapshot!(format!("changes-{width}"), text);
     }
+}
+
+#[test]
+fn a_loss_that_the_candidate_does_not_have_is_told_by_both_shares() {
+    let mut report = scenes::burst();
+    let stalled = MetricInfo::own("stalled_percent", "percent", Better::Lower);
+    report.head.workload.metrics.push(stalled);
+    let text = render(&report, 80, false).replace('\n', " ");
+    assert!(text.contains("against 0 %. stalled: 0 % against 3"), "{text}");
+    // One trial of twelve has none: the mean is told, for the median would hide a loss in a few.
+    for trial in report.trials.iter_mut().filter(|trial| trial.arm == "tcp" && trial.block != 0) {
+        trial.measurements.insert("stalled_percent".into(), 0.0);
+    }
+    let text = render(&report, 80, false).replace('\n', " ");
+    assert!(text.contains("stalled: 0 % against 0.2"), "{text}");
 }
 
 #[test]

@@ -15,6 +15,9 @@ const REQUEST: usize = 56;
 /// Bytes of `struct inet_diag_msg`.
 pub const FIXED: usize = 72;
 const INET_DIAG_INFO: u16 = 2;
+const INET_DIAG_SKMEMINFO: u16 = 7;
+/// `SK_MEMINFO_DROPS`: place of the datagrams that found no room.
+const DROPS: usize = 8;
 const INET_DIAG_SKV6ONLY: u16 = 11;
 const INET_DIAG_ULP_INFO: u16 = 19;
 const INET_ULP_INFO_NAME: u16 = 1;
@@ -38,6 +41,8 @@ pub enum Wanted {
     Traffic,
     /// Sockets in TIME_WAIT.
     TimeWait,
+    /// Addresses and the memory of sockets.
+    Memory,
 }
 
 /// The kinds of sockets that a request can ask for.
@@ -57,6 +62,7 @@ pub fn request(kind: SocketKind, wanted: Wanted) -> Option<Vec<u8>> {
         Wanted::Connected => (0, CONNECTED),
         Wanted::Traffic => (1 << (INET_DIAG_INFO - 1), STATES_WITH_TRAFFIC),
         Wanted::TimeWait => (0, TIME_WAIT),
+        Wanted::Memory => (1 << (INET_DIAG_SKMEMINFO - 1), STATES),
     };
     let mut request = vec![family, protocol, extensions, 0];
     request.extend(states.to_ne_bytes());
@@ -166,6 +172,12 @@ pub fn counters(payload: &[u8]) -> Option<Counters> {
     })
 }
 
+/// Datagrams that a socket dropped because its queue was full, modulo 2³²; `None` if the kernel does not say.
+pub fn drops(payload: &[u8]) -> Option<u32> {
+    let (_, memory) = attributes(payload.get(FIXED..)?).find(|(kind, _)| *kind == INET_DIAG_SKMEMINFO)?;
+    u32_at(memory, 4 * DROPS)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -230,6 +242,7 @@ mod tests {
         fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
             let _ = parse(&bytes, SocketKind::Tcp, 1);
             let _ = counters(&bytes);
+            let _ = drops(&bytes);
         }
     }
 }

@@ -93,6 +93,29 @@ impl Diag {
         Ok(found)
     }
 
+    /// Datagrams that the UDP socket with this local address dropped because its queue was full, modulo 2³²; `None` if
+    /// there is no such socket.
+    pub fn udp_drops(&mut self, local: SocketAddr) -> Result<Option<u32>, Errno> {
+        let dropped = self.dropped()?;
+        Ok(dropped.into_iter().find(|(socket, _)| socket.local.inet() == Some(local)).map(|(_, drops)| drops))
+    }
+
+    /// All UDP sockets, and how many datagrams each has dropped because its queue was full, modulo 2³².
+    pub fn dropped(&mut self) -> Result<Vec<(Socket, u32)>, Errno> {
+        let mut found = Vec::new();
+        for kind in [SocketKind::Udp, SocketKind::Udp6] {
+            let Some(request) = inet::request(kind, Wanted::Memory) else { continue };
+            let listed = self.dump(&request, |payload| {
+                found.extend(inet::parse(payload, kind, 0).zip(inet::drops(payload)));
+            });
+            match listed {
+                Err(Errno::NOENT) => {}
+                other => other?,
+            }
+        }
+        Ok(found)
+    }
+
     /// Dumps TCP over IPv4 and IPv6. A kernel without IPv6 has no such sockets to show.
     fn dump_tcp(&mut self, wanted: Wanted, mut take: impl FnMut(&[u8], SocketKind)) -> Result<(), Errno> {
         for kind in [SocketKind::Tcp, SocketKind::Tcp6] {
@@ -341,6 +364,25 @@ mod tests {
         let counters = activity.iter().filter(|one| one.local == local).find_map(|one| one.counters).unwrap();
         assert_eq!(counters.bytes_acked, 1000 + 1, "with the SYN");
         assert_eq!((counters.bytes_received, counters.data_segments_out), (10, 1));
+    }
+
+    #[test]
+    fn what_a_full_udp_socket_drops_is_counted() {
+        let receiver = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = receiver.local_addr().unwrap();
+        let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut diag = Diag::open().unwrap();
+        assert_eq!(diag.udp_drops(address).unwrap(), Some(0));
+        let sent = 20_000;
+        for _ in 0..sent {
+            sender.send_to(&[7; 64], address).unwrap();
+        }
+        receiver.set_nonblocking(true).unwrap();
+        let queued = std::iter::from_fn(|| receiver.recv(&mut [0; 64]).ok()).count();
+        assert_eq!(diag.udp_drops(address).unwrap(), Some(sent - queued as u32));
+        let gone = sender.local_addr().unwrap();
+        drop(sender);
+        assert_eq!(diag.udp_drops(gone).unwrap(), None);
     }
 
     #[test]

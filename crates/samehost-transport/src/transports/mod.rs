@@ -1,7 +1,8 @@
 //! The transports, one file each; `registry.rs` lists them. A transport's file must not use another's, unless
-//! it builds on it (TLS on TCP, abstract names and seqpacket on Unix sockets).
+//! it builds on it (TLS on TCP; abstract names, seqpacket and datagrams on Unix sockets).
 
 pub(crate) mod abstract_name;
+pub(crate) mod datagram;
 pub(crate) mod pipe;
 pub(crate) mod seqpacket;
 pub(crate) mod socketpair;

@@ -1,0 +1,102 @@
+//! Asks a built-in receiver how many datagrams came.
+
+use std::io;
+use std::net::UdpSocket;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::{Duration, Instant};
+
+use samehost_model::Endpoint;
+
+use crate::builtin_servers::datagrams::{count_in, question};
+use crate::error::BenchError;
+use crate::private_servers::random_hex;
+
+/// How long to wait for an answer before the question is asked again: UDP may lose it.
+const ANSWER: Duration = Duration::from_millis(100);
+/// How long a receiver may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Datagrams of other CPUs may be on their way to the socket for so long.
+const SETTLES: Duration = Duration::from_millis(5);
+
+/// A socket to ask through.
+enum Asking {
+    Udp(UdpSocket),
+    Unix(UnixDatagram),
+}
+
+impl Asking {
+    fn of(endpoint: &Endpoint) -> Result<Self, BenchError> {
+        let name = format!("samehost-asks-{}", random_hex(8)?);
+        let open = || match endpoint {
+            Endpoint::Unixgram(path) => {
+                // A name of its own, for the answer.
+                let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
+                socket.connect(path)?;
+                socket.set_read_timeout(Some(ANSWER))?;
+                socket.set_write_timeout(Some(ANSWER))?;
+                Ok(Asking::Unix(socket))
+            }
+            Endpoint::Udp { host, port } => {
+                let socket = UdpSocket::bind((host.as_str(), 0))?;
+                socket.connect((host.as_str(), *port))?;
+                socket.set_read_timeout(Some(ANSWER))?;
+                Ok(Asking::Udp(socket))
+            }
+            _ => Err(io::ErrorKind::Unsupported.into()),
+        };
+        open().map_err(|error: io::Error| BenchError::io(format!("a socket to ask {endpoint}"), error))
+    }
+
+    /// The answer to the question with this number.
+    fn ask(&self, number: u64) -> io::Result<u64> {
+        let asked = question(number);
+        let mut buffer = [0; 64];
+        match self {
+            Asking::Udp(socket) => socket.send(&asked)?,
+            Asking::Unix(socket) => socket.send(&asked)?,
+        };
+        loop {
+            let length = match self {
+                Asking::Udp(socket) => socket.recv(&mut buffer)?,
+                Asking::Unix(socket) => socket.recv(&mut buffer)?,
+            };
+            // An answer that came too late is an earlier question's.
+            if let Some(count) = count_in(&buffer[..length], number) {
+                return Ok(count);
+            }
+        }
+    }
+}
+
+/// Number of datagrams that came to this endpoint since its start, when no more come.
+///
+/// # Errors
+/// When the receiver does not answer.
+pub(super) fn count(endpoint: &Endpoint) -> Result<u64, BenchError> {
+    let asking = Asking::of(endpoint)?;
+    let begun = Instant::now();
+    let (mut before, mut number) = (None, 0);
+    loop {
+        number += 1;
+        match asking.ask(number) {
+            Ok(count) if before == Some(count) => return Ok(count),
+            Ok(count) => {
+                before = Some(count);
+                std::thread::sleep(SETTLES);
+            }
+            Err(error) if is_late(&error) && begun.elapsed() < PATIENCE => {}
+            Err(error) => {
+                return Err(BenchError::ServerLost {
+                    endpoint: endpoint.to_string(),
+                    reason: format!("it did not say how many datagrams came: {error}"),
+                    server_said: String::new(),
+                });
+            }
+        }
+    }
+}
+
+fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
