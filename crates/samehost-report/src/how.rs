@@ -27,7 +27,7 @@ impl Terminal {
             labelled(&Span::plain(format!("  {}.", index + 1)), 5, &[Span::plain(step)], columns)
         });
         page.section(titled("The server", steps.collect()));
-        let clients = answer.clients.iter().flat_map(|words| client(words, columns));
+        let clients = answer.clients.iter().flat_map(|words| client(words, answer.beside, columns));
         page.section(titled("The clients", clients.collect()));
         if answer.clients.iter().any(|words| !words.tested) {
             let text =
@@ -38,7 +38,7 @@ impl Terminal {
     }
 }
 
-fn client(words: &ClientWords, columns: usize) -> Vec<Line> {
+fn client(words: &ClientWords, beside: &str, columns: usize) -> Vec<Line> {
     let mark = if words.tested { "" } else { " *" };
     let localhost = match words.localhost {
         "socket" => "`localhost` means the default socket",
@@ -59,6 +59,6 @@ fn client(words: &ClientWords, columns: usize) -> Vec<Line> {
         Some(socket) => add("socket", socket),
         None => add("socket", "it cannot by itself"),
     }
-    add("tcp", &words.tcp);
+    add(beside, &words.tcp);
     lines
 }

@@ -1,5 +1,5 @@
-//! What the sockets show beside pairs that could switch: queues that are full now, ports that run out, and sockets that
-//! every local user may use although the service asks nobody who he is. Each costs one look, and nothing is changed.
+//! What the sockets show beside pairs that could switch: queues that are full now, ports that run out, datagrams, and sockets
+//! that every local user may use although the service asks nobody who he is. Each costs one look, and nothing is changed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,6 +9,7 @@ use samehost_model::scan::{Address, Finding, Queues, Scan, Service, Socket, Sock
 use samehost_services::Protocol;
 
 use crate::advice::Root;
+use crate::datagrams;
 use crate::diag::{Activity, Diag};
 
 /// Permission of others to write, which connect(2) requires on a socket.
@@ -32,6 +33,7 @@ pub fn findings(scan: &Scan) -> Vec<Finding> {
         .filter_map(|(service, socket)| full(service, socket))
         .collect();
     found.extend(ports(scan));
+    found.extend(datagrams::findings(scan));
     found.extend(scan.services.iter().filter_map(|service| open_to_everybody(scan, service)));
     found
 }

@@ -5,6 +5,7 @@
 mod advice;
 mod collect;
 mod congestion;
+mod datagrams;
 mod ended;
 mod error;
 mod expected;

@@ -9,6 +9,7 @@ use samehost_model::scan::{
 };
 use samehost_services::Kind;
 
+use crate::datagrams::of_port;
 use crate::join::Listeners;
 use crate::recognise::recognise;
 
@@ -71,7 +72,11 @@ fn evidence(process: Option<&Process>, sockets: &[&Socket]) -> Option<(Kind, Rec
         .filter(|socket| socket.kind.is_tcp())
         .filter_map(|socket| Some(socket.local.inet()?.port()))
         .collect();
-    recognise(process, &paths, &ports)
+    let by_datagrams = || {
+        let mut sockets = sockets.iter().filter(|socket| socket.kind.is_udp());
+        sockets.find_map(|socket| Some((of_port(socket.local.inet()?.port())?, RecognisedBy::Port)))
+    };
+    recognise(process, &paths, &ports).or_else(|| if process.is_none() { by_datagrams() } else { None })
 }
 
 fn describe(scan: &Scan, owner: &Owner, namespace: u64, listeners: Vec<usize>) -> Service {

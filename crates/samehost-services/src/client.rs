@@ -20,7 +20,7 @@ pub struct Client {
     pub localhost: Localhost,
     /// The words for a socket, where it can use one.
     pub socket: Option<String>,
-    /// The words for TCP.
+    /// The words for TCP, or UDP where its service takes datagrams.
     pub tcp: String,
     /// What else to know.
     #[serde(default)]

@@ -26,6 +26,10 @@ pub enum Protocol {
     FastCgi,
     /// uwsgi, the binary protocol of uWSGI.
     Uwsgi,
+    /// statsd and DogStatsD: metrics in datagrams.
+    Statsd,
+    /// syslog, in datagrams.
+    Syslog,
     /// None that is known: a plain endpoint.
     Plain,
 }
@@ -43,6 +47,8 @@ impl Protocol {
             Protocol::Grpc => "grpc",
             Protocol::FastCgi => "fastcgi",
             Protocol::Uwsgi => "uwsgi",
+            Protocol::Statsd => "statsd",
+            Protocol::Syslog => "syslog",
             Protocol::Plain => "plain",
         }
     }
@@ -51,6 +57,13 @@ impl Protocol {
     #[must_use]
     pub fn has_login(self) -> bool {
         !matches!(self, Protocol::Http | Protocol::Grpc | Protocol::FastCgi | Protocol::Uwsgi)
+            && !self.is_datagram()
+    }
+
+    /// Whether it is spoken in datagrams that nobody acknowledges: over UDP, or over a Unix datagram socket.
+    #[must_use]
+    pub fn is_datagram(self) -> bool {
+        matches!(self, Protocol::Statsd | Protocol::Syslog)
     }
 
     /// The accounts that packages make for its servers and for what stands before them; none where nobody logs in.

@@ -17,7 +17,7 @@ pub struct ClientWords {
     pub localhost: &'static str,
     /// How it is told to use the socket; none where it cannot.
     pub socket: Option<String>,
-    /// How it is told to use TCP.
+    /// How it is told to use TCP, or UDP where its service takes datagrams.
     pub tcp: String,
     /// What else to know.
     pub note: &'static str,
@@ -41,6 +41,9 @@ pub struct HowTo {
     pub path_from: &'static str,
     /// What to set on the server's side, one step each; empty when it listens there already.
     pub server: Vec<String>,
+    /// What the clients use in place of the socket: `tcp` or `udp`.
+    #[serde(skip)]
+    pub beside: &'static str,
     /// The clients.
     pub clients: Vec<ClientWords>,
 }

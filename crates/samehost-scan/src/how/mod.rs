@@ -63,6 +63,7 @@ pub fn how(question: &Question, scan: &Scan) -> Result<HowTo, HowError> {
         path: place.path.clone(),
         path_from: place.from,
         server,
+        beside: if protocol.is_datagram() { "udp" } else { "tcp" },
         clients: clients(question, kind, protocol, &place)?,
     })
 }
@@ -97,14 +98,16 @@ impl Place {
             let services = scan.services.iter().filter(move |service| service.kind.is_some_and(alike));
             services.flat_map(|service| service.listeners.iter().filter_map(|at| scan.sockets.get(*at)))
         };
+        let is_datagram = kind.protocol().is_some_and(Protocol::is_datagram);
+        let unix = if is_datagram { SocketKind::UnixDgram } else { SocketKind::UnixStream };
         let found = running().find_map(|socket| match &socket.local {
-            Address::Path(path) if socket.kind == SocketKind::UnixStream && path.is_absolute() => {
+            Address::Path(path) if socket.kind == unix && path.is_absolute() => {
                 Some(socket.local.to_string())
             }
             _ => None,
         });
         let port = running()
-            .filter(|socket| socket.kind.is_tcp())
+            .filter(|socket| if is_datagram { socket.kind.is_udp() } else { socket.kind.is_tcp() })
             .find_map(|socket| Some(socket.local.inet()?.port()));
         let mut place = Place {
             listens: found.is_some(),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use samehost_services::Kind;
+use samehost_services::{Kind, Protocol};
 
 /// Instructions, one step each.
 pub(super) fn steps(kind: Kind, setting: &str, path: &str) -> Vec<String> {
@@ -23,11 +23,18 @@ pub(super) fn steps(kind: Kind, setting: &str, path: &str) -> Vec<String> {
             folder.rsplit('/').next().unwrap_or("app")
         ));
     }
-    let somaxconn = fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap_or_default();
-    steps.push(format!(
-        "give it a backlog for a burst (net.core.somaxconn is {} here, and caps it): a full one refuses at once on a Unix socket",
-        somaxconn.trim()
-    ));
+    let limit = |name: &str| fs::read_to_string(format!("/proc/sys/net/{name}")).unwrap_or_default();
+    steps.push(if known.protocol.is_some_and(Protocol::is_datagram) {
+        format!(
+            "let its queue hold a burst: net.unix.max_dgram_qlen is {} here, and counts when the service starts; a full queue holds a sender up, or refuses one that does not wait",
+            limit("unix/max_dgram_qlen").trim()
+        )
+    } else {
+        format!(
+            "give it a backlog for a burst (net.core.somaxconn is {} here, and caps it): a full one refuses at once on a Unix socket",
+            limit("core/somaxconn").trim()
+        )
+    });
     steps.extend(known.about_socket.iter().cloned());
     let port = if known.one_address {
         "it listens on one address: for tools that want the port, run another one beside it"

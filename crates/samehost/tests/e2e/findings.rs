@@ -3,15 +3,16 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Stdio};
+use std::os::unix::net::UnixDatagram;
+use std::process::{Child, Command, Stdio};
 
-use rustix::process::geteuid;
+use rustix::process::{Signal, geteuid};
 use serde_json::Value;
 
 use crate::scan::Held;
-use crate::support::{Home, SAMEHOST, not_tested};
+use crate::support::{Home, SAMEHOST, not_tested, send};
 
 /// The findings of one kind that name this.
 fn found(scan: &str, code: &str, name: &str) -> Vec<String> {
@@ -32,7 +33,7 @@ fn scan(home: &Home) -> String {
 }
 
 /// A program that accepts nobody, with a backlog; the port.
-fn hung(backlog: u32) -> (std::process::Child, u16) {
+fn hung(backlog: u32) -> (Child, u16) {
     let script = format!(
         "import socket,time\ns=socket.socket()\ns.bind(('127.0.0.1',0))\ns.listen({backlog})\nprint(s.getsockname()[1],flush=True)\ntime.sleep(600)"
     );
@@ -81,6 +82,68 @@ fn a_socket_for_everybody_is_found_unless_a_directory_or_its_mode_keeps_others_o
     let words = found(&seen, "open-to-everybody", "open.sock");
     assert!(matches!(words.as_slice(), [one] if one.starts_with("Redis: every local user")), "{words:?}");
     assert!(found(&seen, "open-to-everybody", "closed.sock").is_empty(), "its mode is 0770");
+}
+
+/// The built-in receiver of datagrams, with its port and its socket.
+struct Receiver {
+    child: Child,
+    port: u16,
+    path: String,
+}
+
+impl Receiver {
+    fn start(home: &Home) -> Self {
+        let path = home.path("metrics.sock").display().to_string();
+        let listen = ["--listen", "udp:127.0.0.1:0", "--listen", &format!("unixgram:{path}")];
+        let mut child = home
+            .command(&[&["serve", "datagrams"], &listen[..]].concat())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let port = lines.next().unwrap().rsplit(':').next().unwrap().parse().unwrap();
+        assert_eq!(lines.next().unwrap(), format!("listening on unixgram:{path}"));
+        Receiver { child, port, path }
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        send(self.child.id(), Signal::CONT);
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn who_sends_datagrams_is_named_and_what_was_dropped_is_counted() {
+    let home = Home::new();
+    let receiver = Receiver::start(&home);
+    let port = format!("udp 127.0.0.1:{}", receiver.port);
+    let address = ("127.0.0.1", receiver.port);
+    let unconnected = UdpSocket::bind("127.0.0.1:0").unwrap();
+    unconnected.send_to(b"a:1|c", address).unwrap();
+    let seen = scan(&home);
+    assert!(found(&seen, "datagrams-over-udp", &port).is_empty(), "the kernel knows no peer of it");
+    assert!(found(&seen, "datagrams-dropped", &port).is_empty());
+    let connected = UdpSocket::bind("127.0.0.1:0").unwrap();
+    connected.connect(address).unwrap();
+    let unix = UnixDatagram::unbound().unwrap();
+    unix.connect(&receiver.path).unwrap();
+    send(receiver.child.id(), Signal::STOP);
+    for _ in 0..2000 {
+        connected.send(b"a:1|c").unwrap();
+    }
+    let seen = scan(&home);
+    let words = found(&seen, "datagrams-over-udp", &port);
+    let own = format!(" {} sends datagrams to samehost serve at {port}:", std::process::id());
+    assert!(matches!(words.as_slice(), [one] if one.contains(&own)), "{words:?}");
+    let words = found(&seen, "datagrams-dropped", &port);
+    let [one] = words.as_slice() else { panic!("{words:?}") };
+    let dropped: u32 = one.split(": ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    assert!((1..2000).contains(&dropped), "the queue holds some, and not all: {one}");
+    let shown = home.run(&["scan"]).stdout;
+    assert!(shown.contains(&format!("unix dgram {}", receiver.path)), "the peer of a Unix socket: {shown}");
 }
 
 /// In a network namespace with 64 ports, and the kernel's reuse of TIME_WAIT as given: how many are taken by 40

@@ -1,0 +1,225 @@
+//! Who sends datagrams over UDP to a service of this machine, and which service has lost any. The kernel shows a sender only
+//! while its socket is connected: one that names its receiver in each `sendto` leaves no trace.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use samehost_model::scan::{Finding, Scan, Service, Socket, SocketState};
+use samehost_services::{Kind, Protocol};
+
+use crate::diag::Diag;
+
+/// Ports where a Unix socket is no choice: who sends there follows a standard that has none. Names (DNS) and time (NTP).
+const STANDARD: [u16; 3] = [53, 123, 5353];
+
+/// A UDP socket of a service of this network namespace that takes datagrams of this machine.
+struct Receiver<'a> {
+    service: &'a Service,
+    socket: &'a Socket,
+    address: SocketAddr,
+}
+
+impl Receiver<'_> {
+    /// What it is called, with the usual service of its port where it was not recognised.
+    fn name(&self) -> String {
+        let known = self.service.kind.is_some();
+        match self.kind().filter(|_| !known) {
+            Some(kind) => {
+                format!("{} (port {} is {}'s)", self.service.name, self.address.port(), kind.label())
+            }
+            None => self.service.name.clone(),
+        }
+    }
+
+    fn kind(&self) -> Option<Kind> {
+        self.service.kind.or_else(|| of_port(self.address.port()))
+    }
+
+    /// Whether a datagram to this address comes here.
+    fn takes(&self, to: SocketAddr) -> bool {
+        let ip = self.address.ip();
+        self.address.port() == to.port() && (ip == to.ip() || ip.is_unspecified() && to.ip().is_loopback())
+    }
+}
+
+/// The service of datagrams that usually has a port.
+pub(crate) fn of_port(port: u16) -> Option<Kind> {
+    let is_datagram = |kind: &Kind| kind.protocol().is_some_and(Protocol::is_datagram);
+    Kind::all().filter(is_datagram).find(|kind| kind.descriptor().ports.contains(&port))
+}
+
+/// What there is to say of datagrams.
+pub(crate) fn findings(scan: &Scan) -> Vec<Finding> {
+    let Some(own) = scan.network_namespaces.first().map(|space| space.inode) else { return Vec::new() };
+    let receivers: Vec<Receiver<'_>> = receivers(scan, own).collect();
+    let dropped = Diag::open().and_then(|mut diag| diag.dropped()).unwrap_or_default();
+    let lost = receivers.iter().filter_map(|receiver| {
+        let is_it = |one: &&(Socket, u32)| one.0.inode == receiver.socket.inode && one.0.inode != 0;
+        let (_, drops) = dropped.iter().find(is_it).filter(|(_, drops)| *drops > 0)?;
+        Some(lost(receiver, *drops))
+    });
+    let sent = receivers.iter().filter_map(|receiver| senders(scan, own, receiver));
+    lost.chain(sent).collect()
+}
+
+fn receivers(scan: &Scan, own: u64) -> impl Iterator<Item = Receiver<'_>> {
+    let listening =
+        scan.services.iter().flat_map(|service| service.listeners.iter().map(move |at| (service, *at)));
+    listening.filter_map(move |(service, at)| {
+        let socket = scan.sockets.get(at)?;
+        let address = socket.local.inet()?;
+        let is_one = socket.kind.is_udp()
+            && socket.network_namespace == own
+            && (address.ip().is_loopback() || address.ip().is_unspecified());
+        is_one.then_some(Receiver { service, socket, address })
+    })
+}
+
+fn lost(receiver: &Receiver<'_>, drops: u32) -> Finding {
+    let unix = match receiver.kind().filter(|kind| kind.protocol().is_some_and(Protocol::is_datagram)) {
+        Some(kind) => format!("; over a Unix socket a sender waits or is told: samehost how {kind}"),
+        None => String::new(),
+    };
+    Finding {
+        code: "datagrams-dropped",
+        found: format!(
+            "{} at udp {}: {drops} datagrams were dropped since it began, because its receive buffer was full; no sender was told",
+            receiver.name(),
+            receiver.address
+        ),
+        remedy: format!(
+            "Give it a larger receive buffer (its own setting, up to net.core.rmem_max) or more of a CPU{unix}"
+        ),
+    }
+}
+
+/// The programs whose sockets are connected to a receiver, each with the number of its sockets.
+fn senders(scan: &Scan, own: u64, receiver: &Receiver<'_>) -> Option<Finding> {
+    if STANDARD.contains(&receiver.address.port()) {
+        return None;
+    }
+    let mut programs: BTreeMap<String, usize> = BTreeMap::new();
+    for (at, socket) in scan.sockets.iter().enumerate() {
+        let is_connected = socket.kind.is_udp()
+            && socket.network_namespace == own
+            && socket.state == SocketState::Established
+            && socket.peer.inet().is_some_and(|peer| receiver.takes(peer));
+        if is_connected {
+            let name = match scan.holder(at) {
+                Some(process) => format!("{} {}", process.name, process.pid),
+                None => "a process that is not visible".to_owned(),
+            };
+            *programs.entry(name).or_default() += 1;
+        }
+    }
+    let sockets: usize = programs.values().sum();
+    let names: Vec<String> = programs.into_keys().collect();
+    let who = match names.as_slice() {
+        [] => return None,
+        [one] => one.clone(),
+        [one, other] => format!("{one} and {other}"),
+        [one, others @ ..] => format!("{one} and {} more programs", others.len()),
+    };
+    let verb = if names.len() == 1 { "sends" } else { "send" };
+    let many = if sockets == 1 { String::new() } else { format!(" through {sockets} sockets") };
+    let remedy = match receiver.kind().filter(|kind| kind.protocol().is_some_and(Protocol::is_datagram)) {
+        Some(kind) => {
+            format!("A Unix datagram socket would tell them: samehost how {kind}; samehost bench datagram shows what either costs")
+        }
+        None => "If the service can take a Unix datagram socket, that would tell them; samehost bench datagram shows what either costs".to_owned(),
+    };
+    Some(Finding {
+        code: "datagrams-over-udp",
+        found: format!(
+            "{who} {verb} datagrams to {} at udp {}{many}: what finds its receive buffer full is dropped, and the sender is not told",
+            receiver.name(),
+            receiver.address
+        ),
+        remedy,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use samehost_model::scan::{Address, NetworkNamespace, Process, ReadBy, SocketKind};
+
+    use super::*;
+
+    fn udp(state: SocketState, local: &str, peer: &str, pid: u32) -> Socket {
+        Socket {
+            local: Address::Inet(local.parse().unwrap()),
+            peer: Address::Inet(peer.parse().unwrap()),
+            pids: vec![pid],
+            ..Socket::new(SocketKind::Udp, state, u64::from(pid), 1)
+        }
+    }
+
+    fn scan(receiver: &str, peers: &[&str]) -> Scan {
+        let mut sockets = vec![udp(SocketState::Close, receiver, "0.0.0.0:0", 1)];
+        let senders = peers.iter().enumerate();
+        sockets.extend(
+            senders.map(|(at, peer)| udp(SocketState::Established, "127.0.0.1:40000", peer, at as u32 + 10)),
+        );
+        let process = |pid| Process { pid, name: "app".to_owned(), ..Process::default() };
+        Scan {
+            network_namespaces: vec![NetworkNamespace {
+                inode: 1,
+                own: true,
+                foreign: false,
+                name: None,
+                pid: None,
+                read_by: ReadBy::SockDiag,
+                somaxconn: None,
+            }],
+            services: vec![Service {
+                kind: None,
+                recognised_by: None,
+                name: "collector".to_owned(),
+                pid: Some(1),
+                processes: 1,
+                network_namespace: 1,
+                listeners: vec![0],
+                connections: 0,
+            }],
+            processes: (10..10 + peers.len() as u32).map(process).collect(),
+            sockets,
+            ..Scan::default()
+        }
+    }
+
+    fn sent(receiver: &str, peers: &[&str]) -> Vec<String> {
+        let scan = scan(receiver, peers);
+        let receivers: Vec<Receiver<'_>> = receivers(&scan, 1).collect();
+        receivers.iter().filter_map(|one| senders(&scan, 1, one)).map(|finding| finding.found).collect()
+    }
+
+    #[test]
+    fn connected_senders_are_named_with_the_service_of_the_port() {
+        let found = sent("0.0.0.0:8125", &["127.0.0.1:8125", "127.0.0.1:9", "10.0.0.7:8125"]);
+        assert!(
+            matches!(found.as_slice(), [one] if one.starts_with("app 10 sends datagrams to collector (port 8125 is DogStatsD's) at udp 0.0.0.0:8125:")),
+            "{found:?}"
+        );
+        let found = sent("127.0.0.1:9000", &["127.0.0.1:9000"; 3]);
+        assert!(
+            matches!(found.as_slice(), [one] if one.contains("and 2 more programs") && one.contains("through 3 sockets")),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn names_and_other_hosts_are_left_alone() {
+        for receiver in ["127.0.0.53:53", "127.0.0.1:8125", "192.0.2.1:8125"] {
+            assert_eq!(sent(receiver, &["127.0.0.53:53", "192.0.2.1:8125"]), [""; 0], "{receiver}");
+        }
+    }
+
+    #[test]
+    fn what_was_dropped_is_counted_and_how_is_named() {
+        let scan = scan("127.0.0.1:8125", &[]);
+        let receiver = receivers(&scan, 1).next().unwrap();
+        let finding = lost(&receiver, 1234);
+        assert!(finding.found.contains("1234 datagrams were dropped"), "{finding:?}");
+        assert!(finding.remedy.contains("samehost how dogstatsd"), "{finding:?}");
+    }
+}
