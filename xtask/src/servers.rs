@@ -29,6 +29,7 @@ const SERVICES: &[(Kind, &str)] = &[
     (Kind::Puma, "stands behind nginx in the proxy workload"),
     (Kind::Gunicorn, "stands behind nginx in the proxy workload"),
     (Kind::Uvicorn, "stands behind nginx in the proxy workload, and is started by a unit that switch edits"),
+    (Kind::Rsyslog, "receives what the datagram workload sends"),
     (Kind::Postgres, "is measured by the postgres workload"),
     (Kind::Pgbouncer, "reads what switch edits"),
     (Kind::Haproxy, "reads what switch edits, and is a proxy that is measured"),

@@ -1,4 +1,4 @@
-//! Asks a built-in receiver how many datagrams came.
+//! Asks a receiver how many datagrams came, through the socket that they came to.
 
 use std::io;
 use std::net::UdpSocket;
@@ -13,20 +13,20 @@ use crate::error::BenchError;
 use crate::private_servers::random_hex;
 
 /// How long to wait for an answer before the question is asked again: UDP may lose it.
-const ANSWER: Duration = Duration::from_millis(100);
+pub(super) const ANSWER: Duration = Duration::from_millis(100);
 /// How long a receiver may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Datagrams of other CPUs may be on their way to the socket for so long.
 const SETTLES: Duration = Duration::from_millis(5);
 
 /// A socket to ask through.
-enum Asking {
+pub(super) enum Asking {
     Udp(UdpSocket),
     Unix(UnixDatagram),
 }
 
 impl Asking {
-    fn of(endpoint: &Endpoint) -> Result<Self, BenchError> {
+    pub(super) fn of(endpoint: &Endpoint) -> Result<Self, BenchError> {
         let name = format!("samehost-asks-{}", random_hex(8)?);
         let open = || match endpoint {
             Endpoint::Unixgram(path) => {
@@ -48,14 +48,18 @@ impl Asking {
         open().map_err(|error: io::Error| BenchError::io(format!("a socket to ask {endpoint}"), error))
     }
 
-    /// The answer to the question with this number.
-    fn ask(&self, number: u64) -> io::Result<u64> {
-        let asked = question(number);
-        let mut buffer = [0; 64];
+    pub(super) fn send(&self, question: &[u8]) -> io::Result<()> {
         match self {
-            Asking::Udp(socket) => socket.send(&asked)?,
-            Asking::Unix(socket) => socket.send(&asked)?,
+            Asking::Udp(socket) => socket.send(question)?,
+            Asking::Unix(socket) => socket.send(question)?,
         };
+        Ok(())
+    }
+
+    /// A built-in receiver's answer to the question with this number.
+    pub(super) fn ask(&self, number: u64) -> io::Result<u64> {
+        self.send(&question(number))?;
+        let mut buffer = [0; 64];
         loop {
             let length = match self {
                 Asking::Udp(socket) => socket.recv(&mut buffer)?,
@@ -69,17 +73,16 @@ impl Asking {
     }
 }
 
-/// Number of datagrams that came to this endpoint since its start, when no more come.
+/// The answer to a numbered question, when it no longer changes.
 ///
 /// # Errors
 /// When the receiver does not answer.
-pub(super) fn count(endpoint: &Endpoint) -> Result<u64, BenchError> {
-    let asking = Asking::of(endpoint)?;
+pub(super) fn settled(endpoint: &Endpoint, ask: impl Fn(u64) -> io::Result<u64>) -> Result<u64, BenchError> {
     let begun = Instant::now();
     let (mut before, mut number) = (None, 0);
     loop {
         number += 1;
-        match asking.ask(number) {
+        match ask(number) {
             Ok(count) if before == Some(count) => return Ok(count),
             Ok(count) => {
                 before = Some(count);

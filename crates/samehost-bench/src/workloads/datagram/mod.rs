@@ -9,6 +9,7 @@
 
 mod counting;
 mod fates;
+mod receiver;
 mod running;
 mod sender;
 
@@ -42,6 +43,13 @@ words! {
         Nonblocking = "nonblocking",
     }
 
+    /// Who receives.
+    enum ServerName {
+        /// `samehost serve datagrams`, which counts and does nothing else.
+        BuiltIn = "built-in",
+        Rsyslog = "rsyslog",
+    }
+
     /// How a sender names the receiver.
     enum Naming {
         /// Once, with `connect`.
@@ -67,6 +75,10 @@ const PARAMETERS: &[Parameter] = &[
         default: Naming::WORDS[0],
         kind: ParameterKind::Choices(Naming::WORDS),
     },
+    Parameter::word::<ServerName>(
+        "server",
+        "Who receives: a built-in counter, or a private rsyslog that parses, queues and writes a byte a message",
+    ),
     Parameter {
         name: "work",
         help: "CPU time that the receiver spends on each datagram, to play one that parses and counts (2us)",
@@ -87,16 +99,25 @@ impl Workload for Datagram {
 
     fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
         parameters.duration("work")?;
+        let server = parameters.word("server")?;
+        let work = parameters.given("work");
+        if work.is_some() && server != ServerName::BuiltIn {
+            return Err(BenchError::Usage(
+                "--work is for --server built-in: a real one does its own work".into(),
+            ));
+        }
         Ok(Arc::new(Settings {
+            server,
             sending: parameters.list(SEND, Sending::WORDS)?,
             naming: parameters.list(SOCKET, Naming::WORDS)?,
-            work: parameters.given("work"),
+            work,
         }))
     }
 }
 
 #[derive(Clone)]
 struct Settings {
+    server: ServerName,
     sending: Axis<Sending>,
     naming: Axis<Naming>,
     work: Option<String>,
@@ -155,11 +176,15 @@ impl Configured for Settings {
     }
 }
 
-/// A counter in statsd's format, padded by its name to this size.
-fn metric(size: u64) -> Vec<u8> {
-    let name = usize::try_from(size).unwrap_or(0).saturating_sub(":1|c".len()).max(1);
-    let name = b"samehost.bench.".iter().chain(std::iter::repeat(&b'x')).take(name);
-    name.copied().chain(*b":1|c").collect()
+/// A message of this size for a receiver: a counter in statsd's format, padded by its name, or a line of syslog.
+fn message(server: ServerName, size: u64) -> Vec<u8> {
+    let size = usize::try_from(size).unwrap_or(0);
+    let (begins, ends) = match server {
+        ServerName::BuiltIn => ("samehost.bench.", ":1|c"),
+        ServerName::Rsyslog => ("<14>samehost: ", ""),
+    };
+    let padded = begins.bytes().chain(std::iter::repeat(b'x')).take(size.saturating_sub(ends.len()).max(1));
+    padded.chain(ends.bytes()).collect()
 }
 
 #[cfg(test)]
@@ -168,9 +193,11 @@ mod tests {
 
     #[test]
     fn a_metric_has_its_size() {
-        assert_eq!(metric(LEAST_SIZE), b"s:1|c");
-        assert_eq!(metric(21), b"samehost.bench.xx:1|c");
-        assert_eq!(metric(MOST_SIZE).len() as u64, MOST_SIZE);
+        let text = |server, size| String::from_utf8(message(server, size)).unwrap();
+        assert_eq!(text(ServerName::BuiltIn, LEAST_SIZE), "s:1|c");
+        assert_eq!(text(ServerName::BuiltIn, 21), "samehost.bench.xx:1|c");
+        assert_eq!(text(ServerName::Rsyslog, 16), "<14>samehost: xx");
+        assert_eq!(text(ServerName::BuiltIn, MOST_SIZE).len() as u64, MOST_SIZE);
     }
 
     #[test]

@@ -5,22 +5,20 @@ use std::sync::Arc;
 
 use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
 use samehost_system::diag::Diag;
-use samehost_transport::Tuning;
 
-use super::counting::count;
 use super::fates::{Fates, Sent};
+use super::receiver::Receiver;
 use super::sender::Sender;
-use super::{Settings, metric};
+use super::{Settings, message};
 use crate::engine::Job;
 use crate::engine::session::Caller;
 use crate::error::BenchError;
-use crate::private_servers::{BuiltIn, BuiltInSpec};
 use crate::workload::{Instance, StartOptions};
 
 /// The receiver and the trial that it serves.
 pub(super) struct RunningDatagrams {
     settings: Settings,
-    receiver: BuiltIn,
+    receiver: Receiver,
     current: Option<Current>,
 }
 
@@ -37,33 +35,21 @@ struct Current {
 
 impl RunningDatagrams {
     pub(super) fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
-        let work = settings.work.iter().flat_map(|work| ["--work".to_owned(), work.clone()]);
-        let spec = BuiltInSpec {
-            program: start.program.clone(),
-            server: "datagrams",
-            arguments: work.collect(),
-            tuning: Tuning::default(),
-        };
-        let receiver = BuiltIn::start(spec, &start.transports)?;
+        let receiver = Receiver::start(settings, start)?;
         Ok(RunningDatagrams { settings: settings.clone(), receiver, current: None })
     }
 }
 
 impl Instance for RunningDatagrams {
     fn server(&self) -> ServerInfo {
-        ServerInfo {
-            kind: "samehost serve datagrams, a thread for each socket".into(),
-            version: env!("CARGO_PKG_VERSION").into(),
-            managed: true,
-            pids: self.receiver.pids(),
-        }
+        self.receiver.info()
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
         let endpoint = self.endpoint(arm.transport).ok_or_else(|| {
             BenchError::Usage(format!("no receiver listens on {} for this trial", arm.transport))
         })?;
-        let metric: Arc<[u8]> = metric(arm.point.size_bytes.unwrap_or(0)).into();
+        let metric: Arc<[u8]> = message(self.settings.server, arm.point.size_bytes.unwrap_or(0)).into();
         let (sending, naming) = (self.settings.sending.at(&arm.point), self.settings.naming.at(&arm.point));
         let senders: Vec<Arc<Sent>> = (0..arm.point.connections).map(|_| Arc::default()).collect();
         let callers = senders.iter().map(|sent| {
@@ -74,7 +60,7 @@ impl Instance for RunningDatagrams {
         self.current = Some(Current {
             is_closed: arm.point.rate_per_s.is_none(),
             senders,
-            before: count(&endpoint)?,
+            before: self.receiver.count(&endpoint)?,
             dropped_before: dropped(&endpoint),
             endpoint: endpoint.clone(),
         });
@@ -82,7 +68,7 @@ impl Instance for RunningDatagrams {
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
-        self.receiver.endpoint(transport).cloned()
+        self.receiver.endpoint(transport)
     }
 
     fn stderr_tail(&self) -> String {
@@ -102,7 +88,7 @@ impl Instance for RunningDatagrams {
         let Some(current) = self.current.take() else { return };
         // Read first: a question may find a full queue too.
         let dropped = dropped(&current.endpoint).zip(current.dropped_before);
-        match count(&current.endpoint) {
+        match self.receiver.count(&current.endpoint) {
             Ok(now) => {
                 let fates = Fates {
                     arrived: now.saturating_sub(current.before),

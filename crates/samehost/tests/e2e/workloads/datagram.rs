@@ -110,11 +110,26 @@ fn a_receiver_that_stops_loses_udp_holds_up_a_blocking_sender_and_refuses_anothe
 }
 
 #[test]
+fn a_real_rsyslog_receives_over_both_transports_and_says_what_came() {
+    let here = Here::new();
+    let report = here.report(&["datagram", "--server", "rsyslog", "--connections", "2"]);
+    assert!(report["workload"]["server"]["kind"].as_str().unwrap().starts_with("rsyslog"), "{report}");
+    for transport in TRANSPORTS {
+        for trial in trials(&report, transport, "blocking") {
+            assert_each_has_one_fate(trial);
+            assert!(trial["measurements"]["delivered_per_s"].as_f64().unwrap() > 0.0, "{trial}");
+            assert!(transport == "udp" || share(trial, "arrived") == 100.0, "{trial}");
+        }
+    }
+}
+
+#[test]
 fn what_makes_no_sense_is_refused() {
     assert_refused(
         "datagram",
         &[
             (&["--size", "70000"], "65507"),
+            (&["--server", "rsyslog", "--work", "2us"], "--work is for --server built-in"),
             (&["--send", "perhaps"], "none of blocking, nonblocking"),
             (&["--transports", "tcp,unix"], "udp, unixgram"),
         ],
