@@ -30,8 +30,11 @@ impl Terminal {
         let clients = answer.clients.iter().flat_map(|words| client(words, answer.beside, columns));
         page.section(titled("The clients", clients.collect()));
         if answer.clients.iter().any(|words| !words.tested) {
-            let text =
-                "Rows marked * were not tested against a server: samehost verify shows what really happens.";
+            let text = if answer.beside == "udp" {
+                "Rows marked * were not tested against a server: samehost scan shows who sends to it."
+            } else {
+                "Rows marked * were not tested against a server: samehost verify shows what really happens."
+            };
             page.section(wrap_spans(&[Span::dim(text)], columns));
         }
         self.print(&page, out)

@@ -34,6 +34,11 @@ pub enum TargetError {
         "`{0}` is encrypted: a switch to a Unix socket would drop that; verify the endpoint itself (tcp:HOST:PORT)"
     )]
     Encrypted(String),
+    /// Takes datagrams, so that there is no connection to look at.
+    #[error(
+        "`{0}` takes datagrams: nobody accepts or acknowledges them, so there is no connection to verify; samehost scan names who sends there"
+    )]
+    Datagrams(String),
 }
 
 impl FromStr for Target {
@@ -47,7 +52,10 @@ impl FromStr for Target {
             if !text.contains(':') {
                 return Err(TargetError::Form(shown(text)));
             }
-            let endpoint = text.parse()?;
+            let endpoint: Endpoint = text.parse()?;
+            if endpoint.transport().is_datagram() {
+                return Err(TargetError::Datagrams(shown(text)));
+            }
             return Ok(Target::Address { protocol: Protocol::Plain, endpoint, notes: Vec::new() });
         };
         let url = url.map_err(|_| TargetError::Form(shown(text)))?;
@@ -135,6 +143,14 @@ mod tests {
             ("http+unix://%2Frun%2Fh.sock/x", "unix:/run/h.sock"),
         ] {
             assert_eq!(endpoint(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn datagrams_have_no_connection_to_verify() {
+        for text in ["udp:127.0.0.1:8125", "unixgram:/run/statsd.sock"] {
+            let error = text.parse::<Target>().unwrap_err().to_string();
+            assert!(error.starts_with(&format!("`{text}` takes datagrams")), "{error}");
         }
     }
 
