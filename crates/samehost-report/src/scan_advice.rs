@@ -11,6 +11,12 @@ use crate::page::Page;
 use crate::terminal::Terminal;
 use crate::text::count;
 
+/// Ends of a range between which a person asks why it is so wide.
+const WIDE: f64 = 3.0;
+/// Why a range is wide, and what makes it narrower.
+const HURRIED: &str =
+    "several pairs shared the time of the measurement, with --observe 2m each has all that it needs";
+
 impl Terminal {
     /// Renders one piece of advice.
     pub fn render_advice(&self, scan: &Scan, advice: &Advice, out: &mut dyn Write) -> io::Result<()> {
@@ -112,7 +118,10 @@ fn traffic_in_words(traffic: &Traffic) -> String {
 
 fn saving_in_words(saving: &Saving) -> String {
     if saving.undecided {
-        return "undecided: what was measured here reaches from a loss to a gain; scan again when less runs, or measure this service with samehost bench".to_owned();
+        let why = if saving.hurried { HURRIED } else { "scan again when less runs" };
+        return format!(
+            "undecided: what was measured here reaches from a loss to a gain; {why}, or measure this service with samehost bench"
+        );
     }
     if !saving.worth_it {
         return "not worth it: the switch would save next to nothing of this traffic".to_owned();
@@ -136,7 +145,10 @@ fn saving_in_words(saving: &Saving) -> String {
             ),
         });
     }
-    format!("could save {}; a prediction; check it with samehost bench", parts.join("; "))
+    let is_wide = |range: Range| range.low > 0.0 && range.high > WIDE * range.low;
+    let hurried = saving.hurried && (is_wide(saving.cpu_us_per_request) || is_wide(saving.us_per_round_trip));
+    let why = if hurried { format!("; a wide range: {HURRIED}") } else { String::new() };
+    format!("could save {}; a prediction; check it with samehost bench{why}", parts.join("; "))
 }
 
 fn range(range: Range, unit: &str) -> String {
@@ -171,6 +183,27 @@ mod tests {
         assert_eq!(span(72.0, 497.0), "1.2 to 8.3 min");
         assert_eq!(span(598.0, 7_100.0), "10 to 118 min");
         assert_eq!(span(394.0 * 60.0, 732.0 * 60.0), "6.6 to 12 h");
+    }
+
+    #[test]
+    fn a_wide_range_says_that_its_measurement_was_hurried() {
+        let saving = |high, hurried, undecided| Saving {
+            cpu_us_per_request: Range { low: 1.0, high },
+            cpu_s_per_day: Range { low: 100.0, high: 200.0 },
+            us_per_round_trip: Range { low: 1.0, high: 2.0 },
+            cpu_us_per_short_connection: None,
+            us_per_short_connection: None,
+            waiting_part: Range { low: 0.01, high: 0.02 },
+            undecided,
+            worth_it: !undecided,
+            hurried,
+        };
+        let says = |high, hurried, undecided| {
+            saving_in_words(&saving(high, hurried, undecided)).contains("--observe 2m")
+        };
+        assert!(says(3.5, true, false) && says(2.0, true, true));
+        assert!(!says(2.5, true, false), "narrow all the same");
+        assert!(!says(3.5, false, false) && !says(2.0, false, true), "it had its full time");
     }
 
     #[test]

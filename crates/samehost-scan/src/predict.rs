@@ -23,6 +23,8 @@ pub struct Costs {
     pub us_per_round_trip: Range,
     /// Cost of a connection with one round trip, from connect to close; `None` when it was not measured.
     pub connection: Option<ConnectionCosts>,
+    /// Whether the measurement had less than its full time.
+    pub hurried: bool,
 }
 
 /// Extra cost over TCP of a connection with one round trip.
@@ -70,7 +72,12 @@ impl Costs {
     /// span all of them. `None` without any measurement.
     #[must_use]
     pub fn of(cpu: &[Measured], latency: &[Measured]) -> Option<Self> {
-        Some(Costs { cpu_us_per_request: span(cpu)?, us_per_round_trip: span(latency)?, connection: None })
+        Some(Costs {
+            cpu_us_per_request: span(cpu)?,
+            us_per_round_trip: span(latency)?,
+            connection: None,
+            hurried: false,
+        })
     }
 
     /// Adds the CPU time and duration of a short connection.
@@ -159,12 +166,20 @@ fn saving(traffic: &Traffic, connections: u32, costs: &Costs) -> Saving {
         waiting_part,
         undecided: !worth_it && reaches.iter().any(|(part, threshold)| part.high >= *threshold),
         worth_it,
+        hurried: costs.hurried,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const NOTHING: Costs = Costs {
+        cpu_us_per_request: Range { low: 0.0, high: 0.0 },
+        us_per_round_trip: Range { low: 0.0, high: 0.0 },
+        connection: None,
+        hurried: false,
+    };
 
     #[test]
     fn the_arithmetic_of_the_method() {
@@ -194,8 +209,7 @@ mod tests {
         let short = Traffic { short_connections_per_s: 5_000.0, ..Traffic::default() };
         assert!(super::saving(&short, 1, &costs).worth_it, "a short connection counts as one round trip");
         let around_zero = Range { low: -1.0, high: 9.0 };
-        let costs =
-            Costs { cpu_us_per_request: around_zero, us_per_round_trip: around_zero, connection: None };
+        let costs = Costs { cpu_us_per_request: around_zero, us_per_round_trip: around_zero, ..NOTHING };
         let doubtful = super::saving(&traffic, 1, &costs);
         assert!(!doubtful.worth_it && doubtful.undecided);
         assert!(Costs::of(&[], &[]).is_none());
@@ -204,8 +218,7 @@ mod tests {
     #[test]
     fn another_program_makes_the_ranges_wider() {
         let around_zero = Range { low: -1.0, high: 9.0 };
-        let costs =
-            Costs { cpu_us_per_request: around_zero, us_per_round_trip: around_zero, connection: None };
+        let costs = Costs { cpu_us_per_request: around_zero, us_per_round_trip: around_zero, ..NOTHING };
         let half = Measured { tcp: 20.0, ratio_low: 0.5, ratio_high: 0.6 };
         let none = Measured { tcp: 10.0, ratio_low: 0.95, ratio_high: 1.05 };
         let wide = costs.of_shape(half, none);
@@ -222,7 +235,7 @@ mod tests {
         let traffic = Traffic { round_trips_per_s: 1000.0, busy_connections: 100, ..Traffic::default() };
         let of = |low: f64, high: f64| {
             let cpu = Range { low, high };
-            let costs = Costs { cpu_us_per_request: cpu, us_per_round_trip: cpu, connection: None };
+            let costs = Costs { cpu_us_per_request: cpu, us_per_round_trip: cpu, ..NOTHING };
             let saving = saving(&traffic, 100, &costs);
             (saving.worth_it, saving.undecided)
         };

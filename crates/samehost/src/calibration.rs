@@ -1,5 +1,7 @@
 //! Measures the cost of a request over each transport on this machine, to predict the saving for observed traffic.
 
+mod clock;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,6 +11,7 @@ use samehost_model::scan::{Advice, Possible, Scan};
 use samehost_report::FindingKind;
 use samehost_scan::{Costs, Measured, Shape, predict_one, shape};
 
+use self::clock::{Clock, SHORT_TRIAL};
 use crate::checkup::measure::{Bench, Spend};
 use crate::checkup::parts::{Part, PartLine};
 use crate::request::fresh_seed;
@@ -26,43 +29,56 @@ const BARE_TIME: Duration = Duration::from_secs(4);
 /// Number of the busiest pairs that are each measured in their own shape. The rest use the common calibration.
 const MOST_SHAPES: usize = 3;
 
-/// Predicts the saving of a switch for each pair with observed traffic; does nothing if interrupted early.
-pub fn price(scan: &mut Scan, interrupted: &Arc<AtomicBool>, quiet: bool) -> anyhow::Result<()> {
+/// Predicts the saving of a switch for each pair with observed traffic; does nothing if interrupted early. All
+/// measurements together end soon, however many pairs there are.
+pub fn price(
+    scan: &mut Scan,
+    observed: Duration,
+    interrupted: &Arc<AtomicBool>,
+    quiet: bool,
+) -> anyhow::Result<()> {
     if scan.advice.is_empty() || interrupted.load(Ordering::Relaxed) {
         return Ok(());
     }
-    let Some(mut costs) = calibrate(interrupted, quiet)? else { return Ok(()) };
-    let short = |advice: &Advice| advice.traffic.map_or(0.0, |traffic| traffic.short_connections_per_s);
-    if scan.advice.iter().any(|advice| short(advice) >= FEW_CONNECTIONS) {
-        costs = calibrate_connection(costs, interrupted, quiet)?;
-    }
-    samehost_scan::predict(scan, &costs);
-    price_by_shape(scan, costs, interrupted, quiet)
+    let clock = Clock::new(clock::time_for(observed));
+    clock::in_time(clock, interrupted, |clock, stop| {
+        let mut runs = Runs { clock, stop: Arc::clone(stop), quiet };
+        let shapes = shapes(scan);
+        let short = |advice: &Advice| advice.traffic.map_or(0.0, |traffic| traffic.short_connections_per_s);
+        let has_short = scan.advice.iter().any(|advice| short(advice) >= FEW_CONNECTIONS);
+        runs.announce(has_short, &shapes);
+        let Some(mut costs) = runs.calibrate()? else { return Ok(()) };
+        if has_short {
+            costs = runs.calibrate_connection(costs)?;
+        }
+        samehost_scan::predict(scan, &costs);
+        for (at, shape) in shapes {
+            if let Some(costs) = runs.calibrate_shape(costs, &shape)?
+                && let Some(advice) = scan.advice.get_mut(at)
+            {
+                predict_one(advice, &costs);
+            }
+        }
+        Ok(())
+    })
 }
 
 /// Measures the extra cost of TCP over a Unix socket on this machine; `None` if interrupted early.
 pub fn calibrate(interrupted: &Arc<AtomicBool>, quiet: bool) -> anyhow::Result<Option<Costs>> {
-    let (mut cpu, mut latency) = (Vec::new(), Vec::new());
-    for (connections, kind, label, metric) in CALIBRATION.iter().copied() {
-        let part = part(label, kind, connections, 128, Vec::new());
-        let report = measure(&part, CALIBRATION_TIME, interrupted, quiet)?;
-        cpu.extend(Measured::in_report(&report, "total_cpu_per_op"));
-        if kind == FindingKind::RoundTrip {
-            latency.extend(Measured::in_report(&report, metric));
-        }
-    }
-    Ok(Costs::of(&cpu, &latency))
+    Runs { clock: Clock::unlimited(), stop: Arc::clone(interrupted), quiet }.calibrate()
 }
 
-fn measure(
-    part: &Part,
-    time: Duration,
-    interrupted: &Arc<AtomicBool>,
-    quiet: bool,
-) -> anyhow::Result<Report> {
-    // CPUs may sleep, as they do under the observed traffic.
-    let bench = Bench { seed: fresh_seed(), interrupted: Arc::clone(interrupted), quiet, awake: false };
-    bench.measure(part, Spend::All(time))
+/// The busiest pairs that could switch, as positions in the advice, with the shape of their traffic.
+fn shapes(scan: &Scan) -> Vec<(usize, Shape)> {
+    let mut shapes: Vec<(usize, f64, Shape)> = Vec::new();
+    for (at, advice) in scan.advice.iter().enumerate() {
+        let rate = advice.traffic.map_or(0.0, |traffic| traffic.all_round_trips_per_s());
+        if advice.possible != Possible::Cannot {
+            shapes.extend(shape(scan, advice).map(|shape| (at, rate, shape)));
+        }
+    }
+    shapes.sort_by(|a, b| b.1.total_cmp(&a.1));
+    shapes.into_iter().take(MOST_SHAPES).map(|(at, _, shape)| (at, shape)).collect()
 }
 
 fn part(
@@ -82,70 +98,105 @@ fn part(
     }
 }
 
-/// Adds the cost of a connection with one round trip.
-fn calibrate_connection(costs: Costs, interrupted: &Arc<AtomicBool>, quiet: bool) -> anyhow::Result<Costs> {
-    let label = "what a connection costs here";
-    let part = Part { workload: "connect", size: None, ..part(label, FindingKind::Server, 1, 0, Vec::new()) };
-    let report = measure(&part, CALIBRATION_TIME, interrupted, quiet)?;
-    let (cpu, latency) =
-        (Measured::in_report(&report, "total_cpu_per_op"), Measured::in_report(&report, "latency_mean"));
-    Ok(cpu.zip(latency).map_or(costs, |(cpu, latency)| costs.with_connection(cpu, latency)))
+/// The measurements of a calibration, and the time that they share.
+struct Runs {
+    clock: Clock,
+    /// Set when the user interrupts, or the time is over.
+    stop: Arc<AtomicBool>,
+    quiet: bool,
 }
 
-/// Predicts for each of the busiest pairs with a measurement of its own shape.
-fn price_by_shape(
-    scan: &mut Scan,
-    costs: Costs,
-    interrupted: &Arc<AtomicBool>,
-    quiet: bool,
-) -> anyhow::Result<()> {
-    let mut shapes: Vec<(usize, f64, Shape)> = Vec::new();
-    for (at, advice) in scan.advice.iter().enumerate() {
-        let rate = advice.traffic.map_or(0.0, |traffic| traffic.all_round_trips_per_s());
-        if advice.possible != Possible::Cannot {
-            shapes.extend(shape(scan, advice).map(|shape| (at, rate, shape)));
+impl Runs {
+    /// Tells the clock what will be measured, so that each run gets its share.
+    fn announce(&mut self, has_short: bool, shapes: &[(usize, Shape)]) {
+        let common = CALIBRATION.len() + usize::from(has_short);
+        (0..common).for_each(|_| self.clock.announce(CALIBRATION_TIME));
+        for (_, shape) in shapes {
+            times_of(shape).into_iter().for_each(|time| self.clock.announce(time));
         }
     }
-    shapes.sort_by(|a, b| b.1.total_cmp(&a.1));
-    for (at, _, shape) in shapes.into_iter().take(MOST_SHAPES) {
-        if interrupted.load(Ordering::Relaxed) {
-            break;
-        }
-        if let Some(costs) = calibrate_shape(costs, &shape, interrupted, quiet)?
-            && let Some(advice) = scan.advice.get_mut(at)
-        {
-            predict_one(advice, &costs);
+
+    /// Measures a part in the time that it gets of its full time, and says whether that was too little. `None` if it was
+    /// stopped before anything was measured.
+    fn measure(&mut self, part: Part, full: Duration) -> anyhow::Result<(Option<Report>, bool)> {
+        let share = self.clock.next(full);
+        // CPUs may sleep, as they do under the observed traffic.
+        let bench = Bench {
+            seed: fresh_seed(),
+            interrupted: Arc::clone(&self.stop),
+            quiet: self.quiet,
+            awake: false,
+        };
+        let part = Part { trial: SHORT_TRIAL, ..part };
+        let spend = if share.is_short { Spend::Hastily(share.time) } else { Spend::All(share.time) };
+        match bench.measure(&part, spend) {
+            Ok(report) => Ok((Some(report), share.is_short || bench.is_interrupted())),
+            Err(_) if bench.is_interrupted() => Ok((None, true)),
+            Err(error) => Err(error),
         }
     }
-    Ok(())
+
+    fn calibrate(&mut self) -> anyhow::Result<Option<Costs>> {
+        let (mut cpu, mut latency, mut hurried) = (Vec::new(), Vec::new(), false);
+        for (connections, kind, label, metric) in CALIBRATION.iter().copied() {
+            let part = part(label, kind, connections, 128, Vec::new());
+            let (report, is_short) = self.measure(part, CALIBRATION_TIME)?;
+            let Some(report) = report else { continue };
+            hurried |= is_short;
+            cpu.extend(Measured::in_report(&report, "total_cpu_per_op"));
+            if kind == FindingKind::RoundTrip {
+                latency.extend(Measured::in_report(&report, metric));
+            }
+        }
+        Ok(Costs::of(&cpu, &latency).map(|costs| Costs { hurried, ..costs }))
+    }
+
+    /// Adds the cost of a connection with one round trip.
+    fn calibrate_connection(&mut self, costs: Costs) -> anyhow::Result<Costs> {
+        let label = "what a connection costs here";
+        let part =
+            Part { workload: "connect", size: None, ..part(label, FindingKind::Server, 1, 0, Vec::new()) };
+        let (report, _) = self.measure(part, CALIBRATION_TIME)?;
+        let found = report.as_ref().and_then(cpu_and_latency);
+        Ok(found.map_or(costs, |(cpu, latency)| costs.with_connection(cpu, latency)))
+    }
+
+    /// Measures requests of this shape. One at a time is measured without work, because both ends sleep at every
+    /// request anyway. Several at once are measured without work first, for the cost of the transport, then with the
+    /// rest of the service's CPU time as work: this determines who sleeps, and wake-ups are most of a request's cost.
+    fn calibrate_shape(&mut self, costs: Costs, shape: &Shape) -> anyhow::Result<Option<Costs>> {
+        let model = ("server", shape.server.to_owned());
+        let part_of = |label: &str, parameters| {
+            part(label, FindingKind::Server, shape.connections, shape.size_bytes, parameters)
+        };
+        let times = times_of(shape);
+        let bare = part_of("what requests of this shape cost here", vec![model.clone()]);
+        let (mut report, mut hurried) = self.measure(bare, times[0])?;
+        if let Some(full) = times.get(1) {
+            let bare = report.as_ref().and_then(|bare| Measured::in_report(bare, "server_cpu_per_op"));
+            let work_us = (shape.server_cpu_us_per_request - bare.map_or(0.0, |one| one.tcp)).round();
+            if work_us >= 1.0 {
+                let parameters = vec![model, ("work", format!("{work_us:.0}us"))];
+                let part = part_of("what they cost beside the service's work", parameters);
+                (report, hurried) = self.measure(part, *full)?;
+            } else {
+                self.clock.skip();
+            }
+        }
+        let found = report.as_ref().and_then(cpu_and_latency);
+        Ok(found.map(|(cpu, latency)| Costs { hurried, ..costs.of_shape(cpu, latency) }))
+    }
 }
 
-/// Measures requests of this shape. One at a time is measured without work, because both ends sleep at every
-/// request anyway. Several at once are measured without work first, for the cost of the transport, then with the
-/// rest of the service's CPU time as work: this determines who sleeps, and wake-ups are most of a request's cost.
-fn calibrate_shape(
-    costs: Costs,
-    shape: &Shape,
-    interrupted: &Arc<AtomicBool>,
-    quiet: bool,
-) -> anyhow::Result<Option<Costs>> {
-    let model = ("server", shape.server.to_owned());
-    let run = |label: &str, time, parameters| {
-        let part = part(label, FindingKind::Server, shape.connections, shape.size_bytes, parameters);
-        measure(&part, time, interrupted, quiet)
-    };
-    let alone = shape.connections == 1;
-    let time = if alone { BARE_TIME + CALIBRATION_TIME } else { BARE_TIME };
-    let bare = run("what requests of this shape cost here", time, vec![model.clone()])?;
-    let own_us = Measured::in_report(&bare, "server_cpu_per_op").map_or(0.0, |measured| measured.tcp);
-    let work_us = (shape.server_cpu_us_per_request - own_us).round();
-    let report = if work_us >= 1.0 && !alone {
-        let parameters = vec![model, ("work", format!("{work_us:.0}us"))];
-        run("what they cost beside the service's work", CALIBRATION_TIME, parameters)?
+/// Full times of the runs for a shape.
+fn times_of(shape: &Shape) -> Vec<Duration> {
+    if shape.connections == 1 {
+        vec![BARE_TIME + CALIBRATION_TIME]
     } else {
-        bare
-    };
-    let (cpu, latency) =
-        (Measured::in_report(&report, "total_cpu_per_op"), Measured::in_report(&report, "latency_mean"));
-    Ok(cpu.zip(latency).map(|(cpu, latency)| costs.of_shape(cpu, latency)))
+        vec![BARE_TIME, CALIBRATION_TIME]
+    }
+}
+
+fn cpu_and_latency(report: &Report) -> Option<(Measured, Measured)> {
+    Measured::in_report(report, "total_cpu_per_op").zip(Measured::in_report(report, "latency_mean"))
 }

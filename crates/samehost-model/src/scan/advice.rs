@@ -151,4 +151,7 @@ pub struct Saving {
     pub undecided: bool,
     /// Whether it is worth the trouble: a range above zero reaches its threshold.
     pub worth_it: bool,
+    /// The measurement behind the ranges had less than its full time, so that they are wider than they need be.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub hurried: bool,
 }

@@ -27,6 +27,8 @@ const LEAST_TIME: Duration = Duration::from_secs(5);
 pub enum Spend {
     /// All of this time.
     All(Duration),
+    /// All of this time, which is short: in trials of the part's length.
+    Hastily(Duration),
     /// Until the part's rows are decided, at most this time.
     Until {
         time: Duration,
@@ -133,6 +135,16 @@ fn stop_options(part: &Part, spend: Spend) -> (StopOptions, Option<Arc<Report>>)
     let (time, others, earlier) = match spend {
         Spend::All(time) => {
             return (StopOptions { budget: Some(time), min_blocks: Some(8), ..StopOptions::default() }, None);
+        }
+        Spend::Hastily(time) => {
+            let stop = StopOptions {
+                budget: Some(time),
+                min_blocks: Some(8),
+                trial_time: Some(part.trial),
+                repeats: Some(0),
+                ..StopOptions::default()
+            };
+            return (stop, None);
         }
         Spend::Until { time, others, earlier } => (time, others, earlier),
     };

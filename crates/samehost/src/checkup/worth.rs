@@ -134,6 +134,7 @@ mod tests {
                 waiting_part: range(0.01),
                 undecided: false,
                 worth_it: seconds > 0.0,
+                hurried: false,
             }),
         }
     }

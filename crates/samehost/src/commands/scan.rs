@@ -50,7 +50,7 @@ pub fn look(
         // After an interrupt, results so far are shown and private servers are stopped.
         signals::watch()?;
         samehost_scan::observe(&mut scan, period, interrupted);
-        price(&mut scan, interrupted, quiet)?;
+        price(&mut scan, period, interrupted, quiet)?;
     }
     Ok(scan)
 }
