@@ -50,7 +50,12 @@ pub(crate) fn advice(scan: &Scan, columns: usize) -> Vec<Line> {
 fn pair(scan: &Scan, advice: &Advice, columns: usize) -> Vec<Line> {
     let service = scan.services.get(advice.service).map_or("unknown", |service| service.name.as_str());
     let connections = count(advice.connections as usize, "connection");
-    let to = format!("{}, {connections}", advice.now);
+    let unseen = match advice.unseen {
+        0 => String::new(),
+        all if all == advice.connections => String::new(),
+        part => format!(", {part} of them of no visible process"),
+    };
+    let to = format!("{}, {connections}{unseen}", advice.now);
     let mut lines = labelled(
         &Span::plain("  "),
         2,

@@ -12,7 +12,7 @@ use crate::diag::Diag;
 use crate::error::ScanError;
 use crate::proc::descriptors::{Descriptors, pids, walk};
 use crate::proc::{net_table, users::Names};
-use crate::{congestion, join, namespaces, process, service};
+use crate::{congestion, join, namespaces, process, service, unheld};
 
 /// Snapshot of this machine: sockets, processes, services, connections, without advice.
 ///
@@ -45,8 +45,10 @@ pub fn collect(version: &str) -> Result<Scan, ScanError> {
         sockets.extend(more);
     }
     stop_here()?;
-    let hidden = hold(&mut sockets, &descriptors, &spaces);
+    hold(&mut sockets, &descriptors);
     let connections = join::join(&mut sockets, &spaces);
+    unheld::name_clients(&mut sockets, &connections);
+    let hidden = hidden(&sockets, &descriptors, &spaces);
     let processes = processes(&sockets);
     stop_here()?;
     let mut scan = Scan {
@@ -82,14 +84,17 @@ fn own_sockets(namespace: u64) -> Result<(ReadBy, Vec<Socket>), ScanError> {
     }
 }
 
-/// Records the processes that hold each socket, and counts what stays hidden.
-fn hold(sockets: &mut [Socket], descriptors: &Descriptors, spaces: &[NetworkNamespace]) -> Hidden {
-    let mut unheld = 0;
+/// Records the processes that hold each socket.
+fn hold(sockets: &mut [Socket], descriptors: &Descriptors) {
     for socket in sockets.iter_mut() {
         socket.pids = descriptors.holders_of(socket.inode).collect();
-        // Inode 0: the process has closed the socket, and the kernel is still finishing the connection.
-        unheld += u32::from(socket.pids.is_empty() && socket.inode != 0);
     }
+}
+
+/// Counts what stays hidden.
+fn hidden(sockets: &[Socket], descriptors: &Descriptors, spaces: &[NetworkNamespace]) -> Hidden {
+    // Inode 0: the process has closed the socket, and the kernel is still finishing the connection.
+    let unheld = sockets.iter().filter(|socket| socket.pids.is_empty() && socket.inode != 0).count() as u32;
     let refused = |space: &&NetworkNamespace| matches!(space.read_by, ReadBy::Refused(_));
     Hidden {
         processes: descriptors.refused,

@@ -1,7 +1,7 @@
 //! Counts connections that open and close between two snapshots. The kernel announces both ends of each when
 //! they close (sock_diag destroy events), with what each sent and received.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
 
 use samehost_model::scan::{NetworkNamespace, ReadBy};
@@ -26,6 +26,7 @@ pub(crate) struct Sum {
 pub(crate) struct Ended {
     spaces: Vec<Space>,
     sums: Sums,
+    makers: Makers,
     /// At least one namespace sends no events.
     no_events: bool,
     /// Events were lost: the kernel's buffer was full, or too many ends were unmatched.
@@ -34,6 +35,16 @@ pub(crate) struct Ended {
 
 /// Totals by namespace and server address.
 pub(crate) type Sums = HashMap<(u64, SocketAddr), Sum>;
+/// Control groups of the clients, by the kernel's numbers, by namespace and server address.
+pub(crate) type Makers = HashMap<(u64, SocketAddr), BTreeSet<u64>>;
+
+/// What was heard in a period.
+pub(crate) struct Heard {
+    pub(crate) sums: Sums,
+    pub(crate) makers: Makers,
+    /// Whether every namespace sends events, and none was lost.
+    pub(crate) is_all: bool,
+}
 
 struct Space {
     inode: u64,
@@ -107,6 +118,7 @@ impl Ended {
     ) {
         for space in &mut self.spaces {
             let (inode, unmatched, sums) = (space.inode, &mut space.unmatched, &mut self.sums);
+            let makers = &mut self.makers;
             let mut is_full = false;
             let read = space.endings.hear(|one| {
                 let (Some(local), Some(peer), Some(counters)) =
@@ -118,6 +130,12 @@ impl Ended {
                     return;
                 }
                 let (local, peer) = (canonical(local), canonical(peer));
+                if let Some(group) = one.control_group
+                    && listeners.accepts(inode, local).is_none()
+                    && listeners.accepts(inode, peer).is_some()
+                {
+                    makers.entry((inode, peer)).or_default().insert(group);
+                }
                 if !unmatched.take((local, peer)) {
                     is_full |= unmatched.add((local, peer), MOST_UNMATCHED);
                     return;
@@ -136,10 +154,14 @@ impl Ended {
         &self.sums
     }
 
-    /// Takes the totals since the last call, and whether they are complete.
-    pub(crate) fn take(&mut self) -> (Sums, bool) {
+    /// Takes what was heard since the last call.
+    pub(crate) fn take(&mut self) -> Heard {
         let missed = std::mem::take(&mut self.missed);
-        (std::mem::take(&mut self.sums), !missed && !self.no_events)
+        Heard {
+            sums: std::mem::take(&mut self.sums),
+            makers: std::mem::take(&mut self.makers),
+            is_all: !missed && !self.no_events,
+        }
     }
 }
 
@@ -196,8 +218,8 @@ mod tests {
     #[test]
     fn missed_events_are_reported_once_and_missing_ones_always() {
         let mut ended = Ended { missed: true, ..Ended::default() };
-        assert_eq!((ended.take().1, ended.take().1), (false, true));
+        assert_eq!((ended.take().is_all, ended.take().is_all), (false, true));
         let mut ended = Ended { no_events: true, ..Ended::default() };
-        assert_eq!((ended.take().1, ended.take().1), (false, false));
+        assert_eq!((ended.take().is_all, ended.take().is_all), (false, false));
     }
 }

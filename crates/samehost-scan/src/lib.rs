@@ -3,6 +3,7 @@
 //! Connects to a service only to verify it or, on request, to probe it. Changes nothing and prints nothing.
 
 mod advice;
+mod catch;
 mod collect;
 mod congestion;
 mod datagrams;
@@ -22,6 +23,7 @@ mod shape;
 mod talk;
 mod target;
 mod trust;
+mod unheld;
 mod verify;
 
 pub use advice::{

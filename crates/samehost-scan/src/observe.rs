@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use samehost_model::scan::{Advice, ReadBy, Scan, ShortTraffic, SocketState, Traffic};
 
 use crate::advice;
+use crate::catch::{Catcher, Caught};
 use crate::diag::{Activity, Counters, Diag};
-use crate::ended::{Ended, Sum, Sums};
+use crate::ended::{Ended, Heard, Sum, Sums};
 use crate::join::Listeners;
 use crate::namespaces;
-use crate::proc::stat;
+use crate::proc::{control_groups, stat};
 
 /// How long the kernel keeps a closed connection in TIME_WAIT (`TCP_TIMEWAIT_LEN`), in milliseconds.
 const TIME_WAIT_MS: f64 = 60_000.0;
@@ -53,7 +54,7 @@ impl Observer {
             Some((before, mut ended)) => {
                 let listeners = Listeners::of(&scan.sockets);
                 before.count_closed(&mut ended, &listeners);
-                fill(scan, &before, &after, ended.take(), &listeners);
+                fill(scan, &before, &after, ended.take(), &Caught::new(), &listeners);
                 Some(ended).filter(|ended| ended.covers(&scan.network_namespaces))
             }
             None => None,
@@ -69,17 +70,21 @@ pub fn observe(scan: &mut Scan, period: Duration, stop: &AtomicBool) {
     let mut ended = Ended::open(&scan.network_namespaces);
     let listeners = Listeners::of(&scan.sockets);
     let before = look(scan);
+    let service_of = services_of_listeners(scan);
+    let mut catcher = Catcher::open(scan, &listeners, &service_of);
     let step = (period / STEPS).max(SHORTEST_STEP);
     let mut steps: Vec<HashMap<usize, f64>> = Vec::new();
     while before.at.elapsed() < period && !stop.load(Ordering::Relaxed) {
         std::thread::sleep(NAP.min(period.saturating_sub(before.at.elapsed())));
         before.count_closed(&mut ended, &listeners);
+        catcher.iter_mut().for_each(Catcher::look);
         if before.at.elapsed() >= step * (steps.len() as u32 + 1) {
             steps.push(so_far(scan, &before, &look(scan), ended.sums(), &listeners));
         }
     }
     let after = look(scan);
-    fill(scan, &before, &after, ended.take(), &listeners);
+    let caught = catcher.map(|catcher| catcher.caught).unwrap_or_default();
+    fill(scan, &before, &after, ended.take(), &caught, &listeners);
     for advice in &mut scan.advice {
         let totals: Vec<f64> =
             steps.iter().map(|step| step.get(&advice.service).copied().unwrap_or(0.0)).collect();
@@ -144,10 +149,14 @@ struct Short {
     traffic: Option<ShortTraffic>,
 }
 
-fn fill(scan: &mut Scan, before: &Look, after: &Look, ended: (Sums, bool), listeners: &Listeners) {
+fn fill(scan: &mut Scan, before: &Look, after: &Look, ended: Heard, caught: &Caught, listeners: &Listeners) {
     let seconds = after.at.duration_since(before.at).as_secs_f64();
+    let units = units(scan, &ended, listeners);
     let short = short_connections(scan, after, ended, listeners, seconds);
-    advice::add_short_lived(scan, short.keys().copied());
+    for service in short.keys().copied().collect::<BTreeSet<usize>>() {
+        let clients = caught.get(&service).map(Vec::as_slice).unwrap_or_default();
+        advice::add_short_lived(scan, service, clients, units.get(&service));
+    }
     let mut all = std::mem::take(&mut scan.advice);
     let of_most = with_most_connections(&all);
     for (at, advice) in all.iter_mut().enumerate() {
@@ -286,11 +295,25 @@ fn wrapped(was: u32, is: u32) -> f64 {
     f64::from(is.wrapping_sub(was))
 }
 
+/// Units and containers whose processes opened short connections to each service.
+fn units(scan: &Scan, ended: &Heard, listeners: &Listeners) -> HashMap<usize, BTreeSet<String>> {
+    let names = control_groups::names(ended.makers.values().flatten().copied().collect());
+    let service_of = services_of_listeners(scan);
+    let mut units: HashMap<usize, BTreeSet<String>> = HashMap::new();
+    for ((namespace, server), groups) in &ended.makers {
+        let listener = listeners.accepts(*namespace, *server);
+        let Some(service) = listener.and_then(|at| service_of.get(&at)) else { continue };
+        let found = groups.iter().filter_map(|group| names.get(group).cloned());
+        units.entry(*service).or_default().extend(found);
+    }
+    units
+}
+
 /// Short connections to each service: from close events, else from sockets that entered TIME_WAIT meanwhile.
 fn short_connections(
     scan: &Scan,
     after: &Look,
-    (counted, is_all): (Sums, bool),
+    Heard { sums: counted, is_all, .. }: Heard,
     listeners: &Listeners,
     seconds: f64,
 ) -> HashMap<usize, Short> {

@@ -81,6 +81,7 @@ mod tests {
                 now: String::new(),
                 members: vec![],
                 connections: 8,
+                unseen: 0,
                 socket: None,
                 possible: Possible::Now,
                 obstacles: vec![],

@@ -51,7 +51,7 @@ pub fn talkers(scan: &Scan, service: usize, period: Duration) -> Vec<Process> {
 }
 
 /// Processes that hold one of these sockets now.
-fn holders(ends: &[(u64, Option<u32>)]) -> Vec<Process> {
+pub(crate) fn holders(ends: &[(u64, Option<u32>)]) -> Vec<Process> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(proc) = openat(CWD, c"/proc", flags, Mode::empty()) else { return Vec::new() };
     let users = Names::of_users();

@@ -275,6 +275,12 @@ pub struct Socket {
     /// Of a listener on an IPv6 socket: whether it takes IPv6 only. None of others, and where the kernel was not asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub v6only: Option<bool>,
+    /// The control group (cgroup v2) that made it, by the kernel's number; none of Unix sockets and of old kernels.
+    #[serde(skip)]
+    pub control_group: Option<u64>,
+    /// The unit or the container that made it, of a connection's client that no process here holds any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub made_in: Option<String>,
     /// The processes that hold it, as far as they may be seen, in ascending order.
     pub pids: Vec<u32>,
 }
@@ -299,6 +305,8 @@ impl Socket {
             uid: None,
             kernel_tls: false,
             v6only: None,
+            control_group: None,
+            made_in: None,
             pids: Vec::new(),
         }
     }

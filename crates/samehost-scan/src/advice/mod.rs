@@ -15,19 +15,21 @@ mod mount_namespace;
 mod pair;
 mod path_length;
 mod permissions;
+mod program;
 mod server;
 mod stale;
 mod tls;
 mod walk;
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
-use samehost_model::scan::{Advice, Connection, Obstacle, Possible, Scan, Weight};
+use samehost_model::scan::{Advice, Connection, Obstacle, Possible, Process, Scan, Weight};
 use samehost_services::UnixSocket;
 use samehost_system::interrupt;
 
 pub use ahead::{Identity, UnsafeSocket, Unserved, identity, obstacles, service_at, services_at, socket_of};
 use pair::Pair;
+use program::{Program, programs};
 pub(crate) use walk::Root;
 
 /// A check for something that may prevent a switch.
@@ -60,6 +62,9 @@ pub fn decided_by(code: &str) -> DecidedBy {
     let blocker = BLOCKERS.iter().find(|blocker| blocker.code == code);
     blocker.map_or(DecidedBy::Scan, |blocker| blocker.decided_by)
 }
+
+/// Most units that a pair is named after.
+const MOST_UNITS: usize = 3;
 
 /// A blocker's finding: weight, what was found, and the remedy.
 type Finding = (Weight, String, String);
@@ -152,82 +157,81 @@ pub const BLOCKERS: &[Blocker] = &[
     },
 ];
 
-/// Key that groups connections by client program and service.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Program {
-    service: usize,
-    now: String,
-    name: String,
-    uid: Option<u32>,
-    mount_namespace: Option<u64>,
-    network_namespace: u64,
-}
-
 /// Fills in the advice of a scan: one for each program that talks to a service over TCP.
 pub fn advise(scan: &mut Scan) {
-    let mut pairs: BTreeMap<Program, Vec<usize>> = BTreeMap::new();
-    let tcp = scan.connections.iter().enumerate().filter(|(_, connection)| connection.kind.is_tcp());
-    for (at, connection) in tcp {
-        let Some(program) = program(scan, connection) else { continue };
-        pairs.entry(program).or_default().push(at);
-    }
-    let mut advice: Vec<Advice> = pairs
+    let mut advice: Vec<Advice> = programs(scan)
         .into_iter()
         .take_while(|_| !interrupt::is_requested())
-        .filter_map(|(program, connections)| advise_pair(scan, program, connections))
+        .filter_map(|(program, connections)| advise_pair(scan, program, connections, None))
         .collect();
     advice.sort_by_key(|advice| (advice.possible, std::cmp::Reverse(advice.connections)));
     scan.advice = advice;
 }
 
-fn program(scan: &Scan, connection: &Connection) -> Option<Program> {
-    let holder = scan.holder(connection.client);
-    let client = scan.sockets.get(connection.client)?;
-    let server = scan.sockets.get(connection.server)?;
-    Some(Program {
-        service: connection.service?,
-        now: format!(
-            "{}:{}",
-            if server.local.inet()?.is_ipv4() { "tcp" } else { "tcp6" },
-            server.local.inet()?
-        ),
-        name: holder.map_or_else(|| "not visible".to_owned(), |process| process.name.clone()),
-        uid: holder.map(|process| process.uid).or(client.uid),
-        mount_namespace: holder.and_then(|process| process.mount_namespace),
-        network_namespace: client.network_namespace,
-    })
-}
-
-/// Adds advice for each service whose clients open short connections, none of which was open during the scan.
-pub(crate) fn add_short_lived(scan: &mut Scan, services: impl Iterator<Item = usize>) {
-    let mut services: Vec<usize> = services.collect();
-    services.sort_unstable();
-    services.retain(|service| scan.advice.iter().all(|advice| advice.service != *service));
-    for service in services {
-        let port = scan.services.get(service).and_then(|service| {
-            service
-                .listeners
-                .iter()
-                .filter_map(|at| scan.sockets.get(*at))
-                .find(|socket| socket.kind.is_tcp())
-        });
-        let Some(now) = port.map(|socket| format!("tcp:{}", socket.local)) else { continue };
-        let program = Program {
-            service,
-            now,
-            name: "short-lived clients".to_owned(),
-            uid: None,
-            mount_namespace: None,
-            network_namespace: 0,
-        };
-        let advice = advise_pair(scan, program, Vec::new());
-        scan.advice.extend(advice);
+/// Adds advice for a service whose clients open short connections, none of which was open during the scan. `clients` were
+/// seen meanwhile, `units` are where others were made. Where the scan saw connections and nobody who holds them, the
+/// clients are filled in.
+pub(crate) fn add_short_lived(
+    scan: &mut Scan,
+    service: usize,
+    clients: &[Process],
+    units: Option<&BTreeSet<String>>,
+) {
+    let mut its = scan.advice.iter().enumerate().filter(|(_, advice)| advice.service == service);
+    let known = match (its.next(), its.next()) {
+        (None, _) => None,
+        (Some((at, advice)), None) if advice.client_pids.is_empty() && !clients.is_empty() => Some(at),
+        _ => return,
+    };
+    let listeners = scan.services.get(service).map(|service| service.listeners.as_slice());
+    let mut sockets = listeners.unwrap_or_default().iter().filter_map(|at| scan.sockets.get(*at));
+    let Some(port) = sockets.find(|socket| socket.kind.is_tcp()) else { return };
+    let name = match clients {
+        [] => units.map(|units| units.iter().take(MOST_UNITS).cloned().collect::<Vec<_>>().join(", ")),
+        [first, ..] => Some(first.name.clone()),
+    };
+    let program = Program {
+        service,
+        now: format!("tcp:{}", port.local),
+        name: name.filter(|name| !name.is_empty()).unwrap_or_else(|| "short-lived clients".to_owned()),
+        uid: None,
+        mount_namespace: None,
+        network_namespace: 0,
+    };
+    let program = match known.and_then(|at| scan.advice.get(at)) {
+        Some(advice) => Program { now: advice.now.clone(), ..program },
+        None => program,
+    };
+    // A name that differs is another program's, which the advice is not about.
+    let clients = clients.iter().filter(|client| client.name == program.name);
+    let mut pids = Vec::new();
+    for client in clients {
+        pids.push(client.pid);
+        if let Err(at) = scan.processes.binary_search_by_key(&client.pid, |process| process.pid) {
+            scan.processes.insert(at, client.clone());
+        }
     }
+    let members = known.map(|at| scan.advice.remove(at).members).unwrap_or_default();
+    let advice = advise_pair(scan, program, members, Some(&pids));
+    scan.advice.extend(advice);
 }
 
-fn advise_pair(scan: &Scan, program: Program, members: Vec<usize>) -> Option<Advice> {
-    let connections = members.iter().filter_map(|at| scan.connections.get(*at)).collect();
-    let pair = Pair::new(scan, scan.services.get(program.service)?, connections);
+/// Advice on a pair; its clients are those that hold the connections, unless others are given.
+fn advise_pair(
+    scan: &Scan,
+    program: Program,
+    members: Vec<usize>,
+    clients: Option<&[u32]>,
+) -> Option<Advice> {
+    let connections: Vec<&Connection> = members.iter().filter_map(|at| scan.connections.get(*at)).collect();
+    let is_unseen = |connection: &&&Connection| {
+        scan.sockets.get(connection.client).is_some_and(|client| client.pids.is_empty())
+    };
+    let unseen = connections.iter().filter(is_unseen).count() as u32;
+    let mut pair = Pair::new(scan, scan.services.get(program.service)?, connections);
+    if let Some(clients) = clients {
+        pair.clients = clients.iter().filter_map(|pid| scan.process(*pid)).collect();
+    }
     let mut obstacles: Vec<Obstacle> = BLOCKERS
         .iter()
         .filter_map(|blocker| {
@@ -242,6 +246,7 @@ fn advise_pair(scan: &Scan, program: Program, members: Vec<usize>) -> Option<Adv
         client_pids: pair.clients.iter().map(|client| client.pid).collect(),
         now: program.now,
         connections: pair.connections.len() as u32,
+        unseen,
         members,
         socket: socket(&pair),
         possible: possible(&pair, &obstacles),

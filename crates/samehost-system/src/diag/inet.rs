@@ -20,6 +20,7 @@ const INET_DIAG_SKMEMINFO: u16 = 7;
 const DROPS: usize = 8;
 const INET_DIAG_SKV6ONLY: u16 = 11;
 const INET_DIAG_ULP_INFO: u16 = 19;
+const INET_DIAG_CGROUP_ID: u16 = 21;
 const INET_ULP_INFO_NAME: u16 = 1;
 /// Every state but TIME_WAIT, whose sockets belong to no process.
 const STATES: u32 = !(1 << 6);
@@ -100,31 +101,29 @@ pub fn parse(payload: &[u8], kind: SocketKind, namespace: u64) -> Option<Socket>
     }
     let state = SocketState::from_raw(payload[1]);
     let (receive_queue, send_queue) = (u32_at(payload, 56)?, u32_at(payload, 60)?);
-    Some(Socket {
-        kind,
-        state,
-        inode: u64::from(u32_at(payload, 68)?),
-        network_namespace: namespace,
+    let mut socket = Socket {
         local: Address::Inet(address(payload, 4, 8)?),
         peer: Address::Inet(address(payload, 6, 24)?),
-        peer_inode: None,
-        file: None,
+        uid: Some(u32_at(payload, 64)?),
         queues: if state == SocketState::Listen {
             Queues::Listening { waiting: receive_queue, backlog: Some(send_queue) }
         } else {
             Queues::Bytes { received_bytes: receive_queue, unsent_bytes: send_queue }
         },
-        uid: Some(u32_at(payload, 64)?),
-        kernel_tls: attributes(&payload[FIXED..]).filter(|(kind, _)| *kind == INET_DIAG_ULP_INFO).any(
-            |(_, nested)| {
-                attributes(nested).any(|(kind, name)| kind == INET_ULP_INFO_NAME && name.starts_with(b"tls"))
-            },
-        ),
-        v6only: attributes(&payload[FIXED..])
-            .find(|(kind, _)| *kind == INET_DIAG_SKV6ONLY)
-            .and_then(|(_, value)| value.first().map(|only| *only != 0)),
-        pids: Vec::new(),
-    })
+        ..Socket::new(kind, state, u64::from(u32_at(payload, 68)?), namespace)
+    };
+    for (attribute, value) in attributes(&payload[FIXED..]) {
+        match attribute {
+            INET_DIAG_SKV6ONLY => socket.v6only = value.first().map(|only| *only != 0),
+            INET_DIAG_ULP_INFO => {
+                socket.kernel_tls |= attributes(value)
+                    .any(|(kind, name)| kind == INET_ULP_INFO_NAME && name.starts_with(b"tls"));
+            }
+            INET_DIAG_CGROUP_ID => socket.control_group = u64_at(value, 0),
+            _ => {}
+        }
+    }
+    Some(socket)
 }
 
 fn address(payload: &[u8], port_at: usize, ip_at: usize) -> Option<SocketAddr> {
@@ -227,6 +226,16 @@ mod tests {
         };
         assert_eq!((v6only(1), v6only(0)), (Some(true), Some(false)));
         assert_eq!(parse(&captured(), SocketKind::Tcp, 1).unwrap().v6only, None);
+    }
+
+    #[test]
+    fn a_control_group_is_a_number_of_64_bits() {
+        let mut bytes = captured();
+        bytes.extend(12u16.to_ne_bytes());
+        bytes.extend(INET_DIAG_CGROUP_ID.to_ne_bytes());
+        bytes.extend((1u64 << 40 | 7).to_ne_bytes());
+        assert_eq!(parse(&bytes, SocketKind::Tcp, 1).unwrap().control_group, Some(1 << 40 | 7));
+        assert_eq!(parse(&captured(), SocketKind::Tcp, 1).unwrap().control_group, None);
     }
 
     #[test]

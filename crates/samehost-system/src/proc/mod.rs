@@ -1,7 +1,8 @@
-//! Facts about processes from /proc. This file and `descriptors` read; the other files parse bytes.
+//! Facts about processes from /proc. This file, `descriptors` and `control_groups` read; the other files parse bytes.
 
 pub mod cgroup;
 mod command_line;
+pub mod control_groups;
 pub mod descriptors;
 pub mod net_table;
 pub mod stat;

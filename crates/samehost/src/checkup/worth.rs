@@ -121,6 +121,7 @@ mod tests {
             now: "tcp:127.0.0.1:1".to_owned(),
             members: vec![],
             connections: 1,
+            unseen: 0,
             socket: None,
             possible: Possible::Now,
             obstacles: vec![],

@@ -27,5 +27,6 @@ mod stored;
 mod support;
 mod switch;
 mod top;
+mod unseen;
 mod verify;
 mod workloads;

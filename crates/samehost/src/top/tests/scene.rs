@@ -39,6 +39,7 @@ fn advice(service: usize, now: &str, connections: u32, bytes_per_s: f64) -> Advi
         now: now.to_owned(),
         members: Vec::new(),
         connections,
+        unseen: 0,
         socket: Some("unix:/run/redis/redis-server.sock".to_owned()),
         possible: Possible::AfterSetting,
         obstacles: vec![Obstacle {

@@ -1,0 +1,86 @@
+//! A second look for connections whose client no process holds: it came after the look at its process, or was closed
+//! before it. Where it is gone, the kernel still says in which control group it was made.
+
+use std::collections::BTreeSet;
+
+use rustix::process::geteuid;
+use samehost_model::scan::{Connection, Socket};
+
+use crate::proc::control_groups;
+use crate::proc::descriptors::sockets_of;
+use crate::proc::{pids, status};
+
+/// Fills in the holders of clients that the first look missed, else the unit or container that made them.
+pub(crate) fn name_clients(sockets: &mut [Socket], connections: &[Connection]) {
+    let is_unheld = |sockets: &[Socket], at: &usize| sockets.get(*at).is_some_and(|one| one.pids.is_empty());
+    let clients = connections.iter().map(|connection| connection.client);
+    let mut unheld: Vec<usize> = clients.filter(|at| is_unheld(sockets, at)).collect();
+    if unheld.is_empty() {
+        return;
+    }
+    look_again(sockets, &unheld);
+    unheld.retain(|at| is_unheld(sockets, at));
+    let group = |at: &usize| sockets.get(*at)?.control_group;
+    let names = control_groups::names(unheld.iter().filter_map(group).collect());
+    for at in unheld {
+        if let Some(socket) = sockets.get_mut(at) {
+            socket.made_in = socket.control_group.and_then(|group| names.get(&group).cloned());
+        }
+    }
+}
+
+/// Searches the processes of the sockets' makers.
+fn look_again(sockets: &mut [Socket], unheld: &[usize]) {
+    let own = geteuid();
+    // Others than root may read the descriptors of their own processes only.
+    let may_see = |uid: &u32| own.is_root() || *uid == own.as_raw();
+    // A socket that its process has closed has no inode, and its maker is not known.
+    let is_open = |at: &usize| sockets.get(*at).is_some_and(|one| one.inode != 0);
+    let open: Vec<usize> = unheld.iter().copied().filter(is_open).collect();
+    let maker = |at: &usize| sockets.get(*at)?.uid;
+    let makers: BTreeSet<u32> = open.iter().filter_map(maker).filter(may_see).collect();
+    if makers.is_empty() {
+        return;
+    }
+    let inode = |at: usize| Some((sockets.get(at)?.inode, at));
+    let mut wanted: Vec<(u64, usize)> = open.into_iter().filter_map(inode).collect();
+    wanted.sort_unstable();
+    for pid in pids() {
+        if !status::read(pid).is_some_and(|status| makers.contains(&status.uid)) {
+            continue;
+        }
+        for inode in sockets_of(pid) {
+            let Ok(found) = wanted.binary_search_by_key(&inode, |(inode, _)| *inode) else { continue };
+            let holders = wanted.get(found).and_then(|(_, at)| sockets.get_mut(*at)).map(|one| &mut one.pids);
+            if let Some(holders) = holders.filter(|holders| holders.last() != Some(&pid)) {
+                holders.push(pid);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use rustix::fs::fstat;
+    use samehost_model::scan::{SocketKind, SocketState};
+
+    use super::*;
+
+    #[test]
+    fn a_client_that_the_first_look_missed_is_found() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let socket = |inode| Socket {
+            uid: Some(geteuid().as_raw()),
+            ..Socket::new(SocketKind::Tcp, SocketState::Established, inode, 1)
+        };
+        let mut sockets = [socket(fstat(&client).unwrap().st_ino), socket(0), socket(0)];
+        let connections =
+            [0, 1].map(|client| Connection { kind: SocketKind::Tcp, client, server: 2, service: None });
+        name_clients(&mut sockets, &connections);
+        assert!(sockets[0].pids.contains(&std::process::id()), "{sockets:?}");
+        assert!(sockets[1].pids.is_empty(), "closed");
+    }
+}
