@@ -11,6 +11,7 @@ use crate::advice;
 use crate::catch::{Catcher, Caught};
 use crate::diag::{Activity, Counters, Diag};
 use crate::ended::{Ended, Heard, Sum, Sums};
+use crate::held_back::HeldBack;
 use crate::join::Listeners;
 use crate::namespaces;
 use crate::proc::{control_groups, stat};
@@ -65,8 +66,8 @@ impl Observer {
 }
 
 /// Observes the connections of a scan for a period and fills in the traffic of each piece of advice. Ends
-/// early when `stop` becomes true; what was counted until then is kept.
-pub fn observe(scan: &mut Scan, period: Duration, stop: &AtomicBool) {
+/// early when `stop` becomes true; what was counted until then is kept. Returns the connections that held bytes back.
+pub fn observe(scan: &mut Scan, period: Duration, stop: &AtomicBool) -> HeldBack {
     let mut ended = Ended::open(&scan.network_namespaces);
     let listeners = Listeners::of(&scan.sockets);
     let before = look(scan);
@@ -74,11 +75,13 @@ pub fn observe(scan: &mut Scan, period: Duration, stop: &AtomicBool) {
     let mut catcher = Catcher::open(scan, &listeners, &service_of);
     let step = (period / STEPS).max(SHORTEST_STEP);
     let mut steps: Vec<HashMap<usize, f64>> = Vec::new();
+    let mut held_back = HeldBack::default();
     while before.at.elapsed() < period && !stop.load(Ordering::Relaxed) {
         std::thread::sleep(NAP.min(period.saturating_sub(before.at.elapsed())));
         before.count_closed(&mut ended, &listeners);
         catcher.iter_mut().for_each(Catcher::look);
         if before.at.elapsed() >= step * (steps.len() as u32 + 1) {
+            held_back.look_now(scan);
             steps.push(so_far(scan, &before, &look(scan), ended.sums(), &listeners));
         }
     }
@@ -92,6 +95,7 @@ pub fn observe(scan: &mut Scan, period: Duration, stop: &AtomicBool) {
             traffic.rate_error = rate_error(&totals);
         }
     }
+    held_back
 }
 
 /// Round trips of each service since `before`, with those of closed connections.

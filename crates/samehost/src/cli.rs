@@ -89,6 +89,8 @@ pub enum Verb {
     #[command(hide = true)]
     LogInAs,
     #[command(hide = true)]
+    SendsAtOnce(SendsAtOnceOptions),
+    #[command(hide = true)]
     WatchSwitch(WatchSwitchOptions),
 }
 
@@ -402,6 +404,12 @@ fn parameter_argument(parameter: &'static Parameter) -> clap::Arg {
         ParameterKind::Text => argument.value_name("TEXT"),
     };
     if parameter.default.is_empty() { argument } else { argument.default_value(parameter.default) }
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct SendsAtOnceOptions {
+    /// Process and inode of each socket
+    pub sockets: Vec<u64>,
 }
 
 #[derive(Args, Clone, Debug)]

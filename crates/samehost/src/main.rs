@@ -63,6 +63,7 @@ fn main() -> ExitCode {
         Some(Verb::BecomeServer(options)) => commands::become_server(&options),
         Some(Verb::TryOwnNetwork) => commands::try_own_network(),
         Some(Verb::LogInAs) => commands::log_in_as(),
+        Some(Verb::SendsAtOnce(options)) => commands::sends_at_once(&options),
         Some(Verb::WatchSwitch(options)) => commands::watch_switch(&options),
     };
     // The user knows of the interrupt, so errors that result from it are not shown.

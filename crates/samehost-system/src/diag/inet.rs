@@ -14,7 +14,7 @@ const IPPROTO_UDP: u8 = 17;
 const REQUEST: usize = 56;
 /// Bytes of `struct inet_diag_msg`.
 pub const FIXED: usize = 72;
-const INET_DIAG_INFO: u16 = 2;
+pub const INET_DIAG_INFO: u16 = 2;
 const INET_DIAG_SKMEMINFO: u16 = 7;
 /// `SK_MEMINFO_DROPS`: place of the datagrams that found no room.
 const DROPS: usize = 8;
@@ -158,6 +158,33 @@ pub struct Counters {
     pub data_segments_in: u32,
 }
 
+/// What a connected TCP socket has not sent yet, and why it may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unsent {
+    /// Segments sent that the peer has not acknowledged.
+    pub unacknowledged: u32,
+    /// Bytes that wait to be sent.
+    pub not_sent: u32,
+    /// Bytes of a whole segment.
+    pub segment_size: u32,
+    /// Segments sent, including acknowledgements.
+    pub segments_out: u32,
+    pub counters: Counters,
+}
+
+/// Parses what is unsent from a reply with `INET_DIAG_INFO`.
+pub fn unsent(payload: &[u8]) -> Option<Unsent> {
+    let counters = counters(payload)?;
+    let (_, info) = attributes(payload.get(FIXED..)?).find(|(kind, _)| *kind == INET_DIAG_INFO)?;
+    Some(Unsent {
+        unacknowledged: u32_at(info, 24)?,
+        not_sent: u32_at(info, 144)?,
+        segment_size: u32_at(info, 16)?,
+        segments_out: counters.segments_out,
+        counters,
+    })
+}
+
 /// Parses the counters of a reply to [`Wanted::Traffic`]; `None` if the kernel sent none.
 pub fn counters(payload: &[u8]) -> Option<Counters> {
     let (_, info) = attributes(payload.get(FIXED..)?).find(|(kind, _)| *kind == INET_DIAG_INFO)?;
@@ -250,8 +277,7 @@ mod tests {
         #[test]
         fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
             let _ = parse(&bytes, SocketKind::Tcp, 1);
-            let _ = counters(&bytes);
-            let _ = drops(&bytes);
+            let _ = (counters(&bytes), unsent(&bytes), drops(&bytes));
         }
     }
 }

@@ -19,9 +19,9 @@ pub use endings::Endings;
 pub use ends::both_ends;
 pub use frame::attribute;
 use frame::{Message, messages, u32_at};
-pub use inet::Counters;
 pub use inet::KINDS;
 use inet::Wanted;
+pub use inet::{Counters, Unsent};
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLMSG_ERROR: u16 = 2;
@@ -136,6 +136,16 @@ impl Diag {
         let Some(request) = inet::exact(local, peer) else { return Ok(None) };
         let found = self.one(&request, |payload| inet::parse(payload, SocketKind::Tcp, 0))?;
         Ok(found.filter(|socket| is_between(socket, local, peer)))
+    }
+
+    /// What the connected TCP socket with this local address and this peer has not sent yet.
+    pub fn unsent(&mut self, local: SocketAddr, peer: SocketAddr) -> Result<Option<Unsent>, Errno> {
+        let Some(mut request) = inet::exact(local, peer) else { return Ok(None) };
+        request[2] = 1 << (inet::INET_DIAG_INFO - 1);
+        self.one(&request, |payload| {
+            let socket = inet::parse(payload, SocketKind::Tcp, 0)?;
+            is_between(&socket, local, peer).then(|| inet::unsent(payload)).flatten()
+        })
     }
 
     /// The Unix socket with this inode, if it belongs to the namespace.

@@ -120,6 +120,20 @@ fn socket_inode(directory: BorrowedFd<'_>, name: &CStr) -> Option<u64> {
     inode_of(target.get(..length)?)
 }
 
+/// The number of the descriptor by which a process has a socket open; `None` if that is not visible to us.
+pub fn descriptor_of(pid: u32, inode: u64) -> Option<i32> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = openat(rustix::fs::CWD, format!("/proc/{pid}/fd"), flags, Mode::empty()).ok()?;
+    let mut buffer = vec![MaybeUninit::uninit(); 32 * 1024];
+    let mut entries = RawDir::new(directory.as_fd(), &mut buffer);
+    while let Some(Ok(entry)) = entries.next() {
+        if socket_inode(directory.as_fd(), entry.file_name()) == Some(inode) {
+            return number(entry.file_name().to_bytes());
+        }
+    }
+    None
+}
+
 /// Inodes of the sockets that a process has open; empty if they are not visible to us.
 pub fn sockets_of(pid: u32) -> Vec<u64> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

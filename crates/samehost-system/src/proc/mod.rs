@@ -5,6 +5,7 @@ mod command_line;
 pub mod control_groups;
 pub mod descriptors;
 pub mod net_table;
+pub mod nodelay;
 pub mod stat;
 pub mod status;
 pub mod users;

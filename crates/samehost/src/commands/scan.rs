@@ -9,6 +9,7 @@ use anyhow::Context;
 use samehost_model::scan::Scan;
 use samehost_system::interrupt;
 
+use super::sends_at_once::ask;
 use crate::calibration::price;
 use crate::cli::ScanOptions;
 use crate::exit::Ending;
@@ -46,10 +47,16 @@ pub fn look(
     }
     samehost_scan::advise(&mut scan);
     scan.findings = samehost_scan::findings(&scan);
+    let held_back = match observe {
+        Some(period) => {
+            // After an interrupt, results so far are shown and private servers are stopped.
+            signals::watch()?;
+            samehost_scan::observe(&mut scan, period, interrupted)
+        }
+        None => samehost_scan::held_back(&scan),
+    };
+    scan.findings.extend(held_back.findings(&scan, &ask(&held_back.senders(&scan))));
     if let Some(period) = observe {
-        // After an interrupt, results so far are shown and private servers are stopped.
-        signals::watch()?;
-        samehost_scan::observe(&mut scan, period, interrupted);
         price(&mut scan, period, interrupted, quiet)?;
     }
     Ok(scan)

@@ -1,5 +1,5 @@
-//! What `scan` finds beside pairs: full queues, ports that run out, sockets that everybody may use; and that it is
-//! silent where there is nothing.
+//! What `scan` finds beside pairs: full queues, ports that run out, sockets that everybody may use, small writes that
+//! wait; and that it is silent where there is nothing.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -13,9 +13,10 @@ use serde_json::Value;
 
 use crate::scan::Held;
 use crate::support::{Home, SAMEHOST, not_tested, send};
+use crate::unseen::Program;
 
 /// The findings of one kind that name this.
-fn found(scan: &str, code: &str, name: &str) -> Vec<String> {
+pub(crate) fn found(scan: &str, code: &str, name: &str) -> Vec<String> {
     let scan: Value = serde_json::from_str(scan).unwrap();
     let findings = scan["findings"].as_array().unwrap().iter();
     let of_kind = findings.filter(|finding| finding["code"] == code);
@@ -26,7 +27,7 @@ fn found(scan: &str, code: &str, name: &str) -> Vec<String> {
     words.filter(|words| words.contains(name)).collect()
 }
 
-fn scan(home: &Home) -> String {
+pub(crate) fn scan(home: &Home) -> String {
     let ended = home.run(&["scan", "--json"]);
     assert_eq!(ended.status, 0, "{}", ended.stderr);
     ended.stdout
@@ -176,4 +177,61 @@ fn ports_that_run_out_are_counted_towards_one_destination() {
     assert!(matches!(words.as_slice(), [one] if one.starts_with(expected)), "{words:?}");
     // The kernel gives such a port to a new connection of the loopback after a second.
     assert_eq!(ports_taken(2, "sleep 1.2"), Vec::<String>::new());
+}
+
+/// Answers each request of two bytes with one.
+const ANSWERS: &str = "import socket
+s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen(9); print(s.getsockname()[1], flush=True)
+while True:
+    c, _ = s.accept(); got = b''
+    while True:
+        more = c.recv(65536)
+        if not more: break
+        got += more
+        if len(got) >= 2: c.send(b'x'); got = got[2:]";
+
+/// Sends requests for ever: a head and a body in two writes, or in one; at once, or as the kernel likes.
+const ASKS: &str = "import socket, sys
+c = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
+if 'at-once' in sys.argv: c.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+number = 0
+while True:
+    if 'one-write' in sys.argv: c.send(b'hb')
+    else: c.send(b'h'); c.send(b'b')
+    c.recv(1); number += 1
+    if number == 60: print('chatty', flush=True)";
+
+/// Sends as much as fits, for ever, as small as the kernel likes.
+const STREAMS: &str = "import socket, sys
+c = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
+print('streams', flush=True)
+while True: c.send(bytes(3000))";
+/// Reads and answers nothing.
+const READS: &str = "import socket
+s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen(9); print(s.getsockname()[1], flush=True)
+c, _ = s.accept()
+while c.recv(1 << 20): pass";
+
+#[test]
+fn small_writes_that_wait_are_found_and_others_are_not() {
+    if !geteuid().is_root() {
+        not_tested("without root: TCP_NODELAY of other processes");
+        return;
+    }
+    let home = Home::new();
+    // Of several scans: a request may have been answered just then.
+    let waits = |answers: &str, asks: &str, options: &[&str], scans: usize| {
+        let server = Program::start(answers, &[]);
+        let client = Program::start(asks, &[&[server.line.as_str()], options].concat());
+        let name = format!("tcp:127.0.0.1:{}: ", server.line);
+        let all = (0..scans).map(|_| found(&scan(&home), "small-writes-wait", &name));
+        let words: Vec<String> = all.flatten().collect();
+        (words, client.pid())
+    };
+    let (slow, pid) = waits(ANSWERS, ASKS, &[], 8);
+    let told = slow.first().expect("most of its time one byte waits for another");
+    assert!(told.contains(&format!("1 bytes of python3 {pid} waited")), "{told}");
+    assert_eq!(waits(ANSWERS, ASKS, &["at-once"], 4).0, Vec::<String>::new());
+    assert_eq!(waits(ANSWERS, ASKS, &["one-write"], 4).0, Vec::<String>::new());
+    assert_eq!(waits(READS, STREAMS, &[], 4).0, Vec::<String>::new());
 }

@@ -16,13 +16,13 @@ use crate::scan::{is_root, scan};
 use crate::support::{Home, not_tested, wait_for};
 
 /// A Python program that says one line when it is ready, and is killed at the end of the test.
-struct Program {
+pub(crate) struct Program {
     child: Child,
-    line: String,
+    pub(crate) line: String,
 }
 
 impl Program {
-    fn start(script: &str, arguments: &[&str]) -> Self {
+    pub(crate) fn start(script: &str, arguments: &[&str]) -> Self {
         let mut command = Command::new("python3");
         command
             .args(["-c", script])
@@ -47,7 +47,7 @@ while True: kept.append(s.accept())",
         )
     }
 
-    fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 }
