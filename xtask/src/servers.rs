@@ -67,6 +67,7 @@ const NEEDED: &[Needed] = &[
     Needed { program: "script", package: "bsdutils", why: "gives switch a terminal to ask on" },
     Needed { program: "patchelf", package: "patchelf", why: "lets newer servers run in a cache" },
     Needed { program: "redis-cli", package: "redis-tools", why: "asks private servers" },
+    Needed { program: "bindfs", package: "bindfs", why: "is a file system whose sockets others cannot use" },
 ];
 
 /// Libraries of clients that `how` knows, which have no program of their own, and packages with a version in

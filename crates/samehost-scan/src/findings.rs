@@ -11,6 +11,7 @@ use samehost_services::Protocol;
 use crate::advice::Root;
 use crate::datagrams;
 use crate::diag::{Activity, Diag};
+use crate::shares;
 
 /// Permission of others to write, which connect(2) requires on a socket.
 const OTHERS_WRITE: u32 = 0o002;
@@ -35,6 +36,7 @@ pub fn findings(scan: &Scan) -> Vec<Finding> {
     found.extend(ports(scan));
     found.extend(datagrams::findings(scan));
     found.extend(scan.services.iter().filter_map(|service| open_to_everybody(scan, service)));
+    found.extend(shares::findings(scan));
     found
 }
 

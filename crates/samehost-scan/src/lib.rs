@@ -21,6 +21,7 @@ mod predict;
 mod recognise;
 mod service;
 mod shape;
+mod shares;
 mod talk;
 mod target;
 mod trust;

@@ -12,6 +12,7 @@ pub mod diag;
 pub mod hosts;
 pub mod identity;
 pub mod interrupt;
+pub mod mounts;
 #[cfg(test)]
 mod mutated;
 pub mod namespaces;

@@ -7,7 +7,7 @@ use serde::Serialize;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finding {
     /// What kind: `full-queue`, `ports-run-out`, `datagrams-dropped`, `datagrams-over-udp`, `open-to-everybody`,
-    /// `small-writes-wait`.
+    /// `small-writes-wait`, `shared-files`.
     pub code: &'static str,
     /// What was found, and where.
     pub found: String,

@@ -10,6 +10,7 @@ mod backlog;
 mod confinement;
 mod container;
 mod driver;
+mod file_system;
 mod localhost;
 mod mount_namespace;
 mod pair;
@@ -154,6 +155,12 @@ pub const BLOCKERS: &[Blocker] = &[
         decided_by: DecidedBy::Scan,
         about: "the path does not fit a socket's address",
         check: path_length::check,
+    },
+    Blocker {
+        code: "file-system",
+        decided_by: DecidedBy::Scan,
+        about: "the socket's directory is on a file system that carries none",
+        check: file_system::check,
     },
 ];
 

@@ -9,7 +9,7 @@ use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, UNIX_PATH_MAX};
 use samehost_scan::Trusted;
 use samehost_system::ownership::View;
-use samehost_system::{accounts, hosts};
+use samehost_system::{accounts, hosts, mounts};
 
 use super::SwitchRequest;
 use super::findings::bar;
@@ -100,6 +100,18 @@ pub(crate) fn unfit(path: &Path, users: &[u32], groups: &[u32]) -> Option<(Strin
             format!(
                 "Have the service's unit make it (RuntimeDirectory={name}), or name another: --socket PATH"
             ),
+        ));
+    }
+    let device = std::fs::metadata(folder).map(|metadata| metadata.dev()).unwrap_or_default();
+    if let Some(share) = mounts::share(device, None) {
+        return Some((
+            format!(
+                "{} is on {}: a socket there cannot be made, or not be used by {}",
+                folder.display(),
+                share.kind,
+                share.others
+            ),
+            "Choose a directory of this machine's own: --socket /run/NAME/NAME.sock".into(),
         ));
     }
     let view = View { root: "/".into(), users: users.to_vec(), groups: groups.to_vec() };

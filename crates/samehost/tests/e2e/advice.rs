@@ -19,7 +19,7 @@ fn client(server: &Server) -> Held {
 }
 
 /// The advice for a client, once it is connected.
-fn advice(home: &Home, client: &Held) -> Value {
+pub(crate) fn advice(home: &Home, client: &Held) -> Value {
     let (_, found) = connection_of(home, client.pid());
     of_client(&found, client.pid())
 }
@@ -32,7 +32,7 @@ fn of_client(found: &Value, pid: u32) -> Value {
     mine.unwrap_or_else(|| panic!("no advice for {pid}: {all:#?}")).clone()
 }
 
-fn obstacle<'a>(advice: &'a Value, code: &str) -> Option<&'a Value> {
+pub(crate) fn obstacle<'a>(advice: &'a Value, code: &str) -> Option<&'a Value> {
     advice["obstacles"].as_array().unwrap().iter().find(|one| one["code"] == code)
 }
 

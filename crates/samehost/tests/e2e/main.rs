@@ -21,6 +21,7 @@ mod reproduce;
 mod scan;
 mod schemas;
 mod serve;
+mod shares;
 mod slices;
 mod stacks;
 mod stored;

@@ -3,6 +3,8 @@
 use std::process::Command;
 
 use super::stack::{Stack, free_port, is_root, must, wait_for};
+use crate::shares::{has_fuse, mounted};
+use crate::support::SAMEHOST;
 
 const PASSWORD: &str = "hunter2redis";
 
@@ -29,6 +31,25 @@ impl Drop for Server<'_> {
         let socket = self.stack.path("run/redis.sock").display().to_string();
         let _ = asked(&["-s", &socket], &["shutdown", "nosave"]);
     }
+}
+
+/// A path on a FUSE file system is refused, in a mount namespace where there is one.
+fn refused_on_shared_files(stack: &Stack, targets: &[String; 2], reload: &str) {
+    let (below, above) = (stack.path("below"), stack.path("above"));
+    std::fs::create_dir(&below).unwrap();
+    std::fs::create_dir(&above).unwrap();
+    let socket = above.join("redis.sock").display().to_string();
+    let script = format!("{}; exec \"$@\"", mounted(&below, &above));
+    let output = Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "sh", "-c", &script, "sh", SAMEHOST, "switch"])
+        .args(targets)
+        .args(["--socket", &socket, "--reload", reload, "--dry-run"])
+        .env("XDG_STATE_HOME", stack.path("state"))
+        .output();
+    let output = output.unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).replace("\n", " ");
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(" is on fuse"), "{said}");
 }
 
 #[test]
@@ -67,6 +88,10 @@ fn the_server_and_the_application_move_together() {
     let targets = [env.display().to_string(), name.clone()];
     let reload = format!("redis={}", restart.display());
 
+    if has_fuse("a socket path on a FUSE file system") {
+        refused_on_shared_files(&stack, &targets, &reload);
+        assert_eq!(Stack::facts(&[&conf, &env]), before);
+    }
     let without = stack.samehost(&["switch", &targets[0], &targets[1], "--socket", &socket, "--yes"]);
     assert_eq!(without.status, 1, "{}", without.both());
     assert!(without.stdout.contains("--reload 'redis=COMMAND'"), "{}", without.stdout);

@@ -1,0 +1,37 @@
+//! Blocker `file-system`: the directory of the socket that a service would make is on a file system that carries no
+//! sockets, or not to all who have its files.
+
+use std::path::Path;
+
+use samehost_model::scan::Weight;
+use samehost_services::UnixSocket;
+use samehost_system::mounts::share;
+
+use super::Finding;
+use super::pair::Pair;
+use super::walk::Root;
+
+pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
+    // Of a socket that is there, `findings` tells who cannot use it.
+    if pair.listener.is_some() {
+        return None;
+    }
+    let known = pair.known.filter(|known| matches!(known.unix(), UnixSocket::Setting(_)))?;
+    let path = Path::new(&known.socket);
+    let share = share(device(&pair.server_root()?, path.parent()?)?, pair.service.pid)?;
+    Some((
+        Weight::Setting,
+        format!(
+            "{} is on {}: a socket there cannot be made, or not be used by {}",
+            path.parent()?.display(),
+            share.kind,
+            share.others
+        ),
+        "Put the socket into a directory of this machine's own, such as one below /run".to_owned(),
+    ))
+}
+
+/// Device of a directory, or of the first above it that is there.
+fn device(root: &Root, directory: &Path) -> Option<u64> {
+    directory.ancestors().find_map(|path| root.find(path)).map(|step| step.identity().0)
+}
