@@ -14,6 +14,7 @@ mod findings;
 mod greet;
 mod held_back;
 mod how;
+mod java;
 mod join;
 mod observe;
 mod pooler;

@@ -6,6 +6,8 @@ use std::path::Path;
 use samehost_model::scan::{Process, RecognisedBy};
 use samehost_services::Kind;
 
+use crate::java::main_class;
+
 /// Interpreters; their service is recognised from the command line.
 const INTERPRETERS: &[&str] =
     &["python", "ruby", "perl", "node", "php", "java", "beam.smp", "bash", "sh", "dash"];
@@ -26,6 +28,10 @@ fn by_process(process: &Process) -> Option<Kind> {
         .and_then(Kind::of_program)
         .or_else(|| Kind::of_program(&process.name))
         .or_else(|| if interpreted { words().find_map(Kind::of_program) } else { None })
+        .or_else(|| {
+            let is_java = program == Some("java");
+            if is_java { main_class(&process.command_line).and_then(Kind::of_class) } else { None }
+        })
         .or_else(|| {
             let is_erlang = program == Some("beam.smp");
             let rabbit = process.command_line.iter().any(|word| word.contains("rabbit"));
@@ -85,6 +91,11 @@ mod tests {
             kind("/usr/lib/erlang/bin/beam.smp", "beam.smp", &["beam.smp", "-s", "rabbit"]),
             Some("rabbitmq")
         );
+        let tomcat = ["java", "-cp", "/t.jar", "org.apache.catalina.startup.Bootstrap", "start"];
+        let java = "/usr/lib/jvm/java-17-openjdk-amd64/bin/java";
+        assert_eq!(kind(java, "java", &tomcat), Some("tomcat"));
+        assert_eq!(kind(java, "java", &["java", "-cp", "/k.jar", "kafka.Kafka"]), Some("kafka"));
+        assert_eq!(kind("/usr/bin/vi", "vi", &tomcat), None, "the executable says what it is");
         assert_eq!(kind("", "redis-server", &[]), Some("redis"));
         assert_eq!(kind("/usr/bin/vi", "vi", &["vi", "nginx"]), None, "a file name is no proof");
         assert_eq!(kind("/usr/bin/redis-server-wrapper", "x", &[]), None);

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::{Kind, Protocol};
 
 /// What is a service's own, whatever it is like.
-const OWN: &[&str] = &["label", "like", "place", "programs", "executables", "package", "says"];
+const OWN: &[&str] = &["label", "like", "place", "programs", "classes", "executables", "package", "says"];
 
 /// What is known of a service.
 #[derive(Debug, Default, Deserialize)]
@@ -26,6 +26,8 @@ pub struct Descriptor {
     pub protocol: Option<Protocol>,
     /// Names of its programs; a version may follow (`php-fpm8.2`).
     pub programs: Vec<String>,
+    /// Main classes of it, where it is a Java program.
+    pub classes: Vec<String>,
     /// Names of files that run as it beside its programs: relatives under another name.
     pub executables: Vec<String>,
     /// Programs of its package that are its clients and take a password as an argument.

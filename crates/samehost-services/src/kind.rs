@@ -101,6 +101,12 @@ impl Kind {
         Kind::all().find(|kind| kind.descriptor().programs.iter().any(is_one))
     }
 
+    /// The kind that a Java program with this main class is of.
+    #[must_use]
+    pub fn of_class(name: &str) -> Option<Kind> {
+        Kind::all().find(|kind| kind.descriptor().classes.iter().any(|class| class == name))
+    }
+
     /// The first kind that speaks a protocol and behaves like no other.
     #[must_use]
     pub fn of_protocol(protocol: Protocol) -> Option<Kind> {
@@ -168,10 +174,8 @@ mod tests {
             assert!(known.place.is_some() || known.like.is_some(), "{kind}: place");
             assert!(known.says.iter().all(|word| says.insert(word)), "{kind}: says");
             assert_eq!(kind.family().family(), kind.family(), "{kind}: like");
-            assert!(
-                !known.programs.is_empty() && known.programs.iter().all(|one| programs.insert(one)),
-                "{kind}"
-            );
+            let mut names = known.programs.iter().chain(&known.classes).peekable();
+            assert!(names.peek().is_some() && names.all(|one| programs.insert(one)), "{kind}");
             match known.unix() {
                 UnixSocket::Setting(setting) => assert!(setting.contains("{}"), "{kind}"),
                 UnixSocket::Never(why) => assert!(!why.is_empty(), "{kind}"),

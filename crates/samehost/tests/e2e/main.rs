@@ -15,6 +15,7 @@ mod greet;
 mod honesty;
 mod html;
 mod log_in_as;
+mod names;
 mod profile;
 mod registry;
 mod reproduce;

@@ -14,6 +14,7 @@ use samehost_testing::{free_port, wait_for};
 use tempfile::TempDir;
 
 use super::support::Server;
+use crate::names::tomcat;
 use crate::scan::is_root;
 use crate::support::{Home, SAMEHOST, not_tested, send};
 
@@ -151,7 +152,7 @@ fn assert_said(kind: Kind, words: &[&str]) {
 #[test]
 fn every_kind_with_sentences_is_tested() {
     let with: Vec<Kind> = Kind::all().filter(|kind| !kind.descriptor().about_socket.is_empty()).collect();
-    assert_eq!(with, [Kind::Gunicorn, Kind::Uvicorn, Kind::Puma, Kind::Node]);
+    assert_eq!(with, [Kind::Gunicorn, Kind::Uvicorn, Kind::Puma, Kind::Node, Kind::Tomcat]);
     let one: Vec<Kind> = Kind::all().filter(|kind| kind.descriptor().one_address).collect();
     assert_eq!(one, [Kind::Uvicorn, Kind::Thin]);
 }
@@ -247,9 +248,35 @@ fn node_keeps_to_the_umask_and_leaves_its_file_behind() {
 }
 
 #[test]
+fn tomcat_makes_its_socket_as_the_umask_says_and_removes_it() {
+    assert_said(Kind::Tomcat, &["the umask leaves", "removes the file when it ends"]);
+    let place = Place::new();
+    let path = place.socket().display().to_string();
+    let connector = |more: &str| {
+        format!(
+            "protocol=\"org.apache.coyote.http11.Http11NioProtocol\" unixDomainSocketPath=\"{path}\" {more}"
+        )
+    };
+    let start = |more: &str| {
+        let words = tomcat(place.0.path(), &connector(more));
+        place.start("077", &words.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let narrow = start("");
+    assert_eq!(place.mode(), 0o700);
+    end(narrow);
+    assert!(!place.socket().exists());
+    kill(start("unixDomainSocketPathPermissions=\"rw-rw----\""));
+    assert_eq!(place.mode(), 0o660);
+    let mut words = tomcat(place.0.path(), &connector(""));
+    words.insert(1, "-Dorg.apache.catalina.startup.EXIT_ON_INIT_FAILURE=true".to_owned());
+    let said = place.refused(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(said.contains("Address already in use"), "{said}");
+}
+
+#[test]
 fn how_has_the_sentences() {
     let home = Home::new();
-    for kind in ["node", "uvicorn", "gunicorn", "puma"] {
+    for kind in ["node", "uvicorn", "gunicorn", "puma", "tomcat"] {
         // Another test's may listen already; at this path nobody does.
         let answer = home.run(&["how", kind, "--url", "unix:/run/nowhere/app.sock", "--json"]);
         let answer: serde_json::Value = serde_json::from_str(&answer.stdout).unwrap();

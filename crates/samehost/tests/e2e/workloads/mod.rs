@@ -17,4 +17,4 @@ mod rpc;
 mod support;
 mod wordpress;
 
-pub(crate) use support::path_to_newest;
+pub(crate) use support::{Server, path_to_newest};
