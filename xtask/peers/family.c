@@ -81,8 +81,8 @@ int main(int argc, char **argv) {
     char *again[64] = {0};
     for (int i = 4; i < argc && i < 67; i++) again[i - 4] = argv[i];
     struct cost many = run(server, argv + 4, argv[3]), one = run(server, again, "1");
-    printf("cpu_us_per_op %.4f user_us_per_op %.4f server_us_per_op %.4f per_s %.0f\n", (many.cpu - one.cpu) / operations,
-           (many.user - one.user) / operations, (many.server - one.server) / operations,
-           operations / (many.seconds - one.seconds));
+    double cpu = (many.cpu - one.cpu) / operations, servers = (many.server - one.server) / operations;
+    printf("cpu_us_per_op %.4f user_us_per_op %.4f server_us_per_op %.4f total_us_per_op %.4f per_s %.0f\n", cpu,
+           (many.user - one.user) / operations, servers, cpu + servers, operations / (many.seconds - one.seconds));
     return 0;
 }

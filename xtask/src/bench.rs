@@ -2,6 +2,8 @@
 //! trial, evaluated by samehost's own statistics for whole commands. Prints ratios and asserts nothing,
 //! because machines are shared.
 
+mod blog;
+mod foreign;
 mod http;
 mod mysql;
 mod postgres;
@@ -62,6 +64,11 @@ const YARDSTICKS: &[Yardstick] = &[
         name: "predict",
         about: "what scan --observe predicts of a load, against what bench measures of it (a factor of 1.5 at most)",
         run: predict::predict,
+    },
+    Yardstick {
+        name: "foreign",
+        about: "what scan --observe predicts of pgbench, sysbench, redis-benchmark and wrk on WordPress, against what they measure (a factor of 1.5 at most)",
+        run: foreign::foreign,
     },
     Yardstick {
         name: "open-loop",

@@ -14,10 +14,10 @@ use super::{Tools, c_command};
 const ROWS: &str = "10000";
 
 /// A MariaDB without a root password, with sysbench's table; stopped on drop.
-struct MariaDb {
+pub(super) struct MariaDb {
     child: Child,
     directory: tempfile::TempDir,
-    port: u16,
+    pub(super) port: u16,
 }
 
 impl Drop for MariaDb {
@@ -28,7 +28,7 @@ impl Drop for MariaDb {
 }
 
 impl MariaDb {
-    fn start() -> anyhow::Result<Self> {
+    pub(super) fn start() -> anyhow::Result<Self> {
         let directory = tempfile::tempdir()?;
         let path = directory.path().display();
         let is_root = Command::new("id").arg("-u").output()?.stdout.trim_ascii() == b"0";
@@ -75,11 +75,11 @@ impl MariaDb {
         Ok(server)
     }
 
-    fn socket(&self) -> String {
+    pub(super) fn socket(&self) -> String {
         self.directory.path().join("mysql.sock").display().to_string()
     }
 
-    fn sql(&self, sql: &str) -> anyhow::Result<()> {
+    pub(super) fn sql(&self, sql: &str) -> anyhow::Result<()> {
         let status = Command::new("mariadb")
             .args(["--no-defaults", "-uroot", "-S", &self.socket(), "-e", sql])
             .stdout(Stdio::null())
@@ -89,7 +89,7 @@ impl MariaDb {
         Ok(())
     }
 
-    fn sysbench(&self, transport: &str, threads: u32, command: &str, more: &str) -> String {
+    pub(super) fn sysbench(&self, transport: &str, threads: u32, command: &str, more: &str) -> String {
         let place = match transport {
             "tcp" => format!("--mysql-host=127.0.0.1 --mysql-port={}", self.port),
             _ => format!("--mysql-socket={}", self.socket()),
@@ -100,7 +100,7 @@ impl MariaDb {
     }
 
     /// Command for about a second of sysbench's point selects, without the cost of its start.
-    fn metered(&self, family: &Path, transport: &str, threads: u32) -> String {
+    pub(super) fn metered(&self, family: &Path, transport: &str, threads: u32) -> String {
         let sysbench = self.sysbench(transport, threads, "run", "--events=$0");
         format!("{} {} 1 40000 sh -c 'exec {sysbench}' @", family.display(), self.child.id())
     }

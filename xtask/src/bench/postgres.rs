@@ -15,11 +15,11 @@ use super::{Tools, c_command};
 const ROWS: &str = "10000";
 
 /// A PostgreSQL without passwords, with the tables of pgbench and of the C loop; stopped on drop.
-struct Postgres {
+pub(super) struct Postgres {
     child: Child,
     directory: PathBuf,
-    port: u16,
-    bin: PathBuf,
+    pub(super) port: u16,
+    pub(super) bin: PathBuf,
 }
 
 impl Drop for Postgres {
@@ -50,7 +50,7 @@ fn unprivileged(program: &Path) -> anyhow::Result<Command> {
 }
 
 impl Postgres {
-    fn start(tools: &Tools) -> anyhow::Result<Self> {
+    pub(super) fn start(tools: &Tools) -> anyhow::Result<Self> {
         let bin = programs()?;
         let root = tools.directory.path();
         fs::set_permissions(root, fs::Permissions::from_mode(0o711))?;
@@ -115,7 +115,7 @@ impl Postgres {
     }
 
     /// Command for about a second of pgbench's point selects, without the cost of its connections.
-    fn pgbench(&self, family: &Path, transport: &str, clients: u32) -> String {
+    pub(super) fn pgbench(&self, family: &Path, transport: &str, clients: u32) -> String {
         format!(
             "{} {} {clients} {} {}/pgbench -S -M prepared -n -c {clients} -t @ -U samehost -p {} -h {} postgres",
             family.display(),

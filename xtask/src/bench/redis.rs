@@ -1,6 +1,7 @@
 //! Yardstick of the redis workload: GET of 128 bytes on 64 connections over a Unix socket, on one server, by
 //! a minimal C epoll loop, by redis-benchmark and by us.
 
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -12,10 +13,10 @@ use super::{Tools, c_command, field};
 const OPERATIONS: &str = "60000";
 
 /// A Redis on a port and a Unix socket, stopped on drop.
-struct Redis {
+pub(super) struct Redis {
     child: Child,
     socket: String,
-    port: u16,
+    pub(super) port: u16,
 }
 
 impl Drop for Redis {
@@ -26,7 +27,7 @@ impl Drop for Redis {
 }
 
 impl Redis {
-    fn start(tools: &Tools) -> anyhow::Result<Self> {
+    pub(super) fn start(tools: &Tools) -> anyhow::Result<Self> {
         let socket = tools.directory.path().join("redis.sock");
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let mut redis = Redis {
@@ -52,7 +53,7 @@ impl Redis {
         Ok(redis)
     }
 
-    fn set_key_of_redis_benchmark(&self) -> anyhow::Result<()> {
+    pub(super) fn set_key_of_redis_benchmark(&self) -> anyhow::Result<()> {
         let value = "x".repeat(128);
         let status = Command::new("redis-cli")
             .args(["-s", &self.socket, "SET", "key:__rand_int__", &value])
@@ -61,6 +62,21 @@ impl Redis {
             .context("install the package redis-tools")?;
         ensure!(status.success(), "redis-cli ended with {status}");
         Ok(())
+    }
+
+    /// Where redis-benchmark connects to.
+    pub(super) fn place(&self, transport: &str) -> String {
+        if transport == "tcp" { format!("-p {}", self.port) } else { format!("-s {}", self.socket) }
+    }
+
+    /// Command for about a second of redis-benchmark's GETs, without the cost of its connections.
+    pub(super) fn redis_benchmark(&self, family: &Path, transport: &str, connections: u32) -> String {
+        format!(
+            "{} {} 1 {OPERATIONS} redis-benchmark -q {} -c {connections} -P 1 -t get -n @",
+            family.display(),
+            self.child.id(),
+            self.place(transport)
+        )
     }
 }
 
@@ -92,22 +108,15 @@ pub(super) fn redis(tools: &Tools) -> anyhow::Result<()> {
     let family = tools.compile("family")?;
     for connections in [8, 64] {
         let place = |transport| match transport {
-            "tcp" => (format!("tcp:127.0.0.1:{}", server.port), format!("-p {}", server.port)),
-            _ => (endpoint.clone(), format!("-s {}", server.socket)),
+            "tcp" => format!("tcp:127.0.0.1:{}", server.port),
+            _ => endpoint.clone(),
         };
-        let peer = |transport| {
-            format!(
-                "{} {} 1 {OPERATIONS} redis-benchmark -q {} -c {connections} -P 1 -t get -n @",
-                family.display(),
-                server.child.id(),
-                place(transport).1
-            )
-        };
+        let peer = |transport| server.redis_benchmark(&family, transport, connections);
         let ours = |transport| {
             format!(
                 "{} bench redis --transports {transport} --{transport} {} --connections {connections} --size 128 --min-blocks 1 --max-blocks 1 --trial-time 500ms --yes=over-limits --no-control --quiet --json - 2>/dev/null",
                 tools.samehost.display(),
-                place(transport).0
+                place(transport)
             )
         };
         let (theirs, ours) = ((peer("tcp"), peer("unix")), (ours("tcp"), ours("unix")));
