@@ -1,6 +1,8 @@
 //! The filter against hostile text. Text of other programs, users and files passes it before it reaches a terminal
 //! or a document. Removes characters that move the cursor, change the direction of writing, or are invisible.
 
+use std::borrow::Cow;
+
 /// Whether a character is invisible or affects its surroundings: control characters, bidirectional marks,
 /// zero-width spaces, line separators, tags.
 #[must_use]
@@ -29,10 +31,10 @@ pub fn clean(text: &str) -> String {
 /// Escapes hidden characters as `\u009b`, except newlines. JSON stays equivalent, because hidden characters
 /// occur only in its strings.
 #[must_use]
-pub fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> Cow<'_, str> {
     // Megabytes of JSON are plain ASCII for the most part.
     if text.bytes().all(|byte| matches!(byte, b'\n' | b' '..=b'~')) {
-        return text.to_owned();
+        return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len());
     let mut units = [0; 2];
@@ -45,7 +47,7 @@ pub fn escape(text: &str) -> String {
             out.push_str(&format!("\\u{unit:04x}"));
         }
     }
-    out
+    Cow::Owned(out)
 }
 
 /// The lines of a text without hidden characters, and without a final newline.

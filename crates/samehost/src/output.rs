@@ -210,12 +210,22 @@ pub fn own_secrets() -> Redactor {
 
 /// Writes text or JSON to standard output; control characters are escaped.
 pub fn print(bytes: &[u8]) -> anyhow::Result<()> {
-    let text = escape(&String::from_utf8_lossy(bytes));
-    io::stdout().write_all(text.as_bytes()).context("standard output")
+    let text = String::from_utf8_lossy(bytes);
+    io::stdout().write_all(escape(&text).as_bytes()).context("standard output")
 }
 
 pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
-    print(&[serde_json::to_vec_pretty(value)?.as_slice(), b"\n"].concat())
+    print_line(serde_json::to_vec_pretty(value)?)
+}
+
+/// Writes JSON on one line, for programs: of a busy host it is megabytes.
+pub fn print_compact_json(value: &impl Serialize) -> anyhow::Result<()> {
+    print_line(serde_json::to_vec(value)?)
+}
+
+fn print_line(mut bytes: Vec<u8>) -> anyhow::Result<()> {
+    bytes.push(b'\n');
+    print(&bytes)
 }
 
 /// Log on standard error; entries are made safe like messages.

@@ -25,7 +25,7 @@ pub fn scan(options: &ScanOptions) -> anyhow::Result<Ending> {
     let interrupted = interrupt::flag();
     let scan = look(options.observe, options.greet, options.quiet, &interrupted)?;
     if options.json {
-        output::print(&[serde_json::to_vec(&scan)?.as_slice(), b"\n"].concat())?;
+        output::print_compact_json(&scan)?;
     } else {
         let mut bytes = Vec::new();
         output::terminal().render_scan(&scan, &mut bytes)?;
