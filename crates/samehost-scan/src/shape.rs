@@ -2,7 +2,7 @@
 //! message size, the service's way of handling connections, and its CPU time. Pure.
 
 use samehost_model::scan::{Advice, Scan};
-use samehost_services::Threading;
+use samehost_services::{Kind, Threading};
 
 /// Message sizes are clamped to this range, in bytes.
 const SIZES: std::ops::RangeInclusive<f64> = 16.0..=16_384.0;
@@ -27,6 +27,8 @@ pub struct Shape {
     pub server: &'static str,
     /// CPU time of the service, microseconds a request.
     pub server_cpu_us_per_request: f64,
+    /// What the service is, where that is known.
+    pub kind: Option<Kind>,
 }
 
 /// Shape of an observed pair; `None` when it had too little traffic or its CPU time is not visible.
@@ -54,6 +56,7 @@ pub fn shape(scan: &Scan, advice: &Advice) -> Option<Shape> {
             Threading::Event => "epoll",
         },
         server_cpu_us_per_request,
+        kind,
     })
 }
 

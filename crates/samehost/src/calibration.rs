@@ -13,7 +13,7 @@ use samehost_scan::{Costs, Measured, Shape, predict_one, shape};
 
 use self::clock::{Clock, SHORT_TRIAL};
 use crate::checkup::measure::{Bench, Spend};
-use crate::checkup::parts::{Part, PartLine};
+use crate::checkup::parts::{self, Part, PartLine};
 use crate::request::fresh_seed;
 
 /// Measurements of the calibration: one connection for the latency, many for a busy server.
@@ -26,6 +26,8 @@ const CALIBRATION_TIME: Duration = Duration::from_secs(6);
 const FEW_CONNECTIONS: f64 = 1.0;
 /// Time to measure the transport without work in the server.
 const BARE_TIME: Duration = Duration::from_secs(4);
+/// Time to measure a private server of a pair's own program, its starts included.
+const OWN_TIME: Duration = Duration::from_secs(12);
 /// Number of the busiest pairs that are each measured in their own shape. The rest use the common calibration.
 const MOST_SHAPES: usize = 3;
 
@@ -161,15 +163,26 @@ impl Runs {
         Ok(found.map_or(costs, |(cpu, latency)| costs.with_connection(cpu, latency)))
     }
 
-    /// Measures requests of this shape. One at a time is measured without work, because both ends sleep at every
-    /// request anyway. Several at once are measured without work first, for the cost of the transport, then with the
-    /// rest of the service's CPU time as work: this determines who sleeps, and wake-ups are most of a request's cost.
+    /// Measures requests of this shape, to a private server of the service's own program where that is installed, else to
+    /// an imitation. There, one at a time is measured without work, because both ends sleep at every request anyway.
+    /// Several at once are measured without work first, for the cost of the transport, then with the rest of the
+    /// service's CPU time as work: this determines who sleeps, and wake-ups are most of a request's cost.
     fn calibrate_shape(&mut self, costs: Costs, shape: &Shape) -> anyhow::Result<Option<Costs>> {
+        if let Some(part) = own_requests(shape) {
+            // A server that is installed and does not start here is imitated.
+            if let Ok((report, hurried)) = self.measure(part, OWN_TIME) {
+                let found = report.as_ref().and_then(cpu_and_latency);
+                return Ok(
+                    found.map(|(cpu, latency)| Costs { hurried, ..costs.of_own_program(cpu, latency) })
+                );
+            }
+            self.clock.put_first(&times_of_imitation(shape));
+        }
         let model = ("server", shape.server.to_owned());
         let part_of = |label: &str, parameters| {
             part(label, FindingKind::Server, shape.connections, shape.size_bytes, parameters)
         };
-        let times = times_of(shape);
+        let times = times_of_imitation(shape);
         let bare = part_of("what requests of this shape cost here", vec![model.clone()]);
         let (mut report, mut hurried) = self.measure(bare, times[0])?;
         if let Some(full) = times.get(1) {
@@ -188,8 +201,17 @@ impl Runs {
     }
 }
 
+/// The measurement of a private server of the service's own program, where there is one.
+fn own_requests(shape: &Shape) -> Option<Part> {
+    parts::own_requests(shape.kind?, shape.connections, shape.size_bytes)
+}
+
 /// Full times of the runs for a shape.
 fn times_of(shape: &Shape) -> Vec<Duration> {
+    if own_requests(shape).is_some() { vec![OWN_TIME] } else { times_of_imitation(shape) }
+}
+
+fn times_of_imitation(shape: &Shape) -> Vec<Duration> {
     if shape.connections == 1 {
         vec![BARE_TIME + CALIBRATION_TIME]
     } else {

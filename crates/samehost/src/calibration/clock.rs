@@ -55,6 +55,11 @@ impl Clock {
         self.to_come.push_back(full);
     }
 
+    /// Announces runs before all others.
+    pub fn put_first(&mut self, full: &[Duration]) {
+        full.iter().rev().for_each(|time| self.to_come.push_front(*time));
+    }
+
     /// Time for the next run that was announced.
     pub fn next(&mut self, full: Duration) -> Share {
         let left = self.end.map(|end| end.saturating_duration_since(Instant::now()));

@@ -10,6 +10,7 @@ use samehost_bench::workload::{CheckupEntry, Workload, defaults};
 use samehost_bench::workloads::WORKLOADS;
 use samehost_model::{Endpoint, Placement, Transport};
 use samehost_report::FindingKind;
+use samehost_services::{Kind, Protocol};
 
 #[derive(Clone)]
 pub struct Part {
@@ -152,6 +153,36 @@ fn server(workload: &'static dyn Workload) -> Part {
             .is_ok_and(|configured| matches!(configured.starts(), Starts::InTurn(_))),
         ..part
     }
+}
+
+/// The measurement of requests to a private server of this kind, where its program is installed. None for servers whose
+/// requests cost what somebody else's program makes of them, such as a page's.
+pub fn own_requests(kind: Kind, connections: u32, size_bytes: u64) -> Option<Part> {
+    let protocol = kind.protocol()?;
+    if !matches!(protocol, Protocol::Mysql | Protocol::Postgres | Protocol::Redis | Protocol::Memcached) {
+        return None;
+    }
+    let is_own = |workload: &&dyn Workload| match workload.checkup() {
+        Some(CheckupEntry::Server { kind: of, .. }) => {
+            of.kind.family() == kind.family() && (of.find)().is_ok()
+        }
+        _ => false,
+    };
+    let workload = WORKLOADS.iter().copied().find(is_own)?;
+    let mut part = server(workload);
+    // MySQL and MariaDB are served by one workload.
+    if workload.description().parameters.iter().any(|parameter| parameter.name == "server") {
+        part.parameters.push(("server", kind.name().to_owned()));
+    }
+    let configured = workload.configure(&part.all_parameters(workload)).ok()?;
+    let size = configured.axes().sizes.map(|_| size_bytes);
+    let line = PartLine {
+        label: format!("what requests to a private {} cost here", kind.label()),
+        kind: FindingKind::Server,
+        metric: "latency_mean",
+        connections: None,
+    };
+    Some(Part { connections: vec![connections], size, lines: vec![line], ..part })
 }
 
 /// All parts: the built-in ones, and one for each installed server.
