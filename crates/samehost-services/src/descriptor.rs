@@ -9,7 +9,8 @@ use serde_json::Value;
 use crate::{Kind, Protocol};
 
 /// What is a service's own, whatever it is like.
-const OWN: &[&str] = &["label", "like", "place", "programs", "classes", "executables", "package", "says"];
+const OWN: &[&str] =
+    &["label", "like", "place", "programs", "classes", "executables", "package", "wheel", "says"];
 
 /// What is known of a service.
 #[derive(Debug, Default, Deserialize)]
@@ -34,6 +35,8 @@ pub struct Descriptor {
     pub tools: Vec<String>,
     /// The Debian package with its program.
     pub package: Option<String>,
+    /// The Python package with its program, where Debian has none.
+    pub wheel: Option<String>,
     /// A word in its answer to a question of its protocol that tells it from the others that speak it; in any case.
     pub says: Option<String>,
     /// Its usual ports.
@@ -50,6 +53,8 @@ pub struct Descriptor {
     pub about_socket: Vec<String>,
     /// Why it cannot listen on one.
     ports_only: Option<String>,
+    /// Why it cannot connect to one.
+    pub reaches_ports_only: Option<String>,
     /// Who may use a new socket.
     pub new_socket: NewSocket,
     /// How it takes its connections.

@@ -1,8 +1,9 @@
-//! Blocker `driver`: drivers without support for Unix sockets.
+//! Blocker `driver`: drivers, and servers in front of others, without support for Unix sockets.
 
 use std::path::Path;
 
 use samehost_model::scan::Weight;
+use samehost_services::Kind;
 
 use super::Finding;
 use super::pair::Pair;
@@ -10,6 +11,15 @@ use super::pair::Pair;
 pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     let client = pair.client()?;
     let program = client.executable.as_deref().map(Path::new).and_then(Path::file_name)?;
+    let kind = program.to_str().and_then(Kind::of_program);
+    if let Some(why) = kind.and_then(|kind| kind.descriptor().reaches_ports_only.as_ref()) {
+        return Some((
+            Weight::Blocks,
+            why.clone(),
+            "Put nginx, HAProxy, Caddy or Envoy in its place; or keep connections open and reuse them"
+                .to_owned(),
+        ));
+    }
     if program != "java" {
         return None;
     }

@@ -4,8 +4,8 @@ use samehost_model::Endpoint;
 use samehost_services::Kind;
 
 use super::{
-    ASKED, BACKLOG, FrontDescriptor, Host, Layout, Passes, WHERE, WHERE_BEHIND, host_and_port, quoted,
-    unknown,
+    ASKED, BACKLOG, FrontDescriptor, Host, Layout, SAYS, WHERE, WHERE_BEHIND, host_and_port, http_only,
+    quoted, unknown,
 };
 use crate::error::BenchError;
 use crate::private_servers::ServerKind;
@@ -22,6 +22,7 @@ pub(super) const DESCRIPTOR: FrontDescriptor = FrontDescriptor {
     server: HAPROXY,
     worker_is_one_cpu: true,
     keeps_fastcgi: false,
+    asks: SAYS,
     file: "haproxy.cfg",
     configuration,
     // In the foreground, and without the master that it has as a service.
@@ -34,9 +35,7 @@ pub(super) const DESCRIPTOR: FrontDescriptor = FrontDescriptor {
 
 fn configuration(layout: &Layout<'_>) -> Result<String, BenchError> {
     let spec = layout.spec;
-    let Passes::Http(hosts) = spec.passes else {
-        return Err(BenchError::Usage("HAProxy is measured in front of HTTP servers only".into()));
-    };
+    let hosts = http_only(layout, HAPROXY.title)?;
     let bind = |endpoint: &Endpoint| Ok(format!("  bind {} backlog {BACKLOG}\n", address(endpoint)?));
     let binds = layout.endpoints().iter().map(bind).collect::<Result<String, BenchError>>()?;
     let backends = hosts.iter().map(backend).collect::<Result<String, _>>()?;

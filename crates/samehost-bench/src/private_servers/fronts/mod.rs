@@ -2,14 +2,16 @@
 //! writes in its own language, so that they can be compared: as many workers, no access log, connections in front that
 //! stay open, no second try and no server left out after a failure.
 //!
-//! What differs is theirs. Without kept connections HAProxy and Caddy write HTTP/1.1 with `Connection: close`. nginx,
-//! HAProxy and Caddy keep 48 idle connections, Apache one for each of its threads. A worker of Apache is a process whose
-//! threads may use several CPUs. Caddy makes a connection to PHP-FPM for each request.
+//! What differs is theirs. Without kept connections all but nginx and Apache write HTTP/1.1, and close. nginx, HAProxy, Caddy
+//! and Traefik keep 48 idle connections, Apache one for each of its threads, Envoy as many as it made. A worker of Apache is
+//! a process whose threads may use several CPUs. Caddy makes a connection to PHP-FPM for each request.
 
 mod apache;
 mod caddy;
+mod envoy;
 mod haproxy;
 mod nginx;
+mod traefik;
 
 use std::path::Path;
 
@@ -19,7 +21,7 @@ use samehost_services::UnixSocket;
 use super::free_port::on_free_port;
 use super::{Account, PrivateDirectory, PrivateServer, ServerKind, Supervision};
 use crate::error::BenchError;
-use crate::parameters::words;
+use crate::parameters::{Word, words};
 
 /// Page that reports which server was asked, and the field with the answer.
 pub(crate) const WHERE: &str = "/where";
@@ -30,10 +32,19 @@ const WHERE_BEHIND: &str = "/bytes/64";
 pub(crate) const READY: &str = "/ready";
 /// The backlog in front must not be the limit; the kernel lowers it to net.core.somaxconn.
 const BACKLOG: u32 = 65535;
+/// What leads in the server that it asked, where it reports it.
+const SAYS: &str = "says that it asks";
 
 words! {
     /// A server that passes requests on.
-    pub(crate) enum FrontKind { Nginx = "nginx", Apache = "apache", Haproxy = "haproxy", Caddy = "caddy" }
+    pub(crate) enum FrontKind {
+        Nginx = "nginx",
+        Apache = "apache",
+        Haproxy = "haproxy",
+        Caddy = "caddy",
+        Envoy = "envoy",
+        Traefik = "traefik",
+    }
 }
 
 /// What is known of a server in front.
@@ -43,11 +54,13 @@ pub(crate) struct FrontDescriptor {
     pub(crate) worker_is_one_cpu: bool,
     /// Whether it keeps connections to FastCGI servers where that is asked for.
     pub(crate) keeps_fastcgi: bool,
+    /// What leads in the servers that [`ASKED`] has.
+    pub(crate) asks: &'static str,
     /// Name of its configuration file.
     file: &'static str,
     configuration: fn(&Layout<'_>) -> Result<String, BenchError>,
-    /// Arguments after the program, given the directory and the path of the configuration.
-    arguments: fn(&Path, &Path) -> Vec<String>,
+    /// Arguments after the program, given the path of the configuration.
+    arguments: fn(&Layout<'_>, &Path) -> Vec<String>,
     /// Environment variables.
     variables: fn(&Layout<'_>) -> Vec<(String, String)>,
     /// Finds in its log why the connection to a server behind it failed.
@@ -61,6 +74,8 @@ impl FrontKind {
             FrontKind::Apache => &apache::DESCRIPTOR,
             FrontKind::Haproxy => &haproxy::DESCRIPTOR,
             FrontKind::Caddy => &caddy::DESCRIPTOR,
+            FrontKind::Envoy => &envoy::DESCRIPTOR,
+            FrontKind::Traefik => &traefik::DESCRIPTOR,
         }
     }
 
@@ -74,6 +89,16 @@ impl FrontKind {
         match (front, self.ports_only()) {
             (Transport::Unix, Some(why)) => {
                 Err(BenchError::Usage(format!("--front unix: {why}; use --front tcp")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that it can pass requests on over this transport.
+    pub(crate) fn check_reaches(self, behind: Transport) -> Result<(), BenchError> {
+        match (behind, &self.descriptor().server.kind.descriptor().reaches_ports_only) {
+            (Transport::Unix, Some(why)) => {
+                Err(BenchError::Usage(format!("--via {}: {why}; use --transports tcp", self.word())))
             }
             _ => Ok(()),
         }
@@ -166,7 +191,7 @@ pub(crate) fn start(
         let layout = Layout { directory: &path, port, spec };
         directory.write(front.file, &(front.configuration)(&layout)?)?;
         let mut command = vec![own.display().to_string()];
-        command.extend((front.arguments)(&path, &path.join(front.file)));
+        command.extend((front.arguments)(&layout, &path.join(front.file)));
         let supervision = Supervision {
             variables: (front.variables)(&layout),
             ..Supervision::new(program, front.server.title, spec.account, command)
@@ -197,6 +222,16 @@ fn unknown(endpoint: &Endpoint, title: &str) -> BenchError {
     BenchError::Usage(format!("{title} does not pass requests on to {endpoint}"))
 }
 
+/// The hosts, for a server that speaks HTTP only to those behind it.
+fn http_only<'a>(layout: &Layout<'a>, title: &str) -> Result<&'a [Host<'a>], BenchError> {
+    match layout.spec.passes {
+        Passes::Http(hosts) => Ok(hosts),
+        Passes::FastCgi(_) => {
+            Err(BenchError::Usage(format!("{title} is measured in front of HTTP servers only")))
+        }
+    }
+}
+
 /// Host and port as all of them write them.
 fn host_and_port(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
@@ -205,9 +240,15 @@ fn host_and_port(host: &str, port: u16) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parameters::Word;
 
-    const ALL: [FrontKind; 4] = [FrontKind::Nginx, FrontKind::Apache, FrontKind::Haproxy, FrontKind::Caddy];
+    const ALL: [FrontKind; 6] = [
+        FrontKind::Nginx,
+        FrontKind::Apache,
+        FrontKind::Haproxy,
+        FrontKind::Caddy,
+        FrontKind::Envoy,
+        FrontKind::Traefik,
+    ];
 
     fn written(kind: FrontKind, passes: Passes<'_>) -> Result<String, BenchError> {
         let spec =
@@ -248,6 +289,11 @@ mod tests {
                 FrontKind::Caddy,
                 &["to unix//run/a.sock 127.0.0.1:81", "keepalive_idle_conns_per_host 48"],
                 "keepalive off",
+            ),
+            (
+                FrontKind::Envoy,
+                &[r#""pipe":{"path":"/run/a.sock"}"#, r#"{"address":"127.0.0.1","port_value":81}"#],
+                "max_requests_per_connection",
             ),
         ] {
             let text = written(kind, Passes::Http(&[host(Some(48))])).unwrap();
@@ -307,6 +353,21 @@ mod tests {
         for kind in ALL {
             assert!(written(kind, Passes::FastCgi(&spec(None, "/srv/a\".php"))).is_err(), "{kind:?}");
         }
+    }
+
+    #[test]
+    fn traefik_reaches_ports_only() {
+        let (unix, tcp) =
+            (Endpoint::Unix("/run/a.sock".into()), Endpoint::Tcp { host: "::1".into(), port: 81 });
+        let host = |servers, kept| [Host { name: "condition03".into(), servers, kept }];
+        let text = |hosts: &[Host<'_>]| written(FrontKind::Traefik, Passes::Http(hosts));
+        let kept = text(&host(vec![&tcp], Some(48))).unwrap();
+        for words in [r#""url":"http://[::1]:81""#, r#""maxIdleConnsPerHost":48"#, "Host(`condition03`)"] {
+            assert!(kept.contains(words), "{words} in:\n{kept}");
+        }
+        assert!(text(&host(vec![&tcp], None)).unwrap().contains(r#""maxIdleConnsPerHost":-1"#));
+        assert!(text(&host(vec![&unix], None)).is_err());
+        assert!(FrontKind::Traefik.check_reaches(Transport::Unix).is_err());
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use samehost_model::Endpoint;
 
 use super::{
-    ASKED, BACKLOG, FrontDescriptor, Host, Passes, Pools, READY, WHERE, WHERE_BEHIND, host_and_port, quoted,
-    unknown,
+    ASKED, BACKLOG, FrontDescriptor, Host, Passes, Pools, READY, SAYS, WHERE, WHERE_BEHIND, host_and_port,
+    quoted, unknown,
 };
 use crate::error::BenchError;
 use crate::private_servers::nginx::{self, NGINX};
@@ -13,6 +13,7 @@ pub(super) const DESCRIPTOR: FrontDescriptor = FrontDescriptor {
     server: NGINX,
     worker_is_one_cpu: true,
     keeps_fastcgi: true,
+    asks: SAYS,
     file: nginx::FILE,
     configuration: |layout| {
         let listens = layout.endpoints().iter().map(address).collect::<Result<Vec<_>, _>>()?;
@@ -25,7 +26,7 @@ pub(super) const DESCRIPTOR: FrontDescriptor = FrontDescriptor {
         };
         Ok(nginx::configuration(layout.directory, layout.spec.connections, layout.spec.workers, &http))
     },
-    arguments: nginx::arguments,
+    arguments: |layout, configuration| nginx::arguments(layout.directory, configuration),
     variables: |_| Vec::new(),
     failed_connect: |log| {
         let (_, reason) = log.rsplit_once("connect() to ")?.1.split_once(" failed (")?;

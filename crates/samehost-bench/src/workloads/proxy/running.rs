@@ -35,7 +35,7 @@ pub(super) struct RunningProxy {
     settings: Settings,
     /// Condition of the current trial.
     current: Option<Condition>,
-    /// Server that the one in front reports.
+    /// What the server in front reports of the one that it asked.
     asked: String,
 }
 
@@ -77,11 +77,6 @@ impl RunningProxy {
             let number = front.conditions.iter().position(|condition| condition == wanted)?;
             Some((&front.server, Condition::host(number)))
         })
-    }
-
-    /// Name of the server in front in the current condition.
-    fn title(&self) -> &'static str {
-        self.current.as_ref().map_or("it", |condition| condition.via.title())
     }
 
     /// Processes of the current condition, or all.
@@ -223,11 +218,11 @@ impl Instance for RunningProxy {
                 ),
                 server_said: self.stderr_tail(),
             })?;
-        if asked.starts_with("unix") != (arm.transport == Transport::Unix) {
-            return Err(BenchError::WrongTransport {
-                asked: arm.transport,
-                observed: format!("{} says that it asked {asked}", wanted.via.title()),
-            });
+        // Envoy gives the path alone.
+        let is_unix = asked.starts_with("unix") || asked.starts_with('/');
+        let asked = format!("{} {} {asked}", wanted.via.title(), wanted.via.descriptor().asks);
+        if is_unix != (arm.transport == Transport::Unix) {
+            return Err(BenchError::WrongTransport { asked: arm.transport, observed: asked });
         }
         self.asked = asked;
         self.current = Some(wanted);
@@ -261,7 +256,7 @@ impl Instance for RunningProxy {
         // The kernel's evidence is about the connection in front, which is the same in every arm.
         trial.connection = None;
         if let Some(observed) = &mut trial.transport_observed {
-            *observed = format!("in front {observed}; {} says that it asks {}", self.title(), self.asked);
+            *observed = format!("in front {observed}; {}", self.asked);
         }
     }
 }

@@ -5,6 +5,7 @@ mod checkup;
 mod congestion;
 mod datagram;
 mod fastcgi;
+mod fronts;
 mod http;
 mod memcached;
 mod mysql;

@@ -179,8 +179,16 @@ pub fn newest(program: &str) -> PathBuf {
 
 /// The PATH of a measurement that is to start this program of the cache.
 pub fn path_to_newest(program: &str) -> String {
-    let directory = newest(program).parent().unwrap().display().to_string();
-    format!("{directory}:{}", std::env::var("PATH").unwrap())
+    path_with(newest(program).parent().unwrap())
+}
+
+/// The PATH of a measurement that is to start servers of the cache that come from PyPI.
+pub fn path_to_wheels() -> String {
+    path_with(newest("../wheels/envoy").parent().unwrap())
+}
+
+fn path_with(directory: &Path) -> String {
+    format!("{}:{}", directory.display(), std::env::var("PATH").unwrap())
 }
 
 /// That each operation of a measurement with these arguments is a whole table of 1,000 rows. The report.
