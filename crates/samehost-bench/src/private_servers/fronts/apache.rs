@@ -9,8 +9,8 @@ use samehost_model::Endpoint;
 use samehost_services::Kind;
 
 use super::{
-    ASKED, BACKLOG, FrontDescriptor, Host, Layout, Passes, Pools, READY, SAYS, WHERE, WHERE_BEHIND,
-    host_and_port, quoted, unknown,
+    ASKED, BACKLOG, FrontDescriptor, Host, KEY, Layout, Passes, PhpSite, Pools, READY, SAYS, WHERE,
+    WHERE_BEHIND, host_and_port, quoted, unknown,
 };
 use crate::error::BenchError;
 use crate::private_servers::ServerKind;
@@ -82,6 +82,7 @@ fn configuration(layout: &Layout<'_>) -> Result<String, BenchError> {
             hosts.iter().map(|host| virtual_host(host, *port)).collect::<Result<String, _>>()?
         }
         Passes::FastCgi(pools) => matches(pools)?,
+        Passes::Sites(all) => sites(layout, all.sites, all.key)?,
     };
     Ok(format!(
         "ServerName localhost\nDefaultRuntimeDir \"{directory}\"\nPidFile \"{directory}/apache.pid\"\n\
@@ -148,6 +149,38 @@ fn matches(spec: &Pools<'_>) -> Result<String, BenchError> {
             other => return Err(unknown(other, APACHE.title)),
         };
         text.push_str(&format!("ProxyPassMatch \"^/{name}$\" {} retry=0{kept}\n", word(&url)?));
+    }
+    Ok(text)
+}
+
+/// A host for each site. Every local user can connect, so a request needs the key.
+fn sites(layout: &Layout<'_>, sites: &[PhpSite], key: &str) -> Result<String, BenchError> {
+    let mut text = format!("ProxyTimeout 70\nRedirect 204 \"{READY}\"\n");
+    for (number, site) in sites.iter().enumerate() {
+        let Endpoint::Tcp { host, port } = layout.site(number) else { continue };
+        let root = site.root.display().to_string();
+        let (asked, script) = match site.script {
+            Some(script) => ("^/", format!("{root}/{script}")),
+            None => ("^/(.*)$", format!("{root}/$1.php")),
+        };
+        let pool = match &site.pool {
+            Endpoint::Unix(path) => format!("proxy:unix:{}|fcgi://site{number}", path.display()),
+            Endpoint::Tcp { host, port } => format!("proxy:fcgi://{}", host_and_port(host, *port)),
+            other => return Err(unknown(other, APACHE.title)),
+        };
+        // The address of the first one is in the main part.
+        let listen = if number > 0 { format!("Listen {host}:{port}\n") } else { String::new() };
+        let parameter = |(name, value): &(&str, String)| {
+            Ok(format!("  ProxyFCGISetEnvIf \"true\" {name} {}\n", word(value)?))
+        };
+        let parameters = site.parameters.iter().map(parameter).collect::<Result<String, BenchError>>()?;
+        text.push_str(&format!(
+            "{listen}<VirtualHost {host}:{port}>\n  AllowEncodedSlashes NoDecode\n  DocumentRoot {}\n  AliasMatch \"{asked}\" {}\n  <Location \"/\">\n    \
+             Require expr \"%{{HTTP:{KEY}}} == '{key}'\"\n    SetHandler {}\n  </Location>\n{parameters}</VirtualHost>\n",
+            word(&root)?,
+            word(&root).map(|_| format!("\"{script}\""))?,
+            word(&pool)?,
+        ));
     }
     Ok(text)
 }

@@ -64,6 +64,9 @@ fn configuration(layout: &Layout<'_>) -> Result<String, BenchError> {
             Passes::FastCgi(pools) => {
                 text.push_str(&format!("http://{port} {{\n  bind {bind}\n{}}}\n", handlers(pools)?));
             }
+            Passes::Sites(_) => {
+                return Err(BenchError::Usage("Caddy is not measured in front of a site".into()));
+            }
         }
     }
     Ok(text)

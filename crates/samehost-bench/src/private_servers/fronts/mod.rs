@@ -13,7 +13,7 @@ mod haproxy;
 mod nginx;
 mod traefik;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use samehost_model::{Endpoint, Transport};
 use samehost_services::UnixSocket;
@@ -22,10 +22,13 @@ use super::free_port::on_free_port;
 use super::{Account, PrivateDirectory, PrivateServer, ServerKind, Supervision};
 use crate::error::BenchError;
 use crate::parameters::{Word, words};
+pub(crate) use nginx::NGINX;
 
 /// Page that reports which server was asked, and the field with the answer.
 pub(crate) const WHERE: &str = "/where";
 pub(crate) const ASKED: &str = "X-Asked";
+/// The field of a request to a site with what only we know.
+pub(crate) const KEY: &str = "X-Samehost-Key";
 /// Page of the servers behind that answers for it.
 const WHERE_BEHIND: &str = "/bytes/64";
 /// Path that a server in front of FastCGI answers itself, with status 204.
@@ -104,6 +107,11 @@ impl FrontKind {
         }
     }
 
+    /// The transport on which only we can connect to it, if it has that one.
+    pub(crate) fn best(self) -> Transport {
+        if self.ports_only().is_some() { Transport::Tcp } else { Transport::Unix }
+    }
+
     /// Why it cannot listen on a Unix socket.
     pub(crate) fn ports_only(self) -> Option<&'static str> {
         match self.descriptor().server.kind.descriptor().unix() {
@@ -132,6 +140,7 @@ pub(crate) enum Passes<'a> {
     /// HTTP, by the name of the host.
     Http(&'a [Host<'a>]),
     FastCgi(&'a Pools<'a>),
+    Sites(&'a Sites<'a>),
 }
 
 /// A host, and the servers behind that answer for it in turn.
@@ -152,6 +161,35 @@ pub(crate) struct Pools<'a> {
     pub(crate) kept: Option<u32>,
 }
 
+/// PHP applications, each at an address of its own: see [`Layout::site`].
+pub(crate) struct Sites<'a> {
+    pub(crate) sites: &'a [PhpSite],
+    /// What the field [`KEY`] of a request must have, where every local user can connect.
+    pub(crate) key: &'a str,
+}
+
+/// A PHP application.
+pub(crate) struct PhpSite {
+    /// The PHP-FPM that runs it.
+    pub(crate) pool: Endpoint,
+    /// The folder of its scripts.
+    pub(crate) root: PathBuf,
+    /// The script that answers every request; `None` for the one that the request names without `.php`, whose output is
+    /// passed on as it comes.
+    pub(crate) script: Option<&'static str>,
+    /// Parameters besides those that follow from the request.
+    pub(crate) parameters: Vec<(&'static str, String)>,
+}
+
+/// Where a site is, by the address of the first one: sockets beside it, or its port at other loopback addresses.
+pub(crate) fn site(first: &Endpoint, number: usize) -> Endpoint {
+    match first {
+        Endpoint::Unix(path) if number > 0 => Endpoint::Unix(path.with_extension(format!("{number}.sock"))),
+        Endpoint::Tcp { port, .. } => Endpoint::Tcp { host: format!("127.0.0.{}", number + 1), port: *port },
+        first => first.clone(),
+    }
+}
+
 /// A server in front with the places that it has.
 pub(super) struct Layout<'a> {
     directory: &'a Path,
@@ -166,6 +204,11 @@ impl Layout<'_> {
             Transport::Unix => Endpoint::Unix(self.directory.join("front.sock")),
             _ => Endpoint::Tcp { host: "127.0.0.1".into(), port: self.port },
         }
+    }
+
+    /// Where a site is.
+    fn site(&self, number: usize) -> Endpoint {
+        site(&self.endpoint(self.spec.listens.first().copied().unwrap_or(Transport::Unix)), number)
     }
 
     fn endpoints(&self) -> Vec<Endpoint> {
@@ -201,7 +244,7 @@ pub(crate) fn start(
 }
 
 /// Quotes a word for a configuration that has no means of escaping these characters.
-fn quoted(word: &str, title: &str, special: &[char]) -> Result<String, BenchError> {
+pub(super) fn quoted(word: &str, title: &str, special: &[char]) -> Result<String, BenchError> {
     if word.contains(special) || word.chars().any(char::is_control) {
         return Err(BenchError::Usage(format!(
             "`{}` cannot be written in a configuration of {title}; use a path without quotes, backslashes and {}",
@@ -226,14 +269,14 @@ fn unknown(endpoint: &Endpoint, title: &str) -> BenchError {
 fn http_only<'a>(layout: &Layout<'a>, title: &str) -> Result<&'a [Host<'a>], BenchError> {
     match layout.spec.passes {
         Passes::Http(hosts) => Ok(hosts),
-        Passes::FastCgi(_) => {
+        Passes::FastCgi(_) | Passes::Sites(_) => {
             Err(BenchError::Usage(format!("{title} is measured in front of HTTP servers only")))
         }
     }
 }
 
 /// Host and port as all of them write them.
-fn host_and_port(host: &str, port: u16) -> String {
+pub(super) fn host_and_port(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 

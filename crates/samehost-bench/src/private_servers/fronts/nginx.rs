@@ -1,20 +1,28 @@
-//! nginx in front.
+//! nginx in front: as many workers as asked for, no access log, all its files in its directory.
+
+use std::path::Path;
 
 use samehost_model::Endpoint;
+use samehost_services::Kind;
 
 use super::{
-    ASKED, BACKLOG, FrontDescriptor, Host, Passes, Pools, READY, SAYS, WHERE, WHERE_BEHIND, host_and_port,
-    quoted, unknown,
+    ASKED, BACKLOG, FrontDescriptor, Host, Layout, Passes, PhpSite, Pools, READY, SAYS, WHERE, WHERE_BEHIND,
+    host_and_port, quoted, unknown,
 };
 use crate::error::BenchError;
-use crate::private_servers::nginx::{self, NGINX};
+use crate::private_servers::ServerKind;
+use crate::private_servers::server_kind::installed_service;
+
+/// How nginx is found.
+pub(crate) const NGINX: ServerKind =
+    ServerKind { kind: Kind::Nginx, title: "nginx", find: || installed_service(Kind::Nginx), login: "" };
 
 pub(super) const DESCRIPTOR: FrontDescriptor = FrontDescriptor {
     server: NGINX,
     worker_is_one_cpu: true,
     keeps_fastcgi: true,
     asks: SAYS,
-    file: nginx::FILE,
+    file: "nginx.conf",
     configuration: |layout| {
         let listens = layout.endpoints().iter().map(address).collect::<Result<Vec<_>, _>>()?;
         let http = match layout.spec.passes {
@@ -23,10 +31,15 @@ pub(super) const DESCRIPTOR: FrontDescriptor = FrontDescriptor {
                 blocks.collect::<Result<String, _>>()?
             }
             Passes::FastCgi(pools) => locations(pools, &listens)?,
+            Passes::Sites(all) => sites(layout, all.sites)?,
         };
-        Ok(nginx::configuration(layout.directory, layout.spec.connections, layout.spec.workers, &http))
+        Ok(written(layout.directory, layout.spec.connections, layout.spec.workers, &http))
     },
-    arguments: |layout, configuration| nginx::arguments(layout.directory, configuration),
+    arguments: |layout, configuration| {
+        let (directory, path) = (layout.directory.display().to_string(), configuration.display().to_string());
+        // Before it reads its configuration it would write to the distribution's log.
+        ["-p", &directory, "-c", &path, "-e", "stderr"].map(Into::into).to_vec()
+    },
     variables: |_| Vec::new(),
     failed_connect: |log| {
         let (_, reason) = log.rsplit_once("connect() to ")?.1.split_once(" failed (")?;
@@ -89,6 +102,64 @@ fn locations(spec: &Pools<'_>, listens: &[String]) -> Result<String, BenchError>
     Ok(format!("{upstreams}{locations}  }}\n"))
 }
 
+/// Parameters that follow from the request.
+const OF_THE_REQUEST: &[(&str, &str)] = &[
+    ("QUERY_STRING", "$query_string"),
+    ("REQUEST_METHOD", "$request_method"),
+    ("CONTENT_TYPE", "$content_type"),
+    ("CONTENT_LENGTH", "$content_length"),
+    ("REQUEST_URI", "$request_uri"),
+    ("DOCUMENT_URI", "$document_uri"),
+    ("SERVER_PROTOCOL", "$server_protocol"),
+    ("SERVER_SOFTWARE", "nginx/$nginx_version"),
+];
+
+/// A server block for each site.
+fn sites(layout: &Layout<'_>, sites: &[PhpSite]) -> Result<String, BenchError> {
+    // A page fits into memory; on disk it would cost more than what is measured.
+    let mut text =
+        String::from("  fastcgi_buffer_size 32k;\n  fastcgi_buffers 64 16k;\n  fastcgi_read_timeout 70s;\n");
+    for (number, site) in sites.iter().enumerate() {
+        let (listen, pool) = (address(&layout.site(number))?, address(&site.pool)?);
+        let root = site.root.display().to_string();
+        let (script, buffering) = match &site.script {
+            Some(script) => (word(&site.root.join(script).display().to_string())?, ""),
+            None => (format!("\"{root}$document_uri.php\""), "      fastcgi_buffering off;\n"),
+        };
+        let own = site.parameters.iter().map(|(name, value)| Ok((*name, word(value)?)));
+        let own = own.collect::<Result<Vec<_>, BenchError>>()?;
+        let lines: String = OF_THE_REQUEST
+            .iter()
+            .map(|(name, value)| (*name, (*value).to_owned()))
+            .chain([("SCRIPT_FILENAME", script), ("DOCUMENT_ROOT", word(&root)?)])
+            .chain(own)
+            .map(|(name, value)| format!("      fastcgi_param {name} {value};\n"))
+            .collect();
+        text.push_str(&format!(
+            "  server {{\n    listen {listen};\n    location = {READY} {{ return 204; }}\n    location / {{\n      \
+             fastcgi_pass {pool};\n{buffering}{lines}    }}\n  }}\n"
+        ));
+    }
+    Ok(text)
+}
+
+fn written(directory: &Path, connections: u32, workers: u32, http: &str) -> String {
+    // Each request may use a connection in front and one behind, and those of the previous trial may still be
+    // closing.
+    let connections = connections.saturating_mul(4).saturating_add(512);
+    let directory = directory.display();
+    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|name| format!("  {name}_temp_path {directory}/{name}_temp;\n"))
+        .concat();
+    format!(
+        "daemon off;\nworker_processes {};\nworker_rlimit_nofile {};\npid {directory}/nginx.pid;\nerror_log stderr warn;\n\
+         events {{ worker_connections {connections}; multi_accept off; }}\n\
+         http {{\n{temporary}  access_log off;\n  keepalive_requests 1000000000;\n  keepalive_timeout 1h;\n{http}\n}}\n",
+        workers,
+        connections.saturating_mul(2)
+    )
+}
+
 fn address(endpoint: &Endpoint) -> Result<String, BenchError> {
     match endpoint {
         Endpoint::Unix(path) => word(&format!("unix:{}", path.display())),
@@ -99,4 +170,18 @@ fn address(endpoint: &Endpoint) -> Result<String, BenchError> {
 
 fn word(text: &str) -> Result<String, BenchError> {
     quoted(text, NGINX.title, &['"', '\\', '$'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_configuration_keeps_to_itself() {
+        let text = written(Path::new("/run/x"), 64, 1, "  server {}");
+        for line in ["daemon off;", "pid /run/x/nginx.pid;", "  proxy_temp_path /run/x/proxy_temp;"] {
+            assert!(text.lines().any(|given| given == line), "{line} in:\n{text}");
+        }
+        assert!(text.contains("worker_connections 768;"));
+    }
 }

@@ -1,4 +1,4 @@
-//! A page of WordPress: nginx, PHP-FPM, WordPress and its database, reached over TCP or a Unix socket. The
+//! A page of WordPress: nginx or Apache, PHP-FPM, WordPress and its database, reached over TCP or a Unix socket. The
 //! same processes serve both arms. WordPress itself counts its queries and their time, so that the gain of
 //! the page can be compared with what the gain of the queries predicts.
 //!
@@ -22,6 +22,7 @@ use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::network::{Instead, Network};
 use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values};
+use crate::private_servers::FrontKind;
 use crate::starts::Starts;
 use crate::workload::{
     Capabilities, CheckupEntry, Configured, Description, Instance, Look, OpenOrClosed, StartOptions, Wanted,
@@ -37,8 +38,14 @@ pub struct WordPress;
 
 const PARAMETERS: &[Parameter] = &[
     Parameter {
+        name: "via",
+        help: "The web server in front: nginx, apache, or both as a factor of their own",
+        default: VIA[0],
+        kind: ParameterKind::Choices(VIA),
+    },
+    Parameter {
         name: "fpm",
-        help: "How nginx reaches PHP-FPM: unix, tcp, or both as a factor of their own",
+        help: "How the web server reaches PHP-FPM: unix, tcp, or both as a factor of their own",
         default: "unix",
         kind: ParameterKind::Choices(FPM),
     },
@@ -57,7 +64,7 @@ impl Workload for WordPress {
     fn description(&self) -> Description {
         Description {
             name: "wordpress",
-            about: "A page of WordPress through nginx and PHP-FPM, its database over TCP or a Unix socket",
+            about: "A page of WordPress through nginx or Apache and PHP-FPM, its database over TCP or a Unix socket",
             example: "wordpress --site /var/www/html",
             parameters: PARAMETERS,
         }
@@ -70,6 +77,7 @@ impl Workload for WordPress {
 
     fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
         Ok(Arc::new(Settings {
+            via: parameters.list("via", VIA)?,
             fpm: parameters.list("fpm", FPM)?,
             site: parameters.given("site").map(PathBuf::from),
             path: parameters.given("path"),
@@ -116,6 +124,13 @@ impl Configured for Settings {
                 point.connections
             )));
         }
+        // PHP-FPM's ports are then where nobody else is, and Apache's with them.
+        if self.is_hidden() && self.via.values.contains(&FrontKind::Apache) {
+            return Err(BenchError::Usage(
+                "--via apache with --site needs --fpm unix: Apache listens on ports only, and has to be where PHP-FPM's port is hidden"
+                    .into(),
+            ));
+        }
         self.path.iter().try_for_each(|path| request::check_path(path))?;
         self.host.iter().try_for_each(|host| request::check_host(host))
     }
@@ -138,13 +153,13 @@ impl Configured for Settings {
         Ok(vec![Impact { does: vec![does], ..Impact::of(format!("the site in {}", root.display())) }])
     }
 
-    /// nginx and the database require a password or access to their sockets; PHP-FPM accepts every client.
+    /// The web servers and the database require a password or access to their sockets; PHP-FPM accepts every client.
     /// The database of an existing site is on the host, so PHP must be there too.
     fn network(&self, _: Wanted<'_>) -> Network {
         if !self.fpm.values.contains(&Transport::Tcp) {
             return Network::Shared;
         }
-        let instead = Instead("leave --fpm at unix, where only nginx reaches it");
+        let instead = Instead("leave --fpm at unix, where only the web server reaches it");
         if self.site.is_none() { Network::Own(instead) } else { Network::OwnBehind(instead) }
     }
 
@@ -160,7 +175,9 @@ impl Configured for Settings {
 
 #[derive(Clone, Debug)]
 struct Settings {
-    /// Transport between nginx and PHP-FPM.
+    /// The web server in front.
+    via: Axis<FrontKind>,
+    /// Transport between it and PHP-FPM.
     fpm: Axis<Transport>,
     /// Directory of an existing site; `None` for a private one.
     site: Option<PathBuf>,
@@ -168,6 +185,14 @@ struct Settings {
     host: Option<String>,
 }
 
+impl Settings {
+    /// Whether PHP-FPM is in a network of its own, and we are not.
+    fn is_hidden(&self) -> bool {
+        self.site.is_some() && self.fpm.values.contains(&Transport::Tcp)
+    }
+}
+
+const VIA: &[&str] = &["nginx", "apache"];
 const FPM: &[&str] = &["unix", "tcp"];
 
 /// What the checkup reports where WordPress is installed.

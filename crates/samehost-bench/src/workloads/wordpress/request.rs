@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::BenchError;
+use crate::private_servers::fronts::KEY;
 
 /// Connections to the database in a probe.
 const CONNECTS: u32 = 16;
@@ -29,13 +30,15 @@ pub(super) fn check_host(host: &str) -> Result<(), BenchError> {
 }
 
 /// A request for a page that belongs to a trial.
-pub(super) fn page(path: &str, host: &str, trial: &str) -> Arc<[u8]> {
-    format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nX-Samehost-Trial: {trial}\r\n\r\n").into_bytes().into()
+pub(super) fn page(path: &str, host: &str, trial: &str, key: &str) -> Arc<[u8]> {
+    format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{KEY}: {key}\r\nX-Samehost-Trial: {trial}\r\n\r\n")
+        .into_bytes()
+        .into()
 }
 
 /// A request after which PHP examines its connection to the database, and times some more connections.
-pub(super) fn probe(path: &str, host: &str, trial: &str) -> Arc<[u8]> {
-    format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nX-Samehost-Trial: {trial}\r\nX-Samehost-Probe: {CONNECTS}\r\n\r\n")
+pub(super) fn probe(path: &str, host: &str, trial: &str, key: &str) -> Arc<[u8]> {
+    format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{KEY}: {key}\r\nX-Samehost-Trial: {trial}\r\nX-Samehost-Probe: {CONNECTS}\r\n\r\n")
         .into_bytes()
         .into()
 }
@@ -51,7 +54,7 @@ mod tests {
         assert!(
             check_host("").is_ok() && check_host("blog.example:8080").is_ok() && check_host("a/b").is_err()
         );
-        let text = String::from_utf8(page("/", "h", "7").to_vec()).unwrap();
-        assert_eq!(text, "GET / HTTP/1.1\r\nHost: h\r\nX-Samehost-Trial: 7\r\n\r\n");
+        let text = String::from_utf8(page("/", "h", "7", "k").to_vec()).unwrap();
+        assert_eq!(text, "GET / HTTP/1.1\r\nHost: h\r\nX-Samehost-Key: k\r\nX-Samehost-Trial: 7\r\n\r\n");
     }
 }

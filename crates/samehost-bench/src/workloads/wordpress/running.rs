@@ -11,7 +11,7 @@ use super::web::Web;
 use super::{Settings, existing};
 use crate::engine::Job;
 use crate::error::BenchError;
-use crate::private_servers::{MARIADB, NGINX, PhpFpm, PrivateServer};
+use crate::private_servers::{FrontKind, MARIADB, PhpFpm, PrivateServer};
 use crate::workload::{Instance, StartOptions};
 use crate::workloads::foreign::foreign_pids;
 use crate::workloads::http::{Expected, HttpConnector, fetch, refusal};
@@ -34,6 +34,8 @@ pub(super) struct RunningWordPress {
     trials: u64,
     /// The current trial: name, evidence, and time of a connection.
     current: Option<CurrentTrial>,
+    /// The server in front in the current trial.
+    via: Option<FrontKind>,
 }
 
 struct CurrentTrial {
@@ -45,7 +47,7 @@ struct CurrentTrial {
 impl RunningWordPress {
     pub(super) fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
         // Missing programs are reported before anything is started.
-        (NGINX.find)()?;
+        settings.via.values.iter().try_for_each(|via| (via.descriptor().server.find)().map(drop))?;
         PhpFpm::require_extension("mysqli", "php-mysql")?;
         let host = settings.host.as_deref();
         let (site, server) = if let Some(path) = &settings.site {
@@ -60,7 +62,7 @@ impl RunningWordPress {
             let (site, server) = private(start, start.most_connections)?;
             (site, Some(server))
         };
-        let web = Web::start(start, &site, &settings.fpm.values)?;
+        let web = Web::start(start, &site, &settings.via.values, &settings.fpm.values)?;
         let (kind, version) = match &server {
             Some(_) => install(&web)?,
             None => {
@@ -84,6 +86,7 @@ impl RunningWordPress {
             pids,
             trials: 0,
             current: None,
+            via: None,
         })
     }
 
@@ -144,7 +147,7 @@ impl RunningWordPress {
         database: &Database,
     ) -> Result<(Vec<u8>, Page), BenchError> {
         let name = format!("probe-{}", self.trials);
-        let request = request::probe(&self.path(), &self.site.host, &name);
+        let request = request::probe(&self.path(), &self.site.host, &name, self.web.key());
         let body = self.page(endpoint, &request)?;
         let pages = self
             .log
@@ -199,7 +202,7 @@ impl Instance for RunningWordPress {
     }
 
     fn proxy_pids(&self) -> Vec<u32> {
-        vec![self.web.nginx_pid()]
+        self.web.front_pids(self.via)
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
@@ -212,9 +215,13 @@ impl Instance for RunningWordPress {
         };
         self.trials += 1;
         let fpm = self.settings.fpm.at(&arm.point);
-        let endpoint = self.web.endpoint(arm.transport, fpm);
+        let via = self.settings.via.at(&arm.point);
+        self.via = Some(via);
+        let endpoint = self.web.endpoint(via, arm.transport, fpm).ok_or_else(|| {
+            BenchError::Usage(format!("{} has no address for {} (a fault of samehost)", via.title(), arm.id))
+        })?;
         let (first, seen) = self.probe(&endpoint, arm.transport, &database)?;
-        let warm = request::page(&self.path(), &self.site.host, "between");
+        let warm = request::page(&self.path(), &self.site.host, "between", self.web.key());
         let second = self.page(&endpoint, &warm)?;
         let (expected, judged) = if first == second {
             let judged = format!("pages of {} bytes compared byte for byte", first.len());
@@ -224,8 +231,8 @@ impl Instance for RunningWordPress {
             (Expected::Anything, judged.to_owned())
         };
         let name = format!("trial-{}", self.trials);
-        let request = request::page(&self.path(), &self.site.host, &name);
-        let observed = format!("{}; PHP-FPM over {fpm}; {judged}", seen.observed());
+        let request = request::page(&self.path(), &self.site.host, &name, self.web.key());
+        let observed = format!("{}; {} to PHP-FPM over {fpm}; {judged}", seen.observed(), via.title());
         self.current =
             Some(CurrentTrial { name, observed, connect_ms: seen.connect_ms().unwrap_or(f64::NAN) });
         let connector = Arc::new(HttpConnector { endpoint, request, pipeline: 1, expected });
@@ -242,7 +249,7 @@ impl Instance for RunningWordPress {
 
     fn finish_trial(&mut self, trial: &mut Trial) {
         let Some(current) = self.current.take() else { return };
-        // The engine saw the connection to nginx, which is the same in both arms.
+        // The engine saw the connection to the server in front, which is the same in both arms.
         trial.transport_observed = Some(current.observed);
         let pages = self.log.of_trial(&current.name, trial.operations).unwrap_or_default();
         if pages.is_empty() && trial.operations > 0 {

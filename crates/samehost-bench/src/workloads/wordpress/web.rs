@@ -1,38 +1,51 @@
-//! Web servers of a site: one nginx and one PHP-FPM for all arms. Each arm has its own socket in front of
-//! nginx, which passes the endpoint of that arm's database to PHP; everything behind is the same for all.
+//! Web servers of a site: one PHP-FPM for all arms, and in front of it nginx, Apache or both. Each arm has its own address in
+//! front, which passes the endpoint of that arm's database to PHP; everything behind is the same for all.
+//!
+//! nginx listens on sockets that only we reach. Apache listens on ports, where every local user can connect: without the
+//! run's key it answers nothing.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use samehost_model::{Endpoint, Transport};
 
+use super::request;
 use super::site::{PREPEND, Site};
 use crate::error::BenchError;
-use crate::private_servers::nginx::{self, NginxSpec};
-use crate::private_servers::{PhpFpm, PhpFpmSpec, Pool, PrivateServer};
+use crate::private_servers::fronts::{self, FrontSpec, Passes, PhpSite, READY, Sites};
+use crate::private_servers::{FrontKind, PhpFpm, PhpFpmSpec, Pool, PrivateServer, random_hex};
 use crate::workload::StartOptions;
-use crate::workloads::http::{RequestParts, fetch, refusal};
+use crate::workloads::http::{fetch, refusal};
 
 /// File in its directory in which PHP logs each page.
 const LOG: &str = "pages";
-/// Socket for nginx's readiness check and for installing the private site.
-const OURS: &str = "ours.sock";
-/// Transports between nginx and PHP-FPM: each has a pool.
+/// Transports between the server in front and PHP-FPM: each has a pool.
 const POOLS: [Transport; 2] = [Transport::Unix, Transport::Tcp];
 
 /// How long a supervisor may take to notice that its server has ended.
 const MOMENT: Duration = Duration::from_millis(500);
 
+/// What an arm's address is for: the transport of the database, and that of PHP-FPM.
+type Way = (Transport, Transport);
+
 /// Running web servers.
 pub(super) struct Web {
-    // Dropped first: it stands in front.
-    nginx: PrivateServer,
+    // Dropped first: they stand in front.
+    fronts: Vec<(FrontKind, PrivateServer)>,
     fpm: PhpFpm,
+    /// What the sites after the first one are for.
+    ways: Vec<Way>,
+    key: String,
 }
 
 impl Web {
-    /// Starts both, with PHP processes for as many pages as are requested at the same time.
-    pub(super) fn start(start: &StartOptions, site: &Site, pools: &[Transport]) -> Result<Self, BenchError> {
+    /// Starts them, with PHP processes for as many pages as are requested at the same time.
+    pub(super) fn start(
+        start: &StartOptions,
+        site: &Site,
+        via: &[FrontKind],
+        pools: &[Transport],
+    ) -> Result<Self, BenchError> {
         let pages = start.most_connections;
         // One more than concurrent pages: a process may still be logging a page when the next is requested.
         let pool = |transport: &Transport| Pool {
@@ -54,36 +67,60 @@ impl Web {
         };
         let fpm = PhpFpm::start(&start.program, &spec)?;
         check_name(fpm.directory())?;
-        let php = Php::of(&fpm);
-        let start_nginx = || {
-            let http = |directory: &Path| configuration(directory, site, &php);
-            let spec = NginxSpec { connections: pages, workers: 1, account: site.account, http: &http };
-            nginx::start(&start.program, &spec, |nginx| ours(nginx.directory(), "/ready").map(|_| ()))
+        let (ways, sites): (Vec<Option<Way>>, Vec<PhpSite>) = sites(site, &fpm).into_iter().unzip();
+        let key = random_hex(24)?;
+        let start_fronts = || {
+            via.iter()
+                .map(|kind| {
+                    let spec = FrontSpec {
+                        listens: &[kind.best()],
+                        connections: pages,
+                        workers: 1,
+                        account: site.account,
+                        passes: Passes::Sites(&Sites { sites: &sites, key: &key }),
+                    };
+                    let ready = |server: &PrivateServer| ours(server, READY, &key).map(drop);
+                    Ok((*kind, fronts::start(*kind, &start.program, &spec, ready)?))
+                })
+                .collect::<Result<Vec<_>, BenchError>>()
         };
-        // nginx's own sockets can be reached from every namespace; it must run where PHP-FPM's ports are.
-        let nginx = match &start.behind {
-            Some(network) => network.inside(start_nginx)??,
-            None => start_nginx()?,
+        // nginx's sockets can be reached from every namespace; it must run where PHP-FPM's ports are.
+        let fronts = match &start.behind {
+            Some(network) => network.inside(start_fronts)??,
+            None => start_fronts()?,
         };
-        Ok(Web { nginx, fpm })
+        Ok(Web { fronts, fpm, ways: ways.into_iter().flatten().collect(), key })
     }
 
     /// Endpoint for the pages of an arm.
-    pub(super) fn endpoint(&self, database: Transport, fpm: Transport) -> Endpoint {
-        Endpoint::Unix(front(self.nginx.directory(), database, fpm))
+    pub(super) fn endpoint(&self, via: FrontKind, database: Transport, fpm: Transport) -> Option<Endpoint> {
+        let first = self.front(via)?.endpoint(via.best())?;
+        let number = self.ways.iter().position(|way| *way == (database, fpm))?;
+        Some(fronts::site(first, number + 1))
+    }
+
+    fn front(&self, via: FrontKind) -> Option<&PrivateServer> {
+        self.fronts.iter().find(|(kind, _)| *kind == via).map(|(_, server)| server)
+    }
+
+    /// What the requests of this run have in the field for it.
+    pub(super) fn key(&self) -> &str {
+        &self.key
     }
 
     /// Runs a PHP script of the script folder; returns its output.
     pub(super) fn run(&self, script: &str) -> Result<String, BenchError> {
-        ours(self.nginx.directory(), script)
+        self.fronts.first().map_or(Ok(String::new()), |(_, server)| ours(server, script, &self.key))
     }
 
     pub(super) fn log(&self) -> PathBuf {
         self.fpm.directory().join(LOG)
     }
 
-    pub(super) fn nginx_pid(&self) -> u32 {
-        self.nginx.pid()
+    /// The first process of the server in front; of all where none is named.
+    pub(super) fn front_pids(&self, via: Option<FrontKind>) -> Vec<u32> {
+        let wanted = self.fronts.iter().filter(|(kind, _)| via.is_none_or(|via| via == *kind));
+        wanted.map(|(_, server)| server.pid()).collect()
     }
 
     pub(super) fn fpm_pid(&self) -> u32 {
@@ -116,29 +153,12 @@ impl Web {
         }
     }
 
-    /// The end of both servers' stderr.
+    /// The end of the servers' stderr.
     pub(super) fn stderr_tail(&self) -> String {
-        let each = [("nginx", self.nginx.stderr_tail()), ("PHP-FPM", self.fpm.stderr_tail())];
-        let said = each.into_iter().filter(|(_, said)| !said.trim().is_empty());
+        let fronts = self.fronts.iter().map(|(kind, server)| (kind.title(), server.stderr_tail()));
+        let each = fronts.chain([("PHP-FPM", self.fpm.stderr_tail())]);
+        let said = each.filter(|(_, said)| !said.trim().is_empty());
         said.map(|(name, said)| format!("{name}: {}", said.trim())).collect::<Vec<_>>().join("\n")
-    }
-}
-
-/// What nginx has to know of PHP-FPM.
-struct Php {
-    pools: Vec<(Transport, Endpoint)>,
-    scripts: PathBuf,
-    log: PathBuf,
-}
-
-impl Php {
-    fn of(fpm: &PhpFpm) -> Self {
-        let endpoint = |transport: Transport| Some((transport, fpm.endpoint(transport.name())?.clone()));
-        Php {
-            pools: POOLS.into_iter().filter_map(endpoint).collect(),
-            scripts: fpm.scripts(),
-            log: fpm.directory().join(LOG),
-        }
     }
 }
 
@@ -155,14 +175,10 @@ pub(super) fn check_name(path: &Path) -> Result<(), BenchError> {
     Ok(())
 }
 
-fn front(directory: &Path, database: Transport, fpm: Transport) -> PathBuf {
-    directory.join(format!("{database}-{fpm}.sock"))
-}
-
-fn ours(directory: &Path, target: &str) -> Result<String, BenchError> {
-    let request = RequestParts::get(target, "localhost");
-    let endpoint = Endpoint::Unix(directory.join(OURS));
-    let (head, body) = fetch(&endpoint, &request.bytes())?;
+/// Requests what the first site has for us.
+fn ours(server: &PrivateServer, target: &str, key: &str) -> Result<String, BenchError> {
+    let endpoint = server.endpoints().next().ok_or_else(|| server.failure("it has no listener"))?;
+    let (head, body) = fetch(endpoint, &request::page(target, "localhost", "", key))?;
     let text = String::from_utf8_lossy(&body).into_owned();
     match refusal(head.status) {
         None => Ok(text),
@@ -175,72 +191,46 @@ fn ours(directory: &Path, target: &str) -> Result<String, BenchError> {
     }
 }
 
-/// The lines inside `http { … }`.
-fn configuration(directory: &Path, site: &Site, php: &Php) -> String {
-    let Php { pools, scripts, log } = php;
-    let mut text = String::from(
-        // A page fits into memory; on disk it would cost more than the database.
-        "  fastcgi_buffer_size 32k;\n  fastcgi_buffers 64 16k;\n  fastcgi_read_timeout 70s;\n",
-    );
-    if let Some((_, endpoint)) = pools.first() {
-        let parameters = parameters(site, scripts, "$document_uri.php");
-        text.push_str(&format!(
-            "  server {{\n    listen \"unix:{}\";\n    location = /ready {{ return 200 ready; }}\n    location / {{\n      {};\n      fastcgi_buffering off;\n{parameters}    }}\n  }}\n",
-            directory.join(OURS).display(),
-            pass(endpoint),
-        ));
-    }
+/// A site for our own scripts, and one for each way of a page.
+fn sites(site: &Site, fpm: &PhpFpm) -> Vec<(Option<Way>, PhpSite)> {
+    let pools = POOLS.into_iter().filter_map(|transport| Some((transport, fpm.endpoint(transport.name())?)));
+    let pools: Vec<(Transport, &Endpoint)> = pools.collect();
+    let (scripts, log) = (fpm.scripts(), fpm.directory().join(LOG));
+    let own = pools.first().map(|(_, pool)| {
+        let parameters = parameters(site);
+        (None, PhpSite { pool: (*pool).clone(), root: scripts.clone(), script: None, parameters })
+    });
+    let mut all: Vec<_> = own.into_iter().collect();
     for (transport, database) in &site.databases {
-        for (fpm, endpoint) in pools {
-            // This one file makes every page of WordPress; files beside it are not requested.
-            let root = site.root.as_deref().unwrap_or(scripts);
-            let mut lines = parameters(site, root, "/index.php");
-            for (name, value) in [
+        for (fpm, pool) in &pools {
+            let mut parameters = parameters(site);
+            parameters.extend([
                 ("SAMEHOST_DB_HOST", database.host.clone()),
                 ("SAMEHOST_LOG", log.display().to_string()),
                 ("PHP_ADMIN_VALUE", format!("auto_prepend_file={}", scripts.join(PREPEND.0).display())),
-            ] {
-                lines.push_str(&format!("      fastcgi_param {name} \"{value}\";\n"));
-            }
-            text.push_str(&format!(
-                "  server {{\n    listen \"unix:{}\";\n    location / {{\n      {};\n{lines}    }}\n  }}\n",
-                front(directory, *transport, *fpm).display(),
-                pass(endpoint),
-            ));
+            ]);
+            let site = PhpSite {
+                pool: (*pool).clone(),
+                root: site.root.clone().unwrap_or_else(|| scripts.clone()),
+                // This one file makes every page of WordPress; files beside it are not requested.
+                script: Some("index.php"),
+                parameters,
+            };
+            all.push((Some((*transport, *fpm)), site));
         }
     }
-    text
+    all
 }
 
-fn pass(endpoint: &Endpoint) -> String {
-    match endpoint {
-        Endpoint::Unix(path) => format!("fastcgi_pass \"unix:{}\"", path.display()),
-        Endpoint::Tcp { host, port } => format!("fastcgi_pass {host}:{port}"),
-        other => format!("fastcgi_pass {other}"),
-    }
-}
-
-/// FastCGI parameters of a request, as in distributions' own files.
-fn parameters(site: &Site, root: &Path, script: &str) -> String {
+/// FastCGI parameters besides those that follow from the request, as in distributions' own files.
+fn parameters(site: &Site) -> Vec<(&'static str, String)> {
     let host = site.host.split(':').next().unwrap_or_default();
     let (scheme, port) = if site.https { ("https", "443") } else { ("http", "80") };
-    let root = root.display().to_string();
-    let file = format!("{root}{script}");
-    let name = format!("{}{script}", site.base);
+    let name = format!("{}/index.php", site.base);
     let mut list = vec![
-        ("QUERY_STRING", "$query_string"),
-        ("REQUEST_METHOD", "$request_method"),
-        ("CONTENT_TYPE", "$content_type"),
-        ("CONTENT_LENGTH", "$content_length"),
-        ("SCRIPT_FILENAME", &file),
-        ("SCRIPT_NAME", &name),
-        ("REQUEST_URI", "$request_uri"),
-        ("DOCUMENT_URI", "$document_uri"),
-        ("DOCUMENT_ROOT", &root),
-        ("SERVER_PROTOCOL", "$server_protocol"),
+        ("SCRIPT_NAME", name.as_str()),
         ("REQUEST_SCHEME", scheme),
         ("GATEWAY_INTERFACE", "CGI/1.1"),
-        ("SERVER_SOFTWARE", "nginx/$nginx_version"),
         ("REMOTE_ADDR", "127.0.0.1"),
         ("REMOTE_PORT", "0"),
         ("SERVER_ADDR", "127.0.0.1"),
@@ -251,7 +241,7 @@ fn parameters(site: &Site, root: &Path, script: &str) -> String {
     if site.https {
         list.push(("HTTPS", "on"));
     }
-    list.into_iter().map(|(name, value)| format!("      fastcgi_param {name} \"{value}\";\n")).collect()
+    list.into_iter().map(|(name, value)| (name, value.to_owned())).collect()
 }
 
 #[cfg(test)]
@@ -279,14 +269,11 @@ mod tests {
             version: String::new(),
             scripts: Vec::new(),
         };
-        let text = parameters(&site, Path::new("/srv"), "/index.php");
-        for line in [
-            "fastcgi_param HTTPS \"on\";",
-            "fastcgi_param SCRIPT_NAME \"/blog/index.php\";",
-            "fastcgi_param SERVER_NAME \"blog.example\";",
-            "fastcgi_param SCRIPT_FILENAME \"/srv/index.php\";",
-        ] {
-            assert!(text.lines().any(|given| given.trim() == line), "{line} in:\n{text}");
+        let given = parameters(&site);
+        for (name, value) in
+            [("HTTPS", "on"), ("SCRIPT_NAME", "/blog/index.php"), ("SERVER_NAME", "blog.example")]
+        {
+            assert!(given.contains(&(name, value.to_owned())), "{name} in {given:?}");
         }
     }
 }

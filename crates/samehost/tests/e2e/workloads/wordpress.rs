@@ -81,6 +81,23 @@ fn a_private_site_over_both_transports_and_both_ways_to_php() {
     assert!(factors.contains(&"fpm") && factors.contains(&"transport"), "{factors:?}");
 }
 
+#[test]
+fn nginx_and_apache_in_front_are_a_factor() {
+    let here = Here::new();
+    let report = parsed(&bench(&here, &["--via", "nginx,apache"]));
+    here.assert_nothing_left();
+    assert_pages(&report);
+    for trial in report["trials"].as_array().unwrap().iter().filter(|trial| trial["arm"] != "noop") {
+        let observed = trial["transport_observed"].as_str().unwrap();
+        assert!(observed.contains("byte for byte"), "the content is always the same: {observed}");
+        let title = if trial["arm"].as_str().unwrap().ends_with("via=apache") { "Apache" } else { "nginx" };
+        assert!(observed.contains(&format!("; {title} to PHP-FPM over unix")), "{trial}");
+    }
+    let effects = report["effects"].as_array().unwrap();
+    let mut factors = effects.iter().flat_map(|effect| effect["factors"].as_array().unwrap());
+    assert!(factors.any(|factor| factor["name"] == "via"), "{effects:?}");
+}
+
 /// A site of the test's own, as an administrator would have it.
 struct TestSite {
     server: MariaDb,
@@ -168,6 +185,11 @@ fn a_site_that_is_there_is_measured_and_no_file_of_it_changes() {
     assert!(endpoints.contains(&tcp.as_str()) && endpoints.contains(&unix.as_str()), "{endpoints:?}");
     assert!(said(&output).contains("samehost writes nothing to it"), "{}", said(&output));
     assert_eq!(site.server.left(), "0");
+
+    let through_apache = parsed(&site.bench(&here, &["--via", "apache"]));
+    here.assert_nothing_left();
+    assert_pages(&through_apache);
+    assert!(site.files() == before, "a file of the site was changed");
 
     // PHP-FPM's port is where nobody else is, and PHP reaches the database from here all the same.
     let over_tcp = parsed(&site.bench(&here, &["--fpm", "tcp"]));
@@ -273,6 +295,8 @@ fn wrong_use_is_said_before_anything_starts() {
             (&["--site", "/usr"], "no WordPress is here"),
             (&["--site", "/usr/share/wordpress"], "for any visitor"),
             (&["--fpm", "abstract"], "abstract"),
+            (&["--via", "caddy"], "none of nginx, apache"),
+            (&["--via", "apache", "--fpm", "tcp", "--site", "/nonexistent"], "needs --fpm unix"),
             (&["--tcp", "127.0.0.1:80"], "--tcp"),
         ],
     );

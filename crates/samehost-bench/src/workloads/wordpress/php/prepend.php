@@ -10,6 +10,7 @@
     };
     [$host, $log] = [$take('SAMEHOST_DB_HOST'), $take('SAMEHOST_LOG')];
     [$trial, $probe] = [$take('HTTP_X_SAMEHOST_TRIAL'), $take('HTTP_X_SAMEHOST_PROBE')];
+    $take('HTTP_X_SAMEHOST_KEY');
     if ($host === '') {
         return;
     }
