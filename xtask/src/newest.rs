@@ -13,6 +13,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("mysql-server-core", &["usr/sbin/mysqld"]),
     ("valkey-server", &["usr/bin/valkey-server"]),
     ("redis-server", &["usr/bin/redis-server"]),
+    ("odyssey", &["usr/bin/odyssey"]),
     ("postgresql-18", &["usr/lib/postgresql/18/bin/initdb", "usr/lib/postgresql/18/bin/postgres"]),
 ];
 /// Of Debian; it has the newest of each.

@@ -16,7 +16,8 @@ pub(crate) struct Pooler {
 impl Pooler {
     /// The service, if it is a pooler whose process is visible.
     pub(crate) fn of(service: Option<&Service>) -> Option<Self> {
-        let service = service.filter(|service| service.kind == Some(Kind::Pgbouncer))?;
+        let is_pooler = |service: &&Service| matches!(service.kind, Some(Kind::Pgbouncer | Kind::Odyssey));
+        let service = service.filter(is_pooler)?;
         Some(Pooler { name: service.name.clone(), pid: service.pid? })
     }
 

@@ -2,8 +2,8 @@
 //! persistent connections or a connection per statement, against a private server or one that is already running. The
 //! table has a name of our own, is made before the first trial and dropped after the last.
 //!
-//! With a private PgBouncer in front of a private server the arms are the transports behind PgBouncer, and the transport
-//! in front of it is a factor of its own.
+//! With a private pooler in front of a private server the arms are the transports behind the pooler, and the transport in
+//! front of it is a factor of its own.
 
 mod address;
 mod caller;
@@ -32,7 +32,7 @@ use crate::workload::{
 use crate::workloads::reached::complete;
 use crate::workloads::requests::MOST_SLICED;
 use address::Address;
-use pooler::{FRONTS, Pool, Pooled, Via};
+use pooler::{FRONTS, Pool, Pooled, VIA};
 use running::RunningPostgres;
 use samehost_login::postgres::Defaults;
 use statement::{Protocol, Statement};
@@ -68,19 +68,21 @@ const PARAMETERS: &[Parameter] = &[
         "read-only",
         "yes: a server that already runs gets nothing written; only --statement select-1 can do that",
     ),
-    Parameter::word::<Via>(
-        "via",
-        "pgbouncer: a private PgBouncer in front of a private server; the arms are the transports behind it",
-    ),
+    Parameter {
+        name: "via",
+        help: "A private PgBouncer or Odyssey in front of a private server; the arms are the transports behind it",
+        default: VIA[0],
+        kind: ParameterKind::Choice(VIA),
+    },
     Parameter {
         name: "pool",
-        help: "--via pgbouncer: a connection to the server for each transaction (extended statements are then parsed each time) or for each session [default: transaction]",
+        help: "--via: a connection to the server for each transaction (extended statements are then parsed each time) or for each session [default: transaction]",
         default: "",
         kind: ParameterKind::Choice(Pool::WORDS),
     },
     Parameter {
         name: "front",
-        help: "--via pgbouncer: transport in front of it: tcp, unix, or both as a factor of their own [default: tcp,unix]",
+        help: "--via: transport in front of the pooler: tcp, unix, or both as a factor of their own [default: tcp,unix]",
         default: "",
         kind: ParameterKind::Choices(FRONTS),
     },
@@ -109,12 +111,14 @@ impl Workload for Postgres {
 
     fn propose(&self, parameters: &Parameters, _: &[u32]) -> Result<Parameters, BenchError> {
         let mut parameters = parameters.clone();
-        let via: Via = parameters.word("via")?;
+        let direct = is_direct(&parameters);
         for (name, default) in [("pool", Pool::WORDS[0].to_owned()), ("front", FRONTS.join(","))] {
-            match (via, parameters.given(name)) {
-                (Via::Pgbouncer, None) => drop(parameters.insert(name.to_owned(), default)),
-                (Via::Nothing, Some(_)) => {
-                    return Err(BenchError::Usage(format!("--{name} is an option of --via pgbouncer")));
+            match (direct, parameters.given(name)) {
+                (false, None) => drop(parameters.insert(name.to_owned(), default)),
+                (true, Some(_)) => {
+                    return Err(BenchError::Usage(format!(
+                        "--{name} is an option of --via pgbouncer and --via odyssey"
+                    )));
                 }
                 _ => {}
             }
@@ -127,11 +131,14 @@ impl Workload for Postgres {
     }
 
     fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
-        let pooled = match parameters.word("via")? {
-            Via::Nothing => None,
-            Via::Pgbouncer => {
-                Some(Pooled { pool: parameters.word("pool")?, front: parameters.list("front", FRONTS)? })
-            }
+        let pooled = if is_direct(parameters) {
+            None
+        } else {
+            Some(Pooled {
+                kind: parameters.one_of("via", VIA)?,
+                pool: parameters.word("pool")?,
+                front: parameters.list("front", FRONTS)?,
+            })
         };
         Ok(Arc::new(Settings {
             statement: parameters.word("statement")?,
@@ -182,7 +189,9 @@ impl Configured for Settings {
         };
         match &self.pooled {
             None => asked,
-            Some(pooled) => format!("the hop from PgBouncer ({} pool), {asked}", pooled.pool.word()),
+            Some(pooled) => {
+                format!("the hop from {} ({} pool), {asked}", pooled.kind.title(), pooled.pool.word())
+            }
         }
     }
 
@@ -203,7 +212,7 @@ impl Configured for Settings {
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
         if self.pooled.is_some() && self.statement == Statement::Copy {
             return Err(BenchError::Usage(
-                "--via pgbouncer is for statements of one row; leave it out to measure a COPY".into(),
+                "--via is for statements of one row; leave it out to measure a COPY".into(),
             ));
         }
         if self.per_query && self.statement == Statement::Copy {
@@ -259,6 +268,11 @@ impl Settings {
     }
 }
 
+/// Whether no pooler is asked for.
+fn is_direct(parameters: &Parameters) -> bool {
+    parameters.given("via").is_none_or(|via| via == VIA[0])
+}
+
 /// Transports to the server.
 const DIRECT: &[Transport] = &[Transport::Tcp, Transport::Unix, Transport::TcpTls];
 /// Transports from the pooler to the server.
@@ -299,8 +313,14 @@ mod tests {
         assert_eq!(title(&[]), "point select, prepared");
         assert_eq!(title(&[("statement", "copy")]), "COPY of 10000 rows");
         assert_eq!(title(&[("protocol", "simple"), ("statement", "select-1")]), "SELECT 1, as text");
-        let via = |pool| title(&[("via", "pgbouncer"), ("pool", pool), ("front", "tcp")]);
-        assert_eq!(via("session"), "the hop from PgBouncer (session pool), point select, prepared");
-        assert!(via("transaction").ends_with("parsed each time"), "another backend may serve each request");
+        let via = |via, pool| title(&[("via", via), ("pool", pool), ("front", "tcp")]);
+        assert_eq!(
+            via("pgbouncer", "session"),
+            "the hop from PgBouncer (session pool), point select, prepared"
+        );
+        assert!(
+            via("odyssey", "transaction").ends_with("parsed each time"),
+            "another backend may serve each"
+        );
     }
 }

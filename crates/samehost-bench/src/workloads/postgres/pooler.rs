@@ -1,4 +1,4 @@
-//! PgBouncer between the client and the private server: its addresses, and whether it reaches the server as it should.
+//! A pooler between the client and the private server: its addresses, and whether it reaches the server as it should.
 
 use samehost_model::{Arm, Transport};
 
@@ -8,17 +8,16 @@ use super::statement::Statement;
 use crate::error::BenchError;
 use crate::parameters::{Axis, Word, words};
 use crate::private_servers::PrivateServer;
-use crate::private_servers::pgbouncer::{self, PgbouncerSpec, database};
+use crate::private_servers::poolers::{self, PoolerKind, PoolerSpec, database};
 use crate::workload::StartOptions;
 
 words! {
-    /// What stands between client and server.
-    pub(super) enum Via { Nothing = "none", Pgbouncer = "pgbouncer" }
-
     /// How long a client keeps a connection to the server.
     pub(super) enum Pool { Transaction = "transaction", Session = "session" }
 }
 
+/// What may stand between client and server.
+pub(super) const VIA: &[&str] = &["none", "pgbouncer", "odyssey"];
 /// Transports in front of the pooler.
 pub(super) const FRONTS: &[&str] = &["tcp", "unix"];
 /// Statements on each new connection to the server: its backend fills its caches with the first ones.
@@ -29,6 +28,7 @@ const MOST_OPENED: u32 = 256;
 /// Settings of a pooler.
 #[derive(Clone, Debug)]
 pub(super) struct Pooled {
+    pub(super) kind: PoolerKind,
     pub(super) pool: Pool,
     /// Transport in front of it.
     pub(super) front: Axis<Transport>,
@@ -42,9 +42,9 @@ impl Pooled {
     }
 }
 
-/// A running PgBouncer.
+/// A running pooler.
 pub(super) struct Pooler {
-    pgbouncer: PrivateServer,
+    server: PrivateServer,
     settings: Pooled,
 }
 
@@ -55,9 +55,9 @@ impl Pooler {
         start: &StartOptions,
         server: &PrivateServer,
     ) -> Result<Self, BenchError> {
-        let spec = PgbouncerSpec { server, mode: settings.pool.word(), connections: start.most_connections };
-        let pgbouncer = pgbouncer::start(&start.program, &spec, |pgbouncer| {
-            for endpoint in pgbouncer.endpoints() {
+        let spec = PoolerSpec { server, mode: settings.pool.word(), connections: start.most_connections };
+        let pooler = poolers::start(settings.kind, &start.program, &spec, |pooler| {
+            for endpoint in pooler.endpoints() {
                 for behind in [Transport::Tcp, Transport::Unix] {
                     let database = database(behind);
                     leads_to(server, &Address { database, ..private(endpoint, server.password()) })?;
@@ -65,7 +65,7 @@ impl Pooler {
             }
             Ok(())
         })?;
-        Ok(Pooler { pgbouncer, settings: settings.clone() })
+        Ok(Pooler { server: pooler, settings: settings.clone() })
     }
 
     /// Address of an arm: in front, that of the point; behind, the arm's transport.
@@ -74,8 +74,8 @@ impl Pooler {
     }
 
     fn address_of(&self, front: Transport, behind: Transport) -> Option<Address> {
-        let endpoint = self.pgbouncer.endpoint(front)?;
-        Some(Address { database: database(behind), ..private(endpoint, self.pgbouncer.password()) })
+        let endpoint = self.server.endpoint(front)?;
+        Some(Address { database: database(behind), ..private(endpoint, self.server.password()) })
     }
 
     /// Opens as many connections to the server as an arm needs, over each transport: otherwise the first trials would
@@ -110,11 +110,20 @@ impl Pooler {
         Err(BenchError::WrongTransport { asked: arm.transport, observed: dialogue.view()? })
     }
 
+    /// Its name in reports.
+    pub(super) fn title(&self) -> &'static str {
+        self.settings.kind.title()
+    }
+
+    pub(super) fn word(&self) -> &'static str {
+        self.settings.kind.word()
+    }
+
     pub(super) fn pid(&self) -> u32 {
-        self.pgbouncer.pid()
+        self.server.pid()
     }
 
     pub(super) fn stderr_tail(&self) -> String {
-        self.pgbouncer.stderr_tail()
+        self.server.stderr_tail()
     }
 }

@@ -197,8 +197,8 @@ impl Drop for RunningPostgres {
 impl Instance for RunningPostgres {
     fn server(&self) -> ServerInfo {
         ServerInfo {
-            kind: if self.pooler.is_some() {
-                "pgbouncer and postgresql".into()
+            kind: if let Some(pooler) = &self.pooler {
+                format!("{} and postgresql", pooler.word())
             } else if self.differ() {
                 "postgresql, a different server for each transport: what differs between them counts as the transport's".into()
             } else {
@@ -277,14 +277,14 @@ impl Instance for RunningPostgres {
     fn add_observations(&mut self, trial: &mut Trial) {
         let Some(view) = self.server_view() else { return };
         let Some(observed) = &mut trial.transport_observed else { return };
-        if self.pooler.is_none() {
+        let Some(pooler) = &self.pooler else {
             observed.push_str(&format!("; {view}"));
             return;
-        }
-        *observed = format!("in front {observed}; behind PgBouncer {view}");
+        };
+        *observed = format!("in front {observed}; behind {} {view}", pooler.title());
         // The kernel's evidence is about the connection in front, which is the same in both arms.
         trial.connection = None;
-        // PgBouncer has one thread.
+        // One thread does the work.
         trial.proxy_most_cpus = Some(1.0);
     }
 

@@ -1,26 +1,36 @@
-//! The postgres workload through a pooler, end to end: the built binary, a real PgBouncer and a real PostgreSQL.
+//! The postgres workload through a pooler, end to end: the built binary, a real PgBouncer or Odyssey and a real PostgreSQL.
 
 use std::collections::BTreeSet;
 
 use samehost_testing::metered;
 use serde_json::Value;
 
-use super::support::{Here, assert_faultless, assert_refused, said};
+use super::support::{
+    Here, TINY, assert_faultless, assert_refused, parsed, path_to_newest, said,
+};
 
 const VIA: &[&str] = &["postgres", "--via", "pgbouncer", "--rows", "500"];
 
 /// What every report of two hops has: what the kernel says of the hop in front, and the server of the one behind.
 fn assert_sound(report: &Value, arms: &[(&str, &str, &str)]) {
+    assert_behind(report, ("pgbouncer", "PgBouncer"), arms);
+}
+
+/// The same of a pooler of this word and name.
+fn assert_behind(report: &Value, (word, title): (&str, &str), arms: &[(&str, &str, &str)]) {
     assert_faultless(report);
     let server = &report["workload"]["server"];
-    assert_eq!((&server["kind"], &server["managed"]), (&"pgbouncer and postgresql".into(), &true.into()));
+    assert_eq!(
+        (server["kind"].as_str(), &server["managed"]),
+        (Some(format!("{word} and postgresql").as_str()), &true.into())
+    );
     let trials = report["trials"].as_array().unwrap();
     for (arm, front, behind) in arms {
         let of_arm: Vec<&Value> = trials.iter().filter(|trial| trial["arm"] == *arm).collect();
         assert!(!of_arm.is_empty(), "no trial of {arm}");
         for trial in of_arm {
             let observed = trial["transport_observed"].as_str().unwrap();
-            let (before, after) = observed.split_once("; behind PgBouncer the server says ").unwrap();
+            let (before, after) = observed.split_once(&format!("; behind {title} the server says ")).unwrap();
             assert!(before.starts_with(front) && after.contains(behind), "{arm}: {observed}");
             assert!(metered(trial, "proxy_cpu_us_per_op").is_none_or(|cpu| cpu > 0.0), "{trial}");
         }
@@ -60,6 +70,22 @@ fn both_hops_are_factors() {
 }
 
 #[test]
+fn both_hops_of_odyssey_are_factors() {
+    let path = path_to_newest("usr/bin/odyssey");
+    for arguments in [
+        &["--connections", "4"][..],
+        &["--pool", "session", "--statement", "update"],
+        &["--connect", "per-query", "--protocol", "simple"],
+    ] {
+        let here = Here::new();
+        let via = &["postgres", "--via", "odyssey", "--rows", "500"];
+        let output = here.bench(&[via, arguments, TINY].concat()).env("PATH", &path).output().unwrap();
+        here.assert_nothing_left();
+        assert_behind(&parsed(&output), ("odyssey", "Odyssey"), FOUR);
+    }
+}
+
+#[test]
 fn either_pool_and_either_protocol_and_every_statement() {
     for (pool, protocol, statement) in [
         ("transaction", "simple", "update"),
@@ -96,6 +122,9 @@ fn what_is_missing_is_named_with_its_package() {
         assert_eq!(output.status.code(), Some(3), "{}", said(&output));
         assert!(said(&output).contains("apt install pgbouncer"), "{}", said(&output));
     }
+    let output = here.bench(&["postgres", "--via", "odyssey"]).env("PATH", "/usr/bin:/bin").output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    assert!(said(&output).contains("apt install odyssey"), "{}", said(&output));
 }
 
 #[test]
