@@ -115,7 +115,7 @@ impl Place {
 }
 
 /// A reply from the server at a socket; `None` if nobody answers.
-fn answers(socket: &Path, target: &str) -> Option<()> {
+pub(super) fn answers(socket: &Path, target: &str) -> Option<()> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(std::time::Duration::from_secs(5))).ok()?;
     write!(stream, "GET {target} HTTP/1.0\r\nHost: x\r\n\r\n").ok()?;
@@ -215,7 +215,9 @@ fn puma_opens_its_socket_to_everybody_and_refuses_one_in_use() {
 
 #[test]
 fn node_keeps_to_the_umask_and_leaves_its_file_behind() {
-    assert_said(Kind::Node, &["writableAll: true", "EADDRINUSE", "workers of a cluster"]);
+    // The last two are about pm2: see the tests of it.
+    let words = ["writableAll: true", "EADDRINUSE", "workers of a cluster", "pm2 without -i", "with pm2 -i"];
+    assert_said(Kind::Node, &words);
     let place = Place::new();
     let socket = place.socket().display().to_string();
     let (plain, page) = (format!("\"{socket}\""), place.file("page.js"));

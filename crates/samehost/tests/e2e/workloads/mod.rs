@@ -10,6 +10,7 @@ mod http;
 mod memcached;
 mod mysql;
 mod php_fpm;
+mod pm2;
 mod pooler;
 mod postgres;
 mod proxy;
