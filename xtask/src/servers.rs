@@ -75,6 +75,8 @@ const NEEDED: &[Needed] = &[
 /// Libraries of clients that `how` knows, which have no program of their own, and packages with a version in
 /// their program's name.
 const LIBRARIES: &[&str] = &[
+    // Ubuntu has it, and not by default: newer servers come from Debian.
+    "debian-archive-keyring",
     // For example php-fpm8.2; measured by the fastcgi workload.
     "php-fpm",
     // An Apache with an embedded PHP is the database's client itself.
