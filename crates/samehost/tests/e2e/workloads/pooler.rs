@@ -6,7 +6,7 @@ use samehost_testing::metered;
 use serde_json::Value;
 
 use super::support::{
-    Here, TINY, assert_faultless, assert_refused, parsed, path_to_newest, said,
+    Here, TINY, assert_faultless, assert_refused, main_effects, parsed, path_to_newest, said,
 };
 
 const VIA: &[&str] = &["postgres", "--via", "pgbouncer", "--rows", "500"];
@@ -52,14 +52,7 @@ const FOUR: &[(&str, &str, &str)] = &[
 fn both_hops_are_factors() {
     let report = Here::new().report(&[VIA, &["--connections", "4"]].concat());
     assert_sound(&report, FOUR);
-    let effects = report["effects"].as_array().unwrap();
-    let mains: BTreeSet<&str> = effects
-        .iter()
-        .map(|effect| effect["factors"].as_array().unwrap())
-        .filter(|factors| factors.len() == 1)
-        .map(|factors| factors[0]["name"].as_str().unwrap())
-        .collect();
-    assert_eq!(mains, ["front", "transport"].into());
+    assert_eq!(main_effects(&report), ["front", "transport"].into());
     let compared: BTreeSet<&str> = report["workload"]["metrics"]
         .as_array()
         .unwrap()

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use samehost_testing::metered;
 use serde_json::Value;
 
-use super::support::{Here, TINY, assert_faultless, assert_refused, parsed, path_to_wheels, said};
+use super::support::{
+    Here, TINY, assert_faultless, assert_refused, main_effects, parsed, path_to_wheels, said,
+};
 
 fn words<'a>(values: &'a Value, name: &str) -> BTreeSet<&'a str> {
     values.as_array().unwrap().iter().map(|value| value[name].as_str().unwrap()).collect()
@@ -50,9 +52,7 @@ fn eight_conditions_of_the_built_in_server() {
         .collect();
     assert_eq!(effects.len(), 7, "three factors, three pairs, and all of them");
     assert_eq!(words(&effects[0]["factors"], "name").len(), 1);
-    let mains = effects.iter().filter(|effect| effect["factors"].as_array().unwrap().len() == 1);
-    let mains: BTreeSet<&str> = mains.map(|effect| effect["factors"][0]["name"].as_str().unwrap()).collect();
-    assert_eq!(mains, ["backends", "http", "transport"].into());
+    assert_eq!(main_effects(&report), ["backends", "http", "transport"].into());
 }
 
 /// Checks a measurement of backends whose kind has these words.
@@ -135,10 +135,7 @@ fn the_server_in_front_and_its_transport_are_factors() {
     let rest = ["--backend", "built-in", "--backends", "1", "--http", "1.1"];
     let report = Here::new().report(&[&["proxy"], &both[..], &rest].concat());
     assert_behind(&report, 8, &[("nginx", "127.0.0.1:", "unix:/"), ("HAProxy", "127.0.0.1:", "unix:")]);
-    let effects = report["effects"].as_array().unwrap();
-    let mains = effects.iter().filter(|effect| effect["factors"].as_array().unwrap().len() == 1);
-    let mains: BTreeSet<&str> = mains.map(|effect| effect["factors"][0]["name"].as_str().unwrap()).collect();
-    assert_eq!(mains, ["front", "transport", "via"].into());
+    assert_eq!(main_effects(&report), ["front", "transport", "via"].into());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What the tests of the workloads share: the built binary with a runtime directory of its own, its report,
 //! and whether anything of it is left.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
@@ -316,6 +317,13 @@ pub fn assert_proved(report: &Value, words: &str) {
         });
         assert!(seen, "{}", report["evidence"]);
     }
+}
+
+/// The factors whose own effects a report has.
+pub fn main_effects(report: &Value) -> BTreeSet<&str> {
+    let effects = report["effects"].as_array().unwrap().iter();
+    let factors = effects.map(|effect| effect["factors"].as_array().unwrap());
+    factors.filter(|factors| factors.len() == 1).map(|one| one[0]["name"].as_str().unwrap()).collect()
 }
 
 /// Checks that a report is whole and that nothing failed in it.

@@ -13,7 +13,7 @@ use samehost_testing::mariadb::{MariaDb, SECRET};
 use samehost_testing::metered;
 use serde_json::Value;
 
-use super::support::{Here, UNTIMED, assert_refused, kill, parsed, said};
+use super::support::{Here, UNTIMED, assert_refused, kill, main_effects, parsed, said};
 use crate::support::send;
 
 fn bench(here: &Here, arguments: &[&str]) -> Output {
@@ -93,9 +93,7 @@ fn nginx_and_apache_in_front_are_a_factor() {
         let title = if trial["arm"].as_str().unwrap().ends_with("via=apache") { "Apache" } else { "nginx" };
         assert!(observed.contains(&format!("; {title} to PHP-FPM over unix")), "{trial}");
     }
-    let effects = report["effects"].as_array().unwrap();
-    let mut factors = effects.iter().flat_map(|effect| effect["factors"].as_array().unwrap());
-    assert!(factors.any(|factor| factor["name"] == "via"), "{effects:?}");
+    assert_eq!(main_effects(&report), ["transport", "via"].into());
 }
 
 /// A site of the test's own, as an administrator would have it.
