@@ -70,6 +70,9 @@ const NEEDED: &[Needed] = &[
     Needed { program: "unzip", package: "unzip", why: "unpacks servers into a cache" },
     Needed { program: "redis-cli", package: "redis-tools", why: "asks private servers" },
     Needed { program: "bindfs", package: "bindfs", why: "is a file system whose sockets others cannot use" },
+    Needed { program: "podman", package: "podman", why: "runs private servers in containers" },
+    Needed { program: "crun", package: "crun", why: "is what podman starts containers with" },
+    Needed { program: "slirp4netns", package: "slirp4netns", why: "publishes ports of containers" },
 ];
 
 /// Libraries of clients that `how` knows, which have no program of their own, and packages with a version in
@@ -120,6 +123,8 @@ const LIBRARIES: &[&str] = &[
     "python3-kombu",
     "python3-celery",
     "docker-compose",
+    // Bridges of podman; it is in a directory of podman's own.
+    "netavark",
 ];
 
 /// Whether dpkg reports a package as installed. Without dpkg it returns true, and a test will fail if it is missing.

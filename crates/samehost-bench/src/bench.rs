@@ -31,7 +31,7 @@ pub fn bench(
     let instead = match network {
         Network::Shared => return bench_here(&planned, Nets::default(), observer),
         Network::Own(instead) | Network::OwnBehind(instead) => instead,
-        Network::OwnRoutes => tuned::INSTEAD,
+        Network::OwnRoutes | Network::OwnContainers => tuned::INSTEAD,
     };
     let own = Arc::new(OwnNetwork::new(instead).map_err(|error| tuned::denied(network, error))?);
     let routed = (means == Means::Routes).then(|| Arc::clone(&own));

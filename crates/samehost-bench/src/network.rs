@@ -30,6 +30,8 @@ pub enum Network {
     Own(Instead),
     /// The same, for its routes, which set the congestion control.
     OwnRoutes,
+    /// The same, for the interfaces and the rules that containers need.
+    OwnContainers,
     /// A namespace for a server behind a Unix socket, while we and other servers stay outside.
     OwnBehind(Instead),
 }
@@ -105,6 +107,7 @@ impl OwnNetwork {
         };
         let why = match network {
             Network::OwnRoutes => "whose routes set the congestion control",
+            Network::OwnContainers => "so that podman's interfaces and rules were not the machine's",
             _ => "so that no other user reaches a PHP-FPM, which runs any script that it is asked for",
         };
         let mut message =

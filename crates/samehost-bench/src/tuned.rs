@@ -59,6 +59,13 @@ pub(crate) fn denied(network: Network, error: BenchError) -> BenchError {
                 try_next: "leave --congestion out to measure what this machine has by default",
             }
         }
+        BenchError::NoOwnNetwork { reason, .. } if network == Network::OwnContainers => {
+            BenchError::NotPermitted {
+                what: "starting a private container",
+                reason: format!("podman's interfaces and rules take a network of its own, and {reason}"),
+                try_next: "measure a container that already runs with --tcp and --unix",
+            }
+        }
         other => other,
     }
 }

@@ -43,7 +43,8 @@ impl Address {
 
     /// Address of a private server.
     pub(super) fn private(endpoint: &Endpoint, server: &PrivateServer) -> Self {
-        Address { password: Some(server.password().to_owned()), ..Address::open(endpoint.clone()) }
+        let password = Some(server.password().to_owned()).filter(|password| !password.is_empty());
+        Address { password, ..Address::open(endpoint.clone()) }
     }
 
     /// What the command line gave for a transport. A password that the URL lacks comes from REDISCLI_AUTH, as it

@@ -9,6 +9,7 @@ use samehost_transport::Stream;
 use super::address::Address;
 use crate::error::BenchError;
 use crate::private_servers::PrivateServer;
+use crate::private_servers::podman::Place;
 use crate::workloads::connecting::REPLY_TIMEOUT;
 use crate::workloads::expected::{expected, expected_again};
 
@@ -93,11 +94,18 @@ pub(super) fn other_half(known: &Address) -> Result<Address, BenchError> {
     Ok(Address { endpoint: endpoint.parse()?, ..known.clone() })
 }
 
-/// Checks that what answers at each endpoint is the process that we started.
-pub(super) fn is_ours(server: &PrivateServer) -> Result<(), BenchError> {
+/// Checks that what answers at each endpoint is the process that we started. One in a container has another number
+/// there: it is the one at its socket, which is in a directory of ours.
+pub(super) fn is_ours(server: &PrivateServer, place: Place) -> Result<(), BenchError> {
+    let mut first: Option<String> = None;
     for endpoint in server.endpoints() {
         let identity = Dialogue::begin(&Address::private(endpoint, server))?.identity()?;
-        if identity.pid.is_some_and(|known| known != server.pid()) {
+        let is_it = if place.is_container() {
+            *first.get_or_insert_with(|| identity.run_id.clone()) == identity.run_id
+        } else {
+            identity.pid.is_none_or(|known| known == server.pid())
+        };
+        if !is_it {
             return Err(BenchError::lost(endpoint, "another server answers there"));
         }
     }

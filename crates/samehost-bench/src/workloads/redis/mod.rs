@@ -1,6 +1,6 @@
 //! Redis and servers that behave like it: GET, SET, INCR and PING, one at a time or in a pipeline, against a
 //! private server or one that is already running. Keys have a prefix of our own, are set before the first
-//! trial and deleted after the last.
+//! trial and deleted after the last. A private server runs on this machine or in a container.
 
 mod address;
 mod dialogue;
@@ -10,14 +10,19 @@ mod session;
 
 use std::sync::{Arc, LazyLock};
 
-use samehost_model::{Point, Transport};
+use samehost_model::{MetricInfo, Point, Transport};
 
 use crate::error::BenchError;
 use crate::impact::Impact;
+use crate::network::Network;
 use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, Word, words};
 use crate::private_servers::REDIS;
+use crate::private_servers::podman::Place;
+use crate::starts::{DATABASES, Starts};
+use crate::tuned::{CONGESTION, SOCKET_BUFFER};
 use crate::workload::{
-    Capabilities, CheckupEntry, Configured, Description, Instance, Look, Servers, StartOptions, Workload,
+    Capabilities, CheckupEntry, Configured, Description, Instance, Look, OpenOrClosed, Servers, StartOptions,
+    Wanted, Workload, request_metrics,
 };
 use crate::workloads::reached::complete;
 use crate::workloads::requests::MOST_SLICED;
@@ -45,6 +50,12 @@ const PARAMETERS: &[Parameter] = &[
         default: "1",
         kind: ParameterKind::Counts,
     },
+    Parameter {
+        name: "in",
+        help: "Where the private server runs: on this machine, or in a podman container (root only) whose port is published by a bridge, by the proxy rootlesskit or by slirp4netns, or that has the machine's network; its socket is in a volume. Several (machine,podman-bridge) are points of their own",
+        default: Place::WORDS[0],
+        kind: ParameterKind::Choices(Place::WORDS),
+    },
 ];
 
 impl Workload for Redis {
@@ -70,16 +81,29 @@ impl Workload for Redis {
     }
 
     fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
-        Ok(Arc::new(Settings {
+        let settings = Settings {
             command: parameters.word("command")?,
             pipeline: parameters.counts("pipeline", MOST_PIPELINE)?,
-        }))
+            place: parameters.list("in", Place::WORDS)?,
+        };
+        // A container's end of a connection has a network of its own, whose settings are not changed.
+        let set = [CONGESTION, SOCKET_BUFFER].into_iter().find(|name| parameters.given(name).is_some());
+        match set.filter(|_| settings.in_containers()) {
+            Some(name) => {
+                Err(BenchError::Usage(format!("--{name} cannot be set in a container; leave it out")))
+            }
+            None => Ok(Arc::new(settings)),
+        }
     }
 }
 
 impl Configured for Settings {
     fn axes(&self) -> Capabilities {
-        Capabilities { sizes: self.command.has_value().then_some("128"), ..Capabilities::REQUESTS }
+        Capabilities {
+            sizes: self.command.has_value().then_some("128"),
+            foreign_servers: !self.in_containers(),
+            ..Capabilities::REQUESTS
+        }
     }
 
     fn most_sliced(&self) -> u32 {
@@ -88,10 +112,15 @@ impl Configured for Settings {
 
     fn title(&self) -> String {
         let command = self.command.word().to_ascii_uppercase();
-        match self.pipeline.values.as_slice() {
+        let asked = match self.pipeline.values.as_slice() {
             [1] => command,
             [many] => format!("{command}, {many} in a pipeline"),
             _ => format!("{command} in pipelines"),
+        };
+        match self.place.values.as_slice() {
+            [Place::Machine] => asked,
+            [one] => format!("{asked}, the server in {}", one.word()),
+            _ => format!("{asked}, the server on this machine or in a container"),
         }
     }
 
@@ -111,8 +140,27 @@ impl Configured for Settings {
         Ok(())
     }
 
+    fn metrics(&self, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
+        let mut metrics = request_metrics(open_loop);
+        if self.place.values.iter().any(|place| place.has_proxy()) {
+            let server = metrics.iter().position(|metric| metric.name == "server_cpu_per_op");
+            metrics.insert(server.unwrap_or(metrics.len()), MetricInfo::built_in("proxy_cpu_per_op"));
+        }
+        metrics
+    }
+
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
         impact::look(self.command, look)
+    }
+
+    /// A container takes a second to start.
+    fn starts(&self) -> Starts {
+        if self.in_containers() { Starts::InTurn(DATABASES) } else { Starts::EachBlock }
+    }
+
+    fn network(&self, wanted: Wanted<'_>) -> Network {
+        let starts_one = wanted.servers.is_empty() && self.in_containers();
+        if starts_one { Network::OwnContainers } else { Network::Shared }
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
@@ -130,6 +178,14 @@ struct Settings {
     command: Command,
     /// Commands in one request.
     pipeline: Axis<u32>,
+    /// Where the private server runs.
+    place: Axis<Place>,
+}
+
+impl Settings {
+    fn in_containers(&self) -> bool {
+        self.place.values.iter().any(|place| place.is_container())
+    }
 }
 
 words! {
@@ -149,7 +205,9 @@ mod tests {
     use super::*;
 
     fn parameters(pipeline: &str) -> Parameters {
-        [("command".into(), "get".into()), ("pipeline".into(), pipeline.into())].into()
+        let mut all = crate::workload::defaults(&Redis);
+        all.insert("pipeline".into(), pipeline.into());
+        all
     }
 
     #[test]

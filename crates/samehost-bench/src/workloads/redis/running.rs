@@ -17,21 +17,22 @@ use super::{Command, Settings, given};
 use crate::engine::Job;
 use crate::engine::session::{Connector, Session};
 use crate::error::BenchError;
-use crate::private_servers::{PrivateServer, random_hex, redis};
+use crate::private_servers::podman::{Inside, Place};
+use crate::private_servers::{PrivateServer, REDIS, random_hex, redis};
 use crate::workload::{Instance, StartOptions};
 use crate::workloads::awaited::value;
 use crate::workloads::foreign::{foreign_pids, needs_private};
 
 /// A running Redis.
 pub(super) struct RunningRedis {
-    /// The private server; none where all were given.
-    server: Option<PrivateServer>,
-    addresses: BTreeMap<Transport, Address>,
+    /// The private server in each place, or the given ones as one.
+    servers: Vec<Served>,
+    /// The one of the last trial.
+    current: usize,
     settings: Settings,
     identity: Identity,
     /// Whether the given servers are more than one process.
     differ: bool,
-    pids: Vec<u32>,
     /// Prefix of all our keys.
     prefix: String,
     /// Keys that we set, to be deleted in servers that are not ours.
@@ -48,33 +49,26 @@ pub(super) struct RunningRedis {
 
 impl RunningRedis {
     pub(super) fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
-        let mut addresses = BTreeMap::new();
-        for (transport, text) in &start.servers {
-            addresses.insert(*transport, given(*transport, text)?);
-        }
-        let missing = needs_private(start)?;
-        let server =
-            if missing { Some(redis::start(&start.program, start.most_connections, is_ours)?) } else { None };
-        if let Some(server) = &server {
-            for endpoint in server.endpoints() {
-                addresses.insert(endpoint.transport(), Address::private(endpoint, server));
-            }
-        }
+        let servers = if needs_private(start)? {
+            // What is missing is said before anything is started.
+            settings.place.values.iter().try_for_each(|place| place.check())?;
+            let places = settings.place.values.iter();
+            places.map(|place| Served::private(*place, start)).collect::<Result<_, _>>()?
+        } else {
+            vec![Served::given(start)?]
+        };
         let mut identities = Vec::new();
-        for address in addresses.values() {
+        for address in servers.iter().flat_map(|served| served.addresses.values()) {
             identities.push(Dialogue::begin(address)?.identity()?);
         }
-        let pids = match &server {
-            Some(server) => vec![server.pid()],
-            None => foreign_pids(addresses.values().map(|address| &address.endpoint)),
-        };
+        let differ = servers.iter().all(|served| served.private.is_none())
+            && identities.iter().any(|identity| identity.run_id != identities[0].run_id);
         Ok(RunningRedis {
-            differ: identities.iter().any(|identity| identity.run_id != identities[0].run_id),
+            servers,
+            current: 0,
+            differ,
             identity: identities.into_iter().next().unwrap_or_default(),
-            server,
-            addresses,
             settings: settings.clone(),
-            pids,
             prefix: format!("samehost:{}:", random_hex(8)?),
             keys: BTreeSet::new(),
             connector: None,
@@ -84,8 +78,12 @@ impl RunningRedis {
         })
     }
 
+    fn current(&self) -> &Served {
+        &self.servers[self.current]
+    }
+
     fn is_foreign(&self) -> bool {
-        self.server.is_none()
+        self.current().private.is_none()
     }
 
     /// Makes the request of a trial, and sets up its key in the arm's server.
@@ -131,8 +129,9 @@ impl RunningRedis {
         let counters = (0..most).map(|number| format!("{}counter:{number}", self.prefix));
         let keys: Vec<String> = self.keys.iter().cloned().chain(counters).collect();
         // A server has one set of keys, over whichever transport.
-        let places = if self.differ { self.addresses.len() } else { 1 };
-        for address in self.addresses.values().take(places).filter(|_| !keys.is_empty()) {
+        let addresses = &self.current().addresses;
+        let places = if self.differ { addresses.len() } else { 1 };
+        for address in addresses.values().take(places).filter(|_| !keys.is_empty()) {
             let mut dialogue = Dialogue::begin(address)?;
             for some in keys.chunks(500) {
                 let mut words: Vec<&[u8]> = vec![b"DEL"];
@@ -161,22 +160,36 @@ impl Drop for RunningRedis {
 impl Instance for RunningRedis {
     fn server(&self) -> ServerInfo {
         let kind = self.identity.kind.unwrap_or(Kind::Redis).name();
+        let containers: Vec<&str> = self
+            .servers
+            .iter()
+            .map(|served| served.container.as_str())
+            .filter(|text| !text.is_empty())
+            .collect();
         ServerInfo {
             kind: if self.differ {
                 format!(
                     "{kind}, a different process for each transport: what differs between them counts as the transport's"
                 )
-            } else {
+            } else if containers.is_empty() {
                 kind.into()
+            } else {
+                format!("{kind} in a container ({})", containers.join("; "))
             },
             version: self.identity.version.clone(),
             managed: !self.is_foreign(),
-            pids: self.pids.clone(),
+            pids: self.current().pids.clone(),
         }
     }
 
+    fn proxy_pids(&self) -> Vec<u32> {
+        self.current().proxies.clone()
+    }
+
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let address = self.addresses.get(&arm.transport).cloned().ok_or_else(|| {
+        let place = self.settings.place.at(&arm.point);
+        self.current = self.servers.iter().position(|served| served.place == place).unwrap_or(0);
+        let address = self.current().addresses.get(&arm.transport).cloned().ok_or_else(|| {
             BenchError::Usage(format!("no Redis listens on {} for this trial", arm.transport))
         })?;
         let mut dialogue = Dialogue::begin(&address)?;
@@ -189,15 +202,68 @@ impl Instance for RunningRedis {
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
-        self.addresses.get(&transport).map(|address| address.endpoint.clone())
+        let [one] = self.servers.as_slice() else { return None };
+        one.addresses.get(&transport).map(|address| address.endpoint.clone())
     }
 
     fn stderr_tail(&self) -> String {
-        self.server.as_ref().map(PrivateServer::stderr_tail).unwrap_or_default()
+        self.current().private.as_ref().map(PrivateServer::stderr_tail).unwrap_or_default()
     }
 
     fn server_view(&mut self) -> Option<String> {
         self.connector.as_ref()?.view.get().cloned().flatten()
+    }
+}
+
+/// A server with its addresses and processes.
+struct Served {
+    place: Place,
+    /// `None` where servers were given.
+    private: Option<PrivateServer>,
+    addresses: BTreeMap<Transport, Address>,
+    pids: Vec<u32>,
+    /// Processes that pass on what goes to its port.
+    proxies: Vec<u32>,
+    /// What publishes its port; empty outside of containers.
+    container: String,
+}
+
+impl Served {
+    /// Starts a private server.
+    fn private(place: Place, start: &StartOptions) -> Result<Self, BenchError> {
+        let answers = |server: &PrivateServer| is_ours(server, place);
+        let server = redis::start(place, &start.program, start.most_connections, answers)?;
+        let address = |endpoint: &Endpoint| (endpoint.transport(), Address::private(endpoint, &server));
+        let addresses = server.endpoints().map(address).collect();
+        let inside =
+            if place.is_container() { Inside::of(server.pid(), &(REDIS.find)()?) } else { Inside::default() };
+        if place.is_container() && inside.server.is_empty() {
+            return Err(server.failure("its process is not among podman's"));
+        }
+        Ok(Served {
+            place,
+            addresses,
+            pids: if place.is_container() { inside.server } else { vec![server.pid()] },
+            proxies: inside.proxies,
+            container: if place.is_container() { place.described()? } else { String::new() },
+            private: Some(server),
+        })
+    }
+
+    /// The servers that the command line gives.
+    fn given(start: &StartOptions) -> Result<Self, BenchError> {
+        let mut addresses = BTreeMap::new();
+        for (transport, text) in &start.servers {
+            addresses.insert(*transport, given(*transport, text)?);
+        }
+        Ok(Served {
+            place: Place::Machine,
+            private: None,
+            pids: foreign_pids(addresses.values().map(|address| &address.endpoint)),
+            addresses,
+            proxies: Vec::new(),
+            container: String::new(),
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 mod application_sockets;
 mod checkup;
 mod congestion;
+mod containers;
 mod datagram;
 mod fastcgi;
 mod fronts;

@@ -145,6 +145,11 @@ impl Here {
         processes().into_iter().filter(|pid| command_line(*pid).contains(own)).collect()
     }
 
+    /// The directory in which its private servers live.
+    pub fn directory(&self) -> String {
+        self.runtime.path().display().to_string()
+    }
+
     /// Waits until something was started.
     pub fn wait_until_something_is_there(&self) {
         let begun = Instant::now();
