@@ -1,5 +1,6 @@
-//! What the sockets show beside pairs that could switch: queues that are full now, ports that run out, datagrams, and sockets
-//! that every local user may use although the service asks nobody who he is. Each costs one look, and nothing is changed.
+//! What the sockets show beside pairs that could switch: queues that are full now, ports that run out, ports of containers,
+//! datagrams, and sockets that every local user may use although the service asks nobody who he is. Each costs one look, and
+//! nothing is changed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,6 +12,7 @@ use samehost_services::Protocol;
 use crate::advice::Root;
 use crate::datagrams;
 use crate::diag::{Activity, Diag};
+use crate::published::published;
 use crate::shares;
 
 /// Permission of others to write, which connect(2) requires on a socket.
@@ -35,6 +37,7 @@ pub fn findings(scan: &Scan) -> Vec<Finding> {
         .collect();
     found.extend(ports(scan));
     found.extend(datagrams::findings(scan));
+    found.extend(published(scan));
     found.extend(scan.services.iter().filter_map(|service| open_to_everybody(scan, service)));
     found.extend(shares::findings(scan));
     found

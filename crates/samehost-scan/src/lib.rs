@@ -19,6 +19,7 @@ mod join;
 mod observe;
 mod pooler;
 mod predict;
+mod published;
 mod recognise;
 mod service;
 mod shape;

@@ -6,8 +6,8 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finding {
-    /// What kind: `full-queue`, `ports-run-out`, `datagrams-dropped`, `datagrams-over-udp`, `open-to-everybody`,
-    /// `small-writes-wait`, `shared-files`.
+    /// What kind: `full-queue`, `ports-run-out`, `datagrams-dropped`, `datagrams-over-udp`, `published-port`,
+    /// `open-to-everybody`, `small-writes-wait`, `shared-files`.
     pub code: &'static str,
     /// What was found, and where.
     pub found: String,
