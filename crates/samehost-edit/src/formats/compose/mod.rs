@@ -23,9 +23,11 @@ mod service;
 mod volume;
 mod words;
 
-use service::{Server, Service, Variable};
+pub(crate) use service::Server;
+use service::{Service, Variable};
 use volume::{IsList, Text};
-use words::{Words, endpoint, host_of, port, words};
+pub(crate) use words::host_of;
+use words::{Words, endpoint, port, words};
 
 /// The editor.
 #[derive(Debug)]
@@ -40,7 +42,7 @@ impl Editor for Compose {
     }
 
     fn about(&self) -> &'static str {
-        "Docker Compose: WordPress, Laravel, Rails and libpq beside MySQL, MariaDB or PostgreSQL"
+        "Docker Compose: WordPress, Ghost, Laravel, Rails and libpq beside MySQL, MariaDB or PostgreSQL"
     }
 
     fn names(&self) -> &'static [&'static str] {
@@ -172,7 +174,8 @@ impl<'a> Project<'a> {
         client: &Service<'s>,
         variable: Variable,
     ) -> Option<Result<Found<'s>>> {
-        const HOSTS: &[&str] = &["WORDPRESS_DB_HOST", "DB_HOST", "PGHOST", "DATABASE_URL"];
+        const HOSTS: &[&str] =
+            &["WORDPRESS_DB_HOST", "DB_HOST", "PGHOST", "DATABASE_URL", "database__connection__host"];
         // `DB_CONNECTION: mysql` names no service, even if a service is called so.
         const LEADS: &[&str] = &["HOST", "URL", "URI", "DSN", "SERVER", "ADDR"];
         let is_host = HOSTS.contains(&variable.name.as_str());
@@ -181,8 +184,8 @@ impl<'a> Project<'a> {
             let by_hand = format!("{}: written out, then switch again", variable.name);
             return Some(Err(self.refusal(variable.line, &reason, &by_hand)));
         }
-        let value =
-            variable.value.as_deref().filter(|_| LEADS.iter().any(|word| variable.name.contains(word)))?;
+        let leads = is_host || LEADS.iter().any(|word| variable.name.contains(word));
+        let value = variable.value.as_deref().filter(|_| leads)?;
         let host = host_of(value)?;
         let target = target(services, client, &host)?;
         let name = format!("{} {}", client.name, variable.name);
@@ -250,15 +253,15 @@ impl<'a> Project<'a> {
             (Words::WordPress, Endpoint::Tcp { host, port }) => {
                 edits.push(edit(variable, format!("{host}:{port}")));
             }
-            (Words::Laravel, Endpoint::Unix(path)) => match client.variable("DB_SOCKET") {
+            (Words::Beside(beside), Endpoint::Unix(path)) => match client.variable(beside.socket) {
                 Some(socket) if !socket.range.is_empty() => {
                     edits.push(edit(&socket, path.display().to_string()));
                 }
-                Some(_) => return Err("its DB_SOCKET is empty: take that line away"),
-                None => edits.push(text.variable(variable.at, "DB_SOCKET", server.socket, list)?),
+                Some(_) => return Err("the variable of its socket is empty: take that line away"),
+                None => edits.push(text.variable(variable.at, beside.socket, server.socket, list)?),
             },
-            (Words::Laravel, Endpoint::Tcp { .. }) => {
-                return Err("its DB_SOCKET counts before the host: take that line away");
+            (Words::Beside(_), Endpoint::Tcp { .. }) => {
+                return Err("the variable of its socket counts before the host: take that line away");
             }
             (Words::Directory(name), Endpoint::Unix(_)) => {
                 let usual = url::usual_port(Protocol::Postgres);

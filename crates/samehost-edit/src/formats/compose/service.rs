@@ -8,11 +8,32 @@ use crate::languages::yaml::{Kind, Node};
 
 /// An official database image, and where its socket is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Server {
-    pub(super) protocol: Protocol,
+pub(crate) struct Server {
+    pub(crate) protocol: Protocol,
     /// The directory to mount; the image creates it, with its server's permissions.
-    pub(super) directory: &'static str,
-    pub(super) socket: &'static str,
+    pub(crate) directory: &'static str,
+    pub(crate) socket: &'static str,
+}
+
+impl Server {
+    /// The database of an image, by its name with registry and tag.
+    pub(crate) fn of_image(image: &str) -> Option<Self> {
+        match name_of(image) {
+            "mysql" => Some(MYSQL),
+            "mariadb" => Some(MARIADB),
+            "postgres" | "postgis/postgis" => Some(POSTGRES),
+            _ => None,
+        }
+    }
+}
+
+/// Name of an image, without Docker's registry and without tag.
+fn name_of(image: &str) -> &str {
+    let image = ["docker.io/", "library/"]
+        .iter()
+        .fold(image, |image, word| image.strip_prefix(word).unwrap_or(image));
+    let name = image.split('@').next().unwrap_or(image);
+    name.split(':').next().unwrap_or(name)
 }
 
 const MYSQL: Server =
@@ -56,22 +77,12 @@ impl<'a> Service<'a> {
 
     /// Name of the image, without registry and tag.
     pub(super) fn image(&self) -> Option<&'a str> {
-        let image = self.get("image")?.text()?;
-        let image = ["docker.io/", "library/"]
-            .iter()
-            .fold(image, |image, word| image.strip_prefix(word).unwrap_or(image));
-        let name = image.split('@').next().unwrap_or(image);
-        Some(name.split(':').next().unwrap_or(name))
+        Some(name_of(self.get("image")?.text()?))
     }
 
     /// The database that it serves, by its image.
     pub(super) fn server(&self) -> Option<Server> {
-        match self.image()? {
-            "mysql" => Some(MYSQL),
-            "mariadb" => Some(MARIADB),
-            "postgres" | "postgis/postgis" => Some(POSTGRES),
-            _ => None,
-        }
+        Server::of_image(self.get("image")?.text()?)
     }
 
     /// Its variables, from a map or a list.

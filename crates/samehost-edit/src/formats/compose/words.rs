@@ -11,19 +11,37 @@ use crate::spelling::Spelling;
 pub(super) enum Words {
     /// WordPress: `db:3306`, or `localhost:/path`.
     WordPress,
-    /// Laravel with MySQL: DB_SOCKET beside the host, which stays.
-    Laravel,
+    /// A variable for the socket beside the host, which stays.
+    Beside(&'static Beside),
     /// PostgreSQL's directory instead of the host, with the name of the port's variable.
     Directory(&'static str),
     /// A URL.
     Url(Spelling),
 }
 
+/// Variables beside that of a host, of a program that takes the socket where both are set.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Beside {
+    pub(super) port: &'static str,
+    pub(super) socket: &'static str,
+    login: [&'static str; 3],
+}
+
+/// Laravel with MySQL.
+const LARAVEL: &Beside =
+    &Beside { port: "DB_PORT", socket: "DB_SOCKET", login: ["DB_USERNAME", "DB_PASSWORD", "DB_DATABASE"] };
+/// Ghost passes all of `database__connection__*` on to mysql2, which prefers `socketPath`.
+const GHOST: &Beside = &Beside {
+    port: "database__connection__port",
+    socket: "database__connection__socketPath",
+    login: ["database__connection__user", "database__connection__password", "database__connection__database"],
+};
+
 /// Content of a variable: the endpoint, and the names of the variables for user, password and database.
 pub(super) type Content = (Endpoint, [&'static str; 3]);
 
 /// The host in a value: of a URL, of `host:port`, or the value itself; a path if it names a socket.
-pub(super) fn host_of(value: &str) -> Option<String> {
+pub(crate) fn host_of(value: &str) -> Option<String> {
     if let Some(url) = Url::parse(value) {
         let path =
             ["socket", "unix_socket", "host"].iter().find_map(|name| url.parameter(name).ok().flatten());
@@ -49,10 +67,14 @@ pub(super) fn words(client: &Service<'_>, name: &str, value: &str, server: &Serv
         "WORDPRESS_DB_HOST" if mysql && client.image() == Some("wordpress") => Some(Words::WordPress),
         "PGHOST" if !mysql && client.variable("PGHOSTADDR").is_none() => Some(Words::Directory("PGPORT")),
         "DB_HOST" => match connection.as_deref() {
-            Some("mysql" | "mariadb") if mysql => Some(Words::Laravel),
+            Some("mysql" | "mariadb") if mysql => Some(Words::Beside(LARAVEL)),
             Some("pgsql") if !mysql => Some(Words::Directory("DB_PORT")),
             _ => None,
         },
+        "database__connection__host" if mysql && client.image() == Some("ghost") => {
+            let with = client.variable("database__client").and_then(|variable| variable.value);
+            matches!(with.as_deref(), Some("mysql" | "mysql2")).then_some(Words::Beside(GHOST))
+        }
         "DATABASE_URL" => {
             // Only Rails has these schemes, or its own variables beside it.
             let scheme = Url::parse(value)?.scheme;
@@ -88,20 +110,21 @@ pub(super) fn endpoint(
             };
             (endpoint, ["WORDPRESS_DB_USER", "WORDPRESS_DB_PASSWORD", "WORDPRESS_DB_NAME"])
         }
-        Words::Laravel => {
-            let socket = client.variable("DB_SOCKET");
+        Words::Beside(beside) => {
+            let socket = client.variable(beside.socket);
             let socket = match socket {
                 None => None,
                 Some(socket) => {
-                    Some(socket.value.ok_or("its DB_SOCKET is filled in")?).filter(|text| !text.is_empty())
+                    let value = socket.value.ok_or("Compose fills in the variable of its socket")?;
+                    Some(value).filter(|text| !text.is_empty())
                 }
             };
-            let port = port(client, "DB_PORT", usual)?;
+            let port = port(client, beside.port, usual)?;
             let endpoint = match socket {
                 Some(socket) => path(&socket)?,
                 None => url::tcp(value, port).ok_or(UNUSUAL)?,
             };
-            (endpoint, ["DB_USERNAME", "DB_PASSWORD", "DB_DATABASE"])
+            (endpoint, beside.login)
         }
         Words::Directory(name) => {
             let port = port(client, name, usual)?;

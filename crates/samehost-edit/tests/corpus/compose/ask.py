@@ -34,6 +34,10 @@ def place(client, key, value, environment):
     if key == "DB_HOST" and connection in ("mysql", "mariadb"):
         socket = environment.get("DB_SOCKET")
         return unix(client, socket) if socket else f"tcp:{value}:{environment.get('DB_PORT') or 3306}"
+    if key == "database__connection__host":
+        # mysql2 connects to socketPath where it is set, whatever the host (lib/base/connection.js).
+        socket = environment.get("database__connection__socketPath")
+        return unix(client, socket) if socket else f"tcp:{value}:{environment.get('database__connection__port') or 3306}"
     if key == "PGHOST" or (key == "DB_HOST" and connection == "pgsql"):
         port = environment.get("PGPORT" if key == "PGHOST" else "DB_PORT") or 5432
         return unix(client, f"{value}/.s.PGSQL.{port}") if value.startswith("/") else f"tcp:{value}:{port}"
@@ -58,7 +62,7 @@ for service in loaded.services:
             if key == "DATABASE_URL":
                 url = urlsplit(value)
                 print(f"{client} {key} {url.scheme} {url.username} {url.password} {url.path}")
-        elif key != "DB_SOCKET":
+        elif key not in ("DB_SOCKET", "database__connection__socketPath"):
             print(f"{client} {key}={value!r}")
     for volume in service.get("volumes", []):
         if getattr(volume, "internal", "") not in SOCKETS:
