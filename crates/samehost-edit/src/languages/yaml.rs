@@ -43,20 +43,30 @@ const DEEPEST: usize = 40;
 impl Document {
     /// Reads a text with one document.
     pub(crate) fn parse(text: &str) -> Result<Document> {
+        let mut documents = Document::parse_all(text)?.into_iter();
+        match (documents.next(), documents.next()) {
+            (Some(one), None) => Ok(one),
+            (Some(_), Some(second)) => Err(not_yaml(second.root.line, "it has several documents")),
+            (None, _) => Err(not_yaml(0, "it is empty")),
+        }
+    }
+
+    /// Reads a text with any number of documents.
+    pub(crate) fn parse_all(text: &str) -> Result<Vec<Document>> {
         // The parser counts characters.
         let mut bytes: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
         bytes.push(text.len());
         let mut reader = Reader { text, bytes, events: Parser::new_from_str(text) };
-        let mut root = None;
+        let mut documents = Vec::new();
         loop {
             match reader.next()? {
                 (Event::StreamStart | Event::DocumentStart(_) | Event::DocumentEnd | Event::Nothing, ..) => {}
-                (Event::StreamEnd, ..) => break,
-                (_, _, line) if root.is_some() => return Err(not_yaml(line, "it has several documents")),
-                (event, range, line) => root = Some(reader.node(event, range, line, 0)?),
+                (Event::StreamEnd, ..) => return Ok(documents),
+                (event, range, line) => {
+                    documents.push(Document { root: reader.node(event, range, line, 0)? });
+                }
             }
         }
-        root.map(|root| Document { root }).ok_or_else(|| not_yaml(0, "it is empty"))
     }
 
     /// The node that an alias stands for.

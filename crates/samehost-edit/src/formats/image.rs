@@ -1,0 +1,74 @@
+//! Servers by their container image, and what a client's variable says for their socket. For files that are not edited:
+//! the words are for people.
+
+use samehost_services::{Kind, Protocol};
+
+use super::compose::Server;
+
+/// A server that an image runs.
+pub(super) struct Served {
+    /// Directory of its socket, which both containers mount.
+    pub(super) directory: &'static str,
+    pub(super) socket: &'static str,
+    pub(super) port: u16,
+    /// Whether the image listens on a socket by itself.
+    pub(super) listens: Listens,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Listens {
+    ByItself,
+    /// Redis and its relatives: when these arguments tell them to.
+    WithArguments,
+}
+
+/// Arguments that make a Redis listen on its socket, with this mode.
+pub(super) fn arguments(mode: &'static str) -> [&'static str; 4] {
+    ["--unixsocket", "/sockets/redis.sock", "--unixsocketperm", mode]
+}
+
+/// Parts of names of variables that lead to a server.
+const LEADS: &[&str] = &["HOST", "URL", "URI", "DSN", "SERVER", "ADDR"];
+
+impl Served {
+    /// The server of an image, by its name with registry and tag.
+    pub(super) fn of_image(image: &str) -> Option<Self> {
+        if let Some(server) = Server::of_image(image) {
+            let port = if server.socket.ends_with(".sock") { 3306 } else { 5432 };
+            return Some(Served {
+                directory: server.directory,
+                socket: server.socket,
+                port,
+                listens: Listens::ByItself,
+            });
+        }
+        let path = image.split('@').next().unwrap_or_default();
+        let name = path.rsplit('/').next().and_then(|name| name.split(':').next());
+        let is_redis = |kind: &Kind| kind.protocol() == Some(Protocol::Redis) && Some(kind.name()) == name;
+        Kind::all().any(|kind| is_redis(&kind)).then_some(Served {
+            directory: "/sockets",
+            socket: "/sockets/redis.sock",
+            port: 6379,
+            listens: Listens::WithArguments,
+        })
+    }
+
+    /// The value of a client's variable.
+    pub(super) fn value(&self, variable: &str) -> String {
+        match variable {
+            "WORDPRESS_DB_HOST" => format!("localhost:{}", self.socket),
+            "PGHOST" => self.directory.to_owned(),
+            _ => format!("the socket {} as its program spells it", self.socket),
+        }
+    }
+}
+
+/// Whether a variable of this name may lead to a server.
+pub(super) fn leads(name: &str) -> bool {
+    LEADS.iter().any(|word| name.contains(word))
+}
+
+/// Whether a host is that of the client itself, or of its pod.
+pub(super) fn is_loopback(host: &str) -> bool {
+    ["localhost", "127.0.0.1", "::1"].contains(&host)
+}

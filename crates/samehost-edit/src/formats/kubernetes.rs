@@ -1,0 +1,252 @@
+//! Kubernetes manifests: which containers reach a database or a Redis over TCP, and what to write instead. Nothing is
+//! edited: the cluster has the manifest, and what applies it (kubectl, Helm, Argo CD, `podman kube play`) would undo an
+//! edit or lack it.
+//!
+//! A socket is shared inside one pod only, in a volume of the pod: an `emptyDir`, which is mode 0777. Containers of two pods
+//! may run on two machines.
+
+use std::path::Path;
+
+use super::compose::host_of;
+use super::image::{Listens, Served, arguments, is_loopback, leads};
+use crate::edit::Edit;
+use crate::editor::Editor;
+use crate::files::Files;
+use crate::goal::Goal;
+use crate::languages::yaml::{Document, Kind, Node};
+use crate::lines;
+use crate::refusal::{Refusal, Result};
+use crate::setting::{Reading, Setting, Uptake};
+
+/// The reader of manifests.
+#[derive(Debug)]
+pub(crate) struct Kubernetes;
+
+/// What has pods, and the way to the pod's own `spec`.
+const WORKLOADS: &[(&str, &[&str])] = &[
+    ("Pod", &["spec"]),
+    ("Deployment", &["spec", "template", "spec"]),
+    ("StatefulSet", &["spec", "template", "spec"]),
+    ("DaemonSet", &["spec", "template", "spec"]),
+    ("ReplicaSet", &["spec", "template", "spec"]),
+    ("ReplicationController", &["spec", "template", "spec"]),
+    ("Job", &["spec", "template", "spec"]),
+    ("CronJob", &["spec", "jobTemplate", "spec", "template", "spec"]),
+];
+
+impl Editor for Kubernetes {
+    fn name(&self) -> &'static str {
+        "kubernetes"
+    }
+
+    fn about(&self) -> &'static str {
+        "Kubernetes manifests: says what to write; nothing is edited"
+    }
+
+    fn recognises(&self, path: &Path, text: &[u8]) -> bool {
+        let is_yaml = path.extension().is_some_and(|end| end == "yaml" || end == "yml");
+        let lines = || text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
+        let has = |key: &[u8]| lines().any(|line| line.starts_with(key));
+        let is_kind = |line: &[u8]| {
+            let kind = line.strip_prefix(b"kind:").map(<[u8]>::trim_ascii);
+            kind.is_some_and(|kind| WORKLOADS.iter().any(|(name, _)| name.as_bytes() == kind))
+        };
+        is_yaml && has(b"apiVersion:") && lines().any(is_kind)
+    }
+
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
+        let text = lines::read_text(file, files, "it is not UTF-8")?;
+        let by_hand = "an emptyDir volume that the server's and the client's container of one pod mount";
+        let documents =
+            Document::parse_all(&text).map_err(|refusal| refusal.in_file(file).by_hand(by_hand))?;
+        let manifests = Manifests { file, documents: &documents };
+        Ok(Reading { settings: Vec::new(), refused: manifests.hops() })
+    }
+
+    fn edit(&self, _: &Path, _: &dyn Files, setting: &Setting, _: &Goal) -> Result<Vec<Edit>> {
+        Err(setting.gone())
+    }
+
+    fn uptake(&self) -> Uptake {
+        Uptake::RestartApplication
+    }
+}
+
+struct Manifests<'a> {
+    file: &'a Path,
+    documents: &'a [Document],
+}
+
+/// A pod, or what makes pods.
+struct Pod<'a> {
+    /// `Deployment web`.
+    name: String,
+    labels: Option<&'a Node>,
+    containers: Vec<Container<'a>>,
+}
+
+struct Container<'a> {
+    name: &'a str,
+    image: &'a str,
+    node: &'a Node,
+}
+
+impl<'a> Manifests<'a> {
+    fn pods(&self) -> Vec<Pod<'a>> {
+        self.documents.iter().filter_map(|document| pod(&document.root)).collect()
+    }
+
+    /// A refusal for each variable that leads to a server over TCP.
+    fn hops(&self) -> Vec<Refusal> {
+        let pods = self.pods();
+        let mut hops = Vec::new();
+        for pod in &pods {
+            for client in &pod.containers {
+                for (name, value) in client.variables() {
+                    hops.extend(self.hop(&pods, pod, client, name, value));
+                }
+            }
+        }
+        hops
+    }
+
+    fn hop(
+        &self,
+        pods: &[Pod<'a>],
+        pod: &Pod<'a>,
+        client: &Container<'a>,
+        name: &str,
+        value: &Node,
+    ) -> Option<Refusal> {
+        let text = value.text().filter(|_| leads(name))?;
+        let host = host_of(text)?;
+        let what = format!("{} in {}, {name}", client.name, pod.name);
+        let refuse = |reason: String, by_hand: String| {
+            Some(Refusal::new(self.file, value.line, format!("{what}: {reason}"), by_hand))
+        };
+        if is_loopback(&host) {
+            let (server, served) = pod.server(client, text)?;
+            let reason = format!("it reaches {} of its pod over TCP; manifests are not edited", server.name);
+            return refuse(reason, recipe(client, server, &served, name));
+        }
+        let other = self.behind(pods, &host)?;
+        let (server, served) = other.containers.iter().find_map(|one| Some((one, one.served()?)))?;
+        if std::ptr::eq(other, pod) {
+            let reason = format!("it reaches {} of its pod over TCP; manifests are not edited", server.name);
+            return refuse(reason, recipe(client, server, &served, name));
+        }
+        refuse(
+            format!(
+                "it reaches {} in {} over TCP, and two pods may run on two machines: a socket is for one pod",
+                server.name, other.name
+            ),
+            format!(
+                "keep TCP between the pods; or make {} a container of {} as well, and there {}",
+                server.name,
+                pod.name,
+                recipe(client, server, &served, name)
+            ),
+        )
+    }
+
+    /// The pod that a Service of this name leads to.
+    fn behind<'p>(&self, pods: &'p [Pod<'a>], host: &str) -> Option<&'p Pod<'a>> {
+        let wanted = host.split('.').next()?;
+        let is_it = |document: &&Document| {
+            document.root.get("kind").and_then(|(_, kind)| kind.text()) == Some("Service")
+                && at(&document.root, &["metadata", "name"]).and_then(Node::text) == Some(wanted)
+        };
+        let service = self.documents.iter().find(is_it)?;
+        let selector = at(&service.root, &["spec", "selector"])?.pairs();
+        let has = |pod: &Pod<'_>, key: &Node, value: &Node| {
+            let own = pod.labels.and_then(|labels| labels.get(key.text()?));
+            own.is_some_and(|(_, own)| own.text() == value.text())
+        };
+        let fits = |pod: &&Pod<'_>| selector.iter().all(|(key, value)| has(pod, key, value));
+        pods.iter().find(|pod| !selector.is_empty() && fits(pod))
+    }
+}
+
+fn at<'a>(node: &'a Node, path: &[&str]) -> Option<&'a Node> {
+    path.iter().try_fold(node, |node, name| node.get(name).map(|(_, value)| value))
+}
+
+fn pod(root: &Node) -> Option<Pod<'_>> {
+    let kind = root.get("kind")?.1.text()?;
+    let (_, path) = WORKLOADS.iter().find(|(name, _)| *name == kind)?;
+    let spec = at(root, path)?;
+    // The pod's metadata stand beside its spec.
+    let (_, above) = path.split_last()?;
+    let own = at(root, above)?;
+    let name = at(root, &["metadata", "name"]).and_then(Node::text).unwrap_or_default();
+    let list = |name: &str| match spec.get(name).map(|(_, list)| &list.kind) {
+        Some(Kind::List(items)) => items.as_slice(),
+        _ => &[],
+    };
+    let all = list("containers").iter().chain(list("initContainers"));
+    Some(Pod {
+        name: format!("{kind} {name}"),
+        labels: at(own, &["metadata", "labels"]),
+        containers: all
+            .filter_map(|node| {
+                Some(Container {
+                    name: node.get("name")?.1.text()?,
+                    image: node.get("image").and_then(|(_, image)| image.text()).unwrap_or_default(),
+                    node,
+                })
+            })
+            .collect(),
+    })
+}
+
+impl<'a> Pod<'a> {
+    /// The server that a client means by an address of the loopback: the one at its port, else the only one.
+    fn server(&self, client: &Container<'_>, value: &str) -> Option<(&Container<'a>, Served)> {
+        let others = self.containers.iter().filter(|one| one.name != client.name);
+        let mut servers: Vec<(&Container<'a>, Served)> =
+            others.filter_map(|one| Some((one, one.served()?))).collect();
+        let named = servers.iter().position(|(_, served)| value.contains(&format!(":{}", served.port)));
+        match (named, servers.len()) {
+            (Some(at), _) => Some(servers.swap_remove(at)),
+            (None, 1) => servers.pop(),
+            _ => None,
+        }
+    }
+}
+
+impl<'a> Container<'a> {
+    /// Names and values of its variables, where they stand in the manifest.
+    fn variables(&self) -> impl Iterator<Item = (&'a str, &'a Node)> {
+        let items = match self.node.get("env").map(|(_, list)| &list.kind) {
+            Some(Kind::List(items)) => items.as_slice(),
+            _ => &[],
+        };
+        items.iter().filter_map(|item| Some((item.get("name")?.1.text()?, &item.get("value")?.1)))
+    }
+
+    fn served(&self) -> Option<Served> {
+        Served::of_image(self.image)
+    }
+}
+
+/// What to write for a client and a server in one pod.
+fn recipe(client: &Container<'_>, server: &Container<'_>, served: &Served, variable: &str) -> String {
+    let volume = format!("{}-socket", server.name);
+    // Every container of the pod gets this group, and so does what is made in the volume.
+    let needs = match served.listens {
+        Listens::ByItself => String::new(),
+        Listens::WithArguments => format!(
+            "args of {}: [{}]; spec.securityContext of the pod: {{fsGroup: 999}}; ",
+            server.name,
+            arguments("770").map(|word| format!("\"{word}\"")).join(", ")
+        ),
+    };
+    format!(
+        "volumes: [{{name: {volume}, emptyDir: {{}}}}]; in {} and {}: volumeMounts: [{{name: {volume}, mountPath: {}}}]; {needs}{variable} of {}: {}",
+        server.name,
+        client.name,
+        served.directory,
+        client.name,
+        served.value(variable)
+    )
+}

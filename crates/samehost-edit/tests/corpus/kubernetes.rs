@@ -1,0 +1,14 @@
+//! Kubernetes manifests: nothing is edited, so no program is asked. Each case is what is said of a manifest, or that
+//! nothing is.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+#[test]
+fn kubernetes() {
+    crate::run("kubernetes", 10, ask, crate::facts::moved);
+}
+
+fn ask(file: &Path, _: &Path) -> BTreeSet<String> {
+    panic!("{} is not to be edited", file.display())
+}
