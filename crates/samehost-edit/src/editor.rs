@@ -78,6 +78,12 @@ pub trait Editor: Sync {
         None
     }
 
+    /// What to write by hand for a setting whose server runs in another container of the same file, where no login from
+    /// here reaches it; `None` for every other one.
+    fn in_container(&self, _file: &Path, _files: &dyn Files, _setting: &Setting) -> Option<String> {
+        None
+    }
+
     /// How the program takes a change.
     fn uptake(&self) -> Uptake;
 }

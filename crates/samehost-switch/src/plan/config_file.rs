@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use samehost_edit::{EDITORS, Editor, Files, Reading, Refusal, Uptake, recognise};
+use samehost_edit::{EDITORS, Editor, Files, Reading, Refusal, Setting, Uptake, recognise};
 use samehost_services::Kind;
 use samehost_system::User;
 
@@ -39,6 +39,11 @@ impl ConfigFile {
     pub(crate) fn read(&self) -> Result<ParsedConfig, Refusal> {
         let reading = self.editor.read(&self.file, &self.files())?;
         Ok(ParsedConfig { config: self.clone(), reading })
+    }
+
+    /// What to write by hand for a setting whose server runs in another container.
+    pub(crate) fn in_container(&self, setting: &Setting) -> Option<String> {
+        self.editor.in_container(&self.file, &self.files(), setting)
     }
 
     /// The service that reads it.

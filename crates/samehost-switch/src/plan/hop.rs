@@ -96,10 +96,22 @@ fn clients(
                 (Direction::Unix, Endpoint::Tcp { .. }) if is_local(&setting.endpoint) => {
                     clients.push((read.config.clone(), setting.clone()));
                 }
-                (Direction::Unix, Endpoint::Tcp { host, .. }) => findings.note([format!(
-                    "{} goes to {host}, which is not this machine's loopback: it stays",
-                    place()
-                )]),
+                (Direction::Unix, Endpoint::Tcp { host, .. }) => match read.config.in_container(setting) {
+                    Some(remedy) => findings.add([SwitchObstacle {
+                        code: "container".into(),
+                        // The other settings of the file can still move.
+                        bars: false,
+                        found: format!(
+                            "{} goes to the container {host} over TCP, where no login can be tried from here: containers are not switched",
+                            place()
+                        ),
+                        remedy,
+                    }]),
+                    None => findings.note([format!(
+                        "{} goes to {host}, which is not this machine's loopback: it stays",
+                        place()
+                    )]),
+                },
                 (Direction::Tcp, Endpoint::Unix(_)) => clients.push((read.config.clone(), setting.clone())),
                 _ => findings.note([format!("{} goes to {} already", place(), setting.endpoint)]),
             }

@@ -102,6 +102,12 @@ impl Editor for Compose {
         })
     }
 
+    fn in_container(&self, file: &Path, files: &dyn Files, setting: &Setting) -> Option<String> {
+        let project = Project::open(file, files).ok()?;
+        let found = setting.find(project.found().into_iter().flatten(), |found| &found.setting).ok()?;
+        Some(by_hand(&found.client, &found.target, &found.server))
+    }
+
     fn uptake(&self) -> Uptake {
         Uptake::RestartApplication
     }

@@ -3,6 +3,7 @@
 
 mod apache;
 mod caddy;
+mod containers;
 mod faults;
 mod haproxy;
 mod laravel;
