@@ -1,6 +1,7 @@
 //! Evidence: checks that take too long for tests. Each prints its expected duration and its findings. The
 //! latest output is committed as `docs/evidence/NAME.txt`.
 
+mod clients;
 mod congestion;
 mod fuzz;
 mod verdicts;
@@ -62,6 +63,12 @@ const ALL: &[Evidence] = &[
         about: "large transfers over TCP with CUBIC, TCP with BBR and a Unix socket, through real servers",
         length: Duration::from_secs(600),
         run: congestion::congestion,
+    },
+    Evidence {
+        name: "clients",
+        about: "the clients in Rust that `how` knows, built and held against real servers",
+        length: Duration::from_secs(300),
+        run: clients::clients,
     },
 ];
 

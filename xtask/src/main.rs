@@ -3,6 +3,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to its developer")]
 
 mod bench;
+mod clients;
 mod evidence;
 mod newest;
 mod servers;
@@ -57,7 +58,7 @@ fn main() -> ExitCode {
     let result = match Chores::parse().chore {
         Chore::Test => test(),
         Chore::Ci => ci(),
-        Chore::Servers => servers(),
+        Chore::Servers => needs(),
         Chore::Bench { names } => bench::run(&names),
         Chore::Evidence { name, minutes, only, before } => {
             evidence::gather(&name, minutes, only, before, &root())
@@ -89,6 +90,15 @@ fn run(program: &str, arguments: &[&str]) -> anyhow::Result<()> {
     if status.success() { Ok(()) } else { bail!("`{program} {}` ended with {status}", arguments.join(" ")) }
 }
 
+/// Runs a command; what it writes is part of the error.
+fn succeed(command: &mut Command) -> anyhow::Result<()> {
+    let output = command.output().with_context(|| format!("starting {}", command.get_program().display()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim())
+}
+
 /// Builds the program for release and returns its path.
 fn release_program() -> anyhow::Result<PathBuf> {
     cargo(&["build", "--release", "--locked", "-p", "samehost"])?;
@@ -111,14 +121,16 @@ fn cargo(arguments: &[&str]) -> anyhow::Result<()> {
     run(&std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()), arguments)
 }
 
-fn servers() -> anyhow::Result<()> {
+/// Gets what the tests need besides Rust.
+fn needs() -> anyhow::Result<()> {
     servers::install()?;
     newest::fetch()?;
-    wheels::fetch()
+    wheels::fetch()?;
+    clients::fetch()
 }
 
 fn test() -> anyhow::Result<()> {
-    servers()?;
+    needs()?;
     cargo(&["test", "--workspace", "--all-features", "--locked", "--no-fail-fast"])
 }
 

@@ -6,7 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
+
+use crate::succeed;
 
 /// Packages, each with the programs of it that the tests start, as paths in the package.
 const PACKAGES: &[(&str, &[&str])] = &[
@@ -111,13 +113,4 @@ fn give_libraries(root: &Path, program: &Path, loader: &Path) -> anyhow::Result<
             .arg(loader)
             .arg(program),
     )
-}
-
-/// Runs a command that has to succeed; its output is shown only if it does not.
-pub(crate) fn succeed(command: &mut Command) -> anyhow::Result<()> {
-    let output = command.output().with_context(|| format!("starting {}", command.get_program().display()))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim())
 }

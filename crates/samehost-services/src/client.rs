@@ -25,9 +25,12 @@ pub struct Client {
     /// What else to know.
     #[serde(default)]
     pub note: String,
-    /// Whether `tests/e2e/clients.rs` runs it with a real server.
+    /// Whether the tests run it with a real server.
     #[serde(default)]
     pub tested: bool,
+    /// Whether `cargo xtask evidence clients` does: what it needs takes too long to build for a test.
+    #[serde(default)]
+    pub by_evidence: bool,
 }
 
 /// What `localhost` means to a client.
@@ -101,6 +104,7 @@ mod tests {
                     "{}",
                     client.name
                 );
+                assert!(!(client.tested && client.by_evidence), "{}: one of the two", client.name);
                 assert!(
                     client.socket.is_some() || !client.note.is_empty(),
                     "{}: say what can be done",

@@ -168,7 +168,7 @@ fn clients(
             socket: client.socket.as_ref().map(|words| place.fill(words)),
             tcp: place.fill(&client.tcp),
             note: &client.note,
-            tested: client.tested,
+            tested: client.tested || client.by_evidence,
         })
         .collect();
     if let (true, Some(wanted)) = (found.is_empty(), &question.client) {

@@ -17,10 +17,10 @@ use crate::scan::{Held, assert_same, is_root, scan, ss_text};
 use crate::support::{Home, not_tested, wait_for};
 
 /// A server with its workers, all gone when dropped.
-struct Group(Child);
+pub(crate) struct Group(Child);
 
 impl Group {
-    fn start(program: &str, arguments: &[&str]) -> Self {
+    pub(crate) fn start(program: &str, arguments: &[&str]) -> Self {
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         Group(command.process_group(0).spawn().unwrap_or_else(|error| panic!("{program}: {error}")))
@@ -40,7 +40,7 @@ struct Web {
     port: u16,
 }
 
-fn php_fpm() -> Option<PathBuf> {
+pub(crate) fn php_fpm() -> Option<PathBuf> {
     let mut found: Vec<PathBuf> =
         fs::read_dir("/usr/sbin").ok()?.flatten().map(|entry| entry.path()).collect();
     found.sort();

@@ -1,0 +1,252 @@
+//! The table of `samehost how`, held against real servers: each client connects in exactly the words of its row, and the
+//! server says which transport its client has; `samehost verify` has to say the same of the client's process.
+
+mod fronts;
+mod rows;
+mod runs;
+mod servers;
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use rows::{ROWS, Row, Run};
+use runs::{Case, Workshop};
+pub(crate) use servers::{Place, Servers};
+
+use crate::scan::is_root;
+use crate::support::{Home, not_tested};
+
+const SERVICES: [&str; 7] = ["mysql", "postgres", "redis", "memcached", "nginx", "php-fpm", "grpc"];
+/// How long a client may take to connect, or a server to say so.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A client that ends with its case.
+struct Client(Child);
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Client {
+    fn start(command: &mut Command) -> Result<Self, String> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().map(Client).map_err(|error| format!("{command:?}: {error}"))
+    }
+
+    /// Waits for the line that says that it is connected.
+    fn wait_until_ready(&mut self) -> Result<(), String> {
+        let mut lines = BufReader::new(self.0.stdout.take().unwrap()).lines().map_while(Result::ok);
+        if lines.any(|line| line.trim() == "ready") { Ok(()) } else { Err(self.said()) }
+    }
+
+    /// What it said when it failed.
+    fn said(&mut self) -> String {
+        let _ = self.0.kill();
+        let mut said = String::new();
+        let _ = self.0.stderr.take().unwrap().read_to_string(&mut said);
+        said
+    }
+}
+
+/// The clients of a service, in the words of `how` for a target.
+fn asked(home: &Home, service: &str, target: &str) -> Vec<Value> {
+    let answer = home.run(&["how", service, "--url", target, "--json"]);
+    assert_eq!(answer.status, 0, "{}", answer.stderr);
+    let answer: Value = serde_json::from_str(&answer.stdout).unwrap();
+    answer["clients"].as_array().unwrap().clone()
+}
+
+/// The cases of these rows with a service that runs there.
+fn cases(home: &Home, service: &str, place: &Place, rows: &[&'static Row]) -> Vec<Case> {
+    let unix = asked(home, service, &format!("unix:{}", place.socket.display()));
+    let tcp = asked(home, service, &format!("tcp:127.0.0.1:{}", place.port));
+    let mut cases = Vec::new();
+    for row in rows.iter().filter(|row| row.service == service) {
+        let of = |all: &[Value]| {
+            let found = all.iter().find(|one| one["client"] == row.client && one["language"] == row.language);
+            found.unwrap_or_else(|| panic!("{} is no row of {service}", row.client)).clone()
+        };
+        let (unix, tcp) = (of(&unix), of(&tcp));
+        assert_eq!(unix["tested"], true, "{} is tested here: say so in its row", row.client);
+        let mut add = |expected, words: &str, is_verified| {
+            let key = format!("{}-{}", cases.len(), service);
+            cases.push(Case { row, expected, words: words.to_owned(), key, is_verified });
+        };
+        if let Some(words) = unix["socket"].as_str() {
+            add("unix", words, true);
+        }
+        let words = tcp["tcp"].as_str().unwrap();
+        // In brackets is why there are none.
+        if words.starts_with('(') {
+            continue;
+        }
+        add("tcp", words, true);
+        // The command says --protocol=tcp, the crate prefer_socket(false): either overrides what `localhost` means.
+        let is_overridden = row.client == "mysql";
+        if tcp["localhost"] != "none" && !is_overridden {
+            // Those that take the default socket do not find our server by it; the others reach its port.
+            let expected = if tcp["localhost"] == "tcp" { "tcp" } else { "not tcp" };
+            add(expected, &words.replace("127.0.0.1", "localhost"), false);
+        }
+    }
+    cases
+}
+
+/// The transport that a client has in its server's words, once it says one.
+fn seen(place: &Place, service: &str) -> Result<&'static str, String> {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        let seen = place.seen(service);
+        match Vec::from_iter(&seen)[..] {
+            [transport] => return Ok(transport),
+            [] if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(10)),
+            _ => return Err(format!("the server sees {seen:?}")),
+        }
+    }
+}
+
+/// What `samehost verify` says of a client that is connected to a server.
+fn verified(home: &Home, pid: u32, place: &Place) -> Result<String, String> {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        let ended = home.run(&["verify", &pid.to_string(), "--json"]);
+        let found: Value = serde_json::from_str(&ended.stdout).unwrap_or_default();
+        let is_ours = |one: &Value| {
+            let address = one["service_address"].as_str().unwrap_or_default();
+            Path::new(address) == place.socket || address.ends_with(&format!(":{}", place.port))
+        };
+        let has_ours = found["connections"].as_array().is_some_and(|all| all.iter().any(is_ours));
+        match found["transport"].as_str() {
+            Some(transport) if has_ours => return Ok(transport.to_owned()),
+            _ if Instant::now() > deadline => return Err(format!("verify sees no connection: {found}")),
+            _ => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}
+
+/// Asks a front for a page, which it gets from the server of the row.
+fn ask_front(case: &Case, port: u16) -> Result<(), String> {
+    let url = format!("http://127.0.0.1:{port}/index.php");
+    let mut ask = Command::new("curl");
+    ask.args([
+        "-sS",
+        "--fail",
+        "--retry",
+        "200",
+        "--retry-delay",
+        "0",
+        "--retry-connrefused",
+        "--max-time",
+        "20",
+    ]);
+    if case.row.service == "grpc" {
+        // A call without a message, as gRPC has it: five zeros.
+        ask.args(["--http2-prior-knowledge", "-H", "content-type: application/grpc", "-H", "te: trailers"]);
+        let call = format!(
+            "printf '\\0\\0\\0\\0\\0' | \"$@\" --data-binary @- http://127.0.0.1:{port}/echo.Echo/Say -o /dev/null"
+        );
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &call, "sh", "curl"]).args(ask.get_args());
+        ask = shell;
+    } else {
+        ask.arg(url);
+    }
+    let output = ask.output().unwrap();
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+}
+
+/// The transport that a client has.
+fn transport(home: &Home, shop: &Workshop, case: &Case, place: &Place) -> Result<&'static str, String> {
+    let service = case.row.service;
+    place.forget(service);
+    if let Run::Front(front) = case.row.run {
+        let folder = shop.folder(case);
+        let (mut command, port) =
+            front.command(&folder, &Workshop::words(case), &place.socket.with_file_name("index.php"));
+        let mut client = Client::start(&mut command)?;
+        ask_front(case, port).map_err(|error| error + &client.said())?;
+        return seen(place, service);
+    }
+    let mut client = Client::start(&mut shop.command(case)?)?;
+    client.wait_until_ready()?;
+    let transport = seen(place, service).map_err(|error| error + &client.said())?;
+    if Place::has_connections(service) && case.is_verified {
+        let verified = verified(home, client.0.id(), place)?;
+        if verified != transport {
+            return Err(format!("the server sees {transport}, verify {verified}"));
+        }
+    }
+    Ok(transport)
+}
+
+/// Holds rows against their servers, tells each case, and gives what is wrong.
+fn held(rows: &[&'static Row], tell: fn(&str)) -> Vec<String> {
+    let home = Home::new();
+    let mut servers = Servers::new();
+    let (mut places, mut all) = (Vec::new(), Vec::new());
+    for service in SERVICES.into_iter().filter(|service| rows.iter().any(|row| row.service == *service)) {
+        let place = servers.start(service);
+        all.extend(cases(&home, service, &place, rows));
+        places.push((service, place));
+    }
+    let shop = Workshop::new(&all);
+    let mut wrong: Vec<String> = shop.missing().map(str::to_owned).collect();
+    for case in all.iter().filter(|case| shop.has(case.row.language)) {
+        let (_, place) = places.iter().find(|(service, _)| *service == case.row.service).unwrap();
+        let found = transport(&home, &shop, case, place);
+        let over = found.as_deref().unwrap_or("no connection");
+        let folder = place.socket.ancestors().nth(2).unwrap().display().to_string();
+        let words = case.words.replace(&folder, "/run").replace(&place.port.to_string(), "PORT");
+        tell(&format!("{} | {} | {over} | {words}", case.row.client, case.expected));
+        match (found, case.expected) {
+            (Ok("tcp"), "not tcp") => wrong.push(format!("{}: tcp", case.what())),
+            (_, "not tcp") => {}
+            (Ok(found), expected) if found == expected => {}
+            (Ok(found), expected) => wrong.push(format!("{}: {found}, not {expected}", case.what())),
+            (Err(said), _) => wrong.push(format!("{}: {said}", case.what())),
+        }
+    }
+    wrong
+}
+
+#[test]
+fn every_tested_row_does_what_it_says() {
+    if !is_root() {
+        not_tested("without root: the clients of `how`, whose servers are started as other users");
+        return;
+    }
+    let rows: Vec<&Row> = ROWS.iter().filter(|row| row.language != "rust").collect();
+    let wrong = held(&rows, |_| {});
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+#[test]
+#[expect(clippy::print_stdout, reason = "what evidence keeps")]
+#[ignore = "builds more than a hundred crates; `cargo xtask evidence clients` runs it"]
+fn every_row_of_rust_does_what_it_says() {
+    let rows: Vec<&Row> = ROWS.iter().filter(|row| row.language == "rust").collect();
+    let wrong = held(&rows, |line| println!("held: {line}"));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+#[test]
+fn every_row_called_tested_is_tested() {
+    let home = Home::new();
+    for service in SERVICES {
+        let answer = home.run(&["how", service, "--json"]);
+        let answer: Value = serde_json::from_str(&answer.stdout).unwrap();
+        for words in answer["clients"].as_array().unwrap() {
+            let is_here = ROWS.iter().any(|row| {
+                row.service == service && words["client"] == row.client && words["language"] == row.language
+            });
+            assert_eq!(words["tested"].as_bool(), Some(is_here), "{service}: {words}");
+        }
+    }
+}

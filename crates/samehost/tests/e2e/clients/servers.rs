@@ -1,0 +1,255 @@
+//! The servers that the clients meet, each on a Unix socket and on a port, and what each says of who is connected.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use samehost_testing::{free_port, must};
+
+use crate::scan::Held;
+use crate::stacks::Group;
+use crate::support::{Home, wait_for};
+
+/// Servers that end with the test.
+pub(crate) struct Servers {
+    home: Home,
+    held: Vec<Held>,
+    /// Those with workers that would outlive them.
+    groups: Vec<Group>,
+    /// The command that runs another in the servers' network namespace; empty for the own one.
+    enter: String,
+}
+
+/// Where a service is: socket for the words, and port.
+pub(crate) struct Place {
+    pub(crate) socket: PathBuf,
+    pub(crate) port: u16,
+}
+
+/// A gRPC server of Python, which writes down who asked.
+const GRPC: &str = "
+import concurrent.futures, grpc, sys
+socket, port, log = sys.argv[1:]
+def answer(request, context):
+    with open(log, 'a') as file:
+        file.write(context.peer() + '\\n')
+    return b''
+handler = grpc.unary_unary_rpc_method_handler(answer)
+server = grpc.server(concurrent.futures.ThreadPoolExecutor(2))
+server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler('echo.Echo', {'Say': handler})])
+server.add_insecure_port('unix:' + socket)
+server.add_insecure_port('127.0.0.1:' + port)
+server.start()
+server.wait_for_termination()
+";
+
+impl Servers {
+    pub(crate) fn new() -> Self {
+        Servers::entered(String::new())
+    }
+
+    /// Servers in the network namespace of a process.
+    pub(crate) fn inside(pid: u32) -> Self {
+        Servers::entered(format!("nsenter -t {pid} -n "))
+    }
+
+    fn entered(enter: String) -> Self {
+        let home = Home::new();
+        // PostgreSQL refuses to run as root: its user must pass through.
+        fs::set_permissions(home.path(""), fs::Permissions::from_mode(0o711)).unwrap();
+        Servers { home, held: Vec::new(), groups: Vec::new(), enter }
+    }
+
+    pub(crate) fn start(&mut self, service: &str) -> Place {
+        let port = free_port();
+        let folder = self.home.path(service);
+        fs::create_dir(&folder).unwrap();
+        let (socket, command) = match service {
+            "mysql" => mysql(&folder, port),
+            "postgres" => postgres(&folder, port),
+            "redis" => redis(&folder, port),
+            "nginx" => nginx(&folder, port),
+            "php-fpm" => php_fpm(&folder, port),
+            "grpc" => grpc(&folder, port),
+            _ => {
+                let socket = folder.join("memcached.sock");
+                self.held.push(Held::start("memcached", &["-u", "root", "-s", text(&socket)]));
+                (socket, format!("exec memcached -u root -l 127.0.0.1 -p {port}"))
+            }
+        };
+        let command = command.replacen("exec ", &format!("exec {}", self.enter), 1);
+        if service == "php-fpm" {
+            self.groups.push(Group::start("sh", &["-c", &command]));
+        } else {
+            self.held.push(Held::start("sh", &["-c", &command]));
+        }
+        wait_for(service, || UnixStream::connect(&socket).ok());
+        let probe = format!("{}nc -z 127.0.0.1 {port}", self.enter);
+        wait_for(service, || {
+            Command::new("sh").args(["-c", &probe]).status().unwrap().success().then_some(())
+        });
+        Place { socket, port }
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn mysql(folder: &Path, port: u16) -> (PathBuf, String) {
+    let (socket, data) = (folder.join("mysqld.sock"), folder.join("data"));
+    let made = format!("--datadir={}", data.display());
+    let words =
+        ["--no-defaults", "--user=root", "--auth-root-authentication-method=normal", "--skip-test-db", &made];
+    must("mariadb-install-db", &words);
+    let server = format!(
+        "exec mysqld --no-defaults --user=root {made} --socket={} --bind-address=127.0.0.1 --port={port}",
+        socket.display()
+    );
+    (socket, server)
+}
+
+fn postgres(folder: &Path, port: u16) -> (PathBuf, String) {
+    let data = folder.join("data").display().to_string();
+    let bin = "$(ls -d /usr/lib/postgresql/*/bin | tail -1)";
+    must("chown", &["postgres", text(folder)]);
+    must("sh", &["-c", &format!("setpriv --reuid postgres --clear-groups {bin}/initdb -A trust -D {data}")]);
+    let server = format!(
+        "exec setpriv --reuid postgres --clear-groups {bin}/postgres -D {data} -c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories={}",
+        folder.display()
+    );
+    (folder.join(format!(".s.PGSQL.{port}")), server)
+}
+
+fn redis(folder: &Path, port: u16) -> (PathBuf, String) {
+    let socket = folder.join("redis.sock");
+    let (folder, at) = (folder.display(), socket.display());
+    let server = format!("exec redis-server --port {port} --save '' --dir {folder} --unixsocket {at}");
+    (socket, server)
+}
+
+/// nginx writes the address down that it was asked at.
+fn nginx(folder: &Path, port: u16) -> (PathBuf, String) {
+    let socket = folder.join("nginx.sock");
+    let at = folder.display();
+    let settings = format!(
+        "daemon off; master_process off; pid {at}/pid; error_log {at}/error; events {{}}\n\
+         http {{ log_format asked '$server_addr'; access_log {at}/log asked; client_body_temp_path {at};\n\
+         fastcgi_temp_path {at}; proxy_temp_path {at}; uwsgi_temp_path {at}; scgi_temp_path {at};\n\
+         server {{ listen 127.0.0.1:{port}; listen unix:{}; location / {{ return 200 'ok'; }} }} }}\n",
+        socket.display()
+    );
+    fs::write(folder.join("nginx.conf"), settings).unwrap();
+    (socket, format!("exec nginx -c {at}/nginx.conf -e {at}/error"))
+}
+
+/// PHP-FPM has a pool for each address, and writes down which one answered.
+fn php_fpm(folder: &Path, port: u16) -> (PathBuf, String) {
+    let socket = folder.join("fpm.sock");
+    let at = folder.display();
+    let pool = |name: &str, listen: &str| {
+        format!(
+            "[{name}]\nuser = root\ngroup = root\nlisten = {listen}\nlisten.mode = 0666\npm = static\n\
+             pm.max_children = 1\naccess.log = {at}/log\naccess.format = \"%n\"\n"
+        )
+    };
+    let (unix, tcp) = (pool("unix", text(&socket)), pool("tcp", &format!("127.0.0.1:{port}")));
+    let settings = format!("[global]\nerror_log = {at}/error\ndaemonize = no\n{unix}{tcp}");
+    fs::write(folder.join("fpm.conf"), settings).unwrap();
+    fs::write(folder.join("index.php"), "<?php echo 'ok';").unwrap();
+    let program = crate::stacks::php_fpm().expect("install php-fpm");
+    (socket, format!("exec {} -F -R -y {at}/fpm.conf", program.display()))
+}
+
+fn grpc(folder: &Path, port: u16) -> (PathBuf, String) {
+    let (socket, program) = (folder.join("grpc.sock"), folder.join("server.py"));
+    fs::write(&program, GRPC).unwrap();
+    let (at, log) = (socket.display(), folder.join("log"));
+    let server = format!("exec /usr/bin/python3 {} {at} {port} {}", program.display(), log.display());
+    (socket, server)
+}
+
+impl Place {
+    /// What the server wrote down of the requests that it had.
+    fn log(&self) -> PathBuf {
+        self.socket.with_file_name("log")
+    }
+
+    /// Whether the server says who is connected now; else it writes down who asked.
+    pub(super) fn has_connections(service: &str) -> bool {
+        ["mysql", "postgres", "redis", "memcached"].contains(&service)
+    }
+
+    /// The transports of the clients that are connected, or have asked since [`Place::forget`], in the server's own words.
+    pub(super) fn seen(&self, service: &str) -> BTreeSet<&'static str> {
+        let socket = text(&self.socket);
+        let said = match service {
+            "mysql" => must(
+                "mariadb",
+                &[
+                    "--no-defaults",
+                    "-uroot",
+                    "-BN",
+                    "-S",
+                    socket,
+                    "-e",
+                    "SELECT IF(HOST LIKE '%:%', HOST, 'unix') FROM information_schema.PROCESSLIST WHERE ID <> CONNECTION_ID() AND COMMAND <> 'Daemon'",
+                ],
+            ),
+            "postgres" => must(
+                "psql",
+                &[
+                    "-XAtq",
+                    "-U",
+                    "postgres",
+                    "-h",
+                    text(self.socket.parent().unwrap()),
+                    "-p",
+                    &self.port.to_string(),
+                    "-c",
+                    "SELECT coalesce(host(client_addr), 'unix') FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()",
+                ],
+            ),
+            "redis" => {
+                let clients = must("redis-cli", &["-s", socket, "client", "list"]);
+                let others = clients.lines().filter(|line| !line.contains("cmd=client"));
+                let address = |line: &str| line.split(" addr=").nth(1).unwrap_or_default().to_owned();
+                others.map(|line| address(line).replace(socket, "unix") + "\n").collect()
+            }
+            "memcached" => self.memcached(),
+            _ => fs::read_to_string(self.log()).unwrap_or_default(),
+        };
+        said.lines().map(|line| if line.starts_with("unix") { "unix" } else { "tcp" }).collect()
+    }
+
+    /// A line for each client of either memcached, without the one that asks.
+    fn memcached(&self) -> String {
+        let others = |stream: &mut dyn ReadWrite, name: &str| {
+            stream.write_all(b"stats conns\r\nquit\r\n").unwrap();
+            let mut said = String::new();
+            stream.read_to_string(&mut said).unwrap();
+            let states = said.lines().filter(|line| line.contains(":state "));
+            let clients = states.filter(|line| !line.ends_with("conn_listening")).count();
+            format!("{name}\n").repeat(clients.saturating_sub(1))
+        };
+        others(&mut UnixStream::connect(&self.socket).unwrap(), "unix")
+            + &others(&mut TcpStream::connect(("127.0.0.1", self.port)).unwrap(), "tcp")
+    }
+
+    /// Forgets who asked, and waits until nobody is connected.
+    pub(super) fn forget(&self, service: &str) {
+        if Place::has_connections(service) {
+            wait_for("the last client to be gone", || self.seen(service).is_empty().then_some(()));
+        } else if self.log().exists() {
+            fs::write(self.log(), "").unwrap();
+        }
+    }
+}
+
+trait ReadWrite: Read + Write {}
+impl<T: Read + Write> ReadWrite for T {}

@@ -1,0 +1,111 @@
+//! Clients that `samehost how` knows and that no Debian package has: fetched from the registries of their languages into a
+//! cache below the target directory, in the versions and with the checksums that the lists in `crates/samehost/tests/clients`
+//! state. What cannot be fetched is named here, and again by the test that needs it.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, bail};
+
+use crate::succeed;
+
+/// The clients of a language.
+struct Language {
+    name: &'static str,
+    /// Files that say what is fetched.
+    lists: &'static [&'static str],
+    registry: &'static str,
+    /// How another registry, or the way to this one, is set.
+    mirror: &'static str,
+    fetch: fn(&Path) -> anyhow::Result<()>,
+}
+
+const LANGUAGES: &[Language] = &[
+    Language {
+        name: "go",
+        lists: &["go.mod", "go.sum"],
+        registry: "proxy.golang.org",
+        mirror: "GOPROXY names another one",
+        fetch: modules,
+    },
+    Language {
+        name: "node",
+        lists: &["package.json", "package-lock.json"],
+        registry: "registry.npmjs.org",
+        mirror: "`npm config set registry` names another one",
+        fetch: packages,
+    },
+    Language {
+        name: "java",
+        lists: &["jars.txt"],
+        registry: MAVEN,
+        mirror: "https_proxy names the way to it",
+        fetch: jars,
+    },
+];
+
+const MAVEN: &str = "repo1.maven.org";
+
+/// Fetches what the cache has not, and says which registries were not reached. Tests look there too: see `Cache` in
+/// `crates/samehost/tests/e2e/clients`.
+pub(crate) fn fetch() -> anyhow::Result<()> {
+    for language in LANGUAGES {
+        let lists = crate::root().join("crates/samehost/tests/clients").join(language.name);
+        let read = |name: &&str| fs::read_to_string(lists.join(name)).with_context(|| (*name).to_owned());
+        let wanted: Vec<String> = language.lists.iter().map(read).collect::<anyhow::Result<_>>()?;
+        let folder = crate::target().join("clients").join(language.name);
+        let complete = folder.join("complete");
+        if fs::read_to_string(&complete).is_ok_and(|text| text == wanted.concat()) {
+            continue;
+        }
+        println!("fetching clients into {}", folder.display());
+        if folder.exists() {
+            fs::remove_dir_all(&folder)?;
+        }
+        fs::create_dir_all(&folder)?;
+        for (name, text) in language.lists.iter().zip(&wanted) {
+            fs::write(folder.join(name), text)?;
+        }
+        match (language.fetch)(&folder) {
+            Ok(()) => fs::write(complete, wanted.concat())?,
+            Err(error) => eprintln!(
+                "xtask: the clients in {} were not fetched from {} ({}): {error:#}\nxtask: the test \
+                 every_tested_row_does_what_it_says fails without them, and says so",
+                language.name, language.registry, language.mirror
+            ),
+        }
+    }
+    Ok(())
+}
+
+fn modules(folder: &Path) -> anyhow::Result<()> {
+    let mut go = Command::new("go");
+    // Without -modcacherw nobody but root could remove the folder.
+    go.args(["mod", "download"]).env("GOMODCACHE", folder.join("mod")).env("GOFLAGS", "-modcacherw");
+    succeed(go.env("GOTOOLCHAIN", "local").current_dir(folder))
+}
+
+fn packages(folder: &Path) -> anyhow::Result<()> {
+    let mut npm = Command::new("npm");
+    succeed(npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).current_dir(folder))
+}
+
+/// Each line of the list is the SHA-256 of a jar and its path in the registry.
+fn jars(folder: &Path) -> anyhow::Result<()> {
+    let mut sums = String::new();
+    for line in fs::read_to_string(folder.join("jars.txt"))?.lines() {
+        let (sum, path) = line.split_once(' ').context("jars.txt: a line is a checksum and a path")?;
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let url = format!("https://{MAVEN}/maven2/{path}");
+        let mut curl = Command::new("curl");
+        succeed(curl.args(["-fsSL", "--retry", "2", &url, "-o", name]).current_dir(folder))?;
+        sums += &format!("{sum}  {name}\n");
+    }
+    let mut check = Command::new("sha256sum");
+    check.args(["--check", "--quiet"]).current_dir(folder).stdin(Stdio::piped());
+    let mut check = check.spawn().context("starting sha256sum")?;
+    check.stdin.take().context("a pipe")?.write_all(sums.as_bytes())?;
+    if check.wait()?.success() { Ok(()) } else { bail!("a jar is not the one of the list") }
+}
