@@ -34,6 +34,7 @@ const SERVICES: &[(Kind, &str)] = &[
     (Kind::Pgbouncer, "reads what switch edits"),
     (Kind::Haproxy, "reads what switch edits, and is a proxy that is measured"),
     (Kind::Caddy, "reads what switch edits, and is a proxy that is measured"),
+    (Kind::Mosquitto, "listens on a socket as its descriptor says"),
 ];
 
 const NEEDED: &[Needed] = &[
@@ -62,6 +63,11 @@ const NEEDED: &[Needed] = &[
     Needed { program: "perf", package: "linux-perf", why: "samples where CPU time goes for --profile" },
     Needed { program: "java", package: "default-jdk-headless", why: "runs clients that `how` knows" },
     Needed { program: "curl", package: "curl", why: "is a client that `how` knows, and fetches others" },
+    Needed {
+        program: "mosquitto_pub",
+        package: "mosquitto-clients",
+        why: "asks a private mosquitto over its socket",
+    },
     Needed { program: "setfacl", package: "acl", why: "gives the files that switch edits an access list" },
     Needed { program: "chattr", package: "e2fsprogs", why: "makes a file that switch cannot edit" },
     Needed { program: "script", package: "bsdutils", why: "gives switch a terminal to ask on" },

@@ -2,6 +2,7 @@
 //! server says which transport its client has; `samehost verify` has to say the same of the client's process.
 
 mod fronts;
+mod others;
 mod rows;
 mod runs;
 mod servers;
