@@ -78,6 +78,10 @@ pub struct Descriptor {
     pub proxy: bool,
     /// Whether it logs and limits its clients by their addresses.
     pub sees_clients: bool,
+    /// Where it passes requests on: what sends its client's address along.
+    pub passes_address: Option<String>,
+    /// What has it take the client's address from a proxy that connects over a Unix socket.
+    pub takes_address: Option<String>,
     /// The file that it begins with, the most usual first.
     pub main_files: Vec<String>,
     /// The file that people edit, where that is another.

@@ -1,19 +1,57 @@
 //! Blocker `client-address`: behind a Unix socket a service does not see its client's IP address.
 
 use samehost_model::scan::Weight;
-use samehost_services::Kind;
+use samehost_services::{Descriptor, Kind};
 
 use super::Finding;
 use super::pair::Pair;
+
 pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
-    let client = pair.client()?;
-    let is_proxy = Kind::of_program(&client.name).is_some_and(|kind| kind.descriptor().proxy);
-    if !is_proxy || !pair.known?.sees_clients {
+    let proxy = Kind::of_program(&pair.client()?.name)?.descriptor();
+    let service = pair.known?;
+    if !proxy.proxy || !service.sees_clients {
         return None;
     }
     Some((
         Weight::Note,
         "over a Unix socket the service sees no client address: logs, rate limits and access lists by 127.0.0.1 stop to work".to_owned(),
-        "Pass it on and trust it: proxy_set_header X-Forwarded-For in nginx, and set_real_ip_from unix: (or the like) in the service".to_owned(),
+        remedy(proxy, service),
     ))
+}
+
+/// How this proxy passes the address on, and how this service takes it.
+fn remedy(proxy: &Descriptor, service: &Descriptor) -> String {
+    let passes = proxy.passes_address.as_deref().unwrap_or("a header X-Forwarded-For");
+    let takes = match service.takes_address.as_deref() {
+        Some(setting) => setting,
+        None if service.application => "X-Forwarded-For, which its application has to trust",
+        None => "X-Forwarded-For",
+    };
+    format!("Pass it on from {} ({passes}), and have {} use it ({takes})", proxy.label, service.label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_speaks_of_the_proxy_and_the_service_at_hand() {
+        let said = |proxy: Kind, service: Kind| remedy(proxy.descriptor(), service.descriptor());
+        let apache = said(Kind::Apache, Kind::Gunicorn);
+        assert!(apache.contains("Apache (mod_proxy_http sends") && apache.contains("gunicorn"), "{apache}");
+        let haproxy = said(Kind::Haproxy, Kind::Nginx);
+        assert!(
+            haproxy.contains("`option forwardfor`") && haproxy.contains("set_real_ip_from unix:"),
+            "{haproxy}"
+        );
+        assert!(!said(Kind::Caddy, Kind::Haproxy).contains("nginx"));
+        // nginx is a proxy as well; here it is behind one.
+        assert!(said(Kind::Nginx, Kind::Nginx).contains("proxy_set_header"));
+    }
+
+    #[test]
+    fn every_proxy_says_how_it_passes_the_address_on() {
+        let silent = |kind: &Kind| kind.descriptor().proxy && kind.descriptor().passes_address.is_none();
+        assert_eq!(Kind::all().find(silent), None);
+    }
 }
