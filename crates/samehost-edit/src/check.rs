@@ -16,6 +16,12 @@ pub enum Program {
     Php,
     /// Docker Compose.
     Compose,
+    /// Apache httpd.
+    Apache,
+    /// HAProxy.
+    Haproxy,
+    /// Caddy.
+    Caddy,
 }
 
 /// The check of an editor's format.
@@ -29,12 +35,20 @@ pub struct Check {
     pub reads: Vec<PathBuf>,
     /// Why that list is incomplete, if it is.
     pub unknown: Option<String>,
+    /// What of the configuration the program executes while it checks: `Lua`.
+    pub executes: Option<&'static str>,
 }
 
 impl Check {
     /// PHP's own syntax check, which executes nothing.
     pub(crate) fn php(file: &Path) -> Option<Self> {
         let arguments = vec!["-l".into(), file.to_str()?.to_owned()];
-        Some(Check { program: Program::Php, arguments, reads: vec![file.to_owned()], unknown: None })
+        let reads = vec![file.to_owned()];
+        Some(Check { program: Program::Php, arguments, reads, unknown: None, executes: None })
+    }
+
+    /// The check of a program that takes the rest of its arguments and its environment from the running service.
+    pub(crate) fn of_service(program: Program, argument: &str, reads: Vec<PathBuf>) -> Self {
+        Check { program, arguments: vec![argument.to_owned()], reads, unknown: None, executes: None }
     }
 }

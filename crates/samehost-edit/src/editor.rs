@@ -84,6 +84,6 @@ pub trait Editor: Sync {
         None
     }
 
-    /// How the program takes a change.
-    fn uptake(&self) -> Uptake;
+    /// How the program that reads this file takes a change.
+    fn uptake(&self, file: &Path) -> Uptake;
 }

@@ -1,6 +1,6 @@
 //! Files as an editor sees them: those of a source, or with some of them replaced by their new content.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -96,6 +96,46 @@ impl Files for Bounded<'_> {
         })?;
         self.left.set(left);
         self.below.read(path)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<PathBuf>> {
+        self.below.list(directory)
+    }
+
+    fn real(&self, path: &Path) -> PathBuf {
+        self.below.real(path)
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        self.below.exists(path)
+    }
+}
+
+/// Remembers the files that are read.
+pub(crate) struct Remembered<'a> {
+    below: &'a dyn Files,
+    read: RefCell<Vec<PathBuf>>,
+}
+
+impl<'a> Remembered<'a> {
+    pub(crate) fn new(below: &'a dyn Files) -> Self {
+        Remembered { below, read: RefCell::default() }
+    }
+
+    /// The files that were read, each once, in the order of the first time.
+    pub(crate) fn paths(self) -> Vec<PathBuf> {
+        self.read.into_inner()
+    }
+}
+
+impl Files for Remembered<'_> {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let text = self.below.read(path)?;
+        let mut read = self.read.borrow_mut();
+        if read.iter().all(|other| other != path) {
+            read.push(path.to_owned());
+        }
+        Ok(text)
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<PathBuf>> {

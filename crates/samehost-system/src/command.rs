@@ -1,5 +1,5 @@
 //! Runs a program whose result matters, isolated from this program and bounded: a fixed environment, `/` as working
-//! directory, no new privileges (setuid programs gain none), a session of its own (without access to our terminal)
+//! directory unless another is asked for, no new privileges (setuid programs gain none), a session of its own (without access to our terminal)
 //! that is ended at the time limit and after an interrupt, and only the end of its output is kept.
 
 use std::collections::BTreeMap;
@@ -34,6 +34,7 @@ pub struct Run {
     program: OsString,
     arguments: Vec<OsString>,
     environment: BTreeMap<OsString, OsString>,
+    folder: PathBuf,
     account: Option<Account>,
     limit: Duration,
     /// Whether an interrupt ends it.
@@ -92,6 +93,7 @@ impl Run {
             program: program.into(),
             arguments: arguments.into_iter().map(Into::into).collect(),
             environment: fixed.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
+            folder: PathBuf::from("/"),
             account: None,
             limit,
             heeds: true,
@@ -105,6 +107,13 @@ impl Run {
     #[must_use]
     pub fn variable(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.environment.insert(name.into(), value.into());
+        self
+    }
+
+    /// Sets the working directory.
+    #[must_use]
+    pub fn folder(mut self, folder: &Path) -> Self {
+        folder.clone_into(&mut self.folder);
         self
     }
 
@@ -184,7 +193,7 @@ impl Run {
             .args(&self.arguments)
             .env_clear()
             .envs(&self.environment)
-            .current_dir("/")
+            .current_dir(&self.folder)
             .stdin(Stdio::null())
             .stdout(out)
             .stderr(err);

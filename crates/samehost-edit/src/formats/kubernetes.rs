@@ -67,7 +67,7 @@ impl Editor for Kubernetes {
         Err(setting.gone())
     }
 
-    fn uptake(&self) -> Uptake {
+    fn uptake(&self, _file: &Path) -> Uptake {
         Uptake::RestartApplication
     }
 }

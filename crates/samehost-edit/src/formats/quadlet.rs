@@ -60,7 +60,7 @@ impl Editor for Quadlet {
         Err(setting.gone())
     }
 
-    fn uptake(&self) -> Uptake {
+    fn uptake(&self, _file: &Path) -> Uptake {
         Uptake::RestartUnit
     }
 }

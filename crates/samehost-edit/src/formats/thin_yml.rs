@@ -87,7 +87,7 @@ impl Editor for ThinYml {
         }
     }
 
-    fn uptake(&self) -> Uptake {
+    fn uptake(&self, _file: &Path) -> Uptake {
         Uptake::Restart(samehost_services::Kind::Thin)
     }
 }

@@ -184,7 +184,7 @@ fn candidates<'a>(
     holders: &[u32],
     notes: &mut Vec<String>,
 ) -> (Vec<Candidate<'a>>, Reader) {
-    let uptake = config.editor.uptake();
+    let uptake = config.editor.uptake(&config.file);
     let reader = match uptake {
         Uptake::AtOnce | Uptake::RestartApplication => Reader::Itself,
         Uptake::Reload(..) | Uptake::Restart(_) | Uptake::RestartUnit => Reader::OrItsMaster,

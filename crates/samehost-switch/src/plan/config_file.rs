@@ -48,7 +48,7 @@ impl ConfigFile {
 
     /// The service that reads it.
     pub(crate) fn kind(&self) -> Option<Kind> {
-        match self.editor.uptake() {
+        match self.editor.uptake(&self.file) {
             Uptake::Reload(kind) | Uptake::Restart(kind) => Some(kind),
             Uptake::AtOnce | Uptake::RestartUnit | Uptake::RestartApplication => None,
         }

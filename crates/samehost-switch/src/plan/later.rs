@@ -259,7 +259,6 @@ fn stage(kept: &LaterStage, request: &SwitchRequest, scan: &Scan) -> (PlannedSta
     for (file, name) in &kept.of {
         let Some(editor) = editor(name) else { continue };
         let config = ConfigFile { file: file.clone(), editor, reader: None };
-        findings.note(stage.check(&config));
         stage.of.push((file.clone(), editor.name()));
         // If several such servers run, the one that listens there.
         let places = kept.leaves.iter().filter_map(|(_, to)| to.parse().ok());
@@ -267,7 +266,8 @@ fn stage(kept: &LaterStage, request: &SwitchRequest, scan: &Scan) -> (PlannedSta
             .flat_map(|to: Endpoint| services_at(scan, &to))
             .find_map(|at| scan.services.get(at).filter(|service| service.kind == config.kind())?.pid);
         let pid = there.or_else(|| server_files::process_of(scan, &config));
-        match reload_action(scan, editor.uptake(), file, pid, &request.reloads) {
+        findings.note(stage.check(scan, &config, pid));
+        match reload_action(scan, editor.uptake(file), file, pid, &request.reloads) {
             ReloadAction::Nothing(note) => findings.note(note),
             ReloadAction::Words { what, command } => stage.reloads.push((what, command)),
             ReloadAction::Missing { found, remedy } => findings.add([bar("reload", found, remedy)]),

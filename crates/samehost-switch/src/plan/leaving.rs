@@ -191,7 +191,7 @@ pub(crate) fn client_reload_action(
     hop: &Hop,
     pid: Option<u32>,
 ) -> ReloadAction {
-    let uptake = hop.config.editor.uptake();
+    let uptake = hop.config.editor.uptake(&hop.config.file);
     let found = reload_action(scan, uptake, &hop.config.file, pid, &request.reloads);
     match (&found, unit_of(scan, hop).filter(|_| systemd_runs())) {
         (ReloadAction::Nothing(Some(_)), Some(unit)) if uptake == Uptake::RestartApplication => {
@@ -207,7 +207,9 @@ pub(crate) fn client_reload_action(
 
 /// The client of a move that uses the old place until it is restarted, if this program does not restart it.
 pub(crate) fn needs_restart(scan: &Scan, request: &SwitchRequest, hop: &Hop) -> Option<String> {
-    if hop.setting.role != Role::Connects || hop.config.editor.uptake() != Uptake::RestartApplication {
+    if hop.setting.role != Role::Connects
+        || hop.config.editor.uptake(&hop.config.file) != Uptake::RestartApplication
+    {
         return None;
     }
     let running = processes(scan, hop).into_iter().find(|process| !reads_at_each_request(process))?;

@@ -65,9 +65,10 @@ pub(crate) struct PlannedStage {
 }
 
 impl PlannedStage {
-    /// Adds the check of a configuration that changes in it, or returns a note why the check is not run.
-    pub(crate) fn check(&mut self, config: &ConfigFile) -> Option<String> {
-        match config.editor.check(&config.file, &config.files()).map(planned)? {
+    /// Adds the check of a configuration that changes in it, and that this process runs by, or returns a note why the
+    /// check is not run.
+    pub(crate) fn check(&mut self, scan: &Scan, config: &ConfigFile, pid: Option<u32>) -> Option<String> {
+        match planned(scan, config, pid)? {
             Ok(check) => {
                 self.checks.push(check);
                 None
@@ -109,8 +110,11 @@ struct Side<'a> {
 
 /// A configuration that changes, and how its program loads the change.
 struct Changing<'a> {
+    scan: &'a Scan,
     config: &'a ConfigFile,
     sides: Vec<&'a Side<'a>>,
+    /// The process that runs by it.
+    pid: Option<u32>,
     reload: ReloadAction,
 }
 
@@ -156,14 +160,16 @@ pub(crate) fn build(
 }
 
 impl<'a> Changing<'a> {
-    fn of(request: &SwitchRequest, scan: &Scan, config: &'a ConfigFile, sides: &'a [Side<'a>]) -> Self {
+    fn of(request: &SwitchRequest, scan: &'a Scan, config: &'a ConfigFile, sides: &'a [Side<'a>]) -> Self {
         let sides: Vec<&Side<'_>> = sides.iter().filter(|side| side.config.file == config.file).collect();
         let pid = sides.iter().find_map(|side| side.pid);
         let reload = match sides.iter().find_map(|side| side.client) {
             Some(hop) => client_reload_action(scan, request, hop, pid),
-            None => reload_action(scan, config.editor.uptake(), &config.file, pid, &request.reloads),
+            None => {
+                reload_action(scan, config.editor.uptake(&config.file), &config.file, pid, &request.reloads)
+            }
         };
-        Changing { config, sides, reload }
+        Changing { scan, config, sides, pid, reload }
     }
 
     /// Adds to a stage what follows from a change of this configuration: the check, the reload, and what must answer
@@ -171,7 +177,7 @@ impl<'a> Changing<'a> {
     fn finish(&self, index: usize, stage: &mut PlannedStage) -> Findings {
         let mut findings = Findings::default();
         stage.of.push((self.config.file.clone(), self.config.editor.name()));
-        findings.note(stage.check(self.config));
+        findings.note(stage.check(self.scan, self.config, self.pid));
         match &self.reload {
             ReloadAction::Nothing(note) => findings.note(note.clone()),
             ReloadAction::Words { what, command } => {

@@ -303,6 +303,49 @@ fn a_module_of_a_users_is_never_loaded_by_roots_nginx() {
     assert_eq!(loaded_by, MALLORY.to_string());
 }
 
+/// HAProxy runs Lua while it checks: as the user of its workers, and not at all where somebody else wrote it.
+#[test]
+fn lua_of_a_configuration_is_never_run_as_root_by_a_check() {
+    let mut machine = Machine::new();
+    let service = service(&mut machine);
+    let worker = samehost_system::accounts::number("haproxy").expect("package haproxy");
+    let folder = machine.folder_of("mallory", MALLORY);
+    let marks = machine.folder_of("marks", worker);
+    let mark = marks.join("made");
+    let text = format!("io.open('{}', 'w'):close()\n", mark.display());
+    let hers = machine.write_as(MALLORY, "mallory/x.lua", text.clone());
+    let own = machine.write("own/x.lua", text);
+    give(&folder);
+    let configuration = |lua: &str| {
+        format!(
+            "global\n    user haproxy\n    group haproxy\n{lua}defaults\n    mode http\n    timeout connect 5s\n    timeout client 5s\n    timeout server 5s\nfrontend www\n    bind 127.0.0.1:{}\n    default_backend app\nbackend app\n    server a 127.0.0.1:{}\n",
+            free_port(),
+            service.port
+        )
+    };
+    let file = machine.write("own/haproxy.cfg", configuration(""));
+    let mut haproxy = Command::new("haproxy");
+    haproxy.args(["-W", "-db", "-f"]).arg(&file).current_dir("/");
+    let pid = machine.start(haproxy);
+    wait_for("its worker", || {
+        let children = samehost_system::peer::children(pid);
+        children
+            .into_iter()
+            .find(|pid| samehost_system::Identity::of(*pid).is_some_and(|one| one.uid == worker))
+    });
+    let run = |lua: &std::path::Path| {
+        fs::write(&file, configuration(&format!("    lua-load {}\n", lua.display()))).unwrap();
+        switched(&machine, &file, &service.socket, "true")
+    };
+    let theirs = run(&hers);
+    assert!(!is_there(&mark), "{}", theirs.both());
+    assert!(theirs.stdout.contains("is not run: it would run as haproxy"), "{}", theirs.both());
+    let roots = run(&own);
+    assert!(roots.status == 0 && roots.stdout.contains("(as haproxy)"), "{}", roots.both());
+    let made_by = std::os::unix::fs::MetadataExt::uid(&fs::metadata(&mark).unwrap());
+    assert_eq!(made_by, worker, "{}", roots.both());
+}
+
 #[test]
 fn a_users_php_fpm_is_checked_as_that_user_and_roots_not_with_a_users_part() {
     let machine = Machine::new();

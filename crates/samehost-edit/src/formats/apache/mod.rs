@@ -31,7 +31,9 @@ use samehost_model::Endpoint;
 
 use self::analysis::{Analysis, BELOW, Group};
 use self::target::Target;
+use self::tree::Tree;
 use self::uses::{Use, Worker};
+use crate::check::{Check, Program};
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
@@ -105,7 +107,20 @@ impl Editor for Apache {
         verify_edits(self, file, files, setting, goal, edits)
     }
 
-    fn uptake(&self) -> Uptake {
+    fn check(&self, file: &Path, files: &dyn Files) -> Option<Check> {
+        let mut check = Check::of_service(Program::Apache, "-t", vec![file.to_owned()]);
+        match Tree::read(file, files) {
+            Ok(tree) => {
+                check.reads = tree.files(files);
+                check.unknown = tree.missing.first().map(|refusal| refusal.reason.clone());
+                check.executes = tree.runs_perl().then_some("Perl");
+            }
+            Err(refusal) => check.unknown = Some(refusal.reason),
+        }
+        Some(check)
+    }
+
+    fn uptake(&self, _file: &Path) -> Uptake {
         Uptake::Reload(samehost_services::Kind::Apache)
     }
 }

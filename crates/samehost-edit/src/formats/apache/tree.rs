@@ -49,6 +49,8 @@ pub(super) struct Tree {
     pub(super) missing: Vec<Refusal>,
     /// What is defined at the end.
     pub(super) variables: Variables,
+    /// Where relative names begin, if that is known.
+    root: Option<PathBuf>,
 }
 
 impl Tree {
@@ -60,7 +62,8 @@ impl Tree {
         let is_main = MAIN_NAMES.iter().any(|name| file.ends_with(name));
         let main = if is_main { Some(file.to_owned()) } else { main_of(file, files) };
         let root = main.as_deref().and_then(root_of).map(Path::to_owned);
-        let mut reader = Reader { files, root, is_main, tree: Tree::default(), included: 0 };
+        let tree = Tree { root, ..Tree::default() };
+        let mut reader = Reader { files, is_main, tree, included: 0 };
         let source = reader.source(file, None)?;
         reader.expand(source, None, 0)?;
         Ok(reader.tree)
@@ -76,6 +79,24 @@ impl Tree {
     pub(super) fn host(&self, node: usize) -> Option<usize> {
         std::iter::successors(Some(node), |inner| self.nodes[*inner].parent)
             .find(|outer| self.nodes[*outer].name == "<virtualhost")
+    }
+
+    /// Everything that Apache reads or loads because of it, the file that was asked for first: its sources, and libraries.
+    pub(super) fn files(&self, files: &dyn Files) -> Vec<PathBuf> {
+        let libraries = self.nodes.iter().filter_map(|node| match node.name.as_str() {
+            "loadmodule" => node.words.get(1..),
+            "loadfile" => Some(&node.words[..]),
+            _ => None,
+        });
+        let folder = self.root.as_deref().unwrap_or(Path::new("/"));
+        let libraries = libraries.flatten().map(|word| folder.join(path_of(&word.bytes)));
+        let sources = self.sources.iter().map(|source| source.path.clone());
+        sources.chain(libraries.filter(|path| files.exists(path))).collect()
+    }
+
+    /// Whether Perl of the configuration runs while Apache reads it.
+    pub(super) fn runs_perl(&self) -> bool {
+        self.nodes.iter().any(|node| node.name.trim_start_matches('<').starts_with("perl"))
     }
 
     pub(super) fn path(&self, node: usize) -> &Path {
@@ -112,7 +133,6 @@ fn root_of(main: &Path) -> Option<&Path> {
 
 struct Reader<'a> {
     files: &'a dyn Files,
-    root: Option<PathBuf>,
     is_main: bool,
     tree: Tree,
     included: usize,
@@ -211,7 +231,7 @@ impl Reader<'_> {
             }
             ("serverroot", Some(path)) => {
                 let path = path_of(&path);
-                self.root = Some(path).filter(|path| path.is_absolute());
+                self.tree.root = Some(path).filter(|path| path.is_absolute());
             }
             ("include" | "includeoptional", Some(pattern)) if !in_macro => {
                 self.include(node, &pattern, depth)?;
@@ -224,7 +244,7 @@ impl Reader<'_> {
     fn include(&mut self, node: usize, pattern: &[u8], depth: usize) -> Result<()> {
         use std::os::unix::ffi::OsStrExt;
         let path = path_of(pattern);
-        let full = match &self.root {
+        let full = match &self.tree.root {
             _ if pattern.windows(2).any(|two| two == b"${") => None,
             Some(root) => Some(root.join(path)),
             None => Some(path).filter(|path| path.is_absolute()),

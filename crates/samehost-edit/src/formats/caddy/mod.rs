@@ -12,15 +12,17 @@ mod tree;
 mod upstream;
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use samehost_services::Kind;
 
+use self::lexer::Token;
 use self::proxy::{DIRECTIVES, Proxy};
 use self::tree::Statement;
+use crate::check::{Check, Program};
 use crate::edit::Edit;
 use crate::editor::Editor;
-use crate::files::Files;
+use crate::files::{Files, Remembered};
 use crate::goal::Goal;
 use crate::refusal::Result;
 use crate::setting::{Reading, Setting, Uptake};
@@ -88,9 +90,38 @@ impl Editor for Caddy {
         Err(setting.gone())
     }
 
-    fn uptake(&self) -> Uptake {
+    fn check(&self, file: &Path, files: &dyn Files) -> Option<Check> {
+        let remembered = Remembered::new(files);
+        let read = tree::read(file, &remembered);
+        let mut check = Check::of_service(Program::Caddy, "validate", remembered.paths());
+        check.unknown = read.err().map(|refusal| refusal.reason);
+        // Caddy opens its logs while it validates.
+        let logs: Vec<PathBuf> = check.reads.iter().flat_map(|path| log_files(path, files)).collect();
+        check.reads.extend(logs);
+        Some(check)
+    }
+
+    fn uptake(&self, _file: &Path) -> Uptake {
         Uptake::Reload(Kind::Caddy)
     }
+}
+
+/// The files that logs are written to, or the directories that they will be made in.
+fn log_files(path: &Path, files: &dyn Files) -> Vec<PathBuf> {
+    let text = files.read(path).unwrap_or_default();
+    let tokens = lexer::tokens(&String::from_utf8_lossy(&text)).unwrap_or_default();
+    let is_output = |three: &&[Token]| {
+        three[0].begins_line
+            && three[0].value == "output"
+            && three[1].value == "file"
+            && !three[2].begins_line
+    };
+    let named = tokens.windows(3).filter(is_output).map(|three| PathBuf::from(&three[2].value));
+    let is_there = |log: PathBuf| {
+        let folder = log.parent().unwrap_or(Path::new("/")).to_owned();
+        if files.exists(&log) { log } else { folder }
+    };
+    named.map(is_there).collect()
 }
 
 /// The directives that pass requests on, at any depth.

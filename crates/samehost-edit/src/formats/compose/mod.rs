@@ -99,6 +99,7 @@ impl Editor for Compose {
                 .is_none()
                 .then(|| "which other files it reads (env_file, extends) is not clear".into()),
             reads: [file.to_owned()].into_iter().chain(own).chain(named.unwrap_or_default()).collect(),
+            executes: None,
         })
     }
 
@@ -108,7 +109,7 @@ impl Editor for Compose {
         Some(by_hand(&found.client, &found.target, &found.server))
     }
 
-    fn uptake(&self) -> Uptake {
+    fn uptake(&self, _file: &Path) -> Uptake {
         Uptake::RestartApplication
     }
 }

@@ -62,7 +62,7 @@ impl Editor for DatabaseYml {
         yml.write(environment, &now, &goal.endpoint)
     }
 
-    fn uptake(&self) -> Uptake {
+    fn uptake(&self, _file: &Path) -> Uptake {
         Uptake::RestartApplication
     }
 }

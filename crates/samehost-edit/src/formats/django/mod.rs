@@ -81,7 +81,7 @@ impl Editor for Django {
         })
     }
 
-    fn uptake(&self) -> Uptake {
+    fn uptake(&self, _file: &Path) -> Uptake {
         Uptake::RestartApplication
     }
 }

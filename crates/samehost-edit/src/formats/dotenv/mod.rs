@@ -105,7 +105,7 @@ impl Editor for Dotenv {
         edits.map_err(|refusal| refusal.in_file(file))
     }
 
-    fn uptake(&self) -> Uptake {
+    fn uptake(&self, _file: &Path) -> Uptake {
         Uptake::RestartApplication
     }
 }

@@ -69,7 +69,7 @@ impl Editor for Drupal {
         Check::php(file)
     }
 
-    fn uptake(&self) -> Uptake {
+    fn uptake(&self, _file: &Path) -> Uptake {
         Uptake::AtOnce
     }
 }

@@ -11,13 +11,14 @@ mod lexer;
 mod options;
 mod server;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use samehost_services::Kind;
 
 use self::chroot::Chroot;
 use self::config::{Config, Line};
 use self::server::{Server, is_server};
+use crate::check::{Check, Program};
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
@@ -73,7 +74,25 @@ impl Editor for Haproxy {
         server.write(&now.endpoint, &goal.endpoint)
     }
 
-    fn uptake(&self) -> Uptake {
+    fn check(&self, file: &Path, files: &dyn Files) -> Option<Check> {
+        let mut check = Check::of_service(Program::Haproxy, "-c", vec![file.to_owned()]);
+        match Config::read(file, files) {
+            Ok(config) => {
+                let lines = config.sections.iter().flat_map(|section| &section.lines);
+                let lua: Vec<&Line> = lines.filter(|line| line.word(0).starts_with("lua-")).collect();
+                check.executes = lua.first().map(|_| "Lua");
+                let loads = lua.iter().filter(|line| line.word(0).starts_with("lua-load"));
+                let (whole, relative): (Vec<PathBuf>, Vec<PathBuf>) =
+                    loads.map(|line| PathBuf::from(line.word(1))).partition(|path| path.is_absolute());
+                check.reads.extend(whole);
+                check.unknown = relative.first().map(|path| format!("{} is a relative path", path.display()));
+            }
+            Err(refusal) => check.unknown = Some(refusal.reason),
+        }
+        Some(check)
+    }
+
+    fn uptake(&self, _file: &Path) -> Uptake {
         Uptake::Reload(Kind::Haproxy)
     }
 }

@@ -62,7 +62,7 @@ impl Editor for Memcached {
         verify_edits(self, file, files, setting, goal, edits)
     }
 
-    fn uptake(&self) -> Uptake {
+    fn uptake(&self, _file: &Path) -> Uptake {
         Uptake::Restart(Kind::Memcached)
     }
 }

@@ -83,7 +83,7 @@ impl Editor for MyCnf {
         true
     }
 
-    fn uptake(&self) -> Uptake {
+    fn uptake(&self, _file: &Path) -> Uptake {
         Uptake::Restart(Kind::Mysql)
     }
 }

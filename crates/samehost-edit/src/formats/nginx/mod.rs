@@ -118,10 +118,10 @@ impl Editor for Nginx {
             Ok(tree) => (tree.files(&main, files), None),
             Err(refusal) => (vec![main], Some(format!("{}: {}", refusal.file.display(), refusal.reason))),
         };
-        Some(Check { program: Program::Nginx, arguments, reads, unknown })
+        Some(Check { program: Program::Nginx, arguments, reads, unknown, executes: None })
     }
 
-    fn uptake(&self) -> Uptake {
+    fn uptake(&self, _file: &Path) -> Uptake {
         Uptake::Reload(samehost_services::Kind::Nginx)
     }
 }

@@ -52,7 +52,7 @@ impl Editor for PgHba {
         true
     }
 
-    fn uptake(&self) -> Uptake {
+    fn uptake(&self, _file: &Path) -> Uptake {
         Uptake::Reload(Kind::Postgres)
     }
 }

@@ -88,7 +88,7 @@ impl Editor for PgBouncer {
         database.write(&goal.endpoint).map_err(|why| database.entry.refuse(why, BY_HAND))
     }
 
-    fn uptake(&self) -> Uptake {
+    fn uptake(&self, _file: &Path) -> Uptake {
         Uptake::Reload(Kind::Pgbouncer)
     }
 }

@@ -79,7 +79,7 @@ impl Editor for PhpApplications {
         Check::php(file)
     }
 
-    fn uptake(&self) -> Uptake {
+    fn uptake(&self, _file: &Path) -> Uptake {
         Uptake::AtOnce
     }
 }

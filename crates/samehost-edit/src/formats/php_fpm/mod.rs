@@ -112,10 +112,10 @@ impl Editor for PhpFpm {
             Ok(pools) => (pools.sources.into_iter().map(|source| source.path).collect(), None),
             Err(refusal) => (vec![main], Some(format!("{}: {}", refusal.file.display(), refusal.reason))),
         };
-        Some(Check { program: Program::PhpFpm { preferred }, arguments, reads, unknown })
+        Some(Check { program: Program::PhpFpm { preferred }, arguments, reads, unknown, executes: None })
     }
 
-    fn uptake(&self) -> Uptake {
+    fn uptake(&self, _file: &Path) -> Uptake {
         Uptake::Reload(Kind::PhpFpm)
     }
 }

@@ -82,7 +82,7 @@ impl Editor for Postgresql {
         true
     }
 
-    fn uptake(&self) -> Uptake {
+    fn uptake(&self, _file: &Path) -> Uptake {
         Uptake::Restart(Kind::Postgres)
     }
 }

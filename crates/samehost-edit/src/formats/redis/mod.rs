@@ -174,7 +174,7 @@ impl Editor for Redis {
         true
     }
 
-    fn uptake(&self) -> Uptake {
+    fn uptake(&self, _file: &Path) -> Uptake {
         Uptake::Restart(Kind::Redis)
     }
 }

@@ -100,7 +100,7 @@ impl Editor for Systemd {
 
     // No check: systemd-analyze verify also reports problems of other units that this one needs.
 
-    fn uptake(&self) -> Uptake {
+    fn uptake(&self, _file: &Path) -> Uptake {
         Uptake::RestartUnit
     }
 }

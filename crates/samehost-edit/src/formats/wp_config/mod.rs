@@ -101,7 +101,7 @@ impl Editor for WpConfig {
         Check::php(file)
     }
 
-    fn uptake(&self) -> Uptake {
+    fn uptake(&self, _file: &Path) -> Uptake {
         Uptake::AtOnce
     }
 }

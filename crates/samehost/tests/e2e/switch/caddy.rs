@@ -1,6 +1,6 @@
 //! Caddy in front of nginx, with the proxy in an imported file. No signal reloads Caddy, so its command is given.
 
-use super::stack::{Stack, free_port, is_root, page, wait_for};
+use super::stack::{Stack, free_port, in_one_line, is_root, page, wait_for};
 
 #[test]
 fn an_imported_proxy_moves_and_comes_back() {
@@ -43,8 +43,17 @@ fn an_imported_proxy_moves_and_comes_back() {
     assert_eq!(Stack::facts(&[&nginx, &main, &part]), before);
 
     let reload = format!("caddy={home} caddy reload --adapter caddyfile --config {name}");
-    let ended = stack.samehost(&[&arguments[..], &["--reload", &reload]].concat());
+    let with_reload = [&arguments[..], &["--reload", &reload]].concat();
+    let second = "http://127.0.0.1:1 {\n\tbind 127.0.0.1\n\tno-such-directive\n}";
+    stack.assert_checked(&with_reload, &main, second, "unrecognized directive: no-such-directive");
+    assert_eq!(std::fs::read(&part).unwrap(), before[&part].bytes);
+
+    let before = Stack::facts(&[&nginx, &main, &part]);
+    let ended = stack.samehost(&with_reload);
+    let check = format!("caddy validate --adapter caddyfile --config {name} (as root)");
+    assert!(in_one_line(&ended).contains(&check), "{}", ended.both());
     assert_eq!(ended.status, 0, "{}\n{}", ended.both(), stack.log());
+    assert!(in_one_line(&ended).contains("reverse_proxy sends X-Forwarded-For"), "{}", ended.both());
     let text = std::fs::read_to_string(&part).unwrap();
     assert_eq!(text, format!("reverse_proxy unix/{socket} # nginx\n"));
     assert_eq!(page(web, "/c"), Some((200, "served".into())));

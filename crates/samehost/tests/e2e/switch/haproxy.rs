@@ -1,7 +1,7 @@
 //! HAProxy in front of nginx: both files in one transaction, nginx listening at both places while HAProxy moves. HAProxy
 //! has a chroot, as distributions set it up, so the path in its file is not the socket's path on this machine.
 
-use super::stack::{Stack, free_port, is_root, page, wait_for};
+use super::stack::{Stack, free_port, in_one_line, is_root, page, wait_for};
 
 #[test]
 fn a_backend_moves_into_the_chroot_and_comes_back() {
@@ -45,8 +45,17 @@ fn a_backend_moves_into_the_chroot_and_comes_back() {
     assert_eq!(Stack::facts(&[&nginx, &haproxy]), before);
 
     let socket = sockets.join("app.sock").display().to_string();
+    let arguments = ["switch", &name, "--socket", &socket, "--observe", "100ms", "--yes"];
+    let second = "backend other\n    balance by-the-weather";
+    stack.assert_checked(&arguments, &haproxy, second, "balance only supports 'roundrobin'");
+    assert_eq!(std::fs::read(&nginx).unwrap(), before[&nginx].bytes);
+
+    let before = Stack::facts(&[&nginx, &haproxy]);
     let ended = switch(&socket);
+    let check = format!("haproxy -c -f {name} (as root)");
+    assert!(in_one_line(&ended).contains(&check), "{}", ended.both());
     assert_eq!(ended.status, 0, "{}\n{}", ended.both(), stack.log());
+    assert!(in_one_line(&ended).contains("option forwardfor"), "{}", ended.both());
     let text = std::fs::read_to_string(&haproxy).unwrap();
     assert!(text.contains("server nginx unix@/run/app.sock check inter 1s"), "{text}");
     assert!(std::fs::read_to_string(&nginx).unwrap().contains(&format!("listen unix:{socket}")));
@@ -61,4 +70,9 @@ fn a_backend_moves_into_the_chroot_and_comes_back() {
     assert_eq!(Stack::facts(&[&nginx, &haproxy]), before);
     wait_for("the site", || page(web, "/e").filter(|(status, _)| *status == 200));
     wait_for("a request over TCP", || came_in("/e").filter(|address| address == "127.0.0.1"));
+
+    // Since it was reloaded, HAProxy has other arguments and variables, which its check does not need.
+    let again = switch(&socket);
+    assert_eq!(again.status, 0, "{}\n{}", again.both(), stack.log());
+    assert!(!in_one_line(&again).contains("is not run"), "{}", again.both());
 }

@@ -80,6 +80,9 @@ impl Stack {
         let server = Command::new(program)
             .args(arguments)
             .env("PATH", path)
+            // As a unit would start it; cargo's own path of libraries is none of a service.
+            .env_remove("LD_LIBRARY_PATH")
+            .current_dir("/")
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log)
@@ -134,6 +137,21 @@ impl Stack {
         pool
     }
 
+    /// Adds a line to a file that its program does not take, and that the editor leaves alone; a switch then ends with
+    /// what the program says of it, and with the files as they were.
+    pub(crate) fn assert_checked(&self, switch: &[&str], file: &Path, line: &str, says: &str) {
+        let sound = fs::read_to_string(file).unwrap();
+        fs::write(file, format!("{sound}{line}\n")).unwrap();
+        let before = Stack::facts(&[file]);
+        let ended = self.samehost(switch);
+        assert_eq!(ended.status, 4, "{}", ended.both());
+        assert!(in_one_line(&ended).contains(says), "{}", ended.both());
+        assert_eq!(Stack::facts(&[file])[file].bytes, before[file].bytes);
+        fs::write(file, sound).unwrap();
+        let forgotten = self.samehost(&["switch", "--forget", &self.only_switch(), "--yes"]);
+        assert_eq!(forgotten.status, 0, "{}", forgotten.both());
+    }
+
     /// Everything of these files.
     pub(crate) fn facts(paths: &[&Path]) -> BTreeMap<PathBuf, Facts> {
         paths.iter().map(|path| (path.to_path_buf(), facts(path))).collect()
@@ -162,6 +180,11 @@ impl Stack {
         assert_eq!(entries.as_array().unwrap().len(), 1, "{entries}");
         entries[0]["id"].as_str().unwrap().to_owned()
     }
+}
+
+/// What it wrote, wherever the lines end.
+pub(crate) fn in_one_line(ended: &Ended) -> String {
+    ended.both().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn facts(path: &Path) -> Facts {

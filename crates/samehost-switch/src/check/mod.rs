@@ -1,6 +1,11 @@
 //! Checks an edited configuration with the program's own check of the written files. Some of these programs load code
 //! that a configuration names. So a check runs as root only on files that root alone can write, else as the file's
-//! owner. If neither is possible, it is not run, and a note says so.
+//! owner. If neither is possible, it is not run, and a note says so. The check of a service that needs its own arguments
+//! and environment runs as that service does ([`service`]).
+
+mod arguments;
+mod denied;
+mod service;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -9,9 +14,15 @@ use std::time::Duration;
 
 use rustix::process::geteuid;
 use samehost_edit::{Check, Program};
+use samehost_model::redact::secrets_in;
+use samehost_model::scan::Scan;
 use samehost_model::{Redactor, Secret};
 use samehost_system::command::PATH;
 use samehost_system::{Run, RunError, User, command, foreign_writer};
+
+use self::denied::could_not_look;
+use self::service::Variables;
+use crate::plan::ConfigFile;
 
 /// How long a check may take.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -23,6 +34,11 @@ struct Candidate {
     words: Vec<String>,
     reads: Vec<PathBuf>,
     unknown: Option<String>,
+    /// The user that it runs as, where it is the check of a running service.
+    service: Option<u32>,
+    variables: Variables,
+    /// Where relative names begin.
+    folder: PathBuf,
 }
 
 /// A check, and the user that it runs as.
@@ -32,6 +48,8 @@ pub(crate) struct Planned {
     words: Vec<String>,
     /// None: ours.
     user: Option<User>,
+    variables: Variables,
+    folder: PathBuf,
 }
 
 /// What a check found.
@@ -43,19 +61,32 @@ pub(crate) enum Verdict {
     Wrong(String),
 }
 
-/// Plans the check that an editor asks for, with the user that it runs as.
+/// Plans the check of a configuration that this process runs by, with the user that it runs as; `None` if its format has
+/// no check.
 ///
 /// # Errors
 /// Why it is not run, in one sentence.
-pub(crate) fn planned(check: Check) -> Result<Planned, String> {
-    planned_with(check, PATH)
+pub(crate) fn planned(scan: &Scan, config: &ConfigFile, pid: Option<u32>) -> Option<Result<Planned, String>> {
+    let check = config.editor.check(&config.file, &config.files())?;
+    let name = match check.program {
+        Program::Apache => "apache2 -t",
+        Program::Haproxy => "haproxy -c",
+        Program::Caddy => "caddy validate",
+        _ => return Some(planned_with(check, PATH)),
+    };
+    let found = service::candidate(scan, config, config.kind()?, check.program, pid);
+    Some(found.map_err(|why| not_run(name, &why)).and_then(Candidate::plan))
 }
 
-/// Like [`planned`], with the programs of these directories.
+fn not_run(command: &str, why: &str) -> String {
+    format!("`{command}` is not run: {why}")
+}
+
+/// The check with a program of these directories.
 fn planned_with(check: Check, directories: &str) -> Result<Planned, String> {
-    let Check { program, arguments, reads, unknown } = check;
+    let Check { program, arguments, reads, unknown, .. } = check;
     let words = [name_of(&program, directories)].into_iter().chain(arguments).collect();
-    Candidate { program, words, reads, unknown }.plan()
+    Candidate::of_file(program, words, reads, unknown).plan()
 }
 
 /// Name of the program to start. nginx and PHP-FPM have several names: an installed one is preferred.
@@ -74,21 +105,30 @@ fn name_of(program: &Program, directories: &str) -> String {
         }
         Program::Php => (None, "php"),
         Program::Compose => (None, "docker"),
+        Program::Apache => (None, "apache2"),
+        Program::Haproxy => (None, "haproxy"),
+        Program::Caddy => (None, "caddy"),
     };
     installed.unwrap_or_else(|| usual.to_owned())
 }
 
 impl Candidate {
+    /// A check that needs the file alone.
+    fn of_file(program: Program, words: Vec<String>, reads: Vec<PathBuf>, unknown: Option<String>) -> Self {
+        let (variables, folder) = (Variables::default(), PathBuf::from("/"));
+        Candidate { program, words, reads, unknown, service: None, variables, folder }
+    }
+
     fn plan(self) -> Result<Planned, String> {
-        let user = self.user().map_err(|why| format!("`{}` is not run: {why}", self.words.join(" ")))?;
-        let mut words = self.words;
+        let user = self.user().map_err(|why| not_run(&self.words.join(" "), &why))?;
+        let Candidate { program, mut words, variables, folder, .. } = self;
         // The file that is shown is the one that runs.
         if let Some(word) = words.first_mut()
             && let Ok(found) = command::found(word.as_ref())
         {
             *word = found.display().to_string();
         }
-        Ok(Planned { program: self.program, words, user })
+        Ok(Planned { program, words, user, variables, folder })
     }
 
     fn user(&self) -> Result<Option<User>, String> {
@@ -102,10 +142,13 @@ impl Candidate {
             Ok(writer) => writer.map(|writer| writer.to_string()),
             Err(error) => Some(format!("{}: {error}", path.display())),
         };
-        if let Some(why) = changed(&program, &[own]) {
+        if let Some(why) = changed(&program, &[self.service.unwrap_or(own)]) {
             return Err(why);
         }
         let first = |trusted: &[u32]| self.reads.iter().find_map(|path| changed(path, trusted));
+        if let Some(uid) = self.service {
+            return service::user(uid, first);
+        }
         let Some(why) = first(&[own]) else { return Ok(None) };
         if own != 0 {
             return Err(why);
@@ -132,11 +175,15 @@ impl Planned {
     /// Runs it.
     pub(crate) fn run(&self, secrets: &[Secret]) -> Verdict {
         let [program, words @ ..] = self.words.as_slice() else { return Verdict::Sound };
-        let mut run = Run::new(program, words, LIMIT);
+        let mut run = Run::new(program, words, LIMIT).folder(&self.folder);
         if let Some(user) = &self.user {
             run = run.user(user);
         }
-        let redactor = Redactor::new(secrets);
+        for (name, value) in &self.variables.0 {
+            run = run.variable(name, value);
+        }
+        let secrets = [secrets, &secrets_in(&self.variables.text())].concat();
+        let redactor = Redactor::new(&secrets);
         let masked =
             |text: &str| text.lines().map(|line| redactor.message(line)).collect::<Vec<_>>().join("\n");
         match run.run() {
@@ -151,40 +198,6 @@ impl Planned {
             Err(error @ RunError::Start { .. }) => Verdict::NotChecked(error.to_string()),
             Err(error) => Verdict::Wrong(masked(&error.to_string())),
         }
-    }
-}
-
-/// Whether a failed check only reports that it could not open something, or lacks what it needs.
-fn could_not_look(program: &Program, output: &str) -> bool {
-    let lines = || output.lines().map(str::trim).filter(|line| !line.is_empty());
-    let only = |errors: Vec<&str>, is_denied: &dyn Fn(&str) -> bool| {
-        !errors.is_empty() && errors.into_iter().all(is_denied)
-    };
-    match program {
-        Program::Nginx => only(lines().filter(|line| line.contains("[emerg]")).collect(), &|line| {
-            line.contains("(13: Permission denied)")
-                || line.contains("(1: Operation not permitted)")
-                || (line.contains("(SSL: ") && line.contains("Permission denied:"))
-        }),
-        Program::PhpFpm { .. } => {
-            // Lines that follow from an error are errors too.
-            let follows = |line: &&str| {
-                line.ends_with("failed to post process the configuration")
-                    || line.ends_with("FPM initialization failed")
-            };
-            let errors = lines().filter(|line| line.contains("ERROR: ")).filter(|line| !follows(line));
-            only(errors.collect(), &|line| {
-                line.ends_with("Permission denied (13)") || line.ends_with("Operation not permitted (1)")
-            })
-        }
-        Program::Php => lines().all(|line| line.starts_with("Could not open input file: ")),
-        Program::Compose => lines().next_back().is_some_and(|line| {
-            line.ends_with("permission denied")
-                    // The environment of the shell that usually runs it is not ours.
-                    || line.ends_with("is missing a value")
-                    || line.contains("is not a docker command")
-                    || line.contains("unknown shorthand flag: 'f'")
-        }),
     }
 }
 
@@ -205,34 +218,6 @@ mod tests {
     use crate::disk::{Disk, Reads};
 
     #[test]
-    fn only_missing_permissions_are_no_verdict() {
-        let looked = |program: Program, text: &str| !could_not_look(&program, text);
-        let nginx = |text: &str| looked(Program::Nginx, text);
-        let log = "nginx: [alert] could not open error log file: open() \"/var/log/nginx/error.log\" failed (13: Permission denied)\n";
-        let key = "2026/01/01 00:00:00 [emerg] 1#1: cannot load certificate key \"/k\": BIO_new_file() failed (SSL: error:8000000D:system library::Permission denied:calling fopen(/k, r) error:10080002:BIO routines::system lib)\n";
-        let pid = "nginx: [emerg] open() \"/run/nginx.pid\" failed (13: Permission denied)\nnginx: configuration file /n test failed\n";
-        let wrong = "nginx: [emerg] unknown directive \"Permission denied\" in /n:3\n";
-        assert!(!nginx(pid) && !nginx(key) && !nginx(&format!("{log}{pid}")));
-        assert!(
-            nginx(wrong)
-                && nginx(&format!("{log}{wrong}"))
-                && nginx(&format!("{wrong}{pid}"))
-                && nginx(log)
-                && nginx("")
-        );
-        let fpm = |text: &str| looked(Program::PhpFpm { preferred: None }, text);
-        let end = "[01-Jan-2026 00:00:00] ERROR: FPM initialization failed\n";
-        let denied = "[01-Jan-2026 00:00:00] ERROR: failed to open error_log (/l): Permission denied (13)\n[01-Jan-2026 00:00:00] ERROR: failed to post process the configuration\n";
-        assert!(!fpm(&format!("{denied}{end}")));
-        assert!(fpm(end) && fpm(&format!("[x] ERROR: [/p:3] unknown entry 'y'\n{denied}{end}")));
-        assert!(looked(Program::Php, "PHP Parse error: x\nErrors parsing /x\n"));
-        assert!(!looked(Program::Php, "Could not open input file: /x\n"));
-        let compose = |text: &str| looked(Program::Compose, text);
-        assert!(!compose("open /x/.env: permission denied\n") && compose("yaml: line 3: did not find\n"));
-        assert!(!compose("error while interpolating x: required variable TAG is missing a value\n"));
-    }
-
-    #[test]
     fn it_runs_as_root_on_roots_files_and_as_the_owner_on_the_owners() {
         use std::os::unix::fs::{PermissionsExt, chown};
         assert!(geteuid().is_root(), "this test gives files away: run it as root");
@@ -246,7 +231,7 @@ mod tests {
         }
         let plan = || {
             let reads = vec![main.clone(), part.clone()];
-            Candidate { program: Program::Php, words: vec!["true".into()], reads, unknown: None }.plan()
+            Candidate::of_file(Program::Php, vec!["true".into()], reads, None).plan()
         };
         assert_eq!(plan().unwrap().user, None);
         assert!(plan().unwrap().to_string().ends_with("/true (as root)"));
@@ -256,19 +241,15 @@ mod tests {
         assert_eq!(plan().unwrap().user, Some(User::of(54_321)));
         chown(&part, Some(54_322), None).unwrap();
         assert!(plan().unwrap_err().contains("it would run as user 54321"));
-        let missing = Candidate {
-            program: Program::Php,
-            words: vec!["no-such-program".into()],
-            reads: Vec::new(),
-            unknown: None,
-        };
+        let missing = Candidate::of_file(Program::Php, vec!["no-such-program".into()], Vec::new(), None);
         assert!(missing.plan().unwrap_err().contains("no such program"));
     }
 
     #[test]
     fn a_program_that_is_not_installed_is_named_in_the_note() {
         let note = |program| {
-            let check = Check { program, arguments: vec!["-t".into()], reads: Vec::new(), unknown: None };
+            let arguments = vec!["-t".into()];
+            let check = Check { program, arguments, reads: Vec::new(), unknown: None, executes: None };
             planned_with(check, "/nowhere").unwrap_err()
         };
         let note = note(Program::PhpFpm { preferred: Some("php-fpm0.0".into()) });
@@ -304,7 +285,7 @@ mod tests {
         // What Compose does with such a file: it opens it, and quotes lines that it does not understand.
         let words = ["cat", secret.to_str().unwrap()].map(str::to_owned).to_vec();
         let Check { program, reads, unknown, .. } = check;
-        let planned = Candidate { program, words, reads, unknown }.plan().unwrap();
+        let planned = Candidate::of_file(program, words, reads, unknown).plan().unwrap();
         assert_eq!(planned.user, Some(User::of(54_321)));
         let (Verdict::Wrong(output) | Verdict::NotChecked(output)) = planned.run(&[]) else {
             panic!("it was read")
