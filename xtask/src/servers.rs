@@ -99,6 +99,7 @@ const LIBRARIES: &[&str] = &[
     "php-curl",
     "php-nrk-predis",
     "php-guzzlehttp-guzzle",
+    "php-memcache",
     "ruby-mysql2",
     "ruby-pg",
     "ruby-redis",

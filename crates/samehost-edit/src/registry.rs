@@ -23,6 +23,7 @@ pub const EDITORS: &[&dyn Editor] = &[
     &formats::pgbouncer::PgBouncer,
     &formats::php_applications::PhpApplications,
     &formats::php_fpm::PhpFpm,
+    &formats::php_ini::PhpIni,
     &formats::postgresql::Postgresql,
     &formats::quadlet::Quadlet,
     &formats::redis::Redis,

@@ -24,6 +24,7 @@ mod pg_hba;
 mod pgbouncer;
 mod php_application;
 mod php_fpm;
+mod php_ini;
 mod postgresql;
 mod quadlet;
 mod redis;

@@ -191,6 +191,7 @@ fn candidates<'a>(
     };
     let processes: Vec<&Process> = match uptake {
         Uptake::AtOnce => return (php(scan, holders, notes), reader),
+        Uptake::Reload(Kind::PhpFpm) => return (fpm(scan, main, holders, notes), reader),
         Uptake::Reload(kind) | Uptake::Restart(kind) => {
             let names: Vec<&str> = kind.relatives().map(Kind::name).collect();
             let all = of_programs(scan, &names);
@@ -257,6 +258,24 @@ fn php<'a>(scan: &'a Scan, holders: &[u32], notes: &mut Vec<String>) -> Vec<Cand
         found.retain(|process| process.uid != 0);
     }
     found.into_iter().map(Candidate::from).chain(waiting).collect()
+}
+
+/// The workers of a PHP-FPM, and those that it will start; of every one if it is not known which is meant.
+fn fpm<'a>(
+    scan: &'a Scan,
+    main: Option<u32>,
+    holders: &[u32],
+    notes: &mut Vec<String>,
+) -> Vec<Candidate<'a>> {
+    let mut found = php(scan, holders, notes);
+    found.retain(|candidate| is_one_of(candidate.process, &[PHP_FPM]));
+    let is_its = |candidate: &Candidate<'_>| {
+        main.is_some_and(|pid| candidate.process.pid == pid || candidate.process.parent == pid)
+    };
+    if found.iter().any(is_its) {
+        found.retain(is_its);
+    }
+    found
 }
 
 /// Whether a web server has PHP loaded.

@@ -9,7 +9,7 @@ use samehost_edit::Files;
 use samehost_model::scan::{Process, Scan};
 use samehost_services::Kind;
 
-use super::config_file::at_path;
+use super::config_file::{ConfigFile, at_path};
 use super::server_files;
 use crate::disk::{Disk, Reads};
 
@@ -23,7 +23,9 @@ const SITES: &[&str] = &["/var/www", "/srv/www", "/srv", "/usr/share/nginx"];
 pub fn configurations(scan: &Scan, pids: &[u32]) -> Vec<PathBuf> {
     let mut found = BTreeSet::new();
     for process in pids.iter().filter_map(|pid| scan.process(*pid)) {
-        found.extend(of_service(scan, process));
+        let own = of_service(scan, process);
+        found.extend(own.as_deref().and_then(php_ini));
+        found.extend(own);
         let directory = std::fs::read_link(format!("/proc/{}/cwd", process.pid)).unwrap_or_default();
         let directories: Vec<&Path> =
             directory.ancestors().take(ABOVE + 1).filter(|path| path.components().count() > 1).collect();
@@ -43,6 +45,14 @@ fn of_service(scan: &Scan, process: &Process) -> Option<PathBuf> {
     let service =
         scan.services.iter().find(|service| service.pid.is_some_and(|pid| family.contains(&pid)))?;
     server_files::of(scan, service).into_iter().find(|path| path.exists())
+}
+
+/// The php.ini beside the file of a PHP-FPM, if it names a server of sessions.
+fn php_ini(file: &Path) -> Option<PathBuf> {
+    let path = server_files::folder(file).join("php.ini");
+    let config = ConfigFile::at(&path, None).ok()?.filter(|_| file.ends_with("php-fpm.conf"))?;
+    config.read().ok().filter(|found| !found.reading.settings.is_empty())?;
+    Some(path)
 }
 
 fn has_any(directory: &Path) -> bool {

@@ -1,4 +1,4 @@
-//! PHP-FPM: where its pools listen, and who may connect. Reads what FPM reads: `[pool]` sections with all includes; the
+//! PHP-FPM: where its pools listen, who may connect, and where they keep sessions. Reads what FPM reads: `[pool]` sections with all includes; the
 //! last line of a key wins.
 
 use std::path::Path;
@@ -10,14 +10,16 @@ use crate::check::{Check, Program};
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
+use crate::formats::php_ini::saved::Saved;
 use crate::goal::Goal;
+use crate::languages::php_ini::{self, Quotes};
 use crate::lines::around;
 use crate::refusal::{Refusal, Result};
-use crate::setting::{Reading, Setting, Uptake};
+use crate::setting::{Reading, Role, Setting, Uptake};
 
-mod ini;
 mod pools;
 mod second;
+mod sessions;
 
 use pools::{Placed, Pool, Pools};
 
@@ -37,7 +39,7 @@ impl Editor for PhpFpm {
     }
 
     fn about(&self) -> &'static str {
-        "PHP-FPM: listen of its pools, with owner, group, mode and backlog"
+        "PHP-FPM: listen of its pools, with owner, group, mode and backlog, and their sessions"
     }
 
     fn recognises(&self, path: &Path, text: &[u8]) -> bool {
@@ -54,14 +56,17 @@ impl Editor for PhpFpm {
         let pools = Pools::read(file, files)?;
         let own = Own::of(file, files, &pools);
         let mut reading = Reading::default();
-        for pool in &pools.pools {
-            let Some(placed) = pool.last("listen") else { continue };
-            if !own.has(&pools, pool) {
-                continue;
-            }
-            match setting(&pools, pool, placed) {
-                Ok(setting) => reading.settings.push(setting),
-                Err(refusal) => reading.refused.push(refusal),
+        for pool in pools.pools.iter().filter(|pool| own.has(&pools, pool)) {
+            let listens = pool.last("listen").map(|placed| setting(&pools, pool, placed));
+            let sessions: Vec<_> = match sessions::of_pool(&pools, pool, files) {
+                Ok(saved) => saved.iter().flat_map(Saved::settings).collect(),
+                Err(refusal) => vec![Err(refusal)],
+            };
+            for found in listens.into_iter().chain(sessions) {
+                match found {
+                    Ok(setting) => reading.settings.push(setting),
+                    Err(refusal) => reading.refused.push(refusal),
+                }
             }
         }
         Ok(reading)
@@ -69,6 +74,11 @@ impl Editor for PhpFpm {
 
     fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
         let pools = Pools::read(file, files)?;
+        if setting.role == Role::Connects {
+            let saved = pools.pools.iter().filter_map(|pool| sessions::of_pool(&pools, pool, files).ok()?);
+            let mut edits = saved.filter_map(|saved| saved.edit(setting, goal));
+            return edits.next().unwrap_or_else(|| Err(setting.gone()));
+        }
         let found = pools.pools.iter().find(|pool| title(pool) == setting.name);
         let found = found.and_then(|pool| Some((pool, pool.last("listen")?)));
         let Some((pool, placed)) = found else {
@@ -122,8 +132,9 @@ impl Editor for PhpFpm {
 
 /// Whether a text has a section with an address and the keys that every pool must have.
 fn has_pool(text: &[u8]) -> bool {
-    let lines = ini::lines(text);
-    let has = |key: &str| lines.iter().any(|line| matches!(line, ini::Line::Entry(entry) if entry.is(key)));
+    let lines = php_ini::lines(text, Quotes::OfALine);
+    let has =
+        |key: &str| lines.iter().any(|line| matches!(line, php_ini::Line::Entry(entry) if entry.is(key)));
     has("listen") && has("pm")
 }
 

@@ -3,9 +3,9 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::ini::{self, Entry, Line};
 use crate::files::{Bounded, Files};
 use crate::glob::{glob, matches};
+use crate::languages::php_ini::{self, Entry, Line, Quotes};
 use crate::refusal::{Refusal, Result};
 
 /// Maximum depth of includes; FPM's own limit is not higher.
@@ -155,11 +155,12 @@ impl Reader<'_> {
             .files
             .read(path)
             .map_err(|error| refused(error.to_string(), "make the file readable; then try again"))?;
-        let lines = ini::lines(&text);
+        let lines = php_ini::lines(&text, Quotes::OfALine);
         let source = self.pools.sources.len();
         self.pools.sources.push(Source { path: path.to_owned(), text });
         for line in lines {
             match line {
+                Line::Odd(_) => {}
                 Line::Section(name) if name.eq_ignore_ascii_case("global") => self.current = None,
                 Line::Section(name) => self.current = Some(self.pool(&name)),
                 Line::Entry(entry) if entry.is("include") => self.include(source, entry, depth)?,

@@ -11,6 +11,7 @@ mod nginx_fpm;
 mod pgbouncer;
 mod redis;
 mod refusals;
+mod sessions;
 mod stack;
 mod thin;
 mod wordpress;

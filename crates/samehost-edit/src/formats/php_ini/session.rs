@@ -1,0 +1,300 @@
+//! Where PHP keeps sessions: the servers that `session.save_path` names, as the extension of `session.save_handler`
+//! reads them. What each does was asked of phpredis 5.3, php-memcached 3.2 and php-memcache 8.0:
+//! - phpredis takes URLs with spaces or commas between them. It ignores a path behind the port, and knows no IPv6. Its
+//!   `unix:` has one or three slashes: with two the first directory is taken for a host. Where a session is among several servers depends on
+//!   their weights, and not on their addresses.
+//! - memcached takes `host:port` and a path, with a weight behind a second colon. A `unix://` or `tcp://`, which many
+//!   guides have, is looked up as a name. memcached and memcache spread sessions by the servers' addresses.
+//! - memcache takes URLs, and ignores a `:0` behind a path.
+
+use std::ops::Range;
+
+use samehost_model::{Endpoint, Protocol, Secret, percent_decoded};
+
+use crate::languages::url;
+use crate::lines;
+
+/// What to write by hand.
+pub(crate) const BY_HAND: &str =
+    "session.save_path = \"unix:///path/of.sock\" for redis and memcache, or a path alone for memcached";
+
+/// An extension that keeps sessions on a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Handler {
+    Redis,
+    Memcached,
+    Memcache,
+}
+
+/// A server of a path of sessions.
+#[derive(Clone, Debug)]
+pub(crate) struct Server {
+    /// Where it is in the path.
+    pub(crate) range: Range<usize>,
+    /// Its address, which an edit replaces.
+    address: Range<usize>,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<Secret>,
+    pub(crate) database: Option<String>,
+}
+
+impl Handler {
+    /// The extension that a value of `session.save_handler` stands for.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        match name.to_ascii_lowercase().as_str() {
+            "redis" => Some(Handler::Redis),
+            "memcached" => Some(Handler::Memcached),
+            "memcache" => Some(Handler::Memcache),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn protocol(self) -> Protocol {
+        if self == Handler::Redis { Protocol::Redis } else { Protocol::Memcached }
+    }
+
+    /// The servers of a path, each understood or with the reason why not.
+    pub(crate) fn servers(self, path: &str) -> Vec<Result<Server, String>> {
+        let is_between = |letter: char| match self {
+            Handler::Memcached => letter == ',',
+            _ => letter == ',' || letter.is_ascii_whitespace(),
+        };
+        if self == Handler::Memcached && (path.starts_with("--") || path.starts_with("PERSISTENT=")) {
+            return vec![Err("it is not a list of servers".into())];
+        }
+        let mut parts: Vec<Range<usize>> = Vec::new();
+        let mut start = 0;
+        for (at, letter) in path.char_indices().filter(|(_, letter)| is_between(*letter)) {
+            parts.push(start..at);
+            start = at + letter.len_utf8();
+        }
+        parts.push(start..path.len());
+        parts.retain(|part| !part.is_empty());
+        let is_alone = parts.len() == 1;
+        let server = |range: Range<usize>| {
+            match self {
+            Handler::Redis => redis(path, range),
+            _ if !is_alone => Err("sessions are spread by the servers' addresses: with another address most would be looked for elsewhere".into()),
+            Handler::Memcached => memcached(path, range),
+            Handler::Memcache => memcache(path, range),
+        }
+        };
+        parts.into_iter().map(server).collect()
+    }
+
+    /// Another address of a server: which bytes of the path it replaces, and with what.
+    pub(crate) fn address(
+        self,
+        path: &str,
+        server: &Server,
+        to: &Endpoint,
+    ) -> Result<(Range<usize>, String), String> {
+        let spelled = match to {
+            Endpoint::Unix(_) => {
+                let socket = lines::socket_path(to)?;
+                if !socket.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+".contains(&byte)) {
+                    return Err("such a path means something else in a list of servers".into());
+                }
+                let has_weight = path[server.address.end..server.range.end].starts_with(':');
+                match self {
+                    Handler::Memcached if has_weight => format!("{socket}:0"),
+                    Handler::Memcached => socket.to_owned(),
+                    Handler::Memcache => format!("unix://{socket}:0"),
+                    Handler::Redis => format!("unix://{socket}"),
+                }
+            }
+            Endpoint::Tcp { host, .. } if self != Handler::Memcached && host.contains(':') => {
+                return Err("this extension knows no IPv6 address here".into());
+            }
+            Endpoint::Tcp { host, port } if url::tcp(host, *port).is_some() && lines::is_plain(host) => {
+                let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+                let scheme = if self == Handler::Memcached { "" } else { "tcp://" };
+                format!("{scheme}{host}:{port}")
+            }
+            other => return Err(format!("no extension of PHP keeps sessions at {other}")),
+        };
+        Ok((server.address.clone(), spelled))
+    }
+}
+
+/// `tcp://127.0.0.1:6379?auth=…&database=2`, the same without scheme, `unix:///path?…`, a path alone.
+fn redis(path: &str, range: Range<usize>) -> Result<Server, String> {
+    let text = &path[range.clone()];
+    let (address, query) = text.split_once('?').unwrap_or((text, ""));
+    if address.contains('#') {
+        return Err("it has a `#`".into());
+    }
+    let endpoint = place(address, 6379)?;
+    let list = parameters(query, "auth[]");
+    let named = |index: &str, name: &str| {
+        let found = [index, name].map(|key| parameters(query, &format!("auth[{key}]")).pop());
+        found.into_iter().flatten().next()
+    };
+    let (user, password) = match list.as_slice() {
+        [user, password] => (Some(user.clone()), Some(password.clone())),
+        [password] => (None, Some(password.clone())),
+        _ => (named("0", "user"), named("1", "pass").or_else(|| parameters(query, "auth").pop())),
+    };
+    Ok(Server {
+        address: range.start..range.start + address.len(),
+        range,
+        endpoint,
+        user,
+        password: password.map(Secret::new),
+        database: parameters(query, "database").pop(),
+    })
+}
+
+/// The values of a parameter as PHP decodes them; the last one counts.
+fn parameters(query: &str, name: &str) -> Vec<String> {
+    let decoded = |text: &str| {
+        let text = text.replace('+', " ");
+        percent_decoded(&text).unwrap_or(text)
+    };
+    let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    let values = pairs.filter(|(key, _)| decoded(key) == name).map(|(_, value)| decoded(value));
+    values.filter(|value| !value.is_empty()).collect()
+}
+
+/// `tcp://127.0.0.1:11211?weight=1`, `unix:///path:0`.
+fn memcache(path: &str, range: Range<usize>) -> Result<Server, String> {
+    let text = &path[range.clone()];
+    let address = text.split('?').next().unwrap_or_default();
+    let endpoint = place(address.strip_suffix(":0").unwrap_or(address), 11211)?;
+    Ok(Server::plain(range.clone(), range.start..range.start + address.len(), endpoint))
+}
+
+/// `127.0.0.1:11211`, `/path` or `/path:0`, each with a weight behind a colon.
+fn memcached(path: &str, range: Range<usize>) -> Result<Server, String> {
+    let text = &path[range.clone()];
+    if text.contains(|letter: char| letter.is_ascii_whitespace() || letter == '?') || text.contains("://") {
+        return Err("this extension takes `host:port` or a path, and would look this up as a name".into());
+    }
+    let host = match text.strip_prefix('[').and_then(|rest| rest.find(']')) {
+        Some(at) => at + 2,
+        None => text.find(':').unwrap_or(text.len()),
+    };
+    let rest = text[host..].strip_prefix(':').unwrap_or_default();
+    let port = rest.split(':').next().unwrap_or_default();
+    let length = if rest.is_empty() { host } else { host + 1 + port.len() };
+    let name = text[..host].trim_matches(['[', ']']);
+    let endpoint = if name.starts_with('/') {
+        Endpoint::Unix(name.into())
+    } else {
+        let number = if port.is_empty() { Some(11211) } else { port.parse().ok() };
+        number.and_then(|port| url::tcp(name, port)).ok_or("the host or the port is unusual")?
+    };
+    Ok(Server::plain(range.clone(), range.start..range.start + length, endpoint))
+}
+
+impl Server {
+    /// Its address, which has no password.
+    pub(crate) fn spelled(&self, path: &str) -> String {
+        path[self.address.clone()].to_owned()
+    }
+
+    fn plain(range: Range<usize>, address: Range<usize>, endpoint: Endpoint) -> Self {
+        Server { range, address, endpoint, user: None, password: None, database: None }
+    }
+}
+
+/// Where the address of a URL leads.
+fn place(address: &str, usual: u16) -> Result<Endpoint, String> {
+    let unix = |path: &str| {
+        let endpoint = Endpoint::Unix(path.into());
+        lines::socket_path(&endpoint).map(|_| ())?;
+        Ok(endpoint)
+    };
+    if let Some(rest) = address.strip_prefix("unix:").or_else(|| address.strip_prefix("file:")) {
+        return match rest.strip_prefix("//") {
+            Some(path) if path.starts_with('/') => unix(path),
+            Some(_) => Err("two slashes begin a host: a socket has one or three behind `unix:`".into()),
+            None if rest.starts_with('/') => unix(rest),
+            None => Err("the path of its socket is unusual".into()),
+        };
+    }
+    if address.starts_with('/') {
+        return unix(address);
+    }
+    let rest = match address.split_once("://") {
+        None => address,
+        Some(("tcp", rest)) => rest,
+        Some(("tls" | "ssl" | "tlsv1.2" | "tlsv1.3", _)) => return Err("TLS is spoken to the server".into()),
+        Some((scheme, _)) => return Err(format!("PHP knows no `{scheme}://` there")),
+    };
+    // What stands behind the port is ignored.
+    let host = rest.split('/').next().unwrap_or_default();
+    if host.contains(['@', '[', ']']) || host.is_empty() {
+        return Err("its host is not understood".into());
+    }
+    let (host, port) = match host.split_once(':') {
+        Some((host, port)) => (host, port.parse().ok()),
+        None => (host, Some(usual)),
+    };
+    port.and_then(|port| url::tcp(host, port)).ok_or_else(|| "the host or the port is unusual".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoints(handler: Handler, path: &str) -> String {
+        let shown = |server: Result<Server, String>| {
+            server.map_or_else(|why| format!("({why})"), |server| server.endpoint.to_string())
+        };
+        handler.servers(path).into_iter().map(shown).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_path_is_read_as_its_extension_reads_it() {
+        let redis = |path: &str| endpoints(Handler::Redis, path);
+        assert_eq!(
+            redis("tcp://127.0.0.1:7001/2?auth=x, unix:///a?x ,localhost"),
+            "tcp:127.0.0.1:7001 unix:/a tcp:localhost:6379"
+        );
+        for broken in [
+            "unix://run/a.sock",
+            "tls://127.0.0.1:1",
+            "redis://127.0.0.1",
+            "tcp://[::1]:1",
+            "tcp://u:p@h:1",
+            "tcp://h:1#x",
+        ] {
+            assert!(redis(broken).starts_with('('), "{broken}");
+        }
+        let memcached = |path: &str| endpoints(Handler::Memcached, path);
+        assert_eq!(memcached("127.0.0.1"), "tcp:127.0.0.1:11211");
+        assert_eq!(memcached("[::1]:7001:3"), "tcp:[::1]:7001");
+        assert_eq!(memcached("/a/m.sock:0:2"), "unix:/a/m.sock");
+        for broken in ["unix:///a", "tcp://127.0.0.1:1", "--SERVER=a", " a:1", "a:1,b:1", "a:1 2"] {
+            assert!(memcached(broken).starts_with('('), "{broken}");
+        }
+        assert_eq!(endpoints(Handler::Memcache, "unix:///a/m.sock:0?weight=2"), "unix:/a/m.sock");
+    }
+
+    #[test]
+    fn a_login_is_decoded() {
+        let server = |path: &str| Handler::Redis.servers(path).remove(0).unwrap();
+        let one = server("tcp://h:1?auth=a%26b&database=3");
+        assert_eq!(
+            (one.user, one.password, one.database.as_deref()),
+            (None, Some(Secret::new("a&b")), Some("3"))
+        );
+        let two = server("tcp://h:1?auth[0]=me&auth[1]=p");
+        assert_eq!((two.user.as_deref(), two.password), (Some("me"), Some(Secret::new("p"))));
+    }
+
+    #[test]
+    fn only_the_address_changes() {
+        let moved = |handler: Handler, path: &str, to: &str| {
+            let server = handler.servers(path).remove(0).unwrap();
+            let (range, with) = handler.address(path, &server, &to.parse().unwrap()).unwrap();
+            format!("{}{with}{}", &path[..range.start], &path[range.end..])
+        };
+        assert_eq!(moved(Handler::Redis, "tcp://h:1/0?a=1,x:2", "unix:/r"), "unix:///r?a=1,x:2");
+        assert_eq!(moved(Handler::Memcached, "h:1:3", "unix:/m"), "/m:0:3");
+        assert_eq!(moved(Handler::Memcached, "/m:0", "tcp:[::1]:5"), "[::1]:5");
+        assert_eq!(moved(Handler::Memcache, "tcp://h:1?x", "unix:/m"), "unix:///m:0?x");
+    }
+}

@@ -1,0 +1,139 @@
+//! Sessions of PHP in Redis: a pool of PHP-FPM names the server, scan finds the hop, and one switch moves it while readers
+//! go on with their sessions.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::Value;
+
+use super::stack::{Stack, free_port, in_one_line, is_root, page, wait_for};
+
+const PASSWORD: &str = "hunter2sessions";
+
+/// Counts the pages of a session; `slow` keeps the connection for a while.
+const PAGE: &str = r#"<?php
+parse_str($_SERVER['QUERY_STRING'] ?? '', $query);
+session_id($query['id'] ?? 'reader');
+if (!session_start()) {
+    http_response_code(500);
+}
+$_SESSION['pages'] = ($_SESSION['pages'] ?? 0) + 1;
+if (isset($query['slow'])) {
+    sleep(4);
+}
+echo $_SESSION['pages'];
+"#;
+
+/// A site whose sessions are in a private Redis that has both.
+struct Site {
+    stack: Stack,
+    pool: std::path::PathBuf,
+    web: u16,
+    redis: u16,
+    socket: String,
+}
+
+impl Site {
+    fn new() -> Self {
+        let mut stack = Stack::new();
+        let (web, redis) = (free_port(), free_port());
+        let socket = stack.shared("sockets").join("redis.sock").display().to_string();
+        let port = redis.to_string();
+        let options =
+            ["--bind", "127.0.0.1", "--port", &port, "--unixsocket", &socket, "--unixsocketperm", "666"];
+        let more = ["--requirepass", PASSWORD, "--save", "", "--databases", "4"];
+        stack.start("redis-server", &[&options[..], &more].concat());
+        stack.write("site/index.php", PAGE);
+        let listen = stack.path("sockets/fpm.sock").display().to_string();
+        let pool = stack.fpm(&format!(
+            "{listen}\nlisten.owner = www-data\nphp_value[session.save_handler] = redis\nphp_value[session.save_path] = \"tcp://127.0.0.1:{redis}?auth={PASSWORD}&database=2\" ; sessions"
+        ));
+        let root = stack.path("site").display().to_string();
+        stack.nginx(&format!(
+            "    server {{\n        listen 127.0.0.1:{web};\n        location / {{\n            fastcgi_pass unix:{listen};\n            fastcgi_param SCRIPT_FILENAME {root}/index.php;\n            fastcgi_param QUERY_STRING $query_string;\n            fastcgi_param REQUEST_METHOD $request_method;\n        }}\n    }}"
+        ));
+        wait_for("the site", || page(web, "/?id=first").filter(|(status, _)| *status == 200));
+        Site { stack, pool, web, redis, socket }
+    }
+
+    fn asked(&self, words: &[&str]) -> String {
+        let port = self.redis.to_string();
+        let mut command = Command::new("redis-cli");
+        command.args(["--no-auth-warning", "-a", PASSWORD, "-p", &port]).args(words);
+        String::from_utf8(command.output().expect("redis-cli").stdout).unwrap()
+    }
+
+    /// Waits until a page has a connection to Redis: of this kind, as Redis marks it.
+    fn wait_for_a_session_over(&self, what: &str, is_it: impl Fn(&str) -> bool) {
+        let web = self.web;
+        let slow = std::thread::spawn(move || page(web, "/?id=slow&slow=1"));
+        wait_for(what, || self.asked(&["client", "list"]).lines().any(&is_it).then_some(()));
+        assert_eq!(slow.join().unwrap().unwrap().0, 200);
+    }
+}
+
+fn is_of_a_socket(line: &str) -> bool {
+    line.contains(" flags=U") && line.contains(" db=2 ")
+}
+
+fn is_of_tcp(line: &str) -> bool {
+    line.contains(" flags=N") && line.contains(" db=2 ")
+}
+
+#[test]
+fn the_sessions_of_a_pool_move_and_no_reader_loses_one() {
+    if !is_root("the_sessions_of_a_pool_move_and_no_reader_loses_one") {
+        return;
+    }
+    let site = Site::new();
+    let before = Stack::facts(&[&site.pool]);
+    let now = format!("tcp:127.0.0.1:{}", site.redis);
+    site.wait_for_a_session_over("a session over TCP", is_of_tcp);
+
+    let web = site.web;
+    let slow = std::thread::spawn(move || page(web, "/?id=slow&slow=1"));
+    let scan = site.stack.samehost(&["scan", "--json", "--quiet", "--observe", "1s"]);
+    assert_eq!(slow.join().unwrap().unwrap().0, 200);
+    let found: Value = serde_json::from_str(&scan.stdout).unwrap();
+    let all = found["advice"].as_array().unwrap();
+    let hop = all.iter().find(|one| one["now"] == now.as_str()).unwrap_or_else(|| panic!("{now}: {all:#?}"));
+    assert!(hop["client"].as_str().unwrap().starts_with("php-fpm"), "{hop:#}");
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let reader = std::thread::spawn({
+        let stop = Arc::clone(&stop);
+        move || {
+            let mut pages = Vec::new();
+            while !stop.load(Ordering::Relaxed) {
+                pages.push(page(web, "/?id=reader"));
+            }
+            pages
+        }
+    });
+    let pool = site.pool.display().to_string();
+    let ended = site.stack.samehost(&["switch", &pool, "--observe", "100ms", "--yes"]);
+    stop.store(true, Ordering::Relaxed);
+    let pages = reader.join().unwrap();
+    assert_eq!(ended.status, 0, "{}\n{}", ended.both(), site.stack.log());
+    let counted: Vec<usize> =
+        pages.iter().map(|page| page.as_ref().map_or(0, |(_, body)| body.parse().unwrap_or(0))).collect();
+    assert!(counted.len() > 2 && counted.iter().copied().eq(1..=counted.len()), "{pages:?}");
+    let text = std::fs::read_to_string(&site.pool).unwrap();
+    let line = format!(
+        "php_value[session.save_path] = \"unix://{}?auth={PASSWORD}&database=2\" ; sessions",
+        site.socket
+    );
+    assert!(text.contains(&line), "{text}");
+    let proof = format!("session.save_path of pool www logs in over unix:{}", site.socket);
+    assert!(in_one_line(&ended).contains(&proof), "{}", ended.both());
+    assert!(!ended.both().contains("hunter2"), "{}", ended.both());
+    site.wait_for_a_session_over("a session over the socket", is_of_a_socket);
+
+    let undone = site.stack.samehost(&["switch", "--undo", &site.stack.only_switch(), "--yes"]);
+    assert_eq!(undone.status, 0, "{}", undone.both());
+    assert_eq!(Stack::facts(&[&site.pool]), before);
+    site.wait_for_a_session_over("a session over TCP again", is_of_tcp);
+    let (status, body) = page(web, "/?id=reader").unwrap();
+    assert_eq!((status, body), (200, (counted.len() + 1).to_string()));
+}
