@@ -108,7 +108,10 @@ fn sessions_are_kept_where_the_editor_says() {
         let reached = reached(&listeners, handler, &path);
         let text = ini(handler, &path);
         let endpoint = listeners.understood("php-ini", "php.ini", &text);
-        assert!(!reached.is_empty() && reached.iter().all(|one| *one == endpoint), "{handler} {path}: {reached:?}");
+        assert!(
+            !reached.is_empty() && reached.iter().all(|one| *one == endpoint),
+            "{handler} {path}: {reached:?}"
+        );
     }
 }
 
@@ -121,7 +124,8 @@ fn what_is_refused_as_broken_leads_nowhere() {
     let url = format!("unix://{}", other.display());
     let scheme = format!("redis://127.0.0.1:{}", listeners.port());
     let tcp = format!("tcp://127.0.0.1:{}", listeners.port());
-    for (handler, path) in [("redis", two_slashes), ("redis", scheme), ("memcached", url), ("memcached", tcp)] {
+    for (handler, path) in [("redis", two_slashes), ("redis", scheme), ("memcached", url), ("memcached", tcp)]
+    {
         assert_eq!(reached(&listeners, handler, &path), [], "{handler} {path}");
     }
 }
