@@ -133,7 +133,7 @@ fn is_expression(value: &[u8]) -> bool {
         return true;
     }
     let parts = value.split(|byte| b"|&^".contains(byte)).map(<[u8]>::trim_ascii);
-    parts.into_iter().all(|part| {
+    { parts }.all(|part| {
         let name = part.strip_prefix(b"~").or_else(|| part.strip_prefix(b"!")).unwrap_or(part);
         !name.is_empty() && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
     })

@@ -124,25 +124,28 @@ impl Ini {
     }
 
     /// Every line of a key, with its file and the section around it.
-    fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = (&'a Path, &'a Entry, &'a str)> {
-        self.sources.iter().flat_map(move |source| {
+    fn all(&self, key: &str) -> Vec<(&Path, &Entry, &str)> {
+        let mut found = Vec::new();
+        for source in &self.sources {
             let mut section = "";
-            source.lines.iter().filter_map(move |line| match line {
-                Line::Section(name) => {
-                    section = name;
-                    None
+            for line in &source.lines {
+                match line {
+                    Line::Section(name) => section = name,
+                    Line::Entry(entry) if entry.key == key => {
+                        found.push((source.path.as_path(), entry, section));
+                    }
+                    Line::Entry(_) | Line::Odd(_) => {}
                 }
-                Line::Entry(entry) => (entry.key == key).then_some((source.path.as_path(), entry, section)),
-                Line::Odd(_) => None,
-            })
-        })
+            }
+        }
+        found
     }
 
     /// The line of a key that counts.
     ///
     /// # Errors
     /// Where it depends on the request, or on how PHP reads a line.
-    pub(crate) fn last<'a>(&'a self, key: &'a str) -> Result<Option<(&'a Path, &'a Entry)>> {
+    pub(crate) fn last(&self, key: &str) -> Result<Option<(&Path, &Entry)>> {
         for source in &self.sources {
             if let Some(Line::Odd(number)) = source.lines.iter().find(|line| matches!(line, Line::Odd(_))) {
                 let why = "PHP may stop reading the file here: a value with `=`, `&`, `(` or the like needs quotes around it";
@@ -153,11 +156,12 @@ impl Ini {
             let name = section.to_ascii_lowercase();
             name.starts_with("path=") || name.starts_with("host=")
         };
-        if let Some((file, entry, _)) = self.all(key).find(|(_, _, section)| is_conditional(section)) {
+        let all = self.all(key);
+        if let Some((file, entry, _)) = all.iter().find(|(_, _, section)| is_conditional(section)) {
             let why = format!("{key} depends on the request: its section holds for some hosts or paths");
             return Err(Refusal::new(file, entry.number, why, BY_HAND));
         }
-        Ok(self.all(key).last().map(|(file, entry, _)| (file, entry)))
+        Ok(all.last().map(|(file, entry, _)| (*file, *entry)))
     }
 
     /// The extension that keeps sessions; `None` for files and for what the application does itself.
