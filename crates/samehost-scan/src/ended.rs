@@ -1,7 +1,7 @@
 //! Counts connections that open and close between two snapshots. The kernel announces both ends of each when
 //! they close (sock_diag destroy events), with what each sent and received.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 
 use samehost_model::scan::{NetworkNamespace, ReadBy};
@@ -26,7 +26,6 @@ pub(crate) struct Sum {
 pub(crate) struct Ended {
     spaces: Vec<Space>,
     sums: Sums,
-    makers: Makers,
     /// At least one namespace sends no events.
     no_events: bool,
     /// Events were lost: the kernel's buffer was full, or too many ends were unmatched.
@@ -35,13 +34,10 @@ pub(crate) struct Ended {
 
 /// Totals by namespace and server address.
 pub(crate) type Sums = HashMap<(u64, SocketAddr), Sum>;
-/// Control groups of the clients, by the kernel's numbers, by namespace and server address.
-pub(crate) type Makers = HashMap<(u64, SocketAddr), BTreeSet<u64>>;
 
 /// What was heard in a period.
 pub(crate) struct Heard {
     pub(crate) sums: Sums,
-    pub(crate) makers: Makers,
     /// Whether every namespace sends events, and none was lost.
     pub(crate) is_all: bool,
 }
@@ -118,7 +114,6 @@ impl Ended {
     ) {
         for space in &mut self.spaces {
             let (inode, unmatched, sums) = (space.inode, &mut space.unmatched, &mut self.sums);
-            let makers = &mut self.makers;
             let mut is_full = false;
             let read = space.endings.hear(|one| {
                 let (Some(local), Some(peer), Some(counters)) =
@@ -130,12 +125,6 @@ impl Ended {
                     return;
                 }
                 let (local, peer) = (canonical(local), canonical(peer));
-                if let Some(group) = one.control_group
-                    && listeners.accepts(inode, local).is_none()
-                    && listeners.accepts(inode, peer).is_some()
-                {
-                    makers.entry((inode, peer)).or_default().insert(group);
-                }
                 if !unmatched.take((local, peer)) {
                     is_full |= unmatched.add((local, peer), MOST_UNMATCHED);
                     return;
@@ -157,11 +146,7 @@ impl Ended {
     /// Takes what was heard since the last call.
     pub(crate) fn take(&mut self) -> Heard {
         let missed = std::mem::take(&mut self.missed);
-        Heard {
-            sums: std::mem::take(&mut self.sums),
-            makers: std::mem::take(&mut self.makers),
-            is_all: !missed && !self.no_events,
-        }
+        Heard { sums: std::mem::take(&mut self.sums), is_all: !missed && !self.no_events }
     }
 }
 

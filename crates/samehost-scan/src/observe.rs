@@ -14,7 +14,7 @@ use crate::ended::{Ended, Heard, Sum, Sums};
 use crate::held_back::HeldBack;
 use crate::join::Listeners;
 use crate::namespaces;
-use crate::proc::{control_groups, stat};
+use crate::proc::stat;
 
 /// How long the kernel keeps a closed connection in TIME_WAIT (`TCP_TIMEWAIT_LEN`), in milliseconds.
 const TIME_WAIT_MS: f64 = 60_000.0;
@@ -155,11 +155,10 @@ struct Short {
 
 fn fill(scan: &mut Scan, before: &Look, after: &Look, ended: Heard, caught: &Caught, listeners: &Listeners) {
     let seconds = after.at.duration_since(before.at).as_secs_f64();
-    let units = units(scan, &ended, listeners);
     let short = short_connections(scan, after, ended, listeners, seconds);
     for service in short.keys().copied().collect::<BTreeSet<usize>>() {
         let clients = caught.get(&service).map(Vec::as_slice).unwrap_or_default();
-        advice::add_short_lived(scan, service, clients, units.get(&service));
+        advice::add_short_lived(scan, service, clients);
     }
     let mut all = std::mem::take(&mut scan.advice);
     let of_most = with_most_connections(&all);
@@ -297,20 +296,6 @@ fn grown(was: u64, is: u64) -> f64 {
 /// Growth of a 32-bit counter that may have wrapped.
 fn wrapped(was: u32, is: u32) -> f64 {
     f64::from(is.wrapping_sub(was))
-}
-
-/// Units and containers whose processes opened short connections to each service.
-fn units(scan: &Scan, ended: &Heard, listeners: &Listeners) -> HashMap<usize, BTreeSet<String>> {
-    let names = control_groups::names(ended.makers.values().flatten().copied().collect());
-    let service_of = services_of_listeners(scan);
-    let mut units: HashMap<usize, BTreeSet<String>> = HashMap::new();
-    for ((namespace, server), groups) in &ended.makers {
-        let listener = listeners.accepts(*namespace, *server);
-        let Some(service) = listener.and_then(|at| service_of.get(&at)) else { continue };
-        let found = groups.iter().filter_map(|group| names.get(group).cloned());
-        units.entry(*service).or_default().extend(found);
-    }
-    units
 }
 
 /// Short connections to each service: from close events, else from sockets that entered TIME_WAIT meanwhile.

@@ -22,8 +22,6 @@ mod stale;
 mod tls;
 mod walk;
 
-use std::collections::BTreeSet;
-
 use samehost_model::scan::{Advice, Connection, Obstacle, Possible, Process, Scan, Weight};
 use samehost_services::UnixSocket;
 use samehost_system::interrupt;
@@ -63,9 +61,6 @@ pub fn decided_by(code: &str) -> DecidedBy {
     let blocker = BLOCKERS.iter().find(|blocker| blocker.code == code);
     blocker.map_or(DecidedBy::Scan, |blocker| blocker.decided_by)
 }
-
-/// Most units that a pair is named after.
-const MOST_UNITS: usize = 3;
 
 /// A blocker's finding: weight, what was found, and the remedy.
 type Finding = (Weight, String, String);
@@ -176,14 +171,8 @@ pub fn advise(scan: &mut Scan) {
 }
 
 /// Adds advice for a service whose clients open short connections, none of which was open during the scan. `clients` were
-/// seen meanwhile, `units` are where others were made. Where the scan saw connections and nobody who holds them, the
-/// clients are filled in.
-pub(crate) fn add_short_lived(
-    scan: &mut Scan,
-    service: usize,
-    clients: &[Process],
-    units: Option<&BTreeSet<String>>,
-) {
+/// seen meanwhile. Where the scan saw connections and nobody who holds them, the clients are filled in.
+pub(crate) fn add_short_lived(scan: &mut Scan, service: usize, clients: &[Process]) {
     let mut its = scan.advice.iter().enumerate().filter(|(_, advice)| advice.service == service);
     let known = match (its.next(), its.next()) {
         (None, _) => None,
@@ -193,14 +182,10 @@ pub(crate) fn add_short_lived(
     let listeners = scan.services.get(service).map(|service| service.listeners.as_slice());
     let mut sockets = listeners.unwrap_or_default().iter().filter_map(|at| scan.sockets.get(*at));
     let Some(port) = sockets.find(|socket| socket.kind.is_tcp()) else { return };
-    let name = match clients {
-        [] => units.map(|units| units.iter().take(MOST_UNITS).cloned().collect::<Vec<_>>().join(", ")),
-        [first, ..] => Some(first.name.clone()),
-    };
     let program = Program {
         service,
         now: format!("tcp:{}", port.local),
-        name: name.filter(|name| !name.is_empty()).unwrap_or_else(|| "short-lived clients".to_owned()),
+        name: clients.first().map_or_else(|| "short-lived clients".to_owned(), |first| first.name.clone()),
         uid: None,
         mount_namespace: None,
         network_namespace: 0,

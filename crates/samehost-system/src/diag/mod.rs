@@ -42,8 +42,6 @@ pub struct Activity {
     pub local: Address,
     pub peer: Address,
     pub state: SocketState,
-    /// The control group that made it, by the kernel's number.
-    pub control_group: Option<u64>,
     /// Milliseconds until its timer expires; in TIME_WAIT, until the socket is gone.
     pub expires_ms: u32,
     /// `None` in TIME_WAIT.
@@ -235,7 +233,6 @@ fn activity(payload: &[u8], kind: SocketKind) -> Option<Activity> {
         local: socket.local,
         peer: socket.peer,
         state: socket.state,
-        control_group: socket.control_group,
         expires_ms: inet::expires_ms(payload),
         counters: inet::counters(payload),
     })
