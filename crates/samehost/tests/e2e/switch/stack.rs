@@ -139,13 +139,15 @@ impl Stack {
 
     /// Adds a line to a file that its program does not take, and that the editor leaves alone; a switch then ends with
     /// what the program says of it, and with the files as they were.
-    pub(crate) fn assert_checked(&self, switch: &[&str], file: &Path, line: &str, says: &str) {
+    pub(crate) fn assert_checked(&self, switch: &[&str], file: &Path, line: &str, says: &[&str]) {
         let sound = fs::read_to_string(file).unwrap();
         fs::write(file, format!("{sound}{line}\n")).unwrap();
         let before = Stack::facts(&[file]);
         let ended = self.samehost(switch);
         assert_eq!(ended.status, 4, "{}", ended.both());
-        assert!(in_one_line(&ended).contains(says), "{}", ended.both());
+        for words in says {
+            assert!(in_one_line(&ended).contains(words), "{}", ended.both());
+        }
         assert_eq!(Stack::facts(&[file])[file].bytes, before[file].bytes);
         fs::write(file, sound).unwrap();
         let forgotten = self.samehost(&["switch", "--forget", &self.only_switch(), "--yes"]);
