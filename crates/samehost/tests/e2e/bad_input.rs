@@ -22,7 +22,7 @@ fn wrong_options() {
     for (arguments, says) in [
         (&["bench"][..], &["raw", "connect"][..]),
         (&["bench", "nothing"], &["nothing"]),
-        (&["bench", "raw", "--transports", "tcp,udp"], &["unknown transport `udp`", "seqpacket"]),
+        (&["bench", "raw", "--transports", "tcp,sctp"], &["unknown transport `sctp`", "seqpacket"]),
         (&["bench", "raw", "--size", "0"], &["0", "size"]),
         (&["bench", "raw", "--size", "-1"], &["-1"]),
         (&["bench", "raw", "--connections", "0"], &["number of connections"]),
@@ -54,7 +54,7 @@ fn wrong_options() {
         (&["bench", "raw", "--assert", "unix is nice"], &["is not a claim"]),
         (&["--budget", "1s"], &["20s"]),
         (&["serve", "echo", "--listen", &long], &["107"]),
-        (&["serve", "echo", "--listen", "udp:x"], &["names no transport"]),
+        (&["serve", "echo", "--listen", "sctp:x"], &["names no transport"]),
         (&["serve", "echo", "--mode", "999", "--listen", "tcp:127.0.0.1:0"], &["octal"]),
         (&["serve", "sink", "--model", "epoll", "--listen", "tcp:127.0.0.1:0"], &["no --model epoll"]),
         (&["report", "/nowhere/at/all.json"], &["/nowhere/at/all.json"]),

@@ -70,7 +70,7 @@ fn check(report: &Value, opened: &Opened, charts: &[&str]) {
 fn shortest(workload: &str) -> Option<&'static [&'static str]> {
     Some(match workload {
         "raw" | "connect" | "noop" | "http" | "mysql" | "postgres" | "redis" | "memcached" | "fastcgi"
-        | "rpc" => &["--trial-time", "50ms"],
+        | "rpc" | "datagram" => &["--trial-time", "50ms"],
         "proxy" => &["--trial-time", "50ms", "--backend", "built-in"],
         // A page takes tens of milliseconds.
         "wordpress" => &["--trial-time", "600ms"],

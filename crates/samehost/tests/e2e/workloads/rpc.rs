@@ -275,7 +275,7 @@ fn an_endpoint_in_use_or_of_another_kind_is_refused_by_name() {
     UnixStream::connect(&server.socket).expect("the first server still answers");
     for endpoint in ["tcp+tls:127.0.0.1:0", "seqpacket:/run/no.sock"] {
         let output = fails(&mut serve(&["--listen", endpoint]));
-        assert!(said(&output).contains("tcp, unix and abstract"), "{}", said(&output));
+        assert!(said(&output).contains("tcp, tcp6, unix, abstract"), "{}", said(&output));
     }
     let output = fails(&mut serve(&["--listen", "tcp:127.0.0.1:0", "--model", "epoll"]));
     assert!(said(&output).contains("--model epoll"), "{}", said(&output));
