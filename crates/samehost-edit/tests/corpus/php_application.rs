@@ -220,7 +220,10 @@ fn redis_hosts_mean_what_phpredis_does() {
         let text = format!("<?php\n$CONFIG = ['redis' => ['host' => '{host}', 'port' => {port}]];\n");
         let endpoint = listeners.understood("php-application", "config.php", &text);
         let arguments = [host.as_str(), &port.to_string()];
-        assert_eq!(listeners.reached(&mut listeners.php(script, &arguments)), [endpoint], "{host}");
+        // phpredis connects anew for the PING where the first connection is closed before it.
+        let mut reached = listeners.reached(&mut listeners.php(script, &arguments));
+        reached.dedup();
+        assert_eq!(reached, [endpoint], "{host}");
     }
     let (path, wrong) = (other.display().to_string(), "6379");
     assert_eq!(listeners.reached(&mut listeners.php(script, &[&path, wrong])), [], "a path with a port");
