@@ -52,6 +52,9 @@ pub(crate) fn of_port(port: u16) -> Option<Kind> {
 pub(crate) fn findings(scan: &Scan) -> Vec<Finding> {
     let Some(own) = scan.network_namespaces.first().map(|space| space.inode) else { return Vec::new() };
     let receivers: Vec<Receiver<'_>> = receivers(scan, own).collect();
+    if receivers.is_empty() {
+        return Vec::new();
+    }
     let dropped = Diag::open().and_then(|mut diag| diag.dropped()).unwrap_or_default();
     let lost = receivers.iter().filter_map(|receiver| {
         let is_it = |one: &&(Socket, u32)| one.0.inode == receiver.socket.inode && one.0.inode != 0;

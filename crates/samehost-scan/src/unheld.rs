@@ -2,6 +2,7 @@
 //! before it. Where it is gone, the kernel still says in which control group it was made.
 
 use std::collections::BTreeSet;
+use std::fs;
 
 use rustix::process::geteuid;
 use samehost_model::scan::{Connection, Socket};
@@ -9,6 +10,10 @@ use samehost_model::scan::{Connection, Socket};
 use crate::proc::control_groups;
 use crate::proc::descriptors::sockets_of;
 use crate::proc::{pids, status};
+
+/// Most descriptors of a process that is searched again. Clients that come and go have few; a server with thousands takes as
+/// long as the first look at all others.
+const FEW: u64 = 256;
 
 /// Fills in the holders of clients that the first look missed, else the unit or container that made them.
 pub(crate) fn name_clients(sockets: &mut [Socket], connections: &[Connection]) {
@@ -46,7 +51,7 @@ fn look_again(sockets: &mut [Socket], unheld: &[usize]) {
     let mut wanted: Vec<(u64, usize)> = open.into_iter().filter_map(inode).collect();
     wanted.sort_unstable();
     for pid in pids() {
-        if !status::read(pid).is_some_and(|status| makers.contains(&status.uid)) {
+        if !has_few(pid) || !status::read(pid).is_some_and(|status| makers.contains(&status.uid)) {
             continue;
         }
         for inode in sockets_of(pid) {
@@ -57,6 +62,11 @@ fn look_again(sockets: &mut [Socket], unheld: &[usize]) {
             }
         }
     }
+}
+
+/// Whether a process has few descriptors: since Linux 6.2 the directory's size is their number; before, it is 0.
+fn has_few(pid: u32) -> bool {
+    fs::metadata(format!("/proc/{pid}/fd")).is_ok_and(|folder| folder.len() <= FEW)
 }
 
 #[cfg(test)]

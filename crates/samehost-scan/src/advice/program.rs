@@ -23,7 +23,8 @@ pub(super) type Programs = BTreeMap<Program, Vec<usize>>;
 /// All programs that talk to a service over TCP.
 pub(super) fn programs(scan: &Scan) -> Programs {
     let (mut seen, mut made, mut closed) = (Programs::new(), Programs::new(), Programs::new());
-    for (at, connection) in scan.connections.iter().enumerate() {
+    let tcp = scan.connections.iter().enumerate().filter(|(_, connection)| connection.kind.is_tcp());
+    for (at, connection) in tcp {
         let Some(client) = scan.sockets.get(connection.client) else { continue };
         let holder = scan.holder(connection.client);
         let Some(program) = program(scan, connection, client, holder) else { continue };
@@ -92,9 +93,6 @@ fn program(
     client: &Socket,
     holder: Option<&Process>,
 ) -> Option<Program> {
-    if !connection.kind.is_tcp() {
-        return None;
-    }
     let server = scan.sockets.get(connection.server)?.local.inet()?;
     let unseen = || client.made_in.clone().unwrap_or_else(|| "not visible".to_owned());
     Some(Program {
