@@ -1,15 +1,14 @@
-//! Clients that `samehost how` knows and that no Debian package has: fetched from the registries of their languages into a
+//! Clients that `samehost how` knows, and pm2, which no Debian package has: fetched from the registries of their languages into a
 //! cache below the target directory, in the versions and with the checksums that the lists in `crates/samehost/tests/clients`
 //! state. What cannot be fetched is named here, and again by the test that needs it.
 
 use std::fs;
-use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 
-use crate::succeed;
+use crate::{download, succeed};
 
 /// The clients of a language.
 struct Language {
@@ -71,8 +70,8 @@ pub(crate) fn fetch() -> anyhow::Result<()> {
         match (language.fetch)(&folder) {
             Ok(()) => fs::write(complete, wanted.concat())?,
             Err(error) => eprintln!(
-                "xtask: the clients in {} were not fetched from {} ({}): {error:#}\nxtask: the test \
-                 every_tested_row_does_what_it_says fails without them, and says so",
+                "xtask: the clients in {} were not fetched from {} ({}): {error:#}\nxtask: tests that need them \
+                 fail, and say so",
                 language.name, language.registry, language.mirror
             ),
         }
@@ -94,18 +93,10 @@ fn packages(folder: &Path) -> anyhow::Result<()> {
 
 /// Each line of the list is the SHA-256 of a jar and its path in the registry.
 fn jars(folder: &Path) -> anyhow::Result<()> {
-    let mut sums = String::new();
     for line in fs::read_to_string(folder.join("jars.txt"))?.lines() {
         let (sum, path) = line.split_once(' ').context("jars.txt: a line is a checksum and a path")?;
         let name = path.rsplit('/').next().unwrap_or(path);
-        let url = format!("https://{MAVEN}/maven2/{path}");
-        let mut curl = Command::new("curl");
-        succeed(curl.args(["-fsSL", "--retry", "2", &url, "-o", name]).current_dir(folder))?;
-        sums += &format!("{sum}  {name}\n");
+        download(&format!("https://{MAVEN}/maven2/{path}"), sum, &folder.join(name))?;
     }
-    let mut check = Command::new("sha256sum");
-    check.args(["--check", "--quiet"]).current_dir(folder).stdin(Stdio::piped());
-    let mut check = check.spawn().context("starting sha256sum")?;
-    check.stdin.take().context("a pipe")?.write_all(sums.as_bytes())?;
-    if check.wait()?.success() { Ok(()) } else { bail!("a jar is not the one of the list") }
+    Ok(())
 }

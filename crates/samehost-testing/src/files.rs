@@ -1,8 +1,20 @@
-//! Files that a test compares.
+//! Files that a test compares, and programs that it makes.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use crate::must;
+
+/// Copies a program, to be started under another name. `cp` does it: what this process had open for writing could not be
+/// started ("Text file busy") while a child that another thread just forked still holds the descriptor.
+///
+/// # Panics
+/// When `cp` fails, as where the program is not installed.
+pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
+    let [from, to] = [from.as_ref(), to.as_ref()].map(|path| path.to_str().expect("a path in UTF-8"));
+    must("cp", &["--preserve=mode", from, to]);
+}
 
 /// The files of a directory and of those in it: content by path.
 ///

@@ -12,5 +12,5 @@ pub mod wordpress;
 pub use bend::{bent, random};
 pub use command::{Ended, TINY, UNTIMED, free_port, must, on_a_terminal, redis_server, samehost, wait_for};
 pub use destinations::{DESTINATIONS, NO_DESTINATIONS, assert_leads_everywhere};
-pub use files::files;
+pub use files::{copy_program, files};
 pub use report::{idle_or_failing, metered};

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use samehost_testing::free_port;
+use samehost_testing::{copy_program, free_port};
 use serde_json::Value;
 
 use crate::scan::{Held, connection_of, host_port, is_root, scan};
@@ -49,7 +49,7 @@ fn assert_told(advice: &Value, code: &str, words: &[&str]) {
 fn named(home: &Home, name: &str) -> PathBuf {
     let path = home.path("run").join(name);
     if fs::hard_link(SAMEHOST, &path).is_err() {
-        fs::copy(SAMEHOST, &path).unwrap();
+        copy_program(SAMEHOST, &path);
     }
     path
 }

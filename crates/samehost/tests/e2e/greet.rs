@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::scan::{Held, is_root};
 use crate::support::{Home, not_tested, wait_for};
-use samehost_testing::free_port;
+use samehost_testing::{copy_program, free_port};
 
 /// A copy of a program under a name that nobody knows.
 fn disguised(home: &Home, program: &str) -> PathBuf {
@@ -18,7 +18,7 @@ fn disguised(home: &Home, program: &str) -> PathBuf {
     let path = String::from_utf8_lossy(&found.stdout).trim().to_owned();
     assert!(!path.is_empty(), "install {program}");
     let copy = home.path("run").join(format!("x-{program}"));
-    fs::copy(path, &copy).unwrap();
+    copy_program(path, &copy);
     copy
 }
 
@@ -94,7 +94,7 @@ fn servers_under_other_names_are_known_by_what_they_say() {
     let echo_port = port();
     let listen = format!("tcp:127.0.0.1:{echo_port}");
     let echo = home.path("run").join("x-echo");
-    fs::copy(crate::support::SAMEHOST, &echo).unwrap();
+    copy_program(crate::support::SAMEHOST, &echo);
     let stranger = Held::start(&echo, &["serve", "echo", "--listen", &listen]);
     wait_for("the echo server", || std::net::TcpStream::connect(format!("127.0.0.1:{echo_port}")).ok());
 

@@ -11,7 +11,7 @@ use samehost_testing::postgres::{Cluster, SECRET as PASSWORD};
 use samehost_testing::{TINY, metered};
 use serde_json::Value;
 
-use crate::support::{ALICE, Ended, MALLORY, Machine, free_port, is_there, wait_for};
+use crate::support::{ALICE, Ended, MALLORY, Machine, copy_program, free_port, is_there, wait_for};
 
 /// A measurement that goes on until it is ended.
 const LONG: &[&str] = &["--trial-time", "10s", "--budget", "60s", "--quiet", "--json", "-"];
@@ -195,7 +195,7 @@ fn as_alice(machine: &Machine, before: &str, arguments: &[&str]) -> Output {
     // The program as somebody else than root finds it.
     let program = machine.path("samehost");
     if !is_there(&program) {
-        fs::copy(env!("CARGO_BIN_EXE_samehost"), &program).unwrap();
+        copy_program(env!("CARGO_BIN_EXE_samehost"), &program);
     }
     let mut command = Command::new("sh");
     command

@@ -9,14 +9,14 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{Machine, wait_for};
+use crate::support::{Machine, copy_program, wait_for};
 
 /// A copy of perl under the name of another program: it says of itself what the script says.
 fn forged(machine: &mut Machine, uid: u32, name: &str, script: &str, words: &[&str]) -> u32 {
     let program = machine.path(&format!("forged/{name}"));
     fs::create_dir_all(program.parent().unwrap()).unwrap();
     if !program.exists() {
-        fs::copy("/usr/bin/perl", &program).expect("perl must be installed: cargo xtask test");
+        copy_program("/usr/bin/perl", &program);
     }
     machine.start_as(uid, program.to_str().unwrap(), &[&["-e", script], words].concat())
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::support::{Ended, MALLORY, Machine, bounded, free_port, wait_for};
+use crate::support::{Ended, MALLORY, Machine, bounded, copy_program, free_port, wait_for};
 
 /// What breaks URLs, shells, JSON, HTML and careless masks.
 const AWKWARD: &str = "p@:/%'\"$\\<& Wört9";
@@ -279,8 +279,7 @@ fn names_of_processes_and_paths_do_not_act_on_the_terminal() {
     let folder = machine.folder_of("bin", MALLORY);
     // A file of this name is a process of this name.
     let program = folder.join("e\u{1b}[31ml\u{202e}x");
-    std::fs::copy(std::fs::canonicalize("/usr/bin/python3").unwrap(), &program).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    copy_program("/usr/bin/python3", &program);
     let script = format!(
         "import socket; s=socket.socket(); s.bind(('127.0.0.1',{port})); s.listen(); c=socket.create_connection(('127.0.0.1',{port})); import time; time.sleep(60)"
     );

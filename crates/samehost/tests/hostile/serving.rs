@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{Ended, MALLORY, Machine, free_port, is_there, wait_for};
+use crate::support::{Ended, MALLORY, Machine, copy_program, free_port, is_there, wait_for};
 
 /// Status and body of a page; none where nobody answers.
 fn page(port: u16) -> Option<(u16, String)> {
@@ -258,7 +258,7 @@ fn forged_web_server(machine: &mut Machine, name: &str, words: &[&str]) -> u32 {
     let program = machine.path(&format!("forged/{name}"));
     fs::create_dir_all(program.parent().unwrap()).unwrap();
     if !program.exists() {
-        fs::copy("/usr/bin/perl", &program).expect("perl must be installed: cargo xtask test");
+        copy_program("/usr/bin/perl", &program);
     }
     let port = free_port();
     let script = format!(

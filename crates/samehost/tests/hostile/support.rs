@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-pub(crate) use samehost_testing::{Ended, free_port, wait_for};
+pub(crate) use samehost_testing::{Ended, copy_program, free_port, wait_for};
 
 /// An ordinary user who owns nothing here: a number without an account.
 pub(crate) const MALLORY: u32 = 54_321;

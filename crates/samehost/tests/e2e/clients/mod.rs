@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use rows::{ROWS, Row, Run};
+pub(crate) use runs::node;
 use runs::{Case, Workshop};
 pub(crate) use servers::{Place, Servers};
 

@@ -74,19 +74,20 @@ const GO: Cache = Cache {
     lists: &[include_str!("../../clients/go/go.mod"), include_str!("../../clients/go/go.sum")],
     registry: "proxy.golang.org",
 };
-const NODE: Cache = Cache {
-    name: "node",
-    lists: &[
-        include_str!("../../clients/node/package.json"),
-        include_str!("../../clients/node/package-lock.json"),
-    ],
-    registry: "registry.npmjs.org",
-};
 const JAVA: Cache = Cache {
     name: "java",
     lists: &[include_str!("../../clients/java/jars.txt")],
     registry: "repo1.maven.org",
 };
+
+/// Where the packages from npm are, or why not.
+pub(crate) fn node() -> Result<PathBuf, String> {
+    let lists = &[
+        include_str!("../../clients/node/package.json"),
+        include_str!("../../clients/node/package-lock.json"),
+    ];
+    Cache { name: "node", lists, registry: "registry.npmjs.org" }.folder()
+}
 
 impl Cache {
     fn folder(&self) -> Result<PathBuf, String> {
@@ -118,7 +119,7 @@ impl Workshop {
         let mut shop = Workshop { home: Home::new(), missing: Vec::new() };
         type Build = fn(&Path, &[&Case]) -> Result<(), String>;
         for (language, build) in
-            [("go", go as Build), ("java", java), ("rust", rust), ("node", |_, _| NODE.folder().map(drop))]
+            [("go", go as Build), ("java", java), ("rust", rust), ("node", |_, _| node().map(drop))]
         {
             let of_it: Vec<&Case> = cases.iter().filter(|case| case.row.language == language).collect();
             let folder = shop.home.path(language);
@@ -172,7 +173,7 @@ impl Workshop {
                     "(async () => {{ {code} console.log('ready'); process.stdin.resume(); }})().catch(error => {{ console.error(error); process.exit(1); }})"
                 );
                 let mut command = with("node", &["-e", &whole]);
-                command.env("NODE_PATH", NODE.folder()?.join("node_modules"));
+                command.env("NODE_PATH", node()?.join("node_modules"));
                 command
             }
             Run::C(_, flags) => {

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use samehost_services::Kind;
@@ -12,10 +12,10 @@ use tempfile::TempDir;
 
 use super::application_sockets::answers;
 use super::support::kill;
+use crate::clients::node;
 use crate::scan::scan;
 use crate::support::Home;
 
-const VERSION: &str = "pm2@7.0.4";
 /// Listens where its first argument says; where there is a second one, SIGINT closes the server.
 const PAGE: &str = "
 const server = require('node:http').createServer((request, response) => response.end());
@@ -23,20 +23,6 @@ const [place, close] = process.argv.slice(2);
 server.listen(place);
 if (close) process.on('SIGINT', () => server.close(() => process.exit(0)));
 ";
-
-/// pm2 from npm, kept below the build's directory.
-fn program() -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pm2");
-    let program = folder.join("node_modules/.bin/pm2");
-    if !program.exists() {
-        fs::create_dir_all(&folder).unwrap();
-        let mut npm = Command::new("npm");
-        npm.args(["install", "--no-save", "--silent", "--no-audit", "--no-fund", "--prefix"]);
-        let output = npm.arg(&folder).arg(VERSION).output().expect("npm (package npm)");
-        assert!(output.status.success(), "npm: {}", String::from_utf8_lossy(&output.stderr));
-    }
-    program
-}
 
 /// A pm2 of the test's own, ended when dropped.
 struct Pm2 {
@@ -54,7 +40,8 @@ impl Pm2 {
     fn new() -> Self {
         let folder = tempfile::Builder::new().prefix("pm").tempdir().unwrap();
         fs::write(folder.path().join("page.js"), PAGE).unwrap();
-        Pm2 { program: program(), folder }
+        let program = node().unwrap_or_else(|missing| panic!("{missing}")).join("node_modules/.bin/pm2");
+        Pm2 { program, folder }
     }
 
     fn command(&self, umask: &str, words: &[&str]) -> Command {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use rustix::process::Signal;
-use samehost_testing::metered;
+use samehost_testing::{metered, must};
 use serde_json::Value;
 
 use super::support::{Here, TINY, UNTIMED, assert_faultless, assert_refused, parsed, said};
@@ -158,8 +158,9 @@ fn a_go_that_cannot_build_says_why() {
     let here = Here::new();
     let folder = tempfile::tempdir().unwrap();
     let go = folder.path().join("go");
-    std::fs::write(&go, "#!/bin/sh\necho 'net/rpc is not in std' >&2\nexit 1\n").unwrap();
-    std::fs::set_permissions(&go, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    // A program that this process wrote may be busy when it is started: see `copy_program`.
+    let script = "printf '#!/bin/sh\\necho net/rpc is not in std >&2\\nexit 1\\n' > $0; chmod +x $0";
+    must("sh", &["-c", script, go.to_str().unwrap()]);
     let path = format!("{}:/usr/bin:/bin", folder.path().display());
     let output = here.bench(&["rpc", "--protocol", "go-gob"]).env("PATH", path).output().unwrap();
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));

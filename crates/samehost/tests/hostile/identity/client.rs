@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{LISTENS, application, redis};
-use crate::support::{ALICE, Ended, MALLORY, Machine, bounded, free_port, wait_for};
+use crate::support::{ALICE, Ended, MALLORY, Machine, bounded, copy_program, free_port, wait_for};
 
 fn words(ended: &Ended) -> String {
     ended.both().split_whitespace().collect::<Vec<_>>().join(" ")
@@ -78,7 +78,7 @@ fn a_forged_php_fpm_in_a_namespace_of_its_own_is_not_asked() {
     // His own /run, with a server of his where the real one is expected.
     let his = machine.folder_of("m", MALLORY);
     let program = his.join("php-fpm8.2");
-    fs::copy("/usr/bin/perl", &program).unwrap();
+    copy_program("/usr/bin/perl", &program);
     let place = format!("127.0.0.1:{}", free_port());
     let script = format!(
         "mount --bind {} {} && exec {} -e \"$0\" {place}",

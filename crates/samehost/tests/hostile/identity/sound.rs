@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use super::{answers, application, redis, redis_command, user};
-use crate::support::{MALLORY, Machine, bounded, free_port};
+use crate::support::{MALLORY, Machine, bounded, copy_program, free_port};
 
 /// A plan that nothing bars, and that names this socket.
 fn is_planned(machine: &Machine, arguments: &[&str], socket: &std::path::Path) {
@@ -83,7 +83,7 @@ fn an_ordinary_user_switches_what_is_his() {
     }
     // Where everyone may pass: /srv, and not where this program was built.
     let program = machine.path("samehost");
-    std::fs::copy(env!("CARGO_BIN_EXE_samehost"), &program).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_samehost"), &program);
     let mut command = Command::new(&program);
     let as_root = machine.command(&["switch", env.to_str().unwrap(), "--dry-run"]);
     command.args(as_root.get_args()).uid(MALLORY).gid(MALLORY);

@@ -9,7 +9,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{Ended, MALLORY, Machine, bounded, wait_for};
+use crate::support::{Ended, MALLORY, Machine, bounded, copy_program, wait_for};
 
 /// A server that is its own client and does nothing else; its command line is the attack.
 const SERVER: &str = "use IO::Socket::INET; my $s = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1') or die; \
@@ -21,7 +21,7 @@ fn postgres(machine: &mut Machine, words: &[&str]) -> u16 {
     let program = machine.path("bin/postgres");
     fs::create_dir_all(program.parent().unwrap()).unwrap();
     if !program.exists() {
-        fs::copy("/usr/bin/perl", &program).expect("perl must be installed: cargo xtask test");
+        copy_program("/usr/bin/perl", &program);
     }
     let before = machine.log().len();
     let arguments = [&["-e", SERVER], words].concat();
