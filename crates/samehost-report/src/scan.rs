@@ -69,8 +69,7 @@ pub(crate) fn identity(process: &Process) -> String {
     let mut parts = vec![format!("{} {}", process.name, process.pid), format!("user {user}")];
     parts.extend(process.unit.clone());
     if let Some(container) = &process.container {
-        let short: String = container.id.chars().take(12).collect();
-        parts.push(format!("{} container {short}", container.runtime));
+        parts.push(container.to_string());
     }
     parts.join(", ")
 }

@@ -39,10 +39,7 @@ impl<'a> Catcher<'a> {
         listeners: &'a Listeners,
         service_of: &'a HashMap<usize, usize>,
     ) -> Option<Self> {
-        let namespace = scan.network_namespaces.iter().find(|space| space.own)?.inode;
-        if namespace != namespaces::own_inode() {
-            return None;
-        }
+        let namespace = namespaces::own_of(scan)?;
         let is_seen = |service: &usize| {
             scan.advice.iter().any(|one| one.service == *service && !one.client_pids.is_empty())
         };

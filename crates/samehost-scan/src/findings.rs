@@ -3,7 +3,6 @@
 //! nothing is changed.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::net::{IpAddr, SocketAddr};
 
 use samehost_model::scan::{Address, Finding, Queues, Scan, Service, Socket, SocketKind, SocketState};
@@ -12,6 +11,7 @@ use samehost_services::Protocol;
 use crate::advice::Root;
 use crate::datagrams;
 use crate::diag::{Activity, Diag};
+use crate::namespaces::network_setting;
 use crate::published::published;
 use crate::shares;
 
@@ -68,7 +68,7 @@ fn full(service: &Service, socket: &Socket) -> Option<Finding> {
 fn ports(scan: &Scan) -> Vec<Finding> {
     let Some((first, last)) = range() else { return Vec::new() };
     let Ok(ended) = Diag::open().and_then(|mut diag| diag.in_time_wait()) else { return Vec::new() };
-    let reuse = fs::read_to_string("/proc/sys/net/ipv4/tcp_tw_reuse").unwrap_or_default();
+    let reuse = network_setting("ipv4/tcp_tw_reuse").unwrap_or_default();
     let all = usize::from(last - first) + 1;
     let mut taken: BTreeMap<(IpAddr, SocketAddr), [usize; 2]> = BTreeMap::new();
     let mut count = |local: &Address, peer: &Address, is_ended: bool| {
@@ -83,9 +83,9 @@ fn ports(scan: &Scan) -> Vec<Finding> {
         socket.kind.is_tcp() && socket.network_namespace == own && socket.state == SocketState::Established
     });
     open.for_each(|socket| count(&socket.local, &socket.peer, false));
-    let ended = ended.iter().filter(|socket| {
-        socket.peer.inet().is_some_and(|peer| !is_free_again(socket, peer.ip(), reuse.trim()))
-    });
+    let ended = ended
+        .iter()
+        .filter(|socket| socket.peer.inet().is_some_and(|peer| !is_free_again(socket, peer.ip(), &reuse)));
     ended.for_each(|socket| count(&socket.local, &socket.peer, true));
     let scarce =
         taken.into_iter().filter(|(_, [open, ended])| (open + ended) as f64 >= MOST_TAKEN * all as f64);
@@ -114,7 +114,7 @@ fn is_free_again(socket: &Activity, peer: IpAddr, reuse: &str) -> bool {
 }
 
 fn range() -> Option<(u16, u16)> {
-    let text = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok()?;
+    let text = network_setting("ipv4/ip_local_port_range")?;
     let mut numbers = text.split_ascii_whitespace().map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }

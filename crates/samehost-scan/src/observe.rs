@@ -302,7 +302,7 @@ fn wrapped(was: u32, is: u32) -> f64 {
 fn short_connections(
     scan: &Scan,
     after: &Look,
-    Heard { sums: counted, is_all, .. }: Heard,
+    Heard { sums: counted, is_all }: Heard,
     listeners: &Listeners,
     seconds: f64,
 ) -> HashMap<usize, Short> {

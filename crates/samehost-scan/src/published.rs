@@ -83,9 +83,7 @@ fn behind<'a>(scan: &'a Scan, proxy: &Process) -> Option<(&'a Service, String)> 
     let service = scan.services.iter().find(serves)?;
     let process = service.pid.and_then(|pid| scan.process(pid));
     let place = match process.and_then(|process| process.container.as_ref()) {
-        Some(container) => {
-            format!("{} container {}", container.runtime, container.id.chars().take(12).collect::<String>())
-        }
+        Some(container) => container.to_string(),
         None => {
             argument(proxy, "-n").map_or_else(|| "a container".into(), |name| format!("container {name}"))
         }

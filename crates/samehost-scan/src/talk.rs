@@ -3,15 +3,15 @@
 
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
-use samehost_model::scan::{NetworkNamespace, Process, Scan};
+use samehost_model::scan::{Process, Scan};
 use samehost_system::interrupt;
 
 use crate::diag::Diag;
 use crate::join::Listeners;
+use crate::namespaces;
 use crate::proc::descriptors::{pids, sockets_of};
 use crate::proc::{status, users::Names};
 
@@ -22,12 +22,7 @@ const NAP: Duration = Duration::from_millis(2);
 /// when the scan is of another namespace. Ends early when a client was found or a stop was requested.
 #[must_use]
 pub fn talkers(scan: &Scan, service: usize, period: Duration) -> Vec<Process> {
-    let Ok(here) = std::fs::metadata("/proc/self/ns/net").map(|space| space.ino()) else { return Vec::new() };
-    let is_ours = |space: &NetworkNamespace| space.own && space.inode == here;
-    let Some(own) = scan.network_namespaces.iter().find(|space| is_ours(space)).map(|space| space.inode)
-    else {
-        return Vec::new();
-    };
+    let Some(own) = namespaces::own_of(scan) else { return Vec::new() };
     let listeners = Listeners::of(&scan.sockets);
     let Some(found) = scan.services.get(service) else { return Vec::new() };
     let is_its = |at: &usize| found.listeners.contains(at);

@@ -146,8 +146,7 @@ pub fn described(scan: &Scan, service: &Service) -> String {
     let mut parts = vec![in_words(process)];
     parts.extend(process.executable.clone());
     if let Some(container) = &process.container {
-        let short: String = container.id.chars().take(12).collect();
-        parts.push(format!("{} container {short}", container.runtime));
+        parts.push(container.to_string());
     }
     format!("{} {} ({})", service.name, process.pid, parts.join(", "))
 }

@@ -2,6 +2,8 @@
 //! sockets in it too. A Unix socket is the kernel's that made it: another host or guest that has the same files sees the
 //! name, and cannot connect. The files themselves are not touched: a FUSE file system of a user could make that wait.
 
+use std::path::Path;
+
 use rustix::fs::{major, minor};
 
 use crate::open::proc_file;
@@ -35,6 +37,19 @@ pub struct Share {
     pub kind: String,
     /// Who has its files and cannot connect.
     pub others: &'static str,
+}
+
+impl Share {
+    /// Why no socket belongs into a directory of it.
+    #[must_use]
+    pub fn refusal(&self, directory: &Path) -> String {
+        format!(
+            "{} is on {}: a socket there cannot be made, or not be used by {}",
+            directory.display(),
+            self.kind,
+            self.others
+        )
+    }
 }
 
 /// The share with this device number among the mounts that this program, or another process, has.

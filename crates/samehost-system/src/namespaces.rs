@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use samehost_model::scan::{NetworkNamespace, ReadBy, Socket};
+use samehost_model::scan::{NetworkNamespace, ReadBy, Scan, Socket};
 
 use crate::diag::Diag;
 use crate::identity::is_of_the_system;
@@ -36,6 +36,12 @@ pub struct Door {
 /// Inode of the calling thread's network namespace; 0 if /proc does not show it.
 pub fn own_inode() -> u64 {
     fs::metadata("/proc/thread-self/ns/net").map_or(0, |metadata| metadata.ino())
+}
+
+/// The network namespace that a scan calls its own, if the calling thread is still in it.
+pub fn own_of(scan: &Scan) -> Option<u64> {
+    let own = scan.network_namespaces.iter().find(|space| space.own)?.inode;
+    (own == own_inode()).then_some(own)
 }
 
 /// Inode of the initial PID namespace (`PROC_PID_INIT_INO`).
@@ -125,7 +131,13 @@ pub fn within<T: Send>(
 
 /// Upper limit of backlogs in the calling thread's network namespace.
 pub fn somaxconn() -> Option<u32> {
-    fs::read_to_string("/proc/sys/net/core/somaxconn").ok()?.trim().parse().ok()
+    network_setting("core/somaxconn")?.parse().ok()
+}
+
+/// A setting of the kernel below `/proc/sys/net` (`core/somaxconn`), in the calling thread's network namespace where it
+/// belongs to one.
+pub fn network_setting(name: &str) -> Option<String> {
+    Some(fs::read_to_string(format!("/proc/sys/net/{name}")).ok()?.trim().to_owned())
 }
 
 impl Door {

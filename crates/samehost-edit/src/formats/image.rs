@@ -34,7 +34,7 @@ impl Served {
     /// The server of an image, by its name with registry and tag.
     pub(super) fn of_image(image: &str) -> Option<Self> {
         if let Some(server) = Server::of_image(image) {
-            let port = if server.socket.ends_with(".sock") { 3306 } else { 5432 };
+            let port = *Kind::of_protocol(server.protocol)?.descriptor().ports.first()?;
             return Some(Served {
                 directory: server.directory,
                 socket: server.socket,

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::compose::host_of;
 use super::image::{Listens, Served, arguments, is_loopback, leads};
+use super::systemd::{Assignment, assignments, words};
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
@@ -89,6 +90,8 @@ fn others(file: &Path, files: &dyn Files) -> Vec<Container> {
 impl Container {
     fn open(file: &Path, files: &dyn Files) -> Result<Self> {
         let text = lines::read_text(file, files, "it is not UTF-8")?;
+        // The syntax is that of systemd's units.
+        let all = assignments(file, text.as_bytes())?;
         let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
         let mut container = Container {
             file_name: file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
@@ -97,15 +100,15 @@ impl Container {
             pod: None,
             variables: Vec::new(),
         };
-        for (key, value, line) in assignments(&text) {
+        for Assignment { key, value, line, .. } in all.into_iter().filter(|one| one.section == "Container") {
             match key.as_str() {
                 "ContainerName" => container.names[0] = value,
                 "NetworkAlias" | "HostName" => container.names.push(value),
                 "Image" => container.image = value,
                 "Pod" => container.pod = Some(value),
                 "Environment" => {
-                    let pairs = words(&value).into_iter().filter_map(|word| {
-                        let (name, value) = word.split_once('=')?;
+                    let pairs = words(&value).into_iter().flatten().filter_map(|word| {
+                        let (name, value) = word.text.split_once('=')?;
                         Some((name.to_owned(), value.to_owned(), line))
                     });
                     container.variables.extend(pairs);
@@ -115,53 +118,6 @@ impl Container {
         }
         Ok(container)
     }
-}
-
-/// Keys and values of the section `[Container]`, with their lines; a backslash at the end continues a value.
-fn assignments(text: &str) -> Vec<(String, String, u32)> {
-    let (mut found, mut is_inside) = (Vec::new(), false);
-    let mut lines = (1..).zip(text.lines());
-    while let Some((number, line)) = lines.next() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with(['#', ';']) {
-            continue;
-        }
-        if line.starts_with('[') {
-            is_inside = line == "[Container]";
-            continue;
-        }
-        let mut whole = line.to_owned();
-        while whole.ends_with('\\') {
-            whole.pop();
-            let Some((_, next)) = lines.next() else { break };
-            whole = format!("{} {}", whole.trim_end(), next.trim());
-        }
-        if let Some((key, value)) = whole.split_once('=').filter(|_| is_inside) {
-            found.push((key.trim().to_owned(), value.trim().to_owned(), number));
-        }
-    }
-    found
-}
-
-/// The words of a value; quotes keep blanks together.
-fn words(value: &str) -> Vec<String> {
-    let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
-    for character in value.chars() {
-        match (character, quote) {
-            ('"' | '\'', None) => quote = Some(character),
-            (end, Some(begun)) if end == begun => quote = None,
-            (blank, None) if blank.is_whitespace() => {
-                if !word.is_empty() {
-                    words.push(std::mem::take(&mut word));
-                }
-            }
-            (other, _) => word.push(other),
-        }
-    }
-    if !word.is_empty() {
-        words.push(word);
-    }
-    words
 }
 
 /// What to write for a client and a server.

@@ -201,19 +201,22 @@ fn literal(bytes: &[u8], quote: Option<u8>) -> Result<String, &'static str> {
 mod tests {
     use super::*;
 
+    fn shown(line: &Line) -> String {
+        match line {
+            Line::Odd(number) => format!("{number}?"),
+            Line::Section(name) => format!("[{name}]"),
+            Line::Entry(entry) => {
+                let value = entry.value.clone().unwrap_or_else(|reason| format!("({reason})"));
+                format!("{}:{}={value}", entry.number, entry.key)
+            }
+        }
+    }
+
     #[test]
     fn lines_are_what_fpm_takes_them_for() {
         let parsed = |text: &str| {
             let found = lines(text.as_bytes(), Quotes::OfALine);
-            let one = |line: &Line| match line {
-                Line::Odd(number) => format!("{number}?"),
-                Line::Section(name) => format!("[{name}]"),
-                Line::Entry(entry) => {
-                    let value = entry.value.clone().unwrap_or_else(|reason| format!("({reason})"));
-                    format!("{}:{}={value}", entry.number, entry.key)
-                }
-            };
-            found.iter().map(one).collect::<Vec<_>>()
+            found.iter().map(shown).collect::<Vec<_>>()
         };
         assert_eq!(parsed("[www] ; x\n;a=b\n\n listen\t=\t9000 ; y\r\n"), ["[www]", "4:listen=9000"]);
         assert_eq!(parsed("a=\"b;c\" ; d\nb='c'"), ["1:a=b;c", "2:b=c"]);
@@ -258,15 +261,7 @@ mod tests {
     fn quotes_of_a_file_may_go_over_several_lines() {
         let text = b"a = \"x\n; b = 1\n[c]\" ; d\ne = tcp://h:1?x=2\nf = 'a=b&c' \ng = \"a&b=c\"\nh = \"a\\\"\ni=1\"\nj = 2";
         let found = lines(text, Quotes::OfAFile);
-        let one = |line: &Line| match line {
-            Line::Odd(number) => format!("{number}?"),
-            Line::Section(name) => format!("[{name}]"),
-            Line::Entry(entry) => {
-                let value = entry.value.clone().unwrap_or_else(|reason| format!("({reason})"));
-                format!("{}:{}={value}", entry.number, entry.key)
-            }
-        };
-        let found: Vec<String> = found.iter().map(one).collect();
+        let found: Vec<String> = found.iter().map(shown).collect();
         assert_eq!(found[..2], ["1:a=x\n; b = 1\n[c]", "4?"]);
         assert!(found[2].starts_with("4:e=(") && found[5].starts_with("7:h=("), "{found:?}");
         assert_eq!(found[3..5], ["5:f=a=b&c", "6:g=a&b=c"]);

@@ -1,5 +1,7 @@
 //! A process that holds sockets, with its user, unit, container and namespaces.
 
+use std::fmt;
+
 use serde::Serialize;
 
 /// A process.
@@ -41,4 +43,12 @@ pub struct Container {
     /// Whether an ordinary user made it, who can call it what he likes.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub foreign: bool,
+}
+
+/// `docker container 0123456789ab`: the first characters of an identifier, as the runtimes' own tools show it.
+impl fmt::Display for Container {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let short: String = self.id.chars().take(12).collect();
+        write!(f, "{} container {short}", self.runtime)
+    }
 }

@@ -37,10 +37,7 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
 
 pub(super) fn place(process: &Process) -> String {
     match &process.container {
-        Some(container) => {
-            let short: String = container.id.chars().take(12).collect();
-            format!("{} container {short}", container.runtime)
-        }
+        Some(container) => container.to_string(),
         None => "on the host".to_owned(),
     }
 }

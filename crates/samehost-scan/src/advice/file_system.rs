@@ -17,16 +17,11 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
         return None;
     }
     let known = pair.known.filter(|known| matches!(known.unix(), UnixSocket::Setting(_)))?;
-    let path = Path::new(&known.socket);
-    let share = share(device(&pair.server_root()?, path.parent()?)?, pair.service.pid)?;
+    let folder = Path::new(&known.socket).parent()?;
+    let share = share(device(&pair.server_root()?, folder)?, pair.service.pid)?;
     Some((
         Weight::Setting,
-        format!(
-            "{} is on {}: a socket there cannot be made, or not be used by {}",
-            path.parent()?.display(),
-            share.kind,
-            share.others
-        ),
+        share.refusal(folder),
         "Put the socket into a directory of this machine's own, such as one below /run".to_owned(),
     ))
 }

@@ -1,9 +1,9 @@
 //! Server side of `how`: the file, its lines, and how to check that they took effect.
 
-use std::fs;
 use std::path::Path;
 
 use samehost_services::{Kind, Protocol};
+use samehost_system::namespaces::network_setting;
 
 /// Instructions, one step each.
 pub(super) fn steps(kind: Kind, setting: &str, path: &str) -> Vec<String> {
@@ -23,16 +23,16 @@ pub(super) fn steps(kind: Kind, setting: &str, path: &str) -> Vec<String> {
             folder.rsplit('/').next().unwrap_or("app")
         ));
     }
-    let limit = |name: &str| fs::read_to_string(format!("/proc/sys/net/{name}")).unwrap_or_default();
+    let limit = |name: &str| network_setting(name).unwrap_or_default();
     steps.push(if known.protocol.is_some_and(Protocol::is_datagram) {
         format!(
             "let its queue hold a burst: net.unix.max_dgram_qlen is {} here, and counts when the service starts; a full queue holds a sender up, or refuses one that does not wait",
-            limit("unix/max_dgram_qlen").trim()
+            limit("unix/max_dgram_qlen")
         )
     } else {
         format!(
             "give it a backlog for a burst (net.core.somaxconn is {} here, and caps it): a full one refuses at once on a Unix socket",
-            limit("core/somaxconn").trim()
+            limit("core/somaxconn")
         )
     });
     steps.extend(known.about_socket.iter().cloned());

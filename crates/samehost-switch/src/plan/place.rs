@@ -105,12 +105,7 @@ pub(crate) fn unfit(path: &Path, users: &[u32], groups: &[u32]) -> Option<(Strin
     let device = std::fs::metadata(folder).map(|metadata| metadata.dev()).unwrap_or_default();
     if let Some(share) = mounts::share(device, None) {
         return Some((
-            format!(
-                "{} is on {}: a socket there cannot be made, or not be used by {}",
-                folder.display(),
-                share.kind,
-                share.others
-            ),
+            share.refusal(folder),
             "Choose a directory of this machine's own: --socket /run/NAME/NAME.sock".into(),
         ));
     }

@@ -36,8 +36,7 @@ pub(super) fn is_application(service: &Service) -> bool {
 pub(crate) fn elsewhere(scan: &Scan, service: &Service) -> Option<String> {
     let process = service.pid.and_then(|pid| scan.process(pid))?;
     let container = process.container.as_ref()?;
-    let short: String = container.id.chars().take(12).collect();
-    Some(format!("it runs in the {} container {short}, and has files of its own", container.runtime))
+    Some(format!("it runs in the {container}, and has files of its own"))
 }
 
 /// Whether a file of this system may be the configuration of a service.

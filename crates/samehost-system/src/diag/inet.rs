@@ -172,10 +172,16 @@ pub struct Unsent {
     pub counters: Counters,
 }
 
+/// The value of an attribute of a reply.
+fn attribute(payload: &[u8], wanted: u16) -> Option<&[u8]> {
+    let mut all = attributes(payload.get(FIXED..)?);
+    all.find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
+}
+
 /// Parses what is unsent from a reply with `INET_DIAG_INFO`.
 pub fn unsent(payload: &[u8]) -> Option<Unsent> {
     let counters = counters(payload)?;
-    let (_, info) = attributes(payload.get(FIXED..)?).find(|(kind, _)| *kind == INET_DIAG_INFO)?;
+    let info = attribute(payload, INET_DIAG_INFO)?;
     Some(Unsent {
         unacknowledged: u32_at(info, 24)?,
         not_sent: u32_at(info, 144)?,
@@ -187,7 +193,7 @@ pub fn unsent(payload: &[u8]) -> Option<Unsent> {
 
 /// Parses the counters of a reply to [`Wanted::Traffic`]; `None` if the kernel sent none.
 pub fn counters(payload: &[u8]) -> Option<Counters> {
-    let (_, info) = attributes(payload.get(FIXED..)?).find(|(kind, _)| *kind == INET_DIAG_INFO)?;
+    let info = attribute(payload, INET_DIAG_INFO)?;
     Some(Counters {
         bytes_acked: u64_at(info, 120)?,
         bytes_received: u64_at(info, 128)?,
@@ -200,8 +206,7 @@ pub fn counters(payload: &[u8]) -> Option<Counters> {
 
 /// Datagrams that a socket dropped because its queue was full, modulo 2³²; `None` if the kernel does not say.
 pub fn drops(payload: &[u8]) -> Option<u32> {
-    let (_, memory) = attributes(payload.get(FIXED..)?).find(|(kind, _)| *kind == INET_DIAG_SKMEMINFO)?;
-    u32_at(memory, 4 * DROPS)
+    u32_at(attribute(payload, INET_DIAG_SKMEMINFO)?, 4 * DROPS)
 }
 
 #[cfg(test)]

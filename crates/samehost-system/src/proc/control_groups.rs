@@ -58,12 +58,7 @@ fn names_below(mount: &Path, mut wanted: BTreeSet<u64>) -> HashMap<u64, String> 
 /// Reads a path as that of a process in `/proc/PID/cgroup`.
 fn name(path: &Path) -> Option<String> {
     let (unit, container) = cgroup::parse(&[b"0::/", path.as_os_str().as_bytes()].concat());
-    let container = || {
-        let container = container.as_ref()?;
-        let short: String = container.id.chars().take(12).collect();
-        Some(format!("{} container {short}", container.runtime))
-    };
-    unit.clone().or_else(container)
+    unit.or_else(|| container.map(|container| container.to_string()))
 }
 
 #[cfg(test)]

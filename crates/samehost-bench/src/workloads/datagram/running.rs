@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
 use samehost_system::diag::Diag;
+use samehost_system::namespaces::network_setting;
 
 use super::fates::{Fates, Sent};
 use super::receiver::Receiver;
@@ -78,9 +79,15 @@ impl Instance for RunningDatagrams {
     fn server_view(&mut self) -> Option<String> {
         Some(match self.current.as_ref()?.endpoint.transport() {
             Transport::Udp => {
-                format!("its receive buffer: {} bytes (net.core.rmem_default)", limit("core/rmem_default")?)
+                format!(
+                    "its receive buffer: {} bytes (net.core.rmem_default)",
+                    network_setting("core/rmem_default")?
+                )
             }
-            _ => format!("its queue: {} datagrams (net.unix.max_dgram_qlen)", limit("unix/max_dgram_qlen")?),
+            _ => format!(
+                "its queue: {} datagrams (net.unix.max_dgram_qlen)",
+                network_setting("unix/max_dgram_qlen")?
+            ),
         })
     }
 
@@ -107,9 +114,4 @@ fn dropped(endpoint: &Endpoint) -> Option<u32> {
     let Endpoint::Udp { host, port } = endpoint else { return None };
     let address = SocketAddr::new(host.parse().ok()?, *port);
     Diag::open().and_then(|mut diag| diag.udp_drops(address)).ok().flatten()
-}
-
-/// A limit of the kernel for new sockets.
-fn limit(name: &str) -> Option<String> {
-    Some(std::fs::read_to_string(format!("/proc/sys/net/{name}")).ok()?.trim().to_owned())
 }

@@ -23,6 +23,8 @@ use self::command::Command;
 use self::environment::Environment;
 use self::socket::Socket;
 use self::unit::Unit;
+pub(super) use self::unit::{Assignment, assignments};
+pub(super) use self::words::words;
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
@@ -112,7 +114,7 @@ fn is_socket(file: &Path) -> bool {
 /// What the unit's sandbox forbids the service.
 fn forbidden(unit: &Unit, setting: &Setting, goal: &Goal) -> Option<Refusal> {
     let Endpoint::Unix(path) = &goal.endpoint else { return None };
-    let stop = |one: &unit::Assignment, reason: &str, by_hand: String| {
+    let stop = |one: &Assignment, reason: &str, by_hand: String| {
         Some(Refusal::new(&one.file, one.line, reason, by_hand))
     };
     if let [.., last] = unit.list("Service", "RestrictAddressFamilies").as_slice() {
@@ -130,7 +132,7 @@ fn forbidden(unit: &Unit, setting: &Setting, goal: &Goal) -> Option<Refusal> {
             return stop(one, "the service sees another file system", by_hand);
         }
     }
-    let is_on = |one: &&unit::Assignment| matches!(one.value.as_str(), "yes" | "true" | "on" | "1");
+    let is_on = |one: &&Assignment| matches!(one.value.as_str(), "yes" | "true" | "on" | "1");
     if let Some(one) = unit.last("Service", "PrivateTmp").filter(is_on)
         && (path.starts_with("/tmp") || path.starts_with("/var/tmp"))
     {

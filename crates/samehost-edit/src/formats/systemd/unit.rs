@@ -32,13 +32,13 @@ const SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
 
 /// `Key=value`.
 #[derive(Clone, Debug)]
-pub(super) struct Assignment {
+pub(in crate::formats) struct Assignment {
     pub(super) file: PathBuf,
-    pub(super) section: String,
-    pub(super) key: String,
+    pub(in crate::formats) section: String,
+    pub(in crate::formats) key: String,
     /// The value in one line.
-    pub(super) value: String,
-    pub(super) line: u32,
+    pub(in crate::formats) value: String,
+    pub(in crate::formats) line: u32,
     /// Range of the value, with all its lines.
     pub(super) range: Range<usize>,
 }
@@ -209,7 +209,7 @@ pub(super) fn under(root: &Path, path: &str) -> PathBuf {
 }
 
 /// The assignments of a file.
-pub(super) fn assignments(file: &Path, text: &[u8]) -> Result<Vec<Assignment>> {
+pub(in crate::formats) fn assignments(file: &Path, text: &[u8]) -> Result<Vec<Assignment>> {
     let stop =
         |line: u32, reason: &str| Refusal::new(file, line, reason, "put that in order, and switch again");
     let whole =

@@ -5,17 +5,17 @@ use std::ops::Range;
 
 /// A word.
 #[derive(Clone, Debug)]
-pub(super) struct Word {
+pub(in crate::formats) struct Word {
     /// Where it stands in the value.
     pub(super) raw: Range<usize>,
     /// What it says.
-    pub(super) text: String,
+    pub(in crate::formats) text: String,
     /// Only known at run time: `${PORT}`, `%i`, a numeric escape.
     pub(super) dynamic: Option<String>,
 }
 
 /// The words of a value; `None` if a quote is not closed.
-pub(super) fn words(value: &str) -> Option<Vec<Word>> {
+pub(in crate::formats) fn words(value: &str) -> Option<Vec<Word>> {
     let mut found = Vec::new();
     let mut chars = value.char_indices().peekable();
     loop {
