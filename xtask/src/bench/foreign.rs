@@ -2,7 +2,7 @@
 //! predicts the load's saving while it runs over TCP; then the same program measures it, over TCP and over the Unix socket in turn.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -12,6 +12,7 @@ use super::Tools;
 use super::blog::Blog;
 use super::mysql::MariaDb;
 use super::postgres::Postgres;
+use super::predict::{Running, saved, scan_of};
 use super::redis::Redis;
 
 /// Scans of each load.
@@ -27,8 +28,8 @@ struct Load {
     /// Field of the scan's saving.
     predicted: &'static str,
     lasting: String,
-    /// Time to measure: pages scatter more than what they save.
-    budget: &'static str,
+    /// Most time and most blocks of the measurement.
+    length: [&'static str; 2],
     /// Commands that print what an operation costs over TCP and over the Unix socket.
     costs: [String; 2],
     _server: Box<dyn std::any::Any>,
@@ -36,7 +37,7 @@ struct Load {
 
 type Start = fn(&Tools, &Path) -> anyhow::Result<Load>;
 
-const LOADS: &[Start] = &[pgbench, sysbench, redis_benchmark, wrk];
+const LOADS: &[Start] = &[pgbench, sysbench, redis_benchmark];
 
 fn pgbench(tools: &Tools, family: &Path) -> anyhow::Result<Load> {
     let server = Postgres::start(tools)?;
@@ -50,7 +51,7 @@ fn pgbench(tools: &Tools, family: &Path) -> anyhow::Result<Load> {
             server.bin.display(),
             server.port
         ),
-        budget: "90s",
+        length: ["90s", "24"],
         costs,
         _server: Box::new(server),
     })
@@ -65,7 +66,7 @@ fn sysbench(_tools: &Tools, family: &Path) -> anyhow::Result<Load> {
         port: server.port,
         predicted: "cpu_us_per_request",
         lasting,
-        budget: "90s",
+        length: ["90s", "24"],
         costs,
         _server: Box::new(server),
     })
@@ -83,7 +84,7 @@ fn redis_benchmark(tools: &Tools, family: &Path) -> anyhow::Result<Load> {
             "redis-benchmark -q {} -c {CONNECTIONS} -P 1 -t get -n 100000000",
             server.place("tcp")
         ),
-        budget: "90s",
+        length: ["90s", "24"],
         costs,
         _server: Box::new(server),
     })
@@ -98,21 +99,12 @@ fn wrk(_tools: &Tools, _family: &Path) -> anyhow::Result<Load> {
         // A page has one connection to the database.
         predicted: "cpu_us_per_short_connection",
         lasting: server.wrk("tcp", 60),
-        budget: "400s",
+        // A page scatters more than it saves: many short trials, because the machine's speed drifts.
+        length: ["600s", "200"],
         costs: ["tcp", "unix"]
-            .map(|transport| format!("sh {} {}", pages.display(), server.wrk(transport, 8))),
+            .map(|transport| format!("sh {} {}", pages.display(), server.wrk(transport, 2))),
         _server: Box::new(server),
     })
-}
-
-/// A load under way, stopped on drop.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// What a scan said of a load: its range in µs, and its answer.
@@ -122,15 +114,23 @@ struct Predicted {
     answer: &'static str,
 }
 
-/// Prints prediction and measurement of each load, µs of CPU time an operation.
 pub(super) fn foreign(tools: &Tools) -> anyhow::Result<()> {
+    compare(tools, LOADS)
+}
+
+pub(super) fn pages(tools: &Tools) -> anyhow::Result<()> {
+    compare(tools, &[wrk])
+}
+
+/// Prints prediction and measurement of each load, µs of CPU time an operation.
+fn compare(tools: &Tools, loads: &[Start]) -> anyhow::Result<()> {
     let family = tools.compile("family")?;
     println!("µs of CPU time saved; the middle of a prediction is the geometric one\n");
     println!(
         "{:<21} {:>22} {:>6} {:>12} {:>22} {:>7}",
         "load", "predicted (middle)", "range", "answer", "measured (95 %)", "factor"
     );
-    for start in LOADS {
+    for start in loads {
         let load = start(tools, &family)?;
         let predicted: Vec<Predicted> =
             (0..ROUNDS).map(|_| scanned(tools, &load)).collect::<Result<_, _>>()?;
@@ -157,14 +157,7 @@ fn scanned(tools: &Tools, load: &Load) -> anyhow::Result<Predicted> {
     child.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let running = Running(child.spawn().with_context(|| format!("starting {}", words[0]))?);
     std::thread::sleep(WARM);
-    let mut scan = Command::new(&tools.samehost);
-    scan.args(["scan", "--observe", "4s", "--json", "--quiet"]).stdout(Stdio::piped()).stderr(Stdio::null());
-    let scan = scan.spawn()?;
-    // The scan observes for four seconds, and then measures, for which the machine should be idle.
-    std::thread::sleep(Duration::from_millis(4700));
-    drop(running);
-    let scan = scan.wait_with_output()?;
-    let scan: Value = serde_json::from_slice(&scan.stdout).context("the scan")?;
+    let scan = scan_of(tools, running)?;
     let now = format!("tcp:127.0.0.1:{}", load.port);
     let all = scan["advice"].as_array().context("no advice")?;
     let of_load = all.iter().find(|one| one["now"] == now.as_str() && one["saving"].is_object());
@@ -185,7 +178,8 @@ fn measured(tools: &Tools, load: &Load) -> anyhow::Result<(f64, f64, f64)> {
     let [tcp, unix] = &load.costs;
     let output = Command::new(&tools.samehost)
         .args(["bench", "command", "--better", "lower", "--value", "total_us_per_op ([\\d.]+)"])
-        .args(["--budget", load.budget, "--min-blocks", "8", "--max-blocks", "24", "--quiet", "--json", "-"])
+        .args(["--budget", load.length[0], "--min-blocks", "8", "--max-blocks", load.length[1]])
+        .args(["--quiet", "--json", "-"])
         .args(["--arm", &format!("tcp={tcp}"), "--arm", &format!("unix={unix}")])
         .stderr(Stdio::inherit())
         .output()?;
@@ -194,7 +188,5 @@ fn measured(tools: &Tools, load: &Load) -> anyhow::Result<(f64, f64, f64)> {
     let all = report["comparisons"].as_array().context("no comparisons")?;
     let found =
         all.iter().find(|one| one["metric"] == "value").with_context(|| format!("no value: {all:#?}"))?;
-    let number = |name: &str| found[name].as_f64().with_context(|| format!("no {name} in {found}"));
-    let tcp = number("baseline_value")?;
-    Ok((tcp * (1.0 - number("ratio")?), tcp * (1.0 - number("ci_high")?), tcp * (1.0 - number("ci_low")?)))
+    saved(found, 1.0)
 }

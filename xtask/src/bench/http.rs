@@ -43,7 +43,7 @@ fn built_in(tools: &Tools) -> anyhow::Result<(Process, String, String)> {
 
 /// nginx as a proxy for it, with persistent connections on both sides.
 fn nginx(tools: &Tools, behind: &str) -> anyhow::Result<(Process, u16)> {
-    let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let port = super::free_port()?;
     let directory = tools.directory.path().display();
     let text = format!(
         "user root;\ndaemon off;\nworker_processes 1;\npid {directory}/pid;\nerror_log stderr crit;\nevents {{ worker_connections 1024; }}\n\

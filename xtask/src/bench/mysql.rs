@@ -46,7 +46,7 @@ impl MariaDb {
             .status()
             .context("install the package mariadb-server")?;
         ensure!(made.success(), "mariadb-install-db ended with {made}");
-        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let port = super::free_port()?;
         let mut command = Command::new("/usr/sbin/mariadbd");
         command
             .args(["--no-defaults", "--bind-address=127.0.0.1", "--skip-name-resolve", &data])

@@ -65,7 +65,7 @@ impl Postgres {
             .stdout(Stdio::null())
             .status()?;
         ensure!(status.success(), "initdb ended with {status}");
-        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let port = super::free_port()?;
         let child = unprivileged(&bin.join("postgres"))?
             .arg("-D")
             .arg(&data)

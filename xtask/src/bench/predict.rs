@@ -43,7 +43,7 @@ const LOADS: &[Load] = &[
 ];
 
 /// A load over TCP, stopped on drop.
-struct Running(Child);
+pub(super) struct Running(pub(super) Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -87,14 +87,7 @@ fn scanned(tools: &Tools, load: &Load, warm: Duration) -> anyhow::Result<Option<
     let running =
         Running(child.args(["--budget", "90s"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
     std::thread::sleep(warm);
-    let mut scan = Command::new(&tools.samehost);
-    scan.args(["scan", "--observe", "4s", "--json", "--quiet"]).stdout(Stdio::piped()).stderr(Stdio::null());
-    let scan = scan.spawn()?;
-    // The scan observes for four seconds, and then measures, for which the machine should be idle.
-    std::thread::sleep(Duration::from_millis(4700));
-    drop(running);
-    let scanned = scan.wait_with_output()?;
-    let scanned: Value = serde_json::from_slice(&scanned.stdout).context("the scan")?;
+    let scanned = scan_of(tools, running)?;
     let rate = |one: &Value| one["saving"]["cpu_s_per_day"]["high"].as_f64().unwrap_or(0.0);
     let all = scanned["advice"].as_array().context("no advice")?;
     let busiest = all
@@ -109,6 +102,18 @@ fn scanned(tools: &Tools, load: &Load, warm: Duration) -> anyhow::Result<Option<
     Ok((bounds.0 > 0.0).then_some(bounds))
 }
 
+/// A scan that observes a load, which is stopped before the scan measures.
+pub(super) fn scan_of(tools: &Tools, running: Running) -> anyhow::Result<Value> {
+    let mut scan = Command::new(&tools.samehost);
+    scan.args(["scan", "--observe", "4s", "--json", "--quiet"]).stdout(Stdio::piped()).stderr(Stdio::null());
+    let scan = scan.spawn()?;
+    // The scan observes for four seconds, and then measures, for which the machine should be idle.
+    std::thread::sleep(Duration::from_millis(4700));
+    drop(running);
+    let scanned = scan.wait_with_output()?;
+    serde_json::from_slice(&scanned.stdout).context("the scan")
+}
+
 /// The saving measured by `bench`, with its interval.
 fn measured(tools: &Tools, load: &Load) -> anyhow::Result<(f64, f64, f64)> {
     let mut command = Command::new(&tools.samehost);
@@ -118,8 +123,13 @@ fn measured(tools: &Tools, load: &Load) -> anyhow::Result<(f64, f64, f64)> {
     let report: Value = serde_json::from_slice(&output.stdout)?;
     let all = report["comparisons"].as_array().context("no comparisons")?;
     let found = all.iter().find(|one| one["metric"] == load.measured).context("no such metric")?;
-    let number = |name: &str| found[name].as_f64().with_context(|| format!("no {name} in {found}"));
     let unit = if load.measured.ends_with("_ms") { 1000.0 } else { 1.0 };
+    saved(found, unit)
+}
+
+/// What a comparison says that is saved, in units of its metric × `unit`, with its interval.
+pub(super) fn saved(comparison: &Value, unit: f64) -> anyhow::Result<(f64, f64, f64)> {
+    let number = |name: &str| comparison[name].as_f64().with_context(|| format!("no {name} in {comparison}"));
     let tcp = unit * number("baseline_value")?;
     Ok((tcp * (1.0 - number("ratio")?), tcp * (1.0 - number("ci_high")?), tcp * (1.0 - number("ci_low")?)))
 }

@@ -29,7 +29,7 @@ impl Drop for Redis {
 impl Redis {
     pub(super) fn start(tools: &Tools) -> anyhow::Result<Self> {
         let socket = tools.directory.path().join("redis.sock");
-        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let port = super::free_port()?;
         let mut redis = Redis {
             port,
             child: Command::new("redis-server")

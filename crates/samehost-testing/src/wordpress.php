@@ -9,6 +9,8 @@ require ABSPATH . 'wp-admin/includes/upgrade.php';
 add_filter('pre_wp_mail', '__return_true');
 add_filter('pre_http_request', fn () => new WP_Error('blocked', 'no network'));
 wp_install('A blog', 'admin', 'admin@example.invalid', true, '', wp_generate_password(24));
+update_option('home', "http://$host");
+update_option('siteurl', "http://$host");
 // An address of its own would be redirected to, and the site has two ports.
 update_option('permalink_structure', '');
 echo 'installed';
