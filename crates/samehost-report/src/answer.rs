@@ -116,9 +116,9 @@ fn without_ratio(
         let Some((base, candidate)) = such.max_by(|a, b| (a.0 + a.1).total_cmp(&(b.0 + b.1))) else {
             continue;
         };
-        let up_to = if view.is_sweep() { "up to " } else { "" };
+        let worst = if view.is_sweep() { ", where it is most" } else { "" };
         let values = [format_value(candidate, &metric.unit), format_value(base, &metric.unit)];
-        let text = format!("{}: {up_to}{} against {}.", words::title(&metric.name), values[0], values[1]);
+        let text = format!("{}: {} against {}{worst}.", words::title(&metric.name), values[0], values[1]);
         found.push(Span::new(tone, text));
     }
     found
