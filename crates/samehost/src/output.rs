@@ -210,22 +210,48 @@ pub fn own_secrets() -> Redactor {
 
 /// Writes text or JSON to standard output; control characters are escaped.
 pub fn print(bytes: &[u8]) -> anyhow::Result<()> {
-    let text = String::from_utf8_lossy(bytes);
-    io::stdout().write_all(escape(&text).as_bytes()).context("standard output")
+    write_escaped(bytes).context("standard output")
+}
+
+fn write_escaped(bytes: &[u8]) -> io::Result<()> {
+    io::stdout().write_all(escape(&String::from_utf8_lossy(bytes)).as_bytes())
 }
 
 pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
-    print_line(serde_json::to_vec_pretty(value)?)
-}
-
-/// Writes JSON on one line, for programs: of a busy host it is megabytes.
-pub fn print_compact_json(value: &impl Serialize) -> anyhow::Result<()> {
-    print_line(serde_json::to_vec(value)?)
-}
-
-fn print_line(mut bytes: Vec<u8>) -> anyhow::Result<()> {
+    let mut bytes = serde_json::to_vec_pretty(value)?;
     bytes.push(b'\n');
     print(&bytes)
+}
+
+/// Writes JSON on one line, for programs. Of a busy host it is megabytes, which are written as they come.
+pub fn print_compact_json(value: &impl Serialize) -> anyhow::Result<()> {
+    let mut chunks = Chunks(Vec::with_capacity(CHUNK));
+    serde_json::to_writer(&mut chunks, value)
+        .map_err(io::Error::from)
+        .and_then(|()| chunks.write_all(b"\n"))
+        .and_then(|()| chunks.flush())
+        .context("standard output")
+}
+
+const CHUNK: usize = 64 * 1024;
+
+/// Gathers whole pieces of text, and writes them to standard output with control characters escaped.
+struct Chunks(Vec<u8>);
+
+impl Write for Chunks {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        if self.0.len() + piece.len() > CHUNK {
+            self.flush()?;
+        }
+        self.0.extend_from_slice(piece);
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        write_escaped(&self.0)?;
+        self.0.clear();
+        Ok(())
+    }
 }
 
 /// Log on standard error; entries are made safe like messages.
