@@ -24,18 +24,22 @@ pub struct Costs {
     pub cpu_us_per_request: Range,
     /// Time until the reply, microseconds a round trip.
     pub us_per_round_trip: Range,
-    /// Cost of a connection with one round trip, from connect to close; `None` when it was not measured.
+    /// Cost of a connection with few round trips, from connect to close; `None` when it was not measured.
     pub connection: Option<ConnectionCosts>,
     /// Whether the measurement had less than its full time.
     pub hurried: bool,
 }
 
-/// Extra cost over TCP of a connection with one round trip.
+/// Extra cost over TCP of a connection with a few round trips.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ConnectionCosts {
     cpu_us: Range,
     us: Range,
+    round_trips: f64,
 }
+
+/// Round trips of a connection that logs in to a database, asks once and says goodbye, as the kernel counts segments.
+const OF_A_LOGIN: f64 = 3.0;
 
 /// The saving in one metric: value over TCP, and the interval of the ratio Unix ÷ TCP.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -92,8 +96,15 @@ impl Costs {
     /// Adds the CPU time and duration of a short connection.
     #[must_use]
     pub fn with_connection(self, cpu: Measured, latency: Measured) -> Self {
-        let connection = ConnectionCosts { cpu_us: cpu.saving(), us: latency.saving() };
+        let connection = ConnectionCosts { cpu_us: cpu.saving(), us: latency.saving(), round_trips: 1.0 };
         Costs { connection: Some(connection), ..self }
+    }
+
+    /// The same from connections to a private server of the pair's own program, with their login and one request.
+    #[must_use]
+    pub fn with_own_connection(self, cpu: Measured, latency: Measured) -> Self {
+        let (cpu_us, us) = (cpu.of_other_requests(), latency.of_other_requests());
+        Costs { connection: Some(ConnectionCosts { cpu_us, us, round_trips: OF_A_LOGIN }), ..self }
     }
 
     /// Costs from one measurement of a pair's shape. Its confidence interval does not include how much the
@@ -155,7 +166,7 @@ fn of_short(costs: &Costs, round_trips: f64) -> (Range, Range) {
     let (cpu, us) = (costs.cpu_us_per_request, costs.us_per_round_trip);
     match costs.connection {
         Some(connection) => {
-            let more = (round_trips - 1.0).max(0.0);
+            let more = (round_trips - connection.round_trips).max(0.0);
             (add(connection.cpu_us, scale(cpu, more)), add(connection.us, scale(us, more)))
         }
         None => (scale(cpu, round_trips), scale(us, round_trips)),

@@ -45,18 +45,17 @@ pub fn price(
     let clock = Clock::new(clock::time_for(observed));
     clock::in_time(clock, interrupted, |clock, stop| {
         let mut runs = Runs { clock, stop: Arc::clone(stop), quiet };
-        let shapes = shapes(scan);
-        let short = |advice: &Advice| advice.traffic.map_or(0.0, |traffic| traffic.short_connections_per_s);
+        let pairs = wanted(scan);
         let has_short = scan.advice.iter().any(|advice| short(advice) >= FEW_CONNECTIONS);
-        runs.announce(has_short, &shapes);
+        runs.announce(has_short, &pairs);
         let Some(mut costs) = runs.calibrate()? else { return Ok(()) };
         if has_short {
             costs = runs.calibrate_connection(costs)?;
         }
         samehost_scan::predict(scan, &costs);
-        for (at, shape) in shapes {
-            if let Some(costs) = runs.calibrate_shape(costs, &shape)?
-                && let Some(advice) = scan.advice.get_mut(at)
+        for pair in pairs {
+            if let Some(costs) = runs.calibrate_pair(costs, &pair)?
+                && let Some(advice) = scan.advice.get_mut(pair.at)
             {
                 predict_one(advice, &costs);
             }
@@ -70,8 +69,35 @@ pub fn calibrate(interrupted: &Arc<AtomicBool>, quiet: bool) -> anyhow::Result<O
     Runs { clock: Clock::unlimited(), stop: Arc::clone(interrupted), quiet }.calibrate()
 }
 
-/// The busiest pairs that could switch, as positions in the advice, with the shape of their traffic.
-fn shapes(scan: &Scan) -> Vec<(usize, Shape)> {
+/// A pair whose requests are measured.
+struct Wanted {
+    /// Its position in the advice.
+    at: usize,
+    shape: Shape,
+    /// The measurement of a private server of the service's own program, where there is one.
+    own: Option<Part>,
+    /// The same with a connection for each request, where the pair has short connections.
+    own_connections: Option<Part>,
+}
+
+impl Wanted {
+    /// Full times of its runs.
+    fn times(&self) -> Vec<Duration> {
+        match (&self.own, &self.own_connections) {
+            (Some(_), Some(_)) => vec![OWN_TIME, OWN_TIME],
+            (Some(_), None) => vec![OWN_TIME],
+            (None, _) => times_of_imitation(&self.shape),
+        }
+    }
+}
+
+/// Short connections per second of a pair.
+fn short(advice: &Advice) -> f64 {
+    advice.traffic.map_or(0.0, |traffic| traffic.short_connections_per_s)
+}
+
+/// The busiest pairs that could switch.
+fn wanted(scan: &Scan) -> Vec<Wanted> {
     let mut shapes: Vec<(usize, f64, Shape)> = Vec::new();
     for (at, advice) in scan.advice.iter().enumerate() {
         let rate = advice.traffic.map_or(0.0, |traffic| traffic.all_round_trips_per_s());
@@ -80,7 +106,20 @@ fn shapes(scan: &Scan) -> Vec<(usize, Shape)> {
         }
     }
     shapes.sort_by(|a, b| b.1.total_cmp(&a.1));
-    shapes.into_iter().take(MOST_SHAPES).map(|(at, _, shape)| (at, shape)).collect()
+    let busiest = shapes.into_iter().take(MOST_SHAPES);
+    busiest
+        .map(|(at, _, shape)| {
+            let own = |kind| parts::own_requests(kind, shape.connections, shape.size_bytes);
+            let anew = |kind| parts::own_connections(kind, shape.connections);
+            let has_short = scan.advice.get(at).is_some_and(|advice| short(advice) >= FEW_CONNECTIONS);
+            Wanted {
+                at,
+                own: shape.kind.and_then(own),
+                own_connections: shape.kind.filter(|_| has_short).and_then(anew),
+                shape,
+            }
+        })
+        .collect()
 }
 
 fn part(
@@ -110,11 +149,11 @@ struct Runs {
 
 impl Runs {
     /// Tells the clock what will be measured, so that each run gets its share.
-    fn announce(&mut self, has_short: bool, shapes: &[(usize, Shape)]) {
+    fn announce(&mut self, has_short: bool, pairs: &[Wanted]) {
         let common = CALIBRATION.len() + usize::from(has_short);
         (0..common).for_each(|_| self.clock.announce(CALIBRATION_TIME));
-        for (_, shape) in shapes {
-            times_of(shape).into_iter().for_each(|time| self.clock.announce(time));
+        for pair in pairs {
+            pair.times().into_iter().for_each(|time| self.clock.announce(time));
         }
     }
 
@@ -163,18 +202,19 @@ impl Runs {
         Ok(found.map_or(costs, |(cpu, latency)| costs.with_connection(cpu, latency)))
     }
 
-    /// Measures requests of this shape, to a private server of the service's own program where that is installed, else to
+    /// Measures requests of a pair's shape, to a private server of the service's own program where that is installed, else to
     /// an imitation. There, one at a time is measured without work, because both ends sleep at every request anyway.
     /// Several at once are measured without work first, for the cost of the transport, then with the rest of the
     /// service's CPU time as work: this determines who sleeps, and wake-ups are most of a request's cost.
-    fn calibrate_shape(&mut self, costs: Costs, shape: &Shape) -> anyhow::Result<Option<Costs>> {
-        if let Some(part) = own_requests(shape) {
+    fn calibrate_pair(&mut self, costs: Costs, pair: &Wanted) -> anyhow::Result<Option<Costs>> {
+        let shape = &pair.shape;
+        if let Some(part) = &pair.own {
             // A server that is installed and does not start here is imitated.
-            if let Ok((report, hurried)) = self.measure(part, OWN_TIME) {
+            if let Ok((report, hurried)) = self.measure(part.clone(), OWN_TIME) {
                 let found = report.as_ref().and_then(cpu_and_latency);
-                return Ok(
-                    found.map(|(cpu, latency)| Costs { hurried, ..costs.of_own_program(cpu, latency) })
-                );
+                let costs =
+                    found.map(|(cpu, latency)| Costs { hurried, ..costs.of_own_program(cpu, latency) });
+                return Ok(costs.map(|costs| self.calibrate_own_connections(costs, pair)));
             }
             self.clock.put_first(&times_of_imitation(shape));
         }
@@ -199,18 +239,19 @@ impl Runs {
         let found = report.as_ref().and_then(cpu_and_latency);
         Ok(found.map(|(cpu, latency)| Costs { hurried, ..costs.of_shape(cpu, latency) }))
     }
+
+    /// Adds what a connection to the pair's own program costs, if that can be measured.
+    fn calibrate_own_connections(&mut self, costs: Costs, pair: &Wanted) -> Costs {
+        let Some(part) = &pair.own_connections else { return costs };
+        let Ok((report, hurried)) = self.measure(part.clone(), OWN_TIME) else { return costs };
+        report.as_ref().and_then(cpu_and_latency).map_or(costs, |(cpu, latency)| Costs {
+            hurried: costs.hurried || hurried,
+            ..costs.with_own_connection(cpu, latency)
+        })
+    }
 }
 
-/// The measurement of a private server of the service's own program, where there is one.
-fn own_requests(shape: &Shape) -> Option<Part> {
-    parts::own_requests(shape.kind?, shape.connections, shape.size_bytes)
-}
-
-/// Full times of the runs for a shape.
-fn times_of(shape: &Shape) -> Vec<Duration> {
-    if own_requests(shape).is_some() { vec![OWN_TIME] } else { times_of_imitation(shape) }
-}
-
+/// Full times of the runs that imitate a shape.
 fn times_of_imitation(shape: &Shape) -> Vec<Duration> {
     if shape.connections == 1 {
         vec![BARE_TIME + CALIBRATION_TIME]

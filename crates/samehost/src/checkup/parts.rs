@@ -6,6 +6,7 @@ use std::time::Duration;
 use samehost_bench::Starts;
 use samehost_bench::machine::{RunningServer, running_servers};
 use samehost_bench::parameters::Parameters;
+use samehost_bench::private_servers::ServerKind;
 use samehost_bench::workload::{CheckupEntry, Workload, defaults};
 use samehost_bench::workloads::WORKLOADS;
 use samehost_model::{Endpoint, Placement, Transport};
@@ -155,42 +156,58 @@ fn server(workload: &'static dyn Workload) -> Part {
     }
 }
 
+/// The measurement of connections to a private server of this kind that log in and ask once, where they can be measured.
+pub fn own_connections(kind: Kind, connections: u32) -> Option<Part> {
+    let label = format!("what connections to a private {} cost here", kind.label());
+    let part = own(kind, label, connections, None)?;
+    let workload = samehost_bench::workloads::workload(part.workload)?;
+    has_parameter(workload, "connect").then_some(())?;
+    Some(Part { parameters: [part.parameters, vec![("connect", "per-query".to_owned())]].concat(), ..part })
+}
+
 /// The measurement of requests to a private server of this kind, where its program is installed. None for servers whose
 /// requests cost what somebody else's program makes of them, such as a page's.
 pub fn own_requests(kind: Kind, connections: u32, size_bytes: u64) -> Option<Part> {
+    let label = format!("what requests to a private {} cost here", kind.label());
+    own(kind, label, connections, Some(size_bytes))
+}
+
+fn has_parameter(workload: &dyn Workload, name: &str) -> bool {
+    workload.description().parameters.iter().any(|parameter| parameter.name == name)
+}
+
+fn own(kind: Kind, label: String, connections: u32, size_bytes: Option<u64>) -> Option<Part> {
     let protocol = kind.protocol()?;
     if !matches!(protocol, Protocol::Mysql | Protocol::Postgres | Protocol::Redis | Protocol::Memcached) {
         return None;
     }
-    let is_own = |workload: &&dyn Workload| match workload.checkup() {
-        Some(CheckupEntry::Server { kind: of, .. }) => {
-            of.kind.family() == kind.family() && (of.find)().is_ok()
-        }
-        _ => false,
-    };
-    let workload = WORKLOADS.iter().copied().find(is_own)?;
+    let is_own = |workload: &&dyn Workload| server_kind(*workload).is_some_and(|of| of.is_like(kind));
+    let workload = WORKLOADS.iter().copied().filter(is_own).find(is_installed)?;
     let mut part = server(workload);
     // MySQL and MariaDB are served by one workload.
-    if workload.description().parameters.iter().any(|parameter| parameter.name == "server") {
+    if has_parameter(workload, "server") {
         part.parameters.push(("server", kind.name().to_owned()));
     }
     let configured = workload.configure(&part.all_parameters(workload)).ok()?;
-    let size = configured.axes().sizes.map(|_| size_bytes);
-    let line = PartLine {
-        label: format!("what requests to a private {} cost here", kind.label()),
-        kind: FindingKind::Server,
-        metric: "latency_mean",
-        connections: None,
-    };
+    let size = configured.axes().sizes.and(size_bytes);
+    let line = PartLine { label, kind: FindingKind::Server, metric: "latency_mean", connections: None };
     Some(Part { connections: vec![connections], size, lines: vec![line], ..part })
+}
+
+/// The kind of server that a workload measures.
+fn server_kind(workload: &dyn Workload) -> Option<&'static ServerKind> {
+    match workload.checkup()? {
+        CheckupEntry::Server { kind, .. } => Some(kind),
+        CheckupEntry::Hints(_) => None,
+    }
+}
+
+fn is_installed(workload: &&'static dyn Workload) -> bool {
+    server_kind(*workload).is_some_and(|kind| (kind.find)().is_ok())
 }
 
 /// All parts: the built-in ones, and one for each installed server.
 pub fn parts() -> Vec<Part> {
-    let is_installed = |workload: &&dyn Workload| match workload.checkup() {
-        Some(CheckupEntry::Server { kind, .. }) => (kind.find)().is_ok(),
-        _ => false,
-    };
     with_servers(WORKLOADS.iter().copied().filter(is_installed))
 }
 
