@@ -4,6 +4,7 @@ module client
 go 1.19
 
 require (
+	github.com/DataDog/datadog-go/v5 v5.5.0
 	github.com/bradfitz/gomemcache v0.0.0-20230905024940-24af94b03874
 	github.com/go-sql-driver/mysql v1.8.1
 	github.com/jackc/pgx/v5 v5.5.5

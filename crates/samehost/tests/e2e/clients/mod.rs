@@ -22,7 +22,8 @@ pub(crate) use servers::{Place, Servers};
 use crate::scan::is_root;
 use crate::support::{Home, not_tested};
 
-const SERVICES: [&str; 7] = ["mysql", "postgres", "redis", "memcached", "nginx", "php-fpm", "grpc"];
+const SERVICES: [&str; 9] =
+    ["mysql", "postgres", "redis", "memcached", "nginx", "php-fpm", "grpc", "dogstatsd", "rsyslog"];
 /// How long a client may take to connect, or a server to say so.
 const LIMIT: Duration = Duration::from_secs(30);
 

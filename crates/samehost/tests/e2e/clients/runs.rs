@@ -239,6 +239,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"github.com/DataDog/datadog-go/v5/statsd"
 	"github.com/bradfitz/gomemcache/memcache"
 	_ "github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"

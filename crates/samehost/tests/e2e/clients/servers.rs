@@ -48,6 +48,21 @@ server.start()
 server.wait_for_termination()
 ";
 
+/// Takes metrics as DogStatsD does, which no package has, and writes down what they came over.
+const DOGSTATSD: &str = "
+import os, select, socket, sys
+path, port, log = sys.argv[1:]
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+udp.bind(('127.0.0.1', int(port)))
+unix = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+unix.bind(path)
+while True:
+    for ready in select.select([udp, unix], [], [])[0]:
+        ready.recv(8192)
+        with open(log, 'a') as file:
+            file.write('unix\\n' if ready is unix else 'udp\\n')
+";
+
 impl Servers {
     pub(crate) fn new() -> Self {
         Servers::entered(String::new())
@@ -76,6 +91,8 @@ impl Servers {
             "nginx" => nginx(&folder, port),
             "php-fpm" => php_fpm(&folder, port),
             "grpc" => grpc(&folder, port),
+            "dogstatsd" => dogstatsd(&folder, port),
+            "rsyslog" => rsyslog(&folder, port),
             _ => {
                 let socket = folder.join("memcached.sock");
                 self.held.push(Held::start("memcached", &["-u", "root", "-s", text(&socket)]));
@@ -87,6 +104,11 @@ impl Servers {
             self.groups.push(Group::start("sh", &["-c", &command]));
         } else {
             self.held.push(Held::start("sh", &["-c", &command]));
+        }
+        if Place::takes_datagrams(service) {
+            let taken = || must("ss", &["-Hlun", &format!("sport = :{port}")]);
+            wait_for(service, || (socket.exists() && !taken().is_empty()).then_some(()));
+            return Place { socket, port };
         }
         wait_for(service, || UnixStream::connect(&socket).ok());
         let probe = format!("{}nc -z 127.0.0.1 {port}", self.enter);
@@ -174,10 +196,39 @@ fn grpc(folder: &Path, port: u16) -> (PathBuf, String) {
     (socket, server)
 }
 
+fn dogstatsd(folder: &Path, port: u16) -> (PathBuf, String) {
+    let (socket, program) = (folder.join("dsd.socket"), folder.join("server.py"));
+    fs::write(&program, DOGSTATSD).unwrap();
+    let (at, log) = (socket.display(), folder.join("log"));
+    let server = format!("exec /usr/bin/python3 {} {at} {port} {}", program.display(), log.display());
+    (socket, server)
+}
+
+/// rsyslog writes down which of its inputs a message came by.
+fn rsyslog(folder: &Path, port: u16) -> (PathBuf, String) {
+    let socket = folder.join("rsyslog.sock");
+    let at = folder.display();
+    let settings = format!(
+        "module(load=\"imuxsock\" SysSock.Use=\"off\")\nmodule(load=\"imudp\")\n\
+         template(name=\"way\" type=\"string\" string=\"%inputname%\\n\")\n\
+         ruleset(name=\"all\") {{ action(type=\"omfile\" file=\"{at}/log\" template=\"way\") }}\n\
+         input(type=\"imuxsock\" Socket=\"{}\" ruleset=\"all\")\n\
+         input(type=\"imudp\" address=\"127.0.0.1\" port=\"{port}\" ruleset=\"all\")\n",
+        socket.display()
+    );
+    fs::write(folder.join("rsyslog.conf"), settings).unwrap();
+    (socket, format!("exec rsyslogd -n -f {at}/rsyslog.conf -i {at}/pid"))
+}
+
 impl Place {
     /// What the server wrote down of the requests that it had.
     fn log(&self) -> PathBuf {
         self.socket.with_file_name("log")
+    }
+
+    /// Whether the service has no connections, and nobody can ask it.
+    fn takes_datagrams(service: &str) -> bool {
+        ["dogstatsd", "rsyslog"].contains(&service)
     }
 
     /// Whether the server says who is connected now; else it writes down who asked.
@@ -224,7 +275,8 @@ impl Place {
             "memcached" => self.memcached(),
             _ => fs::read_to_string(self.log()).unwrap_or_default(),
         };
-        said.lines().map(|line| if line.starts_with("unix") { "unix" } else { "tcp" }).collect()
+        let is_unix = |line: &str| line.starts_with("unix") || line == "imuxsock";
+        said.lines().map(|line| if is_unix(line) { "unix" } else { "tcp" }).collect()
     }
 
     /// A line for each client of either memcached, without the one that asks.
@@ -246,7 +298,7 @@ impl Place {
         if Place::has_connections(service) {
             wait_for("the last client to be gone", || self.seen(service).is_empty().then_some(()));
         } else if self.log().exists() {
-            fs::write(self.log(), "").unwrap();
+            fs::OpenOptions::new().write(true).truncate(true).open(self.log()).unwrap();
         }
     }
 }
