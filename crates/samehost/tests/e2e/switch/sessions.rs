@@ -28,14 +28,17 @@ echo $_SESSION['pages'];
 /// A site whose sessions are in a private Redis that has both.
 struct Site {
     stack: Stack,
-    pool: std::path::PathBuf,
+    /// The file that names the server.
+    file: std::path::PathBuf,
+    /// What stands before the path in its line.
+    setting: &'static str,
     web: u16,
     redis: u16,
     socket: String,
 }
 
 impl Site {
-    fn new() -> Self {
+    fn new(is_in_the_pool: bool) -> Self {
         let mut stack = Stack::new();
         let (web, redis) = (free_port(), free_port());
         let socket = stack.shared("sockets").join("redis.sock").display().to_string();
@@ -46,15 +49,24 @@ impl Site {
         stack.start("redis-server", &[&options[..], &more].concat());
         stack.write("site/index.php", PAGE);
         let listen = stack.path("sockets/fpm.sock").display().to_string();
-        let pool = stack.fpm(&format!(
-            "{listen}\nlisten.owner = www-data\nphp_value[session.save_handler] = redis\nphp_value[session.save_path] = \"tcp://127.0.0.1:{redis}?auth={PASSWORD}&database=2\" ; sessions"
-        ));
+        let [handler, setting] = if is_in_the_pool {
+            ["php_value[session.save_handler]", "php_value[session.save_path]"]
+        } else {
+            ["session.save_handler", "session.save_path"]
+        };
+        let lines = format!(
+            "{handler} = redis\n{setting} = \"tcp://127.0.0.1:{redis}?auth={PASSWORD}&database=2\" ; sessions\n"
+        );
+        let ini = (!is_in_the_pool).then(|| stack.write("php/php.ini", &format!("[Session]\n{lines}")));
+        let of_the_pool = if is_in_the_pool { &*lines } else { "" };
+        let pool = stack.fpm(&format!("{listen}\nlisten.owner = www-data\n{of_the_pool}"));
+        let file = ini.unwrap_or(pool);
         let root = stack.path("site").display().to_string();
         stack.nginx(&format!(
             "    server {{\n        listen 127.0.0.1:{web};\n        location / {{\n            fastcgi_pass unix:{listen};\n            fastcgi_param SCRIPT_FILENAME {root}/index.php;\n            fastcgi_param QUERY_STRING $query_string;\n            fastcgi_param REQUEST_METHOD $request_method;\n        }}\n    }}"
         ));
         wait_for("the site", || page(web, "/?id=first").filter(|(status, _)| *status == 200));
-        Site { stack, pool, web, redis, socket }
+        Site { stack, file, setting, web, redis, socket }
     }
 
     fn asked(&self, words: &[&str]) -> String {
@@ -83,11 +95,20 @@ fn is_of_tcp(line: &str) -> bool {
 
 #[test]
 fn the_sessions_of_a_pool_move_and_no_reader_loses_one() {
-    if !is_root("the_sessions_of_a_pool_move_and_no_reader_loses_one") {
-        return;
+    if is_root("the_sessions_of_a_pool_move_and_no_reader_loses_one") {
+        sessions_move(&Site::new(true), "session.save_path of pool www");
     }
-    let site = Site::new();
-    let before = Stack::facts(&[&site.pool]);
+}
+
+#[test]
+fn the_sessions_of_a_php_ini_move_and_no_reader_loses_one() {
+    if is_root("the_sessions_of_a_php_ini_move_and_no_reader_loses_one") {
+        sessions_move(&Site::new(false), "session.save_path");
+    }
+}
+
+fn sessions_move(site: &Site, setting: &str) {
+    let before = Stack::facts(&[&site.file]);
     let now = format!("tcp:127.0.0.1:{}", site.redis);
     site.wait_for_a_session_over("a session over TCP", is_of_tcp);
 
@@ -111,28 +132,25 @@ fn the_sessions_of_a_pool_move_and_no_reader_loses_one() {
             pages
         }
     });
-    let pool = site.pool.display().to_string();
-    let ended = site.stack.samehost(&["switch", &pool, "--observe", "100ms", "--yes"]);
+    let file = site.file.display().to_string();
+    let ended = site.stack.samehost(&["switch", &file, "--observe", "100ms", "--yes"]);
     stop.store(true, Ordering::Relaxed);
     let pages = reader.join().unwrap();
     assert_eq!(ended.status, 0, "{}\n{}", ended.both(), site.stack.log());
     let counted: Vec<usize> =
         pages.iter().map(|page| page.as_ref().map_or(0, |(_, body)| body.parse().unwrap_or(0))).collect();
     assert!(counted.len() > 2 && counted.iter().copied().eq(1..=counted.len()), "{pages:?}");
-    let text = std::fs::read_to_string(&site.pool).unwrap();
-    let line = format!(
-        "php_value[session.save_path] = \"unix://{}?auth={PASSWORD}&database=2\" ; sessions",
-        site.socket
-    );
+    let text = std::fs::read_to_string(&site.file).unwrap();
+    let line = format!("{} = \"unix://{}?auth={PASSWORD}&database=2\" ; sessions", site.setting, site.socket);
     assert!(text.contains(&line), "{text}");
-    let proof = format!("session.save_path of pool www logs in over unix:{}", site.socket);
+    let proof = format!("• {setting} logs in over unix:{}", site.socket);
     assert!(in_one_line(&ended).contains(&proof), "{}", ended.both());
     assert!(!ended.both().contains("hunter2"), "{}", ended.both());
     site.wait_for_a_session_over("a session over the socket", is_of_a_socket);
 
     let undone = site.stack.samehost(&["switch", "--undo", &site.stack.only_switch(), "--yes"]);
     assert_eq!(undone.status, 0, "{}", undone.both());
-    assert_eq!(Stack::facts(&[&site.pool]), before);
+    assert_eq!(Stack::facts(&[&site.file]), before);
     site.wait_for_a_session_over("a session over TCP again", is_of_tcp);
     let (status, body) = page(web, "/?id=reader").unwrap();
     assert_eq!((status, body), (200, (counted.len() + 1).to_string()));

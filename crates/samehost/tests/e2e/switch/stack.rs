@@ -117,7 +117,7 @@ impl Stack {
     }
 
     /// Starts PHP-FPM with one pool that listens at `listen`; its configuration is `php/php-fpm.conf`, the pool's
-    /// `php/pool.d/www.conf`.
+    /// `php/pool.d/www.conf`. It reads `php/php.ini` if that is there.
     pub(crate) fn fpm(&mut self, listen: &str) -> PathBuf {
         let pool = self.write(
             "php/pool.d/www.conf",
@@ -133,7 +133,9 @@ impl Stack {
             ),
         );
         let name = main.display().to_string();
-        self.start(&php_fpm(), &["--nodaemonize", "--fpm-config", &name]);
+        let ini = main.with_file_name("php.ini").display().to_string();
+        let options = ["--nodaemonize", "--fpm-config", &name, "-c", &ini];
+        self.start(&php_fpm(), if Path::new(&ini).exists() { &options } else { &options[..3] });
         pool
     }
 
