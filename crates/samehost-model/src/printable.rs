@@ -28,12 +28,19 @@ pub fn clean(text: &str) -> String {
         .collect()
 }
 
+/// Whether there is nothing but printable ASCII and newlines, as in megabytes of JSON for the most part.
+#[must_use]
+pub fn is_plain(bytes: &[u8]) -> bool {
+    // Without a branch for each byte the compiler looks at many at once.
+    let is_plain = |byte: &u8| matches!(byte, b'\n' | b' '..=b'~');
+    bytes.chunks(1024).all(|chunk| chunk.iter().fold(true, |all, byte| all & is_plain(byte)))
+}
+
 /// Escapes hidden characters as `\u009b`, except newlines. JSON stays equivalent, because hidden characters
 /// occur only in its strings.
 #[must_use]
 pub fn escape(text: &str) -> Cow<'_, str> {
-    // Megabytes of JSON are plain ASCII for the most part.
-    if text.bytes().all(|byte| matches!(byte, b'\n' | b' '..=b'~')) {
+    if is_plain(text.as_bytes()) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len());

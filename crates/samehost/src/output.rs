@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use anyhow::Context;
 use clap::Args;
-use samehost_model::printable::{clean, escape};
+use samehost_model::printable::{clean, escape, is_plain};
 use samehost_model::{Redactor, Report, Secret};
 use samehost_report::{RENDERERS, Renderer, Terminal};
 use serde::Serialize;
@@ -214,6 +214,9 @@ pub fn print(bytes: &[u8]) -> anyhow::Result<()> {
 }
 
 fn write_escaped(bytes: &[u8]) -> io::Result<()> {
+    if is_plain(bytes) {
+        return io::stdout().write_all(bytes);
+    }
     io::stdout().write_all(escape(&String::from_utf8_lossy(bytes)).as_bytes())
 }
 
@@ -240,11 +243,17 @@ struct Chunks(Vec<u8>);
 
 impl Write for Chunks {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        self.write_all(piece)?;
+        Ok(piece.len())
+    }
+
+    #[inline]
+    fn write_all(&mut self, piece: &[u8]) -> io::Result<()> {
         if self.0.len() + piece.len() > CHUNK {
             self.flush()?;
         }
         self.0.extend_from_slice(piece);
-        Ok(piece.len())
+        Ok(())
     }
 
     fn flush(&mut self) -> io::Result<()> {
