@@ -5,11 +5,13 @@
 mod blog;
 mod foreign;
 mod http;
-mod mysql;
+pub(crate) mod mysql;
 mod postgres;
 mod predict;
-mod redis;
-mod scan;
+pub(crate) mod redis;
+mod run;
+pub(crate) mod scan;
+pub(crate) mod start;
 mod variogram;
 
 use std::io::{BufRead, BufReader};
@@ -79,6 +81,16 @@ const YARDSTICKS: &[Yardstick] = &[
         name: "open-loop",
         about: "50,000 requests/s on 16 connections: rate achieved, lateness of the generator",
         run: open_loop,
+    },
+    Yardstick {
+        name: "run",
+        about: "what `samehost run` adds to a connect (the aim is 50 µs at most on one CPU), and redis-benchmark under it, over TCP and over the Unix socket, two minutes",
+        run: run::run,
+    },
+    Yardstick {
+        name: "start",
+        about: "`--version` (less than 5 ms) beside that of ripgrep, hyperfine and oha, and sizes",
+        run: start::start,
     },
     Yardstick {
         name: "variogram",
@@ -248,7 +260,7 @@ impl Tools {
 }
 
 /// Pattern for a field of the arm's own trial in a JSON report, because the floor's trial has the field as well.
-fn field(transport: &str, name: &str) -> String {
+pub(crate) fn field(transport: &str, name: &str) -> String {
     format!(r#""arm": "{transport}",[\s\S]*?"{name}": ([\d.]+)"#)
 }
 

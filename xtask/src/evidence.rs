@@ -1,9 +1,17 @@
 //! Evidence: checks that take too long for tests. Each prints its expected duration and its findings. The
 //! latest output is committed as `docs/evidence/NAME.txt`.
 
+mod ansible;
+mod build;
 mod clients;
 mod congestion;
+mod dist;
 mod fuzz;
+mod kernel;
+mod packages;
+mod run_integrity;
+mod run_suites;
+mod suites;
 mod verdicts;
 
 use std::fmt::Write as _;
@@ -70,6 +78,48 @@ const ALL: &[Evidence] = &[
         length: Duration::from_secs(300),
         run: clients::clients,
     },
+    Evidence {
+        name: "build",
+        about: "the program built from nothing, at an earlier commit and now, in turns; and its smallest build",
+        length: Duration::from_secs(1500),
+        run: build::build,
+    },
+    Evidence {
+        name: "tests",
+        about: "how long the quick tests and all tests take; installs what they need",
+        length: Duration::from_secs(2400),
+        run: suites::suites,
+    },
+    Evidence {
+        name: "dist",
+        about: "the static program: in an empty root directory, on the oldest kernel, its size and start beside others', and its speed beside glibc's",
+        length: Duration::from_secs(900),
+        run: dist::dist,
+    },
+    Evidence {
+        name: "packages",
+        about: "the .deb in fresh roots of two suites of Debian, from installing to purging; the image in podman",
+        length: Duration::from_secs(600),
+        run: packages::packages,
+    },
+    Evidence {
+        name: "ansible",
+        about: "the Ansible collection: ansible-lint, ansible-test sanity, and its plays on four hosts made of namespaces",
+        length: Duration::from_secs(360),
+        run: ansible::ansible,
+    },
+    Evidence {
+        name: "run-suites",
+        about: "test suites of client libraries, over TCP and under `samehost run`: which tests pass",
+        length: Duration::from_secs(480),
+        run: run_suites::suites,
+    },
+    Evidence {
+        name: "run-integrity",
+        about: "bytes, ends and errors of connections over TCP and under `samehost run`, 10 GB each way",
+        length: Duration::from_secs(180),
+        run: run_integrity::integrity,
+    },
 ];
 
 /// Output of a run, printed immediately and stored.
@@ -129,8 +179,12 @@ fn merged(kept: &str, new: &str, only: &str) -> String {
     let is_its = |line: &&str| line.starts_with(&start);
     let mut lines: Vec<&str> = kept.lines().collect();
     let place = lines.iter().position(is_its).unwrap_or(lines.len());
-    // A finding may have several lines, up to the start of the next part.
-    let end = lines.iter().skip(place + 1).position(|line| line.contains(" | ")).map(|at| place + 1 + at);
+    // A part may have several findings, and a finding several lines, up to the start of the next part.
+    let end = lines
+        .iter()
+        .skip(place + 1)
+        .position(|line| line.contains(" | ") && !is_its(line))
+        .map(|at| place + 1 + at);
     lines.splice(place..end.unwrap_or(lines.len()).max(place), new.lines().filter(is_its));
     let commands = lines.iter().take_while(|line| line.starts_with("$ ")).count();
     lines.splice(commands..commands, new.lines().filter(|line| line.starts_with("$ ")));
@@ -141,7 +195,7 @@ fn merged(kept: &str, new: &str, only: &str) -> String {
 mod tests {
     #[test]
     fn one_part_replaces_its_own_lines() {
-        let kept = "$ all\nname | found\na | nothing\nb | a panic\n at line 3\nc | nothing\n";
+        let kept = "$ all\nname | found\na | nothing\nb | a panic\n at line 3\nb | a hang\nc | nothing\n";
         let merged = super::merged(kept, "$ all --only 'b'\nname | found\nb | nothing\n", "b");
         assert_eq!(merged, "$ all\n$ all --only 'b'\nname | found\na | nothing\nb | nothing\nc | nothing\n");
     }

@@ -1,14 +1,20 @@
-//! Development tasks: `cargo xtask test`, `ci`, `servers`, `bench`, `evidence`, `tidy`.
+//! Development tasks: `cargo xtask test`, `ci`, `servers`, `bench`, `evidence`, `tidy`, `dist`, `package`, `site`.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to its developer")]
 
 mod bench;
 mod clients;
+mod dist;
 mod evidence;
+mod files;
 mod newest;
+mod package;
 mod servers;
+mod site;
+mod suite;
 mod tidy;
 mod wheels;
+mod workflows;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -26,7 +32,11 @@ struct Chores {
 #[derive(Subcommand)]
 enum Chore {
     /// Install what the tests need, then run every test
-    Test,
+    Test {
+        /// Only what needs neither root nor servers; installs nothing
+        #[arg(long)]
+        quick: bool,
+    },
     /// Everything that must hold before a change lands: format, lints, licences, house rules, tests
     Ci,
     /// Install what the tests need (by apt, as root), or say what to install; fetch newer servers into a cache
@@ -43,27 +53,51 @@ enum Chore {
         /// How long it may take, in minutes
         #[arg(long)]
         minutes: Option<u64>,
-        /// Only what is called that (fuzz); the other lines that are kept stay
+        /// Only what is called that (fuzz, dist); the other lines that are kept stay
         #[arg(long)]
         only: Option<String>,
-        /// An earlier program to compare with (speed)
+        /// Another program to compare with: an earlier one (speed), one with this machine's C library (dist)
         #[arg(long, value_name = "PROGRAM")]
         before: Option<PathBuf>,
     },
+    /// Pack the program for Debian, for Fedora and its kin, and as an image for containers
+    Package {
+        /// The program to pack; by default it is built for release
+        #[arg(long, value_name = "FILE")]
+        binary: Option<PathBuf>,
+        /// Where the packages go; by default `packages` in the target directory
+        #[arg(long, value_name = "FOLDER")]
+        out: Option<PathBuf>,
+    },
+    /// README and docs as static pages, with a search; a dead link fails
+    Site {
+        /// Folder to write to [default: target/site]
+        #[arg(long, value_name = "FOLDER")]
+        out: Option<PathBuf>,
+        /// Folder of HTML reports (samehost … --html FILE) to show on a page of their own, in place of those in docs/reports
+        #[arg(long, value_name = "FOLDER")]
+        reports: Option<PathBuf>,
+    },
     /// The house rules that no other tool checks
     Tidy,
+    /// Make what a release consists of, twice, and compare
+    Dist(dist::Options),
 }
 
 fn main() -> ExitCode {
     let result = match Chores::parse().chore {
-        Chore::Test => test(),
+        Chore::Test { quick: true } => suite::quick(),
+        Chore::Test { quick: false } => suite::all(),
         Chore::Ci => ci(),
         Chore::Servers => needs(),
         Chore::Bench { names } => bench::run(&names),
         Chore::Evidence { name, minutes, only, before } => {
             evidence::gather(&name, minutes, only, before, &root())
         }
+        Chore::Package { binary, out } => package::run(binary, out),
+        Chore::Site { out, reports } => site(out, reports.as_deref()),
         Chore::Tidy => tidy::check(&root()),
+        Chore::Dist(options) => dist::make(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -92,11 +126,7 @@ fn run(program: &str, arguments: &[&str]) -> anyhow::Result<()> {
 
 /// Runs a command; what it writes is part of the error.
 fn succeed(command: &mut Command) -> anyhow::Result<()> {
-    let output = command.output().with_context(|| format!("starting {}", command.get_program().display()))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim())
+    bytes(command).map(drop)
 }
 
 /// Fetches a file, which has to be the one of this SHA-256.
@@ -107,10 +137,56 @@ fn download(url: &str, sha256: &str, file: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What a command prints.
+fn text(command: &mut Command) -> anyhow::Result<String> {
+    Ok(String::from_utf8(bytes(command)?)?)
+}
+
+/// A time in seconds since 1970, in UTC and in the words of date(1).
+fn date(epoch: u64, format: &str) -> anyhow::Result<String> {
+    let mut date = Command::new("date");
+    date.args(["--utc", &format!("--date=@{epoch}"), format]).env("LC_ALL", "C");
+    Ok(text(&mut date)?.trim().to_owned())
+}
+
+/// A tar file whose bytes are the same whoever makes it: entries of root, by name, of one time.
+fn tar(file: &Path, epoch: u64) -> Command {
+    let mut tar = Command::new("tar");
+    tar.args(["--create", "--format=ustar", "--sort=name", "--owner=0", "--group=0", "--numeric-owner"]);
+    tar.arg(format!("--mtime=@{epoch}")).arg("--file").arg(file);
+    tar
+}
+
+/// What a command that must succeed writes to standard output.
+fn bytes(command: &mut Command) -> anyhow::Result<Vec<u8>> {
+    let name = command.get_program().display().to_string();
+    let output = command.output().with_context(|| format!("{name} cannot be started; is it installed?"))?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {}: {}", output.status, errors.trim());
+    Ok(output.stdout)
+}
+
 /// Builds the program for release and returns its path.
 fn release_program() -> anyhow::Result<PathBuf> {
     cargo(&["build", "--release", "--locked", "-p", "samehost"])?;
     Ok(target().join("release/samehost"))
+}
+
+/// Builds the program without optimization, for what does not measure, and returns its path.
+fn debug_program() -> anyhow::Result<PathBuf> {
+    cargo(&["build", "--locked", "-p", "samehost"])?;
+    Ok(target().join("debug/samehost"))
+}
+
+/// The program as `cargo test --workspace` built it.
+#[cfg(test)]
+fn tested_program() -> PathBuf {
+    let own = std::env::current_exe().expect("a test knows its path");
+    let program = own.ancestors().nth(2).expect("a test is in target/debug/deps").join("samehost");
+    if !program.exists() {
+        cargo(&["build", "--locked", "-p", "samehost"]).expect("the program is built");
+    }
+    program
 }
 
 /// Where cargo puts what it builds.
@@ -129,6 +205,19 @@ fn cargo(arguments: &[&str]) -> anyhow::Result<()> {
     run(&std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()), arguments)
 }
 
+fn site(out: Option<PathBuf>, reports: Option<&Path>) -> anyhow::Result<()> {
+    let out = out.unwrap_or_else(|| target().join("site"));
+    let pages = match reports {
+        Some(reports) => site::build(&root(), &out, Some(reports))?,
+        None => {
+            let reports = site::render(&root(), &release_program()?)?;
+            site::build(&root(), &out, Some(reports.path()))?
+        }
+    };
+    println!("{pages} pages: {}", out.join("index.html").display());
+    Ok(())
+}
+
 /// Gets what the tests need besides Rust.
 fn needs() -> anyhow::Result<()> {
     servers::install()?;
@@ -137,14 +226,31 @@ fn needs() -> anyhow::Result<()> {
     clients::fetch()
 }
 
-fn test() -> anyhow::Result<()> {
-    needs()?;
-    cargo(&["test", "--workspace", "--all-features", "--locked", "--no-fail-fast"])
+/// Builds with fewer parts have no warnings, and the smallest one does what it should.
+fn small_builds() -> anyhow::Result<()> {
+    for part in ["html", "switch", "tui"] {
+        cargo(&[
+            "clippy",
+            "-p",
+            "samehost",
+            "--no-default-features",
+            "--features",
+            part,
+            "--locked",
+            "--",
+            "-D",
+            "warnings",
+        ])?;
+    }
+    let none = ["-p", "samehost", "--no-default-features", "--locked"];
+    cargo(&[&["clippy"], &none[..], &["--all-targets", "--", "-D", "warnings"]].concat())?;
+    cargo(&[&["test"], &none[..], &["--test", "left_out"]].concat())
 }
 
 fn ci() -> anyhow::Result<()> {
     cargo(&["fmt", "--all", "--check"])?;
     cargo(&["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"])?;
+    small_builds()?;
     // Only what others use; RUSTDOCFLAGS in the environment would build the dependencies of the tests twice.
     for published in ["samehost-services", "samehost-model", "samehost-transport"] {
         cargo(&["rustdoc", "-p", published, "--all-features", "--locked", "--", "-D", "warnings"])?;
@@ -157,5 +263,6 @@ fn ci() -> anyhow::Result<()> {
         println!("cargo-deny is not installed: licences are not checked here");
     }
     tidy::check(&root())?;
-    test()
+    workflows::lint()?;
+    suite::all()
 }

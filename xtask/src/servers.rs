@@ -79,6 +79,22 @@ const NEEDED: &[Needed] = &[
     Needed { program: "podman", package: "podman", why: "runs private servers in containers" },
     Needed { program: "crun", package: "crun", why: "is what podman starts containers with" },
     Needed { program: "slirp4netns", package: "slirp4netns", why: "publishes ports of containers" },
+    Needed { program: "lintian", package: "lintian", why: "checks the package for Debian" },
+    Needed {
+        program: "dpkg-shlibdeps",
+        package: "dpkg-dev",
+        why: "names the libraries of a package for Debian",
+    },
+    Needed { program: "rpmbuild", package: "rpm", why: "makes and checks the package for Fedora" },
+    Needed { program: "openssl", package: "openssl", why: "makes a certificate for TLS under run" },
+    Needed { program: "strip", package: "binutils", why: "takes the symbols off a packed program" },
+    Needed {
+        program: "promtool",
+        package: "prometheus",
+        why: "checks the metrics and the rules, and reads them",
+    },
+    Needed { program: "zsh", package: "zsh", why: "reads the completions for it" },
+    Needed { program: "fish", package: "fish", why: "reads the completions for it" },
 ];
 
 /// Libraries of clients that `how` knows, which have no program of their own, and packages with a version in
@@ -109,6 +125,8 @@ const LIBRARIES: &[&str] = &[
     "ruby-sinatra",
     // Tomcat behind nginx in the proxy workload.
     "libtomcat10-embed-java",
+    // Reads what OTLP sends, by its definition.
+    "python3-protobuf",
     "python3-psycopg",
     "python3-psycopg2",
     "python3-asyncpg",
@@ -156,7 +174,8 @@ fn is_installed(package: &str) -> bool {
     status.map_or(true, |output| output.stdout.trim_ascii() == b"installed")
 }
 
-fn is_there(program: &str) -> bool {
+/// Whether a program is on the path, or where administrators' programs are.
+pub(crate) fn is_there(program: &str) -> bool {
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
     // Debian has a directory for the programs of each PostgreSQL version.
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
@@ -173,10 +192,36 @@ fn needed() -> impl Iterator<Item = Needed> {
     services.chain(NEEDED.iter().copied())
 }
 
+/// What is missing: programs, and packages without one.
+fn missing() -> (Vec<Needed>, Vec<&'static str>) {
+    let libraries = LIBRARIES.iter().copied().filter(|package| !is_installed(package));
+    (needed().filter(|needed| !is_there(needed.program)).collect(), libraries.collect())
+}
+
+/// Says how much is about to be installed; apt knows its size where its lists are there.
+pub(crate) fn announce() {
+    let (programs, libraries) = missing();
+    let packages: Vec<&str> =
+        programs.iter().map(|needed| needed.package).chain(libraries.iter().copied()).collect();
+    println!(
+        "{} packages are needed, {} are to be installed.",
+        needed().count() + LIBRARIES.len(),
+        packages.len()
+    );
+    if packages.is_empty() {
+        return;
+    }
+    let words = ["install", "--assume-no", "--no-install-recommends"];
+    let output = Command::new("apt-get").args(words).args(&packages).env("LC_ALL", "C").output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    for line in text.lines().filter(|line| line.contains("Need to get") || line.contains("disk space")) {
+        println!("{line}");
+    }
+}
+
 /// Installs what is missing.
 pub(crate) fn install() -> anyhow::Result<()> {
-    let missing: Vec<Needed> = needed().filter(|needed| !is_there(needed.program)).collect();
-    let libraries: Vec<&str> = LIBRARIES.iter().copied().filter(|package| !is_installed(package)).collect();
+    let (missing, libraries) = missing();
     if missing.is_empty() && libraries.is_empty() {
         return Ok(());
     }

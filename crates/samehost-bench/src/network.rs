@@ -11,12 +11,13 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::OnceLock;
 
 use nix::sched::{CloneFlags, unshare};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use samehost_model::{Code, Warning};
+use samehost_system::nowhere;
 
 use crate::error::BenchError;
 use crate::machine::network_settings;
@@ -134,7 +135,7 @@ pub fn prepare(program: &Path) -> Result<(), BenchError> {
         return Ok(());
     }
     // A process cannot leave a user namespace that is of no use, so another process tries first.
-    let tried = Command::new(program).arg(TRY).stdin(Stdio::null()).stdout(Stdio::null()).output();
+    let tried = Command::new(program).arg(TRY).stdin(nowhere()).stdout(nowhere()).output();
     match tried {
         Ok(output) if output.status.success() => enter_user_namespace()
             .map_err(|error| BenchError::io("entering a user namespace of our own", error)),
@@ -239,7 +240,7 @@ mod tests {
     const INSTEAD: Instead = Instead("something else");
 
     #[test]
-    fn what_listens_there_is_reached_from_there_alone() {
+    fn what_listens_there_is_reached_from_there_alone_as_root() {
         assert!(rustix::process::geteuid().is_root(), "needs root: run the tests as root");
         let network = OwnNetwork::new(INSTEAD).unwrap();
         let outside = network_settings();

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn routes_of_our_own_set_each_available_one_at_both_ends_and_none_outside() {
+    fn routes_of_our_own_set_each_available_one_at_both_ends_and_none_outside_as_root() {
         assert!(rustix::process::geteuid().is_root(), "needs root: run the tests as root");
         let default = || fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap();
         let before = default();

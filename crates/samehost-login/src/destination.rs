@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_socket_where_everybody_writes_is_the_servers_own() {
+    fn a_default_socket_where_everybody_writes_is_the_servers_own_as_root() {
         use std::os::unix::fs::{PermissionsExt, chown, symlink};
         use std::os::unix::net::UnixListener;
         assert!(rustix::process::geteuid().is_root(), "this test gives a file away: run it as root");

@@ -5,7 +5,10 @@ use schemars::{JsonSchema, SchemaGenerator};
 
 use crate::report::Report;
 use crate::reproduction::Reproduction;
-use crate::scan::{HOW_SCHEMA, HowTo, SCAN_SCHEMA, ScanView, VERIFY_SCHEMA, Verification};
+use crate::scan::{
+    HOW_SCHEMA, HowTo, INVENTORY_SCHEMA, Inventory, SCAN_CHANGES_SCHEMA, SCAN_SCHEMA, ScanChanges, ScanView,
+    VERIFY_SCHEMA, Verification,
+};
 
 /// Schema of [`Report`] as pretty-printed JSON with a final newline.
 #[must_use]
@@ -23,6 +26,18 @@ pub fn reproduction_schema() -> String {
 #[must_use]
 pub fn scan_schema() -> String {
     printed::<ScanView<'static>>("scan-1", SCAN_SCHEMA)
+}
+
+/// Schema of [`Inventory`] as pretty-printed JSON with a final newline.
+#[must_use]
+pub fn inventory_schema() -> String {
+    schema::<Inventory>("inventory-1", INVENTORY_SCHEMA)
+}
+
+/// Schema of [`ScanChanges`] as pretty-printed JSON with a final newline.
+#[must_use]
+pub fn scan_changes_schema() -> String {
+    printed::<ScanChanges>("scan-changes-1", SCAN_CHANGES_SCHEMA)
 }
 
 /// Schema of [`Verification`] as pretty-printed JSON with a final newline.

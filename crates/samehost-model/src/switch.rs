@@ -110,6 +110,26 @@ pub struct StoredSwitch {
     pub left: Vec<String>,
 }
 
+/// What became of the switches of this machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SwitchHealth {
+    /// How many switches are in each state; every state is named.
+    pub states: Vec<(String, u32)>,
+    /// Switches in force of which a file is not as they left it and does not say the same.
+    pub drifted: u32,
+    /// The services from which switches in force moved clients away from TCP.
+    pub left_tcp: Vec<LeftTcp>,
+}
+
+/// A service from which clients were moved away from TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeftTcp {
+    /// What it is, as the registry of known services calls it.
+    pub service: Option<&'static str>,
+    /// Client programs that are connected to it over TCP.
+    pub clients: u32,
+}
+
 /// A planned or finished switch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SwitchReport {

@@ -10,6 +10,8 @@ fn the_checked_in_schemas_are_the_types_own() {
         ("report-1", samehost_model::schema::report_schema()),
         ("reproduction-1", samehost_model::schema::reproduction_schema()),
         ("scan-1", samehost_model::schema::scan_schema()),
+        ("inventory-1", samehost_model::schema::inventory_schema()),
+        ("scan-changes-1", samehost_model::schema::scan_changes_schema()),
         ("verify-1", samehost_model::schema::verify_schema()),
         ("how-1", samehost_model::schema::how_schema()),
     ] {

@@ -107,8 +107,6 @@ fn alone(report: &Report, arm: &Arm, metric: &MetricInfo) -> Option<Vec<String>>
 
 /// Columns that identify point, arm and metric.
 fn at(report: &Report, point: &Point, name: &str, metric: Option<&MetricInfo>) -> Vec<String> {
-    let parameters: Vec<String> =
-        point.parameters.iter().map(|(key, value)| format!("{}={}", clean(key), clean(value))).collect();
     let better = metric.map_or("", |metric| match metric.better {
         samehost_model::Better::Higher => "higher",
         samehost_model::Better::Lower => "lower",
@@ -119,7 +117,7 @@ fn at(report: &Report, point: &Point, name: &str, metric: Option<&MetricInfo>) -
         number(point.rate_per_s),
         point.size_bytes.map_or_else(String::new, |size| size.to_string()),
         point.placement.to_string(),
-        parameters.join(";"),
+        view::own_parameters(point),
         clean(name),
         metric.map_or_else(String::new, |metric| clean(&metric.unit)),
         better.to_owned(),

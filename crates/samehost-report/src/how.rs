@@ -60,6 +60,7 @@ fn client(words: &ClientWords, beside: &str, columns: usize) -> Vec<Line> {
     };
     match &words.socket {
         Some(socket) => add("socket", socket),
+        None if beside == "tcp" => add("socket", "it cannot by itself; under `samehost run` it can"),
         None => add("socket", "it cannot by itself"),
     }
     add(beside, &words.tcp);

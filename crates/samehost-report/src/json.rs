@@ -30,6 +30,7 @@ fn pretty(value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// The same JSON on one line.
+#[cfg(feature = "html")]
 pub(crate) fn compact(report: &Report) -> io::Result<Vec<u8>> {
     Ok(serde_json::to_vec(&only_numbers(report))?)
 }

@@ -18,12 +18,15 @@ mod figures;
 mod grid;
 mod head;
 mod history;
+mod hosts;
 mod how;
+#[cfg(feature = "html")]
 mod html;
 mod json;
 mod ladder;
 mod line;
 mod markdown;
+mod metrics;
 mod notes;
 mod page;
 mod predictions;
@@ -33,6 +36,7 @@ mod ratio_plot;
 mod reproduction;
 mod scan;
 mod scan_advice;
+mod scan_changes;
 mod scan_congestion;
 mod sockets;
 mod switch;
@@ -48,11 +52,19 @@ use samehost_model::Report;
 
 pub use checkup::{Around, Finding, FindingKind, Running};
 pub use history::{Change, Run};
+#[cfg(feature = "html")]
 pub use html::render_page;
 pub use json::reproduction_as_json;
-pub use reproduction::{reproduction_as_html, reproduction_as_markdown};
+pub use metrics::{
+    Found, Metric, metrics_as_otlp, metrics_as_prometheus, metrics_of_report, metrics_of_scan,
+};
+#[cfg(feature = "html")]
+pub use reproduction::reproduction_as_html;
+pub use reproduction::reproduction_as_markdown;
 pub use scan_advice::saving_in_short;
+pub use scan_changes::When;
 pub use terminal::Terminal;
+pub use text::wrap;
 
 pub struct Renderer {
     /// Name of the format, as in `--json`.
@@ -75,5 +87,7 @@ pub const RENDERERS: &[Renderer] = &[
         about: "the answer and its table, to paste into an issue",
         render: markdown::render,
     },
+    #[cfg(feature = "html")]
     Renderer { name: "html", about: "one page with charts that opens offline", render: html::render },
+    Renderer { name: "prometheus", about: "metrics for a textfile collector", render: metrics::render },
 ];

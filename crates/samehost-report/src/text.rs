@@ -41,7 +41,8 @@ fn clings(word: &str, before: &str) -> bool {
 }
 
 /// Wraps text into lines of at most `columns`. A number stays with its unit, and a word longer than a line is cut.
-pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
+#[must_use]
+pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     let columns = columns.max(8);
     let mut pieces: Vec<String> = Vec::new();
     let mut before = "";

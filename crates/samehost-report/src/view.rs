@@ -50,6 +50,12 @@ pub(crate) fn json_name(name: impl Serialize) -> String {
     }
 }
 
+/// The workload's own parameters of a point, on one line.
+pub(crate) fn own_parameters(point: &Point) -> String {
+    let each = point.parameters.iter().map(|(name, value)| format!("{}={}", clean(name), clean(value)));
+    each.collect::<Vec<_>>().join(";")
+}
+
 /// A report grouped by points.
 pub(crate) struct View<'a> {
     pub(crate) report: &'a Report,

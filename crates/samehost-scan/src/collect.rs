@@ -61,6 +61,7 @@ pub fn collect(version: &str) -> Result<Scan, ScanError> {
         connections,
         advice: Vec::new(),
         slow_congestion: Vec::new(),
+        dropped: Vec::new(),
         findings: Vec::new(),
         hidden,
     };

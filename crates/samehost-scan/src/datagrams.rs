@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use samehost_model::scan::{Finding, Scan, Service, Socket, SocketState};
+use samehost_model::scan::{Dropped, Finding, Scan, Service, Socket, SocketState};
 use samehost_services::{Kind, Protocol};
 
 use crate::diag::Diag;
@@ -14,6 +14,8 @@ const STANDARD: [u16; 3] = [53, 123, 5353];
 
 /// A UDP socket of a service of this network namespace that takes datagrams of this machine.
 struct Receiver<'a> {
+    /// Positions of both in the scan.
+    places: (usize, usize),
     service: &'a Service,
     socket: &'a Socket,
     address: SocketAddr,
@@ -48,33 +50,45 @@ pub(crate) fn of_port(port: u16) -> Option<Kind> {
     Kind::all().filter(is_datagram).find(|kind| kind.descriptor().ports.contains(&port))
 }
 
-/// What there is to say of datagrams.
-pub(crate) fn findings(scan: &Scan) -> Vec<Finding> {
-    let Some(own) = scan.network_namespaces.first().map(|space| space.inode) else { return Vec::new() };
-    let receivers: Vec<Receiver<'_>> = receivers(scan, own).collect();
+/// What the UDP sockets of services here dropped since they were made. Empty where the kernel does not say.
+#[must_use]
+pub fn dropped(scan: &Scan) -> Vec<Dropped> {
+    let receivers: Vec<Receiver<'_>> = receivers(scan).collect();
     if receivers.is_empty() {
         return Vec::new();
     }
-    let dropped = Diag::open().and_then(|mut diag| diag.dropped()).unwrap_or_default();
-    let lost = receivers.iter().filter_map(|receiver| {
+    let counts = Diag::open().and_then(|mut diag| diag.dropped()).unwrap_or_default();
+    let count = |receiver: &Receiver<'_>| {
         let is_it = |one: &&(Socket, u32)| one.0.inode == receiver.socket.inode && one.0.inode != 0;
-        let (_, drops) = dropped.iter().find(is_it).filter(|(_, drops)| *drops > 0)?;
-        Some(lost(receiver, *drops))
+        let (service, socket) = receiver.places;
+        counts.iter().find(is_it).map(|(_, datagrams)| Dropped { service, socket, datagrams: *datagrams })
+    };
+    receivers.iter().filter_map(count).collect()
+}
+
+/// What there is to say of datagrams.
+pub(crate) fn findings(scan: &Scan) -> Vec<Finding> {
+    let receivers: Vec<Receiver<'_>> = receivers(scan).collect();
+    let lost = receivers.iter().filter_map(|receiver| {
+        let dropped = scan.dropped.iter().find(|dropped| dropped.socket == receiver.places.1)?;
+        (dropped.datagrams > 0).then(|| lost(receiver, dropped.datagrams))
     });
-    let sent = receivers.iter().filter_map(|receiver| senders(scan, own, receiver));
+    let sent = receivers.iter().filter_map(|receiver| senders(scan, receiver));
     lost.chain(sent).collect()
 }
 
-fn receivers(scan: &Scan, own: u64) -> impl Iterator<Item = Receiver<'_>> {
+fn receivers(scan: &Scan) -> impl Iterator<Item = Receiver<'_>> {
+    let own = scan.network_namespaces.first().map(|space| space.inode);
+    let services = scan.services.iter().enumerate();
     let listening =
-        scan.services.iter().flat_map(|service| service.listeners.iter().map(move |at| (service, *at)));
-    listening.filter_map(move |(service, at)| {
+        services.flat_map(|(place, service)| service.listeners.iter().map(move |at| (place, service, *at)));
+    listening.filter_map(move |(place, service, at)| {
         let socket = scan.sockets.get(at)?;
         let address = socket.local.inet()?;
         let is_one = socket.kind.is_udp()
-            && socket.network_namespace == own
+            && Some(socket.network_namespace) == own
             && (address.ip().is_loopback() || address.ip().is_unspecified());
-        is_one.then_some(Receiver { service, socket, address })
+        is_one.then_some(Receiver { places: (place, at), service, socket, address })
     })
 }
 
@@ -85,6 +99,7 @@ fn lost(receiver: &Receiver<'_>, drops: u32) -> Finding {
     };
     Finding {
         code: "datagrams-dropped",
+        subject: format!("{} {}", receiver.name(), receiver.address),
         found: format!(
             "{} at udp {}: {drops} datagrams were dropped since it began, because its receive buffer was full; no sender was told",
             receiver.name(),
@@ -97,14 +112,14 @@ fn lost(receiver: &Receiver<'_>, drops: u32) -> Finding {
 }
 
 /// The programs whose sockets are connected to a receiver, each with the number of its sockets.
-fn senders(scan: &Scan, own: u64, receiver: &Receiver<'_>) -> Option<Finding> {
+fn senders(scan: &Scan, receiver: &Receiver<'_>) -> Option<Finding> {
     if STANDARD.contains(&receiver.address.port()) {
         return None;
     }
     let mut programs: BTreeMap<String, usize> = BTreeMap::new();
     for (at, socket) in scan.sockets.iter().enumerate() {
         let is_connected = socket.kind.is_udp()
-            && socket.network_namespace == own
+            && socket.network_namespace == receiver.socket.network_namespace
             && socket.state == SocketState::Established
             && socket.peer.inet().is_some_and(|peer| receiver.takes(peer));
         if is_connected {
@@ -133,6 +148,7 @@ fn senders(scan: &Scan, own: u64, receiver: &Receiver<'_>) -> Option<Finding> {
     };
     Some(Finding {
         code: "datagrams-over-udp",
+        subject: format!("{} {}", receiver.name(), receiver.address),
         found: format!(
             "{who} {verb} datagrams to {} at udp {}{many}: what finds its receive buffer full is dropped, and the sender is not told",
             receiver.name(),
@@ -192,8 +208,8 @@ mod tests {
 
     fn sent(receiver: &str, peers: &[&str]) -> Vec<String> {
         let scan = scan(receiver, peers);
-        let receivers: Vec<Receiver<'_>> = receivers(&scan, 1).collect();
-        receivers.iter().filter_map(|one| senders(&scan, 1, one)).map(|finding| finding.found).collect()
+        let receivers: Vec<Receiver<'_>> = receivers(&scan).collect();
+        receivers.iter().filter_map(|one| senders(&scan, one)).map(|finding| finding.found).collect()
     }
 
     #[test]
@@ -220,7 +236,7 @@ mod tests {
     #[test]
     fn what_was_dropped_is_counted_and_how_is_named() {
         let scan = scan("127.0.0.1:8125", &[]);
-        let receiver = receivers(&scan, 1).next().unwrap();
+        let receiver = receivers(&scan).next().unwrap();
         let finding = lost(&receiver, 1234);
         assert!(finding.found.contains("1234 datagrams were dropped"), "{finding:?}");
         assert!(finding.remedy.contains("samehost how dogstatsd"), "{finding:?}");

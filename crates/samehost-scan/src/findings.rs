@@ -56,6 +56,7 @@ fn full(service: &Service, socket: &Socket) -> Option<Finding> {
     };
     Some(Finding {
         code: "full-queue",
+        subject: format!("{} {}", service.name, socket.local),
         found: format!(
             "{} at {}: the queue of new connections is full now ({waiting} wait, backlog {backlog}); {then}",
             service.name, socket.local
@@ -92,6 +93,7 @@ fn ports(scan: &Scan) -> Vec<Finding> {
     scarce
         .map(|((_, to), [open, ended])| Finding {
             code: "ports-run-out",
+            subject: to.to_string(),
             found: format!(
                 "{} of the {all} ports for connections to {to} are taken ({open} connected, {ended} in TIME_WAIT); at {all} new ones fail with \"Cannot assign requested address\"",
                 open + ended
@@ -144,6 +146,7 @@ fn open_to_everybody(scan: &Scan, service: &Service) -> Option<Finding> {
     let others = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
     Some(Finding {
         code: "open-to-everybody",
+        subject: format!("{} {}", service.name, paths.join(" ")),
         found: format!(
             "{}: every local user may connect to {first}{others}, as to a port of 127.0.0.1",
             service.name

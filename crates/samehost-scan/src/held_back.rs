@@ -119,10 +119,11 @@ impl HeldBack {
     /// an answer for each of [`Self::senders`].
     #[must_use]
     pub fn findings(&self, scan: &Scan, sends_at_once: &[Option<bool>]) -> Vec<Finding> {
-        let all = self.by_program(scan).into_values().zip(sends_at_once);
+        let all = self.by_program(scan).into_iter().zip(sends_at_once);
         let off = all.filter(|(_, answer)| **answer == Some(false));
-        off.map(|((_, found), _)| Finding {
+        off.map(|(((pair, sender), (_, found)), _)| Finding {
             code: "small-writes-wait",
+            subject: format!("{pair}: {sender}"),
             found,
             remedy: "Set TCP_NODELAY first, or send each request in one write: that may save more than a Unix socket does, which has no such wait".to_owned(),
         })

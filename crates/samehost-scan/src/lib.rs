@@ -4,6 +4,7 @@
 
 mod advice;
 mod catch;
+mod changes;
 mod collect;
 mod congestion;
 mod datagrams;
@@ -14,6 +15,7 @@ mod findings;
 mod greet;
 mod held_back;
 mod how;
+mod inventory;
 mod java;
 mod join;
 mod observe;
@@ -34,13 +36,16 @@ pub use advice::{
     BLOCKERS, Blocker, DecidedBy, Identity, UnsafeSocket, Unserved, advise, decided_by, identity, obstacles,
     service_at, services_at, socket_of,
 };
+pub use changes::{changes, is_same_hop};
 pub use collect::collect;
+pub use datagrams::dropped;
 pub use error::ScanError;
 pub use expected::{expected, expected_of};
 pub use findings::findings;
 pub use greet::greet;
 pub use held_back::{HeldBack, Sender, held_back};
 pub use how::{HowError, Question, how, services};
+pub use inventory::{InventoryError, inventory, read_inventory};
 pub use observe::{Observer, observe};
 pub use predict::{Costs, Measured, predict, predict_one};
 pub use samehost_system::diag::Counters;

@@ -65,6 +65,7 @@ fn finding(scan: &Scan, process: &Process, way: Way, at: &str) -> Finding {
     let volume = folder.map_or_else(String::new, |folder| format!(" (-v DIR:{folder})"));
     Finding {
         code: "published-port",
+        subject: format!("{name} {at}"),
         found,
         remedy: format!(
             "A client on this machine avoids that: mount a directory for the service's socket into its container{volume}, and connect to the socket in that directory"

@@ -23,6 +23,7 @@ fn finding(scan: &Scan, service: &Service, known: &mut BTreeMap<u64, Option<Shar
     let (path, share) = on_shares.next()?;
     Some(Finding {
         code: "shared-files",
+        subject: format!("{} {}", service.name, path.display()),
         found: format!(
             "{}: {} is on {}; {} see the file, and their connections are refused",
             service.name,

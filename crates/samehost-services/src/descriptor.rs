@@ -51,6 +51,8 @@ pub struct Descriptor {
     pub one_address: bool,
     /// What to know of the socket that it makes, a sentence each: who may connect, and when the file goes.
     pub about_socket: Vec<String>,
+    /// What it sees differently when a client comes over its socket, a sentence each.
+    pub on_a_socket: Vec<String>,
     /// Why it cannot listen on one.
     ports_only: Option<String>,
     /// Why it cannot connect to one.

@@ -7,6 +7,7 @@ mod estimate;
 pub mod holm;
 mod interval;
 pub mod normal;
+pub mod peers;
 mod sequential;
 pub mod serial;
 pub mod signed_rank;

@@ -28,18 +28,19 @@ pub struct CheckedFile {
 /// # Errors
 /// When the journals cannot be read.
 pub fn drift(store: &Store) -> Result<Vec<CheckedFile>, TransactionError> {
-    let mut all = Vec::new();
-    for switch in standing(store)? {
-        for (file, stands) in &switch.files {
-            let (holds, found) = match stands {
-                Stands::AsLeft => (true, "as the switch left it".to_owned()),
-                Stands::Otherwise(found) => (false, found.clone()),
-                Stands::Changed(text) => changed(&switch, file, text),
-            };
-            all.push(CheckedFile { id: switch.id.clone(), file: file.clone(), holds, found });
-        }
-    }
-    Ok(all)
+    Ok(standing(store)?.iter().flat_map(checked_files).collect())
+}
+
+/// Compares the files of a switch in force.
+pub(crate) fn checked_files(switch: &Standing) -> impl Iterator<Item = CheckedFile> {
+    switch.files.iter().map(|(file, stands)| {
+        let (holds, found) = match stands {
+            Stands::AsLeft => (true, "as the switch left it".to_owned()),
+            Stands::Otherwise(found) => (false, found.clone()),
+            Stands::Changed(text) => changed(switch, file, text),
+        };
+        CheckedFile { id: switch.id.clone(), file: file.clone(), holds, found }
+    })
 }
 
 /// A file that was edited since holds if it still names the new place, or if it named neither place before.
@@ -81,7 +82,7 @@ fn changed(switch: &Standing, file: &Path, text: &[u8]) -> (bool, String) {
 }
 
 /// The places of a summary, `NAME FROM → TO, …`: those moved from, and those moved to.
-fn moves(summary: &str) -> (Vec<Endpoint>, Vec<Endpoint>) {
+pub(crate) fn moves(summary: &str) -> (Vec<Endpoint>, Vec<Endpoint>) {
     let words: Vec<&str> = summary.split_whitespace().collect();
     let endpoint = |word: &str| word.trim_end_matches(',').parse::<Endpoint>().ok();
     let around = |step: fn(usize) -> Option<usize>| {
@@ -118,7 +119,7 @@ mod tests {
         assert!(!held("port 6380\n").0);
     }
     #[test]
-    fn what_an_application_includes_is_read_as_its_owner() {
+    fn what_an_application_includes_is_read_as_its_owner_as_root() {
         use std::os::unix::fs::{PermissionsExt, chown};
         assert!(rustix::process::geteuid().is_root(), "this test gives a file away: run it as root");
         let directory = tempfile::Builder::new().tempdir_in("/var").unwrap();

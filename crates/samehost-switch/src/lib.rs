@@ -5,6 +5,7 @@ mod apply;
 mod check;
 mod disk;
 mod drift;
+mod health;
 mod plan;
 mod preflight;
 mod preview;
@@ -15,6 +16,7 @@ mod report;
 pub use apply::{Confirm, Environment, Page, apply, left_undone};
 pub use disk::{Disk, Reads};
 pub use drift::{CheckedFile, drift};
+pub use health::health;
 pub use plan::{
     ConfigFileError, Direction, FinishError, Plan, SwitchRequest, clients, configurations, finishing, plan,
     refused_since,

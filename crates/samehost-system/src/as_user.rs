@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_user_may_not_read_is_not_read() {
+    fn what_the_user_may_not_read_is_not_read_as_root() {
         assert!(geteuid().is_root(), "this test is about root's permissions: run it as root");
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("secret");

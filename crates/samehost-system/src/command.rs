@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::as_user::Account;
 use crate::interrupt;
+use crate::nowhere::nowhere;
 use crate::user::User;
 
 /// Search path for programs.
@@ -194,7 +195,7 @@ impl Run {
             .env_clear()
             .envs(&self.environment)
             .current_dir(&self.folder)
-            .stdin(Stdio::null())
+            .stdin(nowhere())
             .stdout(out)
             .stderr(err);
         if let Some(account) = &self.account {
@@ -373,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn it_can_be_somebody_else() {
+    fn it_can_be_somebody_else_as_root() {
         assert!(
             rustix::process::geteuid().is_root(),
             "only root can be somebody else: run this test as root"

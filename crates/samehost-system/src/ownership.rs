@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_servers_own_group_may_write_and_a_socket_is_connected_to() {
+    fn a_servers_own_group_may_write_and_a_socket_is_connected_to_as_root() {
         assert!(rustix::process::geteuid().is_root(), "this test gives files away: run it as root");
         let directory = tempfile::Builder::new().tempdir_in("/var").unwrap();
         mode(directory.path(), 0o755);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn one_directory_on_the_way_is_enough() {
+    fn one_directory_on_the_way_is_enough_as_root() {
         assert!(rustix::process::geteuid().is_root(), "this test gives files away: run it as root");
         let directory = tempfile::Builder::new().tempdir_in("/var").unwrap();
         let (folder, file) = (directory.path().join("a"), directory.path().join("a/b"));
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_made_the_link_the_file_or_the_directory_decides() {
+    fn whoever_made_the_link_the_file_or_the_directory_decides_as_root() {
         assert!(rustix::process::geteuid().is_root(), "this test gives files away: run it as root");
         let directory = tempfile::Builder::new().tempdir_in("/var").unwrap();
         mode(directory.path(), 0o755);

@@ -23,6 +23,20 @@ pub enum State {
     Newer,
 }
 
+impl State {
+    /// Every state.
+    pub const ALL: [State; 8] = [
+        State::Committed,
+        State::Awaiting,
+        State::RolledBack,
+        State::Undone,
+        State::Unfinished,
+        State::Running,
+        State::Damaged,
+        State::Newer,
+    ];
+}
+
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {

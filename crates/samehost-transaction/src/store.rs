@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
-use samehost_system::foreign_writer;
+use samehost_system::{NotPrivate, private};
 
 use crate::directory::Directory;
 use crate::entry::{Entry, is_id, name_of_now};
@@ -62,31 +62,26 @@ impl Store {
     pub fn open(state: &Path) -> Result<Self, TransactionError> {
         let failed = at(state, "make the directory of switches");
         let root = state.join("switches");
-        let user = rustix::process::geteuid();
-        let safe = |path: &Path| -> Result<(), TransactionError> {
-            let foreign = if user.is_root() { foreign_writer(path, &[]).map_err(&failed)? } else { None };
-            let Some(foreign) = foreign else { return Ok(()) };
-            Err(refused(
+        let safe = || match private(&root) {
+            Ok(()) => Ok(()),
+            Err(NotPrivate::Owner(user)) => {
+                let reason = format!("the directory of switches belongs to user {user}");
+                Err(refused(&root, &reason, "run as that user, or set XDG_STATE_HOME"))
+            }
+            Err(NotPrivate::Writer(foreign)) => Err(refused(
                 &root,
                 &format!("the directory of switches would not be safe there: {foreign}"),
                 "set XDG_STATE_HOME to a directory that only root can change",
-            ))
+            )),
+            Err(NotPrivate::Io(error)) => Err(failed(error)),
         };
-        // Checked before anything is created: the existing part of the path. In a sticky directory our files stay ours.
-        if let Some(there) = root.ancestors().skip(1).find(|path| path.exists()) {
-            let found = fs::metadata(there).map_err(&failed)?;
-            let is_sticky = found.uid() == 0 && found.mode() & 0o1000 != 0;
-            safe(there.parent().filter(|_| is_sticky).unwrap_or(there))?;
-        }
+        // Checked before anything is created, too: the existing part of the path.
+        safe()?;
         for above in root.ancestors().collect::<Vec<_>>().into_iter().rev().filter(|path| !path.is_dir()) {
             make(above).map_err(&failed)?;
         }
+        safe()?;
         let found = fs::metadata(&root).map_err(&failed)?;
-        if found.uid() != user.as_raw() {
-            let reason = format!("the directory of switches belongs to user {}", found.uid());
-            return Err(refused(&root, &reason, "run as that user, or set XDG_STATE_HOME"));
-        }
-        safe(&root)?;
         let root = root.canonicalize().map_err(&failed)?;
         let store = Store { root };
         if found.mode() & 0o077 != 0 {

@@ -62,7 +62,7 @@ fn talk(mut child: Running, input: &str) -> String {
 }
 
 #[test]
-fn nc_talks_to_the_echo_server() {
+fn nc_talks_to_the_echo_server_with_programs() {
     let place = Place::new();
     let path = place.path("echo.sock");
     let (_server, at) = echo_server(&place.unix("echo.sock"));
@@ -76,7 +76,7 @@ fn nc_talks_to_the_echo_server() {
 }
 
 #[test]
-fn the_client_talks_to_nc() {
+fn the_client_talks_to_nc_with_programs() {
     let place = Place::new();
     let path = place.path("nc.sock");
     let mut nc = start(Command::new("nc").args(["-l", "-U"]).arg(&path));

@@ -65,6 +65,7 @@ pub fn price(
 }
 
 /// Measures the extra cost of TCP over a Unix socket on this machine; `None` if interrupted early.
+#[cfg(feature = "tui")]
 pub fn calibrate(interrupted: &Arc<AtomicBool>, quiet: bool) -> anyhow::Result<Option<Costs>> {
     Runs { clock: Clock::unlimited(), stop: Arc::clone(interrupted), quiet }.calibrate()
 }

@@ -3,8 +3,10 @@
 
 mod find;
 mod reproduce;
+mod run;
 mod serve;
 mod stored;
+#[cfg(feature = "switch")]
 mod switch;
 
 use std::path::PathBuf;
@@ -20,12 +22,22 @@ use samehost_bench::workloads::WORKLOADS;
 use samehost_bench::{CallGraph, Slicing, parameter_values};
 use samehost_model::{Placement, RateSpec, Transport};
 
-pub use find::{HowOptions, ScanOptions, TopOptions, VerifyOptions};
+#[cfg(feature = "tui")]
+pub use find::TopOptions;
+pub use find::{HowOptions, ScanOptions, VerifyOptions};
 pub use reproduce::ReproduceOptions;
+pub use run::RunOptions;
 pub use serve::ServeOptions;
-pub use stored::{CompareOptions, HistoryOptions, ReportOptions};
+pub use stored::{CompareOptions, HistoryOptions, PruneOptions, ReportOptions};
+#[cfg(feature = "switch")]
 pub use switch::{SwitchOptions, WatchSwitchOptions};
 
+use crate::exit;
+use crate::left_out;
+#[cfg(not(feature = "switch"))]
+pub use crate::left_out::AnyWords as SwitchOptions;
+#[cfg(not(feature = "tui"))]
+pub use crate::left_out::AnyWords as TopOptions;
 use crate::output::OutputOptions;
 
 /// Finds, measures and proves the hop between programs on one machine: TCP on localhost or a Unix socket.
@@ -33,15 +45,13 @@ use crate::output::OutputOptions;
 /// Without a verb: a checkup of this machine in under a minute.
 #[derive(Parser, Debug)]
 #[command(name = "samehost", version, args_conflicts_with_subcommands = true, max_term_width = 100)]
-#[command(after_help = EXIT_STATUS)]
+#[command(after_help = exit::in_help(exit::STATUSES))]
 pub struct Cli {
     #[command(subcommand)]
     pub verb: Option<Verb>,
     #[command(flatten)]
     pub checkup: CheckupOptions,
 }
-
-const EXIT_STATUS: &str = "Exit status: 0 done; 1 a finding that --assert or compare was asked to fail on; 2 wrong use or bad input;\n3 something needed is missing here or went away; 4 a switch was put back; 130 interrupted.";
 
 #[derive(Subcommand, Debug)]
 pub enum Verb {
@@ -55,13 +65,17 @@ pub enum Verb {
     /// What talks to what on this machine, and what could use a Unix socket
     Scan(ScanOptions),
     /// What talks to what, live: traffic of each pair, and what could use a Unix socket
+    #[command(hide = !cfg!(feature = "tui"))]
     Top(TopOptions),
     /// Which transport is really in use, with proof from the kernel and the server
     Verify(VerifyOptions),
     /// How to set a service up for a Unix socket, and the connection in each client's own words
     How(HowOptions),
     /// Move a configuration from TCP to a Unix socket, or back: shown, tried, proved, or put back
+    #[command(hide = !cfg!(feature = "switch"))]
     Switch(SwitchOptions),
+    /// Start a program that knows host and port only, and connect it over Unix sockets
+    Run(RunOptions),
     /// Run one of the built-in servers
     Serve(ServeOptions),
     /// Render a stored result again
@@ -70,6 +84,8 @@ pub enum Verb {
     Compare(CompareOptions),
     /// List stored results, each with what changed since the run before it of the same command
     History(HistoryOptions),
+    /// Remove old stored results: measurements, scans, parts of reproductions; never switches
+    Prune(PruneOptions),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -90,6 +106,7 @@ pub enum Verb {
     LogInAs,
     #[command(hide = true)]
     SendsAtOnce(SendsAtOnceOptions),
+    #[cfg(feature = "switch")]
     #[command(hide = true)]
     WatchSwitch(WatchSwitchOptions),
 }
@@ -106,7 +123,7 @@ pub struct CheckupOptions {
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
     /// Write all reports of the checkup as one HTML page, which opens offline, to this file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = left_out::page_path(), hide = !cfg!(feature = "html"))]
     pub html: Option<PathBuf>,
     /// Show no progress
     #[arg(long, short)]

@@ -20,7 +20,10 @@ pub enum Ending {
     /// Something required went away; results so far are reported.
     CutShort,
     /// A switch was started and rolled back.
+    #[cfg_attr(not(feature = "switch"), expect(dead_code, reason = "only `switch` puts something back"))]
     RolledBack,
+    /// The status of a program that was started.
+    OfProgram(u8),
     /// The user interrupted; results so far are reported.
     Interrupted,
 }
@@ -45,12 +48,46 @@ const ROLLED_BACK: u8 = 4;
 /// Exit status that shells give a command ended by SIGINT.
 const INTERRUPTED: u8 = 130;
 
+/// Every exit status and its meaning, for help and manual pages.
+pub const STATUSES: &[(u8, &str)] = &[
+    (0, "done"),
+    (FINDING, "a finding that an option asked to fail on"),
+    (INPUT, "wrong use or bad input"),
+    (MISSING, "something needed is missing here or went away"),
+    (ROLLED_BACK, "a switch was put back"),
+    (INTERRUPTED, "interrupted"),
+];
+
+/// Those of `switch`.
+pub const STATUSES_OF_SWITCH: &[(u8, &str)] = &[
+    (0, "done, or nothing to do"),
+    (FINDING, "refused or declined, nothing was touched"),
+    (INPUT, "wrong use"),
+    (MISSING, "something needed is missing here"),
+    (ROLLED_BACK, "it was begun and put back"),
+];
+
+/// Those of `run`, where the program was not started. Else it is the program's own.
+pub const STATUSES_OF_RUN: &[(u8, &str)] = &[
+    (INPUT, "wrong use"),
+    (MISSING, "something needed is missing here"),
+    (126, "PROGRAM cannot be executed"),
+    (127, "PROGRAM is not there"),
+];
+
+/// Exit statuses as the last paragraph of a help text.
+pub fn in_help(statuses: &[(u8, &str)]) -> String {
+    let lines: Vec<String> = statuses.iter().map(|(status, meaning)| format!("{status} {meaning}")).collect();
+    format!("Exit status: {}.", lines.join("; "))
+}
+
 /// Exit status of a result; prints the error.
 pub fn status(result: anyhow::Result<Ending>) -> ExitCode {
     match result {
         Ok(Ending::Done) => ExitCode::SUCCESS,
         Ok(Ending::Finding) => ExitCode::from(FINDING),
         Ok(Ending::RolledBack) => ExitCode::from(ROLLED_BACK),
+        Ok(Ending::OfProgram(status)) => ExitCode::from(status),
         Ok(Ending::CutShort) => ExitCode::from(MISSING),
         Ok(Ending::Interrupted) => ExitCode::from(INTERRUPTED),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,

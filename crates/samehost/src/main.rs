@@ -6,14 +6,25 @@ mod cli;
 mod commands;
 mod consent;
 mod exit;
+mod kept;
+mod left_out;
+mod manual;
 mod needed;
+mod otlp;
 mod output;
+mod panics;
 mod progress;
 mod reproduce;
 mod request;
+mod run;
+mod scans;
 mod signals;
+mod since;
+mod state;
 mod storage;
+#[cfg(feature = "switch")]
 mod switches;
+#[cfg(feature = "tui")]
 mod top;
 mod wrong_use;
 
@@ -23,7 +34,13 @@ use clap::Parser;
 
 use cli::{Cli, Verb};
 
+/// musl's own has one lock for all threads.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
+    panics::end();
     tracing_subscriber::fmt().with_writer(|| output::Log).with_max_level(tracing::Level::WARN).init();
     let cli = Cli::parse();
     // Servers and hidden verbs handle signals themselves. Measurements stop cleanly, and must start single-threaded.
@@ -34,6 +51,7 @@ fn main() -> ExitCode {
                 | Verb::Bench(_)
                 | Verb::Reproduce(_)
                 | Verb::TryOwnNetwork
+                | Verb::Run(_)
                 | Verb::Serve(_)
                 | Verb::Supervise(_)
                 | Verb::BecomeServer(_)
@@ -53,10 +71,12 @@ fn main() -> ExitCode {
         Some(Verb::Verify(options)) => commands::verify(&options),
         Some(Verb::How(options)) => commands::how(&options),
         Some(Verb::Switch(options)) => commands::switch(&options),
+        Some(Verb::Run(options)) => commands::run(&options),
         Some(Verb::Serve(options)) => commands::serve(&options),
         Some(Verb::Report(options)) => commands::report(&options),
         Some(Verb::Compare(options)) => commands::compare(&options),
         Some(Verb::History(options)) => commands::history(&options),
+        Some(Verb::Prune(options)) => commands::prune(&options),
         Some(Verb::Completions { shell }) => commands::completions(shell),
         Some(Verb::Man { directory }) => commands::man(&directory),
         Some(Verb::Supervise(options)) => commands::supervise(&options),
@@ -64,6 +84,7 @@ fn main() -> ExitCode {
         Some(Verb::TryOwnNetwork) => commands::try_own_network(),
         Some(Verb::LogInAs) => commands::log_in_as(),
         Some(Verb::SendsAtOnce(options)) => commands::sends_at_once(&options),
+        #[cfg(feature = "switch")]
         Some(Verb::WatchSwitch(options)) => commands::watch_switch(&options),
     };
     // The user knows of the interrupt, so errors that result from it are not shown.

@@ -3,18 +3,25 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use anyhow::Context;
 use clap::Args;
+use jiff::Timestamp;
 use samehost_model::printable::{clean, escape, is_plain};
 use samehost_model::{Redactor, Report, Secret};
-use samehost_report::{RENDERERS, Renderer, Terminal};
+use samehost_report::{RENDERERS, Renderer, Terminal, metrics_of_report};
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
+use crate::left_out::page_path;
+use crate::otlp::Exporter;
 use crate::wrong_use::WrongUse;
+
+/// The renderer whose files another user's program reads.
+const PROMETHEUS: &str = "prometheus";
 
 /// Options that say where results go.
 #[derive(Args, Clone, Debug, Default)]
@@ -30,8 +37,15 @@ pub struct OutputOptions {
     #[arg(long, value_name = "FILE")]
     pub markdown: Option<PathBuf>,
     /// Write the report as one HTML page with charts, which opens offline, to this file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = page_path(), hide = !cfg!(feature = "html"))]
     pub html: Option<PathBuf>,
+    /// Write the results as metrics for Prometheus to this file
+    #[arg(long, value_name = "FILE")]
+    pub prometheus: Option<PathBuf>,
+    /// Send the results as metrics to an OpenTelemetry receiver over HTTP [default: OTEL_EXPORTER_OTLP_ENDPOINT, else
+    /// http://localhost:4318]
+    #[arg(long, value_name = "URL", num_args = 0..=1)]
+    pub otlp: Option<Option<String>>,
     /// Print no table and no progress
     #[arg(long, short)]
     pub quiet: bool,
@@ -48,18 +62,24 @@ pub enum Target {
 
 pub struct Outputs {
     targets: Vec<(&'static Renderer, Target)>,
+    otlp: Option<Exporter>,
     table: bool,
 }
 
 impl OutputOptions {
-    /// Whether any output is a file.
-    pub fn to_files(&self) -> bool {
-        !self.wanted().is_empty()
+    /// Whether any output is more than the table: a file, a receiver.
+    pub fn is_sent(&self) -> bool {
+        self.otlp.is_some() || !self.wanted().is_empty()
     }
 
     fn wanted(&self) -> Vec<(&'static Renderer, &Path)> {
-        let files =
-            [("json", &self.json), ("csv", &self.csv), ("markdown", &self.markdown), ("html", &self.html)];
+        let files = [
+            ("json", &self.json),
+            ("csv", &self.csv),
+            ("markdown", &self.markdown),
+            ("html", &self.html),
+            (PROMETHEUS, &self.prometheus),
+        ];
         files
             .into_iter()
             .filter_map(|(name, path)| {
@@ -75,9 +95,13 @@ impl OutputOptions {
         let is_stdout_taken = is_stdout_taken(wanted.iter().map(|(_, path)| *path))?;
         let targets = wanted
             .into_iter()
-            .map(|(renderer, path)| Ok((renderer, open(path)?)))
+            .map(|(renderer, path)| {
+                let is_public = renderer.name == PROMETHEUS;
+                Ok((renderer, if is_public { open_public(path) } else { open(path) }?))
+            })
             .collect::<Result<_, WrongUse>>()?;
-        Ok(Outputs { targets, table: !self.quiet && !is_stdout_taken })
+        let otlp = self.otlp.as_ref().map(|url| Exporter::open(url.as_deref())).transpose()?;
+        Ok(Outputs { targets, otlp, table: !self.quiet && !is_stdout_taken })
     }
 }
 
@@ -106,7 +130,6 @@ pub fn open(path: &Path) -> Result<Target, WrongUse> {
             let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             let directory = directory.unwrap_or(Path::new("."));
             let mut builder = tempfile::Builder::new();
-            use std::os::unix::fs::PermissionsExt;
             let file = builder
                 .prefix(".samehost-")
                 .permissions(fs::Permissions::from_mode(0o666))
@@ -118,7 +141,7 @@ pub fn open(path: &Path) -> Result<Target, WrongUse> {
 }
 
 impl Outputs {
-    /// Renders all outputs, the table last.
+    /// Renders all outputs, the table last, and sends what another program has to receive.
     pub fn write(self, report: &Report) -> anyhow::Result<()> {
         for (renderer, target) in self.targets {
             let mut bytes = Vec::new();
@@ -126,11 +149,11 @@ impl Outputs {
             write(target, &bytes)?;
         }
         if self.table {
-            let mut bytes = Vec::new();
-            terminal().render(report, &mut bytes)?;
-            io::stdout().write_all(&bytes).context("standard output")?;
+            show(|terminal, out| terminal.render(report, out))?;
         }
-        Ok(())
+        let Some(otlp) = self.otlp else { return Ok(()) };
+        let begun = report.head.started_at.parse().unwrap_or_else(|_| Timestamp::now());
+        otlp.send(&metrics_of_report(report), begun)
     }
 }
 
@@ -220,10 +243,34 @@ fn write_escaped(bytes: &[u8]) -> io::Result<()> {
     io::stdout().write_all(escape(&String::from_utf8_lossy(bytes)).as_bytes())
 }
 
-pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
+/// Shows on standard output what is rendered for a terminal.
+pub fn show(render: impl FnOnce(&Terminal, &mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
+    let mut bytes = Vec::new();
+    render(&terminal(), &mut bytes)?;
+    io::stdout().write_all(&bytes).context("standard output")
+}
+
+/// Writes JSON where `--json` wants it, and shows the rest unless standard output has the JSON.
+pub fn json_or_show<T: Serialize>(
+    json: Option<&Path>,
+    value: impl FnOnce() -> T,
+    render: impl FnOnce(&Terminal, &mut dyn Write) -> io::Result<()>,
+) -> anyhow::Result<()> {
+    if let Some(path) = json {
+        write_to(path, &as_json(&value())?)?;
+    }
+    if json == Some(Path::new("-")) { Ok(()) } else { show(render) }
+}
+
+/// JSON for people and files: a line for each value, and a line break at the end.
+pub fn as_json(value: &impl Serialize) -> anyhow::Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec_pretty(value)?;
     bytes.push(b'\n');
-    print(&bytes)
+    Ok(bytes)
+}
+
+pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
+    print(&as_json(value)?)
 }
 
 /// Writes JSON on one line, for programs. Of a busy host it is megabytes, which are written as they come.
@@ -275,6 +322,16 @@ impl Write for Log {
     fn flush(&mut self) -> io::Result<()> {
         io::stderr().flush()
     }
+}
+
+/// Opens a path for a file that programs of other users read, whatever the umask is.
+pub fn open_public(path: &Path) -> Result<Target, WrongUse> {
+    let target = open(path)?;
+    if let Target::Whole(file, _) = &target {
+        let made = file.as_file().set_permissions(fs::Permissions::from_mode(0o644));
+        made.map_err(|error| WrongUse(format!("{} cannot be written: {error}", path.display())))?;
+    }
+    Ok(target)
 }
 
 /// Writes a file whole or not at all; `-` is standard output.

@@ -61,6 +61,7 @@ fn register() -> io::Result<()> {
 }
 
 /// Marks that no clean-up is needed any more.
+#[cfg(feature = "switch")]
 pub fn done() {
     IS_CLEAN_END_NEEDED.store(false, Ordering::SeqCst);
 }

@@ -1,20 +1,20 @@
 //! Samples files, to which trials are appended as they arrive, so that a kill loses at most one trial. Also
 //! reads both kinds of stored results.
 
-use std::env;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use rustix::fs::{FlockOperation, flock};
 use samehost_model::{Code, LogLine, Outcome, Report, SAMPLES_SCHEMA, SCHEMA, Warning};
 
-use crate::output;
+use crate::kept::{self, MEASUREMENTS};
 use crate::wrong_use::WrongUse;
+use crate::{output, state};
 
-/// Number of samples files kept; older ones are deleted.
-const KEPT: usize = 50;
-const SUFFIX: &str = ".samples.jsonl";
+/// End of the name of a samples file.
+pub const SUFFIX: &str = ".samples.jsonl";
 
 /// A file with one JSON line per trial.
 #[derive(Debug)]
@@ -24,27 +24,18 @@ pub struct SamplesFile {
     failure: Option<io::Error>,
 }
 
-/// State directory: `$XDG_STATE_HOME/samehost` or `~/.local/state/samehost`.
-pub fn directory() -> Option<PathBuf> {
-    let state = env::var_os("XDG_STATE_HOME")
-        .filter(|path| Path::new(path).is_absolute())
-        .map(PathBuf::from)
-        .or_else(|| {
-            Some(PathBuf::from(env::var_os("HOME").filter(|home| !home.is_empty())?).join(".local/state"))
-        })?;
-    Some(state.join("samehost"))
-}
-
 impl SamplesFile {
     /// Creates a file. The error is the reason why there is no place for it.
     pub fn create(workload: &str) -> Result<Self, String> {
-        let directory = directory().ok_or("neither XDG_STATE_HOME nor HOME is set")?;
+        let directory = state::directory().ok_or("neither XDG_STATE_HOME nor HOME is set")?;
         let failed = |error: io::Error| format!("{}: {error}", directory.display());
         fs::create_dir_all(&directory).map_err(failed)?;
         remove_oldest(&directory);
-        let now = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S%.3fZ");
+        let now = kept::name_of(jiff::Timestamp::now());
         let path = directory.join(format!("{now}-{workload}-{}{SUFFIX}", std::process::id()));
         let file = OpenOptions::new().create_new(true).append(true).open(&path).map_err(failed)?;
+        // While it is locked nobody prunes it. A file system without locks is no reason not to measure.
+        let _ = flock(&file, FlockOperation::NonBlockingLockShared);
         Ok(SamplesFile { path, file, failure: None })
     }
 
@@ -85,34 +76,24 @@ impl SamplesFile {
     }
 }
 
-fn stored(directory: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
-    let mut files: Vec<PathBuf> = entries
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.to_string_lossy().ends_with(SUFFIX))
-        .collect();
-    files.sort();
-    files
-}
-
 fn remove_oldest(directory: &Path) {
-    let files = stored(directory);
-    for file in &files[..files.len().saturating_sub(KEPT - 1)] {
-        if let Err(error) = fs::remove_file(file) {
-            tracing::debug!(%error, file = %file.display(), "an old samples file stays");
+    let files = kept::stored(directory, SUFFIX).unwrap_or_default();
+    for file in MEASUREMENTS.surplus(&files, 1) {
+        if let Err(error) = kept::remove(&file.path) {
+            tracing::debug!(%error, file = %file.path.display(), "an old samples file stays");
         }
     }
 }
 
 /// All samples files, oldest first.
 pub fn all() -> Vec<PathBuf> {
-    directory().map_or_else(Vec::new, |directory| stored(&directory))
+    let files = state::directory().and_then(|directory| kept::stored(&directory, SUFFIX).ok());
+    files.unwrap_or_default().into_iter().map(|file| file.path).collect()
 }
 
 /// The newest samples file.
 pub fn newest() -> Option<PathBuf> {
-    stored(&directory()?).pop()
+    all().pop()
 }
 
 /// Reads a stored result: a report (`--json`) or a samples file, which may be truncated.

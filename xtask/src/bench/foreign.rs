@@ -58,7 +58,7 @@ fn pgbench(tools: &Tools, family: &Path) -> anyhow::Result<Load> {
 }
 
 fn sysbench(_tools: &Tools, family: &Path) -> anyhow::Result<Load> {
-    let server = MariaDb::start()?;
+    let server = MariaDb::with_table()?;
     let lasting = server.sysbench("tcp", CONNECTIONS, "run", "--events=0").replace("--time=0", "--time=60");
     let costs = ["tcp", "unix"].map(|transport| server.metered(family, transport, CONNECTIONS));
     Ok(Load {
@@ -73,7 +73,7 @@ fn sysbench(_tools: &Tools, family: &Path) -> anyhow::Result<Load> {
 }
 
 fn redis_benchmark(tools: &Tools, family: &Path) -> anyhow::Result<Load> {
-    let server = Redis::start(tools)?;
+    let server = Redis::start(tools.directory.path(), &[])?;
     server.set_key_of_redis_benchmark()?;
     let costs = ["tcp", "unix"].map(|transport| server.redis_benchmark(family, transport, CONNECTIONS));
     Ok(Load {

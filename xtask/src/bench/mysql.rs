@@ -13,11 +13,11 @@ use super::{Tools, c_command};
 /// Rows of the table, ours and sysbench's.
 const ROWS: &str = "10000";
 
-/// A MariaDB without a root password, with sysbench's table; stopped on drop.
-pub(super) struct MariaDb {
+/// A MariaDB without a root password; stopped on drop.
+pub(crate) struct MariaDb {
     child: Child,
     directory: tempfile::TempDir,
-    pub(super) port: u16,
+    pub(crate) port: u16,
 }
 
 impl Drop for MariaDb {
@@ -28,7 +28,7 @@ impl Drop for MariaDb {
 }
 
 impl MariaDb {
-    pub(super) fn start() -> anyhow::Result<Self> {
+    pub(crate) fn start() -> anyhow::Result<Self> {
         let directory = tempfile::tempdir()?;
         let path = directory.path().display();
         let is_root = Command::new("id").arg("-u").output()?.stdout.trim_ascii() == b"0";
@@ -64,6 +64,12 @@ impl MariaDb {
             ensure!(server.child.try_wait()?.is_none(), "mariadbd ended at once");
             std::thread::sleep(Duration::from_millis(20));
         }
+        Ok(server)
+    }
+
+    /// With sysbench's table.
+    pub(super) fn with_table() -> anyhow::Result<Self> {
+        let server = Self::start()?;
         server.sql("CREATE DATABASE peer")?;
         let prepared =
             Command::new("sh").args(["-c", &server.sysbench("unix", 1, "prepare", "")]).output()?;
@@ -75,11 +81,11 @@ impl MariaDb {
         Ok(server)
     }
 
-    pub(super) fn socket(&self) -> String {
+    pub(crate) fn socket(&self) -> String {
         self.directory.path().join("mysql.sock").display().to_string()
     }
 
-    pub(super) fn sql(&self, sql: &str) -> anyhow::Result<()> {
+    pub(crate) fn sql(&self, sql: &str) -> anyhow::Result<()> {
         let status = Command::new("mariadb")
             .args(["--no-defaults", "-uroot", "-S", &self.socket(), "-e", sql])
             .stdout(Stdio::null())
@@ -119,7 +125,7 @@ impl MariaDb {
 
 pub(super) fn mysql(tools: &Tools) -> anyhow::Result<()> {
     let (c_loop, family) = (tools.compile("mysql")?, tools.compile("family")?);
-    let server = MariaDb::start()?;
+    let server = MariaDb::with_table()?;
     let socket = format!("unix:{}", server.socket());
     let sql = "'SELECT c FROM peer.sbtest1 WHERE id=?'";
     let c_loop = c_command(&c_loop, &[&socket, "64", "root", "0.5", sql, ROWS]);

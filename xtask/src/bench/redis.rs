@@ -13,10 +13,10 @@ use super::{Tools, c_command, field};
 const OPERATIONS: &str = "60000";
 
 /// A Redis on a port and a Unix socket, stopped on drop.
-pub(super) struct Redis {
+pub(crate) struct Redis {
     child: Child,
-    socket: String,
-    pub(super) port: u16,
+    pub(crate) socket: String,
+    pub(crate) port: u16,
 }
 
 impl Drop for Redis {
@@ -27,8 +27,9 @@ impl Drop for Redis {
 }
 
 impl Redis {
-    pub(super) fn start(tools: &Tools) -> anyhow::Result<Self> {
-        let socket = tools.directory.path().join("redis.sock");
+    /// Starts it with its files in a directory, and with more options.
+    pub(crate) fn start(directory: &Path, more: &[&str]) -> anyhow::Result<Self> {
+        let socket = directory.join("redis.sock");
         let port = super::free_port()?;
         let mut redis = Redis {
             port,
@@ -36,9 +37,10 @@ impl Redis {
                 .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
                 .args(["--save", "", "--appendonly", "no", "--unixsocketperm", "700"])
                 .arg("--dir")
-                .arg(tools.directory.path())
+                .arg(directory)
                 .arg("--unixsocket")
                 .arg(&socket)
+                .args(more)
                 .stdout(Stdio::null())
                 .spawn()
                 .context("install the package redis-server")?,
@@ -82,7 +84,7 @@ impl Redis {
 
 pub(super) fn redis(tools: &Tools) -> anyhow::Result<()> {
     let (c_loop, meter) = (tools.compile("redis")?, tools.compile("meter")?);
-    let server = Redis::start(tools)?;
+    let server = Redis::start(tools.directory.path(), &[])?;
     server.set_key_of_redis_benchmark()?;
     let endpoint = format!("unix:{}", server.socket);
     let c_loop = c_command(&c_loop, &[&endpoint, "64", "128", "0.5"]);

@@ -4,6 +4,7 @@
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, bail, ensure};
@@ -18,7 +19,7 @@ const EACH: usize = 250;
 const MOST_KIB: u64 = 64 * 1024;
 
 /// A server with its clients, stopped on drop.
-struct Crowd {
+pub(crate) struct Crowd {
     child: Child,
     _tcp: Vec<TcpStream>,
     _unix: Vec<UnixStream>,
@@ -32,9 +33,9 @@ impl Drop for Crowd {
 }
 
 impl Crowd {
-    fn gather(tools: &Tools, number: usize) -> anyhow::Result<Self> {
-        let path = tools.directory.path().join(format!("crowd-{number}.sock"));
-        let mut child = Command::new(&tools.samehost)
+    fn gather(program: &Path, folder: &Path, number: usize) -> anyhow::Result<Self> {
+        let path = folder.join(format!("crowd-{number}.sock"));
+        let mut child = Command::new(program)
             .args(["serve", "echo", "--model", "epoll", "--listen", "tcp:127.0.0.1:0"])
             .arg("--listen")
             .arg(format!("unix:{}", path.display()))
@@ -53,10 +54,14 @@ impl Crowd {
     }
 }
 
+/// Servers with 10,000 sockets.
+pub(crate) fn crowd(program: &Path, folder: &Path) -> anyhow::Result<Vec<Crowd>> {
+    (0..SERVERS).map(|number| Crowd::gather(program, folder, number)).collect()
+}
+
 /// Alternates `scan`, `ss -tuxp` and `lsof -nP -i -U`, and checks the memory used by `scan`.
 pub(super) fn scan(tools: &Tools) -> anyhow::Result<()> {
-    let crowd: Vec<Crowd> =
-        (0..SERVERS).map(|number| Crowd::gather(tools, number)).collect::<Result<_, _>>()?;
+    let crowd = crowd(&tools.samehost, tools.directory.path())?;
     let sockets = std::fs::read_to_string("/proc/net/sockstat").unwrap_or_default();
     println!("{} servers; {}", crowd.len(), sockets.lines().next().unwrap_or_default());
     let ours = format!("scan={} scan", tools.samehost.display());

@@ -6,6 +6,7 @@
 
 mod anytime;
 mod coverage;
+mod hosts;
 mod noise;
 mod power;
 mod reports;

@@ -31,7 +31,7 @@ fn report(case: &str) -> Report {
 }
 
 #[test]
-fn an_independent_implementation_agrees() {
+fn an_independent_implementation_agrees_with_programs() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/independent");
     let output = Command::new("python3")
         .arg(folder.join("check.py"))

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use nix::sys::resource::{Usage, UsageWho, getrusage};
-use regex::Regex;
+use regex_lite::Regex;
 use rustix::process::{Pid, Signal, kill_process_group};
 use samehost_model::Redactor;
 

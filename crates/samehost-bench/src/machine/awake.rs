@@ -3,7 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 
 use rustix::thread::{CpuSet, gettid, sched_setaffinity};
 use samehost_model::AwakeBy;
+use samehost_system::nowhere;
 
 use super::placement::allowed_cpus;
 use crate::error::BenchError;
@@ -98,9 +99,9 @@ fn spin(cpu: usize, stop: Arc<AtomicBool>) -> Result<JoinHandle<()>, BenchError>
     // No safe wrapper that we link sets this policy; util-linux is everywhere.
     let made_idle = Command::new("chrt")
         .args(["--idle", "--pid", "0", &tid.to_string()])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
+        .stdin(nowhere())
+        .stdout(nowhere())
+        .stderr(nowhere())
         .status();
     match made_idle {
         Ok(status) if status.success() => {

@@ -2,6 +2,18 @@
 
 use serde::Serialize;
 
+/// Every kind of finding.
+pub const FINDING_CODES: [&str; 8] = [
+    "full-queue",
+    "ports-run-out",
+    "datagrams-dropped",
+    "datagrams-over-udp",
+    "published-port",
+    "open-to-everybody",
+    "small-writes-wait",
+    "shared-files",
+];
+
 /// A finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -9,6 +21,8 @@ pub struct Finding {
     /// What kind: `full-queue`, `ports-run-out`, `datagrams-dropped`, `datagrams-over-udp`, `published-port`,
     /// `open-to-everybody`, `small-writes-wait`, `shared-files`.
     pub code: &'static str,
+    /// What it is about, in words that stay the same while it holds: a service and its endpoint.
+    pub subject: String,
     /// What was found, and where.
     pub found: String,
     /// What to do about it.

@@ -2,9 +2,12 @@
 //! `samehost scan --json`, `samehost.scan/1`.
 
 mod advice;
+mod changes;
 mod congestion;
+mod dropped;
 mod finding;
 mod how;
+mod inventory;
 mod process;
 mod service;
 mod socket;
@@ -13,9 +16,12 @@ mod verification;
 use serde::{Serialize, Serializer};
 
 pub use advice::{Advice, Obstacle, Possible, Range, Saving, ShortTraffic, Traffic, Weight};
+pub use changes::{ChangedHop, ChangedService, Compared, ReturnedHop, SCAN_CHANGES_SCHEMA, ScanChanges};
 pub use congestion::SlowCongestion;
-pub use finding::Finding;
+pub use dropped::Dropped;
+pub use finding::{FINDING_CODES, Finding};
 pub use how::{ClientWords, HOW_SCHEMA, HowTo};
+pub use inventory::{Hop, INVENTORY_SCHEMA, Inventory, Listening, Noted, Program, ServiceName, is_tcp};
 pub use process::{Container, Process};
 pub use service::{Connection, RecognisedBy, Service};
 pub use socket::{Address, FileId, Queues, Socket, SocketKind, SocketState, text_of_bytes};
@@ -101,6 +107,8 @@ pub struct Scan {
     pub advice: Vec<Advice>,
     /// Addresses of this machine whose connections start with a slow congestion control.
     pub slow_congestion: Vec<SlowCongestion>,
+    /// What the UDP sockets of services dropped; not part of the JSON.
+    pub dropped: Vec<Dropped>,
     /// What else is worth knowing of the sockets now.
     pub findings: Vec<Finding>,
     /// What was not visible.

@@ -13,8 +13,8 @@ use crate::{answer, conditions, figures, head, json, notes, profiles, words};
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("page.js");
-/// plotly.js, compressed by build.rs; browsers decompress it.
-const PLOTLY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/plotly.min.js.gz"));
+/// plotly.js with the charts that pages have (scatter and bar), as npm has it, compressed; browsers decompress it.
+const PLOTLY: &[u8] = include_bytes!("plotly-basic.min.js.gz");
 /// Content security policy: the page makes no network requests, whatever it contains.
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; \
                       img-src data: blob:; font-src data:; base-uri 'none'; form-action 'none'";

@@ -1,6 +1,7 @@
 //! Renders a reproduction: each claim as published, as measured here, and whether it holds. Judgements come
 //! from the data and are only worded here.
 
+#[cfg(feature = "html")]
 mod html;
 mod markdown;
 mod terminal;
@@ -12,6 +13,7 @@ use crate::head;
 use crate::line::{Span, Tone};
 use crate::notes::sentence;
 
+#[cfg(feature = "html")]
 pub use html::reproduction_as_html;
 pub use markdown::reproduction_as_markdown;
 
@@ -275,6 +277,7 @@ mod tests {
         assert!(text.contains("needs mariadb-server") && text.contains("&lt;that&gt;"), "{text}");
     }
 
+    #[cfg(feature = "html")]
     #[test]
     fn the_page_has_the_table_even_without_reports() {
         let mut bytes = Vec::new();

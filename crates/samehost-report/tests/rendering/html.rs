@@ -1,10 +1,12 @@
 //! HTML: charts hold the numbers of the report, nothing of a report becomes markup, and a page stays small.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
 
 use samehost_model::{FunctionSamples, Point, Profile, Report, Role, RoleShare, StackSamples};
 use samehost_report::{RENDERERS, render_page};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use crate::scene::{Scene, Side, point, tcp, unix};
 use crate::scenes::{self, SCENES};
@@ -39,6 +41,29 @@ fn traces(chart: &Value, view: usize) -> Vec<Value> {
 
 fn numbers(value: &Value) -> Vec<f64> {
     value.as_array().unwrap().iter().filter_map(Value::as_f64).collect()
+}
+
+/// `plotly-basic.min.js` of https://registry.npmjs.org/plotly.js-basic-dist-min/-/plotly.js-basic-dist-min-3.0.1.tgz.
+const PLOTLY_SHA256: &str = "9750237b42d97af386c25ad644d858ac5b7735dd65e8583e32c9234d551db7f4";
+/// Kinds of traces that it draws, besides pie.
+const DRAWN_BY_PLOTLY_BASIC: [&str; 2] = ["bar", "scatter"];
+
+#[test]
+fn the_charts_library_is_npms_and_draws_every_trace() {
+    let compressed = include_bytes!("../../src/html/plotly-basic.min.js.gz");
+    let mut script = Vec::new();
+    flate2::read::GzDecoder::new(&compressed[..]).read_to_end(&mut script).unwrap();
+    let sum: String = Sha256::digest(&script).iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(sum, PLOTLY_SHA256);
+    let mut kinds = BTreeSet::new();
+    for (_, scene) in SCENES {
+        for chart in charts(&scene()).values() {
+            let views = chart["views"].as_array().unwrap().iter();
+            let traces = views.flat_map(|view| view["traces"].as_array().unwrap());
+            kinds.extend(traces.map(|trace| trace["type"].as_str().unwrap().to_owned()));
+        }
+    }
+    assert!(kinds.iter().map(String::as_str).eq(DRAWN_BY_PLOTLY_BASIC), "{kinds:?}");
 }
 
 #[test]

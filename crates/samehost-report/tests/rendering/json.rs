@@ -69,7 +69,7 @@ fn what_is_no_number_is_left_out() {
 #[test]
 fn formats_have_names_and_words() {
     let mut names: Vec<&str> = RENDERERS.iter().map(|renderer| renderer.name).collect();
-    assert_eq!(names, ["json", "csv", "markdown", "html"]);
+    assert_eq!(names, ["json", "csv", "markdown", "html", "prometheus"]);
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), RENDERERS.len());

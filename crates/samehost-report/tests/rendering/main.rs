@@ -7,6 +7,7 @@ mod csv;
 mod html;
 mod json;
 mod markdown;
+mod prometheus;
 mod scene;
 mod scenes;
 mod terminal;

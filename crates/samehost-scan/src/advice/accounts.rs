@@ -20,8 +20,7 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     match pair.service.kind? {
         kind if kind.protocol() == Some(Protocol::Mysql) => Some((
             Weight::Note,
-            "an account for 'user'@'127.0.0.1' is not the one for 'user'@'localhost', which the socket uses"
-                .to_owned(),
+            kind.descriptor().on_a_socket.first()?.clone(),
             "Log in over the socket as the application before the switch: mysql --protocol=socket -u USER -p"
                 .to_owned(),
         )),

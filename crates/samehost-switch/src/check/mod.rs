@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_users_compose_file_names_is_read_as_that_user() {
+    fn what_a_users_compose_file_names_is_read_as_that_user_as_root() {
         use std::os::unix::fs::{PermissionsExt, chown};
         assert!(geteuid().is_root(), "this test gives files away: run it as root");
         let directory = tempfile::Builder::new().tempdir_in("/var").unwrap();

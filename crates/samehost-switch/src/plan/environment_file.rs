@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_unit_names_and_only_root_wrote_is_handed_over() {
+    fn what_a_unit_names_and_only_root_wrote_is_handed_over_as_root() {
         assert!(rustix::process::geteuid().is_root(), "this test gives a file away: run it as root");
         let folder = tempfile::Builder::new().tempdir_in("/var").unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn quiet_is_waited_for_and_short_connections_are_counted() {
+    fn quiet_is_waited_for_and_short_connections_are_counted_as_root() {
         assert!(
             rustix::process::geteuid().is_root(),
             "the kernel tells only root of connections that end: run this test as root"

@@ -41,6 +41,7 @@ pub struct Share {
 
 impl Clock {
     /// Every run has its full time.
+    #[cfg(any(feature = "tui", test))]
     pub fn unlimited() -> Self {
         Clock { end: None, to_come: VecDeque::new() }
     }

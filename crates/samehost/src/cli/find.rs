@@ -1,10 +1,12 @@
 //! Options of scan, top, verify and how.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 
 use super::UnixOrTcp;
+use crate::since::Since;
 
 #[derive(Args, Clone, Debug)]
 pub struct ScanOptions {
@@ -17,11 +19,29 @@ pub struct ScanOptions {
     /// Connect to local services of unknown kind, and recognise them by what they say
     #[arg(long)]
     pub greet: bool,
+    /// Keep this scan in the history, for --since and history --scans; prune removes old ones
+    #[arg(long)]
+    pub save: bool,
+    /// Show what changed since a scan that was kept: last, a length of time (2d), a date (2026-11-20), or a file of
+    /// scan --json
+    #[arg(long, value_name = "WHEN")]
+    pub since: Option<Since>,
+    /// Exit with 1 when something is new or changed: hops, services, findings
+    #[arg(long, requires = "since")]
+    pub fail_on_change: bool,
+    /// Write metrics for Prometheus to this file, in place of the listing (`-`: standard output)
+    #[arg(long, value_name = "FILE")]
+    pub prometheus: Option<PathBuf>,
+    /// Send metrics to an OpenTelemetry receiver over HTTP, in place of the listing [default: OTEL_EXPORTER_OTLP_ENDPOINT,
+    /// else http://localhost:4318]
+    #[arg(long, value_name = "URL", num_args = 0..=1)]
+    pub otlp: Option<Option<String>>,
     /// Show no progress
     #[arg(long, short)]
     pub quiet: bool,
 }
 
+#[cfg(feature = "tui")]
 #[derive(Args, Clone, Debug)]
 pub struct TopOptions {
     /// Time from one look to the next

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::left_out::page_path;
+
 #[derive(Args, Clone, Debug)]
 pub struct ReproduceOptions {
     /// Experiments: W P1 P2 P3 P4 D G1 G2 G3 N B [default: all]
@@ -29,7 +31,7 @@ pub struct ReproduceOptions {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,
     /// Write the table and every experiment's charts as one HTML page, which opens offline, to this file
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    #[arg(long, value_name = "FILE", value_parser = page_path(), hide = !cfg!(feature = "html"), help_heading = "Output")]
     pub html: Option<PathBuf>,
     /// Write the table as Markdown to this file
     #[arg(long, value_name = "FILE", help_heading = "Output")]

@@ -1,11 +1,13 @@
-//! Options of the verbs on stored results: report, compare, history.
+//! Options of the verbs on stored results: report, compare, history, prune.
 
 use std::path::PathBuf;
 
 use clap::Args;
+use jiff::SignedDuration;
 
 use super::parse_claim;
 use crate::output::OutputOptions;
+use crate::since;
 
 #[derive(Args, Clone, Debug)]
 pub struct ReportOptions {
@@ -21,11 +23,11 @@ pub struct ReportOptions {
 
 #[derive(Args, Clone, Debug)]
 pub struct CompareOptions {
-    /// The earlier result
+    /// The earlier result; alone, a folder with reports of many hosts, or `-`: one in each line
     pub old: PathBuf,
     /// The later result
-    pub new: PathBuf,
-    /// Exit with 1 when any metric of any arm became slower
+    pub new: Option<PathBuf>,
+    /// Exit with 1 when any metric of any arm became slower, or a host is slower than those like it
     #[arg(long)]
     pub fail_on_slower: bool,
     /// Write the changes as JSON to this file (`-`: standard output, and nothing else there)
@@ -38,10 +40,31 @@ pub struct HistoryOptions {
     /// Stored results: reports (--json) or samples files; all stored samples files by default
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    /// The scans that scan --save kept, each with what changed since the one before
+    #[arg(long, conflicts_with_all = ["files", "fail_on_slower"])]
+    pub scans: bool,
     /// Exit with 1 when any metric of any arm became slower from one run to the next
     #[arg(long)]
     pub fail_on_slower: bool,
     /// Write the list as JSON to this file (`-`: standard output, and nothing else there)
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+}
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Without --keep and --older-than it removes what is over the limits: the oldest.")]
+pub struct PruneOptions {
+    /// Keep the newest so many of each kind
+    #[arg(long, value_name = "N")]
+    pub keep: Option<usize>,
+    /// Remove what is older than this: 30d, 12h; with --keep, of the others
+    #[arg(long, value_parser = parse_age, value_name = "TIME")]
+    pub older_than: Option<SignedDuration>,
+    /// Show what would be removed; remove nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+fn parse_age(text: &str) -> Result<SignedDuration, String> {
+    since::length(text).ok_or_else(|| "write a length of time: 30d, 2w or 12h".into())
 }

@@ -6,11 +6,10 @@ use std::time::Duration;
 use clap::Args;
 
 use super::UnixOrTcp;
+use crate::exit;
 
 #[derive(Args, Clone, Debug)]
-#[command(
-    after_help = "Exit status: 0 done, or nothing to do; 1 refused or declined, nothing was touched; 2 wrong use; 3 something needed is\nmissing here; 4 it was begun and put back."
-)]
+#[command(after_help = exit::in_help(exit::STATUSES_OF_SWITCH))]
 pub struct SwitchOptions {
     /// A directory of an application (/var/www/site), configuration files of both sides, or a service that runs (nginx)
     #[arg(value_name = "PATH|SERVICE", required_unless_present_any = ["undo", "list", "recover", "all", "finish", "confirm", "forget", "prune", "check"])]

@@ -40,6 +40,7 @@ pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
     if let Some(path) = &options.json {
         output::write_to(path, &as_json(&done, &reports)?)?;
     }
+    #[cfg(feature = "html")]
     if let Some(path) = &options.html {
         let mut bytes = Vec::new();
         samehost_report::render_page("Checkup", &done.notes, &reports, &mut bytes)?;
@@ -121,7 +122,5 @@ fn as_json(done: &Checkup, reports: &[(&str, &Report)]) -> anyhow::Result<Vec<u8
         "schema": "samehost.checkup/1", "parts": parts, "running_servers": running, "notes": done.notes,
         "worth_doing": done.worth,
     });
-    let mut bytes = serde_json::to_vec_pretty(&whole)?;
-    bytes.push(b'\n');
-    Ok(bytes)
+    output::as_json(&whole)
 }

@@ -4,11 +4,11 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::Context;
 use samehost_model::{Report, Verdict};
-use samehost_report::{Change, Run};
+use samehost_report::{Change, Run, Terminal};
 use serde_json::{Value, json};
 
+use super::scan_history::scan_history;
 use crate::cli::HistoryOptions;
 use crate::exit::Ending;
 use crate::wrong_use::WrongUse;
@@ -18,6 +18,9 @@ use crate::{output, storage};
 const ASIDE: [&str; 6] = ["--json", "--csv", "--markdown", "--html", "--seed", "--assert"];
 
 pub fn history(options: &HistoryOptions) -> anyhow::Result<Ending> {
+    if options.scans {
+        return scan_history(options.json.as_deref());
+    }
     let named = !options.files.is_empty();
     let files = if named { options.files.clone() } else { storage::all() };
     let mut results: Vec<(PathBuf, Report)> = Vec::new();
@@ -51,19 +54,13 @@ pub fn history(options: &HistoryOptions) -> anyhow::Result<Ending> {
         };
         runs.push(Run { file: &names[index], report, change });
     }
-    let standard_output = options.json.as_deref() == Some(std::path::Path::new("-"));
-    if let Some(path) = &options.json {
+    let value = || {
         let all: Vec<Value> =
             runs.iter().zip(&before).map(|(run, old)| as_json(run, old.map(|i| &names[i]))).collect();
-        let mut bytes = serde_json::to_vec_pretty(&json!({ "schema": "samehost.history/1", "runs": all }))?;
-        bytes.push(b'\n');
-        output::write_to(path, &bytes)?;
-    }
-    if !standard_output {
-        let mut bytes = Vec::new();
-        output::terminal().render_history(&runs, &mut bytes)?;
-        std::io::stdout().write_all(&bytes).context("standard output")?;
-    }
+        json!({ "schema": "samehost.history/1", "runs": all })
+    };
+    let render = |terminal: &Terminal, out: &mut dyn Write| terminal.render_history(&runs, out);
+    output::json_or_show(options.json.as_deref(), value, render)?;
     if options.fail_on_slower && slower > 0 {
         output::complain(&format!("{slower} comparisons became slower from one run to the next"));
         return Ok(Ending::Finding);

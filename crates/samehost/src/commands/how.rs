@@ -1,8 +1,5 @@
 //! `samehost how`: configuration of a service for a Unix socket, and how each client connects to it.
 
-use std::io::Write;
-
-use anyhow::Context;
 use samehost_scan::{HowError, Question, Target, TargetError};
 
 use crate::cli::HowOptions;
@@ -21,8 +18,6 @@ pub fn how(options: &HowOptions) -> anyhow::Result<Ending> {
         output::print_json(&answer)?;
         return Ok(Ending::Done);
     }
-    let mut bytes = Vec::new();
-    output::terminal().render_how(&answer, &mut bytes)?;
-    std::io::stdout().write_all(&bytes).context("standard output")?;
+    output::show(|terminal, out| terminal.render_how(&answer, out))?;
     Ok(Ending::Done)
 }

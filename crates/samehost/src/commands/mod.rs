@@ -3,17 +3,25 @@
 mod bench;
 mod checkup;
 mod compare;
+mod compare_hosts;
 mod history;
 mod how;
 mod log_in_as;
+mod prune;
 mod report;
 mod reproduce;
+mod run;
 mod scan;
+mod scan_changes;
+mod scan_history;
+mod scan_metrics;
 mod sends_at_once;
 mod serve;
 mod shell;
 mod supervise;
+#[cfg(feature = "switch")]
 mod switch;
+#[cfg(feature = "tui")]
 mod top;
 mod verify;
 
@@ -23,13 +31,22 @@ pub use compare::compare;
 pub use history::history;
 pub use how::how;
 pub use log_in_as::log_in_as;
+pub use prune::prune;
 pub use report::report;
 pub use reproduce::reproduce;
+pub use run::run;
 pub use scan::scan;
 pub use sends_at_once::sends_at_once;
 pub use serve::serve;
 pub use shell::{completions, man};
 pub use supervise::{become_server, supervise, try_own_network};
+#[cfg(feature = "switch")]
 pub use switch::{switch, watch_switch};
+#[cfg(feature = "tui")]
 pub use top::top;
 pub use verify::verify;
+
+#[cfg(not(feature = "switch"))]
+pub use crate::left_out::switch;
+#[cfg(not(feature = "tui"))]
+pub use crate::left_out::top;

@@ -11,17 +11,17 @@ pub fn report(options: &ReportOptions) -> anyhow::Result<Ending> {
     } else {
         options.files.clone()
     };
-    if files.len() > 1 && options.output.to_files() {
-        let text = "--json, --csv, --markdown and --html take one stored result at a time";
+    if files.len() > 1 && options.output.is_sent() {
+        let text =
+            "--json, --csv, --markdown, --html, --prometheus and --otlp take one stored result at a time";
         return Err(WrongUse(text.into()).into());
     }
     let mut last = Ending::Done;
     for file in &files {
         let report = storage::read(file)?;
         options.output.open()?.write(&report)?;
-        match exit::of_report(&report, &options.assert) {
-            Ending::Finding => last = Ending::Finding,
-            Ending::Done | Ending::Interrupted | Ending::CutShort | Ending::RolledBack => {}
+        if exit::of_report(&report, &options.assert) == Ending::Finding {
+            last = Ending::Finding;
         }
     }
     Ok(last)

@@ -157,8 +157,9 @@ struct Outputs {
 
 impl Outputs {
     fn open(options: &ReproduceOptions) -> Result<Self, WrongUse> {
-        let renderers: [(&Option<PathBuf>, Render); 3] = [
+        let renderers: &[(&Option<PathBuf>, Render)] = &[
             (&options.json, samehost_report::reproduction_as_json),
+            #[cfg(feature = "html")]
             (&options.html, samehost_report::reproduction_as_html),
             (&options.markdown, samehost_report::reproduction_as_markdown),
         ];
@@ -176,9 +177,7 @@ impl Outputs {
             output::write(target, &bytes)?;
         }
         if self.table {
-            let mut bytes = Vec::new();
-            output::terminal().render_reproduction(reproduction, &mut bytes)?;
-            std::io::stdout().write_all(&bytes).context("standard output")?;
+            output::show(|terminal, out| terminal.render_reproduction(reproduction, out))?;
         }
         Ok(())
     }

@@ -1,18 +1,20 @@
-//! `samehost scan`: connections on this machine, and advice.
+//! `samehost scan`: connections on this machine, and advice; or what changed since an earlier scan.
 
-use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use jiff::Timestamp;
 use samehost_model::scan::Scan;
 use samehost_system::interrupt;
 
+use super::scan_changes::{Baseline, show_changes};
+use super::scan_metrics::Receivers;
 use super::sends_at_once::ask;
 use crate::calibration::price;
 use crate::cli::ScanOptions;
 use crate::exit::Ending;
+use crate::scans::Scans;
 use crate::wrong_use::WrongUse;
 use crate::{output, signals};
 
@@ -22,16 +24,55 @@ pub fn scan(options: &ScanOptions) -> anyhow::Result<Ending> {
     if options.observe.is_some_and(|period| !PERIODS.contains(&period)) {
         return Err(WrongUse("--observe takes 1s to 24h".into()).into());
     }
+    // Opened first: a place that is not safe is known before a long observation.
+    let earlier = options.since.as_ref().map(|since| Baseline::open(since, options.save)).transpose()?;
+    let history = options.save.then(Scans::open).transpose()?;
+    let receivers = Receivers::open(options)?;
     let interrupted = interrupt::flag();
-    let scan = look(options.observe, options.greet, options.quiet, &interrupted)?;
-    if options.json {
-        output::print_compact_json(&scan)?;
-    } else {
-        let mut bytes = Vec::new();
-        output::terminal().render_scan(&scan, &mut bytes)?;
-        std::io::stdout().write_all(&bytes).context("standard output")?;
+    let (at, begun) = (Timestamp::now(), Instant::now());
+    let is_compared = history.is_some() || earlier.is_some() || !receivers.is_none();
+    let found = look(options.observe, options.greet, options.quiet, &interrupted).and_then(|scan| {
+        let taken_at = at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let inventory = is_compared.then(|| samehost_scan::inventory(&scan, &taken_at)).transpose()?;
+        Ok((scan, inventory))
+    });
+    // Also of a scan that failed: what an earlier one found must not look current.
+    let told = receivers.tell(found.as_ref().ok(), at, begun.elapsed());
+    let (scan, inventory) = match found {
+        Ok(found) => found,
+        Err(error) => {
+            if let Err(error) = told {
+                output::complain(&format!("{error:#}"));
+            }
+            return Err(error);
+        }
+    };
+    let mut is_changed = false;
+    if let (Some(earlier), Some(inventory)) = (earlier, &inventory) {
+        let changes = earlier.changes(inventory)?;
+        is_changed = changes.is_changed;
+        show_changes(&changes, options.json)?;
+    } else if options.json || receivers.is_none() {
+        show(&scan, options.json)?;
     }
-    Ok(if interrupted.load(Ordering::Relaxed) { Ending::Interrupted } else { Ending::Done })
+    if let (Some(history), Some(inventory)) = (&history, &inventory) {
+        history.keep(inventory, at)?;
+    }
+    told?;
+    Ok(if interrupted.load(Ordering::Relaxed) {
+        Ending::Interrupted
+    } else if options.fail_on_change && is_changed {
+        Ending::Finding
+    } else {
+        Ending::Done
+    })
+}
+
+fn show(scan: &Scan, json: bool) -> anyhow::Result<()> {
+    if json {
+        return output::print_compact_json(scan);
+    }
+    output::show(|terminal, out| terminal.render_scan(scan, out))
 }
 
 /// A scan with advice and, if traffic was observed, predicted savings.
@@ -46,6 +87,7 @@ pub fn look(
         samehost_scan::greet(&mut scan);
     }
     samehost_scan::advise(&mut scan);
+    scan.dropped = samehost_scan::dropped(&scan);
     scan.findings = samehost_scan::findings(&scan);
     let held_back = match observe {
         Some(period) => {

@@ -8,6 +8,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use samehost_scan::Sender;
+use samehost_system::nowhere;
 use samehost_system::proc::nodelay::sends_at_once as asked;
 
 use crate::cli::SendsAtOnceOptions;
@@ -50,7 +51,7 @@ pub fn ask(senders: &[Sender]) -> Vec<Option<bool>> {
     let sockets = senders.iter().flat_map(|one| [one.pid.to_string(), one.inode.to_string()]);
     let mut command = Command::new(program);
     command.arg("sends-at-once").args(sockets);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.stdin(nowhere()).stdout(Stdio::piped()).stderr(nowhere());
     let Ok(mut child) = command.spawn() else { return answers };
     let (told, lines) = mpsc::channel();
     let out = child.stdout.take();

@@ -9,6 +9,7 @@ use clap_complete::Shell;
 
 use crate::cli::Cli;
 use crate::exit::Ending;
+use crate::manual;
 
 pub fn completions(shell: Shell) -> anyhow::Result<Ending> {
     let mut script = Vec::new();
@@ -19,6 +20,9 @@ pub fn completions(shell: Shell) -> anyhow::Result<Ending> {
 
 pub fn man(directory: &Path) -> anyhow::Result<Ending> {
     std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
-    clap_mangen::generate_to(Cli::command(), directory).with_context(|| directory.display().to_string())?;
+    for page in manual::pages()? {
+        let path = directory.join(&page.file);
+        std::fs::write(&path, &page.text).with_context(|| path.display().to_string())?;
+    }
     Ok(Ending::Done)
 }

@@ -1,6 +1,6 @@
 //! `samehost verify`: the transport in use, with proof.
 
-use std::io::Write;
+#[cfg(feature = "switch")]
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -26,14 +26,15 @@ pub fn verify(options: &VerifyOptions) -> anyhow::Result<Ending> {
             all => output::print_json(&all)?,
         }
     } else {
-        let mut bytes = Vec::new();
-        for (index, one) in found.iter().enumerate() {
-            if index > 0 {
-                bytes.push(b'\n');
+        output::show(|terminal, out| {
+            for (index, one) in found.iter().enumerate() {
+                if index > 0 {
+                    writeln!(out)?;
+                }
+                terminal.render_verification(one, out)?;
             }
-            output::terminal().render_verification(one, &mut bytes)?;
-        }
-        std::io::stdout().write_all(&bytes).context("standard output")?;
+            Ok(())
+        })?;
     }
     let fails = found.iter().any(|one| one.as_expected == Some(false));
     Ok(if fails { Ending::Finding } else { Ending::Done })
@@ -52,6 +53,7 @@ fn target(options: &VerifyOptions) -> anyhow::Result<Verification> {
 }
 
 /// Verifies every connection in a configuration, with its credentials.
+#[cfg(feature = "switch")]
 fn configuration(options: &VerifyOptions) -> anyhow::Result<Vec<Verification>> {
     let settings = samehost_switch::clients(&options.target).map_err(|error| WrongUse(error.to_string()))?;
     let mut all = Vec::new();
@@ -76,6 +78,12 @@ fn configuration(options: &VerifyOptions) -> anyhow::Result<Vec<Verification>> {
         return Err(WrongUse(text).into());
     }
     Ok(all)
+}
+
+#[cfg(not(feature = "switch"))]
+fn configuration(_: &VerifyOptions) -> anyhow::Result<Vec<Verification>> {
+    let instead = "Name the endpoint: samehost verify tcp:127.0.0.1:3306";
+    Err(crate::left_out::left_out("`samehost verify` of a configuration", "switch", instead).into())
 }
 
 /// Verifies one target; `owner` is the owner of the configuration that names it.

@@ -16,4 +16,4 @@ pub use experiments::chosen;
 pub use published::Published;
 pub use race::next;
 pub use run::{Reproducer, planned};
-pub use store::Store;
+pub use store::{FOLDER, Store};

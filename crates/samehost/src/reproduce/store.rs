@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use samehost_model::{Experiment, Host, Mode};
 use serde::{Deserialize, Serialize};
 
-use crate::{output, storage};
+use crate::{output, state};
 
+/// Folder of the state directory.
+pub const FOLDER: &str = "reproduce";
 /// Maximum age of a stored experiment in seconds; older ones are repeated, because the machine may have changed.
 const LONGEST: i64 = 24 * 3600;
 
@@ -55,7 +57,7 @@ impl Store {
             budget_s,
             server,
         };
-        let directory = storage::directory().map(|state| state.join("reproduce").join(mode.to_string()));
+        let directory = state::directory().map(|state| state.join(FOLDER).join(mode.to_string()));
         Store { directory, key }
     }
 

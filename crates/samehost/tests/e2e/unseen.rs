@@ -160,12 +160,12 @@ fn a_client_whose_process_is_gone_is_named_after_its_unit_and_of_no_unit_after_n
 }
 
 /// The advice on the clients of a server after a second of observation.
-fn observed(home: &Home, server: &str) -> Value {
+fn observed(home: &Home, server: &str) -> Option<Value> {
     let ended = home.run(&["scan", "--json", "--quiet", "--observe", "1s"]);
     assert_eq!(ended.status, 0, "{}", ended.stderr);
     let found: Value = serde_json::from_str(&ended.stdout).unwrap();
     crate::schemas::assert_valid(&found);
-    found["advice"].as_array().unwrap().iter().find(|one| one["now"] == server).unwrap().clone()
+    found["advice"].as_array().unwrap().iter().find(|one| one["now"] == server).cloned()
 }
 
 #[test]
@@ -191,12 +191,20 @@ print('ready', flush=True)
 while True:
     socket.create_connection(('127.0.0.1', int(sys.argv[1]))).close(); time.sleep(0.01)";
     let short = Program::start(script, &[port]);
-    let (first, second) = (observed(&home, &slow.tcp), observed(&home, &fast.tcp));
+    // A look costs more on a busy machine, and fewer fit into a second: not every second catches this client.
+    wait_for("the client that is open half of the time to be caught", || {
+        let first = observed(&home, &slow.tcp)?;
+        let caught = first["client_pids"][0].as_u64()?;
+        assert_eq!(caught, u64::from(std::process::id()), "{first}");
+        Some(())
+    });
+    let second = wait_for("the client of very short connections", || observed(&home, &fast.tcp));
     stop.store(true, Ordering::Relaxed);
     busy.join().unwrap();
     drop(short);
-    assert_eq!(first["client_pids"][0].as_u64(), Some(std::process::id().into()), "{first}");
-    // Open for less than a look takes; if it was caught all the same, it is the program.
+    // Open for less than a look takes; if it was caught all the same, it is the program, or its connection without it.
     let client = second["client"].as_str().unwrap();
-    assert!(client == "short-lived clients" || client.starts_with("python3"), "{second}");
+    let is_guessed =
+        !["short-lived clients", "not visible"].contains(&client) && !client.starts_with("python3");
+    assert!(!is_guessed, "{second}");
 }

@@ -177,6 +177,8 @@ fn a_file_that_a_program_writes_again_is_for_a_person_to_pass() {
     assert_eq!(refused.status, 1, "{}", refused.both());
     assert!(one_line(&refused).contains("--accept managed"), "{}", refused.both());
     assert_eq!(fs::read(&file).unwrap(), before);
+    let foreseen = machine.samehost(&[&arguments[..], &["--dry-run"]].concat());
+    assert_eq!((foreseen.status, &foreseen.stdout), (1, &refused.stdout), "what --yes does is shown before");
     let accepted = machine.samehost(&[&arguments[..], &["--accept", "managed"]].concat());
     assert_ne!(accepted.status, 1, "it is begun: {}", accepted.both());
 }

@@ -151,7 +151,7 @@ fn nobody_elses_lock_blocks_an_undo() {
 }
 
 /// Runs samehost in a mount namespace whose /var/lib is empty, with a home of somebody else's.
-fn with_home(machine: &Machine, home: &Path, state: Option<&Path>, arguments: &[&str]) -> Ended {
+pub(crate) fn with_home(machine: &Machine, home: &Path, state: Option<&Path>, arguments: &[&str]) -> Ended {
     let script = "mount -t tmpfs -o mode=755 none /var/lib && exec \"$@\"";
     let mut command = Command::new("unshare");
     command

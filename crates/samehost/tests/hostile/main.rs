@@ -6,6 +6,7 @@
 
 mod benches;
 mod checks;
+mod history;
 mod host;
 mod identity;
 mod journal;
@@ -13,6 +14,7 @@ mod login;
 mod opening;
 mod reading;
 mod rights;
+mod run;
 mod secrets;
 mod serving;
 mod support;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use regex::Regex;
+use regex_lite::Regex;
 use samehost_model::{Arm, Better, MetricInfo, ServerInfo, Transport};
 
 use crate::engine::{Job, process::ProcessJob};

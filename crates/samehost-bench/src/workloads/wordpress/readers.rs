@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_least_comes_first_and_root_never() {
+    fn who_may_least_comes_first_and_root_never_as_root() {
         assert!(rustix::process::geteuid().is_root(), "needs root: run the tests as root");
         let root = tempfile::tempdir().unwrap();
         let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();

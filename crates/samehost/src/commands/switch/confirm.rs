@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_unit_survives_a_kill_and_a_reboot_recorded() {
+    fn the_unit_survives_a_kill_and_a_reboot_recorded_with_programs() {
         let text = unit(Path::new("/usr/bin/samehost"), "20261122-010203-abcd", "10s", "/root/.local/state");
         for line in [
             "ExecStart=\"/usr/bin/samehost\" watch-switch 20261122-010203-abcd --every 10s --of 0",

@@ -11,6 +11,7 @@ use serde_json::json;
 use super::stored::{not_agreed, print};
 use crate::cli::SwitchOptions;
 use crate::exit::Ending;
+use crate::output;
 use crate::switches;
 use crate::wrong_use::WrongUse;
 
@@ -95,8 +96,7 @@ fn forget_all(all: &[(Store, Entry)], options: &SwitchOptions) -> anyhow::Result
         values.push(json!({ "id": entry.id, "ending": ending }));
     }
     if options.json {
-        out = serde_json::to_vec_pretty(&values)?;
-        out.push(b'\n');
+        out = output::as_json(&values)?;
     }
     print(&out)?;
     Ok(if is_left { Ending::Finding } else { Ending::Done })

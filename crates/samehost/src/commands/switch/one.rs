@@ -67,7 +67,8 @@ fn make(
     if !plan.is_barred() && !plan.is_empty() {
         plan = plan.try_logins(&program);
     }
-    if options.yes && !options.dry_run {
+    // With --dry-run too: what it shows is what --yes then does.
+    if options.yes {
         plan = plan.without_a_person(&options.accept);
     }
     let report = plan.report(wish);
@@ -176,9 +177,7 @@ fn show(options: &SwitchOptions, report: &SwitchReport) -> anyhow::Result<()> {
     if options.json {
         return output::print_json(report);
     }
-    let mut bytes = Vec::new();
-    output::terminal().render_switch(report, &mut bytes)?;
-    io::stdout().write_all(&bytes).context("standard output")
+    output::show(|terminal, out| terminal.render_switch(report, out))
 }
 
 fn end(options: &SwitchOptions, report: &SwitchReport) -> anyhow::Result<Ending> {

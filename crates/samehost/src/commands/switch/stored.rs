@@ -210,8 +210,7 @@ fn told(all: &[(String, String, Option<RolledBack>)], json: bool) -> anyhow::Res
                 json!({ "id": id, "ending": how, "files": files, "left": left })
             })
             .collect();
-        serde_json::to_writer_pretty(&mut out, &values)?;
-        out.push(b'\n');
+        out = output::as_json(&values)?;
     }
     for (id, how, back) in all.iter().filter(|_| !json) {
         writeln!(out, "{id}: {how}")?;

@@ -6,6 +6,7 @@ mod others;
 mod rows;
 mod runs;
 mod servers;
+mod under_run;
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -208,6 +209,7 @@ fn held(rows: &[&'static Row], tell: fn(&str)) -> Vec<String> {
         let folder = place.socket.ancestors().nth(2).unwrap().display().to_string();
         let words = case.words.replace(&folder, "/run").replace(&place.port.to_string(), "PORT");
         tell(&format!("{} | {} | {over} | {words}", case.row.client, case.expected));
+        wrong.extend(under_run::wrong(&home, &shop, case, place));
         match (found, case.expected) {
             (Ok("tcp"), "not tcp") => wrong.push(format!("{}: tcp", case.what())),
             (_, "not tcp") => {}

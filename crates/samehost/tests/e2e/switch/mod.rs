@@ -12,6 +12,6 @@ mod pgbouncer;
 mod redis;
 mod refusals;
 mod sessions;
-mod stack;
+pub(crate) mod stack;
 mod thin;
 mod wordpress;

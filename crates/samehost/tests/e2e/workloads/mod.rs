@@ -17,7 +17,7 @@ mod postgres;
 mod proxy;
 mod redis;
 mod rpc;
-mod support;
+pub(crate) mod support;
 mod wordpress;
 
 pub(crate) use support::{Server, path_to_newest};

@@ -111,9 +111,9 @@ fn pm2_gives_up_on_a_node_that_leaves_its_file_behind() {
     let ended = wait_for("pm2 to give up", || {
         pm2.processes().into_iter().find(|process| process["pm2_env"]["status"] == "errored")
     });
-    // Beside those that failed it may count the one that was asked for.
+    // Beside those that failed it counts the one that was asked for, and on a busy machine such as ran for more than a second.
     let restarts = ended["pm2_env"]["restart_time"].as_u64().unwrap();
-    assert!((15..=16).contains(&restarts), "{restarts}: {}", pm2.logs());
+    assert!((15..=30).contains(&restarts), "{restarts}: {}", pm2.logs());
     assert!(pm2.logs().contains("EADDRINUSE"), "{}", pm2.logs());
     assert!(pm2.socket().exists() && answers(&pm2.socket(), "/").is_none());
 

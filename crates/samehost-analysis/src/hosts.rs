@@ -1,0 +1,333 @@
+//! Compares many hosts by their reports: which host differs from those like it, and what its environment does. Reports are
+//! added one by one, and only their values are kept.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use samehost_model::{Better, Comparison, Host, MetricInfo};
+use samehost_stats::peers::{LEAST_PEERS, Member, Standing, against_peers};
+use samehost_stats::{holm, median, student};
+use serde::{Deserialize, Serialize};
+
+/// Name and version of the JSON format.
+pub const HOSTS_SCHEMA: &str = "samehost.hosts/1";
+/// Differences inside ±margin do not matter in practice, as in a report.
+const MARGIN: f64 = 0.02;
+/// Threshold of adjusted p-values, for each of the two families.
+const ALPHA: f64 = 0.05;
+const CONFIDENCE: f64 = 0.95;
+/// Fewest reports of a host that is called: of fewer, one report from a bad moment makes the median.
+const LEAST_REPORTS: usize = 3;
+/// The setting of new connections' congestion control.
+const CONGESTION: &str = "net.ipv4.tcp_congestion_control";
+
+/// What is read of a report; the trials are passed over.
+#[derive(Clone, Debug, Deserialize)]
+pub struct HostReport {
+    pub schema: String,
+    /// A name that was put into a line of several reports.
+    #[serde(default)]
+    pub host_name: Option<String>,
+    pub host: Host,
+    pub workload: Measured,
+    #[serde(default)]
+    pub comparisons: Vec<Comparison>,
+}
+
+/// What is read of a report's workload.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Measured {
+    pub name: String,
+    pub metrics: Vec<MetricInfo>,
+}
+
+/// What was measured: of one arm, or of one arm by another.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Cell {
+    pub workload: String,
+    /// The arm's id, or `unix ÷ tcp`.
+    pub arm: String,
+    pub metric: String,
+}
+
+/// A host that differs from those with the same environment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HostDiffers {
+    pub host: String,
+    #[serde(flatten)]
+    pub cell: Cell,
+    /// Host ÷ its peers.
+    pub ratio: f64,
+    pub ci_low: f64,
+    pub ci_high: f64,
+    /// p-value of "inside the margin", adjusted over all hosts and cells.
+    pub p_adjusted: f64,
+    /// Whether it is worse than its peers; none of a ratio of two arms.
+    pub is_slower: Option<bool>,
+    /// Hosts with the same environment.
+    pub peers: u32,
+    /// Its reports.
+    pub reports: u32,
+}
+
+/// A part of the environment whose hosts differ from those with the usual one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FactorDiffers {
+    /// `kernel`, or several that cannot be told apart because the same hosts have them.
+    pub factors: Vec<String>,
+    pub level: String,
+    /// What most hosts have.
+    pub usual: String,
+    #[serde(flatten)]
+    pub cell: Cell,
+    /// Hosts with the level ÷ hosts with the usual one.
+    pub ratio: f64,
+    pub ci_low: f64,
+    pub ci_high: f64,
+    /// p-value of "inside the margin", adjusted over all levels and cells.
+    pub p_adjusted: f64,
+    pub hosts: u32,
+}
+
+/// What a comparison of many hosts found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HostsCompared {
+    pub schema: &'static str,
+    pub reports: u32,
+    pub hosts: u32,
+    /// How many different environments they have.
+    pub environments: u32,
+    /// Hosts that were not compared, because fewer than [`LEAST_PEERS`] others have their environment, or because they have
+    /// fewer than [`LEAST_REPORTS`] reports.
+    pub not_compared: Vec<String>,
+    pub differ: Vec<HostDiffers>,
+    pub factors: Vec<FactorDiffers>,
+}
+
+/// The factors of an environment, by name.
+const FACTORS: [&str; 7] =
+    ["kernel", "CPU", "CPUs", "congestion control", "mitigations", "virtualization", "governor"];
+
+type Environment = [String; FACTORS.len()];
+
+fn environment(host: &Host) -> Environment {
+    let mut mitigations = host.mitigations.clone();
+    mitigations.sort_unstable();
+    [
+        host.kernel.clone(),
+        host.cpu_model.clone(),
+        host.cpus.to_string(),
+        host.sysctls.get(CONGESTION).cloned().unwrap_or_default(),
+        mitigations.join(", "),
+        host.virtualization.clone(),
+        host.governor.clone(),
+    ]
+}
+
+/// A level of one or more factors.
+struct Level {
+    factors: Vec<String>,
+    level: String,
+    usual: String,
+    /// Which hosts have it.
+    these: Vec<bool>,
+    /// Which hosts have the usual one.
+    those: Vec<bool>,
+}
+
+/// Reports of many hosts.
+#[derive(Debug, Default)]
+pub struct Hosts {
+    reports: u32,
+    /// Logarithms of the values of each cell. A host whose environment changed is there once for each.
+    hosts: BTreeMap<(String, Environment), BTreeMap<usize, Vec<f64>>>,
+    cells: BTreeMap<Cell, (usize, Option<Better>)>,
+}
+
+/// A host by its median, which one report from a bad moment does not move.
+fn member(group: usize, values: &[f64]) -> Member {
+    let center = median(values).unwrap_or_default();
+    // In an order of their own: rounding must not depend on who was read first.
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let squares = sorted.iter().map(|value| (value - center).powi(2)).sum();
+    Member { group, values: values.len() as u32, mean: center, squares }
+}
+
+impl Hosts {
+    /// Adds a report of a host: the values of its first metric.
+    pub fn add(&mut self, name: &str, report: &HostReport) {
+        self.reports += 1;
+        let cells = self.hosts.entry((name.to_owned(), environment(&report.host))).or_default();
+        let Some(metric) = report.workload.metrics.first() else { return };
+        let mut values: BTreeMap<(String, bool), f64> = BTreeMap::new();
+        for comparison in report.comparisons.iter().filter(|comparison| comparison.metric == metric.name) {
+            let Comparison { baseline, candidate, .. } = comparison;
+            values.insert((baseline.clone(), false), comparison.baseline_value);
+            values.insert((candidate.clone(), false), comparison.candidate_value);
+            values.insert((format!("{candidate} ÷ {baseline}"), true), comparison.ratio);
+        }
+        for ((arm, is_ratio), value) in
+            values.into_iter().filter(|(_, value)| *value > 0.0 && value.is_finite())
+        {
+            let cell = Cell { workload: report.workload.name.clone(), arm, metric: metric.name.clone() };
+            let number = self.cells.len();
+            let better = (!is_ratio).then_some(metric.better);
+            let at = self.cells.entry(cell).or_insert((number, better)).0;
+            cells.entry(at).or_default().push(value.ln());
+        }
+    }
+
+    /// Adds what others were read into.
+    pub fn merge(&mut self, other: Hosts) {
+        self.reports += other.reports;
+        let mut places = vec![0; other.cells.len()];
+        for (cell, (at, better)) in other.cells {
+            let number = self.cells.len();
+            places[at] = self.cells.entry(cell).or_insert((number, better)).0;
+        }
+        for (host, cells) in other.hosts {
+            let own = self.hosts.entry(host).or_default();
+            for (at, values) in cells {
+                own.entry(places[at]).or_default().extend(values);
+            }
+        }
+    }
+
+    /// Which hosts differ, and by what.
+    #[must_use]
+    pub fn compare(&self) -> HostsCompared {
+        let mut environments: BTreeMap<&Environment, usize> = BTreeMap::new();
+        let mut sizes: Vec<usize> = Vec::new();
+        for (_, environment) in self.hosts.keys() {
+            let number = environments.len();
+            let at = *environments.entry(environment).or_insert(number);
+            sizes.resize(sizes.len().max(at + 1), 0);
+            sizes[at] += 1;
+        }
+        let is_alone = |environment: &Environment| sizes[environments[environment]] <= LEAST_PEERS;
+        let has_few =
+            |cells: &BTreeMap<usize, Vec<f64>>| cells.values().all(|values| values.len() < LEAST_REPORTS);
+        let not_compared =
+            self.hosts.iter().filter(|((_, environment), cells)| is_alone(environment) || has_few(cells));
+        HostsCompared {
+            schema: HOSTS_SCHEMA,
+            reports: self.reports,
+            hosts: self.hosts.len() as u32,
+            environments: environments.len() as u32,
+            not_compared: not_compared.map(|((name, _), _)| name.clone()).collect(),
+            differ: self.differ(&environments),
+            factors: self.factors(),
+        }
+    }
+
+    fn differ(&self, environments: &BTreeMap<&Environment, usize>) -> Vec<HostDiffers> {
+        let mut tried: Vec<(&str, &Cell, Option<Better>, Standing, u32)> = Vec::new();
+        for (cell, (at, better)) in &self.cells {
+            let with = || self.hosts.iter().filter_map(|(host, cells)| Some((host, cells.get(at)?)));
+            let members: Vec<Member> =
+                with().map(|((_, environment), values)| member(environments[environment], values)).collect();
+            for (((name, _), values), standing) in with().zip(against_peers(&members, MARGIN.ln_1p())) {
+                let standing = standing.filter(|_| values.len() >= LEAST_REPORTS);
+                tried.extend(
+                    standing.map(|standing| (name.as_str(), cell, *better, standing, values.len() as u32)),
+                );
+            }
+        }
+        let adjusted = holm::adjust(&tried.iter().map(|one| one.3.p_inside).collect::<Vec<_>>());
+        let called = tried.iter().zip(adjusted).filter(|(_, p)| *p < ALPHA);
+        let mut differ: Vec<HostDiffers> = called
+            .map(|((host, cell, better, standing, reports), p_adjusted)| {
+                let interval = standing.interval(CONFIDENCE).exp();
+                HostDiffers {
+                    host: (*host).to_owned(),
+                    cell: (*cell).clone(),
+                    ratio: standing.difference.exp(),
+                    ci_low: interval.low,
+                    ci_high: interval.high,
+                    p_adjusted,
+                    is_slower: better.map(|better| (better == Better::Lower) == (standing.difference > 0.0)),
+                    peers: standing.peers,
+                    reports: *reports,
+                }
+            })
+            .collect();
+        differ.sort_by(|one, other| (&one.host, &one.cell).cmp(&(&other.host, &other.cell)));
+        differ
+    }
+
+    /// Levels of factors whose hosts are not those of the usual level; the same hosts make one entry.
+    fn levels(&self) -> Vec<Level> {
+        let mut all: Vec<Level> = Vec::new();
+        for (factor, name) in FACTORS.iter().enumerate() {
+            let mut levels: BTreeMap<&str, u32> = BTreeMap::new();
+            for (_, environment) in self.hosts.keys() {
+                *levels.entry(&environment[factor]).or_default() += 1;
+            }
+            let usual = levels.iter().max_by_key(|(level, hosts)| (**hosts, Reverse(**level)));
+            let Some(usual) = usual.map(|(level, _)| *level) else { continue };
+            let with = |level: &str| -> Vec<bool> {
+                self.hosts.keys().map(|(_, environment)| environment[factor] == level).collect()
+            };
+            for level in levels.keys().filter(|level| **level != usual) {
+                let (these, those) = (with(level), with(usual));
+                match all.iter_mut().find(|other| other.these == these && other.those == those) {
+                    Some(other) => {
+                        other.factors.push((*name).to_owned());
+                        other.level = format!("{}, {level}", other.level);
+                        other.usual = format!("{}, {usual}", other.usual);
+                    }
+                    None => all.push(Level {
+                        factors: vec![(*name).to_owned()],
+                        level: (*level).to_owned(),
+                        usual: usual.to_owned(),
+                        these,
+                        those,
+                    }),
+                }
+            }
+        }
+        all
+    }
+
+    fn factors(&self) -> Vec<FactorDiffers> {
+        let mut tried: Vec<(FactorDiffers, f64)> = Vec::new();
+        for Level { factors, level, usual, these, those } in self.levels() {
+            for (cell, (at, _)) in &self.cells {
+                let means = |chosen: &[bool]| -> Vec<f64> {
+                    let chosen = self.hosts.values().zip(chosen).filter(|(_, is_chosen)| **is_chosen);
+                    chosen.filter_map(|(cells, _)| median(cells.get(at)?)).collect()
+                };
+                let (these, those) = (means(&these), means(&those));
+                if these.len().min(those.len()) <= LEAST_PEERS {
+                    continue;
+                }
+                let Some(found) = student::locate_shift(&those, &these, CONFIDENCE) else { continue };
+                let limit = MARGIN.ln_1p() * found.estimate.signum();
+                let moved: Vec<f64> = these.iter().map(|mean| mean - limit).collect();
+                let moved = student::locate_shift(&those, &moved, CONFIDENCE);
+                let is_beyond = found.estimate.abs() > limit.abs();
+                let p = moved.filter(|_| is_beyond).map_or(1.0, |moved| moved.p);
+                let interval = found.interval.exp();
+                let differs = FactorDiffers {
+                    factors: factors.clone(),
+                    level: level.clone(),
+                    usual: usual.clone(),
+                    cell: cell.clone(),
+                    ratio: found.estimate.exp(),
+                    ci_low: interval.low,
+                    ci_high: interval.high,
+                    p_adjusted: 1.0,
+                    hosts: these.len() as u32,
+                };
+                tried.push((differs, p));
+            }
+        }
+        let adjusted = holm::adjust(&tried.iter().map(|(_, p)| *p).collect::<Vec<_>>());
+        let with_p = tried.into_iter().zip(adjusted);
+        with_p
+            .filter(|(_, p_adjusted)| *p_adjusted < ALPHA)
+            .map(|((differs, _), p_adjusted)| FactorDiffers { p_adjusted, ..differs })
+            .collect()
+    }
+}

@@ -1,0 +1,118 @@
+//! The comparison of many hosts on the terminal.
+
+use std::io::{self, Write};
+
+use samehost_analysis::{Cell, HostsCompared};
+use samehost_model::metric_title;
+use samehost_model::printable::clean;
+
+use crate::line::{Line, Span, Tone, labelled, titled, wrap_spans};
+use crate::page::Page;
+use crate::terminal::Terminal;
+use crate::text::count;
+
+/// Entries of a list that are shown; JSON has all.
+const MOST: usize = 20;
+
+impl Terminal {
+    /// Renders which hosts differ, and by what.
+    pub fn render_hosts(&self, found: &HostsCompared, out: &mut dyn Write) -> io::Result<()> {
+        let mut page = Page::new(self.width);
+        let columns = page.measure();
+        page.section(head(found, columns));
+        page.section(hosts(found, columns));
+        page.section(factors(found, columns));
+        if !found.not_compared.is_empty() {
+            let text = format!(
+                "Not compared: {} with fewer than three reports, or with an environment that fewer than four others have.",
+                count(found.not_compared.len(), "host")
+            );
+            page.section(wrap_spans(&[Span::new(Tone::Doubt, text)], columns));
+        }
+        self.print(&page, out)
+    }
+}
+
+fn head(found: &HostsCompared, columns: usize) -> Vec<Line> {
+    let mut names: Vec<&str> = found.differ.iter().map(|host| host.host.as_str()).collect();
+    names.dedup();
+    let verdict = match names.len() {
+        0 => "no host differs from those like it beyond chance".to_owned(),
+        1 => "1 host differs from those like it beyond chance".to_owned(),
+        many => format!("{many} hosts differ from those like them beyond chance"),
+    };
+    let of = format!(
+        "{} of {}, {}",
+        count(found.reports as usize, "report"),
+        count(found.hosts as usize, "host"),
+        count(found.environments as usize, "environment"),
+    );
+    let mut lines = wrap_spans(
+        &[Span::new(Tone::Bold, format!("Of {} {verdict}", count(found.hosts as usize, "host")))],
+        columns,
+    );
+    lines.extend(wrap_spans(&[Span::dim(of)], columns));
+    lines
+}
+
+fn what(cell: &Cell) -> String {
+    clean(&format!("{}, {}, {}", cell.workload, cell.arm, metric_title(&cell.metric)))
+}
+
+fn ratio(ratio: f64, low: f64, high: f64) -> String {
+    format!("{ratio:.3} × ({low:.3}–{high:.3})")
+}
+
+fn hosts(found: &HostsCompared, columns: usize) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for host in found.differ.iter().take(MOST) {
+        let (tone, word) = match host.is_slower {
+            Some(true) => (Tone::Bad, "slower"),
+            Some(false) => (Tone::Good, "faster"),
+            None => (Tone::Doubt, "differs"),
+        };
+        let spans = [
+            Span::new(Tone::Bold, clean(&host.host)),
+            Span::new(tone, word),
+            Span::plain(ratio(host.ratio, host.ci_low, host.ci_high)),
+            Span::dim(format!(
+                "{}; {}, {} like it",
+                what(&host.cell),
+                count(host.reports as usize, "report"),
+                count(host.peers as usize, "host")
+            )),
+        ];
+        lines.extend(labelled(&Span::plain("  "), 4, &spans, columns));
+    }
+    lines.extend(more(found.differ.len(), columns));
+    titled("Hosts that differ from those with the same environment", lines)
+}
+
+fn factors(found: &HostsCompared, columns: usize) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for factor in found.factors.iter().take(MOST) {
+        let spans = [
+            Span::new(Tone::Bold, clean(&format!("{} {}", factor.factors.join(", "), named(&factor.level)))),
+            Span::plain(ratio(factor.ratio, factor.ci_low, factor.ci_high)),
+            Span::plain(clean(&format!("of {}", named(&factor.usual)))),
+            Span::dim(format!("{}; {}", what(&factor.cell), count(factor.hosts as usize, "host"))),
+        ];
+        lines.extend(labelled(&Span::plain("  "), 4, &spans, columns));
+    }
+    lines.extend(more(found.factors.len(), columns));
+    titled("Environments that differ from the usual one", lines)
+}
+
+fn named(level: &str) -> &str {
+    if level.is_empty() { "none" } else { level }
+}
+
+fn more(number: usize, columns: usize) -> Vec<Line> {
+    match number.checked_sub(MOST).filter(|more| *more > 0) {
+        Some(more) => {
+            let text = format!("and {more} more; --json has all");
+            labelled(&Span::plain("  "), 2, &[Span::dim(text)], columns)
+        }
+        None => Vec::new(),
+    }
+}

@@ -1,0 +1,257 @@
+//! The metrics of a scan. Labels have few values: kinds of services that samehost knows, transports, kinds of findings;
+//! never a process, a client's port or a path.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use samehost_model::scan::{Advice, FINDING_CODES, Inventory, Possible, Range, Scan};
+use samehost_model::switch::SwitchHealth;
+
+use super::{Metric, MetricKind, MetricUnit, Sample};
+
+const SERVICE: &str = "samehost.service";
+/// OpenTelemetry's name; its values are `tcp` and `unix` here.
+const TRANSPORT: &str = "network.transport";
+/// Services that are not known by name share this one.
+const OTHER: &str = "other";
+const SECONDS_PER_DAY: f64 = 86_400.0;
+
+const HOP: MetricUnit = MetricUnit::Of("hop");
+
+/// What a scan that succeeded found.
+#[derive(Clone, Copy, Debug)]
+pub struct Found<'a> {
+    pub scan: &'a Scan,
+    /// The same in names that stay.
+    pub inventory: &'a Inventory,
+    /// None where it could not be read.
+    pub switches: Option<&'a SwitchHealth>,
+}
+
+/// Metrics of a scan that began at `unix_seconds` and took `seconds`. Without anything found they say that it failed.
+#[must_use]
+pub fn metrics_of_scan(
+    version: &str,
+    unix_seconds: f64,
+    seconds: f64,
+    found: Option<&Found<'_>>,
+) -> Vec<Metric> {
+    let is_found = if found.is_some() { 1.0 } else { 0.0 };
+    let build = Sample { labels: vec![("version", version.to_owned())], value: 1.0 };
+    let mut metrics = vec![
+        Metric::gauge("samehost.build.info", MetricUnit::None, "The version of samehost.", vec![build]),
+        Metric::gauge(
+            "samehost.scan.success",
+            MetricUnit::None,
+            "Whether the last scan succeeded.",
+            Sample::alone(is_found),
+        ),
+        Metric::gauge(
+            "samehost.scan.timestamp",
+            MetricUnit::Seconds,
+            "When the last scan began, since 1970.",
+            Sample::alone(unix_seconds),
+        ),
+        Metric::gauge(
+            "samehost.scan.duration",
+            MetricUnit::Seconds,
+            "How long the last scan took.",
+            Sample::alone(seconds),
+        ),
+    ];
+    if let Some(found) = found {
+        metrics.push(Metric::gauge(
+            "samehost.scan.hidden_processes",
+            MetricUnit::Of("process"),
+            "Processes whose sockets the scan could not see.",
+            Sample::alone(f64::from(found.scan.hidden.processes)),
+        ));
+        metrics.extend(hops(found.inventory));
+        metrics.extend(could_switch(found.scan));
+        metrics.extend(savings(found.scan));
+        metrics.push(findings(found.scan));
+        metrics.push(dropped(found.scan));
+        metrics.extend(found.switches.into_iter().flat_map(switches));
+    }
+    metrics
+}
+
+fn named(service: Option<&str>) -> String {
+    service.unwrap_or(OTHER).to_owned()
+}
+
+/// The name of the service that advice is about.
+fn service_of(scan: &Scan, service: usize) -> String {
+    match scan.services.get(service).and_then(|service| service.kind) {
+        Some(kind) => kind.name().to_owned(),
+        None => named(None),
+    }
+}
+
+/// Hops and their connections, by service and transport. A service that listens has both, so that 0 can be seen.
+fn hops(inventory: &Inventory) -> [Metric; 2] {
+    let mut all: BTreeMap<(String, &str), (f64, f64)> = BTreeMap::new();
+    let listening = inventory.services.iter().map(|listening| &listening.service);
+    for service in listening.chain(inventory.hops.iter().map(|hop| &hop.service)) {
+        for transport in ["tcp", "unix"] {
+            all.entry((named(service.kind.as_deref()), transport)).or_default();
+        }
+    }
+    for hop in &inventory.hops {
+        let transport = if hop.is_tcp() { "tcp" } else { "unix" };
+        let (hops, connections) = all.entry((named(hop.service.kind.as_deref()), transport)).or_default();
+        *hops += 1.0;
+        *connections += f64::from(hop.connections);
+    }
+    let samples = |value: fn(&(f64, f64)) -> f64| {
+        let sample = |((service, transport), both): (&(String, &str), &(f64, f64))| Sample {
+            labels: vec![(SERVICE, service.clone()), (TRANSPORT, (*transport).to_owned())],
+            value: value(both),
+        };
+        all.iter().map(sample).collect()
+    };
+    [
+        Metric::gauge(
+            "samehost.hops",
+            HOP,
+            "Client programs connected to a service of the same host, by transport.",
+            samples(|both| both.0),
+        ),
+        Metric::gauge(
+            "samehost.connections",
+            MetricUnit::Of("connection"),
+            "Connections of those client programs.",
+            samples(|both| both.1),
+        ),
+    ]
+}
+
+/// Sums values over each service.
+fn summed(values: impl Iterator<Item = (String, f64)>) -> Vec<Sample> {
+    let mut all: BTreeMap<String, f64> = BTreeMap::new();
+    for (service, value) in values {
+        *all.entry(service).or_default() += value;
+    }
+    let sample = |(service, value)| Sample { labels: vec![(SERVICE, service)], value };
+    all.into_iter().map(sample).collect()
+}
+
+/// Sums a value of pairs over each service.
+fn by_service(scan: &Scan, value: impl Fn(&Advice) -> Option<f64>) -> Vec<Sample> {
+    let of = |advice: &Advice| Some((service_of(scan, advice.service), value(advice)?));
+    summed(scan.advice.iter().filter_map(of))
+}
+
+/// Hops over TCP, by whether they could use a Unix socket.
+fn could_switch(scan: &Scan) -> [Metric; 2] {
+    let mut all: BTreeMap<(String, &str), f64> = BTreeMap::new();
+    for advice in &scan.advice {
+        let possible = match advice.possible {
+            Possible::Now => "now",
+            Possible::AfterSetting => "after_setting",
+            Possible::Unknown => "unknown",
+            Possible::Cannot => "cannot",
+        };
+        *all.entry((service_of(scan, advice.service), possible)).or_default() += 1.0;
+    }
+    let sample = |((service, possible), value): ((String, &str), f64)| Sample {
+        labels: vec![(SERVICE, service), ("samehost.possible", possible.to_owned())],
+        value,
+    };
+    let worth = |advice: &Advice| Some(if advice.saving?.worth_it { 1.0 } else { 0.0 });
+    [
+        Metric::gauge(
+            "samehost.tcp.hops",
+            HOP,
+            "Hops over TCP, by whether they could use a Unix socket.",
+            all.into_iter().map(sample).collect(),
+        ),
+        Metric::gauge(
+            "samehost.hops.worth_switching",
+            HOP,
+            "Hops over TCP whose predicted saving is worth a switch; only of a scan with --observe.",
+            by_service(scan, worth),
+        ),
+    ]
+}
+
+/// What switches would save, where traffic was observed.
+fn savings(scan: &Scan) -> [Metric; 3] {
+    let samples = |part: fn(Range) -> f64| {
+        let value = |advice: &Advice| Some(part(advice.saving?.cpu_s_per_day) / SECONDS_PER_DAY);
+        by_service(scan, |advice| value(advice).filter(|_| advice.possible != Possible::Cannot))
+    };
+    [
+        Metric::gauge(
+            "samehost.predicted_saving.cpu",
+            MetricUnit::Ratio,
+            "CPU seconds per second that Unix sockets would save, predicted: the middle of the range.",
+            samples(|range| f64::midpoint(range.low, range.high)),
+        ),
+        Metric::gauge(
+            "samehost.predicted_saving.cpu_low",
+            MetricUnit::Ratio,
+            "The lower bound of that range.",
+            samples(|range| range.low),
+        ),
+        Metric::gauge(
+            "samehost.predicted_saving.cpu_high",
+            MetricUnit::Ratio,
+            "The upper bound of that range.",
+            samples(|range| range.high),
+        ),
+    ]
+}
+
+fn findings(scan: &Scan) -> Metric {
+    let codes: BTreeSet<&str> =
+        FINDING_CODES.into_iter().chain(scan.findings.iter().map(|finding| finding.code)).collect();
+    let sample = |code: &str| Sample {
+        labels: vec![("samehost.finding", code.to_owned())],
+        value: scan.findings.iter().filter(|finding| finding.code == code).count() as f64,
+    };
+    Metric::gauge(
+        "samehost.findings",
+        MetricUnit::Of("finding"),
+        "What the scan found worth knowing, by kind.",
+        codes.into_iter().map(sample).collect(),
+    )
+}
+
+fn dropped(scan: &Scan) -> Metric {
+    let dropped = scan.dropped.iter();
+    Metric {
+        name: "samehost.datagrams.dropped",
+        help: "Datagrams that a service dropped since it began, because its receive buffer was full.",
+        kind: MetricKind::Counter,
+        unit: MetricUnit::Of("datagram"),
+        samples: summed(dropped.map(|one| (service_of(scan, one.service), f64::from(one.datagrams)))),
+    }
+}
+
+fn switches(health: &SwitchHealth) -> [Metric; 3] {
+    let state = |(state, number): &(String, u32)| Sample {
+        labels: vec![("samehost.state", state.clone())],
+        value: f64::from(*number),
+    };
+    let left = health.left_tcp.iter();
+    [
+        Metric::gauge(
+            "samehost.switches",
+            MetricUnit::Of("switch"),
+            "Switches in the journal, by state.",
+            health.states.iter().map(state).collect(),
+        ),
+        Metric::gauge(
+            "samehost.switches.drifted",
+            MetricUnit::Of("switch"),
+            "Switches in force of which a file does not say any more what they wrote.",
+            Sample::alone(f64::from(health.drifted)),
+        ),
+        Metric::gauge(
+            "samehost.switch.tcp_clients",
+            MetricUnit::Of("client"),
+            "Client programs over TCP at services from which a switch in force moved clients to Unix sockets.",
+            summed(left.map(|left| (named(left.service), f64::from(left.clients)))),
+        ),
+    ]
+}

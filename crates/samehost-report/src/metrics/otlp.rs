@@ -1,0 +1,81 @@
+//! OTLP as JSON: an `ExportMetricsServiceRequest` in the JSON mapping of protobuf.
+
+use serde_json::{Value, json};
+
+use super::{Metric, MetricKind, MetricUnit, Sample};
+
+/// `AGGREGATION_TEMPORALITY_CUMULATIVE`; the JSON mapping of OTLP has enumerations as numbers.
+const CUMULATIVE: u32 = 2;
+
+/// Renders metrics as the body of a request to an OTLP receiver. `resource` is what they are of: names and values;
+/// `unix_nanos` is when they were measured.
+#[must_use]
+pub fn metrics_as_otlp(
+    metrics: &[Metric],
+    resource: &[(String, String)],
+    version: &str,
+    unix_nanos: i128,
+) -> Value {
+    let metrics: Vec<Value> = metrics
+        .iter()
+        .filter(|metric| !metric.samples.is_empty())
+        .map(|metric| as_json(metric, unix_nanos))
+        .collect();
+    let attributes: Vec<Value> = resource.iter().map(|(name, value)| attribute(name, value)).collect();
+    json!({ "resourceMetrics": [{
+        "resource": { "attributes": attributes },
+        "scopeMetrics": [{ "scope": { "name": "samehost", "version": version }, "metrics": metrics }],
+    }] })
+}
+
+fn as_json(metric: &Metric, unix_nanos: i128) -> Value {
+    let points: Vec<Value> = metric.samples.iter().map(|sample| point(sample, unix_nanos)).collect();
+    let (name, data) = match metric.kind {
+        MetricKind::Gauge => ("gauge", json!({ "dataPoints": points })),
+        MetricKind::Counter => (
+            "sum",
+            json!({ "dataPoints": points, "aggregationTemporality": CUMULATIVE, "isMonotonic": true }),
+        ),
+    };
+    let unit = match metric.unit {
+        MetricUnit::Of(thing) => format!("{{{thing}}}"),
+        MetricUnit::Seconds => "s".to_owned(),
+        MetricUnit::PerSecond => "{operation}/s".to_owned(),
+        MetricUnit::BytesPerSecond => "By/s".to_owned(),
+        MetricUnit::Ratio => "1".to_owned(),
+        MetricUnit::None => String::new(),
+    };
+    json!({ "name": metric.name, "description": metric.help, "unit": unit, name: data })
+}
+
+fn point(sample: &Sample, unix_nanos: i128) -> Value {
+    let attributes: Vec<Value> = sample.labels.iter().map(|(name, value)| attribute(name, value)).collect();
+    // The mapping has 64-bit integers as strings.
+    json!({ "attributes": attributes, "timeUnixNano": unix_nanos.to_string(), "asDouble": sample.value })
+}
+
+fn attribute(name: &str, value: &str) -> Value {
+    json!({ "key": name, "value": { "stringValue": value } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_has_the_resource_the_scope_and_each_point() {
+        let metrics = [Metric::gauge("a.b", MetricUnit::Seconds, "Some.", Sample::alone(0.5))];
+        let value = metrics_as_otlp(&metrics, &[("service.name".into(), "samehost".into())], "1", 7);
+        let expected = json!({ "resourceMetrics": [{
+            "resource": { "attributes": [{ "key": "service.name", "value": { "stringValue": "samehost" } }] },
+            "scopeMetrics": [{
+                "scope": { "name": "samehost", "version": "1" },
+                "metrics": [{
+                    "name": "a.b", "description": "Some.", "unit": "s",
+                    "gauge": { "dataPoints": [{ "attributes": [], "timeUnixNano": "7", "asDouble": 0.5 }] },
+                }],
+            }],
+        }] });
+        assert_eq!(value, expected);
+    }
+}

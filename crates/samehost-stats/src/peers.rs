@@ -1,0 +1,146 @@
+//! Whether a member of a group differs from the others of it: a test of each against its peers.
+
+use crate::interval::Interval;
+use crate::student;
+
+/// Fewest peers that a member is compared with.
+pub const LEAST_PEERS: usize = 4;
+
+/// The values of one member.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Member {
+    /// The group whose members are alike but for chance.
+    pub group: usize,
+    /// How many values it has.
+    pub values: u32,
+    /// Their mean.
+    pub mean: f64,
+    /// Sum of their squared deviations from it.
+    pub squares: f64,
+}
+
+/// How a member stands among its peers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Standing {
+    /// Its mean minus that of its peers.
+    pub difference: f64,
+    /// Two-sided p-value of "the difference is inside ±limit", unadjusted.
+    pub p_inside: f64,
+    /// How many peers it has.
+    pub peers: u32,
+    error: f64,
+    degrees: f64,
+}
+
+impl Standing {
+    /// Interval of the difference.
+    #[must_use]
+    pub fn interval(&self, confidence: f64) -> Interval {
+        let half = student::critical(confidence, self.degrees) * self.error;
+        Interval { low: self.difference - half, high: self.difference + half }
+    }
+}
+
+/// Number, sum and squared deviations of means.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    number: f64,
+    mean: f64,
+    squares: f64,
+}
+
+impl Sums {
+    fn add(&mut self, value: f64) {
+        self.number += 1.0;
+        let difference = value - self.mean;
+        self.mean += difference / self.number;
+        self.squares += difference * (value - self.mean);
+    }
+
+    fn without(self, value: f64) -> Sums {
+        let number = self.number - 1.0;
+        let mean = (self.mean * self.number - value) / number;
+        let squares = self.squares - (value - mean) * (value - self.mean);
+        Sums { number, mean, squares: squares.max(0.0) }
+    }
+}
+
+/// Tests each member against the others of its group. Members of a group differ by themselves: how much is estimated from
+/// the means of all members but the one that is tested, over all groups together, and the test is that of Student's t for
+/// one more value. A member with fewer values than is usual has a larger error. `None` for a member with fewer than
+/// [`LEAST_PEERS`] peers.
+#[must_use]
+pub fn against_peers(members: &[Member], limit: f64) -> Vec<Option<Standing>> {
+    let groups = members.iter().map(|member| member.group + 1).max().unwrap_or(0);
+    let mut sums = vec![Sums::default(); groups];
+    for member in members {
+        sums[member.group].add(member.mean);
+    }
+    let squares: f64 = sums.iter().map(|group| group.squares).sum();
+    let degrees: f64 = sums.iter().map(|group| (group.number - 1.0).max(0.0)).sum();
+    let inside: f64 = members.iter().map(|member| f64::from(member.values) - 1.0).sum();
+    let noise =
+        if inside > 0.0 { members.iter().map(|member| member.squares).sum::<f64>() / inside } else { 0.0 };
+    let usual =
+        members.iter().map(|member| noise / f64::from(member.values)).sum::<f64>() / members.len() as f64;
+    let stand = |member: &Member| {
+        let group = sums[member.group];
+        let peers = group.number as usize - 1;
+        if peers < LEAST_PEERS {
+            return None;
+        }
+        let others = group.without(member.mean);
+        let (squares, degrees) = (squares - group.squares + others.squares, degrees - 1.0);
+        let excess = (noise / f64::from(member.values) - usual).max(0.0);
+        let error = (squares / degrees * (1.0 + 1.0 / others.number) + excess).sqrt();
+        let difference = member.mean - others.mean;
+        let beyond = difference.abs() - limit;
+        let p_inside = if beyond > 0.0 { student::two_sided_p(beyond / error, degrees) } else { 1.0 };
+        Some(Standing { difference, p_inside, peers: peers as u32, error, degrees })
+    };
+    members.iter().map(stand).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(group: usize, mean: f64) -> Member {
+        Member { group, values: 1, mean, squares: 0.0 }
+    }
+
+    #[test]
+    fn one_more_value_is_outside_of_the_prediction_interval() {
+        // Of 1 to 5: 3 ± t(0.975, 4) √(2.5 · (1 + 1/5)), with the t of tables, 2.776445.
+        let mut members: Vec<Member> = [1.0, 2.0, 3.0, 4.0, 5.0].map(|mean| one(0, mean)).to_vec();
+        members.push(one(0, 3.0 + 2.776_445 * 3.0_f64.sqrt()));
+        let standing = against_peers(&members, 0.0)[5].unwrap();
+        assert!((standing.p_inside - 0.05).abs() < 1e-6, "{standing:?}");
+        assert!(standing.interval(0.95).low.abs() < 1e-5 && standing.peers == 5, "{standing:?}");
+        assert_eq!(against_peers(&members, 9.0)[5].unwrap().p_inside, 1.0);
+    }
+
+    #[test]
+    fn groups_are_apart_and_few_peers_are_no_test() {
+        let low = [1.0, 1.1, 0.9, 1.05, 0.95, 1.0].map(|mean| one(0, mean));
+        let high = [9.0, 9.1, 8.9, 9.05, 8.95, 9.0].map(|mean| one(1, mean));
+        let mut members = [low, high].concat();
+        members.push(one(2, 99.0));
+        let found = against_peers(&members, 0.0);
+        assert!(found[..12].iter().all(|standing| standing.unwrap().p_inside > 0.1), "{found:?}");
+        assert_eq!(found[12], None);
+        assert_eq!(against_peers(&[], 0.0), []);
+    }
+
+    #[test]
+    fn a_single_value_says_less_than_many() {
+        let many = |mean| Member { group: 0, values: 100, mean, squares: 99.0 };
+        let mut members: Vec<Member> = (0..20).map(|i| many(0.1 * f64::from(i % 3))).collect();
+        members.push(many(2.0));
+        let sure = against_peers(&members, 0.0)[20].unwrap().p_inside;
+        members[20].values = 1;
+        members[20].squares = 0.0;
+        let unsure = against_peers(&members, 0.0)[20].unwrap().p_inside;
+        assert!(sure < 1e-6 && unsure > 0.01, "{sure} {unsure}");
+    }
+}

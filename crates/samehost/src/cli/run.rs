@@ -1,0 +1,32 @@
+//! Options of run.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::exit;
+use crate::run::Map;
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = exit::in_help(exit::STATUSES_OF_RUN))]
+pub struct RunOptions {
+    /// A port of this machine and the Unix socket in its place: 3306=/run/mysqld/mysqld.sock, or 127.0.0.1:3306=…
+    #[arg(long, value_name = "PORT=PATH")]
+    pub map: Vec<Map>,
+    /// Map what scan finds: databases, caches and poolers that listen at a port of the loopback and at a Unix socket
+    #[arg(long)]
+    pub auto: bool,
+    /// Print the maps, and what the servers see differently; start nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Add a line for each connection to a mapped port to this file
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+    /// Print no summary at the end
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// The program and its arguments
+    #[arg(last = true, required_unless_present = "dry_run", value_name = "PROGRAM")]
+    pub command: Vec<OsString>,
+}

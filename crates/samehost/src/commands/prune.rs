@@ -1,0 +1,108 @@
+//! `samehost prune`: removes old stored results. Switches are not among them.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use jiff::Timestamp;
+use samehost_model::human::format_value;
+use samehost_system::private;
+
+use crate::cli::PruneOptions;
+use crate::exit::Ending;
+use crate::kept::{self, EXPERIMENTS, Keep, Kind, MEASUREMENTS, SCANS, StoredFile};
+use crate::reproduce::FOLDER as REPRODUCE;
+use crate::scans::Scans;
+use crate::{output, state, storage};
+
+/// Files of a kind that are listed; the rest are counted.
+const MOST_LISTED: usize = 20;
+
+/// Stored results of a kind, and which of them go.
+struct Pruned {
+    kind: Kind,
+    directory: PathBuf,
+    stay: usize,
+    go: Vec<StoredFile>,
+}
+
+pub fn prune(options: &PruneOptions) -> anyhow::Result<Ending> {
+    let keep = Keep { newest: options.keep, since: options.older_than.map(|age| Timestamp::now() - age) };
+    let all = stored(keep)?;
+    let mut out = Vec::new();
+    let mut freed = 0;
+    let mut is_left = false;
+    for one in &all {
+        let verb = if options.dry_run { "would go" } else { "gone" };
+        let bytes: u64 = one.go.iter().map(|file| file.bytes).sum();
+        let number = kept_words(one.go.len(), one.kind);
+        writeln!(out, "{number} {verb}, {}; {} stay in {}", size(bytes), one.stay, one.directory.display())?;
+        for (at, file) in one.go.iter().enumerate() {
+            if at < MOST_LISTED {
+                writeln!(out, "    {}", file.path.file_name().unwrap_or_default().display())?;
+            }
+            if !options.dry_run {
+                match kept::remove(&file.path) {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        is_left = true;
+                        output::complain(&format!("{} stays: it is being written", file.path.display()));
+                        continue;
+                    }
+                    Err(error) => {
+                        is_left = true;
+                        output::complain(&format!("{} stays: {error}", file.path.display()));
+                        continue;
+                    }
+                }
+            }
+            freed += file.bytes;
+        }
+        if let Some(more) = one.go.len().checked_sub(MOST_LISTED).filter(|more| *more > 0) {
+            writeln!(out, "    and {more} more")?;
+        }
+    }
+    let verb = if options.dry_run { "That would free" } else { "Freed" };
+    writeln!(out, "{verb} {}.", size(freed))?;
+    writeln!(out, "Switches stay: samehost switch --prune forgets those that were undone.")?;
+    output::print(&out)?;
+    Ok(if is_left { Ending::Finding } else { Ending::Done })
+}
+
+/// Formats as `3 scans`.
+fn kept_words(number: usize, kind: Kind) -> String {
+    let ending = if number == 1 { "" } else { "s" };
+    format!("{number} {}{ending}", kind.one)
+}
+
+fn size(bytes: u64) -> String {
+    format_value(bytes as f64, "bytes")
+}
+
+/// All stored results, with those that go. Root leaves alone what somebody else could turn into other files meanwhile.
+fn stored(keep: Keep) -> anyhow::Result<Vec<Pruned>> {
+    let mut places: Vec<(Kind, PathBuf, &str)> = Vec::new();
+    if let Some(directory) = state::directory() {
+        places.push((MEASUREMENTS, directory.clone(), storage::SUFFIX));
+        let parts = fs::read_dir(directory.join(REPRODUCE)).into_iter().flatten().flatten();
+        places.extend(parts.map(|part| (EXPERIMENTS, part.path(), ".json")));
+    }
+    places.push((SCANS, Scans::open()?.directory().to_owned(), ".json"));
+    let mut all = Vec::new();
+    for (kind, directory, suffix) in places {
+        if let Err(reason) = private(&directory) {
+            output::complain(&format!("{} is left alone: {reason}", directory.display()));
+            continue;
+        }
+        all.extend(chosen(kind, &directory, suffix, keep)?);
+    }
+    Ok(all)
+}
+
+fn chosen(kind: Kind, directory: &Path, suffix: &str, keep: Keep) -> anyhow::Result<Option<Pruned>> {
+    let files = kept::stored(directory, suffix).with_context(|| directory.display().to_string())?;
+    let go = if keep == Keep::default() { kind.surplus(&files, 0) } else { keep.surplus(&files) };
+    let (stay, go) = (files.len() - go.len(), go.to_vec());
+    Ok((!files.is_empty()).then(|| Pruned { kind, directory: directory.to_owned(), stay, go }))
+}

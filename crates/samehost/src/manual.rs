@@ -1,0 +1,131 @@
+//! Manual pages: what the command line's definition says of each verb, and the sections that readers of manuals
+//! look for. Writes no files.
+
+mod extras;
+
+use std::io;
+
+use clap::{Command, CommandFactory};
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, bold, roman};
+use samehost_bench::workloads::workload;
+
+use crate::cli::Cli;
+use crate::exit;
+use crate::manual::extras::{ALL_FILES, ALL_VARIABLES, Entry, Extra, extra};
+
+/// A page of section 1.
+pub struct Page {
+    /// Name of its file: `samehost-scan.1`.
+    pub file: String,
+    /// Its text, in roff.
+    pub text: Vec<u8>,
+}
+
+/// A page for the program, and one for each verb and workload that is not hidden.
+pub fn pages() -> io::Result<Vec<Page>> {
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    let mut pages = Vec::new();
+    add(&command, None, &mut pages)?;
+    Ok(pages)
+}
+
+fn add(command: &Command, above: Option<&str>, pages: &mut Vec<Page>) -> io::Result<()> {
+    let page = name(command);
+    for below in verbs(command) {
+        add(below, Some(page), pages)?;
+    }
+    pages.push(Page { file: format!("{page}.1"), text: text(command, above)? });
+    Ok(())
+}
+
+/// Name of a command's page: `samehost-bench-raw`.
+fn name(command: &Command) -> &str {
+    command.get_display_name().unwrap_or_else(|| command.get_name())
+}
+
+fn verbs(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|verb| !verb.is_hide_set())
+}
+
+fn text(command: &Command, above: Option<&str>) -> io::Result<Vec<u8>> {
+    let source = concat!("samehost ", env!("CARGO_PKG_VERSION"));
+    let man = Man::new(command.clone()).source(source).manual("samehost");
+    let mut text = Vec::new();
+    man.render_title(&mut text)?;
+    man.render_name_section(&mut text)?;
+    man.render_synopsis_section(&mut text)?;
+    man.render_description_section(&mut text)?;
+    if command.get_arguments().any(|argument| !argument.is_hide_set()) {
+        man.render_options_section(&mut text)?;
+    }
+    if verbs(command).next().is_some() {
+        man.render_subcommands_section(&mut text)?;
+    }
+    let page = name(command);
+    let extra = extra(page);
+    let mut roff = Roff::new();
+    let statuses = match page {
+        "samehost-switch" => exit::STATUSES_OF_SWITCH,
+        "samehost-run" => exit::STATUSES_OF_RUN,
+        _ => exit::STATUSES,
+    };
+    let statuses = statuses.iter().map(|(status, meaning)| (status.to_string(), (*meaning).to_owned()));
+    section(&mut roff, "EXIT STATUS", statuses);
+    section(&mut roff, "ENVIRONMENT", named(ALL_VARIABLES, extra.variables));
+    section(&mut roff, "FILES", named(ALL_FILES, extra.files));
+    section(&mut roff, "EXAMPLES", examples(page, &extra).into_iter());
+    see_also(&mut roff, command, above, &extra);
+    roff.to_writer(&mut text)?;
+    Ok(text)
+}
+
+/// The entries that a page has.
+fn named(all: &'static [Entry], wanted: &'static [&'static str]) -> impl Iterator<Item = (String, String)> {
+    let is_wanted = |entry: &&Entry| wanted.contains(&entry.name) || entry.is_everywhere;
+    all.iter().filter(is_wanted).map(|entry| (entry.name.to_owned(), entry.text.to_owned()))
+}
+
+/// Examples of a page: command and explanation. A workload has its own.
+fn examples(page: &str, extra: &Extra) -> Vec<(String, String)> {
+    let own = |name: &str| workload(name).map(samehost_bench::workload::Workload::description);
+    match page.strip_prefix("samehost-bench-").and_then(own) {
+        Some(known) => vec![(format!("samehost bench {}", known.example), known.about.to_owned())],
+        None => extra.examples.iter().map(|(line, text)| ((*line).to_owned(), (*text).to_owned())).collect(),
+    }
+}
+
+/// A list of terms with their explanations; nothing if it is empty.
+fn section(roff: &mut Roff, title: &str, entries: impl Iterator<Item = (String, String)>) {
+    let mut entries = entries.peekable();
+    if entries.peek().is_some() {
+        roff.control("SH", [title]);
+    }
+    for (term, text) in entries {
+        roff.control("TP", []);
+        roff.text([bold(term)]);
+        roff.text([roman(text)]);
+    }
+}
+
+/// The page above, those below, and related ones.
+fn see_also(roff: &mut Roff, command: &Command, above: Option<&str>, extra: &Extra) {
+    let own = |page: &str| format!("{page}(1)");
+    let mut pages: Vec<String> = above.map(own).into_iter().collect();
+    pages.extend(verbs(command).map(|verb| own(name(verb))));
+    pages.extend(extra.see.iter().map(|page| (*page).to_owned()));
+    roff.control("SH", ["SEE ALSO"]);
+    let mut line = Vec::new();
+    for (at, page) in pages.iter().enumerate() {
+        let (name, section) = page.split_once('(').unwrap_or((page, ""));
+        line.extend([bold(name), roman(format!("({section}"))]);
+        if at + 1 < pages.len() {
+            line.push(roman(", "));
+        }
+    }
+    roff.text(line);
+}
+
+#[cfg(test)]
+mod tests;

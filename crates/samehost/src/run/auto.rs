@@ -1,0 +1,255 @@
+//! The maps that a scan knows: services of this machine that listen at a port and at a Unix socket. Only clear cases: another
+//! service's socket must never answer for a port. Pure, but for a look at the socket's file.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
+
+use samehost_model::Endpoint;
+use samehost_model::scan::{Address, Scan, Service, Socket, SocketKind, SocketState};
+use samehost_services::Kind;
+
+use super::maps::Map;
+
+/// Maps of services, and the ports of which it is not clear where they lead.
+#[derive(Debug, Default)]
+pub struct Found {
+    pub maps: Vec<Map>,
+    pub unclear: Vec<String>,
+}
+
+/// A port of a database, a cache or a pooler.
+struct Port<'a> {
+    at: SocketAddr,
+    kind: Kind,
+    service: &'a Service,
+    socket: &'a Socket,
+}
+
+pub fn found(scan: &Scan) -> Found {
+    let mut found = Found::default();
+    let ports: Vec<Port<'_>> = ports(scan).collect();
+    for port in &ports {
+        let others = |other: &Socket| other.uid != port.socket.uid && listens_at(other, port.at.port());
+        if scan.sockets.iter().any(|other| is_here(scan, other) && others(other)) {
+            found.unclear.push(format!("{}: another user's service listens at that port too", port.at));
+            continue;
+        }
+        let sockets: Vec<&Socket> = sockets(scan, port).collect();
+        if sockets.is_empty() {
+            continue;
+        }
+        let its_ports = ports.iter().filter(|other| std::ptr::eq(other.service, port.service));
+        match chosen(port, &sockets, its_ports.map(|its| its.at.port()).collect::<BTreeSet<u16>>().len()) {
+            Some(socket) => {
+                let (address, kind) = (address(port), Some(port.kind));
+                found.maps.push(Map { address, port: port.at.port(), socket, kind });
+            }
+            None => {
+                found.unclear.push(format!(
+                    "{}: {} has several sockets or ports",
+                    port.at,
+                    port.kind.label()
+                ));
+            }
+        }
+    }
+    found.maps.sort_by_key(|map| (map.port, map.address.is_none(), map.address));
+    found.maps.dedup();
+    found
+}
+
+/// Without an address where the service listens at all of them.
+fn address(port: &Port<'_>) -> Option<std::net::IpAddr> {
+    Some(port.at.ip()).filter(|address| !address.is_unspecified())
+}
+
+fn is_here(scan: &Scan, socket: &Socket) -> bool {
+    let own = scan.network_namespaces.iter().find(|namespace| namespace.own);
+    own.is_some_and(|own| own.inode == socket.network_namespace) && socket.state == SocketState::Listen
+}
+
+fn listens_at(socket: &Socket, port: u16) -> bool {
+    socket.kind.is_tcp() && socket.local.inet().is_some_and(|local| local.port() == port)
+}
+
+/// Ports of services that speak a protocol with a login: what answers at their sockets is the same as at their ports. A
+/// web server's socket may be its console.
+fn ports(scan: &Scan) -> impl Iterator<Item = Port<'_>> {
+    scan.services.iter().flat_map(move |service| {
+        let kind =
+            service.kind.filter(|kind| kind.protocol().is_some_and(samehost_services::Protocol::has_login));
+        let sockets = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
+        sockets.filter(|socket| is_here(scan, socket) && socket.kind.is_tcp()).filter_map(move |socket| {
+            let at = socket.local.inet()?;
+            let is_loopback = at.ip().is_loopback() || at.ip().is_unspecified();
+            Some(Port { at, kind: kind?, service, socket }).filter(|_| is_loopback)
+        })
+    })
+}
+
+/// The Unix sockets of the service that has a port. Where its process is not visible, a socket of the same user that
+/// speaks the same.
+fn sockets<'a>(scan: &'a Scan, port: &'a Port<'a>) -> impl Iterator<Item = &'a Socket> {
+    let is_same = |other: &Service| {
+        std::ptr::eq(other, port.service)
+            || other.pid.is_none()
+                && port.service.pid.is_none()
+                && other.kind.and_then(Kind::protocol) == port.kind.protocol()
+    };
+    let services = scan.services.iter().filter(move |other| is_same(other));
+    let sockets =
+        services.flat_map(|service| service.listeners.iter().filter_map(|at| scan.sockets.get(*at)));
+    sockets.filter(move |socket| {
+        is_here(scan, socket)
+            && socket.kind == SocketKind::UnixStream
+            && socket.uid.is_some()
+            && socket.uid == port.socket.uid
+            && is_its_file(socket)
+    })
+}
+
+/// Whether its path leads to it from here, and not to another file in another container.
+fn is_its_file(socket: &Socket) -> bool {
+    match (&socket.local, socket.file) {
+        (Address::Path(path), Some(file)) if path.is_absolute() => fs::metadata(path)
+            .is_ok_and(|found| found.ino() as u32 == file.inode as u32 && found.dev() == file.device),
+        (Address::Abstract(_), _) => true,
+        _ => false,
+    }
+}
+
+fn chosen(port: &Port<'_>, sockets: &[&Socket], its_ports: usize) -> Option<Endpoint> {
+    let known = port.kind.descriptor();
+    let named = |name: &str| {
+        let is_named = |socket: &&&Socket| {
+            socket.local.path().and_then(|path| path.file_name()).is_some_and(|found| found == name)
+        };
+        sockets.iter().find(is_named).copied()
+    };
+    let by_port = known.default_sockets.iter().find(|path| path.contains("{port}"));
+    let socket = match (by_port, sockets) {
+        (Some(path), _) => {
+            let name = path.rsplit('/').next()?.replace("{port}", &port.at.port().to_string());
+            named(&name)
+        }
+        (None, [one]) if its_ports == 1 => Some(*one),
+        _ if known.ports.first() == Some(&port.at.port()) => named(known.socket_name()),
+        _ => None,
+    };
+    match &socket?.local {
+        Address::Path(path) => Some(Endpoint::Unix(path.clone())),
+        Address::Abstract(name) => Some(Endpoint::Abstract(String::from_utf8(name.clone()).ok()?)),
+        _ => None,
+    }
+}
+
+/// The kind of service that a map is for: found, or by the socket's file name, or by the port.
+pub fn kind_of(map: &Map) -> Option<Kind> {
+    if map.kind.is_some() {
+        return map.kind;
+    }
+    let name =
+        map.socket.path().and_then(|path| path.file_name()).map(|name| name.to_string_lossy().into_owned());
+    let is_named = |kind: &Kind| {
+        let names = kind.descriptor().default_sockets.iter().chain([&kind.descriptor().socket]);
+        let names = names.map(|path| path.replace("{port}", &map.port.to_string()));
+        names.into_iter().any(|path| path.rsplit('/').next() == name.as_deref() && !path.is_empty())
+    };
+    let has_port = |kind: &Kind| kind.descriptor().ports.contains(&map.port);
+    Kind::all().find(is_named).or_else(|| Kind::all().find(has_port))
+}
+
+#[cfg(test)]
+mod tests {
+    use samehost_model::scan::{NetworkNamespace, ReadBy, RecognisedBy};
+
+    use super::*;
+
+    fn scan() -> Scan {
+        let own = NetworkNamespace {
+            inode: 1,
+            own: true,
+            name: None,
+            pid: None,
+            foreign: false,
+            read_by: ReadBy::SockDiag,
+            somaxconn: None,
+        };
+        Scan { network_namespaces: vec![own], ..Scan::default() }
+    }
+
+    /// Adds a service with these sockets: addresses, and abstract names.
+    fn add(scan: &mut Scan, kind: &str, uid: u32, sockets: &[&str]) {
+        let first = scan.sockets.len();
+        for (at, text) in sockets.iter().enumerate() {
+            let (kind, local) = match text.strip_prefix('@') {
+                Some(name) => (SocketKind::UnixStream, Address::Abstract(name.into())),
+                None => (SocketKind::Tcp, Address::Inet(text.parse().expect("an address"))),
+            };
+            let inode = (first + at + 1) as u64;
+            let mut socket = Socket::new(kind, SocketState::Listen, inode, 1);
+            (socket.local, socket.uid) = (local, Some(uid));
+            scan.sockets.push(socket);
+        }
+        scan.services.push(Service {
+            kind: Kind::named(kind),
+            recognised_by: Some(RecognisedBy::Process),
+            name: kind.into(),
+            pid: Some(first as u32 + 10),
+            processes: 1,
+            network_namespace: 1,
+            listeners: (first..scan.sockets.len()).collect(),
+            connections: 0,
+        });
+    }
+
+    fn maps(scan: &Scan) -> Vec<String> {
+        found(scan).maps.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_service_with_one_port_and_one_socket_is_mapped() {
+        let mut scan = scan();
+        add(&mut scan, "redis", 7, &["127.0.0.1:6379", "[::1]:6379", "@cache"]);
+        add(&mut scan, "memcached", 7, &["0.0.0.0:11211", "@other"]);
+        add(&mut scan, "redis", 7, &["192.0.2.1:6390", "@far"]);
+        assert_eq!(
+            maps(&scan),
+            [
+                "127.0.0.1:6379 -> abstract:cache",
+                "[::1]:6379 -> abstract:cache",
+                "port 11211 -> abstract:other"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_not_clear_is_not_mapped() {
+        let mut scan = scan();
+        add(&mut scan, "redis", 7, &["127.0.0.1:6379", "127.0.0.1:6380", "@cache"]);
+        add(&mut scan, "nginx", 7, &["127.0.0.1:80", "@console"]);
+        add(&mut scan, "mysql", 7, &["127.0.0.1:3306", "@one", "@two"]);
+        assert_eq!(maps(&scan), [""; 0]);
+        assert_eq!(found(&scan).unclear.len(), 3);
+    }
+
+    #[test]
+    fn another_users_service_at_the_same_port_gets_nothing() {
+        let mut scan = scan();
+        add(&mut scan, "redis", 54_321, &["0.0.0.0:6379", "@trap"]);
+        add(&mut scan, "redis", 7, &["[::1]:6379"]);
+        assert_eq!(maps(&scan), [""; 0]);
+        assert!(found(&scan).unclear[0].contains("another user"), "{:?}", found(&scan));
+    }
+
+    #[test]
+    fn the_kind_of_a_map_is_known() {
+        let kind = |text: &str| kind_of(&text.parse().expect("a map")).map(Kind::protocol);
+        let of = |name: &str| Some(Kind::named(name).expect("a kind").protocol());
+        assert_eq!(kind("9999=/srv/.s.PGSQL.9999"), of("postgres"));
+        assert_eq!(kind("3306=/srv/anything"), of("mysql"));
+        assert_eq!(kind("1=/srv/anything"), None);
+    }
+}

@@ -1,0 +1,143 @@
+//! Which addresses lead to which Unix sockets: `3306=/run/mysqld/mysqld.sock`.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::str::FromStr;
+
+use samehost_model::Endpoint;
+use samehost_services::Kind;
+
+/// A port of this machine that leads to a Unix socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Map {
+    /// Without one: every loopback address.
+    pub address: Option<IpAddr>,
+    pub port: u16,
+    pub socket: Endpoint,
+    /// What listens there, where a scan found it.
+    pub kind: Option<Kind>,
+}
+
+/// All of them; the first that fits counts.
+#[derive(Clone, Debug, Default)]
+pub struct Maps(pub Vec<Map>);
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum MapError {
+    #[error("write PORT=PATH, such as 3306=/run/mysqld/mysqld.sock, or ADDRESS:PORT=PATH")]
+    Form,
+    #[error("`{0}` is not an address of this machine's loopback")]
+    NotLoopback(IpAddr),
+    #[error("{0}")]
+    Socket(String),
+}
+
+impl FromStr for Map {
+    type Err = MapError;
+
+    fn from_str(text: &str) -> Result<Self, MapError> {
+        let (from, to) = text.split_once('=').ok_or(MapError::Form)?;
+        let (address, port) = match from.parse::<SocketAddr>() {
+            Ok(whole) => (Some(whole.ip().to_canonical()), whole.port()),
+            Err(_) => (None, from.parse().map_err(|_| MapError::Form)?),
+        };
+        if let Some(address) = address.filter(|address| !address.is_loopback()) {
+            return Err(MapError::NotLoopback(address));
+        }
+        if port == 0 {
+            return Err(MapError::Form);
+        }
+        Ok(Map { address, port, socket: socket(to)?, kind: None })
+    }
+}
+
+/// A path, which may be relative to this directory, or an endpoint with a Unix socket.
+fn socket(text: &str) -> Result<Endpoint, MapError> {
+    let wrong = |error: &dyn fmt::Display| MapError::Socket(error.to_string());
+    let text = match text.split_once(':') {
+        Some(("unix" | "abstract", _)) => text.to_owned(),
+        _ if text.is_empty() => return Err(MapError::Form),
+        _ => {
+            // The program may be in another directory when it connects.
+            let path = std::path::absolute(Path::new(text)).map_err(|error| wrong(&error))?;
+            format!("unix:{}", path.to_str().ok_or(MapError::Form)?)
+        }
+    };
+    let endpoint: Endpoint = text.parse().map_err(|error| wrong(&error))?;
+    if let Endpoint::Unix(path) = &endpoint
+        && path.is_relative()
+    {
+        return Err(MapError::Form);
+    }
+    Ok(endpoint)
+}
+
+impl fmt::Display for Map {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.address {
+            Some(address) => write!(f, "{}", SocketAddr::new(address, self.port))?,
+            None => write!(f, "port {}", self.port)?,
+        }
+        match &self.socket {
+            Endpoint::Unix(path) => write!(f, " -> {}", path.display()),
+            other => write!(f, " -> {other}"),
+        }
+    }
+}
+
+impl Maps {
+    /// The map that an address is of.
+    pub fn of(&self, to: SocketAddr) -> Option<&Map> {
+        let address = to.ip().to_canonical();
+        let fits = |map: &&Map| map.port == to.port() && map.address.is_none_or(|its| its == address);
+        address.is_loopback().then(|| self.0.iter().find(fits)).flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(text: &str) -> Map {
+        text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    #[test]
+    fn maps_are_read() {
+        assert_eq!(map("3306=/run/my.sock").to_string(), "port 3306 -> /run/my.sock");
+        assert_eq!(map("127.0.0.2:80=unix:/a").to_string(), "127.0.0.2:80 -> /a");
+        assert_eq!(map("[::1]:80=abstract:web").to_string(), "[::1]:80 -> abstract:web");
+        assert_eq!(map("[::ffff:127.0.0.1]:80=/a").to_string(), "127.0.0.1:80 -> /a");
+        let here = std::env::current_dir().expect("a directory").join("a.sock");
+        assert_eq!(map("80=a.sock").socket.path(), Some(&*here));
+    }
+
+    #[test]
+    fn what_is_no_map_is_refused() {
+        for text in ["", "80", "80=", "=x", "0=/a", "70000=/a", "x=/a", "80=unix:a", "192.0.2.1:80=/a"] {
+            assert!(text.parse::<Map>().is_err(), "{text}");
+        }
+        assert!(format!("80=/{}", "a".repeat(108)).parse::<Map>().is_err());
+    }
+
+    #[test]
+    fn every_loopback_address_is_meant_and_no_other() {
+        let maps = Maps(vec![map("127.0.0.2:80=/first"), map("80=/second")]);
+        let of = |text: &str| maps.of(text.parse().expect("an address")).map(|map| map.socket.to_string());
+        assert_eq!(of("127.0.0.2:80").as_deref(), Some("unix:/first"));
+        for loopback in ["127.0.0.1:80", "127.255.0.9:80", "[::1]:80", "[::ffff:127.0.0.1]:80"] {
+            assert_eq!(of(loopback).as_deref(), Some("unix:/second"), "{loopback}");
+        }
+        for other in [
+            "127.0.0.1:81",
+            "192.0.2.1:80",
+            "0.0.0.0:80",
+            "[::]:80",
+            "[2001:db8::1]:80",
+            "[::ffff:192.0.2.1]:80",
+        ] {
+            assert_eq!(of(other), None, "{other}");
+        }
+    }
+}

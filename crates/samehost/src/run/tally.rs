@@ -1,0 +1,105 @@
+//! What was decided: counted for the summary, and one line each in the log.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+
+use jiff::Timestamp;
+use samehost_model::printable::clean;
+
+use super::maps::Map;
+use super::thread::{Kept, Thread};
+
+/// Why a connection stays with TCP.
+#[derive(Debug)]
+pub enum Reason {
+    /// The Unix socket did not take it.
+    NoAnswer(io::Error),
+    /// The process may do less than this one, or other things.
+    OtherRights(&'static str),
+    /// A process of the program has restricted itself, and it cannot be seen which.
+    Landlock,
+    /// The process may not be looked at.
+    NotVisible(io::Error),
+    /// Something would keep the old socket.
+    Kept(Kept),
+    /// The program chose its own address.
+    Bound,
+    /// It gets signals about the socket.
+    Signals,
+    /// The kernel did not exchange the descriptor.
+    NotReplaced(io::Error),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::NoAnswer(error) => write!(f, "the socket does not answer: {error}"),
+            Reason::OtherRights(what) => write!(f, "the process has {what}"),
+            Reason::Landlock => write!(f, "a process has restricted itself (Landlock)"),
+            Reason::NotVisible(error) => write!(f, "the process may not be looked at: {error}"),
+            Reason::Kept(Kept::ByEpoll) => write!(f, "it was in an epoll set before it was connected"),
+            Reason::Kept(Kept::ByDuplicate) => write!(f, "it was duplicated before it was connected"),
+            Reason::Bound => write!(f, "it was bound to an address before"),
+            Reason::Signals => write!(f, "the process gets signals about it (O_ASYNC)"),
+            Reason::NotReplaced(error) => write!(f, "the descriptor could not be replaced: {error}"),
+        }
+    }
+}
+
+#[derive(Default)]
+pub struct Tally {
+    log: Option<File>,
+    /// Connections over each Unix socket.
+    unix: BTreeMap<String, u64>,
+    /// Connections over TCP: map and reason.
+    tcp: BTreeMap<(String, String), u64>,
+}
+
+impl Tally {
+    pub fn new(log: Option<File>) -> Self {
+        Tally { log, ..Tally::default() }
+    }
+
+    pub fn connected(&mut self, thread: &Thread, to: SocketAddr, map: &Map) {
+        self.write(thread, to, &format!("{map}: connected"));
+        *self.unix.entry(map.to_string()).or_default() += 1;
+    }
+
+    pub fn fell_back(&mut self, thread: &Thread, to: SocketAddr, map: &Map, reason: &Reason) {
+        self.write(thread, to, &format!("{map}: TCP, {reason}"));
+        *self.tcp.entry((map.to_string(), reason.to_string())).or_default() += 1;
+    }
+
+    fn write(&mut self, thread: &Thread, to: SocketAddr, what: &str) {
+        let Some(log) = &mut self.log else { return };
+        let name = thread.read("comm").unwrap_or_default();
+        let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ");
+        let line = format!("{now} {} {} {to} {}\n", thread.number, clean(name.trim_end()), clean(what));
+        // The program goes on when the disk is full.
+        let _ = log.write_all(line.as_bytes());
+    }
+
+    /// A few lines for people.
+    pub fn summary(&self) -> String {
+        let (unix, tcp) = (self.unix.values().sum::<u64>(), self.tcp.values().sum::<u64>());
+        let mut text = match (unix, tcp) {
+            (0, 0) => return "the program connected to none of the mapped ports".into(),
+            (_, 0) => format!("{} over Unix sockets", connections(unix)),
+            _ => format!("{} over Unix sockets, {tcp} stayed with TCP", connections(unix)),
+        };
+        for (map, number) in &self.unix {
+            let _ = write!(text, "\n{map}: {}", connections(*number));
+        }
+        for ((map, reason), number) in &self.tcp {
+            let _ = write!(text, "\n{map}: {number} over TCP\n    {reason}");
+        }
+        text
+    }
+}
+
+fn connections(number: u64) -> String {
+    format!("{number} connection{}", if number == 1 { "" } else { "s" })
+}

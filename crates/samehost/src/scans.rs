@@ -1,0 +1,155 @@
+//! The history of scans: a file for each, in a directory that only this user can read and change. Files are written whole or
+//! not at all, one program at a time.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use jiff::Timestamp;
+use rustix::fs::{FlockOperation, flock};
+use samehost_model::scan::Inventory;
+use samehost_scan::read_inventory;
+use samehost_system::{open, private};
+
+use crate::kept::{self, SCANS, StoredFile};
+use crate::wrong_use::WrongUse;
+use crate::{output, state};
+
+/// Folder of the state directory.
+const FOLDER: &str = "scans";
+const SUFFIX: &str = ".json";
+/// Beginning of the name of a file that is being written.
+const UNFINISHED: &str = ".new-";
+/// Longest file of a stored scan, in bytes: ten thousand hops have two million.
+const LONGEST: u64 = 16 << 20;
+/// Longest file that is named on the command line, which may be a whole scan.
+const LONGEST_NAMED: u64 = 256 << 20;
+
+/// The history of scans of this user.
+#[derive(Debug)]
+pub struct Scans {
+    directory: PathBuf,
+}
+
+/// A scan to compare with.
+#[derive(Debug)]
+pub struct Earlier {
+    pub inventory: Inventory,
+    pub file: PathBuf,
+}
+
+impl Scans {
+    /// Opens the history; makes nothing.
+    pub fn open() -> anyhow::Result<Self> {
+        let scans = Scans { directory: state::private_directory(FOLDER)?.join(FOLDER) };
+        scans.check()?;
+        Ok(scans)
+    }
+
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// What to say when a scan is needed and none is stored.
+    pub fn nothing(&self) -> WrongUse {
+        let directory = self.directory.display();
+        WrongUse(format!("no scan is kept in {directory}; samehost scan --save keeps one"))
+    }
+
+    /// All stored scans, the oldest first.
+    pub fn files(&self) -> anyhow::Result<Vec<StoredFile>> {
+        kept::stored(&self.directory, SUFFIX).with_context(|| self.directory.display().to_string())
+    }
+
+    /// Stores a scan, and removes the oldest ones that are too many then. Returns its file.
+    pub fn keep(&self, inventory: &Inventory, at: Timestamp) -> anyhow::Result<PathBuf> {
+        self.make()?;
+        let path = self.directory.join(format!("{}-{}{SUFFIX}", kept::name_of(at), std::process::id()));
+        let _guard = self.lock()?;
+        self.write(&path, inventory).with_context(|| {
+            format!("{}: the scan is not kept (samehost prune makes room)", self.directory.display())
+        })?;
+        for file in SCANS.surplus(&self.files()?, 0) {
+            if let Err(error) = kept::remove(&file.path) {
+                output::complain(&format!("{}: an old scan stays: {error}", file.path.display()));
+            }
+        }
+        Ok(path)
+    }
+
+    /// Reads a stored scan. One that cannot be read is left out, with a message.
+    pub fn read(&self, file: &StoredFile) -> Option<Inventory> {
+        let bytes = open::read(&file.path, LONGEST).map_err(|error| error.to_string());
+        let read = bytes.and_then(|bytes| read_inventory(&bytes).map_err(|error| error.to_string()));
+        read.map_err(|reason| output::complain(&format!("left out: {}: {reason}", file.path.display()))).ok()
+    }
+
+    /// The newest scan of then or before, else the oldest one after it; `None` if none is stored that can be read.
+    pub fn at(&self, time: Timestamp) -> anyhow::Result<Option<Earlier>> {
+        let files = self.files()?;
+        let (before, after) = files.split_at(files.partition_point(|file| file.at <= time));
+        let mut nearest = before.iter().rev().chain(after);
+        Ok(nearest.find_map(|file| Some(Earlier { inventory: self.read(file)?, file: file.path.clone() })))
+    }
+
+    /// That nobody else can read or plant anything in it.
+    fn check(&self) -> anyhow::Result<()> {
+        let directory = self.directory.display();
+        private(&self.directory).map_err(|reason| {
+            WrongUse(format!(
+                "{directory}: the history of scans would not be safe there: {reason}; run as that user, or set XDG_STATE_HOME"
+            ))
+        })?;
+        Ok(())
+    }
+
+    fn make(&self) -> anyhow::Result<()> {
+        let failed = || format!("{}: the history of scans cannot be made", self.directory.display());
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.directory).with_context(failed)?;
+        self.check()?;
+        let found = fs::metadata(&self.directory).with_context(failed)?;
+        if found.mode() & 0o077 != 0 {
+            fs::set_permissions(&self.directory, fs::Permissions::from_mode(0o700)).with_context(failed)?;
+        }
+        Ok(())
+    }
+
+    /// One program at a time writes, for moments only.
+    fn lock(&self) -> anyhow::Result<File> {
+        let failed = || format!("{}: the history of scans cannot be locked", self.directory.display());
+        let directory = File::open(&self.directory).with_context(failed)?;
+        flock(&directory, FlockOperation::LockExclusive).with_context(failed)?;
+        Ok(directory)
+    }
+
+    fn write(&self, path: &Path, inventory: &Inventory) -> anyhow::Result<()> {
+        // What a kill left; nobody else is writing now.
+        for entry in fs::read_dir(&self.directory)?.flatten() {
+            if entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        let mut file = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(&self.directory)?;
+        file.write_all(&serde_json::to_vec(inventory)?)?;
+        file.as_file().sync_all()?;
+        file.persist_noclobber(path).map_err(|error| error.error)?;
+        Ok(())
+    }
+}
+
+/// Reads a scan that the user names: a stored one, or the output of `samehost scan --json`; `-` is standard input.
+pub fn read_named(path: &Path) -> anyhow::Result<Earlier> {
+    let name = path.display();
+    let failed = |error: io::Error| WrongUse(format!("{name}: {error}"));
+    let mut bytes = Vec::new();
+    let input: Box<dyn Read> = if path == Path::new("-") {
+        Box::new(io::stdin())
+    } else {
+        Box::new(File::open(path).map_err(failed)?)
+    };
+    input.take(LONGEST_NAMED).read_to_end(&mut bytes).map_err(failed)?;
+    let inventory = read_inventory(&bytes).map_err(|reason| WrongUse(format!("{name}: {reason}")))?;
+    Ok(Earlier { inventory, file: path.to_owned() })
+}

@@ -1,0 +1,50 @@
+//! The same clients in the words for TCP under `samehost run`: each has the Unix socket, by the server's own word.
+
+use std::process::Command;
+
+use rustix::process::Signal;
+use samehost_testing::wait_for;
+
+use super::rows::Run;
+use super::runs::{Case, Workshop};
+use super::servers::Place;
+use super::{Client, seen};
+use crate::support::{Home, send};
+
+/// What is wrong with a client that is told a port; nothing of other cases.
+pub(super) fn wrong(home: &Home, shop: &Workshop, case: &Case, place: &Place) -> Option<String> {
+    let service = case.row.service;
+    let is_told_a_port = case.expected == "tcp" && case.is_verified;
+    if !is_told_a_port || Place::takes_datagrams(service) || matches!(case.row.run, Run::Front(_)) {
+        return None;
+    }
+    match transport(home, shop, case, place) {
+        Ok("unix") => None,
+        Ok(other) => Some(format!("{} under run: {other}", case.what())),
+        Err(error) => Some(format!("{} under run: {error}", case.what())),
+    }
+}
+
+fn transport(home: &Home, shop: &Workshop, case: &Case, place: &Place) -> Result<&'static str, String> {
+    place.forget(case.row.service);
+    let mut client = Client::start(&mut under_run(home, place, &shop.command(case)?))?;
+    client.wait_until_ready()?;
+    let found = seen(place, case.row.service).map_err(|error| error + &client.said());
+    // The signal reaches the client, and then what it left behind.
+    wait_for("the client's end", || {
+        send(client.0.id(), Signal::TERM);
+        client.0.try_wait().unwrap()
+    });
+    found
+}
+
+fn under_run(home: &Home, place: &Place, client: &Command) -> Command {
+    let map = format!("{}={}", place.port, place.socket.display());
+    let mut command = home.command(&["run", "--quiet", "--map", &map, "--"]);
+    command.arg(client.get_program()).args(client.get_args());
+    command.envs(client.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    if let Some(folder) = client.get_current_dir() {
+        command.current_dir(folder);
+    }
+    command
+}

@@ -1,0 +1,475 @@
+//! `--prometheus` and `--otlp`: promtool has nothing to say of the file, a real Prometheus that scrapes it fires the alert
+//! where TCP comes back after a switch and answers every query of the dashboard, and OTLP is read by its definition.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+
+use samehost_testing::TINY;
+use serde_json::Value;
+
+use crate::scan::{Held, is_root};
+use crate::support::{Ended, Home, SAMEHOST, not_tested, wait_for};
+use crate::switch::stack::{Stack, free_port, page};
+use crate::workloads::support::newest;
+
+/// What the metrics may be told apart by.
+const LABELS: [&str; 6] = [
+    "version",
+    "samehost_service",
+    "network_transport",
+    "samehost_possible",
+    "samehost_finding",
+    "samehost_state",
+];
+
+fn promtool(arguments: &[&str], input: &str) -> Ended {
+    fed(Command::new("promtool").args(arguments), input)
+}
+
+/// What a program says of its input.
+fn fed(command: &mut Command, input: &str) -> Ended {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}: cargo xtask test"));
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    Ended::of(&child.wait_with_output().unwrap())
+}
+
+/// The value of a line.
+fn value(metrics: &str, line: &str) -> Option<f64> {
+    metrics.lines().find_map(|found| found.strip_prefix(line)?.strip_prefix(' ')?.parse().ok())
+}
+
+#[test]
+fn promtool_has_nothing_to_say_and_labels_are_few() {
+    let home = Home::new();
+    let port = free_port();
+    let socket = home.path("redis.sock");
+    let _redis = Held::redis(&home, port, &socket, &[]);
+    let _over_tcp = Held::start("nc", &["127.0.0.1", &port.to_string()]);
+    let _over_unix = Held::start("nc", &["-U", &socket.display().to_string()]);
+    let folder = home.path("collector");
+    fs::create_dir(&folder).unwrap();
+    let file = folder.join("samehost.prom");
+    fs::write(&file, "stale").unwrap();
+    let script = "umask 077 && exec \"$@\"";
+    let write = || {
+        let mut command = Command::new("sh");
+        command.args(["-c", script, "sh", SAMEHOST, "scan", "--prometheus"]).arg(&file);
+        let ended = Ended::of(&command.env("XDG_STATE_HOME", home.path("state")).output().unwrap());
+        assert_eq!((ended.status, ended.both().as_str()), (0, ""), "metrics take the place of the listing");
+        fs::read_to_string(&file).unwrap()
+    };
+    let hops = |transport: &str| {
+        format!("samehost_hops{{samehost_service=\"redis\",network_transport=\"{transport}\"}}")
+    };
+    let metrics = wait_for("both hops", || {
+        let metrics = write();
+        let has = |transport: &str| value(&metrics, &hops(transport)).is_some_and(|hops| hops >= 1.0);
+        (has("tcp") && has("unix")).then_some(metrics)
+    });
+    let mode = fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o644, "the collector is another user");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing is left beside it");
+    assert_eq!(value(&metrics, "samehost_scan_success"), Some(1.0));
+    let said = promtool(&["check", "metrics"], &metrics);
+    assert_eq!((said.status, said.both().as_str()), (0, ""), "{metrics}");
+    for line in metrics.lines().filter(|line| !line.starts_with('#')) {
+        let labels = line.split_once('{').map_or("", |(_, rest)| rest.split_once('}').unwrap().0);
+        for label in labels.split(',').filter(|label| !label.is_empty()) {
+            let (name, value) = label.split_once('=').unwrap();
+            assert!(LABELS.contains(&name), "{line}");
+            assert!(!value.contains('/') && !value.contains(&port.to_string()), "{line}");
+        }
+    }
+    let printed = home.run(&["scan", "--prometheus", "-"]);
+    assert!(printed.stdout.starts_with("# HELP samehost_build_info "), "{}", printed.stdout);
+}
+
+#[test]
+fn what_would_be_saved_has_two_bounds() {
+    let home = Home::new();
+    let server = home.serve("echo", &[]);
+    let address = server.tcp.trim_start_matches("tcp:").to_owned();
+    let busy = std::thread::spawn(move || {
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        let mut buffer = [0; 64];
+        // Ends with the server.
+        while stream.write_all(&buffer).and_then(|()| stream.read_exact(&mut buffer)).is_ok() {}
+    });
+    let ended = home.run(&["scan", "--observe", "2s", "--quiet", "--prometheus", "-"]);
+    assert_eq!(ended.status, 0, "{}", ended.stderr);
+    drop(server);
+    busy.join().unwrap();
+    let of = |bound: &str| {
+        let name = format!("samehost_predicted_saving_cpu{bound}_ratio{{samehost_service=\"samehost\"}}");
+        value(&ended.stdout, &name).unwrap_or_else(|| panic!("{name}: {}", ended.stdout))
+    };
+    assert!(of("_low") < of("") && of("") < of("_high"), "{}", ended.stdout);
+    assert!(of("_high") < 1000.0, "CPU seconds per second, and not per day: {}", ended.stdout);
+    let said = promtool(&["check", "metrics"], &ended.stdout);
+    assert_eq!((said.status, said.both().as_str()), (0, ""), "{}", ended.stdout);
+}
+
+#[test]
+fn a_scan_that_fails_says_so_and_what_cannot_be_written_is_said_first() {
+    let home = Home::new();
+    let missing = home.path("none/samehost.prom").display().to_string();
+    let ended = home.run(&["scan", "--prometheus", &missing]);
+    assert_eq!(ended.status, 2, "{}", ended.both());
+    assert!(ended.stderr.contains(&missing), "{}", ended.stderr);
+    let both = home.run(&["scan", "--json", "--prometheus", "-"]);
+    assert_eq!(both.status, 2, "{}", both.both());
+    let file = home.path("samehost.prom");
+    fs::write(&file, "samehost_scan_success 1\nsamehost_hops 7\n").unwrap();
+    // With so few descriptors that it writes its file, and cannot open /proc besides.
+    let limited = |descriptors: u32| {
+        let script = format!("ulimit -n {descriptors} && exec \"$@\"");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, "sh", SAMEHOST, "scan", "--prometheus"]).arg(&file);
+        let ended = Ended::of(&command.env("XDG_STATE_HOME", home.path("state")).output().unwrap());
+        ended.stderr.contains("/proc cannot be read").then_some(ended.status)
+    };
+    assert_eq!((4..32).find_map(limited), Some(3), "no number of descriptors made it fail");
+    let metrics = fs::read_to_string(&file).unwrap();
+    assert_eq!(value(&metrics, "samehost_scan_success"), Some(0.0), "{metrics}");
+    assert!(!metrics.contains("samehost_hops"), "{metrics}");
+    let said = promtool(&["check", "metrics"], &metrics);
+    assert_eq!((said.status, said.both().as_str()), (0, ""), "{metrics}");
+}
+
+/// The rules that users get.
+fn rules(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/prometheus").join(name)
+}
+
+#[test]
+fn the_rules_do_what_their_tests_say() {
+    for (command, name) in [("check", "samehost.rules.yml"), ("test", "samehost.rules.test.yml")] {
+        let said = promtool(&[command, "rules", &rules(name).display().to_string()], "");
+        assert_eq!(said.status, 0, "{}", said.both());
+    }
+}
+
+/// A page with what is in a file at that moment, as node_exporter has it. It ends with the test's process.
+fn exporter(file: PathBuf) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.read(&mut [0; 4096]);
+            let body = fs::read_to_string(&file).unwrap_or_default();
+            let head = "HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n\r\n";
+            let _ = stream.write_all(format!("{head}{body}").as_bytes());
+        }
+    });
+    port
+}
+
+/// Starts a Prometheus that reads the page and the rules; the port that it answers at.
+fn prometheus(stack: &mut Stack, exporter: u16) -> u16 {
+    let port = free_port();
+    let text = format!(
+        "global: {{scrape_interval: 200ms, evaluation_interval: 200ms}}\n\
+         rule_files: [\"{}\"]\n\
+         scrape_configs: [{{job_name: node, static_configs: [{{targets: [\"127.0.0.1:{exporter}\"]}}]}}]\n",
+        rules("samehost.rules.yml").display()
+    );
+    let config = stack.write("prometheus.yml", &text).display().to_string();
+    let [config, data, listen] = [
+        format!("--config.file={config}"),
+        format!("--storage.tsdb.path={}", stack.path("tsdb").display()),
+        format!("--web.listen-address=127.0.0.1:{port}"),
+    ];
+    stack.start("prometheus", &[&config, &data, &listen]);
+    port
+}
+
+/// What Prometheus answers: the data.
+fn asked(port: u16, target: &str) -> Option<Value> {
+    let (_, body) = page(port, target).filter(|(status, _)| *status == 200)?;
+    Some(serde_json::from_str::<Value>(&body).unwrap()["data"].take())
+}
+
+fn firing(port: u16) -> Option<Vec<String>> {
+    let data = asked(port, "/api/v1/alerts")?;
+    let firing = data["alerts"].as_array()?.iter().filter(|alert| alert["state"] == "firing");
+    Some(firing.map(|alert| alert["labels"]["alertname"].as_str().unwrap().to_owned()).collect())
+}
+
+#[test]
+fn the_alert_fires_where_tcp_comes_back_after_a_switch() {
+    if !is_root() {
+        not_tested("without root: an alert after a switch");
+        return;
+    }
+    let home = Home::new();
+    let mut stack = Stack::new();
+    let port = free_port();
+    let socket = stack.shared("run").join("redis.sock");
+    let _redis = Held::redis(&home, port, &socket, &["--unixsocketperm", "777"]);
+    stack.write("app/manage.py", "#!/usr/bin/env python3\nimport django\n");
+    let over_tcp = format!("DJANGO_SETTINGS_MODULE=shop.settings\nREDIS_URL=redis://127.0.0.1:{port}/0\n");
+    let env = stack.write("app/.env", &over_tcp);
+    let switched = stack.samehost(&["switch", &env.display().to_string(), "--yes"]);
+    assert_eq!(switched.status, 0, "{}", switched.both());
+    let moved = fs::read_to_string(&env).unwrap();
+    assert!(moved.contains("redis.sock"), "{moved}");
+
+    let name = stack.path("samehost.prom").display().to_string();
+    let scan = |stack: &Stack| {
+        let ended = stack.samehost(&["scan", "--prometheus", &name]);
+        assert_eq!(ended.status, 0, "{}", ended.both());
+        fs::read_to_string(&name).unwrap()
+    };
+    let clients = "samehost_switch_tcp_clients{samehost_service=\"redis\"}";
+    let values = |metrics: &str| ["samehost_switches_drifted", clients].map(|line| value(metrics, line));
+    let metrics = scan(&stack);
+    assert_eq!(values(&metrics), [Some(0.0), Some(0.0)], "{metrics}");
+    let watched = exporter(PathBuf::from(&name));
+    let web = prometheus(&mut stack, watched);
+    let query = "/api/v1/query?query=samehost_hops%7Bsamehost_service=%22redis%22%7D";
+    let result = wait_for("Prometheus to read the metrics", || {
+        asked(web, query).filter(|data| data["result"].as_array().is_some_and(|all| !all.is_empty()))
+    });
+    assert_eq!(result["result"][0]["metric"]["__name__"], "samehost_hops", "{result}");
+    assert_eq!(firing(web), Some(Vec::new()), "nothing came back");
+
+    fs::write(&env, &over_tcp).unwrap();
+    let _back = Held::start("nc", &["127.0.0.1", &port.to_string()]);
+    wait_for("a scan that sees the client", || {
+        (values(&scan(&stack)) == [Some(1.0), Some(1.0)]).then_some(())
+    });
+    let fires = |alert: &str| wait_for(alert, || firing(web)?.iter().any(|one| one == alert).then_some(()));
+    fires("SamehostSwitchDrifted");
+    fires("SamehostTcpCameBack");
+    assert_eq!(firing(web).map(|alerts| alerts.len()), Some(2), "and no other");
+
+    // What a scan under load and a measurement say is there too, for the dashboard.
+    let load = ["-p", &port.to_string(), "-c", "1", "-n", "1000000000", "-q"];
+    let busy = Held::start("redis-benchmark", &load);
+    let observed = stack.samehost(&["scan", "--observe", "2s", "--quiet", "--prometheus", "-"]);
+    drop(busy);
+    assert_eq!(observed.status, 0, "{}", observed.both());
+    let measured = stack.path("bench.prom");
+    let file = measured.display().to_string();
+    let bench = stack.samehost(&[&["bench", "raw"], TINY, &["--prometheus", &file]].concat());
+    assert_eq!(bench.status, 0, "{}", bench.both());
+    fs::write(&name, observed.stdout + &fs::read_to_string(measured).unwrap()).unwrap();
+    every_query_of_the_dashboard_returns_something(web);
+}
+
+/// Asks Prometheus what the dashboard would, for all hosts and all services.
+fn every_query_of_the_dashboard_returns_something(web: u16) {
+    let text = fs::read_to_string(rules("samehost.dashboard.json")).unwrap();
+    let dashboard: Value = serde_json::from_str(&text).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let targets = panels.flat_map(|panel| panel["targets"].as_array().unwrap());
+    let queries = targets.map(|target| target["expr"].as_str().unwrap().replace("$instance", ".+"));
+    let mut queries: Vec<String> = queries.map(|query| query.replace("$service", ".+")).collect();
+    let variables = dashboard["templating"]["list"].as_array().unwrap().iter();
+    for variable in variables.filter_map(|variable| variable["query"]["query"].as_str()) {
+        let values = variable.strip_prefix("label_values(").unwrap().strip_suffix(')').unwrap();
+        let (metric, label) = values.split_once(", ").unwrap();
+        queries.push(format!("group by ({label}) ({metric}{{{label}!=\"\"}})"));
+    }
+    assert!(queries.len() >= 20, "{queries:?}");
+    for query in queries {
+        let encoded: String = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        wait_for(&query, || {
+            let data = asked(web, &format!("/api/v1/query?query={encoded}"))?;
+            data["result"].as_array().filter(|all| !all.is_empty()).map(|_| ())
+        });
+    }
+}
+
+/// Answers each request with this, and returns what came. It ends with the test's process.
+fn receiver(answer: &'static str) -> (String, mpsc::Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (sender, requests) = mpsc::channel();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut request = Vec::new();
+            let mut part = [0; 4096];
+            loop {
+                let text = String::from_utf8_lossy(&request).into_owned();
+                let length = text.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+                let body = text.split_once("\r\n\r\n").map(|(_, body)| body.len());
+                if body.is_some() && body == length.map(|length| length.parse().unwrap()) {
+                    break;
+                }
+                let read = stream.read(&mut part).unwrap();
+                request.extend_from_slice(&part[..read]);
+            }
+            let _ = sender.send(String::from_utf8(request).unwrap());
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    (url, requests)
+}
+
+/// Reads the JSON on standard input by the definition of OTLP, which refuses what it does not know, and prints each series
+/// as Prometheus translates it (github.com/prometheus/otlptranslator).
+const TRANSLATED: &str = r#"
+import sys, zipfile
+wheel, folder = sys.argv[1:]
+zipfile.ZipFile(wheel).extractall(folder)
+sys.path.insert(0, folder)
+from google.protobuf.json_format import Parse
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+UNITS = {'s': '_seconds', '1': '_ratio', '{operation}/s': '_per_second', 'By/s': '_bytes_per_second'}
+request = Parse(sys.stdin.read(), ExportMetricsServiceRequest())
+[of] = request.resource_metrics
+print(sorted(a.key for a in of.resource.attributes))
+[scope] = of.scope_metrics
+for metric in scope.metrics:
+    kind = metric.WhichOneof('data')
+    name = metric.name.replace('.', '_') + UNITS.get(metric.unit, '')
+    if kind == 'sum':
+        assert metric.sum.is_monotonic and metric.sum.aggregation_temporality == 2
+        name += '_total'
+    for point in getattr(metric, kind).data_points:
+        assert point.time_unix_nano > 10**18 and point.WhichOneof('value') == 'as_double'
+        labels = ','.join('%s="%s"' % (a.key.replace('.', '_'), a.value.string_value) for a in point.attributes)
+        print(name + ('{%s}' % labels if labels else ''), point.as_double)
+"#;
+
+/// The series of a text in Prometheus' format, with their values.
+fn series(text: &str) -> Vec<(String, f64)> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let both = lines.map(|line| line.rsplit_once(' ').unwrap());
+    both.map(|(series, value)| (series.to_owned(), value.parse().unwrap())).collect()
+}
+
+/// A verb sends what it writes for Prometheus, and each request is read by its definition. Returns what it writes.
+fn sends_what_it_writes(home: &Home, verb: &[&str]) -> String {
+    let (url, requests) = receiver("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
+    let ended = home.run(&[verb, &["--otlp", &url, "--prometheus", "-"]].concat());
+    assert_eq!(ended.status, 0, "{}", ended.stderr);
+    let request = requests.recv().unwrap();
+    let wheel = newest("../wheels/opentelemetry_proto.whl");
+    let mut python = Command::new("/usr/bin/python3");
+    python.args(["-c", TRANSLATED]).arg(wheel).arg(home.path("definition"));
+    let translated = fed(&mut python, request.split_once("\r\n\r\n").unwrap().1);
+    assert_eq!(translated.status, 0, "{}", translated.stderr);
+    let (resource, sent) = translated.stdout.split_once('\n').unwrap();
+    assert_eq!(resource, "['host.name', 'service.instance.id', 'service.name', 'service.version']");
+    assert_eq!(series(sent), series(&ended.stdout));
+    ended.stdout
+}
+
+#[test]
+fn otlp_is_what_its_definition_says_and_has_the_same_series() {
+    sends_what_it_writes(&Home::new(), &["scan"]);
+}
+
+#[test]
+fn a_measurement_is_metrics_with_its_intervals() {
+    let home = Home::new();
+    let (file, result) = (home.path("bench.prom"), home.path("result.json"));
+    let file_name = file.display().to_string();
+    let ended = home.run(&[&["bench", "raw"], TINY, &["--prometheus", &file_name]].concat());
+    assert_eq!(ended.status, 0, "{}", ended.stderr);
+    fs::write(&result, &ended.stdout).unwrap();
+    let mode = fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o644, "the collector is another user");
+    let metrics = fs::read_to_string(&file).unwrap();
+    let said = promtool(&["check", "metrics"], &metrics);
+    assert_eq!((said.status, said.both().as_str()), (0, ""), "{metrics}");
+
+    let result = result.display().to_string();
+    assert_eq!(sends_what_it_writes(&home, &["report", &result]), metrics, "of a stored result");
+    let report: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let comparisons = report["comparisons"].as_array().unwrap();
+    assert!(!comparisons.is_empty());
+    for comparison in comparisons {
+        let [metric, baseline, candidate] =
+            ["metric", "baseline", "candidate"].map(|key| comparison[key].as_str().unwrap());
+        let [connections, size] = ["connections", "size_bytes"].map(|key| &comparison["point"][key]);
+        // One connection is pinned where the machine has the cores for it.
+        let placement = match comparison["point"]["placement"].as_str() {
+            None | Some("free") => String::new(),
+            Some(pinned) => format!("samehost_placement=\"{pinned}\","),
+        };
+        let labels = format!(
+            "samehost_workload=\"raw\",samehost_metric=\"{metric}\",samehost_connections=\"{connections}\",\
+             samehost_size=\"{size}\",{placement}samehost_baseline=\"{baseline}\",samehost_candidate=\"{candidate}\""
+        );
+        for (name, key) in [("", "ratio"), ("_low", "ci_low"), ("_high", "ci_high")] {
+            let line = format!("samehost_bench_compared{name}_ratio{{{labels}}}");
+            assert_eq!(value(&metrics, &line), comparison[key].as_f64(), "{line} in\n{metrics}");
+        }
+        let verdicts: Vec<&str> = metrics
+            .lines()
+            .filter(|line| line.starts_with("samehost_bench_verdict{") && line.contains(&labels))
+            .filter(|line| line.ends_with(" 1"))
+            .collect();
+        let expected = format!("samehost_verdict=\"{}\"", comparison["verdict"].as_str().unwrap());
+        assert!(verdicts.len() == 1 && verdicts[0].contains(&expected), "{verdicts:?}");
+    }
+    let is_latency = |name: &str| name.contains("metric=\"latency_p50\"") && name.contains("arm=\"tcp\"");
+    let all = series(&metrics);
+    let (_, seconds) = all
+        .iter()
+        .find(|(name, _)| name.starts_with("samehost_bench_time_seconds{") && is_latency(name))
+        .unwrap();
+    assert!((1e-6..1.0).contains(seconds), "in seconds: {metrics}");
+}
+
+#[test]
+fn the_environment_says_where_otlp_goes_and_what_is_sent_along() {
+    let (url, requests) = receiver("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
+    let home = Home::new();
+    let mut command = home.command(&["scan", "--otlp"]);
+    command
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("{url}/base/"))
+        .env("OTEL_EXPORTER_OTLP_HEADERS", "X-Tenant=a%20b,Authorization=Bearer hunter2")
+        .env("OTEL_RESOURCE_ATTRIBUTES", "service.name=no,deployment.environment.name=shop")
+        .env("OTEL_SERVICE_NAME", "look");
+    let ended = Ended::of(&command.output().unwrap());
+    assert_eq!((ended.status, ended.both().as_str()), (0, ""));
+    let request = requests.recv().unwrap();
+    assert!(request.starts_with("POST /base/v1/metrics HTTP/1.1\r\n"), "{request}");
+    for line in ["X-Tenant: a b", "Authorization: Bearer hunter2", "Content-Type: application/json"] {
+        assert!(request.lines().any(|found| found == line), "{line}: {request}");
+    }
+    let body: Value = serde_json::from_str(request.split_once("\r\n\r\n").unwrap().1).unwrap();
+    let resource = body["resourceMetrics"][0]["resource"]["attributes"].as_array().unwrap();
+    let of = |key: &str| {
+        let found: Vec<&Value> = resource.iter().filter(|one| one["key"] == key).collect();
+        assert_eq!(found.len(), 1, "{key}: {resource:?}");
+        found[0]["value"]["stringValue"].clone()
+    };
+    assert_eq!((of("service.name"), of("deployment.environment.name")), ("look".into(), "shop".into()));
+    assert!(!of("host.name").as_str().unwrap().is_empty());
+}
+
+#[test]
+fn a_receiver_that_does_not_take_metrics_is_named_with_what_it_says() {
+    let home = Home::new();
+    let send = |url: &str| home.run(&["scan", "--otlp", url]);
+    let (url, _requests) = receiver("HTTP/1.1 403 Forbidden\r\nContent-Length: 18\r\n\r\nno tenant is named");
+    let refused = send(&url);
+    assert_eq!(refused.status, 3, "{}", refused.both());
+    assert!(refused.stderr.contains("refused the metrics: 403 no tenant is named"), "{}", refused.stderr);
+    let (url, _requests) = receiver("220 mail.example ESMTP\r\n");
+    let other = send(&url);
+    assert!(other.status == 3 && other.stderr.contains("220 mail.example"), "{}", other.both());
+    let nobody = send(&format!("http://127.0.0.1:{}", free_port()));
+    assert_eq!(nobody.status, 3, "{}", nobody.both());
+    assert!(nobody.stderr.contains("cannot be reached: Connection refused"), "{}", nobody.stderr);
+    // It accepts, and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let late = send(&format!("http://{}", silent.local_addr().unwrap()));
+    assert!(late.status == 3 && late.stderr.contains("did not answer within 10 s"), "{}", late.both());
+    let secure = send("https://127.0.0.1:4318");
+    assert!(secure.status == 2 && secure.stderr.contains("without TLS"), "{}", secure.both());
+    let grpc = home.command(&["scan", "--otlp"]).env("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc").output();
+    let grpc = Ended::of(&grpc.unwrap());
+    assert!(grpc.status == 2 && grpc.stderr.contains("over HTTP only"), "{}", grpc.both());
+}

@@ -1,0 +1,54 @@
+//! `--auto` and `--dry-run`: what scan finds is mapped, and what the servers see differently is said.
+
+use samehost_testing::{mariadb, postgres};
+
+use super::Redis;
+use crate::support::Home;
+
+#[test]
+fn what_scan_finds_is_mapped_and_used() {
+    let redis = Redis::start();
+    let port = redis.port.to_string();
+    let ended = redis.home.run(&["run", "--auto", "--", "redis-cli", "-p", &port, "client", "list"]);
+    assert_eq!(ended.status, 0, "{}", ended.stderr);
+    assert!(ended.stdout.contains(&redis.over_unix()), "{}", ended.stdout);
+    let map = format!("127.0.0.1:{port} -> {}: 1 connection", redis.socket());
+    assert!(ended.stderr.contains(&map), "{}", ended.stderr);
+    // What is given counts before what is found.
+    let other = format!("{port}=/nowhere");
+    let ended = redis.home.run(&["run", "--auto", "--map", &other, "--", "redis-cli", "-p", &port, "ping"]);
+    assert!(ended.stderr.contains(&format!("port {port} -> /nowhere: 1 over TCP")), "{}", ended.stderr);
+}
+
+#[test]
+fn a_dry_run_says_what_the_servers_see_differently() {
+    let home = Home::new();
+    let (database, cluster) = (mariadb::MariaDb::start(&[]), postgres::Cluster::start(20));
+    let ended = home.run(&["run", "--auto", "--dry-run"]);
+    assert_eq!(ended.status, 0, "{}", ended.stderr);
+    let words = ended.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let accounts = "MariaDB: an account for 'user'@'127.0.0.1' is not the one for 'user'@'localhost'";
+    let socket = database.socket();
+    assert!(words.contains(accounts), "{words}");
+    assert!(words.contains(&format!("127.0.0.1:{} -> {socket}", database.port)), "{words}");
+    let socket = cluster.socket();
+    let socket = socket.trim_start_matches("unix:");
+    assert!(
+        words.contains(&format!("127.0.0.1:{} -> {socket} PostgreSQL: the `local` lines", cluster.port)),
+        "{words}"
+    );
+    assert!(words.contains("sslmode=require"), "{words}");
+    assert!(ended.stdout.lines().all(|line| line.len() <= 80 || line.contains(" -> ")), "{}", ended.stdout);
+}
+
+#[test]
+fn a_dry_run_starts_nothing() {
+    let home = Home::new();
+    let file = home.path("run/made");
+    let words = ["run", "--map", "3306=/nowhere", "--dry-run", "--", "touch", file.to_str().unwrap()];
+    let ended = home.run(&words);
+    assert_eq!(ended.status, 0, "{}", ended.stderr);
+    assert!(ended.stdout.starts_with("port 3306 -> /nowhere\n"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("which the socket"), "{}", ended.stdout);
+    assert!(!file.exists());
+}

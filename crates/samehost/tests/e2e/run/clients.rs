@@ -1,0 +1,127 @@
+//! Clients of databases, told 127.0.0.1 and a port, and proved by the server's own word.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use samehost_testing::{Ended, mariadb, must, postgres, wait_for};
+
+use super::Redis;
+use crate::support::Home;
+
+#[test]
+fn redis_cli_that_knows_a_port_has_the_unix_socket() {
+    let redis = Redis::start();
+    let port = redis.port.to_string();
+    for host in ["127.0.0.1", "localhost", "127.0.0.9", "::1", "::ffff:127.0.0.1"] {
+        let ended = redis.run(&["redis-cli", "-h", host, "-p", &port, "client", "list"]);
+        assert_eq!(ended.status, 0, "{host}: {}", ended.stderr);
+        assert!(ended.stdout.contains(&redis.over_unix()), "{host}: {}", ended.stdout);
+        assert!(ended.stderr.contains("1 connection over Unix sockets"), "{host}: {}", ended.stderr);
+    }
+    let without = must("redis-cli", &["-p", &port, "client", "list"]);
+    assert!(without.contains("addr=127.0.0.1:"), "{without}");
+}
+
+#[test]
+fn mysql_and_psql_that_know_a_port_have_the_unix_socket() {
+    let home = Home::new();
+    let (database, cluster) = (mariadb::MariaDb::start(&[]), postgres::Cluster::start(20));
+    let maps = [
+        format!("{}={}", database.port, database.socket()),
+        format!("{}={}", cluster.port, cluster.socket()),
+    ];
+    let options = ["run", "--quiet", "--map", &maps[0], "--map", &maps[1], "--"];
+    let port = database.port.to_string();
+    // Root may come from anywhere; the server says from where it came.
+    let sql = "SELECT HOST FROM information_schema.PROCESSLIST WHERE ID = CONNECTION_ID()";
+    let words =
+        ["mariadb", "--no-defaults", "-uroot", "-h127.0.0.1", "-P", &port, "--protocol=tcp", "-BNe", sql];
+    let ended = home.run(&[&options, &words[..]].concat());
+    assert_eq!((ended.status, ended.stdout.trim(), &*ended.stderr), (0, "localhost", ""));
+    let url = cluster.tcp("by_trust");
+    let sql = "SELECT client_addr IS NULL, client_port FROM pg_stat_activity WHERE pid = pg_backend_pid()";
+    let ended = home.run(&[&options[..], &["psql", "-XAtq", &url, "-c", sql]].concat());
+    assert_eq!((ended.status, ended.stdout.trim()), (0, "t|-1"), "{}", ended.stderr);
+    let without = must("psql", &["-XAtq", &url, "-c", sql]);
+    assert!(without.starts_with("f|"), "{without}");
+    // PostgreSQL has no TLS on a socket, and the client may insist.
+    let ended =
+        home.run(&[&options[..], &["psql", "-XAtq", &format!("{url}?sslmode=require"), "-c", sql]].concat());
+    assert!(ended.status != 0 && ended.stderr.contains("SSL"), "{ended:?}");
+}
+
+/// Static, with system calls of its own, threads, and epoll behind everything.
+const GO: &str = r#"package main
+
+import ("fmt"; "net"; "os"; "strings"; "sync")
+
+func main() {
+	var all sync.WaitGroup
+	var unix, names sync.Map
+	for i := 0; i < 50; i++ {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			c, err := net.Dial("tcp", os.Args[1])
+			if err != nil { panic(err) }
+			c.(*net.TCPConn).SetNoDelay(false)
+			c.Write([]byte("client info\r\n"))
+			bytes := make([]byte, 4096)
+			n, _ := c.Read(bytes)
+			if strings.Contains(string(bytes[:n]), ".sock:0 ") { unix.Store(i, 1) }
+			if c.RemoteAddr().String() == os.Args[1] { names.Store(i, 1) }
+		}()
+	}
+	all.Wait()
+	count := func(m *sync.Map) (n int) { m.Range(func(_, _ any) bool { n++; return true }); return }
+	fmt.Println(count(&unix), count(&names))
+}
+"#;
+
+#[test]
+fn a_static_go_program_has_the_unix_socket() {
+    let redis = Redis::start();
+    let (source, program) = (redis.home.path("main.go"), redis.home.path("client"));
+    fs::write(&source, GO.replace("\t", " ")).unwrap();
+    let mut build = Command::new("go");
+    build
+        .args(["build", "-buildvcs=false", "-o"])
+        .arg(&program)
+        .arg(&source)
+        .current_dir(redis.home.path("run"));
+    build
+        .env("CGO_ENABLED", "0")
+        .env("GO111MODULE", "off")
+        .env("GOFLAGS", "")
+        .env("GOCACHE", redis.home.path("cache"));
+    if let Some(cache) =
+        std::env::var_os("HOME").map(|home| std::path::PathBuf::from(home).join(".cache/go-build"))
+    {
+        build.env("GOCACHE", cache);
+    }
+    let built = build.output().expect("Go must be installed: cargo xtask servers");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let address = format!("127.0.0.1:{}", redis.port);
+    let ended = redis.run(&[program.to_str().unwrap(), &address]);
+    assert_eq!((ended.status, ended.stdout.trim()), (0, "50 50"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("50 connections over Unix sockets"), "{}", ended.stderr);
+}
+
+/// The kernel's own word, by `verify`.
+#[test]
+fn verify_says_that_the_program_has_the_unix_socket() {
+    let redis = Redis::start();
+    let script = format!("{}s = plain(); print(os.getpid(), flush=True); sys.stdin.read()", super::TOOLS);
+    let mut command = redis.command(&["python3", "-c", &script, &redis.port.to_string()]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line)
+        .unwrap();
+    let ended = wait_for("a verdict", || {
+        let ended = redis.home.run(&["verify", line.trim(), "--expect", "unix"]);
+        (ended.status == 0).then_some(ended)
+    });
+    assert!(ended.stdout.contains(&redis.socket()), "{}", ended.stdout);
+    drop(child.stdin.take());
+    assert!(Ended::of(&child.wait_with_output().unwrap()).status == 0);
+}

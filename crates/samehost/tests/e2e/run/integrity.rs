@@ -1,0 +1,94 @@
+//! Bytes, ends and errors on connections under `run`. `cargo xtask evidence run-integrity` plays the same cases with
+//! gigabytes, and over TCP beside it.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use samehost_testing::Ended;
+
+use crate::support::Home;
+
+/// Plays both sides of every case.
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/run/integrity.py");
+
+struct Server {
+    home: Home,
+    child: Child,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Server {
+    fn start() -> Self {
+        let home = Home::new();
+        let mut command = Command::new("python3");
+        command.args([SCRIPT, "serve"]).arg(home.path("run")).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let server = Server { home, child };
+        assert_eq!(line, "ready\n");
+        server
+    }
+
+    /// What both sides of a case saw under `run`, and over what its connections were.
+    fn case(&self, name: &str, size: u64) -> (String, String) {
+        let map = |port: &str, socket: &str| {
+            let port = std::fs::read_to_string(self.home.path("run").join(port)).unwrap();
+            format!("{port}={}", self.home.path("run").join(socket).display())
+        };
+        let (data, echo) = (map("port", "data.sock"), map("echo.port", "echo.sock"));
+        let (folder, size) = (self.home.path("run").display().to_string(), size.to_string());
+        let ended: Ended = self.home.run(&[
+            "run", "--quiet", "--map", &data, "--map", &echo, "--", "python3", SCRIPT, "client", &folder,
+            name, &size,
+        ]);
+        let seen: serde_json::Value =
+            serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{name}: {}", ended.stderr));
+        let of = |field: &str| seen[field].as_str().unwrap().to_owned();
+        (of("says"), of("over"))
+    }
+}
+
+/// Where both differ, TCP would say ECONNRESET after SO_LINGER, and have the urgent byte in line: `ab|!cd`.
+#[test]
+fn bytes_are_whole_and_ends_are_those_that_the_documentation_names() {
+    let server = Server::start();
+    let cases = [
+        ("transfer", 20_000_000, "every byte each way as it was sent", "1 unix"),
+        ("halfclose", 3_000_000, "whole answers after the half-close, from either side", "2 unix"),
+        (
+            "reset",
+            0,
+            "linger: 10000 B, then the end; it sends: EPIPE. unread: 0 B, then ECONNRESET; it sends: EPIPE",
+            "4 unix",
+        ),
+        ("stopped", 100_000_000, "the sender waits; all comes when it is read", "1 unix"),
+        ("splice", 3_000_000, "files as they were, by sendfile and by splice, both ways", "1 unix"),
+        ("tls", 3_000_000, "TLSv1.3, every byte, and its end", "1 unix"),
+        (
+            "restart",
+            0,
+            "unix; killed: 0 B, then the end; meanwhile ECONNREFUSED; again: unix; port only: tcp",
+            "",
+        ),
+        ("many", 300, "each has its own bytes back", "300 unix"),
+        ("killed", 40_000_000, "all that send took comes; 0 B, then the end", "2 unix"),
+    ];
+    for (name, size, says, over) in cases {
+        assert_eq!(server.case(name, size), (says.to_owned(), over.to_owned()), "{name}");
+    }
+}
+
+/// `samehost run` itself is killed: connections stay, and the calls that it answered fail.
+#[test]
+fn connections_outlive_a_killed_run() {
+    let server = Server::start();
+    let says = "every byte; afterwards connect: ENOSYS, getpeername: ENOSYS";
+    assert_eq!(server.case("unsupervised", 200_000_000), (says.to_owned(), "1 unix".to_owned()));
+}

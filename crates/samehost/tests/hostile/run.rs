@@ -1,0 +1,172 @@
+//! Programs that try to get more through `run` than they had: whoever has given up rights, or never had them, stays with TCP.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use crate::support::{Ended, MALLORY, Machine, bounded, copy_program, wait_for};
+
+/// Says by which way somebody came: root's socket, in a directory of root's, or the port.
+const SERVER: &str = "import os, socket, sys, threading
+t = socket.create_server(('127.0.0.1', 0), backlog=99); u = socket.socket(socket.AF_UNIX); u.bind(sys.argv[1]); u.listen(99)
+def serve(listener, word):
+    while True:
+        c = listener.accept()[0]; c.sendall(word); c.close()
+threading.Thread(target=serve, args=(u, b'unix'), daemon=True).start()
+with open(sys.argv[2] + '.new', 'w') as file: file.write(str(t.getsockname()[1]))
+os.rename(sys.argv[2] + '.new', sys.argv[2]); serve(t, b'tcp')";
+
+/// Root's client. What it does before it connects is put in front.
+const CLIENT: &str = "
+s = socket.create_connection(('127.0.0.1', int(sys.argv[1]))); print(s.recv(9).decode())";
+const IMPORTS: &str = "import ctypes, encodings.idna, os, socket, struct, sys, threading
+libc = ctypes.CDLL(None, use_errno=True)
+";
+
+struct Guarded {
+    machine: Machine,
+    port: String,
+}
+
+impl Guarded {
+    fn new() -> Self {
+        let mut machine = Machine::new();
+        fs::create_dir(machine.path("guarded")).unwrap();
+        fs::set_permissions(machine.path("guarded"), fs::Permissions::from_mode(0o700)).unwrap();
+        let (socket, file) = (machine.path("guarded/s"), machine.path("port"));
+        let mut server = Command::new("/usr/bin/python3");
+        server.args(["-c", SERVER]).arg(&socket).arg(&file);
+        machine.start(server);
+        let port = wait_for("the server", || fs::read_to_string(&file).ok());
+        Guarded { machine, port }
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let map = format!("{}={}", self.port, self.machine.path("guarded/s").display());
+        self.machine.command(&[&["run", "--map", &map, "--"], words].concat())
+    }
+
+    /// By which way a Python program comes that does this first, started by these words.
+    fn way(&self, prefix: &[&str], first: &str) -> Ended {
+        let script = format!("{IMPORTS}{first}{CLIENT}");
+        bounded(self.command(&[prefix, &["/usr/bin/python3", "-c", &script, &self.port]].concat()))
+    }
+
+    #[track_caller]
+    fn assert_stays_with_tcp(&self, prefix: &[&str], first: &str, why: &str) {
+        let ended = self.way(prefix, first);
+        assert_eq!((ended.status, ended.stdout.trim()), (0, "tcp"), "{prefix:?} {first}: {}", ended.stderr);
+        assert!(ended.stderr.contains(why), "{prefix:?} {first}: {}", ended.stderr);
+    }
+}
+
+#[test]
+fn root_itself_gets_its_socket() {
+    let ended = Guarded::new().way(&[], "");
+    assert_eq!((ended.status, ended.stdout.trim()), (0, "unix"), "{}", ended.stderr);
+}
+
+#[test]
+fn whoever_has_become_another_user_stays_with_tcp() {
+    let guarded = Guarded::new();
+    let user = MALLORY.to_string();
+    let (uid, gid) = (format!("--reuid={user}"), format!("--regid={user}"));
+    let why = "another user or group";
+    guarded.assert_stays_with_tcp(&["setpriv", &uid, &gid, "--clear-groups"], "", why);
+    guarded.assert_stays_with_tcp(&["setpriv", &gid, "--groups=4"], "", why);
+    guarded.assert_stays_with_tcp(&[], &format!("os.seteuid({user})"), why);
+    guarded.assert_stays_with_tcp(&[], &format!("os.setgroups([{user}])"), why);
+    // A thread alone, by the system call itself, while the others remain root.
+    let number = if cfg!(target_arch = "x86_64") { 117 } else { 147 };
+    let thread = format!(
+        "
+def become():
+    assert libc.syscall({number}, {user}, {user}, {user}) == 0
+    s = socket.create_connection(('127.0.0.1', int(sys.argv[1]))); assert s.recv(9) == b'tcp'
+one = threading.Thread(target=become); one.start(); one.join()
+"
+    );
+    let ended = guarded.way(&[], &thread);
+    assert_eq!((ended.status, ended.stdout.trim()), (0, "unix"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("1 stayed with TCP") && !ended.stderr.contains("Traceback"),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[test]
+fn whoever_has_given_up_capabilities_stays_with_tcp() {
+    let drop = ["setpriv", "--bounding-set=-dac_override", "--inh-caps=-dac_override"];
+    Guarded::new().assert_stays_with_tcp(&drop, "", "fewer capabilities");
+}
+
+#[test]
+fn whoever_is_in_another_namespace_or_root_stays_with_tcp() {
+    let guarded = Guarded::new();
+    guarded.assert_stays_with_tcp(&["unshare", "--mount"], "", "another namespace");
+    guarded.assert_stays_with_tcp(&["unshare", "--user", "--map-root-user"], "", "");
+    guarded.assert_stays_with_tcp(&[], "os.chroot('/srv')", "another root directory");
+}
+
+#[test]
+fn whoever_has_restricted_itself_stays_with_tcp() {
+    let guarded = Guarded::new();
+    // A filter that lets everything through: what it forbids cannot be seen.
+    let filter = "
+code = ctypes.create_string_buffer(struct.pack('HBBI', 6, 0, 0, 0x7fff0000))
+program = ctypes.create_string_buffer(struct.pack('HxxxxxxP', 1, ctypes.addressof(code)))
+assert libc.prctl(22, 2, program) == 0";
+    guarded.assert_stays_with_tcp(&[], filter, "a filter of system calls of its own");
+    guarded.assert_stays_with_tcp(&[], "libc.syscall(446, -1, 0)", "Landlock");
+}
+
+#[test]
+fn a_user_gets_no_socket_that_he_may_not_reach() {
+    let guarded = Guarded::new();
+    let script = format!("{IMPORTS}{CLIENT}");
+    let mut command = guarded.command(&["/usr/bin/python3", "-c", &script, &guarded.port]);
+    command.uid(MALLORY).gid(MALLORY);
+    let ended = bounded(command);
+    assert_eq!((ended.status, ended.stdout.trim()), (0, "tcp"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("Permission denied"), "{}", ended.stderr);
+}
+
+#[test]
+fn set_user_id_programs_have_no_other_user() {
+    let guarded = Guarded::new();
+    let program = guarded.machine.path("id");
+    copy_program("/usr/bin/id", &program);
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
+    let words = [program.to_str().unwrap(), "-u"];
+    let mut without = Command::new(words[0]);
+    without.arg(words[1]).uid(MALLORY).gid(MALLORY);
+    assert_eq!(bounded(without).stdout.trim(), "0", "/srv lets programs set their user");
+    let mut command = guarded.command(&words);
+    command.uid(MALLORY).gid(MALLORY);
+    assert_eq!(bounded(command).stdout.trim(), MALLORY.to_string());
+}
+
+/// Another thread changes the address while it is looked at: what is connected is a mapped port or TCP, and nothing hangs.
+#[test]
+fn an_address_that_changes_meanwhile_leads_to_nothing_else() {
+    let guarded = Guarded::new();
+    let first = "
+good = struct.pack('=H', socket.AF_INET) + struct.pack('!H', int(sys.argv[1])) + bytes([127, 0, 0, 1]) + bytes(8)
+bad = struct.pack('=H', socket.AF_INET) + struct.pack('!H', 1) + bytes([127, 0, 0, 1]) + bytes(8)
+memory = ctypes.create_string_buffer(good, 16); going = True
+def change():
+    while going: ctypes.memmove(memory, bad, 16); ctypes.memmove(memory, good, 16)
+one = threading.Thread(target=change); one.start()
+for _ in range(200):
+    s = socket.socket()
+    if libc.connect(s.fileno(), memory, 16) == 0: assert s.recv(9) in (b'unix', b'tcp')
+    else: assert ctypes.get_errno() == 111
+    s.close()
+for wrong in (0, 1, 2**63): assert libc.connect(socket.socket().fileno(), ctypes.c_void_p(wrong), 16) == -1
+for length in (0, 1, 15): assert libc.connect(socket.socket().fileno(), good, length) == -1
+going = False; one.join()";
+    let ended = guarded.way(&[], first);
+    assert_eq!((ended.status, ended.stdout.trim()), (0, "unix"), "{}", ended.stderr);
+}

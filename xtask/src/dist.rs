@@ -1,0 +1,236 @@
+//! `cargo xtask dist`: what a release consists of, made twice in two folders and compared. Every file is made from the last
+//! commit and from nothing else of this machine: no path, no name, no time of the build.
+
+mod binary;
+mod components;
+mod licences;
+mod sbom;
+mod target;
+mod versions;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, bail, ensure};
+
+use crate::files::names;
+use crate::{package, succeed, tar, text};
+use components::Components;
+pub(crate) use target::Target;
+
+/// Size of the static program, in bytes, that is not exceeded.
+const LARGEST: u64 = 15_000_000;
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Make it once and compare nothing; what was compiled before is used
+    #[arg(long)]
+    once: bool,
+    /// For which machines, such as aarch64-unknown-linux-musl; by default those like this one
+    #[arg(long, value_name = "TRIPLE")]
+    target: Option<String>,
+    /// Demand what a release has: no uncommitted change, the tag, the version on top of CHANGELOG.md
+    #[arg(long)]
+    release: bool,
+}
+
+/// What is made.
+pub(crate) struct Release {
+    version: String,
+    target: Target,
+    /// Time that every file has, in seconds since 1970.
+    epoch: u64,
+}
+
+/// Makes the files of a release, and prints where they are.
+pub(crate) fn make(options: &Options) -> anyhow::Result<()> {
+    let version = versions::check(&crate::root(), options.release)?;
+    let target = Target::new(options.target.as_deref())?;
+    target.check()?;
+    let release = Release { version, target, epoch: epoch()? };
+    let work = release.target.folder();
+    let (first, second) = (work.join("first"), work.join("second/in-a-folder-of-another-length"));
+    if !options.once {
+        // What was compiled before would be the same in both.
+        for place in [&first, &work.join("second")] {
+            remove(place)?;
+        }
+    }
+    let made = release.make(&first)?;
+    if !options.once {
+        same(&made, &release.make(&second)?)?;
+        remove(&work.join("second"))?;
+    }
+    let out = folder().join(release.name());
+    remove(&out)?;
+    fs::rename(&made, &out)?;
+    show(&out, options.once)?;
+    let length = fs::metadata(first.join(binary::PROGRAM))?.len();
+    ensure!(length <= LARGEST, "the program has {length} bytes, more than {LARGEST}");
+    Ok(())
+}
+
+/// Where releases are made.
+pub(crate) fn folder() -> PathBuf {
+    // Cargo has a folder `dist` for the profile of that name.
+    crate::target().join("distribution")
+}
+
+/// Time of the last commit, which every file gets; SOURCE_DATE_EPOCH overrides it.
+pub(crate) fn epoch() -> anyhow::Result<u64> {
+    let time = match std::env::var("SOURCE_DATE_EPOCH") {
+        Ok(time) => time,
+        Err(_) => text(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(crate::root()))?,
+    };
+    time.trim().parse().with_context(|| format!("SOURCE_DATE_EPOCH is no number of seconds: {time}"))
+}
+
+impl Release {
+    /// Name of the release on this target.
+    fn name(&self) -> String {
+        format!("samehost-{}-{}", self.version, self.target.triple)
+    }
+
+    /// Makes all files in `folder`, and returns the folder with those to publish.
+    fn make(&self, folder: &Path) -> anyhow::Result<PathBuf> {
+        let begun = Instant::now();
+        let (source, out) = (folder.join("source"), folder.join("out"));
+        copy_source(&source)?;
+        remove(&out)?;
+        fs::create_dir_all(&out)?;
+        let built = binary::build(self, &source, &folder.join("target"))?;
+        let program = binary::split(self, &built, folder, &out)?;
+        binary::check(&program, &[&source, &folder.join("target")])?;
+        self.documents(&source, &program, &out)?;
+        sums(&out)?;
+        println!("{}: made in {} s", folder.display(), begun.elapsed().as_secs());
+        Ok(out)
+    }
+
+    /// What is made of the finished program and the sources.
+    fn documents(&self, source: &Path, program: &Path, out: &Path) -> anyhow::Result<()> {
+        let components = Components::of(source, &self.target)?;
+        sbom::write(self, &components, &out.join(format!("{}.cdx.json", self.name())))?;
+        let licences = licences::collect(&components)?;
+        self.archive(source, program, &licences, out)?;
+        package::all(program, &self.version, self.epoch, out).map(drop)
+    }
+
+    /// The archive with the program and what belongs beside it.
+    fn archive(&self, source: &Path, program: &Path, licences: &str, out: &Path) -> anyhow::Result<()> {
+        let unpacked = out.join(self.name());
+        fs::create_dir(&unpacked)?;
+        fs::copy(program, unpacked.join("samehost"))?;
+        for name in ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"] {
+            fs::copy(source.join(name), unpacked.join(name)).with_context(|| name.to_owned())?;
+        }
+        fs::write(unpacked.join("LICENSES-OF-OTHERS.txt"), licences)?;
+        let mut tar = tar(&out.join(format!("{}.tar.gz", self.name())), self.epoch);
+        tar.args(["--mode=u=rwX,go=rX", "--use-compress-program=gzip -9n", "-C"]).arg(out).arg(self.name());
+        succeed(&mut tar)?;
+        remove(&unpacked)
+    }
+}
+
+/// Copies the last commit. All files are new to cargo, so that nothing is taken for already compiled.
+fn copy_source(folder: &Path) -> anyhow::Result<()> {
+    remove(folder)?;
+    fs::create_dir_all(folder)?;
+    let archive = folder.with_extension("tar");
+    let mut git = Command::new("git");
+    git.args(["archive", "--format=tar", "HEAD", "-o"]).arg(&archive);
+    succeed(git.current_dir(crate::root()))?;
+    succeed(
+        Command::new("tar").args(["--extract", "--touch", "--file"]).arg(&archive).arg("-C").arg(folder),
+    )?;
+    Ok(fs::remove_file(archive)?)
+}
+
+/// Removes a folder, if it is there.
+fn remove(folder: &Path) -> anyhow::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| folder.display().to_string())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes SHA256SUMS of all other files.
+fn sums(folder: &Path) -> anyhow::Result<()> {
+    let sums = text(Command::new("sha256sum").arg("--").args(names(folder)?).current_dir(folder))?;
+    Ok(fs::write(folder.join("SHA256SUMS"), sums)?)
+}
+
+/// Fails when two builds differ, and names the files.
+fn same(first: &Path, second: &Path) -> anyhow::Result<()> {
+    let read = |folder: &Path| fs::read_to_string(folder.join("SHA256SUMS"));
+    let (one, other) = (read(first)?, read(second)?);
+    let differing: Vec<&str> = differing(&one, &other);
+    if differing.is_empty() {
+        println!("two builds in two folders: {} files, all the same", one.lines().count());
+        return Ok(());
+    }
+    let folders = format!("{}\n  {}", first.display(), second.display());
+    bail!(
+        "two builds differ in {}.\nBoth are kept:\n  {folders}\n`diffoscope` shows where they differ",
+        differing.join(", ")
+    )
+}
+
+/// Names of the files whose sums differ, or that only one of the lists has.
+fn differing<'a>(one: &'a str, other: &'a str) -> Vec<&'a str> {
+    let only = |these: &'a str, those: &'a str| {
+        these.lines().filter(move |line| !those.lines().any(|there| there == *line))
+    };
+    let lines = only(one, other).chain(only(other, one));
+    let mut names: Vec<&str> =
+        lines.map(|line| line.split_once("  ").map_or(line, |(_, name)| name)).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn show(out: &Path, once: bool) -> anyhow::Result<()> {
+    println!("\n{}", out.display());
+    for name in names(out)? {
+        println!("{:>12}  {name}", fs::metadata(out.join(&name))?.len());
+    }
+    println!("\n{}", fs::read_to_string(out.join("SHA256SUMS"))?.trim_end());
+    if once {
+        println!("made once: whether another build is the same was not tried");
+    }
+    Ok(())
+}
+
+/// The static program for machines like this one: the last that was made, or a new one.
+pub(crate) fn program() -> anyhow::Result<PathBuf> {
+    let program = Target::new(None)?.folder().join("first").join(binary::PROGRAM);
+    if !program.is_file() {
+        make(&Options { once: true, target: None, release: false })?;
+    }
+    ensure!(program.is_file(), "{} is missing, although it was just made", program.display());
+    Ok(program)
+}
+
+/// The program with this machine's C library and otherwise as releases have it.
+pub(crate) fn dynamic_program() -> anyhow::Result<PathBuf> {
+    let folder = folder().join("dynamic");
+    let words = ["build", "--profile", "dist", "--locked", "-p", "samehost", "--target-dir"];
+    crate::cargo(&[&words[..], &[&folder.display().to_string()]].concat())?;
+    Ok(folder.join("dist/samehost"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::differing;
+
+    #[test]
+    fn builds_that_differ_are_named() {
+        let one = "aa  a.deb\nbb  b.deb\ncc  c.deb\n";
+        assert!(differing(one, one).is_empty());
+        assert_eq!(differing(one, "aa  a.deb\nb0  b.deb\ndd  d.deb\n"), ["b.deb", "c.deb", "d.deb"]);
+    }
+}

@@ -1,0 +1,128 @@
+//! The static program: compiled so that its bytes do not depend on where and when, stripped, with its debug information in a
+//! file of its own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+
+use super::Release;
+use crate::{succeed, text};
+
+/// The finished program's path, below the folder that everything is made in.
+pub(super) const PROGRAM: &str = "samehost";
+
+/// Variables that cargo and rustc get. All others may change what is compiled.
+const PASSED: &[&str] = &[
+    "PATH",
+    "HOME",
+    "CARGO_HOME",
+    "RUSTUP_HOME",
+    "RUSTUP_TOOLCHAIN",
+    "TMPDIR",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "ALL_PROXY",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+];
+/// Beginnings of the names of variables that say how crates are fetched.
+const FETCHING: &[&str] = &["CARGO_HTTP_", "CARGO_NET_", "CARGO_REGISTR", "CARGO_SOURCE_"];
+
+/// A command whose environment is the same everywhere.
+pub(super) fn clean(program: &str) -> Command {
+    let mut command = Command::new(program);
+    let is_passed = |name: &str| PASSED.contains(&name) || FETCHING.iter().any(|one| name.starts_with(one));
+    let passed = std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_passed));
+    command.env_clear().envs(passed).envs([("LC_ALL", "C"), ("TZ", "UTC")]);
+    command
+}
+
+/// Compiles the program and returns its path; it has its debug information.
+pub(super) fn build(release: &Release, source: &Path, target: &Path) -> anyhow::Result<PathBuf> {
+    let triple = &release.target.triple;
+    let maps = maps(source, target)?;
+    // By its build id a debugger finds the debug information.
+    let mut flags = vec!["-Clink-arg=-Wl,--build-id=sha1".to_owned()];
+    // Addresses to correct at the start take 0.5 MB otherwise (DT_RELR, which musl's start files know).
+    flags.push("-Clink-arg=-Wl,-z,pack-relative-relocs".to_owned());
+    flags.extend(maps.iter().map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display())));
+    let variable = triple.replace('-', "_");
+    let linker = format!("CARGO_TARGET_{}_LINKER", variable.to_uppercase());
+    let mut cargo = clean("cargo");
+    cargo
+        .args(["build", "--locked", "--profile", "dist", "-p", "samehost", "--target", triple])
+        .current_dir(source)
+        .env("CARGO_TARGET_DIR", target)
+        .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"))
+        .env("SOURCE_DATE_EPOCH", release.epoch.to_string())
+        .env(format!("CC_{variable}"), release.target.compiler())
+        .env(format!("CFLAGS_{variable}"), release.target.c_flags(&maps)?)
+        .env(linker, release.target.tool("gcc"));
+    println!("$ cd {} && cargo build --profile dist --target {triple}", source.display());
+    let status = cargo.status().context("starting cargo")?;
+    ensure!(status.success(), "`cargo build --profile dist --target {triple}` ended with {status}");
+    Ok(target.join(triple).join("dist/samehost"))
+}
+
+/// Folders of this machine whose names the compilers write into programs, and what is written instead.
+fn maps(source: &Path, target: &Path) -> anyhow::Result<Vec<(PathBuf, String)>> {
+    let home = match std::env::var_os("CARGO_HOME") {
+        Some(home) => PathBuf::from(home),
+        None => std::env::home_dir().context("where cargo's home is: set CARGO_HOME")?.join(".cargo"),
+    };
+    let version = text(Command::new("rustc").arg("-vV"))?;
+    let commit = version.lines().find_map(|line| line.strip_prefix("commit-hash: "));
+    let sysroot = PathBuf::from(text(Command::new("rustc").args(["--print", "sysroot"]))?.trim());
+    let mut maps = vec![
+        (source.to_owned(), "/usr/src/samehost".to_owned()),
+        (target.to_owned(), "/usr/src/samehost/target".to_owned()),
+        (home.clone(), "/usr/src/cargo-home".to_owned()),
+        // With the component rust-src the standard library's own paths lead there.
+        (sysroot.join("lib/rustlib/src/rust"), format!("/rustc/{}", commit.unwrap_or("unknown"))),
+    ];
+    // Below it is a folder for each registry, whose name depends on its address. The last that fits is taken.
+    let registries = fs::read_dir(home.join("registry/src")).into_iter().flatten().flatten();
+    maps.extend(registries.map(|registry| (registry.path(), "/usr/src/crates".to_owned())));
+    Ok(maps)
+}
+
+/// Writes the stripped program into `folder`, and its debug information into `out`. Returns the program.
+pub(super) fn split(release: &Release, built: &Path, folder: &Path, out: &Path) -> anyhow::Result<PathBuf> {
+    let (program, debug) = (folder.join(PROGRAM), out.join(format!("{}.debug", release.name())));
+    let objcopy = || Command::new(release.target.tool("objcopy"));
+    let mut keep = objcopy();
+    succeed(keep.args(["--only-keep-debug", "--compress-debug-sections"]).arg(built).arg(&debug))?;
+    let mut link = std::ffi::OsString::from("--add-gnu-debuglink=");
+    link.push(&debug);
+    succeed(objcopy().arg("--strip-all").arg(link).arg(built).arg(&program))?;
+    println!(
+        "{}: {} bytes with debug information, {} without",
+        program.display(),
+        fs::metadata(built)?.len(),
+        fs::metadata(&program)?.len()
+    );
+    Ok(program)
+}
+
+/// Fails unless the program is static and without the names of these folders.
+pub(super) fn check(program: &Path, folders: &[&Path]) -> anyhow::Result<()> {
+    let name = program.display();
+    let headers =
+        text(Command::new("readelf").args(["--program-headers", "--dynamic", "--wide"]).arg(program))?;
+    for sign in ["INTERP", "(NEEDED)"] {
+        ensure!(!headers.contains(sign), "{name} is not static: readelf shows {sign}");
+    }
+    let home = std::env::home_dir().map(|home| home.join(".cargo"));
+    for folder in folders.iter().copied().chain(home.as_deref()) {
+        let mut grep = Command::new("grep");
+        let found = grep.args(["-q", "-a", "-F", "-e"]).arg(folder).arg(program).status()?;
+        ensure!(!found.success(), "{name} has the name of a folder of this machine: {}", folder.display());
+    }
+    Ok(())
+}

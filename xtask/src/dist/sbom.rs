@@ -1,0 +1,91 @@
+//! The list of components (SBOM) in the format of CycloneDX 1.5. Scanners of vulnerabilities read it.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::Release;
+use super::components::{Component, Components};
+use crate::date;
+
+/// Writes the list into a file.
+pub(super) fn write(release: &Release, components: &Components, file: &Path) -> anyhow::Result<()> {
+    let time = date(release.epoch, "+%FT%TZ")?;
+    let list = list(&release.version, &release.target.triple, &time, components);
+    Ok(fs::write(file, format!("{list:#}\n"))?)
+}
+
+fn list(version: &str, triple: &str, time: &str, components: &Components) -> Value {
+    let program = format!("pkg:cargo/samehost@{version}");
+    let uses = components.all.iter().map(|one| json!({"ref": one.url, "dependsOn": one.uses}));
+    let own = json!({"ref": program, "dependsOn": components.used});
+    let mut properties = vec![json!({"name": "target", "value": triple})];
+    for (name, version) in &components.compilers {
+        properties.push(json!({"name": format!("compiler:{name}"), "value": version}));
+    }
+    json!({
+        "$schema": "http://cyclonedx.org/schema/bom-1.5.schema.json",
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.5",
+        "version": 1,
+        "metadata": {
+            "timestamp": time,
+            "component": {
+                "type": "application", "bom-ref": program, "name": "samehost", "version": version,
+                "purl": program, "licenses": [{"expression": "MIT OR Apache-2.0"}],
+            },
+            "properties": properties,
+        },
+        "components": components.all.iter().map(component).collect::<Vec<_>>(),
+        "dependencies": std::iter::once(own).chain(uses).collect::<Vec<_>>(),
+    })
+}
+
+fn component(one: &Component) -> Value {
+    let mut value = json!({
+        "type": "library", "bom-ref": one.url, "purl": one.url, "name": one.name, "version": one.version,
+        // What only helped to compile the program is not in it.
+        "scope": if one.is_linked { "required" } else { "excluded" },
+        "licenses": [{"expression": one.licence}],
+    });
+    if !one.sha256.is_empty() {
+        value["hashes"] = json!([{"alg": "SHA-256", "content": one.sha256}]);
+    }
+    if !one.repository.is_empty() {
+        value["externalReferences"] = json!([{"type": "vcs", "url": one.repository}]);
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_names_components_and_what_uses_them() {
+        let of = |name: &str, is_linked| Component {
+            name: name.into(),
+            version: "1.0.0".into(),
+            url: format!("pkg:cargo/{name}@1.0.0"),
+            licence: "MIT".into(),
+            sha256: if is_linked { "aa".into() } else { String::new() },
+            is_linked,
+            ..Component::default()
+        };
+        let components = Components {
+            all: vec![of("a", true), of("builder", false)],
+            used: vec!["pkg:cargo/a@1.0.0".into()],
+            compilers: vec![("rustc".into(), "rustc 1.95.0".into())],
+        };
+        let list = list("0.1.0", "x86_64-unknown-linux-musl", "2026-11-23T00:00:00Z", &components);
+        assert_eq!(list["components"][0]["hashes"][0]["content"], "aa");
+        assert_eq!(list["components"][0]["scope"], "required");
+        assert_eq!(
+            (&list["components"][1]["scope"], &list["components"][1]["hashes"]),
+            (&"excluded".into(), &Value::Null)
+        );
+        assert_eq!(list["dependencies"][0]["dependsOn"][0], "pkg:cargo/a@1.0.0");
+        assert_eq!(list["metadata"]["properties"][1]["value"], "rustc 1.95.0");
+    }
+}

@@ -1,0 +1,114 @@
+//! Old kernels, started in an emulated machine that has the static program and busybox: Debian 12's, and Debian 11's, which is
+//! older than README promises and lacks epoll_pwait2(2).
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, ensure};
+
+use super::Account;
+use crate::{download, servers, succeed};
+
+/// A kernel for virtual machines, as a Debian package.
+struct Kernel {
+    url: &'static str,
+    sha256: &'static str,
+    image: &'static str,
+    /// How many of the commands of `INIT` end well on it.
+    good: usize,
+}
+
+const KERNELS: &[Kernel] = &[
+    Kernel {
+        url: "http://deb.debian.org/debian-security/pool/updates/main/l/linux-signed-amd64/linux-image-6.1.0-56-cloud-amd64_6.1.192-2_amd64.deb",
+        sha256: "e7d02b943971edcb8790e256c02cfab3bca6c3d37c1bf25392a57c71300615ee",
+        image: "boot/vmlinuz-6.1.0-56-cloud-amd64",
+        good: 5,
+    },
+    Kernel {
+        url: "http://deb.debian.org/debian/pool/main/l/linux-signed-amd64/linux-image-5.10.0-32-cloud-amd64_5.10.223-1_amd64.deb",
+        sha256: "fb4a1229952d892138532c1d9f40a7fd0bd408e4dcf969c12e4524b6a89fdcb8",
+        image: "boot/vmlinuz-5.10.0-32-cloud-amd64",
+        // All but the checkup.
+        good: 4,
+    },
+];
+const NEEDED: &[(&str, &str)] =
+    &[("qemu-system-x86_64", "qemu-system-x86"), ("busybox", "busybox-static"), ("cpio", "cpio")];
+/// What the first process does. The first line of each command's output and its status are what is kept.
+const INIT: &str = "\
+#!/busybox sh
+/busybox mount -t proc proc /proc
+/busybox ip link set lo up
+for words in --version 'how redis' scan 'bench raw --budget 5s --quiet --markdown -' '--budget 20s --quiet'; do
+  /samehost $words > /tmp/out 2>&1
+  echo \"kept: $(/busybox uname -r) | samehost $words | status $? | $(/busybox grep -m 1 . /tmp/out)\"
+  /busybox sed 's/^/said: /' /tmp/out
+done
+/busybox poweroff -f
+";
+
+/// Starts each kernel, and keeps how the program's commands ended.
+pub(super) fn boot(account: &mut Account<'_>, program: &Path) -> anyhow::Result<()> {
+    if std::env::consts::ARCH != "x86_64" {
+        account.tell("kernel | only tried on x86_64");
+        return Ok(());
+    }
+    for (needed, package) in NEEDED {
+        ensure!(servers::is_there(needed), "{needed} is missing: apt-get install {package}");
+    }
+    let folder = tempfile::tempdir()?;
+    let archive = folder.path().join("root.cpio");
+    pack(program, &folder.path().join("root"), &archive)?;
+    for kernel in KERNELS {
+        let (package, unpacked) = (folder.path().join("kernel.deb"), folder.path().join("kernel"));
+        if let Err(error) = download(kernel.url, kernel.sha256, &package) {
+            account.tell(&format!("kernel | {} was not tried: {error:#}", kernel.image));
+            continue;
+        }
+        succeed(Command::new("dpkg-deb").arg("-x").arg(&package).arg(&unpacked))?;
+        one(account, kernel, &unpacked, &archive)?;
+    }
+    Ok(())
+}
+
+fn one(account: &mut Account<'_>, kernel: &Kernel, unpacked: &Path, archive: &Path) -> anyhow::Result<()> {
+    let mut machine = Command::new("timeout");
+    machine.args(["600", "qemu-system-x86_64", "-accel", "tcg", "-smp", "2", "-m", "1024", "-nographic"]);
+    machine.args(["-no-reboot", "-append", "console=ttyS0 quiet panic=-1", "-kernel"]);
+    machine.arg(unpacked.join(kernel.image)).arg("-initrd").arg(archive);
+    let output = machine.stdin(Stdio::null()).output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let kept: Vec<&str> =
+        text.lines().filter_map(|line| line.split_once("kept: ")).map(|(_, kept)| kept.trim()).collect();
+    for line in &kept {
+        account.tell(&format!("kernel | {line}"));
+    }
+    let good = kept.iter().filter(|line| line.contains("| status 0 |")).count();
+    ensure!(good == kernel.good, "{good} commands ended well, not {}:\n{text}", kernel.good);
+    Ok(())
+}
+
+/// Writes the first root directory of the machine.
+fn pack(program: &Path, root: &Path, archive: &Path) -> anyhow::Result<()> {
+    for name in ["proc", "tmp", "dev"] {
+        fs::create_dir_all(root.join(name))?;
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let busybox =
+        std::env::split_paths(&path).map(|folder| folder.join("busybox")).find(|file| file.is_file());
+    fs::copy(busybox.context("busybox")?, root.join("busybox"))?;
+    fs::copy(program, root.join("samehost"))?;
+    fs::write(root.join("init"), INIT)?;
+    fs::set_permissions(root.join("init"), Permissions::from_mode(0o755))?;
+    let pack = "find . | cpio --create --format=newc --quiet";
+    let status = Command::new("sh")
+        .args(["-c", pack])
+        .current_dir(root)
+        .stdout(fs::File::create(archive)?)
+        .status()?;
+    ensure!(status.success(), "cpio: {status}");
+    Ok(())
+}

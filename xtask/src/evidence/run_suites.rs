@@ -1,0 +1,258 @@
+//! The test suites of client libraries as their authors ship them, against private servers: over TCP, and under
+//! `samehost run` with the same settings. The same tests have to pass.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+
+use super::Account;
+use crate::bench::mysql::MariaDb;
+use crate::bench::redis::Redis;
+use crate::{debug_program, download, succeed, text};
+
+const PYPI: &str = "https://files.pythonhosted.org/packages";
+/// redis-py's sources with its tests.
+const REDIS_PY: (&str, &str) = (
+    "48/10/defc227d65ea9c2ff5244645870859865cba34da7373477c8376629746ec/redis-5.0.8.tar.gz",
+    "0c5b10d387568dfe0698c6fad6615750c24170e548ca2deac10c649d463e9870",
+);
+/// What runs them.
+const WHEELS: &[(&str, &str)] = &[
+    (
+        "51/ff/f6e8b8f39e08547faece4bd80f89d5a8de68a38b2d179cc1c4490ffa3286/pytest-7.4.4-py3-none-any.whl",
+        "b090cdf5ed60bf4c45261be03239c2c1c22df034fbffe691abe93cd80cea01d8",
+    ),
+    (
+        "9c/ce/1e4b53c213dce25d6e8b163697fbce2d43799d76fa08eea6ad270451c370/pytest_asyncio-0.21.2-py3-none-any.whl",
+        "ab664c88bb7998f711d8039cacd4884da6430886ae8bbd4eded552ed2004f16b",
+    ),
+    (
+        "03/27/14af9ef8321f5edc7527e47def2a21d8118c6f329a9342cc61387a0c0599/pytest_timeout-2.3.1-py3-none-any.whl",
+        "68188cb703edfc6a18fad98dc25a3c61e9f24d644b0b70f33af545219fc7813e",
+    ),
+    (
+        "ef/a6/62565a6e1cf69e10f5727360368e451d4b7f58beeac6173dc9db836a5b46/iniconfig-2.0.0-py3-none-any.whl",
+        "b6a85871a79d2e3b22d2d1b94ac2824226a63c6b741c88f7ae975f18b6778374",
+    ),
+    (
+        "88/ef/eb23f262cca3c0c4eb7ab1933c3b1f03d021f2c48f54763065b6f0e321be/packaging-24.2-py3-none-any.whl",
+        "09abb1bccd265c01f4a3aa3f7a7db064b36514d2cba19a2f694fe6150451a759",
+    ),
+    (
+        "88/5f/e351af9a41f866ac3f1fac4ca0613908d9a41741cfcf2228f4ad853b697d/pluggy-1.5.0-py3-none-any.whl",
+        "44e1ad92c8ca002de6377e165f3e0f1be63266ab4d554740532335b9d75ea669",
+    ),
+    (
+        "a7/fa/e01228c2938de91d47b307831c62ab9e4001e747789d0b05baf779a6488c/async_timeout-4.0.3-py3-none-any.whl",
+        "7405140ff1230c310e51dc27b3145b9092d659ce68ff733fb0cefe3ee42be028",
+    ),
+];
+/// Tests of redis-py that need a cluster, modules or certificates that it does not ship.
+const NOT_OF_REDIS_PY: &[&str] = &[
+    "tests/test_ssl.py",
+    "tests/test_search.py",
+    "tests/test_asyncio/test_search.py",
+    "tests/test_asyncio/test_cluster.py",
+];
+/// The results of pytest.
+const RESULTS: &[&str] = &["PASSED", "FAILED", "ERROR", "SKIPPED", "XFAIL", "XPASS"];
+
+const GO_DRIVER: &str = "github.com/go-sql-driver/mysql";
+/// Connects to an address of the internet, and ends all tests where that is not silent.
+const NOT_OF_GO: &str = "TestConnectorReturnsTimeout";
+
+/// At least this share of the connections has to be over the Unix socket.
+const ENOUGH: f64 = 0.9;
+
+/// A library's tests: the same command, which is told a place.
+struct Suite {
+    name: String,
+    command: fn(&Suite, &Place<'_>) -> Command,
+    /// The test that a line of output is about, and its result.
+    result: fn(&str) -> Option<(&str, &str)>,
+    directory: PathBuf,
+    program: String,
+    port: u16,
+    socket: String,
+}
+
+/// What the tests are told.
+enum Place<'a> {
+    Port,
+    /// The port, under this program and its words.
+    Under(&'a [String]),
+    Socket,
+}
+
+type Results = BTreeMap<String, String>;
+
+pub(super) fn suites(account: &mut Account<'_>) -> anyhow::Result<()> {
+    let samehost = debug_program()?;
+    let directory = tempfile::tempdir()?;
+    let redis =
+        Redis::start(directory.path(), &["--enable-debug-command", "yes", "--enable-module-command", "yes"])?;
+    compare(account, &samehost, &redis_py(directory.path(), &redis)?)?;
+    drop(redis);
+    let database = MariaDb::start()?;
+    compare(account, &samehost, &go_driver(account.root, directory.path(), &database)?)?;
+    account.tell(
+        "ip2unix | its tests are in its repository only: PyPI, npm, Go's proxy and Debian's archive do not have \
+         them; not run",
+    );
+    Ok(())
+}
+
+fn compare(account: &mut Account<'_>, samehost: &Path, suite: &Suite) -> anyhow::Result<()> {
+    let log = suite.directory.join("run.log");
+    let map = format!("{}={}", suite.port, suite.socket);
+    let words = [&samehost.display().to_string(), "run", "--quiet", "--log", &log.display().to_string()];
+    let words: Vec<String> = words.into_iter().chain(["--map", &map, "--"]).map(str::to_owned).collect();
+    let tcp = suite.results(&Place::Port)?;
+    account.tell(&format!("{} | over TCP | {}", suite.name, counts(&tcp)));
+    let under = suite.results(&Place::Under(&words))?;
+    account.tell(&format!("{} | under samehost run | {}", suite.name, counts(&under)));
+    let log = std::fs::read_to_string(log)?;
+    let (unix, all) = (log.lines().filter(|line| line.ends_with(": connected")).count(), log.lines().count());
+    account.tell(&format!(
+        "{} | connections to the server under run | {unix} of {all} over the Unix socket",
+        suite.name
+    ));
+    let differ: Vec<&String> = tcp.keys().filter(|name| tcp.get(*name) != under.get(*name)).collect();
+    account.tell(&format!("{} | tests whose result differs | {}", suite.name, differ.len()));
+    // What the server says to every client over its Unix socket is no fault of run.
+    let socket = if differ.is_empty() { Results::new() } else { suite.results(&Place::Socket)? };
+    let of = |results: &Results, name: &str| results.get(name).map_or("not run", String::as_str).to_owned();
+    for name in &differ {
+        let [tcp, under, socket] = [&tcp, &under, &socket].map(|results| of(results, name));
+        account.tell(&format!("  {name}: {tcp}, under run {under}, told the Unix socket itself {socket}"));
+    }
+    ensure!(tcp.len() == under.len() && !tcp.is_empty(), "{}: not the same tests were run", suite.name);
+    ensure!(unix as f64 >= ENOUGH * all as f64 && all > 0, "{}: too few over the Unix socket", suite.name);
+    ensure!(
+        differ.iter().all(|name| of(&under, name) == of(&socket, name)),
+        "{}: run changed what a test says",
+        suite.name
+    );
+    Ok(())
+}
+
+fn counts(results: &Results) -> String {
+    let mut counts = BTreeMap::<&str, usize>::new();
+    for result in results.values() {
+        *counts.entry(result).or_default() += 1;
+    }
+    let counts: Vec<String> = counts.iter().map(|(result, count)| format!("{count} {result}")).collect();
+    format!("{} tests: {}", results.len(), counts.join(", "))
+}
+
+impl Suite {
+    /// Runs the tests. That some fail, as they do without `run`, is no error.
+    fn results(&self, place: &Place<'_>) -> anyhow::Result<Results> {
+        let mut command = (self.command)(self, place);
+        let output = command.output().with_context(|| format!("{command:?}"))?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        let results: Results = said
+            .lines()
+            .filter_map(|line| (self.result)(line))
+            .map(|(name, result)| (name.to_owned(), result.to_owned()))
+            .collect();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(!results.is_empty(), "{}: no test was run: {said}{errors}", self.name);
+        Ok(results)
+    }
+
+    /// The program of the tests, started as the place says.
+    fn started(&self, place: &Place<'_>) -> Command {
+        let mut command = match place {
+            Place::Under([program, words @ ..]) => {
+                let mut command = Command::new(program);
+                command.args(words).arg(&self.program);
+                command
+            }
+            _ => Command::new(&self.program),
+        };
+        command.current_dir(&self.directory);
+        command
+    }
+}
+
+fn redis_py(directory: &Path, redis: &Redis) -> anyhow::Result<Suite> {
+    let (sources, wheels) = (directory.join("sources.tar.gz"), directory.join("wheels"));
+    download(&format!("{PYPI}/{}", REDIS_PY.0), REDIS_PY.1, &sources)?;
+    succeed(Command::new("tar").arg("-xf").arg(&sources).arg("-C").arg(directory))?;
+    for (path, sum) in WHEELS {
+        let file = directory.join("wheel.zip");
+        download(&format!("{PYPI}/{path}"), sum, &file)?;
+        succeed(Command::new("unzip").arg("-qo").arg(&file).arg("-d").arg(&wheels))?;
+    }
+    Ok(Suite {
+        name: "redis-py 5.0.8".into(),
+        command: |suite, place| {
+            let mut command = suite.started(place);
+            command.args(["-m", "pytest", "-v", "--tb=no", "-W", "ignore", "-p", "no:cacheprovider"]);
+            command.args(["-o", "addopts=", "-o", "asyncio_mode=auto", "-o", "console_output_style=classic"]);
+            command.args(["--timeout", "30", "-m", "not onlycluster and not redismod and not ssl"]);
+            command.args(NOT_OF_REDIS_PY.iter().flat_map(|file| ["--ignore", *file]));
+            command.arg("--redis-url").arg(match place {
+                Place::Socket => format!("unix://{}", suite.socket),
+                _ => format!("redis://127.0.0.1:{}/0", suite.port),
+            });
+            command.env("PYTHONPATH", suite.directory.join("../wheels")).env("PYTHONDONTWRITEBYTECODE", "1");
+            command
+        },
+        result: |line| {
+            line.rsplit_once(' ').filter(|(name, result)| name.contains("::") && RESULTS.contains(result))
+        },
+        directory: directory.join("redis-5.0.8"),
+        program: "python3".into(),
+        port: redis.port,
+        socket: redis.socket.clone(),
+    })
+}
+
+fn go_driver(root: &Path, directory: &Path, database: &MariaDb) -> anyhow::Result<Suite> {
+    database.sql(
+        "CREATE DATABASE gotest; GRANT ALL ON *.* TO gopher@'%' IDENTIFIED BY 'secret' WITH GRANT OPTION",
+    )?;
+    let (module, program) = (directory.join("module"), directory.join("mysql.test"));
+    std::fs::create_dir(&module)?;
+    for name in ["go.mod", "go.sum"] {
+        std::fs::copy(root.join("crates/samehost/tests/clients/go").join(name), module.join(name))?;
+    }
+    let go = |words: &[&str]| {
+        let mut go = Command::new("go");
+        // The cache of the clients that `how` knows, whose checksums go.sum has.
+        go.env("GOMODCACHE", crate::target().join("clients/go/mod")).env("GOFLAGS", "-modcacherw -mod=mod");
+        go.args(words).env("GOTOOLCHAIN", "local").current_dir(&module);
+        go
+    };
+    succeed(go(&["test", "-c", "-o"]).arg(&program).arg(GO_DRIVER))?;
+    let version = text(&mut go(&["list", "-m", "-f", "{{.Version}}", GO_DRIVER]))?;
+    Ok(Suite {
+        name: format!("go-sql-driver/mysql {}", version.trim()),
+        command: |suite, place| {
+            let all =
+                text(Command::new(&suite.program).args(["-test.list", "^(Test|Fuzz)"])).unwrap_or_default();
+            let all: Vec<&str> = all.lines().filter(|name| *name != NOT_OF_GO).collect();
+            let mut command = suite.started(place);
+            command.args(["-test.v", "-test.run", &format!("^({})$", all.join("|"))]);
+            command.env("MYSQL_TEST_USER", "gopher").env("MYSQL_TEST_PASS", "secret");
+            let (protocol, address) = match place {
+                Place::Socket => ("unix", suite.socket.clone()),
+                _ => ("tcp", format!("127.0.0.1:{}", suite.port)),
+            };
+            command.env("MYSQL_TEST_PROT", protocol).env("MYSQL_TEST_ADDR", address);
+            command
+        },
+        result: |line| {
+            let (result, name) = line.trim_start().strip_prefix("--- ")?.split_once(": ")?;
+            Some((name.rsplit_once(" (")?.0, result))
+        },
+        directory: directory.to_owned(),
+        program: program.display().to_string(),
+        port: database.port,
+        socket: database.socket(),
+    })
+}

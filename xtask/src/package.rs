@@ -1,0 +1,83 @@
+//! Packages of one program: `.deb`, `.rpm` and an image for containers. What is put in is the program, what it writes
+//! about itself (manual pages, completions), and the files in `packaging/`. Same input, same bytes.
+
+mod deb;
+mod elf;
+mod image;
+mod rpm;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use elf::Elf;
+
+/// How hard xz tries; what downloads get.
+const LEVEL: u8 = 6;
+
+/// What is packed, and for which release.
+struct Release<'a> {
+    /// The program as it was built.
+    binary: &'a Path,
+    elf: Elf,
+    /// One that runs here and says the same about itself: the manual pages of an aarch64 program are made on x86_64 too.
+    speaker: PathBuf,
+    /// `0.1.0`
+    version: &'a str,
+    /// Seconds since 1970 that every file carries.
+    epoch: u64,
+    /// How hard xz tries, 0 to 9.
+    level: u8,
+    out: &'a Path,
+}
+
+impl Release<'_> {
+    /// The version as dpkg and rpm order it: a pre-release comes before its release.
+    fn ordered_version(&self) -> String {
+        self.version.replacen('-', "~", 1)
+    }
+}
+
+/// `cargo xtask package`
+pub(crate) fn run(binary: Option<PathBuf>, out: Option<PathBuf>) -> anyhow::Result<()> {
+    let version = env!("CARGO_PKG_VERSION");
+    let binary = binary.map_or_else(crate::release_program, Ok)?;
+    let out = out.unwrap_or_else(|| crate::target().join("packages"));
+    for file in all(&binary, version, crate::dist::epoch()?, &out)? {
+        let length = std::fs::metadata(&file)?.len();
+        println!("{:>6.1} MB  {}", length as f64 / 1e6, file.display());
+    }
+    Ok(())
+}
+
+/// Makes every package of a program in a folder, and returns their paths. The image is left out where the program
+/// needs libraries.
+pub(crate) fn all(binary: &Path, version: &str, epoch: u64, out: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    std::fs::create_dir_all(out).with_context(|| out.display().to_string())?;
+    let elf = elf::read(binary)?;
+    let speaker = if elf.is_native() { binary.to_owned() } else { crate::release_program()? };
+    let release = Release { binary, elf, speaker, version, epoch, level: LEVEL, out };
+    let mut made = vec![deb::build(&release)?, rpm::build(&release)?];
+    if release.elf.is_static {
+        made.push(image::build(&release)?);
+    } else {
+        println!("no image for containers: {} needs the libraries of this machine", binary.display());
+    }
+    Ok(made)
+}
+
+/// Makes the package for Debian of a program, quickly and therefore larger than a release's.
+pub(crate) fn quick_deb(binary: &Path, out: &Path) -> anyhow::Result<PathBuf> {
+    let (elf, version, epoch) = (elf::read(binary)?, env!("CARGO_PKG_VERSION"), crate::dist::epoch()?);
+    deb::build(&Release { binary, elf, speaker: binary.to_owned(), version, epoch, level: 0, out })
+}
+
+/// A file of `packaging/`, with the words between @ filled in.
+fn template(name: &str, words: &[(&str, &str)]) -> anyhow::Result<String> {
+    let path = crate::root().join("packaging").join(name);
+    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    Ok(words.iter().fold(text, |text, (word, value)| text.replace(&format!("@{word}@"), value)))
+}

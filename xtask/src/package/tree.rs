@@ -1,0 +1,98 @@
+//! The files that every package has, in a folder: the program, its manual pages and completions, the units.
+
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context;
+
+use super::{Release, template};
+use crate::bytes;
+
+const UNITS: [&str; 2] = ["samehost-scan.service", "samehost-scan.timer"];
+
+/// Writes a file below `root`, with the folders above it.
+pub(super) fn write(root: &Path, name: &str, content: impl AsRef<[u8]>) -> anyhow::Result<PathBuf> {
+    let path = root.join(name);
+    let above = path.parent().unwrap_or(root);
+    fs::create_dir_all(above).with_context(|| above.display().to_string())?;
+    fs::write(&path, content).with_context(|| path.display().to_string())?;
+    Ok(path)
+}
+
+/// Copies the program, without its symbols.
+pub(super) fn program(release: &Release<'_>, root: &Path) -> anyhow::Result<()> {
+    let program = fs::read(release.binary).with_context(|| release.binary.display().to_string())?;
+    let path = write(root, "usr/bin/samehost", program)?;
+    if release.elf.has_symbols && release.elf.is_native() {
+        let mut strip = Command::new("strip");
+        bytes(strip.args(["--remove-section=.comment", "--remove-section=.note"]).arg(&path))?;
+    }
+    Ok(())
+}
+
+/// Everything but the documents, whose places differ. `zsh` is the folder of zsh's completions.
+pub(super) fn common(release: &Release<'_>, root: &Path, zsh: &str) -> anyhow::Result<()> {
+    program(release, root)?;
+    let pages = root.join("usr/share/man/man1");
+    fs::create_dir_all(&pages)?;
+    bytes(Command::new(&release.speaker).arg("man").arg(&pages))?;
+    zip(&files(&pages)?.into_iter().map(|page| pages.join(page)).collect::<Vec<_>>())?;
+    let completions = [
+        ("bash", "usr/share/bash-completion/completions/samehost".to_owned()),
+        ("zsh", format!("{zsh}/_samehost")),
+        ("fish", "usr/share/fish/vendor_completions.d/samehost.fish".to_owned()),
+    ];
+    for (shell, name) in completions {
+        write(root, &name, bytes(Command::new(&release.speaker).args(["completions", shell]))?)?;
+    }
+    for unit in UNITS {
+        let text = template(&format!("systemd/{unit}"), &[])?;
+        write(root, &format!("usr/lib/systemd/system/{unit}"), text)?;
+    }
+    Ok(())
+}
+
+/// Compresses files in place; without name and time, which differ from build to build.
+pub(super) fn zip(paths: &[PathBuf]) -> anyhow::Result<()> {
+    bytes(Command::new("gzip").arg("-9n").args(paths)).map(drop)
+}
+
+/// The files below a folder, by name.
+pub(super) fn files(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut all = Vec::new();
+    let mut open = vec![root.to_owned()];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+            let path = entry?.path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                all.push(path.strip_prefix(root)?.to_owned());
+            }
+        }
+    }
+    all.sort();
+    Ok(all)
+}
+
+/// Gives every file and folder the permissions and the time that a package has, whoever builds it and when.
+pub(super) fn settle(root: &Path, epoch: u64) -> anyhow::Result<()> {
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(epoch);
+    for name in files(root)? {
+        let path = root.join(&name);
+        let is_program = name.starts_with("usr/bin");
+        let is_script = name.parent() == Some(Path::new("DEBIAN"))
+            && ["postinst", "prerm", "postrm"].iter().any(|script| name.ends_with(script));
+        let mode = if is_program || is_script { 0o755 } else { 0o644 };
+        fs::set_permissions(&path, Permissions::from_mode(mode))?;
+        File::options().write(true).open(&path)?.set_modified(time)?;
+        for folder in path.ancestors().skip(1).take_while(|folder| folder.starts_with(root)) {
+            fs::set_permissions(folder, Permissions::from_mode(0o755))?;
+            File::open(folder)?.set_modified(time)?;
+        }
+    }
+    Ok(())
+}
