@@ -18,7 +18,7 @@ const RUNS: usize = 10;
 /// Rows of a checkup with all servers installed. A row that was omitted for lack of time counts as undecided.
 const ROWS: [&str; 16] = [
     "one request and its reply latency_mean",
-    "CPU time per request, 64 at once total_cpu_per_op",
+    "CPU per request, 64 at once total_cpu_per_op",
     "large transfers, 512 KiB writes bandwidth",
     "a new connection per request latency_mean",
     "fastcgi latency_mean",

@@ -79,8 +79,16 @@ fn what_runs_is_named_and_not_touched_and_what_is_installed_is_measured() {
     let place = |start: &str| lines.iter().position(|line| line.starts_with(start));
     let first = place("one request and its reply").expect(&text);
     assert!(lines[first + 1].starts_with("as the scheduler places it"), "{text}");
-    for row in ["CPU time per request, 64 at once", "large transfers, 512 KiB writes", "a new connection"] {
+    for row in ["CPU per request, 64 at once", "large transfers, 512 KiB writes", "a new connection"] {
         assert!(place(row).is_some(), "{text}");
+    }
+    // Figures stand below their heads.
+    let is_head = |line: &&str| line.ends_with("unix against tcp");
+    let table = text.lines().skip_while(|line| !is_head(line)).take_while(|line| !line.is_empty());
+    let end = text.lines().find(is_head).and_then(|head| head.find("TCP")).expect(&text) + "TCP".len();
+    for row in table.filter(|row| !row.contains("not measured")) {
+        let around: Vec<bool> = row.chars().skip(end - 1).take(2).map(|c| c == ' ').collect();
+        assert_eq!(around, [false, true], "{row}\n{text}");
     }
 }
 
