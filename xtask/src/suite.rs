@@ -2,7 +2,7 @@
 //! took the last time, and what it installs.
 //!
 //! What `--quick` leaves out is said where the tests are: a test target that needs servers has `servers` among its
-//! `required-features`; the name of a single test that needs root or another's program ends in one of [`MARKS`].
+//! `required-features`; the name of a single test that needs root, another's program or half a minute ends in one of [`MARKS`].
 
 use std::fmt;
 use std::fs;
@@ -12,7 +12,7 @@ use std::time::Instant;
 use crate::{cargo, needs, root, servers, target};
 
 /// Ends of the names of tests that `--quick` leaves out.
-const MARKS: [&str; 2] = ["as_root", "with_programs"];
+const MARKS: [&str; 3] = ["as_root", "with_programs", "at_length"];
 
 /// Which tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,9 @@ pub(crate) fn all() -> anyhow::Result<()> {
 /// The tests that need neither root nor servers.
 pub(crate) fn quick() -> anyhow::Result<()> {
     announce(Suite::Quick);
-    println!("Left out: what needs servers, another's program or root; `cargo xtask test` has it.");
+    println!(
+        "Left out: what needs servers, another's program, root or half a minute; `cargo xtask test` has it."
+    );
     let skipped: Vec<&str> = MARKS.iter().flat_map(|mark| ["--skip", *mark]).collect();
     timed(Suite::Quick, &[], &skipped)
 }

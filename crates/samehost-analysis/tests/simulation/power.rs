@@ -103,7 +103,7 @@ fn ten_blocks_find_fifteen_percent_at_ten_percent_noise() {
 /// At most one null comparison in twenty is called, whatever luck a process has with one transport, however servers are
 /// started; and the interval of a fixed number of blocks covers.
 #[test]
-fn a_processes_luck_is_not_taken_for_a_difference() {
+fn a_processes_luck_is_not_taken_for_a_difference_at_length() {
     let kinds = [
         (Starts::EachBlock, 10),
         (Starts::InTurn(6), 10),

@@ -36,7 +36,7 @@ fn share(reports: &[Report], verdict: Verdict) -> f64 {
 }
 
 #[test]
-fn identical_arms_are_rarely_called_different() {
+fn identical_arms_are_rarely_called_different_at_length() {
     for (i, (own, tail)) in
         [(0.003, Tail::Normal), (0.02, Tail::Heavy), (0.02, Tail::Disturbed), (0.05, Tail::Normal)]
             .into_iter()
@@ -112,7 +112,7 @@ fn equivalence_is_rarely_claimed_wrongly() {
 
 /// Two reports of one unchanged machine: what `compare` calls a change. Shared noise is not paired away here.
 #[test]
-fn an_unchanged_machine_has_rarely_changed() {
+fn an_unchanged_machine_has_rarely_changed_at_length() {
     for (i, (own, tail)) in
         [(0.005, Tail::Normal), (0.02, Tail::Heavy), (0.02, Tail::Disturbed), (0.05, Tail::Normal)]
             .into_iter()
