@@ -1,4 +1,5 @@
-//! The files that every package has, in a folder: the program, its manual pages and completions, the units.
+//! The files that every package has, in a folder: the program, its manual pages and completions, the units, what Prometheus and
+//! Grafana read.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +12,13 @@ use anyhow::Context;
 use super::{Release, template};
 use crate::bytes;
 
-const UNITS: [&str; 2] = ["samehost-scan.service", "samehost-scan.timer"];
+/// Files of `packaging/`, and the folders that they are installed in.
+const AS_THEY_ARE: [(&str, &str); 4] = [
+    ("systemd/samehost-scan.service", "usr/lib/systemd/system"),
+    ("systemd/samehost-scan.timer", "usr/lib/systemd/system"),
+    ("prometheus/samehost.rules.yml", "usr/share/samehost/prometheus"),
+    ("prometheus/samehost.dashboard.json", "usr/share/samehost/prometheus"),
+];
 
 /// Writes a file below `root`, with the folders above it.
 pub(super) fn write(root: &Path, name: &str, content: impl AsRef<[u8]>) -> anyhow::Result<PathBuf> {
@@ -48,9 +55,9 @@ pub(super) fn common(release: &Release<'_>, root: &Path, zsh: &str) -> anyhow::R
     for (shell, name) in completions {
         write(root, &name, bytes(Command::new(&release.speaker).args(["completions", shell]))?)?;
     }
-    for unit in UNITS {
-        let text = template(&format!("systemd/{unit}"), &[])?;
-        write(root, &format!("usr/lib/systemd/system/{unit}"), text)?;
+    for (file, folder) in AS_THEY_ARE {
+        let (_, name) = file.split_once('/').context("a file of packaging/ in a folder")?;
+        write(root, &format!("{folder}/{name}"), template(file, &[])?)?;
     }
     Ok(())
 }

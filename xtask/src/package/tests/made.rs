@@ -48,6 +48,8 @@ fn the_deb_has_everything_at_its_place_and_of_root_with_programs() {
         "usr/share/doc/samehost/changelog.gz",
         "usr/share/doc/samehost/changelog.Debian.gz",
         "usr/share/doc/samehost/copyright",
+        "usr/share/samehost/prometheus/samehost.rules.yml",
+        "usr/share/samehost/prometheus/samehost.dashboard.json",
     ];
     for name in wanted {
         assert!(listing.lines().any(|line| line.ends_with(&format!("./{name}"))), "{name}:\n{listing}");
@@ -66,7 +68,9 @@ fn rpm_reads_the_rpm_and_its_sums_hold_with_programs() {
         must(Command::new("rpm").args(["-qp", "--qf", "[%{FILEUSERNAME} %{FILENAMES}\\n]"]).arg(rpm));
     let wanted =
         ["/usr/bin/samehost", "/usr/share/man/man1/samehost.1.gz", "/usr/share/zsh/site-functions/_samehost"];
-    for name in wanted.into_iter().chain(["/usr/share/licenses/samehost/LICENSE-MIT"]) {
+    let others =
+        ["/usr/share/licenses/samehost/LICENSE-MIT", "/usr/share/samehost/prometheus/samehost.rules.yml"];
+    for name in wanted.into_iter().chain(others) {
         assert!(listing.lines().any(|line| line == format!("root {name}")), "{name}:\n{listing}");
     }
     let scripts = must(Command::new("rpm").args(["-qp", "--scripts"]).arg(rpm));
