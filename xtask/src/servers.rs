@@ -78,6 +78,7 @@ const NEEDED: &[Needed] = &[
     Needed { program: "bindfs", package: "bindfs", why: "is a file system whose sockets others cannot use" },
     Needed { program: "podman", package: "podman", why: "runs private servers in containers" },
     Needed { program: "crun", package: "crun", why: "is what podman starts containers with" },
+    Needed { program: "iptables", package: "iptables", why: "publishes ports of containers on bridges" },
     Needed { program: "slirp4netns", package: "slirp4netns", why: "publishes ports of containers" },
     Needed { program: "lintian", package: "lintian", why: "checks the package for Debian" },
     Needed {

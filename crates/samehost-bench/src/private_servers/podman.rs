@@ -127,6 +127,10 @@ impl Place {
         if self.has_proxy() {
             tool("slirp4netns", "slirp4netns")?;
         }
+        if self == Place::Bridge {
+            // netavark and CNI say only that a file is not there.
+            tool("iptables", "iptables")?;
+        }
         if rustix::process::geteuid().is_root() {
             return Ok(());
         }
