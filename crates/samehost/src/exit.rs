@@ -104,6 +104,11 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     })
 }
 
+/// Whether nobody waits for another try: the reader has gone, or a signal came.
+pub fn is_final(error: &anyhow::Error) -> bool {
+    is_broken_pipe(error) || code(error) == INTERRUPTED
+}
+
 fn code(error: &anyhow::Error) -> u8 {
     for cause in error.chain() {
         if cause.downcast_ref::<WrongUse>().is_some() {

@@ -36,6 +36,9 @@ pub struct ScanOptions {
     /// else http://localhost:4318]
     #[arg(long, value_name = "URL", num_args = 0..=1)]
     pub otlp: Option<Option<String>>,
+    /// Scan again this long after the start of each scan, until it is told to end; a scan that fails ends nothing
+    #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME", conflicts_with = "fail_on_change")]
+    pub every: Option<Duration>,
     /// Show no progress
     #[arg(long, short)]
     pub quiet: bool,

@@ -16,18 +16,63 @@ use crate::cli::ScanOptions;
 use crate::exit::Ending;
 use crate::scans::Scans;
 use crate::wrong_use::WrongUse;
-use crate::{output, signals};
+use crate::{exit, output, signals};
 
 const PERIODS: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(86_400);
+/// From one look for a signal to the next, between two scans.
+const LOOK: Duration = Duration::from_millis(250);
 
 pub fn scan(options: &ScanOptions) -> anyhow::Result<Ending> {
-    if options.observe.is_some_and(|period| !PERIODS.contains(&period)) {
-        return Err(WrongUse("--observe takes 1s to 24h".into()).into());
+    for (option, period) in [("--observe", options.observe), ("--every", options.every)] {
+        if period.is_some_and(|period| !PERIODS.contains(&period)) {
+            return Err(WrongUse(format!("{option} takes 1s to 24h")).into());
+        }
     }
-    // Opened first: a place that is not safe is known before a long observation.
-    let earlier = options.since.as_ref().map(|since| Baseline::open(since, options.save)).transpose()?;
-    let history = options.save.then(Scans::open).transpose()?;
-    let receivers = Receivers::open(options)?;
+    options.every.map_or_else(|| once(options), |period| again_and_again(options, period))
+}
+
+/// Scans until a signal comes: that is how it is meant to end. What is wrong from the start ends it; what fails later
+/// may be there the next time, such as a receiver that starts after it.
+fn again_and_again(options: &ScanOptions, period: Duration) -> anyhow::Result<Ending> {
+    drop(Destinations::open(options)?);
+    signals::watch()?;
+    while !interrupt::is_requested() {
+        let next = Instant::now() + period;
+        match once(options) {
+            Err(error) if exit::is_final(&error) => return Err(error),
+            Err(error) => output::complain(&format!("{error:#}")),
+            Ok(_) => {}
+        }
+        while !interrupt::is_requested()
+            && let left = next.saturating_duration_since(Instant::now())
+            && !left.is_zero()
+        {
+            std::thread::sleep(left.min(LOOK));
+        }
+    }
+    Ok(Ending::Done)
+}
+
+/// What a scan is compared with, and where it goes.
+struct Destinations {
+    earlier: Option<Baseline>,
+    history: Option<Scans>,
+    receivers: Receivers,
+}
+
+impl Destinations {
+    /// Opened first: a place that is not safe is known before a long observation.
+    fn open(options: &ScanOptions) -> anyhow::Result<Self> {
+        Ok(Destinations {
+            earlier: options.since.as_ref().map(|since| Baseline::open(since, options.save)).transpose()?,
+            history: options.save.then(Scans::open).transpose()?,
+            receivers: Receivers::open(options)?,
+        })
+    }
+}
+
+fn once(options: &ScanOptions) -> anyhow::Result<Ending> {
+    let Destinations { earlier, history, receivers } = Destinations::open(options)?;
     let interrupted = interrupt::flag();
     let (at, begun) = (Timestamp::now(), Instant::now());
     let is_compared = history.is_some() || earlier.is_some() || !receivers.is_none();

@@ -2,18 +2,19 @@
 //! where TCP comes back after a switch and answers every query of the dashboard, and OTLP is read by its definition.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 
+use rustix::process::Signal;
 use samehost_testing::TINY;
 use serde_json::Value;
 
 use crate::scan::{Held, is_root};
-use crate::support::{Ended, Home, SAMEHOST, not_tested, wait_for};
+use crate::support::{Ended, Home, SAMEHOST, not_tested, send, wait_for};
 use crate::switch::stack::{Stack, free_port, page};
 use crate::workloads::support::newest;
 
@@ -140,6 +141,40 @@ fn a_scan_that_fails_says_so_and_what_cannot_be_written_is_said_first() {
     assert!(!metrics.contains("samehost_hops"), "{metrics}");
     let said = promtool(&["check", "metrics"], &metrics);
     assert_eq!((said.status, said.both().as_str()), (0, ""), "{metrics}");
+}
+
+#[test]
+fn a_scan_every_so_often_goes_on_until_it_is_told_to_end() {
+    let home = Home::new();
+    let file = home.path("samehost.prom");
+    let nobody = format!("http://127.0.0.1:{}", free_port());
+    let mut command = home.command(&["scan", "--every", "1s", "--otlp", &nobody, "--prometheus"]);
+    let child = command.arg(&file).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let at = || value(&fs::read_to_string(&file).ok()?, "samehost_scan_timestamp_seconds");
+    let first = wait_for("the first scan", at);
+    wait_for("a third one", || at().filter(|at| *at > first + 1.5));
+    send(child.id(), Signal::TERM);
+    let ended = Ended::of(&child.wait_with_output().unwrap());
+    assert_eq!((ended.status, ended.stdout.as_str()), (0, ""), "{}", ended.stderr);
+    let times = ended.stderr.lines().filter(|line| line.contains(&nobody)).count();
+    assert!(times >= 2, "a receiver that is not there is said each time: {}", ended.stderr);
+
+    let mut lines =
+        home.command(&["scan", "--json", "--every", "1s"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut read = BufReader::new(lines.stdout.take().unwrap()).lines();
+    for _ in 0..2 {
+        let scan: Value = serde_json::from_str(&read.next().unwrap().unwrap()).unwrap();
+        assert!(scan["connections"].is_array(), "{scan}");
+    }
+    drop(read);
+    assert!(lines.wait().unwrap().success(), "its reader has gone");
+
+    let missing = home.path("none/samehost.prom").display().to_string();
+    for wrong in [["--every", "0s", "--quiet"], ["--every", "1s", "--fail-on-change"]] {
+        assert_eq!(home.run(&[&["scan"][..], &wrong].concat()).status, 2, "{wrong:?}");
+    }
+    let ended = home.run(&["scan", "--every", "1s", "--prometheus", &missing]);
+    assert_eq!(ended.status, 2, "at once: {}", ended.stderr);
 }
 
 /// The rules that users get.
