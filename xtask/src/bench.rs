@@ -301,7 +301,7 @@ fn epoll(tools: &Tools) -> anyhow::Result<()> {
 }
 
 /// A port of 127.0.0.1 that nobody has.
-fn free_port() -> anyhow::Result<u16> {
+pub(crate) fn free_port() -> anyhow::Result<u16> {
     Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 

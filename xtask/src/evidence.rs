@@ -7,7 +7,9 @@ mod clients;
 mod congestion;
 mod dist;
 mod fuzz;
+mod go;
 mod kernel;
+mod otlp;
 mod packages;
 mod run_integrity;
 mod run_suites;
@@ -18,7 +20,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 
 /// One kind of evidence.
 struct Evidence {
@@ -120,6 +122,12 @@ const ALL: &[Evidence] = &[
         length: Duration::from_secs(180),
         run: run_integrity::integrity,
     },
+    Evidence {
+        name: "otlp",
+        about: "a current Prometheus, built from Go's proxy: receives what --otlp sends, reads what --prometheus writes, and the rules",
+        length: Duration::from_secs(900),
+        run: otlp::otlp,
+    },
 ];
 
 /// Output of a run, printed immediately and stored.
@@ -142,6 +150,14 @@ impl Account<'_> {
         // Writing to a String cannot fail.
         let _ = writeln!(self.text, "{line}");
     }
+}
+
+/// Programs that have to be on this machine, and their packages in Debian.
+fn need(programs: &[(&str, &str)]) -> anyhow::Result<()> {
+    let missing = programs.iter().filter(|(path, _)| !Path::new(path).exists());
+    let missing: Vec<&str> = missing.map(|(_, package)| *package).collect();
+    ensure!(missing.is_empty(), "this needs: apt-get install {}", missing.join(" "));
+    Ok(())
 }
 
 /// Runs one kind of evidence, within `minutes` if given. With `only`, the stored lines of other parts are kept.

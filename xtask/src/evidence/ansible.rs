@@ -44,9 +44,7 @@ type Part = (&'static str, fn(&mut Account<'_>, &Tools) -> anyhow::Result<()>);
 const PARTS: &[Part] = &[("lint", lint), ("sanity", sanity), ("hosts", plays::plays)];
 
 pub(super) fn ansible(account: &mut Account<'_>) -> anyhow::Result<()> {
-    let missing = NEEDED.iter().filter(|(path, _)| !Path::new(path).exists());
-    let missing: Vec<&str> = missing.map(|(_, package)| *package).collect();
-    ensure!(missing.is_empty(), "this needs: apt-get install {}", missing.join(" "));
+    super::need(NEEDED)?;
     let only = account.only.clone();
     let parts = PARTS.iter().filter(|(name, _)| only.as_deref().is_none_or(|only| only == *name));
     let parts: Vec<&Part> = parts.collect();
