@@ -9,6 +9,7 @@ mod dist;
 mod fuzz;
 mod go;
 mod kernel;
+mod kubernetes;
 mod otlp;
 mod packages;
 mod run_integrity;
@@ -127,6 +128,12 @@ const ALL: &[Evidence] = &[
         about: "a current Prometheus, built from Go's proxy: receives what --otlp sends, reads what --prometheus writes, and the rules",
         length: Duration::from_secs(900),
         run: otlp::otlp,
+    },
+    Evidence {
+        name: "kubernetes",
+        about: "a real API server, controller manager and scheduler, built from Go's proxy, with a thousand simulated nodes; the pods by podman",
+        length: Duration::from_secs(1_800),
+        run: kubernetes::kubernetes,
     },
 ];
 
