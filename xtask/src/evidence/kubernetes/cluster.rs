@@ -42,7 +42,7 @@ const WITH_PROGRAMS: &str =
     r#"mount -t overlay none -o lowerdir="$1":/usr/bin /usr/bin && shift && exec "$@""#;
 const TOKEN: &str = "of-a-cluster-that-ends-at-once";
 /// Time for a program to answer.
-const LIMIT: Duration = Duration::from_secs(90);
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// The programs, and their versions in a line.
 pub(super) struct Programs {

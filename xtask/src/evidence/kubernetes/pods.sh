@@ -56,7 +56,10 @@ done
 mapfile -t arguments <"$AS_IT_IS"
 pod=$(podman run --detach --log-driver=k8s-file --ulimit=host "${arguments[@]}")
 file=/var/lib/node_exporter/textfile_collector/samehost.prom
-for _ in $(seq 100); do [ -s "$file" ] && break || sleep 0.1; done
+for _ in $(seq 100); do
+	[ ! -s "$file" ] || break
+	sleep 0.1
+done
 echo "held: file | $(stat -c '%a of %U' "$file"), $(grep -c '^samehost_' "$file") series"
 begun=$(date +%s%N)
 podman stop --time 5 "$pod" >/dev/null
