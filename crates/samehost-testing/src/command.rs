@@ -115,12 +115,17 @@ pub fn wait_for<T>(what: &str, mut holds: impl FnMut() -> Option<T>) -> T {
 
 /// A port that nothing listens on now.
 ///
+/// A child that another thread has just forked holds the listener until it executes its program, and answers for as
+/// long: who then waits for a server on this port would not wait.
+///
 /// # Panics
 /// When there is none.
 #[must_use]
 pub fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0");
-    listener.and_then(|listener| listener.local_addr()).expect("a free port").port()
+    let address = listener.and_then(|listener| listener.local_addr()).expect("a free port");
+    wait_for("a port that is closed", || std::net::TcpStream::connect(address).is_err().then_some(()));
+    address.port()
 }
 
 /// Options of the smallest measurement whose trials have no length of their own, as JSON on standard output.

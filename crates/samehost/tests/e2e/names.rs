@@ -13,9 +13,11 @@ use crate::scan::scan;
 use crate::support::{Home, send, wait_for};
 use crate::workloads::Server;
 
-/// A Java program that listens at its first argument, and does nothing else.
+/// A Java program that listens at its first argument and takes connections until it is ended: the test's own look
+/// whether it listens is one.
 const OTHER: &str = "public class Other { public static void main(String[] words) throws Exception {
-  new java.net.ServerSocket(Integer.parseInt(words[0])).accept(); } }";
+  java.net.ServerSocket all = new java.net.ServerSocket(Integer.parseInt(words[0]));
+  while (true) { all.accept(); } } }";
 
 /// What a scan calls the program that listens on a port, and by what.
 fn called(home: &Home, words: impl Fn(u16) -> Vec<String>) -> (Value, Value) {
