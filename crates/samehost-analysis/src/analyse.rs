@@ -48,11 +48,13 @@ pub fn analyse(report: &Report) -> Analysed {
     warnings.extend(missed_precision(report, &comparisons));
     let (predictions, without) = predict(report, &index);
     warnings.extend(without);
+    let (effects, combinations) = effects(report, &index);
     let analysis = Analysis {
         comparisons,
         controls,
         predictions,
-        effects: effects(report, &index),
+        effects,
+        combinations,
         limits: limits(report, &index),
         profile_differences: profile_differences(report, &index),
         evidence: gather_evidence(&index),

@@ -3,11 +3,12 @@
 //! For each block, with y = ln(metric) of each of the 2^k arms and a factor's level s = ±1, the effect of a set of m
 //! factors is Σ (Π s) y ÷ 2^(k−m): for one factor the mean of y at its second level minus that at its first; for two
 //! factors the difference between one factor's differences at the other's levels (Yates' contrasts; Box, Hunter and
-//! Hunter, "Statistics for Experimenters", chapter 5). The blocks' values are then estimated like any log ratio.
+//! Hunter, "Statistics for Experimenters", chapter 5). The blocks' values are then estimated like any log ratio, and so is
+//! each cell's difference from the first cell, which has the first level of every factor.
 
 use std::collections::BTreeMap;
 
-use samehost_model::{Arm, Effect, Factor, MetricInfo, Point, Report, Transport};
+use samehost_model::{Arm, Combination, Effect, Factor, MetricInfo, Point, Report, Transport};
 use samehost_stats::estimate;
 
 use crate::index::Index;
@@ -22,14 +23,15 @@ struct Cells<'a> {
     arms: Vec<&'a Arm>,
 }
 
-/// All effects; empty unless, besides two transports, a parameter has two levels.
-pub(crate) fn effects(report: &Report, index: &Index<'_>) -> Vec<Effect> {
+/// All effects and combinations; none unless, besides two transports, a parameter has two levels.
+pub(crate) fn effects(report: &Report, index: &Index<'_>) -> (Vec<Effect>, Vec<Combination>) {
     let arms: Vec<&Arm> = report.head.arms.iter().filter(|arm| arm.transport != Transport::None).collect();
     let factors = factors(&arms);
     if !(2..=MOST_FACTORS).contains(&factors.len()) {
-        return Vec::new();
+        return (Vec::new(), Vec::new());
     }
-    let mut effects = Vec::new();
+    let confidence = report.head.plan.confidence;
+    let (mut effects, mut combinations) = (Vec::new(), Vec::new());
     for cells in cells(&arms, &factors) {
         for metric in &report.head.workload.metrics {
             let blocks = blocks(index, metric, &cells);
@@ -37,7 +39,7 @@ pub(crate) fn effects(report: &Report, index: &Index<'_>) -> Vec<Effect> {
             sets.sort_by_key(|set: &usize| set.count_ones());
             effects.extend(sets.into_iter().filter_map(|set| {
                 let contrasts: Vec<f64> = blocks.iter().map(|y| contrast(y, set)).collect();
-                let estimate = estimate(&contrasts, report.head.plan.confidence)?;
+                let estimate = estimate(&contrasts, confidence)?;
                 Some(Effect {
                     point: cells.point.clone(),
                     metric: metric.name.clone(),
@@ -48,13 +50,27 @@ pub(crate) fn effects(report: &Report, index: &Index<'_>) -> Vec<Effect> {
                     ratio: estimate.ratio,
                     ci_low: estimate.interval.map(|interval| interval.low),
                     ci_high: estimate.interval.map(|interval| interval.high),
-                    confidence: report.head.plan.confidence,
+                    confidence,
+                    blocks: estimate.n,
+                })
+            }));
+            combinations.extend((1..cells.arms.len()).filter_map(|cell| {
+                let differences: Vec<f64> = blocks.iter().map(|y| y[cell] - y[0]).collect();
+                let estimate = estimate(&differences, confidence)?;
+                Some(Combination {
+                    arm: cells.arms[cell].id.clone(),
+                    against: cells.arms[0].id.clone(),
+                    metric: metric.name.clone(),
+                    ratio: estimate.ratio,
+                    ci_low: estimate.interval.map(|interval| interval.low),
+                    ci_high: estimate.interval.map(|interval| interval.high),
+                    confidence,
                     blocks: estimate.n,
                 })
             }));
         }
     }
-    effects
+    (effects, combinations)
 }
 
 /// Factors: the transport and the parameters that have exactly two levels.

@@ -1,4 +1,4 @@
-//! Effects of factors over all levels of the others, and bottlenecks of arms.
+//! Effects of factors over all levels of the others, combinations of their levels, and bottlenecks of arms.
 
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +36,28 @@ pub struct Effect {
     /// Confidence that the interval has, at least: 0.95.
     pub confidence: f64,
     /// Blocks in which all arms have a value.
+    pub blocks: u32,
+}
+
+/// One combination of all factors' levels against the first, of one metric, over all blocks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Combination {
+    /// Id of the arm that has the combination.
+    pub arm: String,
+    /// Id of the arm that has the first level of every factor.
+    pub against: String,
+    /// Name of the metric.
+    pub metric: String,
+    /// `arm` ÷ `against`.
+    pub ratio: f64,
+    /// Lower end of the interval of the ratio; absent with fewer than two blocks.
+    pub ci_low: Option<f64>,
+    /// Upper end.
+    pub ci_high: Option<f64>,
+    /// Confidence that the interval has, at least: 0.95.
+    pub confidence: f64,
+    /// Blocks in which all combinations have a value.
     pub blocks: u32,
 }
 

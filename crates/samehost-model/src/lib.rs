@@ -34,7 +34,7 @@ mod warning;
 pub use arm::{Arm, Placement, Point};
 pub use comparison::{Comparison, Control, Grade, Verdict};
 pub use connection::{ConnectionSettings, SocketEnd};
-pub use effect::{Effect, Factor, Limit, LimitedBy};
+pub use effect::{Combination, Effect, Factor, Limit, LimitedBy};
 pub use endpoint::{Endpoint, EndpointError, UNIX_PATH_MAX};
 pub use metric::{Better, Family, MetricInfo, metric_title, split_unit};
 pub use percent::percent_decoded;

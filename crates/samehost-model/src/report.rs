@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::arm::{Arm, Placement, Point};
 use crate::comparison::{Comparison, Control};
 use crate::connection::ConnectionSettings;
-use crate::effect::{Effect, Limit};
+use crate::effect::{Combination, Effect, Limit};
 use crate::metric::MetricInfo;
 use crate::prediction::{Part, Prediction};
 use crate::profile::{Profile, ProfileDifference};
@@ -352,6 +352,9 @@ pub struct Analysis {
     /// What each factor does over all the others, where axes of the matrix have two levels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<Effect>,
+    /// Each combination of these factors' levels against the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub combinations: Vec<Combination>,
     /// The bottleneck of each arm, where something stands between client and server.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<Limit>,

@@ -1,8 +1,8 @@
-//! Tables of a factorial experiment: the effect of each factor over all levels of the others, and the
-//! bottleneck of each condition.
+//! Tables of a factorial experiment: the effect of each factor over all levels of the others, each combination of
+//! their levels against the first, and the bottleneck of each condition.
 
 use samehost_model::human::{format_percent, format_ratio_aligned, format_value};
-use samehost_model::{Effect, LimitedBy, Report};
+use samehost_model::{Combination, Effect, LimitedBy, Report};
 
 use crate::figure::Figure;
 use crate::grid::{Align, Column, Grid};
@@ -39,28 +39,55 @@ pub(crate) fn effects(view: &View<'_>) -> Vec<Figure> {
 }
 
 fn table<'a>(view: &View<'_>, effects: impl Iterator<Item = &'a Effect>) -> Grid {
+    let mut grid = ratios(view, "factor");
+    for effect in effects {
+        let Effect { ratio, ci_low, ci_high, blocks, .. } = effect;
+        grid.push(row(name(effect), *ratio, [*ci_low, *ci_high], *blocks));
+    }
+    grid
+}
+
+/// A table of the first metric for each set of combinations that are held against the same one.
+pub(crate) fn combinations(view: &View<'_>) -> Vec<Figure> {
+    let Some(metric) = view.metrics().first() else { return Vec::new() };
+    let all = &view.report.analysis.combinations;
+    let of_metric: Vec<&Combination> =
+        all.iter().filter(|combination| combination.metric == metric.name).collect();
+    of_metric
+        .chunk_by(|one, next| one.against == next.against)
+        .filter_map(|set| {
+            let mut grid = ratios(view, "combination");
+            for Combination { arm, ratio, ci_low, ci_high, blocks, .. } in set {
+                grid.push(row(arm.clone(), *ratio, [*ci_low, *ci_high], *blocks));
+            }
+            let against = &set.first()?.against;
+            let title = format!("{}: each combination against {against}", words::title(&metric.name));
+            Some(Figure { title, grid })
+        })
+        .collect()
+}
+
+fn ratios(view: &View<'_>, of: &str) -> Grid {
     let confidence = format_percent(view.report.head.plan.confidence);
-    let mut grid = Grid::new(vec![
-        Column::new("factor", Align::Left),
+    Grid::new(vec![
+        Column::new(of, Align::Left),
         Column::new("ratio", Align::Right),
         Column::new(format!("{confidence} interval"), Align::Right),
         Column::new("blocks", Align::Right).spare(1),
-    ]);
-    for effect in effects {
-        let interval = match (effect.ci_low, effect.ci_high) {
-            (Some(low), Some(high)) => {
-                format!("{}–{}", format_ratio_aligned(low), format_ratio_aligned(high))
-            }
-            _ => "–".into(),
-        };
-        grid.push(vec![
-            Span::plain(name(effect)),
-            Span::from(format_ratio_aligned(effect.ratio)),
-            Span::from(interval),
-            Span::from(effect.blocks.to_string()),
-        ]);
-    }
-    grid
+    ])
+}
+
+fn row(name: String, ratio: f64, ends: [Option<f64>; 2], blocks: u32) -> Vec<Span> {
+    let interval = match ends {
+        [Some(low), Some(high)] => format!("{}–{}", format_ratio_aligned(low), format_ratio_aligned(high)),
+        _ => "–".into(),
+    };
+    vec![
+        Span::plain(name),
+        Span::from(format_ratio_aligned(ratio)),
+        Span::from(interval),
+        Span::from(blocks.to_string()),
+    ]
 }
 
 /// Formats as `transport: unix ÷ tcp`, or `transport × http` for an interaction.

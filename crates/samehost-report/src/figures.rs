@@ -39,6 +39,7 @@ pub(crate) fn figures(view: &View<'_>) -> (Vec<Figure>, Option<String>) {
         |metric: &&MetricInfo| Figure { title: words::title(&metric.name), grid: sweep(view, metric) };
     figures.extend(metrics.iter().take(shown).map(swept));
     figures.extend(effects::effects(view));
+    figures.extend(effects::combinations(view));
     figures.extend(predictions::figures(view));
     let rest: Vec<String> = metrics.iter().skip(shown).map(|metric| words::title(&metric.name)).collect();
     let note =

@@ -53,6 +53,11 @@ fn both_hops_are_factors() {
     let report = Here::new().report(&[VIA, &["--connections", "4"]].concat());
     assert_sound(&report, FOUR);
     assert_eq!(main_effects(&report), ["front", "transport"].into());
+    let combinations = report["combinations"].as_array().unwrap();
+    let of_latency = combinations.iter().filter(|one| one["metric"] == "latency_mean");
+    let arms: BTreeSet<&str> = of_latency.clone().map(|one| one["arm"].as_str().unwrap()).collect();
+    assert_eq!(arms, ["tcp/front=unix", "unix/front=tcp", "unix/front=unix"].into());
+    assert!(of_latency.clone().all(|one| one["against"] == "tcp/front=tcp"), "{combinations:?}");
     let compared: BTreeSet<&str> = report["workload"]["metrics"]
         .as_array()
         .unwrap()
