@@ -23,6 +23,9 @@ pub(crate) use target::Target;
 /// Size of the static program, in bytes, that is not exceeded.
 const LARGEST: u64 = 15_000_000;
 
+/// File beside the program with the commit that it was made of.
+const COMMIT: &str = "commit";
+
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Make it once and compare nothing; what was compiled before is used
@@ -72,10 +75,38 @@ pub(crate) fn make(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Makes a release twice, and returns what was found: a line for each of its files.
+pub(crate) fn twice() -> anyhow::Result<Vec<String>> {
+    make(&Options { once: false, target: None, release: false })?;
+    let sums = fs::read_to_string(made(&Target::new(None)?).join("SHA256SUMS"))?;
+    let mut lines =
+        vec![format!("two builds of {} in two folders, one after the other: the same", commit()?)];
+    lines.extend(sums.lines().map(str::to_owned));
+    Ok(lines)
+}
+
+/// The files of the release for a target, once it was made.
+fn made(target: &Target) -> PathBuf {
+    folder().join(format!("samehost-{}-{}", env!("CARGO_PKG_VERSION"), target.triple))
+}
+
+/// The list of components of the last release that was made for machines like this one.
+pub(crate) fn list_of_components() -> anyhow::Result<PathBuf> {
+    let folder = made(&Target::new(None)?);
+    let name = names(&folder)?.into_iter().find(|name| name.ends_with(".cdx.json"));
+    Ok(folder.join(name.context("no list of components: cargo xtask dist")?))
+}
+
 /// Where releases are made.
 pub(crate) fn folder() -> PathBuf {
     // Cargo has a folder `dist` for the profile of that name.
     crate::target().join("distribution")
+}
+
+/// The last commit, which releases are made of.
+fn commit() -> anyhow::Result<String> {
+    let mut git = Command::new("git");
+    Ok(text(git.args(["log", "-1", "--format=%h"]).current_dir(crate::root()))?.trim().to_owned())
 }
 
 /// Time of the last commit, which every file gets; SOURCE_DATE_EPOCH overrides it.
@@ -93,6 +124,10 @@ impl Release {
         format!("samehost-{}-{}", self.version, self.target.triple)
     }
 
+    fn archive_name(&self) -> String {
+        format!("{}.tar.gz", self.name())
+    }
+
     /// Makes all files in `folder`, and returns the folder with those to publish.
     fn make(&self, folder: &Path) -> anyhow::Result<PathBuf> {
         let begun = Instant::now();
@@ -102,6 +137,7 @@ impl Release {
         fs::create_dir_all(&out)?;
         let built = binary::build(self, &source, &folder.join("target"))?;
         let program = binary::split(self, &built, folder, &out)?;
+        fs::write(folder.join(COMMIT), commit()?)?;
         binary::check(&program, &[&source, &folder.join("target")])?;
         self.documents(&source, &program, &out)?;
         sums(&out)?;
@@ -115,23 +151,29 @@ impl Release {
         sbom::write(self, &components, &out.join(format!("{}.cdx.json", self.name())))?;
         let licences = licences::collect(&components)?;
         self.archive(source, program, &licences, out)?;
-        package::all(program, &self.version, self.epoch, out).map(drop)
+        package::all(program, &self.version, self.epoch, &licences, out).map(drop)
     }
 
     /// The archive with the program and what belongs beside it.
     fn archive(&self, source: &Path, program: &Path, licences: &str, out: &Path) -> anyhow::Result<()> {
         let unpacked = out.join(self.name());
         fs::create_dir(&unpacked)?;
-        fs::copy(program, unpacked.join("samehost"))?;
+        fs::copy(program, unpacked.join(binary::PROGRAM))?;
         for name in ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"] {
             fs::copy(source.join(name), unpacked.join(name)).with_context(|| name.to_owned())?;
         }
-        fs::write(unpacked.join("LICENSES-OF-OTHERS.txt"), licences)?;
-        let mut tar = tar(&out.join(format!("{}.tar.gz", self.name())), self.epoch);
+        fs::write(unpacked.join(package::LICENCES), licences)?;
+        package::manual(program, &unpacked)?;
+        let mut tar = tar(&out.join(self.archive_name()), self.epoch);
         tar.args(["--mode=u=rwX,go=rX", "--use-compress-program=gzip -9n", "-C"]).arg(out).arg(self.name());
         succeed(&mut tar)?;
         remove(&unpacked)
     }
+}
+
+/// The licences of what is linked into a program of the working tree.
+pub(crate) fn licences_of_others() -> anyhow::Result<String> {
+    licences::collect(&Components::of(&crate::root(), &Target::new(None)?)?)
 }
 
 /// Copies the last commit. All files are new to cargo, so that nothing is taken for already compiled.
@@ -205,13 +247,22 @@ fn show(out: &Path, once: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The static program for machines like this one: the last that was made, or a new one.
+/// The static program for machines like this one: the last that was made, or a new one. Says which commit it is of.
 pub(crate) fn program() -> anyhow::Result<PathBuf> {
-    let program = Target::new(None)?.folder().join("first").join(binary::PROGRAM);
+    program_for(None)
+}
+
+/// The same for the machines of a triple.
+pub(crate) fn program_for(target: Option<&str>) -> anyhow::Result<PathBuf> {
+    let folder = Target::new(target)?.folder().join("first");
+    let program = folder.join(binary::PROGRAM);
     if !program.is_file() {
-        make(&Options { once: true, target: None, release: false })?;
+        make(&Options { once: true, target: target.map(str::to_owned), release: false })?;
     }
     ensure!(program.is_file(), "{} is missing, although it was just made", program.display());
+    let made =
+        fs::read_to_string(folder.join(COMMIT)).unwrap_or_else(|_| "a commit that was not noted".into());
+    println!("{}: made of {made}; the last commit is {}", program.display(), commit()?);
     Ok(program)
 }
 
@@ -225,7 +276,27 @@ pub(crate) fn dynamic_program() -> anyhow::Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::differing;
+    use super::{Release, Target, differing};
+
+    /// cargo-binstall looks for the archive, and for the program in it, by the words of the manifest.
+    #[test]
+    fn binstall_looks_for_the_archive_and_the_folder_that_are_made() {
+        let manifest = std::fs::read_to_string(crate::root().join("crates/samehost/Cargo.toml")).unwrap();
+        let target = Target::new(Some("aarch64-unknown-linux-musl")).unwrap();
+        let release = Release { version: "1.2.3".into(), target, epoch: 0 };
+        let filled = |key: &str| {
+            let value = manifest.lines().find_map(|line| line.strip_prefix(&format!("{key} = "))).unwrap();
+            let words =
+                [("version", "1.2.3"), ("target", &release.target.triple), ("bin", super::binary::PROGRAM)];
+            let fill =
+                |text: String, (word, value): &(&str, &str)| text.replace(&format!("{{ {word} }}"), value);
+            words.iter().fold(value.trim_matches('"').to_owned(), fill)
+        };
+        assert_eq!(filled("pkg-url").rsplit_once('/').unwrap().1, release.archive_name());
+        assert!(filled("pkg-url").starts_with("{ repo }/releases/download/v1.2.3/"), "{}", filled("pkg-url"));
+        assert_eq!(filled("bin-dir"), format!("{}/{}", release.name(), super::binary::PROGRAM));
+        assert_eq!(filled("pkg-fmt"), "tgz");
+    }
 
     #[test]
     fn builds_that_differ_are_named() {

@@ -62,7 +62,7 @@ enum Chore {
     },
     /// Pack the program for Debian, for Fedora and its kin, and as an image for containers
     Package {
-        /// The program to pack; by default it is built for release
+        /// The program to pack; by default it is built as for releases, with this machine's C library
         #[arg(long, value_name = "FILE")]
         binary: Option<PathBuf>,
         /// Where the packages go; by default `packages` in the target directory

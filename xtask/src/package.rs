@@ -31,8 +31,13 @@ struct Release<'a> {
     epoch: u64,
     /// How hard xz tries, 0 to 9.
     level: u8,
+    /// Licences of what is linked into the program.
+    licences: &'a str,
     out: &'a Path,
 }
+
+/// The file with the licences of what is linked into the program.
+pub(crate) const LICENCES: &str = "LICENSES-OF-OTHERS.txt";
 
 impl Release<'_> {
     /// The version as dpkg and rpm order it: a pre-release comes before its release.
@@ -44,9 +49,10 @@ impl Release<'_> {
 /// `cargo xtask package`
 pub(crate) fn run(binary: Option<PathBuf>, out: Option<PathBuf>) -> anyhow::Result<()> {
     let version = env!("CARGO_PKG_VERSION");
-    let binary = binary.map_or_else(crate::release_program, Ok)?;
+    let binary = binary.map_or_else(crate::dist::dynamic_program, Ok)?;
     let out = out.unwrap_or_else(|| crate::target().join("packages"));
-    for file in all(&binary, version, crate::dist::epoch()?, &out)? {
+    let licences = crate::dist::licences_of_others()?;
+    for file in all(&binary, version, crate::dist::epoch()?, &licences, &out)? {
         let length = std::fs::metadata(&file)?.len();
         println!("{:>6.1} MB  {}", length as f64 / 1e6, file.display());
     }
@@ -55,11 +61,17 @@ pub(crate) fn run(binary: Option<PathBuf>, out: Option<PathBuf>) -> anyhow::Resu
 
 /// Makes every package of a program in a folder, and returns their paths. The image is left out where the program
 /// needs libraries.
-pub(crate) fn all(binary: &Path, version: &str, epoch: u64, out: &Path) -> anyhow::Result<Vec<PathBuf>> {
+pub(crate) fn all(
+    binary: &Path,
+    version: &str,
+    epoch: u64,
+    licences: &str,
+    out: &Path,
+) -> anyhow::Result<Vec<PathBuf>> {
     std::fs::create_dir_all(out).with_context(|| out.display().to_string())?;
     let elf = elf::read(binary)?;
-    let speaker = if elf.is_native() { binary.to_owned() } else { crate::release_program()? };
-    let release = Release { binary, elf, speaker, version, epoch, level: LEVEL, out };
+    let speaker = speaker(binary, elf)?;
+    let release = Release { binary, elf, speaker, version, epoch, level: LEVEL, licences, out };
     let mut made = vec![deb::build(&release)?, rpm::build(&release)?];
     if release.elf.is_static {
         made.push(image::build(&release)?);
@@ -72,7 +84,24 @@ pub(crate) fn all(binary: &Path, version: &str, epoch: u64, out: &Path) -> anyho
 /// Makes the package for Debian of a program, quickly and therefore larger than a release's.
 pub(crate) fn quick_deb(binary: &Path, out: &Path) -> anyhow::Result<PathBuf> {
     let (elf, version, epoch) = (elf::read(binary)?, env!("CARGO_PKG_VERSION"), crate::dist::epoch()?);
-    deb::build(&Release { binary, elf, speaker: binary.to_owned(), version, epoch, level: 0, out })
+    let licences = &crate::dist::licences_of_others()?;
+    deb::build(&Release { binary, elf, speaker: binary.to_owned(), version, epoch, level: 0, licences, out })
+}
+
+/// Writes what a program says about itself into folders of an archive: `man` and `completions`.
+pub(crate) fn manual(binary: &Path, archive: &Path) -> anyhow::Result<()> {
+    let speaker = speaker(binary, elf::read(binary)?)?;
+    let completions = [("bash", "samehost.bash"), ("zsh", "_samehost"), ("fish", "samehost.fish")];
+    tree::manual(
+        &speaker,
+        &archive.join("man"),
+        &completions.map(|(shell, name)| (shell, archive.join("completions").join(name))),
+    )
+}
+
+/// A program that runs here, to be asked what this one says about itself.
+fn speaker(binary: &Path, elf: Elf) -> anyhow::Result<PathBuf> {
+    if elf.is_native() { Ok(binary.to_owned()) } else { crate::release_program() }
 }
 
 /// A file of `packaging/`, with the words between @ filled in.

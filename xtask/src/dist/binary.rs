@@ -101,6 +101,7 @@ pub(super) fn split(release: &Release, built: &Path, folder: &Path, out: &Path) 
     let mut link = std::ffi::OsString::from("--add-gnu-debuglink=");
     link.push(&debug);
     succeed(objcopy().arg("--strip-all").arg(link).arg(built).arg(&program))?;
+    check_lines(&debug)?;
     println!(
         "{}: {} bytes with debug information, {} without",
         program.display(),
@@ -108,6 +109,17 @@ pub(super) fn split(release: &Release, built: &Path, folder: &Path, out: &Path) 
         fs::metadata(&program)?.len()
     );
     Ok(program)
+}
+
+/// Fails unless the debug information in a file names lines of our code.
+fn check_lines(debug: &Path) -> anyhow::Result<()> {
+    let symbols = text(Command::new("nm").args(["--defined-only", "--demangle"]).arg(debug))?;
+    let address = |line: &str| Some(line.strip_suffix(" t samehost::main")?.to_owned());
+    let address = symbols.lines().find_map(address).context("nm finds no samehost::main")?;
+    let line = text(Command::new("addr2line").arg("-e").arg(debug).arg(format!("0x{address}")))?;
+    println!("addr2line -e {} 0x{address}: {}", debug.display(), line.trim());
+    ensure!(line.contains("crates/samehost/src/main.rs:"), "addr2line finds no line in {}", debug.display());
+    Ok(())
 }
 
 /// Fails unless the program is static and without the names of these folders.

@@ -36,8 +36,6 @@ pub(super) struct Components {
     pub(super) all: Vec<Component>,
     /// `url` of what the program uses itself.
     pub(super) used: Vec<String>,
-    /// Versions of the compilers.
-    pub(super) compilers: Vec<(String, String)>,
 }
 
 impl Components {
@@ -56,10 +54,7 @@ impl Components {
         all.push(standard_library(rustc.split_whitespace().nth(1).unwrap_or_default()));
         all.push(charting_script(source)?);
         all.sort_by(|one, other| one.url.cmp(&other.url));
-        let compiler = target.compiler();
-        let cc = text(Command::new(&compiler).arg("--version"))?;
-        let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
-        Ok(Components { all, used, compilers: vec![("rustc".into(), first(&rustc)), (compiler, first(&cc))] })
+        Ok(Components { all, used })
     }
 }
 

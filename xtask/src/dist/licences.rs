@@ -89,7 +89,7 @@ mod tests {
             }
         };
         let all = vec![of("a", Some("one text\r\n")), of("b", Some("one text\n")), of("c", None)];
-        let text = collect(&Components { all, used: Vec::new(), compilers: Vec::new() }).unwrap();
+        let text = collect(&Components { all, used: Vec::new() }).unwrap();
         assert_eq!(text.matches("one text").count(), 1);
         assert!(text.contains("a  ()\nb  ()\n\none text\n"), "{text}");
         assert!(text.contains("no text of it:\n  c  ()\n"), "{text}");

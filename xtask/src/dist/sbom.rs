@@ -12,18 +12,18 @@ use crate::date;
 /// Writes the list into a file.
 pub(super) fn write(release: &Release, components: &Components, file: &Path) -> anyhow::Result<()> {
     let time = date(release.epoch, "+%FT%TZ")?;
-    let list = list(&release.version, &release.target.triple, &time, components);
+    let mut properties = vec![("target".to_owned(), release.target.triple.clone())];
+    let compilers = release.target.compilers()?.into_iter();
+    properties.extend(compilers.map(|(name, version)| (format!("compiler:{name}"), version)));
+    let list = list(&release.version, &properties, &time, components);
     Ok(fs::write(file, format!("{list:#}\n"))?)
 }
 
-fn list(version: &str, triple: &str, time: &str, components: &Components) -> Value {
+fn list(version: &str, properties: &[(String, String)], time: &str, components: &Components) -> Value {
     let program = format!("pkg:cargo/samehost@{version}");
     let uses = components.all.iter().map(|one| json!({"ref": one.url, "dependsOn": one.uses}));
     let own = json!({"ref": program, "dependsOn": components.used});
-    let mut properties = vec![json!({"name": "target", "value": triple})];
-    for (name, version) in &components.compilers {
-        properties.push(json!({"name": format!("compiler:{name}"), "value": version}));
-    }
+    let properties = properties.iter().map(|(name, value)| json!({"name": name, "value": value}));
     json!({
         "$schema": "http://cyclonedx.org/schema/bom-1.5.schema.json",
         "bomFormat": "CycloneDX",
@@ -35,7 +35,7 @@ fn list(version: &str, triple: &str, time: &str, components: &Components) -> Val
                 "type": "application", "bom-ref": program, "name": "samehost", "version": version,
                 "purl": program, "licenses": [{"expression": "MIT OR Apache-2.0"}],
             },
-            "properties": properties,
+            "properties": properties.collect::<Vec<_>>(),
         },
         "components": components.all.iter().map(component).collect::<Vec<_>>(),
         "dependencies": std::iter::once(own).chain(uses).collect::<Vec<_>>(),
@@ -76,9 +76,9 @@ mod tests {
         let components = Components {
             all: vec![of("a", true), of("builder", false)],
             used: vec!["pkg:cargo/a@1.0.0".into()],
-            compilers: vec![("rustc".into(), "rustc 1.95.0".into())],
         };
-        let list = list("0.1.0", "x86_64-unknown-linux-musl", "2026-11-23T00:00:00Z", &components);
+        let properties = [("compiler:rustc".to_owned(), "rustc 1.95.0".to_owned())];
+        let list = list("0.1.0", &properties, "2026-11-23T00:00:00Z", &components);
         assert_eq!(list["components"][0]["hashes"][0]["content"], "aa");
         assert_eq!(list["components"][0]["scope"], "required");
         assert_eq!(
@@ -86,6 +86,6 @@ mod tests {
             (&"excluded".into(), &Value::Null)
         );
         assert_eq!(list["dependencies"][0]["dependsOn"][0], "pkg:cargo/a@1.0.0");
-        assert_eq!(list["metadata"]["properties"][1]["value"], "rustc 1.95.0");
+        assert_eq!(list["metadata"]["properties"][0]["value"], "rustc 1.95.0");
     }
 }

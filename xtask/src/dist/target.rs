@@ -50,6 +50,15 @@ impl Target {
         if self.is_this_machine() { "musl-gcc".into() } else { self.tool("gcc") }
     }
 
+    /// The compilers, each with the first line of what it says of its version.
+    pub(super) fn compilers(&self) -> anyhow::Result<Vec<(String, String)>> {
+        let compilers = ["rustc".to_owned(), self.compiler()].into_iter().map(|name| {
+            let said = text(Command::new(&name).arg("--version"))?;
+            Ok((name, said.lines().next().unwrap_or_default().to_owned()))
+        });
+        compilers.collect()
+    }
+
     /// musl's headers for another processor, as Debian's musl-dev has them.
     fn headers(&self) -> PathBuf {
         Path::new("/usr/include").join(format!("{}-linux-musl", self.processor))

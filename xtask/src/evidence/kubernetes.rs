@@ -245,7 +245,8 @@ fn pods(
     folder: &Path,
 ) -> anyhow::Result<()> {
     let made = folder.join("packages");
-    let packages = crate::package::all(program, env!("CARGO_PKG_VERSION"), crate::dist::epoch()?, &made)?;
+    let (version, epoch) = (env!("CARGO_PKG_VERSION"), crate::dist::epoch()?);
+    let packages = crate::package::all(program, version, epoch, &crate::dist::licences_of_others()?, &made)?;
     let is_image = |path: &&PathBuf| path.extension().is_some_and(|end| end == "tar");
     let image = packages.iter().find(is_image).context("no image: the program is not static")?;
     let [root, state, cases] = ["root", "state", "cases"].map(|name| folder.join(name));

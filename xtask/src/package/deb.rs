@@ -48,7 +48,8 @@ fn documents(release: &Release<'_>, root: &Path) -> anyhow::Result<()> {
         &[("VERSION", &version(release)), ("UPSTREAM", release.version), ("DATE", &date)],
     )?;
     let debian = tree::write(root, &format!("{DOCUMENTS}/changelog.Debian"), debian)?;
-    tree::zip(&[upstream, debian])
+    let licences = tree::write(root, &format!("{DOCUMENTS}/{}", super::LICENCES), release.licences)?;
+    tree::zip(&[upstream, debian, licences])
 }
 
 /// A line of a licence as a line of a field: indented, a dot for an empty one.

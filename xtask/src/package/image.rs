@@ -1,4 +1,4 @@
-//! An image for containers with the program and nothing else: the layout of the OCI image specification 1.1 in a tar
+//! An image for containers with the program, its licences and nothing else: the layout of the OCI image specification 1.1 in a tar
 //! file, as `podman load`, `docker load` (25 and later) and `skopeo` read it. No daemon and no registry takes part.
 
 use std::fs;
@@ -12,6 +12,8 @@ use super::{Release, tree};
 use crate::files::names;
 use crate::{date, succeed, tar, text};
 
+/// Folder of the licences.
+const LICENCES: &str = "usr/share/licenses/samehost";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -20,6 +22,10 @@ pub(super) fn build(release: &Release<'_>) -> anyhow::Result<PathBuf> {
     let folder = tempfile::tempdir()?;
     let root = folder.path().join("root");
     tree::program(release, &root)?;
+    for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
+        tree::write(&root, &format!("{LICENCES}/{name}"), fs::read(crate::root().join(name))?)?;
+    }
+    tree::write(&root, &format!("{LICENCES}/{}", super::LICENCES), release.licences)?;
     tree::settle(&root, release.epoch)?;
     let layer = folder.path().join("layer.tar");
     archive(release, &root, &layer)?;

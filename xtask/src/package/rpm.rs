@@ -1,6 +1,7 @@
 //! The package for Fedora, openSUSE and their kin, by rpmbuild (Debian's package `rpm`).
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, ensure};
@@ -17,6 +18,8 @@ pub(super) fn build(release: &Release<'_>) -> anyhow::Result<PathBuf> {
         let text = std::fs::read(crate::root().join(name)).with_context(|| name.to_owned())?;
         tree::write(&root, &format!("usr/share/{kind}/samehost/{name}"), text)?;
     }
+    let licences = format!("usr/share/licenses/samehost/{}", super::LICENCES);
+    tree::write(&root, &licences, release.licences)?;
     tree::settle(&root, release.epoch)?;
     let (version, machine) = (release.ordered_version(), release.elf.machine.kernel());
     let words = [
@@ -48,9 +51,13 @@ pub(super) fn build(release: &Release<'_>) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// The list of files in the words of a spec.
-fn files(root: &std::path::Path) -> anyhow::Result<String> {
-    let line = |name: PathBuf| {
+/// The list of files in the words of a spec, with the folders that only this package has: rpm leaves others behind.
+fn files(root: &Path) -> anyhow::Result<String> {
+    let files = tree::files(root)?;
+    let is_own = |folder: &&Path| folder.components().any(|part| part.as_os_str() == "samehost");
+    let folders: BTreeSet<&Path> =
+        files.iter().flat_map(|file| file.ancestors().skip(1)).filter(is_own).collect();
+    let line = |name: &PathBuf| {
         let name = name.display();
         match name.to_string() {
             text if text.starts_with("usr/share/licenses") => format!("%license /{text}"),
@@ -58,5 +65,6 @@ fn files(root: &std::path::Path) -> anyhow::Result<String> {
             text => format!("/{text}"),
         }
     };
-    Ok(tree::files(root)?.into_iter().map(line).collect::<Vec<_>>().join("\n"))
+    let folders = folders.iter().map(|folder| format!("%dir /{}", folder.display()));
+    Ok(folders.chain(files.iter().map(line)).collect::<Vec<_>>().join("\n"))
 }

@@ -41,7 +41,9 @@ fn pack_in(out: &Path, version: &str, build: Build) -> PathBuf {
     let elf = elf::read(&binary).unwrap();
     let speaker = binary.clone();
     let epoch = crate::dist::epoch().unwrap();
-    build(&Release { binary: &binary, elf, speaker, version, epoch, level: 0, out }).unwrap()
+    static LICENCES: OnceLock<String> = OnceLock::new();
+    let licences = LICENCES.get_or_init(|| crate::dist::licences_of_others().unwrap());
+    build(&Release { binary: &binary, elf, speaker, version, epoch, level: 0, licences, out }).unwrap()
 }
 
 /// Makes a package of version 0.1.0 that several tests use. It is in the target directory, since nobody is the last to

@@ -44,20 +44,28 @@ pub(super) fn program(release: &Release<'_>, root: &Path) -> anyhow::Result<()> 
 pub(super) fn common(release: &Release<'_>, root: &Path, zsh: &str) -> anyhow::Result<()> {
     program(release, root)?;
     let pages = root.join("usr/share/man/man1");
-    fs::create_dir_all(&pages)?;
-    bytes(Command::new(&release.speaker).arg("man").arg(&pages))?;
-    zip(&files(&pages)?.into_iter().map(|page| pages.join(page)).collect::<Vec<_>>())?;
     let completions = [
-        ("bash", "usr/share/bash-completion/completions/samehost".to_owned()),
-        ("zsh", format!("{zsh}/_samehost")),
-        ("fish", "usr/share/fish/vendor_completions.d/samehost.fish".to_owned()),
+        ("bash", root.join("usr/share/bash-completion/completions/samehost")),
+        ("zsh", root.join(zsh).join("_samehost")),
+        ("fish", root.join("usr/share/fish/vendor_completions.d/samehost.fish")),
     ];
-    for (shell, name) in completions {
-        write(root, &name, bytes(Command::new(&release.speaker).args(["completions", shell]))?)?;
-    }
+    manual(&release.speaker, &pages, &completions)?;
+    zip(&files(&pages)?.into_iter().map(|page| pages.join(page)).collect::<Vec<_>>())?;
     for (file, folder) in AS_THEY_ARE {
         let (_, name) = file.split_once('/').context("a file of packaging/ in a folder")?;
         write(root, &format!("{folder}/{name}"), template(file, &[])?)?;
+    }
+    Ok(())
+}
+
+/// Manual pages, and completions for shells, as the program writes them.
+pub(super) fn manual(speaker: &Path, pages: &Path, completions: &[(&str, PathBuf)]) -> anyhow::Result<()> {
+    fs::create_dir_all(pages)?;
+    bytes(Command::new(speaker).arg("man").arg(pages))?;
+    for (shell, path) in completions {
+        let above = path.parent().unwrap_or(path);
+        fs::create_dir_all(above).with_context(|| above.display().to_string())?;
+        fs::write(path, bytes(Command::new(speaker).args(["completions", *shell]))?)?;
     }
     Ok(())
 }

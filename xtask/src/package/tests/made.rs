@@ -1,9 +1,10 @@
 //! What is in a package, and what lintian and rpm say of it.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
-use super::{deb, must, pack, rpm};
+use super::{binary, deb, elf, must, pack, rpm};
 use crate::package::{image, tree};
 
 #[test]
@@ -22,6 +23,9 @@ fn lintian_finds_nothing_in_the_deb_with_programs() {
     let found: Vec<&str> =
         said.lines().filter(|line| line.starts_with("E:") || line.starts_with("W:")).collect();
     assert!(found.is_empty(), "{said}");
+    let name = deb().file_name().unwrap().to_str().unwrap();
+    let kind = if elf::read(&binary()).unwrap().is_static { "static" } else { "dynamic" };
+    println!("held: lintian | {name}, the {kind} program: no error, no warning");
 }
 
 #[test]
@@ -48,6 +52,7 @@ fn the_deb_has_everything_at_its_place_and_of_root_with_programs() {
         "usr/share/doc/samehost/changelog.gz",
         "usr/share/doc/samehost/changelog.Debian.gz",
         "usr/share/doc/samehost/copyright",
+        "usr/share/doc/samehost/LICENSES-OF-OTHERS.txt.gz",
         "usr/share/samehost/prometheus/samehost.rules.yml",
         "usr/share/samehost/prometheus/samehost.dashboard.json",
     ];
@@ -68,8 +73,11 @@ fn rpm_reads_the_rpm_and_its_sums_hold_with_programs() {
         must(Command::new("rpm").args(["-qp", "--qf", "[%{FILEUSERNAME} %{FILENAMES}\\n]"]).arg(rpm));
     let wanted =
         ["/usr/bin/samehost", "/usr/share/man/man1/samehost.1.gz", "/usr/share/zsh/site-functions/_samehost"];
-    let others =
-        ["/usr/share/licenses/samehost/LICENSE-MIT", "/usr/share/samehost/prometheus/samehost.rules.yml"];
+    let others = [
+        "/usr/share/licenses/samehost/LICENSE-MIT",
+        "/usr/share/licenses/samehost/LICENSES-OF-OTHERS.txt",
+        "/usr/share/samehost/prometheus/samehost.rules.yml",
+    ];
     for name in wanted.into_iter().chain(others) {
         assert!(listing.lines().any(|line| line == format!("root {name}")), "{name}:\n{listing}");
     }
@@ -94,6 +102,19 @@ fn completions_are_understood_by_their_shells_with_programs() {
     assert_eq!(must(Command::new("bash").args(["-c", line]).arg(file)).trim(), "verify");
 }
 
+/// What the archive of a release has beside the program.
+#[test]
+fn manual_pages_and_completions_are_written_into_an_archive() {
+    let folder = tempfile::tempdir().unwrap();
+    crate::package::manual(&binary(), folder.path()).unwrap();
+    let names = tree::files(folder.path()).unwrap();
+    let wanted =
+        ["completions/_samehost", "completions/samehost.bash", "completions/samehost.fish", "man/samehost.1"];
+    for name in wanted.into_iter().chain(["man/samehost-scan.1"]) {
+        assert!(names.iter().any(|found| found == Path::new(name)), "{name}: {names:?}");
+    }
+}
+
 /// Its blobs are what their names say, and the program is in it.
 #[test]
 fn an_image_is_made_of_what_its_index_names_with_programs() {
@@ -116,14 +137,17 @@ fn an_image_is_made_of_what_its_index_names_with_programs() {
     let layer = folder.path().join("layer.tar.gz");
     fs::write(&layer, read(&manifest["layers"][0]["digest"])).unwrap();
     let listing = must(Command::new("tar").arg("-tvf").arg(&layer));
-    assert!(
-        listing.lines().any(|line| line.starts_with("-rwxr-xr-x 0/0") && line.ends_with(" usr/bin/samehost")),
-        "{listing}"
-    );
+    let licences = "usr/share/licenses/samehost/LICENSES-OF-OTHERS.txt";
+    for (mode, name) in [("-rwxr-xr-x 0/0", "usr/bin/samehost"), ("-rw-r--r-- 0/0", licences)] {
+        let is_it = |line: &&str| line.starts_with(mode) && line.ends_with(&format!(" {name}"));
+        assert_eq!(listing.lines().filter(is_it).count(), 1, "{name}: {listing}");
+    }
+    let licences = must(Command::new("tar").args(["-xzOf"]).arg(&layer).arg(licences));
+    assert!(licences.contains("serde_json 1.") && licences.contains("plotly.js"), "{licences:.2000}");
 }
 
 #[test]
-fn every_word_of_a_template_is_filled_in() {
+fn every_word_of_a_template_is_filled_in_with_programs() {
     let control = must(Command::new("dpkg-deb").arg("--field").arg(deb()));
     assert!(!control.replace("samehost@users", "").contains('@'), "{control}");
 }

@@ -1,11 +1,12 @@
-//! The package in a root of its own, by dpkg, with its maintainer scripts; no file of this machine is touched.
+//! The packages in a root of their own, by dpkg and by rpm, with their scripts; no file of this machine is touched.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use super::switches::Switches;
-use super::{assert_root, deb, must, pack};
+use super::{assert_root, deb, must, pack, rpm};
+use crate::package::rpm as builder;
 
 struct Root(tempfile::TempDir);
 
@@ -115,4 +116,50 @@ fn systemd_verifies_the_units_as_root() {
         let said = must(verify.arg(format!("/usr/lib/systemd/system/{unit}")));
         assert!(!said.contains("samehost"), "{unit}: {said}");
     }
+}
+
+/// A root with what the scripts of an rpm need, a shell.
+fn root_of_rpm() -> Root {
+    assert_root("this test installs a package in a root of its own");
+    let root = Root(tempfile::tempdir().unwrap());
+    let libraries = must(Command::new("ldd").arg("/bin/sh"));
+    let libraries = libraries.split_whitespace().filter(|word| word.starts_with('/'));
+    for file in libraries.chain(["/bin/sh"]) {
+        let copy = root.path().join(file.trim_start_matches('/'));
+        fs::create_dir_all(copy.parent().unwrap()).unwrap();
+        fs::copy(file, copy).unwrap();
+    }
+    root
+}
+
+#[test]
+fn an_rpm_is_installed_upgraded_and_removed_and_keeps_what_it_wrote_as_root() {
+    let root = root_of_rpm();
+    let in_root = |arguments: &[&str]| {
+        let mut rpm = Command::new("rpm");
+        // Debian's rpm does not know which packages of Debian have a shell.
+        rpm.arg("--root").arg(root.path()).args(["--nodeps"]);
+        must(rpm.args(arguments).env("LC_ALL", "C"))
+    };
+    let (old, new) = (rpm(), pack("0.1.1", builder::build));
+    in_root(&["--install", old.to_str().unwrap()]);
+    let program = root.path().join("usr/bin/samehost");
+    assert!(must(Command::new(&program).arg("--version")).starts_with("samehost "));
+    assert!(!root.is_enabled(), "the timer is off by default");
+    let switches = Switches::new(root.path());
+    let all = switches.there();
+
+    let said = in_root(&["--upgrade", new.path.to_str().unwrap()]);
+    assert!(program.exists() && switches.there() == all, "upgraded: {said}");
+    assert!(!said.contains("stay in"), "an upgrade removes nothing: {said}");
+    let mut query = Command::new("rpm");
+    query.arg("--root").arg(root.path()).args(["-q", "--qf", "%{VERSION}", "samehost"]);
+    assert_eq!(must(&mut query), "0.1.1");
+
+    let said = in_root(&["--erase", "samehost"]);
+    assert!(!program.exists() && switches.there() == all, "removed: {said}");
+    assert!(said.contains("stay in /var/lib/samehost"), "{said}");
+    let mut find = Command::new("find");
+    find.arg(root.path().join("usr")).args(["-name", "*samehost*"]);
+    assert_eq!(must(&mut find), "", "nothing else is left");
 }
