@@ -26,7 +26,7 @@ use page::{Group, Page};
 const OF_ROOT: &[&str] = &["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"];
 /// What stands in the menu above all others, by its heading. Other pages of docs/ follow below "More".
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Start", &["README.md", "docs/unix-socket-or-tcp.md", "docs/checkup.md"]),
+    ("Start", &["README.md", "docs/install.md", "docs/unix-socket-or-tcp.md", "docs/checkup.md"]),
     (
         "Measure",
         &[
@@ -40,6 +40,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ),
     ("Find", &["docs/scan.md", "docs/top.md", "docs/verify.md"]),
     ("Switch", &["docs/how.md", "docs/switch.md", "docs/switch-php.md", "docs/run.md"]),
+    ("Many hosts", &["docs/metrics.md", "docs/ansible.md", "docs/kubernetes.md"]),
     ("Why", &["docs/method.md", "docs/congestion.md", "docs/programs.md"]),
 ];
 const MORE: &str = "More";
