@@ -127,10 +127,27 @@ pub(crate) fn run(names: &[String]) -> anyhow::Result<()> {
 }
 
 /// An echo server for both clients, stopped on drop.
-struct Echo {
+pub(crate) struct Echo {
     child: Child,
-    tcp: String,
+    pub(crate) tcp: String,
     unix: String,
+}
+
+impl Echo {
+    pub(crate) fn start(samehost: &Path, directory: &Path, model: &str, cpu: &str) -> anyhow::Result<Self> {
+        let unix = format!("unix:{}", directory.join("echo.sock").display());
+        let mut child = Command::new("taskset")
+            .args(["-c", cpu])
+            .arg(samehost)
+            .args(["serve", "echo", "--model", model, "--listen", "tcp:127.0.0.1:0", "--listen", &unix])
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut lines = BufReader::new(child.stdout.take().context("the server's output")?).lines();
+        let first = lines.next().context("the server said nothing")??;
+        let tcp = first.trim_start_matches("listening on ").to_owned();
+        lines.next().context("the server said one line only")??;
+        Ok(Echo { child, tcp, unix })
+    }
 }
 
 impl Drop for Echo {
@@ -151,18 +168,7 @@ impl Tools {
     }
 
     fn echo(&self, model: &str, cpu: &str) -> anyhow::Result<Echo> {
-        let unix = format!("unix:{}", self.directory.path().join("echo.sock").display());
-        let mut child = Command::new("taskset")
-            .args(["-c", cpu])
-            .arg(&self.samehost)
-            .args(["serve", "echo", "--model", model, "--listen", "tcp:127.0.0.1:0", "--listen", &unix])
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let mut lines = BufReader::new(child.stdout.take().context("the server's output")?).lines();
-        let first = lines.next().context("the server said nothing")??;
-        let tcp = first.trim_start_matches("listening on ").to_owned();
-        lines.next().context("the server said one line only")??;
-        Ok(Echo { child, tcp, unix })
+        Echo::start(&self.samehost, self.directory.path(), model, cpu)
     }
 
     /// Command for one trial of our client against a running server, with JSON on standard output.

@@ -14,6 +14,7 @@ mod otlp;
 mod packages;
 mod run_integrity;
 mod run_suites;
+mod sandbox;
 mod suites;
 mod verdicts;
 
@@ -202,13 +203,18 @@ fn merged(kept: &str, new: &str, only: &str) -> String {
     let is_its = |line: &&str| line.starts_with(&start);
     let mut lines: Vec<&str> = kept.lines().collect();
     let place = lines.iter().position(is_its).unwrap_or(lines.len());
-    // A part may have several findings, and a finding several lines, up to the start of the next part.
+    // A part may have several findings, and a finding more lines, which are indented.
     let end = lines
         .iter()
         .skip(place + 1)
-        .position(|line| line.contains(" | ") && !is_its(line))
+        .position(|line| !line.starts_with(' ') && !is_its(line))
         .map(|at| place + 1 + at);
-    lines.splice(place..end.unwrap_or(lines.len()).max(place), new.lines().filter(is_its));
+    let mut its = false;
+    let found = new.lines().filter(|line| {
+        its = is_its(line) || its && line.starts_with(' ');
+        its
+    });
+    lines.splice(place..end.unwrap_or(lines.len()).max(place), found.collect::<Vec<_>>());
     let commands = lines.iter().take_while(|line| line.starts_with("$ ")).count();
     lines.splice(commands..commands, new.lines().filter(|line| line.starts_with("$ ")));
     lines.join("\n") + "\n"
@@ -218,8 +224,12 @@ fn merged(kept: &str, new: &str, only: &str) -> String {
 mod tests {
     #[test]
     fn one_part_replaces_its_own_lines() {
-        let kept = "$ all\nname | found\na | nothing\nb | a panic\n at line 3\nb | a hang\nc | nothing\n";
-        let merged = super::merged(kept, "$ all --only 'b'\nname | found\nb | nothing\n", "b");
-        assert_eq!(merged, "$ all\n$ all --only 'b'\nname | found\na | nothing\nb | nothing\nc | nothing\n");
+        let kept = "$ all\nname | found\na | nothing\nb | a panic\n at line 3\nb | a hang\nA sentence.\nc | nothing\n";
+        let merged = super::merged(kept, "$ all --only 'b'\nname | found\nb | a hang\n at line 4\n", "b");
+        let lines = ["$ all", "$ all --only 'b'", "name | found", "a | nothing"];
+        assert_eq!(
+            merged.lines().collect::<Vec<_>>(),
+            [&lines[..], &["b | a hang", " at line 4", "A sentence.", "c | nothing"]].concat()
+        );
     }
 }

@@ -14,8 +14,8 @@ const OTHERS: &[(&str, &str)] = &[
     ("oha", "cargo install oha"),
 ];
 
-/// Those of the other tools that are here; says how to get the rest.
-pub(crate) fn others() -> Vec<(&'static str, PathBuf)> {
+/// Those of the other tools that are here; tells how to get the rest.
+pub(crate) fn others(tell: &mut dyn FnMut(&str)) -> Vec<(&'static str, PathBuf)> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let find =
         |name: &str| std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file());
@@ -23,7 +23,7 @@ pub(crate) fn others() -> Vec<(&'static str, PathBuf)> {
     for (name, how) in OTHERS {
         match find(name) {
             Some(file) => found.push((*name, file)),
-            None => println!("{name} is not here and is not compared: {how}"),
+            None => tell(&format!("{name} is not here and is not compared: {how}")),
         }
     }
     found
@@ -35,7 +35,7 @@ pub(crate) fn arm(name: &str, program: &Path) -> String {
 }
 
 pub(super) fn start(tools: &Tools) -> anyhow::Result<()> {
-    let mut programs = others();
+    let mut programs = others(&mut |missing| println!("{missing}"));
     programs.insert(0, ("samehost", tools.samehost.clone()));
     let mut command = Command::new(&tools.samehost);
     command.args(["bench", "command", "--budget", "30s", "--min-blocks", "30", "--max-blocks", "200"]);

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::Account;
 use super::verdicts::told;
-use crate::bench::{scan, start};
-use crate::text;
+use crate::bench::{Echo, scan, start};
+use crate::{succeed, text};
 
 /// The program of a release, and the same program with this machine's C library.
 struct Programs {
@@ -22,14 +22,31 @@ struct Programs {
 /// One part, which `--only` names: its lines begin with the name.
 type Part = (&'static str, fn(&mut Account<'_>, &Programs) -> anyhow::Result<()>);
 
-const PARTS: &[Part] =
-    &[("size", size), ("empty root", empty_root), ("kernel", kernel), ("start", starts), ("speed", speed)];
+const PARTS: &[Part] = &[
+    ("size", size),
+    ("sbom", sbom),
+    ("empty root", empty_root),
+    ("kernel", kernel),
+    ("aarch64", aarch64),
+    ("start", starts),
+    ("speed", speed),
+];
+/// Made before the others, because it makes the program anew.
+const TWICE: &str = "twice";
 
 pub(super) fn dist(account: &mut Account<'_>) -> anyhow::Result<()> {
     let only = account.only.clone();
     let parts = PARTS.iter().filter(|(name, _)| only.as_deref().is_none_or(|only| only == *name));
     let parts: Vec<&Part> = parts.collect();
-    let known: Vec<&str> = PARTS.iter().map(|(name, _)| *name).collect();
+    if only.as_deref().is_none_or(|only| only == TWICE) {
+        for line in crate::dist::twice()? {
+            account.tell(&format!("{TWICE} | {line}"));
+        }
+        if parts.is_empty() {
+            return Ok(());
+        }
+    }
+    let known: Vec<&str> = PARTS.iter().map(|(name, _)| *name).chain([TWICE]).collect();
     ensure!(!parts.is_empty(), "no part is called that; there are {}", known.join(", "));
     let glibc = account.before.clone().map_or_else(crate::dist::dynamic_program, Ok)?;
     let programs = Programs { musl: crate::dist::program()?, glibc };
@@ -56,6 +73,25 @@ fn size(account: &mut Account<'_>, programs: &Programs) -> anyhow::Result<()> {
     parts.sort_by(|one, other| other.cmp(one));
     let parts: Vec<String> = parts.iter().take(7).map(|(size, name)| format!("{name} {size}")).collect();
     account.tell(&format!("size | {} bytes | {}", fs::metadata(program)?.len(), parts.join(", ")));
+    Ok(())
+}
+
+/// The list of components, held against the schema of CycloneDX by its own library, from PyPI.
+fn sbom(account: &mut Account<'_>, _: &Programs) -> anyhow::Result<()> {
+    const LIBRARY: &str = "cyclonedx-python-lib[json-validation]==11.12.0";
+    const VALIDATE: &str = "import sys
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+print(JsonStrictValidator(SchemaVersion.V1_5).validate_str(open(sys.argv[1]).read()) or 'valid')";
+    let folder = tempfile::tempdir()?;
+    succeed(Command::new("python3").args(["-m", "venv"]).arg(folder.path()))?;
+    succeed(Command::new(folder.path().join("bin/pip")).args(["install", "--quiet", LIBRARY]))?;
+    let list = crate::dist::list_of_components()?;
+    let said = text(Command::new(folder.path().join("bin/python")).args(["-c", VALIDATE]).arg(&list))?;
+    let list: Value = serde_json::from_str(&fs::read_to_string(&list)?)?;
+    let components = list["components"].as_array().map_or(0, Vec::len);
+    account.tell(&format!("sbom | {components} components, CycloneDX 1.5, by {LIBRARY} | {}", said.trim()));
+    ensure!(said.trim() == "valid", "the list of components does not keep to its schema");
     Ok(())
 }
 
@@ -90,6 +126,22 @@ fn empty_root(account: &mut Account<'_>, programs: &Programs) -> anyhow::Result<
     Ok(())
 }
 
+/// The program for the other processor, interpreted by qemu: a scan reads what qemu shows it of this machine.
+fn aarch64(account: &mut Account<'_>, _: &Programs) -> anyhow::Result<()> {
+    const QEMU: &str = "/usr/bin/qemu-aarch64-static";
+    super::need(&[(QEMU, "qemu-user-static")])?;
+    let program = crate::dist::program_for(Some("aarch64-unknown-linux-musl"))?;
+    account.tell(&format!("aarch64 | {} bytes", fs::metadata(&program)?.len()));
+    for words in [&["--version"][..], &["how", "redis"], &["scan"]] {
+        let output = Command::new(QEMU).arg(&program).args(words).output().context("starting qemu")?;
+        let found = String::from_utf8_lossy(&output.stdout);
+        let first = found.lines().next().unwrap_or_default();
+        account.tell(&format!("aarch64 | samehost {} | {} | {first}", words.join(" "), output.status));
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
+}
+
 /// What a checkup found, in a line.
 fn rows(checkup: &Value) -> String {
     let parts = checkup["parts"].as_array().map_or(0, Vec::len);
@@ -99,14 +151,16 @@ fn rows(checkup: &Value) -> String {
 
 /// Start of the program beside that of others.
 fn starts(account: &mut Account<'_>, of: &Programs) -> anyhow::Result<()> {
-    let mut programs = start::others();
+    let mut programs = start::others(&mut |missing| account.tell(&format!("start | {missing}")));
     programs.insert(0, ("glibc", of.glibc.clone()));
     programs.insert(0, ("musl", of.musl.clone()));
     for (name, file) in &programs {
         account.tell(&format!("start | size of {name} | {} bytes", fs::metadata(file)?.len()));
     }
     let arms: Vec<String> = programs.iter().map(|(name, file)| start::arm(name, file)).collect();
-    compare(account, "start | --version, s", of, &arms, None)
+    let ours = compare(account, "start | --version, s", of, &arms, None)?;
+    account.tell(&format!("start | --version of musl: {:.2} ms; the aim is less than 5", 1e3 * ours));
+    Ok(())
 }
 
 /// The static program beside the dynamic one, at work.
@@ -142,17 +196,33 @@ fn speed(account: &mut Account<'_>, of: &Programs) -> anyhow::Result<()> {
         let arms = versus(&format!("{words} {trial}"));
         compare(account, &format!("speed | {label}"), of, &arms, Some(&pattern))?;
     }
-    Ok(())
+    names(account, of, trial)
 }
 
-/// A line for each arm beside the first: wall time of the commands, or the value that they print.
+/// New connections to a name and to its address: what each C library takes to look a name up.
+fn names(account: &mut Account<'_>, of: &Programs, trial: &str) -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let echo = Echo::start(&of.glibc, folder.path(), "epoll", "1")?;
+    let mut arms = Vec::new();
+    for host in ["localhost", "127.0.0.1"] {
+        for (name, file) in [("glibc", &of.glibc), ("musl", &of.musl)] {
+            let endpoint = echo.tcp.replace("127.0.0.1", host);
+            let words = format!("bench connect --transports tcp --tcp {endpoint} --yes --no-control {trial}");
+            arms.push(format!("{name}-{host}=taskset -c 0 {} {words}", file.display()));
+        }
+    }
+    let pattern = crate::bench::field("tcp", "p50");
+    compare(account, "speed | connect and one exchange, µs", of, &arms, Some(&pattern)).map(drop)
+}
+
+/// A line for each arm beside the first: wall time of the commands, or the value that they print. Returns the first arm's.
 fn compare(
     account: &mut Account<'_>,
     label: &str,
     of: &Programs,
     arms: &[String],
     value: Option<&str>,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<f64> {
     let limits = ["bench", "command", "--budget", "40s", "--min-blocks", "20", "--max-blocks", "100"];
     let mut words = limits.to_vec();
     arms.iter().for_each(|arm| words.extend(["--arm", arm]));
@@ -160,16 +230,18 @@ fn compare(
     let report = crate::report(&of.musl, &words)?;
     let metric = if value.is_some() { "value" } else { "wall_time" };
     let all = report["comparisons"].as_array().context("no comparisons")?;
+    let mut baseline = f64::NAN;
     for found in all.iter().filter(|found| found["metric"] == metric) {
         let of = |name: &str| found[name].as_f64().unwrap_or(f64::NAN);
+        baseline = of("baseline_value");
         account.tell(&format!(
             "{label} | {} {:.4} | {} {:.4} | {}",
             found["baseline"].as_str().unwrap_or_default(),
-            of("baseline_value"),
+            baseline,
             found["candidate"].as_str().unwrap_or_default(),
             of("candidate_value"),
             told(found),
         ));
     }
-    Ok(())
+    Ok(baseline)
 }

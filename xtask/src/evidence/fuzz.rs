@@ -116,7 +116,9 @@ pub(crate) fn fuzz(account: &mut Account<'_>) -> anyhow::Result<()> {
         let program = build(target, account)?;
         let mut spent = Spent::default();
         let found = rounds(target, &program, share, &mut spent);
-        let verdict = found.as_ref().map_or_else(|error| format!("{error:#}"), |()| "nothing".to_owned());
+        let verdict = found
+            .as_ref()
+            .map_or_else(|error| format!("{error:#}").replace('\n', "\n "), |()| "nothing".to_owned());
         account.tell(&format!(
             "{} | {} | {} | {:.1} s | {} MiB | {verdict}",
             target.name,

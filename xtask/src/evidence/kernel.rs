@@ -1,9 +1,9 @@
-//! Old kernels, started in an emulated machine that has the static program and busybox: Debian 12's, and Debian 11's, which is
-//! older than README promises and lacks epoll_pwait2(2).
+//! Old kernels, started in an emulated machine that has the static program and busybox: Debian 12's, that of Ubuntu 22.04, and
+//! Debian 11's, which is older than README promises and lacks epoll_pwait2(2).
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
@@ -11,8 +11,8 @@ use anyhow::{Context, ensure};
 use super::Account;
 use crate::{download, servers, succeed};
 
-/// A kernel for virtual machines, as a Debian package.
-struct Kernel {
+/// A kernel for virtual machines, as a package of Debian or Ubuntu.
+pub(super) struct Kernel {
     url: &'static str,
     sha256: &'static str,
     image: &'static str,
@@ -20,11 +20,18 @@ struct Kernel {
     good: usize,
 }
 
+pub(super) const DEBIAN_12: Kernel = Kernel {
+    url: "http://deb.debian.org/debian-security/pool/updates/main/l/linux-signed-amd64/linux-image-6.1.0-56-cloud-amd64_6.1.192-2_amd64.deb",
+    sha256: "e7d02b943971edcb8790e256c02cfab3bca6c3d37c1bf25392a57c71300615ee",
+    image: "boot/vmlinuz-6.1.0-56-cloud-amd64",
+    good: 5,
+};
 const KERNELS: &[Kernel] = &[
+    DEBIAN_12,
     Kernel {
-        url: "http://deb.debian.org/debian-security/pool/updates/main/l/linux-signed-amd64/linux-image-6.1.0-56-cloud-amd64_6.1.192-2_amd64.deb",
-        sha256: "e7d02b943971edcb8790e256c02cfab3bca6c3d37c1bf25392a57c71300615ee",
-        image: "boot/vmlinuz-6.1.0-56-cloud-amd64",
+        url: "http://archive.ubuntu.com/ubuntu/pool/main/l/linux-signed/linux-image-5.15.0-25-generic_5.15.0-25.25_amd64.deb",
+        sha256: "ad56f8c442a54d4f5ff2dff010d00321d53e32b543f3a92f3ba4e042d20a71da",
+        image: "boot/vmlinuz-5.15.0-25-generic",
         good: 5,
     },
     Kernel {
@@ -63,23 +70,35 @@ pub(super) fn boot(account: &mut Account<'_>, program: &Path) -> anyhow::Result<
     let archive = folder.path().join("root.cpio");
     pack(program, &folder.path().join("root"), &archive)?;
     for kernel in KERNELS {
-        let (package, unpacked) = (folder.path().join("kernel.deb"), folder.path().join("kernel"));
-        if let Err(error) = download(kernel.url, kernel.sha256, &package) {
-            account.tell(&format!("kernel | {} was not tried: {error:#}", kernel.image));
-            continue;
+        match kernel.fetch(folder.path()) {
+            Ok(image) => one(account, kernel, &image, &archive)?,
+            Err(error) => account.tell(&format!("kernel | {} was not tried: {error:#}", kernel.image)),
         }
-        succeed(Command::new("dpkg-deb").arg("-x").arg(&package).arg(&unpacked))?;
-        one(account, kernel, &unpacked, &archive)?;
     }
     Ok(())
 }
 
-fn one(account: &mut Account<'_>, kernel: &Kernel, unpacked: &Path, archive: &Path) -> anyhow::Result<()> {
+impl Kernel {
+    /// Unpacks the package below a folder, and returns the kernel's file.
+    pub(super) fn fetch(&self, folder: &Path) -> anyhow::Result<PathBuf> {
+        let (package, unpacked) = (folder.join("kernel.deb"), folder.join("kernel"));
+        download(self.url, self.sha256, &package)?;
+        succeed(Command::new("dpkg-deb").arg("-x").arg(&package).arg(&unpacked))?;
+        Ok(unpacked.join(self.image))
+    }
+}
+
+/// An emulated machine with a root directory in memory, of which it may have so many megabytes.
+pub(super) fn machine(image: &Path, archive: &Path, megabytes: u32, words: &str) -> Command {
     let mut machine = Command::new("timeout");
-    machine.args(["600", "qemu-system-x86_64", "-accel", "tcg", "-smp", "2", "-m", "1024", "-nographic"]);
-    machine.args(["-no-reboot", "-append", "console=ttyS0 quiet panic=-1", "-kernel"]);
-    machine.arg(unpacked.join(kernel.image)).arg("-initrd").arg(archive);
-    let output = machine.stdin(Stdio::null()).output()?;
+    machine.args(["600", "qemu-system-x86_64", "-accel", "tcg", "-smp", "2", "-nographic", "-no-reboot"]);
+    machine.args(["-m", &megabytes.to_string(), "-append", &format!("console=ttyS0 quiet panic=-1 {words}")]);
+    machine.arg("-kernel").arg(image).arg("-initrd").arg(archive).stdin(Stdio::null());
+    machine
+}
+
+fn one(account: &mut Account<'_>, kernel: &Kernel, image: &Path, archive: &Path) -> anyhow::Result<()> {
+    let output = machine(image, archive, 1024, "").output()?;
     let text = String::from_utf8_lossy(&output.stdout);
     let kept: Vec<&str> =
         text.lines().filter_map(|line| line.split_once("kept: ")).map(|(_, kept)| kept.trim()).collect();
@@ -103,6 +122,11 @@ fn pack(program: &Path, root: &Path, archive: &Path) -> anyhow::Result<()> {
     fs::copy(program, root.join("samehost"))?;
     fs::write(root.join("init"), INIT)?;
     fs::set_permissions(root.join("init"), Permissions::from_mode(0o755))?;
+    self::archive(root, archive)
+}
+
+/// Packs a folder as the first root directory of a machine.
+pub(super) fn archive(root: &Path, archive: &Path) -> anyhow::Result<()> {
     let pack = "find . | cpio --create --format=newc --quiet";
     let status = Command::new("sh")
         .args(["-c", pack])
