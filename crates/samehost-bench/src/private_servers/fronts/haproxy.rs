@@ -1,11 +1,11 @@
-//! HAProxy in front.
+//! HAProxy in front: of HTTP servers, and of PHP-FPM by its `fcgi-app`.
 
 use samehost_model::Endpoint;
 use samehost_services::Kind;
 
 use super::{
-    ASKED, BACKLOG, FrontDescriptor, Host, Layout, SAYS, WHERE, WHERE_BEHIND, host_and_port, http_only,
-    quoted, unknown,
+    ASKED, BACKLOG, FrontDescriptor, Host, Layout, Passes, Pools, READY, SAYS, WHERE, WHERE_BEHIND,
+    host_and_port, quoted, unknown,
 };
 use crate::error::BenchError;
 use crate::private_servers::ServerKind;
@@ -21,7 +21,7 @@ const HAPROXY: ServerKind = ServerKind {
 pub(super) const DESCRIPTOR: FrontDescriptor = FrontDescriptor {
     server: HAPROXY,
     worker_is_one_cpu: true,
-    keeps_fastcgi: false,
+    keeps_fastcgi: true,
     asks: SAYS,
     file: "haproxy.cfg",
     configuration,
@@ -35,28 +35,65 @@ pub(super) const DESCRIPTOR: FrontDescriptor = FrontDescriptor {
 
 fn configuration(layout: &Layout<'_>) -> Result<String, BenchError> {
     let spec = layout.spec;
-    let hosts = http_only(layout, HAPROXY.title)?;
     let bind = |endpoint: &Endpoint| Ok(format!("  bind {} backlog {BACKLOG}\n", address(endpoint)?));
     let binds = layout.endpoints().iter().map(bind).collect::<Result<String, BenchError>>()?;
-    let backends = hosts.iter().map(backend).collect::<Result<String, _>>()?;
+    let (rules, backends) = match spec.passes {
+        Passes::Http(hosts) => (
+            format!(
+                "  http-request set-var(txn.where) bool(true) if {{ path {WHERE} }}\n  \
+                 http-request set-path {WHERE_BEHIND} if {{ path {WHERE} }}\n  \
+                 http-response set-header {ASKED} %si:%sp if {{ var(txn.where) -m bool }}\n  \
+                 use_backend %[req.hdr(host)]\n"
+            ),
+            hosts.iter().map(backend).collect::<Result<String, _>>()?,
+        ),
+        Passes::FastCgi(spec) => (
+            format!(
+                "  http-request return status 204 if {{ path {READY} }}\n  use_backend %[path,field(2,/)]\n"
+            ),
+            pools(spec)?,
+        ),
+        Passes::Sites(_) => {
+            return Err(BenchError::Usage("HAProxy is not measured in front of a site".into()));
+        }
+    };
     Ok(format!(
         "global\n  nbthread {}\n  maxconn {}\ndefaults\n  mode http\n  timeout connect 10s\n  timeout client 1h\n  \
-         timeout server 1m\n  timeout http-keep-alive 1h\n  retries 0\nfrontend front\n{binds}  \
-         http-request set-var(txn.where) bool(true) if {{ path {WHERE} }}\n  \
-         http-request set-path {WHERE_BEHIND} if {{ path {WHERE} }}\n  \
-         http-response set-header {ASKED} %si:%sp if {{ var(txn.where) -m bool }}\n  \
-         use_backend %[req.hdr(host)]\n{backends}",
+         timeout server 1m\n  timeout http-keep-alive 1h\n  retries 0\nfrontend front\n{binds}{rules}{backends}",
         spec.workers,
         // Connections of the previous trial may still be closing.
         spec.connections.saturating_mul(2).saturating_add(256)
     ))
 }
 
+/// A backend for each pool, and what all of them tell PHP-FPM.
+fn pools(spec: &Pools<'_>) -> Result<String, BenchError> {
+    let script = spec.script.display().to_string();
+    let (root, name) = script.rsplit_once('/').unwrap_or_default();
+    let (flag, option, kept) = match spec.kept {
+        Some(kept) => ("", "http-reuse always", kept_connections(kept)),
+        None => ("no ", "option http-server-close", String::new()),
+    };
+    let mut text = format!("fcgi-app php\n  docroot {}\n  {flag}option keep-conn\n", word(root)?);
+    for (pool, endpoint) in spec.pools {
+        text.push_str(&format!(
+            "backend {pool}\n  use-fcgi-app php\n  http-request set-path {}\n  {option}\n  \
+             server php {} proto fcgi{kept}\n",
+            word(&format!("/{name}"))?,
+            address(endpoint)?
+        ));
+    }
+    Ok(text)
+}
+
+/// Options of a server that keep so many idle connections.
+fn kept_connections(kept: u32) -> String {
+    format!(" pool-max-conn {kept} pool-low-conn {kept} pool-purge-delay 1h")
+}
+
 fn backend(host: &Host<'_>) -> Result<String, BenchError> {
     let (option, kept) = match host.kept {
-        Some(kept) => {
-            ("http-reuse always", format!(" pool-max-conn {kept} pool-low-conn {kept} pool-purge-delay 1h"))
-        }
+        Some(kept) => ("http-reuse always", kept_connections(kept)),
         None => ("option http-server-close", String::new()),
     };
     let server = |(at, endpoint): (usize, &&Endpoint)| {
@@ -70,10 +107,14 @@ fn address(endpoint: &Endpoint) -> Result<String, BenchError> {
     match endpoint {
         Endpoint::Unix(path) => {
             let path = path.display().to_string();
-            quoted(&path, HAPROXY.title, &['"', '\\', '$', '\'', '#', ' '])?;
+            word(&path)?;
             Ok(format!("unix@{path}"))
         }
         Endpoint::Tcp { host, port } => Ok(host_and_port(host, *port)),
         other => Err(unknown(other, HAPROXY.title)),
     }
+}
+
+fn word(text: &str) -> Result<String, BenchError> {
+    quoted(text, HAPROXY.title, &['"', '\\', '$', '\'', '#', ' ', '%'])
 }

@@ -380,6 +380,10 @@ mod tests {
                 ],
             ),
             (
+                FrontKind::Haproxy,
+                &["docroot \"/srv\"", "backend unix-5", "server php unix@/run/x/unix-5.sock proto fcgi"],
+            ),
+            (
                 FrontKind::Caddy,
                 &["php_fastcgi unix//run/x/unix-5.sock {", "root \"/srv\"", "rewrite * \"/a.php\""],
             ),
@@ -393,6 +397,8 @@ mod tests {
         assert!(kept.contains("upstream tcp-5 { server 127.0.0.1:9000; keepalive 4;"), "{kept}");
         assert!(kept.contains("fastcgi_pass unix-5;\n      fastcgi_keep_conn on;"), "{kept}");
         assert!(text(FrontKind::Apache, Some(4)).contains("retry=0 enablereuse=on max=4\n"));
+        assert!(text(FrontKind::Haproxy, Some(4)).contains("proto fcgi pool-max-conn 4 "));
+        assert!(text(FrontKind::Haproxy, None).contains("no option keep-conn"));
         for kind in ALL {
             assert!(written(kind, Passes::FastCgi(&spec(None, "/srv/a\".php"))).is_err(), "{kind:?}");
         }

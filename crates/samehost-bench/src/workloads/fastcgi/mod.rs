@@ -71,7 +71,7 @@ words! {
 }
 
 /// What may stand in front.
-const VIA: &[&str] = &["none", "nginx", "apache", "caddy"];
+const VIA: &[&str] = &["none", "nginx", "apache", "haproxy", "caddy"];
 /// Transports in front of it.
 const FRONTS: &[&str] = &["tcp", "unix"];
 

@@ -177,10 +177,14 @@ fn through_nginx_the_hop_behind_it_is_compared() {
 }
 
 #[test]
-fn through_apache_and_caddy_too() {
-    for (via, title, connect) in
-        [("apache", "Apache", "per-request"), ("apache", "Apache", "keep"), ("caddy", "Caddy", "per-request")]
-    {
+fn through_apache_haproxy_and_caddy_too() {
+    for (via, title, connect) in [
+        ("apache", "Apache", "per-request"),
+        ("apache", "Apache", "keep"),
+        ("haproxy", "HAProxy", "per-request"),
+        ("haproxy", "HAProxy", "keep"),
+        ("caddy", "Caddy", "per-request"),
+    ] {
         assert_through(via, title, connect);
     }
 }
@@ -217,11 +221,14 @@ fn nginx_turns_a_full_backlog_into_502_on_one_side_only() {
 }
 
 #[test]
-fn caddy_does_so_too_and_apache_serves_them_all() {
+fn caddy_and_haproxy_do_so_too_and_apache_serves_them_all() {
     let report = burst_through("caddy");
     let unix = first(&report, "unix/backlog=8");
     assert!(unix["errors"]["HTTP 502"].as_u64().unwrap() >= 15, "{unix}");
     assert!(unix["warnings"].to_string().contains("(resource temporarily unavailable)"), "{unix}");
+    let report = burst_through("haproxy");
+    let unix = first(&report, "unix/backlog=8");
+    assert!(unix["errors"]["HTTP 503"].as_u64().unwrap() >= 15, "{unix}");
     let report = burst_through("apache");
     let unix = first(&report, "unix/backlog=8");
     assert_eq!((&unix["operations"], unix["errors"].as_object().unwrap().len()), (&40.into(), 0), "{unix}");
@@ -295,7 +302,7 @@ fn wrong_use_is_said_before_anything_starts() {
             (&["--script", "own.php"], "absolute"),
             (&["--script", "/no/such.php"], "no such file"),
             (&["--script", "/no/such.php", "--size", "5"], "takes no --size"),
-            (&["--via", "haproxy"], "possible values"),
+            (&["--via", "envoy"], "possible values"),
             (
                 &["--via", "caddy", "--connect", "keep"],
                 "Caddy makes a connection to PHP-FPM for each request",
