@@ -24,7 +24,6 @@ const ACCESS: &str = "local all admin trust\nlocal all by_trust trust\nlocal all
 pub struct Cluster {
     server: Child,
     directory: TempDir,
-    bin: PathBuf,
     pub port: u16,
 }
 
@@ -107,14 +106,18 @@ impl Cluster {
 
     /// With its directory, which its socket is in, below this one.
     pub fn start_below(parent: &Path, most_connections: u32) -> Self {
-        let bin = programs();
+        Self::start_with(&programs(), parent, most_connections)
+    }
+
+    /// Of the programs in `bin`.
+    pub fn start_with(bin: &Path, parent: &Path, most_connections: u32) -> Self {
         let directory = tempfile::Builder::new().prefix("pg").tempdir_in(parent).unwrap();
         let path = directory.path();
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
         if is_root() {
             assert!(Command::new("chown").arg("postgres:").arg(path).status().unwrap().success());
         }
-        let data = make_data(&bin, path);
+        let data = make_data(bin, path);
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let server = unprivileged(&bin.join("postgres"))
             .arg("-D")
@@ -126,7 +129,7 @@ impl Cluster {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let cluster = Cluster { server, directory, bin, port };
+        let cluster = Cluster { server, directory, port };
         for _ in 0..1000 {
             if cluster.try_sql("postgres", "SELECT 1").is_some() {
                 break;
@@ -150,13 +153,17 @@ impl Cluster {
     }
 
     fn try_sql(&self, database: &str, sql: &str) -> Option<String> {
-        let output = Command::new(self.bin.join("psql"))
+        let output = Command::new(programs().join("psql"))
             .args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-U", "admin", "-d", database, "-c", sql])
             .args(["-p", &self.port.to_string(), "-h"])
             .arg(self.directory.path())
             .output()
             .unwrap();
         output.status.success().then(|| String::from_utf8(output.stdout).unwrap().trim().to_owned())
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.server.id()
     }
 
     /// What a statement answers.

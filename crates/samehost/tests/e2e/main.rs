@@ -8,6 +8,7 @@ mod bench;
 mod clients;
 mod command;
 mod crowd;
+mod current;
 mod docs;
 mod endings;
 mod findings;

@@ -10,7 +10,7 @@ use samehost_testing::free_port;
 use serde_json::Value;
 
 use crate::scan::scan;
-use crate::support::{Home, send, wait_for};
+use crate::support::{Home, assert_verified, send, wait_for};
 use crate::workloads::Server;
 
 /// A Java program that listens at its first argument and takes connections until it is ended: the test's own look
@@ -19,7 +19,7 @@ const OTHER: &str = "public class Other { public static void main(String[] words
   java.net.ServerSocket all = new java.net.ServerSocket(Integer.parseInt(words[0]));
   while (true) { all.accept(); } } }";
 
-/// What a scan calls the program that listens on a port, and by what.
+/// What a scan calls the program that listens on a port, and by what; `verify` says that it answers there over TCP.
 fn called(home: &Home, words: impl Fn(u16) -> Vec<String>) -> (Value, Value) {
     let port = free_port();
     let words = words(port);
@@ -27,6 +27,7 @@ fn called(home: &Home, words: impl Fn(u16) -> Vec<String>) -> (Value, Value) {
     command.args(&words[1..]).current_dir(home.path("run")).stdin(Stdio::null());
     let mut server = Server(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     wait_for(&words[0], || TcpStream::connect(("127.0.0.1", port)).ok());
+    assert_verified(&format!("tcp:127.0.0.1:{port}"), "tcp", "");
     let found = scan(home);
     // Its workers end with it.
     send(server.0.id(), Signal::TERM);
@@ -52,11 +53,16 @@ fn by_process(kind: &str) -> (Value, Value) {
 }
 
 #[test]
-fn gunicorn_and_puma_are_called_by_their_names() {
+fn gunicorn_puma_uvicorn_and_node_are_called_by_their_names() {
     let home = Home::new();
     fs::write(
         home.path("run/page.py"),
-        "def wsgi(environ, start):\n    start('200 OK', [])\n    return []\n",
+        "def wsgi(environ, start):\n    start('200 OK', [])\n    return []\nasync def asgi(scope, receive, send):\n    pass\n",
+    )
+    .unwrap();
+    fs::write(
+        home.path("run/page.js"),
+        "require('node:http').createServer().listen(process.argv[2], '127.0.0.1');",
     )
     .unwrap();
     fs::write(home.path("run/config.ru"), "run ->(environ) { [200, {}, []] }").unwrap();
@@ -64,6 +70,10 @@ fn gunicorn_and_puma_are_called_by_their_names() {
     assert_eq!(gunicorn, by_process("gunicorn"));
     let puma = called(&home, |port| words(&format!("puma --bind tcp://127.0.0.1:{port} config.ru")));
     assert_eq!(puma, by_process("puma"));
+    let uvicorn = called(&home, |port| words(&format!("uvicorn page:asgi --lifespan off --port {port}")));
+    assert_eq!(uvicorn, by_process("uvicorn"));
+    let node = called(&home, |port| words(&format!("node page.js {port}")));
+    assert_eq!(node, by_process("node"));
     // An argument is no name.
     let other =
         called(&home, |port| words(&format!("python3 -u -m http.server {port} -b 127.0.0.1 -d gunicorn")));

@@ -200,6 +200,20 @@ pub(crate) fn comparison<'a>(report: &'a Value, metric: &str) -> &'a Value {
         .unwrap_or_else(|| panic!("{comparisons:?}"))
 }
 
+/// Checks that a target is verified as this transport and as no other one, and that a process of this program answers there.
+pub(crate) fn assert_verified(target: &str, transport: &str, program: &str) {
+    let home = Home::new();
+    let verify = |expected: &str| home.run(&["verify", target, "--expect", expected, "--json"]);
+    let ended = verify(transport);
+    assert_eq!(ended.status, 0, "{target}: {}", ended.both());
+    let found: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let proofs = found["proofs"].as_array().unwrap();
+    let peer = proofs.iter().find(|one| one["by"] == "peer").unwrap_or_else(|| panic!("{found:#}"));
+    assert!(peer["says"].as_str().unwrap().contains(program), "{target}: {found:#}");
+    let other = if transport == "unix" { "tcp" } else { "unix" };
+    assert_eq!(verify(other).status, 1, "{target} is no {other}");
+}
+
 /// The newest file of a directory, by name.
 pub(crate) fn newest(files: &[PathBuf]) -> &Path {
     files.last().expect("a stored file")

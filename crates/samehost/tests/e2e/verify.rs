@@ -227,3 +227,126 @@ fn how_names_the_path_found_here_and_translates_urls() {
         assert_eq!(home.run(arguments).status, 2, "{arguments:?}");
     }
 }
+
+/// Files of PHP applications, shortened, as their installers write them; docs/programs.md has where they come from. The port is
+/// `PORT`, the account `by_native`.
+const APPLICATIONS: &[(&str, &str)] = &[
+    (
+        "sites/default/settings.php",
+        "<?php
+$databases = [];
+$settings['hash_salt'] = 'abc';
+$databases['default']['default'] = array (
+  'database' => 'shop',
+  'username' => 'by_native',
+  'password' => 'SECRET',
+  'prefix' => '',
+  'host' => '127.0.0.1',
+  'port' => 'PORT',
+  'driver' => 'mysql',
+  'namespace' => 'Drupal\\\\mysql\\\\Driver\\\\Database\\\\mysql',
+);
+",
+    ),
+    (
+        "config/config.php",
+        "<?php
+$CONFIG = array (
+  'datadirectory' => '/var/www/nextcloud/data',
+  'dbtype' => 'mysql',
+  'dbname' => 'shop',
+  'dbhost' => '127.0.0.1:PORT',
+  'dbport' => '',
+  'dbuser' => 'by_native',
+  'dbpassword' => 'SECRET',
+  'installed' => true,
+);
+",
+    ),
+    (
+        "app/etc/env.php",
+        "<?php
+return [
+    'db' => [
+        'table_prefix' => '',
+        'connection' => [
+            'default' => [
+                'host' => '127.0.0.1:PORT',
+                'dbname' => 'shop',
+                'username' => 'by_native',
+                'password' => 'SECRET',
+                'model' => 'mysql4',
+                'active' => '1'
+            ]
+        ]
+    ],
+    'MAGE_MODE' => 'production'
+];
+",
+    ),
+    (
+        "configuration.php",
+        "<?php
+class JConfig {
+	public $dbtype = 'mysqli';
+	public $host = '127.0.0.1:PORT';
+	public $user = 'by_native';
+	public $password = 'SECRET';
+	public $db = 'shop';
+	public $session_handler = 'database';
+}
+",
+    ),
+    (
+        "config.php",
+        "<?php
+unset($CFG);
+global $CFG;
+$CFG = new stdClass();
+$CFG->dbtype    = 'mariadb';
+$CFG->dblibrary = 'native';
+$CFG->dbhost    = '127.0.0.1';
+$CFG->dbname    = 'shop';
+$CFG->dbuser    = 'by_native';
+$CFG->dbpass    = 'SECRET';
+$CFG->dboptions = array (
+  'dbport' => 'PORT',
+  'dbsocket' => '',
+);
+require_once(__DIR__ . '/lib/setup.php');
+",
+    ),
+    (
+        "config.inc.php",
+        "<?php
+$i = 0;
+$i++;
+$cfg['Servers'][$i]['auth_type'] = 'config';
+$cfg['Servers'][$i]['host'] = '127.0.0.1';
+$cfg['Servers'][$i]['port'] = 'PORT';
+$cfg['Servers'][$i]['user'] = 'by_native';
+$cfg['Servers'][$i]['password'] = 'SECRET';
+",
+    ),
+];
+
+#[test]
+fn files_of_php_applications_lead_to_their_server_with_their_account() {
+    let server = MariaDb::start(&[]);
+    // As PHP has it between single quotes.
+    let secret = mariadb::SECRET.replace('\\', "\\\\").replace('\'', "\\'");
+    for (name, text) in APPLICATIONS {
+        let home = Home::new();
+        let file = home.path(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, text.replace("PORT", &server.port.to_string()).replace("SECRET", &secret))
+            .unwrap();
+        let file = file.to_str().unwrap();
+        let (status, found) = verify(&home, &[file, "--expect", "tcp"]);
+        assert_eq!((status, found["transport"].as_str()), (0, Some("tcp")), "{name}: {found:#}");
+        let says = server_proof(&found)["says"].as_str().unwrap();
+        assert!(says.contains("by_native@127.0.0.1"), "{name}: {says}");
+        assert!(!found.to_string().contains("hunter2"), "{name}");
+        assert_eq!(verify(&home, &[file, "--expect", "unix"]).0, 1, "{name}");
+    }
+}

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::stack::{Stack, free_port, is_root, page, wait_for};
 use super::wordpress::Site;
+use crate::support::assert_verified;
 
 const MODULES: &[&str] = &["mpm_event", "authz_core", "dir", "headers", "proxy", "proxy_fcgi"];
 
@@ -137,6 +138,9 @@ fn wordpress_behind_apache_is_found_moves_and_comes_back() {
     let stack = &front.site.stack;
     let before = Stack::facts(&front.files());
     assert_found(&front);
+    // It takes a connection over when the request is there (TCP_DEFER_ACCEPT), so that no process holds it yet.
+    assert_verified(&format!("http://127.0.0.1:{}/", front.site.web), "tcp", "Apache");
+    assert_verified(&format!("tcp:127.0.0.1:{}", front.fpm), "tcp", "php-fpm");
 
     let socket = stack.shared("sockets").join("fpm.sock").display().to_string();
     let url = format!("http://127.0.0.1:{}/", front.site.web);
@@ -168,6 +172,8 @@ fn wordpress_behind_apache_is_found_moves_and_comes_back() {
     wait_for("the port to be closed", || TcpStream::connect(("127.0.0.1", front.fpm)).err());
     let (status, body) = page(front.site.web, "/").unwrap();
     assert!(status == 200 && body.contains("A blog"), "{body}");
+    assert_verified(&format!("unix:{socket}"), "unix", "php-fpm");
+    assert_verified(&config, "unix", "mariadbd");
 
     let id = stack.only_switch();
     let reader = front.reader(Duration::from_millis(5));

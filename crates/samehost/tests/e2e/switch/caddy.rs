@@ -1,6 +1,7 @@
 //! Caddy in front of nginx, with the proxy in an imported file. No signal reloads Caddy, so its command is given.
 
 use super::stack::{Stack, free_port, in_one_line, is_root, page, wait_for};
+use crate::support::assert_verified;
 
 #[test]
 fn an_imported_proxy_moves_and_comes_back() {
@@ -32,6 +33,7 @@ fn an_imported_proxy_moves_and_comes_back() {
     let start = [&home, "caddy", "run", "--adapter", "caddyfile", "--config", &name];
     stack.start("env", &start);
     wait_for("the site", || page(web, "/a").filter(|(status, _)| *status == 200));
+    assert_verified(&format!("http://127.0.0.1:{web}/"), "tcp", "caddy");
     let before = Stack::facts(&[&nginx, &main, &part]);
     let url = format!("http://127.0.0.1:{web}/b");
     let socket = stack.shared("sockets").join("app.sock").display().to_string();

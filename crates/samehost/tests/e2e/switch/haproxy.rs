@@ -2,6 +2,7 @@
 //! has a chroot, as distributions set it up, so the path in its file is not the socket's path on this machine.
 
 use super::stack::{Stack, free_port, in_one_line, is_root, page, wait_for};
+use crate::support::assert_verified;
 
 #[test]
 fn a_backend_moves_into_the_chroot_and_comes_back() {
@@ -33,6 +34,7 @@ fn a_backend_moves_into_the_chroot_and_comes_back() {
     let name = haproxy.display().to_string();
     stack.start("haproxy", &["-W", "-db", "-f", &name]);
     wait_for("the site", || page(web, "/a").filter(|(status, _)| *status == 200));
+    assert_verified(&format!("http://127.0.0.1:{web}/"), "tcp", "haproxy");
     let before = Stack::facts(&[&nginx, &haproxy]);
     let (outside, url) = (stack.path("app.sock").display().to_string(), format!("http://127.0.0.1:{web}/b"));
     let switch = |socket: &str| {
@@ -58,6 +60,7 @@ fn a_backend_moves_into_the_chroot_and_comes_back() {
     let text = std::fs::read_to_string(&haproxy).unwrap();
     assert!(text.contains("server nginx unix@/run/app.sock check inter 1s"), "{text}");
     assert!(std::fs::read_to_string(&nginx).unwrap().contains(&format!("listen unix:{socket}")));
+    assert_verified(&format!("unix:{socket}"), "unix", "nginx");
     assert_eq!(page(web, "/c"), Some((200, "served".into())));
     // nginx says where the request came in.
     wait_for("a request over the socket", || {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::stack::{Stack, free_port, is_root, page, wait_for};
+use crate::support::assert_verified;
 
 pub(crate) struct Hop {
     pub(crate) stack: Stack,
@@ -40,6 +41,8 @@ fn both_files_move_and_come_back() {
     let before = Stack::facts(&[&hop.nginx, &hop.pool]);
     let socket = hop.stack.shared("sockets").join("fpm.sock").display().to_string();
     let url = format!("http://127.0.0.1:{}/b", hop.web);
+    assert_verified(&url, "tcp", "nginx");
+    assert_verified(&format!("tcp:127.0.0.1:{}", hop.fpm), "tcp", "php-fpm");
     let nginx = hop.nginx.display().to_string();
 
     let switch = |more: &[&str]| {
@@ -61,6 +64,7 @@ fn both_files_move_and_come_back() {
         "the copy of the pool is gone"
     );
     assert_eq!(page(hop.web, "/c"), Some((200, "served by /c".into())));
+    assert_verified(&format!("unix:{socket}"), "unix", "php-fpm");
     wait_for("the port to be closed", || std::net::TcpStream::connect(("127.0.0.1", hop.fpm)).err());
 
     let id = hop.stack.only_switch();

@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use super::stack::{Stack, free_port, is_root, must, page, wait_for};
+use crate::support::assert_verified;
 
 struct Thin(String);
 
@@ -48,6 +49,7 @@ fn both_backends_move_and_come_back() {
         first + 1
     ));
     wait_for("the application", || page(web, "/a").filter(|(status, _)| *status == 200));
+    assert_verified(&format!("tcp:127.0.0.1:{first}"), "tcp", "thin");
     let before = Stack::facts(&[&nginx, &yml]);
     let socket = sockets.join("thin.sock").display().to_string();
     // Stopped by the pid files, started by the configuration as it then is.
@@ -71,6 +73,7 @@ fn both_backends_move_and_come_back() {
     }
     assert!(!text.contains(&format!("127.0.0.1:{first}")), "{text}");
     assert_eq!(page(web, "/c"), Some((200, "served /c to 127.0.0.1".into())));
+    assert_verified(&format!("unix:{}/thin.0.sock", sockets.display()), "unix", "thin");
 
     let undone = stack.samehost(&["switch", "--undo", &stack.only_switch(), "--yes"]);
     assert_eq!(undone.status, 0, "{}", undone.both());

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use super::support::Server;
 use crate::names::tomcat;
 use crate::scan::is_root;
-use crate::support::{Home, SAMEHOST, not_tested, send};
+use crate::support::{Home, SAMEHOST, assert_verified, not_tested, send};
 
 /// Serves an empty page to WSGI and to ASGI.
 const PYTHON: &str = "
@@ -96,6 +96,11 @@ impl Place {
         server
     }
 
+    /// Checks that the socket is verified as one of a process with this name.
+    fn assert_verified(&self, program: &str) {
+        assert_verified(&format!("unix:{}", self.socket().display()), "unix", program);
+    }
+
     /// Starts a server that takes the socket over from another one, and ends it.
     fn take_over(&self, words: &[&str]) {
         let before = self.identity();
@@ -169,6 +174,7 @@ fn uvicorn_opens_its_socket_to_everybody_and_takes_it_over() {
     let with_port = [&words[..], &["--host", "127.0.0.1", "--port", &port]].concat();
     let mut first = place.start("077", &with_port);
     assert_eq!(place.mode(), 0o666);
+    place.assert_verified("uvicorn");
     let by_port = std::net::TcpStream::connect(("127.0.0.1", port.parse().unwrap()));
     assert!(by_port.is_err(), "it listens on one address");
     place.take_over(&words);
@@ -188,6 +194,7 @@ fn gunicorn_opens_its_socket_to_everybody_and_takes_it_over() {
     let words = ["gunicorn", "page:wsgi", "--bind", &bind];
     let mut first = place.start("077", &words);
     assert_eq!(place.mode(), 0o777);
+    place.assert_verified("gunicorn");
     place.take_over(&words);
     assert!(!place.socket().exists() && is_running(&mut first));
     end(first);
@@ -204,6 +211,7 @@ fn puma_opens_its_socket_to_everybody_and_refuses_one_in_use() {
     let words = ["puma", "-q", "-e", "production", "-b", &bind, &rackup];
     let first = place.start("077", &words);
     assert_eq!(place.mode(), 0o777);
+    place.assert_verified("puma");
     let said = place.refused(&words);
     assert!(said.contains("already a server bound to"), "{said}");
     assert!(answers(&place.socket(), "/").is_some());
@@ -236,6 +244,7 @@ fn node_keeps_to_the_umask_and_leaves_its_file_behind() {
         fs::remove_file(place.socket()).unwrap();
     }
     let mut server = start("022", &plain, "");
+    place.assert_verified("node");
     answers(&place.socket(), "/end");
     server.0.wait().unwrap();
     assert!(place.socket().exists(), "so does process.exit()");
@@ -243,6 +252,7 @@ fn node_keeps_to_the_umask_and_leaves_its_file_behind() {
     end(start("022", &plain, "close"));
     assert!(!place.socket().exists(), "server.close() removes it");
     let cluster = start("022", &plain, "cluster");
+    place.assert_verified("node");
     answers(&place.socket(), "/end");
     for _ in 0..20 {
         // Whoever was waiting at the worker that ended is lost; the others are served.
@@ -261,6 +271,7 @@ fn tomcat_makes_its_socket_as_the_umask_says_and_removes_it() {
     let words = tomcat(place.0.path(), &connector);
     let narrow = place.start("077", &words.iter().map(String::as_str).collect::<Vec<_>>());
     assert_eq!(place.mode(), 0o700);
+    place.assert_verified("java");
     end(narrow);
     assert!(!place.socket().exists());
 }

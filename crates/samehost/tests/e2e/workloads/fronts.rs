@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::support::{Server, newest};
 use crate::scan::scan;
-use crate::support::{Home, wait_for};
+use crate::support::{Home, assert_verified, wait_for};
 
 /// A program of the cache that comes from PyPI.
 fn program(name: &str) -> String {
@@ -39,15 +39,6 @@ fn start(words: &[&str]) -> Server {
         command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap()
     };
     Server(quiet(Command::new(words[0]).args(&words[1..])))
-}
-
-/// Checks that an address is verified as this transport of this program.
-fn assert_verified(home: &Home, endpoint: &str, transport: &str, program: &str) {
-    let ended = home.run(&["verify", endpoint, "--expect", transport, "--json"]);
-    assert_eq!(ended.status, 0, "{}", ended.both());
-    let found: Value = serde_json::from_str(&ended.stdout).unwrap();
-    let peer = found["proofs"].as_array().unwrap().iter().find(|one| one["by"] == "peer").unwrap();
-    assert!(peer["says"].as_str().unwrap().contains(program), "{found:#}");
 }
 
 fn service(found: &Value, pid: u32) -> &Value {
@@ -87,8 +78,8 @@ fn envoy_is_found_and_verified_on_a_pipe_and_a_port() {
     {
         assert_eq!(reached, "200");
     }
-    assert_verified(&home, &format!("tcp:127.0.0.1:{port}"), "tcp", "envoy");
-    assert_verified(&home, &format!("unix:{}", pipe.display()), "unix", "envoy");
+    assert_verified(&format!("tcp:127.0.0.1:{port}"), "tcp", "envoy");
+    assert_verified(&format!("unix:{}", pipe.display()), "unix", "envoy");
     let found = scan(&home);
     assert_eq!(service(&found, envoy.0.id())["kind"], "envoy", "{found:#}");
 }
@@ -126,7 +117,7 @@ fn traefik_is_found_and_verified_and_reaches_no_socket() {
     }
     let (traefik, port) = traefik(&home.path(""), &behind.tcp.replace("tcp:", "http://"));
     assert_eq!(served(port), "200");
-    assert_verified(&home, &format!("tcp:127.0.0.1:{port}"), "tcp", "traefik");
+    assert_verified(&format!("tcp:127.0.0.1:{port}"), "tcp", "traefik");
     // It keeps the connection.
     let found = scan(&home);
     assert_eq!(service(&found, traefik.0.id())["kind"], "traefik", "{found:#}");

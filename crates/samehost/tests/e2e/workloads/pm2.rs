@@ -14,7 +14,7 @@ use super::application_sockets::answers;
 use super::support::kill;
 use crate::clients::node;
 use crate::scan::scan;
-use crate::support::Home;
+use crate::support::{Home, assert_verified};
 
 /// Listens where its first argument says; where there is a second one, SIGINT closes the server.
 const PAGE: &str = "
@@ -147,6 +147,8 @@ fn the_socket_of_a_cluster_of_pm2_is_pm2s_own() {
     let services = found["services"].as_array().unwrap();
     let service = services.iter().find(|service| service["pid"] == pm2.daemon());
     assert_eq!(service.map(|service| &service["kind"]), Some(&"node".into()), "{services:#?}");
+
+    assert_verified(&format!("unix:{}", pm2.socket().display()), "unix", "node");
 
     kill(pid(&pm2.processes()[0]));
     pm2.wait_until_served();
