@@ -163,6 +163,22 @@ impl Case {
         !self.after.is_empty()
     }
 
+    /// Whether a refusal is what is wanted.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.refused.is_some()
+    }
+
+    /// The published configuration that it is written after: `OWNER/REPOSITORY@COMMIT:PATH`.
+    pub(crate) fn published(&self) -> Option<&str> {
+        let named = self.header.lines().filter(|line| line.starts_with('#'));
+        named.flat_map(str::split_whitespace).find(|word| {
+            let Some((repository, rest)) = word.split_once('@') else { return false };
+            let Some((commit, path)) = rest.split_once(':') else { return false };
+            let is_commit = commit.len() == 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
+            is_commit && repository.split('/').count() == 2 && !path.is_empty()
+        })
+    }
+
     /// The file that is asked about.
     pub(crate) fn file(&self, root: &Path) -> PathBuf {
         root.join(self.header("file").next().expect("file:"))

@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::case::Case;
 use crate::{facts, sandbox};
 
-const LEAST_CASES: usize = 40;
+const LEAST_CASES: usize = 95;
 
 /// Starts HAProxy with the configuration and a second one of ours. A line of the console is written in words, because an
 /// address has no room for a path there.

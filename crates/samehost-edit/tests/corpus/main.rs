@@ -49,7 +49,17 @@ pub(crate) type Ask = fn(file: &Path, root: &Path) -> BTreeSet<String>;
 /// Runs the cases of an editor. `ask` has the real program evaluate the configuration, before and after; `expected`
 /// turns a fact of before into the fact of after (the same one, where the move does not concern it).
 pub(crate) fn run(name: &str, least: usize, ask: Ask, expected: impl Fn(&str, &Case) -> String) {
-    let cases = Case::all(name);
+    hold(name, &Case::all(name), least, ask, expected);
+}
+
+/// The same for some of the cases.
+pub(crate) fn hold(
+    name: &str,
+    cases: &[Case],
+    least: usize,
+    ask: Ask,
+    expected: impl Fn(&str, &Case) -> String,
+) {
     assert!(cases.len() >= least, "{name}: {} cases", cases.len());
     let failures: Vec<String> = cases
         .iter()
@@ -160,5 +170,20 @@ fn every_editor_has_a_corpus_and_a_proof() {
     for name in names {
         let module = format!("mod {};", name.replace('-', "_"));
         assert!(sources.contains(&module), "no proof for {name}: `{module}`");
+    }
+}
+
+/// What a corpus of a server in front has at the least; its cases in all are in its own file.
+#[test]
+fn servers_in_front_have_refusals_and_published_configurations() {
+    for name in ["apache", "haproxy", "caddy"] {
+        let cases = Case::all(name);
+        let refused = cases.iter().filter(|case| case.is_refused()).count();
+        let mut published: Vec<&str> = cases.iter().filter_map(Case::published).collect();
+        assert!(cases.len() >= 40 && refused >= 10, "{name}: {} cases, {refused} refused", cases.len());
+        assert!(published.len() >= 10, "{name}: {published:#?}");
+        published.sort_unstable();
+        published.dedup();
+        assert!(published.len() >= 8, "{name}: not of one or two files: {published:#?}");
     }
 }
