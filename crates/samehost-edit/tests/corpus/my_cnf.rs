@@ -76,3 +76,29 @@ fn expected(fact: &str, case: &Case) -> String {
 fn corpus() {
     crate::run("my-cnf", LEAST_CASES, ask, expected);
 }
+
+/// What the real MySQL takes from the file for itself; nothing where it does not start with it.
+const MYSQL: &str = r#"
+"$MYSQLD" --defaults-file="$1" --verbose --help 2>/run/errors |
+    sed -nE 's/^(port|socket|bind-address|skip-networking|back-log|mysqlx[a-z-]*|max-connections) +(.*)/server, \1: \2/p'
+"#;
+
+fn ask_mysql(file: &Path, root: &Path) -> BTreeSet<String> {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let program = target.join("servers/root/usr/sbin/mysqld");
+    assert!(program.exists(), "{} is missing: cargo xtask servers fetches it", program.display());
+    sandbox::facts(&sandbox::run(&format!("MYSQLD='{}'\n{MYSQL}", program.display()), file, root))
+}
+
+#[test]
+fn a_real_mysql_reads_the_same() {
+    let mut cases = Case::all("my-cnf");
+    // The clients that read these files are MariaDB's, and so is the group [mariadb].
+    cases.retain(|case| {
+        let root = case.materialise();
+        let is_of_both = case.is_edited() && case.text().contains("[mysqld]");
+        let said = is_of_both.then(|| ask_mysql(&case.file(root.path()), root.path()));
+        said.is_some_and(|said| said.iter().any(|fact| expected(fact, case) != *fact))
+    });
+    crate::hold("my-cnf", &cases, 12, ask_mysql, expected);
+}

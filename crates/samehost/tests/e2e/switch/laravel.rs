@@ -1,6 +1,8 @@
-//! An application with a Laravel-style `.env`: PHP behind nginx, its database on MariaDB, its cache on Redis.
+//! An application with a Laravel-style `.env`: PHP behind nginx, its database on MariaDB or on MySQL.
 
 use samehost_testing::mariadb::{MariaDb, SECRET};
+
+use crate::workloads::support::newest;
 
 use super::stack::{Stack, free_port, is_root, page, wait_for};
 
@@ -25,11 +27,21 @@ const CONFIG: &str = "<?php return ['connections' => ['mysql' => ['unix_socket' 
 
 #[test]
 fn its_env_moves_and_comes_back() {
-    if !is_root("its_env_moves_and_comes_back") {
-        return;
+    if is_root("its_env_moves_and_comes_back") {
+        moves_and_comes_back(&MariaDb::start(&[]), "by_native", "MariaDB");
     }
+}
+
+#[test]
+fn an_application_on_a_real_mysql_moves_is_proved_and_comes_back() {
+    if is_root("an_application_on_a_real_mysql_moves_is_proved_and_comes_back") {
+        moves_and_comes_back(&MariaDb::start_mysql(&newest("usr/sbin/mysqld")), "by_sha2", "mysql 9.");
+    }
+}
+
+/// The application, with this account of a server that says so of itself.
+fn moves_and_comes_back(server: &MariaDb, user: &str, says: &str) {
     let mut stack = Stack::new();
-    let server = MariaDb::start(&[]);
     let web = free_port();
     stack.write("app/public/index.php", APPLICATION);
     stack.write("app/config/database.php", CONFIG);
@@ -38,7 +50,7 @@ fn its_env_moves_and_comes_back() {
     let env = stack.write(
         "app/.env",
         &format!(
-            "APP_NAME=Shop\nAPP_ENV=production\nAPP_KEY=base64:c2VjcmV0IGtleSBvZiB0aGUgYXBwbGljYXRpb24=\n\nDB_CONNECTION=mysql\nDB_HOST=127.0.0.1\nDB_PORT={}\nDB_DATABASE=shop\nDB_USERNAME=by_native\nDB_PASSWORD=\"{SECRET}\"\n\nLOG_CHANNEL=stack\n",
+            "APP_NAME=Shop\nAPP_ENV=production\nAPP_KEY=base64:c2VjcmV0IGtleSBvZiB0aGUgYXBwbGljYXRpb24=\n\nDB_CONNECTION=mysql\nDB_HOST=127.0.0.1\nDB_PORT={}\nDB_DATABASE=shop\nDB_USERNAME={user}\nDB_PASSWORD=\"{SECRET}\"\n\nLOG_CHANNEL=stack\n",
             server.port
         ),
     );
@@ -63,12 +75,16 @@ fn its_env_moves_and_comes_back() {
     assert!(text.contains(&format!("DB_SOCKET={}", server.socket())), "{text}");
     let (status, host) = page(web, "/").unwrap();
     assert_eq!((status, host.as_str()), (200, "localhost"), "the server sees a socket");
+    let proved = stack.samehost(&["verify", &env.display().to_string(), "--expect", "unix", "--json"]);
+    assert_eq!(proved.status, 0, "{}", proved.both());
+    let account = format!("account {user}@localhost");
+    assert!(proved.stdout.contains(says) && proved.stdout.contains(&account), "{}", proved.stdout);
 
     let undone = stack.samehost(&["switch", "--undo", &stack.only_switch(), "--yes"]);
     assert_eq!(undone.status, 0, "{}", undone.both());
     assert_eq!(Stack::facts(&[&env]), before);
     assert!(page(web, "/").unwrap().1.contains("127.0.0.1"));
-    for said in [&ended, &undone] {
+    for said in [&ended, &proved, &undone] {
         for secret in ["hunter2", "c2VjcmV0"] {
             assert!(!said.both().contains(secret), "{}", said.both());
         }
