@@ -16,6 +16,8 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("valkey-server", &["usr/bin/valkey-server"]),
     ("redis-server", &["usr/bin/redis-server"]),
     ("odyssey", &["usr/bin/odyssey"]),
+    // Its generator of units from Quadlet files, which runs with the libraries of this machine.
+    ("podman", &[]),
     ("postgresql-18", &["usr/lib/postgresql/18/bin/initdb", "usr/lib/postgresql/18/bin/postgres"]),
 ];
 /// Of Debian; it has the newest of each.

@@ -84,6 +84,12 @@ pub trait Editor: Sync {
         None
     }
 
+    /// Whether the program that reads this file sees of this machine what the file mounts for it, so that the view of one that
+    /// runs now says nothing about the next one.
+    fn mounts(&self) -> bool {
+        false
+    }
+
     /// How the program that reads this file takes a change.
     fn uptake(&self, file: &Path) -> Uptake;
 }

@@ -149,10 +149,34 @@ pub(crate) fn systemd_runs() -> bool {
 const UNITS: &[&str] =
     &["/etc/systemd", "/run/systemd", "/usr/local/lib/systemd", "/usr/lib/systemd", "/lib/systemd"];
 
+/// Directories from whose files podman makes units of the system.
+const QUADLET: &[&str] =
+    &["/etc/containers/systemd", "/run/containers/systemd", "/usr/share/containers/systemd"];
+/// Those below them that are for users' own systemd.
+const OF_USERS: &str = "/etc/containers/systemd/users";
+
+/// The unit of a file: podman makes NAME.service of NAME.container.
+pub(crate) fn unit_of(file: &Path) -> String {
+    let name = |name: Option<&std::ffi::OsStr>| name.unwrap_or_default().to_string_lossy().into_owned();
+    match file.extension() {
+        Some(end) if end == "container" => format!("{}.service", name(file.file_stem())),
+        _ => name(file.file_name()),
+    }
+}
+
 fn restart_unit(file: &Path) -> ReloadAction {
-    let unit = file.file_name().unwrap_or_default().to_string_lossy();
+    let unit = unit_of(file);
     let words = format!("systemctl daemon-reload && systemctl restart -- {unit}");
-    if !UNITS.iter().any(|folder| file.starts_with(folder)) {
+    let is_below = |folders: &[&str]| folders.iter().any(|folder| file.starts_with(folder));
+    let is_container = file.extension().is_some_and(|end| end == "container");
+    if is_container && (!is_below(QUADLET) || file.starts_with(OF_USERS)) {
+        let words = words.replace("systemctl ", "systemctl --user ");
+        return ReloadAction::Nothing(Some(format!(
+            "{} is no file of the system's own units: it takes effect after {words}, as the user whose container it is",
+            file.display()
+        )));
+    }
+    if !is_container && !is_below(UNITS) {
         return ReloadAction::Nothing(Some(format!(
             "{} is not a unit of this system: it takes effect where that root is booted",
             file.display()
@@ -161,7 +185,7 @@ fn restart_unit(file: &Path) -> ReloadAction {
     if !systemd_runs() {
         return ReloadAction::Nothing(Some(format!("it takes effect after {words}")));
     }
-    ReloadAction::Words { what: words, command: vec!["restart-unit".into(), unit.into_owned()] }
+    ReloadAction::Words { what: words, command: vec!["restart-unit".into(), unit] }
 }
 
 /// Prefixes of the executable names of a kind of service. The names differ by version and relative.
@@ -341,8 +365,20 @@ mod tests {
         let way = restart_unit(Path::new("/home/bob/etc/systemd/system/nginx.service"));
         let ReloadAction::Nothing(Some(note)) = way else { panic!("{way:?}") };
         assert!(note.contains("not a unit of this system") && !note.contains("systemctl"), "{note}");
-        let way = restart_unit(Path::new("/etc/systemd/system/app.service"));
-        assert!(format!("{way:?}").contains("systemctl restart -- app.service"), "{way:?}");
+        for file in ["/etc/systemd/system/app.service", "/etc/containers/systemd/app.container"] {
+            let way = restart_unit(Path::new(file));
+            assert!(format!("{way:?}").contains("systemctl restart -- app.service"), "{way:?}");
+        }
+        for file in [
+            "/etc/containers/systemd/users/app.container",
+            "/home/bob/.config/containers/systemd/app.container",
+        ] {
+            let way = restart_unit(Path::new(file));
+            assert!(
+                format!("{way:?}").contains("systemctl --user restart -- app.service, as the user"),
+                "{way:?}"
+            );
+        }
     }
 
     #[test]

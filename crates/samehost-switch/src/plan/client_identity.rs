@@ -16,6 +16,7 @@ use super::config_file::ConfigFile;
 use super::environment_file::hands_over;
 use super::idle_pools::{self, Worker};
 use super::server_files;
+use crate::reload::unit_of;
 
 /// A user that will connect, and a process of that user if one runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,7 +168,11 @@ fn fitting(
             notes.push(note);
             continue;
         }
-        let Some(client) = ClientIdentity::of(scan, &candidate) else { continue };
+        let Some(mut client) = ClientIdentity::of(scan, &candidate) else { continue };
+        if config.editor.mounts() {
+            // The socket's directory is what the next one sees; who it runs as decides, on this machine's own files.
+            (client.pid, client.parent) = (None, None);
+        }
         let Identity { uid, gid, groups } = client.identity.clone();
         if seen.insert((uid, gid, groups, process.mount_namespace, process.network_namespace)) {
             found.push(client);
@@ -202,8 +207,8 @@ fn candidates<'a>(
             if its.is_empty() { all } else { its }
         }
         Uptake::RestartUnit => {
-            let unit = config.file.file_name().unwrap_or_default().to_string_lossy();
-            scan.processes.iter().filter(|process| process.unit.as_deref() == Some(&*unit)).collect()
+            let unit = unit_of(&config.file);
+            scan.processes.iter().filter(|process| process.unit.as_ref() == Some(&unit)).collect()
         }
         Uptake::RestartApplication => {
             let folder = server_files::folder(&config.file);

@@ -23,11 +23,10 @@ mod service;
 mod volume;
 mod words;
 
-pub(crate) use service::Server;
+pub(in crate::formats) use service::{Server, name_of};
 use service::{Service, Variable};
 use volume::{IsList, Text};
-pub(crate) use words::host_of;
-use words::{Words, endpoint, port, words};
+pub(in crate::formats) use words::{Client, Words, endpoint, host_of, port, words};
 
 /// The editor.
 #[derive(Debug)]
@@ -206,7 +205,7 @@ impl<'a> Project<'a> {
                 Err(self.refusal(variable.line, &reason, &by_hand))
             });
         };
-        let Some(words) = words(client, &variable.name, value, &server) else {
+        let Some(words) = words(client, &variable.name, value, server.protocol) else {
             // A path by itself may be anything.
             let why = "the program that reads it is unknown, and each library spells this in its own way";
             return if host.starts_with('/') { None } else { refuse(&server, why) };
@@ -390,7 +389,7 @@ fn agreed(
     if client.variable(&variable.name).is_none() {
         return Err("it stands there twice");
     }
-    let content = endpoint(client, words, variable.value.as_deref().unwrap_or_default(), server)?;
+    let content = endpoint(client, words, variable.value.as_deref().unwrap_or_default(), server.protocol)?;
     if matches!(content.0, Endpoint::Unix(_)) {
         let shared = client.mounts(server.directory);
         if shared.is_none() || shared != target.mounts(server.directory) {

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use samehost_model::Protocol;
 
+use super::words::Client;
 use crate::languages::yaml::{Kind, Node};
 
 /// An official database image, and where its socket is.
@@ -28,7 +29,7 @@ impl Server {
 }
 
 /// Name of an image, without Docker's registry and without tag.
-fn name_of(image: &str) -> &str {
+pub(in crate::formats) fn name_of(image: &str) -> &str {
     let image = ["docker.io/", "library/"]
         .iter()
         .fold(image, |image, word| image.strip_prefix(word).unwrap_or(image));
@@ -51,6 +52,16 @@ const POSTGRES: Server = Server {
 pub(super) struct Service<'a> {
     pub(super) name: String,
     pub(super) map: &'a Node,
+}
+
+impl Client for Service<'_> {
+    fn image(&self) -> Option<&str> {
+        Service::image(self)
+    }
+
+    fn values(&self) -> Vec<(String, Option<String>)> {
+        self.variables().into_iter().map(|variable| (variable.name, variable.value)).collect()
+    }
 }
 
 /// A variable of a service's environment.

@@ -1,14 +1,28 @@
-//! How a client names its database server.
+//! How a client in a container names its database server.
 
 use samehost_model::{Endpoint, Protocol, percent_decoded};
 
-use super::service::{Server, Service};
 use crate::languages::url::{self, Url, is_plain_path};
 use crate::spelling::Spelling;
 
+/// What a container's program gets.
+pub(in crate::formats) trait Client {
+    /// Name of the image, without registry and tag.
+    fn image(&self) -> Option<&str>;
+
+    /// Names and values of its variables; no value where that is filled in elsewhere.
+    fn values(&self) -> Vec<(String, Option<String>)>;
+
+    /// The value of a variable that is set once.
+    fn value(&self, name: &str) -> Option<Option<String>> {
+        let mut found = self.values().into_iter().filter(|(own, _)| own == name).map(|(_, value)| value);
+        found.next().filter(|_| found.next().is_none())
+    }
+}
+
 /// One form of naming a database server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Words {
+pub(in crate::formats) enum Words {
     /// WordPress: `db:3306`, or `localhost:/path`.
     WordPress,
     /// A variable for the socket beside the host, which stays.
@@ -21,9 +35,9 @@ pub(super) enum Words {
 
 /// Variables beside that of a host, of a program that takes the socket where both are set.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Beside {
-    pub(super) port: &'static str,
-    pub(super) socket: &'static str,
+pub(in crate::formats) struct Beside {
+    pub(in crate::formats) port: &'static str,
+    pub(in crate::formats) socket: &'static str,
     login: [&'static str; 3],
 }
 
@@ -38,7 +52,7 @@ const GHOST: &Beside = &Beside {
 };
 
 /// Content of a variable: the endpoint, and the names of the variables for user, password and database.
-pub(super) type Content = (Endpoint, [&'static str; 3]);
+pub(in crate::formats) type Content = (Endpoint, [&'static str; 3]);
 
 /// The host in a value: of a URL, of `host:port`, or the value itself; a path if it names a socket.
 pub(crate) fn host_of(value: &str) -> Option<String> {
@@ -60,28 +74,33 @@ pub(crate) fn host_of(value: &str) -> Option<String> {
 }
 
 /// How a client reads a variable; `None` if that is not known.
-pub(super) fn words(client: &Service<'_>, name: &str, value: &str, server: &Server) -> Option<Words> {
-    let mysql = server.protocol == Protocol::Mysql;
-    let connection = client.variable("DB_CONNECTION").and_then(|variable| variable.value);
+pub(in crate::formats) fn words(
+    client: &dyn Client,
+    name: &str,
+    value: &str,
+    protocol: Protocol,
+) -> Option<Words> {
+    let mysql = protocol == Protocol::Mysql;
+    let connection = client.value("DB_CONNECTION").flatten();
     match name {
         "WORDPRESS_DB_HOST" if mysql && client.image() == Some("wordpress") => Some(Words::WordPress),
-        "PGHOST" if !mysql && client.variable("PGHOSTADDR").is_none() => Some(Words::Directory("PGPORT")),
+        "PGHOST" if !mysql && client.value("PGHOSTADDR").is_none() => Some(Words::Directory("PGPORT")),
         "DB_HOST" => match connection.as_deref() {
             Some("mysql" | "mariadb") if mysql => Some(Words::Beside(LARAVEL)),
             Some("pgsql") if !mysql => Some(Words::Directory("DB_PORT")),
             _ => None,
         },
         "database__connection__host" if mysql && client.image() == Some("ghost") => {
-            let with = client.variable("database__client").and_then(|variable| variable.value);
+            let with = client.value("database__client").flatten();
             matches!(with.as_deref(), Some("mysql" | "mysql2")).then_some(Words::Beside(GHOST))
         }
         "DATABASE_URL" => {
             // Only Rails has these schemes, or its own variables beside it.
             let scheme = Url::parse(value)?.scheme;
-            let rails = client.variables().iter().any(|variable| variable.name.starts_with("RAILS_"));
+            let rails = client.values().iter().any(|(name, _)| name.starts_with("RAILS_"));
             match scheme.as_str() {
-                "mysql2" | "trilogy" => Some(Words::Url(Spelling::Parameter("socket"))),
-                "postgres" | "postgresql" if rails => Some(Words::Url(Spelling::EncodedHost)),
+                "mysql2" | "trilogy" if mysql => Some(Words::Url(Spelling::Parameter("socket"))),
+                "postgres" | "postgresql" if rails && !mysql => Some(Words::Url(Spelling::EncodedHost)),
                 _ => None,
             }
         }
@@ -90,14 +109,14 @@ pub(super) fn words(client: &Service<'_>, name: &str, value: &str, server: &Serv
 }
 
 /// Where a client connects to.
-pub(super) fn endpoint(
-    client: &Service<'_>,
+pub(in crate::formats) fn endpoint(
+    client: &dyn Client,
     words: Words,
     value: &str,
-    server: &Server,
+    protocol: Protocol,
 ) -> Result<Content, &'static str> {
     const UNUSUAL: &str = "its host or port is unusual";
-    let usual = url::usual_port(server.protocol);
+    let usual = url::usual_port(protocol);
     let path = |path: &str| if is_plain_path(path) { Ok(Endpoint::Unix(path.into())) } else { Err(UNUSUAL) };
     Ok(match words {
         Words::WordPress => {
@@ -111,11 +130,10 @@ pub(super) fn endpoint(
             (endpoint, ["WORDPRESS_DB_USER", "WORDPRESS_DB_PASSWORD", "WORDPRESS_DB_NAME"])
         }
         Words::Beside(beside) => {
-            let socket = client.variable(beside.socket);
-            let socket = match socket {
+            let socket = match client.value(beside.socket) {
                 None => None,
-                Some(socket) => {
-                    let value = socket.value.ok_or("Compose fills in the variable of its socket")?;
+                Some(value) => {
+                    let value = value.ok_or("the variable of its socket is filled in")?;
                     Some(value).filter(|text| !text.is_empty())
                 }
             };
@@ -141,11 +159,11 @@ pub(super) fn endpoint(
     })
 }
 
-pub(super) fn port(client: &Service<'_>, name: &str, usual: u16) -> Result<u16, &'static str> {
-    let there = client.variables().iter().any(|variable| variable.name == name);
-    match client.variable(name) {
-        Some(variable) => {
-            let text = variable.value.ok_or("its port is filled in")?;
+pub(in crate::formats) fn port(client: &dyn Client, name: &str, usual: u16) -> Result<u16, &'static str> {
+    let there = client.values().iter().any(|(own, _)| own == name);
+    match client.value(name) {
+        Some(value) => {
+            let text = value.ok_or("its port is filled in")?;
             text.parse().map_err(|_| "its port is not a number")
         }
         None if there => Err("its port stands there twice"),

@@ -24,7 +24,7 @@ use self::environment::Environment;
 use self::socket::Socket;
 use self::unit::Unit;
 pub(super) use self::unit::{Assignment, assignments};
-pub(super) use self::words::words;
+pub(super) use self::words::{quoted, words};
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;

@@ -40,7 +40,7 @@ pub(in crate::formats) struct Assignment {
     pub(in crate::formats) value: String,
     pub(in crate::formats) line: u32,
     /// Range of the value, with all its lines.
-    pub(super) range: Range<usize>,
+    pub(in crate::formats) range: Range<usize>,
 }
 
 /// A unit: its file and its drop-ins, in order of precedence.

@@ -11,7 +11,7 @@ pub(in crate::formats) struct Word {
     /// What it says.
     pub(in crate::formats) text: String,
     /// Only known at run time: `${PORT}`, `%i`, a numeric escape.
-    pub(super) dynamic: Option<String>,
+    pub(in crate::formats) dynamic: Option<String>,
 }
 
 /// The words of a value; `None` if a quote is not closed.
@@ -90,7 +90,7 @@ pub(super) fn command(value: &str) -> Option<Vec<Word>> {
 }
 
 /// `NAME=value` as a word of Environment=.
-pub(super) fn quoted(name: &str, value: &str) -> String {
+pub(in crate::formats) fn quoted(name: &str, value: &str) -> String {
     let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%");
     format!("\"{name}={value}\"")
 }

@@ -1,4 +1,4 @@
-//! Files of containers: nothing of them is switched, and what to write is said.
+//! Files of containers that reach one another: nothing of them is switched, and what to write is said.
 
 use std::fs;
 
@@ -46,7 +46,7 @@ Image=wordpress
 Environment=WORDPRESS_DB_HOST=systemd-db
 ",
         &[
-            "Quadlet files are not edited",
+            "a socket between two containers is not edited",
             "Volume=db-socket.volume:/var/run/mysqld",
             "systemctl daemon-reload",
         ],

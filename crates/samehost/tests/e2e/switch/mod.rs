@@ -9,6 +9,7 @@ mod haproxy;
 mod laravel;
 mod nginx_fpm;
 mod pgbouncer;
+mod quadlet;
 mod redis;
 mod refusals;
 mod sessions;
