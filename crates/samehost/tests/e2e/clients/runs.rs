@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 
 use super::rows::{Row, Run};
 use crate::support::Home;
+use crate::workloads::support::newest;
 
 /// A row over one transport.
 pub(super) struct Case {
@@ -17,6 +18,8 @@ pub(super) struct Case {
     pub(super) key: String,
     /// Whether `samehost verify` is asked too, which takes its time.
     pub(super) is_verified: bool,
+    /// Where the server is.
+    pub(super) socket: PathBuf,
 }
 
 impl Case {
@@ -154,6 +157,10 @@ impl Workshop {
         let with = |program: &str, arguments: &[&str]| {
             let mut command = Command::new(program);
             command.args(arguments).current_dir(&folder);
+            if case.row.service == "dogstatsd" {
+                let wheels = ["datadog", "statsd"].map(|name| newest(&format!("../wheels/{name}.whl")));
+                command.env("PYTHONPATH", std::env::join_paths(wheels).unwrap());
+            }
             command
         };
         let own = |program: &str| self.home.path(program);
@@ -190,7 +197,11 @@ impl Workshop {
                 let quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"];
                 with("java", &[&quick[..], &["-cp", &path, "Client", &case.key]].concat())
             }
-            Run::Shell(_) => with("sh", &["-c", &code]),
+            Run::Shell(_) => {
+                let mut command = with("sh", &["-c", &code]);
+                command.env("SOCKET", &case.socket);
+                command
+            }
             Run::Front(_) => return Err("a front is started with a port".to_owned()),
         })
     }
@@ -269,6 +280,7 @@ fn java(folder: &Path, cases: &[&Case]) -> Result<(), String> {
 }
 
 const JAVA_HEAD: &str = r#"
+import com.timgroup.statsd.NonBlockingStatsDClientBuilder;
 import io.grpc.*;
 import io.grpc.stub.ClientCalls;
 import io.lettuce.core.RedisClient;

@@ -14,6 +14,7 @@ use samehost_testing::{free_port, must};
 use crate::scan::Held;
 use crate::stacks::Group;
 use crate::support::{Home, wait_for};
+use crate::workloads::support::newest;
 
 /// Servers that end with the test.
 pub(crate) struct Servers {
@@ -23,6 +24,8 @@ pub(crate) struct Servers {
     groups: Vec<Group>,
     /// The command that runs another in the servers' network namespace; empty for the own one.
     enter: String,
+    /// Whether MySQL 9, PostgreSQL 18 and Valkey 9 stand for MariaDB, the distribution's PostgreSQL and Redis.
+    are_newest: bool,
 }
 
 /// Where a service is: socket for the words, and port.
@@ -68,6 +71,11 @@ impl Servers {
         Servers::entered(String::new())
     }
 
+    /// Servers of the cache of newer ones.
+    pub(crate) fn newest() -> Self {
+        Servers { are_newest: true, ..Servers::new() }
+    }
+
     /// Servers in the network namespace of a process.
     pub(crate) fn inside(pid: u32) -> Self {
         Servers::entered(format!("nsenter -t {pid} -n "))
@@ -77,7 +85,7 @@ impl Servers {
         let home = Home::new();
         // PostgreSQL refuses to run as root: its user must pass through.
         fs::set_permissions(home.path(""), fs::Permissions::from_mode(0o711)).unwrap();
-        Servers { home, held: Vec::new(), groups: Vec::new(), enter }
+        Servers { home, held: Vec::new(), groups: Vec::new(), enter, are_newest: false }
     }
 
     pub(crate) fn start(&mut self, service: &str) -> Place {
@@ -85,14 +93,21 @@ impl Servers {
         let folder = self.home.path(service);
         fs::create_dir(&folder).unwrap();
         let (socket, command) = match service {
+            "mysql" if self.are_newest => mysql_9(&folder, port),
             "mysql" => mysql(&folder, port),
-            "postgres" => postgres(&folder, port),
-            "redis" => redis(&folder, port),
+            "postgres" if self.are_newest => {
+                let program = newest("usr/lib/postgresql/18/bin/postgres");
+                postgres(&folder, port, text(program.parent().unwrap()))
+            }
+            "postgres" => postgres(&folder, port, "$(ls -d /usr/lib/postgresql/*/bin | tail -1)"),
+            "redis" if self.are_newest => redis(&folder, port, text(&newest("usr/bin/valkey-server"))),
+            "redis" => redis(&folder, port, "redis-server"),
             "nginx" => nginx(&folder, port),
             "php-fpm" => php_fpm(&folder, port),
             "grpc" => grpc(&folder, port),
             "dogstatsd" => dogstatsd(&folder, port),
             "rsyslog" => rsyslog(&folder, port),
+            "statsd" => statsd(&folder, port),
             _ => {
                 let socket = folder.join("memcached.sock");
                 self.held.push(Held::start("memcached", &["-u", "root", "-s", text(&socket)]));
@@ -100,7 +115,7 @@ impl Servers {
             }
         };
         let command = command.replacen("exec ", &format!("exec {}", self.enter), 1);
-        if service == "php-fpm" {
+        if ["php-fpm", "statsd"].contains(&service) {
             self.groups.push(Group::start("sh", &["-c", &command]));
         } else {
             self.held.push(Held::start("sh", &["-c", &command]));
@@ -136,9 +151,25 @@ fn mysql(folder: &Path, port: u16) -> (PathBuf, String) {
     (socket, server)
 }
 
-fn postgres(folder: &Path, port: u16) -> (PathBuf, String) {
+fn mysql_9(folder: &Path, port: u16) -> (PathBuf, String) {
+    let (socket, program) = (folder.join("mysqld.sock"), newest("usr/sbin/mysqld"));
+    let base = program.ancestors().nth(2).unwrap().display();
+    let words = format!(
+        "{} --no-defaults --basedir={base} --user=root --datadir={}",
+        program.display(),
+        folder.join("data").display()
+    );
+    must("sh", &["-c", &format!("{words} --initialize-insecure")]);
+    let server = format!(
+        "exec {words} --mysqlx=OFF --secure-file-priv=NULL --skip-log-bin --socket={} --bind-address=127.0.0.1 --port={port}",
+        socket.display()
+    );
+    (socket, server)
+}
+
+/// `bin` is the folder of the programs, as the shell has it.
+fn postgres(folder: &Path, port: u16, bin: &str) -> (PathBuf, String) {
     let data = folder.join("data").display().to_string();
-    let bin = "$(ls -d /usr/lib/postgresql/*/bin | tail -1)";
     must("chown", &["postgres", text(folder)]);
     must("sh", &["-c", &format!("setpriv --reuid postgres --clear-groups {bin}/initdb -A trust -D {data}")]);
     let server = format!(
@@ -148,10 +179,10 @@ fn postgres(folder: &Path, port: u16) -> (PathBuf, String) {
     (folder.join(format!(".s.PGSQL.{port}")), server)
 }
 
-fn redis(folder: &Path, port: u16) -> (PathBuf, String) {
+fn redis(folder: &Path, port: u16, program: &str) -> (PathBuf, String) {
     let socket = folder.join("redis.sock");
     let (folder, at) = (folder.display(), socket.display());
-    let server = format!("exec redis-server --port {port} --save '' --dir {folder} --unixsocket {at}");
+    let server = format!("exec {program} --port {port} --save '' --dir {folder} --unixsocket {at}");
     (socket, server)
 }
 
@@ -204,6 +235,28 @@ fn dogstatsd(folder: &Path, port: u16) -> (PathBuf, String) {
     (socket, server)
 }
 
+/// statsd itself, once for datagrams and once for a stream socket, which are the two that it has. It writes messages down.
+fn statsd(folder: &Path, port: u16) -> (PathBuf, String) {
+    let socket = folder.join("statsd.sock");
+    let package = super::node().unwrap_or_else(|missing| panic!("{missing}")).join("node_modules/statsd");
+    let settings = |name: &str, place: String| {
+        let server = package.join(format!("servers/{name}")).display().to_string();
+        let backend = package.join("backends/console").display().to_string();
+        let text = format!(
+            "{{ servers: [{{ server: '{server}', {place} }}], backends: ['{backend}'], mgmt_address: '127.0.0.1', mgmt_port: {}, dumpMessages: true, flushInterval: 3600000 }}",
+            free_port()
+        );
+        fs::write(folder.join(name), text).unwrap();
+    };
+    settings("udp", format!("address: '127.0.0.1', port: {port}"));
+    settings("tcp", format!("socket: '{}'", socket.display()));
+    let (at, program) = (folder.display(), package.join("stats.js").display().to_string());
+    let one = |name: &str, way: &str| {
+        format!("node {program} {at}/{name} | sed -un 's/.*requests:1|c.*/{way}/p' >> {at}/log")
+    };
+    (socket, format!("{} & {} & wait", one("udp", "udp"), one("tcp", "unix")))
+}
+
 /// rsyslog writes down which of its inputs a message came by.
 fn rsyslog(folder: &Path, port: u16) -> (PathBuf, String) {
     let socket = folder.join("rsyslog.sock");
@@ -226,9 +279,9 @@ impl Place {
         self.socket.with_file_name("log")
     }
 
-    /// Whether the service has no connections, and nobody can ask it.
+    /// Whether the service takes datagrams at its port, and nobody can ask it.
     pub(super) fn takes_datagrams(service: &str) -> bool {
-        ["dogstatsd", "rsyslog"].contains(&service)
+        ["dogstatsd", "rsyslog", "statsd"].contains(&service)
     }
 
     /// Whether the server says who is connected now; else it writes down who asked.
@@ -269,7 +322,8 @@ impl Place {
             "redis" => {
                 let clients = must("redis-cli", &["-s", socket, "client", "list"]);
                 let others = clients.lines().filter(|line| !line.contains("cmd=client"));
-                let address = |line: &str| line.split(" addr=").nth(1).unwrap_or_default().to_owned();
+                // Valkey 9 writes `[/path:0]:0`.
+                let address = |line: &str| line.split(" addr=").nth(1).unwrap_or_default().replace('[', "");
                 others.map(|line| address(line).replace(socket, "unix") + "\n").collect()
             }
             "memcached" => self.memcached(),

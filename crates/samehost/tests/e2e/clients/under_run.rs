@@ -13,7 +13,7 @@ use crate::support::{Home, send};
 
 /// What is wrong with a client that is told a port; nothing of other cases.
 pub(super) fn wrong(home: &Home, shop: &Workshop, case: &Case, place: &Place) -> Option<String> {
-    let service = case.row.service;
+    let service = case.row.server;
     let is_told_a_port = case.expected == "tcp" && case.is_verified;
     if !is_told_a_port || Place::takes_datagrams(service) || matches!(case.row.run, Run::Front(_)) {
         return None;
@@ -26,10 +26,10 @@ pub(super) fn wrong(home: &Home, shop: &Workshop, case: &Case, place: &Place) ->
 }
 
 fn transport(home: &Home, shop: &Workshop, case: &Case, place: &Place) -> Result<&'static str, String> {
-    place.forget(case.row.service);
+    place.forget(case.row.server);
     let mut client = Client::start(&mut under_run(home, place, &shop.command(case)?))?;
     client.wait_until_ready()?;
-    let found = seen(place, case.row.service).map_err(|error| error + &client.said());
+    let found = seen(place, case.row.server).map_err(|error| error + &client.said());
     // The signal reaches the client, and then what it left behind.
     wait_for("the client's end", || {
         send(client.0.id(), Signal::TERM);
