@@ -142,22 +142,47 @@ fn links_between_documents_lead_somewhere() {
     }
 }
 
-/// The names in docs/programs.md are those of tests and of corpora.
+/// The cells of the first table of docs/programs.md, with the program and the column of each.
+fn cells(text: &str) -> Vec<(String, String)> {
+    let lines =
+        text.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
+    let mut rows = lines.map(|line| {
+        let cells = line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned());
+        cells.collect::<Vec<_>>()
+    });
+    let columns = rows.next().expect("a table");
+    assert_eq!(columns, ["program", "bench", "scan", "verify", "how", "switch"]);
+    rows.next();
+    let mut found = Vec::new();
+    for row in rows {
+        assert_eq!(row.len(), columns.len(), "{row:?}");
+        let place = |column: &String| format!("{}, {column}", row[0]);
+        found.extend(columns.iter().map(place).zip(row.iter().cloned()).skip(1));
+    }
+    found
+}
+
+/// Every cell names tests and corpora that are there, or says why it has none.
 #[test]
-fn tests_that_the_table_of_programs_names_are_there() {
+fn every_cell_of_the_table_of_programs_has_a_test_or_a_reason() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let tests = samehost_testing::files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e"));
     let tests: String = tests.values().map(|text| String::from_utf8_lossy(text).into_owned()).collect();
-    let table = fs::read_to_string(root.join("docs/programs.md")).unwrap();
-    let names = table
-        .lines()
-        .filter(|line| line.starts_with('|'))
-        .flat_map(|line| line.split('`').skip(1).step_by(2));
-    let names: Vec<&str> = names.collect();
-    assert!(names.len() > 40, "{names:?}");
-    for name in names {
-        let is_test = tests.contains(&format!("fn {name}()"));
-        let is_corpus = root.join("crates/samehost-edit/corpus").join(name).is_dir();
-        assert!(is_test || is_corpus, "{name}");
+    let cells = cells(&fs::read_to_string(root.join("docs/programs.md")).unwrap());
+    let mut with_tests = 0;
+    for (place, cell) in &cells {
+        let names: Vec<&str> = cell.split('`').skip(1).step_by(2).collect();
+        for name in &names {
+            let is_test = tests.contains(&format!("#[test]\nfn {name}()"));
+            let is_corpus = root.join("crates/samehost-edit/corpus").join(name).is_dir();
+            assert!(is_test || is_corpus, "{place}: {name}");
+        }
+        let reason = cell.strip_prefix("– because ").map(|words| words.split_whitespace().count());
+        assert!(
+            reason.map_or(!names.is_empty(), |words| words >= 3),
+            "{place}: neither a test nor a reason: {cell}"
+        );
+        with_tests += usize::from(reason.is_none());
     }
+    assert!(cells.len() > 150 && with_tests > 100, "{} cells, {with_tests} with tests", cells.len());
 }
