@@ -19,6 +19,7 @@ for time in first second; do
 done
 held "two runs of ExecStart: $(last $unit 'first scan') / $(last $unit 'no change')"
 kept=$(ls -t /var/lib/samehost/scans/* | head -n 1)
+! journalctl --unit $unit --no-pager | grep -q 'left out' || finish "WRONG: $(journalctl --unit $unit --no-pager | grep 'left out')"
 grep -q 7777 "$kept" || finish "WRONG: the scan lacks a connection: $(cat "$kept")"
 held "root's own scan afterwards: $(samehost scan --since last --quiet | grep -m 1 .)"
 samehost scan --since last --quiet | grep -q '^No change' || finish "WRONG: root's own scan differs"

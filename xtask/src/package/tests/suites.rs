@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
+use samehost_testing::free_port;
+
 use super::switches::Switches;
-use super::unit::{Pair, constrained, values};
-use super::{assert_root, binary, deb, elf, ended, must, pack, text};
+use super::unit::{constrained, found, values};
+use super::{assert_root, binary, deb, elf, must, pack, text};
 use crate::package::image;
 
 const SUITES: [&str; 2] = ["bookworm", "trixie"];
@@ -191,12 +193,31 @@ fn upgrade_remove_purge(root: &Root) {
     root.held("installed again: the switch in force was undone");
 }
 
-/// podman with a store of its own. crun refuses a machine with control groups of both versions; podman has its locks in /dev/shm.
-const PODMAN: &str = "for hidden in /run /dev/shm; do mount -t tmpfs none $hidden; done
+/// In a namespace of processes, which stands for the machine and ends with the script: a connection to a server of another user on
+/// port $2, podman with a store in $1, and a scan of the image $3 without and with the capabilities of $4.
+const IN_PODMAN: &str = "
+cd $1; image=$3
+for hidden in /run /dev/shm; do mount -t tmpfs none $hidden; done
+# crun refuses a machine with control groups of both versions.
 umount /sys/fs/cgroup/unified 2>/dev/null || :
-exec podman --root $0/store --runroot $0/run --tmpdir $0/tmp --storage-driver vfs --runtime crun --cgroup-manager cgroupfs \"$@\"";
+setpriv --reuid=65534 --regid=65534 --clear-groups nc -l 127.0.0.1 $2 >/dev/null </dev/zero & server=$!
+until ss -Hltn sport = :$2 | grep -q .; do sleep 0.1; done
+sleep 1000 | nc 127.0.0.1 $2 >/dev/null & client=$!
+until ss -Htnp state established sport = :$2 | grep -q pid=$server; do sleep 0.1; done
+echo $client $server >pids
+printf '[engine]\ncgroup_manager = \"cgroupfs\"\nevents_logger = \"none\"\nruntime = \"crun\"\n' >conf
+export CONTAINERS_CONF=$1/conf
+podman() { command podman --root $PWD/store --runroot $PWD/run --tmpdir $PWD/tmp --storage-driver vfs --log-level error \"$@\"; }
+podman load --quiet --input $image >/dev/null
+for more in '' $4; do
+  podman run --rm --ulimit=host --pid=host --net=host $more localhost/samehost:0.1.0 scan --json --quiet >scan$more.json
+done
+# podman leaves the directories above those of its containers.
+find /sys/fs/cgroup -depth -type d -path '*/libpod_parent*' -exec rmdir {} + 2>/dev/null || :
+";
 
 /// The image sees the processes of the machine, and whose a connection is with the two capabilities that docs/install.md names.
+/// `--ulimit=host`: root may not raise limits everywhere.
 #[test]
 #[ignore = "needs a static program and podman: cargo xtask evidence packages"]
 fn from_inside_a_container() {
@@ -208,35 +229,29 @@ fn from_inside_a_container() {
     }
     let folder = tempfile::tempdir().unwrap();
     let image = pack("0.1.0", image::build);
-    let podman = |words: &[&str]| {
-        let mut podman = Command::new("unshare");
-        podman.args(["--mount", "sh", "-ec", PODMAN]).arg(folder.path()).args(words);
-        // One that reads and writes what crun, and nothing else, needs.
-        ended(podman.env("CONTAINERS_CONF", "/dev/null"))
-    };
-    let name = "localhost/samehost:0.1.0";
-    let loaded = podman(&["load", "--quiet", "--input", image.path.to_str().unwrap()]);
-    assert_eq!(loaded.status, 0, "{}", loaded.both());
-    let pair = Pair::new();
-    let (own, server) = (u64::from(std::process::id()), u64::from(pair.server.id()));
-    // `--ulimit=host`: root may not raise limits everywhere, as in a container.
-    let run = ["run", "--rm", "--ulimit=host", "--pid=host", "--net=host"];
-    for (capabilities, seen) in
-        [(&[][..], [vec![], vec![]]), (&["--cap-add=SYS_PTRACE,DAC_READ_SEARCH"], [vec![own], vec![server]])]
-    {
-        let words = [&run[..], capabilities, &[name, "scan", "--json", "--quiet"]].concat();
-        let ran = podman(&words);
-        assert_eq!(ran.status, 0, "{words:?}: {}", ran.both());
-        let found = pair.found(&ran.stdout);
-        assert_eq!(found, seen, "{words:?}");
-        let whose = if found.iter().all(Vec::is_empty) { "hidden" } else { "named" };
-        held(&format!(
-            "podman {}: status 0; the processes at both ends of a connection are {whose}",
-            words.join(" ")
-        ));
+    let (port, capabilities) = (free_port(), "--cap-add=SYS_PTRACE,DAC_READ_SEARCH");
+    let mut script = Command::new("unshare");
+    script.args([
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        "bash",
+        "-ec",
+        IN_PODMAN,
+        "bash",
+    ]);
+    script.arg(folder.path()).arg(port.to_string()).arg(&image.path).arg(capabilities);
+    must(&mut script);
+    let pids: Vec<Vec<u64>> =
+        text(&folder.path().join("pids")).split_whitespace().map(|pid| vec![pid.parse().unwrap()]).collect();
+    for (more, seen, whose) in [
+        ("", vec![vec![], vec![]], "hides the processes at both ends of a connection"),
+        (capabilities, pids, "names the processes at both ends"),
+    ] {
+        let scan = text(&folder.path().join(format!("scan{more}.json")));
+        assert_eq!(found(&scan, port).to_vec(), seen, "{more}");
+        held(&format!("podman run --ulimit=host --pid=host --net=host {more} … scan: status 0, {whose}"));
     }
-    // podman leaves the directories above those of its containers.
-    let put_back =
-        "find /sys/fs/cgroup -depth -type d -path '*/libpod_parent*' -exec rmdir {} + 2>/dev/null || :";
-    must(Command::new("sh").args(["-c", put_back]));
 }

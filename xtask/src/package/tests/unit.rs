@@ -38,14 +38,14 @@ pub(super) fn constrained(unit: &str) -> Vec<String> {
 }
 
 /// A server of another user, with a connection to it.
-pub(super) struct Pair {
+struct Pair {
     port: u16,
-    pub(super) server: Child,
+    server: Child,
     _client: TcpStream,
 }
 
 impl Pair {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         let port = free_port();
         let mut server = Command::new("setpriv")
             .args([
@@ -80,21 +80,21 @@ impl Pair {
         };
         let ended = ended(command.args(["scan", "--json", "--quiet"]));
         assert_eq!(ended.status, 0, "{}", ended.both());
-        self.found(&ended.stdout)
+        found(&ended.stdout, self.port)
     }
+}
 
-    /// The same, of the JSON of a scan.
-    pub(super) fn found(&self, scan: &str) -> [Vec<u64>; 2] {
-        let scan: Value = serde_json::from_str(scan).unwrap();
-        let at = format!("127.0.0.1:{}", self.port);
-        let connections = scan["connections"].as_array().unwrap();
-        let is_ours = |connection: &&Value| connection["server"]["address"].to_string().contains(&at);
-        let ours = connections.iter().find(is_ours).unwrap_or_else(|| panic!("{at}: {connections:#?}"));
-        ["client", "server"].map(|end| {
-            let pids = ours[end]["pids"].as_array().into_iter().flatten();
-            pids.filter_map(Value::as_u64).collect()
-        })
-    }
+/// What the JSON of a scan says of the connection to a port.
+pub(super) fn found(scan: &str, port: u16) -> [Vec<u64>; 2] {
+    let scan: Value = serde_json::from_str(scan).unwrap();
+    let at = format!("127.0.0.1:{port}");
+    let connections = scan["connections"].as_array().unwrap();
+    let is_ours = |connection: &&Value| connection["server"]["address"].to_string().contains(&at);
+    let ours = connections.iter().find(is_ours).unwrap_or_else(|| panic!("{at}: {connections:#?}"));
+    ["client", "server"].map(|end| {
+        let pids = ours[end]["pids"].as_array().into_iter().flatten();
+        pids.filter_map(Value::as_u64).collect()
+    })
 }
 
 impl Drop for Pair {
@@ -126,8 +126,10 @@ fn the_unit_keeps_what_a_scan_needs_and_nothing_else() {
     ] {
         assert_eq!(values(&unit, directive), [value], "{directive}");
     }
-    // Each would hide what a scan looks at.
-    for directive in ["PrivateTmp", "PrivateNetwork", "ProtectProc", "PrivateUsers", "ProcSubset"] {
+    // Each would hide what a scan looks at; the last one takes openat2(2) away.
+    for directive in
+        ["PrivateTmp", "PrivateNetwork", "ProtectProc", "PrivateUsers", "ProcSubset", "RestrictSUIDSGID"]
+    {
         assert!(values(&unit, directive).is_empty(), "{directive}");
     }
     let timer = template("systemd/samehost-scan.timer", &[]).unwrap();
