@@ -11,6 +11,7 @@ use anyhow::Context;
 use clap::Args;
 use jiff::Timestamp;
 use samehost_model::printable::{clean, escape, is_plain};
+use samehost_model::scan::Scan;
 use samehost_model::{Redactor, Report, Secret};
 use samehost_report::{RENDERERS, Renderer, Terminal, metrics_of_report};
 use serde::Serialize;
@@ -273,40 +274,22 @@ pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     print(&as_json(value)?)
 }
 
-/// Writes JSON on one line, for programs. Of a busy host it is megabytes, which are written as they come.
-pub fn print_compact_json(value: &impl Serialize) -> anyhow::Result<()> {
-    let mut chunks = Chunks(Vec::with_capacity(CHUNK));
-    serde_json::to_writer(&mut chunks, value)
-        .map_err(io::Error::from)
-        .and_then(|()| chunks.write_all(b"\n"))
-        .and_then(|()| chunks.flush())
-        .context("standard output")
+/// Writes the JSON of a scan on one line, for programs, as it comes.
+pub fn print_scan(scan: &Scan) -> anyhow::Result<()> {
+    scan.write_json(&mut Escaped).context("standard output")
 }
 
-const CHUNK: usize = 64 * 1024;
+/// Standard output, with control characters escaped in each piece.
+struct Escaped;
 
-/// Gathers whole pieces of text, and writes them to standard output with control characters escaped.
-struct Chunks(Vec<u8>);
-
-impl Write for Chunks {
+impl Write for Escaped {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
-        self.write_all(piece)?;
+        write_escaped(piece)?;
         Ok(piece.len())
     }
 
-    #[inline]
-    fn write_all(&mut self, piece: &[u8]) -> io::Result<()> {
-        if self.0.len() + piece.len() > CHUNK {
-            self.flush()?;
-        }
-        self.0.extend_from_slice(piece);
-        Ok(())
-    }
-
     fn flush(&mut self) -> io::Result<()> {
-        write_escaped(&self.0)?;
-        self.0.clear();
-        Ok(())
+        io::stdout().flush()
     }
 }
 
