@@ -52,6 +52,12 @@ const NEEDED: &[Needed] = &[
     Needed { program: "ss", package: "iproute2", why: "lists the sockets that scan is held against" },
     Needed { program: "time", package: "time", why: "says how much memory a scan takes" },
     Needed { program: "lsof", package: "lsof", why: "is a yardstick of scan" },
+    Needed { program: "musl-gcc", package: "musl-tools", why: "builds a static client that `run` starts" },
+    Needed {
+        program: "setcap",
+        package: "libcap2-bin",
+        why: "gives a program capabilities that `run` takes away",
+    },
     Needed { program: "go", package: "golang-go", why: "builds the server of the rpc workload" },
     Needed {
         program: "systemd-analyze",

@@ -1,5 +1,5 @@
-//! Which system calls stop, as a program of classic BPF. Pure. A call of another architecture (32 bits, x32) never stops:
-//! its numbers mean other calls.
+//! Which system calls stop, as a program of classic BPF. Pure. A call of another architecture (32 bits, x32) has other numbers,
+//! and stops only where those are named too.
 
 use libc::{SECCOMP_RET_ALLOW, SECCOMP_RET_USER_NOTIF, sock_filter};
 
@@ -12,7 +12,7 @@ const ARCHITECTURE: Option<u32> = Some(0xC000_00B7);
 const ARCHITECTURE: Option<u32> = None;
 
 /// Calls from here on are those of x32; `__X32_SYSCALL_BIT`. Other architectures have none so high.
-const X32: u32 = 0x4000_0000;
+pub(crate) const X32: u32 = 0x4000_0000;
 
 /// Places in `struct seccomp_data`. Arguments have 64 bits, and the lower half comes first on both architectures.
 const NUMBER: u32 = 0;
@@ -32,6 +32,9 @@ pub struct Trap {
     /// It stops when all conditions of one of these hold: the position of an argument, and its lower 32 bits. Without
     /// any it always stops.
     pub when: &'static [&'static [(u32, u32)]],
+    /// Its numbers under the other architectures of the processor, by which it stops too, whatever its arguments are. x32 has
+    /// this architecture's number with a bit set: it stops where any is given here.
+    pub others: &'static [u32],
 }
 
 /// The program.
@@ -42,14 +45,17 @@ impl Filter {
     /// None where this architecture's numbers are not known.
     #[must_use]
     pub fn new(traps: &[Trap]) -> Option<Self> {
+        let of_others = block_of_numbers(traps.iter().flat_map(|trap| trap.others.iter().copied()));
+        let in_x32 = traps.iter().filter(|trap| !trap.others.is_empty()).map(|trap| trap.call as u32 | X32);
+        let of_x32 = block_of_numbers(in_x32);
         let mut program = vec![
             statement(LOAD, ARCH),
-            jump(IF_EQUAL, ARCHITECTURE?, 1, 0),
-            statement(RETURN, SECCOMP_RET_ALLOW),
-            statement(LOAD, NUMBER),
-            jump(IF_AT_LEAST, X32, 0, 1),
-            statement(RETURN, SECCOMP_RET_ALLOW),
+            jump(IF_EQUAL, ARCHITECTURE?, u8::try_from(of_others.len()).ok()?, 0),
         ];
+        program.extend(of_others);
+        program.push(statement(LOAD, NUMBER));
+        program.push(jump(IF_AT_LEAST, X32, 0, u8::try_from(of_x32.len()).ok()?));
+        program.extend(of_x32);
         for trap in traps {
             let block = block(trap.when);
             program.push(jump(IF_EQUAL, u32::try_from(trap.call).ok()?, 0, u8::try_from(block.len()).ok()?));
@@ -67,6 +73,17 @@ impl Filter {
     pub(crate) fn instructions(&self) -> &[sock_filter] {
         &self.0
     }
+}
+
+/// Stops calls with these numbers, and no other.
+fn block_of_numbers(numbers: impl Iterator<Item = u32>) -> Vec<sock_filter> {
+    let mut block = vec![statement(LOAD, NUMBER)];
+    for number in numbers {
+        block.push(jump(IF_EQUAL, number, 0, 1));
+        block.push(statement(RETURN, SECCOMP_RET_USER_NOTIF));
+    }
+    block.push(statement(RETURN, SECCOMP_RET_ALLOW));
+    block
 }
 
 /// What decides on one call. It always returns, because it overwrites the number of the call.
@@ -100,11 +117,13 @@ mod tests {
 
     const CONNECT: i64 = libc::SYS_connect;
     const OPTION: i64 = libc::SYS_getsockopt;
+    const RESTRICT: i64 = libc::SYS_landlock_restrict_self;
 
     fn filter() -> Filter {
         let traps = [
-            Trap { call: CONNECT, when: &[] },
-            Trap { call: OPTION, when: &[&[(1, 6)], &[(1, 1), (2, 39)], &[(1, 1), (2, 38)]] },
+            Trap { call: CONNECT, when: &[], others: &[] },
+            Trap { call: OPTION, when: &[&[(1, 6)], &[(1, 1), (2, 39)], &[(1, 1), (2, 38)]], others: &[] },
+            Trap { call: RESTRICT, when: &[], others: &[446, 81] },
         ];
         Filter::new(&traps).expect("an architecture with tests")
     }
@@ -159,19 +178,22 @@ mod tests {
 
     #[test]
     fn other_calls_do_not_stop() {
-        for number in (0..500).filter(|number| ![CONNECT, OPTION].contains(number)) {
+        for number in (0..500).filter(|number| ![CONNECT, OPTION, RESTRICT].contains(number)) {
             assert!(!stops(number, [0, 6, 39, 0, 0, 0]), "{number}");
         }
     }
 
     #[test]
-    fn calls_of_other_architectures_do_not_stop() {
+    fn calls_of_other_architectures_stop_where_their_numbers_are_named() {
         // i386, arm, and the other of ours.
         for architecture in [0x4000_0003, 0x4000_0028, 0xC000_003E, 0xC000_00B7] {
             if Some(architecture) != ARCHITECTURE {
-                assert_eq!(answer(&filter(), architecture, CONNECT, [0; 6]), SECCOMP_RET_ALLOW);
+                let of = |number| answer(&filter(), architecture, number, [0; 6]);
+                assert_eq!([of(CONNECT), of(OPTION)], [SECCOMP_RET_ALLOW; 2]);
+                assert_eq!([of(RESTRICT), of(81)], [SECCOMP_RET_USER_NOTIF; 2]);
             }
         }
         assert!(!stops(CONNECT | i64::from(X32), [0; 6]), "x32");
+        assert!(stops(RESTRICT | i64::from(X32), [0; 6]), "x32");
     }
 }

@@ -1,12 +1,16 @@
 //! Starts a program whose chosen system calls stop until somebody answers them (seccomp user notification). It decides
 //! nothing, and is no sandbox: whoever answers "go on" lets the program change the arguments meanwhile.
 
+mod epoll;
 mod filter;
+mod identity;
 mod listener;
 mod options;
 mod spawn;
 
+pub use epoll::is_watched;
 pub use filter::{Filter, Trap};
+pub use identity::{Identity, identity};
 pub use listener::{Answer, Call, Listener};
-pub use options::{option, set_option};
+pub use options::{SO_BINDTOIFINDEX, SO_BUF_LOCK, SO_NETNS_COOKIE, option, set_option};
 pub use spawn::{SpawnError, spawn};

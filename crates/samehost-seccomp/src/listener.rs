@@ -4,6 +4,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
+use crate::filter::X32;
+
 /// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`, since Linux 6.6: who answers and who is answered share a CPU.
 const SYNC_WAKE_UP: u64 = 1;
 
@@ -14,6 +16,7 @@ pub struct Call {
     pub id: u64,
     /// The thread that made it; 0 where it is not visible from here.
     pub thread: u32,
+    /// Without the bit that x32 sets; of another architecture where it is one of [`crate::Trap::others`].
     pub number: i64,
     pub arguments: [u64; 6],
 }
@@ -54,12 +57,13 @@ impl Listener {
         let empty = libc::seccomp_data { nr: 0, arch: 0, instruction_pointer: 0, args: [0; 6] };
         // The kernel demands zeros.
         let mut call = libc::seccomp_notif { id: 0, pid: 0, flags: 0, data: empty };
-        // SAFETY: the descriptor is open, and the request writes one `seccomp_notif`, to which the pointer leads alone.
+        // SAFETY: the descriptor is open, and the request writes one `seccomp_notif`, to which the pointer leads alone. The size of
+        // that structure is a part of the request's number: a kernel whose own is longer does not know this request.
         let result = unsafe { libc::ioctl(self.raw(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut call) };
         Ok(still_there(result)?.then_some(Call {
             id: call.id,
             thread: call.pid,
-            number: i64::from(call.data.nr),
+            number: i64::from(call.data.nr as u32 & !X32),
             arguments: call.data.args,
         }))
     }
@@ -81,7 +85,8 @@ impl Listener {
             Answer::Error(errno) => (0, -errno, 0),
         };
         let mut response = libc::seccomp_notif_resp { id, val, error, flags };
-        // SAFETY: the descriptor is open, and the request reads one `seccomp_notif_resp`, to which the pointer leads alone.
+        // SAFETY: the descriptor is open, and the request reads one `seccomp_notif_resp`, to which the pointer leads alone
+        // and whose size is a part of the request's number.
         let result = unsafe { libc::ioctl(self.raw(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw mut response) };
         still_there(result)
     }

@@ -128,7 +128,7 @@ mod tests {
     use crate::{Answer, Trap};
 
     fn filter(call: i64) -> Filter {
-        Filter::new(&[Trap { call, when: &[] }]).expect("an architecture with tests")
+        Filter::new(&[Trap { call, when: &[], others: &[] }]).expect("an architecture with tests")
     }
 
     /// A shell whose directory changes are counted and refused.

@@ -1,5 +1,5 @@
-//! Yardsticks of `samehost run`: what it adds to a connect, with all of it on one CPU and where the kernel likes; and what
-//! redis-benchmark gets under it, beside TCP and the Unix socket itself.
+//! Yardsticks of `samehost run`: what it adds to a connect, with all of it on one CPU and where the kernel likes, and where a process
+//! keeps thousands; and what redis-benchmark gets under it, beside TCP and the Unix socket itself.
 
 use std::process::Command;
 
@@ -17,6 +17,14 @@ for _ in range(1000):
 print('median_us', sorted(times)[len(times) // 2] / 1000)
 ";
 
+/// Opens many connections in a row, and keeps them.
+const HELD: &str = "import resource, socket, sys, time
+resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+begun = time.perf_counter_ns()
+kept = [socket.create_connection(('127.0.0.1', int(sys.argv[1]))) for _ in range(2000)]
+print('mean_us', (time.perf_counter_ns() - begun) / 2000 / 1000)
+";
+
 pub(super) fn run(tools: &Tools) -> anyhow::Result<()> {
     let redis = Redis::start(tools.directory.path(), &[])?;
     let script = tools.directory.path().join("connects.py");
@@ -30,6 +38,12 @@ pub(super) fn run(tools: &Tools) -> anyhow::Result<()> {
         let arms = [format!("tcp={prefix}{connects}"), format!("run={prefix}{under} {connects}")];
         compare(tools, "median_us ([\\d.]+)", "lower", &arms)?;
     }
+    println!("connect, of 2,000 that one process keeps, free placement: mean, µs");
+    let held = tools.directory.path().join("held.py");
+    std::fs::write(&held, HELD)?;
+    let held = format!("python3 {} {}", held.display(), redis.port);
+    let arms = [format!("tcp={held}"), format!("run={under} {held}")];
+    compare(tools, "mean_us ([\\d.]+)", "lower", &arms)?;
     println!("redis-benchmark, 50 connections: GETs per second");
     redis.set_key_of_redis_benchmark()?;
     let benchmark =

@@ -3,50 +3,19 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 
-use rustix::fs::OFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
 use samehost_seccomp::{Answer, Call, Listener, Trap, option, set_option};
 
 use super::address;
-use super::replaced::{Replaced, SetOption, Sockets};
-use super::thread::{Socket, Thread};
+use super::connects::Connects;
+use super::replaced::{Replaced, SetOption};
+use super::thread::{Socket, memory_of, write_memory_of};
 
 const TCP: i32 = libc::IPPROTO_TCP;
 const IP: i32 = libc::IPPROTO_IP;
 const IPV6: i32 = libc::IPPROTO_IPV6;
 const SOCKET: i32 = libc::SOL_SOCKET;
-
-/// Options that are plain numbers or names. Others hold addresses of the program's memory, or act on the network: a program
-/// that asks for those is told that there are none.
-const KNOWN: &[(i32, i32)] = &[
-    (TCP, libc::TCP_NODELAY),
-    (TCP, libc::TCP_MAXSEG),
-    (TCP, libc::TCP_CORK),
-    (TCP, libc::TCP_KEEPIDLE),
-    (TCP, libc::TCP_KEEPINTVL),
-    (TCP, libc::TCP_KEEPCNT),
-    (TCP, libc::TCP_SYNCNT),
-    (TCP, libc::TCP_LINGER2),
-    (TCP, libc::TCP_WINDOW_CLAMP),
-    (TCP, libc::TCP_INFO),
-    (TCP, libc::TCP_QUICKACK),
-    (TCP, libc::TCP_CONGESTION),
-    (TCP, libc::TCP_USER_TIMEOUT),
-    (TCP, libc::TCP_NOTSENT_LOWAT),
-    (TCP, libc::TCP_FASTOPEN_CONNECT),
-    (IP, libc::IP_TOS),
-    (IP, libc::IP_TTL),
-    (IP, libc::IP_RECVERR),
-    (IP, libc::IP_MTU_DISCOVER),
-    (IP, libc::IP_BIND_ADDRESS_NO_PORT),
-    (IPV6, libc::IPV6_TCLASS),
-    (IPV6, libc::IPV6_UNICAST_HOPS),
-    (IPV6, libc::IPV6_V6ONLY),
-    (IPV6, libc::IPV6_RECVERR),
-    (IPV6, libc::IPV6_MTU_DISCOVER),
-];
 
 /// Those that a program may have set before it connects.
 const TAKEN_OVER: &[(i32, i32)] = &[
@@ -68,10 +37,14 @@ const ESTABLISHED: u8 = 1;
 
 /// The calls that stop, with `connect`.
 pub const TRAPS: &[Trap] = &[
-    Trap { call: libc::SYS_connect, when: &[] },
-    Trap { call: libc::SYS_getpeername, when: &[] },
-    Trap { call: libc::SYS_getsockname, when: &[] },
-    Trap { call: libc::SYS_setsockopt, when: &[&[(1, TCP as u32)], &[(1, IP as u32)], &[(1, IPV6 as u32)]] },
+    Trap { call: libc::SYS_connect, when: &[], others: &[] },
+    Trap { call: libc::SYS_getpeername, when: &[], others: &[] },
+    Trap { call: libc::SYS_getsockname, when: &[], others: &[] },
+    Trap {
+        call: libc::SYS_setsockopt,
+        when: &[&[(1, TCP as u32)], &[(1, IP as u32)], &[(1, IPV6 as u32)]],
+        others: &[],
+    },
     Trap {
         call: libc::SYS_getsockopt,
         when: &[
@@ -81,29 +54,46 @@ pub const TRAPS: &[Trap] = &[
             &[(1, SOCKET as u32), (2, libc::SO_DOMAIN as u32)],
             &[(1, SOCKET as u32), (2, libc::SO_PROTOCOL as u32)],
         ],
+        others: &[],
     },
-    // Rare, and not to be seen afterwards.
-    Trap { call: libc::SYS_landlock_restrict_self, when: &[] },
+    // So that not all descriptors of a process are looked through at each connection.
+    Trap { call: libc::SYS_epoll_create1, when: &[], others: &[] },
+    #[cfg(target_arch = "x86_64")]
+    Trap { call: libc::SYS_epoll_create, when: &[], others: &[] },
+    // So that groups and filters are read only where a thread can have changed them. The others are those of i386 and arm.
+    Trap { call: libc::SYS_setgroups, when: &[], others: &[81, 206] },
+    Trap { call: libc::SYS_seccomp, when: &[&[(0, libc::SECCOMP_SET_MODE_FILTER)]], others: &[354, 383] },
+    Trap { call: libc::SYS_prctl, when: &[&[(0, libc::PR_SET_SECCOMP as u32)]], others: &[172] },
+    // Rare, and not to be seen afterwards. A thread may call it with 32 bits, and execute a program of 64.
+    Trap { call: libc::SYS_landlock_restrict_self, when: &[], others: &[446] },
 ];
 
+/// Those that are answered here.
+pub const ANSWERED: [i64; 4] =
+    [libc::SYS_getpeername, libc::SYS_getsockname, libc::SYS_setsockopt, libc::SYS_getsockopt];
+
 /// The answer for a socket that was replaced; None where it is another.
-pub fn answer(sockets: &mut Sockets, listener: &Listener, call: &Call) -> Option<Answer> {
+pub fn answer(connects: &mut Connects, listener: &Listener, call: &Call) -> Option<Answer> {
+    let Connects { sockets, threads, rights, rights_may_differ, .. } = connects;
     if sockets.is_empty() {
         return None;
     }
-    let thread = Thread::open(call.thread).ok()?;
+    let thread = threads.of(call.thread).ok()?;
     let descriptor = call.arguments[0] as i32;
     if !sockets.may_have(thread.socket_inode(descriptor)?) {
         return None;
     }
-    let memory = thread.memory(OFlags::RDWR).ok()?;
-    let socket = thread.socket(descriptor, || listener.is_waiting(call.id)).ok()??;
+    let socket = thread.socket(descriptor).ok()??;
     let replaced = socket.is_unix().then(|| sockets.get(socket.cookie().ok()?)).flatten()?;
-    // From here on the memory is surely the caller's: it still waits, and the file is of what it had when it was opened.
+    // All of it was the caller's only if it still waits.
     if !listener.is_waiting(call.id) {
         return None;
     }
-    let arguments = call.arguments;
+    let (memory, arguments) = (Memory { listener, call }, call.arguments);
+    // What needs rights is done with those of this process.
+    let its = || rights.of_another(&thread, *rights_may_differ);
+    let may_choose =
+        || its().is_ok_and(|its| rights.difference(&its).is_none()) && listener.is_waiting(call.id);
     let result = match call.number {
         libc::SYS_getpeername => {
             write_value(&memory, &address::bytes(replaced.peer), arguments[1], arguments[2])
@@ -111,7 +101,7 @@ pub fn answer(sockets: &mut Sockets, listener: &Listener, call: &Call) -> Option
         libc::SYS_getsockname => {
             write_value(&memory, &address::bytes(replaced.local), arguments[1], arguments[2])
         }
-        libc::SYS_setsockopt => set(&memory, replaced, arguments),
+        libc::SYS_setsockopt => set(&memory, replaced, arguments, may_choose),
         libc::SYS_getsockopt => get(&memory, replaced, arguments),
         _ => return None,
     };
@@ -119,6 +109,34 @@ pub fn answer(sockets: &mut Sockets, listener: &Listener, call: &Call) -> Option
         Ok(()) => Answer::Value(0),
         Err(error) => Answer::Error(error.raw_os_error().unwrap_or(libc::EFAULT)),
     })
+}
+
+/// The memory of a thread that waits for an answer. It is asked for by the thread's number: whether it still waits is asked
+/// after each read and before each write.
+struct Memory<'a> {
+    listener: &'a Listener,
+    call: &'a Call,
+}
+
+impl Memory<'_> {
+    fn read(&self, at: u64, length: usize) -> io::Result<Vec<u8>> {
+        let bytes = memory_of(self.call.thread, at, length);
+        bytes.filter(|_| self.listener.is_waiting(self.call.id)).ok_or_else(|| errno(libc::EFAULT))
+    }
+
+    fn word(&self, at: u64) -> io::Result<i32> {
+        let bytes = self.read(at, 4)?;
+        Ok(i32::from_ne_bytes(bytes.try_into().map_err(|_| errno(libc::EFAULT))?))
+    }
+
+    fn write(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let waits = self.listener.is_waiting(self.call.id);
+        let written = waits.then(|| write_memory_of(self.call.thread, at, bytes)).flatten();
+        written.ok_or_else(|| errno(libc::EFAULT))
+    }
 }
 
 /// The options that a TCP socket has and that its replacement is asked for.
@@ -135,21 +153,11 @@ fn errno(number: i32) -> io::Error {
     io::Error::from_raw_os_error(number)
 }
 
-fn word(memory: &std::fs::File, at: u64) -> io::Result<i32> {
-    let mut bytes = [0; 4];
-    memory.read_exact_at(&mut bytes, at).map_err(|_| errno(libc::EFAULT))?;
-    Ok(i32::from_ne_bytes(bytes))
-}
-
-fn write(memory: &std::fs::File, bytes: &[u8], at: u64) -> io::Result<()> {
-    memory.write_all_at(bytes, at).map_err(|_| errno(libc::EFAULT))
-}
-
 /// Writes an address where there is room for as many bytes as the length says, and then its real length.
-fn write_value(memory: &std::fs::File, bytes: &[u8], at: u64, length_at: u64) -> io::Result<()> {
-    let room = usize::try_from(word(memory, length_at)?).map_err(|_| errno(libc::EINVAL))?;
-    write(memory, &bytes[..bytes.len().min(room)], at)?;
-    write(memory, &(bytes.len() as i32).to_ne_bytes(), length_at)
+fn write_value(memory: &Memory<'_>, bytes: &[u8], at: u64, length_at: u64) -> io::Result<()> {
+    let room = usize::try_from(memory.word(length_at)?).map_err(|_| errno(libc::EINVAL))?;
+    memory.write(&bytes[..bytes.len().min(room)], at)?;
+    memory.write(&(bytes.len() as i32).to_ne_bytes(), length_at)
 }
 
 /// A TCP socket that is as the program wants to see its own: the kernel knows what each option takes and gives.
@@ -162,39 +170,46 @@ fn stand_in(replaced: &Replaced) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-fn set(memory: &std::fs::File, replaced: &mut Replaced, arguments: [u64; 6]) -> io::Result<()> {
+fn set(
+    memory: &Memory<'_>,
+    replaced: &mut Replaced,
+    arguments: [u64; 6],
+    may_choose: impl Fn() -> bool,
+) -> io::Result<()> {
     let (level, name) = (arguments[1] as i32, arguments[2] as i32);
     let length = usize::try_from(arguments[4] as i32).map_err(|_| errno(libc::EINVAL))?;
-    let is_full = replaced.options.len() >= MOST;
-    if !KNOWN.contains(&(level, name)) || length > LONGEST || is_full {
+    if length > LONGEST || replaced.options.len() >= MOST {
         return Err(errno(libc::ENOPROTOOPT));
     }
-    let mut value = vec![0; length];
-    memory.read_exact_at(&mut value, arguments[3]).map_err(|_| errno(libc::EFAULT))?;
+    let value = memory.read(arguments[3], length)?;
+    // The kernel loads a module, or takes what is not for everybody, where the caller may have it do that.
+    if (level, name) == (TCP, libc::TCP_CONGESTION) && !may_choose() {
+        return Err(errno(libc::EPERM));
+    }
     set_option(stand_in(replaced)?.as_fd(), level, name, &value)?;
     replaced.options.retain(|(of, called, _)| (*of, *called) != (level, name));
     replaced.options.push((level, name, value));
     Ok(())
 }
 
-fn get(memory: &std::fs::File, replaced: &Replaced, arguments: [u64; 6]) -> io::Result<()> {
+fn get(memory: &Memory<'_>, replaced: &Replaced, arguments: [u64; 6]) -> io::Result<()> {
     let (level, name) = (arguments[1] as i32, arguments[2] as i32);
-    let room = usize::try_from(word(memory, arguments[4])?).map_err(|_| errno(libc::EINVAL))?;
+    let room = usize::try_from(memory.word(arguments[4])?).map_err(|_| errno(libc::EINVAL))?;
     let mut value = vec![0; room.min(LONGEST)];
     let length = match (level, name) {
         (SOCKET, libc::SO_DOMAIN) => number(&mut value, family(replaced.peer)),
         (SOCKET, libc::SO_PROTOCOL) => number(&mut value, TCP),
-        _ if KNOWN.contains(&(level, name)) => {
+        // What is no plain value is none: it would hold addresses of the program's memory.
+        _ => {
             let length = option(stand_in(replaced)?.as_fd(), level, name, &mut value)?;
             if (level, name) == (TCP, libc::TCP_INFO) && length > 0 {
                 value[0] = ESTABLISHED;
             }
             length
         }
-        _ => return Err(errno(libc::ENOPROTOOPT)),
     };
-    write(memory, &value[..length], arguments[3])?;
-    write(memory, &(length as i32).to_ne_bytes(), arguments[4])
+    memory.write(&value[..length], arguments[3])?;
+    memory.write(&(length as i32).to_ne_bytes(), arguments[4])
 }
 
 fn family(peer: SocketAddr) -> i32 {

@@ -1,9 +1,11 @@
 //! A call of `connect`: what is mapped is connected to its Unix socket here, and put in place of the program's TCP socket.
 //! Everything else goes on as it was; so does what cannot be exchanged without the program noticing.
 
+use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
 
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
@@ -12,15 +14,18 @@ use rustix::net::{
 };
 use rustix::thread::sched_yield;
 use samehost_model::Endpoint;
-use samehost_seccomp::{Answer, Call, Listener, option, set_option};
+use samehost_seccomp::{
+    Answer, Call, Listener, SO_BINDTOIFINDEX, SO_BUF_LOCK, SO_NETNS_COOKIE, option, set_option,
+};
 
 use super::address;
 use super::answers;
 use super::maps::{Map, Maps};
 use super::replaced::{Replaced, Sockets};
 use super::rights::Rights;
-use super::tally::{Reason, Tally};
-use super::thread::{Socket, Thread, memory_of};
+use super::tally::{Kept, Reason, Tally};
+use super::thread::{Socket, Thread, Threads, memory_of};
+use super::watchers::{Epolls, Remains};
 
 /// Options of every socket that change what reads, writes and the end do, and their usual values, read as one number.
 const OF_SOCKETS: &[(i32, u128)] = &[
@@ -35,11 +40,31 @@ const OF_SOCKETS: &[(i32, u128)] = &[
 const SEND_BUFFER: i32 = 1;
 const RECEIVE_BUFFER: i32 = 2;
 
+/// Options that Unix sockets do not have, or that lead a connection elsewhere. A socket that has one stays with TCP.
+const OF_TCP_ALONE: &[(i32, &str)] =
+    &[(libc::SO_MARK, "SO_MARK"), (SO_BINDTOIFINDEX, "SO_BINDTODEVICE"), (libc::SO_ZEROCOPY, "SO_ZEROCOPY")];
+/// The first byte of `struct tcp_info` for a socket that neither connects nor listens.
+const CLOSED: u8 = 7;
+
+/// As many are kept in mind; a program has few sockets that it tries again.
+const MOST_TRIED: usize = 1024;
+
 /// What decides on connections.
 pub struct Connects {
     pub maps: Maps,
+    pub threads: Threads,
     /// What a thread must have, so that nobody gets more than it had.
     pub rights: Rights,
+    /// Whether a thread of the program may have other groups or filters than the program was started with.
+    pub rights_may_differ: bool,
+    /// The network namespace that a socket must be of (SO_NETNS_COOKIE); not on kernels before 5.14.
+    network: Option<[u8; 8]>,
+    /// That of this process, for threads.
+    network_of_threads: Vec<u8>,
+    pub epolls: Epolls,
+    remains: Remains,
+    /// Sockets that went on to TCP because nobody answered. One that was refused there too keeps a port, as if it were bound.
+    tried: HashSet<u64>,
     /// Whether a process of the program has restricted itself in a way that cannot be seen from here.
     pub is_restricted: bool,
     /// Whether the program has set an option of TCP or IP on any socket that was not replaced.
@@ -58,6 +83,26 @@ enum Decision {
 }
 
 impl Connects {
+    pub fn new(maps: Maps, threads: Threads, own: &Thread, tally: Tally) -> io::Result<Self> {
+        let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        Ok(Connects {
+            maps,
+            threads,
+            // The program has one filter more.
+            rights: Rights::of(own)?.with_filters(1),
+            rights_may_differ: false,
+            network: network_of(&socket),
+            network_of_threads: own.link("ns/net")?,
+            epolls: Epolls::new(),
+            remains: Remains::new()?,
+            tried: HashSet::new(),
+            is_restricted: false,
+            sets_options: false,
+            sockets: Sockets::default(),
+            tally,
+        })
+    }
+
     /// The answer to a call of `connect`; None where it has been given. What is not ours goes on.
     pub fn answer(&mut self, listener: &Listener, call: &Call) -> Option<Answer> {
         let Some((thread, to, map)) = self.mapped(listener, call) else { return Some(Answer::GoOn) };
@@ -66,6 +111,11 @@ impl Connects {
             Err(Decision::Connected(answer)) => Some(answer),
             Err(Decision::NotOurs) => Some(Answer::GoOn),
             Err(Decision::Stay(reason)) => {
+                if matches!(reason, Reason::NotVisible(_)) {
+                    // There may be too few descriptors.
+                    self.threads.forget();
+                    self.epolls.forget();
+                }
                 self.tally.fell_back(&thread, to, &map, &reason);
                 Some(Answer::GoOn)
             }
@@ -73,12 +123,12 @@ impl Connects {
     }
 
     /// Who connects, where to, and the map of that.
-    fn mapped(&self, listener: &Listener, call: &Call) -> Option<(Thread, SocketAddr, Map)> {
+    fn mapped(&mut self, listener: &Listener, call: &Call) -> Option<(Rc<Thread>, SocketAddr, Map)> {
         let length = (call.arguments[2] as usize & 0xffff_ffff).min(address::LONGEST);
         let bytes = memory_of(call.thread, call.arguments[1], length)?;
         let to = address::parse(&bytes)?;
         let map = self.maps.of(to)?.clone();
-        let thread = Thread::open(call.thread).ok()?;
+        let thread = self.threads.of(call.thread).ok()?;
         // What was read, and what was opened, is the caller's only if it still waits.
         listener.is_waiting(call.id).then_some((thread, to, map))
     }
@@ -93,15 +143,20 @@ impl Connects {
     ) -> Result<(), Decision> {
         let not_visible = |error| Decision::Stay(Reason::NotVisible(error));
         let descriptor = call.arguments[0] as i32;
-        let is_waiting = || listener.is_waiting(call.id);
-        let found = thread.socket(descriptor, is_waiting).map_err(not_visible)?;
+        let found = thread.socket(descriptor).map_err(not_visible)?;
         let socket = found.ok_or(Decision::NotOurs)?;
         let old = socket.cookie().map_err(not_visible)?;
         if let Some(before) = self.sockets.get(old) {
             return Err(Decision::Connected(again(before)));
         }
-        self.may_be_replaced(thread, descriptor, &socket)?;
-        let unix = connected(&map.socket).map_err(|errno| Decision::Stay(Reason::NoAnswer(errno.into())))?;
+        self.may_be_replaced(thread, descriptor, &socket, old, &map.socket)?;
+        let unix = connected(&map.socket).map_err(|errno| {
+            if self.tried.len() >= MOST_TRIED {
+                self.tried.clear();
+            }
+            self.tried.insert(old);
+            Decision::Stay(Reason::NoAnswer(errno.into()))
+        })?;
         let not_replaced = |error| Decision::Stay(Reason::NotReplaced(error));
         like(&unix, &socket).map_err(not_replaced)?;
         let cookie = sockopt::socket_cookie(&unix).map_err(|errno| not_replaced(errno.into()))?;
@@ -112,10 +167,23 @@ impl Connects {
             options: if self.sets_options { answers::options_of(&socket) } else { Vec::new() },
             is_known: true,
         };
-        match listener.replace(call.id, descriptor as u32, unix.as_fd(), socket.closes_on_exec) {
+        let closes_on_exec = thread.closes_on_exec(descriptor).map_err(not_visible)?;
+        self.remains.note(&socket.own, old).map_err(not_replaced)?;
+        match listener.replace(call.id, descriptor as u32, unix.as_fd(), closes_on_exec) {
             Ok(true) => {}
             Ok(false) => return Ok(()),
             Err(error) => return Err(not_replaced(error)),
+        }
+        let was = socket.inode;
+        drop(socket);
+        if self.remains.has(old)
+            && let Some(socket) = duplicate(thread, descriptor, was, old)
+            && listener
+                .replace(call.id, descriptor as u32, socket.own.as_fd(), closes_on_exec)
+                .unwrap_or(false)
+        {
+            // The program has seen nothing: it still waits. The server sees a connection that ends at once.
+            return Err(Decision::Stay(Reason::Kept(Kept::ByDuplicate)));
         }
         self.sockets.add(cookie, inode, replaced);
         self.tally.connected(thread, to, map);
@@ -127,13 +195,20 @@ impl Connects {
         {
             replaced.is_known = false;
         }
-        // On one CPU the program goes on now, and not after the old socket is closed and the next call is waited for.
+        // On one CPU the program goes on now, and not after the next call is waited for.
         sched_yield();
         Ok(())
     }
 
     /// Whether the exchange is one that the program cannot notice, and that gives it nothing.
-    fn may_be_replaced(&self, thread: &Thread, descriptor: i32, socket: &Socket) -> Result<(), Decision> {
+    fn may_be_replaced(
+        &mut self,
+        thread: &Thread,
+        descriptor: i32,
+        socket: &Socket,
+        cookie: u64,
+        to: &Endpoint,
+    ) -> Result<(), Decision> {
         if !socket.is_tcp() {
             return Err(Decision::NotOurs);
         }
@@ -141,31 +216,64 @@ impl Connects {
         if self.is_restricted {
             return stay(Reason::Landlock);
         }
-        match self.rights.of_another(thread) {
+        let its = match self.rights.of_another(thread, self.rights_may_differ) {
             Err(error) => return stay(Reason::NotVisible(error)),
-            Ok(its) => {
-                if let Some(difference) = self.rights.difference(&its) {
-                    return stay(Reason::OtherRights(difference));
-                }
-            }
+            Ok(its) => its,
+        };
+        if let Some(difference) = self.rights.difference(&its) {
+            return stay(Reason::OtherRights(difference));
+        }
+        if network_of(&socket.own) != self.network {
+            return stay(Reason::OtherRights("a socket of another network namespace"));
+        }
+        // Where the socket is known to be of ours, that of the thread decides on abstract sockets alone.
+        let may_reach = self.network.is_some() && to.path().is_some();
+        if !may_reach && thread.link("ns/net").ok().as_ref() != Some(&self.network_of_threads) {
+            return stay(Reason::OtherRights("another network namespace"));
         }
         if socket.signals {
             return stay(Reason::Signals);
         }
         if local(socket).is_some_and(|local| local.port() != 0) {
-            // Connected or listening sockets have a port too: what the kernel says to those is right.
-            return if rustix::net::getpeername(&socket.own).is_ok() {
-                Err(Decision::NotOurs)
-            } else {
-                stay(Reason::Bound)
-            };
+            // Connected, connecting and listening sockets have a port too: what the kernel says to those is right.
+            if !is_closed(socket) {
+                return Err(Decision::NotOurs);
+            }
+            if !self.tried.contains(&cookie) {
+                return stay(Reason::Bound);
+            }
         }
-        match thread.kept(descriptor, socket.inode) {
+        let is_set = |(name, _): &&(i32, &str)| number(socket, *name).is_ok_and(|value| value != 0);
+        if let Some((_, name)) = OF_TCP_ALONE.iter().find(is_set) {
+            return stay(Reason::Option(name));
+        }
+        match self.epolls.watch(its.process, thread, descriptor, socket.inode) {
             Err(error) => stay(Reason::NotVisible(error)),
-            Ok(Some(kept)) => stay(Reason::Kept(kept)),
-            Ok(None) => Ok(()),
+            Ok(true) => stay(Reason::Kept(Kept::ByEpoll)),
+            Ok(false) => Ok(()),
         }
     }
+}
+
+/// Another descriptor of a socket in the process that had it.
+fn duplicate(thread: &Thread, descriptor: i32, inode: u64, cookie: u64) -> Option<Socket> {
+    let other = thread.duplicate(descriptor, inode).ok()??;
+    let socket = thread.socket(other).ok()??;
+    (socket.cookie().ok()? == cookie).then_some(socket)
+}
+
+/// The network namespace of a socket, which decides where it leads.
+fn network_of(socket: &OwnedFd) -> Option<[u8; 8]> {
+    let mut cookie = [0; 8];
+    option(socket.as_fd(), libc::SOL_SOCKET, SO_NETNS_COOKIE, &mut cookie).ok()?;
+    Some(cookie)
+}
+
+/// Whether a socket neither is connected nor connects nor listens.
+fn is_closed(socket: &Socket) -> bool {
+    let mut state = [CLOSED];
+    let _ = option(socket.own.as_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, &mut state);
+    state == [CLOSED]
 }
 
 /// The answer to a further `connect`, as TCP gives it.
@@ -207,7 +315,7 @@ fn like(new: &OwnedFd, old: &Socket) -> io::Result<()> {
         }
     }
     // Those that the program chose; the kernel's own differ between the families. Not on kernels before 5.14.
-    let chosen = number(old, libc::SO_BUF_LOCK).unwrap_or_default();
+    let chosen = number(old, SO_BUF_LOCK).unwrap_or_default();
     for (bit, name) in [(SEND_BUFFER, libc::SO_SNDBUF), (RECEIVE_BUFFER, libc::SO_RCVBUF)] {
         if chosen & bit != 0 {
             // The kernel doubles what is set, and tells the double.

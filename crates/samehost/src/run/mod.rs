@@ -11,6 +11,7 @@ mod rights;
 mod supervisor;
 mod tally;
 mod thread;
+mod watchers;
 
 pub use maps::{Map, Maps};
 pub use supervisor::{Started, Supervisor};

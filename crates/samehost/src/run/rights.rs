@@ -1,71 +1,94 @@
 //! What a thread may do: users, groups, capabilities, namespaces, root directory, label, filters. Whoever connects for
-//! another must have no more than it.
+//! another must have no more than it. It is read at each connection: a thread may give up rights at any time.
 
 use std::io;
 
-use super::thread::Thread;
+use rustix::process::Pid;
+use rustix::thread::capabilities;
 
-/// The lines of `/proc/PID/status` that must be the same.
-const SAME: [&str; 3] = ["Uid:", "Gid:", "Groups:"];
-const NAMESPACES: [&str; 3] = ["ns/user", "ns/mnt", "ns/net"];
+use super::thread::{Directory, Thread};
 
 #[derive(Debug)]
 pub struct Rights {
-    ids: Vec<String>,
+    /// The process that the thread is of.
+    pub process: u32,
+    /// User and group, in turn: real, effective, saved, of the file system.
+    ids: [u32; 8],
     capabilities: u64,
-    /// Filters of system calls; not on every kernel.
-    filters: Option<u64>,
-    namespaces: Vec<Vec<u8>>,
-    root: (u64, u64),
+    /// None where they are sure to be those that the program was started with.
+    inherited: Option<Inherited>,
+    user_namespace: Vec<u8>,
+    /// The mount namespace is not asked for: paths begin at this directory, and its mount belongs to one namespace.
+    root: Directory,
     /// Of SELinux or AppArmor, where there is one.
     label: Option<String>,
 }
 
+/// What every thread of the program has from the first one, until a call that stops changes it.
+#[derive(Debug, PartialEq)]
+struct Inherited {
+    groups: String,
+    /// Filters of system calls; not on every kernel.
+    filters: Option<u64>,
+}
+
 impl Rights {
     pub fn of(thread: &Thread) -> io::Result<Self> {
-        Self::with_label(thread, thread.read("attr/current").ok())
+        Self::read(thread, true, thread.read("attr/current").ok())
     }
 
-    /// Those of a thread to compare with these: no label is looked for where this kernel has none.
-    pub fn of_another(&self, thread: &Thread) -> io::Result<Self> {
-        Self::with_label(thread, self.label.as_ref().and_then(|_| thread.read("attr/current").ok()))
+    /// Those of a thread to compare with these: no label is looked for where this kernel has none. Groups and filters are read
+    /// where a thread of the program may have changed its own.
+    pub fn of_another(&self, thread: &Thread, may_differ: bool) -> io::Result<Self> {
+        Self::read(thread, may_differ, self.label.as_ref().and_then(|_| thread.read("attr/current").ok()))
     }
 
-    fn with_label(thread: &Thread, label: Option<String>) -> io::Result<Self> {
-        let status = thread.read("status")?;
-        let value = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-        let missing = || io::Error::other("its status lacks a line");
-        let ids = SAME.iter().map(|name| value(name).map(str::to_owned).ok_or_else(missing));
-        let capabilities = value("CapEff:").and_then(|text| u64::from_str_radix(text, 16).ok());
+    fn read(thread: &Thread, may_differ: bool, label: Option<String>) -> io::Result<Self> {
+        let identity = if may_differ { None } else { thread.identity() };
+        let (process, ids, inherited) = match identity {
+            Some(identity) => (identity.process, identity.ids, None),
+            None => {
+                let (process, ids, inherited) = of_status(&thread.status()?)
+                    .ok_or_else(|| io::Error::other("its status lacks a line"))?;
+                (process, ids, Some(inherited))
+            }
+        };
+        let number = Pid::from_raw(thread.number as i32);
         Ok(Rights {
-            ids: ids.collect::<io::Result<_>>()?,
-            capabilities: capabilities.ok_or_else(missing)?,
-            filters: value("Seccomp_filters:").and_then(|text| text.parse().ok()),
-            namespaces: NAMESPACES.iter().map(|name| thread.link(name)).collect::<io::Result<_>>()?,
-            root: thread.identity("root")?,
+            process,
+            ids,
+            capabilities: capabilities(number)?.effective.bits(),
+            inherited,
+            user_namespace: thread.link("ns/user")?,
+            root: thread.directory("root")?,
             label,
         })
     }
 
     /// These, for a thread with as many more filters.
     pub fn with_filters(mut self, more: u64) -> Self {
-        self.filters = self.filters.map(|filters| filters + more);
+        if let Some(filters) = self.inherited.as_mut().and_then(|inherited| inherited.filters.as_mut()) {
+            *filters += more;
+        }
         self
     }
 
     /// In what the other differs so that it may do less than this, or simply other things.
     pub fn difference(&self, other: &Rights) -> Option<&'static str> {
-        if self.ids != other.ids {
+        let differ = |of: fn(&Inherited, &Inherited) -> bool| {
+            self.inherited.as_ref().zip(other.inherited.as_ref()).is_some_and(|(own, its)| of(own, its))
+        };
+        if self.ids != other.ids || differ(|own, its| own.groups != its.groups) {
             Some("another user or group")
         } else if self.capabilities & !other.capabilities != 0 {
             Some("fewer capabilities")
-        } else if self.namespaces != other.namespaces {
-            Some("another namespace")
+        } else if self.user_namespace != other.user_namespace {
+            Some("another user namespace")
         } else if self.root != other.root {
-            Some("another root directory")
+            Some("another root directory or mount namespace")
         } else if self.label != other.label {
             Some("another security label")
-        } else if self.filters != other.filters {
+        } else if differ(|own, its| own.filters != its.filters) {
             Some("a filter of system calls of its own")
         } else {
             None
@@ -73,30 +96,66 @@ impl Rights {
     }
 }
 
+/// The process, users and groups, and what is inherited, of `/proc/TID/status`.
+fn of_status(status: &str) -> Option<(u32, [u32; 8], Inherited)> {
+    let value = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let four = |name: &str| {
+        value(name)?.split_whitespace().map(|number| number.parse().ok()).collect::<Option<Vec<u32>>>()
+    };
+    let (users, groups) = (four("Uid:")?, four("Gid:")?);
+    let in_turn: Vec<u32> = users.into_iter().zip(groups).flat_map(|(user, group)| [user, group]).collect();
+    let inherited = Inherited {
+        groups: value("Groups:")?.to_owned(),
+        filters: value("Seccomp_filters:").and_then(|text| text.parse().ok()),
+    };
+    Some((value("Tgid:")?.parse().ok()?, in_turn.try_into().ok()?, inherited))
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::thread::Threads;
     use super::*;
 
+    fn thread() -> std::rc::Rc<Thread> {
+        Threads::open().expect("/proc").of(std::process::id()).expect("this process")
+    }
+
     fn own() -> Rights {
-        Rights::of(&Thread::open(std::process::id()).expect("this process")).expect("readable")
+        Rights::of(&thread()).expect("readable")
+    }
+
+    fn an_open_directory() -> Directory {
+        thread().directory("cwd").expect("a directory that is not the root")
     }
 
     #[test]
     fn whatever_differs_is_found() {
         assert_eq!(own().difference(&own()), None);
+        fn inherited(rights: &mut Rights) -> &mut Inherited {
+            rights.inherited.as_mut().expect("read")
+        }
         let changes: [fn(&mut Rights); 6] = [
-            |other| other.ids[0].push('1'),
-            |other| other.ids[2].push_str(" 4"),
-            |other| other.namespaces[2].push(b'1'),
-            |other| other.root.1 += 1,
+            |other| other.ids[4] += 1,
+            |other| inherited(other).groups.push_str(" 4"),
+            |other| other.user_namespace.push(b'1'),
+            |other| other.root = an_open_directory(),
             |other| other.label = Some("confined".into()),
-            |other| other.filters = Some(99),
+            |other| inherited(other).filters = Some(99),
         ];
         for change in changes {
             let mut other = own();
             change(&mut other);
             assert!(own().difference(&other).is_some(), "{other:?}");
         }
+    }
+
+    #[test]
+    fn a_pidfd_says_the_same_as_the_status() {
+        let (own, thread) = (own(), thread());
+        let short = own.of_another(&thread, false).expect("readable");
+        assert_eq!((own.process, own.ids, own.capabilities), (short.process, short.ids, short.capabilities));
+        assert_eq!(own.difference(&short), None);
+        assert_eq!(thread.identity().is_some(), short.inherited.is_none());
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal as Named};
 use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
@@ -16,11 +18,11 @@ use samehost_seccomp::{Answer, Call, Filter, Listener, SpawnError, spawn};
 use super::answers::{self, TRAPS};
 use super::connects::Connects;
 use super::maps::Maps;
-use super::replaced::Sockets;
-use super::rights::Rights;
 use super::tally::Tally;
-use super::thread::Thread;
+use super::thread::Threads;
 
+/// How long is waited after an error that may pass.
+const RESPITE: Duration = Duration::from_millis(10);
 /// What is passed on. A terminal sends its own to the program as well.
 const PASSED_ON: [Named; 6] =
     [Named::SIGINT, Named::SIGTERM, Named::SIGHUP, Named::SIGQUIT, Named::SIGUSR1, Named::SIGUSR2];
@@ -64,8 +66,9 @@ impl Supervisor {
     /// Starts a program whose connections follow `maps`.
     pub fn start(command: &[OsString], maps: Maps, tally: Tally) -> Result<Started, RunError> {
         let filter = Filter::new(TRAPS).ok_or(RunError::Architecture)?;
-        let own = Thread::open(getpid().as_raw_nonzero().get().unsigned_abs())?;
-        let rights = Rights::of(&own)?.with_filters(1);
+        let mut threads = Threads::open()?;
+        let own = threads.of(getpid().as_raw_nonzero().get().unsigned_abs())?;
+        let connects = Connects::new(maps, threads, &own, tally)?;
         // Orphans stay below this process: where ptrace is restricted, only descendants may be looked at.
         set_child_subreaper(Some(getpid())).map_err(io::Error::from)?;
         let before = SigSet::thread_get_mask().map_err(io::Error::from)?;
@@ -86,14 +89,6 @@ impl Supervisor {
         };
         listener.wake_on_the_same_cpu();
         let program = Pid::from_child(&child);
-        let connects = Connects {
-            maps,
-            rights,
-            is_restricted: false,
-            sets_options: false,
-            sockets: Sockets::default(),
-            tally,
-        };
         Ok(Started::Running(Box::new(Supervisor { listener, connects, signals, program, ended: None })))
     }
 
@@ -103,15 +98,18 @@ impl Supervisor {
         loop {
             let mut waits =
                 [PollFd::new(&self.listener, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
-            match poll(&mut waits, None) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
+            if poll(&mut waits, None).is_err_and(|errno| errno != rustix::io::Errno::INTR) {
+                sleep(RESPITE);
+                continue;
             }
             let [calls, signals] = waits.map(|wait| wait.revents());
-            if calls.contains(PollFlags::IN)
-                && let Some(call) = self.listener.receive()?
-            {
-                self.answer(&call);
+            if calls.contains(PollFlags::IN) {
+                match self.listener.receive() {
+                    Ok(Some(call)) => self.answer(&call),
+                    Ok(None) => {}
+                    // Too little memory, say. Whoever ended here would have the program's calls fail for ever.
+                    Err(_) => sleep(RESPITE),
+                }
             }
             if signals.contains(PollFlags::IN) {
                 self.take_signals()?;
@@ -134,14 +132,26 @@ impl Supervisor {
                 self.connects.is_restricted = true;
                 Answer::GoOn
             }
+            libc::SYS_epoll_create1 => self.epoll_is_made(call),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_epoll_create => self.epoll_is_made(call),
+            number if !answers::ANSWERED.contains(&number) => {
+                self.connects.rights_may_differ = true;
+                Answer::GoOn
+            }
             number => {
-                let answer = answers::answer(&mut self.connects.sockets, &self.listener, call);
+                let answer = answers::answer(&mut self.connects, &self.listener, call);
                 self.connects.sets_options |= answer.is_none() && number == libc::SYS_setsockopt;
                 answer.unwrap_or(Answer::GoOn)
             }
         };
         // Whoever waits no more needs no answer.
         let _ = self.listener.answer(call.id, answer);
+    }
+
+    fn epoll_is_made(&mut self, call: &Call) -> Answer {
+        self.connects.epolls.is_made(call.thread);
+        Answer::GoOn
     }
 
     fn take_signals(&mut self) -> io::Result<()> {

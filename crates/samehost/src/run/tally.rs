@@ -10,7 +10,14 @@ use jiff::Timestamp;
 use samehost_model::printable::clean;
 
 use super::maps::Map;
-use super::thread::{Kept, Thread};
+use super::thread::Thread;
+
+/// Who would keep the old socket when it is replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    ByEpoll,
+    ByDuplicate,
+}
 
 /// Why a connection stays with TCP.
 #[derive(Debug)]
@@ -25,6 +32,8 @@ pub enum Reason {
     NotVisible(io::Error),
     /// Something would keep the old socket.
     Kept(Kept),
+    /// An option is set that a Unix socket does not have.
+    Option(&'static str),
     /// The program chose its own address.
     Bound,
     /// It gets signals about the socket.
@@ -42,6 +51,7 @@ impl fmt::Display for Reason {
             Reason::NotVisible(error) => write!(f, "the process may not be looked at: {error}"),
             Reason::Kept(Kept::ByEpoll) => write!(f, "it was in an epoll set before it was connected"),
             Reason::Kept(Kept::ByDuplicate) => write!(f, "it was duplicated before it was connected"),
+            Reason::Option(name) => write!(f, "it has the option {name}, which Unix sockets have not"),
             Reason::Bound => write!(f, "it was bound to an address before"),
             Reason::Signals => write!(f, "the process gets signals about it (O_ASYNC)"),
             Reason::NotReplaced(error) => write!(f, "the descriptor could not be replaced: {error}"),

@@ -1,0 +1,165 @@
+//! Who would lose a socket that is replaced: the program's epoll sets, and duplicates of its descriptor. Neither is looked for
+//! among all descriptors at each connection, of which a process may have thousands.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use samehost_seccomp::is_watched;
+
+use super::thread::{Thread, has_ended};
+
+/// Processes whose epoll sets are kept in mind; each takes a descriptor.
+const KEPT: usize = 64;
+/// How long a thread may take to make an epoll set when its call has been let go on. It is known to be done when the same
+/// thread asks for a connection.
+const MADE_WITHIN: Duration = Duration::from_secs(1);
+
+/// The epoll sets of the program's processes. A process is looked through when it first connects; calls that make a set are told
+/// here, and lead to another look.
+pub struct Epolls {
+    processes: Vec<Process>,
+    /// Threads that may still be making one, and since when.
+    making: Vec<(u32, Instant)>,
+    last_made: Option<Instant>,
+}
+
+struct Process {
+    number: u32,
+    pidfd: OwnedFd,
+    epolls: Vec<i32>,
+    looked: Instant,
+}
+
+impl Epolls {
+    pub fn new() -> Self {
+        Epolls { processes: Vec::new(), making: Vec::new(), last_made: None }
+    }
+
+    /// A thread is about to make one.
+    pub fn is_made(&mut self, thread: u32) {
+        let now = Instant::now();
+        self.settle(thread, now);
+        self.making.push((thread, now));
+    }
+
+    /// Takes note that whoever makes another call now has made his, and that the others had long enough.
+    fn settle(&mut self, thread: u32, now: Instant) {
+        let before = self.making.len();
+        self.making.retain(|(maker, since)| *maker != thread && now < *since + MADE_WITHIN);
+        if self.making.len() < before {
+            self.last_made = Some(now);
+        }
+    }
+
+    pub fn forget(&mut self) {
+        self.processes.clear();
+    }
+
+    /// Whether one of a process' epoll sets has a socket. The process must be that of a thread that waits.
+    pub fn watch(&mut self, process: u32, thread: &Thread, descriptor: i32, inode: u64) -> io::Result<bool> {
+        let looked = Instant::now();
+        self.settle(thread.number, looked);
+        let (all_made, last_made) = (self.making.is_empty(), self.last_made);
+        let is_known = |known: &Process| {
+            let is_complete = all_made && last_made.is_none_or(|made| known.looked >= made);
+            known.number == process && is_complete && !has_ended(&known.pidfd)
+        };
+        if let Some(known) = self.processes.iter().find(|known| is_known(known))
+            && let Some(answer) = any_watches(&known.epolls, thread, descriptor, inode)?
+        {
+            return Ok(answer);
+        }
+        self.processes.retain(|known| known.number != process);
+        let epolls = thread.epolls()?;
+        let answer = any_watches(&epolls, thread, descriptor, inode)?.unwrap_or(false);
+        if self.processes.len() >= KEPT {
+            self.processes.remove(0);
+        }
+        let pidfd = pidfd_open(Pid::from_raw(process as i32).ok_or(Errno::SRCH)?, PidfdFlags::empty())?;
+        self.processes.push(Process { number: process, pidfd, epolls, looked });
+        Ok(answer)
+    }
+}
+
+/// None where one of the sets is no longer there.
+fn any_watches(epolls: &[i32], thread: &Thread, descriptor: i32, inode: u64) -> io::Result<Option<bool>> {
+    for epoll in epolls {
+        match is_watched(thread.number, *epoll, descriptor) {
+            Ok(true) => return Ok(Some(true)),
+            Ok(false) => {}
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EBADF | libc::EINVAL)) => {
+                return Ok(None);
+            }
+            // A kernel without kcmp.
+            Err(_) if thread.watches(*epoll, inode)? => return Ok(Some(true)),
+            Err(_) => {}
+        }
+    }
+    Ok(Some(false))
+}
+
+/// Tells whether anybody still has a socket: this epoll set has it until its last descriptor, of whatever process, is closed.
+pub struct Remains(OwnedFd);
+
+impl Remains {
+    pub fn new() -> io::Result<Self> {
+        Ok(Remains(epoll::create(epoll::CreateFlags::CLOEXEC)?))
+    }
+
+    /// To be told before it is given up. A TCP socket that is not connected always has something to report (EPOLLHUP).
+    pub fn note(&self, socket: &OwnedFd, cookie: u64) -> io::Result<()> {
+        let (data, once) = (epoll::EventData::new_u64(cookie), epoll::EventFlags::ONESHOT);
+        match epoll::add(&self.0, socket, data, once) {
+            // It was noted under this number before, and somebody had it still.
+            Err(Errno::EXIST) => Ok(epoll::modify(&self.0, socket, data, once)?),
+            result => Ok(result?),
+        }
+    }
+
+    /// Whether somebody has it still.
+    pub fn has(&self, cookie: u64) -> bool {
+        let mut events = Vec::with_capacity(16);
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        loop {
+            events.clear();
+            match epoll::wait(&self.0, spare_capacity(&mut events), Some(&now)) {
+                Ok(0) => return false,
+                Ok(_) if events.iter().any(|event: &epoll::Event| event.data.u64() == cookie) => return true,
+                // Each is reported once.
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SocketType, socket};
+
+    use super::*;
+
+    #[test]
+    fn a_socket_remains_until_its_last_descriptor_is_closed() {
+        let remains = Remains::new().expect("an epoll set");
+        let tcp = || socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        let (one, other) = (tcp(), tcp());
+        let twin = one.try_clone().expect("a duplicate");
+        remains.note(&one, 1).expect("noted");
+        remains.note(&other, 2).expect("noted");
+        drop(one);
+        assert!(remains.has(1));
+        drop(other);
+        assert!(!remains.has(2));
+        remains.note(&twin, 1).expect("noted again");
+        assert!(remains.has(1));
+        remains.note(&twin, 1).expect("noted again under the same number");
+        drop(twin);
+        assert!(!remains.has(1));
+    }
+}
