@@ -34,7 +34,7 @@ mod verify;
 
 pub use advice::{
     BLOCKERS, Blocker, DecidedBy, Identity, UnsafeSocket, Unserved, advise, decided_by, identity, obstacles,
-    service_at, services_at, socket_of,
+    rule_of_socket, service_at, services_at, socket_of,
 };
 pub use changes::{changes, is_same_hop};
 pub use collect::collect;

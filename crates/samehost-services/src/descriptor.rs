@@ -53,6 +53,8 @@ pub struct Descriptor {
     pub about_socket: Vec<String>,
     /// What it sees differently when a client comes over its socket, a sentence each.
     pub on_a_socket: Vec<String>,
+    /// That it has no TLS there, and for which clients that matters; a sentence.
+    pub no_tls_on_a_socket: Option<String>,
     /// Why it cannot listen on one.
     ports_only: Option<String>,
     /// Why it cannot connect to one.

@@ -30,25 +30,29 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
 }
 
 fn postgres(pair: &Pair<'_>) -> Option<Finding> {
-    let (client, server) = (pair.client()?, pair.server()?);
+    let client = pair.client()?;
+    let user = client.user.clone().unwrap_or_else(|| client.uid.to_string());
+    let found = rule_of_socket(pair.server()?, &user)??;
+    let remedy = "Add a line above it for the application: local DATABASE ROLE scram-sha-256; then reload";
+    Some((Weight::Setting, found, remedy.to_owned()))
+}
+
+/// What the first rule of pg_hba.conf for everybody's socket connections asks of a user of the system beside his password. The outer
+/// None where the file cannot be read.
+#[must_use]
+pub fn rule_of_socket(server: &Process, user: &str) -> Option<Option<String>> {
     let environment = open::proc_file(&format!("/proc/{}/environ", server.pid), LONGEST).unwrap_or_default();
     let paths = rules_paths(&server.command_line, &environment);
     let (text, path) = paths.into_iter().find_map(|path| Some((rules_text(server, &path)?, path)))?;
-    let local = rules(&text).find(|rule| rule.kind == "local")?;
-    if local.method != "peer" && local.method != "ident" {
-        return None;
-    }
-    let user = client.user.clone().unwrap_or_else(|| client.uid.to_string());
-    Some((
-        Weight::Setting,
+    let local = rules(&text).find(|rule| rule.kind == "local");
+    Some(local.filter(|local| local.method == "peer" || local.method == "ident").map(|local| {
         format!(
             "{}, line {}: `{}` lets user {user} of this system in as role {user} only",
             show(&path),
             local.line,
             local.text
-        ),
-        "Add a line above it for the application: local DATABASE ROLE scram-sha-256; then reload".to_owned(),
-    ))
+        )
+    }))
 }
 
 /// Text of the access rules. Their path comes from a command line or environment, which a process can rewrite: only a

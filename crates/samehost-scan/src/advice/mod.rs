@@ -26,6 +26,7 @@ use samehost_model::scan::{Advice, Connection, Obstacle, Possible, Process, Scan
 use samehost_services::UnixSocket;
 use samehost_system::interrupt;
 
+pub use accounts::rule_of_socket;
 pub use ahead::{Identity, UnsafeSocket, Unserved, identity, obstacles, service_at, services_at, socket_of};
 use pair::Pair;
 use program::{Program, programs};

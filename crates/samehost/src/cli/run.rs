@@ -23,7 +23,7 @@ pub struct RunOptions {
     /// Add a line for each connection to a mapped port to this file
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
-    /// Print no summary at the end
+    /// Say nothing of what the servers see differently, and print no summary at the end
     #[arg(long, short)]
     pub quiet: bool,
     /// The program and its arguments

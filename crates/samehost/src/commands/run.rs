@@ -9,7 +9,7 @@ use anyhow::bail;
 use crate::cli::RunOptions;
 use crate::exit::Ending;
 use crate::output;
-use crate::run::{Maps, Started, Supervisor, Tally, auto};
+use crate::run::{Map, Maps, Started, Supervisor, Tally, auto, foreseen};
 use crate::wrong_use::WrongUse;
 
 /// What env(1) and shells return for a program that is not there, and for one that cannot be executed.
@@ -25,15 +25,21 @@ pub fn run(options: &RunOptions) -> anyhow::Result<Ending> {
                     --auto takes what scan finds";
         return Err(WrongUse(text.into()).into());
     }
-    let found = if options.auto {
-        auto::found(&samehost_scan::collect(env!("CARGO_PKG_VERSION"))?)
-    } else {
-        auto::Found::default()
+    let says_something = options.dry_run || !options.quiet;
+    let needs_scan = options.auto || says_something && foreseen::needs_scan(&options.map);
+    let scan = needs_scan.then(|| samehost_scan::collect(env!("CARGO_PKG_VERSION"))).transpose();
+    // Without --auto it only says more.
+    let scan = if options.auto { scan? } else { scan.unwrap_or_default() };
+    let found = match &scan {
+        Some(scan) if options.auto => auto::found(scan),
+        _ => auto::Found::default(),
     };
     // What was given counts before what was found.
     let maps = Maps([&options.map[..], &found.maps].concat());
+    let program = foreseen::Program { words: &options.command, environment: std::env::vars_os().collect() };
+    let differs = |map: &Map| foreseen::of_program(map, &program, scan.as_ref());
     if options.dry_run {
-        output::print(&plan(&maps, &found.unclear)?)?;
+        output::print(&plan(&maps, differs, &found.unclear)?)?;
     }
     if maps.0.is_empty() {
         bail!(
@@ -43,6 +49,13 @@ pub fn run(options: &RunOptions) -> anyhow::Result<Ending> {
     }
     if options.dry_run {
         return Ok(Ending::Done);
+    }
+    if says_something {
+        for map in &maps.0 {
+            for sentence in differs(map) {
+                output::complain(&format!("{map}: {sentence}"));
+            }
+        }
     }
     let log = options.log.as_deref().map(open_log).transpose()?;
     match Supervisor::start(&options.command, maps, Tally::new(log))? {
@@ -62,16 +75,15 @@ pub fn run(options: &RunOptions) -> anyhow::Result<Ending> {
     }
 }
 
-/// The maps, what the servers would see differently, and what was not clear.
-fn plan(maps: &Maps, unclear: &[String]) -> anyhow::Result<Vec<u8>> {
+/// The maps, what the servers see differently of any program and of this one, and what was not clear.
+fn plan(maps: &Maps, differs: impl Fn(&Map) -> Vec<String>, unclear: &[String]) -> anyhow::Result<Vec<u8>> {
     let mut out = Vec::new();
     for map in &maps.0 {
         writeln!(out, "{map}")?;
-        let Some(kind) = auto::kind_of(map) else { continue };
-        for sentence in &kind.descriptor().on_a_socket {
-            for line in
-                samehost_report::wrap(&format!("{}: {sentence}", kind.label()), COLUMNS - INDENT.len())
-            {
+        let (of_program, of_service) = (differs(map), foreseen::of_service(map));
+        let more = of_program.iter().filter(|sentence| !of_service.contains(sentence));
+        for sentence in of_service.iter().chain(more) {
+            for line in samehost_report::wrap(sentence, COLUMNS - INDENT.len()) {
                 writeln!(out, "{INDENT}{line}")?;
             }
         }

@@ -5,6 +5,7 @@ mod address;
 mod answers;
 pub mod auto;
 mod connects;
+pub mod foreseen;
 mod maps;
 mod replaced;
 mod rights;

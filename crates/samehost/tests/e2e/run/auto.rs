@@ -52,3 +52,34 @@ fn a_dry_run_starts_nothing() {
     assert!(ended.stdout.contains("which the socket"), "{}", ended.stdout);
     assert!(!file.exists());
 }
+
+/// What applies to this program is said before it starts: the rule of its server that can be read, and the TLS that it demands.
+#[test]
+fn a_run_says_what_the_server_will_see_differently_of_this_program() {
+    let home = Home::new();
+    let cluster = postgres::Cluster::start(20);
+    let socket = cluster.socket();
+    let socket = socket.trim_start_matches("unix:").to_owned();
+    let map = format!("{}={socket}", cluster.port);
+    let url = format!("{}?sslmode=require", cluster.tcp("by_trust"));
+    let run = |more: &[&str], words: &[&str], mode: Option<&str>| {
+        let mut command = home.command(&[&["run", "--map", &map], more, &["--"], words].concat());
+        command.env_remove("DATABASE_URL").env_remove("PGSSLMODE");
+        command.envs(mode.map(|mode| ("PGSSLMODE", mode)));
+        samehost_testing::Ended::of(&command.output().unwrap()).stderr
+    };
+    let about = format!("samehost: port {} -> {socket}: PostgreSQL: ", cluster.port);
+    let tls = "says sslmode=require, and there is no TLS on a socket";
+    let said = run(&[], &["true"], Some("prefer"));
+    if mariadb::is_root() {
+        assert!(
+            said.contains(&about) && said.contains("pg_hba.conf, line 6: `local all all peer`"),
+            "{said}"
+        );
+    }
+    assert!(!said.contains("TLS"), "{said}");
+    assert!(run(&[], &["true"], Some("require")).contains(&format!("{about}PGSSLMODE {tls}")));
+    let said = run(&[], &["true", &url], None);
+    assert!(said.contains(&format!("{about}its argument 1 {tls}")) && !said.contains("by_trust"), "{said}");
+    assert_eq!(run(&["--quiet"], &["true", &url], Some("require")), "");
+}
