@@ -16,7 +16,8 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
         return Some((
             Weight::Blocks,
             why.clone(),
-            "Put nginx, HAProxy, Caddy or Envoy in its place; or keep connections open and reuse them"
+            "Put nginx, HAProxy, Caddy or Envoy in its place; or keep connections open and reuse them; or start it, as its \
+             own user, under `samehost run`, which connects it over the socket"
                 .to_owned(),
         ));
     }
@@ -26,7 +27,8 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     Some((
         Weight::Setting,
         format!("{} is a Java program: its drivers know no Unix sockets by themselves", client.name),
-        "Add junixsocket: socketFactory of Connector/J, MariaDB's localSocket, or socketFactory of pgjdbc"
+        "Add junixsocket: socketFactory of Connector/J, MariaDB's localSocket, or socketFactory of pgjdbc; or start it under \
+         `samehost run`, which connects it over the socket without that"
             .to_owned(),
     ))
 }

@@ -344,3 +344,16 @@ fn a_node_without_a_socket_is_told_what_its_socket_brings() {
         &["Node.js listens on no Unix socket", "server.listen('/run/node/node.sock')", "EADDRINUSE"],
     );
 }
+
+#[test]
+fn a_driver_without_sockets_is_told_of_run() {
+    let home = Home::new();
+    let server = home.serve("echo", &[]);
+    let program = home.path("run/java");
+    copy_program("/bin/nc.openbsd", &program);
+    let [host, port] = host_port(&server.tcp);
+    let client = Held::start(&program, &[host, port]);
+    assert_told(&advice(&home, &client), "driver", &["Java", "junixsocket", "`samehost run`"]);
+    let other = self::client(&server);
+    assert!(obstacle(&advice(&home, &other), "driver").is_none());
+}

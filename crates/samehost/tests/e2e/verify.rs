@@ -223,6 +223,10 @@ fn how_names_the_path_found_here_and_translates_urls() {
     assert_eq!(shown.status, 0, "{}", shown.stderr);
     assert!(shown.stdout.contains("DB_HOST") && shown.stdout.contains("3307"), "{}", shown.stdout);
     assert!(!shown.stdout.contains("hunter2"));
+    // A client that knows no path is told what gives it one; nobody else is.
+    let shown = |language: &str| home.run(&["how", "nginx", "--client", language]).stdout;
+    assert!(shown("java").contains("it cannot by itself; under `samehost run` it can"), "{}", shown("java"));
+    assert!(!shown("python").contains("samehost run"), "{}", shown("python"));
     for arguments in [&["how", "cobol"][..], &["how", "mysql", "--client", "cobol"], &["how", "apache"]] {
         assert_eq!(home.run(arguments).status, 2, "{arguments:?}");
     }
