@@ -1,4 +1,5 @@
-//! The same clients in the words for TCP under `samehost run`: each has the Unix socket, by the server's own word.
+//! The same clients in the words for TCP under `samehost run`: each has the Unix socket, by the server's own word and by
+//! that of `verify`.
 
 use std::process::Command;
 
@@ -8,7 +9,7 @@ use samehost_testing::wait_for;
 use super::rows::Run;
 use super::runs::{Case, Workshop};
 use super::servers::Place;
-use super::{Client, seen};
+use super::{Client, seen, verified};
 use crate::support::{Home, send};
 
 /// What is wrong with a client that is told a port; nothing of other cases.
@@ -19,23 +20,37 @@ pub(super) fn wrong(home: &Home, shop: &Workshop, case: &Case, place: &Place) ->
         return None;
     }
     match transport(home, shop, case, place) {
-        Ok("unix") => None,
+        Ok(found) if found == "unix" => None,
         Ok(other) => Some(format!("{} under run: {other}", case.what())),
         Err(error) => Some(format!("{} under run: {error}", case.what())),
     }
 }
 
-fn transport(home: &Home, shop: &Workshop, case: &Case, place: &Place) -> Result<&'static str, String> {
+fn transport(home: &Home, shop: &Workshop, case: &Case, place: &Place) -> Result<String, String> {
     place.forget(case.row.server);
     let mut client = Client::start(&mut under_run(home, place, &shop.command(case)?))?;
     client.wait_until_ready()?;
-    let found = seen(place, case.row.server).map_err(|error| error + &client.said());
+    let found = found(home, case, place, client.0.id()).map_err(|error| error + &client.said());
     // The signal reaches the client, and then what it left behind.
     wait_for("the client's end", || {
         send(client.0.id(), Signal::TERM);
         client.0.try_wait().unwrap()
     });
     found
+}
+
+/// What the server says and, where it keeps connections, what `verify` says of the program that `run` started.
+fn found(home: &Home, case: &Case, place: &Place, run: u32) -> Result<String, String> {
+    let transport = seen(place, case.row.server)?;
+    if Place::has_connections(case.row.server) {
+        let children = std::fs::read_to_string(format!("/proc/{run}/task/{run}/children"));
+        let child = children.unwrap_or_default().split_whitespace().next().and_then(|pid| pid.parse().ok());
+        let verified = verified(home, child.ok_or("the program has ended")?, place)?;
+        if verified != transport {
+            return Err(format!("the server sees {transport}, verify {verified}"));
+        }
+    }
+    Ok(transport.to_owned())
 }
 
 fn under_run(home: &Home, place: &Place, client: &Command) -> Command {

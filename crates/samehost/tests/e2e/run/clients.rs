@@ -1,12 +1,14 @@
 //! Clients of databases, told 127.0.0.1 and a port, and proved by the server's own word.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use samehost_testing::{Ended, mariadb, must, postgres, wait_for};
 
 use super::Redis;
 use crate::support::Home;
+use crate::workloads::support::newest;
 
 #[test]
 fn redis_cli_that_knows_a_port_has_the_unix_socket() {
@@ -105,6 +107,73 @@ fn a_static_go_program_has_the_unix_socket() {
     let ended = redis.run(&[program.to_str().unwrap(), &address]);
     assert_eq!((ended.status, ended.stdout.trim()), (0, "50 50"), "{}", ended.stderr);
     assert!(ended.stderr.contains("50 connections over Unix sockets"), "{}", ended.stderr);
+}
+
+/// Static, with another C library, and from the child of a `vfork`, whose parent stops until it ends.
+const STATIC: &str = r#"#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void client(int port) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)};
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int s = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(s, (void *)&to, sizeof to)) _exit(1);
+    char said[4096] = {0};
+    if (write(s, "client info\r\n", 13) != 13 || read(s, said, sizeof said - 1) <= 0) _exit(2);
+    const char *way = strstr(said, ".sock:0 ") ? "unix\n" : "tcp\n";
+    if (write(1, way, strlen(way)) < 0) _exit(3);
+}
+int main(int count, char **words) {
+    client(atoi(words[count - 1]));
+    pid_t child = vfork();
+    if (child == 0) { client(atoi(words[count - 1])); _exit(0); }
+    return waitpid(child, 0, 0) != child;
+}
+"#;
+
+#[test]
+fn a_static_program_of_musl_has_the_unix_socket_also_below_vfork() {
+    let redis = Redis::start();
+    let (source, program) = (redis.home.path("main.c"), redis.home.path("client"));
+    fs::write(&source, STATIC).unwrap();
+    let mut build = Command::new("musl-gcc");
+    build.args(["-static", "-D_GNU_SOURCE", "-o"]).arg(&program).arg(&source);
+    let built = build.output().expect("musl-tools must be installed: cargo xtask servers");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let ended = redis.run(&[program.to_str().unwrap(), &redis.port.to_string()]);
+    assert_eq!((ended.status, &*ended.stdout), (0, "unix\nunix\n"), "{}", ended.stderr);
+}
+
+/// Asks the server as whom it knows this client, and which it is.
+const JDBC: &str = r#"import java.sql.DriverManager;
+public class Main {
+    public static void main(String[] words) throws Exception {
+        try (var c = DriverManager.getConnection(words[0], "by_sha2", words[1]); var s = c.createStatement()) {
+            var r = s.executeQuery("SELECT CURRENT_USER(), SUBSTRING_INDEX(VERSION(), '.', 1)");
+            r.next();
+            System.out.println(r.getString(1) + " " + r.getString(2));
+        }
+    }
+}
+"#;
+
+/// A server that has only caching_sha2_password, and its own driver, which knows no sockets.
+#[test]
+fn connector_j_and_mysql_9_have_the_unix_socket() {
+    let home = Home::new();
+    let database = mariadb::MariaDb::start_mysql(&newest("usr/sbin/mysqld"));
+    let jars = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("clients/java");
+    let source = home.path("run/Main.java");
+    fs::write(&source, JDBC).unwrap();
+    let jars = jars.join("*").display().to_string();
+    let url = format!("jdbc:mysql://127.0.0.1:{}/", database.port);
+    let words = ["java", "-cp", &jars, source.to_str().unwrap(), &url, mariadb::SECRET];
+    let map = format!("{}={}", database.port, database.socket());
+    let ended = home.run(&[&["run", "--map", &map, "--"], &words[..]].concat());
+    assert_eq!((ended.status, ended.stdout.trim()), (0, "by_sha2@localhost 9"), "{}", ended.stderr);
+    assert_eq!(must(words[0], &words[1..]).trim(), "by_sha2@127.0.0.1 9");
 }
 
 /// The kernel's own word, by `verify`.

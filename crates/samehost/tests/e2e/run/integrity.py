@@ -2,6 +2,7 @@
 
 serve FOLDER              listens at a port and at a Unix socket, and plays the server of every case
 client FOLDER CASE SIZE   plays the client, told 127.0.0.1 and the port; prints what both saw, as a line of JSON
+    native                its last word: told the Unix socket instead
 echo FOLDER PORT [SOCKET] a server to be killed; says over what each connection came
 
 Both sides agree on steps over a Unix socket of their own, which is not mapped.
@@ -528,7 +529,7 @@ def tell(words, error):
         print(error, file=sys.stderr)
 
 
-def client(name, size):
+def client(name, size, is_native):
     # A case that hangs ends.
     signal.alarm(5 * WAIT)
     port, own = int(open('port').read()), socket.socket(socket.AF_UNIX)
@@ -536,10 +537,10 @@ def client(name, size):
     control = Control(own)
     control.send([name, size])
     def connect(prepare=None):
-        new = socket.socket()
+        new = socket.socket(socket.AF_UNIX if is_native else socket.AF_INET)
         if prepare:
             prepare(new)
-        new.connect(('127.0.0.1', port))
+        new.connect('data.sock' if is_native else ('127.0.0.1', port))
         return new
     says, detail = CASES[name].client(connect, size, control)
     over = ', '.join(f'{number} {kind}' for kind, number in control.receive()['over'].items() if number)
@@ -568,4 +569,4 @@ def echo(port, path=None):
 os.chdir(sys.argv[2])
 most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (min(2 * Many.COUNT, most), most))
-{'serve': serve, 'client': lambda: client(sys.argv[3], int(sys.argv[4])), 'echo': lambda: echo(int(sys.argv[3]), *sys.argv[4:])}[sys.argv[1]]()
+{'serve': serve, 'client': lambda: client(sys.argv[3], int(sys.argv[4]), sys.argv[5:] == ['native']), 'echo': lambda: echo(int(sys.argv[3]), *sys.argv[4:])}[sys.argv[1]]()

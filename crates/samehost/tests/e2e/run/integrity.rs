@@ -55,7 +55,7 @@ impl Server {
     }
 }
 
-/// Where both differ, TCP would say ECONNRESET after SO_LINGER, and have the urgent byte in line: `ab|!cd`.
+/// Where both differ, TCP would say ECONNRESET after SO_LINGER.
 #[test]
 fn bytes_are_whole_and_ends_are_those_that_the_documentation_names() {
     let server = Server::start();
@@ -67,6 +67,12 @@ fn bytes_are_whole_and_ends_are_those_that_the_documentation_names() {
             0,
             "linger: 10000 B, then the end; it sends: EPIPE. unread: 0 B, then ECONNRESET; it sends: EPIPE",
             "4 unix",
+        ),
+        (
+            "urgent",
+            0,
+            "done: POLLPRI yes, apart !, in the stream ab|cd; in line: POLLPRI yes, apart EINVAL, in the stream ab|!cd",
+            "1 unix",
         ),
         ("stopped", 100_000_000, "the sender waits; all comes when it is read", "1 unix"),
         ("splice", 3_000_000, "files as they were, by sendfile and by splice, both ways", "1 unix"),

@@ -3,6 +3,7 @@
 use std::fs;
 
 use super::{Redis, python};
+use crate::support::Home;
 
 #[test]
 fn blocking_and_non_blocking_programs_have_the_unix_socket() {
@@ -86,6 +87,130 @@ u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); u.connect(('127.0.0.1', po
     for why in why {
         assert!(ended.stderr.contains(why), "{why}: {}", ended.stderr);
     }
+}
+
+/// Whenever a set was made, by whatever process: what is in one stays with TCP, and nothing else does.
+#[test]
+fn epoll_sets_are_noticed_whenever_they_are_made() {
+    let redis = Redis::start();
+    let ended = python(
+        &redis,
+        "def watched(e):
+    s = socket.socket(); e.register(s); s.connect(('127.0.0.1', port)); e.unregister(s); return said(s)
+print(said(plain()))
+first = select.epoll(); print(watched(first), said(plain()))
+first.close(); print(said(plain()))
+second = select.epoll(); time.sleep(1.1)
+print(said(plain()), watched(second), said(plain()))
+third = select.epoll.fromfd(os.dup(second.fileno())); second.close(); print(watched(third), said(plain()), flush=True)
+if os.fork() == 0:
+    print(watched(third), said(plain()), flush=True); os._exit(0)
+os.wait()",
+    );
+    let expected = "unix\ntcp unix\nunix\nunix tcp unix\ntcp unix\ntcp unix\n";
+    assert_eq!((ended.status, &*ended.stdout), (0, expected), "{}", ended.stderr);
+    assert!(ended.stderr.contains("7 connections over Unix sockets, 4 stayed"), "{}", ended.stderr);
+}
+
+/// Its program is told of bytes that the kernel has sent, which a Unix socket never tells.
+#[test]
+fn a_socket_that_asked_for_zero_copy_stays_with_tcp() {
+    let redis = Redis::start();
+    let ended = python(
+        &redis,
+        "s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, 60, 1); s.connect(('127.0.0.1', port)); print(said(s))
+s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, 60, 0); s.connect(('127.0.0.1', port)); print(said(s))",
+    );
+    assert_eq!((ended.status, &*ended.stdout), (0, "tcp\nunix\n"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("SO_ZEROCOPY"), "{}", ended.stderr);
+}
+
+/// A call of io_uring does not stop: `SECCOMP_RET_USER_NOTIF` is for system calls.
+#[test]
+fn a_connect_through_io_uring_stays_with_tcp() {
+    let redis = Redis::start();
+    let ended = python(
+        &redis,
+        "import ctypes, mmap, struct
+libc = ctypes.CDLL(None, use_errno=True)
+about = ctypes.create_string_buffer(120); ring = libc.syscall(425, 4, about)
+if ring < 0: print('none'); sys.exit()
+sq, cq = struct.unpack_from('7I', about, 40), struct.unpack_from('7I', about, 80)
+submissions = mmap.mmap(ring, sq[6] + 16); entries = mmap.mmap(ring, 256, offset=0x10000000)
+completions = mmap.mmap(ring, cq[5] + 128, offset=0x8000000)
+s = socket.socket(); to = ctypes.create_string_buffer(struct.pack('=H', 2) + struct.pack('!H', port) + bytes([127, 0, 0, 1]) + bytes(8), 16)
+struct.pack_into('<BBHiQQ', entries, 0, 16, 0, 0, s.fileno(), 16, ctypes.addressof(to))
+struct.pack_into('I', submissions, sq[6], 0); struct.pack_into('I', submissions, sq[1], 1)
+assert libc.syscall(426, ring, 1, 1, 1, None, 0) == 1
+print(struct.unpack_from('<Qi', completions, cq[5])[1], said(s), said(plain()))",
+    );
+    if ended.stdout == "none\n" {
+        crate::support::not_tested("without io_uring in this kernel: its connect under run");
+        return;
+    }
+    assert_eq!((ended.status, &*ended.stdout), (0, "0 tcp unix\n"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("1 connection over Unix sockets\n"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_full_queue_leads_to_tcp() {
+    use rustix::net::{
+        AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+    };
+    let home = Home::new();
+    let path = home.path("run/full.sock");
+    let unix = || socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::NONBLOCK, None).unwrap();
+    let (listener, address) = (unix(), SocketAddrUnix::new(&path).unwrap());
+    bind(&listener, &address).unwrap();
+    listen(&listener, 1).unwrap();
+    let waiting: Vec<_> =
+        (0..9).map_while(|_| Some(unix()).filter(|one| connect(one, &address).is_ok())).collect();
+    assert!(waiting.len() < 9, "the queue never fills");
+    let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = tcp.local_addr().unwrap().port().to_string();
+    let serving = std::thread::spawn(move || std::io::Write::write_all(&mut tcp.accept().unwrap().0, b"tcp"));
+    let map = format!("{port}={}", path.display());
+    let script = format!("{}print(plain().recv(9))", super::TOOLS);
+    let ended = home.run(&["run", "--map", &map, "--", "python3", "-c", &script, &port]);
+    serving.join().unwrap().unwrap();
+    assert_eq!((ended.status, &*ended.stdout), (0, "b'tcp'\n"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("temporarily unavailable"), "{}", ended.stderr);
+}
+
+/// A connection that is on its way over TCP is asked about by `connect` again: it is one connection.
+#[test]
+fn a_connection_on_its_way_is_counted_once() {
+    let home = Home::new();
+    let port = samehost_testing::free_port().to_string();
+    let script = format!(
+        "{}t = socket.socket(); t.bind(('0.0.0.0', port)); t.listen(0); full = []
+while True:
+    s = socket.socket(); s.setblocking(False); s.connect_ex(('127.0.0.1', port)); full.append(s)
+    if not select.select([], [s], [], 0.2)[1]: break
+s = socket.socket(); s.setblocking(False)
+print(*[s.connect_ex(('127.0.0.2', port)) for _ in range(3)])",
+        super::TOOLS
+    );
+    let map = format!("127.0.0.2:{port}=/nowhere");
+    let ended = home.run(&["run", "--map", &map, "--", "python3", "-c", &script, &port]);
+    assert_eq!((ended.status, &*ended.stdout), (0, "115 114 114\n"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("/nowhere: 1 over TCP"), "{}", ended.stderr);
+}
+
+/// A program that waits for its server by trying the same socket again.
+#[test]
+fn a_socket_that_is_tried_again_has_the_unix_socket_once_it_is_there() {
+    let home = Home::new();
+    let (port, path) = (samehost_testing::free_port().to_string(), home.path("run/late.sock"));
+    let script = format!(
+        "{}s = socket.socket(); print(s.connect_ex(('127.0.0.1', port)))
+u = socket.socket(socket.AF_UNIX); u.bind(sys.argv[2]); u.listen()
+print(s.connect_ex(('127.0.0.1', port))); s.sendall(b'x'); print(u.accept()[0].recv(1))",
+        super::TOOLS
+    );
+    let (map, path) = (format!("{port}={}", path.display()), path.display().to_string());
+    let ended = home.run(&["run", "--map", &map, "--", "python3", "-c", &script, &port, &path]);
+    assert_eq!((ended.status, &*ended.stdout), (0, "111\n0\nb'x'\n"), "{}", ended.stderr);
 }
 
 /// A copy in another process is not seen: it keeps the socket that was never connected. The documentation says so.
