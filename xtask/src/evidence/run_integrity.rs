@@ -1,5 +1,5 @@
-//! What becomes of bytes, ends and errors on a connection, over TCP and under `samehost run`: the cases of a program that
-//! the tests play with less.
+//! What becomes of bytes, ends and errors on a connection, over TCP, over the Unix socket itself and under `samehost run`: the
+//! cases of a program that the tests play with less.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -14,20 +14,39 @@ use crate::debug_program;
 /// Plays both sides of every case.
 const SCRIPT: &str = "crates/samehost/tests/e2e/run/integrity.py";
 
-/// A case, how many bytes (or connections) it gets, and whether TCP has it too.
-const CASES: &[(&str, u64, bool)] = &[
-    ("transfer", 10_000_000_000, true),
-    ("halfclose", 1_000_000_000, true),
-    ("reset", 0, true),
-    ("urgent", 0, true),
-    ("stopped", 1_000_000_000, true),
-    ("splice", 500_000_000, true),
-    ("tls", 1_000_000_000, true),
-    ("restart", 0, true),
-    ("many", 2000, true),
-    ("killed", 1_000_000_000, true),
-    ("unsupervised", 1_000_000_000, false),
+/// A case, how many bytes (or connections) it gets, and the arms that have it beside `run`.
+const CASES: &[(&str, u64, &[Arm])] = &[
+    ("transfer", 10_000_000_000, &[Arm::Tcp, Arm::Native]),
+    ("halfclose", 1_000_000_000, &[Arm::Tcp, Arm::Native]),
+    ("reset", 0, &[Arm::Tcp, Arm::Native]),
+    ("urgent", 0, &[Arm::Tcp, Arm::Native]),
+    ("stopped", 1_000_000_000, &[Arm::Tcp, Arm::Native]),
+    ("splice", 500_000_000, &[Arm::Tcp, Arm::Native]),
+    ("tls", 1_000_000_000, &[Arm::Tcp, Arm::Native]),
+    ("restart", 0, &[Arm::Tcp]),
+    ("many", 2000, &[Arm::Tcp, Arm::Native]),
+    ("killed", 1_000_000_000, &[Arm::Tcp, Arm::Native]),
+    ("unsupervised", 1_000_000_000, &[]),
 ];
+
+/// How a case's client is started.
+#[derive(Clone, Copy)]
+enum Arm {
+    Tcp,
+    /// Told the Unix socket.
+    Native,
+    Run,
+}
+
+impl Arm {
+    fn name(self) -> &'static str {
+        match self {
+            Arm::Tcp => "TCP",
+            Arm::Native => "Unix socket",
+            Arm::Run => "run",
+        }
+    }
+}
 
 /// The server of all cases, stopped on drop.
 struct Server {
@@ -47,16 +66,15 @@ pub(super) fn integrity(account: &mut Account<'_>) -> anyhow::Result<()> {
     let program = debug_program()?;
     let server = Server::start(account.root)?;
     account.tell("case | over | what both sides saw");
-    for (case, size, is_for_tcp) in CASES {
+    for (case, size, beside) in CASES {
         if account.only.as_deref().is_some_and(|only| only != *case) {
             continue;
         }
-        let under = server.under_run(&program)?;
-        let arms = [("TCP", Vec::new()), ("run", under)];
-        for (arm, prefix) in arms.iter().filter(|(arm, _)| *arm == "run" || *is_for_tcp) {
-            let seen = server.case(prefix, case, *size)?;
+        for arm in beside.iter().chain(&[Arm::Run]) {
+            let seen = server.case(&program, *arm, case, *size)?;
             let of = |name: &str| seen[name].as_str().filter(|text| !text.is_empty());
-            let over = of("over").map_or_else(|| (*arm).to_owned(), |over| format!("{arm}, {over}"));
+            let name = arm.name();
+            let over = of("over").map_or_else(|| name.to_owned(), |over| format!("{name}, {over}"));
             let detail = of("detail").map_or_else(String::new, |detail| format!(" ({detail})"));
             account.tell(&format!("{case} | {over} | {}{detail}", of("says").unwrap_or_default()));
         }
@@ -92,10 +110,11 @@ impl Server {
     }
 
     /// Plays the client of a case.
-    fn case(&self, prefix: &[String], case: &str, size: u64) -> anyhow::Result<Value> {
-        let mut words = prefix.to_vec();
+    fn case(&self, program: &Path, arm: Arm, case: &str, size: u64) -> anyhow::Result<Value> {
+        let mut words = if matches!(arm, Arm::Run) { self.under_run(program)? } else { Vec::new() };
         words.extend(["python3", &self.script, "client"].map(String::from));
         words.extend([self.directory.path().display().to_string(), case.into(), size.to_string()]);
+        words.extend(matches!(arm, Arm::Native).then(|| "native".to_owned()));
         let output = Command::new(&words[0]).args(&words[1..]).output()?;
         serde_json::from_slice(&output.stdout)
             .with_context(|| format!("{case}: {}", String::from_utf8_lossy(&output.stderr)))

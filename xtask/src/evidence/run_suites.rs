@@ -1,5 +1,6 @@
 //! The test suites of client libraries as their authors ship them, against private servers: over TCP, and under
-//! `samehost run` with the same settings. The same tests have to pass.
+//! `samehost run` with the same settings. The same tests have to pass; also where the settings name a port at which nobody
+//! listens, so that a connection over TCP would fail: then the server itself proves that all were over its Unix socket.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,11 @@ const PYPI: &str = "https://files.pythonhosted.org/packages";
 const REDIS_PY: (&str, &str) = (
     "48/10/defc227d65ea9c2ff5244645870859865cba34da7373477c8376629746ec/redis-5.0.8.tar.gz",
     "0c5b10d387568dfe0698c6fad6615750c24170e548ca2deac10c649d463e9870",
+);
+/// The last PyMySQL whose sources on PyPI have its tests. They import `unittest2`, which Python has as `unittest` since 3.2.
+const PYMYSQL: (&str, &str) = (
+    "da/15/23ba6592920e21cb40eb0fe0ea002d2b6177beb1ca8a4c1add5a8f32754d/PyMySQL-0.9.3.tar.gz",
+    "d8c059dcd81dedb85a9f034d5e22dcb4442c0b201908bede99e306d65ea7c8e7",
 );
 /// What runs them.
 const WHEELS: &[(&str, &str)] = &[
@@ -59,6 +65,39 @@ const NOT_OF_REDIS_PY: &[&str] = &[
 /// The results of pytest.
 const RESULTS: &[&str] = &["PASSED", "FAILED", "ERROR", "SKIPPED", "XFAIL", "XPASS"];
 
+/// The files of ip2unix's tests that are about connecting over TCP, and why the others are not run.
+const OF_IP2UNIX: &[&str] = &[
+    "test_connections.py::TcpConnectionTest",
+    "test_dup.py",
+    "test_localhost.py",
+    "test_abstract_socket.py",
+    "test_sockopts.py",
+    "test_epoll_ctl.py",
+    "test_fdleak.py",
+];
+const NOT_OF_IP2UNIX: &[(&str, &str)] = &[
+    ("test_connections.py::UdpConnectionTest, test_sendrecv_direct.py", "about UDP, which run leaves alone"),
+    (
+        "test_accept_no_peer_addr.py, test_bind_any.py, test_bind_samerule.py, test_closeallfds.py, test_double_accept.py, \
+         test_port_range.py, test_preliminary_unlink.py, test_wrong_unlink.py",
+        "about programs that listen",
+    ),
+    (
+        "test_blackhole.py, test_ignore.py, test_reject.py, test_sockopt_fail.py",
+        "about its rules that refuse",
+    ),
+    (
+        "test_program_args.py, test_rule_args.py, test_rule_file.py, test_run_direct.py",
+        "about its command line and library",
+    ),
+    ("test_addrinfo.py", "demands process and user in the addresses; run answers as TCP does"),
+    ("test_from_unix.py", "about programs that say a path"),
+];
+/// Stands in for its program.
+const IP2UNIX_SHIM: &str = "xtask/src/evidence/ip2unix.py";
+/// Names a checkout of its repository, which no registry has.
+const IP2UNIX_CHECKOUT: &str = "IP2UNIX_CHECKOUT";
+
 const GO_DRIVER: &str = "github.com/go-sql-driver/mysql";
 /// Connects to an address of the internet, and ends all tests where that is not silent.
 const NOT_OF_GO: &str = "TestConnectorReturnsTimeout";
@@ -67,6 +106,7 @@ const NOT_OF_GO: &str = "TestConnectorReturnsTimeout";
 const ENOUGH: f64 = 0.9;
 
 /// A library's tests: the same command, which is told a place.
+#[derive(Clone)]
 struct Suite {
     name: String,
     command: fn(&Suite, &Place<'_>) -> Command,
@@ -96,23 +136,30 @@ pub(super) fn suites(account: &mut Account<'_>) -> anyhow::Result<()> {
     compare(account, &samehost, &redis_py(directory.path(), &redis)?)?;
     drop(redis);
     let database = MariaDb::start()?;
+    compare(account, &samehost, &pymysql(directory.path(), &database)?)?;
     compare(account, &samehost, &go_driver(account.root, directory.path(), &database)?)?;
-    account.tell(
-        "ip2unix | its tests are in its repository only: PyPI, npm, Go's proxy and Debian's archive do not have \
-         them; not run",
-    );
-    Ok(())
+    ip2unix(account, &samehost, directory.path())
 }
 
 fn compare(account: &mut Account<'_>, samehost: &Path, suite: &Suite) -> anyhow::Result<()> {
     let log = suite.directory.join("run.log");
-    let map = format!("{}={}", suite.port, suite.socket);
-    let words = [&samehost.display().to_string(), "run", "--quiet", "--log", &log.display().to_string()];
-    let words: Vec<String> = words.into_iter().chain(["--map", &map, "--"]).map(str::to_owned).collect();
+    let run = |port: u16, log: &Path| -> Vec<String> {
+        let map = format!("{port}={}", suite.socket);
+        let words = [&samehost.display().to_string(), "run", "--quiet", "--log", &log.display().to_string()];
+        words.into_iter().chain(["--map", &map, "--"]).map(str::to_owned).collect()
+    };
+    let words = run(suite.port, &log);
     let tcp = suite.results(&Place::Port)?;
     account.tell(&format!("{} | over TCP | {}", suite.name, counts(&tcp)));
     let under = suite.results(&Place::Under(&words))?;
     account.tell(&format!("{} | under samehost run | {}", suite.name, counts(&under)));
+    let alone = Suite { port: crate::bench::free_port()?, ..suite.clone() };
+    let without_tcp = alone.results(&Place::Under(&run(alone.port, &suite.directory.join("alone.log"))))?;
+    account.tell(&format!(
+        "{} | under samehost run, told a port at which nobody listens | {}",
+        suite.name,
+        counts(&without_tcp)
+    ));
     let log = std::fs::read_to_string(log)?;
     let (unix, all) = (log.lines().filter(|line| line.ends_with(": connected")).count(), log.lines().count());
     account.tell(&format!(
@@ -128,6 +175,9 @@ fn compare(account: &mut Account<'_>, samehost: &Path, suite: &Suite) -> anyhow:
         let [tcp, under, socket] = [&tcp, &under, &socket].map(|results| of(results, name));
         account.tell(&format!("  {name}: {tcp}, under run {under}, told the Unix socket itself {socket}"));
     }
+    let differ: Vec<&String> =
+        under.keys().filter(|name| under.get(*name) != without_tcp.get(*name)).collect();
+    ensure!(differ.is_empty(), "{}: other results without a port: {differ:?}", suite.name);
     ensure!(tcp.len() == under.len() && !tcp.is_empty(), "{}: not the same tests were run", suite.name);
     ensure!(unix as f64 >= ENOUGH * all as f64 && all > 0, "{}: too few over the Unix socket", suite.name);
     ensure!(
@@ -178,10 +228,28 @@ impl Suite {
     }
 }
 
+/// Unpacks sources of PyPI.
+fn unpack(directory: &Path, (path, sum): (&str, &str)) -> anyhow::Result<()> {
+    let sources = directory.join("sources.tar.gz");
+    download(&format!("{PYPI}/{path}"), sum, &sources)?;
+    succeed(Command::new("tar").arg("-xf").arg(&sources).arg("-C").arg(directory))
+}
+
+/// pytest, and what the suites import.
+fn pytest(command: &mut Command, wheels: &Path) {
+    command.args(["-m", "pytest", "-v", "--tb=no", "-W", "ignore", "-p", "no:cacheprovider"]);
+    command.args(["-o", "console_output_style=classic", "--timeout", "30"]);
+    command.env("PYTHONPATH", wheels).env("PYTHONDONTWRITEBYTECODE", "1");
+}
+
+/// The test and the result of a line of pytest's.
+fn result_of_pytest(line: &str) -> Option<(&str, &str)> {
+    line.rsplit_once(' ').filter(|(name, result)| name.contains("::") && RESULTS.contains(result))
+}
+
 fn redis_py(directory: &Path, redis: &Redis) -> anyhow::Result<Suite> {
-    let (sources, wheels) = (directory.join("sources.tar.gz"), directory.join("wheels"));
-    download(&format!("{PYPI}/{}", REDIS_PY.0), REDIS_PY.1, &sources)?;
-    succeed(Command::new("tar").arg("-xf").arg(&sources).arg("-C").arg(directory))?;
+    let wheels = directory.join("wheels");
+    unpack(directory, REDIS_PY)?;
     for (path, sum) in WHEELS {
         let file = directory.join("wheel.zip");
         download(&format!("{PYPI}/{path}"), sum, &file)?;
@@ -191,25 +259,98 @@ fn redis_py(directory: &Path, redis: &Redis) -> anyhow::Result<Suite> {
         name: "redis-py 5.0.8".into(),
         command: |suite, place| {
             let mut command = suite.started(place);
-            command.args(["-m", "pytest", "-v", "--tb=no", "-W", "ignore", "-p", "no:cacheprovider"]);
-            command.args(["-o", "addopts=", "-o", "asyncio_mode=auto", "-o", "console_output_style=classic"]);
-            command.args(["--timeout", "30", "-m", "not onlycluster and not redismod and not ssl"]);
+            pytest(&mut command, &suite.directory.join("../wheels"));
+            command.args(["-o", "addopts=", "-o", "asyncio_mode=auto"]);
+            command.args(["-m", "not onlycluster and not redismod and not ssl"]);
             command.args(NOT_OF_REDIS_PY.iter().flat_map(|file| ["--ignore", *file]));
             command.arg("--redis-url").arg(match place {
                 Place::Socket => format!("unix://{}", suite.socket),
                 _ => format!("redis://127.0.0.1:{}/0", suite.port),
             });
-            command.env("PYTHONPATH", suite.directory.join("../wheels")).env("PYTHONDONTWRITEBYTECODE", "1");
             command
         },
-        result: |line| {
-            line.rsplit_once(' ').filter(|(name, result)| name.contains("::") && RESULTS.contains(result))
-        },
+        result: result_of_pytest,
         directory: directory.join("redis-5.0.8"),
         program: "python3".into(),
         port: redis.port,
         socket: redis.socket.clone(),
     })
+}
+
+/// Its settings are a file of its tests.
+fn pymysql(directory: &Path, database: &MariaDb) -> anyhow::Result<Suite> {
+    database.sql(
+        "CREATE DATABASE test1; CREATE DATABASE test2; \
+         GRANT ALL ON *.* TO tester@'%' IDENTIFIED BY 'secret' WITH GRANT OPTION",
+    )?;
+    unpack(directory, PYMYSQL)?;
+    std::fs::write(directory.join("wheels/unittest2.py"), "from unittest import *\n")?;
+    Ok(Suite {
+        name: "PyMySQL 0.9.3".into(),
+        command: |suite, place| {
+            let mut settings =
+                serde_json::json!({"user": "tester", "password": "secret", "local_infile": true});
+            match place {
+                Place::Socket => settings["unix_socket"] = suite.socket.as_str().into(),
+                _ => (settings["host"], settings["port"]) = ("127.0.0.1".into(), suite.port.into()),
+            }
+            let databases = ["test1", "test2"].map(|name| {
+                settings["db"] = name.into();
+                settings.clone()
+            });
+            let file = suite.directory.join("pymysql/tests/databases.json");
+            let written = std::fs::write(&file, serde_json::json!(databases).to_string());
+            written.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+            let mut command = suite.started(place);
+            pytest(&mut command, &suite.directory.join("../wheels"));
+            command.arg("pymysql/tests");
+            command
+        },
+        result: result_of_pytest,
+        directory: directory.join("PyMySQL-0.9.3"),
+        program: "python3".into(),
+        port: database.port,
+        socket: database.socket(),
+    })
+}
+
+/// Those of ip2unix's own tests that are about connecting: each of its programs is started by `run`, with its rules as maps.
+fn ip2unix(account: &mut Account<'_>, samehost: &Path, directory: &Path) -> anyhow::Result<()> {
+    let Some(checkout) = std::env::var_os(IP2UNIX_CHECKOUT) else {
+        account.tell(&format!(
+            "ip2unix | its tests are in its repository only; {IP2UNIX_CHECKOUT} names no checkout of it; not run"
+        ));
+        return Ok(());
+    };
+    let (program, log) = (directory.join("ip2unix"), directory.join("ip2unix.log"));
+    let shim = account.root.join(IP2UNIX_SHIM);
+    std::fs::write(&program, format!("#!/bin/sh\nexec python3 {} \"$@\"\n", shim.display()))?;
+    succeed(Command::new("chmod").arg("755").arg(&program))?;
+    let mut command = Command::new("python3");
+    pytest(&mut command, &directory.join("wheels"));
+    command.arg("--ip2unix-path").arg(&program).arg("--abstract-support").args(OF_IP2UNIX);
+    command.env("SAMEHOST", samehost).env("SAMEHOST_LOG", &log);
+    let output = command.current_dir(Path::new(&checkout).join("tests")).output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let results: Results = said
+        .lines()
+        .filter_map(result_of_pytest)
+        .map(|(name, result)| (name.to_owned(), result.to_owned()))
+        .collect();
+    account.tell(&format!("ip2unix | those about connecting, under samehost run | {}", counts(&results)));
+    let log = std::fs::read_to_string(log)?;
+    let unix = log.lines().filter(|line| line.ends_with(": connected")).count();
+    account.tell(&format!(
+        "ip2unix | connections under run | {unix} of {} over Unix sockets",
+        log.lines().count()
+    ));
+    for (files, why) in NOT_OF_IP2UNIX {
+        account.tell(&format!("ip2unix | not run: {files} | {why}"));
+    }
+    ensure!(!results.is_empty() && unix > 0, "ip2unix: no test was run: {said}");
+    let is_bad = |result: &&String| ["FAILED", "ERROR"].contains(&result.as_str());
+    ensure!(!results.values().any(|result| is_bad(&result)), "ip2unix: a test failed: {said}");
+    Ok(())
 }
 
 fn go_driver(root: &Path, directory: &Path, database: &MariaDb) -> anyhow::Result<Suite> {
