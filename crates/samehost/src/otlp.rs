@@ -85,9 +85,9 @@ impl Receiver {
             }),
         };
         let mut receiver = Receiver::at(url)?;
-        for name in ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_METRICS_HEADERS"] {
-            receiver.headers.extend(pairs(name)?);
-        }
+        // What is set for one signal takes the place of what is set for all.
+        let own = "OTEL_EXPORTER_OTLP_METRICS_HEADERS";
+        receiver.headers = pairs(variable(own).map_or("OTEL_EXPORTER_OTLP_HEADERS", |_| own))?;
         Ok(receiver)
     }
 

@@ -508,3 +508,17 @@ fn a_receiver_that_does_not_take_metrics_is_named_with_what_it_says() {
     let grpc = Ended::of(&grpc.unwrap());
     assert!(grpc.status == 2 && grpc.stderr.contains("over HTTP only"), "{}", grpc.both());
 }
+
+    // What is set for metrics alone takes the place of what is set for all signals.
+    let own = Ended::of(
+        &command
+            .env("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", format!("{url}/own"))
+            .env("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "X-Own=1")
+            .output()
+            .unwrap(),
+    );
+    assert_eq!((own.status, own.both().as_str()), (0, ""));
+    let request = requests.recv().unwrap();
+    assert!(request.starts_with("POST /own HTTP/1.1\r\n"), "nothing is appended: {request}");
+    assert!(request.lines().any(|line| line == "X-Own: 1"), "{request}");
+    assert!(!request.contains("X-Tenant") && !request.contains("hunter2"), "{request}");
