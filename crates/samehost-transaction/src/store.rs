@@ -62,19 +62,7 @@ impl Store {
     pub fn open(state: &Path) -> Result<Self, TransactionError> {
         let failed = at(state, "make the directory of switches");
         let root = state.join("switches");
-        let safe = || match private(&root) {
-            Ok(()) => Ok(()),
-            Err(NotPrivate::Owner(user)) => {
-                let reason = format!("the directory of switches belongs to user {user}");
-                Err(refused(&root, &reason, "run as that user, or set XDG_STATE_HOME"))
-            }
-            Err(NotPrivate::Writer(foreign)) => Err(refused(
-                &root,
-                &format!("the directory of switches would not be safe there: {foreign}"),
-                "set XDG_STATE_HOME to a directory that only root can change",
-            )),
-            Err(NotPrivate::Io(error)) => Err(failed(error)),
-        };
+        let safe = || safe(state, &root);
         // Checked before anything is created, too: the existing part of the path.
         safe()?;
         for above in root.ancestors().collect::<Vec<_>>().into_iter().rev().filter(|path| !path.is_dir()) {
@@ -90,6 +78,20 @@ impl Store {
                 .map_err(at(&store.root, "close it for others"))?;
         }
         Ok(store)
+    }
+
+    /// Opens the store in a state directory to look at it, and creates nothing; `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn existing(state: &Path) -> Result<Option<Self>, TransactionError> {
+        let root = state.join("switches");
+        safe(state, &root)?;
+        match root.canonicalize() {
+            Ok(root) => Ok(Some(Store { root })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(at(&root, "look at the directory of switches")(error)),
+        }
     }
 
     /// Opens the store of an earlier version in a state directory if there is one that only we could have written to:
@@ -366,6 +368,23 @@ impl Store {
 
     fn directory(&self, path: &Path) -> Result<Directory, TransactionError> {
         Directory::open(path).map_err(at(path, "open the directory"))
+    }
+}
+
+/// Fails unless the directory of switches, there or to be made, is ours alone.
+fn safe(state: &Path, root: &Path) -> Result<(), TransactionError> {
+    match private(root) {
+        Ok(()) => Ok(()),
+        Err(NotPrivate::Owner(user)) => {
+            let reason = format!("the directory of switches belongs to user {user}");
+            Err(refused(root, &reason, "run as that user, or set XDG_STATE_HOME"))
+        }
+        Err(NotPrivate::Writer(foreign)) => Err(refused(
+            root,
+            &format!("the directory of switches would not be safe there: {foreign}"),
+            "set XDG_STATE_HOME to a directory that only root can change",
+        )),
+        Err(NotPrivate::Io(error)) => Err(at(state, "look at the directory of switches")(error)),
     }
 }
 

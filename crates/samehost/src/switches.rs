@@ -1,6 +1,6 @@
 //! Where switches are stored. Older locations are still searched.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use samehost_transaction::{Entry, Store};
 
@@ -16,13 +16,20 @@ pub fn store() -> anyhow::Result<Store> {
 
 /// All stores of this user; the one for new switches comes first.
 pub fn stores() -> anyhow::Result<Vec<Store>> {
-    let mut stores = vec![store()?];
+    let state = state::private_directory("switches")?;
+    Ok(with_earlier(&state, vec![Store::open(&state)?]))
+}
+
+/// The stores of this user that there are, to look at them: none is created.
+pub fn existing() -> anyhow::Result<Vec<Store>> {
+    let state = state::private_directory("switches")?;
+    Ok(with_earlier(&state, Store::existing(&state)?.into_iter().collect()))
+}
+
+/// Adds root's stores of earlier versions. If XDG_STATE_HOME is set and usable, it has the only store.
+fn with_earlier(state: &Path, mut stores: Vec<Store>) -> Vec<Store> {
     let root = rustix::process::geteuid().is_root();
-    // If XDG_STATE_HOME is set and usable, it is the only store.
-    let is_named = state::named()
-        .and_then(|named| named.canonicalize().ok())
-        .is_some_and(|named| stores[0].path().starts_with(named));
-    if root && !is_named {
+    if root && state::named().as_deref() != Some(state) {
         let before = [state::home(), Some(PathBuf::from(BEFORE))]
             .into_iter()
             .flatten()
@@ -33,7 +40,7 @@ pub fn stores() -> anyhow::Result<Vec<Store>> {
             }
         }
     }
-    Ok(stores)
+    stores
 }
 
 /// The store that contains a switch; the one for new switches if none does.

@@ -67,7 +67,7 @@ fn metrics(found: Option<&(Scan, Option<Inventory>)>, at: Timestamp, took: Durat
 /// What became of this user's switches. Journals that cannot be read leave the other metrics as they are.
 #[cfg(feature = "switch")]
 fn switches(scan: &Scan) -> Option<SwitchHealth> {
-    let health = crate::switches::stores().and_then(|stores| Ok(samehost_switch::health(&stores, scan)?));
+    let health = crate::switches::existing().and_then(|stores| Ok(samehost_switch::health(&stores, scan)?));
     health.map_err(|error| output::complain(&format!("no metrics of switches: {error:#}"))).ok()
 }
 

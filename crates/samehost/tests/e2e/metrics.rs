@@ -111,6 +111,32 @@ fn what_would_be_saved_has_two_bounds() {
         value(&ended.stdout, &name).unwrap_or_else(|| panic!("{name}: {}", ended.stdout))
     };
     assert!(of("_low") < of("") && of("") < of("_high"), "{}", ended.stdout);
+/// In a mount namespace of its own, with a directory that cannot be written to.
+const READ_ONLY: &str = "mount --bind \"$0\" \"$0\" && mount -o remount,ro,bind \"$0\" && exec \"$@\"";
+
+#[test]
+fn switches_are_looked_at_without_a_place_for_them_as_root() {
+    if !is_root() {
+        not_tested("without root: a scan where nothing can be written");
+        return;
+    }
+    let home = Home::new();
+    let state = home.path("state");
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", READ_ONLY]).arg(&state).args([
+        SAMEHOST,
+        "scan",
+        "--prometheus",
+        "-",
+    ]);
+    for mut command in [command, home.command(&["scan", "--prometheus", "-"])] {
+        let ended = Ended::of(&command.env("XDG_STATE_HOME", &state).output().unwrap());
+        assert_eq!((ended.status, ended.stderr.as_str()), (0, ""), "{command:?}");
+        assert_eq!(value(&ended.stdout, "samehost_switches_drifted"), Some(0.0), "{}", ended.stdout);
+        assert_eq!(fs::read_dir(&state).unwrap().count(), 0, "nothing is made");
+    }
+}
+
     assert!(of("_high") < 1000.0, "CPU seconds per second, and not per day: {}", ended.stdout);
     let said = promtool(&["check", "metrics"], &ended.stdout);
     assert_eq!((said.status, said.both().as_str()), (0, ""), "{}", ended.stdout);
@@ -295,6 +321,13 @@ fn the_alert_fires_where_tcp_comes_back_after_a_switch() {
     let bench = stack.samehost(&[&["bench", "raw"], TINY, &["--prometheus", &file]].concat());
     assert_eq!(bench.status, 0, "{}", bench.both());
     fs::write(&name, observed.stdout + &fs::read_to_string(measured).unwrap()).unwrap();
+    let read_only = stack.command(&["scan", "--prometheus", "-"]);
+    let mut unshared = Command::new("unshare");
+    unshared.args(["--mount", "sh", "-c", READ_ONLY]).arg(stack.path("state"));
+    unshared.arg(read_only.get_program()).args(read_only.get_args());
+    unshared.env("XDG_STATE_HOME", stack.path("state"));
+    let ended = Ended::of(&unshared.output().unwrap());
+    assert_eq!(value(&ended.stdout, "samehost_switches_drifted"), Some(1.0), "read only: {}", ended.both());
     every_query_of_the_dashboard_returns_something(web);
 }
 
