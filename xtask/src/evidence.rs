@@ -126,7 +126,7 @@ const ALL: &[Evidence] = &[
     },
     Evidence {
         name: "otlp",
-        about: "a current Prometheus, built from Go's proxy: receives what --otlp sends, reads what --prometheus writes, and the rules",
+        about: "a current Prometheus, built from Go's proxy: receives what --otlp sends, reads what --prometheus writes; the rules and the dashboard, some time after",
         length: Duration::from_secs(900),
         run: otlp::otlp,
     },

@@ -100,6 +100,11 @@ const NEEDED: &[Needed] = &[
         package: "prometheus",
         why: "checks the metrics and the rules, and reads them",
     },
+    Needed {
+        program: "prometheus-node-exporter",
+        package: "prometheus-node-exporter",
+        why: "reads the file of metrics",
+    },
     Needed { program: "zsh", package: "zsh", why: "reads the completions for it" },
     Needed { program: "fish", package: "fish", why: "reads the completions for it" },
 ];

@@ -1,10 +1,10 @@
-//! A current Prometheus, built from Go's proxy: it receives what `--otlp` sends, and reads what `--prometheus` writes; both
-//! have to be the series of the file, and the rules have to be understood.
+//! A current Prometheus, built from Go's proxy: it receives what `--otlp` sends, and reads what `--prometheus` writes by a real
+//! node_exporter; both have to be the series of the file. Its promtool judges the metrics and the rules. Once what was sent is
+//! too old to be taken for the present, the alerts still fire, and every query of the dashboard returns something.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 
-use super::Account;
 use super::go::Module;
+use super::{Account, need};
 use crate::bench::free_port;
 use crate::bench::redis::Redis;
 use crate::{debug_program, succeed, text};
@@ -21,16 +21,19 @@ use crate::{debug_program, succeed, text};
 const PROMETHEUS: Module = Module {
     path: "github.com/prometheus/prometheus",
     version: "v0.315.1",
-    programs: &["cmd/prometheus"],
+    programs: &["cmd/prometheus", "cmd/promtool"],
     tags: "remove_all_sd",
     variables: &[],
     beside: None,
 };
 /// Time that Prometheus has to start, or to know what it was given.
 const LIMIT: Duration = Duration::from_secs(30);
+/// How old a sample may be that Prometheus takes for the present. Its default is five minutes.
+const LOOKBACK: Duration = Duration::from_secs(5);
 /// The job of what it reads; what it receives has the name of the service.
 const READ: &str = "read";
 const RECEIVED: &str = "samehost";
+const WAYS: [(&str, &str); 2] = [(RECEIVED, "received over OTLP"), (READ, "read from the file")];
 /// A measurement of a second.
 const BENCH: &[&str] = &[
     "bench",
@@ -50,25 +53,90 @@ const BENCH: &[&str] = &[
 type Series = BTreeMap<String, f64>;
 
 pub(super) fn otlp(account: &mut Account<'_>) -> anyhow::Result<()> {
-    let program = PROMETHEUS.build()?.join("prometheus");
+    need(&[
+        ("/usr/bin/prometheus-node-exporter", "prometheus-node-exporter"),
+        ("/usr/bin/redis-benchmark", "redis-tools"),
+    ])?;
+    let programs = PROMETHEUS.build()?;
     let samehost = debug_program()?;
     let Module { path, version, .. } = PROMETHEUS;
     account.tell(&format!("receiver | {path} {version}, built here without service discovery"));
-    let folder = tempfile::tempdir()?;
+    let rules = account.root.join("packaging/prometheus");
+    for (command, file) in [("check", "samehost.rules.yml"), ("test", "samehost.rules.test.yml")] {
+        succeed(Command::new(programs.join("promtool")).args([command, "rules"]).arg(rules.join(file)))?;
+        account.tell(&format!("promtool {command} rules | {file}: nothing to say"));
+    }
+
+    // Where a switch finds nobody who could replace root's files.
+    let folder = tempfile::Builder::new().prefix("samehost-evidence-").tempdir_in("/srv");
+    let folder = folder.context("run it as root")?;
+    let collector = folder.path().join("collector");
+    fs::create_dir(&collector)?;
     let redis = Redis::start(folder.path(), &[])?;
-    let _client = std::net::TcpStream::connect(("127.0.0.1", redis.port))?;
-    let file = folder.path().join("samehost.prom");
-    fs::write(&file, "")?;
-    let prometheus = Prometheus::start(&program, folder.path(), account.root, exporter(file.clone())?)?;
-    for (name, verb) in [("scan", &["scan"][..]), ("bench", BENCH)] {
-        let url = format!("http://127.0.0.1:{}/api/v1/otlp", prometheus.port);
-        succeed(Command::new(&samehost).args(verb).args(["--otlp", &url, "--prometheus"]).arg(&file))?;
-        let written = written(&fs::read_to_string(&file)?)?;
+    let _datagrams = UdpSocket::bind("127.0.0.1:0")?;
+    let exporter = Running::node_exporter(&collector)?;
+    let prometheus =
+        Prometheus::start(&programs.join("prometheus"), folder.path(), account.root, exporter.port)?;
+    let folder = folder.path().to_owned();
+    let host =
+        Host { samehost, promtool: programs.join("promtool"), folder, collector, receiver: prometheus.port };
+    let last = told(account, &host, &redis, &prometheus)?;
+    std::thread::sleep((2 * LOOKBACK).saturating_sub(last.elapsed()));
+    when_it_is_old(account, &prometheus, last, &rules.join("samehost.dashboard.json"))
+}
+
+/// A switch, TCP that comes back, and a measurement, told in both ways. When something was sent last.
+fn told(
+    account: &mut Account<'_>,
+    host: &Host,
+    redis: &Redis,
+    prometheus: &Prometheus,
+) -> anyhow::Result<Instant> {
+    let (env, over_tcp) = host.switched(redis)?;
+    let first = host.sent(&["scan"], "samehost.prom")?;
+    prometheus.comes_to_have(RECEIVED, &first).context("the first scan")?;
+    fs::write(env, over_tcp)?;
+    let _load = Running::load(redis)?;
+    let mut last = Instant::now();
+    for (name, verb, file) in
+        [("bench", BENCH, "bench.prom"), ("scan", &["scan", "--observe", "2s", "--quiet"], "samehost.prom")]
+    {
+        let written = host.sent(verb, file)?;
+        last = Instant::now();
         ensure!(!written.is_empty(), "{name} wrote nothing");
-        for (job, how) in [(RECEIVED, "received over OTLP"), (READ, "read from the file")] {
+        for (job, how) in WAYS {
             prometheus.comes_to_have(job, &written).with_context(|| format!("{name}, {how}"))?;
             account.tell(&format!("{name} | {how} | {} series, with the values of the file", written.len()));
         }
+        account.tell(&format!("{name} | promtool check metrics: nothing to say"));
+    }
+    Ok(last)
+}
+
+/// What was sent is too old for the present: the alerts fire, and the dashboard is not empty.
+fn when_it_is_old(
+    account: &mut Account<'_>,
+    prometheus: &Prometheus,
+    sent: Instant,
+    dashboard: &Path,
+) -> anyhow::Result<()> {
+    let now = format!("query=samehost_scan_success{{job=\"{RECEIVED}\"}}");
+    let now = prometheus.asked("/api/v1/query", &[&now])?;
+    ensure!(now["result"].as_array().is_some_and(Vec::is_empty), "what was sent is no sample of now: {now}");
+    for (job, how) in WAYS {
+        let firing = prometheus.comes_to_fire(job, &["SamehostSwitchDrifted", "SamehostTcpCameBack"])?;
+        account.tell(&format!("alerts | {how}, {} s ago | {}", sent.elapsed().as_secs(), firing.join(", ")));
+    }
+    let queries = queries(dashboard)?;
+    for (job, how) in WAYS {
+        let instance = prometheus.instance(job)?;
+        for query in &queries {
+            let query = query.replace("$instance", &instance);
+            let found = prometheus.asked("/api/v1/query", &[&format!("query={query}")])?;
+            let is_empty = found["result"].as_array().is_none_or(Vec::is_empty);
+            ensure!(!is_empty, "{how}: the dashboard's {query} returns nothing");
+        }
+        account.tell(&format!("dashboard | {how} | each of its {} queries returns something", queries.len()));
     }
     let rules = prometheus.asked("/api/v1/rules", &[])?;
     let groups = rules["groups"].as_array().context("groups")?.iter();
@@ -79,32 +147,92 @@ pub(super) fn otlp(account: &mut Account<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A page with what is in a file at that moment, as node_exporter has it. It ends with this process.
-fn exporter(file: PathBuf) -> anyhow::Result<u16> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    let port = listener.local_addr()?.port();
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            // Whoever asks has gone if this fails, and asks again.
-            let _ = stream.read(&mut [0; 4096]);
-            let body = fs::read_to_string(&file).unwrap_or_default();
-            let head = "HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n\r\n";
-            let _ = stream.write_all(format!("{head}{body}").as_bytes());
-        }
-    });
-    Ok(port)
+/// The queries of the dashboard, with all services and its usual window; `$instance` is left.
+fn queries(dashboard: &Path) -> anyhow::Result<Vec<String>> {
+    let dashboard: Value = serde_json::from_str(&fs::read_to_string(dashboard)?)?;
+    let panels = dashboard["panels"].as_array().context("panels")?.iter();
+    let targets = panels.filter_map(|panel| panel["targets"].as_array()).flatten();
+    let queries = targets.filter_map(|target| target["expr"].as_str());
+    Ok(queries.map(|query| query.replace("$service", ".+").replace("$counts", "2d")).collect())
 }
 
-struct Prometheus {
+/// This host, with a state directory of its own.
+struct Host {
+    samehost: PathBuf,
+    promtool: PathBuf,
+    folder: PathBuf,
+    /// Where node_exporter reads files.
+    collector: PathBuf,
+    /// The port of what receives OTLP.
+    receiver: u16,
+}
+
+impl Host {
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.samehost);
+        command.env("XDG_STATE_HOME", self.folder.join("state"));
+        command
+    }
+
+    /// Runs a verb that writes its metrics to a file and sends them; what it wrote, which promtool has looked at.
+    fn sent(&self, verb: &[&str], file: &str) -> anyhow::Result<Series> {
+        let file = self.collector.join(file);
+        let url = format!("http://127.0.0.1:{}/api/v1/otlp", self.receiver);
+        succeed(self.command().args(verb).args(["--otlp", &url, "--prometheus"]).arg(&file))?;
+        succeed(Command::new(&self.promtool).args(["check", "metrics"]).stdin(fs::File::open(&file)?))?;
+        written(&fs::read_to_string(&file)?)
+    }
+
+    /// Moves a site from the port to the socket: its `.env`, and what that said before.
+    fn switched(&self, redis: &Redis) -> anyhow::Result<(PathBuf, String)> {
+        let app = self.folder.join("app");
+        fs::create_dir_all(&app)?;
+        fs::create_dir_all(self.folder.join("state"))?;
+        fs::write(app.join("manage.py"), "#!/usr/bin/env python3\nimport django\n")?;
+        let env = app.join(".env");
+        let over_tcp =
+            format!("DJANGO_SETTINGS_MODULE=shop.settings\nREDIS_URL=redis://127.0.0.1:{}/0\n", redis.port);
+        fs::write(&env, &over_tcp)?;
+        succeed(self.command().arg("switch").arg(&env).arg("--yes"))?;
+        Ok((env, over_tcp))
+    }
+}
+
+/// A program that is stopped on drop.
+struct Running {
     child: Child,
     port: u16,
 }
 
-impl Drop for Prometheus {
+impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+impl Running {
+    /// What reads the files of a directory.
+    fn node_exporter(directory: &Path) -> anyhow::Result<Self> {
+        let port = free_port()?;
+        let mut command = Command::new("prometheus-node-exporter");
+        command.args(["--collector.disable-defaults", "--collector.textfile"]);
+        command.arg(format!("--collector.textfile.directory={}", directory.display()));
+        command.arg(format!("--web.listen-address=127.0.0.1:{port}"));
+        Ok(Running { child: command.stderr(Stdio::null()).spawn()?, port })
+    }
+
+    /// A client that is busy over TCP.
+    fn load(redis: &Redis) -> anyhow::Result<Self> {
+        let mut command = Command::new("redis-benchmark");
+        command.args(["-p", &redis.port.to_string(), "-c", "1", "-n", "1000000000", "-q"]);
+        Ok(Running { child: command.stdout(Stdio::null()).spawn()?, port: redis.port })
+    }
+}
+
+struct Prometheus {
+    running: Running,
+    port: u16,
 }
 
 impl Prometheus {
@@ -122,13 +250,14 @@ impl Prometheus {
         command.arg(format!("--config.file={}", config.display()));
         command.arg(format!("--storage.tsdb.path={}", folder.join("tsdb").display()));
         command.arg(format!("--web.listen-address=127.0.0.1:{port}")).arg("--web.enable-otlp-receiver");
+        command.arg(format!("--query.lookback-delta={}s", LOOKBACK.as_secs()));
         let log = fs::File::create(folder.join("prometheus.log"))?;
         let child = command.stdout(Stdio::null()).stderr(log).spawn()?;
-        let mut prometheus = Prometheus { child, port };
+        let mut prometheus = Prometheus { running: Running { child, port }, port };
         let begun = Instant::now();
         while prometheus.page("/-/ready", &[]).is_err() {
             let said = || fs::read_to_string(folder.join("prometheus.log")).unwrap_or_default();
-            ensure!(prometheus.child.try_wait()?.is_none(), "it ended at once: {}", said());
+            ensure!(prometheus.running.child.try_wait()?.is_none(), "it ended at once: {}", said());
             ensure!(begun.elapsed() < LIMIT, "it does not answer: {}", said());
             std::thread::sleep(Duration::from_millis(100));
         }
@@ -146,11 +275,37 @@ impl Prometheus {
         Ok(serde_json::from_str::<Value>(&self.page(path, form)?)?["data"].take())
     }
 
+    /// The value of `instance` of a job's metrics.
+    fn instance(&self, job: &str) -> anyhow::Result<String> {
+        let query = format!("query=last_over_time(samehost_scan_success{{job=\"{job}\"}}[2d])");
+        let found = self.asked("/api/v1/query", &[&query])?;
+        Ok(found["result"][0]["metric"]["instance"].as_str().context("no instance")?.to_owned())
+    }
+
+    /// Waits until these alerts, and no others, fire for a job.
+    fn comes_to_fire(&self, job: &str, wanted: &[&str]) -> anyhow::Result<Vec<String>> {
+        let begun = Instant::now();
+        loop {
+            let found = self.asked("/api/v1/alerts", &[])?;
+            let alerts = found["alerts"].as_array().context("alerts")?.iter();
+            let its = alerts.filter(|alert| alert["labels"]["job"] == job && alert["state"] == "firing");
+            let mut firing: Vec<String> =
+                its.filter_map(|alert| Some(alert["labels"]["alertname"].as_str()?.to_owned())).collect();
+            firing.sort_unstable();
+            if firing == wanted {
+                return Ok(firing);
+            }
+            ensure!(begun.elapsed() < LIMIT, "{job}: {firing:?} fire, and not {wanted:?}");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
     /// Waits until a job has these series with these values. Others are of an earlier command.
     fn comes_to_have(&self, job: &str, wanted: &Series) -> anyhow::Result<()> {
         let begun = Instant::now();
         loop {
-            let query = format!("query={{__name__=~\"samehost_.+\",job=\"{job}\"}}");
+            // What was sent is as old as the scan is long.
+            let query = format!("query=last_over_time({{__name__=~\"samehost_.+\",job=\"{job}\"}}[1h])");
             let found = self.asked("/api/v1/query", &[&query])?;
             let found: Series =
                 found["result"].as_array().context("a result")?.iter().filter_map(one).collect();

@@ -1,9 +1,9 @@
-//! `--prometheus` and `--otlp`: promtool has nothing to say of the file, a real Prometheus that scrapes it fires the alert
-//! where TCP comes back after a switch and answers every query of the dashboard, and OTLP is read by its definition.
+//! `--prometheus` and `--otlp`: promtool has nothing to say of the file, a real node_exporter and Prometheus read it, fire the
+//! alert where TCP comes back after a switch and answer every query of the dashboard, and OTLP is read by its definition.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -18,7 +18,7 @@ use crate::support::{Ended, Home, SAMEHOST, not_tested, send, wait_for};
 use crate::switch::stack::{Stack, free_port, page};
 use crate::workloads::support::newest;
 
-/// What the metrics may be told apart by.
+/// What the metrics of a scan may be told apart by.
 const LABELS: [&str; 6] = [
     "version",
     "samehost_service",
@@ -27,6 +27,33 @@ const LABELS: [&str; 6] = [
     "samehost_finding",
     "samehost_state",
 ];
+/// What those of a measurement may be told apart by.
+const LABELS_OF_BENCH: [&str; 11] = [
+    "samehost_workload",
+    "samehost_metric",
+    "samehost_connections",
+    "samehost_rate",
+    "samehost_size",
+    "samehost_placement",
+    "samehost_parameters",
+    "samehost_baseline",
+    "samehost_candidate",
+    "samehost_verdict",
+    "samehost_arm",
+];
+
+/// Holds the labels of metrics against a list; no value is a path or has one of these words.
+fn labels_are_few(metrics: &str, allowed: &[&str], forbidden: &[&str]) {
+    for line in metrics.lines().filter(|line| !line.starts_with('#')) {
+        let labels = line.split_once('{').map_or("", |(_, rest)| rest.split_once('}').unwrap().0);
+        for label in labels.split(',').filter(|label| !label.is_empty()) {
+            let (name, value) = label.split_once('=').unwrap();
+            assert!(allowed.contains(&name), "{line}");
+            let is_bad = |word: &&str| value.contains(*word);
+            assert!(!value.contains('/') && !forbidden.iter().any(is_bad), "{line}");
+        }
+    }
+}
 
 fn promtool(arguments: &[&str], input: &str) -> Ended {
     fed(Command::new("promtool").args(arguments), input)
@@ -79,38 +106,11 @@ fn promtool_has_nothing_to_say_and_labels_are_few() {
     assert_eq!(value(&metrics, "samehost_scan_success"), Some(1.0));
     let said = promtool(&["check", "metrics"], &metrics);
     assert_eq!((said.status, said.both().as_str()), (0, ""), "{metrics}");
-    for line in metrics.lines().filter(|line| !line.starts_with('#')) {
-        let labels = line.split_once('{').map_or("", |(_, rest)| rest.split_once('}').unwrap().0);
-        for label in labels.split(',').filter(|label| !label.is_empty()) {
-            let (name, value) = label.split_once('=').unwrap();
-            assert!(LABELS.contains(&name), "{line}");
-            assert!(!value.contains('/') && !value.contains(&port.to_string()), "{line}");
-        }
-    }
+    labels_are_few(&metrics, &LABELS, &[&port.to_string()]);
     let printed = home.run(&["scan", "--prometheus", "-"]);
     assert!(printed.stdout.starts_with("# HELP samehost_build_info "), "{}", printed.stdout);
 }
 
-#[test]
-fn what_would_be_saved_has_two_bounds() {
-    let home = Home::new();
-    let server = home.serve("echo", &[]);
-    let address = server.tcp.trim_start_matches("tcp:").to_owned();
-    let busy = std::thread::spawn(move || {
-        let mut stream = std::net::TcpStream::connect(address).unwrap();
-        let mut buffer = [0; 64];
-        // Ends with the server.
-        while stream.write_all(&buffer).and_then(|()| stream.read_exact(&mut buffer)).is_ok() {}
-    });
-    let ended = home.run(&["scan", "--observe", "2s", "--quiet", "--prometheus", "-"]);
-    assert_eq!(ended.status, 0, "{}", ended.stderr);
-    drop(server);
-    busy.join().unwrap();
-    let of = |bound: &str| {
-        let name = format!("samehost_predicted_saving_cpu{bound}_ratio{{samehost_service=\"samehost\"}}");
-        value(&ended.stdout, &name).unwrap_or_else(|| panic!("{name}: {}", ended.stdout))
-    };
-    assert!(of("_low") < of("") && of("") < of("_high"), "{}", ended.stdout);
 /// In a mount namespace of its own, with a directory that cannot be written to.
 const READ_ONLY: &str = "mount --bind \"$0\" \"$0\" && mount -o remount,ro,bind \"$0\" && exec \"$@\"";
 
@@ -137,6 +137,26 @@ fn switches_are_looked_at_without_a_place_for_them_as_root() {
     }
 }
 
+#[test]
+fn what_would_be_saved_has_two_bounds() {
+    let home = Home::new();
+    let server = home.serve("echo", &[]);
+    let address = server.tcp.trim_start_matches("tcp:").to_owned();
+    let busy = std::thread::spawn(move || {
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        let mut buffer = [0; 64];
+        // Ends with the server.
+        while stream.write_all(&buffer).and_then(|()| stream.read_exact(&mut buffer)).is_ok() {}
+    });
+    let ended = home.run(&["scan", "--observe", "2s", "--quiet", "--prometheus", "-"]);
+    assert_eq!(ended.status, 0, "{}", ended.stderr);
+    drop(server);
+    busy.join().unwrap();
+    let of = |bound: &str| {
+        let name = format!("samehost_predicted_saving_cpu{bound}_ratio{{samehost_service=\"samehost\"}}");
+        value(&ended.stdout, &name).unwrap_or_else(|| panic!("{name}: {}", ended.stdout))
+    };
+    assert!(of("_low") < of("") && of("") < of("_high"), "{}", ended.stdout);
     assert!(of("_high") < 1000.0, "CPU seconds per second, and not per day: {}", ended.stdout);
     let said = promtool(&["check", "metrics"], &ended.stdout);
     assert_eq!((said.status, said.both().as_str()), (0, ""), "{}", ended.stdout);
@@ -216,18 +236,13 @@ fn the_rules_do_what_their_tests_say() {
     }
 }
 
-/// A page with what is in a file at that moment, as node_exporter has it. It ends with the test's process.
-fn exporter(file: PathBuf) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            let _ = stream.read(&mut [0; 4096]);
-            let body = fs::read_to_string(&file).unwrap_or_default();
-            let head = "HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n\r\n";
-            let _ = stream.write_all(format!("{head}{body}").as_bytes());
-        }
-    });
+/// Starts a node_exporter that reads the files of a directory; the port that it answers at.
+fn node_exporter(stack: &mut Stack, directory: &Path) -> u16 {
+    let port = free_port();
+    let listen = format!("--web.listen-address=127.0.0.1:{port}");
+    let directory = format!("--collector.textfile.directory={}", directory.display());
+    let only = ["--collector.disable-defaults", "--collector.textfile"];
+    stack.start("prometheus-node-exporter", &[&only[..], &[&directory, &listen]].concat());
     port
 }
 
@@ -281,7 +296,8 @@ fn the_alert_fires_where_tcp_comes_back_after_a_switch() {
     let moved = fs::read_to_string(&env).unwrap();
     assert!(moved.contains("redis.sock"), "{moved}");
 
-    let name = stack.path("samehost.prom").display().to_string();
+    let collector = stack.shared("collector");
+    let name = collector.join("samehost.prom").display().to_string();
     let scan = |stack: &Stack| {
         let ended = stack.samehost(&["scan", "--prometheus", &name]);
         assert_eq!(ended.status, 0, "{}", ended.both());
@@ -291,8 +307,8 @@ fn the_alert_fires_where_tcp_comes_back_after_a_switch() {
     let values = |metrics: &str| ["samehost_switches_drifted", clients].map(|line| value(metrics, line));
     let metrics = scan(&stack);
     assert_eq!(values(&metrics), [Some(0.0), Some(0.0)], "{metrics}");
-    let watched = exporter(PathBuf::from(&name));
-    let web = prometheus(&mut stack, watched);
+    let exporter = node_exporter(&mut stack, &collector);
+    let web = prometheus(&mut stack, exporter);
     let query = "/api/v1/query?query=samehost_hops%7Bsamehost_service=%22redis%22%7D";
     let result = wait_for("Prometheus to read the metrics", || {
         asked(web, query).filter(|data| data["result"].as_array().is_some_and(|all| !all.is_empty()))
@@ -305,12 +321,20 @@ fn the_alert_fires_where_tcp_comes_back_after_a_switch() {
     wait_for("a scan that sees the client", || {
         (values(&scan(&stack)) == [Some(1.0), Some(1.0)]).then_some(())
     });
+    let read_only = stack.command(&["scan", "--prometheus", "-"]);
+    let mut unshared = Command::new("unshare");
+    unshared.args(["--mount", "sh", "-c", READ_ONLY]).arg(stack.path("state"));
+    unshared.arg(read_only.get_program()).args(read_only.get_args());
+    unshared.env("XDG_STATE_HOME", stack.path("state"));
+    let ended = Ended::of(&unshared.output().unwrap());
+    assert_eq!(value(&ended.stdout, "samehost_switches_drifted"), Some(1.0), "read only: {}", ended.both());
     let fires = |alert: &str| wait_for(alert, || firing(web)?.iter().any(|one| one == alert).then_some(()));
     fires("SamehostSwitchDrifted");
     fires("SamehostTcpCameBack");
     assert_eq!(firing(web).map(|alerts| alerts.len()), Some(2), "and no other");
 
-    // What a scan under load and a measurement say is there too, for the dashboard.
+    // What a scan under load and a measurement say is there too, for the dashboard; and a service that may drop datagrams.
+    let _receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
     let load = ["-p", &port.to_string(), "-c", "1", "-n", "1000000000", "-q"];
     let busy = Held::start("redis-benchmark", &load);
     let observed = stack.samehost(&["scan", "--observe", "2s", "--quiet", "--prometheus", "-"]);
@@ -320,15 +344,18 @@ fn the_alert_fires_where_tcp_comes_back_after_a_switch() {
     let file = measured.display().to_string();
     let bench = stack.samehost(&[&["bench", "raw"], TINY, &["--prometheus", &file]].concat());
     assert_eq!(bench.status, 0, "{}", bench.both());
-    fs::write(&name, observed.stdout + &fs::read_to_string(measured).unwrap()).unwrap();
-    let read_only = stack.command(&["scan", "--prometheus", "-"]);
-    let mut unshared = Command::new("unshare");
-    unshared.args(["--mount", "sh", "-c", READ_ONLY]).arg(stack.path("state"));
-    unshared.arg(read_only.get_program()).args(read_only.get_args());
-    unshared.env("XDG_STATE_HOME", stack.path("state"));
-    let ended = Ended::of(&unshared.output().unwrap());
-    assert_eq!(value(&ended.stdout, "samehost_switches_drifted"), Some(1.0), "read only: {}", ended.both());
+    fs::write(collector.join("bench.prom"), fs::read_to_string(measured).unwrap()).unwrap();
+    fs::write(&name, observed.stdout).unwrap();
     every_query_of_the_dashboard_returns_something(web);
+    let (_, read) = page(exporter, "/metrics").unwrap();
+    assert_eq!(value(&read, "node_textfile_scrape_error"), Some(0.0), "{read}");
+    let files = |file: &str| {
+        read.contains(&format!("node_textfile_mtime_seconds{{file=\"{}", collector.join(file).display()))
+    };
+    assert!(files("samehost.prom") && files("bench.prom"), "{read}");
+    fs::write(collector.join("wrong.prom"), "no metric\n").unwrap();
+    let (_, read) = page(exporter, "/metrics").unwrap();
+    assert_eq!(value(&read, "node_textfile_scrape_error"), Some(1.0), "{read}");
 }
 
 /// Asks Prometheus what the dashboard would, for all hosts and all services.
@@ -337,8 +364,12 @@ fn every_query_of_the_dashboard_returns_something(web: u16) {
     let dashboard: Value = serde_json::from_str(&text).unwrap();
     let panels = dashboard["panels"].as_array().unwrap().iter();
     let targets = panels.flat_map(|panel| panel["targets"].as_array().unwrap());
-    let queries = targets.map(|target| target["expr"].as_str().unwrap().replace("$instance", ".+"));
-    let mut queries: Vec<String> = queries.map(|query| query.replace("$service", ".+")).collect();
+    let asked_for = |target: &Value| {
+        let all = [("$instance", ".+"), ("$service", ".+"), ("$counts", "2d")];
+        let query = target["expr"].as_str().unwrap().to_owned();
+        all.iter().fold(query, |query, (variable, value)| query.replace(variable, value))
+    };
+    let mut queries: Vec<String> = targets.map(asked_for).collect();
     let variables = dashboard["templating"]["list"].as_array().unwrap().iter();
     for variable in variables.filter_map(|variable| variable["query"]["query"].as_str()) {
         let values = variable.strip_prefix("label_values(").unwrap().strip_suffix(')').unwrap();
@@ -347,6 +378,7 @@ fn every_query_of_the_dashboard_returns_something(web: u16) {
     }
     assert!(queries.len() >= 20, "{queries:?}");
     for query in queries {
+        assert!(!query.contains(['$']) && !query.contains("vector("), "{query} always returns something");
         let encoded: String = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
         wait_for(&query, || {
             let data = asked(web, &format!("/api/v1/query?query={encoded}"))?;
@@ -450,6 +482,8 @@ fn a_measurement_is_metrics_with_its_intervals() {
     let said = promtool(&["check", "metrics"], &metrics);
     assert_eq!((said.status, said.both().as_str()), (0, ""), "{metrics}");
 
+    labels_are_few(&metrics, &LABELS_OF_BENCH, &[&home.path("").display().to_string()]);
+
     let result = result.display().to_string();
     assert_eq!(sends_what_it_writes(&home, &["report", &result]), metrics, "of a stored result");
     let report: Value = serde_json::from_str(&ended.stdout).unwrap();
@@ -515,6 +549,20 @@ fn the_environment_says_where_otlp_goes_and_what_is_sent_along() {
     };
     assert_eq!((of("service.name"), of("deployment.environment.name")), ("look".into(), "shop".into()));
     assert!(!of("host.name").as_str().unwrap().is_empty());
+
+    // What is set for metrics alone takes the place of what is set for all signals.
+    let own = Ended::of(
+        &command
+            .env("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", format!("{url}/own"))
+            .env("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "X-Own=1")
+            .output()
+            .unwrap(),
+    );
+    assert_eq!((own.status, own.both().as_str()), (0, ""));
+    let request = requests.recv().unwrap();
+    assert!(request.starts_with("POST /own HTTP/1.1\r\n"), "nothing is appended: {request}");
+    assert!(request.lines().any(|line| line == "X-Own: 1"), "{request}");
+    assert!(!request.contains("X-Tenant") && !request.contains("hunter2"), "{request}");
 }
 
 #[test]
@@ -541,17 +589,3 @@ fn a_receiver_that_does_not_take_metrics_is_named_with_what_it_says() {
     let grpc = Ended::of(&grpc.unwrap());
     assert!(grpc.status == 2 && grpc.stderr.contains("over HTTP only"), "{}", grpc.both());
 }
-
-    // What is set for metrics alone takes the place of what is set for all signals.
-    let own = Ended::of(
-        &command
-            .env("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", format!("{url}/own"))
-            .env("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "X-Own=1")
-            .output()
-            .unwrap(),
-    );
-    assert_eq!((own.status, own.both().as_str()), (0, ""));
-    let request = requests.recv().unwrap();
-    assert!(request.starts_with("POST /own HTTP/1.1\r\n"), "nothing is appended: {request}");
-    assert!(request.lines().any(|line| line == "X-Own: 1"), "{request}");
-    assert!(!request.contains("X-Tenant") && !request.contains("hunter2"), "{request}");
