@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 /// Name and version of the JSON format.
 pub const HOSTS_SCHEMA: &str = "samehost.hosts/1";
 /// Differences inside ±margin do not matter in practice, as in a report.
-const MARGIN: f64 = 0.02;
+pub const MARGIN: f64 = 0.02;
 /// Threshold of adjusted p-values, for each of the two families.
-const ALPHA: f64 = 0.05;
-const CONFIDENCE: f64 = 0.95;
+pub(crate) const ALPHA: f64 = 0.05;
+pub(crate) const CONFIDENCE: f64 = 0.95;
 /// Fewest reports of a host that is called: of fewer, one report from a bad moment makes the median.
 const LEAST_REPORTS: usize = 3;
 /// The setting of new connections' congestion control.
@@ -28,6 +28,10 @@ pub struct HostReport {
     /// A name that was put into a line of several reports.
     #[serde(default)]
     pub host_name: Option<String>,
+    #[serde(default)]
+    pub started_at: String,
+    #[serde(default)]
+    pub command: Vec<String>,
     pub host: Host,
     pub workload: Measured,
     #[serde(default)]
@@ -50,7 +54,7 @@ pub struct Cell {
     pub metric: String,
 }
 
-/// A host that differs from those with the same environment.
+/// A host by those with the same environment, from which it may differ.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HostDiffers {
     pub host: String,
@@ -102,15 +106,34 @@ pub struct HostsCompared {
     pub not_compared: Vec<String>,
     pub differ: Vec<HostDiffers>,
     pub factors: Vec<FactorDiffers>,
+    /// Every host that was compared, whether it differs or not.
+    #[serde(skip)]
+    pub compared: Vec<HostDiffers>,
+}
+
+impl HostDiffers {
+    /// Whether that is more than chance and the margin.
+    #[must_use]
+    pub fn is_called(&self) -> bool {
+        self.p_adjusted < ALPHA
+    }
 }
 
 /// The factors of an environment, by name.
 const FACTORS: [&str; 7] =
     ["kernel", "CPU", "CPUs", "congestion control", "mitigations", "virtualization", "governor"];
 
-type Environment = [String; FACTORS.len()];
+pub(crate) type Environment = [String; FACTORS.len()];
 
-fn environment(host: &Host) -> Environment {
+/// What is not the same in two environments: `kernel 6.1 → 6.12`.
+pub(crate) fn changed(before: &Environment, after: &Environment) -> Vec<String> {
+    let both = before.iter().zip(after).zip(FACTORS);
+    both.filter(|((before, after), _)| before != after)
+        .map(|((before, after), name)| format!("{name} {before} → {after}"))
+        .collect()
+}
+
+pub(crate) fn environment(host: &Host) -> Environment {
     let mut mitigations = host.mitigations.clone();
     mitigations.sort_unstable();
     [
@@ -154,27 +177,34 @@ fn member(group: usize, values: &[f64]) -> Member {
     Member { group, values: values.len() as u32, mean: center, squares }
 }
 
+/// The values of a report's first metric, as logarithms: of each arm, and of each ratio, which is not better or worse.
+pub(crate) fn values(report: &HostReport) -> Vec<(Cell, Option<Better>, f64)> {
+    let Some(metric) = report.workload.metrics.first() else { return Vec::new() };
+    let mut values: BTreeMap<(String, bool), f64> = BTreeMap::new();
+    for comparison in report.comparisons.iter().filter(|comparison| comparison.metric == metric.name) {
+        let Comparison { baseline, candidate, .. } = comparison;
+        values.insert((baseline.clone(), false), comparison.baseline_value);
+        values.insert((candidate.clone(), false), comparison.candidate_value);
+        values.insert((format!("{candidate} ÷ {baseline}"), true), comparison.ratio);
+    }
+    let usable = values.into_iter().filter(|(_, value)| *value > 0.0 && value.is_finite());
+    usable
+        .map(|((arm, is_ratio), value)| {
+            let cell = Cell { workload: report.workload.name.clone(), arm, metric: metric.name.clone() };
+            (cell, (!is_ratio).then_some(metric.better), value.ln())
+        })
+        .collect()
+}
+
 impl Hosts {
     /// Adds a report of a host: the values of its first metric.
     pub fn add(&mut self, name: &str, report: &HostReport) {
         self.reports += 1;
         let cells = self.hosts.entry((name.to_owned(), environment(&report.host))).or_default();
-        let Some(metric) = report.workload.metrics.first() else { return };
-        let mut values: BTreeMap<(String, bool), f64> = BTreeMap::new();
-        for comparison in report.comparisons.iter().filter(|comparison| comparison.metric == metric.name) {
-            let Comparison { baseline, candidate, .. } = comparison;
-            values.insert((baseline.clone(), false), comparison.baseline_value);
-            values.insert((candidate.clone(), false), comparison.candidate_value);
-            values.insert((format!("{candidate} ÷ {baseline}"), true), comparison.ratio);
-        }
-        for ((arm, is_ratio), value) in
-            values.into_iter().filter(|(_, value)| *value > 0.0 && value.is_finite())
-        {
-            let cell = Cell { workload: report.workload.name.clone(), arm, metric: metric.name.clone() };
+        for (cell, better, value) in values(report) {
             let number = self.cells.len();
-            let better = (!is_ratio).then_some(metric.better);
             let at = self.cells.entry(cell).or_insert((number, better)).0;
-            cells.entry(at).or_default().push(value.ln());
+            cells.entry(at).or_default().push(value);
         }
     }
 
@@ -210,18 +240,20 @@ impl Hosts {
             |cells: &BTreeMap<usize, Vec<f64>>| cells.values().all(|values| values.len() < LEAST_REPORTS);
         let not_compared =
             self.hosts.iter().filter(|((_, environment), cells)| is_alone(environment) || has_few(cells));
+        let compared = self.against_their_like(&environments);
         HostsCompared {
             schema: HOSTS_SCHEMA,
             reports: self.reports,
             hosts: self.hosts.len() as u32,
             environments: environments.len() as u32,
             not_compared: not_compared.map(|((name, _), _)| name.clone()).collect(),
-            differ: self.differ(&environments),
+            differ: compared.iter().filter(|host| host.is_called()).cloned().collect(),
             factors: self.factors(),
+            compared,
         }
     }
 
-    fn differ(&self, environments: &BTreeMap<&Environment, usize>) -> Vec<HostDiffers> {
+    fn against_their_like(&self, environments: &BTreeMap<&Environment, usize>) -> Vec<HostDiffers> {
         let mut tried: Vec<(&str, &Cell, Option<Better>, Standing, u32)> = Vec::new();
         for (cell, (at, better)) in &self.cells {
             let with = || self.hosts.iter().filter_map(|(host, cells)| Some((host, cells.get(at)?)));
@@ -235,8 +267,9 @@ impl Hosts {
             }
         }
         let adjusted = holm::adjust(&tried.iter().map(|one| one.3.p_inside).collect::<Vec<_>>());
-        let called = tried.iter().zip(adjusted).filter(|(_, p)| *p < ALPHA);
-        let mut differ: Vec<HostDiffers> = called
+        let mut compared: Vec<HostDiffers> = tried
+            .iter()
+            .zip(adjusted)
             .map(|((host, cell, better, standing, reports), p_adjusted)| {
                 let interval = standing.interval(CONFIDENCE).exp();
                 HostDiffers {
@@ -252,8 +285,8 @@ impl Hosts {
                 }
             })
             .collect();
-        differ.sort_by(|one, other| (&one.host, &one.cell).cmp(&(&other.host, &other.cell)));
-        differ
+        compared.sort_by(|one, other| (&one.host, &one.cell).cmp(&(&other.host, &other.cell)));
+        compared
     }
 
     /// Levels of factors whose hosts are not those of the usual level; the same hosts make one entry.

@@ -14,6 +14,7 @@ mod evidence;
 mod family;
 mod histogram;
 mod hosts;
+mod hosts_history;
 mod index;
 mod issue;
 mod issues;
@@ -33,7 +34,10 @@ pub use comparison::compare_arms;
 pub use crossover::{Along, Crossover, find_crossovers};
 pub use family::{judge_alone, judge_rows, seconds_to_decide};
 pub use histogram::{HistogramError, Shift, decode, encode, merge, quantiles_for_shift, summarise};
-pub use hosts::{Cell, FactorDiffers, HOSTS_SCHEMA, HostDiffers, HostReport, Hosts, HostsCompared, Measured};
+pub use hosts::{
+    Cell, FactorDiffers, HOSTS_SCHEMA, HostDiffers, HostReport, Hosts, HostsCompared, MARGIN, Measured,
+};
+pub use hosts_history::{Histories, HostHistory, HostRun, HostsHistory, Newest};
 pub use index::{ArmTrials, Group, Index, Pairs, group};
 pub use issues::machine::LEAST_SPAN_MS;
 pub use judge::{Terms, blocks_to_decide, judge, judge_again};

@@ -12,7 +12,7 @@ use crate::terminal::Terminal;
 use crate::text::count;
 
 /// Entries of a list that are shown; JSON has all.
-const MOST: usize = 20;
+pub(crate) const MOST: usize = 20;
 
 impl Terminal {
     /// Renders which hosts differ, and by what.
@@ -22,11 +22,7 @@ impl Terminal {
         page.section(head(found, columns));
         page.section(hosts(found, columns));
         page.section(factors(found, columns));
-        if !found.not_compared.is_empty() {
-            let text = format!(
-                "Not compared: {} with fewer than three reports, or with an environment that fewer than four others have.",
-                count(found.not_compared.len(), "host")
-            );
+        if let Some(text) = not_compared(found) {
             page.section(wrap_spans(&[Span::new(Tone::Doubt, text)], columns));
         }
         self.print(&page, out)
@@ -34,6 +30,13 @@ impl Terminal {
 }
 
 fn head(found: &HostsCompared, columns: usize) -> Vec<Line> {
+    let mut lines = wrap_spans(&[Span::new(Tone::Bold, verdict(found))], columns);
+    lines.extend(wrap_spans(&[Span::dim(of_what(found))], columns));
+    lines
+}
+
+/// How many hosts differ.
+pub(crate) fn verdict(found: &HostsCompared) -> String {
     let mut names: Vec<&str> = found.differ.iter().map(|host| host.host.as_str()).collect();
     names.dedup();
     let verdict = match names.len() {
@@ -41,36 +44,50 @@ fn head(found: &HostsCompared, columns: usize) -> Vec<Line> {
         1 => "1 host differs from those like it beyond chance".to_owned(),
         many => format!("{many} hosts differ from those like them beyond chance"),
     };
-    let of = format!(
+    format!("Of {} {verdict}", count(found.hosts as usize, "host"))
+}
+
+/// What was read.
+pub(crate) fn of_what(found: &HostsCompared) -> String {
+    format!(
         "{} of {}, {}",
         count(found.reports as usize, "report"),
         count(found.hosts as usize, "host"),
         count(found.environments as usize, "environment"),
-    );
-    let mut lines = wrap_spans(
-        &[Span::new(Tone::Bold, format!("Of {} {verdict}", count(found.hosts as usize, "host")))],
-        columns,
-    );
-    lines.extend(wrap_spans(&[Span::dim(of)], columns));
-    lines
+    )
 }
 
-fn what(cell: &Cell) -> String {
+/// Hosts that could not be compared, if there are any.
+pub(crate) fn not_compared(found: &HostsCompared) -> Option<String> {
+    let hosts = count(found.not_compared.len(), "host");
+    (!found.not_compared.is_empty()).then(|| {
+        format!(
+            "Not compared: {hosts} with fewer than three reports, or with an environment that fewer than four others have."
+        )
+    })
+}
+
+/// A word for how a host stands, and its tone.
+pub(crate) fn standing(is_slower: Option<bool>) -> (Tone, &'static str) {
+    match is_slower {
+        Some(true) => (Tone::Bad, "slower"),
+        Some(false) => (Tone::Good, "faster"),
+        None => (Tone::Doubt, "differs"),
+    }
+}
+
+pub(crate) fn what(cell: &Cell) -> String {
     clean(&format!("{}, {}, {}", cell.workload, cell.arm, metric_title(&cell.metric)))
 }
 
-fn ratio(ratio: f64, low: f64, high: f64) -> String {
+pub(crate) fn ratio(ratio: f64, low: f64, high: f64) -> String {
     format!("{ratio:.3} × ({low:.3}–{high:.3})")
 }
 
 fn hosts(found: &HostsCompared, columns: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     for host in found.differ.iter().take(MOST) {
-        let (tone, word) = match host.is_slower {
-            Some(true) => (Tone::Bad, "slower"),
-            Some(false) => (Tone::Good, "faster"),
-            None => (Tone::Doubt, "differs"),
-        };
+        let (tone, word) = standing(host.is_slower);
         let spans = [
             Span::new(Tone::Bold, clean(&host.host)),
             Span::new(tone, word),
@@ -103,11 +120,11 @@ fn factors(found: &HostsCompared, columns: usize) -> Vec<Line> {
     titled("Environments that differ from the usual one", lines)
 }
 
-fn named(level: &str) -> &str {
+pub(crate) fn named(level: &str) -> &str {
     if level.is_empty() { "none" } else { level }
 }
 
-fn more(number: usize, columns: usize) -> Vec<Line> {
+pub(crate) fn more(number: usize, columns: usize) -> Vec<Line> {
     match number.checked_sub(MOST).filter(|more| *more > 0) {
         Some(more) => {
             let text = format!("and {more} more; --json has all");

@@ -19,6 +19,7 @@ mod grid;
 mod head;
 mod history;
 mod hosts;
+mod hosts_history;
 mod how;
 #[cfg(feature = "html")]
 mod html;
@@ -53,7 +54,7 @@ use samehost_model::Report;
 pub use checkup::{Around, Finding, FindingKind, Running};
 pub use history::{Change, Run};
 #[cfg(feature = "html")]
-pub use html::render_page;
+pub use html::{hosts_as_html, render_page};
 pub use json::reproduction_as_json;
 pub use metrics::{
     Found, Metric, metrics_as_otlp, metrics_as_prometheus, metrics_of_report, metrics_of_scan,

@@ -139,3 +139,13 @@ pub(crate) fn segments(key: &str, colour: &str, width: u32, ends: &[([f64; 2], [
 pub(crate) fn layout(x: &Value, y: &Value, height: usize) -> Value {
     json!({ "height": height, "xaxis": x, "yaxis": y, "shapes": [], "annotations": [] })
 }
+
+/// The line of no difference, and the zone of the margin around it, for a logarithmic axis of ratios.
+pub(crate) fn no_difference(margin: f64) -> Value {
+    json!([
+        { "type": "rect", "xref": "x", "yref": "paper", "x0": 1.0 / (1.0 + margin), "x1": 1.0 + margin,
+          "y0": 0, "y1": 1, "layer": "below", "line": { "width": 0 }, "fillcolor": "$margin" },
+        { "type": "line", "xref": "x", "yref": "paper", "x0": 1, "x1": 1, "y0": 0, "y1": 1,
+          "layer": "below", "line": { "width": 1.5, "color": "$ink" } },
+    ])
+}

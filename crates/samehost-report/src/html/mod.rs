@@ -7,6 +7,7 @@ mod cpu;
 pub(crate) mod escape;
 mod figure;
 mod flames;
+mod hosts;
 mod page;
 mod quantiles;
 mod rates;
@@ -23,6 +24,7 @@ use crate::view::View;
 use chart::Chart;
 
 pub(crate) use figure::table;
+pub use hosts::hosts_as_html;
 pub(crate) use page::Front;
 
 pub(crate) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {

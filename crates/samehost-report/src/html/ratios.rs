@@ -184,12 +184,7 @@ fn layout(view: &View<'_>, rows: &[Row<'_>]) -> Value {
         "tickvals": (0..rows.len()).collect::<Vec<_>>(), "showgrid": false,
     });
     let mut layout = chart::layout(&x, &y, 90 + 30 * rows.len());
-    layout["shapes"] = json!([
-        { "type": "rect", "xref": "x", "yref": "paper", "x0": 1.0 / (1.0 + margin), "x1": 1.0 + margin,
-          "y0": 0, "y1": 1, "layer": "below", "line": { "width": 0 }, "fillcolor": "$margin" },
-        { "type": "line", "xref": "x", "yref": "paper", "x0": 1, "x1": 1, "y0": 0, "y1": 1,
-          "layer": "below", "line": { "width": 1.5, "color": "$ink" } },
-    ]);
+    layout["shapes"] = chart::no_difference(margin);
     layout
 }
 

@@ -6,6 +6,7 @@ use clap::Args;
 use jiff::SignedDuration;
 
 use super::parse_claim;
+use crate::left_out::page_path;
 use crate::output::OutputOptions;
 use crate::since;
 
@@ -33,17 +34,22 @@ pub struct CompareOptions {
     /// Write the changes as JSON to this file (`-`: standard output, and nothing else there)
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Write the comparison of many hosts as one HTML page with charts, which opens offline, to this file
+    #[arg(long, value_name = "FILE", value_parser = page_path(), hide = !cfg!(feature = "html"))]
+    pub html: Option<PathBuf>,
 }
 
 #[derive(Args, Clone, Debug)]
 pub struct HistoryOptions {
-    /// Stored results: reports (--json) or samples files; all stored samples files by default
+    /// Stored results: reports (--json) or samples files; all stored samples files by default. Alone, a folder with reports
+    /// of many hosts, or `-`: one in each line
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// The scans that scan --save kept, each with what changed since the one before
     #[arg(long, conflicts_with_all = ["files", "fail_on_slower"])]
     pub scans: bool,
-    /// Exit with 1 when any metric of any arm became slower from one run to the next
+    /// Exit with 1 when any metric of any arm became slower from one run to the next, or a host's newest run is slower than
+    /// its earlier ones
     #[arg(long)]
     pub fail_on_slower: bool,
     /// Write the list as JSON to this file (`-`: standard output, and nothing else there)

@@ -13,6 +13,11 @@ use crate::{output, storage};
 
 pub fn compare(options: &CompareOptions) -> anyhow::Result<Ending> {
     let Some(new) = &options.new else { return compare_hosts(options) };
+    if options.html.is_some() {
+        let text =
+            "--html makes a page of many hosts: name a folder with their reports, or - for standard input";
+        return Err(WrongUse(text.into()).into());
+    }
     let old = storage::read(&options.old)?;
     let new = storage::read(new)?;
     let changes = samehost_analysis::compare(&old, &new).map_err(|error| WrongUse(error.to_string()))?;

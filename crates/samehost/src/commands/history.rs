@@ -1,4 +1,4 @@
-//! `samehost history [FILE…]`: stored results in order of time, each compared with the previous run of the
+//! `samehost history [FILE…]`: stored results of this machine in order of time, each compared with the previous run of the
 //! same command.
 
 use std::io::Write;
@@ -8,6 +8,8 @@ use samehost_model::{Report, Verdict};
 use samehost_report::{Change, Run, Terminal};
 use serde_json::{Value, json};
 
+use super::history_hosts::history_hosts;
+use super::host_reports::has_hosts;
 use super::scan_history::scan_history;
 use crate::cli::HistoryOptions;
 use crate::exit::Ending;
@@ -20,6 +22,11 @@ const ASIDE: [&str; 6] = ["--json", "--csv", "--markdown", "--html", "--seed", "
 pub fn history(options: &HistoryOptions) -> anyhow::Result<Ending> {
     if options.scans {
         return scan_history(options.json.as_deref());
+    }
+    if let [place] = options.files.as_slice()
+        && has_hosts(place)
+    {
+        return history_hosts(place, options);
     }
     let named = !options.files.is_empty();
     let files = if named { options.files.clone() } else { storage::all() };
@@ -79,7 +86,7 @@ fn previous(results: &[(PathBuf, Report)], index: usize) -> Option<usize> {
 }
 
 /// Words of a command line that determine what is measured, without the program's path and output options.
-fn measures(command: &[String]) -> Vec<&str> {
+pub(super) fn measures(command: &[String]) -> Vec<&str> {
     let mut words = command.iter().skip(1).map(String::as_str);
     let mut kept = Vec::new();
     while let Some(word) = words.next() {

@@ -5,6 +5,8 @@ mod checkup;
 mod compare;
 mod compare_hosts;
 mod history;
+mod history_hosts;
+mod host_reports;
 mod how;
 mod log_in_as;
 mod prune;

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use crate::hosts;
 use crate::support::{Home, QUICK};
 
 pub(crate) struct Opened {
@@ -146,4 +147,52 @@ fn a_page_goes_to_standard_output() {
     assert!(ended.stdout.starts_with("<!doctype html>") && ended.stdout.ends_with("</html>\n"));
     let both = home.run(&[&["bench", "raw", "--html", "-", "--json", "-"], QUICK].concat());
     assert_eq!(both.status, 2);
+}
+
+#[test]
+fn the_comparison_of_many_hosts_opens_in_a_browser() {
+    let home = Home::new();
+    let real = home.measure(&["bench", "raw"]);
+    let (folder, page) = (home.path("fleet"), home.path("hosts.html"));
+    let mut reports = hosts::reports(&real, 1.20);
+    for (host, report) in &mut reports {
+        // Whose names the page must not take for its own language.
+        if host == "host17" {
+            "host17<b>".clone_into(host);
+        }
+        report["host"]["virtualization"] = "</script><script>alert(1)</script>".into();
+    }
+    hosts::store(&folder, &reports);
+    let (name, file) = (folder.display().to_string(), page.display().to_string());
+    let ended = home.run(&["compare", &name, "--html", &file]);
+    assert_eq!(ended.status, 0, "{}", ended.both());
+    let opened = open(&home, &page, &["--dump-dom"]);
+    assert_eq!(opened.console, "", "the console is silent");
+    assert!(opened.document.contains("data-ready=\"all\""), "every chart was drawn");
+    for id in ["hosts-differ", "hosts-all"] {
+        assert!(drawn(&opened.document, id), "{id} is drawn");
+    }
+    assert!(!opened.document.contains("id=\"hosts-environments\""), "the kernels are alike");
+    assert!(opened.document.contains("Of 60 hosts 1 host differs"), "the answer comes first");
+    assert!(opened.document.contains("host17&lt;b&gt;") && !opened.document.contains("host17<b>"));
+    let differ = script(&opened.document, "class=\"spec\" data-chart=\"hosts-differ\"");
+    let json = home.run(&["compare", &name, "--json", "-"]);
+    let found: Value = serde_json::from_str(&json.stdout).unwrap();
+    for host in found["differ"].as_array().unwrap() {
+        for figure in ["ratio", "ci_low", "ci_high"] {
+            assert!(differ.to_string().contains(&host[figure].to_string()), "{figure} of {host}");
+        }
+    }
+    let all = script(&opened.document, "class=\"spec\" data-chart=\"hosts-all\"");
+    for view in all["views"].as_array().unwrap() {
+        let traces = view["traces"].as_array().unwrap().iter().filter(|trace| trace["mode"] == "markers");
+        let hosts: usize = traces.map(|trace| trace["x"].as_array().unwrap().len()).sum();
+        assert_eq!(hosts, 60, "every host is a dot");
+    }
+
+    // Two outputs cannot share standard output, and two results have no page of hosts.
+    assert_eq!(home.run(&["compare", &name, "--html", "-", "--json", "-"]).status, 2);
+    let one = folder.join("host1/5.json").display().to_string();
+    let ended = home.run(&["compare", &one, &one, "--html", &file]);
+    assert!(ended.status == 2 && ended.stderr.contains("many hosts"), "{}", ended.both());
 }
