@@ -8,6 +8,7 @@ mod congestion;
 mod dist;
 mod fuzz;
 mod go;
+mod hosts;
 mod kernel;
 mod kubernetes;
 mod otlp;
@@ -129,6 +130,12 @@ const ALL: &[Evidence] = &[
         about: "a current Prometheus, built from Go's proxy: receives what --otlp sends, reads what --prometheus writes; the rules and the dashboard, some time after",
         length: Duration::from_secs(900),
         run: otlp::otlp,
+    },
+    Evidence {
+        name: "hosts",
+        about: "10,000 simulated reports of 300 hosts: how long compare and history take, how much memory, and whom they name",
+        length: Duration::from_secs(300),
+        run: hosts::hosts,
     },
     Evidence {
         name: "kubernetes",
