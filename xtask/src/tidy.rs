@@ -12,8 +12,8 @@ use crate::files::walk;
 const LONG_FILE: usize = 600;
 /// Maximum length of a function, in lines from its signature to its closing brace.
 const LONGEST_FUNCTION: usize = 60;
-/// The one crate with `unsafe`.
-const UNSAFE: &str = "samehost-seccomp";
+/// The crates with `unsafe`.
+const UNSAFE: [&str; 2] = ["samehost-bpf", "samehost-seccomp"];
 /// File names that do not describe the contents.
 const EMPTY_NAMES: &[&str] =
     &["util.rs", "utils.rs", "helpers.rs", "helper.rs", "misc.rs", "common.rs", "manager.rs"];
@@ -87,9 +87,9 @@ fn faults(path: &Path, text: &str) -> Vec<String> {
     faults
 }
 
-/// A package takes the workspace's lints, which forbid `unsafe`, or is the one that says why each block is sound.
+/// A package takes the workspace's lints, which forbid `unsafe`, or is one that says why each block is sound.
 fn lints_fault(path: &Path, manifest: &str) -> Option<String> {
-    let is_unsafe = path.components().any(|part| part.as_os_str() == UNSAFE);
+    let is_unsafe = path.components().any(|part| UNSAFE.iter().any(|name| part.as_os_str() == *name));
     let wanted =
         if is_unsafe { "undocumented_unsafe_blocks = \"deny\"" } else { "[lints]\nworkspace = true" };
     let is_package = manifest.contains("[package]") && path.parent()?.parent()?.ends_with("crates");

@@ -1,0 +1,74 @@
+//! bpf(2): one command at a time, with the part of its argument that is used here. Its numbers and layouts are those of
+//! `linux/bpf.h`, which only ever grow at the end: the kernel takes what is missing as zeros.
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+pub(crate) const MAP_CREATE: libc::c_long = 0;
+pub(crate) const MAP_UPDATE: libc::c_long = 2;
+pub(crate) const MAP_DELETE: libc::c_long = 3;
+pub(crate) const PROGRAM_LOAD: libc::c_long = 5;
+pub(crate) const PROGRAM_ATTACH: libc::c_long = 8;
+
+/// Argument of [`MAP_CREATE`].
+#[repr(C)]
+pub(crate) struct MapCreate {
+    pub(crate) kind: u32,
+    pub(crate) key_bytes: u32,
+    pub(crate) value_bytes: u32,
+    pub(crate) most_entries: u32,
+}
+
+/// Argument of [`MAP_UPDATE`] and [`MAP_DELETE`].
+#[repr(C)]
+pub(crate) struct MapElement {
+    pub(crate) map: u32,
+    pub(crate) reserved: u32,
+    pub(crate) key: u64,
+    pub(crate) value: u64,
+    pub(crate) flags: u64,
+}
+
+/// Argument of [`PROGRAM_LOAD`].
+#[repr(C)]
+pub(crate) struct ProgramLoad {
+    pub(crate) kind: u32,
+    pub(crate) instructions: u32,
+    pub(crate) first: u64,
+    pub(crate) license: u64,
+    pub(crate) log_level: u32,
+    pub(crate) log_bytes: u32,
+    pub(crate) log: u64,
+}
+
+/// Argument of [`PROGRAM_ATTACH`].
+#[repr(C)]
+pub(crate) struct ProgramAttach {
+    pub(crate) target: u32,
+    pub(crate) program: u32,
+    pub(crate) kind: u32,
+    pub(crate) flags: u32,
+}
+
+/// Calls bpf(2).
+///
+/// # Safety
+/// `argument` is that of the command, and its numbers that stand for pointers lead to memory that lives until this
+/// returns, which the kernel may read, and write in the case of a log.
+pub(crate) unsafe fn bpf<T>(command: libc::c_long, argument: &T) -> io::Result<libc::c_int> {
+    let (pointer, bytes) = (std::ptr::from_ref(argument), size_of::<T>());
+    // SAFETY: the kernel reads `bytes` of `argument`, which is borrowed, and follows its pointers as the caller promised.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, pointer, bytes) };
+    if result >= 0 { Ok(result as libc::c_int) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Calls bpf(2) for a command that opens a descriptor.
+///
+/// # Safety
+/// As [`bpf`], with [`MAP_CREATE`] or [`PROGRAM_LOAD`].
+pub(crate) unsafe fn open<T>(command: libc::c_long, argument: &T) -> io::Result<OwnedFd> {
+    // SAFETY: the caller promises what `bpf` asks for.
+    let descriptor = unsafe { bpf(command, argument) }?;
+    // SAFETY: the kernel has just opened it for us, and nobody else knows its number.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
