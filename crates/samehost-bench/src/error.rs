@@ -43,6 +43,14 @@ pub enum BenchError {
         /// Transports it runs over.
         known: Vec<Transport>,
     },
+    /// A way past TCP that a probe refused, before anything was measured.
+    #[error("{transport} is not measured: {reason}")]
+    ProbeFailed {
+        /// Transport asked for.
+        transport: Transport,
+        /// The probes that failed, and what was seen.
+        reason: String,
+    },
     /// The client could not connect.
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -256,7 +264,8 @@ impl BenchError {
             | BenchError::Path { .. }
             | BenchError::Refused { .. }
             | BenchError::Command { .. } => Fault::Input,
-            BenchError::Connect(_)
+            BenchError::ProbeFailed { .. }
+            | BenchError::Connect(_)
             | BenchError::StartConnect(_)
             | BenchError::Tuning(_)
             | BenchError::Certificate(_)

@@ -22,6 +22,7 @@ pub mod parameters;
 mod planned;
 mod points;
 pub mod private_servers;
+mod probes;
 mod profile;
 mod request;
 mod runner;

@@ -11,6 +11,7 @@ use crate::machine::{CpuPlan, allowed_cpus};
 use crate::matrix::{Capacity, Matrix, distinct, sweep};
 use crate::parameters::Parameters;
 use crate::points;
+use crate::probes;
 use crate::request::Request;
 use crate::tuned;
 use crate::workload::{Capabilities, Configured, Workload};
@@ -166,6 +167,12 @@ fn refuse_unfit(
                 known: capabilities.transports.to_vec(),
             });
         }
+        probes::check(*transport)?;
+    }
+    if request.transports.contains(&Transport::TcpRun) && !request.servers.is_empty() {
+        return Err(BenchError::Usage(
+            "tcp+run is measured against a private server; leave --tcp and --unix out, or start your client under `samehost run`".into(),
+        ));
     }
     connections(workload, request, capabilities)?;
     sizes(workload, request, capabilities)?;

@@ -57,6 +57,15 @@ pub enum Endpoint {
     },
     /// `unixgram:/path`.
     Unixgram(PathBuf),
+    /// `tcp+run:HOST:PORT=/path`: a client that asks for host and port, connected to the path by `samehost run`.
+    TcpRun {
+        /// A host name or address, without brackets.
+        host: String,
+        /// The port that the client asks for.
+        port: u16,
+        /// Where it is connected.
+        path: PathBuf,
+    },
 }
 
 /// Error of parsing an endpoint.
@@ -115,6 +124,7 @@ impl Endpoint {
             Endpoint::Pipe => Transport::Pipe,
             Endpoint::Udp { .. } => Transport::Udp,
             Endpoint::Unixgram(_) => Transport::Unixgram,
+            Endpoint::TcpRun { .. } => Transport::TcpRun,
         }
     }
 
@@ -122,7 +132,10 @@ impl Endpoint {
     #[must_use]
     pub fn path(&self) -> Option<&std::path::Path> {
         match self {
-            Endpoint::Unix(path) | Endpoint::Seqpacket(path) | Endpoint::Unixgram(path) => Some(path),
+            Endpoint::Unix(path)
+            | Endpoint::Seqpacket(path)
+            | Endpoint::Unixgram(path)
+            | Endpoint::TcpRun { path, .. } => Some(path),
             _ => None,
         }
     }
@@ -172,6 +185,11 @@ impl FromStr for Endpoint {
                 let (host, port) = host_port(text, rest)?;
                 Endpoint::TcpTls { host, port }
             }
+            "tcp+run" => {
+                let (asked, path) = rest.split_once('=').unwrap_or((rest, ""));
+                let (host, port) = host_port(text, asked)?;
+                Endpoint::TcpRun { host, port, path: named(text, path)?.into() }
+            }
             "udp" => {
                 let (host, port) = host_port(text, rest)?;
                 Endpoint::Udp { host, port }
@@ -193,16 +211,23 @@ impl FromStr for Endpoint {
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Endpoint::Tcp { host, port } | Endpoint::TcpTls { host, port } | Endpoint::Udp { host, port } => {
+            Endpoint::Tcp { host, port }
+            | Endpoint::TcpTls { host, port }
+            | Endpoint::Udp { host, port }
+            | Endpoint::TcpRun { host, port, .. } => {
                 // `tcp6` is written as `tcp`, with the address in brackets.
                 let scheme = match self {
                     Endpoint::Tcp { .. } => "tcp",
                     other => other.transport().name(),
                 };
                 if host.contains(':') {
-                    write!(f, "{scheme}:[{host}]:{port}")
+                    write!(f, "{scheme}:[{host}]:{port}")?;
                 } else {
-                    write!(f, "{scheme}:{host}:{port}")
+                    write!(f, "{scheme}:{host}:{port}")?;
+                }
+                match self {
+                    Endpoint::TcpRun { path, .. } => write!(f, "={}", path.display()),
+                    _ => Ok(()),
                 }
             }
             Endpoint::Unix(path) => write!(f, "unix:{}", path.display()),
@@ -237,7 +262,7 @@ impl schemars::JsonSchema for Endpoint {
         schemars::json_schema!({
             "type": "string",
             "description": "A transport and an address, such as tcp:127.0.0.1:3306 or unix:/run/app.sock.",
-            "pattern": "^(tcp|tcp\\+tls|unix|abstract|seqpacket|socketpair|pipe|udp|unixgram):"
+            "pattern": "^(tcp|tcp\\+tls|tcp\\+run|unix|abstract|seqpacket|socketpair|pipe|udp|unixgram):"
         })
     }
 }
@@ -262,6 +287,7 @@ mod tests {
             "udp:127.0.0.1:8125",
             "udp:[::1]:0",
             "unixgram:/run/statsd.sock",
+            "tcp+run:127.0.0.1:6379=/run/a=b.sock",
         ] {
             let endpoint: Endpoint = text.parse().unwrap();
             assert_eq!(endpoint.to_string(), text);
@@ -280,6 +306,7 @@ mod tests {
             assert!(matches!(text.parse::<Endpoint>(), Err(EndpointError::HostPort { .. })), "{text}");
         }
         assert!(matches!("unix:".parse::<Endpoint>(), Err(EndpointError::Empty { .. })));
+        assert!(matches!("tcp+run:127.0.0.1:6379".parse::<Endpoint>(), Err(EndpointError::Empty { .. })));
         assert!(matches!("unix:a\0b".parse::<Endpoint>(), Err(EndpointError::Nul { .. })));
         let fits = format!("unix:{}", "p".repeat(UNIX_PATH_MAX));
         assert!(fits.parse::<Endpoint>().is_ok());

@@ -30,6 +30,7 @@
 //! | `abstract:name` | a stream socket with a Linux abstract name |
 //! | `seqpacket:/run/app/app.sock` | a Unix socket that keeps message boundaries ([`Stream`] has the limits) |
 //! | `udp:127.0.0.1:8125`, `unixgram:/run/app/app.sock` | single datagrams: a listener takes them itself and accepts nobody |
+//! | `tcp+run:127.0.0.1:7000=/run/app/app.sock` | a program under `samehost run` connects and hands the socket over ([`offer`]) |
 //! | `socketpair:`, `pipe:` | inherited from a parent: [`pair`], [`pipe_pair`] |
 //!
 //! # TLS
@@ -105,6 +106,7 @@ pub use socket::Connecting;
 pub use stream::{ShutdownHandle, Stream};
 pub use tls_trust::{CertificateMakingError, MadeCertificate, TlsServer, TlsTrust};
 pub use transports::pipe::pipe_pair;
+pub use transports::run::{Offer, hand_over, offer};
 pub use transports::socketpair::pair;
 pub use transports::tls::start_tls;
 pub use tuning::{Tuning, TuningError};

@@ -10,7 +10,7 @@ use crate::listen_error::ListenError;
 use crate::observed::Observed;
 use crate::socket::Connecting;
 use crate::stream::Stream;
-use crate::transports::{abstract_name, datagram, pipe, seqpacket, socketpair, tcp, tls, unix};
+use crate::transports::{abstract_name, datagram, pipe, run, seqpacket, socketpair, tcp, tls, unix};
 
 /// See [`connect_nonblocking`](crate::connect_nonblocking).
 type Start = fn(&Endpoint, &ConnectOptions) -> Result<(Stream, Connecting), StartError>;
@@ -30,7 +30,7 @@ pub(crate) struct Carrier {
 }
 
 /// All transports.
-pub(crate) const CARRIERS: [Carrier; 10] = [
+pub(crate) const CARRIERS: [Carrier; 13] = [
     tcp::TCP,
     tcp::TCP6,
     unix::CARRIER,
@@ -41,6 +41,9 @@ pub(crate) const CARRIERS: [Carrier; 10] = [
     pipe::CARRIER,
     datagram::UDP,
     datagram::UNIXGRAM,
+    run::RUN,
+    run::SOCKMAP,
+    run::SMC,
 ];
 
 /// Implementation of a transport; `None` for those without a connection (`none`, `command`).

@@ -20,7 +20,7 @@ use samehost_bench::private_servers::Account;
 use samehost_bench::workload::Workload;
 use samehost_bench::workloads::WORKLOADS;
 use samehost_bench::{CallGraph, Slicing, parameter_values};
-use samehost_model::{Placement, RateSpec, Transport};
+use samehost_model::{Endpoint, Placement, RateSpec, Transport};
 
 #[cfg(feature = "tui")]
 pub use find::TopOptions;
@@ -106,6 +106,8 @@ pub enum Verb {
     LogInAs,
     #[command(hide = true)]
     SendsAtOnce(SendsAtOnceOptions),
+    #[command(hide = true)]
+    HandOver { endpoint: Endpoint },
     #[cfg(feature = "switch")]
     #[command(hide = true)]
     WatchSwitch(WatchSwitchOptions),
@@ -364,14 +366,19 @@ impl FromArgMatches for Bench {
     }
 }
 
+/// What the help of a workload says of the transports for a client that knows host and port only.
+const WAYS_PAST_TCP: &str = "Transports past TCP: tcp+run (asked for as TCP, connected over the Unix socket by `samehost run`); tcp+sockmap and tcp+smc are tried on \
+     sockets of samehost's own first, and refused with the probe that failed.\n\n";
+
 /// Subcommand of a workload. Options that it does not support are hidden, and rejected with a reason if given.
 fn workload_command(workload: &'static dyn Workload) -> Command {
     let defaults = samehost_bench::workload::defaults(workload);
     let configured = workload.configure(&defaults).expect("the defaults of a workload are valid");
     let axes = configured.axes();
+    let ways = if axes.transports.contains(&Transport::TcpRun) { WAYS_PAST_TCP } else { "" };
     let mut command = BenchOptions::augment_args(Command::new(workload.name()))
         .about(workload.description().about)
-        .after_help(format!("Example: samehost bench {}", workload.description().example));
+        .after_help(format!("{ways}Example: samehost bench {}", workload.description().example));
     let hidden = [
         ("connections", axes.connections.is_none()),
         ("size", axes.sizes.is_none()),

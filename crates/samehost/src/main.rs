@@ -84,6 +84,7 @@ fn main() -> ExitCode {
         Some(Verb::TryOwnNetwork) => commands::try_own_network(),
         Some(Verb::LogInAs) => commands::log_in_as(),
         Some(Verb::SendsAtOnce(options)) => commands::sends_at_once(&options),
+        Some(Verb::HandOver { endpoint }) => commands::hand_over(&endpoint),
         #[cfg(feature = "switch")]
         Some(Verb::WatchSwitch(options)) => commands::watch_switch(&options),
     };

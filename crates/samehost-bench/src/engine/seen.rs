@@ -3,9 +3,12 @@
 
 use std::os::fd::AsFd;
 
-use samehost_model::{ConnectionSettings, Trial};
+use samehost_model::{ConnectionSettings, Transport, Trial};
 use samehost_system::diag::{Diag, both_ends};
 use samehost_transport::{Observed, Stream};
+
+/// What the kernel cannot know. That the client sees an address of TCP was checked as it connected.
+const BY_RUN: &str = ", for a client that asked for TCP and sees that";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
@@ -21,7 +24,8 @@ impl Seen {
     /// Reads a stream.
     #[must_use]
     pub fn of(stream: &Stream) -> Self {
-        Seen { cipher: stream.cipher(), ..Seen::of_socket(stream) }
+        let seen = Seen { cipher: stream.cipher(), ..Seen::of_socket(stream) };
+        if stream.transport() == Transport::TcpRun { seen.saying(BY_RUN) } else { seen }
     }
 
     /// Reads a socket that another library owns.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use samehost_model::{Endpoint, Transport};
 
+use super::asker::Asker;
 use super::{PrivateDirectory, SupervisedProcess, Supervision};
 use crate::error::BenchError;
 
@@ -19,7 +20,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(4);
 
 /// A running private server.
 pub struct PrivateServer {
-    // Dropped in this order: what the server leaves behind is removed after its end.
+    // Dropped in this order: the client of `tcp+run` before the server, what the server leaves behind after its end.
+    asker: Option<Asker>,
     process: SupervisedProcess,
     _leftovers: Option<Box<dyn Any + Send>>,
     endpoints: BTreeMap<Transport, Endpoint>,
@@ -42,6 +44,7 @@ impl PrivateServer {
         endpoints: impl IntoIterator<Item = Endpoint>,
     ) -> Result<Self, BenchError> {
         Ok(PrivateServer {
+            asker: None,
             process: SupervisedProcess::start(supervision, directory)?,
             _leftovers: None,
             endpoints: endpoints.into_iter().map(|endpoint| (endpoint.transport(), endpoint)).collect(),
@@ -82,6 +85,25 @@ impl PrivateServer {
             }
             std::thread::sleep(POLL_INTERVAL);
         }
+    }
+
+    /// Starts the client of `tcp+run` where that is among the transports.
+    ///
+    /// # Errors
+    /// When `samehost run` does not work here.
+    pub(crate) fn reached_by_run(
+        mut self,
+        program: &Path,
+        transports: &[Transport],
+    ) -> Result<Self, BenchError> {
+        if transports.contains(&Transport::TcpRun)
+            && let (Some(tcp), Some(unix)) = (self.endpoint(Transport::Tcp), self.endpoint(Transport::Unix))
+        {
+            let asker = Asker::start(program, tcp, unix)?;
+            self.listens_on(asker.endpoint().clone());
+            self.asker = Some(asker);
+        }
+        Ok(self)
     }
 
     /// Keeps something that is dropped after the server's end.

@@ -19,3 +19,13 @@ pub(crate) fn link_to(endpoint: &Endpoint) -> Result<Link, BenchError> {
 pub(crate) fn prove(stream: &Stream, asked: Transport) -> Result<(), BenchError> {
     Ok(samehost_login::prove(stream, asked)?)
 }
+
+/// Refuses a transport whose connections another process makes, where connecting is measured.
+pub(crate) fn require_own_connects(transport: Transport) -> Result<(), BenchError> {
+    if transport != Transport::TcpRun {
+        return Ok(());
+    }
+    Err(BenchError::Usage(
+        "tcp+run is for connections that stay: a client under `samehost run` makes them and hands them over, which would be measured too; docs/run.md says what a connect costs".into(),
+    ))
+}

@@ -4,6 +4,7 @@
 pub(crate) mod abstract_name;
 pub(crate) mod datagram;
 pub(crate) mod pipe;
+pub(crate) mod run;
 pub(crate) mod seqpacket;
 pub(crate) mod socketpair;
 pub(crate) mod tcp;

@@ -231,3 +231,62 @@ fn a_server_that_already_runs_is_metered_and_left_alone() {
     assert!(one["comparisons"].as_array().unwrap().is_empty(), "one arm is measured, not compared");
     drop(server);
 }
+
+/// One process of each server, which listens on both: the arms differ in what the client asked for.
+#[test]
+fn a_client_that_asks_for_tcp_is_measured_over_the_unix_socket() {
+    let home = Home::new();
+    for workload in ["raw", "http", "redis", "mysql"] {
+        let report = home.measure(&["bench", workload, "--transports", "tcp,tcp+run,unix"]);
+        assert_eq!(samehost_testing::idle_or_failing(&report), Vec::<String>::new());
+        let (run, unix) = (trials(&report, "tcp+run"), trials(&report, "unix"));
+        assert!(!run.is_empty() && !unix.is_empty(), "{workload}");
+        let path = |trial: &serde_json::Value| {
+            let observed = trial["transport_observed"].as_str().unwrap();
+            observed.split([' ', ',', ';']).find(|word| word.starts_with('/')).unwrap().to_owned()
+        };
+        let paths: std::collections::BTreeSet<String> = unix.iter().map(|trial| path(trial)).collect();
+        for trial in run {
+            let observed = trial["transport_observed"].as_str().unwrap();
+            assert!(
+                observed.starts_with("AF_UNIX stream") && observed.contains("asked for TCP"),
+                "{observed}"
+            );
+            assert!(paths.contains(&path(trial)), "the socket of the other arm: {observed} {paths:?}");
+        }
+    }
+    home.assert_nothing_left();
+}
+
+#[test]
+fn ways_past_tcp_are_refused_by_their_probes_before_anything_is_measured() {
+    let home = Home::new();
+    for workload in ["raw", "http", "redis", "mysql"] {
+        let sockmap = home.run(&["bench", workload, "--transports", "tcp,tcp+sockmap"]);
+        let smc = home.run(&["bench", workload, "--transports", "tcp,tcp+smc"]);
+        assert_eq!((sockmap.status, smc.status), (3, 3), "{}{}", sockmap.stderr, smc.stderr);
+        let is_root = rustix::process::geteuid().is_root();
+        let says = if is_root { "splice (of 10 bytes" } else { "run this as root" };
+        assert!(
+            sockmap.stderr.contains("tcp+sockmap") && sockmap.stderr.contains(says),
+            "{}",
+            sockmap.stderr
+        );
+        assert!(
+            smc.stderr.contains("tcp+smc is not measured: ") && smc.stderr.contains("socket(AF_INET"),
+            "{}",
+            smc.stderr
+        );
+    }
+    for (arguments, says) in [
+        (&["memcached", "--transports", "tcp,tcp+run"][..], "does not run over tcp+run"),
+        (&["mysql", "--connect", "per-query", "--transports", "tcp,tcp+run"], "for connections that stay"),
+        (&["http", "--connect", "per-request", "--transports", "tcp,tcp+run"], "for connections that stay"),
+        (&["redis", "--transports", "tcp,tcp+run", "--tcp", "redis://127.0.0.1:1"], "a private server"),
+    ] {
+        let ended = home.run(&[&["bench"], arguments].concat());
+        assert!(ended.status == 2 && ended.stderr.contains(says), "{arguments:?}: {}", ended.stderr);
+    }
+    assert!(home.stored().is_empty());
+    home.assert_nothing_left();
+}

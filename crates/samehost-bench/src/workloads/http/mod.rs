@@ -17,6 +17,7 @@ use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, Word, words};
 use crate::workload::{Capabilities, Configured, Description, Instance, Look, StartOptions, Workload};
+use crate::workloads::connecting::require_own_connects;
 use crate::workloads::requests::MOST_SLICED;
 pub(crate) use exchange::{HttpConnector, RequestParts, Version, fetch, fetch_field};
 pub(crate) use head::refusal;
@@ -96,6 +97,9 @@ impl Configured for Settings {
                 Transport::Tcp6,
                 Transport::Abstract,
                 Transport::TcpTls,
+                Transport::TcpRun,
+                Transport::TcpSockmap,
+                Transport::TcpSmc,
             ],
             sizes: Some("4096"),
             ..Capabilities::REQUESTS
@@ -117,7 +121,10 @@ impl Configured for Settings {
         format!("{method}, HTTP/{}, {connections}{pipeline}", self.version.word())
     }
 
-    fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
+    fn check(&self, point: &Point, transport: Transport) -> Result<(), BenchError> {
+        if self.per_request {
+            require_own_connects(transport)?;
+        }
         let pipeline = self.pipeline.at(point);
         if self.per_request && pipeline > 1 {
             return Err(BenchError::Usage(

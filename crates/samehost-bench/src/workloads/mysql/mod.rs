@@ -25,6 +25,7 @@ use crate::workload::{
     Capabilities, CheckupEntry, Configured, Description, Instance, Look, OpenOrClosed, Servers, StartOptions,
     Workload, request_metrics,
 };
+use crate::workloads::connecting::require_own_connects;
 use crate::workloads::reached::complete;
 use crate::workloads::requests::MOST_SLICED;
 use address::Address;
@@ -112,7 +113,14 @@ impl Configured for Settings {
     fn axes(&self) -> Capabilities {
         let dump = self.statement == Statement::Dump;
         Capabilities {
-            transports: &[Transport::Tcp, Transport::Unix, Transport::TcpTls],
+            transports: &[
+                Transport::Tcp,
+                Transport::Unix,
+                Transport::TcpTls,
+                Transport::TcpRun,
+                Transport::TcpSockmap,
+                Transport::TcpSmc,
+            ],
             connections: if dump { None } else { Some("1") },
             rates: !dump,
             timed: !dump,
@@ -144,8 +152,11 @@ impl Configured for Settings {
         request_metrics(open_loop)
     }
 
-    fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
+    fn check(&self, point: &Point, transport: Transport) -> Result<(), BenchError> {
         let wrong = |reason: &str| Err(BenchError::Usage(reason.to_owned()));
+        if self.per_query {
+            require_own_connects(transport)?;
+        }
         if self.per_query && point.connections > MOST_CALLERS {
             return wrong("--connect per-query has a thread for each connection; at most 1024 of them");
         }

@@ -122,7 +122,8 @@ fn private(
         server
             .plain_endpoints()
             .try_for_each(|endpoint| Dialogue::begin(&address(endpoint.clone(), server.password()))?.quit())
-    })?;
+    })?
+    .reached_by_run(&start.program, &start.transports)?;
     for transport in &start.transports {
         if let Some(endpoint) = server.endpoint(*transport) {
             addresses.insert(*transport, address(endpoint.clone(), server.password()));

@@ -36,6 +36,10 @@ const MOST_SIZE: u64 = 64 * 1024 * 1024;
 /// Most bytes of values in one request or its replies.
 const MOST_AT_ONCE: u64 = 256 * 1024 * 1024;
 
+/// Transports to a Redis of this machine; those in containers have the first two.
+const WAYS: &[Transport] =
+    &[Transport::Tcp, Transport::Unix, Transport::TcpRun, Transport::TcpSockmap, Transport::TcpSmc];
+
 /// The redis workload.
 pub struct Redis;
 
@@ -100,6 +104,7 @@ impl Workload for Redis {
 impl Configured for Settings {
     fn axes(&self) -> Capabilities {
         Capabilities {
+            transports: if self.in_containers() { &[Transport::Tcp, Transport::Unix] } else { WAYS },
             sizes: self.command.has_value().then_some("128"),
             foreign_servers: !self.in_containers(),
             ..Capabilities::REQUESTS

@@ -232,7 +232,8 @@ impl Served {
     /// Starts a private server.
     fn private(place: Place, start: &StartOptions) -> Result<Self, BenchError> {
         let answers = |server: &PrivateServer| is_ours(server, place);
-        let server = redis::start(place, &start.program, start.most_connections, answers)?;
+        let server = redis::start(place, &start.program, start.most_connections, answers)?
+            .reached_by_run(&start.program, &start.transports)?;
         let address = |endpoint: &Endpoint| (endpoint.transport(), Address::private(endpoint, &server));
         let addresses = server.endpoints().map(address).collect();
         let inside =

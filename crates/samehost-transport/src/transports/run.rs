@@ -1,0 +1,195 @@
+//! `tcp+run`: a client that asks for TCP, and is connected over a Unix socket by `samehost run`. The client is a program of
+//! its own, below that; it hands its sockets over to us ([`offer`], [`hand_over`]). Once connected, they are Unix sockets.
+//!
+//! `tcp+sockmap` and `tcp+smc` have no connections here: they are refused by their probes.
+
+use std::collections::BTreeMap;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::io::retry_on_intr;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+use samehost_model::{Endpoint, Transport};
+
+use super::{listen_needs_parent, unix};
+use crate::connect::{ConnectOptions, connect as connect_to};
+use crate::connect_error::{ConnectError, StartError};
+use crate::registry::Carrier;
+use crate::socket::Connecting;
+use crate::stream::Stream;
+
+pub(crate) const RUN: Carrier = Carrier {
+    transport: Transport::TcpRun,
+    connect,
+    start: start_is_asked_for,
+    listen: listen_needs_parent,
+    carries: unix::CARRIER.carries,
+};
+
+pub(crate) const SOCKMAP: Carrier =
+    Carrier { transport: Transport::TcpSockmap, connect: connect_is_refused, carries: |_| false, ..RUN };
+
+pub(crate) const SMC: Carrier = Carrier { transport: Transport::TcpSmc, ..SOCKMAP };
+
+const NO_CLIENT: &str = "no client of ours runs under `samehost run` for it; `samehost bench --transports tcp,tcp+run` starts one";
+const NO_BURST: &str = "its client connects one after the other; leave tcp+run out of a burst";
+
+/// Order to connect; the message has no other contents.
+const CONNECT: &[u8] = b"connect";
+/// Most bytes of an answer.
+const ANSWER: usize = 1024;
+
+/// Sockets to the clients, by what they connect to.
+static OFFERS: Mutex<BTreeMap<String, Arc<Mutex<OwnedFd>>>> = Mutex::new(BTreeMap::new());
+
+fn offers() -> MutexGuard<'static, BTreeMap<String, Arc<Mutex<OwnedFd>>>> {
+    OFFERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A client that connects for us; gone when this is dropped.
+#[derive(Debug)]
+pub struct Offer {
+    endpoint: String,
+}
+
+impl Drop for Offer {
+    fn drop(&mut self) {
+        offers().remove(&self.endpoint);
+    }
+}
+
+/// Has [`connect`](crate::connect) to a `tcp+run` endpoint ask the program at the other end of `client`, a seqpacket socket,
+/// which calls [`hand_over`].
+#[must_use]
+pub fn offer(endpoint: &Endpoint, client: OwnedFd) -> Offer {
+    let endpoint = endpoint.to_string();
+    offers().insert(endpoint.clone(), Arc::new(Mutex::new(client)));
+    Offer { endpoint }
+}
+
+/// Connects to `endpoint` whenever the other end of `asker` orders it, and hands the socket over, with the address that the
+/// socket is connected to as this program sees it. Returns when the other end is closed.
+///
+/// # Errors
+/// Errors of the socket `asker`; those of connecting are told to the other end.
+pub fn hand_over(endpoint: &Endpoint, asker: BorrowedFd<'_>) -> io::Result<()> {
+    let mut order = [0; 16];
+    while retry_on_intr(|| rustix::net::recv(asker, &mut order, RecvFlags::empty()))?.0 > 0 {
+        match connect_to(endpoint, &ConnectOptions::default()) {
+            Ok(stream) => {
+                let peer = stream.observed()?.peer.map(|peer| peer.to_string()).unwrap_or_default();
+                let fds = [stream.as_fd()];
+                let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+                let mut with = SendAncillaryBuffer::new(&mut space);
+                with.push(SendAncillaryMessage::ScmRights(&fds));
+                send(asker, &peer, &mut with)?;
+            }
+            Err(error) => send(asker, &error.to_string(), &mut SendAncillaryBuffer::default())?,
+        }
+    }
+    Ok(())
+}
+
+fn send(to: BorrowedFd<'_>, text: &str, with: &mut SendAncillaryBuffer<'_, '_, '_>) -> io::Result<()> {
+    let text = &text.as_bytes()[..text.len().min(ANSWER)];
+    retry_on_intr(|| sendmsg(to, &[IoSlice::new(text)], with, SendFlags::NOSIGNAL))?;
+    Ok(())
+}
+
+fn connect(endpoint: &Endpoint, options: &ConnectOptions) -> Result<Stream, ConnectError> {
+    let client = offers().get(&endpoint.to_string()).cloned();
+    let Some(client) = client else {
+        return Err(ConnectError::Unsupported { endpoint: endpoint.clone(), reason: NO_CLIENT });
+    };
+    let client = client.lock().unwrap_or_else(PoisonError::into_inner);
+    let other = |source| ConnectError::Other { endpoint: endpoint.clone(), source };
+    let (fd, said) = ask(&client).map_err(other)?;
+    let asked = match endpoint {
+        Endpoint::TcpRun { host, port, .. } => format!("{host}:{port}"),
+        _ => String::new(),
+    };
+    let Some(fd) = fd else { return Err(other(io::Error::other(said))) };
+    if said != asked {
+        return Err(other(io::Error::other(format!("the client asked for {asked} and was told {said}"))));
+    }
+    let set = options.tuning.apply(&fd);
+    set.map_err(|source| ConnectError::Tuning { endpoint: endpoint.clone(), source })?;
+    Ok(Stream::from_fd(fd, Transport::TcpRun))
+}
+
+/// Orders a connection. Returns the socket and where the client sees it connected, or the client's error.
+fn ask(client: &OwnedFd) -> io::Result<(Option<OwnedFd>, String)> {
+    retry_on_intr(|| rustix::net::send(client, CONNECT, SendFlags::NOSIGNAL))?;
+    let mut text = [0; ANSWER];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut with = RecvAncillaryBuffer::new(&mut space);
+    let received = retry_on_intr(|| {
+        recvmsg(client, &mut [IoSliceMut::new(&mut text)], &mut with, RecvFlags::CMSG_CLOEXEC)
+    })?;
+    if received.bytes == 0 {
+        return Err(io::Error::other("the client under `samehost run` has ended"));
+    }
+    let fd = with.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    Ok((fd, String::from_utf8_lossy(&text[..received.bytes]).into_owned()))
+}
+
+fn start_is_asked_for(endpoint: &Endpoint, _: &ConnectOptions) -> Result<(Stream, Connecting), StartError> {
+    Err(StartError::Unsupported { endpoint: endpoint.clone(), reason: NO_BURST })
+}
+
+fn connect_is_refused(endpoint: &Endpoint, _: &ConnectOptions) -> Result<Stream, ConnectError> {
+    Err(ConnectError::Unsupported { endpoint: endpoint.clone(), reason: "its probe refuses it" })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+    use crate::listen::{ListenOptions, listen};
+
+    fn run(listener: &Endpoint) -> Endpoint {
+        let Endpoint::Tcp { host, port } = listener else { panic!("{listener}") };
+        Endpoint::TcpRun { host: host.clone(), port: *port, path: "/run/x.sock".into() }
+    }
+
+    #[test]
+    fn a_client_hands_its_sockets_over_and_its_errors() {
+        let listener = listen(&"tcp:127.0.0.1:0".parse().unwrap(), &ListenOptions::default()).unwrap();
+        let endpoint = run(listener.endpoint());
+        let options = ConnectOptions::default();
+        let error = connect_to(&endpoint, &options).unwrap_err();
+        assert!(error.to_string().contains("no client of ours"), "{error}");
+
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        let to = listener.endpoint().clone();
+        let client = std::thread::spawn(move || hand_over(&to, theirs.as_fd()));
+        let offer = offer(&endpoint, ours);
+        let mut stream = connect_to(&endpoint, &options).unwrap();
+        let mut accepted = listener.accept().unwrap();
+        stream.write_all(b"x").unwrap();
+        let mut received = [0];
+        accepted.read_exact(&mut received).unwrap();
+        assert_eq!(received, *b"x");
+        // Without a supervisor it stays TCP, and the kernel's word is against it.
+        assert!(!stream.observed().unwrap().matches(Transport::TcpRun));
+
+        drop((listener, accepted, stream));
+        let error = connect_to(&endpoint, &options).unwrap_err();
+        assert!(error.to_string().contains("refused"), "{error}");
+        drop(offer);
+        client.join().unwrap().unwrap();
+        assert!(connect_to(&endpoint, &options).is_err());
+    }
+}
