@@ -44,7 +44,11 @@ fn by_figure(claim: &Claim, report: &Report) -> Option<ClaimOutcome> {
         Find::Peak { metric } => peak(report, metric).map(|found| answer(claim, found, report)),
         Find::EveryPoint { metric } => every_point(claim, report, metric),
         Find::Points { metric, transport, from, to } => {
-            points(report, metric, transport, from, to).map(|found| answer(claim, &found, report))
+            points(report, metric, (transport, from), (transport, to))
+                .map(|found| answer(claim, &found, report))
+        }
+        Find::Between { metric, from, to, at } => {
+            points(report, metric, (from, at), (to, at)).map(|found| answer(claim, &found, report))
         }
         Find::Share { part, whole, transport } => share::judge(claim, report, part, whole, transport),
         Find::Works | Find::Busy => None,
@@ -79,9 +83,11 @@ fn peak<'a>(report: &'a Report, metric: &str) -> Option<&'a Comparison> {
     transports(report, metric).max_by(|a, b| both(a).total_cmp(&both(b)))
 }
 
-fn points(report: &Report, metric: &str, transport: Transport, from: At, to: At) -> Option<Comparison> {
+fn points(report: &Report, metric: &str, from: (Transport, At), to: (Transport, At)) -> Option<Comparison> {
     let metric = metric_of(report, metric)?;
-    let arm = |at: At| report.head.arms.iter().find(|arm| arm.transport == transport && at.is(&arm.point));
+    let arm = |(transport, at): (Transport, At)| {
+        report.head.arms.iter().find(|arm| arm.transport == transport && at.is(&arm.point))
+    };
     compare_arms(report, metric, arm(from)?, arm(to)?)
 }
 
@@ -304,6 +310,21 @@ pub mod tests {
         let more = judge(&claim(Expected::AtLeast { ratio: 7.0 }, find), &[&report]);
         assert_eq!(more.judgement, Judgement::Holds, "{more:?}");
         assert_eq!(judge(&claim(Expected::Below, find), &[&report]).judgement, Judgement::DoesNotHold);
+    }
+
+    #[test]
+    fn transports_are_held_against_each_other_whichever_is_the_baseline() {
+        let report = report(&[(1, 1.25), (8, 1.0)]);
+        let between = |from, to, at| Find::Between { metric: "throughput", from, to, at };
+        let (tcp, unix) = (Transport::Tcp, Transport::Unix);
+        let less = judge(&claim(Expected::Below, between(unix, tcp, ONE)), &[&report]);
+        assert_eq!(less.judgement, Judgement::Holds, "{less:?}");
+        let here = less.here.unwrap();
+        assert!(here.of == "tcp ÷ unix" && (here.value - 0.8).abs() < 0.01, "{here:?}");
+        let same = |at| judge(&claim(Expected::Same, between(unix, tcp, at)), &[&report]).judgement;
+        assert_eq!((same(ONE), same(EIGHT)), (Judgement::DoesNotHold, Judgement::Holds));
+        let none = judge(&claim(Expected::Same, between(unix, Transport::TcpRun, ONE)), &[&report]);
+        assert_eq!(none.judgement, Judgement::CannotTell);
     }
 
     #[test]

@@ -122,6 +122,17 @@ pub enum Find {
         /// Numerator.
         to: At,
     },
+    /// One transport ÷ another at a point.
+    Between {
+        #[serde(deserialize_with = "text")]
+        metric: &'static str,
+        /// Denominator.
+        from: Transport,
+        /// Numerator.
+        to: Transport,
+        #[serde(default)]
+        at: At,
+    },
     /// One time as a share of another over one transport, in percent.
     Share {
         #[serde(deserialize_with = "text")]

@@ -28,7 +28,7 @@ pub fn next(all: &[(&Published, &Experiment, u32)], left_s: f64) -> Option<(usiz
 pub fn questions(claims: &[Claim]) -> Vec<Question> {
     let of = |claim: &Claim| {
         let (metric, connections) = match claim.find {
-            Find::Transports { metric, at } => (metric, at.connections),
+            Find::Transports { metric, at } | Find::Between { metric, at, .. } => (metric, at.connections),
             Find::Peak { metric } | Find::EveryPoint { metric } | Find::Points { metric, .. } => {
                 (metric, None)
             }
@@ -45,7 +45,9 @@ pub fn rows(claims: &[Claim], report: &Report) -> Vec<usize> {
         claims.iter().any(|claim| match claim.find {
             Find::Transports { metric, at } => found.metric == metric && at.is(&found.point),
             Find::Peak { metric } | Find::EveryPoint { metric } => found.metric == metric,
-            Find::Points { .. } | Find::Share { .. } | Find::Works | Find::Busy => false,
+            Find::Between { .. } | Find::Points { .. } | Find::Share { .. } | Find::Works | Find::Busy => {
+                false
+            }
         })
     };
     let over = |id: &str, transport| report.arm(id).is_some_and(|arm| arm.transport == transport);

@@ -316,7 +316,7 @@ mod tests {
     #[test]
     fn all_are_there_once_and_complete() {
         let ids: Vec<&str> = EXPERIMENTS.iter().map(|one| one.id).collect();
-        assert_eq!(ids, ["W", "P1", "P2", "P3", "P4", "D", "G1", "G2", "G3", "N", "B"]);
+        assert_eq!(ids, ["W", "P1", "P2", "P3", "P4", "D", "G1", "G2", "G3", "N", "B", "H"]);
         assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len());
         for one in EXPERIMENTS.iter() {
             assert!(!one.measurements.is_empty() && !one.claims.is_empty(), "{}", one.id);
