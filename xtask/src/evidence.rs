@@ -97,13 +97,13 @@ const ALL: &[Evidence] = &[
     },
     Evidence {
         name: "dist",
-        about: "the static program: in an empty root directory, on the oldest kernel, its size and start beside others', and its speed beside glibc's",
+        about: "the static program: made twice, in an empty root directory, on old kernels, for aarch64, its size and start beside others', and its speed beside glibc's",
         length: Duration::from_secs(900),
         run: dist::dist,
     },
     Evidence {
         name: "packages",
-        about: "the .deb in fresh roots of two suites of Debian, from installing to purging; the image in podman",
+        about: "packages of the static program: in fresh roots of two suites of Debian, in podman, from .crate files; the unit under a systemd",
         length: Duration::from_secs(600),
         run: packages::packages,
     },

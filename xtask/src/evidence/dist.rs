@@ -29,8 +29,10 @@ const PARTS: &[Part] = &[
     ("kernel", kernel),
     ("aarch64", aarch64),
     ("start", starts),
-    ("speed", speed),
+    (SPEED, speed),
 ];
+/// The only one that needs the program with this machine's C library.
+const SPEED: &str = "speed";
 /// Made before the others, because it makes the program anew.
 const TWICE: &str = "twice";
 
@@ -48,8 +50,14 @@ pub(super) fn dist(account: &mut Account<'_>) -> anyhow::Result<()> {
     }
     let known: Vec<&str> = PARTS.iter().map(|(name, _)| *name).chain([TWICE]).collect();
     ensure!(!parts.is_empty(), "no part is called that; there are {}", known.join(", "));
-    let glibc = account.before.clone().map_or_else(crate::dist::dynamic_program, Ok)?;
-    let programs = Programs { musl: crate::dist::program()?, glibc };
+    let musl = crate::dist::program()?;
+    let glibc = match &account.before {
+        Some(program) => program.clone(),
+        None if parts.iter().any(|(name, _)| *name == SPEED) => crate::dist::dynamic_program()?,
+        // No other part uses it.
+        None => musl.clone(),
+    };
+    let programs = Programs { musl, glibc };
     parts.into_iter().try_for_each(|(_, part)| part(account, &programs))
 }
 
@@ -152,7 +160,6 @@ fn rows(checkup: &Value) -> String {
 /// Start of the program beside that of others.
 fn starts(account: &mut Account<'_>, of: &Programs) -> anyhow::Result<()> {
     let mut programs = start::others(&mut |missing| account.tell(&format!("start | {missing}")));
-    programs.insert(0, ("glibc", of.glibc.clone()));
     programs.insert(0, ("musl", of.musl.clone()));
     for (name, file) in &programs {
         account.tell(&format!("start | size of {name} | {} bytes", fs::metadata(file)?.len()));
