@@ -150,17 +150,8 @@ impl Connects {
             return Err(Decision::Connected(again(before)));
         }
         self.may_be_replaced(thread, descriptor, &socket, old, &map.socket)?;
-        let unix = connected(&map.socket).map_err(|errno| {
-            if self.tried.len() >= MOST_TRIED {
-                self.tried.clear();
-            }
-            self.tried.insert(old);
-            Decision::Stay(Reason::NoAnswer(errno.into()))
-        })?;
+        let (unix, cookie, inode) = self.replacement(map, &socket, old)?;
         let not_replaced = |error| Decision::Stay(Reason::NotReplaced(error));
-        like(&unix, &socket).map_err(not_replaced)?;
-        let cookie = sockopt::socket_cookie(&unix).map_err(|errno| not_replaced(errno.into()))?;
-        let inode = rustix::fs::fstat(&unix).map_err(|errno| not_replaced(errno.into()))?.st_ino;
         let replaced = Replaced {
             peer: to,
             local: address::local_of(to, cookie),
@@ -198,6 +189,22 @@ impl Connects {
         // On one CPU the program goes on now, and not after the next call is waited for.
         sched_yield();
         Ok(())
+    }
+
+    /// A connection to the socket of a map, like the socket that has this cookie; its own cookie and inode.
+    fn replacement(&mut self, map: &Map, socket: &Socket, old: u64) -> Result<(OwnedFd, u64, u64), Decision> {
+        let unix = connected(&map.socket).map_err(|errno| {
+            if self.tried.len() >= MOST_TRIED {
+                self.tried.clear();
+            }
+            self.tried.insert(old);
+            Decision::Stay(Reason::NoAnswer(errno.into()))
+        })?;
+        let not_replaced = |error| Decision::Stay(Reason::NotReplaced(error));
+        like(&unix, socket).map_err(not_replaced)?;
+        let cookie = sockopt::socket_cookie(&unix).map_err(|errno| not_replaced(errno.into()))?;
+        let inode = rustix::fs::fstat(&unix).map_err(|errno| not_replaced(errno.into()))?.st_ino;
+        Ok((unix, cookie, inode))
     }
 
     /// Whether the exchange is one that the program cannot notice, and that gives it nothing.
