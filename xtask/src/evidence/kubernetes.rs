@@ -27,6 +27,8 @@ const NEEDED: &[(&str, &str)] = &[
     ("/usr/bin/openssl", "openssl"),
     ("/usr/bin/shellcheck", "shellcheck"),
 ];
+/// Those of them that only the control plane needs.
+const OF_CLUSTER: &[&str] = &["etcd-server", "openssl", "shellcheck"];
 /// Nodes with Linux, of which the first ones are of the control plane, and others.
 const NODES: usize = 1_000;
 const OF_CONTROL_PLANE: usize = 3;
@@ -44,29 +46,46 @@ const RIGHTS: &[(&str, [u32; 2])] = &[
     ("+--cap-add=SYS_ADMIN", [2, 2]),
 ];
 
+/// The part that needs no control plane.
+const SOCKET: &str = "socket";
+
 pub(super) fn kubernetes(account: &mut Account<'_>) -> anyhow::Result<()> {
-    super::need(NEEDED)?;
+    let is_all = match account.only.as_deref() {
+        None => true,
+        Some(SOCKET) => false,
+        Some(other) => bail!("`{other}` is no part that runs by itself; there is: {SOCKET}"),
+    };
+    let needed = NEEDED.iter().filter(|(_, package)| is_all || !OF_CLUSTER.contains(package));
+    super::need(&needed.copied().collect::<Vec<_>>())?;
     let folder = tempfile::tempdir()?;
     let packaging = account.root.join("packaging/kubernetes");
     let program = crate::dist::program()?;
+    let pod = if is_all { Some(in_a_cluster(account, &program, &packaging, folder.path())?) } else { None };
+    pods(account, &program, pod.as_ref(), &packaging, folder.path())
+}
+
+/// What the control plane makes of the files; the pod of a node as it was admitted.
+fn in_a_cluster(
+    account: &mut Account<'_>,
+    program: &Path,
+    packaging: &Path,
+    folder: &Path,
+) -> anyhow::Result<Value> {
     let built = Instant::now();
     let programs = Programs::build()?;
     account.tell(&format!("cluster | {}", programs.versions));
     account.tell(&format!("cluster | built in {} s (0: it was there)", built.elapsed().as_secs()));
     succeed(Command::new("shellcheck").arg(packaging.join("kubectl-samehost")))?;
-    let image = folder.path().join("image");
+    let image = folder.join("image");
     fs::create_dir(&image)?;
-    fs::copy(&program, image.join("samehost"))?;
-    let home = folder.path().join("cluster");
+    fs::copy(program, image.join("samehost"))?;
+    let home = folder.join("cluster");
     fs::create_dir(&home)?;
-    let pod = {
-        let mut cluster = Cluster::start(&programs, &home, &packaging, &image)?;
-        admitted(account, &mut cluster, &packaging)?;
-        levels(account, &mut cluster, &packaging)?;
-        asked(account, &cluster)?;
-        one_pod(&cluster)?
-    };
-    pods(account, &program, &pod, &packaging, folder.path())
+    let mut cluster = Cluster::start(&programs, &home, packaging, &image)?;
+    admitted(account, &mut cluster, packaging)?;
+    levels(account, &mut cluster, packaging)?;
+    asked(account, &cluster)?;
+    one_pod(&cluster)
 }
 
 /// The pods of the DaemonSet.
@@ -178,7 +197,7 @@ fn refused(cluster: &Cluster<'_>, pod: &Value, namespace: &str) -> anyhow::Resul
 /// The plugin, through the API server and the nodes.
 fn asked(account: &mut Account<'_>, cluster: &Cluster<'_>) -> anyhow::Result<()> {
     let begun = Instant::now();
-    let found = text(&mut cluster.kubectl(&["samehost", "--parallel", "16", "scan", "--json"]))?;
+    let found = text(&mut cluster.kubectl(&["samehost", "-nsamehost", "--parallel=16", "scan", "--json"]))?;
     let mut nodes = BTreeSet::new();
     for line in found.lines() {
         let answer: Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
@@ -240,7 +259,7 @@ fn as_arguments(pod: &Value) -> anyhow::Result<(Vec<String>, Vec<String>)> {
 fn pods(
     account: &mut Account<'_>,
     program: &Path,
-    pod: &Value,
+    pod: Option<&Value>,
     packaging: &Path,
     folder: &Path,
 ) -> anyhow::Result<()> {
@@ -254,16 +273,19 @@ fn pods(
         fs::create_dir(made)?;
     }
     with_libraries(Path::new("/usr/bin/redis-server"), &root)?;
-    let (rights, command) = as_arguments(pod)?;
     let as_it_is = folder.join("as-it-is");
-    fs::write(&as_it_is, [rights.clone(), command.clone()].concat().join("\n"))?;
-    write_cases(&rights, &command[0], &cases)?;
-    account.tell(&format!("pod | as it was admitted: {}", rights.join(" ")));
+    if let Some(pod) = pod {
+        let (rights, command) = as_arguments(pod)?;
+        fs::write(&as_it_is, [rights.clone(), command.clone()].concat().join("\n"))?;
+        write_cases(&rights, &command[0], &cases)?;
+        account.tell(&format!("pod | as it was admitted: {}", rights.join(" ")));
+    }
     let mut unshare = Command::new("unshare");
     unshare.args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--", "timeout", "600"]);
     unshare.args(["bash", "-c", PODS]).env("STATE", &state).env("IMAGE", image).env("ROOT", &root);
     unshare
-        .env("CASES", &cases)
+        .env("PROGRAM", program)
+        .env("CASES", pod.map_or_else(PathBuf::new, |_| cases.clone()))
         .env("AS_IT_IS", &as_it_is)
         .env("SHARED", packaging.join("shared-socket.yaml"));
     let output = unshare.output().context("starting unshare")?;
@@ -273,6 +295,7 @@ fn pods(
     for (what, found) in said.lines().filter_map(|line| line.strip_prefix("held: ")?.split_once(" | ")) {
         match what {
             "shared" => shared.push(found),
+            "user" => account.tell(&format!("pod | without runAsUser 0: {}", names(found)?)),
             "file" | "end" | "said" => account.tell(&format!("pod | {what}: {found}")),
             _ => seen.push(found),
         }
@@ -281,8 +304,11 @@ fn pods(
     for line in &shared {
         account.tell(&format!("socket | {line}"));
     }
-    let is_whole = seen.len() == RIGHTS.len() && shared.first() == Some(&"exited 0");
+    let is_whole = seen.len() == pod.map_or(0, |_| RIGHTS.len()) && shared.first() == Some(&"exited 0");
     ensure!(output.status.success() && is_whole, "{}: {said}{errors}", output.status);
+    ensure!(!said.contains("held: said | "), "the pod complains: {said}");
+    let is_decided = |line: &&&str| line.starts_with("mean latency ") && line.trim_end().ends_with("faster");
+    ensure!(shared.iter().any(|line| is_decided(&line)), "the example reached no verdict: {said}");
     Ok(())
 }
 
@@ -303,6 +329,12 @@ fn write_cases(rights: &[String], image: &str, cases: &Path) -> anyhow::Result<(
     Ok(())
 }
 
+/// How many clients were named, in words.
+fn names(found: &str) -> anyhow::Result<String> {
+    let (tcp, unix) = found.split_once(' ').with_context(|| format!("two numbers: {found}"))?;
+    Ok(format!("of 2 clients over TCP it names {tcp}, of 2 over Unix sockets {unix}"))
+}
+
 /// How many clients were named in each case.
 fn tell_rights(account: &mut Account<'_>, seen: &[&str]) -> anyhow::Result<()> {
     for ((right, wanted), found) in RIGHTS.iter().zip(seen) {
@@ -313,9 +345,7 @@ fn tell_rights(account: &mut Account<'_>, seen: &[&str]) -> anyhow::Result<()> {
             None => format!("without {right}"),
         };
         let [tcp, unix] = counts[..] else { bail!("{what}: {found}") };
-        account.tell(&format!(
-            "pod | {what}: of 2 clients over TCP it names {tcp}, of 2 over Unix sockets {unix}"
-        ));
+        account.tell(&format!("pod | {what}: {}", names(found)?));
         ensure!([tcp, unix] == *wanted, "{what}: expected {wanted:?} clients");
     }
     Ok(())

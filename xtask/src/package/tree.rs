@@ -13,11 +13,14 @@ use super::{Release, template};
 use crate::bytes;
 
 /// Files of `packaging/`, and the folders that they are installed in.
-const AS_THEY_ARE: [(&str, &str); 4] = [
+const AS_THEY_ARE: [(&str, &str); 7] = [
     ("systemd/samehost-scan.service", "usr/lib/systemd/system"),
     ("systemd/samehost-scan.timer", "usr/lib/systemd/system"),
     ("prometheus/samehost.rules.yml", "usr/share/samehost/prometheus"),
     ("prometheus/samehost.dashboard.json", "usr/share/samehost/prometheus"),
+    ("kubernetes/samehost.yaml", "usr/share/samehost/kubernetes"),
+    ("kubernetes/shared-socket.yaml", "usr/share/samehost/kubernetes"),
+    ("kubernetes/kubectl-samehost", "usr/share/samehost/kubernetes"),
 ];
 
 /// Writes a file below `root`, with the folders above it.
@@ -98,7 +101,7 @@ pub(super) fn settle(root: &Path, epoch: u64) -> anyhow::Result<()> {
     let time = SystemTime::UNIX_EPOCH + Duration::from_secs(epoch);
     for name in files(root)? {
         let path = root.join(&name);
-        let is_program = name.starts_with("usr/bin");
+        let is_program = name.starts_with("usr/bin") || name.ends_with("kubectl-samehost");
         let is_script = name.parent() == Some(Path::new("DEBIAN"))
             && ["postinst", "prerm", "postrm"].iter().any(|script| name.ends_with(script));
         let mode = if is_program || is_script { 0o755 } else { 0o644 };

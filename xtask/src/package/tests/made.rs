@@ -33,11 +33,8 @@ fn the_deb_has_everything_at_its_place_and_of_root_with_programs() {
     let listing = must(Command::new("dpkg-deb").arg("--contents").arg(deb()));
     for line in listing.lines() {
         assert!(line.contains(" root/root "), "{line}");
-        let mode = if line.starts_with('d') || line.ends_with("usr/bin/samehost") {
-            "rwxr-xr-x"
-        } else {
-            "rw-r--r--"
-        };
+        let is_program = ["usr/bin/samehost", "kubectl-samehost"].iter().any(|name| line.ends_with(name));
+        let mode = if line.starts_with('d') || is_program { "rwxr-xr-x" } else { "rw-r--r--" };
         assert_eq!(&line[1..10], mode, "{line}");
     }
     let wanted = [
@@ -55,6 +52,8 @@ fn the_deb_has_everything_at_its_place_and_of_root_with_programs() {
         "usr/share/doc/samehost/LICENSES-OF-OTHERS.txt.gz",
         "usr/share/samehost/prometheus/samehost.rules.yml",
         "usr/share/samehost/prometheus/samehost.dashboard.json",
+        "usr/share/samehost/kubernetes/samehost.yaml",
+        "usr/share/samehost/kubernetes/kubectl-samehost",
     ];
     for name in wanted {
         assert!(listing.lines().any(|line| line.ends_with(&format!("./{name}"))), "{name}:\n{listing}");
