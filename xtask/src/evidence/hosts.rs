@@ -61,7 +61,7 @@ pub(super) fn hosts(account: &mut Account<'_>) -> anyhow::Result<()> {
                 succeed(Command::new("python3").args(["-c", FORGET]).arg(folder))?;
             }
             Some(folder) => {
-                succeed(Command::new("grep").args(["-rqs", "no such text"]).arg(folder)).unwrap_or(())
+                succeed(Command::new("grep").args(["-rqs", "no such text"]).arg(folder)).unwrap_or(());
             }
             None => {}
         }
