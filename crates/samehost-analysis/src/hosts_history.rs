@@ -64,13 +64,16 @@ pub struct HostsHistory {
 
 /// A run's start, its value as a logarithm, and its environment.
 type Timed = (String, f64, usize);
+/// Runs of what was measured, and which values of it are better.
+type Runs = BTreeMap<Cell, (Option<Better>, Vec<Timed>)>;
 
 /// Reports of many hosts, to be put in order.
 #[derive(Debug, Default)]
 pub struct Histories {
     reports: u32,
     environments: Vec<Environment>,
-    hosts: BTreeMap<(String, String), BTreeMap<Cell, (Option<Better>, Vec<Timed>)>>,
+    /// By host and command.
+    hosts: BTreeMap<(String, String), Runs>,
 }
 
 impl Histories {

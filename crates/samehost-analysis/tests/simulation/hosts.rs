@@ -59,6 +59,8 @@ fn report(kernel: usize, comparison: Comparison) -> HostReport {
     HostReport {
         schema: samehost_model::SCHEMA.into(),
         host_name: None,
+        started_at: String::new(),
+        command: Vec::new(),
         host: Host { kernel: format!("6.{kernel}"), sysctls: BTreeMap::new(), ..Host::default() },
         workload: Measured { name: "raw".into(), metrics: vec![metric] },
         comparisons: vec![comparison],
