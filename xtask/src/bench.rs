@@ -1,11 +1,12 @@
 //! Compares our client with yardsticks: minimal C loops on the same server, alternating with it trial by
-//! trial, evaluated by samehost's own statistics for whole commands. Prints ratios and asserts nothing,
+//! trial, evaluated by samehost's own statistics for whole commands. Prints ratios and asserts none,
 //! because machines are shared.
 
 mod blog;
 mod foreign;
 mod http;
 pub(crate) mod mysql;
+mod observe;
 mod postgres;
 mod predict;
 pub(crate) mod redis;
@@ -76,6 +77,11 @@ const YARDSTICKS: &[Yardstick] = &[
         name: "pages",
         about: "the same of wrk on a WordPress, 12 minutes (a factor of 1.5 at most)",
         run: foreign::pages,
+    },
+    Yardstick {
+        name: "observe",
+        about: "how long `scan --observe 8s` takes while those three and a client of short connections are busy (30 s at most)",
+        run: observe::observe,
     },
     Yardstick {
         name: "open-loop",

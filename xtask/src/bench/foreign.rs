@@ -18,16 +18,16 @@ use super::redis::Redis;
 /// Scans of each load.
 const ROUNDS: u32 = 3;
 /// Until the load's connections are made.
-const WARM: Duration = Duration::from_secs(3);
+pub(super) const WARM: Duration = Duration::from_secs(3);
 const CONNECTIONS: u32 = 8;
 
 /// A load, which lasts until it is stopped, and what it costs over each transport.
-struct Load {
-    name: &'static str,
+pub(super) struct Load {
+    pub(super) name: &'static str,
     port: u16,
     /// Field of the scan's saving.
     predicted: &'static str,
-    lasting: String,
+    pub(super) lasting: String,
     /// Most time and most blocks of the measurement.
     length: [&'static str; 2],
     /// Commands that print what an operation costs over TCP and over the Unix socket.
@@ -35,9 +35,9 @@ struct Load {
     _server: Box<dyn std::any::Any>,
 }
 
-type Start = fn(&Tools, &Path) -> anyhow::Result<Load>;
+pub(super) type Start = fn(&Tools, &Path) -> anyhow::Result<Load>;
 
-const LOADS: &[Start] = &[pgbench, sysbench, redis_benchmark];
+pub(super) const LOADS: &[Start] = &[pgbench, sysbench, redis_benchmark];
 
 fn pgbench(tools: &Tools, family: &Path) -> anyhow::Result<Load> {
     let server = Postgres::start(tools)?;
