@@ -49,10 +49,11 @@ impl Exporter {
         Ok(Exporter { receiver: Receiver::open(named)?, resource: resource()? })
     }
 
-    /// Sends metrics of this time, and waits until they are accepted.
-    pub fn send(&self, metrics: &[Metric], at: Timestamp) -> anyhow::Result<()> {
+    /// Sends metrics, and waits until they are accepted. They are of now, as those of a file are when it is read: a receiver
+    /// refuses what is older than what this host has sent since, and when it was measured is a metric itself.
+    pub fn send(&self, metrics: &[Metric]) -> anyhow::Result<()> {
         let version = env!("CARGO_PKG_VERSION");
-        let body = metrics_as_otlp(metrics, &self.resource, version, at.as_nanosecond());
+        let body = metrics_as_otlp(metrics, &self.resource, version, Timestamp::now().as_nanosecond());
         Ok(self.receiver.send(&serde_json::to_vec(&body)?)?)
     }
 }

@@ -9,7 +9,6 @@ use std::sync::LazyLock;
 
 use anyhow::Context;
 use clap::Args;
-use jiff::Timestamp;
 use samehost_model::printable::{clean, escape, is_plain};
 use samehost_model::scan::Scan;
 use samehost_model::{Redactor, Report, Secret};
@@ -152,9 +151,7 @@ impl Outputs {
         if self.table {
             show(|terminal, out| terminal.render(report, out))?;
         }
-        let Some(otlp) = self.otlp else { return Ok(()) };
-        let begun = report.head.started_at.parse().unwrap_or_else(|_| Timestamp::now());
-        otlp.send(&metrics_of_report(report), begun)
+        self.otlp.map_or(Ok(()), |otlp| otlp.send(&metrics_of_report(report)))
     }
 }
 

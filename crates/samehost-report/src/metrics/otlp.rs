@@ -8,7 +8,7 @@ use super::{Metric, MetricKind, MetricUnit, Sample};
 const CUMULATIVE: u32 = 2;
 
 /// Renders metrics as the body of a request to an OTLP receiver. `resource` is what they are of: names and values;
-/// `unix_nanos` is when they were measured.
+/// `unix_nanos` is the time of their values.
 #[must_use]
 pub fn metrics_as_otlp(
     metrics: &[Metric],

@@ -51,7 +51,7 @@ impl Receivers {
         if let Some(path) = &self.file {
             output::write(output::open_public(path)?, metrics_as_prometheus(&metrics).as_bytes())?;
         }
-        self.otlp.as_ref().map_or(Ok(()), |otlp| otlp.send(&metrics, at))
+        self.otlp.as_ref().map_or(Ok(()), |otlp| otlp.send(&metrics))
     }
 }
 
