@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// Least time of all runs of a scan together: with it `--observe 8s` ends within 30 s.
 const LEAST_OF_ALL: Duration = Duration::from_secs(20);
 /// Least time of a run: eight blocks of three trials of [`SHORT_TRIAL`], with what is around them.
-const LEAST: Duration = Duration::from_secs(2);
+pub const LEAST: Duration = Duration::from_secs(2);
 /// Length of a trial where a run has less than its full time.
 pub const SHORT_TRIAL: Duration = Duration::from_millis(50);
 /// Time around a run: starting and stopping its servers, and the analysis.
@@ -79,6 +79,11 @@ impl Clock {
 
     fn is_over(&self) -> bool {
         self.end.is_some_and(|end| Instant::now() >= end)
+    }
+
+    /// Whether so much time is left.
+    pub fn has(&self, time: Duration) -> bool {
+        self.end.is_none_or(|end| end.saturating_duration_since(Instant::now()) >= time)
     }
 }
 
