@@ -1,5 +1,5 @@
-//! Old kernels, started in an emulated machine that has the static program and busybox: Debian 12's, that of Ubuntu 22.04, and
-//! Debian 11's, which is older than README promises and lacks epoll_pwait2(2).
+//! Old kernels, started in an emulated machine that has the static program and busybox: Debian 12's, and Debian 11's, which is
+//! older than README promises and lacks epoll_pwait2(2).
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use anyhow::{Context, ensure};
 use super::Account;
 use crate::{download, servers, succeed};
 
-/// A kernel for virtual machines, as a package of Debian or Ubuntu.
+/// A kernel for virtual machines, as a package of Debian.
 pub(super) struct Kernel {
     url: &'static str,
     sha256: &'static str,
@@ -28,12 +28,6 @@ pub(super) const DEBIAN_12: Kernel = Kernel {
 };
 const KERNELS: &[Kernel] = &[
     DEBIAN_12,
-    Kernel {
-        url: "http://archive.ubuntu.com/ubuntu/pool/main/l/linux-signed/linux-image-5.15.0-25-generic_5.15.0-25.25_amd64.deb",
-        sha256: "ad56f8c442a54d4f5ff2dff010d00321d53e32b543f3a92f3ba4e042d20a71da",
-        image: "boot/vmlinuz-5.15.0-25-generic",
-        good: 5,
-    },
     Kernel {
         url: "http://deb.debian.org/debian/pool/main/l/linux-signed-amd64/linux-image-5.10.0-32-cloud-amd64_5.10.223-1_amd64.deb",
         sha256: "fb4a1229952d892138532c1d9f40a7fd0bd408e4dcf969c12e4524b6a89fdcb8",
