@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Least time of all runs of a scan together: with it `--observe 8s` ends within 30 s.
-const LEAST_OF_ALL: Duration = Duration::from_secs(20);
+const LEAST_OF_ALL: Duration = Duration::from_secs(16);
 /// Least time of a run: eight blocks of three trials of [`SHORT_TRIAL`], with what is around them.
-pub const LEAST: Duration = Duration::from_secs(2);
+pub const LEAST: Duration = Duration::from_millis(1500);
 /// Length of a trial where a run has less than its full time.
 pub const SHORT_TRIAL: Duration = Duration::from_millis(50);
 /// Time around a run: starting and stopping its servers, and the analysis.
