@@ -28,6 +28,8 @@ const FEW_CONNECTIONS: f64 = 1.0;
 const BARE_TIME: Duration = Duration::from_secs(4);
 /// Time to measure a private server of a pair's own program, its starts included.
 const OWN_TIME: Duration = Duration::from_secs(12);
+/// Least of all time that must be left to begin that: a database may take some seconds to start on a busy machine.
+const OWN_LEAST: Duration = Duration::from_secs(6);
 /// Number of the busiest pairs that are each measured in their own shape. The rest use the common calibration.
 const MOST_SHAPES: usize = 3;
 
@@ -161,9 +163,17 @@ impl Runs {
     /// Measures a part in the time that it gets of its full time, and says whether that was too little. `None` if it was
     /// stopped before anything was measured.
     fn measure(&mut self, part: Part, full: Duration) -> anyhow::Result<(Option<Report>, bool)> {
+        self.measure_with(part, full, clock::LEAST)
+    }
+
+    /// The same, if at least so much of all time is left: nothing interrupts the start of its servers.
+    fn measure_with(
+        &mut self,
+        part: Part,
+        full: Duration,
+        least: Duration,
+    ) -> anyhow::Result<(Option<Report>, bool)> {
         let share = self.clock.next(full);
-        // Servers would be started, which nothing interrupts, and the time would be over; a program of its own takes longest.
-        let least = if full == OWN_TIME { OWN_TIME / 2 } else { clock::LEAST };
         if self.stop.load(Ordering::Relaxed) || !self.clock.has(least) {
             return Ok((None, true));
         }
@@ -216,7 +226,7 @@ impl Runs {
         let shape = &pair.shape;
         if let Some(part) = &pair.own {
             // A server that is installed and does not start here is imitated.
-            if let Ok((report, hurried)) = self.measure(part.clone(), OWN_TIME) {
+            if let Ok((report, hurried)) = self.measure_with(part.clone(), OWN_TIME, OWN_LEAST) {
                 let found = report.as_ref().and_then(cpu_and_latency);
                 let costs =
                     found.map(|(cpu, latency)| Costs { hurried, ..costs.of_own_program(cpu, latency) });
@@ -249,7 +259,9 @@ impl Runs {
     /// Adds what a connection to the pair's own program costs, if that can be measured.
     fn calibrate_own_connections(&mut self, costs: Costs, pair: &Wanted) -> Costs {
         let Some(part) = &pair.own_connections else { return costs };
-        let Ok((report, hurried)) = self.measure(part.clone(), OWN_TIME) else { return costs };
+        let Ok((report, hurried)) = self.measure_with(part.clone(), OWN_TIME, OWN_LEAST) else {
+            return costs;
+        };
         report.as_ref().and_then(cpu_and_latency).map_or(costs, |(cpu, latency)| Costs {
             hurried: costs.hurried || hurried,
             ..costs.with_own_connection(cpu, latency)

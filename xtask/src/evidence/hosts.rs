@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
+use samehost_testing::{Noise, slow_down};
 use serde_json::{Map, Value, json};
 
 use super::{Account, need};
@@ -125,19 +126,6 @@ impl Run<'_> {
     }
 }
 
-/// Noise that is the same in each run: about normal, with a deviation of 1.
-struct Noise(u64);
-
-impl Noise {
-    fn next(&mut self) -> f64 {
-        let mut uniform = || {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (self.0 >> 33) as f64 / f64::from(1_u32 << 31)
-        };
-        (0..12).map(|_| uniform()).sum::<f64>() - 6.0
-    }
-}
-
 /// Writes the reports, a folder for each host, and all of them as lines. How many bytes the lines have.
 fn simulate(real: Value, folder: &Path, lines: &Path) -> anyhow::Result<u64> {
     let Value::Object(mut rest) = real else { anyhow::bail!("a report is an object") };
@@ -148,7 +136,7 @@ fn simulate(real: Value, folder: &Path, lines: &Path) -> anyhow::Result<u64> {
     let rest = Value::Object(rest).to_string();
     let rest = rest.strip_prefix('{').context("an object")?;
     let mut noise = Noise(7);
-    let own: Vec<f64> = (0..HOSTS).map(|_| (BETWEEN * noise.next()).exp()).collect();
+    let own: Vec<f64> = (0..HOSTS).map(|_| (BETWEEN * noise.draw()).exp()).collect();
     let mut all = BufWriter::new(File::create(lines)?);
     for number in 0..REPORTS {
         let at = number % HOSTS;
@@ -176,13 +164,8 @@ fn simulate(real: Value, folder: &Path, lines: &Path) -> anyhow::Result<u64> {
 /// The comparisons of a report whose times are longer by a factor, and not twice the same.
 fn slowed(comparisons: &Value, factor: f64, noise: &mut Noise) -> Value {
     let mut comparisons = comparisons.clone();
+    slow_down(&mut comparisons, factor, WITHIN, noise);
     for comparison in comparisons.as_array_mut().into_iter().flatten() {
-        let is_rate = ["throughput", "bandwidth"].iter().any(|rate| comparison["metric"] == *rate);
-        for value in ["baseline_value", "candidate_value"] {
-            let factor = factor * (WITHIN * noise.next()).exp();
-            let factor = if is_rate { 1.0 / factor } else { factor };
-            comparison[value] = json!(comparison[value].as_f64().unwrap_or_default() * factor);
-        }
         let of = |name: &str| comparison[name].as_f64().unwrap_or_default();
         comparison["ratio"] = json!(of("candidate_value") / of("baseline_value"));
     }

@@ -13,8 +13,6 @@ mod service;
 mod socket;
 mod verification;
 
-use std::io::{self, BufWriter, Write};
-
 use serde::{Serialize, Serializer};
 
 pub use advice::{Advice, Obstacle, Possible, Range, Saving, ShortTraffic, Traffic, Weight};
@@ -128,19 +126,6 @@ impl Scan {
     #[must_use]
     pub fn holder(&self, socket: usize) -> Option<&Process> {
         self.sockets.get(socket)?.pids.first().and_then(|pid| self.process(*pid))
-    }
-
-    /// Writes the JSON on one line, in large pieces that end between two of its words: of a busy host it is megabytes. It is here
-    /// because this crate is optimised in every profile.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    pub fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
-        const PIECE: usize = 64 * 1024;
-        let mut pieces = BufWriter::with_capacity(PIECE, out);
-        serde_json::to_writer(&mut pieces, self)?;
-        pieces.write_all(b"\n")?;
-        pieces.flush()
     }
 }
 

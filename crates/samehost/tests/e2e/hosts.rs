@@ -5,22 +5,10 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
 
+use samehost_testing::{Noise, slow_down};
 use serde_json::{Value, json};
 
 use crate::support::{Ended, Home};
-
-/// Noise that is the same in each run of the test: about normal, with a deviation of 1.
-struct Noise(u64);
-
-impl Noise {
-    fn next(&mut self) -> f64 {
-        let mut uniform = || {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (self.0 >> 33) as f64 / f64::from(1_u32 << 31)
-        };
-        (0..12).map(|_| uniform()).sum::<f64>() - 6.0
-    }
-}
 
 /// Reports of 60 hosts with three kernels, as [`altered`] makes them. `slow` is the factor of host 17.
 pub(crate) fn reports(real: &Value, slow: f64) -> Vec<(String, Value)> {
@@ -36,19 +24,12 @@ fn altered(real: &Value, alter: impl Fn(usize, usize, &mut Value) -> f64) -> Vec
     let mut noise = Noise(7);
     let mut all = Vec::new();
     for host in 0..60 {
-        let own = (0.01 * noise.next()).exp();
+        let own = (0.01 * noise.draw()).exp();
         for number in 0..5 {
             let mut report = real.clone();
             report["started_at"] = json!(format!("2026-11-{:02}T11:00:00Z", number + 1));
             let own = own * alter(host, number, &mut report);
-            for comparison in report["comparisons"].as_array_mut().unwrap() {
-                let is_rate = ["throughput", "bandwidth"].iter().any(|rate| comparison["metric"] == *rate);
-                for value in ["baseline_value", "candidate_value"] {
-                    let factor = own * (0.02 * noise.next()).exp();
-                    let factor = if is_rate { 1.0 / factor } else { factor };
-                    comparison[value] = json!(comparison[value].as_f64().unwrap() * factor);
-                }
-            }
+            slow_down(&mut report["comparisons"], own, 0.02, &mut noise);
             all.push((format!("host{host}"), report));
         }
     }
