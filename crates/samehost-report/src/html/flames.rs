@@ -1,23 +1,12 @@
-//! Differential flame graphs, drawn by inferno for each pair of arms. Only inferno's frames are used, because
-//! its script and style would affect the rest of the page.
+//! Differential flame graphs for each pair of arms.
 
-use std::collections::BTreeMap;
-
-use inferno::flamegraph::{self, Options};
 use samehost_analysis::us_per_sample;
 use samehost_model::{Profile, Role};
 
 use super::escape;
+use super::flame_graph::{self, Stacks};
 use crate::view::View;
 use samehost_model::printable::clean;
-
-/// Width in SVG units; the page scales the drawing.
-const WIDTH: usize = 1200;
-/// Frames narrower than this, in percent, are omitted: they are unreadable and enlarge the page.
-const NARROWEST: f64 = 0.25;
-/// Space that inferno reserves for its title and details, in SVG units.
-const ABOVE: f64 = 33.0;
-const BELOW: f64 = 30.0;
 
 /// Suffix of the bucket that combines stacks with few samples.
 const OTHER: &str = ";[other]";
@@ -28,9 +17,6 @@ pub(crate) struct Flame {
     /// An `<svg>` element.
     pub(crate) drawing: String,
 }
-
-/// Nanoseconds per operation of each stack.
-type Stacks = BTreeMap<String, u64>;
 
 /// All drawings for which there is a profile.
 pub(crate) fn flames(view: &View<'_>) -> Vec<Flame> {
@@ -70,7 +56,7 @@ fn stacks(profile: &Profile) -> Stacks {
     stacks
 }
 
-/// Frames as displayed. Rewrites the kernel's `_[k]` suffix, which inferno would strip.
+/// Frames as displayed: the kernel's have the suffix ` [k]` in place of `_[k]`.
 fn shown(stack: &str) -> String {
     let frame = |frame: &str| match frame.strip_suffix("_[k]") {
         Some(name) => format!("{} [k]", clean(name)),
@@ -99,43 +85,14 @@ fn flame(name: &str, place: &str, stacks: &Stacks, against: Option<(&str, &Stack
 }
 
 fn draw(stacks: &Stacks, other: Option<&Stacks>) -> Option<String> {
-    let mut lines: Vec<String> = match other {
-        None => stacks.iter().map(|(stack, ns)| format!("{stack} {ns}")).collect(),
-        Some(other) => {
-            let mut names: Vec<&String> = stacks.keys().chain(other.keys()).collect();
-            names.sort_unstable();
-            names.dedup();
-            let of = |stacks: &Stacks, name: &String| stacks.get(name).copied().unwrap_or(0);
-            // Stacks in the bucket of rare ones differ between arms, so a colour would mean nothing.
-            let before = |name: &String| of(if name.ends_with(OTHER) { stacks } else { other }, name);
-            names.into_iter().map(|name| format!("{name} {} {}", before(name), of(stacks, name))).collect()
-        }
-    };
-    lines.retain(|line| !line.is_empty());
-    let mut options = Options::default();
-    options.title = " ".into();
-    options.count_name = "ns per operation".into();
-    options.image_width = Some(WIDTH);
-    options.min_width = NARROWEST;
-    options.no_javascript = true;
-    options.deterministic = true;
-    let mut drawn = Vec::new();
-    flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), &mut drawn).ok()?;
-    frames(&String::from_utf8(drawn).ok()?)
-}
-
-/// Extracts the frames of a drawing into an `<svg>` of our own.
-fn frames(drawn: &str) -> Option<String> {
-    let height: f64 = drawn.split_once(" height=\"")?.1.split_once('"')?.0.parse().ok()?;
-    let (_, inner) = drawn.split_once("<svg id=\"frames\"")?;
-    let (_, inner) = inner.split_once('>')?;
-    let (inner, _) = inner.split_once("</svg>")?;
-    let height = height - ABOVE - BELOW;
-    Some(format!(
-        "<svg class=\"flame\" viewBox=\"0 {ABOVE} {WIDTH} {height}\" aria-hidden=\"true\">\
-         <svg x=\"10\" width=\"{}\" overflow=\"visible\">{inner}</svg></svg>",
-        WIDTH - 20
-    ))
+    // Stacks in the bucket of rare ones differ between arms, so a colour would mean nothing.
+    let alike = |stack: &String| stack.ends_with(OTHER);
+    let before = other.map(|other| {
+        let comparable = other.iter().filter(|(stack, _)| !alike(stack));
+        let rare = stacks.iter().filter(|(stack, _)| alike(stack));
+        comparable.chain(rare).map(|(stack, ns)| (stack.clone(), *ns)).collect()
+    });
+    flame_graph::draw(stacks, before.as_ref())
 }
 
 /// A drawing in a scrollable region.

@@ -6,6 +6,7 @@ mod chart;
 mod cpu;
 pub(crate) mod escape;
 mod figure;
+mod flame_graph;
 mod flames;
 mod hosts;
 mod page;
