@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use samehost_analysis::compare_arms;
-use samehost_model::scan::Scan;
-use samehost_model::{Report, Transport};
+use samehost_model::scan::{Scan, SlowCongestion};
+use samehost_model::{Report, Transport, Verdict};
 
 use super::parts::Part;
 use super::worth::Worth;
@@ -28,28 +28,40 @@ pub fn cure_part(scan: &Scan) -> Option<Part> {
     })
 }
 
-/// Remedy for each address; the first one includes the measured gain.
-pub fn cure(scan: &Scan, measured: Option<&Report>) -> Vec<Worth> {
-    let mut all = Vec::new();
-    for (index, one) in scan.slow_congestion.iter().enumerate() {
-        let about = if index == 0 {
-            let name = one.congestion.to_uppercase();
-            let gain =
-                measured.and_then(gain).unwrap_or_else(|| "what that would bring was not measured".into());
-            format!(
-                "Connections to {} run on {name}. With CUBIC, {gain}; small requests stay the same. As root, for new connections only, until the next start (samehost scan says how to make it last and how to take it back):",
-                one.address
-            )
-        } else {
-            format!("The same for connections to {}:", one.address)
-        };
-        all.push(Worth { about, command: one.cure.join(" && ") });
+/// What is to be said of the remedy.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Cure {
+    /// Remedy for each address; the first one includes the measured gain.
+    Worth(Vec<Worth>),
+    /// It was measured, and brings nothing here.
+    Not(String),
+}
+
+/// The remedy in words; none if nothing is wrong.
+pub fn cure(scan: &Scan, measured: Option<&Report>) -> Option<Cure> {
+    let now = scan.slow_congestion.first()?;
+    let name = now.congestion.to_uppercase();
+    let gain = measured.and_then(gain);
+    if let Some((Verdict::Equivalent | Verdict::Slower, gain)) = &gain {
+        return Some(Cure::Not(format!(
+            "Connections to {} run on {name}; that costs nothing here: with CUBIC, {gain}.",
+            now.address
+        )));
     }
-    all
+    let gain = gain.map_or_else(|| "what that would bring was not measured".into(), |(_, gain)| gain);
+    let first = format!(
+        "Connections to {} run on {name}. With CUBIC, {gain}; small requests stay the same. As root, for new connections only, until the next start (samehost scan says how to make it last and how to take it back):",
+        now.address
+    );
+    let others = scan.slow_congestion.iter().skip(1);
+    let others = others.map(|one| format!("The same for connections to {}:", one.address));
+    let about = std::iter::once(first).chain(others);
+    let worth = |(one, about): (&SlowCongestion, String)| Worth { about, command: one.cure.join(" && ") };
+    Some(Cure::Worth(scan.slow_congestion.iter().zip(about).map(worth).collect()))
 }
 
 /// The gain in words: `512 KiB writes moved 3.1 times the bytes per second (2.8–3.3) in a private network here`.
-fn gain(report: &Report) -> Option<String> {
+fn gain(report: &Report) -> Option<(Verdict, String)> {
     let metric = report.head.workload.metrics.iter().find(|metric| metric.name == "bandwidth")?;
     let arm = |name: &str| {
         let of = |arm: &&samehost_model::Arm| {
@@ -60,11 +72,12 @@ fn gain(report: &Report) -> Option<String> {
     let now = report.head.arms.iter().find(|arm| arm.name == "tcp")?;
     let found = compare_arms(report, metric, now, arm(USUAL)?)?;
     let interval = match (found.ci_low, found.ci_high) {
-        (Some(low), Some(high)) => format!(" ({low:.1}–{high:.1})"),
+        (Some(low), Some(high)) => format!(" ({low:.2}–{high:.2})"),
         _ => String::new(),
     };
-    Some(format!(
-        "512 KiB writes moved {:.1} times{interval} the bytes per second over TCP in a private network here",
+    let words = format!(
+        "512 KiB writes moved {:.2} times{interval} the bytes per second over TCP in a private network here",
         found.ratio
-    ))
+    );
+    Some((found.verdict, words))
 }

@@ -17,7 +17,7 @@ use samehost_model::scan::Scan;
 use samehost_report::{Finding, FindingKind};
 use samehost_scan::{Costs, Measured};
 
-use self::cure::{CURE_TIME, cure, cure_part};
+use self::cure::{CURE_TIME, Cure, cure, cure_part};
 use self::measure::{Bench, Spend};
 use self::parts::{Neighbour, Part, neighbours, parts};
 use self::race::{Leg, race};
@@ -98,9 +98,13 @@ pub fn run(
         let failed = |error| format!("What CUBIC would bring here could not be measured: {error:#}.");
         made.map_err(|error| notes.push(failed(error))).ok().map(|report| (part, report))
     });
-    let cure = looked.as_ref().map(|scan| cure(scan, cured.as_ref().map(|(_, report)| report)));
+    let cure = looked.as_ref().and_then(|scan| cure(scan, cured.as_ref().map(|(_, report)| report)));
     let (here, mut worth) = priced(looked, &legs);
-    worth.splice(0..0, cure.unwrap_or_default());
+    match cure {
+        Some(Cure::Worth(lines)) => drop(worth.splice(0..0, lines)),
+        Some(Cure::Not(note)) => notes.push(note),
+        None => {}
+    }
     worth.truncate(MOST);
     let is_interrupted = bench.is_interrupted();
     Ok(Checkup { legs, cured, neighbours, notes, worth, here, is_interrupted })

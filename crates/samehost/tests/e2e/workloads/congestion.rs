@@ -379,15 +379,21 @@ fn the_checkup_measures_the_cure_in_a_private_network_and_prints_it() {
     net.shell("ip route replace local 127.0.0.1 dev lo proto kernel scope host src 127.0.0.1 table local congctl bbr");
     let output = net.samehost(&["--budget", "20s", "--quiet", "--json", "-"]);
     let whole: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", said(&output)));
-    let first = &whole["worth_doing"][0];
-    assert!(first["command"].as_str().unwrap().ends_with("table local congctl cubic"), "{first}");
-    let about = first["about"].as_str().unwrap();
-    assert!(
-        about.contains("BBR") && about.contains(" times") && about.contains("new connections only"),
-        "{about}"
-    );
     let parts = whole["parts"].as_array().unwrap();
     let cure = parts.iter().find(|part| part["label"].as_str().unwrap().contains("congestion")).unwrap();
+    // What CUBIC brings depends on the machine: where it is nothing, a note says so, and no command is printed.
+    let (worth, notes) = (whole["worth_doing"].to_string(), whole["notes"].to_string());
+    if notes.contains("BBR; that costs nothing here") {
+        assert!(notes.contains(" times") && !worth.contains("congctl"), "{worth} {notes}");
+    } else {
+        let first = &whole["worth_doing"][0];
+        assert!(first["command"].as_str().unwrap().ends_with("table local congctl cubic"), "{first}");
+        let about = first["about"].as_str().unwrap();
+        assert!(
+            about.contains("BBR") && about.contains(" times") && about.contains("new connections only"),
+            "{about}"
+        );
+    }
     let tcp: BTreeSet<_> =
         seen(&cure["report"]).into_iter().filter(|(arm, ..)| arm.starts_with("tcp")).collect();
     let of = |name: &str| (format!("tcp/congestion={name}"), name.to_owned(), name.to_owned());
