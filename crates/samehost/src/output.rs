@@ -2,7 +2,7 @@
 //! Files are opened before a measurement, and written whole or not at all.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 use anyhow::Context;
 use clap::Args;
 use samehost_model::printable::{clean, escape, is_plain};
+use samehost_model::scan::Scan;
 use samehost_model::{Redactor, Report, Secret};
 use samehost_report::{RENDERERS, Renderer, Terminal, metrics_of_report};
 use serde::Serialize;
@@ -270,20 +271,12 @@ pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     print(&as_json(value)?)
 }
 
-/// Writes JSON on one line, for programs. Of a busy host it is megabytes, which are written in large pieces as they come.
-pub fn print_compact_json(value: &impl Serialize) -> anyhow::Result<()> {
-    let mut pieces = BufWriter::with_capacity(PIECE, Escaped);
-    serde_json::to_writer(&mut pieces, value)
-        .map_err(io::Error::from)
-        .and_then(|()| pieces.write_all(b"\n"))
-        .and_then(|()| pieces.flush())
-        .context("standard output")
+/// Writes a scan as JSON on one line, for programs.
+pub fn print_scan_as_json(scan: &Scan) -> anyhow::Result<()> {
+    scan.write_json_line(&mut Escaped).context("standard output")
 }
 
-const PIECE: usize = 64 * 1024;
-
-/// Standard output, with control characters escaped in each piece. A buffer before it parts nothing that was written at once, so
-/// that each piece ends between two characters.
+/// Standard output, with control characters escaped in each piece, which must end between two characters.
 struct Escaped;
 
 impl Write for Escaped {

@@ -115,7 +115,7 @@ fn once(options: &ScanOptions) -> anyhow::Result<Ending> {
 
 fn show(scan: &Scan, json: bool) -> anyhow::Result<()> {
     if json {
-        return output::print_compact_json(scan);
+        return output::print_scan_as_json(scan);
     }
     output::show(|terminal, out| terminal.render_scan(scan, out))
 }
