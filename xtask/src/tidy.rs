@@ -13,7 +13,7 @@ const LONG_FILE: usize = 600;
 /// Maximum length of a function, in lines from its signature to its closing brace.
 const LONGEST_FUNCTION: usize = 60;
 /// The crates with `unsafe`.
-const UNSAFE: [&str; 2] = ["samehost-bpf", "samehost-seccomp"];
+const UNSAFE: [&str; 3] = ["samehost-bpf", "samehost-preload", "samehost-seccomp"];
 /// File names that do not describe the contents.
 const EMPTY_NAMES: &[&str] =
     &["util.rs", "utils.rs", "helpers.rs", "helper.rs", "misc.rs", "common.rs", "manager.rs"];

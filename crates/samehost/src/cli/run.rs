@@ -14,6 +14,12 @@ pub struct RunOptions {
     /// A port of this machine and the Unix socket in its place: 3306=/run/mysqld/mysqld.sock, or 127.0.0.1:3306=…
     #[arg(long, value_name = "PORT=PATH")]
     pub map: Vec<Map>,
+    /// A port that PROGRAM listens at and the Unix socket in its place: 8080=/run/site.sock; implies --preload
+    #[arg(long, value_name = "PORT=PATH")]
+    pub listen: Vec<Map>,
+    /// By a preloaded library in place of seccomp: for dynamic programs, and where seccomp is forbidden
+    #[arg(long)]
+    pub preload: bool,
     /// Map what scan finds: databases, caches and poolers that listen at a port of the loopback and at a Unix socket
     #[arg(long)]
     pub auto: bool,

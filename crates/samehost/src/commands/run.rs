@@ -1,7 +1,8 @@
 //! `samehost run`: a program that knows host and port only, connected over Unix sockets.
 
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use anyhow::bail;
@@ -9,7 +10,7 @@ use anyhow::bail;
 use crate::cli::RunOptions;
 use crate::exit::Ending;
 use crate::output;
-use crate::run::{Map, Maps, Started, Supervisor, Tally, auto, foreseen};
+use crate::run::{Map, Maps, Ports, Preloaded, Started, Supervisor, Tally, auto, foreseen, reach};
 use crate::wrong_use::WrongUse;
 
 /// What env(1) and shells return for a program that is not there, and for one that cannot be executed.
@@ -18,13 +19,12 @@ const NOT_EXECUTED: u8 = 126;
 /// Columns of what is printed, and of its indentation.
 const COLUMNS: usize = 80;
 const INDENT: &str = "    ";
+/// What differs for whoever connects to a server.
+const OF_LISTENING: &str = "who may connect is said by the mode of the socket, which the server's umask leaves, and by its directory; \
+                            no other machine reaches it";
 
 pub fn run(options: &RunOptions) -> anyhow::Result<Ending> {
-    if options.map.is_empty() && !options.auto {
-        let text = "--map says which port leads to which socket: --map 3306=/run/mysqld/mysqld.sock; \
-                    --auto takes what scan finds";
-        return Err(WrongUse(text.into()).into());
-    }
+    check(options)?;
     let says_something = options.dry_run || !options.quiet;
     let needs_scan = options.auto || says_something && foreseen::needs_scan(&options.map);
     let scan = needs_scan.then(|| samehost_scan::collect(env!("CARGO_PKG_VERSION"))).transpose();
@@ -39,14 +39,15 @@ pub fn run(options: &RunOptions) -> anyhow::Result<Ending> {
     let program = foreseen::Program { words: &options.command, environment: std::env::vars_os().collect() };
     let differs = |map: &Map| foreseen::of_program(map, &program, scan.as_ref());
     if options.dry_run {
-        output::print(&plan(&maps, differs, &found.unclear)?)?;
+        output::print(&plan(&maps, &options.listen, differs, &found.unclear)?)?;
     }
-    if maps.0.is_empty() {
+    if maps.0.is_empty() && options.listen.is_empty() {
         bail!(
             "no service here was found to listen at a port of the loopback and at a Unix socket; root sees more, and \
              --map 3306=/run/mysqld/mysqld.sock names one"
         );
     }
+    say_what_is_not_reached(options);
     if options.dry_run {
         return Ok(Ending::Done);
     }
@@ -57,16 +58,34 @@ pub fn run(options: &RunOptions) -> anyhow::Result<Ending> {
             }
         }
     }
-    let log = options.log.as_deref().map(open_log).transpose()?;
-    match Supervisor::start(&options.command, maps, Tally::new(log))? {
+    let nobody = if maps.0.is_empty() {
+        "nobody connected to the program's sockets"
+    } else {
+        "the program connected to none of the mapped ports"
+    };
+    let tally = Tally::new(nobody, options.log.as_deref().map(open_log).transpose()?);
+    if options.preload || !options.listen.is_empty() {
+        let ports = Ports { connects: maps.0, listens: options.listen.clone() };
+        return end(Preloaded::start(&options.command, ports, tally)?, Preloaded::supervise, options);
+    }
+    end(Supervisor::start(&options.command, maps, tally)?, Supervisor::supervise, options)
+}
+
+/// Waits for the program, and says what became of it.
+fn end<T>(
+    started: Started<T>,
+    supervise: impl Fn(T) -> io::Result<(u8, Tally)>,
+    options: &RunOptions,
+) -> anyhow::Result<Ending> {
+    match started {
         Started::Failed(error) => {
             let name = options.command.first().map(|name| name.display().to_string()).unwrap_or_default();
             output::complain(&format!("{name} could not be started: {error}"));
             let is_missing = error.kind() == ErrorKind::NotFound;
             Ok(Ending::OfProgram(if is_missing { NOT_FOUND } else { NOT_EXECUTED }))
         }
-        Started::Running(supervisor) => {
-            let (status, tally) = supervisor.supervise()?;
+        Started::Running(running) => {
+            let (status, tally) = supervise(*running)?;
             if !options.quiet {
                 output::complain(&tally.summary());
             }
@@ -75,23 +94,87 @@ pub fn run(options: &RunOptions) -> anyhow::Result<Ending> {
     }
 }
 
+/// What does not go together, and what could not work.
+fn check(options: &RunOptions) -> Result<(), WrongUse> {
+    if options.map.is_empty() && !options.auto && options.listen.is_empty() {
+        let text = "--map says which port leads to which socket: --map 3306=/run/mysqld/mysqld.sock; \
+                    --auto takes what scan finds; --listen is for a server";
+        return Err(WrongUse(text.into()));
+    }
+    if options.log.is_some() && (options.preload || !options.listen.is_empty()) {
+        let text = "--log is not to be had with a preloaded library (--preload, --listen): it only counts; leave out --log, and \
+                    read the summary at the end";
+        return Err(WrongUse(text.into()));
+    }
+    for map in &options.listen {
+        let Some(path) = map.socket.path() else { continue };
+        let place = path.parent().unwrap_or(Path::new("/"));
+        if !place.is_dir() {
+            return Err(WrongUse(format!(
+                "--listen {}: {} is no directory",
+                map.as_of_server(),
+                place.display()
+            )));
+        }
+        if path.symlink_metadata().is_ok_and(|about| !about.file_type().is_socket()) {
+            let what = "is there already, and is no socket: remove it, or name another";
+            return Err(WrongUse(format!("--listen {}: the file {what}", map.as_of_server())));
+        }
+    }
+    Ok(())
+}
+
+/// That the program goes on as without `run`, where a preloaded library does not reach it.
+fn say_what_is_not_reached(options: &RunOptions) {
+    if !options.preload && options.listen.is_empty() {
+        return;
+    }
+    let hindrance = options.command.first().and_then(|name| reach::hindrance(name));
+    let Some((path, why)) = hindrance else { return };
+    let otherwise = match (options.map.is_empty() && !options.auto, options.listen.is_empty()) {
+        (true, _) => "it listens at its port as before",
+        (_, true) => "it connects over TCP; without --preload `samehost run` reaches it",
+        (_, false) => {
+            "it connects and listens over TCP; without --preload and --listen `samehost run` reaches what it connects to"
+        }
+    };
+    output::complain(&format!(
+        "{}: {why}, and a preloaded library does not reach it: {otherwise}",
+        path.display()
+    ));
+}
+
 /// The maps, what the servers see differently of any program and of this one, and what was not clear.
-fn plan(maps: &Maps, differs: impl Fn(&Map) -> Vec<String>, unclear: &[String]) -> anyhow::Result<Vec<u8>> {
+fn plan(
+    maps: &Maps,
+    listens: &[Map],
+    differs: impl Fn(&Map) -> Vec<String>,
+    unclear: &[String],
+) -> anyhow::Result<Vec<u8>> {
     let mut out = Vec::new();
     for map in &maps.0 {
         writeln!(out, "{map}")?;
         let (of_program, of_service) = (differs(map), foreseen::of_service(map));
         let more = of_program.iter().filter(|sentence| !of_service.contains(sentence));
-        for sentence in of_service.iter().chain(more) {
-            for line in samehost_report::wrap(sentence, COLUMNS - INDENT.len()) {
-                writeln!(out, "{INDENT}{line}")?;
-            }
-        }
+        write_indented(&mut out, of_service.iter().chain(more).map(String::as_str))?;
+    }
+    for map in listens {
+        writeln!(out, "{}", map.as_of_server())?;
+        write_indented(&mut out, [OF_LISTENING].into_iter().filter(|_| map.socket.path().is_some()))?;
     }
     for port in unclear {
         writeln!(out, "not mapped: {port}")?;
     }
     Ok(out)
+}
+
+fn write_indented<'a>(out: &mut Vec<u8>, sentences: impl Iterator<Item = &'a str>) -> io::Result<()> {
+    for sentence in sentences {
+        for line in samehost_report::wrap(sentence, COLUMNS - INDENT.len()) {
+            writeln!(out, "{INDENT}{line}")?;
+        }
+    }
+    Ok(())
 }
 
 /// Lines are added, so that several programs may share a log.

@@ -270,7 +270,7 @@ fn duplicate(thread: &Thread, descriptor: i32, inode: u64, cookie: u64) -> Optio
 }
 
 /// The network namespace of a socket, which decides where it leads.
-fn network_of(socket: &OwnedFd) -> Option<[u8; 8]> {
+pub fn network_of(socket: &OwnedFd) -> Option<[u8; 8]> {
     let mut cookie = [0; 8];
     option(socket.as_fd(), libc::SOL_SOCKET, SO_NETNS_COOKIE, &mut cookie).ok()?;
     Some(cookie)

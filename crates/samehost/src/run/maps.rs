@@ -75,13 +75,24 @@ fn socket(text: &str) -> Result<Endpoint, MapError> {
 
 impl fmt::Display for Map {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.address {
-            Some(address) => write!(f, "{}", SocketAddr::new(address, self.port))?,
-            None => write!(f, "port {}", self.port)?,
-        }
+        f.write_str(&self.with_arrow("->"))
+    }
+}
+
+impl Map {
+    /// As the server's side is shown: who comes to the socket comes to the port.
+    pub fn as_of_server(&self) -> String {
+        self.with_arrow("<-")
+    }
+
+    fn with_arrow(&self, arrow: &str) -> String {
+        let port = match self.address {
+            Some(address) => SocketAddr::new(address, self.port).to_string(),
+            None => format!("port {}", self.port),
+        };
         match &self.socket {
-            Endpoint::Unix(path) => write!(f, " -> {}", path.display()),
-            other => write!(f, " -> {other}"),
+            Endpoint::Unix(path) => format!("{port} {arrow} {}", path.display()),
+            other => format!("{port} {arrow} {other}"),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `samehost run`: connects a program to Unix sockets where it asks for TCP on this machine. The program's calls of
-//! `connect` stop until the supervisor answers them; see `samehost_seccomp`. It is no sandbox.
+//! `connect` stop until the supervisor answers them (`samehost_seccomp`), or a preloaded library makes them otherwise
+//! (`samehost_preload`). It is no sandbox.
 
 mod address;
 mod answers;
@@ -7,6 +8,9 @@ pub mod auto;
 mod connects;
 pub mod foreseen;
 mod maps;
+mod preloaded;
+mod processes;
+pub mod reach;
 mod replaced;
 mod rights;
 mod supervisor;
@@ -15,5 +19,6 @@ mod thread;
 mod watchers;
 
 pub use maps::{Map, Maps};
+pub use preloaded::{Ports, Preloaded};
 pub use supervisor::{Started, Supervisor};
 pub use tally::Tally;

@@ -49,8 +49,12 @@ impl fmt::Display for Reason {
             Reason::OtherRights(what) => write!(f, "the process has {what}"),
             Reason::Landlock => write!(f, "a process has restricted itself (Landlock)"),
             Reason::NotVisible(error) => write!(f, "the process may not be looked at: {error}"),
-            Reason::Kept(Kept::ByEpoll) => write!(f, "it was in an epoll set before it was connected"),
-            Reason::Kept(Kept::ByDuplicate) => write!(f, "it was duplicated before it was connected"),
+            Reason::Kept(Kept::ByEpoll) => {
+                write!(f, "it was in an epoll set before it was connected or bound")
+            }
+            Reason::Kept(Kept::ByDuplicate) => {
+                write!(f, "it was duplicated before it was connected or bound")
+            }
             Reason::Option(name) => write!(f, "it has the option {name}, which Unix sockets have not"),
             Reason::Bound => write!(f, "it was bound to an address before"),
             Reason::Signals => write!(f, "the process gets signals about it (O_ASYNC)"),
@@ -59,8 +63,9 @@ impl fmt::Display for Reason {
     }
 }
 
-#[derive(Default)]
 pub struct Tally {
+    /// What is said where nothing was counted.
+    nothing: &'static str,
     log: Option<File>,
     /// Connections over each Unix socket.
     unix: BTreeMap<String, u64>,
@@ -69,8 +74,8 @@ pub struct Tally {
 }
 
 impl Tally {
-    pub fn new(log: Option<File>) -> Self {
-        Tally { log, ..Tally::default() }
+    pub fn new(nothing: &'static str, log: Option<File>) -> Self {
+        Tally { nothing, log, unix: BTreeMap::new(), tcp: BTreeMap::new() }
     }
 
     pub fn connected(&mut self, thread: &Thread, to: SocketAddr, map: &Map) {
@@ -92,11 +97,19 @@ impl Tally {
         let _ = log.write_all(line.as_bytes());
     }
 
+    /// Takes over what another counted for a map: over the Unix socket, and over TCP by reason.
+    pub fn counted(&mut self, map: String, over_unix: u64, over_tcp: impl Iterator<Item = (Reason, u64)>) {
+        self.tcp.extend(over_tcp.map(|(reason, number)| ((map.clone(), reason.to_string()), number)));
+        if over_unix > 0 {
+            self.unix.insert(map, over_unix);
+        }
+    }
+
     /// A few lines for people.
     pub fn summary(&self) -> String {
         let (unix, tcp) = (self.unix.values().sum::<u64>(), self.tcp.values().sum::<u64>());
         let mut text = match (unix, tcp) {
-            (0, 0) => return "the program connected to none of the mapped ports".into(),
+            (0, 0) => return self.nothing.into(),
             (_, 0) => format!("{} over Unix sockets", connections(unix)),
             _ => format!("{} over Unix sockets, {tcp} stayed with TCP", connections(unix)),
         };

@@ -1,0 +1,75 @@
+//! What the command and the preloaded library agree on: the maps, which the command writes into its copy of the library, and the
+//! page in which the library counts. Plain bytes at fixed places.
+
+/// By it the command finds the place in the library.
+pub const MAGIC: &[u8; 32] = b"samehost preload, layout 1 ->\0\0\0";
+/// The network namespace (SO_NETNS_COOKIE) whose sockets are meant; 0 where the kernel does not tell.
+pub const NETWORK: usize = 32;
+/// The path of the file with the page of counters, ended by a zero.
+pub const COUNTERS: usize = 40;
+pub const LONGEST_PATH: usize = 256;
+/// The maps, of which the first that fits counts.
+pub const ENTRIES: usize = COUNTERS + LONGEST_PATH;
+pub const MOST_ENTRIES: usize = 32;
+pub const ENTRY: usize = 136;
+pub const SIZE: usize = ENTRIES + MOST_ENTRIES * ENTRY;
+
+// Inside of an entry. What a zero in the first place follows is no entry.
+pub const DIRECTION: usize = 0;
+pub const HAS_ADDRESS: usize = 1;
+/// In the order of the network.
+pub const PORT: usize = 2;
+/// As an IPv6 address; those of IPv4 are mapped.
+pub const ADDRESS: usize = 4;
+pub const SOCKET_LENGTH: usize = 20;
+/// As it stands in `sun_path`.
+pub const SOCKET: usize = 21;
+/// Bytes in `sun_path`.
+pub const LONGEST_SOCKET: usize = 108;
+
+pub const CONNECTS: u8 = 1;
+pub const LISTENS: u8 = 2;
+
+/// Numbers of 8 bytes for each map.
+pub const NUMBERS: usize = 16;
+pub const PAGE: usize = MOST_ENTRIES * NUMBERS * 8;
+/// Connections over the Unix socket.
+pub const OVER_UNIX: usize = 0;
+/// The file of the socket that was bound.
+pub const INODE: usize = 1;
+pub const DEVICE: usize = 2;
+/// The last error of a socket that did not answer.
+pub const ERROR: usize = 3;
+/// From here on: what stayed with TCP, by reason.
+pub const STAYED: usize = 4;
+
+/// Why something stays with TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stay {
+    NoAnswer,
+    Network,
+    Signals,
+    Bound,
+    Option,
+    Epoll,
+    Duplicate,
+    NotReplaced,
+}
+
+impl Stay {
+    pub const ALL: [Stay; 8] = [
+        Stay::NoAnswer,
+        Stay::Network,
+        Stay::Signals,
+        Stay::Bound,
+        Stay::Option,
+        Stay::Epoll,
+        Stay::Duplicate,
+        Stay::NotReplaced,
+    ];
+
+    /// Its place among a map's numbers.
+    pub fn number(self) -> usize {
+        STAYED + self as usize
+    }
+}

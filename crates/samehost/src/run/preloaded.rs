@@ -1,0 +1,229 @@
+//! Starts the program with a preloaded library that connects and binds otherwise, and waits for the last of its processes. The
+//! library is a copy with the maps of this run, in a private directory, which is removed at the end.
+
+use std::env;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
+
+use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawnp};
+use nix::sys::signal::{SigSet, Signal};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{StatVfsMountFlags, statvfs};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use rustix::process::Pid;
+use samehost_model::Endpoint;
+use samehost_preload::{Counted, Direction, Entry, Stay, counted, library};
+use tempfile::TempDir;
+
+use super::connects::network_of;
+use super::maps::Map;
+use super::processes::{Processes, Signals};
+use super::supervisor::{RunError, Started};
+use super::tally::{Kept, Reason, Tally};
+
+/// How long is waited after an error that may pass.
+const RESPITE: Duration = Duration::from_millis(10);
+const LIBRARY: &str = "library.so";
+const COUNTERS: &str = "counters";
+/// The loader's list of libraries, separated by colons or spaces.
+const LD_PRELOAD: &str = "LD_PRELOAD";
+/// Others may load the library, if they are told where it is: the program may become another user.
+const TRAVERSABLE: u32 = 0o711;
+
+/// What a program runs with: whom it connects to, and where it listens.
+#[derive(Clone, Debug, Default)]
+pub struct Ports {
+    pub connects: Vec<Map>,
+    pub listens: Vec<Map>,
+}
+
+pub struct Preloaded {
+    processes: Processes,
+    directory: TempDir,
+    ports: Ports,
+    tally: Tally,
+}
+
+impl Preloaded {
+    pub fn start(command: &[OsString], ports: Ports, tally: Tally) -> Result<Started<Preloaded>, RunError> {
+        let directory = directory()?;
+        let place = |name: &str| directory.path().join(name);
+        let (file, counters) = (place(LIBRARY), place(COUNTERS));
+        let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+            .map_err(io::Error::from)?;
+        let network = network_of(&socket).map(u64::from_ne_bytes);
+        fs::write(&file, library(&ports.entries(), network, &counters.to_string_lossy())?)?;
+        fs::write(&counters, [0; samehost_preload::COUNTERS])?;
+        let signals = Signals::take_over()?;
+        match spawn(command, &file, &signals.before) {
+            Ok(program) => {
+                let processes = Processes::new(signals.waiting, program);
+                Ok(Started::Running(Box::new(Preloaded { processes, directory, ports, tally })))
+            }
+            Err(error) => Ok(Started::Failed(error)),
+        }
+    }
+
+    /// Waits until no process is left, also one that outlives the program, and removes what they leave behind. Returns the program's
+    /// exit status, and what was counted.
+    pub fn supervise(mut self) -> io::Result<(u8, Tally)> {
+        loop {
+            let mut waits = [PollFd::new(&self.processes.signals, PollFlags::IN)];
+            match poll(&mut waits, None) {
+                Ok(_) if !self.processes.take_signals()? => break,
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(_) => sleep(RESPITE),
+            }
+        }
+        let counted = counted(&fs::read(self.directory.path().join(COUNTERS))?);
+        for ((direction, map), its) in self.ports.all().zip(&counted) {
+            let name = match direction {
+                Direction::Connects => map.to_string(),
+                Direction::Listens => {
+                    remove_socket(map, its);
+                    map.as_of_server()
+                }
+            };
+            let stayed = its.stayed.iter().map(|(why, number)| (reason(*why, its), *number));
+            self.tally.counted(name, its.over_unix, stayed);
+        }
+        Ok((self.processes.exit_status(), self.tally))
+    }
+}
+
+impl Ports {
+    /// In the order in which the library has them.
+    fn all(&self) -> impl Iterator<Item = (Direction, &Map)> {
+        let connects = self.connects.iter().map(|map| (Direction::Connects, map));
+        connects.chain(self.listens.iter().map(|map| (Direction::Listens, map)))
+    }
+
+    fn entries(&self) -> Vec<Entry> {
+        let entry = |(direction, map): (Direction, &Map)| Entry {
+            direction,
+            address: map.address,
+            port: map.port,
+            socket: match &map.socket {
+                Endpoint::Abstract(name) => [b"\0", name.as_bytes()].concat(),
+                other => {
+                    let path = other.path().map(|path| path.as_os_str().as_bytes());
+                    [path.unwrap_or_default(), b"\0"].concat()
+                }
+            },
+        };
+        self.all().map(entry).collect()
+    }
+}
+
+/// A private directory that a library can be loaded from.
+fn directory() -> Result<TempDir, RunError> {
+    let places: Vec<PathBuf> = [Some(env::temp_dir()), env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from)]
+        .into_iter()
+        .flatten()
+        .chain(["/dev/shm".into(), "/var/tmp".into()])
+        .collect();
+    let made = places.iter().filter(|place| may_have_a_library(place)).find_map(|place| {
+        let mut builder = tempfile::Builder::new();
+        builder.prefix("samehost-run-").permissions(fs::Permissions::from_mode(TRAVERSABLE));
+        builder.tempdir_in(place).ok()
+    });
+    made.ok_or_else(|| {
+        let names: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
+        RunError::Directory(names.join(", "))
+    })
+}
+
+fn may_have_a_library(place: &Path) -> bool {
+    // The loader would take what stands behind them for another library.
+    let is_plain = !place.as_os_str().as_bytes().iter().any(|byte| [b' ', b':'].contains(byte));
+    let has_programs = || statvfs(place).is_ok_and(|about| !about.f_flag.contains(StatVfsMountFlags::NOEXEC));
+    place.is_absolute() && is_plain && has_programs()
+}
+
+fn spawn(command: &[OsString], library: &Path, mask: &SigSet) -> io::Result<Pid> {
+    let words = command.iter().map(|word| c_string(word)).collect::<io::Result<Vec<_>>>()?;
+    let environment = environment(library).map(|(name, value)| {
+        let mut line = name;
+        line.push("=");
+        line.push(value);
+        c_string(&line)
+    });
+    let environment = environment.collect::<io::Result<Vec<_>>>()?;
+    let name = words.first().ok_or_else(|| io::Error::other("no program"))?;
+    let mut attributes = PosixSpawnAttr::init()?;
+    attributes.set_flags(PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF)?;
+    attributes.set_sigmask(mask)?;
+    // Rust's start ignores it.
+    attributes.set_sigdefault(&SigSet::from(Signal::SIGPIPE))?;
+    let actions = PosixSpawnFileActions::init()?;
+    let program = posix_spawnp(name, &actions, &attributes, &words, &environment)?;
+    Pid::from_raw(program.as_raw()).ok_or_else(|| io::Error::other("no process"))
+}
+
+fn c_string(text: &OsStr) -> io::Result<CString> {
+    Ok(CString::new(text.as_bytes())?)
+}
+
+/// This process' environment, with the library behind those that are preloaded already.
+fn environment(library: &Path) -> impl Iterator<Item = (OsString, OsString)> {
+    let mut preloaded = env::var_os(LD_PRELOAD).unwrap_or_default();
+    if !preloaded.is_empty() {
+        preloaded.push(":");
+    }
+    preloaded.push(library);
+    let others = env::vars_os().filter(|(name, _)| name != LD_PRELOAD);
+    others.chain([(LD_PRELOAD.into(), preloaded)])
+}
+
+/// A server leaves the file of its socket; the next one takes it for left behind, and clients ask in vain.
+fn remove_socket(map: &Map, its: &Counted) {
+    if let Some(path) = map.socket.path()
+        && let Ok(about) = fs::symlink_metadata(path)
+        && its.file == Some((about.dev(), about.ino()))
+    {
+        let _ = fs::remove_file(path);
+    }
+}
+
+fn reason(why: Stay, its: &Counted) -> Reason {
+    match why {
+        Stay::NoAnswer => Reason::NoAnswer(io::Error::from_raw_os_error(its.error)),
+        Stay::Network => Reason::OtherRights("a socket of another network namespace"),
+        Stay::Signals => Reason::Signals,
+        Stay::Bound => Reason::Bound,
+        Stay::Option => Reason::Option("SO_MARK, SO_BINDTODEVICE or SO_ZEROCOPY"),
+        Stay::Epoll => Reason::Kept(Kept::ByEpoll),
+        Stay::Duplicate => Reason::Kept(Kept::ByDuplicate),
+        Stay::NotReplaced => Reason::NotReplaced(io::Error::other("the kernel refused it")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_in_the_order_of_what_is_counted() {
+        let map = |text: &str| text.parse::<Map>().expect("a map");
+        let ports = Ports { connects: vec![map("1=/a"), map("2=abstract:b")], listens: vec![map("3=/c")] };
+        let sockets: Vec<Vec<u8>> = ports.entries().into_iter().map(|entry| entry.socket).collect();
+        assert_eq!(sockets, [&b"/a\0"[..], b"\0b", b"/c\0"]);
+        let directions: Vec<Direction> = ports.all().map(|(direction, _)| direction).collect();
+        assert_eq!(directions, [Direction::Connects, Direction::Connects, Direction::Listens]);
+    }
+
+    #[test]
+    fn a_library_that_was_preloaded_before_stays_in_front() {
+        let found = environment(Path::new("/x/library.so"));
+        let preloaded = found.filter(|(name, _)| name == LD_PRELOAD).map(|(_, value)| value);
+        let preloaded: Vec<OsString> = preloaded.collect();
+        let before = env::var(LD_PRELOAD).map(|before| format!("{before}:")).unwrap_or_default();
+        assert_eq!(preloaded, [OsString::from(format!("{before}/x/library.so"))]);
+    }
+}
