@@ -35,13 +35,10 @@ pub const NUMBERS: usize = 16;
 pub const PAGE: usize = MOST_ENTRIES * NUMBERS * 8;
 /// Connections over the Unix socket.
 pub const OVER_UNIX: usize = 0;
-/// The file of the socket that was bound.
-pub const INODE: usize = 1;
-pub const DEVICE: usize = 2;
 /// The last error of a socket that did not answer.
-pub const ERROR: usize = 3;
+pub const ERROR: usize = 1;
 /// From here on: what stayed with TCP, by reason.
-pub const STAYED: usize = 4;
+pub const STAYED: usize = 2;
 
 /// Why something stays with TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

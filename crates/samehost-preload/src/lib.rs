@@ -97,8 +97,6 @@ pub struct Counted {
     pub stayed: Vec<(Stay, u64)>,
     /// The last error of a Unix socket that did not answer.
     pub error: i32,
-    /// Device and inode of the file that a server was bound to.
-    pub file: Option<(u64, u64)>,
 }
 
 /// What the file says, map by map.
@@ -111,8 +109,6 @@ pub fn counted(file: &[u8]) -> Vec<Counted> {
             over_unix: number(bytes, layout::OVER_UNIX),
             stayed: stayed.filter(|(_, count)| *count > 0).collect(),
             error: number(bytes, layout::ERROR) as i32,
-            file: Some((number(bytes, layout::DEVICE), number(bytes, layout::INODE)))
-                .filter(|(_, inode)| *inode != 0),
         }
     };
     file.chunks_exact(8 * layout::NUMBERS).map(of).collect()

@@ -160,30 +160,18 @@ pub fn reports(epoll: i32) -> bool {
     result == Ok(1)
 }
 
-/// A file: device, inode, and whether it is a socket.
-pub struct File {
-    pub device: u64,
-    pub inode: u64,
-    pub is_socket: bool,
-}
-
-/// The file of a path that ends with a zero, without following a link.
-pub fn file(path: &[u8]) -> Option<File> {
+/// Whether a path, which ends with a zero, is that of a socket; a link is none.
+pub fn is_socket_file(path: &[u8]) -> bool {
     /// At least as long as `struct stat` on either processor.
     const STAT: usize = 256;
-    let path = ended(path)?;
+    let Some(path) = ended(path) else { return false };
     let mut stat = [0_u8; STAT];
     let at = stat.as_mut_ptr() as usize;
     // SAFETY: the path ends with a zero, and the call writes one `struct stat`, which is not longer than this.
-    unsafe { call(NEWFSTATAT, [AT_FDCWD, path.as_ptr() as usize, at, AT_SYMLINK_NOFOLLOW, 0, 0]) }.ok()?;
-    let (device, rest) = stat.split_first_chunk::<8>()?;
-    let inode = rest.first_chunk::<8>()?;
-    let mode = stat.get(ST_MODE..)?.first_chunk::<4>()?;
-    Some(File {
-        device: u64::from_ne_bytes(*device),
-        inode: u64::from_ne_bytes(*inode),
-        is_socket: u32::from_ne_bytes(*mode) & S_IFMT == S_IFSOCK,
-    })
+    let result =
+        unsafe { call(NEWFSTATAT, [AT_FDCWD, path.as_ptr() as usize, at, AT_SYMLINK_NOFOLLOW, 0, 0]) };
+    let mode = stat.get(ST_MODE..).and_then(<[u8]>::first_chunk::<4>);
+    result.is_ok() && mode.is_some_and(|mode| u32::from_ne_bytes(*mode) & S_IFMT == S_IFSOCK)
 }
 
 /// Removes a file by its path, which ends with a zero.

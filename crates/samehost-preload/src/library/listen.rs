@@ -59,10 +59,7 @@ fn take(unix: &Owned, map: &Map, label: Label, is_shared: bool) -> Result<Place,
     let address = &address[..length];
     for _ in 0..2 {
         match calls::bind(unix.0, address) {
-            Ok(_) => {
-                note(map);
-                return Ok(Place::Path);
-            }
+            Ok(_) => return Ok(Place::Path),
             Err(EADDRINUSE) => {}
             Err(errno) => return Err(errno),
         }
@@ -82,16 +79,6 @@ fn take(unix: &Owned, map: &Map, label: Label, is_shared: bool) -> Result<Place,
     Err(EADDRINUSE)
 }
 
-/// The command removes the file at the end, if it is still this one.
-fn note(map: &Map) {
-    if !map.is_abstract()
-        && let Some(file) = calls::file(map.socket())
-    {
-        map.note(layout::DEVICE, file.device);
-        map.note(layout::INODE, file.inode);
-    }
-}
-
 /// The socket of this process that has the path of a map.
 fn own(address: &[u8], port: u16) -> Option<Label> {
     (0..calls::most_descriptors()).find_map(|fd| {
@@ -103,7 +90,7 @@ fn own(address: &[u8], port: u16) -> Option<Label> {
 
 /// Whether a path is a socket at which nobody answers.
 fn is_left_behind(map: &Map, address: &[u8]) -> bool {
-    if map.is_abstract() || !calls::file(map.socket()).is_some_and(|file| file.is_socket) {
+    if map.is_abstract() || !calls::is_socket_file(map.socket()) {
         return false;
     }
     let Ok(client) = Owned::unix() else { return false };

@@ -58,17 +58,12 @@ pub fn run(options: &RunOptions) -> anyhow::Result<Ending> {
             }
         }
     }
-    let nobody = if maps.0.is_empty() {
-        "nobody connected to the program's sockets"
-    } else {
-        "the program connected to none of the mapped ports"
-    };
-    let tally = Tally::new(nobody, options.log.as_deref().map(open_log).transpose()?);
+    let log = options.log.as_deref().map(open_log).transpose()?;
     if options.preload || !options.listen.is_empty() {
         let ports = Ports { connects: maps.0, listens: options.listen.clone() };
-        return end(Preloaded::start(&options.command, ports, tally)?, Preloaded::supervise, options);
+        return end(Preloaded::start(&options.command, ports)?, Preloaded::supervise, options);
     }
-    end(Supervisor::start(&options.command, maps, tally)?, Supervisor::supervise, options)
+    end(Supervisor::start(&options.command, maps, Tally::new(log))?, Supervisor::supervise, options)
 }
 
 /// Waits for the program, and says what became of it.

@@ -3,10 +3,11 @@
 
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
-use std::fs;
-use std::io;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
@@ -35,6 +36,9 @@ const COUNTERS: &str = "counters";
 const LD_PRELOAD: &str = "LD_PRELOAD";
 /// Others may load the library, if they are told where it is: the program may become another user.
 const TRAVERSABLE: u32 = 0o711;
+const FOR_ALL_TO_LOAD: u32 = 0o444;
+/// Whoever else could shorten the file of the counters would end all that count in it (SIGBUS).
+const OWN: u32 = 0o600;
 
 /// What a program runs with: whom it connects to, and where it listens.
 #[derive(Clone, Debug, Default)]
@@ -47,24 +51,26 @@ pub struct Preloaded {
     processes: Processes,
     directory: TempDir,
     ports: Ports,
-    tally: Tally,
+    /// What was at the paths of the sockets when the program was started.
+    before: Vec<FileId>,
 }
 
 impl Preloaded {
-    pub fn start(command: &[OsString], ports: Ports, tally: Tally) -> Result<Started<Preloaded>, RunError> {
+    pub fn start(command: &[OsString], ports: Ports) -> Result<Started<Preloaded>, RunError> {
         let directory = directory()?;
         let place = |name: &str| directory.path().join(name);
         let (file, counters) = (place(LIBRARY), place(COUNTERS));
         let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)
             .map_err(io::Error::from)?;
         let network = network_of(&socket).map(u64::from_ne_bytes);
-        fs::write(&file, library(&ports.entries(), network, &counters.to_string_lossy())?)?;
-        fs::write(&counters, [0; samehost_preload::COUNTERS])?;
+        write(&file, FOR_ALL_TO_LOAD, &library(&ports.entries(), network, &counters.to_string_lossy())?)?;
+        write(&counters, OWN, &[0; samehost_preload::COUNTERS])?;
+        let before = ports.listens.iter().map(file_of).collect();
         let signals = Signals::take_over()?;
         match spawn(command, &file, &signals.before) {
             Ok(program) => {
                 let processes = Processes::new(signals.waiting, program);
-                Ok(Started::Running(Box::new(Preloaded { processes, directory, ports, tally })))
+                Ok(Started::Running(Box::new(Preloaded { processes, directory, ports, before })))
             }
             Err(error) => Ok(Started::Failed(error)),
         }
@@ -81,19 +87,20 @@ impl Preloaded {
                 Err(_) => sleep(RESPITE),
             }
         }
+        for (map, before) in self.ports.listens.iter().zip(&self.before) {
+            remove_socket(map, *before);
+        }
         let counted = counted(&fs::read(self.directory.path().join(COUNTERS))?);
+        let mut tally = Tally::of_others();
         for ((direction, map), its) in self.ports.all().zip(&counted) {
             let name = match direction {
                 Direction::Connects => map.to_string(),
-                Direction::Listens => {
-                    remove_socket(map, its);
-                    map.as_of_server()
-                }
+                Direction::Listens => map.as_of_server(),
             };
             let stayed = its.stayed.iter().map(|(why, number)| (reason(*why, its), *number));
-            self.tally.counted(name, its.over_unix, stayed);
+            tally.counted(name, its.over_unix, stayed);
         }
-        Ok((self.processes.exit_status(), self.tally))
+        Ok((self.processes.exit_status(), tally))
     }
 }
 
@@ -139,6 +146,13 @@ fn directory() -> Result<TempDir, RunError> {
     })
 }
 
+/// Makes a file with this mode, whatever the umask.
+fn write(path: &Path, mode: u32, bytes: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(OWN).open(path)?;
+    file.write_all(bytes)?;
+    file.set_permissions(fs::Permissions::from_mode(mode))
+}
+
 fn may_have_a_library(place: &Path) -> bool {
     // The loader would take what stands behind them for another library.
     let is_plain = !place.as_os_str().as_bytes().iter().any(|byte| [b' ', b':'].contains(byte));
@@ -181,14 +195,26 @@ fn environment(library: &Path) -> impl Iterator<Item = (OsString, OsString)> {
     others.chain([(LD_PRELOAD.into(), preloaded)])
 }
 
-/// A server leaves the file of its socket; the next one takes it for left behind, and clients ask in vain.
-fn remove_socket(map: &Map, its: &Counted) {
-    if let Some(path) = map.socket.path()
-        && let Ok(about) = fs::symlink_metadata(path)
-        && its.file == Some((about.dev(), about.ino()))
-    {
+/// What is at a path: device, inode, and when that was made or changed: the number of a file that was removed is used again.
+type FileId = Option<(u64, u64, i64, i64)>;
+
+fn file_of(map: &Map) -> FileId {
+    let about = fs::symlink_metadata(map.socket.path()?).ok()?;
+    Some((about.dev(), about.ino(), about.ctime(), about.ctime_nsec()))
+}
+
+/// A server leaves the file of its socket, at which clients would ask in vain. What was there before is not this one's.
+fn remove_socket(map: &Map, before: FileId) {
+    let Some(path) = map.socket.path() else { return };
+    let is_new = file_of(map).is_some_and(|file| Some(file) != before);
+    let answers = || UnixStream::connect(path).map_err(|error| error.kind());
+    if is_new && answers().is_err_and(|kind| kind == io::ErrorKind::ConnectionRefused) && is_socket(path) {
         let _ = fs::remove_file(path);
     }
+}
+
+fn is_socket(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|about| about.file_type().is_socket())
 }
 
 fn reason(why: Stay, its: &Counted) -> Reason {

@@ -74,8 +74,14 @@ pub struct Tally {
 }
 
 impl Tally {
-    pub fn new(nothing: &'static str, log: Option<File>) -> Self {
+    pub fn new(log: Option<File>) -> Self {
+        let nothing = "the program connected to none of the mapped ports";
         Tally { nothing, log, unix: BTreeMap::new(), tcp: BTreeMap::new() }
+    }
+
+    /// One whose figures come from the program's own processes. Not all of them may count.
+    pub fn of_others() -> Self {
+        Tally { nothing: "no connection at the mapped ports was counted", ..Tally::new(None) }
     }
 
     pub fn connected(&mut self, thread: &Thread, to: SocketAddr, map: &Map) {

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use samehost_testing::{Ended, mariadb, must, postgres, wait_for};
 
-use super::Redis;
+use super::{PRELOAD, Redis, SECCOMP};
 use crate::support::Home;
 use crate::workloads::support::newest;
 
@@ -14,8 +14,10 @@ use crate::workloads::support::newest;
 fn redis_cli_that_knows_a_port_has_the_unix_socket() {
     let redis = Redis::start();
     let port = redis.port.to_string();
-    for host in ["127.0.0.1", "localhost", "127.0.0.9", "::1", "::ffff:127.0.0.1"] {
-        let ended = redis.run(&["redis-cli", "-h", host, "-p", &port, "client", "list"]);
+    let hosts = ["127.0.0.1", "localhost", "127.0.0.9", "::1", "::ffff:127.0.0.1"];
+    for (way, host) in hosts.map(|host| (SECCOMP, host)).into_iter().chain(hosts.map(|host| (PRELOAD, host)))
+    {
+        let ended = redis.run_by(way, &["redis-cli", "-h", host, "-p", &port, "client", "list"]);
         assert_eq!(ended.status, 0, "{host}: {}", ended.stderr);
         assert!(ended.stdout.contains(&redis.over_unix()), "{host}: {}", ended.stdout);
         assert!(ended.stderr.contains("1 connection over Unix sockets"), "{host}: {}", ended.stderr);
@@ -32,24 +34,27 @@ fn mysql_and_psql_that_know_a_port_have_the_unix_socket() {
         format!("{}={}", database.port, database.socket()),
         format!("{}={}", cluster.port, cluster.socket()),
     ];
-    let options = ["run", "--quiet", "--map", &maps[0], "--map", &maps[1], "--"];
     let port = database.port.to_string();
     // Root may come from anywhere; the server says from where it came.
     let sql = "SELECT HOST FROM information_schema.PROCESSLIST WHERE ID = CONNECTION_ID()";
     let words =
         ["mariadb", "--no-defaults", "-uroot", "-h127.0.0.1", "-P", &port, "--protocol=tcp", "-BNe", sql];
-    let ended = home.run(&[&options, &words[..]].concat());
-    assert_eq!((ended.status, ended.stdout.trim(), &*ended.stderr), (0, "localhost", ""));
     let url = cluster.tcp("by_trust");
-    let sql = "SELECT client_addr IS NULL, client_port FROM pg_stat_activity WHERE pid = pg_backend_pid()";
-    let ended = home.run(&[&options[..], &["psql", "-XAtq", &url, "-c", sql]].concat());
-    assert_eq!((ended.status, ended.stdout.trim()), (0, "t|-1"), "{}", ended.stderr);
-    let without = must("psql", &["-XAtq", &url, "-c", sql]);
+    let of_psql =
+        "SELECT client_addr IS NULL, client_port FROM pg_stat_activity WHERE pid = pg_backend_pid()";
+    for way in [SECCOMP, PRELOAD] {
+        let options = [&["run", "--quiet", "--map", &maps[0], "--map", &maps[1]], way, &["--"]].concat();
+        let ended = home.run(&[&options[..], &words[..]].concat());
+        assert_eq!((ended.status, ended.stdout.trim(), &*ended.stderr), (0, "localhost", ""));
+        let ended = home.run(&[&options[..], &["psql", "-XAtq", &url, "-c", of_psql]].concat());
+        assert_eq!((ended.status, ended.stdout.trim()), (0, "t|-1"), "{}", ended.stderr);
+        // PostgreSQL has no TLS on a socket, and the client may insist.
+        let demanding = format!("{url}?sslmode=require");
+        let ended = home.run(&[&options[..], &["psql", "-XAtq", &demanding, "-c", of_psql]].concat());
+        assert!(ended.status != 0 && ended.stderr.contains("SSL"), "{ended:?}");
+    }
+    let without = must("psql", &["-XAtq", &url, "-c", of_psql]);
     assert!(without.starts_with("f|"), "{without}");
-    // PostgreSQL has no TLS on a socket, and the client may insist.
-    let ended =
-        home.run(&[&options[..], &["psql", "-XAtq", &format!("{url}?sslmode=require"), "-c", sql]].concat());
-    assert!(ended.status != 0 && ended.stderr.contains("SSL"), "{ended:?}");
 }
 
 /// Static, with system calls of its own, threads, and epoll behind everything.
@@ -107,10 +112,17 @@ fn a_static_go_program_has_the_unix_socket() {
     let ended = redis.run(&[program.to_str().unwrap(), &address]);
     assert_eq!((ended.status, ended.stdout.trim()), (0, "50 50"), "{}", ended.stderr);
     assert!(ended.stderr.contains("50 connections over Unix sockets"), "{}", ended.stderr);
+    let ended = redis.run_by(PRELOAD, &[program.to_str().unwrap(), &address]);
+    assert_eq!((ended.status, ended.stdout.trim()), (0, "0 50"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("it is written in Go, which makes its system calls itself"),
+        "{}",
+        ended.stderr
+    );
 }
 
-/// Static, with another C library, and from the child of a `vfork`, whose parent stops until it ends.
-const STATIC: &str = r#"#include <arpa/inet.h>
+/// With another C library, and from the child of a `vfork`, whose parent stops until it ends.
+const OF_MUSL: &str = r#"#include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -134,16 +146,28 @@ int main(int count, char **words) {
 "#;
 
 #[test]
-fn a_static_program_of_musl_has_the_unix_socket_also_below_vfork() {
+fn programs_of_musl_have_the_unix_socket_also_below_vfork() {
     let redis = Redis::start();
     let (source, program) = (redis.home.path("main.c"), redis.home.path("client"));
-    fs::write(&source, STATIC).unwrap();
-    let mut build = Command::new("musl-gcc");
-    build.args(["-static", "-D_GNU_SOURCE", "-o"]).arg(&program).arg(&source);
-    let built = build.output().expect("musl-tools must be installed: cargo xtask servers");
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    let ended = redis.run(&[program.to_str().unwrap(), &redis.port.to_string()]);
+    fs::write(&source, OF_MUSL).unwrap();
+    let (program, port) = (program.to_str().unwrap(), redis.port.to_string());
+    let build = |how: &str| {
+        let mut build = Command::new("musl-gcc");
+        build.args([how, "-D_GNU_SOURCE", "-o", program]).arg(&source);
+        let built = build.output().expect("musl-tools must be installed: cargo xtask servers");
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    };
+    build("-static");
+    let ended = redis.run(&[program, &port]);
     assert_eq!((ended.status, &*ended.stdout), (0, "unix\nunix\n"), "{}", ended.stderr);
+    let ended = redis.run_by(PRELOAD, &[program, &port]);
+    assert_eq!((ended.status, &*ended.stdout), (0, "tcp\ntcp\n"), "{}", ended.stderr);
+    let why = "it is a static program, and a preloaded library does not reach it: it connects over TCP; without --preload";
+    assert!(ended.stderr.contains(why), "{}", ended.stderr);
+    build("-rdynamic");
+    let ended = redis.run_by(PRELOAD, &[program, &port]);
+    assert_eq!((ended.status, &*ended.stdout), (0, "unix\nunix\n"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("2 connections over Unix sockets"), "{}", ended.stderr);
 }
 
 /// Asks the server as whom it knows this client, and which it is.
@@ -171,8 +195,10 @@ fn connector_j_and_mysql_9_have_the_unix_socket() {
     let url = format!("jdbc:mysql://127.0.0.1:{}/", database.port);
     let words = ["java", "-cp", &jars, source.to_str().unwrap(), &url, mariadb::SECRET];
     let map = format!("{}={}", database.port, database.socket());
-    let ended = home.run(&[&["run", "--map", &map, "--"], &words[..]].concat());
-    assert_eq!((ended.status, ended.stdout.trim()), (0, "by_sha2@localhost 9"), "{}", ended.stderr);
+    for way in [SECCOMP, PRELOAD] {
+        let ended = home.run(&[&["run", "--map", &map], way, &["--"], &words[..]].concat());
+        assert_eq!((ended.status, ended.stdout.trim()), (0, "by_sha2@localhost 9"), "{}", ended.stderr);
+    }
     assert_eq!(must(words[0], &words[1..]).trim(), "by_sha2@127.0.0.1 9");
 }
 
@@ -181,7 +207,7 @@ fn connector_j_and_mysql_9_have_the_unix_socket() {
 fn verify_says_that_the_program_has_the_unix_socket() {
     let redis = Redis::start();
     let script = format!("{}s = plain(); print(os.getpid(), flush=True); sys.stdin.read()", super::TOOLS);
-    let mut command = redis.command(&["python3", "-c", &script, &redis.port.to_string()]);
+    let mut command = redis.command(SECCOMP, &["python3", "-c", &script, &redis.port.to_string()]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line)

@@ -6,32 +6,37 @@ use std::process::Stdio;
 use rustix::process::Signal;
 use samehost_testing::Ended;
 
-use super::{Redis, TOOLS, python};
+use super::{PRELOAD, Redis, SECCOMP, TOOLS, python_by};
 use crate::support::{Home, rest, send};
 
 #[test]
 fn the_exit_status_is_the_programs() {
     let home = Home::new();
-    let status = |words: &[&str]| {
-        let ended = home.run(&[&["run", "--map", "1=/nowhere", "--"], words].concat());
-        (ended.status, ended.stderr)
-    };
-    let nothing = "samehost: the program connected to none of the mapped ports\n";
-    for (script, expected) in [("true", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -TERM $$", 143)] {
-        assert_eq!(status(&["sh", "-c", script]), (expected, nothing.into()), "{script}");
+    let of_seccomp = "samehost: the program connected to none of the mapped ports\n";
+    let of_preload = "samehost: no connection at the mapped ports was counted\n";
+    for (way, nothing) in [(SECCOMP, of_seccomp), (PRELOAD, of_preload)] {
+        let status = |words: &[&str]| {
+            let ended = home.run(&[&["run", "--map", "1=/nowhere"], way, &["--"], words].concat());
+            (ended.status, ended.stderr)
+        };
+        for (script, expected) in [("true", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -TERM $$", 143)] {
+            assert_eq!(status(&["sh", "-c", script]), (expected, nothing.into()), "{script}");
+        }
+        let (code, said) = status(&["/nowhere/program"]);
+        assert_eq!(code, 127, "{said}");
+        assert!(said.contains("/nowhere/program could not be started: No such file"), "{said}");
+        assert_eq!(status(&["/"]).0, 126);
     }
-    let (code, said) = status(&["/nowhere/program"]);
-    assert_eq!(code, 127, "{said}");
-    assert!(said.contains("/nowhere/program could not be started: No such file"), "{said}");
-    assert_eq!(status(&["/"]).0, 126);
     assert_eq!(home.run(&["run", "--", "true"]).status, 2, "no map");
     assert_eq!(home.run(&["run", "--map", "x=/a", "--", "true"]).status, 2);
 }
 
 #[test]
 fn signals_reach_the_program_and_only_it_decides() {
-    for (signal, name) in
-        [(Signal::TERM, "TERM"), (Signal::INT, "INT"), (Signal::HUP, "HUP"), (Signal::QUIT, "QUIT")]
+    let signals =
+        [(Signal::TERM, "TERM"), (Signal::INT, "INT"), (Signal::HUP, "HUP"), (Signal::QUIT, "QUIT")];
+    for (way, (signal, name)) in
+        signals.map(|signal| (SECCOMP, signal)).into_iter().chain(signals.map(|signal| (PRELOAD, signal)))
     {
         let home = Home::new();
         // A shell could not catch what was ignored when the tests were started (nohup, a job in the background).
@@ -42,8 +47,9 @@ signal.signal(signal.SIG{name}, had)
 print('ready', flush=True)
 while True: time.sleep(0.05)"
         );
-        let python = ["run", "--quiet", "--map", "1=/nowhere", "--", "python3", "-c", &script];
-        let mut command = home.command(&python);
+        let options = ["run", "--quiet", "--map", "1=/nowhere"];
+        let mut command = home.command(&[&options, way, &["--", "python3", "-c", &script]].concat());
+        command.env("TMPDIR", home.path("run"));
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
@@ -51,13 +57,16 @@ while True: time.sleep(0.05)"
         send(child.id(), signal);
         assert_eq!(rest(lines), format!("had {name}\n"));
         assert_eq!(child.wait().unwrap().code(), Some(3), "{name}");
+        home.assert_nothing_left();
     }
 }
 
 #[test]
 fn threads_children_and_what_they_execute_have_the_unix_socket() {
     let redis = Redis::start();
-    let ended = python(
+    for way in [SECCOMP, PRELOAD] {
+        let ended = python_by(
+        way,
         &redis,
         "found = []
 threads = [threading.Thread(target=lambda: found.append(said(plain()))) for _ in range(40)]
@@ -71,45 +80,52 @@ if os.fork() == 0:
     print(said(plain()), flush=True); os.execvp('redis-cli', cli[:3] + ['ping'])
 os.wait()",
     );
-    let expected = "40 {'unix'}\nPONG\nunix\nPONG\n";
-    let lines = ended.stdout.replace("True\n", "");
-    assert_eq!((ended.status, &*lines), (0, expected), "{}", ended.stderr);
-    assert!(ended.stdout.contains("True"), "{}", ended.stdout);
-    assert!(ended.stderr.contains("44 connections over Unix sockets"), "{}", ended.stderr);
+        let expected = "40 {'unix'}\nPONG\nunix\nPONG\n";
+        let lines = ended.stdout.replace("True\n", "");
+        assert_eq!((ended.status, &*lines), (0, expected), "{}", ended.stderr);
+        assert!(ended.stdout.contains("True"), "{}", ended.stdout);
+        assert!(ended.stderr.contains("44 connections over Unix sockets"), "{}", ended.stderr);
+    }
 }
 
 /// A process that outlives the program, below nobody of it any more.
 #[test]
 fn what_outlives_the_program_has_the_unix_socket_and_is_waited_for() {
     let redis = Redis::start();
-    let ended = python(
-        &redis,
-        "if os.fork() == 0:
+    for way in [SECCOMP, PRELOAD] {
+        let ended = python_by(
+            way,
+            &redis,
+            "if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
         while os.getppid() != int(os.environ['OVER']) : time.sleep(0.01)
         print(said(plain()), flush=True)
     os._exit(0)
 os._exit(5)"
-            .replace("int(os.environ['OVER'])", "grand")
-            .replacen("if os.fork() == 0:", "grand = os.getppid()\nif os.fork() == 0:", 1)
-            .as_str(),
-    );
-    assert_eq!((ended.status, &*ended.stdout), (5, "unix\n"), "{}", ended.stderr);
+                .replace("int(os.environ['OVER'])", "grand")
+                .replacen("if os.fork() == 0:", "grand = os.getppid()\nif os.fork() == 0:", 1)
+                .as_str(),
+        );
+        assert_eq!((ended.status, &*ended.stdout), (5, "unix\n"), "{}", ended.stderr);
+    }
 }
 
 /// Signals take a thread out of its calls; the kernel begins those again.
 #[test]
 fn connections_under_a_rain_of_signals_are_whole() {
     let redis = Redis::start();
-    let ended = python(
+    for way in [SECCOMP, PRELOAD] {
+        let ended = python_by(
+        way,
         &redis,
         "import signal
 signal.signal(signal.SIGALRM, lambda *_: None); signal.siginterrupt(signal.SIGALRM, False); signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
 found = [said(plain()) for _ in range(300)]
 signal.setitimer(signal.ITIMER_REAL, 0); signal.signal(signal.SIGALRM, signal.SIG_IGN); print(len(found), set(found))",
     );
-    assert_eq!((ended.status, &*ended.stdout), (0, "300 {'unix'}\n"), "{}", ended.stderr);
+        assert_eq!((ended.status, &*ended.stdout), (0, "300 {'unix'}\n"), "{}", ended.stderr);
+    }
 }
 
 #[test]
@@ -119,6 +135,7 @@ fn run_inside_run_says_why_not() {
     let ended = home.run(&[&["run", "--quiet", "--map", "1=/nowhere", "--"], &inner[..]].concat());
     assert_eq!(ended.status, 3, "{}", ended.stderr);
     assert!(ended.stderr.contains("the kernel allows it once"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("or with --preload"), "{}", ended.stderr);
 }
 
 /// More connections than are kept without looking which are gone.

@@ -3,7 +3,9 @@
 mod auto;
 mod clients;
 mod integrity;
+mod listen;
 mod lives;
+mod preload;
 mod sockets;
 
 use std::process::{Command, Stdio};
@@ -12,6 +14,11 @@ use samehost_testing::{Ended, free_port, redis_server, wait_for};
 
 use crate::support::Home;
 use crate::workloads::Server;
+
+/// Options that choose how calls are answered.
+type Way = &'static [&'static str];
+const SECCOMP: Way = &[];
+const PRELOAD: Way = &["--preload"];
 
 /// A private Redis at a port and a socket.
 struct Redis {
@@ -41,18 +48,17 @@ impl Redis {
     }
 
     /// A command under `run`, with the Redis' port mapped to its socket.
-    fn command(&self, words: &[&str]) -> Command {
+    fn command(&self, way: Way, words: &[&str]) -> Command {
         let map = self.map();
-        self.home.command(&[&["run", "--map", &map, "--"], words].concat())
+        self.home.command(&[&["run", "--map", &map], way, &["--"], words].concat())
     }
 
     fn run(&self, words: &[&str]) -> Ended {
-        Ended::of(&self.command(words).output().unwrap())
+        self.run_by(SECCOMP, words)
     }
 
-    /// A Python program under `run`, told the port.
-    fn python(&self, script: &str) -> Ended {
-        self.run(&["python3", "-c", script, &self.port.to_string()])
+    fn run_by(&self, way: Way, words: &[&str]) -> Ended {
+        Ended::of(&self.command(way, words).output().unwrap())
     }
 
     /// What Redis says of a connection over the Unix socket.
@@ -71,6 +77,11 @@ def plain():
     return socket.create_connection(('127.0.0.1', port))
 ";
 
+/// A Python program under `run`, told the port.
 fn python(redis: &Redis, script: &str) -> Ended {
-    redis.python(&format!("{TOOLS}{script}"))
+    python_by(SECCOMP, redis, script)
+}
+
+fn python_by(way: Way, redis: &Redis, script: &str) -> Ended {
+    redis.run_by(way, &["python3", "-c", &format!("{TOOLS}{script}"), &redis.port.to_string()])
 }

@@ -2,13 +2,15 @@
 
 use std::fs;
 
-use super::{Redis, python};
+use super::{PRELOAD, Redis, SECCOMP, python, python_by};
 use crate::support::Home;
 
 #[test]
 fn blocking_and_non_blocking_programs_have_the_unix_socket() {
     let redis = Redis::start();
-    let ended = python(
+    for way in [SECCOMP, PRELOAD] {
+        let ended = python_by(
+        way,
         &redis,
         "print(said(plain()))
 s = socket.socket(); s.setblocking(False)
@@ -27,7 +29,13 @@ async def main():
     w.write(b'client info\\r\\n'); print('unix' if b'.sock:0 ' in await r.read(4096) else 'tcp', w.get_extra_info('peername')[0])
 asyncio.run(main())",
     );
-    assert_eq!((ended.status, &*ended.stdout), (0, "unix\nunix\nunix\nunix 127.0.0.1\n"), "{}", ended.stderr);
+        assert_eq!(
+            (ended.status, &*ended.stdout),
+            (0, "unix\nunix\nunix\nunix 127.0.0.1\n"),
+            "{}",
+            ended.stderr
+        );
+    }
 }
 
 #[test]
@@ -71,7 +79,9 @@ print('as TCP')",
 #[test]
 fn sockets_that_something_else_holds_stay_with_tcp() {
     let redis = Redis::start();
-    let ended = python(
+    for way in [SECCOMP, PRELOAD] {
+        let ended = python_by(
+        way,
         &redis,
         "s = socket.socket(); e = select.epoll(); e.register(s, select.EPOLLOUT); s.connect(('127.0.0.1', port))
 assert e.poll(5); print(said(s))
@@ -81,11 +91,17 @@ import fcntl
 s = socket.socket(); fcntl.fcntl(s, fcntl.F_SETFL, os.O_ASYNC); s.connect(('127.0.0.1', port)); print(said(s))
 u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); u.connect(('127.0.0.1', port)); print(u.getpeername()[1] == port)",
     );
-    assert_eq!((ended.status, &*ended.stdout), (0, "tcp\ntcp tcp\ntcp\ntcp\nTrue\n"), "{}", ended.stderr);
-    let why =
-        ["epoll set", "duplicated", "bound", "O_ASYNC", "0 connections over Unix sockets, 4 stayed with TCP"];
-    for why in why {
-        assert!(ended.stderr.contains(why), "{why}: {}", ended.stderr);
+        assert_eq!((ended.status, &*ended.stdout), (0, "tcp\ntcp tcp\ntcp\ntcp\nTrue\n"), "{}", ended.stderr);
+        let why = [
+            "epoll set",
+            "duplicated",
+            "bound",
+            "O_ASYNC",
+            "0 connections over Unix sockets, 4 stayed with TCP",
+        ];
+        for why in why {
+            assert!(ended.stderr.contains(why), "{why}: {}", ended.stderr);
+        }
     }
 }
 
@@ -116,13 +132,16 @@ os.wait()",
 #[test]
 fn a_socket_that_asked_for_zero_copy_stays_with_tcp() {
     let redis = Redis::start();
-    let ended = python(
+    for way in [SECCOMP, PRELOAD] {
+        let ended = python_by(
+        way,
         &redis,
         "s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, 60, 1); s.connect(('127.0.0.1', port)); print(said(s))
 s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, 60, 0); s.connect(('127.0.0.1', port)); print(said(s))",
     );
-    assert_eq!((ended.status, &*ended.stdout), (0, "tcp\nunix\n"), "{}", ended.stderr);
-    assert!(ended.stderr.contains("SO_ZEROCOPY"), "{}", ended.stderr);
+        assert_eq!((ended.status, &*ended.stdout), (0, "tcp\nunix\n"), "{}", ended.stderr);
+        assert!(ended.stderr.contains("SO_ZEROCOPY"), "{}", ended.stderr);
+    }
 }
 
 /// A call of io_uring does not stop: `SECCOMP_RET_USER_NOTIF` is for system calls.
@@ -192,9 +211,12 @@ print(*[s.connect_ex(('127.0.0.2', port)) for _ in range(3)])",
         super::TOOLS
     );
     let map = format!("127.0.0.2:{port}=/nowhere");
-    let ended = home.run(&["run", "--map", &map, "--", "python3", "-c", &script, &port]);
-    assert_eq!((ended.status, &*ended.stdout), (0, "115 114 114\n"), "{}", ended.stderr);
-    assert!(ended.stderr.contains("/nowhere: 1 over TCP"), "{}", ended.stderr);
+    for way in [SECCOMP, PRELOAD] {
+        let words = ["--", "python3", "-c", &script, &port];
+        let ended = home.run(&[&["run", "--map", &map], way, &words[..]].concat());
+        assert_eq!((ended.status, &*ended.stdout), (0, "115 114 114\n"), "{}", ended.stderr);
+        assert!(ended.stderr.contains("/nowhere: 1 over TCP"), "{}", ended.stderr);
+    }
 }
 
 /// A program that waits for its server by trying the same socket again.
@@ -209,25 +231,32 @@ print(s.connect_ex(('127.0.0.1', port))); s.sendall(b'x'); print(u.accept()[0].r
         super::TOOLS
     );
     let (map, path) = (format!("{port}={}", path.display()), path.display().to_string());
-    let ended = home.run(&["run", "--map", &map, "--", "python3", "-c", &script, &port, &path]);
-    assert_eq!((ended.status, &*ended.stdout), (0, "111\n0\nb'x'\n"), "{}", ended.stderr);
+    for way in [SECCOMP, PRELOAD] {
+        let words = ["--", "python3", "-c", &script, &port, &path];
+        let ended = home.run(&[&["run", "--map", &map], way, &words[..]].concat());
+        assert_eq!((ended.status, &*ended.stdout), (0, "111\n0\nb'x'\n"), "{}", ended.stderr);
+        fs::remove_file(&path).unwrap();
+    }
 }
 
 /// A copy in another process is not seen: it keeps the socket that was never connected. The documentation says so.
 #[test]
 fn a_copy_in_another_process_is_not_connected() {
     let redis = Redis::start();
-    let ended = python(
-        &redis,
-        "s = socket.socket(); r, w = os.pipe(); sys.stdout.flush()
+    for way in [SECCOMP, PRELOAD] {
+        let ended = python_by(
+            way,
+            &redis,
+            "s = socket.socket(); r, w = os.pipe(); sys.stdout.flush()
 if os.fork() == 0:
     os.read(r, 1)
     try: s.getpeername()
     except OSError as error: print(error.errno, flush=True)
     os._exit(0)
 s.connect(('127.0.0.1', port)); os.write(w, b'1'); os.wait(); print(said(s))",
-    );
-    assert_eq!((ended.status, &*ended.stdout), (0, "107\nunix\n"), "{}", ended.stderr);
+        );
+        assert_eq!((ended.status, &*ended.stdout), (0, "107\nunix\n"), "{}", ended.stderr);
+    }
 }
 
 #[test]
