@@ -6,7 +6,7 @@ use super::exchange::{Owned, is_bound, is_tcp, like, may_be_replaced, options_li
 use super::label::{Kind, Label};
 use super::names::{self, Address};
 use super::numbers::*;
-use crate::layout;
+use crate::layout::{self, Stay};
 
 /// The answer to a call of `bind`; None where it goes on.
 pub fn bind(fd: i32, to: &Address) -> Option<Result<usize, Errno>> {
@@ -25,13 +25,15 @@ pub fn bind(fd: i32, to: &Address) -> Option<Result<usize, Errno>> {
         calls::option::<4>(fd, IPPROTO_IPV6, IPV6_V6ONLY).is_ok_and(|(value, _)| value != [0; 4]);
     let label = Label { kind: Kind::of(to, is_v6_only), own: to.port, peer: 0 };
     let is_shared = calls::number(fd, SO_REUSEPORT).is_ok_and(|value| value != 0);
-    let unix = match Owned::unix() {
-        Ok(unix) => unix,
-        Err(errno) => return Some(Err(errno)),
+    let made = Owned::unix().and_then(|unix| {
+        label.put(unix.0)?;
+        like(unix.0, fd)?;
+        Ok(unix)
+    });
+    let Ok(unix) = made else {
+        map.stays(Stay::NotReplaced);
+        return None;
     };
-    if let Err(errno) = label.put(unix.0).and_then(|()| like(unix.0, fd)) {
-        return Some(Err(errno));
-    }
     let place = match take(&unix, &map, label, is_shared) {
         Ok(place) => place,
         Err(errno) => return Some(Err(errno)),

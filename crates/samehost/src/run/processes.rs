@@ -6,7 +6,7 @@ use std::io;
 use nix::sys::signal::{SigSet, Signal as Named};
 use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, set_child_subreaper, waitpid,
+    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, set_child_subreaper, wait,
 };
 
 /// What is passed on. A terminal sends its own to the program as well.
@@ -72,10 +72,10 @@ impl Processes {
         }
     }
 
-    /// Takes note of processes that have ended: the program, and orphans. Returns whether any is left.
+    /// Takes note of processes that have ended: the program, and orphans of whatever process group. Returns whether any is left.
     pub fn reap(&mut self, options: WaitOptions) -> io::Result<bool> {
         loop {
-            match waitpid(None, options) {
+            match wait(options) {
                 Ok(Some((pid, status))) => {
                     if pid == self.program {
                         self.ended = Some(status);
