@@ -1,5 +1,5 @@
-//! Yardsticks of `samehost run`: what it adds to a connect, with all of it on one CPU and where the kernel likes, and where a process
-//! keeps thousands; and what redis-benchmark gets under it, beside TCP and the Unix socket itself.
+//! Yardsticks of `samehost run`: what it adds to a connect, by seccomp and by a preloaded library, with all of it on one CPU and where
+//! the kernel likes, and where a process keeps thousands; and what redis-benchmark gets under it, beside TCP and the Unix socket itself.
 
 use std::process::Command;
 
@@ -29,20 +29,27 @@ pub(super) fn run(tools: &Tools) -> anyhow::Result<()> {
     let redis = Redis::start(tools.directory.path(), &[])?;
     let script = tools.directory.path().join("connects.py");
     std::fs::write(&script, CONNECTS)?;
-    let under = format!("{} run --quiet --map {}={} --", tools.samehost.display(), redis.port, redis.socket);
+    let by = |way: &str| {
+        format!("{} run{way} --quiet --map {}={} --", tools.samehost.display(), redis.port, redis.socket)
+    };
+    let (under, preloaded) = (by(""), by(" --preload"));
     let connects = format!("python3 {} {}", script.display(), redis.port);
     for (place, prefix) in
         [("on one CPU", format!("taskset -c {CLIENT_CPU} ")), ("free placement", String::new())]
     {
         println!("connect, program and supervisor {place}: median of 1,000, µs");
-        let arms = [format!("tcp={prefix}{connects}"), format!("run={prefix}{under} {connects}")];
+        let arms = [
+            format!("tcp={prefix}{connects}"),
+            format!("run={prefix}{under} {connects}"),
+            format!("preload={prefix}{preloaded} {connects}"),
+        ];
         compare(tools, "median_us ([\\d.]+)", "lower", &arms)?;
     }
     println!("connect, of 2,000 that one process keeps, free placement: mean, µs");
     let held = tools.directory.path().join("held.py");
     std::fs::write(&held, HELD)?;
     let held = format!("python3 {} {}", held.display(), redis.port);
-    let arms = [format!("tcp={held}"), format!("run={under} {held}")];
+    let arms = [format!("tcp={held}"), format!("run={under} {held}"), format!("preload={preloaded} {held}")];
     compare(tools, "mean_us ([\\d.]+)", "lower", &arms)?;
     println!("redis-benchmark, 50 connections: GETs per second");
     redis.set_key_of_redis_benchmark()?;
