@@ -184,11 +184,15 @@ const RUN: Extra = Extra {
             "A program that knows host and port only, connected over the Unix socket.",
         ),
         (
+            "samehost run --listen 8080=/run/site/site.sock -- node server.js",
+            "A server that knows a port only, which listens at the Unix socket.",
+        ),
+        (
             "sudo samehost run --auto --dry-run",
             "What would be mapped here, and what the servers would see differently.",
         ),
     ],
-    see: &["samehost-how(1)", "samehost-verify(1)", "unix(7)", "seccomp(2)"],
+    see: &["samehost-how(1)", "samehost-verify(1)", "unix(7)", "seccomp(2)", "ld.so(8)"],
 };
 
 const SWITCH: Extra = Extra {
