@@ -4,8 +4,9 @@ connecting.
 ip2unix -r RULE… PROGRAM…, ip2unix -F JSON PROGRAM…
 
 A rule becomes a `--map`. Addresses in the program that are not of the loopback become such, because `samehost run` maps no others.
-Who listens stays with TCP; a relay from the rule's socket leads to it, because `samehost run` is for who connects. The
-environment says what to start: SAMEHOST, and SAMEHOST_LOG for its log.
+Who listens stays with TCP; a relay from the rule's socket leads to it, because seccomp is for who connects. The
+environment says what to start: SAMEHOST, and SAMEHOST_LOG for its log. Without a log it is `samehost run --preload`, and a rule for who
+listens becomes a `--listen`.
 """
 import json, os, re, socket, subprocess, sys, threading
 
@@ -13,6 +14,7 @@ V4 = re.compile(r'\b(?!127\.)\d{1,3}(?:\.\d{1,3}){3}\b')
 V6 = re.compile(r"(?<=')[0-9a-f]+::[0-9a-f]+(?=')")
 CONNECTS = re.compile(r"\.connect(?:_ex)?\(\('([^']+)', (\d+)\)\)")
 BINDS = re.compile(r"\.bind\(\('([^']+)', (\d+)\)\)")
+CONNECTOR = re.compile(r'connector\.py\b')
 NAMES = {'socketPath': 'path', 'direction': 'direction', 'abstract': 'abstract', 'ignore': 'ignore', 'port': 'port', 'address': 'addr'}
 
 
@@ -55,6 +57,19 @@ def endpoint(rule, address, port):
     return name if 'path' in rule else 'abstract:' + name
 
 
+def listen(rule, address, port):
+    at = endpoint(rule, address, port)
+    # One of the suite's tests has made a plain file there, which samehost would refuse.
+    if os.path.isfile(at):
+        os.remove(at)
+    return ['--listen', as_map(rule, address, port)]
+
+
+def as_map(rule, address, port):
+    to = here(f"'{address}'").strip("'")
+    return f"{f'[{to}]' if ':' in to else to}:{port}={endpoint(rule, address, port)}"
+
+
 def listener(at):
     unix = socket.socket(socket.AF_UNIX)
     if at.startswith('abstract:'):
@@ -93,6 +108,8 @@ def relay(unix, target):
 
 
 def main():
+    log = os.environ.get('SAMEHOST_LOG')
+    way = ['--log', log] if log else ['--preload']
     rules, program = rules_and_program(sys.argv[1:])
     original, program = program, [here(word) for word in program]
     connects, binds = CONNECTS.findall(original[-1]), BINDS.findall(original[-1])
@@ -102,19 +119,27 @@ def main():
         if not listens:
             connects.append((address, port))
         for rule in of('incoming')[:1] if listens else []:
+            if not log:
+                maps += listen(rule, address, port)
+                break
             # The suite does not wait for the end of a server before it starts the next at the same port.
             own = free_port()
             relay(listener(endpoint(rule, address, port)), ('127.0.0.1', own))
             program[program.index(here(address)) + 1] = str(own)
     for address, port in binds:
         for rule in of('incoming')[:1]:
+            if not log:
+                maps += listen(rule, address, port)
+                continue
             relay(listener(endpoint(rule, address, port)), (here(f"'{address}'").strip("'"), int(port)))
+    if not log and not binds and not CONNECTOR.search(' '.join(original)):
+        # A program of its own, which is not Python's text.
+        maps += [word for rule in of('incoming') if 'port' in rule for word in ('--listen', f"{rule['port']}={rule['path']}")]
     for address, port in connects:
         for rule in of('outgoing')[:1]:
-            to = here(f"'{address}'").strip("'")
-            maps += ['--map', f'[{to}]:{port}={endpoint(rule, address, port)}' if ':' in to else f'{to}:{port}={endpoint(rule, address, port)}']
+            maps += ['--map', as_map(rule, address, port)]
     # A program that only listens has nothing to be mapped.
-    run = [os.environ['SAMEHOST'], 'run', '--quiet', '--log', os.environ['SAMEHOST_LOG'], *maps, '--'] if maps else []
+    run = [os.environ['SAMEHOST'], 'run', '--quiet', *way, *maps, '--'] if maps else []
     sys.exit(subprocess.run(run + program).returncode)
 
 

@@ -75,12 +75,19 @@ const OF_IP2UNIX: &[&str] = &[
     "test_epoll_ctl.py",
     "test_fdleak.py",
 ];
+/// Those about programs that listen, which a preloaded library is for. The first has a helper in C++.
+const OF_IP2UNIX_LISTENING: &[&str] = &[
+    "test_accept_no_peer_addr.py",
+    "test_bind_samerule.py",
+    "test_double_accept.py",
+    "test_preliminary_unlink.py",
+];
+const HELPER_OF_IP2UNIX: &str = "accept_no_peer_addr";
 const NOT_OF_IP2UNIX: &[(&str, &str)] = &[
     ("test_connections.py::UdpConnectionTest, test_sendrecv_direct.py", "about UDP, which run leaves alone"),
     (
-        "test_accept_no_peer_addr.py, test_bind_any.py, test_bind_samerule.py, test_closeallfds.py, test_double_accept.py, \
-         test_port_range.py, test_preliminary_unlink.py, test_wrong_unlink.py",
-        "about programs that listen",
+        "test_bind_any.py, test_closeallfds.py, test_port_range.py, test_wrong_unlink.py",
+        "about ports that are not known beforehand, socket activation, and clients that bind to a port",
     ),
     (
         "test_blackhole.py, test_ignore.py, test_reject.py, test_sockopt_fail.py",
@@ -324,7 +331,8 @@ fn pymysql(directory: &Path, database: &MariaDb) -> anyhow::Result<Suite> {
     })
 }
 
-/// Those of ip2unix's own tests that are about connecting: each of its programs is started by `run`, with its rules as maps.
+/// Those of ip2unix's own tests that are about connecting, and about listening: each of its programs is started by `run`, with its rules
+/// as maps.
 fn ip2unix(account: &mut Account<'_>, samehost: &Path, directory: &Path) -> anyhow::Result<()> {
     let Some(checkout) = std::env::var_os(IP2UNIX_CHECKOUT) else {
         account.tell(&format!(
@@ -336,23 +344,39 @@ fn ip2unix(account: &mut Account<'_>, samehost: &Path, directory: &Path) -> anyh
     let shim = account.root.join(IP2UNIX_SHIM);
     std::fs::write(&program, format!("#!/bin/sh\nexec python3 {} \"$@\"\n", shim.display()))?;
     succeed(Command::new("chmod").arg("755").arg(&program))?;
-    let mut command = Command::new("python3");
-    pytest(&mut command, &directory.join("wheels"));
-    // In one word: pytest takes a word of its own for a test, and looks for the options of the tests beside that.
-    command.arg(format!("--ip2unix-path={}", program.display()));
-    command.arg("--abstract-support").args(OF_IP2UNIX);
-    command.env("SAMEHOST", samehost).env("SAMEHOST_LOG", &log);
-    command.current_dir(Path::new(&checkout).join("tests"));
-    let (results, said) = results_of("ip2unix", &mut command, result_of_pytest)?;
+    let helper = directory.join(HELPER_OF_IP2UNIX);
+    let tests = Path::new(&checkout).join("tests");
+    let source = tests.join("helpers").join(HELPER_OF_IP2UNIX).with_extension("cc");
+    succeed(Command::new("c++").arg("-o").arg(&helper).arg(source))?;
+    let tried = |files: &[&str]| {
+        let mut command = Command::new("python3");
+        pytest(&mut command, &directory.join("wheels"));
+        // In one word: pytest takes a word of its own for a test, and looks for the options of the tests beside that.
+        command.arg(format!("--ip2unix-path={}", program.display()));
+        command.arg(format!("--helper-accept-no-peer-addr={}", helper.display()));
+        command.arg("--abstract-support").args(files).env("SAMEHOST", samehost).current_dir(&tests);
+        command
+    };
+    let (results, said) =
+        results_of("ip2unix", tried(OF_IP2UNIX).env("SAMEHOST_LOG", &log), result_of_pytest)?;
     account.tell(&format!("ip2unix | those about connecting, under samehost run | {}", counts(&results)));
+    let files = [OF_IP2UNIX, OF_IP2UNIX_LISTENING].concat();
+    let (preloaded, of_preloaded) =
+        results_of("ip2unix", tried(&files).env_remove("SAMEHOST_LOG"), result_of_pytest)?;
+    account.tell(&format!(
+        "ip2unix | those about connecting and listening, under samehost run --preload --listen | {}",
+        counts(&preloaded)
+    ));
     let (unix, all) = connections(&log)?;
     account.tell(&format!("ip2unix | connections under run | {unix} of {all} over Unix sockets"));
     for (files, why) in NOT_OF_IP2UNIX {
         account.tell(&format!("ip2unix | not run: {files} | {why}"));
     }
     ensure!(unix > 0, "ip2unix: nothing was connected over a Unix socket: {said}");
-    let is_bad = |result: &&String| ["FAILED", "ERROR"].contains(&result.as_str());
-    ensure!(!results.values().any(|result| is_bad(&result)), "ip2unix: a test failed: {said}");
+    for (results, said) in [(results, said), (preloaded, of_preloaded)] {
+        let is_bad = |result: &&String| ["FAILED", "ERROR"].contains(&result.as_str());
+        ensure!(!results.values().any(|result| is_bad(&result)), "ip2unix: a test failed: {said}");
+    }
     Ok(())
 }
 
