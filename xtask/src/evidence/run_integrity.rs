@@ -1,4 +1,4 @@
-//! What becomes of bytes, ends and errors on a connection, over TCP, over the Unix socket itself and under `samehost run`: the
+//! What becomes of bytes, ends and errors on a connection, over TCP, over the Unix socket itself and under `samehost run`, both ways: the
 //! cases of a program that the tests play with less.
 
 use std::io::{BufRead, BufReader};
@@ -16,16 +16,16 @@ const SCRIPT: &str = "crates/samehost/tests/e2e/run/integrity.py";
 
 /// A case, how many bytes (or connections) it gets, and the arms that have it beside `run`.
 const CASES: &[(&str, u64, &[Arm])] = &[
-    ("transfer", 10_000_000_000, &[Arm::Tcp, Arm::Native]),
-    ("halfclose", 1_000_000_000, &[Arm::Tcp, Arm::Native]),
-    ("reset", 0, &[Arm::Tcp, Arm::Native]),
-    ("urgent", 0, &[Arm::Tcp, Arm::Native]),
-    ("stopped", 1_000_000_000, &[Arm::Tcp, Arm::Native]),
-    ("splice", 500_000_000, &[Arm::Tcp, Arm::Native]),
-    ("tls", 1_000_000_000, &[Arm::Tcp, Arm::Native]),
-    ("restart", 0, &[Arm::Tcp]),
-    ("many", 2000, &[Arm::Tcp, Arm::Native]),
-    ("killed", 1_000_000_000, &[Arm::Tcp, Arm::Native]),
+    ("transfer", 10_000_000_000, &[Arm::Tcp, Arm::Native, Arm::Preload]),
+    ("halfclose", 1_000_000_000, &[Arm::Tcp, Arm::Native, Arm::Preload]),
+    ("reset", 0, &[Arm::Tcp, Arm::Native, Arm::Preload]),
+    ("urgent", 0, &[Arm::Tcp, Arm::Native, Arm::Preload]),
+    ("stopped", 1_000_000_000, &[Arm::Tcp, Arm::Native, Arm::Preload]),
+    ("splice", 500_000_000, &[Arm::Tcp, Arm::Native, Arm::Preload]),
+    ("tls", 1_000_000_000, &[Arm::Tcp, Arm::Native, Arm::Preload]),
+    ("restart", 0, &[Arm::Tcp, Arm::Preload]),
+    ("many", 2000, &[Arm::Tcp, Arm::Native, Arm::Preload]),
+    ("killed", 1_000_000_000, &[Arm::Tcp, Arm::Native, Arm::Preload]),
     ("unsupervised", 1_000_000_000, &[]),
 ];
 
@@ -35,6 +35,8 @@ enum Arm {
     Tcp,
     /// Told the Unix socket.
     Native,
+    /// Under `run`, by a preloaded library.
+    Preload,
     Run,
 }
 
@@ -43,6 +45,7 @@ impl Arm {
         match self {
             Arm::Tcp => "TCP",
             Arm::Native => "Unix socket",
+            Arm::Preload => "run --preload",
             Arm::Run => "run",
         }
     }
@@ -98,8 +101,9 @@ impl Server {
     }
 
     /// What starts a program with both ports mapped.
-    fn under_run(&self, program: &Path) -> anyhow::Result<Vec<String>> {
+    fn under_run(&self, program: &Path, way: Option<&str>) -> anyhow::Result<Vec<String>> {
         let mut words = vec![program.display().to_string(), "run".into(), "--quiet".into()];
+        words.extend(way.map(str::to_owned));
         for (port, socket) in [("port", "data.sock"), ("echo.port", "echo.sock")] {
             let port = std::fs::read_to_string(self.directory.path().join(port))?;
             words.push("--map".into());
@@ -111,7 +115,11 @@ impl Server {
 
     /// Plays the client of a case.
     fn case(&self, program: &Path, arm: Arm, case: &str, size: u64) -> anyhow::Result<Value> {
-        let mut words = if matches!(arm, Arm::Run) { self.under_run(program)? } else { Vec::new() };
+        let mut words = match arm {
+            Arm::Run => self.under_run(program, None)?,
+            Arm::Preload => self.under_run(program, Some("--preload"))?,
+            Arm::Tcp | Arm::Native => Vec::new(),
+        };
         words.extend(["python3", &self.script, "client"].map(String::from));
         words.extend([self.directory.path().display().to_string(), case.into(), size.to_string()]);
         words.extend(matches!(arm, Arm::Native).then(|| "native".to_owned()));

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use samehost_testing::Ended;
 
+use super::{PRELOAD, SECCOMP, Way};
 use crate::support::Home;
 
 /// Plays both sides of every case.
@@ -37,17 +38,16 @@ impl Server {
     }
 
     /// What both sides of a case saw under `run`, and over what its connections were.
-    fn case(&self, name: &str, size: u64) -> (String, String) {
+    fn case(&self, way: Way, name: &str, size: u64) -> (String, String) {
         let map = |port: &str, socket: &str| {
             let port = std::fs::read_to_string(self.home.path("run").join(port)).unwrap();
             format!("{port}={}", self.home.path("run").join(socket).display())
         };
         let (data, echo) = (map("port", "data.sock"), map("echo.port", "echo.sock"));
         let (folder, size) = (self.home.path("run").display().to_string(), size.to_string());
-        let ended: Ended = self.home.run(&[
-            "run", "--quiet", "--map", &data, "--map", &echo, "--", "python3", SCRIPT, "client", &folder,
-            name, &size,
-        ]);
+        let options = ["run", "--quiet", "--map", &data, "--map", &echo];
+        let words = ["--", "python3", SCRIPT, "client", &folder, name, &size];
+        let ended: Ended = self.home.run(&[&options, way, &words[..]].concat());
         let seen: serde_json::Value =
             serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{name}: {}", ended.stderr));
         let of = |field: &str| seen[field].as_str().unwrap().to_owned();
@@ -86,8 +86,10 @@ fn bytes_are_whole_and_ends_are_those_that_the_documentation_names() {
         ("many", 300, "each has its own bytes back", "300 unix"),
         ("killed", 40_000_000, "all that send took comes; 0 B, then the end", "2 unix"),
     ];
-    for (name, size, says, over) in cases {
-        assert_eq!(server.case(name, size), (says.to_owned(), over.to_owned()), "{name}");
+    for way in [SECCOMP, PRELOAD] {
+        for (name, size, says, over) in cases {
+            assert_eq!(server.case(way, name, size), (says.to_owned(), over.to_owned()), "{name}");
+        }
     }
 }
 
@@ -96,5 +98,5 @@ fn bytes_are_whole_and_ends_are_those_that_the_documentation_names() {
 fn connections_outlive_a_killed_run() {
     let server = Server::start();
     let says = "every byte; afterwards connect: ENOSYS, getpeername: ENOSYS";
-    assert_eq!(server.case("unsupervised", 200_000_000), (says.to_owned(), "1 unix".to_owned()));
+    assert_eq!(server.case(SECCOMP, "unsupervised", 200_000_000), (says.to_owned(), "1 unix".to_owned()));
 }
