@@ -3,7 +3,7 @@
 
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -15,7 +15,7 @@ use std::time::Duration;
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawnp};
 use nix::sys::signal::{SigSet, Signal};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{StatVfsMountFlags, statvfs};
+use rustix::fs::{FlockOperation, StatVfsMountFlags, flock, statvfs};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::process::Pid;
 use samehost_model::Endpoint;
@@ -50,6 +50,8 @@ pub struct Ports {
 pub struct Preloaded {
     processes: Processes,
     directory: TempDir,
+    /// systemd-tmpfiles leaves a directory alone that is locked.
+    _lock: File,
     ports: Ports,
     /// What was at the paths of the sockets when the program was started.
     before: Vec<FileId>,
@@ -65,12 +67,14 @@ impl Preloaded {
         let network = network_of(&socket).map(u64::from_ne_bytes);
         write(&file, FOR_ALL_TO_LOAD, &library(&ports.entries(), network, &counters.to_string_lossy())?)?;
         write(&counters, OWN, &[0; samehost_preload::COUNTERS])?;
+        let lock = File::open(directory.path())?;
+        flock(&lock, FlockOperation::LockShared).map_err(io::Error::from)?;
         let before = ports.listens.iter().map(file_of).collect();
         let signals = Signals::take_over()?;
         match spawn(command, &file, &signals.before) {
             Ok(program) => {
                 let processes = Processes::new(signals.waiting, program);
-                Ok(Started::Running(Box::new(Preloaded { processes, directory, ports, before })))
+                Ok(Started::Running(Box::new(Preloaded { processes, directory, _lock: lock, ports, before })))
             }
             Err(error) => Ok(Started::Failed(error)),
         }
@@ -90,7 +94,8 @@ impl Preloaded {
         for (map, before) in self.ports.listens.iter().zip(&self.before) {
             remove_socket(map, *before);
         }
-        let counted = counted(&fs::read(self.directory.path().join(COUNTERS))?);
+        // Somebody may have tidied up: then nothing was counted.
+        let counted = counted(&fs::read(self.directory.path().join(COUNTERS)).unwrap_or_default());
         let mut tally = Tally::of_others();
         for ((direction, map), its) in self.ports.all().zip(&counted) {
             let name = match direction {

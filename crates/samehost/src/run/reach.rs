@@ -136,6 +136,8 @@ fn number(bytes: &[u8], at: usize, length: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -148,6 +150,27 @@ mod tests {
             assert_eq!(hindrance(script.as_os_str()), None, "{line}");
         }
         assert_eq!(hindrance(OsStr::new("/nowhere/to/be/found")), None);
+    }
+
+    #[test]
+    fn what_a_library_does_not_reach_is_named() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let program = folder.path().join("program");
+        let mut header = [0; 64];
+        header[..5].copy_from_slice(b"\x7fELF\x01");
+        fs::write(&program, header).expect("written");
+        assert_eq!(hindrance(program.as_os_str()), Some((program.clone(), "it is a program of 32 bits")));
+        header[4] = 2;
+        fs::write(&program, header).expect("written");
+        assert_eq!(hindrance(program.as_os_str()).map(|(_, why)| why), Some("it is a static program"));
+        fs::write(&program, "no program").expect("written");
+        assert_eq!(hindrance(program.as_os_str()), None);
+        if geteuid().is_root() {
+            std::os::unix::fs::chown(&program, Some(65_534), None).expect("given away");
+            fs::set_permissions(&program, fs::Permissions::from_mode(SET_USER | 0o755)).expect("set");
+            let why = hindrance(program.as_os_str()).map(|(_, why)| why);
+            assert_eq!(why, Some("it runs as another user or group (set-user-ID)"));
+        }
     }
 
     #[test]
