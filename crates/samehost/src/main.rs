@@ -16,7 +16,6 @@ mod panics;
 mod progress;
 mod reproduce;
 mod request;
-mod run;
 mod scans;
 mod signals;
 mod since;

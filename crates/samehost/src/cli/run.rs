@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
+use samehost_run::Map;
 
 use crate::exit;
-use crate::run::Map;
 
 #[derive(Args, Clone, Debug)]
 #[command(after_help = exit::in_help(exit::STATUSES_OF_RUN))]

@@ -6,11 +6,11 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use anyhow::bail;
+use samehost_run::{Map, Maps, Ports, Preloaded, Started, Supervisor, Tally, auto, foreseen, reach};
 
 use crate::cli::RunOptions;
 use crate::exit::Ending;
 use crate::output;
-use crate::run::{Map, Maps, Ports, Preloaded, Started, Supervisor, Tally, auto, foreseen, reach};
 use crate::wrong_use::WrongUse;
 
 /// What env(1) and shells return for a program that is not there, and for one that cannot be executed.
