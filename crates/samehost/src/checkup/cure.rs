@@ -71,12 +71,14 @@ fn gain(report: &Report) -> Option<(Verdict, String)> {
     };
     let now = report.head.arms.iter().find(|arm| arm.name == "tcp")?;
     let found = compare_arms(report, metric, now, arm(USUAL)?)?;
+    // What is near 1 is told more exactly.
+    let digits = if found.verdict == Verdict::Equivalent { 2 } else { 1 };
     let interval = match (found.ci_low, found.ci_high) {
-        (Some(low), Some(high)) => format!(" ({low:.2}–{high:.2})"),
+        (Some(low), Some(high)) => format!(" ({low:.digits$}–{high:.digits$})"),
         _ => String::new(),
     };
     let words = format!(
-        "512 KiB writes moved {:.2} times{interval} the bytes per second over TCP in a private network here",
+        "512 KiB writes moved {:.digits$} times{interval} the bytes per second over TCP in a private network here",
         found.ratio
     );
     Some((found.verdict, words))
