@@ -36,7 +36,7 @@ pub(crate) fn arm(name: &str, program: &Path) -> String {
 
 pub(super) fn start(tools: &Tools) -> anyhow::Result<()> {
     let mut programs = others(&mut |missing| println!("{missing}"));
-    programs.insert(0, ("samehost", tools.samehost.clone()));
+    programs.insert(0, ("samehost", super::kept_program()?));
     let mut command = Command::new(&tools.samehost);
     command.args(["bench", "command", "--budget", "30s", "--min-blocks", "30", "--max-blocks", "200"]);
     for (name, program) in &programs {
