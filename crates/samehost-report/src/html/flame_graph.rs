@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use samehost_model::human::count;
+
 use super::escape;
 
 /// Width in SVG units; the page scales the drawing.
@@ -56,7 +58,7 @@ pub(super) fn draw(stacks: &Stacks, before: Option<&Stacks>) -> Option<String> {
             "<g><title>{name} ({} ns per operation, {:.2}%{more})</title>\
              <rect x=\"{x:.1}\" y=\"{y}\" width=\"{width:.1}\" height=\"{}\" fill=\"{colour}\"/>\
              <text x=\"{:.1}\" y=\"{:.1}\">{}</text></g>",
-            grouped(ns),
+            count(ns),
             100.0 * part(ns),
             ROW - 1,
             x + 3.0,
@@ -125,19 +127,6 @@ fn against(more: i64, most: u64) -> String {
     }
 }
 
-/// A number with a comma after each thousand.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,7 +173,5 @@ mod tests {
         assert!(draw(&stacks(&[(&deep, u64::MAX), ("g", u64::MAX)]), Some(&Stacks::new())).is_some());
         assert_eq!(fitting("write_to_socket", 60.0), "write..");
         assert_eq!(fitting("write", 20.0), "");
-        assert_eq!(grouped(1_234_567), "1,234,567");
-        assert_eq!(grouped(123), "123");
     }
 }
