@@ -29,6 +29,9 @@ pub fn clean(text: &str) -> String {
 }
 
 /// Whether there is nothing but printable ASCII and newlines, as in megabytes of JSON for the most part.
+///
+/// Never inlined: in a caller that is optimised for size it would look at one byte after the other.
+#[inline(never)]
 #[must_use]
 pub fn is_plain(bytes: &[u8]) -> bool {
     // Without a branch for each byte the compiler looks at many at once.
