@@ -60,7 +60,7 @@ const YARDSTICKS: &[Yardstick] = &[
     },
     Yardstick {
         name: "scan",
-        about: "a host with 10,000 sockets, by the program as packages have it, against ss -tuxp (at most half of it) and lsof (a quarter); memory",
+        about: "a host with 10,000 sockets, against ss -tuxp (at most half of it) and lsof (a quarter); memory",
         run: scan::scan,
     },
     Yardstick {
@@ -116,8 +116,7 @@ struct Tools {
     directory: tempfile::TempDir,
 }
 
-/// The program as packages have it, but for the C library: what people keep, and start every hour. `cargo build --release` optimises what
-/// drives a load alike, and the rest not.
+/// The program as packages have it, but for the C library. `cargo build --release` optimises what drives a load alike, and not how it starts.
 fn kept_program() -> anyhow::Result<PathBuf> {
     println!("building the program with the packages' profile, some minutes");
     crate::dist::dynamic_program()

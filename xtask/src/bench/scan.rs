@@ -61,12 +61,11 @@ pub(crate) fn crowd(program: &Path, folder: &Path) -> anyhow::Result<Vec<Crowd>>
 
 /// Alternates `scan`, `ss -tuxp` and `lsof -nP -i -U`, and checks the memory used by `scan`.
 pub(super) fn scan(tools: &Tools) -> anyhow::Result<()> {
-    let kept = super::kept_program()?;
     let crowd = crowd(&tools.samehost, tools.directory.path())?;
     let sockets = std::fs::read_to_string("/proc/net/sockstat").unwrap_or_default();
     println!("{} servers; {}", crowd.len(), sockets.lines().next().unwrap_or_default());
-    let ours = format!("scan={} scan", kept.display());
-    let json = format!("scan-json={} scan --json", kept.display());
+    let ours = format!("scan={} scan", tools.samehost.display());
+    let json = format!("scan-json={} scan --json", tools.samehost.display());
     let arms = ["ss=ss -tuxp".to_owned(), ours, json, "lsof=lsof -nP -i -U".to_owned()];
     let mut command = Command::new(&tools.samehost);
     command.args(["bench", "command", "--budget", "60s", "--min-blocks", "20", "--max-blocks", "60"]);
@@ -77,14 +76,15 @@ pub(super) fn scan(tools: &Tools) -> anyhow::Result<()> {
     if !status.success() {
         bail!("the comparison ended with {status}");
     }
-    memory(&kept)
+    memory(tools)
 }
 
 /// Prints the peak memory of one scan, as measured by time(1).
-fn memory(program: &Path) -> anyhow::Result<()> {
+fn memory(tools: &Tools) -> anyhow::Result<()> {
     for arguments in [&["scan"][..], &["scan", "--json"]] {
         let mut command = Command::new("/usr/bin/time");
-        let output = command.args(["-f", "%M"]).arg(program).args(arguments).stdout(Stdio::null()).output();
+        let output =
+            command.args(["-f", "%M"]).arg(&tools.samehost).args(arguments).stdout(Stdio::null()).output();
         let output = output.context("install the package time")?;
         let text = String::from_utf8_lossy(&output.stderr);
         let kib: u64 =
