@@ -55,8 +55,8 @@ fn the_packaged_crates_install_a_program_that_scans() {
     let version = env!("CARGO_PKG_VERSION");
     let own = sources.join(format!("samehost-{version}"));
     let target = folder.path().join("target");
-    let mut install = cargo(&["install", "--debug", "--path"], &target);
-    install.arg(&own).arg("--root").arg(&out).current_dir(folder.path());
+    let mut install = cargo(&["install", "--debug"], &target);
+    install.arg("--path").arg(&own).arg("--root").arg(&out).current_dir(folder.path());
     for archive in &archives {
         let folder = archive.file_stem().unwrap().to_str().unwrap();
         let name = folder.strip_suffix(&format!("-{version}")).unwrap();
