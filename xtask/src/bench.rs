@@ -116,12 +116,6 @@ struct Tools {
     directory: tempfile::TempDir,
 }
 
-/// The program as packages have it, but for the C library. `cargo build --release` optimises what drives a load alike, and not how it starts.
-fn kept_program() -> anyhow::Result<PathBuf> {
-    println!("building the program with the packages' profile, some minutes");
-    crate::dist::dynamic_program()
-}
-
 /// Runs the named yardsticks; all if `names` is empty.
 pub(crate) fn run(names: &[String]) -> anyhow::Result<()> {
     for name in names {

@@ -1,5 +1,5 @@
 //! What the command and the preloaded library agree on: the maps, which the command writes into its copy of the library, and the
-//! page in which the library counts. Plain bytes at fixed places.
+//! page in which the library counts: plain bytes at fixed places. And which port stands for one that there is not.
 
 /// By it the command finds the place in the library.
 pub const MAGIC: &[u8; 32] = b"samehost preload, layout 1 ->\0\0\0";
@@ -68,5 +68,26 @@ impl Stay {
     /// Its place among a map's numbers.
     pub fn number(self) -> usize {
         STAYED + self as usize
+    }
+}
+
+/// A port for the side of a connection that has none, by the socket's cookie: outside of the range that servers use, and never the
+/// other side's own: Go takes that for a connection to itself.
+pub fn port_of(cookie: u64, other: u16) -> u16 {
+    let port = 32_768 + (cookie % 28_232) as u16;
+    if port == other { port - 1 } else { port }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_never_leads_to_itself() {
+        for cookie in [0, 1, 28_231, u64::MAX] {
+            let port = 32_768 + (cookie % 28_232) as u16;
+            assert_ne!(port_of(cookie, port), port);
+            assert_ne!(port_of(cookie, 80), 0);
+        }
     }
 }

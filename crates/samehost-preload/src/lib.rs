@@ -8,7 +8,7 @@ mod library;
 
 use std::net::{IpAddr, Ipv6Addr};
 
-pub use layout::Stay;
+pub use layout::{Stay, port_of};
 
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/preload.so"));
 

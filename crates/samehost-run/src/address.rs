@@ -50,11 +50,7 @@ pub fn bytes(address: SocketAddr) -> Vec<u8> {
 
 /// The local address of a connection to `peer`: what TCP chooses on loopback, with a port that it could have chosen.
 pub fn local_of(peer: SocketAddr, cookie: u64) -> SocketAddr {
-    // Outside of the range that servers use, and never the peer's own: Go takes that for a connection to itself.
-    let mut port = 32_768 + (cookie % 28_232) as u16;
-    if port == peer.port() {
-        port -= 1;
-    }
+    let port = samehost_preload::port_of(cookie, peer.port());
     match peer.ip() {
         IpAddr::V4(_) => SocketAddrV4::new(Ipv4Addr::LOCALHOST, port).into(),
         IpAddr::V6(peer) if peer == Ipv6Addr::LOCALHOST => SocketAddrV6::new(peer, port, 0, 0).into(),

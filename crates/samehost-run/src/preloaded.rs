@@ -10,7 +10,6 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
-use std::time::Duration;
 
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawnp};
 use nix::sys::signal::{SigSet, Signal};
@@ -24,12 +23,10 @@ use tempfile::TempDir;
 
 use super::connects::network_of;
 use super::maps::Map;
-use super::processes::{Processes, Signals};
+use super::processes::{Processes, RESPITE, Signals};
 use super::supervisor::{RunError, Started};
 use super::tally::{Kept, Reason, Tally};
 
-/// How long is waited after an error that may pass.
-const RESPITE: Duration = Duration::from_millis(10);
 const LIBRARY: &str = "library.so";
 const COUNTERS: &str = "counters";
 /// The loader's list of libraries, separated by colons or spaces.

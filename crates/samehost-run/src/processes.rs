@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal as Named};
 use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
@@ -9,6 +10,8 @@ use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, set_child_subreaper, wait,
 };
 
+/// How long is waited after an error that may pass.
+pub const RESPITE: Duration = Duration::from_millis(10);
 /// What is passed on. A terminal sends its own to the program as well.
 const PASSED_ON: [Named; 6] =
     [Named::SIGINT, Named::SIGTERM, Named::SIGHUP, Named::SIGQUIT, Named::SIGUSR1, Named::SIGUSR2];

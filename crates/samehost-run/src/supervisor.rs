@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::io;
 use std::process::Command;
 use std::thread::sleep;
-use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, WaitOptions, getpid};
@@ -13,12 +12,10 @@ use samehost_seccomp::{Answer, Call, Filter, Listener, SpawnError, spawn};
 use super::answers::{self, TRAPS};
 use super::connects::Connects;
 use super::maps::Maps;
-use super::processes::{Processes, Signals};
+use super::processes::{Processes, RESPITE, Signals};
 use super::tally::Tally;
 use super::thread::Threads;
 
-/// How long is waited after an error that may pass.
-const RESPITE: Duration = Duration::from_millis(10);
 pub struct Supervisor {
     listener: Listener,
     connects: Connects,

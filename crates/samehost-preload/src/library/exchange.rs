@@ -99,7 +99,7 @@ fn replace(fd: i32, to: &Address, map: &Map) -> Result<(), Stay> {
         return Err(Stay::NoAnswer);
     }
     let dressed = calls::cookie(unix.0).and_then(|cookie| {
-        let own = names::port_of(cookie, to.port);
+        let own = layout::port_of(cookie, to.port);
         Label { kind: Kind::of(to, false), own, peer: to.port }.put(unix.0)?;
         like(unix.0, fd)
     });

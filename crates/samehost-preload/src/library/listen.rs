@@ -110,7 +110,7 @@ pub fn accept(fd: i32, flags: i32) -> Option<Result<(i32, Address), Errno>> {
         Ok(accepted) => accepted,
         Err(errno) => return Some(Err(errno)),
     };
-    let peer = names::port_of(calls::cookie(accepted).unwrap_or_default(), listening.own);
+    let peer = layout::port_of(calls::cookie(accepted).unwrap_or_default(), listening.own);
     let label = Label { kind: listening.kind.of_connection(), own: listening.own, peer };
     // TCP hands these down. A connection without them is one all the same.
     let _ = label.put(accepted).and_then(|()| options_like(accepted, fd));

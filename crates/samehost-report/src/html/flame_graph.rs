@@ -47,9 +47,9 @@ pub(super) fn draw(stacks: &Stacks, before: Option<&Stacks>) -> Option<String> {
             let sign = if more > 0 { "+" } else { "" };
             format!("; {sign}{:.2}%", 100.0 * more as f64 / whole as f64)
         });
-        let colour = match (before, frame.more) {
-            (None, _) => warm(frame.name),
-            (Some(_), more) => against(more.unwrap_or(0), most),
+        let colour = match before {
+            None => warm(frame.name),
+            Some(_) => against(frame.more.unwrap_or(0), most),
         };
         let name = escape::html(frame.name);
         // Writing to a String cannot fail.

@@ -77,6 +77,28 @@ def plain():
     return socket.create_connection(('127.0.0.1', port))
 ";
 
+/// Options of sockets that are set before `connect` hold after it, and the names are those of TCP. Needs `struct`, and a socket `s`.
+const CARRIED_OVER: &str = "s.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1); s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack('ll', 3, 0))
+kept = ((socket.SO_LINGER, struct.pack('ii', 1, 7)), (socket.SO_OOBINLINE, struct.pack('i', 1)), (socket.SO_RCVLOWAT, struct.pack('i', 5)))
+for name, value in kept: s.setsockopt(socket.SOL_SOCKET, name, value)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 30000); s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 20000)
+s.connect(('127.0.0.1', port)); assert said(s) == 'unix'
+for name, value in kept: assert s.getsockopt(socket.SOL_SOCKET, name, 8)[:len(value)] == value, name
+assert [s.getsockopt(socket.SOL_SOCKET, name) for name in (socket.SO_SNDBUF, socket.SO_RCVBUF)] == [60000, 40000]
+assert s.getpeername() == ('127.0.0.1', port), s.getpeername()
+host, own = s.getsockname(); assert host == '127.0.0.1' and own not in (0, port)
+";
+/// What a connected socket `s` says that it is, and what it refuses. Needs `T`, the protocol.
+const LIKE_TCP: &str = "assert s.getsockopt(socket.SOL_SOCKET, 39) == socket.AF_INET and s.getsockopt(socket.SOL_SOCKET, 38) == T
+twin = socket.socket(fileno=os.dup(s.fileno())); assert (twin.family, twin.proto) == (socket.AF_INET, T)
+for wrong, why in ((lambda: s.setsockopt(T, socket.TCP_NODELAY, b''), 22), (lambda: s.setsockopt(T, 9999, 1), 92), (lambda: s.connect(('127.0.0.1', port)), 106)):
+    try: wrong(); raise SystemExit('no error')
+    except OSError as error: assert error.errno == why, error
+six = socket.create_connection(('::1', port)); assert said(six) == 'unix'
+assert six.getpeername()[:2] == ('::1', port) and six.getsockname()[0] == '::1' and six.getsockopt(socket.SOL_SOCKET, 39) == socket.AF_INET6
+pair = socket.socketpair()[0]; assert pair.getpeername() == '' and pair.getsockopt(socket.SOL_SOCKET, 39) == socket.AF_UNIX
+";
+
 /// A Python program under `run`, told the port.
 fn python(redis: &Redis, script: &str) -> Ended {
     python_by(SECCOMP, redis, script)
