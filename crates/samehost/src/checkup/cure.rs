@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use samehost_analysis::compare_arms;
 use samehost_model::scan::{Scan, SlowCongestion};
-use samehost_model::{Report, Transport, Verdict};
+use samehost_model::{Comparison, Report, Transport, Verdict};
 
 use super::parts::Part;
 use super::worth::Worth;
@@ -33,22 +33,46 @@ pub fn cure_part(scan: &Scan) -> Option<Part> {
 pub enum Cure {
     /// Remedy for each address; the first one includes the measured gain.
     Worth(Vec<Worth>),
-    /// It was measured, and brings nothing here.
+    /// It was measured, and no gain was shown.
     Not(String),
 }
 
 /// The remedy in words; none if nothing is wrong.
 pub fn cure(scan: &Scan, measured: Option<&Report>) -> Option<Cure> {
+    let margin = measured.map_or(0.0, |report| report.head.plan.margin);
+    in_words(scan, measured.and_then(compared).as_ref(), margin)
+}
+
+/// CUBIC's bandwidth ÷ that of the present congestion control.
+fn compared(report: &Report) -> Option<Comparison> {
+    let metric = report.head.workload.metrics.iter().find(|metric| metric.name == "bandwidth")?;
+    let arm = |name: &str| {
+        let of = |arm: &&samehost_model::Arm| {
+            arm.name == "tcp" && arm.point.parameters.get("congestion").is_some_and(|found| found == name)
+        };
+        report.head.arms.iter().find(of)
+    };
+    let now = report.head.arms.iter().find(|arm| arm.name == "tcp")?;
+    compare_arms(report, metric, now, arm(USUAL)?)
+}
+
+fn in_words(scan: &Scan, measured: Option<&Comparison>, margin: f64) -> Option<Cure> {
     let now = scan.slow_congestion.first()?;
     let name = now.congestion.to_uppercase();
-    let gain = measured.and_then(gain);
-    if let Some((Verdict::Equivalent | Verdict::Slower, gain)) = &gain {
+    // A command is advised for a gain that matters at the least, not for one that may be.
+    if let Some(found) = measured.filter(|found| found.ci_low.is_none_or(|low| low <= 1.0 + margin)) {
+        let costs = match found.verdict {
+            Verdict::Equivalent | Verdict::Slower => "that costs nothing here",
+            Verdict::Faster | Verdict::Inconclusive => "that it costs anything here was not shown",
+        };
         return Some(Cure::Not(format!(
-            "Connections to {} run on {name}; that costs nothing here: with CUBIC, {gain}.",
-            now.address
+            "Connections to {} run on {name}; {costs}: with CUBIC, {}.",
+            now.address,
+            gain(found, 2)
         )));
     }
-    let gain = gain.map_or_else(|| "what that would bring was not measured".into(), |(_, gain)| gain);
+    let gain =
+        measured.map_or_else(|| "what that would bring was not measured".into(), |found| gain(found, 1));
     let first = format!(
         "Connections to {} run on {name}. With CUBIC, {gain}; small requests stay the same. As root, for new connections only, until the next start (samehost scan says how to make it last and how to take it back):",
         now.address
@@ -60,26 +84,66 @@ pub fn cure(scan: &Scan, measured: Option<&Report>) -> Option<Cure> {
     Some(Cure::Worth(scan.slow_congestion.iter().zip(about).map(worth).collect()))
 }
 
-/// The gain in words: `512 KiB writes moved 3.1 times the bytes per second (2.8–3.3) in a private network here`.
-fn gain(report: &Report) -> Option<(Verdict, String)> {
-    let metric = report.head.workload.metrics.iter().find(|metric| metric.name == "bandwidth")?;
-    let arm = |name: &str| {
-        let of = |arm: &&samehost_model::Arm| {
-            arm.name == "tcp" && arm.point.parameters.get("congestion").is_some_and(|found| found == name)
-        };
-        report.head.arms.iter().find(of)
-    };
-    let now = report.head.arms.iter().find(|arm| arm.name == "tcp")?;
-    let found = compare_arms(report, metric, now, arm(USUAL)?)?;
-    // What is near 1 is told more exactly.
-    let digits = if found.verdict == Verdict::Equivalent { 2 } else { 1 };
+/// The gain in words: `512 KiB writes moved 3.1 times (2.8–3.3) the bytes per second over TCP in a private network here`.
+fn gain(found: &Comparison, digits: usize) -> String {
     let interval = match (found.ci_low, found.ci_high) {
         (Some(low), Some(high)) => format!(" ({low:.digits$}–{high:.digits$})"),
         _ => String::new(),
     };
-    let words = format!(
+    format!(
         "512 KiB writes moved {:.digits$} times{interval} the bytes per second over TCP in a private network here",
         found.ratio
-    );
-    Some((found.verdict, words))
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(verdict: Verdict, ratio: f64, low: f64, high: f64) -> Cure {
+        let one = |address: &str| SlowCongestion {
+            address: address.into(),
+            congestion: "bbr".into(),
+            cure: vec!["ip route replace".into(), "ip route flush cache".into()],
+            from: String::new(),
+            undo: Vec::new(),
+            note: String::new(),
+        };
+        let scan = Scan { slow_congestion: vec![one("127.0.0.1"), one("::1")], ..Scan::default() };
+        let found =
+            Comparison { verdict, ratio, ci_low: Some(low), ci_high: Some(high), ..Comparison::default() };
+        assert!(matches!(in_words(&scan, None, 0.0), Some(Cure::Worth(_))), "as advice without a figure");
+        in_words(&scan, Some(&found), 0.02).expect("something is wrong")
+    }
+
+    #[test]
+    fn a_gain_is_advised_with_its_commands() {
+        for verdict in [Verdict::Faster, Verdict::Inconclusive] {
+            let Cure::Worth(lines) = said(verdict, 1.9, 1.1, 3.3) else { panic!("{verdict}") };
+            assert_eq!(lines.len(), 2);
+            assert!(
+                lines[0]
+                    .about
+                    .contains("run on BBR. With CUBIC, 512 KiB writes moved 1.9 times (1.1–3.3) the")
+            );
+            assert!(
+                lines[1].about.contains("::1")
+                    && lines[1].command == "ip route replace && ip route flush cache"
+            );
+        }
+    }
+
+    #[test]
+    fn no_command_is_advised_for_a_gain_that_was_not_shown() {
+        let nothing = "run on BBR; that costs nothing here: with CUBIC, 512 KiB writes moved 1.00 times (0.99–1.01) the";
+        let open = "run on BBR; that it costs anything here was not shown: with CUBIC, 512 KiB writes moved 1.00 times (0.60–1.70) the";
+        let small = "was not shown: with CUBIC, 512 KiB writes moved 1.02 times (1.01–1.04) the";
+        for (told, expected) in [
+            (said(Verdict::Equivalent, 1.0, 0.99, 1.01), nothing),
+            (said(Verdict::Inconclusive, 1.0, 0.6, 1.7), open),
+            (said(Verdict::Inconclusive, 1.02, 1.01, 1.04), small),
+        ] {
+            assert!(matches!(&told, Cure::Not(note) if note.contains(expected)), "{told:?}");
+        }
+    }
 }
