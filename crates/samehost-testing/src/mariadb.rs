@@ -115,6 +115,12 @@ fn prepare(accounts: &str) -> TempDir {
     directory
 }
 
+/// Temporary tables in a directory of the server's own: in a shared /tmp, one of another process namespace with the same
+/// process number takes them away.
+fn temporary(directory: &TempDir) -> String {
+    format!("--tmpdir={}", directory.path().display())
+}
+
 /// Runs what makes a data directory.
 fn make(command: &mut Command) {
     let made = command.output().unwrap();
@@ -126,7 +132,7 @@ impl MariaDb {
         let directory = prepare(&accounts());
         let user = if is_root() { "--user=root" } else { "--skip-test-db" };
         let words = ["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", user];
-        make(Command::new("mariadb-install-db").args(words).arg(data(&directory)));
+        make(Command::new("mariadb-install-db").args(words).arg(temporary(&directory)).arg(data(&directory)));
         let mut command = Command::new(server());
         command.args(["--no-defaults", "--plugin-load-add=auth_ed25519", "--plugin-maturity=experimental"]);
         command.args(more);
@@ -152,7 +158,7 @@ impl MariaDb {
             .args(["--bind-address=127.0.0.1", "--skip-name-resolve", "--innodb-flush-method=nosync"])
             .args([format!("--port={port}"), file("socket", "m.sock"), file("pid-file", "pid")])
             .args([file("init-file", "accounts.sql"), file("ssl-cert", "certificate.pem")])
-            .args([file("ssl-key", "key.pem"), data(&directory)]);
+            .args([file("ssl-key", "key.pem"), temporary(&directory), data(&directory)]);
         if is_root() {
             command.arg("--user=root");
         }
