@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use samehost_model::Endpoint;
+
 use crate::check::Check;
 use crate::edit::Edit;
 use crate::files::Files;
@@ -49,6 +51,15 @@ pub trait Editor: Sync {
     /// that answers. An edit with `Goal::stays` then adds the new one.
     fn connects_to_both(&self, _setting: &Setting) -> bool {
         false
+    }
+
+    /// Where else the site or pool of this listener listens, in a configuration that has several of them. Another site's
+    /// address is none of these, though the same process has it open.
+    ///
+    /// # Errors
+    /// As [`Editor::read`].
+    fn same_site(&self, _file: &Path, _files: &dyn Files, _setting: &Setting) -> Result<Vec<Endpoint>> {
+        Ok(Vec::new())
     }
 
     /// Socket of a setting's server, from a path for all of them, if the servers number their sockets.

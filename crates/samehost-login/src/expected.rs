@@ -32,6 +32,8 @@ pub struct Expected {
     pub(crate) processes: Vec<Known>,
     pub(crate) accounts: Vec<u32>,
     pub(crate) units: Vec<String>,
+    /// Processes of other services, which are refused whatever their account is.
+    pub(crate) others: Vec<Known>,
     pub(crate) nobody: Option<Box<Untied>>,
     pub(crate) started_by_us: bool,
     pub(crate) needs_none: bool,
@@ -46,6 +48,7 @@ impl PartialEq for Expected {
         self.processes == other.processes
             && self.accounts == other.accounts
             && self.units == other.units
+            && self.others == other.others
             && self.nobody == other.nobody
             && self.started_by_us == other.started_by_us
             && self.needs_none == other.needs_none
@@ -100,9 +103,18 @@ impl Expected {
         self.processes.extend(other.processes);
         self.accounts.extend(other.accounts);
         self.units.extend(other.units);
+        self.others.extend(other.others);
         self.started_by_us |= other.started_by_us;
         self.needs_none |= other.needs_none;
         self.nobody = self.nobody.or(other.nobody);
+        self
+    }
+
+    /// But none of these processes and their descendants, though their account and their program would do: two servers of
+    /// one package are told apart by nothing else.
+    #[must_use]
+    pub fn but_none_of(mut self, others: impl IntoIterator<Item = Known>) -> Self {
+        self.others.extend(others);
         self
     }
 

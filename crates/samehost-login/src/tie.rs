@@ -198,8 +198,13 @@ fn fits_account(uid: u32, expected: &Expected) -> bool {
 
 fn judge(identity: &Identity, expected: &Expected) -> Result<(), Untied> {
     let is_ours = || Identity::of(std::process::id()).is_some_and(|own| descends(identity.pid, &own));
-    let fits = expected.processes.iter().any(|known| is_of(identity, known))
-        || expected.started_by_us && is_ours()
+    if expected.processes.iter().any(|known| is_of(identity, known)) {
+        return Ok(());
+    }
+    if expected.others.iter().any(|other| is_other(identity, other)) {
+        return Err(Untied::new(UntiedClass::OtherProcess).with(in_words(identity)));
+    }
+    let fits = expected.started_by_us && is_ours()
         || is_callers_own(identity, expected)
         || (fits_account_of(identity, expected) || fits_unit(identity, expected))
             && is_of_this_machine(identity)
@@ -216,6 +221,14 @@ fn is_callers_own(identity: &Identity, expected: &Expected) -> bool {
 
 fn fits_account_of(identity: &Identity, expected: &Expected) -> bool {
     expected.accounts.contains(&identity.uid)
+}
+
+/// Whether a process is one of another service, or a descendant of it.
+fn is_other(identity: &Identity, other: &Known) -> bool {
+    (identity.pid, identity.start) == (other.pid, other.start)
+        || Identity::of(other.pid)
+            .filter(|found| found.start == other.start)
+            .is_some_and(|found| descends(identity.pid, &found))
 }
 
 /// Whether a process is the known one, a descendant of the same user or file, or an ancestor with the same file.

@@ -2,7 +2,7 @@
 
 use samehost_login::{Expected, Known};
 use samehost_model::Protocol;
-use samehost_model::scan::Scan;
+use samehost_model::scan::{Scan, Service};
 use samehost_system::Identity;
 
 use crate::trust::Trusted;
@@ -18,12 +18,18 @@ pub fn expected(protocol: Protocol, trusted: &Trusted) -> Expected {
 /// sockets, even in a container.
 #[must_use]
 pub fn expected_of(scan: &Scan, service: usize, protocol: Protocol, trusted: &Trusted) -> Expected {
-    let listeners = scan.services.get(service).map(|found| found.listeners.as_slice()).unwrap_or_default();
-    let sockets = listeners.iter().filter_map(|at| scan.sockets.get(*at));
+    let known = scan.services.get(service).map(|found| holders_of(scan, found)).unwrap_or_default();
+    Expected::processes(known).or(expected(protocol, trusted))
+}
+
+/// The processes that hold a service's listening sockets. The init system holds them on behalf of services and is not
+/// the server.
+#[must_use]
+pub fn holders_of(scan: &Scan, service: &Service) -> Vec<Known> {
+    let sockets = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
     let mut pids: Vec<u32> = sockets.flat_map(|socket| socket.pids.iter().copied()).collect();
     pids.sort_unstable();
     pids.dedup();
-    // The init system holds sockets on behalf of services and is not the server.
-    let holders = pids.into_iter().filter(|pid| *pid != 1).filter_map(Identity::of);
-    Expected::processes(holders.map(|holder| Known::from(&holder))).or(expected(protocol, trusted))
+    pids.retain(|pid| *pid != 1);
+    pids.into_iter().filter_map(Identity::of).map(|holder| Known::from(&holder)).collect()
 }

@@ -30,6 +30,7 @@ mod talk;
 mod target;
 mod trust;
 mod unheld;
+mod unreachable;
 mod verify;
 
 pub use advice::{
@@ -40,7 +41,7 @@ pub use changes::{changes, is_same_hop};
 pub use collect::collect;
 pub use datagrams::dropped;
 pub use error::ScanError;
-pub use expected::{expected, expected_of};
+pub use expected::{expected, expected_of, holders_of};
 pub use findings::findings;
 pub use greet::greet;
 pub use held_back::{HeldBack, Sender, held_back};
@@ -53,6 +54,7 @@ pub use shape::{Shape, shape};
 pub use talk::talkers;
 pub use target::{Target, TargetError};
 pub use trust::{Trusted, accounts_of, described, plausible, users};
+pub use unreachable::{Unreachable, unreachable};
 pub use verify::{VerifyError, expect, verify};
 
 pub(crate) use samehost_system::{diag, namespaces, proc, proc::process};

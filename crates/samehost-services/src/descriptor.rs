@@ -72,12 +72,17 @@ pub struct Descriptor {
     pub unit_prefix: Option<String>,
     /// The signal at which it reads its configuration again, without dropping connections.
     pub reload_signal: Option<String>,
+    /// Whether it reads its files again and keeps its processes; others have new workers then.
+    pub reload_keeps_processes: bool,
     /// Whether only a master process takes that signal, and those that listen are its children.
     pub reloads_by_master: bool,
     /// Whether a login without a colon in its URLs is a password.
     pub bare_password: bool,
     /// Whether it runs the code of an application, as the application's account.
     pub application: bool,
+    /// Whether one process of it serves several sites or pools, each at addresses of its own: another socket of it may
+    /// lead to another site.
+    pub several_sites: bool,
     /// Whether it passes requests of others on.
     pub proxy: bool,
     /// Whether it logs and limits its clients by their addresses.

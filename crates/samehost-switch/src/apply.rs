@@ -1,6 +1,6 @@
 //! Applies a plan as a transaction: writes, checks, reloads, proves; then commits, or puts everything back.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use samehost_model::scan::Scan;
@@ -9,7 +9,9 @@ use samehost_model::{Endpoint, Protocol, Redactor};
 use samehost_transport::{ConnectOptions, connect};
 
 use crate::check::Verdict;
-use crate::plan::{Hop, Plan, PlannedStage, SwitchRequest, keep, shown, still_in_use};
+use crate::plan::{
+    Hop, Plan, PlannedStage, SwitchRequest, bar, keep, listener, shown, still_in_use, stranger,
+};
 use crate::preflight::{fewer_rights, obstacle, try_hop};
 use crate::redacted::redacted;
 use crate::reload::{reload, reload_now};
@@ -240,6 +242,7 @@ fn proceed(
     for index in 0..plan.stages.len() {
         notes.extend(make(index, plan, request, transaction, environment)?);
     }
+    meant_servers(&plan.hops, environment)?;
     let (logins, mut proofs) = log_in(&plan.hops, environment)?;
     if let (Some(page), Some(before)) = (environment.page, page_before) {
         proofs.push(held(page, before)?);
@@ -278,6 +281,7 @@ fn make(
         not_interrupted(environment)?;
     }
     (environment.progress)(stage.title);
+    still_free(stage, &plan.hops, environment)?;
     transaction.write(index)?;
     let mut not_checked = Vec::new();
     for check in &stage.checks {
@@ -291,7 +295,8 @@ fn make(
     transaction.reloading(index)?;
     for (what, command) in &stage.reloads {
         (environment.progress)(what);
-        reload_now(command).map_err(|error| Redactor::new(&plan.secrets).message(&error))?;
+        reload_now(command, &files_after(stage))
+            .map_err(|error| Redactor::new(&plan.secrets).message(&error))?;
     }
     for endpoint in &stage.awaits {
         answers(endpoint, environment)?;
@@ -339,9 +344,55 @@ fn answers(endpoint: &Endpoint, environment: &Environment<'_>) -> Result<(), Str
     }
 }
 
+/// The files of a stage that programs read after it.
+fn files_after(stage: &PlannedStage) -> Vec<PathBuf> {
+    let stay = stage.changes.iter().filter(|change| change.after.is_some());
+    stay.map(|change| change.path.clone()).collect()
+}
+
+/// Asks the kernel again, right before the write, whether nobody else has what the servers are to take: minutes may have
+/// passed since the plan, at a question that a person answered.
+fn still_free(
+    stage: &PlannedStage,
+    hops: &[Hop],
+    environment: &Environment<'_>,
+) -> Result<(), SwitchObstacle> {
+    if stage.takes.is_empty() {
+        return Ok(());
+    }
+    let Some(scan) = (environment.scan)() else { return Ok(()) };
+    for hop in hops.iter().filter(|hop| hop.server_line.is_some() && stage.takes.contains(&hop.to)) {
+        if let Some(occupant) = listener(&scan, &hop.server, &hop.to) {
+            return Err(bar(
+                "socket-path",
+                format!("{} is not free any more: {occupant}", hop.to),
+                "Name a place that nobody uses: --socket /run/NAME/NAME.sock, or --address 127.0.0.1:PORT",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the server that is meant listens at the new place of each move, and nobody else.
+fn meant_servers(hops: &[Hop], environment: &Environment<'_>) -> Result<(), SwitchObstacle> {
+    let Some(scan) = (environment.scan)() else { return Ok(()) };
+    for hop in hops {
+        let Some(occupant) = stranger(&scan, &hop.server, &hop.to) else { continue };
+        let meant = hop.server.name.as_deref().unwrap_or("the server of this configuration");
+        return Err(bar(
+            "server-identity",
+            format!("{}: {occupant}, and not {meant}", hop.to),
+            "Stop the one that does not belong there, or name another place: --socket /run/NAME/NAME.sock",
+        ));
+    }
+    Ok(())
+}
+
 /// Logs in as the application at servers that did not listen at their new endpoint before.
 fn try_new_servers(hops: &[Hop], environment: &Environment<'_>) -> Result<(), SwitchObstacle> {
-    for hop in hops.iter().filter(|hop| hop.server_line.is_some()) {
+    let new: Vec<Hop> = hops.iter().filter(|hop| hop.server_line.is_some()).cloned().collect();
+    meant_servers(&new, environment)?;
+    for hop in &new {
         let (_, views) = try_hop(hop, environment.program).map_err(|failed| obstacle(hop, &failed))?;
         // The others were asked before the switch.
         if let Some(fewer) = fewer_rights(hop, &views, environment.program) {

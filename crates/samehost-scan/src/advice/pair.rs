@@ -105,7 +105,11 @@ impl<'a> Pair<'a> {
 }
 
 /// The service's Unix stream socket for a port: the one whose name contains the port, else the usual socket
-/// of that service, else the first with a path.
+/// of that service, else its only one with a path.
+///
+/// A second socket of the same process proves nothing. A pool of PHP-FPM has one address, so every other socket of the
+/// master is another pool's; `stats socket` of HAProxy is a console. Such a service's socket is found in its
+/// configuration (`samehost switch`), and never guessed.
 fn listener<'a>(scan: &'a Scan, service: &Service, port: Option<u16>) -> Option<&'a Socket> {
     let sockets = || {
         let all = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
@@ -115,6 +119,9 @@ fn listener<'a>(scan: &'a Scan, service: &Service, port: Option<u16>) -> Option<
         socket.local.path().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned())
     };
     let known = service.kind.map(Kind::descriptor);
+    if known.is_some_and(|known| known.several_sites) {
+        return None;
+    }
     // MySQL's X protocol has its own port and socket.
     let is_x = port == Some(33060);
     let fits = |socket: &&Socket| name_of(socket).is_none_or(|name| name.contains("mysqlx") == is_x);
@@ -124,10 +131,13 @@ fn listener<'a>(scan: &'a Scan, service: &Service, port: Option<u16>) -> Option<
     let is_usual = |socket: &&Socket| {
         known.is_some_and(|known| name_of(socket).is_some_and(|name| name == known.socket_name()))
     };
-    sockets()
-        .filter(fits)
-        .find(has_port)
-        .or_else(|| sockets().filter(fits).find(is_usual))
-        .or_else(|| sockets().filter(fits).find(|socket| socket.local.path().is_some()))
-        .or_else(|| sockets().find(fits))
+    let only = || {
+        let mut with_path = sockets().filter(fits).filter(|socket| socket.local.path().is_some());
+        match (with_path.next(), with_path.next()) {
+            (Some(only), None) => Some(only),
+            (Some(_), Some(_)) => None,
+            (None, _) => sockets().find(fits),
+        }
+    };
+    sockets().filter(fits).find(has_port).or_else(|| sockets().filter(fits).find(is_usual)).or_else(only)
 }

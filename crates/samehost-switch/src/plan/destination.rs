@@ -4,13 +4,15 @@ use std::path::{Path, PathBuf};
 
 use samehost_edit::Setting;
 use samehost_model::Endpoint;
-use samehost_model::scan::{Scan, Service};
+use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
 use samehost_scan::{accounts_of, services_at, socket_of};
 use samehost_services::{Descriptor, Kind, UnixSocket};
 
 use super::SwitchRequest;
+use super::config_file::ParsedConfig;
 use super::findings::bar;
+use super::occupant::{Occupant, occupant};
 use super::place::unfit;
 use super::server::Server;
 
@@ -22,33 +24,30 @@ pub(crate) struct Place {
     pub(crate) listens: bool,
 }
 
-/// The socket that replaces a port: the existing one, or the one that the server will have. `taken`: sockets that other
-/// servers will have.
+/// What decides about a destination beside the setting itself.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) request: &'a SwitchRequest,
+    pub(crate) scan: &'a Scan,
+    /// The configurations that were read so far.
+    pub(crate) configurations: &'a [ParsedConfig],
+    /// Sockets that other servers will have.
+    pub(crate) taken: &'a [&'a Path],
+}
+
+/// The socket that replaces a port: the existing one, or the one that the server will have. With a note where another
+/// name than the usual one is taken.
 pub(crate) fn unix_place(
-    request: &SwitchRequest,
-    scan: &Scan,
+    around: &Surroundings<'_>,
     server: &Server,
     setting: &Setting,
-    taken: &[&Path],
-) -> Result<Place, SwitchObstacle> {
+) -> Result<(Place, Option<String>), SwitchObstacle> {
+    let Surroundings { request, scan, .. } = around;
     let port = match &setting.endpoint {
         Endpoint::Tcp { port, .. } => Some(*port),
         _ => None,
     };
-    let present = match server.service.map(|at| socket_of(scan, at, port)).transpose() {
-        Ok(present) => present.flatten(),
-        // Another one may be asked for.
-        Err(unsafe_socket) if request.socket.is_none() => {
-            return Err(bar("socket-path", unsafe_socket.to_string(), unsafe_socket.remedy()));
-        }
-        Err(_) => None,
-    };
-    // The path on the command line is for one server; another one of the same switch keeps the socket that it has.
-    let is_fit = |path: &PathBuf| {
-        request.socket.as_ref().is_none_or(|wanted| wanted == path || taken.contains(&wanted.as_path()))
-    };
-    if let Some(path) = present.filter(is_fit) {
-        return Ok(Place { endpoint: Endpoint::Unix(path), listens: true });
+    if let Some(path) = present(around, server, setting, port)? {
+        return Ok((Place { endpoint: Endpoint::Unix(path), listens: true }, None));
     }
     let known = server.kind.map(Kind::descriptor);
     if let Some(UnixSocket::Never(why)) = known.map(Descriptor::unix) {
@@ -64,7 +63,7 @@ pub(crate) fn unix_place(
     };
     let named = server.named.as_ref();
     let path = named.map_or(path.clone(), |(config, setting)| config.editor.socket(setting, &path));
-    let path = free(taken, path, port);
+    let (path, note) = free(around, server, setting, path, port)?;
     let (users, groups) = match server.service(scan) {
         Some(service) => samehost_scan::users(scan, service),
         None => (server.kind.map_or_else(Vec::new, accounts_of), Vec::new()),
@@ -72,16 +71,64 @@ pub(crate) fn unix_place(
     if let Some((found, remedy)) = unfit(&path, &users, &groups) {
         return Err(bar("socket-path", found, remedy));
     }
-    Ok(Place { endpoint: Endpoint::Unix(path), listens: false })
+    Ok((Place { endpoint: Endpoint::Unix(path), listens: false }, note))
+}
+
+/// The socket at which the server listens already, and that leads to what its port leads to.
+fn present(
+    around: &Surroundings<'_>,
+    server: &Server,
+    setting: &Setting,
+    port: Option<u16>,
+) -> Result<Option<PathBuf>, SwitchObstacle> {
+    let Surroundings { request, scan, taken, .. } = around;
+    let Some(at) = server.service else { return Ok(None) };
+    if server.has_several_sites() {
+        return Ok(of_the_same_site(around, server, setting, at));
+    }
+    if let Some(wanted) = &request.socket
+        && services_at(scan, &Endpoint::Unix(wanted.clone())).contains(&at)
+    {
+        return Ok(Some(wanted.clone()));
+    }
+    let present = match socket_of(scan, at, port) {
+        Ok(present) => present,
+        // Another one may be asked for.
+        Err(unsafe_socket) if request.socket.is_none() => {
+            return Err(bar("socket-path", unsafe_socket.to_string(), unsafe_socket.remedy()));
+        }
+        Err(_) => None,
+    };
+    // The path on the command line is for one server; another one of the same switch keeps the socket that it has.
+    let is_for_another = request.socket.as_ref().is_none_or(|wanted| taken.contains(&wanted.as_path()));
+    Ok(present.filter(|_| is_for_another))
+}
+
+/// The socket at which the same site listens, of a server that has several: its configuration says so, or the user does,
+/// where no editor reads it.
+fn of_the_same_site(
+    around: &Surroundings<'_>,
+    server: &Server,
+    setting: &Setting,
+    service: usize,
+) -> Option<PathBuf> {
+    let listens = |path: &Path| services_at(around.scan, &Endpoint::Unix(path.into())).contains(&service);
+    let wanted = around.request.socket.as_deref().filter(|path| !around.taken.contains(path));
+    let Ok(((config, line), _)) = server.line(around.scan, setting) else {
+        return wanted.filter(|path| listens(path)).map(Path::to_owned);
+    };
+    let all = config.editor.same_site(&config.file, &config.files(), &line).unwrap_or_default();
+    let mut paths = all.iter().filter_map(Endpoint::path).filter(|path| listens(path));
+    paths.find(|path| wanted.is_none_or(|wanted| wanted == *path)).map(Path::to_owned)
 }
 
 /// The port that replaces a socket: the existing one, or the one that the server will have.
 pub(crate) fn tcp_place(
-    request: &SwitchRequest,
-    scan: &Scan,
+    around: &Surroundings<'_>,
     server: &Server,
     setting: &Setting,
 ) -> Result<Place, SwitchObstacle> {
+    let scan = around.scan;
     let found = server.service(scan);
     let sockets =
         found.into_iter().flat_map(|service| &service.listeners).filter_map(|at| scan.sockets.get(*at));
@@ -91,7 +138,7 @@ pub(crate) fn tcp_place(
     let usual = found.and_then(|service| service.kind).map_or(&[][..], |kind| &kind.descriptor().ports);
     addresses.sort_by_key(|address| (!usual.contains(&address.port()), address.is_ipv6(), address.port()));
     let Some(address) = addresses.first() else {
-        return new_port(request, scan, found, setting);
+        return new_port(around, server, setting);
     };
     let host = match address.ip() {
         ip if ip.is_unspecified() && ip.is_ipv4() => "127.0.0.1".to_owned(),
@@ -103,20 +150,15 @@ pub(crate) fn tcp_place(
 
 /// The port that the user named, or the usual one, for a service that listens on none. Its own configuration has to
 /// change then.
-fn new_port(
-    request: &SwitchRequest,
-    scan: &Scan,
-    service: Option<&Service>,
-    setting: &Setting,
-) -> Result<Place, SwitchObstacle> {
-    let kind = service.and_then(|service| service.kind);
-    let usual = kind.and_then(|kind| kind.descriptor().ports.first().copied());
+fn new_port(around: &Surroundings<'_>, server: &Server, setting: &Setting) -> Result<Place, SwitchObstacle> {
+    let Surroundings { request, scan, configurations, .. } = around;
+    let usual = server.kind.and_then(|kind| kind.descriptor().ports.first().copied());
     let usual = usual.map(|port| Endpoint::Tcp { host: "127.0.0.1".into(), port });
     let found = match request.address.clone().or(usual) {
-        Some(endpoint) if services_at(scan, &endpoint).is_empty() => {
-            return Ok(Place { endpoint, listens: false });
-        }
-        Some(endpoint) => format!("another program listens at {endpoint}"),
+        Some(endpoint) => match occupant(scan, configurations, server, &endpoint) {
+            None => return Ok(Place { endpoint, listens: false }),
+            Some(occupant) => format!("{endpoint} is not free: {occupant}"),
+        },
         None => "no usual port is known for it".to_owned(),
     };
     Err(bar(
@@ -126,10 +168,59 @@ fn new_port(
     ))
 }
 
-/// The path, or another if a server beside this one gets it: two servers of one kind need two sockets.
-fn free(taken: &[&Path], path: PathBuf, port: Option<u16>) -> PathBuf {
-    if !taken.contains(&path.as_path()) {
-        return path;
+/// The path, or another one where that is somebody else's: a server beside this one gets it in the same switch, or has
+/// it, or will have it by its configuration. A path that the user named is refused then. With a note on who has it.
+fn free(
+    around: &Surroundings<'_>,
+    server: &Server,
+    setting: &Setting,
+    path: PathBuf,
+    port: Option<u16>,
+) -> Result<(PathBuf, Option<String>), SwitchObstacle> {
+    let Surroundings { request, scan, configurations, taken } = around;
+    let by_port =
+        PathBuf::from(format!("{}.{}.sock", path.with_extension("").display(), port.unwrap_or_default()));
+    if taken.contains(&path.as_path()) {
+        return match occupant(scan, configurations, server, &Endpoint::Unix(by_port.clone())) {
+            None => Ok((by_port, None)),
+            Some(occupant) => Err(not_free(&by_port, &occupant)),
+        };
     }
-    PathBuf::from(format!("{}.{}.sock", path.with_extension("").display(), port.unwrap_or_default()))
+    if is_of_its_site(scan, server, setting, &path) {
+        return Ok((path, None));
+    }
+    let Some(found) = occupant(scan, configurations, server, &Endpoint::Unix(path.clone())) else {
+        return Ok((path, None));
+    };
+    let keeps_its_name = server.named.as_ref().is_some_and(|(config, line)| {
+        // PostgreSQL names its socket by its port.
+        config.editor.socket(line, Path::new("/x/y")) != Path::new("/x/y")
+    });
+    let is_asked_for = request.socket.is_some();
+    if is_asked_for
+        || keeps_its_name
+        || occupant(scan, configurations, server, &Endpoint::Unix(by_port.clone())).is_some()
+    {
+        return Err(not_free(&path, &found));
+    }
+    let note = format!("{} is not free ({found}): {} is proposed instead", path.display(), by_port.display());
+    Ok((by_port, Some(note)))
+}
+
+/// Whether the server's own configuration has its site listen at a path, loaded or not.
+fn is_of_its_site(scan: &Scan, server: &Server, setting: &Setting, path: &Path) -> bool {
+    let Ok(((config, line), _)) = server.line(scan, setting) else { return false };
+    let all = config.editor.same_site(&config.file, &config.files(), &line).unwrap_or_default();
+    all.iter().any(|endpoint| endpoint.path() == Some(path))
+}
+
+fn not_free(path: &Path, occupant: &Occupant) -> SwitchObstacle {
+    bar(
+        "socket-path",
+        format!(
+            "{} is not free: {occupant}. A server that takes it would take that one's clients",
+            path.display()
+        ),
+        "Name a path that nobody uses: --socket /run/NAME/NAME.sock",
+    )
 }

@@ -12,7 +12,7 @@ use samehost_system::accounts;
 
 use super::client_identity::{ClientIdentity, client_identities};
 use super::config_file::{ConfigFile, ParsedConfig};
-use super::destination::{tcp_place, unix_place};
+use super::destination::{Surroundings, tcp_place, unix_place};
 use super::findings::{Findings, bar};
 use super::place::{in_one_line, is_local, is_loopback, same_port};
 use super::server::{Server, ServerLine};
@@ -56,9 +56,13 @@ struct Found {
 }
 
 /// Finds the connections that move: those of clients, or, in configurations without any, those of listeners.
+///
+/// A client that is at its goal already is a client all the same. Without that, the second run of one command took the
+/// web server's own port for what is to move, and had nginx listen at the socket of its own backend.
 pub(crate) fn find(request: &SwitchRequest, scan: &Scan, mut configurations: Vec<ParsedConfig>) -> Moves {
     let (mut settings, mut findings) = clients(request, &configurations);
-    if settings.is_empty() {
+    let has_clients = configurations.iter().any(|read| has_role(read, Role::Connects));
+    if !has_clients {
         let (listeners, notes) = listeners(request, &configurations);
         settings = listeners;
         findings.note(notes);
@@ -80,6 +84,10 @@ pub(crate) fn find(request: &SwitchRequest, scan: &Scan, mut configurations: Vec
         }
     }
     Moves { hops, configurations, findings }
+}
+
+fn has_role(read: &ParsedConfig, role: Role) -> bool {
+    read.reading.settings.iter().any(|setting| setting.role == role)
 }
 
 /// Settings of clients that move, with notes on those that stay and obstacles for what is not understood.
@@ -127,31 +135,36 @@ fn clients(
     (clients, findings)
 }
 
-/// Listeners of configurations that were named without any client: they get a socket. With notes on those that stay.
-fn listeners<'a>(
+/// Listeners of configurations that were named without any client: they get a socket. A configuration that has one
+/// already is done. With notes on those that stay.
+fn listeners(
     request: &SwitchRequest,
-    configurations: &'a [ParsedConfig],
+    configurations: &[ParsedConfig],
 ) -> (Vec<(ConfigFile, Setting)>, Vec<String>) {
-    let all = || {
-        let settings = |read: &'a ParsedConfig| read.reading.settings.iter().map(move |one| (read, one));
-        configurations.iter().flat_map(settings).filter(|(_, setting)| setting.role == Role::Listens)
-    };
-    let has_unix = all().any(|(_, setting)| matches!(setting.endpoint, Endpoint::Unix(_)));
-    if request.to == Direction::Tcp || has_unix {
-        return Default::default();
+    let (mut moving, mut notes) = (Vec::new(), Vec::new());
+    if request.to == Direction::Tcp {
+        return (moving, notes);
     }
-    let on_tcp = all().filter(|(_, setting)| matches!(setting.endpoint, Endpoint::Tcp { .. }));
-    // A web server's port is for browsers, so the user has to name the client that should use a socket instead.
-    let (for_others, moving): (Vec<_>, Vec<_>) = on_tcp
-        .partition(|(_, setting)| setting.protocol == Protocol::Http && !is_loopback(&setting.endpoint));
-    let note = |(_, setting): (&ParsedConfig, &Setting)| {
-        format!(
-            "{} listens at {}, for other machines: it stays. Name the configuration of what connects from here",
-            setting.name, setting.endpoint
-        )
-    };
-    let moving = moving.into_iter().map(|(read, setting)| (read.config.clone(), setting.clone()));
-    (moving.collect(), for_others.into_iter().map(note).collect())
+    for read in configurations {
+        let listens = read.reading.settings.iter().filter(|setting| setting.role == Role::Listens);
+        let listens: Vec<&Setting> = listens.collect();
+        if listens.iter().any(|setting| matches!(setting.endpoint, Endpoint::Unix(_))) {
+            continue;
+        }
+        for setting in listens {
+            let Endpoint::Tcp { .. } = setting.endpoint else { continue };
+            // A web server's port is for browsers, so the user has to name the client that should use a socket instead.
+            if setting.protocol == Protocol::Http && !is_loopback(&setting.endpoint) {
+                notes.push(format!(
+                    "{} listens at {}, for other machines: it stays. Name the configuration of what connects from here",
+                    setting.name, setting.endpoint
+                ));
+                continue;
+            }
+            moving.push((read.config.clone(), setting.clone()));
+        }
+    }
+    (moving, notes)
 }
 
 /// The move of one setting, given the moves found before.
@@ -166,9 +179,10 @@ fn hop(
     let server = Server::find(request, scan, configurations, &config, &setting)?;
     let others = hops.iter().filter(|hop| !same_port(&hop.setting.endpoint, &setting.endpoint));
     let taken: Vec<&Path> = others.filter_map(|hop| hop.to.path()).collect();
-    let place = match request.to {
-        Direction::Unix => unix_place(request, scan, &server, &setting, &taken)?,
-        Direction::Tcp => tcp_place(request, scan, &server, &setting)?,
+    let around = Surroundings { request, scan, configurations, taken: &taken };
+    let (place, another_path) = match request.to {
+        Direction::Unix => unix_place(&around, &server, &setting)?,
+        Direction::Tcp => (tcp_place(&around, &server, &setting)?, None),
     };
     let is_client = setting.role == Role::Connects;
     let (server_line, read) = if place.listens && is_client {
@@ -178,11 +192,12 @@ fn hop(
         (Some(line), read)
     };
     let process = server_files::process_of(scan, &config);
-    let (clients, notes) = match &request.user {
+    let (clients, mut notes) = match &request.user {
         _ if !is_client => Default::default(),
         Some(user) => (vec![named_client(user)?], Vec::new()),
         None => client_identities(scan, &config, process, server.service),
     };
+    notes.extend(another_path);
     let hop = Hop { config, process, setting, to: place.endpoint, server, server_line, clients, login: None };
     let obstacles =
         if is_client && request.to == Direction::Unix { blockers(request, scan, &hop) } else { Vec::new() };

@@ -14,6 +14,7 @@ mod host;
 mod idle_pools;
 mod later;
 mod leaving;
+mod occupant;
 mod others;
 mod place;
 mod server;
@@ -39,6 +40,7 @@ use hop::Moves;
 pub(crate) use later::keep;
 pub use later::{FinishError, finishing, refused_since};
 pub(crate) use leaving::still_in_use;
+pub(crate) use occupant::{listener, stranger};
 pub(crate) use stages::{PlannedStage, Replacement, shown};
 
 use crate::redacted::in_file;
@@ -101,6 +103,8 @@ pub struct Plan {
     pub(crate) later: Vec<PlannedStage>,
     pub(crate) findings: Findings,
     pub(crate) secrets: Vec<Secret>,
+    /// Configurations that change and that the user did not name: of servers that get another place.
+    pub(crate) unnamed: Vec<PathBuf>,
 }
 
 impl Plan {
@@ -116,9 +120,21 @@ impl Plan {
         self.stages.iter().all(|stage| stage.changes.is_empty())
     }
 
-    /// Bars the plan for obstacles that need the decision of a person, except those whose code was accepted beforehand.
+    /// Bars the plan for what needs the decision of a person, except where its code was accepted beforehand. A file that
+    /// nobody named is such a decision: it may belong to another service, whose owner knows nothing of this switch.
     #[must_use]
     pub fn without_a_person(mut self, accepted: &[String]) -> Self {
+        if !accepted.iter().any(|code| code == OTHER_FILES) {
+            let unnamed = self.unnamed.iter().map(|file| {
+                bar(
+                    OTHER_FILES,
+                    format!("{} would change as well, and was not named", shown(file)),
+                    format!("Name it too, or pass --accept {OTHER_FILES}"),
+                )
+            });
+            let unnamed: Vec<_> = unnamed.collect();
+            self.findings.add(unnamed);
+        }
         for obstacle in &mut self.findings.obstacles {
             let is_passed = accepted.contains(&obstacle.code);
             obstacle.bars |= host::FOR_A_PERSON.contains(&obstacle.code.as_str()) && !is_passed;
@@ -180,7 +196,9 @@ pub fn clients(path: &str) -> Result<Vec<Setting>, ConfigFileError> {
 pub fn plan(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileError> {
     let mut plan = Plan::default();
     let mut read: Vec<ParsedConfig> = Vec::new();
-    for config in named(request, scan)? {
+    let named = named(request, scan)?;
+    let named_files: Vec<PathBuf> = named.iter().map(|config| config.file.clone()).collect();
+    for config in named {
         match config.read() {
             Ok(parsed) => read.push(parsed),
             Err(refusal) => {
@@ -197,11 +215,26 @@ pub fn plan(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileErro
         plan.findings.merge(staged.findings);
         plan.findings.add(host::other_owners(&configurations, &staged.stages));
         plan.stages = staged.stages;
+        plan.unnamed = unnamed(&plan.stages, &named_files);
     }
     if !plan.is_barred() && !plan.is_empty() {
         plan.findings.merge(host::look(scan, &hops, &plan.stages));
     }
     Ok(Plan { hops, ..plan })
+}
+
+/// The code of files that change though nobody named them.
+const OTHER_FILES: &str = "other-files";
+
+/// The configurations that change in these stages and are not among the named ones.
+fn unnamed(stages: &[PlannedStage], named: &[PathBuf]) -> Vec<PathBuf> {
+    let mut unnamed: Vec<PathBuf> = Vec::new();
+    for (file, _) in stages.iter().flat_map(|stage| &stage.of) {
+        if !named.contains(file) && !unnamed.contains(file) {
+            unnamed.push(file.clone());
+        }
+    }
+    unnamed
 }
 
 /// The configurations that the user named, each once.

@@ -2,16 +2,18 @@
 //! on.
 
 use samehost_edit::{Role, Setting};
-use samehost_login::Expected;
+use samehost_login::{Expected, Known};
 use samehost_model::scan::{Scan, Service};
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, Protocol};
-use samehost_scan::{Trusted, Unserved, described, expected, expected_of, service_at};
+use samehost_scan::{Trusted, Unserved, described, expected, expected_of, holders_of, service_at};
 use samehost_services::Kind;
+use samehost_system::{peer, start_time};
 
 use super::config_file::{ConfigFile, ParsedConfig};
 use super::findings::bar;
 use super::place::{in_one_line, same_port, trusted};
+use super::target::share_a_port;
 use super::{SwitchRequest, server_files};
 
 /// A line of a server's configuration, and the file that it is part of.
@@ -31,6 +33,14 @@ pub(crate) struct Server {
     pub(crate) name: Option<String>,
     /// Users that it may run as, beside root and the account that its package created.
     pub(crate) trusted: Trusted,
+    /// Its network namespace.
+    pub(crate) network: Option<u64>,
+    /// Its program's file.
+    pub(crate) executable: Option<String>,
+    /// The processes that hold its listening sockets.
+    pub(crate) holders: Vec<Known>,
+    /// Those of all other services. None of them may be what answers at the new place.
+    pub(crate) others: Vec<Known>,
     /// The processes that a login may reach.
     pub(crate) expected: Expected,
     /// Its line in one of the configurations that the user named.
@@ -59,7 +69,8 @@ impl Server {
         let mut server = Server::of(scan, service, setting.protocol, trusted);
         if setting.role == Role::Listens {
             // Nobody was seen to connect to it: only the account of whoever answers is checked.
-            server.expected = expected(setting.protocol, &server.trusted);
+            server.expected =
+                expected(setting.protocol, &server.trusted).but_none_of(server.others.iter().copied());
         }
         server.kind = server.kind.or_else(|| named.as_ref().and_then(|(config, _)| config.kind()));
         Ok(Server { named, ..server })
@@ -68,18 +79,40 @@ impl Server {
     /// A service of the scan, or a server of this protocol that does not run.
     pub(crate) fn of(scan: &Scan, service: Option<usize>, protocol: Protocol, trusted: Trusted) -> Self {
         let found = service.and_then(|at| scan.services.get(at));
+        let holders = found.map_or_else(Vec::new, |service| holders_of(scan, service));
+        let others = others(scan, found, &holders);
         Server {
             service,
             pid: found.and_then(|service| service.pid),
             kind: found.and_then(|service| service.kind),
             name: found.map(|service| described(scan, service)),
+            network: found.map(|service| service.network_namespace),
+            executable: found.and_then(|service| scan.process(service.pid?)?.executable.clone()),
             expected: match service {
                 Some(at) => expected_of(scan, at, protocol, &trusted),
                 None => expected(protocol, &trusted),
-            },
+            }
+            .but_none_of(others.iter().copied()),
+            holders,
+            others,
             trusted,
             named: None,
         }
+    }
+
+    /// Whether one process of it serves several sites or pools.
+    pub(crate) fn has_several_sites(&self) -> bool {
+        self.kind.is_some_and(|kind| kind.descriptor().several_sites)
+    }
+
+    /// Whether a process holds its sockets, or is a descendant of one that does.
+    pub(crate) fn has_process(&self, pid: u32) -> bool {
+        self.holders.iter().any(|holder| is_or_descends(pid, holder))
+    }
+
+    /// Whether a process belonged to another service when the switch was planned.
+    pub(crate) fn was_anothers(&self, process: &Known) -> bool {
+        self.others.iter().any(|other| (other.pid, other.start) == (process.pid, process.start))
     }
 
     /// Its service.
@@ -102,6 +135,24 @@ impl Server {
             (None, None) => Err(not_served(&Unserved::Nobody(setting.endpoint.clone()), setting)),
         }
     }
+}
+
+/// The processes of all services but this one. Workers that share a port are one service, though each has an entry.
+fn others(scan: &Scan, own: Option<&Service>, holders: &[Known]) -> Vec<Known> {
+    let mut others = Vec::new();
+    for service in &scan.services {
+        if own.is_some_and(|own| std::ptr::eq(own, service) || share_a_port(scan, own, service)) {
+            continue;
+        }
+        let theirs = holders_of(scan, service).into_iter();
+        others.extend(theirs.filter(|known| !holders.contains(known)));
+    }
+    others
+}
+
+/// Whether a process is this one or a descendant of it.
+fn is_or_descends(pid: u32, from: &Known) -> bool {
+    start_time(from.pid) == Some(from.start) && peer::family(from.pid).contains(&pid)
 }
 
 fn not_served(unserved: &Unserved, setting: &Setting) -> SwitchObstacle {

@@ -58,6 +58,8 @@ pub(crate) struct PlannedStage {
     pub(crate) reloads: Vec<(String, Vec<String>)>,
     /// Endpoints that must answer afterwards.
     pub(crate) awaits: Vec<Endpoint>,
+    /// New endpoints that servers take in it.
+    pub(crate) takes: Vec<Endpoint>,
     /// Servers that leave their old place in it.
     pub(crate) leaves: Vec<Leaving>,
     /// The configurations that change in it, by file and editor.
@@ -106,6 +108,13 @@ struct Side<'a> {
     client: Option<&'a Hop>,
     /// How far it has moved after each stage.
     states: [State; 4],
+}
+
+impl Side<'_> {
+    /// How far it had moved before a stage.
+    fn state_before(&self, index: usize) -> State {
+        index.checked_sub(1).map_or(State::Old, |before| self.states[before])
+    }
 }
 
 /// A configuration that changes, and how its program loads the change.
@@ -186,6 +195,11 @@ impl<'a> Changing<'a> {
                 }
             }
             ReloadAction::Missing { found, remedy } => findings.add([bar("reload", found, remedy)]),
+        }
+        for side in self.sides.iter().filter(|side| side.setting.role == Role::Listens) {
+            if side.states[index] != State::Old && side.state_before(index) == State::Old {
+                stage.takes.push(side.goal.endpoint.clone());
+            }
         }
         let listens = |side: &&&Side<'_>| side.setting.role == Role::Listens && side.pid.is_some();
         let moved = self.sides.iter().filter(listens).filter(|side| side.states[index] != State::Old);
@@ -406,15 +420,13 @@ fn leaving(
     hops: &[Hop],
     restarts: &[(&Endpoint, String)],
 ) -> Vec<Leaving> {
-    let state_before =
-        |side: &Side<'_>| index.checked_sub(1).map_or(State::Old, |before| side.states[before]);
     let listeners = sides.iter().filter(|side| side.setting.role == Role::Listens);
     let leaving = listeners
-        .filter(|side| side.states[index] == State::New && state_before(side) != State::New)
+        .filter(|side| side.states[index] == State::New && side.state_before(index) != State::New)
         .map(|side| {
             let from = side.setting.endpoint.clone();
             Leaving {
-                can_wait: matches!(state_before(side), State::Both | State::Copied),
+                can_wait: matches!(side.state_before(index), State::Both | State::Copied),
                 moved: has_clients(hops, &from),
                 restart: restarts
                     .iter()

@@ -80,20 +80,25 @@ fn is_same(scan: &Scan, one: &Service, other: &Service) -> bool {
     let both = |property: &dyn Fn(&Service) -> Option<String>| {
         property(one).is_some() && property(one) == property(other)
     };
-    let ports = |service: &Service| -> Vec<_> {
-        let sockets = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
-        sockets.filter_map(|socket| Some((socket.network_namespace, socket.local.inet()?))).collect()
-    };
     let directory = |service: &Service| {
         let cwd = fs::read_link(format!("/proc/{}/cwd", service.pid?)).ok()?;
         server_files::is_application(service).then(|| cwd.display().to_string())
     };
-    let theirs = ports(other);
     both(&|service| service.pid.map(|pid| pid.to_string()))
         || both(&|service| process(service)?.unit.clone())
         || both(&|service| Some(server_files::named_by(scan, service)?.display().to_string()))
         || both(&directory)
-        || ports(one).iter().any(|port| theirs.contains(port))
+        || share_a_port(scan, one, other)
+}
+
+/// Whether two listen at one address: processes of one service that share it (SO_REUSEPORT).
+pub(super) fn share_a_port(scan: &Scan, one: &Service, other: &Service) -> bool {
+    let ports = |service: &Service| -> Vec<_> {
+        let sockets = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
+        sockets.filter_map(|socket| Some((socket.network_namespace, socket.local.inet()?))).collect()
+    };
+    let theirs = ports(other);
+    ports(one).iter().any(|port| theirs.contains(port))
 }
 
 fn service(name: &str, scan: &Scan, reader: Option<&User>) -> Result<Vec<ConfigFile>, ConfigFileError> {

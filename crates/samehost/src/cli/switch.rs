@@ -61,9 +61,9 @@ pub struct SwitchOptions {
     /// Do what a switch left for later, since somebody still used the old address, by its name
     #[arg(long, value_name = "ID", group = "stored", conflicts_with_all = ["targets", "all"])]
     pub finish: Option<String>,
-    /// With --yes: pass what only a person may pass otherwise, a file that a program writes again, or that other machines
-    /// may read
-    #[arg(long, value_parser = ["managed", "shared-files"], value_name = "CODE")]
+    /// With --yes: pass what only a person may pass otherwise: a file that a program writes again (managed), that other
+    /// machines may read (shared-files), or that you did not name (other-files)
+    #[arg(long, value_parser = ["managed", "shared-files", "other-files"], value_name = "CODE")]
     pub accept: Vec<String>,
     /// Everything that a scan finds worth it, one transaction each
     #[arg(long, conflicts_with = "targets")]

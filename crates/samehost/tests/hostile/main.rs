@@ -11,6 +11,7 @@ mod host;
 mod identity;
 mod journal;
 mod login;
+mod neighbours;
 mod opening;
 mod reading;
 mod rights;

@@ -171,7 +171,16 @@ fn a_port_that_apache_uses_is_not_taken_away_and_goes_when_it_moved() {
     let id = site.switches()[0].0.clone();
     assert!(both.stdout.contains(&format!("samehost switch --finish {id}")), "{}", both.stdout);
 
-    let early = site.switch(&["--finish", &id, "--observe", "300ms", "--no-confirm", "--yes"]);
+    let early = site.switch(&[
+        "--finish",
+        &id,
+        "--observe",
+        "300ms",
+        "--no-confirm",
+        "--accept",
+        "other-files",
+        "--yes",
+    ]);
     assert_eq!(early.status, 1, "Apache still names the port: {}", early.both());
     assert!(early.stdout.contains("apache.conf"), "{}", early.stdout);
     assert!(site.is_open());
@@ -196,7 +205,16 @@ fn a_port_that_apache_uses_is_not_taken_away_and_goes_when_it_moved() {
     let dry = site.switch(&["--finish", &id, "--observe", "300ms", "--dry-run"]);
     assert_eq!(dry.status, 0, "{}", dry.both());
     assert!(site.is_open(), "a dry run touches nothing");
-    let finished = site.switch(&["--finish", &id, "--observe", "300ms", "--no-confirm", "--yes"]);
+    let finished = site.switch(&[
+        "--finish",
+        &id,
+        "--observe",
+        "300ms",
+        "--no-confirm",
+        "--accept",
+        "other-files",
+        "--yes",
+    ]);
     assert_eq!(finished.status, 0, "{}\n{}", finished.both(), site.machine.log());
     wait_for("the port to be closed", || (!site.is_open()).then_some(()));
     assert!(!is_there(&copy), "the copy is gone");
@@ -214,8 +232,17 @@ fn a_sound_nginx_in_front_of_the_same_pool_still_moves() {
     let web = free_port();
     let files = site.nginx(&[("shop", web)]);
     let main = files[0].display().to_string();
-    let ended =
-        site.switch(&[&main, "--socket", &site.socket, "--observe", "300ms", "--no-confirm", "--yes"]);
+    let ended = site.switch(&[
+        &main,
+        "--socket",
+        &site.socket,
+        "--observe",
+        "300ms",
+        "--no-confirm",
+        "--accept",
+        "other-files",
+        "--yes",
+    ]);
     assert_eq!(ended.status, 0, "{}\n{}", ended.both(), site.machine.log());
     wait_for("the port to be closed", || (!site.is_open()).then_some(()));
     assert_eq!(page(web), Some((200, "served for shop".into())));
@@ -314,8 +341,18 @@ fn unattended(site: &mut Site, within: &str, with_page: bool) -> (String, u16, V
     let before = [fs::read(&files[1]).unwrap(), fs::read(&site.pool).unwrap()].concat();
     let url = format!("http://127.0.0.1:{web}/index.php");
     let main = files[0].display().to_string();
-    let mut words =
-        vec![&*main, "--socket", &site.socket, "--observe", "200ms", "--confirm-within", within, "--yes"];
+    let mut words = vec![
+        &*main,
+        "--socket",
+        &site.socket,
+        "--observe",
+        "200ms",
+        "--confirm-within",
+        within,
+        "--accept",
+        "other-files",
+        "--yes",
+    ];
     if with_page {
         words.extend(["--page", &url]);
     }

@@ -90,11 +90,12 @@ options:
   accept:
     description:
       - Pass what only a person may pass otherwise. V(managed) is a file that says that a program
-        such as Ansible writes it, V(shared-files) is one that other machines may read.
+        such as Ansible writes it, V(shared-files) is one that other machines may read, and
+        V(other-files) is one that O(path) does not name, such as the server's own configuration.
       - Where a task of yours writes the file, put the socket into its template instead.
     type: list
     elements: str
-    choices: [managed, shared-files]
+    choices: [managed, shared-files, other-files]
     default: []
   observe:
     description:
@@ -398,7 +399,7 @@ def main():
             "accept": {
                 "type": "list",
                 "elements": "str",
-                "choices": ["managed", "shared-files"],
+                "choices": ["managed", "shared-files", "other-files"],
                 "default": [],
             },
             "observe": {"type": "str"},

@@ -67,6 +67,24 @@ impl Editor for Nginx {
         Ok(Reading { settings, refused: analysis.refused })
     }
 
+    fn same_site(&self, file: &Path, files: &dyn Files, setting: &Setting) -> Result<Vec<Endpoint>> {
+        let analysis = Analysis::of(file, files)?;
+        let servers_of = |found: &Found| -> Vec<_> {
+            found.nodes.iter().map(|node| analysis.tree.nodes[*node].parent).collect()
+        };
+        let Some(own) = analysis.found.iter().find(|found| found.setting == *setting) else {
+            return Ok(Vec::new());
+        };
+        let servers = servers_of(own);
+        let mut endpoints = Vec::new();
+        for other in &analysis.found {
+            if other.kind == Kind::Listen && other.setting != *setting && servers_of(other) == servers {
+                endpoints.push(other.setting.endpoint.clone());
+            }
+        }
+        Ok(endpoints)
+    }
+
     fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
         let analysis = Analysis::of(file, files)?;
         let same = |found: &&Found| {

@@ -51,6 +51,9 @@ pub(super) fn all(options: &SwitchOptions) -> anyhow::Result<Ending> {
         output::complain("nothing found that is worth a switch");
         return Ok(Ending::Done);
     }
+    // Whoever asks for everything has named the servers' files too.
+    let mut options = options.clone();
+    options.accept.push("other-files".to_owned());
     let mut worst = Ending::Done;
     for target in targets {
         signals::done();
@@ -58,7 +61,7 @@ pub(super) fn all(options: &SwitchOptions) -> anyhow::Result<Ending> {
             return Ok(Ending::Interrupted);
         }
         // It scans anew: the switch before has changed the machine, and a person may have taken an hour to answer.
-        let ending = one(options, &[path(&target)])?;
+        let ending = one(&options, &[path(&target)])?;
         if ending != Ending::Done {
             worst = ending;
         }

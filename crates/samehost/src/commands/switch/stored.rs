@@ -99,7 +99,50 @@ pub(super) fn undo(id: &str, options: &SwitchOptions) -> anyhow::Result<Ending> 
     }
     let back = undo_one(&store, id, &mut |step| reload(&step.command))
         .map_err(|error| WrongUse(error.to_string()))?;
-    told(&[(id.to_owned(), "undone".into(), Some(back))], options.json)
+    told(
+        &[Told {
+            id: id.to_owned(),
+            how: "undone".into(),
+            back: Some(back),
+            unreachable: without_a_socket(),
+        }],
+        options.json,
+    )
+}
+
+/// Services that lost their socket, to this switch or before it: a server that takes a path removes what it finds there.
+/// Only their own restart brings it back.
+fn without_a_socket() -> Vec<String> {
+    let Ok(scan) = super::one::look() else { return Vec::new() };
+    let mut lines = Vec::new();
+    for lost in samehost_scan::unreachable(&scan) {
+        let restart = lost.unit.map_or_else(String::new, |unit| format!(": systemctl restart {unit}"));
+        lines.push(format!(
+            "{} listens at {}, and its file has gone: nobody can connect to it there. Restart it{restart}",
+            lost.service,
+            lost.path.display()
+        ));
+    }
+    lines
+}
+
+/// What became of a stored switch.
+struct Told {
+    id: String,
+    how: String,
+    back: Option<RolledBack>,
+    /// Services that nobody reaches over their socket now.
+    unreachable: Vec<String>,
+}
+
+impl Told {
+    fn of(id: String, how: impl Into<String>, back: Option<RolledBack>) -> Self {
+        Told { id, how: how.into(), back, unreachable: Vec::new() }
+    }
+
+    fn left(&self) -> Vec<String> {
+        self.back.as_ref().map(left_undone).unwrap_or_default()
+    }
 }
 
 pub(super) fn recover(options: &SwitchOptions) -> anyhow::Result<Ending> {
@@ -131,16 +174,19 @@ pub(super) fn recover(options: &SwitchOptions) -> anyhow::Result<Ending> {
     }
     for Recovered { id, ending } in recovered {
         all.push(match ending {
-            How::Committed => (id, "finished: it had been proved".to_owned(), None),
-            How::RolledBack(back) => (id, "put back".into(), Some(back)),
-            How::Undone(back) => (id, "undone".into(), Some(back)),
-            How::Nothing => (id, "forgotten: it had touched nothing".into(), None),
-            How::Running => (id, "left alone: it is at work".into(), None),
+            How::Committed => Told::of(id, "finished: it had been proved", None),
+            How::RolledBack(back) => Told::of(id, "put back", Some(back)),
+            How::Undone(back) => Told::of(id, "undone", Some(back)),
+            How::Nothing => Told::of(id, "forgotten: it had touched nothing", None),
+            How::Running => Told::of(id, "left alone: it is at work", None),
             How::Failed(error) => {
                 is_left = true;
-                (id, format!("left as it is: {error}"), None)
+                Told::of(id, format!("left as it is: {error}"), None)
             }
         });
+    }
+    if let Some(last) = all.last_mut() {
+        last.unreachable = without_a_socket();
     }
     let ending = told(&all, options.json)?;
     Ok(if is_left { Ending::Finding } else { ending })
@@ -199,30 +245,27 @@ pub(super) fn not_agreed(
     Ok(Some(Ending::Finding))
 }
 
-fn told(all: &[(String, String, Option<RolledBack>)], json: bool) -> anyhow::Result<Ending> {
+fn told(all: &[Told], json: bool) -> anyhow::Result<Ending> {
     let mut out = Vec::new();
     if json {
-        let values: Vec<Value> = all
-            .iter()
-            .map(|(id, how, back)| {
-                let files = back.as_ref().map(|back| back.files.clone()).unwrap_or_default();
-                let left = back.as_ref().map(left_undone).unwrap_or_default();
-                json!({ "id": id, "ending": how, "files": files, "left": left })
-            })
-            .collect();
+        let mut values = Vec::new();
+        for one in all {
+            let files = one.back.as_ref().map(|back| back.files.clone()).unwrap_or_default();
+            values.push(json!({ "id": one.id, "ending": one.how, "files": files, "left": one.left(), "unreachable": one.unreachable }));
+        }
         out = output::as_json(&values)?;
     }
-    for (id, how, back) in all.iter().filter(|_| !json) {
-        writeln!(out, "{id}: {how}")?;
-        for file in back.iter().flat_map(|back| &back.files) {
+    for one in all.iter().filter(|_| !json) {
+        writeln!(out, "{}: {}", one.id, one.how)?;
+        for file in one.back.iter().flat_map(|back| &back.files) {
             writeln!(out, "    {} is as it was", file.display())?;
         }
-        for line in back.iter().flat_map(left_undone) {
+        for line in one.left().iter().chain(&one.unreachable) {
             writeln!(out, "    {line}")?;
         }
     }
     print(&out)?;
-    let is_whole = all.iter().all(|(_, _, back)| back.as_ref().is_none_or(RolledBack::is_complete));
+    let is_whole = all.iter().all(|one| one.back.as_ref().is_none_or(RolledBack::is_complete));
     Ok(if is_whole { Ending::Done } else { Ending::Finding })
 }
 

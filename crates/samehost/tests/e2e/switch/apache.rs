@@ -150,7 +150,7 @@ fn wordpress_behind_apache_is_found_moves_and_comes_back() {
     assert_eq!(dry.status, 0, "{}", dry.both());
     assert_eq!(Stack::facts(&front.files()), before, "a dry run touches nothing");
 
-    let yes = [&switch[..], &["--yes"]].concat();
+    let yes = [&switch[..], &["--accept", "other-files", "--yes"]].concat();
     let says = ["apache2 -t -d", "Invalid command 'NoSuchDirective'"];
     stack.assert_checked(&yes, &front.main, "NoSuchDirective on", &says);
     let now = Stack::facts(&front.files());
@@ -161,6 +161,7 @@ fn wordpress_behind_apache_is_found_moves_and_comes_back() {
     let ended = stack.samehost(&yes);
     let pages = reader.pages();
     assert_eq!(ended.status, 0, "{}\n{}", ended.both(), stack.log());
+    stack.assert_nothing_to_do(&yes, &[]);
     assert_all_served(&pages, &ended.both());
     let text = |path: &Path| fs::read_to_string(path).unwrap();
     let line = format!("SetHandler \"proxy:unix:{socket}|fcgi://127.0.0.1:${{FPM_PORT}}\"");

@@ -37,7 +37,19 @@ fn an_imported_proxy_moves_and_comes_back() {
     let before = Stack::facts(&[&nginx, &main, &part]);
     let url = format!("http://127.0.0.1:{web}/b");
     let socket = stack.shared("sockets").join("app.sock").display().to_string();
-    let arguments = ["switch", &name, "--socket", &socket, "--observe", "100ms", "--page", &url, "--yes"];
+    let arguments = [
+        "switch",
+        &name,
+        "--socket",
+        &socket,
+        "--observe",
+        "100ms",
+        "--page",
+        &url,
+        "--accept",
+        "other-files",
+        "--yes",
+    ];
 
     let refused = stack.samehost(&arguments);
     assert_eq!(refused.status, 1, "{}", refused.both());
@@ -54,6 +66,7 @@ fn an_imported_proxy_moves_and_comes_back() {
     let before = Stack::facts(&[&nginx, &main, &part]);
     let ended = stack.samehost(&with_reload);
     assert_eq!(ended.status, 0, "{}\n{}", ended.both(), stack.log());
+    stack.assert_nothing_to_do(&with_reload, &[]);
     assert!(in_one_line(&ended).contains("reverse_proxy sends X-Forwarded-For"), "{}", ended.both());
     let text = std::fs::read_to_string(&part).unwrap();
     assert_eq!(text, format!("reverse_proxy unix/{socket} # nginx\n"));

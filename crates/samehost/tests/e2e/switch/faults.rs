@@ -14,7 +14,18 @@ fn a_kill_at_every_step_leaves_a_site_that_serves_and_recover_ends_it() {
     let before = Stack::facts(&[&hop.nginx, &hop.pool]);
     let socket = hop.stack.shared("sockets").join("fpm.sock").display().to_string();
     let nginx = hop.nginx.display().to_string();
-    let arguments = ["switch", &nginx, "--socket", &socket, "--observe", "100ms", "--no-confirm", "--yes"];
+    let arguments = [
+        "switch",
+        &nginx,
+        "--socket",
+        &socket,
+        "--observe",
+        "100ms",
+        "--no-confirm",
+        "--accept",
+        "other-files",
+        "--yes",
+    ];
     let mut killed = 0;
     for point in 1.. {
         let mut command = hop.stack.command(&arguments);
@@ -75,7 +86,8 @@ fn a_file_that_cannot_be_changed_and_a_full_disk_are_told_before_anything_is_tou
     let before = Stack::facts(&[&hop.nginx, &hop.pool]);
     let socket = hop.stack.shared("sockets").join("fpm.sock").display().to_string();
     let nginx = hop.nginx.display().to_string();
-    let arguments = ["switch", nginx.as_str(), "--socket", socket.as_str(), "--yes"];
+    let arguments =
+        ["switch", nginx.as_str(), "--socket", socket.as_str(), "--accept", "other-files", "--yes"];
 
     must("chattr", &["+i", &nginx]);
     let immutable = hop.stack.samehost(&arguments);

@@ -38,7 +38,19 @@ fn a_backend_moves_into_the_chroot_and_comes_back() {
     let before = Stack::facts(&[&nginx, &haproxy]);
     let (outside, url) = (stack.path("app.sock").display().to_string(), format!("http://127.0.0.1:{web}/b"));
     let switch = |socket: &str| {
-        stack.samehost(&["switch", &name, "--socket", socket, "--observe", "100ms", "--page", &url, "--yes"])
+        stack.samehost(&[
+            "switch",
+            &name,
+            "--socket",
+            socket,
+            "--observe",
+            "100ms",
+            "--page",
+            &url,
+            "--accept",
+            "other-files",
+            "--yes",
+        ])
     };
 
     let refused = switch(&outside);
@@ -47,7 +59,8 @@ fn a_backend_moves_into_the_chroot_and_comes_back() {
     assert_eq!(Stack::facts(&[&nginx, &haproxy]), before);
 
     let socket = sockets.join("app.sock").display().to_string();
-    let arguments = ["switch", &name, "--socket", &socket, "--observe", "100ms", "--yes"];
+    let arguments =
+        ["switch", &name, "--socket", &socket, "--observe", "100ms", "--accept", "other-files", "--yes"];
     let second = "backend other\n    balance by-the-weather";
     let check = format!("haproxy -c -f {name} (as root)` failed");
     stack.assert_checked(&arguments, &haproxy, second, &[&check, "balance only supports 'roundrobin'"]);
@@ -56,6 +69,7 @@ fn a_backend_moves_into_the_chroot_and_comes_back() {
     let before = Stack::facts(&[&nginx, &haproxy]);
     let ended = switch(&socket);
     assert_eq!(ended.status, 0, "{}\n{}", ended.both(), stack.log());
+    stack.assert_nothing_to_do(&arguments, &[&nginx, &haproxy]);
     assert!(in_one_line(&ended).contains("option forwardfor"), "{}", ended.both());
     let text = std::fs::read_to_string(&haproxy).unwrap();
     assert!(text.contains("server nginx unix@/run/app.sock check inter 1s"), "{text}");

@@ -54,8 +54,11 @@ fn both_files_move_and_come_back() {
     assert!(dry.stdout.contains(&format!("+ fastcgi_pass unix:{socket};")), "{}", dry.stdout);
     assert_eq!(Stack::facts(&[&hop.nginx, &hop.pool]), before, "a dry run touches nothing");
 
-    let ended = switch(&["--page", &url, "--yes"]);
+    let ended = switch(&["--page", &url, "--accept", "other-files", "--yes"]);
     assert_eq!(ended.status, 0, "{}\n{}", ended.both(), hop.stack.log());
+    for repeated in [&["switch", &nginx, "--socket", &socket, "--yes"][..], &["switch", &nginx, "--yes"]] {
+        hop.stack.assert_nothing_to_do(repeated, &[&hop.nginx, &hop.pool]);
+    }
     assert!(text(&hop.nginx).contains(&format!("fastcgi_pass unix:{socket};")), "{}", text(&hop.nginx));
     assert!(text(&hop.pool).contains(&format!("listen = {socket}")), "{}", text(&hop.pool));
     assert_eq!(
@@ -74,7 +77,7 @@ fn both_files_move_and_come_back() {
     wait_for("the site over TCP", || page(hop.web, "/d").filter(|(status, _)| *status == 200));
 
     // And the other way, from a socket that is there to a port that is not.
-    let again = switch(&["--no-confirm", "--yes"]);
+    let again = switch(&["--no-confirm", "--accept", "other-files", "--yes"]);
     assert_eq!(again.status, 0, "{}", again.both());
     let address = format!("127.0.0.1:{}", hop.fpm);
     let back = hop.stack.samehost(&[
@@ -86,6 +89,8 @@ fn both_files_move_and_come_back() {
         &address,
         "--page",
         &url,
+        "--accept",
+        "other-files",
         "--yes",
     ]);
     assert_eq!(back.status, 0, "{}\n{}", back.both(), hop.stack.log());

@@ -149,6 +149,7 @@ fn the_hop_behind_a_pooler_moves_and_comes_back_and_no_client_fails() {
 
     let ended = pooled.stack.samehost(&["switch", &name, "--no-confirm", "--yes"]);
     assert_eq!(ended.status, 0, "{}\n{}", ended.both(), pooled.stack.log());
+    pooled.stack.assert_nothing_to_do(&["switch", &name, "--no-confirm", "--yes"], &[&pooled.ini]);
     assert!(ended.stdout.contains("user by_scram, Unix socket"), "{}", ended.stdout);
     let socket = pooled.cluster.socket();
     let folder = socket.strip_prefix("unix:").unwrap().rsplit_once('/').unwrap().0;

@@ -146,6 +146,7 @@ fn a_container_moves_to_a_socket_of_this_machine_and_comes_back() {
 
     let ended = shop.stack.samehost(&["switch", &name, "--no-confirm", "--yes"]);
     assert_eq!(ended.status, 0, "{}", ended.both());
+    shop.stack.assert_nothing_to_do(&["switch", &name, "--no-confirm", "--yes"], &[]);
     assert!(ended.stdout.contains("user by_scram, Unix socket"), "{}", ended.both());
     assert!(in_one_line(&ended).contains("systemctl --user restart -- shop.service"), "{}", ended.both());
     let text = fs::read_to_string(&shop.file).unwrap();

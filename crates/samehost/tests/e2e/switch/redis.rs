@@ -99,6 +99,7 @@ fn the_server_and_the_application_move_together() {
     let arguments = ["switch", &targets[0], &targets[1], "--socket", &socket, "--reload", &reload, "--yes"];
     let ended = stack.samehost(&arguments);
     assert_eq!(ended.status, 0, "{}", ended.both());
+    stack.assert_nothing_to_do(&arguments, &[&conf, &env]);
     let text = std::fs::read_to_string(&env).unwrap();
     assert!(text.contains(&socket) && text.contains(PASSWORD), "{text}");
     assert_eq!(asked(&["-s", &socket], &["ping"]).as_deref(), Some("PONG"));

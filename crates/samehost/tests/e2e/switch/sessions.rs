@@ -137,6 +137,7 @@ fn sessions_move(site: &Site, setting: &str) {
     stop.store(true, Ordering::Relaxed);
     let pages = reader.join().unwrap();
     assert_eq!(ended.status, 0, "{}\n{}", ended.both(), site.stack.log());
+    site.stack.assert_nothing_to_do(&["switch", &file, "--observe", "100ms", "--yes"], &[]);
     let counted: Vec<usize> =
         pages.iter().map(|page| page.as_ref().map_or(0, |(_, body)| body.parse().unwrap_or(0))).collect();
     assert!(counted.len() > 2 && counted.iter().copied().eq(1..=counted.len()), "{pages:?}");

@@ -156,6 +156,15 @@ impl Stack {
         assert_eq!(forgotten.status, 0, "{}", forgotten.both());
     }
 
+    /// The same command a second time finds nothing to do, and touches nothing.
+    pub(crate) fn assert_nothing_to_do(&self, switch: &[&str], files: &[&Path]) {
+        let before = Stack::facts(files);
+        let again = self.samehost(switch);
+        assert_eq!(again.status, 0, "{}", again.both());
+        assert!(in_one_line(&again).contains("nothing to do"), "{}", again.both());
+        assert_eq!(Stack::facts(files), before);
+    }
+
     /// Everything of these files.
     pub(crate) fn facts(paths: &[&Path]) -> BTreeMap<PathBuf, Facts> {
         paths.iter().map(|path| (path.to_path_buf(), facts(path))).collect()

@@ -1,8 +1,10 @@
 //! Has running programs load a changed configuration: by systemd if it runs them, by a signal, or by a command of the
 //! user.
 
-use std::path::Path;
-use std::time::{Duration, Instant};
+mod evidence;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use samehost_edit::Uptake;
@@ -11,15 +13,12 @@ use samehost_model::{Protocol, Redactor};
 use samehost_scan::{Trusted, plausible};
 use samehost_services::Kind;
 use samehost_system::identity::stat_field;
-use samehost_system::{Identity, Run, interrupt, open, peer, start_time};
+use samehost_system::{Identity, Run, peer};
 
-/// Time limit for workers to finish what they have begun.
-const SETTLING: Duration = Duration::from_secs(10);
+use evidence::{Before, Shown};
 
 /// Time limit for a reload: systemd's own limit for a start.
 const LIMIT: Duration = Duration::from_secs(90);
-/// How much of a worker's title is read, in bytes.
-const LONGEST_TITLE: u64 = 4096;
 
 /// The user's command for services that cannot be reloaded otherwise: `CMD`, or `redis=CMD` for one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +46,7 @@ impl ReloadWords {
 pub(crate) enum ReloadAction {
     /// Nothing is needed, or possible; with a note.
     Nothing(Option<String>),
-    /// A command: `systemctl …`, `sh -c …` (the user's), `restart-unit UNIT`, or `signal NAME PID START EXECUTABLE`.
+    /// A command: `systemctl …`, `sh -c …` (the user's), `restart-unit UNIT`, or `signal NAME PID START EXECUTABLE TITLE`.
     Words { what: String, command: Vec<String> },
     /// Impossible without the user's command.
     Missing { found: String, remedy: String },
@@ -135,8 +134,8 @@ fn signal_action(kind: Kind, signal: &str, pid: u32) -> ReloadAction {
             remedy: format!("Say how {kind} is reloaded: --reload '{kind}=COMMAND'"),
         };
     };
-    let (start, file) = (identity.start.to_string(), path_of(&identity));
-    let command = vec!["signal".to_owned(), signal.to_owned(), pid.to_string(), start, file];
+    let (start, file, title) = (identity.start.to_string(), path_of(&identity), evidence::title(pid));
+    let command = vec!["signal".to_owned(), signal.to_owned(), pid.to_string(), start, file, title];
     ReloadAction::Words { what: format!("kill -{signal} {pid} ({kind})"), command }
 }
 
@@ -240,95 +239,114 @@ enum Stops {
 /// # Errors
 /// Why it failed, for people.
 pub fn reload(command: &[String]) -> Result<(), String> {
-    take(command, Stops::No)
+    take(command, &[], Stops::No)
 }
 
-/// Runs a reload command, until the user interrupts it.
+/// Runs a reload command, until the user interrupts it, and looks whether the program took it. `reads`: the files that
+/// changed.
 ///
 /// # Errors
-/// As [`reload`].
-pub(crate) fn reload_now(command: &[String]) -> Result<(), String> {
-    take(command, Stops::Yes)
+/// As [`reload`]; and where the program goes on as it was.
+pub(crate) fn reload_now(command: &[String], reads: &[PathBuf]) -> Result<(), String> {
+    take(command, reads, Stops::Yes)
 }
 
-fn take(command: &[String], stops: Stops) -> Result<(), String> {
+fn take(command: &[String], reads: &[PathBuf], stops: Stops) -> Result<(), String> {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     match command {
-        [word, name, pid, start] if word == "signal" => signal(name, pid, start, None, stops),
-        [word, name, pid, start, file] if word == "signal" => signal(name, pid, start, Some(file), stops),
+        [word, name, pid, start, more @ ..] if word == "signal" && more.len() < 3 => {
+            let [file, title] = [more.first(), more.get(1)].map(|word| word.map(String::as_str));
+            signal(&Signalled { name, pid, start, file, title }, reads, stops)
+        }
         [word, unit] if word == "restart-unit" => {
             run("systemctl", &words(&["daemon-reload"]), stops)?;
             run("systemctl", &words(&["restart", "--", unit]), stops)
+        }
+        [program, verb, dashes, unit] if program == "systemctl" && verb == "reload" && dashes == "--" => {
+            reload_unit(unit, &command[1..], reads, stops)
         }
         [program, words @ ..] => run(program, words, stops),
         [] => Ok(()),
     }
 }
 
-/// Sends a signal to a process, and waits until it took effect.
-fn signal(name: &str, pid: &str, start: &str, file: Option<&String>, stops: Stops) -> Result<(), String> {
-    let number: i32 = pid.parse().map_err(|_| format!("`{pid}` is not a process number"))?;
-    let own = number.unsigned_abs();
-    // The number may belong to another process by now.
-    let identity = Identity::of(own).filter(|identity| identity.start.to_string() == start);
-    let Some(identity) = identity else {
-        return Err(format!("process {pid} is gone; start the service, it then takes the files as they are"));
-    };
-    if let Some(file) = file.filter(|file| **file != path_of(&identity)) {
-        return Err(format!(
-            "process {pid} runs {} by now, and not {file}: reload it yourself",
-            path_of(&identity)
-        ));
+/// Has systemd reload a unit, and looks whether its main process took it.
+fn reload_unit(unit: &str, words: &[String], reads: &[PathBuf], stops: Stops) -> Result<(), String> {
+    let before = main_pid(unit).map(|pid| Before::of(pid, false, reads));
+    run("systemctl", words, stops)?;
+    match before {
+        Some(before) => taken(before.wait(stops), unit, reads),
+        None => Ok(()),
     }
-    let signal = match name {
+}
+
+fn main_pid(unit: &str) -> Option<u32> {
+    let words = ["show", "--property=MainPID", "--value", "--", unit].map(str::to_owned);
+    let ended = Run::new("systemctl", &words, LIMIT).run().ok()?;
+    ended.output.trim().parse().ok().filter(|pid| *pid > 1)
+}
+
+/// A process that a command names, and what it ran when the command was made. Journals of earlier versions lack the last
+/// words.
+struct Signalled<'a> {
+    name: &'a str,
+    pid: &'a str,
+    start: &'a str,
+    file: Option<&'a str>,
+    title: Option<&'a str>,
+}
+
+impl Signalled<'_> {
+    /// The process, or the one that took its place: PHP-FPM that runs as a daemon has another number after each reload.
+    fn process(&self) -> Result<Identity, String> {
+        let Signalled { pid, start, file, title, .. } = self;
+        let number: u32 = pid.parse().map_err(|_| format!("`{pid}` is not a process number"))?;
+        if let Some(identity) = Identity::of(number).filter(|identity| identity.start.to_string() == *start) {
+            return match file.filter(|file| **file != path_of(&identity)) {
+                Some(file) => Err(format!(
+                    "process {pid} runs {} by now, and not {file}: reload it yourself",
+                    path_of(&identity)
+                )),
+                None => Ok(identity),
+            };
+        }
+        let began = start.parse().unwrap_or(u64::MAX);
+        let heir = file.zip(*title).and_then(|(file, title)| evidence::successor(file, title, began));
+        heir.and_then(Identity::of).ok_or_else(|| {
+            format!(
+                "process {pid} is gone, and none that runs now is known to have taken its place. Where the service runs under another number, reload it; else start it: it then takes the files as they are"
+            )
+        })
+    }
+}
+
+/// Sends a signal to a process, and waits until it took effect.
+fn signal(to: &Signalled<'_>, reads: &[PathBuf], stops: Stops) -> Result<(), String> {
+    let identity = to.process()?;
+    let signal = match to.name {
         "HUP" => Signal::HUP,
         "USR2" => Signal::USR2,
         "USR1" => Signal::USR1,
         "TERM" => Signal::TERM,
         other => return Err(format!("`{other}` is not a signal that samehost sends")),
     };
-    let pid = Pid::from_raw(number).ok_or_else(|| format!("`{pid}` is not a process number"))?;
-    let before = Before { workers: children(own), stack: stack(own) };
-    kill_process(pid, signal).map_err(|error| format!("signal {name} to {number}: {error}"))?;
-    wait_for_reload(own, signal, &before, stops);
-    Ok(())
+    let pid = i32::try_from(identity.pid).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or_else(|| format!("`{}` is not a process number", identity.pid))?;
+    let before = Before::of(identity.pid, signal == Signal::USR2, reads);
+    kill_process(pid, signal).map_err(|error| format!("signal {} to {}: {error}", to.name, identity.pid))?;
+    taken(before.wait(stops), &format!("{} ({})", path_of(&identity), identity.pid), reads)
 }
 
-/// Child processes, with their start times.
-fn children(pid: u32) -> Vec<(u32, Option<u64>)> {
-    peer::children(pid).into_iter().map(|pid| (pid, start_time(pid))).collect()
-}
-
-/// Waits until the signal took effect. A signal is only a request, and whoever goes on at once may take away what is
-/// still in use. nginx has new workers, and the old ones are gone or say in their title that they are shutting down;
-/// PHP-FPM, which executes itself again, has another stack and new workers.
-fn wait_for_reload(pid: u32, signal: Signal, before: &Before, stops: Stops) {
-    let begun = Instant::now();
-    let works = |(worker, start): &(u32, Option<u64>)| {
-        let title = open::proc_file(&format!("/proc/{worker}/cmdline"), LONGEST_TITLE).unwrap_or_default();
-        start_time(*worker) == *start && !String::from_utf8_lossy(&title).contains("shutting down")
-    };
-    let is_settled = || {
-        let is_anew = signal != Signal::USR2 || stack(pid) != before.stack;
-        let has_new =
-            before.workers.is_empty() || children(pid).iter().any(|child| !before.workers.contains(child));
-        is_anew && has_new && !before.workers.iter().any(works)
-    };
-    let is_stopped = || stops == Stops::Yes && interrupt::is_requested();
-    while begun.elapsed() < SETTLING && start_time(pid).is_some() && !is_settled() && !is_stopped() {
-        std::thread::sleep(Duration::from_millis(2));
+/// Judges what a reload showed. Where nothing changed (a file is put back), a program that shows nothing is believed.
+fn taken(shown: Shown, who: &str, reads: &[PathBuf]) -> Result<(), String> {
+    match shown {
+        Shown::Taken | Shown::Unknown => Ok(()),
+        Shown::NotTaken if reads.is_empty() => Ok(()),
+        Shown::NotTaken => Err(format!(
+            "{who} did not take the change: it was told to reload, and goes on as it was. Its error log says why"
+        )),
+        Shown::Gone => Err(format!("{who} ended when it was told to reload, and nothing took its place")),
     }
-}
-
-/// A process before a signal.
-struct Before {
-    workers: Vec<(u32, Option<u64>)>,
-    stack: Option<String>,
-}
-
-/// Address of a process' stack (proc(5), field 28 of stat); it changes with each execve(2).
-fn stack(pid: u32) -> Option<String> {
-    stat_field(pid, 28)
 }
 
 /// Runs a command and returns its output as the error if it fails.

@@ -1,0 +1,357 @@
+//! Who has an address already that a server is to take. The kernel says who listens there, and the configurations that
+//! are known say who will: Redis and memcached remove a socket that they find at their path, whoever listens there, so a
+//! server that takes another's path takes its clients as well.
+
+use std::fs::Metadata;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use samehost_edit::Role;
+use samehost_model::Endpoint;
+use samehost_model::scan::{Scan, Socket};
+use samehost_scan::{described, holders_of, services_at};
+use samehost_services::Kind;
+use samehost_system::{hosts, ownership};
+use samehost_transport::{ConnectError, ConnectOptions, connect};
+
+use super::config_file::{ConfigFile, ParsedConfig};
+use super::server::Server;
+use super::{server_files, shown};
+
+/// Time limit for the question whether anybody answers at a socket's file that no process here is known to hold.
+const PROBE: Duration = Duration::from_secs(1);
+/// sock_diag reports the lower 32 bits of an inode's number.
+const LISTED_BITS: u64 = 0xffff_ffff;
+
+/// Who or what has an address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Occupant {
+    /// A program listens there, or will when its file is put back.
+    #[error("{who} listens there")]
+    Listens {
+        /// Service, process, user and program.
+        who: String,
+    },
+    /// Another site or pool of the same process.
+    #[error("{who} listens there for another of its sites")]
+    AnotherSite {
+        /// The process.
+        who: String,
+    },
+    /// A configuration names it, whether or not its program runs.
+    #[error("{name} ({place}) names it")]
+    Named {
+        /// The setting.
+        name: String,
+        /// File and line.
+        place: String,
+    },
+    /// Somebody answers, and no process that can be seen from here.
+    #[error("somebody listens there whom no process here shows")]
+    Unseen,
+    /// A file that is not a socket.
+    #[error("a file is there that is not a socket")]
+    File,
+}
+
+/// Who has this address beside the server that is to take it; `None` where it is free.
+pub(crate) fn occupant(
+    scan: &Scan,
+    configurations: &[ParsedConfig],
+    server: &Server,
+    endpoint: &Endpoint,
+) -> Option<Occupant> {
+    listener(scan, server, endpoint).or_else(|| named(scan, configurations, server, endpoint))
+}
+
+/// Who listens at an address, or has bound its name; `None` where it is free or the server's own.
+pub(crate) fn listener(scan: &Scan, server: &Server, endpoint: &Endpoint) -> Option<Occupant> {
+    match endpoint {
+        Endpoint::Unix(path) => {
+            // The server may see another file under this name than we do.
+            let root = ownership::root_of(server.pid);
+            at_path(scan, server, path, Path::new("/"))
+                .or_else(|| (root != Path::new("/")).then(|| at_path(scan, server, path, &root))?)
+        }
+        Endpoint::Tcp { host, port } => at_port(scan, server, host, *port),
+        _ => None,
+    }
+}
+
+/// A path below another root directory.
+fn below(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+/// The directory and the name of a path: two names for one place agree in both.
+fn place(root: &Path, path: &Path) -> Option<(u64, u64, PathBuf)> {
+    let folder = std::fs::metadata(below(root, path.parent()?)).ok()?;
+    Some((folder.dev(), folder.ino(), path.file_name()?.into()))
+}
+
+fn at_path(scan: &Scan, server: &Server, path: &Path, root: &Path) -> Option<Occupant> {
+    let wanted = place(root, path);
+    let file = std::fs::symlink_metadata(below(root, path)).ok();
+    for socket in scan.sockets.iter().filter(|socket| has_name(socket)) {
+        let is_it = file.as_ref().is_some_and(|file| is_file_of(socket, file))
+            || wanted.is_some() && place_of(socket) == wanted;
+        if is_it && let Some(found) = another(scan, server, socket) {
+            return Some(found);
+        }
+    }
+    let file = file?;
+    if !file.file_type().is_socket() {
+        return Some(Occupant::File);
+    }
+    let is_own = scan.sockets.iter().any(|socket| has_name(socket) && is_file_of(socket, &file));
+    // Its holder may be in a process table that is not visible from here.
+    (!is_own && root == Path::new("/") && answers(path)).then_some(Occupant::Unseen)
+}
+
+/// Whether a Unix socket takes connections or datagrams at a path. A connected one has its listener's name.
+fn has_name(socket: &Socket) -> bool {
+    socket.kind.is_unix() && socket.is_listening() && socket.local.path().is_some()
+}
+
+fn is_file_of(socket: &Socket, file: &Metadata) -> bool {
+    socket.file.is_some_and(|known| (known.device, known.inode) == (file.dev(), file.ino() & LISTED_BITS))
+}
+
+/// Where the name of a socket leads the process that bound it, also where its file has gone.
+fn place_of(socket: &Socket) -> Option<(u64, u64, PathBuf)> {
+    let (path, holder) = (socket.local.path()?, *socket.pids.first()?);
+    if path.is_absolute() {
+        return place(&ownership::root_of(Some(holder)), path);
+    }
+    let directory = std::fs::read_link(format!("/proc/{holder}/cwd")).ok()?;
+    place(Path::new("/"), &directory.join(path))
+}
+
+/// Whether anybody answers at a socket's file. Only one without a listener refuses; a full queue, another type of
+/// socket and missing permissions all have one.
+fn answers(path: &Path) -> bool {
+    let options = ConnectOptions { timeout: Some(PROBE), ..ConnectOptions::default() };
+    !matches!(
+        connect(&Endpoint::Unix(path.to_owned()), &options),
+        Err(ConnectError::Refused { .. } | ConnectError::NotFound { .. } | ConnectError::NotASocket { .. })
+    )
+}
+
+/// The listener whose address would be in the way of one at this host and port, in the server's network namespace.
+fn at_port(scan: &Scan, server: &Server, host: &str, port: u16) -> Option<Occupant> {
+    let own = || scan.network_namespaces.iter().find(|space| space.own).map(|space| space.inode);
+    let namespace = server.network.or_else(own);
+    let wanted: Vec<IpAddr> = host.parse().map_or_else(|_| hosts::addresses(host), |ip| vec![ip]);
+    for socket in &scan.sockets {
+        let Some(local) = socket.local.inet() else { continue };
+        let is_there = socket.kind.is_tcp()
+            && socket.is_listening()
+            && local.port() == port
+            && namespace.is_none_or(|namespace| namespace == socket.network_namespace)
+            && wanted.iter().any(|ip| overlap(*ip, local));
+        if is_there && let Some(found) = another(scan, server, socket) {
+            return Some(found);
+        }
+    }
+    None
+}
+
+/// Whether a listener at this address would take connections to that one, or the other way round.
+fn overlap(wanted: IpAddr, local: SocketAddr) -> bool {
+    let (wanted, local) = (wanted.to_canonical(), local.ip().to_canonical());
+    wanted == local || wanted.is_unspecified() || local.is_unspecified()
+}
+
+/// Who listens at a server's new place and is not that server: a process that was another service's when the switch was
+/// planned, or one of another program. `None` where it is the server, or nobody who listens can be seen.
+pub(crate) fn stranger(scan: &Scan, server: &Server, endpoint: &Endpoint) -> Option<Occupant> {
+    for at in services_at(scan, endpoint) {
+        let service = scan.services.get(at)?;
+        let is_stranger = holders_of(scan, service).iter().any(|holder| {
+            !server.has_process(holder.pid)
+                && (server.was_anothers(holder) || is_another_program(scan, server, holder.pid))
+        });
+        if is_stranger {
+            return Some(Occupant::Listens { who: described(scan, service) });
+        }
+    }
+    None
+}
+
+/// Whether a process runs another file than the server did. Of one that did not run, or was not visible, nothing is known.
+fn is_another_program(scan: &Scan, server: &Server, pid: u32) -> bool {
+    let Some(now) = scan.process(pid).and_then(|process| process.executable.as_deref()) else { return false };
+    let name = |path: &str| path.trim_end_matches(" (deleted)").to_owned();
+    server.executable.as_deref().is_some_and(|before| name(before) != name(now))
+}
+
+/// Who holds a listening socket that the server must not take; `None` where it is the server's own.
+fn another(scan: &Scan, server: &Server, socket: &Socket) -> Option<Occupant> {
+    let is_own = socket.pids.iter().any(|pid| server.has_process(*pid));
+    if is_own && !server.has_several_sites() {
+        return None;
+    }
+    let at = scan.sockets.iter().position(|other| std::ptr::eq(other, socket));
+    let service = scan.services.iter().find(|service| at.is_some_and(|at| service.listeners.contains(&at)));
+    let who = match (service, scan.process(socket.pids.first().copied().unwrap_or_default())) {
+        (Some(service), _) => described(scan, service),
+        (None, Some(process)) => format!("{} {}", process.name, process.pid),
+        (None, None) => return Some(Occupant::Unseen),
+    };
+    Some(if is_own { Occupant::AnotherSite { who } } else { Occupant::Listens { who } })
+}
+
+/// The line of a configuration that names an address for a listener, of another program than this server: a file that
+/// the user named, one by which a service runs, or one where a service's package has it.
+fn named(
+    scan: &Scan,
+    configurations: &[ParsedConfig],
+    server: &Server,
+    endpoint: &Endpoint,
+) -> Option<Occupant> {
+    let own_files = own_files(scan, server);
+    let mut seen: Vec<PathBuf> = own_files.clone();
+    for read in configurations {
+        if seen.contains(&read.config.file) && !server.has_several_sites() {
+            continue;
+        }
+        seen.push(read.config.file.clone());
+        if let Some(found) = line(read, server, endpoint) {
+            return Some(found);
+        }
+    }
+    for path in known_files(scan) {
+        if seen.contains(&path) {
+            continue;
+        }
+        seen.push(path.clone());
+        let Ok(Some(config)) = ConfigFile::at(&path, None) else { continue };
+        let Ok(read) = config.read() else { continue };
+        if let Some(found) = line(&read, server, endpoint) {
+            return Some(found);
+        }
+    }
+    None
+}
+
+/// The configurations of the server itself: what they name is its own.
+fn own_files(scan: &Scan, server: &Server) -> Vec<PathBuf> {
+    if server.has_several_sites() {
+        return Vec::new();
+    }
+    let mut files: Vec<PathBuf> = server.named.iter().map(|(config, _)| config.file.clone()).collect();
+    if let Some(service) = server.service(scan) {
+        files.extend(server_files::of(scan, service));
+    }
+    files
+}
+
+/// The files by which services run, and those that packages bring.
+fn known_files(scan: &Scan) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = Vec::new();
+    for service in &scan.services {
+        files.extend(server_files::of(scan, service).into_iter().find(|path| path.exists()));
+    }
+    for kind in Kind::all() {
+        files.extend(kind.descriptor().main_files.iter().map(PathBuf::from).filter(|path| path.exists()));
+    }
+    files
+}
+
+/// A listener of a configuration at an address. That of the very line that moves is no other's.
+fn line(read: &ParsedConfig, server: &Server, endpoint: &Endpoint) -> Option<Occupant> {
+    let own = server.named.as_ref().map(|(_, setting)| setting);
+    for setting in read.reading.settings.iter().filter(|setting| setting.role == Role::Listens) {
+        if Some(setting) == own || !is_same_place(&setting.endpoint, endpoint) {
+            continue;
+        }
+        return Some(Occupant::Named {
+            name: setting.name.clone(),
+            place: format!("{}:{}", shown(&setting.file), setting.line),
+        });
+    }
+    None
+}
+
+fn is_same_place(one: &Endpoint, other: &Endpoint) -> bool {
+    match (one, other) {
+        (Endpoint::Unix(one), Endpoint::Unix(other)) => {
+            one == other
+                || place(Path::new("/"), one).is_some_and(|at| place(Path::new("/"), other) == Some(at))
+        }
+        (Endpoint::Tcp { host: one, port: at }, Endpoint::Tcp { host: other, port }) => {
+            let ip = |host: &str| host.parse::<IpAddr>().ok();
+            let alike = match (ip(one), ip(other)) {
+                (Some(one), Some(other)) => overlap(one, SocketAddr::new(other, *port)),
+                _ => one == other,
+            };
+            at == port && alike
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use samehost_model::Protocol;
+    use samehost_scan::Trusted;
+
+    use super::*;
+
+    fn unknown_server(scan: &Scan) -> Server {
+        Server::of(scan, None, Protocol::Redis, Trusted::default())
+    }
+
+    #[test]
+    fn who_listens_at_a_path_is_found_by_its_file_and_by_its_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s.sock");
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(directory.path(), &link).unwrap();
+        let listener_of = |path: &Path| {
+            let scan = samehost_scan::collect("test").unwrap();
+            listener(&scan, &unknown_server(&scan), &Endpoint::Unix(path.to_owned()))
+        };
+        assert_eq!(listener_of(&path), None, "nothing is there");
+        let listening = UnixListener::bind(&path).unwrap();
+        for name in [&path, &link.join("s.sock")] {
+            assert!(matches!(listener_of(name), Some(Occupant::Listens { .. })), "{}", name.display());
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(
+            matches!(listener_of(&path), Some(Occupant::Listens { .. })),
+            "its file has gone, its name is taken"
+        );
+        drop(listening);
+        assert_eq!(listener_of(&path), None);
+        drop(UnixListener::bind(&path).unwrap());
+        assert_eq!(listener_of(&path), None, "a file that nobody answers at");
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "").unwrap();
+        assert_eq!(listener_of(&path), Some(Occupant::File));
+    }
+
+    #[test]
+    fn a_port_is_taken_by_whoever_would_be_in_its_way() {
+        let listening = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+        let port = listening.local_addr().unwrap().port();
+        let scan = samehost_scan::collect("test").unwrap();
+        for host in ["127.0.0.1", "0.0.0.0", "127.0.0.5", "localhost"] {
+            let endpoint = Endpoint::Tcp { host: host.into(), port };
+            let found = listener(&scan, &unknown_server(&scan), &endpoint);
+            assert!(matches!(found, Some(Occupant::Listens { .. })), "{host}: {found:?}");
+        }
+        drop(listening);
+        let only = std::net::TcpListener::bind("127.0.0.3:0").unwrap();
+        let port = only.local_addr().unwrap().port();
+        let scan = samehost_scan::collect("test").unwrap();
+        let at = |host: &str| {
+            listener(&scan, &unknown_server(&scan), &Endpoint::Tcp { host: host.into(), port }).is_some()
+        };
+        assert!(at("127.0.0.3") && at("0.0.0.0") && !at("127.0.0.1"));
+    }
+}

@@ -1,0 +1,489 @@
+//! A neighbour of the same kind: no switch gives a server the address that another one has, by the kernel's word or by a
+//! configuration's, and what answers afterwards is the server that was meant.
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::{Ended, Machine, free_port, wait_for};
+
+fn words(ended: &Ended) -> String {
+    ended.both().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn text(path: &Path) -> String {
+    fs::read_to_string(path).unwrap()
+}
+
+/// What a Redis at a socket or a port answers.
+fn ask(place: &[&str], question: &[&str]) -> String {
+    let output = Command::new("redis-cli").args(place).args(question).output();
+    let output = output.expect("redis-cli must be installed: cargo xtask test");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+fn listens_at(socket: &Path) {
+    wait_for("the neighbour's socket", || UnixStream::connect(socket).ok());
+}
+
+/// Programs with a socket of their own at a path, each under its own name.
+fn neighbour(machine: &mut Machine, socket: &Path) {
+    let folder = machine.path("neighbour").display().to_string();
+    fs::create_dir_all(&folder).unwrap();
+    let mut command = Command::new("redis-server");
+    command.args(["--port", "0", "--save", "", "--dir", &folder, "--unixsocket", socket.to_str().unwrap()]);
+    machine.start(command);
+    listens_at(socket);
+}
+
+/// The configuration of a server of each kind that listens at a port only, and does not run.
+fn servers(machine: &Machine) -> Vec<(&'static str, PathBuf)> {
+    let at = |name: &str| machine.path(name).display().to_string();
+    let port = free_port();
+    vec![
+        ("Redis", machine.write("a/redis.conf", format!("bind 127.0.0.1\nport {port}\n"))),
+        ("Valkey", machine.write("a/valkey.conf", format!("bind 127.0.0.1\nport {port}\n"))),
+        ("memcached", machine.write("a/memcached.conf", format!("-l 127.0.0.1\n-p {port}\n"))),
+        (
+            "MariaDB",
+            machine.write("a/my.cnf", format!("[mysqld]\nbind-address = 127.0.0.1\nport = {port}\ndatadir = {}\n", at("data"))),
+        ),
+        (
+            "nginx",
+            machine.write(
+                "a/nginx.conf",
+                format!("events {{}}\nhttp {{ server {{\n        listen 127.0.0.1:{port};\n        return 200;\n    }} }}\n"),
+            ),
+        ),
+        (
+            "PHP-FPM",
+            machine.write(
+                "a/php-fpm.conf",
+                format!("[global]\ndaemonize = no\n[www]\nuser = www-data\nlisten = 127.0.0.1:{port}\npm = static\npm.max_children = 1\n"),
+            ),
+        ),
+    ]
+}
+
+#[test]
+fn the_asked_path_is_refused_while_anybody_listens_there_and_taken_when_nobody_does() {
+    let mut machine = Machine::new();
+    let socket = machine.path("run/s.sock");
+    machine.write("run/keep", "");
+    neighbour(&mut machine, &socket);
+    let link = machine.path("link");
+    std::os::unix::fs::symlink(machine.path("run"), &link).unwrap();
+    let through_link = link.join("s.sock");
+    let all = servers(&machine);
+    let switch = |conf: &Path, socket: &Path| {
+        let (conf, socket) = (conf.to_str().unwrap(), socket.to_str().unwrap());
+        machine.samehost(&["switch", conf, "--socket", socket, "--reload", "true", "--dry-run"])
+    };
+    for (kind, conf) in &all {
+        for path in [&socket, &through_link] {
+            let ended = switch(conf, path);
+            assert_eq!(ended.status, 1, "{kind} {}: {}", path.display(), ended.both());
+            assert!(words(&ended).contains("is not free: Redis"), "{kind}: {}", ended.both());
+        }
+    }
+    let stopped = ask(&["-s", socket.to_str().unwrap()], &["shutdown", "nosave"]);
+    wait_for("the neighbour's end", || UnixStream::connect(&socket).err());
+    // What a killed server leaves behind is nobody's.
+    if !socket.exists() {
+        drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+    }
+    for (kind, conf) in &all {
+        let ended = switch(conf, &socket);
+        assert!(!words(&ended).contains("is not free"), "{kind}: {stopped} {}", ended.both());
+        assert_eq!(ended.status, 0, "{kind}: {}", ended.both());
+    }
+    fs::remove_file(&socket).unwrap();
+    fs::write(&socket, "a note").unwrap();
+    for (kind, conf) in &all {
+        let ended = switch(conf, &socket);
+        assert!(ended.status == 1 && words(&ended).contains("a file is there"), "{kind}: {}", ended.both());
+    }
+}
+
+#[test]
+fn a_path_that_only_another_configuration_names_is_refused() {
+    let machine = Machine::new();
+    let socket = machine.path("run/s.sock");
+    machine.write("run/keep", "");
+    let path = socket.to_str().unwrap();
+    // It does not run, and will take the path when it starts.
+    let other = machine.write("b/redis.conf", format!("port 0\nunixsocket {path}\n"));
+    for (kind, conf) in servers(&machine) {
+        let conf = conf.to_str().unwrap();
+        let ended = machine.samehost(&[
+            "switch",
+            conf,
+            other.to_str().unwrap(),
+            "--socket",
+            path,
+            "--reload",
+            "true",
+            "--dry-run",
+        ]);
+        assert_eq!(ended.status, 1, "{kind}: {}", ended.both());
+        let said = words(&ended);
+        assert!(
+            said.contains("is not free: unixsocket") && said.contains("b/redis.conf:2"),
+            "{kind}: {said}"
+        );
+    }
+}
+
+#[test]
+fn a_redis_beside_another_at_the_usual_socket_gets_one_of_its_own() {
+    // In a /run of its own: the usual path is the machine's.
+    let mut machine = Machine::new();
+    let (port, folder) = (free_port(), machine.path("").display().to_string());
+    let conf = machine.write(
+        "redis/redis.conf",
+        format!(
+            "port {port}\nbind 127.0.0.1\ndir {folder}\nsave \"\"\ndaemonize yes\npidfile {folder}/a.pid\n"
+        ),
+    );
+    machine.write(
+        "b/redis.conf",
+        format!("port 0\nunixsocket /run/redis/redis-server.sock\nunixsocketperm 777\ndir {folder}\nsave \"\"\ndaemonize yes\npidfile {folder}/b.pid\n"),
+    );
+    let restart = machine.write(
+        "restart",
+        format!("#!/bin/sh\nkill $(cat {folder}/a.pid)\nwhile kill -0 $(cat {folder}/a.pid 2>/dev/null) 2>/dev/null; do sleep 0.05; done\nredis-server {}\n", conf.display()),
+    );
+    Command::new("chmod").arg("755").arg(&restart).status().unwrap();
+    let script = r#"set -e; mount -t tmpfs tmpfs /run; mkdir -p /run/redis; cd "$1"
+        redis-server redis/redis.conf; redis-server b/redis.conf
+        until redis-cli -p "$2" set who A >/dev/null 2>&1; do sleep 0.05; done
+        until redis-cli -s /run/redis/redis-server.sock set who B >/dev/null 2>&1; do sleep 0.05; done
+        "$0" switch redis/redis.conf --yes --no-confirm --reload "redis=$1/restart" </dev/null; echo "status $?"
+        echo "usual: $(redis-cli -s /run/redis/redis-server.sock get who)"
+        "$0" switch redis/redis.conf --yes --no-confirm --reload "redis=$1/restart" </dev/null; echo "again $?"
+        "$0" switch --undo $("$0" switch --list --json | grep -o '"id": *"[^"]*"' | head -1 | cut -d'"' -f4) --yes </dev/null; echo "undo $?"
+        echo "usual afterwards: $(redis-cli -s /run/redis/redis-server.sock get who)"
+        for name in a b; do kill $(cat $1/$name.pid); done"#;
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "--propagation", "private", "sh", "-c", script, env!("CARGO_BIN_EXE_samehost")])
+        .args([folder.trim_end_matches('/'), &port.to_string()])
+        .env("XDG_STATE_HOME", machine.path("state"));
+    let ended = crate::support::bounded(command);
+    let said = words(&ended);
+    for needed in ["status 0", "usual: B", "again 0", "nothing to do", "undo 0", "usual afterwards: B"] {
+        assert!(said.contains(needed), "{needed}: {}\n{}", ended.both(), machine.log());
+    }
+    assert!(said.contains(&format!("/run/redis/redis-server.{port}.sock is proposed instead")), "{said}");
+    let _ = &mut machine;
+}
+
+/// nginx by a configuration in a folder of its own, in the foreground.
+fn nginx(machine: &mut Machine, name: &str, server: &str) -> PathBuf {
+    let at = machine.path(name).display().to_string();
+    fs::create_dir_all(&at).unwrap();
+    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|kind| format!("{kind}_temp_path {at}/{kind};\n"))
+        .concat();
+    let conf = machine.write(
+        &format!("{name}/nginx.conf"),
+        format!(
+            "daemon off;\npid {at}/pid;\nerror_log {at}/error.log;\nevents {{ }}\nhttp {{\naccess_log off;\n{temporary}{server}\n}}\n"
+        ),
+    );
+    let mut command = Command::new("nginx");
+    command.args(["-c", conf.to_str().unwrap(), "-e", &format!("{at}/error.log")]);
+    machine.start(command);
+    conf
+}
+
+/// The body of a page at a port.
+fn page(port: u16) -> Option<String> {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(5))).ok()?;
+    stream.write_all(b"GET / HTTP/1.0\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer.split_once("\r\n\r\n")?.1.trim().to_owned())
+}
+
+#[test]
+fn a_site_is_not_led_to_a_socket_of_another_service_or_of_another_site() {
+    let mut machine = Machine::new();
+    let (a, b, front) = (free_port(), free_port(), free_port());
+    machine.write("run/keep", "");
+    let (others, sites) = (machine.path("run/other.sock"), machine.path("run/site-b.sock"));
+    // One backend has two sites: A at a port, B at a port and a socket.
+    let backend = nginx(
+        &mut machine,
+        "backend",
+        &format!(
+            "server {{\n    listen 127.0.0.1:{a};\n    location / {{ return 200 \"site A\\n\"; }}\n}}\nserver {{\n    listen 127.0.0.1:{b};\n    listen unix:{};\n    location / {{ return 200 \"site B\\n\"; }}\n}}",
+            sites.display()
+        ),
+    );
+    nginx(
+        &mut machine,
+        "other",
+        &format!(
+            "server {{\n    listen unix:{};\n    location / {{ return 200 \"another\\n\"; }}\n}}",
+            others.display()
+        ),
+    );
+    let conf = nginx(
+        &mut machine,
+        "front",
+        &format!(
+            "server {{\n    listen 127.0.0.1:{front};\n    location / {{ proxy_pass http://127.0.0.1:{a}; }}\n}}"
+        ),
+    );
+    wait_for("the site", || page(front).filter(|body| body == "site A"));
+    listens_at(&others);
+    let before = [text(&conf), text(&backend)];
+    let switch = |socket: Option<&Path>| {
+        let socket: Vec<&str> = socket.iter().flat_map(|path| ["--socket", path.to_str().unwrap()]).collect();
+        let (conf, backend) = (conf.to_str().unwrap(), backend.to_str().unwrap());
+        machine.samehost(&[&["switch", conf, backend, "--yes", "--no-confirm"], &socket[..]].concat())
+    };
+    for (socket, why) in [(&others, "is not free: nginx"), (&sites, "another of its sites")] {
+        let ended = switch(Some(socket));
+        assert_eq!(ended.status, 1, "{}", ended.both());
+        assert!(words(&ended).contains(why), "{why}: {}", ended.both());
+        assert_eq!([text(&conf), text(&backend)], before);
+        assert_eq!(page(front).as_deref(), Some("site A"));
+    }
+    let own = machine.path("run/site-a.sock");
+    let ended = switch(Some(&own));
+    assert_eq!(ended.status, 0, "{}", ended.both());
+    assert!(text(&conf).contains(&format!("unix:{}", own.display())), "{}", text(&conf));
+    assert_eq!(page(front).as_deref(), Some("site A"), "it is still the same site");
+    // Whose socket it is shows in the configuration from now on, and nothing is left to do.
+    let after = [text(&conf), text(&backend)];
+    let again = switch(Some(&own));
+    assert_eq!(again.status, 0, "{}", again.both());
+    assert!(words(&again).contains("nothing to do"), "{}", again.both());
+    assert_eq!([text(&conf), text(&backend)], after);
+}
+
+#[test]
+fn a_pool_is_not_led_to_the_socket_of_another_pool_of_the_same_master() {
+    let mut machine = Machine::new();
+    let (fpm, front) = (free_port(), free_port());
+    machine.write("run/keep", "");
+    let shop = machine.path("run/shop.sock");
+    let pool = |name: &str, listen: &str| {
+        format!(
+            "[{name}]\nuser = www-data\nlisten = {listen}\npm = static\npm.max_children = 1\nphp_admin_value[memory_limit] = 32M\nenv[POOL] = {name}\n"
+        )
+    };
+    let index = machine.write("site/index.php", "<?php echo 'pool ', getenv('POOL');");
+    let pools = machine.write(
+        "php/php-fpm.conf",
+        format!(
+            "[global]\ndaemonize = no\nerror_log = {}\ninclude = {}/*.conf\n",
+            machine.path("fpm.log").display(),
+            machine.path("php/pool.d").display()
+        ),
+    );
+    machine.write("php/pool.d/www.conf", pool("www", &format!("127.0.0.1:{fpm}")));
+    machine.write("php/pool.d/shop.conf", pool("shop", &shop.display().to_string()));
+    let program = fs::read_dir("/usr/sbin").unwrap().map(|entry| entry.unwrap().path());
+    let program = program
+        .filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("php-fpm"))
+        .max()
+        .expect("PHP-FPM must be installed: cargo xtask test");
+    let mut command = Command::new(program);
+    command.args(["--nodaemonize", "--fpm-config", pools.to_str().unwrap()]);
+    machine.start(command);
+    let conf = nginx(
+        &mut machine,
+        "front",
+        &format!(
+            "server {{\n    listen 127.0.0.1:{front};\n    location / {{\n        fastcgi_pass 127.0.0.1:{fpm};\n        fastcgi_param SCRIPT_FILENAME {};\n        fastcgi_param REQUEST_METHOD $request_method;\n    }}\n}}",
+            index.display()
+        ),
+    );
+    wait_for("the site", || page(front).filter(|body| body == "pool www"));
+    let arguments = [
+        "switch",
+        conf.to_str().unwrap(),
+        pools.to_str().unwrap(),
+        "--yes",
+        "--no-confirm",
+        "--observe",
+        "100ms",
+    ];
+    let taken = machine.samehost(&[&arguments[..], &["--socket", shop.to_str().unwrap()]].concat());
+    assert_eq!(taken.status, 1, "{}", taken.both());
+    assert!(words(&taken).contains("is not free"), "{}", taken.both());
+    let own = machine.path("run/www.sock");
+    let ended = machine.samehost(&[&arguments[..], &["--socket", own.to_str().unwrap()]].concat());
+    assert_eq!(ended.status, 0, "{}\n{}", ended.both(), text(&machine.path("fpm.log")));
+    assert_eq!(page(front).as_deref(), Some("pool www"));
+}
+
+#[test]
+fn the_same_command_twice_leaves_the_web_servers_own_port_alone() {
+    let mut machine = Machine::new();
+    let (backend, front) = (free_port(), free_port());
+    machine.write("run/keep", "");
+    let socket = machine.path("run/http.sock");
+    let mut server = Command::new(env!("CARGO_BIN_EXE_samehost"));
+    server.args(["serve", "http", "--mode", "666", "--listen", &format!("tcp:127.0.0.1:{backend}")]);
+    server.args(["--listen", &format!("unix:{}", socket.display())]);
+    machine.start(server);
+    let conf = nginx(
+        &mut machine,
+        "front",
+        &format!(
+            "server {{\n    listen 127.0.0.1:{front};\n    location / {{ proxy_pass http://127.0.0.1:{backend}; }}\n}}"
+        ),
+    );
+    wait_for("the site", || page(front));
+    listens_at(&socket);
+    let arguments = ["switch", conf.to_str().unwrap(), "--yes", "--no-confirm"];
+    let with_socket = [&arguments[..], &["--socket", socket.to_str().unwrap()]].concat();
+    let first = machine.samehost(&with_socket);
+    assert_eq!(first.status, 0, "{}", first.both());
+    let after = text(&conf);
+    assert!(
+        after.contains("proxy_pass http://unix:") && after.contains(&format!("listen 127.0.0.1:{front};"))
+    );
+    for again in [&with_socket[..], &arguments[..], &with_socket[..]] {
+        let ended = machine.samehost(again);
+        assert_eq!(ended.status, 0, "{}", ended.both());
+        assert!(words(&ended).contains("nothing to do"), "{}", ended.both());
+        assert_eq!(text(&conf), after);
+    }
+}
+
+#[test]
+fn a_file_that_nobody_named_is_changed_only_where_that_is_accepted() {
+    let mut machine = Machine::new();
+    let (port, front) = (free_port(), free_port());
+    machine.write("run/keep", "");
+    let socket = machine.path("run/s.sock");
+    let site = |port: u16, answer: &str| {
+        format!("server {{\n    listen 127.0.0.1:{port};\n    location / {{ {answer}; }}\n}}")
+    };
+    let backend = nginx(&mut machine, "backend", &site(port, "return 200 \"site\\n\""));
+    let conf = nginx(&mut machine, "front", &site(front, &format!("proxy_pass http://127.0.0.1:{port}")));
+    wait_for("the site", || page(front).filter(|body| body == "site"));
+    let (conf, backend) = (conf.to_str().unwrap(), backend.to_str().unwrap());
+    let switch = |more: &[&str]| {
+        let common = ["switch", conf, "--socket", socket.to_str().unwrap(), "--dry-run"];
+        machine.samehost(&[&common[..], more].concat())
+    };
+    let unattended = switch(&["--yes"]);
+    assert_eq!(unattended.status, 1, "{}", unattended.both());
+    let said = words(&unattended);
+    assert!(said.contains(&format!("{backend} would change as well")), "{said}");
+    assert!(said.contains("--accept other-files"), "{said}");
+    for allowed in [&["--yes", "--accept", "other-files"][..], &[], &["--yes", backend]] {
+        let ended = switch(allowed);
+        assert_eq!(ended.status, 0, "{allowed:?}: {}", ended.both());
+    }
+}
+
+#[test]
+fn a_reload_that_did_not_happen_is_put_back() {
+    let mut machine = Machine::new();
+    let (backend, front, foreign) = (free_port(), free_port(), free_port());
+    machine.write("run/keep", "");
+    let socket = machine.path("run/http.sock");
+    let mut server = Command::new(env!("CARGO_BIN_EXE_samehost"));
+    server.args(["serve", "http", "--mode", "666", "--listen", &format!("tcp:127.0.0.1:{backend}")]);
+    server.args(["--listen", &format!("unix:{}", socket.display())]);
+    machine.start(server);
+    listens_at(&socket);
+    let conf = nginx(
+        &mut machine,
+        "front",
+        &format!(
+            "server {{\n    listen 127.0.0.1:{front};\n    location / {{ proxy_pass http://127.0.0.1:{backend}; }}\n}}"
+        ),
+    );
+    wait_for("the site", || page(front));
+    // A line that nginx takes for well formed, and cannot follow: its reload fails, and it goes on as it was.
+    let _somebody = std::net::TcpListener::bind(("127.0.0.1", foreign)).unwrap();
+    let edited = text(&conf).replace("server {", &format!("server {{\n    listen 127.0.0.1:{foreign};"));
+    fs::write(&conf, &edited).unwrap();
+    let switch = ["switch", conf.to_str().unwrap(), "--yes", "--no-confirm"];
+    let ended = machine.samehost(&switch);
+    assert_eq!(ended.status, 4, "{}", ended.both());
+    assert!(words(&ended).contains("did not take the change"), "{}", ended.both());
+    assert_eq!(text(&conf), edited);
+    // The same without the obstacle.
+    fs::write(&conf, edited.replace(&format!("listen 127.0.0.1:{foreign};"), "")).unwrap();
+    let sound = machine.samehost(&switch);
+    assert_eq!(sound.status, 0, "{}", sound.both());
+    assert!(text(&conf).contains("proxy_pass http://unix:"), "{}", text(&conf));
+}
+
+#[test]
+fn a_path_that_is_taken_between_plan_and_write_is_left_alone() {
+    let mut machine = Machine::new();
+    let (backend, front) = (free_port(), free_port());
+    machine.write("run/keep", "");
+    let socket = machine.path("run/s.sock");
+    let site = |port: u16, answer: &str| {
+        format!("server {{\n    listen 127.0.0.1:{port};\n    location / {{ {answer}; }}\n}}")
+    };
+    let server = nginx(&mut machine, "backend", &site(backend, "return 200 \"site\\n\""));
+    let conf = nginx(&mut machine, "front", &site(front, &format!("proxy_pass http://127.0.0.1:{backend}")));
+    wait_for("the site", || page(front).filter(|body| body == "site"));
+    let before = [text(&conf), text(&server)];
+    // The address that closes is watched for this long, after the plan.
+    let arguments =
+        ["--socket", socket.to_str().unwrap(), "--close-tcp", "--observe", "3s", "--yes", "--no-confirm"];
+    let switch = [&["switch", conf.to_str().unwrap(), server.to_str().unwrap()], &arguments[..]].concat();
+    let mut command = machine.command(&switch);
+    command.stdin(std::process::Stdio::null());
+    let running = std::thread::spawn(move || crate::support::bounded(command));
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    let taken = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let ended = running.join().unwrap();
+    assert_ne!(ended.status, 0, "{}", ended.both());
+    assert!(words(&ended).contains("is not free"), "{}", ended.both());
+    assert_eq!([text(&conf), text(&server)], before);
+    assert!(UnixStream::connect(&socket).is_ok(), "it is still the neighbour's");
+    drop(taken);
+}
+
+#[test]
+fn a_server_whose_socket_was_taken_away_is_named_when_the_switch_is_undone() {
+    let mut machine = Machine::new();
+    let (backend, front) = (free_port(), free_port());
+    machine.write("run/keep", "");
+    let (socket, lost) = (machine.path("run/http.sock"), machine.path("run/redis.sock"));
+    let mut server = Command::new(env!("CARGO_BIN_EXE_samehost"));
+    server.args(["serve", "http", "--mode", "666", "--listen", &format!("tcp:127.0.0.1:{backend}")]);
+    server.args(["--listen", &format!("unix:{}", socket.display())]);
+    machine.start(server);
+    listens_at(&socket);
+    neighbour(&mut machine, &lost);
+    let conf = nginx(
+        &mut machine,
+        "front",
+        &format!(
+            "server {{\n    listen 127.0.0.1:{front};\n    location / {{ proxy_pass http://127.0.0.1:{backend}; }}\n}}"
+        ),
+    );
+    wait_for("the site", || page(front));
+    let ended = machine.samehost(&["switch", conf.to_str().unwrap(), "--yes", "--no-confirm"]);
+    assert_eq!(ended.status, 0, "{}", ended.both());
+    // What an earlier version did to it.
+    fs::remove_file(&lost).unwrap();
+    let list: serde_json::Value =
+        serde_json::from_str(&machine.samehost(&["switch", "--list", "--json"]).stdout).unwrap();
+    let undone = machine.samehost(&["switch", "--undo", list[0]["id"].as_str().unwrap(), "--yes"]);
+    assert_eq!(undone.status, 0, "{}", undone.both());
+    let said = words(&undone);
+    assert!(
+        said.contains("Redis")
+            && said.contains(&format!("listens at {}, and its file has gone", lost.display())),
+        "{said}"
+    );
+}
