@@ -24,6 +24,31 @@ pub enum SwitchOutcome {
     RolledBack,
 }
 
+/// How far a change is proved. Each one needs those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// The file says so.
+    Written,
+    /// We logged in, as the application.
+    Tried,
+    /// The kernel showed a connection that a process of the application opened after the change over the new transport,
+    /// and none that it opened over the old one.
+    InUse,
+}
+
+impl Standing {
+    /// As in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Standing::Written => "written",
+            Standing::Tried => "tried",
+            Standing::InUse => "in_use",
+        }
+    }
+}
+
 /// A connection that gets another endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SwitchHop {
@@ -43,6 +68,12 @@ pub struct SwitchHop {
     pub clients: Vec<String>,
     /// Result of a login over the new transport, as the application's user.
     pub login: Option<String>,
+    /// How far the change is proved; none before it is made, and of a server's own listener.
+    pub standing: Option<Standing>,
+    /// Processes of the application that connected over the new transport after the change.
+    pub seen_new: Vec<String>,
+    /// Processes of the application that connected at the old place after the change.
+    pub seen_old: Vec<String>,
 }
 
 /// An obstacle or a note.
@@ -153,6 +184,8 @@ pub struct SwitchReport {
     pub outcome: SwitchOutcome,
     /// Id of the transaction, for `--undo`.
     pub id: Option<String>,
+    /// How far the change is proved: the least of its connections. None before it is made.
+    pub standing: Option<Standing>,
     /// Observations after the switch by kernel and server.
     pub proofs: Vec<String>,
     /// Clients that still use TCP after the switch.

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use samehost_model::switch::{
-    FileDiff, StoredSwitch, SwitchHop, SwitchObstacle, SwitchOutcome, SwitchReport, SwitchStep,
+    FileDiff, Standing, StoredSwitch, SwitchHop, SwitchObstacle, SwitchOutcome, SwitchReport, SwitchStep,
 };
 
 use crate::line::titled;
@@ -17,6 +17,7 @@ impl Terminal {
         let mut page = Page::new(self.width);
         let columns = page.measure();
         page.section(wrap_spans(&[answer(report)], columns));
+        page.section(wrap_spans(&what_brings_more(report), columns));
         page.section(report.hops.iter().flat_map(|hop| moved(hop, columns)).collect());
         if matches!(report.outcome, SwitchOutcome::Planned | SwitchOutcome::Declined) {
             for (index, step) in report.steps.iter().enumerate() {
@@ -87,13 +88,60 @@ fn answer(report: &SwitchReport) -> Span {
         }
         SwitchOutcome::Planned => Span::new(Tone::Bold, format!("{targets} → {to}: this would be done")),
         SwitchOutcome::Declined => Span::new(Tone::Bold, format!("{targets}: nothing was touched")),
-        SwitchOutcome::Committed => {
-            Span::new(Tone::Good, format!("{targets} uses {to} now, as verified below"))
-        }
+        SwitchOutcome::Committed => committed(report, &targets, to),
         SwitchOutcome::RolledBack => {
             Span::new(Tone::Loud, format!("{targets} was put back: every file is as it was"))
         }
     }
+}
+
+/// The headline of a switch that is in force: the lowest of what holds for its connections.
+fn committed(report: &SwitchReport, targets: &str, to: &str) -> Span {
+    let old: Vec<&str> = report.hops.iter().flat_map(|hop| &hop.seen_old).map(String::as_str).collect();
+    if !old.is_empty() {
+        return Span::new(
+            Tone::Loud,
+            format!(
+                "{targets} is written for {to}, and the application still connects at the old address: {}",
+                old.join(", ")
+            ),
+        );
+    }
+    if report.hops.iter().all(|hop| hop.standing.is_none()) {
+        return Span::new(
+            Tone::Good,
+            format!("{targets}: the server listens at the new place now, and answers there"),
+        );
+    }
+    match report.standing {
+        Some(Standing::InUse) => Span::new(Tone::Good, format!("{targets}: the application uses {to} now")),
+        Some(Standing::Tried) => Span::new(
+            Tone::Bold,
+            format!("{targets} is switched to {to} and tried; the application was not seen to use it yet"),
+        ),
+        Some(Standing::Written) | None => Span::new(Tone::Bold, format!("{targets} is written for {to}")),
+    }
+}
+
+/// What would bring the next proof, where a switch is in force and not seen in use.
+fn what_brings_more(report: &SwitchReport) -> Vec<Span> {
+    let is_seen =
+        report.standing == Some(Standing::InUse) || report.hops.iter().all(|hop| hop.standing.is_none());
+    if report.outcome != SwitchOutcome::Committed || is_seen {
+        return Vec::new();
+    }
+    let transport = report.to;
+    let look = format!("samehost verify {} --expect {transport} --wait 60s", report.targets.join(" "));
+    let text = if report.hops.iter().any(|hop| !hop.seen_old.is_empty()) {
+        format!(
+            "Something goes before the file: a variable of its environment, a cache, or a program that was not restarted. Look again: {look}"
+        )
+    } else {
+        format!(
+            "No connection of it was seen since the change. Call the page, or restart the application; then: {look}"
+        )
+    };
+    vec![Span::plain(text)]
 }
 
 fn moved(hop: &SwitchHop, columns: usize) -> Vec<Line> {
@@ -112,6 +160,10 @@ fn moved(hop: &SwitchHop, columns: usize) -> Vec<Line> {
     lines.extend(labelled(&Span::plain("    "), 4, &[Span::dim(who)], columns));
     if let Some(login) = &hop.login {
         let text = format!("tried over the new transport {login}");
+        lines.extend(labelled(&Span::plain("    "), 4, &[Span::new(Tone::Good, text)], columns));
+    }
+    if !hop.seen_new.is_empty() {
+        let text = format!("in use: {} connected after the change", hop.seen_new.join(", "));
         lines.extend(labelled(&Span::plain("    "), 4, &[Span::new(Tone::Good, text)], columns));
     }
     lines

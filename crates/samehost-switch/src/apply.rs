@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use samehost_edit::Role;
 use samehost_model::scan::Scan;
-use samehost_model::switch::{SwitchObstacle, SwitchOutcome, SwitchReport};
+use samehost_model::switch::{Standing, SwitchObstacle, SwitchOutcome, SwitchReport};
 use samehost_model::{Endpoint, Protocol, Redactor};
 use samehost_transport::{ConnectOptions, connect};
 
@@ -15,10 +16,15 @@ use crate::plan::{
 use crate::preflight::{fewer_rights, obstacle, try_hop};
 use crate::redacted::redacted;
 use crate::reload::{reload, reload_now};
+use crate::usage::{Seen, Usage};
 use samehost_transaction::{
     FileChange, Intent, Reload, RolledBack, Stage, Store, Transaction, TransactionError,
 };
 
+/// How long is watched, without a page, for the application to connect by itself.
+const MOMENT: Duration = Duration::from_millis(500);
+/// How often a page is asked for until a connection of the application is seen.
+const MOST_REQUESTS: u32 = 20;
 /// Time limit for a reloaded server to answer at its new endpoint.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -102,6 +108,8 @@ struct Proved {
     logins: Vec<String>,
     /// Why some checks were not run.
     notes: Vec<String>,
+    /// What the application was seen to do, of each move.
+    seen: Vec<Seen>,
     /// Until when the switch is to be confirmed.
     until: Option<String>,
 }
@@ -159,6 +167,7 @@ fn attempt(
             for (hop, login) in report.hops.iter_mut().zip(proved.logins) {
                 hop.login = Some(login);
             }
+            note_usage(&mut report, plan, &proved.seen);
             report.notes.extend(proved.notes);
             report.still_tcp = (environment.scan)().map_or(Vec::new(), |scan| still_tcp(plan, &scan));
             Ok((report, None))
@@ -244,8 +253,12 @@ fn proceed(
     }
     meant_servers(&plan.hops, environment)?;
     let (logins, mut proofs) = log_in(&plan.hops, environment)?;
+    let usage = Usage::of_moves(&plan.hops);
     if let (Some(page), Some(before)) = (environment.page, page_before) {
-        proofs.push(held(page, before)?);
+        proofs.push(usage.during(|| held(page, before))?);
+        ask_again(&usage, page, environment);
+    } else {
+        usage.wait(MOMENT, environment.is_interrupted);
     }
     not_interrupted(environment)?;
     let until = environment.confirm.as_ref().map(|confirm| {
@@ -257,7 +270,41 @@ fn proceed(
         environment.store.note(transaction.id(), "watch", &(confirm.note)())?;
     }
     transaction.verified_until(until.clone())?;
-    Ok(Proved { proofs, logins, notes, until })
+    Ok(Proved { proofs, logins, notes, seen: usage.seen(), until })
+}
+
+/// Asks for the page again while it shows nothing of a connection: a request takes milliseconds, and a look may miss it.
+fn ask_again(usage: &Usage, page: &dyn Page, environment: &Environment<'_>) {
+    for _ in 0..MOST_REQUESTS {
+        if usage.is_clear() || (environment.is_interrupted)() {
+            return;
+        }
+        // PHP goes on with the file as it was for a while.
+        std::thread::sleep(usage.settles_in());
+        // Whether it is as before was asked already.
+        let _ = usage.during(|| page.compare());
+    }
+}
+
+/// Adds to a report what the application was seen to do.
+fn note_usage(report: &mut SwitchReport, plan: &Plan, seen: &[Seen]) {
+    for ((shown, hop), seen) in report.hops.iter_mut().zip(&plan.hops).zip(seen) {
+        // A listener has no client here whose doing could be seen.
+        if hop.setting.role != Role::Connects {
+            continue;
+        }
+        shown.standing = Some(seen.standing());
+        shown.seen_new = seen.new.iter().cloned().collect();
+        shown.seen_old = seen.old.iter().cloned().collect();
+        if seen.old_ended > 0 && seen.old.is_empty() {
+            report.notes.push(format!(
+                "{} connections at {} ended after the change: they are not known to be this application's",
+                seen.old_ended, hop.setting.endpoint
+            ));
+        }
+    }
+    let least = report.hops.iter().filter_map(|hop| hop.standing).min();
+    report.standing = Some(least.unwrap_or(Standing::Tried));
 }
 
 /// Performs one stage: its files, their checks, the reloads, and the endpoints that must answer then. Returns why

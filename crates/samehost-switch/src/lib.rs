@@ -12,6 +12,7 @@ mod preview;
 mod redacted;
 mod reload;
 mod report;
+mod usage;
 
 pub use apply::{Confirm, Environment, Page, apply, left_undone};
 pub use disk::{Disk, Reads};

@@ -34,6 +34,7 @@ impl Plan {
             notes: self.findings.notes.clone(),
             outcome,
             id: None,
+            standing: None,
             proofs: Vec::new(),
             still_tcp: Vec::new(),
             confirm_until: None,
@@ -52,6 +53,9 @@ fn hop(hop: &Hop) -> SwitchHop {
         service: hop.server.name.clone(),
         clients: hop.clients.iter().map(|client| client.name.clone()).collect(),
         login: hop.login.clone(),
+        standing: None,
+        seen_new: Vec::new(),
+        seen_old: Vec::new(),
     }
 }
 

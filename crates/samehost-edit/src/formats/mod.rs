@@ -17,7 +17,7 @@ pub(crate) mod pg_hba;
 pub(crate) mod pgbouncer;
 pub(crate) mod php_applications;
 pub mod php_fpm;
-pub(crate) mod php_ini;
+pub mod php_ini;
 pub(crate) mod postgresql;
 pub(crate) mod quadlet;
 pub(crate) mod redis;

@@ -9,13 +9,14 @@ use samehost_edit::Uptake;
 use samehost_model::scan::{Process, Scan};
 use samehost_scan::{Identity, talkers};
 use samehost_services::Kind;
-use samehost_system::{Account, Identity as Present, open, start_time};
+use samehost_system::{Account, Identity as Present, open, peer, start_time};
 
 use super::client::{Reader, unfit};
 use super::config_file::ConfigFile;
 use super::environment_file::hands_over;
 use super::idle_pools::{self, Worker};
 use super::server_files;
+use super::serving::pools_of;
 use crate::reload::unit_of;
 
 /// A user that will connect, and a process of that user if one runs.
@@ -114,6 +115,72 @@ const MOST_MAPS: u64 = 4 << 20;
 
 /// How long connections to a service are observed if no suitable client is connected.
 const A_MOMENT: Duration = Duration::from_millis(1500);
+
+/// The processes of an application, by which its connections are known. New ones come with each reload, and belong to it
+/// by the one that starts them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Application {
+    /// Processes and their descendants.
+    pub(crate) families: Vec<u32>,
+    /// Masters of PHP-FPM, each with the name of the pool whose workers count.
+    pub(crate) pools: Vec<(u32, String)>,
+}
+
+impl Application {
+    /// The processes now.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        let mut pids: Vec<u32> = self.families.iter().flat_map(|root| peer::family(*root)).collect();
+        for (master, name) in &self.pools {
+            let title = format!("php-fpm: pool {name}");
+            pids.extend(peer::children(*master).into_iter().filter(|worker| title_of(*worker) == title));
+        }
+        pids.sort_unstable();
+        pids.dedup();
+        pids
+    }
+}
+
+/// The title that a process gave itself, or its command line.
+fn title_of(pid: u32) -> String {
+    let title = open::proc_file(&format!("/proc/{pid}/cmdline"), LONGEST_TITLE).unwrap_or_default();
+    String::from_utf8_lossy(&title).trim_end_matches(['\0', ' ']).to_owned()
+}
+
+/// The processes of the application that a configuration belongs to, given who will connect. Of PHP, those of the pool that
+/// serves the directory; where no web server names it, those of every pool, if one master has them all.
+pub(crate) fn application(scan: &Scan, config: &ConfigFile, clients: &[ClientIdentity]) -> Application {
+    let is_php = |client: &ClientIdentity| client.name.starts_with("php-fpm");
+    if clients.iter().any(is_php) {
+        let directory = server_files::folder(&config.file);
+        let serving =
+            directory.ancestors().take(2).map(|at| pools_of(scan, at)).find(|pools| !pools.is_empty());
+        if let Some(serving) = serving {
+            let pools = serving.into_iter().map(|pool| (pool.master, pool.name)).collect();
+            return Application { families: Vec::new(), pools };
+        }
+        let masters = of_programs(scan, &[PHP_FPM]).into_iter().map(|worker| worker.parent);
+        let masters: BTreeSet<u32> = masters.filter(|pid| *pid > 1).collect();
+        if masters.len() > 1 {
+            // Whose connection it is could not be told.
+            return Application::default();
+        }
+        return Application { families: masters.into_iter().collect(), pools: Vec::new() };
+    }
+    let mut families = Vec::new();
+    for client in clients {
+        families.extend(client.pid);
+        // A supervisor's parent starts more than this application.
+        let is_same = |parent: &u32| {
+            let name = |pid: u32| scan.process(pid).map(|process| process.name.clone());
+            client.pid.and_then(name) == name(*parent)
+        };
+        families.extend(client.parent.filter(|parent| *parent > 1 && is_same(parent)));
+    }
+    Application { families, pools: Vec::new() }
+}
+
+/// How much of a process's title is read, in bytes.
+const LONGEST_TITLE: u64 = 4096;
 
 /// Who will connect to a service because of a configuration that this process runs by; one for each user and view of
 /// the file system. With notes on processes that were skipped, and why.

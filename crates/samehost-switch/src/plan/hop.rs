@@ -2,6 +2,7 @@
 //! could listen, and who will connect.
 
 use std::path::Path;
+use std::time::Duration;
 
 use samehost_edit::{Role, Setting};
 use samehost_model::scan::{Scan, Weight};
@@ -10,9 +11,10 @@ use samehost_model::{Endpoint, Protocol};
 use samehost_scan::{DecidedBy, decided_by, obstacles};
 use samehost_system::accounts;
 
-use super::client_identity::{ClientIdentity, client_identities};
+use super::client_identity::{Application, ClientIdentity, application, client_identities};
 use super::config_file::{ConfigFile, ParsedConfig};
 use super::destination::{Surroundings, tcp_place, unix_place};
+use super::effective::{Revalidation, note_on_php, revalidation};
 use super::findings::{Findings, bar};
 use super::place::{in_one_line, is_local, is_loopback, same_port};
 use super::server::{Server, ServerLine};
@@ -37,6 +39,10 @@ pub(crate) struct Hop {
     pub(crate) clients: Vec<ClientIdentity>,
     /// What a login showed.
     pub(crate) login: Option<String>,
+    /// By which processes its connections are known.
+    pub(crate) application: Application,
+    /// How long its program may go on with the file as it was.
+    pub(crate) settles: Duration,
 }
 
 /// The connections that move, and the configurations that name them or their servers.
@@ -198,7 +204,24 @@ fn hop(
         None => client_identities(scan, &config, process, server.service),
     };
     notes.extend(another_path);
-    let hop = Hop { config, process, setting, to: place.endpoint, server, server_line, clients, login: None };
+    let to = place.endpoint;
+    let application = application(scan, &config, &clients);
+    let mut hop = Hop {
+        config,
+        process,
+        setting,
+        to,
+        server,
+        server_line,
+        clients,
+        login: None,
+        application,
+        settles: Duration::ZERO,
+    };
+    if is_client && let Some(Revalidation::After(time)) = revalidation(scan, &hop) {
+        hop.settles = time;
+    }
+    notes.extend(note_on_php(scan, &hop).filter(|_| is_client));
     let obstacles =
         if is_client && request.to == Direction::Unix { blockers(request, scan, &hop) } else { Vec::new() };
     Ok(Found { hop, read, findings: Findings { obstacles, notes } })

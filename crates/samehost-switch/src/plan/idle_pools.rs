@@ -5,8 +5,7 @@ use samehost_edit::formats::php_fpm::{RunsAs, runs_as};
 use samehost_model::scan::{Process, Scan};
 use samehost_system::{Account, User, accounts, identity};
 
-use super::config_file::ConfigFile;
-use super::server_files;
+use super::effective::fpm_config;
 
 /// A worker that there will be.
 pub(super) struct Worker {
@@ -18,13 +17,7 @@ pub(super) struct Worker {
 
 /// Workers that a master will start for pools without any; with notes on pools that remain unknown.
 pub(super) fn workers(scan: &Scan, master: &Process, notes: &mut Vec<String>) -> Vec<Worker> {
-    let Some(service) = scan.services.iter().find(|service| service.pid == Some(master.pid)) else {
-        return Vec::new();
-    };
-    let files = server_files::of(scan, service);
-    let Some(config) = files.iter().find_map(|path| ConfigFile::at(path, None).ok()?) else {
-        return Vec::new();
-    };
+    let Some(config) = fpm_config(scan, master.pid) else { return Vec::new() };
     let running: Vec<(u32, u32)> = scan
         .processes
         .iter()

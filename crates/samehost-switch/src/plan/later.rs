@@ -2,6 +2,7 @@
 //! content to write is stored and never computed again; a file that changed meanwhile is refused.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use samehost_edit::{Files, Role, Setting, editor};
 use samehost_model::Endpoint;
@@ -10,7 +11,7 @@ use samehost_model::switch::SwitchObstacle;
 use samehost_scan::{Trusted, service_at, services_at};
 use serde::{Deserialize, Serialize};
 
-use super::client_identity::client_identities;
+use super::client_identity::{application, client_identities};
 use super::config_file::{ConfigFile, ParsedConfig};
 use super::findings::{Findings, bar};
 use super::hop::Hop;
@@ -219,7 +220,19 @@ fn again(hop: &LaterHop, scan: &Scan, read: ParsedConfig) -> Option<(Hop, Vec<St
     let process = server_files::process_of(scan, &config);
     let (clients, notes) = client_identities(scan, &config, process, service);
     let server = Server { name, ..server };
-    let hop = Hop { config, process, setting, to, server, server_line: None, clients, login: None };
+    let application = application(scan, &config, &clients);
+    let hop = Hop {
+        config,
+        process,
+        setting,
+        to,
+        server,
+        server_line: None,
+        clients,
+        login: None,
+        application,
+        settles: Duration::ZERO,
+    };
     Some((hop, notes))
 }
 

@@ -13,7 +13,7 @@ use super::findings::bar;
 use super::hop::Hop;
 use super::others::{Look, Seen, Watch};
 use super::place::same_port;
-use super::{Plan, PlannedStage, SwitchRequest, elsewhere};
+use super::{Plan, PlannedStage, SwitchRequest, effective, elsewhere};
 use crate::reload::{ReloadAction, reload_action, systemd_runs};
 
 /// Minimum time for observing each of several servers.
@@ -191,6 +191,9 @@ pub(crate) fn client_reload_action(
     hop: &Hop,
     pid: Option<u32>,
 ) -> ReloadAction {
+    if let Some(reload) = effective::reload_of_php(scan, request, hop) {
+        return reload;
+    }
     let uptake = hop.config.editor.uptake(&hop.config.file);
     let found = reload_action(scan, uptake, &hop.config.file, pid, &request.reloads);
     match (&found, unit_of(scan, hop).filter(|_| systemd_runs())) {

@@ -6,6 +6,7 @@ mod client_identity;
 mod config_file;
 mod destination;
 mod discover;
+mod effective;
 mod elsewhere;
 mod environment_file;
 mod findings;
@@ -19,6 +20,7 @@ mod others;
 mod place;
 mod server;
 mod server_files;
+mod serving;
 mod stages;
 mod target;
 
@@ -30,7 +32,7 @@ use samehost_model::scan::Scan;
 use samehost_model::{Endpoint, Redactor, Secret};
 use samehost_system::User;
 
-pub(crate) use client_identity::ClientIdentity;
+pub(crate) use client_identity::{Application, ClientIdentity};
 pub use config_file::ConfigFileError;
 pub(crate) use config_file::{ConfigFile, ParsedConfig};
 pub use discover::configurations;
@@ -216,6 +218,10 @@ pub fn plan(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileErro
         plan.findings.add(host::other_owners(&configurations, &staged.stages));
         plan.stages = staged.stages;
         plan.unnamed = unnamed(&plan.stages, &named_files);
+    }
+    if !plan.is_barred() {
+        plan.findings.add(effective::overrides(scan, &hops, &plan.stages));
+        plan.findings.note(effective::unseen_environments(scan, &hops));
     }
     if !plan.is_barred() && !plan.is_empty() {
         plan.findings.merge(host::look(scan, &hops, &plan.stages));

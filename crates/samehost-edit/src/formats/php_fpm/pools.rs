@@ -120,6 +120,68 @@ pub fn runs_as(file: &Path, files: &dyn Files) -> Vec<RunsAs> {
     pools.pools.iter().filter_map(of).collect()
 }
 
+/// What a pool hands to PHP, before any file of the application is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handed {
+    /// The pool's name.
+    pub pool: String,
+    /// What it is.
+    pub what: HandedKind,
+    /// Its value; `None` where it is not literal.
+    pub value: Option<String>,
+    /// Where it stands.
+    pub file: PathBuf,
+    /// The line there, from 1.
+    pub line: u32,
+}
+
+/// What a pool hands to PHP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HandedKind {
+    /// A variable of the environment: `env[DB_HOST]`.
+    Variable(String),
+    /// A setting of PHP: `php_value[…]`, `php_admin_value[…]`, and the same of flags.
+    Setting(String),
+}
+
+/// What the pools of a configuration hand to PHP; empty if it is not understood.
+#[must_use]
+pub fn handed(file: &Path, files: &dyn Files) -> Vec<Handed> {
+    let Ok(pools) = Pools::read(file, files) else { return Vec::new() };
+    let mut found = Vec::new();
+    for pool in &pools.pools {
+        for placed in &pool.entries {
+            let Some((kind, name)) = placed.entry.key.trim_end_matches(']').split_once('[') else { continue };
+            let what = match kind {
+                "env" => HandedKind::Variable(name.to_owned()),
+                "php_value" | "php_admin_value" | "php_flag" | "php_admin_flag" => {
+                    HandedKind::Setting(name.to_owned())
+                }
+                _ => continue,
+            };
+            found.push(Handed {
+                pool: pool.name.clone(),
+                what,
+                value: placed.entry.value.clone().ok().map(|value| pool.expanded(&value)),
+                file: pools.sources[placed.source].path.clone(),
+                line: placed.entry.number,
+            });
+        }
+    }
+    found
+}
+
+/// Whether a pool gives PHP the environment in which its master was started (`clear_env = no`).
+#[must_use]
+pub fn keeps_environment(file: &Path, files: &dyn Files) -> bool {
+    let Ok(pools) = Pools::read(file, files) else { return false };
+    let is_off = |placed: &Placed| {
+        let value = placed.entry.value.as_deref().unwrap_or_default().to_ascii_lowercase();
+        ["no", "off", "0", "false"].contains(&value.as_str())
+    };
+    pools.pools.iter().any(|pool| pool.last("clear_env").is_some_and(is_off))
+}
+
 /// The configuration around a pool's file: that of the php-fpm.conf above which includes it.
 fn main_of(file: &Path, files: &dyn Files) -> Option<Pools> {
     let above = file.ancestors().skip(1).take(3).map(|directory| directory.join("php-fpm.conf"));

@@ -82,6 +82,15 @@ impl Editor for PhpIni {
     }
 }
 
+/// The value of a setting in php.ini and what is read after it, with the file and the line; `None` where nothing sets it,
+/// or it is not understood.
+#[must_use]
+pub fn directive(main: &Path, files: &dyn Files, key: &str) -> Option<(String, PathBuf, u32)> {
+    let ini = Ini::read(main, files).ok()?;
+    let (file, entry) = ini.last(key).ok()??;
+    Some((entry.value.clone().ok()?, file.to_owned(), entry.number))
+}
+
 /// php.ini, and what is read after it.
 pub(crate) struct Ini {
     sources: Vec<Source>,

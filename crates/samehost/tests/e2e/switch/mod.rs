@@ -6,6 +6,7 @@ mod caddy;
 mod containers;
 mod faults;
 mod haproxy;
+mod in_use;
 mod laravel;
 mod nginx_fpm;
 mod pgbouncer;

@@ -119,6 +119,11 @@ impl Stack {
     /// Starts PHP-FPM with one pool that listens at `listen`; its configuration is `php/php-fpm.conf`, the pool's
     /// `php/pool.d/www.conf`. It reads `php/php.ini` if that is there.
     pub(crate) fn fpm(&mut self, listen: &str) -> PathBuf {
+        self.fpm_with(listen, &[])
+    }
+
+    /// The same, its master started with these variables: `DB_HOST=127.0.0.1`.
+    pub(crate) fn fpm_with(&mut self, listen: &str, variables: &[&str]) -> PathBuf {
         let pool = self.write(
             "php/pool.d/www.conf",
             &format!(
@@ -134,8 +139,10 @@ impl Stack {
         );
         let name = main.display().to_string();
         let ini = main.with_file_name("php.ini").display().to_string();
-        let options = ["--nodaemonize", "--fpm-config", &name, "-c", &ini];
-        self.start(&php_fpm(), if Path::new(&ini).exists() { &options } else { &options[..3] });
+        let program = php_fpm();
+        let options = [program.as_str(), "--nodaemonize", "--fpm-config", &name, "-c", &ini];
+        let options = if Path::new(&ini).exists() { &options[..] } else { &options[..4] };
+        self.start("env", &[variables, options].concat());
         pool
     }
 

@@ -97,7 +97,7 @@ fn a_site_moves_is_proved_and_comes_back_to_the_last_bit() {
 
     let ended = site.stack.samehost(&["switch", &site.root(), "--page", &url, "--yes"]);
     assert_eq!(ended.status, 0, "{}\n{}", ended.both(), site.stack.log());
-    for words in ["as verified below", "(www-data)", "HTTP 200", "--undo"] {
+    for words in ["the application uses the Unix socket now", "(www-data)", "HTTP 200", "--undo"] {
         assert!(ended.stdout.contains(words), "{words}: {}", ended.stdout);
     }
     let wanted = format!("define( 'DB_HOST', 'localhost:{}' ); // the database\r\n", site.server.socket());

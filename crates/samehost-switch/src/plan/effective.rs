@@ -1,0 +1,374 @@
+//! What an application uses in the end. A variable of its environment goes before a file's, so an edit of the file changes
+//! nothing; and PHP that does not look at its files again goes on with the old one. Both are looked for where they are set:
+//! in pools of PHP-FPM, in the environment of the processes, in units and in web servers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use samehost_edit::formats::php_fpm::{Handed, HandedKind, handed, keeps_environment};
+use samehost_edit::formats::php_ini::directive;
+use samehost_edit::formats::systemd::places;
+use samehost_edit::{Files, Role, Uptake};
+use samehost_model::scan::{Process, Scan};
+use samehost_model::switch::SwitchObstacle;
+use samehost_services::Kind;
+use samehost_system::open;
+
+use super::config_file::ConfigFile;
+use super::environment_file::hands_over;
+use super::findings::bar;
+use super::hop::Hop;
+use super::stages::{PlannedStage, shown};
+use super::{SwitchRequest, server_files};
+use crate::reload::{ReloadAction, reload_action};
+
+/// How much of a process's environment is read, in bytes.
+const LARGEST_ENVIRONMENT: u64 = 1 << 20;
+/// After how many seconds PHP looks at a file again, where nothing says otherwise (opcache.revalidate_freq).
+const USUAL_REVALIDATION: u64 = 2;
+
+/// Variables by name.
+type Variables = BTreeMap<String, String>;
+
+/// Values that go before those which these stages write.
+pub(super) fn overrides(scan: &Scan, hops: &[Hop], stages: &[PlannedStage]) -> Vec<SwitchObstacle> {
+    let mut found = Vec::new();
+    for hop in hops.iter().filter(|hop| hop.setting.role == Role::Connects) {
+        if hop.config.editor.name() != "dotenv" {
+            continue;
+        }
+        let (before, after) = texts(hop, stages);
+        let moved = changed(&before, &after);
+        if moved.is_empty() {
+            continue;
+        }
+        for obstacle in of_hop(scan, hop, &before, &moved) {
+            if !found.contains(&obstacle) {
+                found.push(obstacle);
+            }
+        }
+    }
+    found
+}
+
+/// The variables of a move's file before the first stage that changes it, and after the last.
+fn texts(hop: &Hop, stages: &[PlannedStage]) -> (Variables, Variables) {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let file = real(&hop.setting.file);
+    let changes = stages.iter().flat_map(|stage| &stage.changes).filter(|change| real(&change.path) == file);
+    let (mut before, mut after) = (None, None);
+    for change in changes {
+        before = before.or_else(|| change.before.clone());
+        after.clone_from(&change.after);
+    }
+    let read = |text: Option<Vec<u8>>| assignments(&String::from_utf8_lossy(&text.unwrap_or_default()));
+    (read(before), read(after))
+}
+
+/// The assignments of a text, as any program that reads such a file understands the simple ones.
+fn assignments(text: &str) -> Variables {
+    let mut found = Variables::new();
+    for line in text.lines() {
+        let line = line.trim().trim_start_matches("export ");
+        let Some((name, value)) = line.split_once('=').filter(|_| !line.starts_with('#')) else { continue };
+        let value = value.trim().trim_matches(['"', '\'']);
+        found.insert(name.trim().to_owned(), value.to_owned());
+    }
+    found
+}
+
+/// The variables that get another value, with that value; one that goes has an empty one.
+fn changed(before: &Variables, after: &Variables) -> Variables {
+    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let mut moved = Variables::new();
+    for name in names {
+        if before.get(name) != after.get(name) {
+            moved.insert(name.clone(), after.get(name).cloned().unwrap_or_default());
+        }
+    }
+    moved
+}
+
+fn of_hop(scan: &Scan, hop: &Hop, file: &Variables, moved: &Variables) -> Vec<SwitchObstacle> {
+    let mut found = Vec::new();
+    let mut add = |name: &str, value: &str, who: &str, place: &str| {
+        found.push(bar(
+            "effective-value",
+            format!(
+                "{who} sets {name} to {value} ({place}), and that goes before {}: the application would go on as it is",
+                shown(&hop.setting.file)
+            ),
+            format!("Take {name} out there, or give it the new value ({}); then switch again", moved[name]),
+        ));
+    };
+    for master in masters(scan, hop) {
+        for one in master.handed() {
+            let HandedKind::Variable(name) = &one.what else { continue };
+            let value = one.value.unwrap_or_else(|| "a value that is computed".to_owned());
+            if moved.get(name).is_some_and(|new| *new != value) {
+                let who = format!("pool {} of PHP-FPM {}", one.pool, master.pid);
+                add(name, &value, &who, &format!("{}:{}", shown(&one.file), one.line));
+            }
+        }
+    }
+    for (name, value, place) in of_web_servers(scan, moved) {
+        add(&name, &value, "a web server", &place);
+    }
+    for process in processes(scan, hop) {
+        let environment = environment(process.pid);
+        if is_loaded_from(file, &environment)
+            || process.unit.as_deref().is_some_and(|unit| hands_over(unit, &hop.setting.file))
+        {
+            continue;
+        }
+        for (name, new) in moved {
+            let Some(value) = environment.get(name).filter(|value| *value != new) else { continue };
+            let who = format!("the environment of {} {}", process.name, process.pid);
+            add(name, value, &who, &place_of(process, name));
+        }
+    }
+    found
+}
+
+/// Notes on pools that hand on an environment which nobody can read.
+pub(super) fn unseen_environments(scan: &Scan, hops: &[Hop]) -> Vec<String> {
+    let mut notes = Vec::new();
+    for hop in hops.iter().filter(|hop| hop.config.editor.name() == "dotenv") {
+        for Master { pid, config, .. } in masters(scan, hop) {
+            if keeps_environment(&config.file, &config.files()) {
+                notes.push(format!(
+                    "PHP-FPM {pid} gives PHP the environment that it was started with (clear_env = no, {}), which cannot be read. A variable there goes before {}",
+                    shown(&config.file),
+                    shown(&hop.setting.file)
+                ));
+            }
+        }
+    }
+    notes
+}
+
+/// The processes of a move's clients, and their masters.
+fn processes<'a>(scan: &'a Scan, hop: &Hop) -> Vec<&'a Process> {
+    let mut pids: Vec<u32> =
+        hop.clients.iter().flat_map(|client| [client.pid, client.parent]).flatten().collect();
+    pids.retain(|pid| *pid > 1);
+    pids.sort_unstable();
+    pids.dedup();
+    // A shell that started an application has an environment of its own.
+    let own = |process: &&Process| hop.clients.iter().any(|client| client.pid == Some(process.pid));
+    // PHP-FPM writes its title over the environment that it was started with: what is read there is none.
+    let is_fpm = |pid: u32| fpm_config(scan, pid).is_some();
+    pids.retain(|pid| {
+        scan.process(*pid).is_some_and(|process| !is_fpm(process.pid) && !is_fpm(process.parent))
+    });
+    pids.into_iter().filter_map(|pid| scan.process(pid)).filter(own).collect()
+}
+
+/// The environment that a process was started with.
+fn environment(pid: u32) -> Variables {
+    let bytes = open::proc_file(&format!("/proc/{pid}/environ"), LARGEST_ENVIRONMENT).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let pairs = text.split('\0').filter_map(|pair| pair.split_once('='));
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+/// Whether an environment has all of a file, as it is now: it came from there, and the next start brings the new values.
+fn is_loaded_from(file: &Variables, environment: &Variables) -> bool {
+    !file.is_empty() && file.iter().all(|(name, value)| environment.get(name) == Some(value))
+}
+
+/// Where the environment of a process gets a variable: a line of its unit, if it is there.
+fn place_of(process: &Process, name: &str) -> String {
+    let Some(unit) = &process.unit else { return "set when it was started".to_owned() };
+    for path in places(Path::new("/"), unit) {
+        let Ok(text) = std::fs::read_to_string(&path) else { continue };
+        for (number, line) in text.lines().enumerate() {
+            if line.trim_start().starts_with("Environment=") && line.contains(&format!("{name}=")) {
+                return format!("{}:{}", shown(&path), number + 1);
+            }
+        }
+    }
+    format!("by {unit}, or what it reads")
+}
+
+/// Lines of running web servers that hand a variable on: `fastcgi_param` of nginx, `SetEnv` of Apache.
+fn of_web_servers(scan: &Scan, moved: &Variables) -> Vec<(String, String, String)> {
+    let mut found = Vec::new();
+    for service in &scan.services {
+        let directive = match service.kind {
+            Some(Kind::Nginx) => "fastcgi_param",
+            Some(Kind::Apache) => "SetEnv",
+            _ => continue,
+        };
+        for path in files_of(&server_files::of(scan, service)) {
+            let Ok(text) = std::fs::read_to_string(&path) else { continue };
+            for (number, line) in text.lines().enumerate() {
+                let mut words = line.split_ascii_whitespace();
+                if words.next() != Some(directive) {
+                    continue;
+                }
+                let (Some(name), Some(value)) = (words.next(), words.next()) else { continue };
+                let value = value.trim_end_matches(';').trim_matches(['"', '\'']);
+                if moved.get(name).is_some_and(|new| new != value) {
+                    found.push((
+                        name.to_owned(),
+                        value.to_owned(),
+                        format!("{}:{}", shown(&path), number + 1),
+                    ));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// All files of a web server's configuration, as the command that checks it would read them.
+pub(super) fn files_of(mains: &[PathBuf]) -> Vec<PathBuf> {
+    let Some(config) = mains.iter().find_map(|path| ConfigFile::at(path, None).ok()?) else {
+        return Vec::new();
+    };
+    let check = config.editor.check(&config.file, &config.files());
+    check.map(|check| check.reads).unwrap_or_default()
+}
+
+/// A master of PHP-FPM that runs a move's application.
+struct Master {
+    pid: u32,
+    config: ConfigFile,
+    /// The pools that serve the application; empty where that is not known.
+    pools: Vec<String>,
+}
+
+impl Master {
+    /// What its pools hand to PHP: those that serve the application, where that is known.
+    fn handed(&self) -> Vec<Handed> {
+        let mut all = handed(&self.config.file, &self.config.files());
+        all.retain(|one| self.pools.is_empty() || self.pools.contains(&one.pool));
+        all
+    }
+
+    /// A setting of PHP in its pools, else in the php.ini beside its configuration; with its place.
+    fn setting(&self, key: &str) -> Option<(String, String)> {
+        for one in self.handed() {
+            if one.what == HandedKind::Setting(key.to_owned())
+                && let Some(value) = one.value
+            {
+                return Some((value, format!("{}:{}", shown(&one.file), one.line)));
+            }
+        }
+        let files = self.config.files();
+        let ini = server_files::folder(&self.config.file).join("php.ini");
+        let (value, file, line) = files.exists(&ini).then(|| directive(&ini, &files, key))??;
+        Some((value, format!("{}:{line}", shown(&file))))
+    }
+}
+
+/// The masters of PHP-FPM that run a move's application.
+fn masters(scan: &Scan, hop: &Hop) -> Vec<Master> {
+    let mut wanted: Vec<(u32, Vec<String>)> = Vec::new();
+    for (master, pool) in &hop.application.pools {
+        match wanted.iter_mut().find(|(known, _)| known == master) {
+            Some((_, pools)) => pools.push(pool.clone()),
+            None => wanted.push((*master, vec![pool.clone()])),
+        }
+    }
+    if wanted.is_empty() {
+        let pids = hop.clients.iter().flat_map(|client| [client.pid, client.parent]).flatten();
+        wanted.extend(pids.map(|pid| (pid, Vec::new())));
+    }
+    let mut found = Vec::new();
+    for (pid, pools) in wanted {
+        found.extend(fpm_config(scan, pid).map(|config| Master { pid, config, pools }));
+    }
+    found
+}
+
+/// The configuration by which a master of PHP-FPM runs.
+pub(super) fn fpm_config(scan: &Scan, master: u32) -> Option<ConfigFile> {
+    let is_it = |service: &&samehost_model::scan::Service| {
+        service.pid == Some(master) && service.kind == Some(Kind::PhpFpm)
+    };
+    let service = scan.services.iter().find(is_it)?;
+    server_files::of(scan, service).iter().find_map(|path| ConfigFile::at(path, None).ok()?)
+}
+
+/// How PHP takes a change of one of its files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Revalidation {
+    /// It looks again after this time.
+    After(Duration),
+    /// It does not look again until it is reloaded.
+    Never {
+        /// The master of PHP-FPM.
+        master: u32,
+        /// Its configuration.
+        file: PathBuf,
+        /// Where that is set.
+        place: String,
+    },
+}
+
+/// How the clients of a move take a change of its file, where they are PHP.
+pub(super) fn revalidation(scan: &Scan, hop: &Hop) -> Option<Revalidation> {
+    if !hop.setting.file.extension().is_some_and(|extension| extension == "php") {
+        return None;
+    }
+    let mut longest = Duration::from_secs(USUAL_REVALIDATION);
+    for master in masters(scan, hop) {
+        if let Some((value, place)) = master.setting("opcache.validate_timestamps")
+            && is_off(&value)
+            && master.setting("opcache.enable").is_none_or(|(value, _)| !is_off(&value))
+        {
+            return Some(Revalidation::Never { master: master.pid, file: master.config.file, place });
+        }
+        let seconds = master.setting("opcache.revalidate_freq").and_then(|(value, _)| value.parse().ok());
+        longest = longest.max(Duration::from_secs(seconds.unwrap_or(0)));
+    }
+    Some(Revalidation::After(longest))
+}
+
+fn is_off(value: &str) -> bool {
+    ["0", "off", "no", "false", ""].contains(&value.to_ascii_lowercase().as_str())
+}
+
+/// What has PHP take a change that it would not see by itself; `None` where it looks at its files.
+pub(super) fn reload_of_php(scan: &Scan, request: &SwitchRequest, hop: &Hop) -> Option<ReloadAction> {
+    if hop.config.editor.uptake(&hop.config.file) != Uptake::AtOnce {
+        return None;
+    }
+    let Revalidation::Never { master, file, .. } = revalidation(scan, hop)? else { return None };
+    let uptake = Uptake::Reload(Kind::PhpFpm);
+    Some(reload_action(scan, uptake, &file, Some(master), &request.reloads))
+}
+
+/// The note on a reload that is there for PHP's cache.
+pub(super) fn note_on_php(scan: &Scan, hop: &Hop) -> Option<String> {
+    match revalidation(scan, hop)? {
+        Revalidation::Never { master, place, .. } => Some(format!(
+            "PHP-FPM {master} does not look at its files again (opcache.validate_timestamps, {place}): it is reloaded, so that it reads {}",
+            shown(&hop.setting.file)
+        )),
+        Revalidation::After(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_variables_that_move_matter_and_a_file_that_was_loaded_whole_is_its_source() {
+        let before = assignments("# A\nexport DB_HOST=127.0.0.1\nDB_PORT='3306'\nAPP=x\n");
+        let after = assignments("DB_HOST=localhost\nAPP=x\nDB_SOCKET=/run/s\n");
+        let moved = changed(&before, &after);
+        let names: Vec<&str> = moved.keys().map(String::as_str).collect();
+        assert_eq!(names, ["DB_HOST", "DB_PORT", "DB_SOCKET"]);
+        assert_eq!((moved["DB_HOST"].as_str(), moved["DB_PORT"].as_str()), ("localhost", ""));
+        let mut environment = before.clone();
+        environment.insert("PATH".into(), "/bin".into());
+        assert!(is_loaded_from(&before, &environment));
+        environment.remove("APP");
+        assert!(!is_loaded_from(&before, &environment), "a variable that somebody set by itself");
+    }
+}

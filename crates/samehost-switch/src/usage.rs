@@ -1,0 +1,367 @@
+//! What an application does, as the kernel shows it: which of its processes opens a connection at the new place of a
+//! switch, and which at the old one. What a file says and what a login of ours reached is neither.
+//!
+//! PHP opens a connection for each request and closes it after a millisecond or two. The kernel's list of TCP sockets
+//! takes 1.6 ms to read (2 CPUs, Linux 6.18) and names no process: who held a connection had closed it by the time that
+//! was looked up, in 20 of 20 requests. So the descriptors of the application's own processes are read without a pause,
+//! which takes some 0.03 ms a process, and a new socket among them is asked where it is connected (pidfd_getfd(2)). What is
+//! found in a process is that process's: nothing is booked on whoever else connects, and an account is no proof, for a web
+//! server's account runs every site.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::net::{SocketAddrAny, SocketAddrUnix, getpeername};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use samehost_model::Endpoint;
+use samehost_model::switch::Standing;
+use samehost_system::diag::Endings;
+use samehost_system::open;
+
+use crate::plan::{Application, Hop};
+
+/// How often is asked whether a wait is over.
+const STEP: Duration = Duration::from_millis(5);
+/// Longest wait for a program to take a file: whoever waits longer is told so.
+const LONGEST_SETTLING: Duration = Duration::from_secs(10);
+/// How long a list of an application's processes is taken for right.
+const FRESH: Duration = Duration::from_millis(20);
+
+/// What was seen of one connection of a configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Processes of the application that connected at the new place.
+    pub new: BTreeSet<String>,
+    /// Processes of the application that connected at the old place.
+    pub old: BTreeSet<String>,
+    /// Connections over TCP at the old place that ended, whoever opened them.
+    pub old_ended: u64,
+}
+
+impl Seen {
+    /// How far that proves the change: whoever connects at both places does not use the new one alone.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        if !self.new.is_empty() && self.old.is_empty() { Standing::InUse } else { Standing::Tried }
+    }
+}
+
+/// A place where a service listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    Port(u16),
+    Path(PathBuf),
+}
+
+impl Place {
+    fn of(endpoint: &Endpoint) -> Option<Place> {
+        match endpoint {
+            Endpoint::Tcp { port, .. } | Endpoint::TcpTls { port, .. } => Some(Place::Port(*port)),
+            Endpoint::Unix(path) => Some(Place::Path(path.canonicalize().unwrap_or_else(|_| path.clone()))),
+            _ => None,
+        }
+    }
+
+    /// Whether a socket that is connected to this address is connected here.
+    fn is_at(&self, address: &SocketAddrAny) -> bool {
+        match self {
+            // Only connections to this machine's loopback are moved.
+            Place::Port(port) => SocketAddr::try_from(address.clone())
+                .is_ok_and(|address| address.port() == *port && address.ip().to_canonical().is_loopback()),
+            Place::Path(path) => SocketAddrUnix::try_from(address.clone()).is_ok_and(|address| {
+                let name = address.path_bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+                name.is_some_and(|name| is_same(Path::new(&name), path))
+            }),
+        }
+    }
+}
+
+/// Whether a bound name leads to a path. /var/run is a link to /run.
+fn is_same(local: &Path, path: &Path) -> bool {
+    local == path
+        || local.file_name() == path.file_name() && local.canonicalize().is_ok_and(|local| local == path)
+}
+
+/// A connection of a configuration that is watched.
+struct Watched {
+    /// Where it should connect now.
+    new: Option<Place>,
+    /// Where it should not connect any more.
+    old: Vec<Place>,
+    processes: Processes,
+    /// Until when its program may go on with the file as it was: what it opens at the old place until then proves nothing.
+    settled: Instant,
+    seen: Seen,
+}
+
+/// The processes of an application, and the sockets of theirs that are known.
+struct Processes {
+    of: Application,
+    pids: Vec<u32>,
+    listed: Option<Instant>,
+    /// Inodes of sockets that were looked at.
+    known: BTreeSet<u64>,
+}
+
+impl Processes {
+    fn of(application: &Application) -> Self {
+        Processes { of: application.clone(), pids: Vec::new(), listed: None, known: BTreeSet::new() }
+    }
+
+    /// Lists its processes again where the list is old.
+    fn list(&mut self) {
+        if self.listed.is_some_and(|listed| listed.elapsed() < FRESH) {
+            return;
+        }
+        self.pids = self.of.pids();
+        self.listed = Some(Instant::now());
+    }
+
+    /// The sockets of its processes that were not there before: each with its process and where it is connected. One that
+    /// is not connected yet is looked at again.
+    fn new_connections(&mut self) -> Vec<(u32, SocketAddrAny)> {
+        self.list();
+        let mut found = Vec::new();
+        for pid in self.pids.clone() {
+            for (descriptor, inode) in sockets_of(pid) {
+                if self.known.contains(&inode) {
+                    continue;
+                }
+                let Some(address) = connected_to(pid, descriptor) else { continue };
+                self.known.insert(inode);
+                found.push((pid, address));
+            }
+        }
+        found
+    }
+}
+
+/// The descriptors of a process that are sockets, with their inodes.
+fn sockets_of(pid: u32) -> Vec<(i32, u64)> {
+    let mut found = Vec::new();
+    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return found };
+    for entry in entries.flatten() {
+        let Ok(target) = std::fs::read_link(entry.path()) else { continue };
+        let inode =
+            target.to_str().and_then(|name| name.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok());
+        let descriptor = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        if let (Some(descriptor), Some(inode)) = (descriptor, inode) {
+            found.push((descriptor, inode));
+        }
+    }
+    found
+}
+
+/// Where a socket of another process is connected; `None` if it is not, or may not be asked. Our copy of the descriptor is
+/// closed at once: until then, some microseconds, a close by the process itself does not end the connection.
+fn connected_to(pid: u32, descriptor: i32) -> Option<SocketAddrAny> {
+    let process = pidfd_open(Pid::from_raw(i32::try_from(pid).ok()?)?, PidfdFlags::empty()).ok()?;
+    let socket = pidfd_getfd(&process, descriptor, PidfdGetfdFlags::empty()).ok()?;
+    getpeername(&socket).ok()?
+}
+
+/// Watches the connections of a switch from now on.
+pub(crate) struct Usage {
+    watched: Mutex<Vec<Watched>>,
+    endings: Mutex<Option<Endings>>,
+}
+
+impl Usage {
+    /// Begins to watch the moves of a plan, whose files were written just now: what connects from now on is new.
+    pub(crate) fn of_moves(hops: &[Hop]) -> Self {
+        let usage = Usage::begin(hops.iter().map(|hop| {
+            (hop.to.clone(), vec![hop.setting.endpoint.clone()], Processes::of(&hop.application))
+        }));
+        for (one, hop) in usage.watched().iter_mut().zip(hops) {
+            // A second beside it: PHP counts in whole ones.
+            let longest =
+                if hop.settles.is_zero() { hop.settles } else { hop.settles + Duration::from_secs(1) };
+            one.settled = Instant::now() + longest.min(LONGEST_SETTLING);
+        }
+        usage
+    }
+
+    fn begin(moves: impl Iterator<Item = (Endpoint, Vec<Endpoint>, Processes)>) -> Self {
+        // Subscribed first, so that no connection is missed in between.
+        let endings = Endings::open().ok();
+        let mut watched = Vec::new();
+        for (new, old, mut processes) in moves {
+            // What is open already is known.
+            processes.new_connections();
+            watched.push(Watched {
+                new: Place::of(&new),
+                old: old.iter().filter_map(Place::of).collect(),
+                processes,
+                settled: Instant::now(),
+                seen: Seen::default(),
+            });
+        }
+        Usage { watched: Mutex::new(watched), endings: Mutex::new(endings) }
+    }
+
+    fn watched(&self) -> MutexGuard<'_, Vec<Watched>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long until every program has taken the files as they are now.
+    pub(crate) fn settles_in(&self) -> Duration {
+        let watched = self.watched();
+        let all = watched.iter().map(|one| one.settled.saturating_duration_since(Instant::now()));
+        all.max().unwrap_or_default()
+    }
+
+    /// Watches while something is done, which may make the application connect.
+    pub(crate) fn during<T>(&self, work: impl FnOnce() -> T) -> T {
+        let is_done = &AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                while !is_done.load(Ordering::Relaxed) {
+                    self.look();
+                    std::thread::yield_now();
+                }
+                self.look();
+            });
+            let result = work();
+            is_done.store(true, Ordering::Relaxed);
+            result
+        })
+    }
+
+    /// Watches until every connection was seen in use, or at an old place, or the time is over.
+    pub(crate) fn wait(&self, period: Duration, is_interrupted: &dyn Fn() -> bool) {
+        let begun = Instant::now();
+        self.during(|| {
+            while !self.is_clear() && begun.elapsed() < period && !is_interrupted() {
+                std::thread::sleep(STEP);
+            }
+        });
+    }
+
+    /// Whether each was seen at its new place or at its old one.
+    pub(crate) fn is_clear(&self) -> bool {
+        self.watched().iter().all(|one| !one.seen.new.is_empty() || !one.seen.old.is_empty())
+    }
+
+    /// What was seen of each, in their order.
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        self.watched().iter().map(|one| one.seen.clone()).collect()
+    }
+
+    fn look(&self) {
+        for one in self.watched().iter_mut() {
+            one.look();
+        }
+        let mut endings = self.endings.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(endings) = endings.as_mut() {
+            // Events that the kernel dropped on a busy machine are like those that arrive.
+            let _ = endings.hear(|ended| {
+                if let (Some(local), Some(peer)) = (ended.local.inet(), ended.peer.inet()) {
+                    for one in self.watched().iter_mut() {
+                        one.ended(local, peer);
+                    }
+                }
+            });
+        }
+    }
+}
+
+impl Watched {
+    fn look(&mut self) {
+        for (pid, address) in self.processes.new_connections() {
+            if self.new.as_ref().is_some_and(|place| place.is_at(&address)) {
+                self.seen.new.insert(named(pid));
+            }
+            if self.old.iter().any(|place| place.is_at(&address)) && Instant::now() >= self.settled {
+                self.seen.old.insert(named(pid));
+            }
+        }
+    }
+
+    /// A connection over TCP that ended.
+    fn ended(&mut self, server: SocketAddr, client: SocketAddr) {
+        // Only the server's end counts; a listener that closes has no peer.
+        let is_old = client.port() != 0 && self.old.contains(&Place::Port(server.port()));
+        if is_old && Instant::now() >= self.settled {
+            self.seen.old_ended += 1;
+        }
+    }
+}
+
+/// A process, for people.
+fn named(pid: u32) -> String {
+    let name = open::proc_file(&format!("/proc/{pid}/comm"), 64).unwrap_or_default();
+    format!("{} {pid}", String::from_utf8_lossy(&name).trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use super::*;
+
+    fn ourselves() -> Processes {
+        Processes::of(&Application { families: vec![std::process::id()], pools: Vec::new() })
+    }
+
+    #[test]
+    fn a_connection_counts_where_the_application_opens_it_and_not_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let (unix, tcp) = (UnixListener::bind(&path).unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+        let address = tcp.local_addr().unwrap();
+        let (new, old) =
+            (Endpoint::Unix(path.clone()), format!("tcp:{address}").parse::<Endpoint>().unwrap());
+        let begin = || Usage::begin([(new.clone(), vec![old.clone()], ourselves())].into_iter());
+        let _earlier = TcpStream::connect(address).unwrap();
+        let _accepted = tcp.accept().unwrap();
+        let usage = begin();
+        usage.during(|| ());
+        assert_eq!(usage.seen()[0], Seen::default(), "what was there before proves nothing");
+        let client = UnixStream::connect(&path).unwrap();
+        let server = unix.accept().unwrap();
+        usage.during(|| ());
+        let seen = &usage.seen()[0];
+        assert!(seen.new.len() == 1 && seen.old.is_empty() && seen.standing() == Standing::InUse, "{seen:?}");
+        let later = TcpStream::connect(address).unwrap();
+        let accepted = tcp.accept().unwrap();
+        usage.during(|| ());
+        let seen = &usage.seen()[0];
+        assert!(seen.old.len() == 1 && seen.standing() == Standing::Tried, "{seen:?}");
+        drop((client, server, later, accepted));
+    }
+
+    #[test]
+    fn somebody_elses_connection_is_not_the_applications() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let unix = UnixListener::bind(&path).unwrap();
+        let nobody = Processes::of(&Application::default());
+        let usage = Usage::begin([(Endpoint::Unix(path.clone()), Vec::new(), nobody)].into_iter());
+        let _client = UnixStream::connect(&path).unwrap();
+        let _server = unix.accept().unwrap();
+        usage.during(|| ());
+        assert_eq!(usage.seen()[0], Seen::default());
+    }
+
+    #[test]
+    fn a_short_connection_is_seen_while_something_is_done() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let unix = UnixListener::bind(&path).unwrap();
+        let usage = Usage::begin([(Endpoint::Unix(path.clone()), Vec::new(), ourselves())].into_iter());
+        usage.during(|| {
+            for _ in 0..20 {
+                let client = UnixStream::connect(&path).unwrap();
+                let server = unix.accept().unwrap();
+                std::thread::sleep(Duration::from_millis(10));
+                drop((client, server));
+            }
+        });
+        assert_eq!(usage.seen()[0].standing(), Standing::InUse);
+    }
+}

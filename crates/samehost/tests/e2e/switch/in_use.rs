@@ -1,0 +1,236 @@
+//! Written, tried, in use: a switch is not called in use where the application does not follow its file, and it is where
+//! the application does.
+
+use std::path::PathBuf;
+
+use samehost_testing::mariadb::{MariaDb, SECRET};
+use samehost_testing::postgres::{self, Cluster};
+use serde_json::Value;
+
+use super::stack::{Ended, Stack, free_port, in_one_line, is_root, page, wait_for};
+
+/// An application that reads its `.env` as phpdotenv does: what the environment has goes before the file.
+const WITH_DOTENV: &str = r#"<?php
+$values = [];
+foreach (file(__DIR__ . '/../.env', FILE_IGNORE_NEW_LINES) as $line) {
+    if (preg_match('/^([A-Z_]+)="?(.*?)"?$/', $line, $m)) { $values[$m[1]] = getenv($m[1]) ?: $m[2]; }
+}
+$get = fn ($name) => $values[$name];
+$db = new PDO("pgsql:host={$get('DB_HOST')};port={$get('DB_PORT')};dbname={$get('DB_DATABASE')}", $get('DB_USERNAME'), $get('DB_PASSWORD'));
+if (str_starts_with($_SERVER['REQUEST_URI'] ?? '', '/ledger')) {
+    exit('<p>Ledger of ' . $db->query('select current_database()')->fetchColumn());
+}
+echo $db->query("select coalesce(host(inet_client_addr()), 'Unix socket')")->fetchColumn();
+"#;
+
+/// What stands for WordPress: it takes DB_HOST apart as WordPress does.
+const SETTINGS: &str = r#"<?php
+$host = DB_HOST; $port = 3306; $socket = null;
+if ( false !== ( $at = strpos( $host, ':/' ) ) ) { $socket = substr( $host, $at + 1 ); $host = substr( $host, 0, $at ); }
+elseif ( preg_match( '/^(.*):(\d+)$/', $host, $m ) ) { $host = $m[1]; $port = (int) $m[2]; }
+$db = new mysqli( $host, DB_USER, DB_PASSWORD, DB_NAME, $port, $socket );
+if ( str_starts_with( $_SERVER['REQUEST_URI'] ?? '', '/how' ) ) { exit( $db->host_info ); }
+echo '<p>', $db->query( 'SELECT COUNT(*) FROM shop.orders' )->fetch_row()[0], ' orders</p>';
+"#;
+
+/// A site behind nginx and PHP-FPM.
+struct Site {
+    // Dropped first: it stands in front.
+    stack: Stack,
+    server: Server,
+    web: u16,
+}
+
+/// Its database.
+enum Server {
+    MariaDb(MariaDb),
+    Postgres(Cluster),
+}
+
+impl Server {
+    fn port(&self) -> u16 {
+        match self {
+            Server::MariaDb(server) => server.port,
+            Server::Postgres(server) => server.port,
+        }
+    }
+}
+
+impl Site {
+    /// Served by a pool with these lines more, whose master is started with these variables.
+    fn served(server: Server, files: &[(&str, &str)], index: &str, pool: &str, variables: &[&str]) -> Self {
+        let mut stack = Stack::new();
+        let web = free_port();
+        for (name, text) in files {
+            let text = text.replace("%PORT%", &server.port().to_string());
+            stack.write(name, &text);
+        }
+        let socket = stack.shared("sockets").join("fpm.sock");
+        stack.fpm_with(&format!("{}\nlisten.owner = www-data\n{pool}", socket.display()), variables);
+        stack.nginx(&format!(
+            "    server {{\n        listen 127.0.0.1:{web};\n        location / {{\n            fastcgi_pass unix:{};\n            fastcgi_param SCRIPT_FILENAME {};\n            fastcgi_param REQUEST_URI $request_uri;\n            fastcgi_param REQUEST_METHOD $request_method;\n        }}\n    }}",
+            socket.display(),
+            stack.path(index).display()
+        ));
+        wait_for("the site", || page(web, "/").filter(|(status, _)| *status == 200));
+        Site { stack, server, web }
+    }
+
+    /// An application with a `.env`.
+    fn with_dotenv(pool: &str, variables: &[&str]) -> Self {
+        let env = format!(
+            "APP_NAME=Ledger\nDB_CONNECTION=pgsql\nDB_HOST=127.0.0.1\nDB_PORT=%PORT%\nDB_DATABASE=shop\nDB_USERNAME=by_scram\nDB_PASSWORD={}\n",
+            postgres::SECRET
+        );
+        let config = "<?php return ['default' => env('DB_CONNECTION'), 'connections' => ['pgsql' => ['driver' => 'pgsql', 'host' => env('DB_HOST', '127.0.0.1'), 'port' => env('DB_PORT', '5432'), 'database' => env('DB_DATABASE'), 'username' => env('DB_USERNAME'), 'password' => env('DB_PASSWORD')]]];\n";
+        let files = [
+            ("app/public/index.php", WITH_DOTENV),
+            ("app/config/database.php", config),
+            ("app/composer.json", "{\"require\": {\"laravel/framework\": \"^11.0\"}}\n"),
+            ("app/artisan", "#!/usr/bin/env php\n"),
+            ("app/.env", env.as_str()),
+        ];
+        let server = Server::Postgres(Cluster::start(20));
+        Site::served(server, &files, "app/public/index.php", pool, variables)
+    }
+
+    /// A site with a wp-config.php.
+    fn with_php(pool: &str) -> Self {
+        let config = "<?php\ndefine( 'DB_NAME', 'shop' );\ndefine( 'DB_USER', 'by_native' );\ndefine( 'DB_PASSWORD', '%SECRET%' );\ndefine( 'DB_HOST', '127.0.0.1:%PORT%' );\n$table_prefix = 'wp_';\nif ( ! defined( 'ABSPATH' ) ) { define( 'ABSPATH', __DIR__ . '/' ); }\nrequire_once ABSPATH . 'wp-settings.php';\n";
+        let secret = SECRET.replace('\'', "\\'");
+        let config = config.replace("%SECRET%", &secret);
+        let files = [
+            ("app/wp-config.php", config.as_str()),
+            ("app/wp-settings.php", SETTINGS),
+            ("app/index.php", "<?php\nrequire __DIR__ . '/wp-config.php';\n"),
+        ];
+        Site::served(Server::MariaDb(MariaDb::start(&[])), &files, "app/index.php", pool, &[])
+    }
+
+    fn root(&self) -> String {
+        self.stack.path("app").display().to_string()
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.stack.path("app").join(name)
+    }
+
+    fn switch(&self, more: &[&str]) -> Ended {
+        let root = self.root();
+        self.stack.samehost(&[&["switch", root.as_str(), "--yes", "--no-confirm"], more].concat())
+    }
+
+    fn url(&self, target: &str) -> String {
+        format!("http://127.0.0.1:{}{target}", self.web)
+    }
+
+    fn host(&self, target: &str) -> String {
+        page(self.web, target).unwrap().1
+    }
+}
+
+#[test]
+fn a_variable_of_the_pool_goes_before_the_file_and_is_named() {
+    if !is_root("a_variable_of_the_pool_goes_before_the_file_and_is_named") {
+        return;
+    }
+    let site = Site::with_dotenv("env[DB_HOST] = 127.0.0.1", &[]);
+    let env = site.file(".env");
+    let before = Stack::facts(&[&env]);
+    for more in [&["--page", &site.url("/ledger")][..], &[]] {
+        let ended = site.switch(more);
+        assert_eq!(ended.status, 1, "{}", ended.both());
+        let said = in_one_line(&ended);
+        for needed in ["effective-value", "pool www of PHP-FPM", "DB_HOST", "php/pool.d/www.conf:"] {
+            assert!(said.contains(needed), "{needed}: {said}");
+        }
+        assert_eq!(Stack::facts(&[&env]), before);
+    }
+    assert!(site.host("/").contains("127.0.0.1"));
+}
+
+#[test]
+fn an_environment_that_php_is_given_goes_before_the_file_and_one_that_it_is_not_does_not() {
+    if !is_root("an_environment_that_php_is_given_goes_before_the_file_and_one_that_it_is_not_does_not") {
+        return;
+    }
+    let variables = ["DB_HOST=127.0.0.1"];
+    // PHP-FPM's own environment cannot be read; what the application does is seen.
+    let given = Site::with_dotenv("clear_env = no", &variables);
+    let ended = given.switch(&["--page", &given.url("/ledger")]);
+    assert_eq!(ended.status, 0, "{}", ended.both());
+    let said = in_one_line(&ended);
+    assert!(said.contains("the application still connects at the old address: php-fpm"), "{said}");
+    assert!(said.contains("clear_env = no"), "{said}");
+    assert_eq!(given.host("/"), "127.0.0.1");
+
+    let cleared = Site::with_dotenv("", &variables);
+    let ended = cleared.switch(&["--page", &cleared.url("/ledger")]);
+    assert_eq!(ended.status, 0, "{}", ended.both());
+    assert!(in_one_line(&ended).contains("the application uses the Unix socket now"), "{}", ended.both());
+    assert_eq!(cleared.host("/"), "Unix socket");
+}
+
+#[test]
+fn php_that_does_not_look_at_its_files_again_is_reloaded_both_ways() {
+    if !is_root("php_that_does_not_look_at_its_files_again_is_reloaded_both_ways") {
+        return;
+    }
+    let frozen = "php_admin_value[opcache.enable] = 1\nphp_admin_value[opcache.validate_timestamps] = 0\nphp_admin_value[opcache.file_update_protection] = 0";
+    let site = Site::with_php(frozen);
+    assert!(site.host("/how").contains("TCP"), "{}", site.host("/how"));
+    let ended = site.switch(&["--page", &site.url("/")]);
+    assert_eq!(ended.status, 0, "{}\n{}", ended.both(), site.stack.log());
+    let said = in_one_line(&ended);
+    assert!(said.contains("the application uses the Unix socket now"), "{said}");
+    assert!(said.contains("opcache.validate_timestamps"), "{said}");
+    assert!(site.host("/how").contains("UNIX"), "{}", site.host("/how"));
+    let undone = site.stack.samehost(&["switch", "--undo", &site.stack.only_switch(), "--yes"]);
+    assert_eq!(undone.status, 0, "{}", undone.both());
+    assert!(site.host("/how").contains("TCP"), "after an undo as well: {}", site.host("/how"));
+}
+
+#[test]
+fn what_nobody_asked_for_yet_is_tried_and_no_more() {
+    if !is_root("what_nobody_asked_for_yet_is_tried_and_no_more") {
+        return;
+    }
+    let site = Site::with_php("");
+    let ended = site.switch(&["--json"]);
+    assert_eq!(ended.status, 0, "{}", ended.both());
+    let report: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!((&report["standing"], &report["hops"][0]["standing"]), (&"tried".into(), &"tried".into()));
+    let undone = site.stack.samehost(&["switch", "--undo", &site.stack.only_switch(), "--yes"]);
+    assert_eq!(undone.status, 0, "{}", undone.both());
+    // With a page it is seen: PHP looks at its file again after two seconds.
+    let ended = site.switch(&["--page", &site.url("/"), "--json"]);
+    assert_eq!(ended.status, 0, "{}", ended.both());
+    let report: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(report["standing"], "in_use", "{}", ended.both());
+    assert!(!report["hops"][0]["seen_new"].as_array().unwrap().is_empty(), "{}", ended.both());
+}
+
+#[test]
+fn an_application_that_does_not_follow_its_file_is_told_with_who_it_is() {
+    if !is_root("an_application_that_does_not_follow_its_file_is_told_with_who_it_is") {
+        return;
+    }
+    // The address stands in the code: the file is moved, and nothing follows.
+    let site = Site::with_php("");
+    let code = SETTINGS.replace(
+        "$host = DB_HOST; $port = 3306;",
+        &format!("$host = '127.0.0.1'; $port = {};", site.server.port()),
+    );
+    site.stack.write(
+        "app/wp-settings.php",
+        &code.replace("if ( false", "if ( 0 && false").replace("elseif", "elseif ( 0 ) {} elseif"),
+    );
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    assert!(site.host("/how").contains("TCP"), "{}", site.host("/how"));
+    let ended = site.switch(&["--page", &site.url("/"), "--json"]);
+    assert_eq!(ended.status, 0, "{}", ended.both());
+    let report: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(report["standing"], "tried", "{}", ended.both());
+    let who = report["hops"][0]["seen_old"][0].as_str().unwrap_or_default().to_owned();
+    assert!(who.starts_with("php-fpm"), "{}", ended.both());
+}
