@@ -26,6 +26,7 @@ pub enum SwitchOutcome {
 
 /// How far a change is proved. Each one needs those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
     /// The file says so.

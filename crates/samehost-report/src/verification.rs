@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use samehost_model::scan::Verification;
+use samehost_model::switch::Standing;
 
 use crate::line::{Line, Span, Tone, labelled, wrap_spans};
 use crate::page::Page;
@@ -31,6 +32,38 @@ impl Terminal {
 
 fn answer(found: &Verification) -> Span {
     let target = &found.target;
+    let place = match found.transport {
+        Some("unix") => "the Unix socket",
+        _ => "TCP",
+    };
+    if !found.seen_elsewhere.is_empty() {
+        let who = found.seen_elsewhere.join(", ");
+        return Span::new(
+            Tone::Loud,
+            format!("{target} names {place}, and the application connects elsewhere: {who}"),
+        );
+    }
+    if let Some(standing) = found.standing {
+        let (tone, text) = match standing {
+            Standing::InUse => {
+                (Tone::Good, format!("the application uses {place}: {}", found.seen_there.join(", ")))
+            }
+            Standing::Tried => (
+                Tone::Bold,
+                format!(
+                    "a login over {place} works; the application was not seen to use it (--wait 60s looks longer)"
+                ),
+            ),
+            Standing::Written => (Tone::Bold, format!("{place} is what it names")),
+        };
+        return match found.as_expected {
+            Some(false) => Span::new(
+                Tone::Loud,
+                format!("{target}: {text}; {} was expected", found.expected.as_deref().unwrap_or_default()),
+            ),
+            _ => Span::new(tone, format!("{target}: {text}")),
+        };
+    }
     let what = match found.transport {
         Some("unix") => format!("{target} uses a Unix socket"),
         Some("tcp") => format!("{target} uses TCP"),

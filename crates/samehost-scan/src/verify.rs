@@ -56,6 +56,9 @@ pub fn verify(
         notes: Vec::new(),
         expected: None,
         as_expected: None,
+        standing: None,
+        seen_there: Vec::new(),
+        seen_elsewhere: Vec::new(),
     };
     match target {
         Target::Process(pid) => process(&mut verification, *pid, version)?,
@@ -287,9 +290,11 @@ fn held_connections(verification: &mut Verification, scan: &Scan, pid: u32) -> V
     joined
 }
 
-/// Checks the transport and every proof that names one against the expected transport.
+/// Checks the transport, every proof that names one, and what the application was seen to do, against the expected
+/// transport.
 pub fn expect(verification: &mut Verification, expected: &str) {
     let agrees = verification.transport == Some(expected)
+        && verification.seen_elsewhere.is_empty()
         && verification
             .proofs
             .iter()

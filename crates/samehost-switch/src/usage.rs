@@ -18,11 +18,13 @@ use std::time::{Duration, Instant};
 use rustix::net::{SocketAddrAny, SocketAddrUnix, getpeername};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use samehost_model::Endpoint;
+use samehost_model::scan::Scan;
 use samehost_model::switch::Standing;
 use samehost_system::diag::Endings;
 use samehost_system::open;
+use samehost_transaction::Store;
 
-use crate::plan::{Application, Hop};
+use crate::plan::{Application, ConfigFileError, Hop, connecting, moved_hops};
 
 /// How often is asked whether a wait is over.
 const STEP: Duration = Duration::from_millis(5);
@@ -165,7 +167,7 @@ fn connected_to(pid: u32, descriptor: i32) -> Option<SocketAddrAny> {
 }
 
 /// Watches the connections of a switch from now on.
-pub(crate) struct Usage {
+pub struct Usage {
     watched: Mutex<Vec<Watched>>,
     endings: Mutex<Option<Endings>>,
 }
@@ -183,6 +185,29 @@ impl Usage {
             one.settled = Instant::now() + longest.min(LONGEST_SETTLING);
         }
         usage
+    }
+
+    /// Begins to watch the lines of a configuration that connect: at their own places, and at the others of the same
+    /// services. What is open already counts.
+    ///
+    /// # Errors
+    /// When the target is no configuration, or not understood.
+    pub fn of_configuration(target: &str, scan: &Scan) -> Result<Self, ConfigFileError> {
+        let lines = connecting(target, scan)?;
+        let usage =
+            Usage::begin(lines.iter().map(|line| {
+                (line.endpoint.clone(), line.elsewhere.clone(), Processes::of(&line.application))
+            }));
+        for one in usage.watched().iter_mut() {
+            one.processes.known.clear();
+        }
+        Ok(usage)
+    }
+
+    /// The same for the moves of a stored switch, from now on; none where it moved no client.
+    #[must_use]
+    pub fn of_switch(store: &Store, id: &str, scan: &Scan) -> Self {
+        Usage::of_moves(&moved_hops(store, id, scan))
     }
 
     fn begin(moves: impl Iterator<Item = (Endpoint, Vec<Endpoint>, Processes)>) -> Self {
@@ -215,7 +240,7 @@ impl Usage {
     }
 
     /// Watches while something is done, which may make the application connect.
-    pub(crate) fn during<T>(&self, work: impl FnOnce() -> T) -> T {
+    pub fn during<T>(&self, work: impl FnOnce() -> T) -> T {
         let is_done = &AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(move || {
@@ -232,7 +257,7 @@ impl Usage {
     }
 
     /// Watches until every connection was seen in use, or at an old place, or the time is over.
-    pub(crate) fn wait(&self, period: Duration, is_interrupted: &dyn Fn() -> bool) {
+    pub fn wait(&self, period: Duration, is_interrupted: &dyn Fn() -> bool) {
         let begun = Instant::now();
         self.during(|| {
             while !self.is_clear() && begun.elapsed() < period && !is_interrupted() {
@@ -247,7 +272,8 @@ impl Usage {
     }
 
     /// What was seen of each, in their order.
-    pub(crate) fn seen(&self) -> Vec<Seen> {
+    #[must_use]
+    pub fn seen(&self) -> Vec<Seen> {
         self.watched().iter().map(|one| one.seen.clone()).collect()
     }
 

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::connection::ConnectionSettings;
+use crate::switch::Standing;
 
 /// Name and version of the JSON format.
 pub const VERIFY_SCHEMA: &str = "samehost.verify/1";
@@ -63,4 +64,11 @@ pub struct Verification {
     pub expected: Option<String>,
     /// Whether it is the one in use; none when nothing was expected.
     pub as_expected: Option<bool>,
+    /// Of a line in a configuration: `written` where no login was tried, `tried` where ours reached the server, `in_use`
+    /// where a process of the application was seen to hold or open a connection there, and none elsewhere.
+    pub standing: Option<Standing>,
+    /// Processes of the application that are connected there.
+    pub seen_there: Vec<String>,
+    /// Processes of the application that are connected to the same service elsewhere.
+    pub seen_elsewhere: Vec<String>,
 }

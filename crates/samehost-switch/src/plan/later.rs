@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::client_identity::{application, client_identities};
 use super::config_file::{ConfigFile, ParsedConfig};
+use super::effective::{Revalidation, revalidation};
 use super::findings::{Findings, bar};
 use super::hop::Hop;
 use super::leaving::{Leaving, used};
@@ -190,11 +191,22 @@ pub fn finishing(
 /// of the logins fails. Connections that cannot be found any more are no failure.
 #[must_use]
 pub fn refused_since(store: &Store, id: &str, scan: &Scan, program: &Path) -> Option<String> {
-    let later = serde_json::from_slice::<Later>(&store.noted(id, NOTE)?).ok()?;
-    let hops = later.hops.iter().filter_map(|hop| Some(again(hop, scan, read_again(hop)?)?.0));
+    let hops = moved_hops(store, id, scan).into_iter();
     let mut failed = hops.filter_map(|hop| Some((try_hop(&hop, program).err()?, hop)));
     let (failed, hop) = failed.next()?;
     Some(format!("{} over {} as {}: {}", hop.setting.name, failed.over, failed.client.name, failed.error))
+}
+
+/// The moved connections of a stored switch, by their current configurations. Those that cannot be found any more are left
+/// out.
+pub(crate) fn moved_hops(store: &Store, id: &str, scan: &Scan) -> Vec<Hop> {
+    let Some(noted) = store.noted(id, NOTE) else { return Vec::new() };
+    let Ok(later) = serde_json::from_slice::<Later>(&noted) else { return Vec::new() };
+    let mut hops = Vec::new();
+    for hop in &later.hops {
+        hops.extend(read_again(hop).and_then(|read| again(hop, scan, read)).map(|(hop, _)| hop));
+    }
+    hops
 }
 
 /// The current configuration of a moved connection.
@@ -221,7 +233,7 @@ fn again(hop: &LaterHop, scan: &Scan, read: ParsedConfig) -> Option<(Hop, Vec<St
     let (clients, notes) = client_identities(scan, &config, process, service);
     let server = Server { name, ..server };
     let application = application(scan, &config, &clients);
-    let hop = Hop {
+    let mut hop = Hop {
         config,
         process,
         setting,
@@ -233,6 +245,9 @@ fn again(hop: &LaterHop, scan: &Scan, read: ParsedConfig) -> Option<(Hop, Vec<St
         application,
         settles: Duration::ZERO,
     };
+    if let Some(Revalidation::After(time)) = revalidation(scan, &hop) {
+        hop.settles = time;
+    }
     Some((hop, notes))
 }
 

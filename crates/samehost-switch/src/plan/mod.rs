@@ -30,17 +30,19 @@ use std::time::Duration;
 use samehost_edit::{Refusal, Role, Setting};
 use samehost_model::scan::Scan;
 use samehost_model::{Endpoint, Redactor, Secret};
+use samehost_scan::services_at;
 use samehost_system::User;
 
 pub(crate) use client_identity::{Application, ClientIdentity};
+use client_identity::{application, client_identities};
 pub use config_file::ConfigFileError;
 pub(crate) use config_file::{ConfigFile, ParsedConfig};
 pub use discover::configurations;
 pub(crate) use findings::{Findings, bar};
 pub(crate) use hop::Hop;
 use hop::Moves;
-pub(crate) use later::keep;
 pub use later::{FinishError, finishing, refused_since};
+pub(crate) use later::{keep, moved_hops};
 pub(crate) use leaving::still_in_use;
 pub(crate) use occupant::{listener, stranger};
 pub(crate) use stages::{PlannedStage, Replacement, shown};
@@ -189,6 +191,49 @@ pub fn clients(path: &str) -> Result<Vec<Setting>, ConfigFileError> {
         Some(refusal) if settings.is_empty() => Err(refusal),
         _ => Ok(settings),
     }
+}
+
+/// A line of a configuration that connects, and by which processes its connections are known.
+pub(crate) struct Connecting {
+    pub(crate) endpoint: Endpoint,
+    /// The other places at which the same service listens.
+    pub(crate) elsewhere: Vec<Endpoint>,
+    pub(crate) application: Application,
+}
+
+/// The lines that [`clients`] has of a target, in the same order.
+pub(crate) fn connecting(target: &str, scan: &Scan) -> Result<Vec<Connecting>, ConfigFileError> {
+    let mut found = Vec::new();
+    for config in target::configs(target, scan, None)? {
+        let Ok(read) = config.read() else { continue };
+        let process = server_files::process_of(scan, &config);
+        for setting in read.reading.settings.iter().filter(|setting| setting.role == Role::Connects) {
+            let service = services_at(scan, &setting.endpoint).first().copied();
+            let (clients, _) = client_identities(scan, &config, process, service);
+            found.push(Connecting {
+                endpoint: setting.endpoint.clone(),
+                elsewhere: elsewhere_of(scan, service, &setting.endpoint),
+                application: application(scan, &config, &clients),
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// The endpoints of a service over the other transport than this one.
+fn elsewhere_of(scan: &Scan, service: Option<usize>, endpoint: &Endpoint) -> Vec<Endpoint> {
+    let Some(service) = service.and_then(|at| scan.services.get(at)) else { return Vec::new() };
+    let mut found = Vec::new();
+    for socket in service.listeners.iter().filter_map(|at| scan.sockets.get(*at)) {
+        match (endpoint, socket.local.inet(), socket.local.path()) {
+            (Endpoint::Unix(_), Some(address), _) if socket.kind.is_tcp() => {
+                found.push(Endpoint::Tcp { host: address.ip().to_string(), port: address.port() });
+            }
+            (Endpoint::Tcp { .. }, _, Some(path)) => found.push(Endpoint::Unix(path.to_owned())),
+            _ => {}
+        }
+    }
+    found
 }
 
 /// Plans a switch.

@@ -60,6 +60,9 @@ pub struct VerifyOptions {
     /// Exit with 1 unless this transport is in use
     #[arg(long, value_enum, value_name = "TRANSPORT")]
     pub expect: Option<UnixOrTcp>,
+    /// Of a configuration: how long to wait for the application to connect [default: 500ms]
+    #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME")]
+    pub wait: Option<Duration>,
     /// The user that the server runs as, where that is neither root, the owner of the configuration, nor the account that
     /// its package made: nobody else is told a password
     #[arg(long, value_name = "USER")]

@@ -3,6 +3,8 @@
 #[cfg(feature = "switch")]
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+#[cfg(feature = "switch")]
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use samehost_login::{Credentials, Expected};
@@ -67,17 +69,38 @@ fn configuration(options: &VerifyOptions) -> anyhow::Result<Vec<Verification>> {
             Credentials { user: setting.user, password: setting.password, database: setting.database };
         let name = format!("{} ({}:{})", setting.name, setting.file.display(), setting.line);
         let owner = setting.file.metadata().ok().map(|found| found.uid());
-        let mut found = look(&target, &name, &credentials, owner, options)?;
+        all.push(look(&target, &name, &credentials, owner, options)?);
+    }
+    see_the_application(options, &mut all)?;
+    for found in &mut all {
         if let Some(expected) = options.expect {
-            samehost_scan::expect(&mut found, expected.name());
+            samehost_scan::expect(found, expected.name());
         }
-        all.push(found);
     }
     if all.is_empty() {
         let text = format!("{} names no connection to a server", options.target);
         return Err(WrongUse(text).into());
     }
     Ok(all)
+}
+
+/// How long the application is watched where nothing else is asked for.
+#[cfg(feature = "switch")]
+const MOMENT: Duration = Duration::from_millis(500);
+
+/// Adds what the application itself was seen to do: a login of ours proves nothing of it.
+#[cfg(feature = "switch")]
+fn see_the_application(options: &VerifyOptions, all: &mut [Verification]) -> anyhow::Result<()> {
+    let scan = samehost_scan::collect(env!("CARGO_PKG_VERSION"))?;
+    let usage = samehost_switch::Usage::of_configuration(&options.target, &scan)
+        .map_err(|error| WrongUse(error.to_string()))?;
+    usage.wait(options.wait.unwrap_or(MOMENT), &samehost_system::interrupt::is_requested);
+    for (found, seen) in all.iter_mut().zip(usage.seen()) {
+        found.standing = Some(seen.standing());
+        found.seen_there = seen.new.into_iter().collect();
+        found.seen_elsewhere = seen.old.into_iter().collect();
+    }
+    Ok(())
 }
 
 #[cfg(not(feature = "switch"))]

@@ -13,7 +13,7 @@ use rustix::process::{getppid, setsid};
 use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
 use samehost_scan::services_at;
-use samehost_switch::{refused_since, reload};
+use samehost_switch::{Seen, Usage, refused_since, reload};
 use samehost_transaction::{Entry, State, Store, confirm, recover};
 use samehost_transport::{ConnectOptions, connect};
 
@@ -98,6 +98,7 @@ fn watch(options: &WatchSwitchOptions, store: &Store, parent: u32) -> anyhow::Re
     let watched: Watched = serde_json::from_slice(&noted).unwrap_or_default();
     let mut seen = Watch::default();
     let program = std::env::current_exe().context("the path of this program")?;
+    let usage = look().ok().map(|scan| Usage::of_switch(store, &options.id, &scan));
     while let Some(entry) = awaiting(store, &options.id) {
         if parent != SYSTEMD && getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs()) != Some(parent)
         {
@@ -106,7 +107,12 @@ fn watch(options: &WatchSwitchOptions, store: &Store, parent: u32) -> anyhow::Re
             return Ok(Ending::Done);
         }
         let scan = look().ok();
-        seen.look(&watched, scan.as_ref());
+        match &usage {
+            // The page has the application connect, and where it does is what counts.
+            Some(usage) => usage.during(|| seen.look(&watched, scan.as_ref())),
+            None => seen.look(&watched, scan.as_ref()),
+        }
+        seen.used(usage.as_ref().map(Usage::seen).unwrap_or_default());
         if seen.looks % LOOKS_TO_A_LOGIN == 2
             && let Some(scan) = &scan
         {
@@ -148,6 +154,8 @@ struct Watch {
     page_broke: bool,
     /// Processes that connected to an old address.
     returned: BTreeSet<String>,
+    /// Processes of the application among them, which opened a connection there after the switch.
+    not_moved: BTreeSet<String>,
 }
 
 impl Watch {
@@ -172,6 +180,11 @@ impl Watch {
         }
     }
 
+    /// Records what the application did.
+    fn used(&mut self, seen: Vec<Seen>) {
+        self.not_moved.extend(seen.into_iter().flat_map(|one| one.old));
+    }
+
     /// Records the outcome of a login.
     fn logged_in(&mut self, refused: Option<String>) {
         let Some(why) = refused else {
@@ -189,12 +202,23 @@ impl Watch {
         self.found.clone().filter(|_| self.bad >= IN_A_ROW).or(refused)
     }
 
-    /// Whether the page passed every check.
+    /// Whether the page passed every check, and the application did not go on at the old address.
     fn is_green(&self) -> bool {
-        self.page_asked && !self.page_broke && self.bad == 0 && self.refusals == 0
+        self.page_asked
+            && !self.page_broke
+            && self.bad == 0
+            && self.refusals == 0
+            && self.not_moved.is_empty()
     }
 
     fn in_words(&self, what: &str) -> String {
+        if !self.not_moved.is_empty() {
+            let who: Vec<&str> = self.not_moved.iter().map(String::as_str).collect();
+            return format!(
+                "{what}, and the application still connects at the old address ({})",
+                who.join(", ")
+            );
+        }
         if self.returned.is_empty() {
             return what.to_owned();
         }

@@ -33,6 +33,13 @@ if ( str_starts_with( $_SERVER['REQUEST_URI'] ?? '', '/how' ) ) { exit( $db->hos
 echo '<p>', $db->query( 'SELECT COUNT(*) FROM shop.orders' )->fetch_row()[0], ' orders</p>';
 "#;
 
+/// The same with the address in the code: it does not follow its file.
+fn in_the_code(port: u16) -> String {
+    let fixed = format!("$host = '127.0.0.1'; $port = {port}; $socket = null; $db = new");
+    let (_, rest) = SETTINGS.split_once("$db = new").unwrap();
+    format!("<?php\n{fixed}{rest}")
+}
+
 /// A site behind nginx and PHP-FPM.
 struct Site {
     // Dropped first: it stands in front.
@@ -122,6 +129,17 @@ impl Site {
 
     fn url(&self, target: &str) -> String {
         format!("http://127.0.0.1:{}{target}", self.web)
+    }
+
+    /// Somebody who asks for its page for this long.
+    fn asked_for(&self, period: std::time::Duration) -> std::thread::JoinHandle<()> {
+        let web = self.web;
+        std::thread::spawn(move || {
+            let begun = std::time::Instant::now();
+            while begun.elapsed() < period {
+                page(web, "/");
+            }
+        })
     }
 
     fn host(&self, target: &str) -> String {
@@ -217,14 +235,7 @@ fn an_application_that_does_not_follow_its_file_is_told_with_who_it_is() {
     }
     // The address stands in the code: the file is moved, and nothing follows.
     let site = Site::with_php("");
-    let code = SETTINGS.replace(
-        "$host = DB_HOST; $port = 3306;",
-        &format!("$host = '127.0.0.1'; $port = {};", site.server.port()),
-    );
-    site.stack.write(
-        "app/wp-settings.php",
-        &code.replace("if ( false", "if ( 0 && false").replace("elseif", "elseif ( 0 ) {} elseif"),
-    );
+    site.stack.write("app/wp-settings.php", &in_the_code(site.server.port()));
     std::thread::sleep(std::time::Duration::from_secs(3));
     assert!(site.host("/how").contains("TCP"), "{}", site.host("/how"));
     let ended = site.switch(&["--page", &site.url("/"), "--json"]);
@@ -233,4 +244,46 @@ fn an_application_that_does_not_follow_its_file_is_told_with_who_it_is() {
     assert_eq!(report["standing"], "tried", "{}", ended.both());
     let who = report["hops"][0]["seen_old"][0].as_str().unwrap_or_default().to_owned();
     assert!(who.starts_with("php-fpm"), "{}", ended.both());
+
+    // What the file says and what our login reaches is not what the application does.
+    let verify = |site: &Site| {
+        let asking = site.asked_for(std::time::Duration::from_secs(2));
+        let root = site.root();
+        let ended = site.stack.samehost(&["verify", &root, "--expect", "unix", "--wait", "2s", "--json"]);
+        asking.join().unwrap();
+        ended
+    };
+    let proved = verify(&site);
+    assert_eq!(proved.status, 1, "{}", proved.both());
+    let found: Value = serde_json::from_str(&proved.stdout).unwrap();
+    assert_eq!((&found["standing"], &found["as_expected"]), (&"tried".into(), &false.into()));
+    assert!(found["seen_elsewhere"][0].as_str().unwrap().starts_with("php-fpm"), "{}", proved.both());
+    site.stack.write("app/wp-settings.php", SETTINGS);
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let proved = verify(&site);
+    assert_eq!(proved.status, 0, "{}", proved.both());
+    let found: Value = serde_json::from_str(&proved.stdout).unwrap();
+    assert_eq!((&found["standing"], &found["as_expected"]), (&"in_use".into(), &true.into()));
+}
+
+#[test]
+fn a_switch_that_nothing_follows_is_not_confirmed_by_its_page() {
+    if !is_root("a_switch_that_nothing_follows_is_not_confirmed_by_its_page") {
+        return;
+    }
+    let site = Site::with_php("");
+    let config = site.file("wp-config.php");
+    let before = Stack::facts(&[&config]);
+    let code = in_the_code(site.server.port());
+    site.stack.write("app/wp-settings.php", &code);
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let (root, url) = (site.root(), site.url("/"));
+    let words = ["switch", &root, "--yes", "--page", &url, "--confirm-within", "8s"];
+    let ended = site.stack.samehost(&words);
+    assert_eq!(ended.status, 0, "{}", ended.both());
+    wait_for("the switch to be taken back", || {
+        let list = site.stack.samehost(&["switch", "--list", "--json"]);
+        list.stdout.contains("still connects at the old address").then_some(())
+    });
+    assert_eq!(Stack::facts(&[&config])[&config].bytes, before[&config].bytes);
 }
