@@ -25,7 +25,7 @@ impl ServerUrl {
     #[must_use]
     pub fn parse(text: &str) -> Option<Result<Self, String>> {
         let (scheme, rest) = text.split_once("://")?;
-        Some(Self::parts(scheme, rest))
+        Some(Self::parts(&plain_scheme(scheme), rest))
     }
 
     /// Value of an option; the last one counts.
@@ -61,14 +61,46 @@ impl ServerUrl {
                     .ok_or_else(|| format!("a wrong `%` in the option {}", name.escape_debug()))?,
             ));
         }
+        let (place, socket) = out_of_brackets(place)?;
+        options.extend(socket.map(|path| ("socket".to_owned(), path)));
         Ok(ServerUrl {
             scheme: scheme.to_owned(),
             user: decoded(user)?,
             password: decoded(password)?,
-            place: place.to_owned(),
+            place,
             options,
         })
     }
+}
+
+/// The scheme that names the protocol alone: `jdbc:mysql`, `mysql+pymysql` and `mysql2` are how JDBC, SQLAlchemy and Rails
+/// spell mysql.
+fn plain_scheme(scheme: &str) -> String {
+    let scheme = scheme.strip_prefix("jdbc:").unwrap_or(scheme);
+    if samehost_services::scheme(scheme).is_some() {
+        return scheme.to_owned();
+    }
+    let without_driver = scheme.split('+').next().unwrap_or(scheme);
+    for candidate in [without_driver, without_driver.trim_end_matches(|letter: char| letter.is_ascii_digit())]
+    {
+        if samehost_services::scheme(candidate).is_some() {
+            return candidate.to_owned();
+        }
+    }
+    scheme.to_owned()
+}
+
+/// A place as Go's driver for MySQL spells it, `unix(/path)/db` or `tcp(host:port)/db`, in the usual form, with the path.
+fn out_of_brackets(place: &str) -> Result<(String, Option<String>), String> {
+    let inside = |start: &str| -> Option<(&str, &str)> { place.strip_prefix(start)?.split_once(')') };
+    if let Some((path, rest)) = inside("unix(") {
+        let path = unescape(path).ok_or("a wrong `%` in the path")?;
+        return Ok((format!("localhost{rest}"), Some(path)));
+    }
+    Ok(match inside("tcp(") {
+        Some((address, rest)) => (format!("{address}{rest}"), None),
+        None => (place.to_owned(), None),
+    })
 }
 
 /// Formats `user:password@`, escaped; empty without both.
@@ -123,6 +155,25 @@ mod tests {
         let url = ServerUrl::parse("x:///p?mail=a@b").unwrap().unwrap();
         assert_eq!((url.user, url.place.as_str()), (None, "/p"));
         assert!(ServerUrl::parse("unix:/run/x").is_none());
+    }
+
+    #[test]
+    fn what_drivers_spell_in_their_own_ways_is_the_same_server() {
+        for (text, scheme, place) in [
+            ("jdbc:mysql://h:1/db", "mysql", "h:1/db"),
+            ("jdbc:postgresql://h/db", "postgresql", "h/db"),
+            ("mysql+pymysql://u@h/db", "mysql", "h/db"),
+            ("postgresql+psycopg2://h/db", "postgresql", "h/db"),
+            ("mysql2://h/db", "mysql", "h/db"),
+            ("mysql://u:p@tcp(h:1)/db", "mysql", "h:1/db"),
+            ("redis+unix:///run/r.sock", "redis+unix", "/run/r.sock"),
+            ("odd+driver://h", "odd+driver", "h"),
+        ] {
+            let url = ServerUrl::parse(text).unwrap().unwrap();
+            assert_eq!((url.scheme.as_str(), url.place.as_str()), (scheme, place), "{text}");
+        }
+        let url = ServerUrl::parse("mysql://u:p@unix(/run/m.sock)/db").unwrap().unwrap();
+        assert_eq!((url.place.as_str(), url.option("socket")), ("localhost/db", Some("/run/m.sock")));
     }
 
     #[test]

@@ -48,7 +48,10 @@ impl FromStr for Target {
         if let Ok(pid) = text.parse() {
             return Ok(Target::Process(pid));
         }
-        let Some(url) = ServerUrl::parse(text) else {
+        // As Go's driver for MySQL has it, without a scheme.
+        let is_gos = !text.contains("://") && ["@unix(", "@tcp("].iter().any(|start| text.contains(start));
+        let with_scheme = if is_gos { format!("mysql://{text}") } else { text.to_owned() };
+        let Some(url) = ServerUrl::parse(&with_scheme) else {
             if !text.contains(':') {
                 return Err(TargetError::Form(shown(text)));
             }

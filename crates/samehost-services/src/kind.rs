@@ -89,6 +89,20 @@ impl Kind {
         TEXTS.binary_search_by_key(&name, |(name, _)| name).ok().map(|at| KINDS[at])
     }
 
+    /// The kind that people call so: by its own name, or by that of a unit, a program or a package of it.
+    #[must_use]
+    pub fn called(name: &str) -> Option<Kind> {
+        let has = |names: &[String]| names.iter().any(|one| one == name);
+        Kind::named(name)
+            .or_else(|| {
+                Kind::all().find(|kind| {
+                    let known = kind.descriptor();
+                    has(&known.units) || has(&known.programs) || known.package.as_deref() == Some(name)
+                })
+            })
+            .or_else(|| Kind::of_program(name))
+    }
+
     /// The kind that a program is of, a version behind its name allowed.
     #[must_use]
     pub fn of_program(name: &str) -> Option<Kind> {

@@ -2,10 +2,11 @@
 
 mod server;
 
-use samehost_model::scan::{Address, ClientWords, HOW_SCHEMA, HowTo, Scan, SocketKind};
+use samehost_model::scan::{Address, ClientWords, HOW_SCHEMA, HowTo, Scan, Socket, SocketKind};
 use samehost_model::{Endpoint, Protocol};
 use samehost_services::{Client, Kind, Language, UnixSocket, languages};
 
+use crate::advice::{services_at, socket_of};
 use crate::target::Target;
 
 #[derive(Clone, Debug, Default)]
@@ -48,7 +49,7 @@ pub fn how(question: &Question, scan: &Scan) -> Result<HowTo, HowError> {
         (None, None) => return Err(HowError::Unspoken),
     };
     let unknown = || HowError::Service(name.to_owned(), services().join(", "));
-    let kind = Kind::named(name).ok_or_else(unknown)?;
+    let kind = Kind::called(name).ok_or_else(unknown)?;
     let setting = match kind.descriptor().unix() {
         UnixSocket::Setting(setting) => setting,
         UnixSocket::Never(why) => return Err(HowError::Never(kind.label(), why)),
@@ -88,47 +89,55 @@ struct Place {
 }
 
 impl Place {
+    /// Of the server that listens at the URL's address; without a URL, of one of this kind in this network namespace.
+    /// Another server of the same kind is another server: its socket leads elsewhere.
     fn of(question: &Question, scan: &Scan, kind: Kind) -> Self {
-        let running = || {
-            // MariaDB and MySQL are separate kinds with the same addresses.
-            let alike = move |found: Kind| {
-                let is_spoken = found.protocol().is_some() && found.protocol() == kind.protocol();
-                found == kind || (is_spoken && found.protocol() != Some(Protocol::Http))
-            };
-            let services = scan.services.iter().filter(move |service| service.kind.is_some_and(alike));
-            services.flat_map(|service| service.listeners.iter().filter_map(|at| scan.sockets.get(*at)))
+        let address = match &question.url {
+            Some(Target::Address { endpoint, .. }) => Some(endpoint),
+            _ => None,
+        };
+        let services = match address {
+            Some(endpoint) => services_at(scan, endpoint),
+            None => of_kind(scan, kind),
         };
         let is_datagram = kind.protocol().is_some_and(Protocol::is_datagram);
-        let unix = if is_datagram { SocketKind::UnixDgram } else { SocketKind::UnixStream };
-        let found = running().find_map(|socket| match &socket.local {
-            Address::Path(path) if socket.kind == unix && path.is_absolute() => {
-                Some(socket.local.to_string())
+        let sockets: Vec<&Socket> = services
+            .iter()
+            .filter_map(|at| scan.services.get(*at))
+            .flat_map(|service| service.listeners.iter().filter_map(|at| scan.sockets.get(*at)))
+            .collect();
+        let port = match address {
+            Some(Endpoint::Tcp { port, .. }) => Some(*port),
+            _ => sockets
+                .iter()
+                .filter(|socket| if is_datagram { socket.kind.is_udp() } else { socket.kind.is_tcp() })
+                .find_map(|socket| Some(socket.local.inet()?.port())),
+        };
+        let port = port.or(kind.descriptor().ports.first().copied()).unwrap_or(8080);
+        let found = services.iter().find_map(|at| {
+            if is_datagram {
+                return datagram_path(&sockets);
             }
-            _ => None,
+            Some(socket_of(scan, *at, Some(port)).ok()??.display().to_string())
         });
-        let port = running()
-            .filter(|socket| if is_datagram { socket.kind.is_udp() } else { socket.kind.is_tcp() })
-            .find_map(|socket| Some(socket.local.inet()?.port()));
         let mut place = Place {
             listens: found.is_some(),
             from: if found.is_some() { "found here" } else { "usual" },
-            path: found.unwrap_or_else(|| kind.descriptor().socket.clone()),
+            path: found.unwrap_or_else(|| usual_path(kind, port)),
             host: "127.0.0.1".to_owned(),
-            port: port.or(kind.descriptor().ports.first().copied()).unwrap_or(8080),
+            port,
         };
-        if let Some(Target::Address { endpoint, .. }) = &question.url {
-            match endpoint {
-                Endpoint::Tcp { host, port } => (place.host, place.port) = (host.clone(), *port),
-                Endpoint::Unix(path) => {
-                    let path = path.display().to_string();
-                    // The port is part of the name of PostgreSQL's socket file.
-                    let port = path.rsplit_once(".s.PGSQL.").and_then(|(_, port)| port.parse().ok());
-                    place.port = port.unwrap_or(place.port);
-                    place.listens = place.listens && place.path == path;
-                    (place.path, place.from) = (path, "given");
-                }
-                _ => {}
+        match address {
+            Some(Endpoint::Tcp { host, .. }) => place.host.clone_from(host),
+            Some(Endpoint::Unix(path)) => {
+                let path = path.display().to_string();
+                // The port is part of the name of PostgreSQL's socket file.
+                let port = path.rsplit_once(".s.PGSQL.").and_then(|(_, port)| port.parse().ok());
+                place.port = port.unwrap_or(place.port);
+                place.listens = !services.is_empty();
+                (place.path, place.from) = (path, "given");
             }
+            _ => {}
         }
         place
     }
@@ -144,6 +153,40 @@ impl Place {
     }
 }
 
+/// The services of this network namespace that are of a kind. MariaDB and MySQL are separate kinds with the same addresses.
+fn of_kind(scan: &Scan, kind: Kind) -> Vec<usize> {
+    let own = scan.network_namespaces.iter().find(|space| space.own).map(|space| space.inode);
+    let mut found = Vec::new();
+    for (at, service) in scan.services.iter().enumerate() {
+        let Some(known) = service.kind else { continue };
+        let is_spoken = known.protocol().is_some() && known.protocol() == kind.protocol();
+        let is_alike = known == kind || (is_spoken && known.protocol() != Some(Protocol::Http));
+        if is_alike && own.is_none_or(|own| service.network_namespace == own) {
+            found.push(at);
+        }
+    }
+    found
+}
+
+/// The path of a datagram socket.
+fn datagram_path(sockets: &[&Socket]) -> Option<String> {
+    sockets.iter().find_map(|socket| match &socket.local {
+        Address::Path(path) if socket.kind == SocketKind::UnixDgram && path.is_absolute() => {
+            Some(socket.local.to_string())
+        }
+        _ => None,
+    })
+}
+
+/// The usual path of a kind's socket. PostgreSQL's has the port in its name.
+fn usual_path(kind: Kind, port: u16) -> String {
+    let usual = &kind.descriptor().socket;
+    match usual.rsplit_once(".s.PGSQL.") {
+        Some((folder, _)) => format!("{folder}.s.PGSQL.{port}"),
+        None => usual.clone(),
+    }
+}
+
 fn clients(
     question: &Question,
     kind: Kind,
@@ -156,8 +199,11 @@ fn clients(
     };
     let all = || languages().iter().flat_map(spoken);
     let wanted = question.client.as_deref().map(str::to_lowercase);
+    let is_language = wanted.as_deref().is_some_and(|wanted| all().any(|(language, _)| language == wanted));
     let fits = |language: &str, client: &Client| {
-        wanted.as_deref().is_none_or(|wanted| language == wanted || client.name.to_lowercase() == wanted)
+        let Some(wanted) = wanted.as_deref() else { return true };
+        // A part of a name does: `prisma` is Prisma MySQL here and Prisma PostgreSQL there.
+        if is_language { language == wanted } else { client.name.to_lowercase().contains(wanted) }
     };
     let found: Vec<ClientWords> = all()
         .filter(|(language, client)| fits(language, client))
@@ -218,6 +264,33 @@ mod tests {
         assert!(matches!(ask("mysql", Some("cobol")), Err(HowError::Client(..))));
         assert!(matches!(ask("rabbitmq", None), Err(HowError::Never(..))));
         assert!(matches!(ask("nothing", None), Err(HowError::Service(..))));
+    }
+
+    #[test]
+    fn services_and_clients_are_found_by_what_people_call_them() {
+        for name in ["postgresql", "redis-server", "mysqld", "php-fpm8.2"] {
+            assert!(ask(name, None).is_ok(), "{name}");
+        }
+        for (service, part) in
+            [("postgres", "prisma"), ("mysql", "prisma"), ("postgres", "sqlalchemy"), ("mysql", "django")]
+        {
+            let answer = ask(service, Some(part)).unwrap();
+            assert!(answer.clients.iter().all(|words| words.client.to_lowercase().contains(part)), "{part}");
+        }
+    }
+
+    #[test]
+    fn the_file_of_a_server_of_another_port_has_that_port() {
+        let url = "postgres://shop@127.0.0.1:27541/shop".parse().unwrap();
+        let question = Question { service: None, client: None, url: Some(url) };
+        let answer = how(&question, &Scan::default()).unwrap();
+        assert_eq!((answer.path.as_str(), answer.path_from), ("/run/postgresql/.s.PGSQL.27541", "usual"));
+        assert!(
+            answer
+                .clients
+                .iter()
+                .all(|words| { !words.socket.as_deref().unwrap_or_default().contains(".s.PGSQL.5432") })
+        );
     }
 
     #[test]
