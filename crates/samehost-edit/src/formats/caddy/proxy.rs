@@ -1,6 +1,7 @@
 //! A directive that passes requests on: its upstreams, and what of the rest of it would mean something else with another
 //! kind of address.
 
+use std::cell::OnceCell;
 use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol};
@@ -21,7 +22,15 @@ pub(super) const DIRECTIVES: &[&str] = &["reverse_proxy", "php_fastcgi", "forwar
 
 /// A directive that passes requests on.
 pub(super) struct Proxy<'a> {
-    pub(super) statement: &'a Statement,
+    statement: &'a Statement,
+    /// What its upstreams decide together.
+    together: OnceCell<Together>,
+}
+
+/// What all upstreams of a directive have in common.
+struct Together {
+    is_alone: bool,
+    schemes: Vec<Scheme>,
 }
 
 /// One address of it.
@@ -33,7 +42,24 @@ pub(super) struct Upstream<'a> {
     name: String,
 }
 
-impl Proxy<'_> {
+impl<'a> Proxy<'a> {
+    pub(super) fn of(statement: &'a Statement) -> Self {
+        Proxy { statement, together: OnceCell::new() }
+    }
+
+    fn together(&self) -> &Together {
+        self.together.get_or_init(|| {
+            let all = self.upstreams(Path::new(""));
+            let mut schemes: Vec<Scheme> = Vec::new();
+            for scheme in all.iter().filter_map(|one| Some(upstream::parse(one.token).ok()?.0)) {
+                if !schemes.contains(&scheme) {
+                    schemes.push(scheme);
+                }
+            }
+            Together { is_alone: all.len() == 1, schemes }
+        })
+    }
+
     fn block(&self) -> impl Iterator<Item = &Statement> {
         self.statement.block.iter().flatten()
     }
@@ -78,7 +104,7 @@ impl Proxy<'_> {
 
     /// Whether it has one upstream only.
     fn is_alone(&self) -> bool {
-        self.upstreams(Path::new("")).len() == 1
+        self.together().is_alone
     }
 
     fn transport(&self) -> Option<&Statement> {
@@ -87,9 +113,7 @@ impl Proxy<'_> {
 
     /// What is spoken with it, where that can be moved.
     fn protocol(&self, own: Scheme) -> Result<Protocol, String> {
-        let all = self.upstreams(Path::new(""));
-        let schemes: Vec<Scheme> =
-            all.iter().filter_map(|one| Some(upstream::parse(one.token).ok()?.0)).collect();
+        let schemes = &self.together().schemes;
         let transport = self.transport();
         let has_tls = transport
             .is_some_and(|transport| transport.below().iter().any(|one| one.word(0).starts_with("tls")));
