@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
+use rustix::net::RecvFlags;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use samehost_model::{Endpoint, Transport};
 use samehost_system::interrupt;
@@ -119,6 +120,14 @@ impl Link {
     /// Makes room for an answer that is known to have this many bytes, with what the protocol adds.
     pub fn expect(&mut self, bytes: usize) {
         self.most = self.most.max(bytes.saturating_mul(2));
+    }
+
+    /// Whether bytes are there that no question has asked for; of TLS only those that were read.
+    pub(crate) fn has_unasked(&self) -> bool {
+        let is_plain = self.stream.cipher().is_none();
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let peek = || rustix::net::recv(&self.stream, &mut [0; 1], flags).is_ok_and(|(_, length)| length > 0);
+        !self.pending.is_empty() || is_plain && peek()
     }
 
     /// Whether the login is still going on.

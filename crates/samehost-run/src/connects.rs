@@ -276,9 +276,8 @@ impl Connects {
 /// Whether a process may not be looked at: it is not dumpable (PR_SET_DUMPABLE, a program whose file cannot be read), or a
 /// security module forbids it.
 fn is_closed_to_us(thread: u32) -> bool {
-    std::fs::File::open(format!("/proc/{thread}/environ")).is_err_and(|error| {
-        error.kind() == io::ErrorKind::PermissionDenied
-    })
+    std::fs::File::open(format!("/proc/{thread}/environ"))
+        .is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
 /// Another descriptor of a socket in the process that had it.

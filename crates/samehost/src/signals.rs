@@ -2,8 +2,8 @@
 //! with private servers, a started switch) are asked to stop; a second signal terminates them at once.
 
 use std::io;
-use std::sync::{Arc, LazyLock};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use samehost_system::interrupt;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// A file that grows.
 pub struct Shape {
     pub editor: &'static str,
-    pub file: &'static str,
+    file: &'static str,
     head: &'static str,
     repeated: &'static str,
     tail: &'static str,

@@ -31,6 +31,9 @@ pub(super) struct Proxy<'a> {
 struct Together {
     is_alone: bool,
     schemes: Vec<Scheme>,
+    has_tls: bool,
+    /// The word behind `transport`.
+    transport: Option<String>,
 }
 
 /// One address of it.
@@ -56,7 +59,14 @@ impl<'a> Proxy<'a> {
                     schemes.push(scheme);
                 }
             }
-            Together { is_alone: all.len() == 1, schemes }
+            let transport = self.transport();
+            Together {
+                is_alone: all.len() == 1,
+                schemes,
+                has_tls: transport
+                    .is_some_and(|one| one.below().iter().any(|below| below.word(0).starts_with("tls"))),
+                transport: transport.map(|one| one.word(1).to_owned()),
+            }
         })
     }
 
@@ -113,15 +123,12 @@ impl<'a> Proxy<'a> {
 
     /// What is spoken with it, where that can be moved.
     fn protocol(&self, own: Scheme) -> Result<Protocol, String> {
-        let schemes = &self.together().schemes;
-        let transport = self.transport();
-        let has_tls = transport
-            .is_some_and(|transport| transport.below().iter().any(|one| one.word(0).starts_with("tls")));
+        let Together { schemes, has_tls, transport, .. } = self.together();
         // One of them decides for all.
-        if own == Scheme::Https || schemes.contains(&Scheme::Https) || has_tls {
+        if own == Scheme::Https || schemes.contains(&Scheme::Https) || *has_tls {
             return Err("TLS is spoken to it, which its socket may not".to_owned());
         }
-        match transport.map(|transport| transport.word(1)) {
+        match transport.as_deref() {
             Some("fastcgi") => Ok(Protocol::FastCgi),
             None if self.statement.word(0) == "php_fastcgi" => Ok(Protocol::FastCgi),
             None | Some("http") if schemes.contains(&Scheme::H2c) => Ok(Protocol::Grpc),

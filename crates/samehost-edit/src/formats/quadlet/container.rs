@@ -1,5 +1,6 @@
 //! A container of a Quadlet file: what of it says how it is reached, whom it reaches, and what of this machine it sees.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,7 @@ pub(super) struct Container {
     pub(super) variables: Vec<Variable>,
     /// Where each of them stands.
     places: BTreeMap<String, usize>,
+    on_host: OnceCell<bool>,
     all: Vec<Assignment>,
 }
 
@@ -81,6 +83,7 @@ impl Container {
             pod: None,
             variables: Vec::new(),
             places: BTreeMap::new(),
+            on_host: OnceCell::new(),
             text,
             all,
         };
@@ -169,7 +172,8 @@ impl Container {
 
     /// Whether it has this machine's network.
     pub(super) fn is_on_host(&self) -> bool {
-        self.pod.is_none() && self.list("Network").iter().any(|one| one.value == "host")
+        let networks = || self.list("Network").iter().any(|one| one.value == "host");
+        *self.on_host.get_or_init(|| self.pod.is_none() && networks())
     }
 
     /// Whether a host that it names is this machine.
