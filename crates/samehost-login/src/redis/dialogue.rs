@@ -30,8 +30,6 @@ pub struct Account<'a> {
 #[derive(Debug)]
 pub struct Dialogue {
     link: Link,
-    /// Whether a question was sent.
-    is_asked: bool,
 }
 
 /// Identity of a server.
@@ -93,7 +91,7 @@ impl Dialogue {
 
     /// Logs in over a new connection.
     pub(crate) fn over(link: Link, account: &Account<'_>) -> Result<Self, LoginError> {
-        let mut dialogue = Dialogue { link, is_asked: false };
+        let mut dialogue = Dialogue { link };
         if let Some(password) = account.password {
             match dialogue.link.tie(account.expected) {
                 Err(lost @ LoginError::Lost { .. }) => return Err(dialogue.last_words().unwrap_or(lost)),
@@ -131,14 +129,15 @@ impl Dialogue {
         self.link
     }
 
+    /// Whether the server has sent more than was asked for: all further answers would be those of other questions, and a value
+    /// that was never set would look as if it had been.
+    #[must_use]
+    pub fn has_unasked(&self) -> bool {
+        self.link.has_unasked()
+    }
+
     /// Sends a command and returns the reply, also if it is a refusal.
     pub fn ask(&mut self, words: &[&[u8]]) -> Result<Reply, LoginError> {
-        // All answers would be those of other questions, and a value that was never set looks as if it had been. A refusal of
-        // the connection, and its end, come unasked too, and are what the first question reads.
-        if self.is_asked && self.link.has_unasked() {
-            return Err(LoginError::strange(self.link.endpoint(), "it answers before it is asked"));
-        }
-        self.is_asked = true;
         let mut question = Vec::new();
         resp::command(words, &mut question);
         self.link.ask(&question, |input| resp::parse(input).map_err(|error| error.to_string()))

@@ -33,7 +33,7 @@ fn within(surroundings: &str, command: &Command) -> Command {
 /// Verbs that end by themselves, with a claim that does not hold where there is a way to make one.
 fn verbs(machine: &Machine) -> Vec<(Vec<String>, i32)> {
     let report = machine.path("report.json").display().to_string();
-    let measured = machine.samehost(&["bench", "raw", "--budget", "1s", "--json", &report, "--quiet"]);
+    let measured = machine.samehost(&["bench", "raw", "--budget", "5s", "--json", &report, "--quiet"]);
     assert_eq!(measured.status, 0, "{}", measured.both());
     let words =
         |line: &str| line.replace("REPORT", &report).split(' ').map(str::to_owned).collect::<Vec<_>>();
