@@ -155,7 +155,7 @@ impl Node {
     fn child(&self, place: usize) -> Option<&Node> {
         match &self.kind {
             Kind::Map(pairs) => {
-                pairs.get(place / 2).map(|(key, value)| if place % 2 == 0 { key } else { value })
+                pairs.get(place / 2).map(|(key, value)| if place.is_multiple_of(2) { key } else { value })
             }
             Kind::List(values) => values.get(place),
             _ => None,

@@ -55,13 +55,13 @@ impl<'a> Shared<'a> {
     }
 
     /// The `default-server` lines above a server.
-    fn default_servers(&self, line: &'a Line) -> Result<impl Iterator<Item = &'a Line>> {
+    fn default_servers(&self, line: &Line) -> Result<impl Iterator<Item = &'a Line>> {
         let above = self.default_servers.partition_point(|other| other.number < line.number);
         if self.is_too_deep || above > MOST_DEFAULTS {
             let why = "more `defaults` and `default-server` lines hold for it than are followed";
             return Err(self.config.refusal(line, why, BY_HAND));
         }
-        Ok(self.default_servers[..above].to_vec().into_iter())
+        Ok(self.default_servers[..above].iter().copied())
     }
 }
 

@@ -48,8 +48,8 @@ impl Moved<'_> {
         let mut is_trusted = false;
         for level in &levels {
             let nodes = tree.named(*level, b"set_real_ip_from");
-            is_trusted |= self.trusts(&nodes);
-            if let Some(line) = self.line(&nodes)? {
+            is_trusted |= self.trusts(nodes);
+            if let Some(line) = self.line(nodes)? {
                 edits.extend(nodes.last().map(|last| put(tree, *last, line)));
             }
         }
