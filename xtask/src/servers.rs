@@ -67,6 +67,11 @@ const NEEDED: &[Needed] = &[
     Needed { program: "wrk", package: "wrk", why: "is a yardstick of the http workload" },
     Needed { program: "chromium", package: "chromium", why: "opens the HTML reports" },
     Needed { program: "perf", package: "linux-perf", why: "samples where CPU time goes for --profile" },
+    Needed {
+        program: "valgrind",
+        package: "valgrind",
+        why: "counts the steps that a long configuration costs its editor",
+    },
     Needed { program: "java", package: "default-jdk-headless", why: "runs clients that `how` knows" },
     Needed { program: "curl", package: "curl", why: "is a client that `how` knows, and fetches others" },
     Needed {

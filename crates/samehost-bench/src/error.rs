@@ -222,6 +222,9 @@ impl From<LoginError> for BenchError {
                 BenchError::Hung { endpoint, seconds: after.as_secs_f64() }
             }
             LoginError::Unsayable(reason) => BenchError::Usage(reason),
+            LoginError::Io { source, .. } if source.kind() == io::ErrorKind::Interrupted => {
+                BenchError::Interrupted
+            }
             LoginError::Io { what, source } => BenchError::Io { what, source },
             other => BenchError::Usage(other.to_string()),
         }

@@ -1,10 +1,11 @@
 //! An edit: bytes that replace others in a file. Everything else in the file stays as it is.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Bytes that replace others.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Edit {
     /// The file; a missing one is created from the edits at 0..0.
     pub file: PathBuf,
@@ -40,12 +41,8 @@ pub enum EditError {
 pub fn apply(text: &[u8], edits: &[&Edit]) -> Result<Vec<u8>, EditError> {
     let mut sorted: Vec<&Edit> = edits.to_vec();
     sorted.sort_by_key(|edit| (edit.range.start, edit.range.end));
-    let given = sorted.clone();
-    let mut number = 0;
-    sorted.retain(|edit| {
-        number += 1;
-        !given[..number - 1].contains(edit)
-    });
+    let mut given = HashSet::new();
+    sorted.retain(|edit| given.insert(*edit));
     let mut out = Vec::with_capacity(text.len() + 64);
     let mut at = 0;
     for edit in sorted {

@@ -1,7 +1,7 @@
 //! Files as they will be after connections moved. An editor makes the edits; reading the result verifies them. An edit
 //! that does not do exactly what was asked is rejected.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -154,9 +154,10 @@ fn compare(
 ) -> Result<(), ProposalError> {
     let both = editor.listens_on_both();
     let mut expected: Vec<Fact> = Vec::new();
+    let by_place: HashMap<(&str, u32), &Move> =
+        moves.iter().rev().map(|one| ((one.setting.name.as_str(), one.setting.line), one)).collect();
     for setting in &before.settings {
-        let moved =
-            moves.iter().find(|one| one.setting.name == setting.name && one.setting.line == setting.line);
+        let moved = by_place.get(&(setting.name.as_str(), setting.line));
         let holds = if setting.role == Role::Listens { both } else { editor.connects_to_both(setting) };
         let stays = moved.is_none_or(|one| holds && one.goal.stays);
         if stays {

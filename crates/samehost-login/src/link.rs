@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
+use rustix::net::RecvFlags;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use samehost_model::{Endpoint, Transport};
 use samehost_system::interrupt;
@@ -14,10 +15,12 @@ use crate::error::LoginError;
 use crate::expected::Expected;
 use crate::tie::tie;
 
-/// Most unparsed bytes during a login; replies have some hundred.
+/// Most bytes of an answer during a login; replies have some hundred.
 const MOST_IN_LOGIN: usize = 1 << 20;
-/// Most unparsed bytes after the login, when a reply may be long.
-const MOST: usize = 64 << 20;
+/// Most bytes of an answer after the login. The longest that is asked for is a page over FastCGI, or the list of a server's
+/// clients (2 MB for 10,000). A parsed answer takes several times its bytes; with this much, 64 MiB hold all of it whatever a
+/// server sends (`hostile`, answers). It was 64 MiB for the bytes alone, which made 500 of them as an array of Redis.
+const MOST: usize = 8 << 20;
 /// How often a wait checks for a signal.
 const GLANCE: Duration = Duration::from_millis(100);
 
@@ -30,9 +33,21 @@ pub struct Link {
     /// Deadline of the whole login, however many messages it takes; `None` after the login.
     login_ends: Option<Instant>,
     pending: Vec<u8>,
+    /// Most bytes of an answer after the login.
+    most: usize,
+    /// The exchange under way: a question and all messages of its answer.
+    exchange: Exchange,
     /// Network namespace of the connection; `None` for ours.
     network: Option<File>,
     is_tied: bool,
+}
+
+/// A question and its answer. An answer of several messages is read one by one, and has one limit in time and size all the same.
+#[derive(Debug)]
+struct Exchange {
+    ends: Instant,
+    /// Bytes received.
+    taken: usize,
 }
 
 /// Checks with the kernel that a stream uses the transport asked for.
@@ -90,6 +105,8 @@ impl Link {
             patience,
             login_ends: Some(ends),
             pending: Vec::new(),
+            most: MOST,
+            exchange: Exchange { ends, taken: 0 },
             network,
             is_tied: false,
         }
@@ -98,6 +115,19 @@ impl Link {
     /// Ends the login: from now on each reply has its own time limit.
     pub(crate) fn let_in(&mut self) {
         self.login_ends = None;
+    }
+
+    /// Makes room for an answer that is known to have this many bytes, with what the protocol adds.
+    pub fn expect(&mut self, bytes: usize) {
+        self.most = self.most.max(bytes.saturating_mul(2));
+    }
+
+    /// Whether bytes are there that no question has asked for; of TLS only those that were read.
+    pub(crate) fn has_unasked(&self) -> bool {
+        let is_plain = self.stream.cipher().is_none();
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let peek = || rustix::net::recv(&self.stream, &mut [0; 1], flags).is_ok_and(|(_, length)| length > 0);
+        !self.pending.is_empty() || is_plain && peek()
     }
 
     /// Whether the login is still going on.
@@ -164,7 +194,8 @@ impl Link {
         }
     }
 
-    /// Sends a request and reads until `parse` finds a complete reply; `parse` returns the reply and its length.
+    /// Sends a request and reads until `parse` finds a complete reply; `parse` returns the reply and its length. An empty
+    /// request asks for the next message of the answer to the one before, within the same limits.
     ///
     /// # Errors
     /// When the connection broke, the reply did not arrive in time or is too long, or `parse` refuses it.
@@ -173,9 +204,12 @@ impl Link {
         question: &[u8],
         mut parse: impl FnMut(&[u8]) -> Result<Option<(T, usize)>, String>,
     ) -> Result<T, LoginError> {
-        let ends = self.ends();
+        if !question.is_empty() {
+            self.exchange = Exchange { ends: self.ends(), taken: 0 };
+        }
+        let ends = self.exchange.ends;
         self.send(question, ends)?;
-        let most = if self.login_ends.is_some() { MOST_IN_LOGIN } else { MOST };
+        let most = if self.login_ends.is_some() { MOST_IN_LOGIN } else { self.most };
         let mut input = [0; 16 * 1024];
         loop {
             match parse(&self.pending) {
@@ -186,16 +220,18 @@ impl Link {
                 Ok(None) => {}
                 Err(reason) => return Err(LoginError::strange(&self.endpoint, reason)),
             }
-            if self.pending.len() > most {
+            if self.exchange.taken > most {
                 let reason = format!("an answer of more than {most} bytes");
                 return Err(LoginError::strange(&self.endpoint, reason));
             }
             let read = self.receive(&mut input, ends)?;
+            self.exchange.taken += read;
             self.pending.extend_from_slice(&input[..read]);
         }
     }
 
     fn receive(&mut self, input: &mut [u8], ends: Instant) -> Result<usize, LoginError> {
+        self.stream.set_deadline(Some(ends));
         loop {
             self.limit(Timeout::Recv, ends)?;
             match self.stream.read(input) {
@@ -256,10 +292,11 @@ impl Link {
     }
 
     /// The connection without time limits, for a caller with its own.
-    pub fn into_stream(self) -> Result<Stream, LoginError> {
+    pub fn into_stream(mut self) -> Result<Stream, LoginError> {
         for which in [Timeout::Recv, Timeout::Send] {
             self.set_limit(which, None)?;
         }
+        self.stream.set_deadline(None);
         Ok(self.stream)
     }
 }

@@ -48,16 +48,23 @@ pub(crate) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let mut writer = csv::Writer::from_writer(out);
     writer.write_record(HEADER)?;
     for comparison in &report.analysis.comparisons {
-        writer.write_record(compared(report, comparison))?;
+        writer.write_record(compared(report, comparison).into_iter().map(harmless))?;
     }
     for group in group(&report.head.arms).iter().filter(|group| group.candidates.is_empty()) {
         for metric in &report.head.workload.metrics {
             if let Some(row) = alone(report, group.baseline, metric) {
-                writer.write_record(row)?;
+                writer.write_record(row.into_iter().map(harmless))?;
             }
         }
     }
     writer.flush()
+}
+
+/// A cell that no spreadsheet takes for a formula: a stored result may be of another host, and any text of it may begin with
+/// `=`. An apostrophe before it makes it text. Numbers stay.
+fn harmless(cell: String) -> String {
+    let is_formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']) && cell.parse::<f64>().is_err();
+    if is_formula { format!("'{cell}") } else { cell }
 }
 
 /// Unrounded number; empty for NaN and infinities.

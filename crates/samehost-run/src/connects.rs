@@ -125,7 +125,13 @@ impl Connects {
     /// Who connects, where to, and the map of that.
     fn mapped(&mut self, listener: &Listener, call: &Call) -> Option<(Rc<Thread>, SocketAddr, Map)> {
         let length = (call.arguments[2] as usize & 0xffff_ffff).min(address::LONGEST);
-        let bytes = memory_of(call.thread, call.arguments[1], length)?;
+        let Some(bytes) = memory_of(call.thread, call.arguments[1], length) else {
+            // Whoever gave a bad address, or a signal took out of the call, is not meant.
+            if length > 0 && listener.is_waiting(call.id) && is_closed_to_us(call.thread) {
+                self.tally.unseen(call.thread);
+            }
+            return None;
+        };
         let to = address::parse(&bytes)?;
         let map = self.maps.of(to)?.clone();
         let thread = self.threads.of(call.thread).ok()?;
@@ -160,6 +166,11 @@ impl Connects {
         };
         let closes_on_exec = thread.closes_on_exec(descriptor).map_err(not_visible)?;
         self.remains.note(&socket.own, old).map_err(not_replaced)?;
+        // Another thread may have closed it meanwhile, and opened something else under the same number: a log would then be
+        // written to the server. What is left of this is a few microseconds; the kernel has no exchange that compares.
+        if thread.socket_inode(descriptor) != Some(socket.inode) {
+            return Err(Decision::NotOurs);
+        }
         match listener.replace(call.id, descriptor as u32, unix.as_fd(), closes_on_exec) {
             Ok(true) => {}
             Ok(false) => return Ok(()),
@@ -260,6 +271,13 @@ impl Connects {
             Ok(false) => Ok(()),
         }
     }
+}
+
+/// Whether a process may not be looked at: it is not dumpable (PR_SET_DUMPABLE, a program whose file cannot be read), or a
+/// security module forbids it.
+fn is_closed_to_us(thread: u32) -> bool {
+    std::fs::File::open(format!("/proc/{thread}/environ"))
+        .is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
 /// Another descriptor of a socket in the process that had it.

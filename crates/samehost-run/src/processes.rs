@@ -7,7 +7,7 @@ use std::time::Duration;
 use nix::sys::signal::{SigSet, Signal as Named};
 use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, set_child_subreaper, wait,
+    Pid, Signal, WaitOptions, WaitStatus, getpgid, getpid, kill_process, set_child_subreaper, wait,
 };
 
 /// How long is waited after an error that may pass.
@@ -56,22 +56,37 @@ impl Processes {
         while let Some(signal) = self.signals.read_signal()? {
             if signal.ssi_signo == Named::SIGCHLD as u32 {
                 any_left = self.reap(WaitOptions::NOHANG)?;
-            } else if signal.ssi_code != FROM_TERMINAL {
+            } else if signal.ssi_code != FROM_TERMINAL || !self.has_terminal_signals() {
                 self.pass_on(&signal);
             }
         }
         Ok(any_left)
     }
 
+    /// Whether the terminal sends its signals to the program as well: to whatever is in the foreground group, which is this
+    /// process' own. A program in a session or group of its own (`setsid`, a daemon) gets none, and Ctrl-C would do nothing.
+    fn has_terminal_signals(&self) -> bool {
+        let own = getpgid(None);
+        let theirs = |process| getpgid(Some(process));
+        if self.ended.is_none() {
+            return theirs(self.program) == own;
+        }
+        children().into_iter().all(|child| theirs(child) == own)
+    }
+
     /// To the program; when it has ended, to those that it left behind.
     fn pass_on(&self, signal: &siginfo) {
+        let code = signal.ssi_code;
         let Some(signal) = Signal::from_named_raw(signal.ssi_signo as i32) else { return };
         if self.ended.is_none() {
             let _ = kill_process(self.program, signal);
             return;
         }
         for child in children() {
-            let _ = kill_process(child, signal);
+            // Those of this process' group had it from the terminal.
+            if code != FROM_TERMINAL || getpgid(Some(child)) != getpgid(None) {
+                let _ = kill_process(child, signal);
+            }
         }
     }
 

@@ -71,12 +71,14 @@ pub struct Tally {
     unix: BTreeMap<String, u64>,
     /// Connections over TCP: map and reason.
     tcp: BTreeMap<(String, String), u64>,
+    /// Calls of `connect` whose address could not be read, by the name of the program.
+    unseen: BTreeMap<String, u64>,
 }
 
 impl Tally {
     pub fn new(log: Option<File>) -> Self {
         let nothing = "the program connected to none of the mapped ports";
-        Tally { nothing, log, unix: BTreeMap::new(), tcp: BTreeMap::new() }
+        Tally { nothing, log, unix: BTreeMap::new(), tcp: BTreeMap::new(), unseen: BTreeMap::new() }
     }
 
     /// One whose figures come from the program's own processes. Not all of them may count.
@@ -94,11 +96,26 @@ impl Tally {
         *self.tcp.entry((map.to_string(), reason.to_string())).or_default() += 1;
     }
 
+    /// A call of `connect` in a process that may not be looked at: whether it is to a mapped port is not known.
+    pub fn unseen(&mut self, thread: u32) {
+        let name = std::fs::read_to_string(format!("/proc/{thread}/comm")).unwrap_or_default();
+        let name = clean(name.trim_end());
+        self.line(thread, &name, "somewhere that cannot be seen: TCP, the process may not be looked at");
+        *self.unseen.entry(name).or_default() += 1;
+    }
+
     fn write(&mut self, thread: &Thread, to: SocketAddr, what: &str) {
-        let Some(log) = &mut self.log else { return };
+        if self.log.is_none() {
+            return;
+        }
         let name = thread.read("comm").unwrap_or_default();
+        self.line(thread.number, &clean(name.trim_end()), &format!("{to} {}", clean(what)));
+    }
+
+    fn line(&mut self, thread: u32, name: &str, what: &str) {
+        let Some(log) = &mut self.log else { return };
         let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ");
-        let line = format!("{now} {} {} {to} {}\n", thread.number, clean(name.trim_end()), clean(what));
+        let line = format!("{now} {thread} {name} {what}\n");
         // The program goes on when the disk is full.
         let _ = log.write_all(line.as_bytes());
     }
@@ -115,7 +132,8 @@ impl Tally {
     pub fn summary(&self) -> String {
         let (unix, tcp) = (self.unix.values().sum::<u64>(), self.tcp.values().sum::<u64>());
         let mut text = match (unix, tcp) {
-            (0, 0) => return self.nothing.into(),
+            (0, 0) if self.unseen.is_empty() => return self.nothing.into(),
+            (0, 0) => "no connection to a mapped port was seen".to_owned(),
             (_, 0) => format!("{} over Unix sockets", connections(unix)),
             _ => format!("{} over Unix sockets, {tcp} stayed with TCP", connections(unix)),
         };
@@ -124,6 +142,13 @@ impl Tally {
         }
         for ((map, reason), number) in &self.tcp {
             let _ = write!(text, "\n{map}: {number} over TCP\n    {reason}");
+        }
+        for (name, number) in &self.unseen {
+            let _ = write!(
+                text,
+                "\n{name}: {} that could not be seen went on as without samehost\n    the process may not be looked at: it is not dumpable (prctl, or its file cannot be read)",
+                connections(*number)
+            );
         }
         text
     }

@@ -22,6 +22,8 @@ const TIME_WAIT_MS: f64 = 60_000.0;
 /// error of the rate.
 const STEPS: u32 = 8;
 const SHORTEST_STEP: Duration = Duration::from_millis(400);
+/// A step, and a rest between two looks, is at least so many times as long as what it does takes.
+const MOST_OF_A_STEP: u32 = 4;
 /// Two-sided 95 % quantiles of Student's t for 2 to 7 degrees of freedom.
 const T: [f64; 6] = [4.303, 3.182, 2.776, 2.571, 2.447, 2.365];
 /// Interval at which a request to stop is checked.
@@ -70,20 +72,27 @@ impl Observer {
 pub fn observe(scan: &mut Scan, period: Duration, stop: &AtomicBool) -> HeldBack {
     let mut ended = Ended::open(&scan.network_namespaces);
     let listeners = Listeners::of(&scan.sockets);
+    let begun = Instant::now();
     let before = look(scan);
+    // Each look costs as much as the first. With 12,500 connections eight of them took longer than the period, and so did
+    // what is done every `NAP`: the looks together have a share of the period.
+    let cost = begun.elapsed();
     let service_of = services_of_listeners(scan);
     let mut catcher = Catcher::open(scan, &listeners, &service_of);
-    let step = (period / STEPS).max(SHORTEST_STEP);
+    let step = (period / STEPS).max(SHORTEST_STEP).max(cost * MOST_OF_A_STEP);
+    let mut rest = NAP;
     let mut steps: Vec<HashMap<usize, f64>> = Vec::new();
     let mut held_back = HeldBack::default();
     while before.at.elapsed() < period && !stop.load(Ordering::Relaxed) {
-        std::thread::sleep(NAP.min(period.saturating_sub(before.at.elapsed())));
+        std::thread::sleep(rest.min(period.saturating_sub(before.at.elapsed())));
+        let begun = Instant::now();
         before.count_closed(&mut ended, &listeners);
         catcher.iter_mut().for_each(Catcher::look);
         if before.at.elapsed() >= step * (steps.len() as u32 + 1) {
             held_back.look_now(scan);
             steps.push(so_far(scan, &before, &look(scan), ended.sums(), &listeners));
         }
+        rest = NAP.max(begun.elapsed() * MOST_OF_A_STEP);
     }
     let after = look(scan);
     let caught = catcher.map(|catcher| catcher.caught).unwrap_or_default();

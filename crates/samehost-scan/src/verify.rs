@@ -217,7 +217,7 @@ fn pair(scan: &Scan, inode: u64) -> (Vec<Proof>, Option<Pooler>) {
 
 fn identity(process: &Process) -> String {
     let user = process.user.clone().unwrap_or_else(|| process.uid.to_string());
-    format!("{} {}, user {user}:", process.name, process.pid)
+    format!("{} {}, user {user}:", process.titled(), process.pid)
 }
 
 /// Key by which connections are grouped in the output: transport, role, address, service and the other end.
@@ -270,7 +270,7 @@ fn held_connections(verification: &mut Verification, scan: &Scan, pid: u32) -> V
             if own.pids.contains(&pid) {
                 joined.push(own.inode);
                 let process = other.pids.first().and_then(|pid| scan.process(*pid));
-                let other = process.map(|process| format!("{} {}", process.name, process.pid));
+                let other = process.map(|process| format!("{} {}", process.titled(), process.pid));
                 let service =
                     connection.service.and_then(|at| scan.services.get(at)).map(|one| one.name.clone());
                 let transport = if connection.kind.is_unix() { "unix" } else { "tcp" };

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
@@ -142,6 +142,14 @@ impl Stream {
         match retry_on_intr(|| poll(&mut asked, limit.as_ref()))? {
             0 => Err(io::ErrorKind::TimedOut.into()),
             _ => Ok(()),
+        }
+    }
+
+    /// Until when reads may go on over TLS, where one takes several reads of the socket: `TimedOut` after it. Each of those
+    /// waits as long as the socket's own limit (SO_RCVTIMEO) allows. No effect on other transports.
+    pub fn set_deadline(&mut self, deadline: Option<Instant>) {
+        if let Inner::Tls(session) = &mut self.inner {
+            session.set_deadline(deadline);
         }
     }
 

@@ -6,6 +6,7 @@
 
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
 
 use rustix::io::retry_on_intr;
 use rustix::net::SendFlags;
@@ -29,6 +30,8 @@ pub(crate) struct TlsSession {
     /// Whether the socket is at its end.
     socket_ended: bool,
     closing: Closing,
+    /// When a read gives up, however many reads of the socket it takes.
+    deadline: Option<Instant>,
 }
 
 /// State of our own close_notify.
@@ -52,7 +55,12 @@ impl TlsSession {
             unread_end: false,
             socket_ended: false,
             closing: Closing::Open,
+            deadline: None,
         }
+    }
+
+    pub(crate) fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
     }
 
     pub(crate) fn has_buffered(&self) -> bool {
@@ -167,6 +175,10 @@ impl TlsSession {
         if self.start == self.end {
             self.end = 0;
             self.start = 0;
+            // A peer that sends a record byte by byte would keep within any limit for one read of the socket.
+            if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
             self.end = retry_on_intr(|| rustix::io::read(&self.fd, &mut *self.ahead))?;
             self.socket_ended = self.end == 0;
         }

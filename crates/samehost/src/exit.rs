@@ -7,6 +7,7 @@ use samehost_analysis::Claim;
 use samehost_bench::{BenchError, Fault};
 use samehost_model::{Outcome, Report};
 use samehost_scan::ScanError;
+use samehost_system::interrupt;
 
 use crate::output;
 use crate::wrong_use::WrongUse;
@@ -81,16 +82,34 @@ pub fn in_help(statuses: &[(u8, &str)]) -> String {
     format!("Exit status: {}.", lines.join("; "))
 }
 
-/// Exit status of a result; prints the error.
+/// A measurement was left because nobody reads its results any more. That is no error.
+#[derive(Debug, thiserror::Error)]
+#[error("the reader of standard output has gone")]
+pub struct NoReader;
+
+/// Exit status of a result; prints the error. What became of standard output changes it only where there is nothing else to say:
+/// a reader that has gone never, an output that could not be written if all else went well.
 pub fn status(result: anyhow::Result<Ending>) -> ExitCode {
+    let lost = output::lost().filter(|error| error.kind() != ErrorKind::BrokenPipe);
+    if let Some(error) = lost {
+        output::complain(&format!("standard output: {error}"));
+    }
     match result {
+        Ok(Ending::Done) if lost.is_some() => ExitCode::from(MISSING),
         Ok(Ending::Done) => ExitCode::SUCCESS,
         Ok(Ending::Finding) => ExitCode::from(FINDING),
         Ok(Ending::RolledBack) => ExitCode::from(ROLLED_BACK),
         Ok(Ending::OfProgram(status)) => ExitCode::from(status),
         Ok(Ending::CutShort) => ExitCode::from(MISSING),
         Ok(Ending::Interrupted) => ExitCode::from(INTERRUPTED),
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if error.is::<NoReader>() => ExitCode::SUCCESS,
+        // Whatever was under way when the signal came, and however it says so: a login, a wait for a server.
+        Err(error) if interrupt::is_requested() => {
+            if !is_of_interrupt(&error) {
+                output::complain(&format!("{error:#}"));
+            }
+            ExitCode::from(INTERRUPTED)
+        }
         Err(error) => {
             output::complain(&format!("{error:#}"));
             ExitCode::from(code(&error))
@@ -98,15 +117,15 @@ pub fn status(result: anyhow::Result<Ending>) -> ExitCode {
     }
 }
 
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
-    })
+/// Whether an error says only that there was a signal.
+fn is_of_interrupt(error: &anyhow::Error) -> bool {
+    let is_interrupted = |cause: &io::Error| cause.kind() == ErrorKind::Interrupted;
+    code(error) == INTERRUPTED || error.chain().any(|cause| cause.downcast_ref().is_some_and(is_interrupted))
 }
 
 /// Whether nobody waits for another try: the reader has gone, or a signal came.
 pub fn is_final(error: &anyhow::Error) -> bool {
-    is_broken_pipe(error) || code(error) == INTERRUPTED
+    output::has_no_reader() || code(error) == INTERRUPTED
 }
 
 fn code(error: &anyhow::Error) -> u8 {

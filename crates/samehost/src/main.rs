@@ -41,6 +41,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     panics::end();
     tracing_subscriber::fmt().with_writer(|| output::Log).with_max_level(tracing::Level::WARN).init();
+    if let Err(error) = signals::take_usual() {
+        return exit::status(Err(error.into()));
+    }
     let cli = Cli::parse();
     // Servers and hidden verbs handle signals themselves. Measurements stop cleanly, and must start single-threaded.
     let has_own_end = matches!(

@@ -204,7 +204,7 @@ fn is_whole(answer: &[u8]) -> bool {
         name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
     });
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n").map_or(0, |at| at + 4);
-    length.is_some_and(|length| answer.len() >= end + length)
+    length.is_some_and(|length| answer.len().saturating_sub(end) >= length)
 }
 
 /// The first line of a body; in chunks, the first of the first chunk.

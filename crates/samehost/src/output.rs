@@ -5,7 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use anyhow::Context;
 use clap::Args;
@@ -159,7 +159,7 @@ impl Outputs {
 pub fn write(target: Target, bytes: &[u8]) -> anyhow::Result<()> {
     match target {
         Target::StandardOutput => {
-            let mut stdout = io::stdout();
+            let mut stdout = Stdout;
             stdout.write_all(bytes).and_then(|()| stdout.flush()).context("standard output")
         }
         Target::Direct(mut file, path) => {
@@ -191,6 +191,49 @@ pub fn terminal() -> Terminal {
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     Terminal { width: width.or(columns).unwrap_or(100), color: is_terminal && !no_color && !dumb }
+}
+
+/// Standard output. What can no longer be written there is dropped, and remembered: what a command found out, or did, is the
+/// same whoever reads it, and so is its exit status. `report --assert … | true` was 0 where it did not hold, and so was a
+/// switch that was put back.
+pub struct Stdout;
+
+/// The first error of standard output.
+static LOST: OnceLock<io::Error> = OnceLock::new();
+
+/// Why what was written to standard output did not get there; `None` if all of it did so far.
+pub fn lost() -> Option<&'static io::Error> {
+    let _ = Stdout.flush();
+    LOST.get()
+}
+
+/// Whether the reader of standard output has gone.
+pub fn has_no_reader() -> bool {
+    lost().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if LOST.get().is_some() {
+            return Ok(bytes.len());
+        }
+        match io::stdout().write(bytes) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                let _ = LOST.set(error);
+                Ok(bytes.len())
+            }
+            written => written,
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if LOST.get().is_none()
+            && let Err(error) = io::stdout().flush()
+        {
+            let _ = LOST.set(error);
+        }
+        Ok(())
+    }
 }
 
 /// Prints a message on standard error.
@@ -236,16 +279,16 @@ pub fn print(bytes: &[u8]) -> anyhow::Result<()> {
 
 fn write_escaped(bytes: &[u8]) -> io::Result<()> {
     if is_plain(bytes) {
-        return io::stdout().write_all(bytes);
+        return Stdout.write_all(bytes);
     }
-    io::stdout().write_all(escape(&String::from_utf8_lossy(bytes)).as_bytes())
+    Stdout.write_all(escape(&String::from_utf8_lossy(bytes)).as_bytes())
 }
 
 /// Shows on standard output what is rendered for a terminal.
 pub fn show(render: impl FnOnce(&Terminal, &mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
     let mut bytes = Vec::new();
     render(&terminal(), &mut bytes)?;
-    io::stdout().write_all(&bytes).context("standard output")
+    Stdout.write_all(&bytes).context("standard output")
 }
 
 /// Writes JSON where `--json` wants it, and shows the rest unless standard output has the JSON.
@@ -286,7 +329,7 @@ impl Write for Escaped {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        io::stdout().flush()
+        Stdout.flush()
     }
 }
 

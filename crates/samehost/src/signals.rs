@@ -2,12 +2,12 @@
 //! with private servers, a started switch) are asked to stop; a second signal terminates them at once.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use samehost_system::interrupt;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use signal_hook::{flag, low_level};
 
@@ -17,6 +17,27 @@ const INTERRUPTED: i32 = 130;
 /// Time for a command without clean-up to exit by itself; loops that poll the flag stop the programs that
 /// they started.
 const GRACE: Duration = Duration::from_millis(700);
+
+/// Makes what is inherited usual: children can be waited for (SIGCHLD is ignored by daemons that do not wait), and a file
+/// that becomes too long is an error (EFBIG) and no end in the middle of something. Programs that are started have the
+/// defaults: handlers do not outlive exec. Must be called before anything is started.
+pub fn take_usual() -> io::Result<()> {
+    static UNUSED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+    flag::register(SIGXFSZ, Arc::clone(&UNUSED))?;
+    if is_ignored(SIGCHLD) {
+        flag::register(SIGCHLD, Arc::clone(&UNUSED))?;
+    }
+    Ok(())
+}
+
+/// Whether this process has a signal ignored.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // Without /proc: as if.
+    ignored.is_none_or(|mask| mask & (1 << (signal - 1)) != 0)
+}
 
 /// Whether clean-up is needed before exiting.
 static IS_CLEAN_END_NEEDED: AtomicBool = AtomicBool::new(false);

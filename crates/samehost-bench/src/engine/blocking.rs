@@ -7,11 +7,11 @@ use samehost_transport::Stream;
 
 use super::clock::now;
 use super::count::Count;
-use super::session::{Connector, Progress, Session, Wait};
+use super::session::{Connector, MOST_UNREAD, Progress, Session, Wait};
 use crate::error::BenchError;
 
 /// Bytes of the buffer for replies.
-const BUFFER: usize = 64 * 1024;
+const BUFFER: usize = MOST_UNREAD;
 
 enum Reply {
     Right,

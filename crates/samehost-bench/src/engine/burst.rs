@@ -15,7 +15,7 @@ use samehost_transport::{ConnectOptions, Connecting, StartError, Stream, connect
 use super::clock::{Nanos, nanos, now, timespec};
 use super::recorder::histogram;
 use super::seen::Seen;
-use super::session::{Progress, Session};
+use super::session::{MOST_UNREAD, Progress, Session};
 use crate::error::BenchError;
 
 /// A connection that took longer had its SYN dropped: the kernel sends it again after 1 s.
@@ -175,6 +175,9 @@ fn step(attempt: &mut Attempt, epoll: &rustix::fd::OwnedFd, data: epoll::EventDa
     match attempt.session.response(&attempt.pending).map_err(|bad| bad.kind)? {
         Progress::Complete { .. } | Progress::Last { rejected: None, .. } => Ok(true),
         Progress::Rejected { kind, .. } | Progress::Last { rejected: Some(kind), .. } => Err(kind.into()),
+        Progress::More { consumed } if attempt.pending.len() - consumed > MOST_UNREAD => {
+            Err("reply too long".into())
+        }
         Progress::More { consumed } => {
             attempt.pending.drain(..consumed);
             Ok(false)

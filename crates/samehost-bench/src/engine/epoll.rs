@@ -14,7 +14,7 @@ use samehost_transport::Stream;
 use super::clock::{Nanos, now, timespec};
 use super::count::Count;
 use super::recorder::{Recorder, Tally};
-use super::session::{Connector, Progress, Session};
+use super::session::{Connector, MOST_UNREAD, Progress, Session};
 use crate::error::BenchError;
 
 /// Bytes of the read buffer that all connections share.
@@ -224,6 +224,9 @@ impl<C: Count> Driver<C> {
                 (connection.session.response(&connection.pending), connection.pending.len())
             };
             match progress.map_err(|bad| bad.kind)? {
+                Progress::More { consumed } if shown - consumed > MOST_UNREAD => {
+                    return Err("reply too long");
+                }
                 Progress::More { consumed } => {
                     if connection.pending.is_empty() {
                         connection.pending.extend_from_slice(&self.input[consumed..read]);

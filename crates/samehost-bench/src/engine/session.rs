@@ -7,6 +7,10 @@ use samehost_transport::Stream;
 use super::seen::Seen;
 use crate::error::BenchError;
 
+/// Most bytes of a reply that a session may leave unread while it waits for more. Sessions take a long reply in parts and keep
+/// whole only refusals and short rows; as many connections as an engine has may each leave this much.
+pub const MOST_UNREAD: usize = 64 * 1024;
+
 /// How far a session got with the received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {

@@ -2,7 +2,7 @@
 //! from the request to the last byte of the reply.
 
 use std::io::{ErrorKind, Read, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use samehost_transport::Stream;
@@ -14,8 +14,13 @@ use crate::machine::ThreadUse;
 
 /// Bytes of the buffer for the reply.
 const BUFFER: usize = 256 * 1024;
-/// Time without a byte after which the server counts as hung.
-const STALL: Duration = Duration::from_secs(30);
+/// Time after which the server counts as hung if it has sent less than `LEAST`.
+const STALL: Duration = Duration::from_secs(10);
+/// Least bytes in each `STALL`. A limit for the whole would end a long dump, and one for each read never ends a server that
+/// sends a byte a second.
+const LEAST: u64 = 4096;
+/// Longest part of a reply that is judged as a whole: a packet of MySQL has up to 16 MiB.
+const LONGEST_PART: usize = 32 << 20;
 
 /// Result of the exchange.
 #[derive(Debug)]
@@ -50,11 +55,15 @@ pub fn drive(
         }
         _ => lost(error.to_string()),
     };
-    set_socket_timeout(&stream, Timeout::Recv, Some(STALL))
-        .map_err(|error| BenchError::io("limiting waits for a reply", error))?;
+    let limited = |stream: &Stream, left| {
+        set_socket_timeout(stream, Timeout::Recv, Some(left))
+            .map_err(|error| BenchError::io("limiting waits for a reply", error))
+    };
+    limited(&stream, STALL)?;
     let mut request = Vec::new();
     let mut input = vec![0; BUFFER];
     let (mut filled, mut bytes) = (0, 0);
+    let (mut since, mut before_that) = (Instant::now(), 0);
     let before = ThreadUse::current();
     let begun = now();
     session.request(&mut request);
@@ -67,6 +76,11 @@ pub fn drive(
         }
         filled += read;
         bytes += read as u64;
+        if bytes - before_that >= LEAST {
+            (since, before_that) = (Instant::now(), bytes);
+        } else if since.elapsed() >= STALL {
+            return Err(broken(ErrorKind::TimedOut.into()));
+        }
         match session.response(&input[..filled]) {
             Ok(Progress::Complete { consumed }) if consumed == filled => break None,
             Ok(Progress::Last { consumed, rejected }) if consumed == filled => break rejected,
@@ -75,6 +89,9 @@ pub fn drive(
             Ok(Progress::More { consumed }) => {
                 input.copy_within(consumed..filled, 0);
                 filled -= consumed;
+                if filled >= LONGEST_PART {
+                    break Some("reply too long");
+                }
                 if filled == input.len() {
                     input.resize(filled * 2, 0);
                 }

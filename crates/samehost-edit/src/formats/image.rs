@@ -6,6 +6,7 @@ use samehost_services::{Kind, Protocol};
 use super::compose::Server;
 
 /// A server that an image runs.
+#[derive(Clone)]
 pub(super) struct Served {
     /// Directory of its socket, which both containers mount.
     pub(super) directory: &'static str,

@@ -5,6 +5,7 @@
 //! A socket is shared inside one pod only, in a volume of the pod: an `emptyDir`, which is mode 0777. Containers of two pods
 //! may run on two machines.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use super::compose::host_of;
@@ -59,7 +60,7 @@ impl Editor for Kubernetes {
         let by_hand = "an emptyDir volume that the server's and the client's container of one pod mount";
         let documents =
             Document::parse_all(&text).map_err(|refusal| refusal.in_file(file).by_hand(by_hand))?;
-        let manifests = Manifests { file, documents: &documents };
+        let manifests = Manifests::of(file, &documents);
         Ok(Reading { settings: Vec::new(), refused: manifests.hops() })
     }
 
@@ -75,6 +76,37 @@ impl Editor for Kubernetes {
 struct Manifests<'a> {
     file: &'a Path,
     documents: &'a [Document],
+    /// The first Service of each name.
+    services: HashMap<&'a str, &'a Document>,
+}
+
+/// The pods of a file, and which of them have a label.
+struct Pods<'a> {
+    all: Vec<Pod<'a>>,
+    labelled: HashMap<(String, Option<String>), Vec<usize>>,
+}
+
+fn label(key: &Node, value: &Node) -> Option<(String, Option<String>)> {
+    Some((key.text()?.to_owned(), value.text().map(str::to_owned)))
+}
+
+impl<'a> Pods<'a> {
+    fn of(all: Vec<Pod<'a>>) -> Self {
+        let mut labelled: HashMap<_, Vec<usize>> = HashMap::new();
+        for (place, pod) in all.iter().enumerate() {
+            for (key, value) in pod.labels.map_or(&[][..], Node::pairs) {
+                let Some(label) = label(key, value) else { continue };
+                labelled.entry(label).or_default().push(place);
+            }
+        }
+        Pods { all, labelled }
+    }
+
+    /// Those with a label.
+    fn with(&self, (key, value): &(Node, Node)) -> &[usize] {
+        let places = label(key, value).and_then(|label| self.labelled.get(&label));
+        places.map_or(&[], Vec::as_slice)
+    }
 }
 
 /// A pod, or what makes pods.
@@ -83,6 +115,10 @@ struct Pod<'a> {
     name: String,
     labels: Option<&'a Node>,
     containers: Vec<Container<'a>>,
+    /// The containers with a server that could be meant, and how many have one; how many containers have a name.
+    servers: Vec<(usize, Served)>,
+    server_names: HashMap<&'a str, usize>,
+    server_count: usize,
 }
 
 struct Container<'a> {
@@ -92,15 +128,29 @@ struct Container<'a> {
 }
 
 impl<'a> Manifests<'a> {
-    fn pods(&self) -> Vec<Pod<'a>> {
-        self.documents.iter().filter_map(|document| pod(&document.root)).collect()
+    fn of(file: &'a Path, documents: &'a [Document]) -> Self {
+        let mut services = HashMap::new();
+        for document in documents {
+            let kind = document.root.get("kind").and_then(|(_, kind)| kind.text());
+            if kind != Some("Service") {
+                continue;
+            }
+            if let Some(name) = at(&document.root, &["metadata", "name"]).and_then(Node::text) {
+                services.entry(name).or_insert(document);
+            }
+        }
+        Manifests { file, documents, services }
+    }
+
+    fn pods(&self) -> Pods<'a> {
+        Pods::of(self.documents.iter().filter_map(|document| pod(&document.root)).collect())
     }
 
     /// A refusal for each variable that leads to a server over TCP.
     fn hops(&self) -> Vec<Refusal> {
         let pods = self.pods();
         let mut hops = Vec::new();
-        for pod in &pods {
+        for pod in &pods.all {
             for client in &pod.containers {
                 for (name, value) in client.variables() {
                     hops.extend(self.hop(&pods, pod, client, name, value));
@@ -112,7 +162,7 @@ impl<'a> Manifests<'a> {
 
     fn hop(
         &self,
-        pods: &[Pod<'a>],
+        pods: &Pods<'a>,
         pod: &Pod<'a>,
         client: &Container<'a>,
         name: &str,
@@ -150,20 +200,17 @@ impl<'a> Manifests<'a> {
     }
 
     /// The pod that a Service of this name leads to.
-    fn behind<'p>(&self, pods: &'p [Pod<'a>], host: &str) -> Option<&'p Pod<'a>> {
-        let wanted = host.split('.').next()?;
-        let is_it = |document: &&Document| {
-            document.root.get("kind").and_then(|(_, kind)| kind.text()) == Some("Service")
-                && at(&document.root, &["metadata", "name"]).and_then(Node::text) == Some(wanted)
-        };
-        let service = self.documents.iter().find(is_it)?;
+    fn behind<'p>(&self, pods: &'p Pods<'a>, host: &str) -> Option<&'p Pod<'a>> {
+        let service = self.services.get(host.split('.').next()?)?;
         let selector = at(&service.root, &["spec", "selector"])?.pairs();
         let has = |pod: &Pod<'_>, key: &Node, value: &Node| {
             let own = pod.labels.and_then(|labels| labels.get(key.text()?));
             own.is_some_and(|(_, own)| own.text() == value.text())
         };
         let fits = |pod: &&Pod<'_>| selector.iter().all(|(key, value)| has(pod, key, value));
-        pods.iter().find(|pod| !selector.is_empty() && fits(pod))
+        // Those with the rarest of the labels.
+        let few = selector.iter().map(|pair| pods.with(pair)).min_by_key(|few| few.len())?;
+        few.iter().map(|place| &pods.all[*place]).find(fits)
     }
 }
 
@@ -184,7 +231,7 @@ fn pod(root: &Node) -> Option<Pod<'_>> {
         _ => &[],
     };
     let all = list("containers").iter().chain(list("initContainers"));
-    Some(Pod {
+    let mut pod = Pod {
         name: format!("{kind} {name}"),
         labels: at(own, &["metadata", "labels"]),
         containers: all
@@ -196,21 +243,40 @@ fn pod(root: &Node) -> Option<Pod<'_>> {
                 })
             })
             .collect(),
-    })
+        servers: Vec::new(),
+        server_names: HashMap::new(),
+        server_count: 0,
+    };
+    pod.find_servers();
+    Some(pod)
+}
+
+impl Pod<'_> {
+    /// Of the servers at one port only the first can be meant, or the first of another name, by a client in that one.
+    fn find_servers(&mut self) {
+        let mut known: HashMap<u16, Vec<&str>> = HashMap::new();
+        for (place, container) in self.containers.iter().enumerate() {
+            let Some(served) = container.served() else { continue };
+            self.server_count += 1;
+            *self.server_names.entry(container.name).or_default() += 1;
+            let names = known.entry(served.port).or_default();
+            if names.len() < 2 && !names.contains(&container.name) {
+                names.push(container.name);
+                self.servers.push((place, served));
+            }
+        }
+    }
 }
 
 impl<'a> Pod<'a> {
     /// The server that a client means by an address of the loopback: the one at its port, else the only one.
     fn server(&self, client: &Container<'_>, value: &str) -> Option<(&Container<'a>, Served)> {
-        let others = self.containers.iter().filter(|one| one.name != client.name);
-        let mut servers: Vec<(&Container<'a>, Served)> =
-            others.filter_map(|one| Some((one, one.served()?))).collect();
-        let named = servers.iter().position(|(_, served)| value.contains(&format!(":{}", served.port)));
-        match (named, servers.len()) {
-            (Some(at), _) => Some(servers.swap_remove(at)),
-            (None, 1) => servers.pop(),
-            _ => None,
-        }
+        let mut others = self.servers.iter().filter(|(place, _)| self.containers[*place].name != client.name);
+        let named = others.clone().find(|(_, served)| value.contains(&format!(":{}", served.port)));
+        let own = self.server_names.get(client.name).copied().unwrap_or_default();
+        let is_alone = self.server_count - own == 1;
+        let (place, served) = named.or_else(|| others.next().filter(|_| is_alone))?;
+        Some((&self.containers[*place], served.clone()))
     }
 }
 

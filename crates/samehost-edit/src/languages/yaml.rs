@@ -1,5 +1,7 @@
 //! YAML with the position of every node in the text. Nothing is resolved: aliases stay aliases, and `<<` is a key.
 
+use std::cell::OnceCell;
+use std::collections::HashMap;
 use std::ops::Range;
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
@@ -24,17 +26,64 @@ pub(crate) enum Kind {
     /// A scalar by its value; `quoted` also for blocks, and `simple` if its bytes can be replaced in place.
     Scalar { text: String, quoted: bool, simple: bool },
     /// Keys and values in order.
-    Map(Vec<(Node, Node)>),
+    Map(Pairs),
     /// Values in order.
     List(Vec<Node>),
     /// The number of an anchor.
     Alias(usize),
 }
 
+/// Up to here keys are compared one by one.
+const FEW: usize = 8;
+
+/// The keys and values of a map in order, and where each key stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pairs {
+    list: Vec<(Node, Node)>,
+    /// The last place of a key and whether it stands in several; empty if there are few.
+    places: HashMap<String, (usize, bool)>,
+}
+
+impl std::ops::Deref for Pairs {
+    type Target = [(Node, Node)];
+
+    fn deref(&self) -> &[(Node, Node)] {
+        &self.list
+    }
+}
+
+impl From<Vec<(Node, Node)>> for Pairs {
+    fn from(list: Vec<(Node, Node)>) -> Self {
+        let mut places: HashMap<String, (usize, bool)> = HashMap::new();
+        if list.len() > FEW {
+            for (place, (key, _)) in list.iter().enumerate() {
+                let Some(name) = key.text() else { continue };
+                let known = places.entry(name.to_owned()).and_modify(|(_, twice)| *twice = true);
+                known.or_insert((place, false)).0 = place;
+            }
+        }
+        Pairs { list, places }
+    }
+}
+
+impl Pairs {
+    /// The last place of a key, and whether it stands in several.
+    fn place(&self, name: &str) -> Option<(usize, bool)> {
+        if self.list.len() > FEW {
+            return self.places.get(name).copied();
+        }
+        let is_it = |(key, _): &(Node, Node)| key.text() == Some(name);
+        let last = self.list.iter().rposition(is_it)?;
+        Some((last, self.list[..last].iter().any(is_it)))
+    }
+}
+
 /// A document of one file.
 #[derive(Clone, Debug)]
 pub(crate) struct Document {
     pub(crate) root: Node,
+    /// The way to each anchor: which child of which.
+    anchors: OnceCell<HashMap<usize, Vec<usize>>>,
 }
 
 /// Deeper than any configuration.
@@ -63,7 +112,8 @@ impl Document {
                 (Event::StreamStart | Event::DocumentStart(_) | Event::DocumentEnd | Event::Nothing, ..) => {}
                 (Event::StreamEnd, ..) => return Ok(documents),
                 (event, range, line) => {
-                    documents.push(Document { root: reader.node(event, range, line, 0)? });
+                    let root = reader.node(event, range, line, 0)?;
+                    documents.push(Document { root, anchors: OnceCell::new() });
                 }
             }
         }
@@ -72,26 +122,46 @@ impl Document {
     /// The node that an alias stands for.
     pub(crate) fn resolve<'a>(&'a self, node: &'a Node) -> &'a Node {
         match node.kind {
-            Kind::Alias(anchor) => find(&self.root, anchor).unwrap_or(node),
+            Kind::Alias(anchor) => self.anchored(anchor).unwrap_or(node),
             _ => node,
         }
     }
+
+    fn anchored(&self, anchor: usize) -> Option<&Node> {
+        let anchors = self.anchors.get_or_init(|| {
+            let mut anchors = HashMap::new();
+            note_anchors(&self.root, &mut Vec::new(), &mut anchors);
+            anchors
+        });
+        anchors.get(&anchor)?.iter().try_fold(&self.root, |node, child| node.child(*child))
+    }
 }
 
-fn find(node: &Node, anchor: usize) -> Option<&Node> {
-    if node.anchor == anchor && anchor != 0 {
-        return Some(node);
+/// Notes the way to the first node of each anchor.
+fn note_anchors(node: &Node, way: &mut Vec<usize>, anchors: &mut HashMap<usize, Vec<usize>>) {
+    if node.anchor != 0 {
+        anchors.entry(node.anchor).or_insert_with(|| way.clone());
     }
-    match &node.kind {
-        Kind::Map(pairs) => {
-            pairs.iter().find_map(|(key, value)| find(key, anchor).or_else(|| find(value, anchor)))
-        }
-        Kind::List(values) => values.iter().find_map(|value| find(value, anchor)),
-        _ => None,
+    for place in 0.. {
+        let Some(child) = node.child(place) else { return };
+        way.push(place);
+        note_anchors(child, way, anchors);
+        way.pop();
     }
 }
 
 impl Node {
+    /// Keys and values, or values, one after the other.
+    fn child(&self, place: usize) -> Option<&Node> {
+        match &self.kind {
+            Kind::Map(pairs) => {
+                pairs.get(place / 2).map(|(key, value)| if place.is_multiple_of(2) { key } else { value })
+            }
+            Kind::List(values) => values.get(place),
+            _ => None,
+        }
+    }
+
     /// Text of a scalar; `None` for null: `key:`, `~`, `null`.
     pub(crate) fn text(&self) -> Option<&str> {
         match &self.kind {
@@ -113,12 +183,14 @@ impl Node {
 
     /// Key and value of a name in a map; the last if it appears twice.
     pub(crate) fn get(&self, name: &str) -> Option<&(Node, Node)> {
-        self.pairs().iter().rev().find(|(key, _)| key.text() == Some(name))
+        let Kind::Map(pairs) = &self.kind else { return None };
+        pairs.place(name).map(|(place, _)| &pairs[place])
     }
 
     /// Whether a key appears twice in a map.
     pub(crate) fn twice(&self, name: &str) -> bool {
-        self.pairs().iter().filter(|(key, _)| key.text() == Some(name)).count() > 1
+        let Kind::Map(pairs) = &self.kind else { return false };
+        pairs.place(name).is_some_and(|(_, twice)| twice)
     }
 
     /// Range inside the quotes, if the value can be replaced in place.
@@ -183,7 +255,9 @@ impl<'a> Reader<'a> {
                 let mut pairs = Vec::new();
                 loop {
                     match self.next()? {
-                        (Event::MappingEnd, end, _) => break (anchor, Kind::Map(pairs), start..end.end),
+                        (Event::MappingEnd, end, _) => {
+                            break (anchor, Kind::Map(pairs.into()), start..end.end);
+                        }
                         (event, range, line) => {
                             let key = self.node(event, range, line, depth + 1)?;
                             let (event, range, line) = self.next()?;

@@ -129,6 +129,13 @@ impl Dialogue {
         self.link
     }
 
+    /// Whether the server has sent more than was asked for: all further answers would be those of other questions, and a value
+    /// that was never set would look as if it had been.
+    #[must_use]
+    pub fn has_unasked(&self) -> bool {
+        self.link.has_unasked()
+    }
+
     /// Sends a command and returns the reply, also if it is a refusal.
     pub fn ask(&mut self, words: &[&[u8]]) -> Result<Reply, LoginError> {
         let mut question = Vec::new();

@@ -6,8 +6,10 @@ use std::io::Write;
 
 /// Deepest nesting of arrays that is parsed; real replies have at most three levels.
 const DEEPEST: u32 = 8;
-/// Longest bulk string and longest array that are parsed: Redis's own limit for a bulk string.
+/// Longest bulk string that is parsed: Redis's own limit.
 const LONGEST: i64 = 512 * 1024 * 1024;
+/// Most items of a reply in all. An item takes eight times the memory of its bytes; what is asked here has two.
+const MOST_ITEMS: usize = 1 << 16;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
@@ -68,11 +70,15 @@ pub fn command(words: &[&[u8]], out: &mut Vec<u8>) {
 /// # Errors
 /// When the bytes are not a reply.
 pub fn parse(input: &[u8]) -> Result<Option<(Reply, usize)>, Malformed> {
-    let mut at = 0;
-    Ok(reply(input, &mut at, 0)?.map(|reply| (reply, at)))
+    let (mut at, mut items) = (0, 0);
+    Ok(reply(input, &mut at, 0, &mut items)?.map(|reply| (reply, at)))
 }
 
-fn reply(input: &[u8], at: &mut usize, depth: u32) -> Result<Option<Reply>, Malformed> {
+fn reply(input: &[u8], at: &mut usize, depth: u32, read: &mut usize) -> Result<Option<Reply>, Malformed> {
+    *read += 1;
+    if *read > MOST_ITEMS {
+        return Err(Malformed("more items than any reply has".into()));
+    }
     let Some(line) = line(input, at)? else { return Ok(None) };
     let Some((kind, rest)) = line.split_first() else { return Err(Malformed("an empty line".into())) };
     Ok(Some(match kind {
@@ -99,7 +105,7 @@ fn reply(input: &[u8], at: &mut usize, depth: u32) -> Result<Option<Reply>, Malf
             Some(length) => {
                 let mut items = Vec::new();
                 for _ in 0..length {
-                    match reply(input, at, depth + 1)? {
+                    match reply(input, at, depth + 1, read)? {
                         Some(item) => items.push(item),
                         None => return Ok(None),
                     }

@@ -47,10 +47,24 @@ pub(super) fn of_words(words: &[&str]) -> Vec<Vec<Range<usize>>> {
     found
 }
 
-/// Secrets in the commands in a line.
+/// Deepest nesting of commands in words of commands: `sh -c "su -c 'mysql -pPW'"`.
+const DEEPEST: usize = 4;
+
+/// Secrets in the commands in a line, and in those that are words of others.
 pub(super) fn of_text(line: &str) -> Vec<Range<usize>> {
+    of_nested(line, 0)
+}
+
+fn of_nested(line: &str, depth: usize) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     for command in commands(line) {
+        for word in command.iter().filter(|word| depth < DEEPEST && word.text.contains([' ', '\t'])) {
+            // A word that is the whole line would lead here again.
+            if word.text.len() < line.len() {
+                let inner = of_nested(word.text, depth + 1).into_iter();
+                found.extend(inner.map(|range| word.start + range.start..word.start + range.end));
+            }
+        }
         let ranges = find(&command);
         found.extend(ranges.into_iter().map(|(index, range)| {
             let start = command[index].start;
@@ -153,6 +167,20 @@ fn find(words: &[Word<'_>]) -> Vec<(usize, Range<usize>)> {
         if matches!(text, "-u" | "--user") {
             hide_login(next, earlier, |from| hide(index + 1, from));
         }
+        if takes_login(text, earlier) {
+            hide_login(next, earlier, |from| hide(index + 1, from));
+        }
+        if matches!(text, "-H" | "--header") && next.to_ascii_lowercase().starts_with("cookie:") {
+            let value = next["cookie:".len()..].trim_start();
+            hide(index + 1, next.len() - value.len());
+            // Outside of quotes the value is the next word.
+            if value.is_empty() {
+                hide(index + 2, 0);
+            }
+        }
+        if takes_cookie(text, earlier) && next.contains('=') {
+            hide(index + 1, next.find('=').map_or(0, |at| at + 1));
+        }
         let lower = text.to_ascii_lowercase();
         if lower == "auth" && is_after(earlier, is_redis_client) {
             (index + 1..words.len()).for_each(|index| hide(index, 0));
@@ -190,6 +218,25 @@ fn takes_secret(option: &str, earlier: &[Word<'_>]) -> bool {
             let first = name.split('-').next().unwrap_or_default();
             option.len() > 3 && !option.contains(['=', ':']) && !WITHOUT.contains(&first) && is_secret(name)
         }
+    }
+}
+
+/// Whether an option takes `user:password`, by the program: `-A` of ab, `-a` of httpie and hey, the proxy's of curl.
+fn takes_login(option: &str, earlier: &[Word<'_>]) -> bool {
+    match option {
+        "-A" | "-P" => is_after(earlier, |name| name == "ab"),
+        "-a" | "--auth" => is_after(earlier, |name| ["http", "https", "hey", "oha"].contains(&name)),
+        "-U" | "--proxy-user" => is_after(earlier, |name| name == "curl"),
+        _ => false,
+    }
+}
+
+/// Whether an option takes a cookie, which is a session's key as a rule.
+fn takes_cookie(option: &str, earlier: &[Word<'_>]) -> bool {
+    match option {
+        "-C" => is_after(earlier, |name| name == "ab"),
+        "-b" | "--cookie" => is_after(earlier, |name| name == "curl"),
+        _ => false,
     }
 }
 

@@ -195,6 +195,10 @@ fn command_lines() {
             ("java -Ddb.password=x -jar a", "java -Ddb.password=*** -jar a"),
             ("redis_exporter -redis.password x", "redis_exporter -redis.password ***"),
             ("sshpass -p x ssh h", "sshpass -p *** ssh h"),
+            ("ab -n 5 -A bob:hunter2 http://h/", "ab -n 5 -A bob:*** http://h/"),
+            ("ab -P bob:hunter2 -C session=abc http://h/", "ab -P bob:*** -C session=*** http://h/"),
+            ("hey -a bob:hunter2 http://h/", "hey -a bob:*** http://h/"),
+            ("curl -U bob:hunter2 -b session=abc http://h/", "curl -U bob:*** -b session=*** http://h/"),
         ],
     );
     stay(
@@ -216,6 +220,11 @@ fn command_lines() {
     assert_eq!(one.words(["--password=a b;c\"d", "-h"]), ["--password=***", "-h"]);
     assert_eq!(one.words(["sh", "-c", "PGPASSWORD=a psql"]), ["sh", "-c", "PGPASSWORD=***"]);
     assert_eq!(one.words(["curl", "-H", "Authorization: Bearer a b"]), ["curl", "-H", "Authorization: ***"]);
+    assert_eq!(one.words(["wrk", "-H", "Cookie: session=abc; x=y"]), ["wrk", "-H", "Cookie: ***"]);
+    assert_eq!(one.words(["sh", "-c", "mysql -u root -pPW db"]), ["sh", "-c", "mysql -u root -p*** db"]);
+    assert_eq!(one.command("wrk -H 'Cookie: session=abc' http://h/"), "wrk -H 'Cookie: ***' http://h/");
+    assert_eq!(one.command("sh -c \"mysql -u root -pPW db\""), "sh -c \"mysql -u root -p*** db\"");
+    assert_eq!(one.command("sh -c \"su -c 'mysql -pPW db'\""), "sh -c \"su -c 'mysql -p*** db'\"");
     assert_eq!(one.word("redis://:a b'c@h:1/0"), "redis://:***@h:1/0");
     assert!(one.words([""; 0]).is_empty());
 }

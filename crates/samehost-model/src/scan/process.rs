@@ -32,6 +32,20 @@ pub struct Process {
     pub mount_namespace: Option<u64>,
 }
 
+impl Process {
+    /// Its name, with that of its program where it gave itself another one: `PM2 v7.0.4: God (node)`. A name is the process'
+    /// own to choose and to change at any moment; its program is not.
+    #[must_use]
+    pub fn titled(&self) -> String {
+        let path = self.executable.as_deref().unwrap_or_default();
+        let program = path.trim_end_matches(" (deleted)").rsplit('/').next().unwrap_or_default();
+        if program.is_empty() || program.starts_with(&self.name) || self.name.starts_with(program) {
+            return self.name.clone();
+        }
+        format!("{} ({program})", self.name)
+    }
+}
+
 /// A container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -13,7 +13,7 @@ use crate::checkup::measure::Bench;
 use crate::checkup::parts::Neighbour;
 use crate::checkup::{self, Checkup, Rows, findings};
 use crate::cli::CheckupOptions;
-use crate::exit::Ending;
+use crate::exit::{Ending, NoReader};
 use crate::request::fresh_seed;
 use crate::wrong_use::WrongUse;
 use crate::{output, signals};
@@ -59,8 +59,9 @@ pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
 fn print(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> anyhow::Result<()> {
     let mut bytes = Vec::new();
     write(&mut bytes)?;
-    let mut stdout = std::io::stdout();
-    stdout.write_all(&bytes).and_then(|()| stdout.flush()).context("standard output")
+    output::Stdout.write_all(&bytes).context("standard output")?;
+    // Nobody waits for the rest of the measurement.
+    if output::has_no_reader() { Err(NoReader.into()) } else { Ok(()) }
 }
 
 struct Table {

@@ -1,6 +1,6 @@
 //! Reports of many hosts, of a folder or as lines of standard input: read one by one, by as many threads as there are CPUs.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -174,7 +174,7 @@ fn merged<T: Gathered>(workers: Vec<thread::ScopedJoinHandle<'_, (T, LeftOut)>>)
 
 fn read_file(path: &Path) -> Result<HostReport, String> {
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|error| error.to_string())?;
+    let file = samehost_system::open::regular(path).map_err(|error| error.to_string())?;
     file.take(LONGEST).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     checked(parsed(&bytes)?)
 }

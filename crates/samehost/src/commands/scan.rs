@@ -41,6 +41,7 @@ fn again_and_again(options: &ScanOptions, period: Duration) -> anyhow::Result<En
         match once(options) {
             Err(error) if exit::is_final(&error) => return Err(error),
             Err(error) => output::complain(&format!("{error:#}")),
+            Ok(_) if output::has_no_reader() => return Ok(Ending::Done),
             Ok(_) => {}
         }
         while !interrupt::is_requested()

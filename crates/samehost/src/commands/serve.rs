@@ -10,6 +10,7 @@ use signal_hook::iterator::Signals;
 
 use crate::cli::ServeOptions;
 use crate::exit::Ending;
+use crate::output;
 
 pub fn serve(options: &ServeOptions) -> anyhow::Result<Ending> {
     let (server, model) = (options.server, options.model);
@@ -35,7 +36,7 @@ pub fn serve(options: &ServeOptions) -> anyhow::Result<Ending> {
             stopper.stop();
         }
     });
-    let mut stdout = std::io::stdout();
+    let mut stdout = output::Stdout;
     for endpoint in listening.endpoints() {
         writeln!(stdout, "listening on {endpoint}").context("standard output")?;
     }

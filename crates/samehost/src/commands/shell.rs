@@ -9,12 +9,12 @@ use clap_complete::Shell;
 
 use crate::cli::Cli;
 use crate::exit::Ending;
-use crate::manual;
+use crate::{manual, output};
 
 pub fn completions(shell: Shell) -> anyhow::Result<Ending> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "samehost", &mut script);
-    std::io::stdout().write_all(&script).context("standard output")?;
+    output::Stdout.write_all(&script).context("standard output")?;
     Ok(Ending::Done)
 }
 

@@ -4,8 +4,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod answers;
 mod benches;
 mod checks;
+mod ends;
 mod history;
 mod host;
 mod identity;

@@ -342,3 +342,61 @@ going = False; one.join()";
     let ended = guarded.way(&[], first);
     assert_eq!((ended.status, ended.stdout.trim()), (0, "unix"), "{}", ended.stderr);
 }
+
+/// Not even the address of its call can be read: it went on over TCP, and nobody may say that it did not connect.
+#[test]
+fn what_may_not_be_looked_at_is_counted_and_named() {
+    let guarded = Guarded::new();
+    let folder = guarded.machine.folder_of("own", MALLORY);
+    let program = folder.join("samehost");
+    copy_program(env!("CARGO_BIN_EXE_samehost"), &program);
+    let map = format!("{}=/nowhere.sock", guarded.port);
+    // The process itself, and a child that has it from its parent.
+    let forked = "libc.prctl(4, 0, 0, 0, 0)
+child = os.fork()
+if child: os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))";
+    for first in ["libc.prctl(4, 0, 0, 0, 0)", forked] {
+        let script = format!("{IMPORTS}{first}{CLIENT}");
+        let mut command = Command::new(&program);
+        command.args(["run", "--map", &map, "--", "/usr/bin/python3", "-c", &script, &guarded.port]);
+        command.uid(MALLORY).gid(MALLORY).current_dir(&folder).env("HOME", &folder);
+        let ended = bounded(command);
+        assert_eq!((ended.status, ended.stdout.trim()), (0, "tcp"), "{}", ended.stderr);
+        assert!(ended.stderr.contains("python3: 1 connection that could not be seen"), "{}", ended.stderr);
+        assert!(!ended.stderr.contains("none of the mapped ports"), "{}", ended.stderr);
+    }
+}
+
+/// Ctrl-C and Ctrl-\ for programs that are in another session or process group than the terminal's.
+#[test]
+fn signals_of_the_terminal_reach_a_session_of_its_own() {
+    let guarded = Guarded::new();
+    let terminal = "import os, pty, sys, time
+key, words = sys.argv[1], sys.argv[2:]
+pid, terminal = pty.fork()
+if pid == 0: os.execvp(words[0], words)
+said = b''
+while b'begun' not in said: said += os.read(terminal, 999)
+os.write(terminal, b'\\x03' if key == 'interrupt' else b'\\x1c')
+until = time.time() + 10
+while time.time() < until:
+    ended, status = os.waitpid(pid, os.WNOHANG)
+    if ended: print(os.waitstatus_to_exitcode(status)); break
+    time.sleep(0.02)
+else: print('goes on'); os.kill(pid, 9)";
+    let group = "import os, time; os.setpgid(0, 0); print('begun', flush=True); time.sleep(60)";
+    for (key, status) in [("interrupt", "130"), ("quit", "131")] {
+        for words in [
+            &["setsid", "sh", "-c", "echo begun; exec sleep 60"][..],
+            &["sh", "-c", "echo begun; exec sleep 60"],
+            &["/usr/bin/python3", "-c", group],
+        ] {
+            let command = guarded.command(words);
+            let mut typed = Command::new("/usr/bin/python3");
+            typed.args(["-c", terminal, key]).arg(command.get_program()).args(command.get_args());
+            typed.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            let ended = bounded(typed);
+            assert_eq!(ended.stdout.trim(), status, "{key} {words:?}: {}", ended.both());
+        }
+    }
+}

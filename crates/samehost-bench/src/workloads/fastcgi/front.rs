@@ -51,7 +51,7 @@ impl Front {
             passes: Passes::FastCgi(&Pools { pools, script, parameters: parameters(), kept }),
         };
         let server = fronts::start(front.kind, program, &spec, |server| {
-            server.endpoints().try_for_each(|endpoint| match fetch(endpoint, &request(READY))?.0.status {
+            server.endpoints().try_for_each(|endpoint| match fetch(endpoint, &request(READY))?.head.status {
                 204 => Ok(()),
                 _ => Err(BenchError::lost(endpoint, "another server answers there")),
             })

@@ -22,7 +22,7 @@ use crate::private_servers::{Account, PhpFpm, PhpFpmSpec, Pool};
 use crate::workload::{Instance, StartOptions};
 use crate::workloads::connecting::link_to;
 use crate::workloads::foreign::{Given, needs_private};
-use crate::workloads::http::{Expected, HttpConnector, HttpSession, fetch, refusal};
+use crate::workloads::http::{Expected, Fetched, HttpConnector, HttpSession, fetch, refusal};
 
 /// Number of starts of PHP-FPM; alternates the order of its pools.
 static STARTS: AtomicU32 = AtomicU32::new(0);
@@ -119,15 +119,17 @@ impl RunningFastCgi {
         body: Option<Arc<[u8]>>,
     ) -> Result<Learned, BenchError> {
         let request = self.request(query, Ending::Closed);
+        let known = body.as_ref().map_or(0, |body| body.len());
         let mut seen = None;
-        let ask = || -> Result<Vec<u8>, BenchError> {
+        let ask = || -> Result<Body, BenchError> {
             let mut link = link_to(endpoint)?;
+            link.expect(known);
             let (reply, body) = link.ask(&request, whole_reply)?;
             if refusal(reply.status).is_some() {
                 return Err(self.refused(endpoint, &reply, &body));
             }
             seen = Some(Seen::of_socket(&link.into_stream()?));
-            Ok(body)
+            Ok(Body { length: body.len() as u64, begins: body })
         };
         let expected = self.expected(endpoint, body, ask)?;
         Ok(Learned { expected, seen })
@@ -143,10 +145,10 @@ impl RunningFastCgi {
         body: Option<Arc<[u8]>>,
     ) -> Result<Job, BenchError> {
         let (endpoint, request) = (front.endpoint().clone(), request_for(pool, query));
-        let ask = || -> Result<Vec<u8>, BenchError> {
-            let (head, body) = fetch(&endpoint, &request)?;
+        let ask = || -> Result<Body, BenchError> {
+            let Fetched { head, body, length, .. } = fetch(&endpoint, &request)?;
             match refusal(head.status) {
-                None => Ok(body),
+                None => Ok(Body { begins: body, length }),
                 Some(_) => {
                     let reply =
                         Reply { status: head.status, complaint: front.stderr_tail(), ..Reply::default() };
@@ -175,20 +177,20 @@ impl RunningFastCgi {
         &self,
         endpoint: &Endpoint,
         body: Option<Arc<[u8]>>,
-        mut ask: impl FnMut() -> Result<Vec<u8>, BenchError>,
+        mut ask: impl FnMut() -> Result<Body, BenchError>,
     ) -> Result<Expected, BenchError> {
         let first = ask()?;
         match body {
-            Some(known) if *known == *first => Ok(Expected::Bytes(known)),
+            Some(known) if first.is_of(&known) => Ok(Expected::Bytes(known)),
             Some(known) => {
                 let reason = format!(
                     "our script printed {} bytes that are not the {} asked for",
-                    first.len(),
+                    first.length,
                     known.len()
                 );
                 Err(BenchError::lost(endpoint, reason))
             }
-            None if ask()? == first => Ok(Expected::Bytes(first.into())),
+            None if first.is_whole() && ask()? == first => Ok(Expected::Bytes(first.begins.into())),
             None => Ok(Expected::Anything),
         }
     }
@@ -207,6 +209,23 @@ impl RunningFastCgi {
                 _ => "see that the script runs through your web server first".into(),
             },
         }
+    }
+}
+
+/// The body of a reply, as far as it was kept.
+#[derive(PartialEq, Eq)]
+struct Body {
+    begins: Vec<u8>,
+    length: u64,
+}
+
+impl Body {
+    fn is_whole(&self) -> bool {
+        self.begins.len() as u64 == self.length
+    }
+
+    fn is_of(&self, known: &[u8]) -> bool {
+        known.len() as u64 == self.length && known.starts_with(&self.begins)
     }
 }
 

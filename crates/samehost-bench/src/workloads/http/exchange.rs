@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use samehost_model::Endpoint;
@@ -18,8 +18,11 @@ use crate::parameters::{Word, words};
 use crate::workloads::connecting::prove;
 use crate::workloads::requests::connect_failure;
 
-/// How long to wait for a reply.
+/// How long a reply may take outside of the measurement, from the connect to its last byte.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest body that is kept, in bytes. A page has some hundred KiB; the server that sends it may be another user's, and it
+/// is read as root in the middle of a switch. Of a longer one only the length is known.
+const LONGEST_KEPT: usize = 4 << 20;
 
 words! {
     /// A version of HTTP.
@@ -98,71 +101,109 @@ fn options() -> ConnectOptions {
     }
 }
 
-/// Fetches a reply outside the measurement: its head and body.
-///
-/// # Errors
-/// When the server does not answer, or not in HTTP.
-pub(crate) fn fetch(endpoint: &Endpoint, request: &[u8]) -> Result<(Head, Vec<u8>), BenchError> {
-    fetch_with(endpoint, request).map(|(head, body, _)| (head, body))
+/// A reply that was fetched outside the measurement.
+#[derive(Debug)]
+pub(crate) struct Fetched {
+    pub(crate) head: Head,
+    /// The beginning of its body: all of it, if that is as long as `length`.
+    pub(crate) body: Vec<u8>,
+    /// Bytes of its body.
+    pub(crate) length: u64,
+    reader: ReplyReader,
 }
 
-/// Fetches a field of a reply outside the measurement.
-///
-/// # Errors
-/// When the server does not answer, or not in HTTP.
-pub(crate) fn fetch_field(
-    endpoint: &Endpoint,
-    request: &[u8],
-    name: &str,
-) -> Result<Option<String>, BenchError> {
-    fetch_with(endpoint, request).map(|(.., reader)| reader.field(name))
+impl Fetched {
+    /// A field of its head.
+    pub(crate) fn field(&self, name: &str) -> Option<String> {
+        self.reader.field(name)
+    }
+
+    /// Whether the body was kept as a whole.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.body.len() as u64 == self.length
+    }
 }
 
-pub(super) fn fetch_with(
-    endpoint: &Endpoint,
-    request: &[u8],
-) -> Result<(Head, Vec<u8>, ReplyReader), BenchError> {
+/// Fetches a reply outside the measurement: within one time limit for all of it, and keeping a limited part of it.
+///
+/// # Errors
+/// When the server does not answer in time, or not in HTTP.
+pub(crate) fn fetch(endpoint: &Endpoint, request: &[u8]) -> Result<Fetched, BenchError> {
+    let ends = Instant::now() + REPLY_TIMEOUT;
     let mut stream = connect(endpoint, &options())?;
     prove(&stream, endpoint.transport())?;
-    // Over TLS a read blocks.
-    set_socket_timeout(&stream, Timeout::Recv, Some(REPLY_TIMEOUT))
-        .map_err(|error| BenchError::io(format!("limiting waits on {endpoint}"), error))?;
-    let (mut reader, mut whole, mut pending) = (ReplyReader::new(), Vec::new(), Vec::new());
-    let outcome =
-        exchange(&mut stream, request, Some(REPLY_TIMEOUT), &mut reader, &mut pending, |_, bytes| {
-            whole.extend_from_slice(bytes);
-            Ok(())
-        });
+    let (mut reader, mut body, mut length, mut pending) = (ReplyReader::new(), Vec::new(), 0, Vec::new());
+    let outcome = exchange(&mut stream, request, Some(ends), &mut reader, &mut pending, |_, bytes| {
+        length += bytes.len() as u64;
+        let room = LONGEST_KEPT - body.len();
+        body.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        Ok(())
+    });
     match outcome {
-        Ok(head) => Ok((head, whole, reader)),
-        Err(bad) if bad.kind == "no answer in time" => {
+        Ok(head) => Ok(Fetched { head, body, length, reader }),
+        Err(bad) if bad.kind == NO_ANSWER => {
             Err(BenchError::Hung { endpoint: endpoint.to_string(), seconds: REPLY_TIMEOUT.as_secs_f64() })
         }
         Err(bad) => Err(BenchError::lost(endpoint, bad.to_string())),
     }
 }
 
-/// Sends one request and reads the whole reply on a connection; each read has this time limit.
+const NO_ANSWER: &str = "no answer in time";
+
+/// Limits the next read or write to what is left of the time.
+fn limit(stream: &mut Stream, which: Timeout, ends: Instant) -> std::io::Result<Duration> {
+    let left = ends.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(ErrorKind::TimedOut.into());
+    }
+    // The kernel takes less than a microsecond as 0, which means no limit.
+    let left = left.max(Duration::from_micros(1));
+    set_socket_timeout(&*stream, which, Some(left))?;
+    Ok(left)
+}
+
+/// Sends a request; a server may take it as slowly as it answers.
+fn send(stream: &mut Stream, request: &[u8], ends: Option<Instant>) -> std::io::Result<()> {
+    let Some(ends) = ends else { return stream.write_all(request).and_then(|()| stream.flush()) };
+    stream.set_deadline(Some(ends));
+    let mut rest = request;
+    while !rest.is_empty() {
+        limit(stream, Timeout::Send, ends)?;
+        match stream.write(rest)? {
+            0 => return Err(ErrorKind::WriteZero.into()),
+            written => rest = &rest[written..],
+        }
+    }
+    stream.flush()
+}
+
+/// Waits for bytes and reads them.
+fn receive(stream: &mut Stream, input: &mut [u8], ends: Option<Instant>) -> std::io::Result<usize> {
+    // Over TLS a read blocks; the limit of the socket counts for it.
+    let left = ends.map(|ends| limit(stream, Timeout::Recv, ends)).transpose()?;
+    stream.wait_readable(left)?;
+    stream.read(input)
+}
+
+/// Sends one request and reads the whole reply on a connection, until `ends`.
 fn exchange(
     stream: &mut Stream,
     request: &[u8],
-    patience: Option<Duration>,
+    ends: Option<Instant>,
     reader: &mut ReplyReader,
     pending: &mut Vec<u8>,
     mut body: impl FnMut(u16, &[u8]) -> Result<(), Bad>,
 ) -> Result<Head, Bad> {
     let failed = |kind| move |error: std::io::Error| Bad::new(kind, error.to_string());
-    let sent = stream.write_all(request).and_then(|()| stream.flush());
     // A server that refuses early may close while we still send; its reply decides.
-    let unsent = sent.err();
+    let unsent = send(stream, request, ends).err();
     pending.clear();
     let mut input = [0; 16 * 1024];
     loop {
-        let ready = stream.wait_readable(patience);
-        let read = match ready.and_then(|()| stream.read(&mut input)) {
+        let read = match receive(stream, &mut input, ends) {
             Ok(read) => read,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                return Err(Bad::new("no answer in time", error.to_string()));
+                return Err(Bad::new(NO_ANSWER, error.to_string()));
             }
             Err(error) => return Err(failed("read failed")(error)),
         };

@@ -19,7 +19,7 @@ use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, Word
 use crate::workload::{Capabilities, Configured, Description, Instance, Look, StartOptions, Workload};
 use crate::workloads::connecting::require_own_connects;
 use crate::workloads::requests::MOST_SLICED;
-pub(crate) use exchange::{HttpConnector, RequestParts, Version, fetch, fetch_field};
+pub(crate) use exchange::{Fetched, HttpConnector, RequestParts, Version, fetch};
 pub(crate) use head::refusal;
 pub use page::PageLook;
 use running::RunningHttp;

@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::address::Address;
-use super::exchange::{RequestParts, fetch_with};
+use super::exchange::{RequestParts, fetch};
 use crate::error::BenchError;
 
 /// Requests for a snapshot, to find the parts that stay the same.
@@ -133,23 +133,23 @@ fn once(url: &str) -> Result<PageLook, BenchError> {
     let request = request.bytes();
     let head = request.strip_suffix(b"\r\n").unwrap_or(&request);
     let request = [head, b"Cache-Control: no-cache\r\nPragma: no-cache\r\n\r\n"].concat();
-    let (head, body, reader) = fetch_with(&address.endpoint, &request)?;
-    let text = String::from_utf8_lossy(&body);
-    let field = |name: &str| reader.field(name).unwrap_or_default();
+    let fetched = fetch(&address.endpoint, &request)?;
+    let text = String::from_utf8_lossy(&fetched.body);
+    let field = |name: &str| fetched.field(name).unwrap_or_default();
     let media = field("content-type");
     let media = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let leads = reader.field("location").map(|to| format!(" to {}", without_numbers(&to)));
+    let leads = fetched.field("location").map(|to| format!(" to {}", without_numbers(&to)));
     let kind = if media.is_empty() { "no media type".to_owned() } else { media };
     Ok(PageLook {
-        status: head.status,
+        status: fetched.head.status,
         kind: format!("{kind}{}", leads.unwrap_or_default()),
         parts: parts(&text),
-        shortest: body.len(),
+        shortest: usize::try_from(fetched.length).unwrap_or(usize::MAX),
         failure: FAILURES
             .iter()
             .find(|failure| text.contains(**failure))
             .map(|failure| (*failure).to_owned()),
-        cache: cached(|name| reader.field(name)),
+        cache: cached(|name| fetched.field(name)),
     })
 }
 

@@ -13,7 +13,7 @@ use crate::error::BenchError;
 use crate::private_servers::fronts::{self, ASKED, FrontSpec, Host, Passes, WHERE};
 use crate::private_servers::{Account, BackendKind, PrivateServer};
 use crate::workload::{Instance, StartOptions};
-use crate::workloads::http::{Expected, HttpConnector, RequestParts, fetch, fetch_field, refusal};
+use crate::workloads::http::{Expected, Fetched, HttpConnector, RequestParts, fetch, refusal};
 
 /// Requests to each fresh process before anything is measured: the first ones of Ruby are slow.
 const WARM_UP: u32 = 40;
@@ -134,7 +134,7 @@ fn start_backends(
 
 /// Checks that an endpoint serves the page.
 fn ask(endpoint: &Endpoint, host: &str) -> Result<(), BenchError> {
-    let (head, body) = fetch(endpoint, &request("/bytes/64", host))?;
+    let Fetched { head, body, .. } = fetch(endpoint, &request("/bytes/64", host))?;
     match refusal(head.status) {
         None if body == http_body(64) => Ok(()),
         None => Err(BenchError::lost(endpoint, "another server answers there")),
@@ -210,7 +210,7 @@ impl Instance for RunningProxy {
         let front = self.settings.front.at(&arm.point);
         let endpoint = server.endpoint(front).cloned().ok_or_else(|| server.failure("it has no listener"))?;
         let asked =
-            fetch_field(&endpoint, &request(WHERE, &host), ASKED)?.ok_or_else(|| BenchError::ServerLost {
+            fetch(&endpoint, &request(WHERE, &host))?.field(ASKED).ok_or_else(|| BenchError::ServerLost {
                 endpoint: endpoint.to_string(),
                 reason: format!(
                     "{} answers, and not with what stands behind it: a backend is gone",

@@ -41,11 +41,21 @@ impl Dialogue {
 
     /// Sends a command and returns the reply, also if it is a refusal.
     pub(super) fn ask(&mut self, words: &[&[u8]]) -> Result<Reply, BenchError> {
+        self.is_in_step()?;
         Ok(self.0.ask(words)?)
+    }
+
+    /// Whether the server answers only what it is asked. Of one that is ahead no answer says anything.
+    fn is_in_step(&self) -> Result<(), BenchError> {
+        match self.0.has_unasked() {
+            true => Err(BenchError::lost(self.0.link().endpoint(), "it answers before it is asked")),
+            false => Ok(()),
+        }
     }
 
     /// Sends a command that the measurement needs; a refusal is an error.
     pub(super) fn must(&mut self, what: &str, words: &[&[u8]]) -> Result<Reply, BenchError> {
+        self.is_in_step()?;
         Ok(self.0.must(what, words)?)
     }
 

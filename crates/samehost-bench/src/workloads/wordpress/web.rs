@@ -15,7 +15,7 @@ use crate::error::BenchError;
 use crate::private_servers::fronts::{self, FrontSpec, Passes, PhpSite, READY, Sites};
 use crate::private_servers::{FrontKind, PhpFpm, PhpFpmSpec, Pool, PrivateServer, random_hex};
 use crate::workload::StartOptions;
-use crate::workloads::http::{fetch, refusal};
+use crate::workloads::http::{Fetched, fetch, refusal};
 
 /// File in its directory in which PHP logs each page.
 const LOG: &str = "pages";
@@ -178,7 +178,7 @@ pub(super) fn check_name(path: &Path) -> Result<(), BenchError> {
 /// Requests what the first site has for us.
 fn ours(server: &PrivateServer, target: &str, key: &str) -> Result<String, BenchError> {
     let endpoint = server.endpoints().next().ok_or_else(|| server.failure("it has no listener"))?;
-    let (head, body) = fetch(endpoint, &request::page(target, "localhost", "", key))?;
+    let Fetched { head, body, .. } = fetch(endpoint, &request::page(target, "localhost", "", key))?;
     let text = String::from_utf8_lossy(&body).into_owned();
     match refusal(head.status) {
         None => Ok(text),

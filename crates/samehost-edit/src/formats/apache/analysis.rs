@@ -1,8 +1,12 @@
 //! The servers that an Apache configuration connects to, each with all of its directives, and those that cannot be moved,
 //! each with the reason. Changes nothing.
 
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
+use samehost_model::Endpoint;
+
+use super::confused::Workers;
 use super::tree::{Tree, main_of};
 use super::uses::{self, Shared, Use};
 use crate::files::Files;
@@ -62,12 +66,11 @@ impl Analysis {
     }
 
     fn group(&mut self, found: Vec<Use>) {
+        let mut places: HashMap<(Endpoint, String), usize> = HashMap::new();
         for one in found {
-            let same = |group: &&mut Group| {
-                let first = &group.uses[0].target;
-                first.endpoint == one.target.endpoint && first.scheme == one.target.scheme
-            };
-            match self.groups.iter_mut().find(same) {
+            let server = (one.target.endpoint.clone(), one.target.scheme.clone());
+            let place = *places.entry(server).or_insert(self.groups.len());
+            match self.groups.get_mut(place) {
                 Some(group) => group.uses.push(one),
                 None => {
                     let setting = self.setting(&one);
@@ -89,14 +92,23 @@ impl Analysis {
     fn refuse_confused(&mut self) {
         let uses: Vec<&Use> = self.groups.iter().flat_map(|group| &group.uses).collect();
         let mut confused: Vec<(usize, Refusal)> = Vec::new();
+        let mut workers = Workers::of(&uses, &self.tree, &self.shared);
+        let elsewhere = self.elsewhere(&uses);
         for (index, one) in uses.iter().enumerate() {
-            for other in &uses[index + 1..] {
-                if let Some((reason, by_hand)) = self.confusion(one, other) {
-                    for (here, there) in [(one, other), (other, one)] {
-                        let reason = reason.replace("{there}", &self.tree.place(there.node));
-                        confused.push((here.node, self.tree.refusal(here.node, reason, by_hand)));
-                    }
-                }
+            if elsewhere.contains(&index) {
+                let reason = "the file is included several times, and leads elsewhere each time".to_owned();
+                confused.push((
+                    one.node,
+                    self.tree.refusal(one.node, reason, "write the directive into each place"),
+                ));
+            } else if let Some(there) = workers.confused_with(index) {
+                let (url, there) = (&one.target, self.tree.place(uses[there].node));
+                let reason = format!(
+                    "Apache has one worker for {}://{} here and at {there}, and connects to the first one's address for both",
+                    url.scheme, url.host
+                );
+                let by_hand = "give each of them a URL of its own behind the `|`";
+                confused.push((one.node, self.tree.refusal(one.node, reason, by_hand)));
             }
             let is_socket = one.target.endpoint.path().is_some();
             if let Some(shared) =
@@ -109,25 +121,23 @@ impl Analysis {
                 confused.push((one.node, self.tree.refusal(one.node, reason, BELOW)));
             }
         }
-        let is_confused = |one: &Use| confused.iter().any(|(node, _)| *node == one.node);
+        let nodes: HashSet<usize> = confused.iter().map(|(node, _)| *node).collect();
+        let is_confused = |one: &Use| nodes.contains(&one.node);
         self.groups.retain(|group| !group.uses.iter().any(is_confused));
         self.refused.extend(confused.into_iter().map(|(_, refusal)| refusal));
     }
 
-    fn confusion(&self, one: &Use, other: &Use) -> Option<(String, &'static str)> {
-        let (a, b) = (&self.tree.nodes[one.node], &self.tree.nodes[other.node]);
-        if one.target.endpoint != other.target.endpoint && (a.source, a.start) == (b.source, b.start) {
-            let reason = "the file is included several times, and leads elsewhere each time".to_owned();
-            return Some((reason, "write the directive into each place"));
+    /// The directives of files that are included several times and lead to another address in another place.
+    fn elsewhere(&self, uses: &[&Use]) -> HashSet<usize> {
+        let mut places: HashMap<(usize, usize), Vec<usize>> = HashMap::new();
+        for (index, one) in uses.iter().enumerate() {
+            let node = &self.tree.nodes[one.node];
+            places.entry((node.source, node.start)).or_default().push(index);
         }
-        one.confused_with(other, &self.tree, &self.shared).then(|| {
-            let url = &one.target;
-            let reason = format!(
-                "Apache has one worker for {}://{} here and at {{there}}, and connects to the first one's address for both",
-                url.scheme, url.host
-            );
-            (reason, "give each of them a URL of its own behind the `|`")
-        })
+        let differ = |same: &Vec<usize>| {
+            same.iter().any(|index| uses[*index].target.endpoint != uses[same[0]].target.endpoint)
+        };
+        places.into_values().filter(differ).flatten().collect()
     }
 }
 

@@ -19,12 +19,14 @@
 //! `.htaccess` files are not read: which of them count depends on the request.
 
 mod analysis;
+mod confused;
 mod pattern;
 mod target;
 mod text;
 mod tree;
 mod uses;
 
+use std::collections::HashSet;
 use std::path::{Component, Path};
 
 use samehost_model::Endpoint;
@@ -96,13 +98,10 @@ impl Editor for Apache {
             return Ok(Vec::new());
         }
         let moved = Moved { analysis: &analysis, group, to: &goal.endpoint };
-        let mut edits: Vec<Edit> = Vec::new();
+        let (mut edits, mut known): (Vec<Edit>, HashSet<Edit>) = Default::default();
         for one in &group.uses {
-            for edit in moved.edits(one)? {
-                if !edits.contains(&edit) {
-                    edits.push(edit);
-                }
-            }
+            let new = moved.edits(one)?.into_iter().filter(|edit| known.insert(edit.clone()));
+            edits.extend(new);
         }
         verify_edits(self, file, files, setting, goal, edits)
     }

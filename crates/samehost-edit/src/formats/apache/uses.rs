@@ -1,5 +1,7 @@
 //! The directives with which Apache connects to a server, and where in them the address stands.
 
+use std::collections::HashSet;
+
 use super::target::{self, Target};
 use super::text::Text;
 use super::tree::Tree;
@@ -119,28 +121,6 @@ impl Use {
     pub(super) fn text<'a>(&self, tree: &'a Tree) -> &'a Text {
         &tree.nodes[self.node].words[self.word]
     }
-
-    /// Whether both may use one worker: where the URL of one begins as that of the other.
-    fn meets(&self, other: &Use) -> bool {
-        let (own, others) = (&self.target, &other.target);
-        self.balancer == other.balancer
-            && (&own.scheme, &own.host, own.port) == (&others.scheme, &others.host, others.port)
-            && (is_below(&own.path, &others.path) || is_below(&others.path, &own.path))
-    }
-
-    /// Whether Apache may connect to the wrong one of two, since they share a worker: the first one's address counts
-    /// where one of them makes it, and connections that are kept are used for a socket as well as for a port.
-    pub(super) fn confused_with(&self, other: &Use, tree: &Tree, shared: &[Shared]) -> bool {
-        if self.target.endpoint == other.target.endpoint
-            || !self.meets(other)
-            || !is_visible(tree, self.node, other.node)
-        {
-            return false;
-        }
-        let both_sockets = [self, other].iter().all(|one| one.target.endpoint.path().is_some());
-        let has_own = [self, other].iter().any(|one| one.worker == Worker::Own);
-        has_own || !both_sockets && shared.iter().any(|one| one.is_for(self, tree))
-    }
 }
 
 /// Whether a path is another one or below it.
@@ -164,11 +144,10 @@ pub(super) struct Shared {
 impl Shared {
     /// Those of a configuration.
     pub(super) fn all(tree: &Tree) -> Vec<Shared> {
-        let sets = |section: usize| {
-            tree.nodes.iter().any(|node| node.parent == Some(section) && node.name == "proxyset")
-        };
+        let sets = tree.nodes.iter().filter(|node| node.name == "proxyset");
+        let sets: HashSet<usize> = sets.filter_map(|node| node.parent).collect();
         let sections = (0..tree.nodes.len()).filter(|node| {
-            tree.nodes[*node].name == "<proxy" && (tree.nodes[*node].words.len() > 1 || sets(*node))
+            tree.nodes[*node].name == "<proxy" && (tree.nodes[*node].words.len() > 1 || sets.contains(node))
         });
         sections
             .filter_map(|node| {
@@ -178,7 +157,7 @@ impl Shared {
             .collect()
     }
 
-    fn is_for(&self, one: &Use, tree: &Tree) -> bool {
+    pub(super) fn is_for(&self, one: &Use, tree: &Tree) -> bool {
         let (own, others) = (&self.target, &one.target);
         (&own.scheme, &own.host, own.port) == (&others.scheme, &others.host, others.port)
             && one.balancer.is_none()

@@ -55,11 +55,10 @@ impl Editor for Caddy {
         let statements = tree::read(file, files)?;
         let mut reading = Reading::default();
         // A snippet may be imported several times.
-        let mut seen = BTreeSet::new();
+        let (mut seen, mut dynamic) = (BTreeSet::new(), BTreeSet::new());
         for proxy in proxies(&statements) {
-            if let Some(refusal) = proxy.dynamic().filter(|refusal| !reading.refused.contains(refusal)) {
-                reading.refused.push(refusal);
-            }
+            let refusal = proxy.dynamic();
+            reading.refused.extend(refusal.filter(|one| dynamic.insert((one.file.clone(), one.line))));
             for upstream in proxy.upstreams(file) {
                 let (file, at) = upstream.place();
                 if seen.insert((file.to_owned(), at)) {
@@ -130,7 +129,7 @@ fn proxies(statements: &[Statement]) -> Vec<Proxy<'_>> {
     for statement in statements {
         let is_proxy = DIRECTIVES.contains(&statement.word(0));
         if is_proxy {
-            found.push(Proxy { statement });
+            found.push(Proxy::of(statement));
         }
         if is_proxy || ROUTES.contains(&statement.word(0)) {
             let block = statement.block.as_deref().unwrap_or_default();

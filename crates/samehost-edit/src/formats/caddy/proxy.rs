@@ -1,6 +1,7 @@
 //! A directive that passes requests on: its upstreams, and what of the rest of it would mean something else with another
 //! kind of address.
 
+use std::cell::OnceCell;
 use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol};
@@ -21,7 +22,18 @@ pub(super) const DIRECTIVES: &[&str] = &["reverse_proxy", "php_fastcgi", "forwar
 
 /// A directive that passes requests on.
 pub(super) struct Proxy<'a> {
-    pub(super) statement: &'a Statement,
+    statement: &'a Statement,
+    /// What its upstreams decide together.
+    together: OnceCell<Together>,
+}
+
+/// What all upstreams of a directive have in common.
+struct Together {
+    is_alone: bool,
+    schemes: Vec<Scheme>,
+    has_tls: bool,
+    /// The word behind `transport`.
+    transport: Option<String>,
 }
 
 /// One address of it.
@@ -33,7 +45,31 @@ pub(super) struct Upstream<'a> {
     name: String,
 }
 
-impl Proxy<'_> {
+impl<'a> Proxy<'a> {
+    pub(super) fn of(statement: &'a Statement) -> Self {
+        Proxy { statement, together: OnceCell::new() }
+    }
+
+    fn together(&self) -> &Together {
+        self.together.get_or_init(|| {
+            let all = self.upstreams(Path::new(""));
+            let mut schemes: Vec<Scheme> = Vec::new();
+            for scheme in all.iter().filter_map(|one| Some(upstream::parse(one.token).ok()?.0)) {
+                if !schemes.contains(&scheme) {
+                    schemes.push(scheme);
+                }
+            }
+            let transport = self.transport();
+            Together {
+                is_alone: all.len() == 1,
+                schemes,
+                has_tls: transport
+                    .is_some_and(|one| one.below().iter().any(|below| below.word(0).starts_with("tls"))),
+                transport: transport.map(|one| one.word(1).to_owned()),
+            }
+        })
+    }
+
     fn block(&self) -> impl Iterator<Item = &Statement> {
         self.statement.block.iter().flatten()
     }
@@ -78,7 +114,7 @@ impl Proxy<'_> {
 
     /// Whether it has one upstream only.
     fn is_alone(&self) -> bool {
-        self.upstreams(Path::new("")).len() == 1
+        self.together().is_alone
     }
 
     fn transport(&self) -> Option<&Statement> {
@@ -87,17 +123,12 @@ impl Proxy<'_> {
 
     /// What is spoken with it, where that can be moved.
     fn protocol(&self, own: Scheme) -> Result<Protocol, String> {
-        let all = self.upstreams(Path::new(""));
-        let schemes: Vec<Scheme> =
-            all.iter().filter_map(|one| Some(upstream::parse(one.token).ok()?.0)).collect();
-        let transport = self.transport();
-        let has_tls = transport
-            .is_some_and(|transport| transport.below().iter().any(|one| one.word(0).starts_with("tls")));
+        let Together { schemes, has_tls, transport, .. } = self.together();
         // One of them decides for all.
-        if own == Scheme::Https || schemes.contains(&Scheme::Https) || has_tls {
+        if own == Scheme::Https || schemes.contains(&Scheme::Https) || *has_tls {
             return Err("TLS is spoken to it, which its socket may not".to_owned());
         }
-        match transport.map(|transport| transport.word(1)) {
+        match transport.as_deref() {
             Some("fastcgi") => Ok(Protocol::FastCgi),
             None if self.statement.word(0) == "php_fastcgi" => Ok(Protocol::FastCgi),
             None | Some("http") if schemes.contains(&Scheme::H2c) => Ok(Protocol::Grpc),

@@ -3,6 +3,7 @@
 //! changes the variable. Only clear cases are edited: the databases' official images, and variables whose reader is
 //! known.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use samehost_model::{Endpoint, Protocol, Secret};
@@ -14,7 +15,7 @@ use crate::editor::Editor;
 use crate::files::Files;
 use crate::goal::Goal;
 use crate::languages::url::{self, Url};
-use crate::languages::yaml::{Document, Node};
+use crate::languages::yaml::Document;
 use crate::lines;
 use crate::refusal::{Refusal, Result};
 use crate::setting::{Reading, Setting, Uptake};
@@ -144,11 +145,13 @@ impl<'a> Project<'a> {
             }
         }
         let services = document.root.get("services").map_or(&[][..], |(_, services)| services.pairs());
-        let again = |(key, _): &&(Node, Node)| {
-            services.iter().filter(|(other, _)| other.text() == key.text()).count() > 1
-        };
-        if let Some((key, _)) = services.iter().find(again) {
-            return Err(Refusal::at(key.line, "a service stands in it twice"));
+        let mut first: HashMap<Option<&str>, u32> = HashMap::new();
+        let twice = services.iter().filter_map(|(key, _)| {
+            let line = *first.entry(key.text()).or_insert(key.line);
+            (line != key.line).then_some(line)
+        });
+        if let Some(line) = twice.min() {
+            return Err(Refusal::at(line, "a service stands in it twice"));
         }
         Ok(Project { file, text, document })
     }
@@ -159,15 +162,15 @@ impl<'a> Project<'a> {
 
     fn services(&self) -> Vec<Service<'_>> {
         let services = self.document.root.get("services").map_or(&[][..], |(_, services)| services.pairs());
-        services.iter().filter_map(|(key, map)| Some(Service { name: key.text()?.to_owned(), map })).collect()
+        services.iter().filter_map(|(key, map)| Some(Service::of(key.text()?, map))).collect()
     }
 
     fn found(&self) -> Vec<Result<Found<'_>>> {
-        let services = self.services();
+        let services = Services::of(self.services());
         let mut found = Vec::new();
-        for client in &services {
+        for client in &services.all {
             for variable in client.variables() {
-                found.extend(self.connection(&services, client, variable));
+                found.extend(self.connection(&services, client, variable.clone()));
             }
         }
         found
@@ -176,7 +179,7 @@ impl<'a> Project<'a> {
     /// Meaning of a variable; `None` if it does not name a database of the file.
     fn connection<'s>(
         &'s self,
-        services: &[Service<'s>],
+        services: &Services<'s>,
         client: &Service<'s>,
         variable: Variable,
     ) -> Option<Result<Found<'s>>> {
@@ -185,7 +188,7 @@ impl<'a> Project<'a> {
         // `DB_CONNECTION: mysql` names no service, even if a service is called so.
         const LEADS: &[&str] = &["HOST", "URL", "URI", "DSN", "SERVER", "ADDR"];
         let is_host = HOSTS.contains(&variable.name.as_str());
-        if variable.filled && is_host && services.iter().any(|one| one.server().is_some()) {
+        if variable.filled && is_host && !services.servers.is_empty() {
             let reason = format!("{} {}: Compose fills it in", client.name, variable.name);
             let by_hand = format!("{}: written out, then switch again", variable.name);
             return Some(Err(self.refusal(variable.line, &reason, &by_hand)));
@@ -193,7 +196,7 @@ impl<'a> Project<'a> {
         let leads = is_host || LEADS.iter().any(|word| variable.name.contains(word));
         let value = variable.value.as_deref().filter(|_| leads)?;
         let host = host_of(value)?;
-        let target = target(services, client, &host)?;
+        let target = services.behind(client, &host)?;
         let name = format!("{} {}", client.name, variable.name);
         let refuse = |server: &Server, reason: &str| {
             let by_hand = by_hand(client, target, server);
@@ -327,14 +330,40 @@ fn unknown_image(target: &Service<'_>) -> Option<(&'static str, String)> {
     })
 }
 
-/// Another service with this name, or whose socket is in the directory.
-fn target<'a, 's>(services: &'a [Service<'s>], client: &Service<'s>, host: &str) -> Option<&'a Service<'s>> {
-    let mut others = services.iter().filter(|one| one.name != client.name);
-    if host.starts_with('/') {
-        let is_it = |server: Server| Path::new(host).starts_with(server.directory);
-        others.find(|one| one.server().is_some_and(is_it))
-    } else {
-        others.find(|one| one.name == host)
+/// The services of a file.
+struct Services<'a> {
+    all: Vec<Service<'a>>,
+    /// Where each name stands; none stands twice.
+    named: HashMap<String, usize>,
+    /// The databases, and the first two of each kind of socket.
+    servers: Vec<(usize, Server)>,
+}
+
+impl<'a> Services<'a> {
+    fn of(all: Vec<Service<'a>>) -> Self {
+        let named = all.iter().enumerate().map(|(place, one)| (one.name.clone(), place)).collect();
+        let mut servers: Vec<(usize, Server)> = Vec::new();
+        for (place, service) in all.iter().enumerate() {
+            let Some(server) = service.server() else { continue };
+            // A client looks for another service than itself: two of a kind are enough.
+            if servers.iter().filter(|(_, known)| known.directory == server.directory).count() < 2 {
+                servers.push((place, server));
+            }
+        }
+        Services { all, named, servers }
+    }
+
+    /// Another service with this name, or whose socket is in the directory.
+    fn behind(&self, client: &Service<'_>, host: &str) -> Option<&Service<'a>> {
+        let is_another = |place: &&usize| self.all[**place].name != client.name;
+        let place = if host.starts_with('/') {
+            let fitting =
+                self.servers.iter().filter(|(_, server)| Path::new(host).starts_with(server.directory));
+            fitting.map(|(place, _)| place).find(is_another)
+        } else {
+            self.named.get(host).filter(is_another)
+        };
+        place.map(|place| &self.all[*place])
     }
 }
 

@@ -1,6 +1,8 @@
 //! A service of a Compose file: its image, its variables, and what of it can be edited.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
+use std::rc::Rc;
 
 use samehost_model::Protocol;
 
@@ -52,6 +54,14 @@ const POSTGRES: Server = Server {
 pub(super) struct Service<'a> {
     pub(super) name: String,
     pub(super) map: &'a Node,
+    environment: Rc<Environment>,
+}
+
+/// The variables of a service, and where each name stands.
+#[derive(Debug)]
+struct Environment {
+    variables: Vec<Variable>,
+    named: BTreeMap<String, Vec<usize>>,
 }
 
 impl Client for Service<'_> {
@@ -59,8 +69,20 @@ impl Client for Service<'_> {
         Service::image(self)
     }
 
-    fn values(&self) -> Vec<(String, Option<String>)> {
-        self.variables().into_iter().map(|variable| (variable.name, variable.value)).collect()
+    fn value(&self, name: &str) -> Option<Option<String>> {
+        match self.environment.named.get(name)?.as_slice() {
+            [place] => Some(self.environment.variables[*place].value.clone()),
+            _ => None,
+        }
+    }
+
+    fn is_set(&self, name: &str) -> bool {
+        self.environment.named.contains_key(name)
+    }
+
+    fn has_any(&self, prefix: &str) -> bool {
+        let mut from = self.environment.named.range(prefix.to_owned()..);
+        from.next().is_some_and(|(name, _)| name.starts_with(prefix))
     }
 }
 
@@ -81,7 +103,59 @@ pub(super) struct Variable {
     pub(super) at: usize,
 }
 
+/// Its variables, from a map or a list.
+fn variables(map: &Node) -> Vec<Variable> {
+    let Some(environment) = map.get("environment").map(|(_, node)| node) else { return Vec::new() };
+    let plain = |text: &str| Some(text.to_owned()).filter(|text| !text.contains('$'));
+    match &environment.kind {
+        Kind::Map(pairs) => pairs
+            .iter()
+            .filter_map(|(key, value)| {
+                let inside = value.inside();
+                let text = inside.as_ref().and(value.text()).and_then(plain);
+                Some(Variable {
+                    name: key.text()?.to_owned(),
+                    filled: value.text().is_some_and(|text| text.contains('$')),
+                    value: text,
+                    line: key.line,
+                    range: inside.unwrap_or(0..0),
+                    listed: false,
+                    at: key.range.start,
+                })
+            })
+            .collect(),
+        Kind::List(items) => items
+            .iter()
+            .filter_map(|item| {
+                let (text, inside) = (item.text()?, item.inside());
+                let (name, value) =
+                    text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
+                let start = inside.as_ref().map_or(0, |inside| inside.start + name.len() + 1);
+                Some(Variable {
+                    name: name.to_owned(),
+                    filled: text.contains('$'),
+                    value: inside.as_ref().and(value).and_then(plain),
+                    line: item.line,
+                    range: inside.map_or(0..0, |inside| start.min(inside.end)..inside.end),
+                    listed: true,
+                    at: item.range.start,
+                })
+            })
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
 impl<'a> Service<'a> {
+    pub(super) fn of(name: &str, map: &'a Node) -> Self {
+        let variables = variables(map);
+        let mut named: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (place, variable) in variables.iter().enumerate() {
+            named.entry(variable.name.clone()).or_default().push(place);
+        }
+        Service { name: name.to_owned(), map, environment: Rc::new(Environment { variables, named }) }
+    }
+
     fn get(&self, name: &str) -> Option<&'a Node> {
         self.map.get(name).map(|(_, value)| value)
     }
@@ -97,53 +171,16 @@ impl<'a> Service<'a> {
     }
 
     /// Its variables, from a map or a list.
-    pub(super) fn variables(&self) -> Vec<Variable> {
-        let Some(environment) = self.get("environment") else { return Vec::new() };
-        let plain = |text: &str| Some(text.to_owned()).filter(|text| !text.contains('$'));
-        match &environment.kind {
-            Kind::Map(pairs) => pairs
-                .iter()
-                .filter_map(|(key, value)| {
-                    let inside = value.inside();
-                    let text = inside.as_ref().and(value.text()).and_then(plain);
-                    Some(Variable {
-                        name: key.text()?.to_owned(),
-                        filled: value.text().is_some_and(|text| text.contains('$')),
-                        value: text,
-                        line: key.line,
-                        range: inside.unwrap_or(0..0),
-                        listed: false,
-                        at: key.range.start,
-                    })
-                })
-                .collect(),
-            Kind::List(items) => items
-                .iter()
-                .filter_map(|item| {
-                    let (text, inside) = (item.text()?, item.inside());
-                    let (name, value) =
-                        text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
-                    let start = inside.as_ref().map_or(0, |inside| inside.start + name.len() + 1);
-                    Some(Variable {
-                        name: name.to_owned(),
-                        filled: text.contains('$'),
-                        value: inside.as_ref().and(value).and_then(plain),
-                        line: item.line,
-                        range: inside.map_or(0..0, |inside| start.min(inside.end)..inside.end),
-                        listed: true,
-                        at: item.range.start,
-                    })
-                })
-                .collect(),
-            _ => Vec::new(),
-        }
+    pub(super) fn variables(&self) -> &[Variable] {
+        &self.environment.variables
     }
 
     /// The variable of a name, if it appears once.
     pub(super) fn variable(&self, name: &str) -> Option<Variable> {
-        let mut found = self.variables().into_iter().filter(|variable| variable.name == name);
-        let first = found.next();
-        first.filter(|_| found.next().is_none())
+        match self.environment.named.get(name)?.as_slice() {
+            [place] => Some(self.environment.variables[*place].clone()),
+            _ => None,
+        }
     }
 
     /// The files that Compose reads for it; `None` if that is not clear.

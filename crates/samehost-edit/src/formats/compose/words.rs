@@ -10,14 +10,14 @@ pub(in crate::formats) trait Client {
     /// Name of the image, without registry and tag.
     fn image(&self) -> Option<&str>;
 
-    /// Names and values of its variables; no value where that is filled in elsewhere.
-    fn values(&self) -> Vec<(String, Option<String>)>;
+    /// The value of a variable that is set once; no value where that is filled in elsewhere.
+    fn value(&self, name: &str) -> Option<Option<String>>;
 
-    /// The value of a variable that is set once.
-    fn value(&self, name: &str) -> Option<Option<String>> {
-        let mut found = self.values().into_iter().filter(|(own, _)| own == name).map(|(_, value)| value);
-        found.next().filter(|_| found.next().is_none())
-    }
+    /// Whether a variable of this name is set, once or several times.
+    fn is_set(&self, name: &str) -> bool;
+
+    /// Whether the name of a variable begins so.
+    fn has_any(&self, prefix: &str) -> bool;
 }
 
 /// One form of naming a database server.
@@ -97,7 +97,7 @@ pub(in crate::formats) fn words(
         "DATABASE_URL" => {
             // Only Rails has these schemes, or its own variables beside it.
             let scheme = Url::parse(value)?.scheme;
-            let rails = client.values().iter().any(|(name, _)| name.starts_with("RAILS_"));
+            let rails = client.has_any("RAILS_");
             match scheme.as_str() {
                 "mysql2" | "trilogy" if mysql => Some(Words::Url(Spelling::Parameter("socket"))),
                 "postgres" | "postgresql" if rails && !mysql => Some(Words::Url(Spelling::EncodedHost)),
@@ -160,7 +160,7 @@ pub(in crate::formats) fn endpoint(
 }
 
 pub(in crate::formats) fn port(client: &dyn Client, name: &str, usual: u16) -> Result<u16, &'static str> {
-    let there = client.values().iter().any(|(own, _)| own == name);
+    let there = client.is_set(name);
     match client.value(name) {
         Some(value) => {
             let text = value.ok_or("its port is filled in")?;

@@ -1,5 +1,6 @@
 //! Python literals in a text, with their positions. Anything but a plain literal is code, and is not examined.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use tree_sitter::{Node, Parser, Tree};
@@ -107,12 +108,12 @@ impl Source {
 
     fn dictionary<'a>(&'a self, node: Node<'a>) -> Option<Vec<(String, Node<'a>)>> {
         let mut cursor = node.walk();
-        let mut pairs: Vec<(String, Node<'a>)> = Vec::new();
+        let (mut pairs, mut keys): (Vec<(String, Node<'a>)>, _) = (Vec::new(), HashSet::new());
         for pair in node.named_children(&mut cursor).filter(|child| child.kind() != "comment") {
             // `**other` is code.
             let (key, value) = (pair.child_by_field_name("key")?, pair.child_by_field_name("value")?);
             let Value::Text(key, _) = self.value(key) else { return None };
-            if pairs.iter().any(|(other, _)| *other == key) {
+            if !keys.insert(key.clone()) {
                 return None;
             }
             pairs.push((key, value));

@@ -1,6 +1,7 @@
 //! The lines of a .env file, read so that every library agrees: phpdotenv, Symfony's, Ruby's, python-dotenv,
 //! django-environ and Node's. Entries that they read differently are marked as unclear.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 
@@ -41,6 +42,8 @@ pub(super) struct Entry {
 #[derive(Debug)]
 pub(super) struct Lines {
     pub(super) entries: Vec<Entry>,
+    /// Which entries have a name, in order: each variable of a connection is asked for by its name.
+    named: HashMap<String, Vec<usize>>,
     newline: &'static str,
     text: Vec<u8>,
 }
@@ -48,7 +51,7 @@ pub(super) struct Lines {
 impl Lines {
     pub(super) fn parse(text: &[u8]) -> Result<Lines> {
         let newline = if text.windows(2).any(|pair| pair == b"\r\n") { "\r\n" } else { "\n" };
-        let mut lines = Lines { entries: Vec::new(), newline, text: text.to_owned() };
+        let mut lines = Lines { entries: Vec::new(), named: HashMap::new(), newline, text: text.to_owned() };
         let start = if text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
         let mut at = start;
         // The quote that an earlier line has opened, and that line.
@@ -68,7 +71,7 @@ impl Lines {
             if let Some((quote, _)) = open {
                 if let Some(mut entry) = entry(body, at, number) {
                     entry.unclear = Some("it stands inside of a quoted text of several lines");
-                    lines.entries.push(entry);
+                    lines.add(entry);
                 }
                 if closing(body, quote).is_some() {
                     open = None;
@@ -79,7 +82,7 @@ impl Lines {
                 if open.is_some() {
                     entry.unclear = Some("its value goes over several lines");
                 }
-                lines.entries.push(entry);
+                lines.add(entry);
             }
             at += line.len() + 1;
         }
@@ -89,14 +92,20 @@ impl Lines {
         }
     }
 
+    fn add(&mut self, entry: Entry) {
+        self.named.entry(entry.name.clone()).or_default().push(self.entries.len());
+        self.entries.push(entry);
+    }
+
     /// The entries of a name, in order.
-    pub(super) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Entry> {
-        self.entries.iter().filter(move |entry| entry.name == name)
+    pub(super) fn all(&self, name: &str) -> impl DoubleEndedIterator<Item = &Entry> + ExactSizeIterator {
+        let places = self.named.get(name).map_or(&[][..], Vec::as_slice);
+        places.iter().map(|place| &self.entries[*place])
     }
 
     /// The last entry of a name, which wins in all libraries but django-environ.
     pub(super) fn last(&self, name: &str) -> Option<&Entry> {
-        self.entries.iter().rev().find(|entry| entry.name == name)
+        self.all(name).next_back()
     }
 
     /// Value of a name, if it is clear and has no variables in it.

@@ -1,5 +1,6 @@
 //! The connections in `$databases`, as Drupal's drivers read them.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use samehost_model::{Endpoint, Protocol};
@@ -88,14 +89,18 @@ pub(super) fn connections(file: &Path, outcome: &Outcome) -> Vec<Result<Connecti
     // One array used by two connections cannot be changed for one of them.
     let places: Vec<Option<Place>> =
         found.iter().map(|one| one.as_ref().ok().map(|connection| connection.place().clone())).collect();
-    let twice =
-        |place: &Option<Place>| place.is_some() && places.iter().filter(|other| *other == place).count() > 1;
+    let mut uses: HashMap<(&Path, usize), usize> = HashMap::new();
+    for place in places.iter().flatten() {
+        *uses.entry((&place.file, place.range.start)).or_default() += 1;
+    }
     found
         .into_iter()
         .zip(&places)
         .map(|(one, place)| {
             let connection = one?;
-            if twice(place) {
+            let its_uses =
+                place.as_ref().and_then(|place| uses.get(&(place.file.as_path(), place.range.start)));
+            if its_uses.is_some_and(|uses| *uses > 1) {
                 return Err(connection.refusal("this array is used for several connections".into()));
             }
             Ok(connection)
@@ -137,7 +142,7 @@ fn gather(
     if keys.len() > 3 {
         return;
     }
-    for item in items {
+    for item in items.iter() {
         keys.push(String::from_utf8_lossy(&item.key).into_owned());
         gather(file, &item.value, outcome, keys, found);
         keys.pop();

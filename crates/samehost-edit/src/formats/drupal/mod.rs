@@ -83,7 +83,7 @@ fn site(path: &Path) -> Option<(&Path, String)> {
 
 fn follow(file: &Path, files: &dyn Files) -> Result<Outcome> {
     let real = files.real(file);
-    let empty = || Value::Array(Vec::new());
+    let empty = || Value::Array(php::Items::default());
     let mut setup = Setup {
         // Variables that Settings::initialize() sets before it includes the file.
         variables: vec![("databases", empty()), ("settings", empty()), ("config", empty())],

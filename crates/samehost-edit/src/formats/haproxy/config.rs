@@ -1,11 +1,15 @@
 //! The sections of haproxy.cfg, and what a proxy has from its `defaults`.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::lexer::{self, Word};
 use crate::files::Files;
 use crate::lines::{self, lines};
 use crate::refusal::{Refusal, Result};
+
+/// Most `defaults` that inherit from each other.
+pub(super) const DEEPEST: usize = 16;
 
 /// A line with words.
 #[derive(Clone, Debug)]
@@ -40,6 +44,8 @@ impl Line {
 pub(super) struct Section {
     pub(super) head: Line,
     pub(super) lines: Vec<Line>,
+    /// Which of them say something of every server.
+    for_servers: Vec<usize>,
 }
 
 impl Section {
@@ -50,6 +56,11 @@ impl Section {
     /// Whether servers of a proxy are in it.
     pub(super) fn is_proxy(&self) -> bool {
         ["backend", "listen", "frontend"].contains(&self.keyword())
+    }
+
+    /// The lines that every server of a proxy has: `default-server`, and `mode`.
+    pub(super) fn with_defaults(&self) -> impl Iterator<Item = &Line> {
+        self.for_servers.iter().map(|index| &self.lines[*index])
     }
 
     fn from(&self) -> Option<&str> {
@@ -83,10 +94,15 @@ const SECTIONS: &[&str] = &[
 ];
 
 /// A configuration.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Config {
     pub(super) file: PathBuf,
     pub(super) sections: Vec<Section>,
+    /// Where sections of `defaults` stand, in order, and those of each name.
+    defaults: Vec<usize>,
+    named: HashMap<String, Vec<usize>>,
+    /// How many servers of the proxies of a name have a name.
+    servers: HashMap<(String, String), usize>,
 }
 
 impl Config {
@@ -121,6 +137,9 @@ impl Config {
             let found = Line { number: line.number, words, is_conditional: depth > 0 };
             if !SECTIONS.contains(&found.word(0)) {
                 if let Some(section) = sections.last_mut() {
+                    if ["default-server", "mode"].contains(&found.word(0)) {
+                        section.for_servers.push(section.lines.len());
+                    }
                     section.lines.push(found);
                 }
                 continue;
@@ -129,30 +148,65 @@ impl Config {
                 let by_hand = "move the section out of `.if`, or edit it by hand";
                 return Err(refuse("a whole section holds only under a condition", by_hand));
             }
-            sections.push(Section { head: found, lines: Vec::new() });
+            sections.push(Section { head: found, lines: Vec::new(), for_servers: Vec::new() });
         }
-        Ok(Config { file: file.to_owned(), sections })
+        let mut config = Config { file: file.to_owned(), sections, ..Config::default() };
+        for (index, section) in config.sections.iter().enumerate() {
+            if section.keyword() == "defaults" {
+                config.defaults.push(index);
+                config.named.entry(section.head.word(1).to_owned()).or_default().push(index);
+            }
+            if !section.is_proxy() {
+                continue;
+            }
+            for line in section.lines.iter().filter(|line| super::server::is_server(line)) {
+                let names = (section.head.word(1).to_owned(), line.word(1).to_owned());
+                *config.servers.entry(names).or_default() += 1;
+            }
+        }
+        Ok(config)
+    }
+
+    /// The section of `defaults` above one: the last, or the last of a name.
+    fn defaults_above(&self, at: usize, name: Option<&str>) -> Option<usize> {
+        let all = match name {
+            None => &self.defaults,
+            Some(name) => self.named.get(name)?,
+        };
+        let before = all.partition_point(|index| *index < at);
+        before.checked_sub(1).map(|last| all[last])
+    }
+
+    /// How many servers of this name are in proxies of that name.
+    pub(super) fn servers_named(&self, proxy: &str, server: &str) -> usize {
+        self.servers.get(&(proxy.to_owned(), server.to_owned())).copied().unwrap_or_default()
     }
 
     /// The lines that hold for a proxy, those of its `defaults` first.
     pub(super) fn lines_of(&self, index: usize) -> Vec<&Line> {
+        self.chain_of(index).iter().rev().flat_map(|section| &section.lines).collect()
+    }
+
+    /// A proxy and the `defaults` that it inherits from, from the inside. As each proxy may have all of them, no more are
+    /// followed than `DEEPEST`.
+    pub(super) fn chain_of(&self, index: usize) -> Vec<&Section> {
         let mut chain = Vec::new();
         let mut at = index;
         loop {
             let section = &self.sections[at];
             chain.push(section);
+            if chain.len() > DEEPEST {
+                break;
+            }
             // Only `from` lets one `defaults` inherit from another.
             let by_name = section.from();
             if by_name.is_none() && at != index {
                 break;
             }
-            let is_it = |other: &Section| {
-                other.keyword() == "defaults" && by_name.is_none_or(|name| other.head.word(1) == name)
-            };
-            let Some(above) = self.sections[..at].iter().rposition(is_it) else { break };
+            let Some(above) = self.defaults_above(at, by_name) else { break };
             at = above;
         }
-        chain.iter().rev().flat_map(|section| &section.lines).collect()
+        chain
     }
 
     pub(super) fn refusal(&self, line: &Line, why: impl Into<String>, by_hand: impl Into<String>) -> Refusal {

@@ -17,7 +17,7 @@ use samehost_services::Kind;
 
 use self::chroot::Chroot;
 use self::config::{Config, Line};
-use self::server::{Server, is_server};
+use self::server::{Server, Shared, is_server};
 use crate::check::{Check, Program};
 use crate::edit::Edit;
 use crate::editor::Editor;
@@ -101,8 +101,9 @@ impl Editor for Haproxy {
 fn servers<'a>(config: &'a Config, chroot: &'a Chroot) -> impl Iterator<Item = Result<Server<'a>>> {
     let proxies = config.sections.iter().enumerate().filter(|(_, section)| section.is_proxy());
     proxies.flat_map(move |(index, section)| {
+        let shared = Shared::of(config, index);
         section.lines.iter().filter_map(move |line| match line.word(0) {
-            _ if is_server(line) => Some(Server::of(config, chroot, index, line)),
+            _ if is_server(line) => Some(Server::of(config, chroot, index, &shared, line)),
             "server-template" | "dispatch" => Some(Err(unchangeable(config, line))),
             _ => None,
         })

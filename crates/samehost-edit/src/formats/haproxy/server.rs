@@ -4,7 +4,7 @@
 use samehost_model::{Endpoint, Protocol};
 
 use super::chroot::Chroot;
-use super::config::{Config, Line};
+use super::config::{Config, DEEPEST, Line};
 use super::lexer::Word;
 use super::options::{self, Opt};
 use crate::edit::Edit;
@@ -19,8 +19,10 @@ const BY_HAND: &str = "server NAME unix@/path/of.sock";
 pub(super) struct Server<'a> {
     config: &'a Config,
     chroot: &'a Chroot,
-    /// What holds for its proxy.
-    lines: Vec<&'a Line>,
+    /// Its section.
+    index: usize,
+    /// `mode` of its proxy.
+    mode: &'a str,
     line: &'a Line,
     proxy: &'a str,
     address: &'a Word,
@@ -28,9 +30,50 @@ pub(super) struct Server<'a> {
     options: Vec<Opt<'a>>,
 }
 
+/// Most `default-server` lines of a proxy: each of its servers has the options of all of them.
+const MOST_DEFAULTS: usize = 64;
+
+/// What the servers of a proxy have in common.
+pub(super) struct Shared<'a> {
+    config: &'a Config,
+    mode: &'a str,
+    default_servers: Vec<&'a Line>,
+    is_too_deep: bool,
+}
+
+impl<'a> Shared<'a> {
+    pub(super) fn of(config: &'a Config, index: usize) -> Shared<'a> {
+        let chain = config.chain_of(index);
+        let (mut mode, mut default_servers) = ("tcp", Vec::new());
+        for line in chain.iter().rev().flat_map(|section| section.with_defaults()) {
+            match line.word(0) {
+                "mode" => mode = line.word(1),
+                _ => default_servers.push(line),
+            }
+        }
+        Shared { config, mode, default_servers, is_too_deep: chain.len() > DEEPEST }
+    }
+
+    /// The `default-server` lines above a server.
+    fn default_servers(&self, line: &Line) -> Result<impl Iterator<Item = &'a Line>> {
+        let above = self.default_servers.partition_point(|other| other.number < line.number);
+        if self.is_too_deep || above > MOST_DEFAULTS {
+            let why = "more `defaults` and `default-server` lines hold for it than are followed";
+            return Err(self.config.refusal(line, why, BY_HAND));
+        }
+        Ok(self.default_servers[..above].iter().copied())
+    }
+}
+
 impl<'a> Server<'a> {
     /// The server of a line.
-    pub(super) fn of(config: &'a Config, chroot: &'a Chroot, index: usize, line: &'a Line) -> Result<Self> {
+    pub(super) fn of(
+        config: &'a Config,
+        chroot: &'a Chroot,
+        index: usize,
+        shared: &Shared<'a>,
+        line: &'a Line,
+    ) -> Result<Self> {
         let section = &config.sections[index];
         let refuse = |why: &str, by_hand: &str| config.refusal(line, why, by_hand);
         let [_, name, address, ..] = line.words.as_slice() else {
@@ -43,18 +86,11 @@ impl<'a> Server<'a> {
             return Err(refuse("its name is put together from environment variables", BY_HAND));
         }
         // Also in another section of this name, which HAProxy refuses as well.
-        let namesakes =
-            config.sections.iter().filter(|one| one.is_proxy() && one.head.word(1) == section.head.word(1));
-        let twins = namesakes
-            .flat_map(|one| &one.lines)
-            .filter(|other| is_server(other) && other.word(1) == name.value);
-        if twins.count() > 1 {
+        if config.servers_named(section.head.word(1), &name.value) > 1 {
             return Err(refuse("several servers of the proxy have this name", "give each a name of its own"));
         }
-        let lines = config.lines_of(index);
-        let above = lines.iter().take_while(|other| other.number < line.number);
         let mut options = Vec::new();
-        for other in above.filter(|other| other.word(0) == "default-server").copied().chain([line]) {
+        for other in shared.default_servers(line)?.chain([line]) {
             if other.is_conditional {
                 return Err(refuse("its `default-server` holds only under a condition", BY_HAND));
             }
@@ -62,7 +98,8 @@ impl<'a> Server<'a> {
             let found = options::of(other, from).map_err(|why| config.refusal(other, why, BY_HAND))?;
             options.extend(found);
         }
-        let server = Server { config, chroot, lines, line, proxy: section.head.word(1), address, options };
+        let proxy = section.head.word(1);
+        let server = Server { config, chroot, index, mode: shared.mode, line, proxy, address, options };
         for flag in ["ssl", "check-ssl"] {
             if options::is_on(&server.options, flag) {
                 let by_hand = format!("{BY_HAND}, once the server behind it speaks without TLS");
@@ -118,11 +155,10 @@ impl<'a> Server<'a> {
     }
 
     fn protocol(&self) -> Protocol {
-        let mode = self.lines.iter().rfind(|line| line.word(0) == "mode").map_or("tcp", |line| line.word(1));
         let own = options::last(&self.options, "proto").and_then(|option| option.value);
         match own.map(|word| word.value.as_str()) {
             Some("fcgi") => Protocol::FastCgi,
-            _ if mode == "http" => Protocol::Http,
+            _ if self.mode == "http" => Protocol::Http,
             _ => Protocol::Plain,
         }
     }
@@ -169,7 +205,7 @@ impl<'a> Server<'a> {
             };
             Some(format!("`{}` (line {}) {why}", option.text(), option.line.number))
         });
-        own.or_else(|| self.lines.iter().find_map(|line| self.obstacle_in(line)))
+        own.or_else(|| self.config.lines_of(self.index).iter().find_map(|line| self.obstacle_in(line)))
     }
 
     fn obstacle_in(&self, line: &Line) -> Option<String> {

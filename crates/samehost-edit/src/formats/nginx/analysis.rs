@@ -1,11 +1,13 @@
 //! The connections of an nginx configuration, and those that cannot be moved, each with the reason. Changes nothing.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol};
 
 use super::address;
-use super::pass::{PASSES, Pass, Target, UPSTREAM_PORT};
+use super::pass::{PASSES, Pass, Target, UPSTREAM_PORT, Upstreams};
 use super::tree::{Tree, main_of};
 use crate::files::Files;
 use crate::refusal::{Refusal, Result};
@@ -37,15 +39,20 @@ pub(super) struct Analysis {
     pub(super) tree: Tree,
     pub(super) found: Vec<Found>,
     pub(super) refused: Vec<Refusal>,
+    /// Which of `found` stands where in a file: its source, and where its directive ends.
+    places: HashMap<(usize, usize), usize>,
 }
 
-/// A pass that names an upstream.
+/// The passes that name an upstream.
 struct Use {
-    upstream: usize,
+    /// What the first of them speaks.
     protocol: Protocol,
-    /// Why it prevents moving the upstream's servers.
+    /// Why one of them prevents moving the upstream's servers.
     bar: Option<String>,
 }
+
+/// The uses of upstreams, by their names in small letters.
+type Uses = HashMap<String, Use>;
 
 impl Analysis {
     /// Analyses a configuration, or a part of one, which is read in its surroundings if they are known.
@@ -68,7 +75,7 @@ impl Analysis {
 
     fn of_tree(tree: Tree) -> Analysis {
         let refused = tree.missing.iter().map(|(_, refusal)| refusal.clone()).collect();
-        let mut analysis = Analysis { tree, found: Vec::new(), refused };
+        let mut analysis = Analysis { tree, found: Vec::new(), refused, places: HashMap::new() };
         let uses = analysis.passes();
         for node in 0..analysis.tree.nodes.len() {
             let is = |name: &[u8]| analysis.tree.nodes[node].name() == name;
@@ -86,21 +93,20 @@ impl Analysis {
     /// Sorts the results by position, and makes names unique.
     fn settle(&mut self) {
         self.found.sort_by_key(|found| found.nodes[0]);
-        for index in 0..self.found.len() {
-            let name = self.found[index].setting.name.clone();
-            let before = self.found[..index].iter().filter(|found| {
-                found.setting.name == name || found.setting.name.starts_with(&format!("{name} ("))
-            });
-            let count = before.count();
-            if count > 0 {
-                self.found[index].setting.name = format!("{name} ({})", count + 1);
+        let mut counts: HashMap<String, usize> = HashMap::new();
+        for found in &mut self.found {
+            let name = &mut found.setting.name;
+            let count = counts.entry(name.clone()).or_default();
+            *count += 1;
+            if *count > 1 {
+                *name = format!("{name} ({count})");
             }
         }
         self.refused.sort_by(|a, b| (&a.file, a.line, &a.reason).cmp(&(&b.file, b.line, &b.reason)));
         self.refused.dedup();
         let order =
             |refusal: &Refusal| self.tree.sources.iter().position(|source| source.path == refusal.file);
-        self.refused.sort_by_key(order);
+        self.refused.sort_by_cached_key(order);
     }
 
     /// Whether a directive is in a server of `stream`, as far as that is visible.
@@ -109,19 +115,19 @@ impl Analysis {
         tree.around(node).any(|block| {
             tree.nodes[block].name() == b"stream"
                 || (tree.nodes[block].name() == b"server"
-                    && tree.named(Some(block), b"proxy_pass").next().is_some())
+                    && !tree.named(Some(block), b"proxy_pass").is_empty())
         })
     }
 
     /// Adds a setting, or one more position of it.
     fn add(&mut self, node: usize, kind: Kind, setting: Setting) {
-        let own = |found: &&mut Found| {
-            let first = &self.tree.nodes[found.nodes[0]];
-            first.source == self.tree.nodes[node].source && first.after == self.tree.nodes[node].after
-        };
-        match self.found.iter_mut().find(own) {
-            Some(found) => found.nodes.push(node),
-            None => self.found.push(Found { setting, kind, nodes: vec![node] }),
+        let place = (self.tree.nodes[node].source, self.tree.nodes[node].after);
+        match self.places.entry(place) {
+            Entry::Occupied(known) => self.found[*known.get()].nodes.push(node),
+            Entry::Vacant(new) => {
+                new.insert(self.found.len());
+                self.found.push(Found { setting, kind, nodes: vec![node] });
+            }
         }
     }
 
@@ -143,15 +149,9 @@ impl Analysis {
     }
 
     /// Finds the passes to addresses, and those that name upstreams.
-    fn passes(&mut self) -> Vec<Use> {
-        let upstreams: Vec<(String, usize)> = (0..self.tree.nodes.len())
-            .filter(|node| self.tree.nodes[*node].name() == b"upstream" && self.tree.nodes[*node].is_block)
-            .filter_map(|node| {
-                let name = &self.tree.nodes[node].arguments().first()?.value;
-                Some((String::from_utf8_lossy(name).into_owned(), node))
-            })
-            .collect();
-        let mut uses = Vec::new();
+    fn passes(&mut self) -> Uses {
+        let [of_http, of_stream] = self.upstreams();
+        let mut uses = Uses::new();
         for node in 0..self.tree.nodes.len() {
             let name = self.tree.nodes[node].name();
             let Some(pass) = PASSES.iter().find(|pass| pass.directive.as_bytes() == name) else { continue };
@@ -160,20 +160,11 @@ impl Analysis {
             }
             let in_stream = self.is_stream(node);
             let pass = if in_stream { &super::pass::STREAM } else { pass };
-            let named: Vec<&str> = upstreams
-                .iter()
-                .filter(|(_, upstream)| self.is_stream(*upstream) == in_stream || !self.tree.is_whole)
-                .map(|(name, _)| name.as_str())
-                .collect();
-            match pass.target(&self.tree, node, &named) {
+            match pass.target(&self.tree, node, if in_stream { &of_stream } else { &of_http }) {
                 Ok(Target::Upstream(name, bar)) => {
-                    let same = upstreams.iter().filter(|(other, _)| other.eq_ignore_ascii_case(&name));
-                    let protocol = pass.protocol;
-                    uses.extend(same.map(|(_, upstream)| Use {
-                        upstream: *upstream,
-                        protocol,
-                        bar: bar.clone(),
-                    }));
+                    let first = Use { protocol: pass.protocol, bar: None };
+                    let its = uses.entry(name.to_ascii_lowercase()).or_insert(first);
+                    its.bar = its.bar.take().or(bar);
                 }
                 Ok(Target::Address(endpoint)) => {
                     let name = format!("{}, {}", pass.directive, self.place(node));
@@ -186,25 +177,45 @@ impl Analysis {
         uses
     }
 
+    /// The names of the upstreams that passes of HTTP mean, and of those that passes of `stream` mean.
+    fn upstreams(&self) -> [Upstreams; 2] {
+        let (mut of_http, mut of_stream) = (Upstreams::default(), Upstreams::default());
+        for (index, node) in self.tree.nodes.iter().enumerate() {
+            let Some(word) = node.arguments().first().filter(|_| node.name() == b"upstream" && node.is_block)
+            else {
+                continue;
+            };
+            let name = String::from_utf8_lossy(&word.value);
+            let in_stream = self.is_stream(index);
+            if in_stream || !self.tree.is_whole {
+                of_stream.add(&name);
+            }
+            if !in_stream || !self.tree.is_whole {
+                of_http.add(&name);
+            }
+        }
+        [of_http, of_stream]
+    }
+
     /// Finds a server of an upstream.
-    fn server(&mut self, node: usize, uses: &[Use]) {
+    fn server(&mut self, node: usize, uses: &Uses) {
         let tree = &self.tree;
         let Some(upstream) = tree.nodes[node].parent else { return };
-        let within: Vec<usize> = tree.children(Some(upstream)).collect();
-        let servers: Vec<usize> =
-            within.iter().copied().filter(|child| tree.nodes[*child].name() == b"server").collect();
-        let number = servers.iter().position(|server| *server == node).unwrap_or(0) + 1;
+        let servers = tree.named(Some(upstream), b"server");
+        let number = servers.binary_search(&node).unwrap_or(0) + 1;
         let title = tree.nodes[upstream].arguments().first().map_or(&b""[..], |word| &word.value);
-        let name = format!("upstream {}, server {number}", String::from_utf8_lossy(title));
-        let mut own_uses = uses.iter().filter(|one| one.upstream == upstream);
-        let bar = own_uses.clone().find_map(|one| one.bar.clone());
-        let protocol = own_uses.next().map_or(Protocol::Plain, |one| one.protocol);
+        let title = String::from_utf8_lossy(title);
+        let name = format!("upstream {title}, server {number}");
+        let its_uses = uses.get(&title.to_ascii_lowercase());
+        let bar = its_uses.and_then(|one| one.bar.clone());
+        let protocol = its_uses.map_or(Protocol::Plain, |one| one.protocol);
         let by_hand = format!("in {name}: `server unix:/path/of.sock;`");
-        let consistent = within.iter().any(|child| {
-            let node = &tree.nodes[*child];
-            node.name() == b"hash" && node.arguments().iter().any(|word| word.value == b"consistent")
-        });
-        let lua = within.iter().any(|child| tree.nodes[*child].name().starts_with(b"balancer_by_lua"));
+        let hash = tree.named(Some(upstream), b"hash").iter();
+        let consistent =
+            hash.flat_map(|child| tree.nodes[*child].arguments()).any(|word| word.value == b"consistent");
+        let lua = [&b"balancer_by_lua_block"[..], b"balancer_by_lua_file", b"balancer_by_lua"]
+            .iter()
+            .any(|name| !tree.named(Some(upstream), name).is_empty());
         let Some(word) = tree.nodes[node].arguments().first() else {
             return self.refuse(node, "a server without an address", by_hand);
         };
@@ -266,8 +277,8 @@ impl Analysis {
         let bar = barred.iter().find(|(name, _)| parameter(name)).map(|(_, reason)| (*reason).to_owned());
         // The directive before nginx 1.15.
         let server = self.tree.nodes[node].parent;
-        let old = self.tree.named(server, b"ssl").any(|node| {
-            self.tree.nodes[node]
+        let old = self.tree.named(server, b"ssl").iter().any(|node| {
+            self.tree.nodes[*node]
                 .arguments()
                 .first()
                 .is_some_and(|word| word.value.eq_ignore_ascii_case(b"on"))

@@ -26,7 +26,7 @@ fn effect(tree: &Tree, node: usize, name: &'static [u8]) -> Effect {
     let own = tree.nodes[node].parent;
     let levels = tree.around(node).map(Some).chain([None]);
     for level in levels {
-        let nodes: Vec<usize> = tree.named(level, name).collect();
+        let nodes = tree.named(level, name).to_vec();
         if tree.missing.iter().any(|(include, _)| tree.nodes[*include].parent == level) {
             return Effect::Unknown;
         }
@@ -114,7 +114,7 @@ impl Moved<'_> {
     /// Refuses if something depends on the address by name.
     fn mentions(&self) -> Result<()> {
         for level in self.tree.around(self.node).map(Some).chain([None]) {
-            for other in self.tree.children(level) {
+            for &other in self.tree.children(level) {
                 let node = &self.tree.nodes[other];
                 if matches!(node.name(), b"log_format" | b"access_log") || node.is_block {
                     continue;
@@ -214,7 +214,7 @@ impl Moved<'_> {
     /// Refuses lines that would affect other passes as well.
     fn nested(&self, lines: &[String]) -> Result<()> {
         let parent = self.tree.nodes[self.node].parent;
-        match self.tree.named(parent, b"location").next() {
+        match self.tree.named(parent, b"location").first().copied() {
             Some(inner) if !lines.is_empty() => {
                 let reason = format!("`{}` would inherit what must be written here", self.tree.text(inner));
                 Err(self.refuse(reason, &format!("write `{}` here", lines.join(" "))))

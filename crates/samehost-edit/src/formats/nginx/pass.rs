@@ -1,6 +1,8 @@
 //! The directives that forward requests (`proxy_pass`, `fastcgi_pass` and so on): their targets, and the form of
 //! another endpoint in each. Whether a change is safe in its place is decided by [`super::host`].
 
+use std::collections::HashMap;
+
 use samehost_model::{Endpoint, Protocol};
 
 use super::address::{self, Address};
@@ -62,6 +64,22 @@ pub(super) struct Parts<'a> {
     pub(super) uri: &'a str,
 }
 
+/// The names of upstreams, whatever their case.
+#[derive(Debug, Default)]
+pub(super) struct Upstreams {
+    names: HashMap<String, String>,
+}
+
+impl Upstreams {
+    pub(super) fn add(&mut self, name: &str) {
+        self.names.entry(name.to_ascii_lowercase()).or_insert_with(|| name.to_owned());
+    }
+
+    fn named(&self, name: &str) -> Option<&str> {
+        self.names.get(&name.to_ascii_lowercase()).map(String::as_str)
+    }
+}
+
 impl Pass {
     fn starts(text: &str, scheme: &str) -> bool {
         text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
@@ -86,7 +104,7 @@ impl Pass {
     ///
     /// # Errors
     /// [`Refusal`], where that cannot be moved.
-    pub(super) fn target(&self, tree: &Tree, node: usize, upstreams: &[&str]) -> Result<Target> {
+    pub(super) fn target(&self, tree: &Tree, node: usize, upstreams: &Upstreams) -> Result<Target> {
         let refused = |reason: String, by_hand: String| Err(tree.refusal(node, reason, by_hand));
         let [word] = tree.nodes[node].arguments() else {
             return refused(format!("`{}` wants one address", self.directive), "correct it first".into());
@@ -105,11 +123,11 @@ impl Pass {
         if self.is_url && parts.scheme.is_empty() {
             return refused(format!("`{value}` has no `http://`"), "correct it first".into());
         }
-        let upstream = upstreams.iter().find(|name| name.eq_ignore_ascii_case(parts.authority));
+        let upstream = upstreams.named(parts.authority);
         if let Some(name) = upstream.filter(|name| !name.contains(':')) {
             let bar = tls
                 .then(|| format!("`{}` speaks TLS to it, which a socket would do without", tree.text(node)));
-            return Ok(Target::Upstream((*name).to_owned(), bar.or_else(|| self.datagrams(tree, node))));
+            return Ok(Target::Upstream(name.to_owned(), bar.or_else(|| self.datagrams(tree, node))));
         }
         if tls {
             let reason = "TLS is spoken to it, which the switch would drop";
@@ -160,7 +178,7 @@ impl Pass {
     fn is_secured(&self, tree: &Tree, node: usize) -> bool {
         let levels = || tree.around(node).map(Some).chain([None]);
         let says = |level| {
-            let last = tree.named(level, b"proxy_ssl").last()?;
+            let last = *tree.named(level, b"proxy_ssl").last()?;
             Some(tree.nodes[last].arguments().first()?.value.eq_ignore_ascii_case(b"on"))
         };
         self.is_stream() && levels().find_map(says) == Some(true)
@@ -175,7 +193,8 @@ impl Pass {
         let server = tree.nodes[node].parent.filter(|_| self.is_stream());
         let udp = server.is_some_and(|server| {
             tree.named(Some(server), b"listen")
-                .any(|listen| tree.nodes[listen].arguments().iter().any(|word| word.value == b"udp"))
+                .iter()
+                .any(|listen| tree.nodes[*listen].arguments().iter().any(|word| word.value == b"udp"))
         });
         udp.then(|| "datagrams are passed on (`listen … udp`)".to_owned())
     }

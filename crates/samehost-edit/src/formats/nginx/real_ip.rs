@@ -47,9 +47,9 @@ impl Moved<'_> {
         levels.dedup();
         let mut is_trusted = false;
         for level in &levels {
-            let nodes: Vec<usize> = tree.named(*level, b"set_real_ip_from").collect();
-            is_trusted |= self.trusts(&nodes);
-            if let Some(line) = self.line(&nodes)? {
+            let nodes = tree.named(*level, b"set_real_ip_from");
+            is_trusted |= self.trusts(nodes);
+            if let Some(line) = self.line(nodes)? {
                 edits.extend(nodes.last().map(|last| put(tree, *last, line)));
             }
         }

@@ -1,5 +1,6 @@
 //! An nginx configuration as a tree of directives, with included files in their places. Independent of addresses.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::lexer::{self, End, Statement, Word};
@@ -63,6 +64,28 @@ pub(super) struct Tree {
     pub(super) is_whole: bool,
     /// Missing included files: the include, and a refusal.
     pub(super) missing: Vec<(usize, Refusal)>,
+    /// The directives of each block by name, in order. Each pass and each server asks for those beside it; with a look at all
+    /// directives for each, 2,000 servers took 16 times as long as 500.
+    below: Below,
+}
+
+/// The directives below each block, and those of each name.
+#[derive(Debug, Default)]
+struct Below {
+    children: HashMap<Option<usize>, Vec<usize>>,
+    named: HashMap<Option<usize>, HashMap<Vec<u8>, Vec<usize>>>,
+}
+
+impl Below {
+    fn of(nodes: &[Node]) -> Below {
+        let mut below = Below::default();
+        for (index, node) in nodes.iter().enumerate() {
+            below.children.entry(node.parent).or_default().push(index);
+            let names = below.named.entry(node.parent).or_default();
+            names.entry(node.name().to_vec()).or_default().push(index);
+        }
+        below
+    }
 }
 
 impl Tree {
@@ -74,7 +97,13 @@ impl Tree {
         let mut reader = Reader {
             files,
             base: PathBuf::new(),
-            tree: Tree { sources: Vec::new(), nodes: Vec::new(), is_whole: false, missing: Vec::new() },
+            tree: Tree {
+                sources: Vec::new(),
+                nodes: Vec::new(),
+                is_whole: false,
+                missing: Vec::new(),
+                below: Below::default(),
+            },
             included: 0,
         };
         let source = reader.source(file, None)?;
@@ -88,7 +117,8 @@ impl Tree {
         let main = if reader.tree.is_whole { None } else { main_of(file, files) };
         reader.base = main.as_deref().and_then(Path::parent).unwrap_or(own).to_owned();
         reader.expand(source, None, 0)?;
-        Ok(reader.tree)
+        let below = Below::of(&reader.tree.nodes);
+        Ok(Tree { below, ..reader.tree })
     }
 
     /// Everything that nginx reads or loads because of it, the main file first: its sources, and files with code.
@@ -113,13 +143,13 @@ impl Tree {
     }
 
     /// The directives of a block, or of the top level.
-    pub(super) fn children(&self, parent: Option<usize>) -> impl Iterator<Item = usize> {
-        (0..self.nodes.len()).filter(move |index| self.nodes[*index].parent == parent)
+    pub(super) fn children(&self, parent: Option<usize>) -> &[usize] {
+        self.below.children.get(&parent).map_or(&[], Vec::as_slice)
     }
 
     /// Those of a name.
-    pub(super) fn named(&self, parent: Option<usize>, name: &'static [u8]) -> impl Iterator<Item = usize> {
-        self.children(parent).filter(move |index| self.nodes[*index].name() == name)
+    pub(super) fn named(&self, parent: Option<usize>, name: &[u8]) -> &[usize] {
+        self.below.named.get(&parent).and_then(|names| names.get(name)).map_or(&[], Vec::as_slice)
     }
 
     /// The blocks around a directive, from the inside.

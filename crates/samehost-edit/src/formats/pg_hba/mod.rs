@@ -3,12 +3,13 @@
 
 mod records;
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol};
 use samehost_services::Kind;
 
-use self::records::{Meets, Record, records};
+use self::records::{Meets, Record, Records, records};
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
@@ -77,12 +78,9 @@ fn hosts(record: &Record) -> impl Iterator<Item = &'static str> {
 }
 
 /// The record that a login on the socket matches first; also one that it may match.
-fn first_local<'a>(records: &'a [Record], database: &str, user: &str) -> Option<(&'a Record, Meets)> {
-    let mut met = records.iter().filter(|record| record.kind == "local");
-    met.find_map(|record| {
-        let meets = record.meets(database, user);
-        (meets != Meets::No).then_some((record, meets))
-    })
+fn first_local<'a>(records: &'a Records, database: &str, user: &str) -> Option<(&'a Record, Meets)> {
+    let record = &records[records.local.first(records, database, user)?];
+    Some((record, record.meets(database, user)))
 }
 
 /// Whether a password that is valid for one method is valid for the other.
@@ -95,9 +93,9 @@ fn passes(local: &Record, method: &str) -> bool {
 }
 
 /// The logins over TCP from this machine, and those of them that work on the socket.
-fn reading(file: &Path, files: &dyn Files, records: &[Record]) -> Reading {
+fn reading(file: &Path, files: &dyn Files, records: &Records) -> Reading {
     let (port, socket) = places(file, files);
-    let mut reading = Reading::default();
+    let (mut reading, mut names) = (Reading::default(), HashSet::new());
     for (index, record) in records.iter().enumerate() {
         let Some(host) = hosts(record).next().filter(|_| record.method != "reject") else { continue };
         let login = match understood(file, records, index, host) {
@@ -129,15 +127,22 @@ fn reading(file: &Path, files: &dyn Files, records: &[Record]) -> Reading {
             line: local.line.number,
             ..tcp.clone()
         });
+        names.insert(tcp.name.clone());
         reading.settings.push(tcp);
-        reading.settings.extend(unix.filter(|unix| reading.settings.iter().all(|one| one.name != unix.name)));
+        reading.settings.extend(unix.filter(|unix| names.insert(unix.name.clone())));
     }
-    add_local(file, records, &socket, &mut reading.settings);
+    add_local(file, records, &socket, &mut reading.settings, &mut names);
     reading
 }
 
 /// Adds the logins over the socket that are not among the settings yet.
-fn add_local(file: &Path, records: &[Record], socket: &Endpoint, settings: &mut Vec<Setting>) {
+fn add_local(
+    file: &Path,
+    records: &Records,
+    socket: &Endpoint,
+    settings: &mut Vec<Setting>,
+    names: &mut HashSet<String>,
+) {
     for record in records.iter().filter(|record| record.kind == "local" && !record.has_options) {
         let (Some(database), Some(user)) = (record.database.name(), record.user.name()) else { continue };
         let first = first_local(records, database, user).map(|(first, _)| first.line.number);
@@ -145,7 +150,7 @@ fn add_local(file: &Path, records: &[Record], socket: &Endpoint, settings: &mut 
             continue;
         }
         let name = format!("local {} {}", record.database.written, record.user.written);
-        if settings.iter().any(|one| one.name == name) {
+        if !names.insert(name.clone()) {
             continue;
         }
         settings.push(Setting {
@@ -158,17 +163,12 @@ fn add_local(file: &Path, records: &[Record], socket: &Endpoint, settings: &mut 
 }
 
 /// Database and user of a record that its login matches and that can be written for the socket.
-fn understood<'a>(
-    file: &Path,
-    records: &'a [Record],
-    index: usize,
-    host: &str,
-) -> Result<(&'a str, &'a str)> {
+fn understood<'a>(file: &Path, records: &'a Records, index: usize, host: &str) -> Result<(&'a str, &'a str)> {
     let record = &records[index];
     let stop = |reason: String| {
         let method =
             if METHODS.contains(&record.method.as_str()) { record.method.as_str() } else { "scram-sha-256" };
-        let first = records.iter().find(|record| record.kind == "local");
+        let first = records.first_local.map(|first| &records[first]);
         let place = first.map_or("at the end".into(), |first| format!("above line {}", first.line.number));
         let by_hand =
             format!("{place} write, with the application's own names: local DATABASE USER {method}");
@@ -187,11 +187,10 @@ fn understood<'a>(
             record.method
         ));
     }
-    if let Some(earlier) = records[..index]
-        .iter()
-        .find(|earlier| earlier.meets(database, user) != Meets::No && earlier.loopback(host) != Meets::No)
-    {
-        return stop(format!("line {} may decide about this login before it", earlier.line.number));
+    let earlier = records.over_tcp(host).first(records, database, user).filter(|earlier| *earlier < index);
+    if let Some(earlier) = earlier {
+        let line = records[earlier].line.number;
+        return stop(format!("line {line} may decide about this login before it"));
     }
     if let Some((local, Meets::Yes)) = first_local(records, database, user) {
         // Programs may rely on logging in by their user's name, which a password would end.
@@ -254,7 +253,7 @@ fn edits(file: &Path, files: &dyn Files, text: &[u8], setting: &Setting, goal: &
 fn to_unix(
     file: &Path,
     text: &[u8],
-    records: &[Record],
+    records: &Records,
     record: &Record,
     database: &str,
     user: &str,
@@ -275,7 +274,7 @@ fn to_tcp(
     file: &Path,
     files: &dyn Files,
     text: &[u8],
-    records: &[Record],
+    records: &Records,
     record: &Record,
     host: &str,
     goal: &Endpoint,

@@ -1,6 +1,7 @@
 //! The records of pg_hba.conf, parsed as by the server (hba.c): fields between blanks, lists at commas, and quotes that
 //! make keywords plain names. Decides which record a login matches, or that this is unknown.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use crate::lines::{Line, lines, utf8};
@@ -149,8 +150,121 @@ fn contains(network: &str, mask: &str, host: &str) -> Meets {
     yes(bits(network) & mask == bits(host) & mask)
 }
 
+/// The records of a file, with what decides first about a login.
+#[derive(Debug, Default)]
+pub(super) struct Records {
+    all: Vec<Record>,
+    /// The first for the socket.
+    pub(super) first_local: Option<usize>,
+    pub(super) local: Deciding,
+    v4: Deciding,
+    v6: Deciding,
+}
+
+impl std::ops::Deref for Records {
+    type Target = [Record];
+
+    fn deref(&self) -> &[Record] {
+        &self.all
+    }
+}
+
+impl Records {
+    fn of(all: Vec<Record>) -> Records {
+        let mut records = Records::default();
+        for (index, record) in all.iter().enumerate() {
+            if record.kind == "local" {
+                records.first_local.get_or_insert(index);
+                records.local.add(index, record);
+                continue;
+            }
+            for (host, deciding) in [("127.0.0.1", &mut records.v4), ("::1", &mut records.v6)] {
+                if record.loopback(host) != Meets::No {
+                    deciding.add(index, record);
+                }
+            }
+        }
+        Records { all, ..records }
+    }
+
+    /// What decides about logins over TCP to an address of this machine.
+    pub(super) fn over_tcp(&self, host: &str) -> &Deciding {
+        if host.contains(':') { &self.v6 } else { &self.v4 }
+    }
+}
+
+/// The databases or users that a word of a record is for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum For {
+    /// This one.
+    Name(String),
+    /// The database that is called as its user.
+    SameUser,
+    /// Any, or those that something outside of the file says.
+    Any,
+}
+
+/// Which record decides first about a login, without a look at all records for each.
+#[derive(Debug, Default)]
+pub(super) struct Deciding {
+    first: HashMap<(For, For), usize>,
+    /// Records for so many pairs of databases and users that they are looked at one by one.
+    long: Vec<usize>,
+}
+
+/// Most pairs of a record that are written down.
+const MOST_PAIRS: usize = 256;
+
+impl Deciding {
+    fn add(&mut self, index: usize, record: &Record) {
+        if record.database.words.len().saturating_mul(record.user.words.len()) > MOST_PAIRS {
+            self.long.push(index);
+            return;
+        }
+        for database in record.database.words.iter().filter_map(database_of) {
+            for user in record.user.words.iter().map(user_of) {
+                self.first.entry((database.clone(), user)).or_insert(index);
+            }
+        }
+    }
+
+    /// The first record that a login matches, or may match.
+    pub(super) fn first(&self, records: &[Record], database: &str, user: &str) -> Option<usize> {
+        let same = (database == user).then_some(For::SameUser);
+        let mut first = None;
+        for its_database in [For::Name(database.to_owned()), For::Any].into_iter().chain(same) {
+            for its_user in [For::Name(user.to_owned()), For::Any] {
+                let found = self.first.get(&(its_database.clone(), its_user)).copied();
+                first = first.into_iter().chain(found).min();
+            }
+        }
+        let long = self.long.iter().find(|index| records[**index].meets(database, user) != Meets::No);
+        first.into_iter().chain(long.copied()).min()
+    }
+}
+
+/// `None` for a word that no login to a database matches.
+fn database_of(word: &Word) -> Option<For> {
+    Some(match word.text.as_str() {
+        text if word.quoted => For::Name(text.to_owned()),
+        "all" | "samerole" | "samegroup" => For::Any,
+        "sameuser" => For::SameUser,
+        "replication" => return None,
+        text if text.starts_with(['@', '/']) => For::Any,
+        text => For::Name(text.to_owned()),
+    })
+}
+
+fn user_of(word: &Word) -> For {
+    match word.text.as_str() {
+        text if word.quoted => For::Name(text.to_owned()),
+        text if text == "all" || text.starts_with(['@', '/', '+']) => For::Any,
+        text => For::Name(text.to_owned()),
+    }
+}
+
 /// All records of a file.
-pub(super) fn records(file: &Path, text: &[u8]) -> Result<Vec<Record>> {
+pub(super) fn records(file: &Path, text: &[u8]) -> Result<Records> {
     let mut records = Vec::new();
     for line in lines(text) {
         let stop = |reason: &str, by_hand: &str| Err(Refusal::new(file, line.number, reason, by_hand));
@@ -206,7 +320,7 @@ pub(super) fn records(file: &Path, text: &[u8]) -> Result<Vec<Record>> {
         let has_options = rest.next().is_some();
         records.push(Record { line, kind, database, user, address, method, has_options });
     }
-    Ok(records)
+    Ok(Records::of(records))
 }
 
 fn bare(field: &Field) -> String {
@@ -269,7 +383,7 @@ mod tests {
     use super::*;
 
     fn record(line: &str) -> Record {
-        records(Path::new("f"), line.as_bytes()).unwrap().remove(0)
+        records(Path::new("f"), line.as_bytes()).unwrap()[0].clone()
     }
 
     #[test]
@@ -284,6 +398,40 @@ mod tests {
         assert_eq!(record("local replication all peer").meets("app", "app"), Meets::No);
         assert!(records(Path::new("f"), b"local \"a all peer").is_err());
         assert!(records(Path::new("f"), b"include other.conf").is_err());
+    }
+
+    /// The index says what a look at each record says.
+    #[test]
+    fn the_first_that_decides_is_found() {
+        let words = [
+            "a",
+            "b",
+            "all",
+            "sameuser",
+            "samerole",
+            "replication",
+            "\"all\"",
+            "a,b",
+            "@file",
+            "+g",
+            "b,all",
+        ];
+        let mut text = String::new();
+        for database in words {
+            for user in words {
+                text += &format!("local {database} {user} peer\n");
+            }
+        }
+        let records = records(Path::new("f"), text.as_bytes()).unwrap();
+        for end in 0..records.len() {
+            let some = Records::of(records[end..].to_vec());
+            for (database, user) in
+                [("a", "a"), ("a", "b"), ("b", "c"), ("all", "x"), ("c", "c"), ("sameuser", "a")]
+            {
+                let looked = some.iter().position(|record| record.meets(database, user) != Meets::No);
+                assert_eq!(some.local.first(&some, database, user), looked, "{database} {user} from {end}");
+            }
+        }
     }
 
     #[test]

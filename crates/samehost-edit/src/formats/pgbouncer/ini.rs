@@ -1,5 +1,6 @@
 //! The lines of pgbouncer.ini and of what it includes (lib/usual/cfparser.c).
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -40,6 +41,8 @@ impl Entry {
 #[derive(Debug, Default)]
 pub(super) struct Ini {
     entries: Vec<Entry>,
+    /// The last line of a key in a section, and how many there are.
+    places: HashMap<(String, String), (usize, usize)>,
 }
 
 impl Ini {
@@ -55,7 +58,13 @@ impl Ini {
 
     /// The line of a setting of the pooler that counts.
     pub(super) fn setting(&self, key: &str) -> Option<&Entry> {
-        self.entries.iter().rfind(|entry| entry.section == "pgbouncer" && entry.key == key)
+        let (last, _) = self.places.get(&("pgbouncer".to_owned(), key.to_owned()))?;
+        self.entries.get(*last)
+    }
+
+    /// How many lines a database has.
+    pub(super) fn lines_of(&self, database: &str) -> usize {
+        self.places.get(&("databases".to_owned(), database.to_owned())).map_or(0, |(_, number)| *number)
     }
 }
 
@@ -105,6 +114,9 @@ impl Reader<'_> {
             let value =
                 value.ok_or_else(|| refuse("it has no `=` after its key", "key = value"))?.trim_ascii_start();
             let place = content.end - value.len()..content.end;
+            let place_of_key = (self.section.clone(), key.to_owned());
+            let (last, number) = self.ini.places.entry(place_of_key).or_default();
+            (*last, *number) = (self.ini.entries.len(), *number + 1);
             self.ini.entries.push(Entry {
                 section: self.section.clone(),
                 key: key.to_owned(),

@@ -143,7 +143,7 @@ struct Database<'a> {
 
 impl<'a> Database<'a> {
     fn of(ini: &'a Ini, entry: &'a Entry) -> Result<Self> {
-        if ini.databases().filter(|other| other.key == entry.key).count() > 1 {
+        if ini.lines_of(&entry.key) > 1 {
             return Err(entry.refuse("the database has several lines", "keep one line for it"));
         }
         let connection = Connection::parse(entry.value()).map_err(|why| entry.refuse(why, BY_HAND))?;

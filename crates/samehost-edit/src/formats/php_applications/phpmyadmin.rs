@@ -7,7 +7,7 @@ use samehost_model::{Endpoint, Protocol};
 use super::connection::{Connection, Group, Login, Words, element, elements, path, port, refuse, word};
 use super::{Application, mysql};
 use crate::files::Files;
-use crate::languages::php::{Item, MYSQL_SOCKET, Outcome, Setup, Value, variable_used};
+use crate::languages::php::{Item, Items, MYSQL_SOCKET, Outcome, Setup, Value, variable_used};
 use crate::refusal::Result;
 
 pub(super) const PHPMYADMIN: Application =
@@ -18,7 +18,7 @@ const BY_HAND: &str =
 
 fn setup() -> Setup<'static> {
     // Config::load() has set it before it evaluates the file.
-    Setup { variables: vec![("cfg", Value::Array(Vec::new()))], ..Setup::default() }
+    Setup { variables: vec![("cfg", Value::Array(Items::default()))], ..Setup::default() }
 }
 
 fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Vec<Result<Connection>> {

@@ -1,5 +1,7 @@
 //! A container of a Quadlet file: what of it says how it is reached, whom it reaches, and what of this machine it sees.
 
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -26,6 +28,9 @@ pub(super) struct Container {
     pub(super) pod: Option<String>,
     /// Each variable as it is set at last.
     pub(super) variables: Vec<Variable>,
+    /// Where each of them stands.
+    places: BTreeMap<String, usize>,
+    on_host: OnceCell<bool>,
     all: Vec<Assignment>,
 }
 
@@ -43,8 +48,17 @@ impl Client for Container {
         Some(name_of(&self.image))
     }
 
-    fn values(&self) -> Vec<(String, Option<String>)> {
-        self.variables.iter().map(|one| (one.name.clone(), one.value.clone())).collect()
+    fn value(&self, name: &str) -> Option<Option<String>> {
+        self.places.get(name).map(|place| self.variables[*place].value.clone())
+    }
+
+    fn is_set(&self, name: &str) -> bool {
+        self.places.contains_key(name)
+    }
+
+    fn has_any(&self, prefix: &str) -> bool {
+        let mut from = self.places.range(prefix.to_owned()..);
+        from.next().is_some_and(|(name, _)| name.starts_with(prefix))
     }
 }
 
@@ -68,6 +82,8 @@ impl Container {
             image: String::new(),
             pod: None,
             variables: Vec::new(),
+            places: BTreeMap::new(),
+            on_host: OnceCell::new(),
             text,
             all,
         };
@@ -80,6 +96,8 @@ impl Container {
         let more: Vec<String> = more.map(|one| one.value.clone()).collect();
         container.names.extend(more);
         container.variables = container.environment();
+        let names = container.variables.iter().map(|one| one.name.clone());
+        container.places = names.enumerate().map(|(place, name)| (name, place)).collect();
         Ok(container)
     }
 
@@ -95,22 +113,25 @@ impl Container {
     }
 
     fn environment(&self) -> Vec<Variable> {
-        let mut found: Vec<Variable> = Vec::new();
+        let (mut found, mut places): (Vec<Option<Variable>>, HashMap<String, usize>) = Default::default();
         for one in self.list("Environment") {
             let Some(words) = words(&one.value) else { continue };
             let is_one_line = !self.text[one.range.clone()].contains('\n');
             for word in &words {
                 let Some((name, value)) = word.text.split_once('=') else { continue };
-                found.retain(|other| other.name != name);
-                found.push(Variable {
+                // The last one counts, and stands where it is.
+                if let Some(before) = places.insert(name.to_owned(), found.len()) {
+                    found[before] = None;
+                }
+                found.push(Some(Variable {
                     name: name.to_owned(),
                     value: word.dynamic.is_none().then(|| value.to_owned()),
                     line: one.line,
                     alone: Some(one.range.clone()).filter(|_| words.len() == 1 && is_one_line),
-                });
+                }));
             }
         }
-        found
+        found.into_iter().flatten().collect()
     }
 
     /// Why what is read here may not be what podman is told; `None` if it is.
@@ -151,7 +172,8 @@ impl Container {
 
     /// Whether it has this machine's network.
     pub(super) fn is_on_host(&self) -> bool {
-        self.pod.is_none() && self.list("Network").iter().any(|one| one.value == "host")
+        let networks = || self.list("Network").iter().any(|one| one.value == "host");
+        *self.on_host.get_or_init(|| self.pod.is_none() && networks())
     }
 
     /// Whether a host that it names is this machine.

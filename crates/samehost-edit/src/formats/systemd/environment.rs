@@ -1,7 +1,7 @@
 //! `Environment=`: the variables of the service, which have the meaning of the `.env` file of the framework in its
 //! working directory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::drop_in;
@@ -40,27 +40,31 @@ pub(super) struct Environment<'a> {
 
 impl<'a> Environment<'a> {
     pub(super) fn new(unit: &'a Unit, file: &'a Path) -> Self {
-        let mut all: Vec<Variable> = Vec::new();
+        let (mut all, mut places): (Vec<Option<Variable>>, HashMap<String, usize>) = Default::default();
         for assignment in unit.list("Service", "Environment") {
             let Some(words) = words(&assignment.value) else { continue };
             for word in &words {
                 let Some((name, value)) = word.text.split_once('=') else { continue };
-                all.retain(|other| other.name != name);
-                all.push(Variable {
+                // The last one counts, and stands where it is.
+                if let Some(before) = places.insert(name.to_owned(), all.len()) {
+                    all[before] = None;
+                }
+                all.push(Some(Variable {
                     name: name.to_owned(),
                     value: value.to_owned(),
                     assignment,
                     is_alone: words.len() == 1,
                     odd: word.dynamic.clone(),
-                });
+                }));
             }
         }
-        let unset: Vec<&str> = unit
+        let mut all: Vec<Variable> = all.into_iter().flatten().collect();
+        let unset: HashSet<&str> = unit
             .list("Service", "UnsetEnvironment")
             .into_iter()
             .flat_map(|assignment| assignment.value.split_ascii_whitespace())
             .collect();
-        all.retain(|one| !unset.contains(&one.name.as_str()));
+        all.retain(|one| !unset.contains(one.name.as_str()));
         let directory = unit.last("Service", "WorkingDirectory").map_or("/", |one| one.value.as_str());
         let imagined = under(&unit.root, directory.trim_start_matches('-')).join("systemd.env");
         let (mut text, mut lines) = (String::new(), Vec::new());

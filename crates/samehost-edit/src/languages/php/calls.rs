@@ -268,7 +268,7 @@ impl Run<'_> {
         if self.setup.last.is_some_and(|last| last.as_bytes() == name) {
             let state = self.state.clone();
             self.loaded = Some(match self.loaded.take() {
-                Some(loaded) => loaded.meet(state, &trouble),
+                Some(loaded) => loaded.meet(state, &trouble, &mut self.budget.work),
                 None => state,
             });
             self.state.over = true;

@@ -1,19 +1,26 @@
 //! PHP expressions: their values, if known, and their effects.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use tree_sitter::Node;
 
+use super::array::{Items, TOO_LARGE};
+use super::budget::LONGEST_TEXT;
 use super::run::{DEEPEST, Run};
 use super::source::{Source, children};
 use super::statements::place;
-use super::value::{Entry, Item, Value, Valued, next};
+use super::value::{Entry, Item, Value, Valued};
 
 impl Run<'_> {
     /// What an expression is worth.
     pub(super) fn evaluate(&mut self, source: &Source, node: Node<'_>) -> Valued {
         if self.depth > DEEPEST {
             return self.opaque(source, node, "this is nested too deep to be followed");
+        }
+        self.budget.work += 1;
+        if self.budget.is_spent() {
+            return Valued::unknown(source.trouble(node, TOO_LARGE));
         }
         self.depth += 1;
         let valued = self.worth(source, node);
@@ -68,7 +75,7 @@ impl Run<'_> {
             "update_expression" => self.update(source, node),
             "member_access_expression" if self.property(source, node).is_some() => self.member(source, node),
             "object_creation_expression" if is_plain_object(source, node) => {
-                here(source, node, Value::Array(Vec::new()))
+                here(source, node, Value::Array(Items::default()))
             }
             _ => self.opaque(source, node, "this is not followed"),
         }
@@ -163,7 +170,7 @@ impl Run<'_> {
             b"??" => self.coalesce(source, node, one, (left, right)),
             b"." => {
                 let two = self.evaluate(source, right);
-                concatenated(source, node, one, two)
+                self.concatenated(source, node, one, two)
             }
             b"===" | b"==" | b"!==" | b"!=" | b"<>" => {
                 let two = self.evaluate(source, right);
@@ -237,7 +244,7 @@ impl Run<'_> {
     }
 
     /// Value of a constant where it is used.
-    pub(super) fn constant(&self, source: &Source, node: Node<'_>, name: &[u8]) -> Valued {
+    pub(super) fn constant(&mut self, source: &Source, node: Node<'_>, name: &[u8]) -> Valued {
         let shown = String::from_utf8_lossy(name);
         let trouble = |reason: String| Valued::unknown(source.trouble(node, reason));
         match self.state.constants.get(name) {
@@ -245,6 +252,7 @@ impl Run<'_> {
                 let mut valued = constant.alternatives[0].clone();
                 valued.place = None;
                 valued.via = Some(name.to_vec());
+                self.budget.hold(valued.own());
                 valued
             }
             Some(_) => trouble(format!("what {shown} is here depends on what cannot be known")),
@@ -255,10 +263,10 @@ impl Run<'_> {
     fn variable(&mut self, source: &Source, node: Node<'_>) -> Valued {
         let written = source.of(node);
         let name = written.get(1..).unwrap_or_default();
-        match self.state.variables.get(name) {
-            Some(valued) if !self.shared.contains(name) => {
-                let mut valued = valued.clone();
+        match self.state.variable(name).map(Cow::into_owned) {
+            Some(mut valued) if !self.shared.contains(name) => {
                 valued.via = Some(written.to_vec());
+                self.budget.hold(valued.own());
                 valued
             }
             _ => {
@@ -282,8 +290,11 @@ impl Run<'_> {
         }
         let array = self.evaluate(source, *base);
         match (array.value, key) {
-            (Value::Array(items), Some(key)) => match items.into_iter().find(|item| item.key == key) {
-                Some(item) => Valued { via: Some(source.of(node).to_vec()), ..item.value },
+            (Value::Array(items), Some(key)) => match items.element(&key) {
+                Some(item) => {
+                    self.budget.hold(item.value.own());
+                    Valued { via: Some(source.of(node).to_vec()), ..item.value.clone() }
+                }
                 None => Valued::unknown(source.trouble(node, "this element is not set above")),
             },
             (Value::Unknown(trouble), _) => Valued::unknown(trouble),
@@ -295,12 +306,12 @@ impl Run<'_> {
     fn member(&mut self, source: &Source, node: Node<'_>) -> Valued {
         let property = self.property(source, node).unwrap_or_default();
         let object = self.setup.object.unwrap_or_default().as_bytes();
-        let items = match self.state.variables.get(object).map(|valued| &valued.value) {
+        let items = match self.state.variable(object).map(|valued| valued.value.clone()) {
             Some(Value::Array(items)) => items,
-            Some(Value::Unknown(trouble)) => return Valued::unknown(trouble.clone()),
+            Some(Value::Unknown(trouble)) => return Valued::unknown(trouble),
             _ => return Valued::unknown(source.trouble(node, "this object is not known")),
         };
-        match items.iter().find(|item| item.key == property) {
+        match items.element(&property) {
             Some(item) => Valued { via: Some(source.of(node).to_vec()), ..item.value.clone() },
             None => Valued::unknown(source.trouble(node, "this property is not set above")),
         }
@@ -321,7 +332,7 @@ impl Run<'_> {
     }
 
     fn array(&mut self, source: &Source, node: Node<'_>) -> Valued {
-        let mut items: Vec<Item> = Vec::new();
+        let mut items = Items::default();
         for element in children(node) {
             let parts = children(element);
             let (key, value) = match parts.as_slice() {
@@ -330,7 +341,7 @@ impl Run<'_> {
                 _ => return self.opaque(source, node, "this array takes in other values"),
             };
             let key = match key {
-                None => Some(next(&items).to_string().into_bytes()),
+                None => Some(items.next().to_string().into_bytes()),
                 Some(key) => self.evaluate(source, key).value.text(),
             };
             let valued = self.evaluate(source, value);
@@ -338,12 +349,33 @@ impl Run<'_> {
                 return self.opaque(source, node, "which key an element of this array has is not known");
             };
             let entry = Entry::Element(place(source, element));
-            match items.iter_mut().find(|item| item.key == key) {
-                Some(item) => (item.value, item.entry) = (valued, entry),
-                None => items.push(Item { key, value: valued, entry }),
+            items.add(Item { key, value: valued, entry });
+            if items.is_too_large() {
+                return self.opaque(source, node, TOO_LARGE);
             }
         }
         here(source, node, Value::Array(items))
+    }
+
+    fn concatenated(&mut self, source: &Source, node: Node<'_>, one: Valued, two: Valued) -> Valued {
+        match (one.value.text(), two.value.text()) {
+            (Some(one_text), Some(two_text)) => {
+                let length = one_text.len() + two_text.len();
+                self.budget.hold(length);
+                if length > LONGEST_TEXT {
+                    return Valued::unknown(source.trouble(node, TOO_LARGE));
+                }
+                let mut valued = here(source, node, Value::Text([one_text, two_text].concat()));
+                valued.via = one.via.or(two.via);
+                if valued.via.is_some() || one.place.is_none() || two.place.is_none() {
+                    valued.place = None;
+                    valued.via.get_or_insert_with(|| source.of(node).to_vec());
+                }
+                valued
+            }
+            (None, _) => inherit(one, || source.trouble(node, "this is not known")),
+            (_, None) => inherit(two, || source.trouble(node, "this is not known")),
+        }
     }
 }
 
@@ -375,22 +407,6 @@ fn plain(text: &[u8]) -> bool {
 
 fn decimal(text: &str) -> bool {
     text == "0" || !text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-fn concatenated(source: &Source, node: Node<'_>, one: Valued, two: Valued) -> Valued {
-    match (one.value.text(), two.value.text()) {
-        (Some(one_text), Some(two_text)) => {
-            let mut valued = here(source, node, Value::Text([one_text, two_text].concat()));
-            valued.via = one.via.or(two.via);
-            if valued.via.is_some() || one.place.is_none() || two.place.is_none() {
-                valued.place = None;
-                valued.via.get_or_insert_with(|| source.of(node).to_vec());
-            }
-            valued
-        }
-        (None, _) => inherit(one, || source.trouble(node, "this is not known")),
-        (_, None) => inherit(two, || source.trouble(node, "this is not known")),
-    }
 }
 
 /// `==` and `!=`; `same`: whether equal values make it true.

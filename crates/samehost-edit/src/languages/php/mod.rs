@@ -1,9 +1,12 @@
 //! PHP for the editors of PHP files: determines which constants and variables a file sets, without running it. What
 //! cannot be known here (an environment variable, a function's result) is a value that says where and why. Reads only.
 
+mod array;
+mod budget;
 mod calls;
 mod expressions;
 mod literal;
+mod map;
 mod opaque;
 mod run;
 mod source;
@@ -13,6 +16,7 @@ mod strings;
 mod uses;
 mod value;
 
+pub(crate) use array::Items;
 pub(crate) use literal::encode;
 pub(crate) use run::{Outcome, RETURNED, Setup, execute};
 pub(crate) use splice::{add, change, remove};

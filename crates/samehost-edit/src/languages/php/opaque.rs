@@ -64,6 +64,10 @@ impl Run<'_> {
     fn scan(&mut self, source: &Source, top: Node<'_>, reach: Reach, reason: &str) {
         let mut passed = 0;
         for node in walk(top) {
+            self.budget.work += 1;
+            if self.budget.is_spent() {
+                return;
+            }
             if node.start_byte() < passed {
                 continue;
             }
@@ -95,7 +99,7 @@ impl Run<'_> {
                     let name = source.of(node).get(1..).unwrap_or_default().to_vec();
                     if reach == Reach::Here {
                         let trouble = source.trouble(node, reason);
-                        self.state.variables.insert(name, Valued::unknown(trouble));
+                        self.state.variables.insert(&name, Valued::unknown(trouble));
                     } else if name == b"GLOBALS" {
                         self.state
                             .lose(&source.trouble(node, "a function changes variables through $GLOBALS"));

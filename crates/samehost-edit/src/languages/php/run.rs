@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use super::budget::Budget;
 use super::source::Source;
 use super::value::{Constant, State, Trouble, Value, Valued};
 use crate::files::Files;
@@ -60,6 +61,7 @@ pub(super) struct Run<'a> {
     pub(super) namespaced: bool,
     /// Present depth of expressions and statements.
     pub(super) depth: usize,
+    pub(super) budget: Budget,
 }
 
 /// Follows a file.
@@ -70,10 +72,10 @@ pub(crate) fn execute<'a>(file: &Path, files: &'a dyn Files, setup: Setup<'a>) -
     let mut state = State::default();
     for (name, value) in &setup.constants {
         let constant = Constant { alternatives: vec![Valued::plain(value.clone())], undefined: false };
-        state.constants.insert(name.as_bytes().to_vec(), constant);
+        state.constants.insert(name.as_bytes(), constant);
     }
     for (name, value) in &setup.variables {
-        state.variables.insert(name.as_bytes().to_vec(), Valued::plain(value.clone()));
+        state.variables.insert(name.as_bytes(), Valued::plain(value.clone()));
     }
     let mut run = Run {
         files,
@@ -85,16 +87,21 @@ pub(crate) fn execute<'a>(file: &Path, files: &'a dyn Files, setup: Setup<'a>) -
         shared: BTreeSet::new(),
         namespaced: false,
         depth: 0,
+        budget: Budget::default(),
     };
     let text = files.read(file).map_err(|error| Trouble::new(file, 0, error.to_string()))?;
     let source = Source::parse(file, text)?;
     run.follow(source);
+    if run.budget.is_spent() {
+        return Err(Trouble::new(file, 0, "following it takes more work than a configuration should"));
+    }
     let trouble = Trouble::new(file, 0, "where this file ends is not known");
-    let state = match run.loaded {
+    let mut state = match run.loaded {
         Some(loaded) if run.state.over => loaded,
-        Some(loaded) => loaded.meet(run.state, &trouble),
+        Some(loaded) => loaded.meet(run.state, &trouble, &mut run.budget.work),
         None => run.state,
     };
+    state.settle();
     Ok(Outcome { state, sources: run.sources })
 }
 
@@ -110,6 +117,7 @@ pub(super) enum Inclusion {
 impl Run<'_> {
     fn follow(&mut self, source: Source) {
         let source = Rc::new(source);
+        self.budget.grow(source.text.len());
         self.sources.push(Rc::clone(&source));
         let namespaced = std::mem::replace(&mut self.namespaced, false);
         self.returns.push(Vec::new());
@@ -117,8 +125,11 @@ impl Run<'_> {
         self.block(&source, source.root());
         let trouble = source.trouble(source.root(), "this file may return early");
         for state in self.returns.pop().unwrap_or_default() {
+            if self.budget.is_spent() {
+                break;
+            }
             let here = std::mem::take(&mut self.state);
-            self.state = here.meet(state, &trouble);
+            self.state = here.meet(state, &trouble, &mut self.budget.work);
         }
         self.namespaced = namespaced;
     }

@@ -1,5 +1,7 @@
 //! One PHP file and its syntax tree. A file with a syntax error is not accepted.
 
+use std::cell::OnceCell;
+use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +19,10 @@ pub(crate) struct Source {
     /// Its bytes.
     pub(crate) text: Vec<u8>,
     tree: Tree,
+    /// Where each line ends. Every value says its line; counting from the beginning for each made 2,000 lines take 29 s.
+    line_ends: Vec<usize>,
+    /// How often each word stands in the text.
+    words: OnceCell<HashMap<Vec<u8>, usize>>,
 }
 
 impl Source {
@@ -33,7 +39,8 @@ impl Source {
         if tree.root_node().has_error() {
             tree = halted(&ascii, &tree).unwrap_or(tree);
         }
-        let source = Source { path: path.to_owned(), text, tree };
+        let line_ends = (0..text.len()).filter(|at| text[*at] == b'\n').collect();
+        let source = Source { path: path.to_owned(), text, tree, line_ends, words: OnceCell::new() };
         if source.root().has_error() {
             let wrong = walk(source.root()).find(|node| node.is_error() || node.is_missing());
             let line = wrong.map_or(0, |node| source.line(node.start_byte()));
@@ -74,9 +81,20 @@ impl Source {
 
     /// The line of a byte, from 1.
     pub(crate) fn line(&self, at: usize) -> u32 {
-        let before = &self.text[..at.min(self.text.len())];
-        let lines = before.iter().filter(|byte| **byte == b'\n').count();
+        let lines = self.line_ends.partition_point(|end| *end < at);
         u32::try_from(lines + 1).unwrap_or(u32::MAX)
+    }
+
+    /// How often a word of letters, digits and `_` stands in it.
+    pub(crate) fn count(&self, word: &[u8]) -> usize {
+        let words = self.words.get_or_init(|| {
+            let mut words: HashMap<Vec<u8>, usize> = HashMap::new();
+            for one in self.text.split(|byte| !is_in_word(*byte)).filter(|one| !one.is_empty()) {
+                *words.entry(one.to_vec()).or_default() += 1;
+            }
+            words
+        });
+        words.get(word).copied().unwrap_or_default()
     }
 
     /// Some of its bytes.
@@ -94,6 +112,11 @@ impl Source {
     pub(crate) fn trouble(&self, node: Node<'_>, reason: impl Into<String>) -> Trouble {
         Trouble::new(&self.path, self.line(node.start_byte()), reason)
     }
+}
+
+/// Whether PHP takes a byte for a part of a name.
+pub(crate) fn is_in_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
 }
 
 fn tree(text: &[u8]) -> Option<Tree> {

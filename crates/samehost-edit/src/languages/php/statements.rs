@@ -1,7 +1,10 @@
 //! PHP statements, in order.
 
+use std::borrow::Cow;
+
 use tree_sitter::Node;
 
+use super::array::Items;
 use super::run::{DEEPEST, RETURNED, Run};
 use super::source::{Source, children};
 use super::value::{Entry, Item, Key, Place, State, Value, Valued};
@@ -15,7 +18,7 @@ impl Run<'_> {
     }
 
     pub(super) fn statement(&mut self, source: &Source, node: Node<'_>) {
-        if self.state.over {
+        if self.state.over || self.budget.is_spent() {
             return;
         }
         if self.depth > DEEPEST {
@@ -35,7 +38,7 @@ impl Run<'_> {
 
     /// Returns from the present function or file.
     fn leave(&mut self) {
-        let over = State { over: true, ..State::default() };
+        let over = State::over();
         let state = std::mem::replace(&mut self.state, over);
         if let Some(returns) = self.returns.last_mut() {
             returns.push(state);
@@ -58,7 +61,7 @@ impl Run<'_> {
             "return_statement" => {
                 let valued = children(node).first().map(|value| self.evaluate(source, *value));
                 if let Some(valued) = valued.filter(|_| self.returns.len() == 1) {
-                    self.state.variables.insert(RETURNED.to_vec(), valued);
+                    self.state.variables.insert(RETURNED, valued);
                 }
                 self.leave();
             }
@@ -130,7 +133,7 @@ impl Run<'_> {
     /// The properties of the setup's class with their values.
     fn properties(&mut self, source: &Source, node: Node<'_>) {
         let declarations = node.child_by_field_name("body").map(children).unwrap_or_default();
-        let mut items = Vec::new();
+        let mut items = Items::default();
         for declaration in declarations.into_iter().filter(|child| child.kind() == "property_declaration") {
             for element in children(declaration).into_iter().filter(|part| part.kind() == "property_element")
             {
@@ -141,10 +144,10 @@ impl Run<'_> {
                     None => Valued::plain(Value::Null),
                 };
                 let key = name.strip_prefix(b"$").unwrap_or(name).to_vec();
-                items.push(Item { key, value, entry: Entry::Property(place(source, element)) });
+                items.add(Item { key, value, entry: Entry::Property(place(source, element)) });
             }
         }
-        let class = self.setup.class.unwrap_or_default().as_bytes().to_vec();
+        let class = self.setup.class.unwrap_or_default().as_bytes();
         self.state.variables.insert(class, Valued::plain(Value::Array(items)));
     }
 
@@ -216,7 +219,7 @@ impl Run<'_> {
                 let other = std::mem::take(&mut self.state);
                 let trouble =
                     source.trouble(condition, "it depends on a condition that cannot be known here");
-                self.state = one.meet(other, &trouble);
+                self.state = one.meet(other, &trouble, &mut self.budget.work);
             }
         }
     }
@@ -238,8 +241,8 @@ impl Run<'_> {
                 let Some(name) = self.asked_constant(source, condition) else { return };
                 if !holds {
                     self.state.constants.remove(&name);
-                } else if let Some(constant) = self.state.constants.get_mut(&name) {
-                    constant.undefined = false;
+                } else {
+                    self.state.constants.update(&name, |constant| constant.undefined = false);
                 }
             }
             _ => {}
@@ -278,21 +281,25 @@ impl Run<'_> {
         }
         if self.shared.contains(&name) {
             let trouble = source.trouble(node, "this variable is also changed elsewhere, by reference");
-            self.state.variables.insert(name, Valued::unknown(trouble));
+            self.state.variables.insert(&name, Valued::unknown(trouble));
             return;
         }
         keys.reverse();
         let Some(keys) = keys.into_iter().collect::<Option<Vec<_>>>() else {
             let trouble = source.trouble(node, "which element is set here is not known");
-            self.state.variables.insert(name, Valued::unknown(trouble));
+            self.state.variables.insert(&name, Valued::unknown(trouble));
             return;
         };
         let statement = node.parent().filter(|parent| parent.kind() == "expression_statement");
         let place = place(source, statement.unwrap_or(node));
         let unseen = self.state.anything.clone();
-        let empty = || unseen.map_or_else(|| Valued::plain(Value::Null), Valued::unknown);
-        let slot = self.state.variables.entry(name).or_insert_with(empty);
-        super::value::put(slot, &keys, valued, &place);
+        if self.state.variables.get(&name).is_none() {
+            let empty = || unseen.map_or_else(|| Valued::plain(Value::Null), Valued::unknown);
+            let before = self.state.variable(&name).map_or_else(empty, Cow::into_owned);
+            self.state.variables.insert(&name, before);
+        }
+        let work = &mut self.budget.work;
+        self.state.variables.update(&name, |slot| super::value::put(slot, &keys, valued, &place, work));
     }
 }
 

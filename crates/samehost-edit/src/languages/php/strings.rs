@@ -2,6 +2,8 @@
 
 use tree_sitter::Node;
 
+use super::array::TOO_LARGE;
+use super::budget::LONGEST_TEXT;
 use super::expressions::{here, inherit};
 use super::literal::{content, decode, indentation};
 use super::run::Run;
@@ -58,6 +60,10 @@ impl Run<'_> {
                 _ => return inherit(valued, || source.trouble(node, "this string holds what is not known")),
             }
             at = after;
+            self.budget.hold(text.len());
+            if text.len() > LONGEST_TEXT {
+                return unknown(TOO_LARGE);
+            }
         }
         match decode(quoting, source.slice(at..range.end.max(at))) {
             Some(rest) => text.extend(rest),

@@ -3,7 +3,7 @@
 use tree_sitter::Node;
 
 use super::run::Outcome;
-use super::source::{Source, walk};
+use super::source::{Source, is_in_word, walk};
 use super::value::Trouble;
 
 /// The first place that reads a constant.
@@ -108,13 +108,8 @@ fn first(outcome: &Outcome, found: impl Fn(&Source, Node<'_>) -> Option<String>)
 
 /// Whether a variable appears in the files exactly twice: where it is set, and where it is read.
 pub(crate) fn once(outcome: &Outcome, variable: &[u8]) -> bool {
-    let word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || !byte.is_ascii();
-    let Some(name) = variable.strip_prefix(b"$").filter(|name| name.iter().all(word)) else { return false };
-    let count = |text: &[u8]| {
-        let ends = |at: usize| {
-            !text.get(at + name.len()).is_some_and(word) && !text.get(at.wrapping_sub(1)).is_some_and(word)
-        };
-        (0..text.len()).filter(|at| text[*at..].starts_with(name) && ends(*at)).count()
+    let Some(name) = variable.strip_prefix(b"$").filter(|name| name.iter().copied().all(is_in_word)) else {
+        return false;
     };
-    outcome.sources.iter().map(|source| count(&source.text)).sum::<usize>() == 2
+    outcome.sources.iter().map(|source| source.count(name)).sum::<usize>() == 2
 }

@@ -1,8 +1,12 @@
 //! Known values of a PHP program's constants and variables at some point of it.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use super::array::{Items, TOO_LARGE};
+use super::map::Map;
 
 /// Something that is unknown, or not understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +59,7 @@ pub(crate) enum Value {
     Integer(i64),
     Truth(bool),
     Null,
-    Array(Vec<Item>),
+    Array(Items),
     Unknown(Trouble),
 }
 
@@ -142,11 +146,40 @@ pub(crate) struct Constant {
     pub(crate) undefined: bool,
 }
 
+/// Most values that a constant may have; one that has more is not known.
+const MOST_ALTERNATIVES: usize = 32;
+
+impl Constant {
+    fn is_unknown(&self) -> bool {
+        self.alternatives.iter().any(|valued| matches!(valued.value, Value::Unknown(_)))
+    }
+
+    /// One more value that it may have. What is unknown for one reason is not known better for another.
+    fn may_be(&mut self, valued: Valued) {
+        let is_unknown = matches!(valued.value, Value::Unknown(_)) && self.is_unknown();
+        if is_unknown || self.alternatives.len() > MOST_ALTERNATIVES || self.alternatives.contains(&valued) {
+            return;
+        }
+        if self.alternatives.len() < MOST_ALTERNATIVES {
+            self.alternatives.push(valued);
+            return;
+        }
+        let place = valued.place.as_ref();
+        let (file, line) = place.map_or((Path::new(""), 0), |place| (place.file.as_path(), place.line));
+        let trouble = Trouble::new(file, line, "it may have more values than are followed");
+        self.alternatives.push(Valued::unknown(trouble));
+    }
+}
+
 /// What is known at some point of a program.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct State {
-    pub(crate) constants: BTreeMap<Vec<u8>, Constant>,
-    pub(crate) variables: BTreeMap<Vec<u8>, Valued>,
+    pub(crate) constants: Map<Constant>,
+    pub(crate) variables: Map<Valued>,
+    /// Variables of which nothing is known, but what was set since; and why.
+    lost: Option<Lost>,
+    /// Constants that may be undefined, and were not yet found to be unknown.
+    unsure: Map<()>,
     /// Execution does not get here.
     pub(crate) over: bool,
     /// From here on any constant may be defined already, and any variable changed.
@@ -155,21 +188,54 @@ pub(crate) struct State {
     pub(crate) called: Option<Trouble>,
 }
 
+/// Variables that were there when nothing was certain any more. Each is unknown for the same reason, and so they are not
+/// visited one by one: a file may do this at each of its lines.
+#[derive(Clone, Debug)]
+struct Lost {
+    names: Map<()>,
+    trouble: Rc<Trouble>,
+}
+
 impl State {
+    /// Execution does not get here.
+    pub(super) fn over() -> State {
+        State { over: true, ..State::default() }
+    }
+
+    /// A variable's value; `None` if it is not set.
+    pub(crate) fn variable(&self, name: &[u8]) -> Option<Cow<'_, Valued>> {
+        if let Some(valued) = self.variables.get(name) {
+            return Some(Cow::Borrowed(valued));
+        }
+        let lost = self.lost.as_ref().filter(|lost| lost.names.contains_key(name))?;
+        Some(Cow::Owned(Valued::unknown(lost.trouble.as_ref().clone())))
+    }
+
+    /// Writes down what is unknown of each lost variable, for readers of the end of a program.
+    pub(super) fn settle(&mut self) {
+        let Some(lost) = self.lost.take() else { return };
+        for name in lost.names.keys() {
+            if !self.variables.contains_key(&name) {
+                self.variables.insert(&name, Valued::unknown(lost.trouble.as_ref().clone()));
+            }
+        }
+    }
+
     /// In PHP the first definition wins; a later one only causes a warning.
     pub(crate) fn define(&mut self, name: &[u8], valued: Valued) {
-        let unseen = self.anything.clone().map(Valued::unknown);
-        match self.constants.get_mut(name) {
+        match self.constants.get(name) {
             None => {
+                let unseen = self.anything.clone().map(Valued::unknown);
                 let mut alternatives: Vec<Valued> = unseen.into_iter().collect();
                 alternatives.push(valued);
-                self.constants.insert(name.to_vec(), Constant { alternatives, undefined: false });
+                self.constants.insert(name, Constant { alternatives, undefined: false });
             }
             Some(constant) if constant.undefined => {
-                if !constant.alternatives.contains(&valued) {
-                    constant.alternatives.push(valued);
-                }
-                constant.undefined = false;
+                self.unsure.remove(name);
+                self.constants.update(name, |constant| {
+                    constant.may_be(valued);
+                    constant.undefined = false;
+                });
             }
             Some(_) => {}
         }
@@ -177,62 +243,110 @@ impl State {
 
     /// A constant may be defined by code that is not executed in order.
     pub(crate) fn perhaps(&mut self, name: &[u8], trouble: Trouble) {
-        let new = Constant { alternatives: Vec::new(), undefined: true };
-        let constant = self.constants.entry(name.to_vec()).or_insert(new);
-        if constant.undefined {
-            constant.alternatives.push(Valued::unknown(trouble));
+        if !self.constants.contains_key(name) {
+            self.constants.insert(name, Constant { alternatives: Vec::new(), undefined: true });
         }
+        self.constants.update(name, |constant| {
+            if constant.undefined {
+                constant.may_be(Valued::unknown(trouble));
+            }
+        });
     }
 
     /// Nothing is certain from here on.
     pub(crate) fn lose(&mut self, trouble: &Trouble) {
         self.anything.get_or_insert_with(|| trouble.clone());
-        for constant in self.constants.values_mut().filter(|constant| constant.undefined) {
-            constant.alternatives.push(Valued::unknown(trouble.clone()));
+        for name in std::mem::take(&mut self.unsure).keys() {
+            self.constants.update(&name, |constant| {
+                if constant.undefined {
+                    constant.may_be(Valued::unknown(trouble.clone()));
+                }
+            });
         }
-        for variable in self.variables.values_mut() {
-            *variable = Valued::unknown(trouble.clone());
+        let mut names = self.lost.take().map(|lost| lost.names).unwrap_or_default();
+        for name in std::mem::take(&mut self.variables).keys() {
+            names.insert(&name, ());
         }
+        self.lost = Some(Lost { names, trouble: Rc::new(trouble.clone()) });
     }
 
-    /// What is known where two ways meet.
-    pub(crate) fn meet(self, other: State, trouble: &Trouble) -> State {
+    /// What is known where two ways meet. Only what differs is looked at; `work` counts it.
+    pub(crate) fn meet(self, other: State, trouble: &Trouble, work: &mut u64) -> State {
         if self.over {
             return other;
         }
         if other.over {
             return self;
         }
-        let mut constants = self.constants;
-        for (name, theirs) in &other.constants {
-            match constants.get_mut(name) {
-                None => {
-                    let mut constant = theirs.clone();
-                    constant.undefined = true;
-                    constants.insert(name.clone(), constant);
-                }
-                Some(mine) => {
-                    mine.undefined |= theirs.undefined;
-                    for alternative in &theirs.alternatives {
-                        if !mine.alternatives.contains(alternative) {
-                            mine.alternatives.push(alternative.clone());
-                        }
+        let mut met = State { over: false, ..self.clone() };
+        let constants = self.constants.candidates(&other.constants);
+        *work += constants.len() as u64;
+        for name in constants {
+            match (self.constants.get(&name), other.constants.get(&name)) {
+                (None, Some(only)) | (Some(only), None) => {
+                    let unsure = Constant { undefined: true, ..only.clone() };
+                    if !unsure.is_unknown() {
+                        met.unsure.insert(&name, ());
                     }
+                    met.constants.insert(&name, unsure);
                 }
+                (Some(mine), Some(theirs)) if mine != theirs => {
+                    let mut both = mine.clone();
+                    both.undefined |= theirs.undefined;
+                    theirs.alternatives.iter().cloned().for_each(|valued| both.may_be(valued));
+                    if both.undefined && !both.is_unknown() {
+                        met.unsure.insert(&name, ());
+                    }
+                    met.constants.insert(&name, both);
+                }
+                _ => {}
             }
         }
-        for (name, constant) in &mut constants {
-            constant.undefined |= !other.constants.contains_key(name);
+        let mut names = self.variables.candidates(&other.variables);
+        let are_lost = self.lost.is_some() || other.lost.is_some();
+        if are_lost && !self.has_lost_as(&other) {
+            let lost = [&self, &other].map(|state| state.lost.as_ref().map(|lost| &lost.names));
+            for names_of_one in lost.into_iter().flatten() {
+                names.extend(names_of_one.keys());
+            }
         }
-        let mut variables = self.variables;
-        let names: Vec<Vec<u8>> = variables.keys().chain(other.variables.keys()).cloned().collect();
+        *work += names.len() as u64;
         for name in names {
-            if variables.get(&name) != other.variables.get(&name) {
-                variables.insert(name, Valued::unknown(trouble.clone()));
+            let (mine, theirs) = (self.variable(&name), other.variable(&name));
+            *work += mine.as_deref().map_or(0, Valued::extent);
+            if mine != theirs {
+                met.variables.insert(&name, Valued::unknown(trouble.clone()));
             }
         }
-        let anything = self.anything.or(other.anything);
-        State { constants, variables, over: false, anything, called: self.called.or(other.called) }
+        met.anything = self.anything.or(other.anything);
+        met.called = self.called.or(other.called);
+        met
+    }
+
+    /// Whether the same variables are lost, for the same reason.
+    fn has_lost_as(&self, other: &State) -> bool {
+        match (&self.lost, &other.lost) {
+            (Some(mine), Some(theirs)) => Rc::ptr_eq(&mine.trouble, &theirs.trouble),
+            (mine, theirs) => mine.is_none() && theirs.is_none(),
+        }
+    }
+}
+
+impl Valued {
+    /// Bytes that a copy of it takes. Arrays are shared.
+    pub(super) fn own(&self) -> usize {
+        match &self.value {
+            Value::Text(text) => text.len(),
+            _ => 0,
+        }
+    }
+
+    /// How much there is to compare.
+    pub(super) fn extent(&self) -> u64 {
+        match &self.value {
+            Value::Array(items) => items.extent() as u64,
+            _ => 1,
+        }
     }
 }
 
@@ -245,34 +359,38 @@ pub(super) enum Key {
     Next,
 }
 
-/// Sets an element of an array, as `$slot[key]… = value` does.
-pub(super) fn put(slot: &mut Valued, keys: &[Key], valued: Valued, place: &Place) {
+/// Sets an element of an array, as `$slot[key]… = value` does. `work` counts the elements that are copied.
+pub(super) fn put(slot: &mut Valued, keys: &[Key], valued: Valued, place: &Place, work: &mut u64) {
     let Some((key, rest)) = keys.split_first() else {
         *slot = valued;
         return;
     };
     if slot.value == Value::Null {
-        *slot = Valued { value: Value::Array(Vec::new()), place: None, via: None };
+        *slot = Valued { value: Value::Array(Items::default()), place: None, via: None };
     }
     match &mut slot.value {
         Value::Array(items) => {
             let key = match key {
                 Key::Named(key) => key.clone(),
-                Key::Next => next(items).to_string().into_bytes(),
+                Key::Next => items.next().to_string().into_bytes(),
             };
             let entry = Entry::Statement(place.clone());
-            match items.iter_mut().find(|item| item.key == key) {
-                Some(item) => {
-                    put(&mut item.value, rest, valued, place);
+            *work += items.copied() as u64;
+            match items.position(&key) {
+                Some(at) => items.change(at, |item| {
+                    put(&mut item.value, rest, valued, place, work);
                     if rest.is_empty() {
                         item.entry = entry;
                     }
-                }
+                }),
                 None => {
                     let mut value = Valued::plain(Value::Null);
-                    put(&mut value, rest, valued, place);
-                    items.push(Item { key, value, entry });
+                    put(&mut value, rest, valued, place, work);
+                    items.add(Item { key, value, entry });
                 }
+            }
+            if items.is_too_large() {
+                *slot = Valued::unknown(Trouble::new(&place.file, place.line, TOO_LARGE));
             }
         }
         Value::Unknown(_) => {}
@@ -282,10 +400,4 @@ pub(super) fn put(slot: &mut Valued, keys: &[Key], valued: Valued, place: &Place
             *slot = Valued::unknown(trouble);
         }
     }
-}
-
-/// The number that PHP gives to an element without a key.
-pub(super) fn next(items: &[Item]) -> i64 {
-    let numbers = items.iter().filter_map(|item| std::str::from_utf8(&item.key).ok()?.parse::<i64>().ok());
-    numbers.max().map_or(0, |number| number.saturating_add(1).max(0))
 }

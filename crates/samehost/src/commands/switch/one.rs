@@ -78,7 +78,10 @@ fn make(
     if options.dry_run {
         let ending = end(options, &report)?;
         if !options.json {
-            writeln!(io::stdout(), "\nNothing was touched. Without --dry-run it asks before it does this.")?;
+            writeln!(
+                output::Stdout,
+                "\nNothing was touched. Without --dry-run it asks before it does this."
+            )?;
         }
         return Ok(ending);
     }
@@ -182,6 +185,11 @@ fn show(options: &SwitchOptions, report: &SwitchReport) -> anyhow::Result<()> {
 
 fn end(options: &SwitchOptions, report: &SwitchReport) -> anyhow::Result<Ending> {
     show(options, report)?;
+    if let (Some(id), SwitchOutcome::Committed, Some(_)) = (&report.id, report.outcome, output::lost()) {
+        output::complain(&format!(
+            "the switch {id} is committed; to put it back: samehost switch --undo {id}"
+        ));
+    }
     Ok(match report.outcome {
         SwitchOutcome::Nothing | SwitchOutcome::Planned | SwitchOutcome::Committed => Ending::Done,
         SwitchOutcome::Refused | SwitchOutcome::Declined => Ending::Finding,

@@ -1,7 +1,7 @@
 //! `samehost switch --list`, `--undo` and `--recover`: operations on stored switches. Shows what would be
 //! done, then prompts.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 
 use samehost_model::switch::StoredSwitch;
@@ -234,10 +234,10 @@ pub(super) fn not_agreed(
     output::terminal().render_stored(planned, &mut out)?;
     if options.dry_run {
         writeln!(out, "\nNothing was touched. Without --dry-run it asks before it does this.")?;
-        io::stdout().write_all(&out)?;
+        output::Stdout.write_all(&out)?;
         return Ok(Some(Ending::Done));
     }
-    io::stdout().write_all(&out)?;
+    output::Stdout.write_all(&out)?;
     if agrees()? {
         return Ok(None);
     }

@@ -1,0 +1,148 @@
+//! How a command ends, whatever its output, its signals and its parent are: the status is that of what happened.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::{Ended, Machine, bounded, wait_for};
+
+/// Starts a command with SIGCHLD ignored, as daemons that do not wait for their children leave it, or in other surroundings.
+const SURROUNDINGS: &[(&str, &str)] = &[
+    ("as usual", "exec \"$@\""),
+    ("SIGCHLD ignored", "trap '' CHLD; exec \"$@\""),
+    ("standard input closed", "exec \"$@\" <&-"),
+    ("a session of its own", "exec setsid --wait \"$@\""),
+    ("another umask", "umask 0777; exec \"$@\""),
+    ("few descriptors", "ulimit -n 40; exec \"$@\""),
+];
+
+fn within(surroundings: &str, command: &Command) -> Command {
+    let mut shell = Command::new("bash");
+    shell.args(["-c", surroundings, "bash"]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    shell
+}
+
+/// Verbs that end by themselves, with a claim that does not hold where there is a way to make one.
+fn verbs(machine: &Machine) -> Vec<(Vec<String>, i32)> {
+    let report = machine.path("report.json").display().to_string();
+    let measured = machine.samehost(&["bench", "raw", "--budget", "5s", "--json", &report, "--quiet"]);
+    assert_eq!(measured.status, 0, "{}", measured.both());
+    let words =
+        |line: &str| line.replace("REPORT", &report).split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let mut claim = words("report REPORT --assert");
+    claim.push("unix/tcp throughput >= 1000".to_owned());
+    vec![
+        (words("scan"), 0),
+        (words("scan --json"), 0),
+        (words("how redis"), 0),
+        (words("report REPORT"), 0),
+        (claim, 1),
+        (words("report /nowhere.json"), 2),
+        (words("verify tcp:127.0.0.1:1"), 3),
+        (words("switch --list"), 0),
+        (words("history"), 0),
+        (words("completions bash"), 0),
+        (words("run --quiet --map 1=/nowhere -- sh -c exit\u{a0}7"), 7),
+        (words("run --preload --quiet --map 1=/nowhere -- sh -c exit\u{a0}7"), 7),
+    ]
+    .into_iter()
+    .map(|(words, status)| (words.iter().map(|word| word.replace('\u{a0}', " ")).collect(), status))
+    .collect()
+}
+
+#[test]
+fn each_verb_has_its_status_in_all_surroundings() {
+    let machine = Machine::new();
+    for (words, status) in verbs(&machine) {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let command = machine.command(&words);
+        let usual = bounded(within(SURROUNDINGS[0].1, &command));
+        // What an exit status without a cause here is (a report's version, say) is not this test's matter; but it is the same.
+        assert_eq!(usual.status, status, "{words:?}: {}", usual.both());
+        for (name, surroundings) in &SURROUNDINGS[1..] {
+            let ended = bounded(within(surroundings, &command));
+            assert_eq!(ended.status, status, "{words:?}, {name}: {}", ended.both());
+        }
+        // The reader of standard output has gone before the first byte.
+        let ended = bounded(within("\"$@\" 2>/dev/null | true; exit ${PIPESTATUS[0]}", &command));
+        assert_eq!(ended.status, status, "{words:?}, nobody reads: {}", ended.both());
+        let full = bounded(within("exec \"$@\" >/dev/full", &command));
+        let says_so = full.status == status || status == 0 && full.status == 3;
+        assert!(says_so, "{words:?}, a full disk: {} {}", full.status, full.stderr);
+    }
+}
+
+/// A signal while a server is waited for: a login, a page, a measurement that has not begun.
+#[test]
+fn a_signal_ends_what_waits_with_130() {
+    let mut machine = Machine::new();
+    let place = machine.path("port");
+    let mut silent = Command::new("/usr/bin/python3");
+    let script = "import os, socket, sys, time
+l = socket.create_server(('127.0.0.1', 0), backlog=99)
+open(sys.argv[1] + '.new', 'w').write(str(l.getsockname()[1])); os.rename(sys.argv[1] + '.new', sys.argv[1])
+kept = []
+while True: kept.append(l.accept()[0]); open(sys.argv[1] + '.asked', 'a').write('x')";
+    silent.args(["-c", script]).arg(&place);
+    machine.start(silent);
+    let port = wait_for("the server", || std::fs::read_to_string(&place).ok());
+    let asked = place.with_extension("asked");
+    for (number, words) in [
+        ["bench", "redis", "--transports", "tcp", "--yes", "--tcp", "redis://127.0.0.1:PORT"],
+        ["bench", "mysql", "--transports", "tcp", "--yes", "--tcp", "mysql://u:p@127.0.0.1:PORT/d"],
+        ["bench", "postgres", "--transports", "tcp", "--yes", "--tcp", "postgres://u@127.0.0.1:PORT/d"],
+        ["bench", "http", "--transports", "tcp", "--yes", "--tcp", "http://127.0.0.1:PORT/"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for signal in [Signal::INT, Signal::TERM] {
+            let _ = std::fs::remove_file(&asked);
+            let words: Vec<String> = words.iter().map(|word| word.replace("PORT", &port)).collect();
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let mut command = machine.command(&words);
+            let child =
+                command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn().unwrap();
+            wait_for("a question", || asked.exists().then_some(()));
+            kill_process(Pid::from_child(&child), signal).unwrap();
+            let begun = Instant::now();
+            let ended = Ended::of(&child.wait_with_output().unwrap());
+            assert_eq!(ended.status, 130, "{number} {words:?} {signal:?}: {}", ended.both());
+            assert!(begun.elapsed() < Duration::from_secs(13), "{words:?}");
+        }
+    }
+}
+
+/// Files that are too long are an error, and do not end samehost in the middle of something.
+#[test]
+fn a_limit_of_files_is_an_error() {
+    let machine = Machine::new();
+    let out = machine.path("scan.json").display().to_string();
+    let command = machine.command(&["scan", "--json"]);
+    let ended = bounded(within(&format!("ulimit -f 0; exec \"$@\" >{out}"), &command));
+    assert_eq!(ended.status, 3, "{}", ended.both());
+    assert!(ended.stderr.contains("standard output: File too large"), "{}", ended.stderr);
+}
+
+/// What a hostile folder of results has: a pipe that nobody writes to, a device, a link to one.
+#[test]
+fn a_folder_of_results_with_pipes_and_devices_is_read_to_its_end() {
+    let machine = Machine::new();
+    std::fs::create_dir(machine.path("fleet")).unwrap();
+    for (name, make) in [("a.json", "mkfifo"), ("b.json", "ln -s /dev/zero"), ("c.json", "ln -s /dev/tty")] {
+        let place = machine.path("fleet").join(name);
+        let made = Command::new("sh").args(["-c", &format!("{make} \"$0\"")]).arg(&place).status().unwrap();
+        assert!(made.success());
+    }
+    let folder = machine.path("fleet").display().to_string();
+    let ended = machine.samehost(&["compare", &folder]);
+    assert!(ended.stderr.contains("not a regular file"), "{}", ended.both());
+}
