@@ -1,5 +1,6 @@
 //! Catches the clients of short connections while traffic is observed: lists the connected sockets again and again, and
-//! looks up who holds the client's end before it is closed. Only services whose clients are not visible are looked at.
+//! looks up who holds the client's end before it is closed. Each service is looked at, also one with a client that stays
+//! connected: that one need not be the one that comes and goes. A connection belongs to whoever was seen to hold it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -12,19 +13,38 @@ use crate::namespaces;
 use crate::talk::holders;
 
 /// Looks at the processes for one service until it is given up.
-const MOST_TRIES: u32 = 40;
+const MOST_TRIES: u32 = 400;
+/// Connections that were caught of a service, after which the shares of its clients are known well enough.
+const ENOUGH: u32 = 200;
 /// A look may take this part of the time at most, so that it does not disturb what is observed.
 const PART_OF_TIME: u32 = 20;
 
-/// Clients that were seen of each service.
-pub(crate) type Caught = HashMap<usize, Vec<Process>>;
+/// A program that opens short connections to a service: its processes have one name, user and unit.
+#[derive(Clone, Debug)]
+pub(crate) struct Sender {
+    /// One of its processes, as it was when it was seen.
+    pub(crate) process: Process,
+    /// How many of its connections were seen.
+    pub(crate) connections: u32,
+}
+
+impl Sender {
+    /// Whether a process is of this program.
+    pub(crate) fn is_of(&self, process: &Process) -> bool {
+        let own = &self.process;
+        (&own.name, own.uid, &own.unit) == (&process.name, process.uid, &process.unit)
+    }
+}
+
+/// Programs that were seen to connect to each service.
+pub(crate) type Caught = HashMap<usize, Vec<Sender>>;
 
 pub(crate) struct Catcher<'a> {
     listeners: &'a Listeners,
     service_of: &'a HashMap<usize, usize>,
     namespace: u64,
     diag: Diag,
-    /// Services without a visible client, and the tries that are left.
+    /// Services, and the tries that are left for each.
     wanted: BTreeMap<usize, u32>,
     /// Inodes of sockets that need no look.
     known: HashSet<u64>,
@@ -40,10 +60,7 @@ impl<'a> Catcher<'a> {
         service_of: &'a HashMap<usize, usize>,
     ) -> Option<Self> {
         let namespace = namespaces::own_of(scan)?;
-        let is_seen = |service: &usize| {
-            scan.advice.iter().any(|one| one.service == *service && !one.client_pids.is_empty())
-        };
-        let services = service_of.values().copied().filter(|service| !is_seen(service));
+        let services = service_of.values().copied();
         let held = scan.sockets.iter().filter(|socket| !socket.pids.is_empty());
         Some(Catcher {
             listeners,
@@ -73,13 +90,18 @@ impl<'a> Catcher<'a> {
         }
         for (service, ends) in ends {
             let clients = holders(&ends);
-            if !clients.is_empty() {
-                self.wanted.remove(&service);
-                self.caught.insert(service, clients);
-            } else if let Some(tries) = self.wanted.get_mut(&service) {
-                *tries -= 1;
-                self.wanted.retain(|_, tries| *tries > 0);
+            if let Some(tries) = self.wanted.get_mut(&service) {
+                *tries = tries.saturating_sub(1);
             }
+            let senders = self.caught.entry(service).or_default();
+            for process in clients {
+                match senders.iter_mut().find(|sender| sender.is_of(&process)) {
+                    Some(sender) => sender.connections += 1,
+                    None => senders.push(Sender { process, connections: 1 }),
+                }
+            }
+            let is_known = senders.iter().map(|sender| sender.connections).sum::<u32>() >= ENOUGH;
+            self.wanted.retain(|at, tries| *tries > 0 && !(*at == service && is_known));
         }
         self.next = begun + begun.elapsed().max(Duration::from_millis(1)) * PART_OF_TIME;
     }

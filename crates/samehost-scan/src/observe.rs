@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use samehost_model::scan::{Advice, ReadBy, Scan, ShortTraffic, SocketState, Traffic};
 
 use crate::advice;
-use crate::catch::{Catcher, Caught};
+use crate::catch::{Catcher, Caught, Sender};
 use crate::diag::{Activity, Counters, Diag};
 use crate::ended::{Ended, Heard, Sum, Sums};
 use crate::held_back::HeldBack;
@@ -169,13 +169,18 @@ fn fill(scan: &mut Scan, before: &Look, after: &Look, ended: Heard, caught: &Cau
         let clients = caught.get(&service).map(Vec::as_slice).unwrap_or_default();
         advice::add_short_lived(scan, service, clients);
     }
-    let mut all = std::mem::take(&mut scan.advice);
-    let of_most = with_most_connections(&all);
-    for (at, advice) in all.iter_mut().enumerate() {
+    let mut all = scan.advice.clone();
+    for advice in &mut all {
         let mut traffic = traffic(scan, advice, before, after, seconds);
-        if let Some(short) = short.get(&advice.service).filter(|_| of_most.get(&advice.service) == Some(&at))
-        {
-            (traffic.short_connections_per_s, traffic.short) = (short.per_s, short.traffic);
+        if let Some(short) = short.get(&advice.service) {
+            let share =
+                share(scan, advice, caught.get(&advice.service).map(Vec::as_slice).unwrap_or_default());
+            let part = |traffic: ShortTraffic| ShortTraffic {
+                round_trips_per_s: share * traffic.round_trips_per_s,
+                bytes_per_s: share * traffic.bytes_per_s,
+            };
+            traffic.short_connections_per_s = share * short.per_s;
+            traffic.short = short.traffic.filter(|_| share > 0.0).map(part);
         }
         advice.traffic = Some(traffic);
     }
@@ -264,16 +269,17 @@ impl Look {
     }
 }
 
-/// For each service, the index of its piece of advice with the most connections.
-fn with_most_connections(all: &[Advice]) -> HashMap<usize, usize> {
-    let mut most: HashMap<usize, usize> = HashMap::new();
-    for (at, advice) in all.iter().enumerate() {
-        let best = most.entry(advice.service).or_insert(at);
-        if all.get(*best).is_some_and(|best| best.connections < advice.connections) {
-            *best = at;
-        }
+/// A program's part of the short connections to its service: that of its connections among those whose holder was seen.
+/// Nobody has a part in them without having been seen. Where no holder was, all are those of the advice without a client.
+fn share(scan: &Scan, advice: &Advice, senders: &[Sender]) -> f64 {
+    let seen: u32 = senders.iter().map(|sender| sender.connections).sum();
+    if seen == 0 {
+        let nobodys =
+            scan.advice.iter().filter(|one| one.service == advice.service && one.client_pids.is_empty());
+        return if advice.client_pids.is_empty() { 1.0 / nobodys.count().max(1) as f64 } else { 0.0 };
     }
-    most
+    let its = senders.iter().filter(|sender| advice::is_of(scan, advice, advice.service, sender));
+    f64::from(its.map(|sender| sender.connections).sum::<u32>()) / f64::from(seen)
 }
 
 fn traffic(scan: &Scan, advice: &Advice, before: &Look, after: &Look, seconds: f64) -> Traffic {

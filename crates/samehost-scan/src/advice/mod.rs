@@ -22,7 +22,7 @@ mod stale;
 mod tls;
 mod walk;
 
-use samehost_model::scan::{Advice, Connection, Obstacle, Possible, Process, Scan, Weight};
+use samehost_model::scan::{Advice, Connection, Obstacle, Possible, Scan, Weight};
 use samehost_services::UnixSocket;
 use samehost_system::interrupt;
 
@@ -31,6 +31,8 @@ pub use ahead::{Identity, UnsafeSocket, Unserved, identity, obstacles, service_a
 use pair::Pair;
 use program::{Program, programs};
 pub(crate) use walk::Root;
+
+use crate::catch::Sender;
 
 /// A check for something that may prevent a switch.
 pub struct Blocker {
@@ -171,41 +173,51 @@ pub fn advise(scan: &mut Scan) {
     scan.advice = advice;
 }
 
-/// Adds advice for a service whose clients open short connections, none of which was open during the scan. `clients` were
-/// seen meanwhile. Where the scan saw connections and nobody who holds them, the clients are filled in.
-pub(crate) fn add_short_lived(scan: &mut Scan, service: usize, clients: &[Process]) {
-    let mut its = scan.advice.iter().enumerate().filter(|(_, advice)| advice.service == service);
-    let known = match (its.next(), its.next()) {
-        (None, _) => None,
-        (Some((at, advice)), None) if advice.client_pids.is_empty() && !clients.is_empty() => Some(at),
-        _ => return,
-    };
+/// Adds advice for the programs that were seen to open short connections to a service, where the scan has none on them.
+/// Where nobody was seen, the connections are those of short-lived clients: never of a program that happens to stay
+/// connected to the same service. Connections that the scan saw without their holder are filled in.
+pub(crate) fn add_short_lived(scan: &mut Scan, service: usize, senders: &[Sender]) {
+    for sender in senders {
+        let is_its = |advice: &Advice| is_of(scan, advice, service, sender);
+        if scan.advice.iter().any(is_its) {
+            continue;
+        }
+        let unheld = scan.advice.iter().position(|one| one.service == service && one.client_pids.is_empty());
+        let (now, members) = match unheld.map(|at| scan.advice.remove(at)) {
+            Some(advice) => (Some(advice.now), advice.members),
+            None => (None, Vec::new()),
+        };
+        if let Err(at) = scan.processes.binary_search_by_key(&sender.process.pid, |process| process.pid) {
+            scan.processes.insert(at, sender.process.clone());
+        }
+        add(scan, service, now, sender.process.name.clone(), members, &[sender.process.pid]);
+    }
+    let is_nobodys = |one: &Advice| one.service == service && one.client_pids.is_empty();
+    if senders.is_empty() && !scan.advice.iter().any(is_nobodys) {
+        add(scan, service, None, "short-lived clients".to_owned(), Vec::new(), &[]);
+    }
+}
+
+/// Whether advice is on a program that opens short connections to a service.
+pub(crate) fn is_of(scan: &Scan, advice: &Advice, service: usize, sender: &Sender) -> bool {
+    let mut processes = advice.client_pids.iter().filter_map(|pid| scan.process(*pid));
+    advice.service == service && processes.any(|process| sender.is_of(process))
+}
+
+fn add(
+    scan: &mut Scan,
+    service: usize,
+    now: Option<String>,
+    name: String,
+    members: Vec<usize>,
+    clients: &[u32],
+) {
     let listeners = scan.services.get(service).map(|service| service.listeners.as_slice());
     let mut sockets = listeners.unwrap_or_default().iter().filter_map(|at| scan.sockets.get(*at));
     let Some(port) = sockets.find(|socket| socket.kind.is_tcp()) else { return };
-    let program = Program {
-        service,
-        now: format!("tcp:{}", port.local),
-        name: clients.first().map_or_else(|| "short-lived clients".to_owned(), |first| first.name.clone()),
-        uid: None,
-        mount_namespace: None,
-        network_namespace: 0,
-    };
-    let program = match known.and_then(|at| scan.advice.get(at)) {
-        Some(advice) => Program { now: advice.now.clone(), ..program },
-        None => program,
-    };
-    // A name that differs is another program's, which the advice is not about.
-    let clients = clients.iter().filter(|client| client.name == program.name);
-    let mut pids = Vec::new();
-    for client in clients {
-        pids.push(client.pid);
-        if let Err(at) = scan.processes.binary_search_by_key(&client.pid, |process| process.pid) {
-            scan.processes.insert(at, client.clone());
-        }
-    }
-    let members = known.map(|at| scan.advice.remove(at).members).unwrap_or_default();
-    let advice = advise_pair(scan, program, members, Some(&pids));
+    let now = now.unwrap_or_else(|| format!("tcp:{}", port.local));
+    let program = Program { service, now, name, uid: None, mount_namespace: None, network_namespace: 0 };
+    let advice = advise_pair(scan, program, members, Some(clients));
     scan.advice.extend(advice);
 }
 

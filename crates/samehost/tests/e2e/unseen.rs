@@ -208,3 +208,49 @@ while True:
         !["short-lived clients", "not visible"].contains(&client) && !client.starts_with("python3");
     assert!(!is_guessed, "{second}");
 }
+
+/// Stays connected and asks ten times a second; or connects anew for each exchange of twenty, as a page of PHP does.
+const TALKER: &str = "import encodings.idna, os, socket, sys, time
+port, uid, how = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+os.setgid(uid); os.setuid(uid)
+def ask(s):
+    s.sendall(b'*1\\r\\n$4\\r\\nPING\\r\\n')
+    assert s.recv(64) == b'+PONG\\r\\n'
+print('ready', flush=True)
+if how == 'stays':
+    s = socket.create_connection(('127.0.0.1', port))
+    while True: ask(s); time.sleep(0.1)
+while True:
+    s = socket.create_connection(('127.0.0.1', port))
+    for _ in range(20): ask(s); time.sleep(0.002)
+    s.close(); time.sleep(0.05)";
+
+#[test]
+fn short_connections_are_never_booked_on_whoever_stays_connected_as_root() {
+    assert!(
+        rustix::process::geteuid().is_root(),
+        "the kernel tells only root of connections that end: run this test as root"
+    );
+    let home = Home::new();
+    let port = samehost_testing::free_port();
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = samehost_testing::redis_server(port, folder.path());
+    let _server = Program { child: server.stdout(Stdio::null()).spawn().unwrap(), line: String::new() };
+    wait_for("the server", || TcpStream::connect(("127.0.0.1", port)).ok());
+    let port = port.to_string();
+    // Two programs of one name; what tells them apart is the account.
+    let stays = Program::start(TALKER, &[&port, "54401", "stays"]);
+    let comes = Program::start(TALKER, &[&port, "54402", "comes"]);
+    let ended = home.run(&["scan", "--json", "--quiet", "--observe", "2s"]);
+    assert_eq!(ended.status, 0, "{}", ended.stderr);
+    let found: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let at = |pid: u32| {
+        let mut all = found["advice"].as_array().unwrap().iter();
+        all.find(|one| one["client_pids"].as_array().unwrap().iter().any(|its| its == pid)).cloned()
+    };
+    let stayed = at(stays.pid()).unwrap_or_else(|| panic!("the one that stays is seen: {}", found["advice"]));
+    assert_eq!(stayed["traffic"]["short_connections_per_s"], 0.0, "{stayed}");
+    let came = at(comes.pid())
+        .unwrap_or_else(|| panic!("the one that comes and goes is caught: {}", found["advice"]));
+    assert!(came["traffic"]["short_connections_per_s"].as_f64().unwrap() > 2.0, "{came}");
+}
