@@ -166,11 +166,7 @@ impl Connects {
         };
         let closes_on_exec = thread.closes_on_exec(descriptor).map_err(not_visible)?;
         self.remains.note(&socket.own, old).map_err(not_replaced)?;
-        // Another thread may have closed it meanwhile, and opened something else under the same number: a log would then be
-        // written to the server. What is left of this is a few microseconds; the kernel has no exchange that compares.
-        if thread.socket_inode(descriptor) != Some(socket.inode) {
-            return Err(Decision::NotOurs);
-        }
+        is_still(thread, descriptor, &socket)?;
         match listener.replace(call.id, descriptor as u32, unix.as_fd(), closes_on_exec) {
             Ok(true) => {}
             Ok(false) => return Ok(()),
@@ -271,6 +267,12 @@ impl Connects {
             Ok(false) => Ok(()),
         }
     }
+}
+
+/// Another thread may have closed a descriptor meanwhile, and opened something else under the same number: a log would then be
+/// written to the server. What is left of this is a few microseconds; the kernel has no exchange that compares.
+fn is_still(thread: &Thread, descriptor: i32, socket: &Socket) -> Result<(), Decision> {
+    if thread.socket_inode(descriptor) == Some(socket.inode) { Ok(()) } else { Err(Decision::NotOurs) }
 }
 
 /// Whether a process may not be looked at: it is not dumpable (PR_SET_DUMPABLE, a program whose file cannot be read), or a

@@ -37,6 +37,22 @@ pub struct WholeTally {
     pub failure: Option<&'static str>,
 }
 
+/// Whether a reply comes at all.
+struct Flow {
+    since: Instant,
+    /// Bytes that had come by then.
+    before: u64,
+}
+
+impl Flow {
+    fn check(&mut self, bytes: u64) -> std::io::Result<()> {
+        if bytes - self.before >= LEAST {
+            *self = Flow { since: Instant::now(), before: bytes };
+        }
+        if self.since.elapsed() >= STALL { Err(ErrorKind::TimedOut.into()) } else { Ok(()) }
+    }
+}
+
 /// Sends one request and reads the whole reply. A wrong reply or a refusal is not an error but a tally with a
 /// failure.
 pub fn drive(
@@ -55,15 +71,12 @@ pub fn drive(
         }
         _ => lost(error.to_string()),
     };
-    let limited = |stream: &Stream, left| {
-        set_socket_timeout(stream, Timeout::Recv, Some(left))
-            .map_err(|error| BenchError::io("limiting waits for a reply", error))
-    };
-    limited(&stream, STALL)?;
+    set_socket_timeout(&stream, Timeout::Recv, Some(STALL))
+        .map_err(|error| BenchError::io("limiting waits for a reply", error))?;
     let mut request = Vec::new();
     let mut input = vec![0; BUFFER];
     let (mut filled, mut bytes) = (0, 0);
-    let (mut since, mut before_that) = (Instant::now(), 0);
+    let mut flow = Flow { since: Instant::now(), before: 0 };
     let before = ThreadUse::current();
     let begun = now();
     session.request(&mut request);
@@ -76,11 +89,7 @@ pub fn drive(
         }
         filled += read;
         bytes += read as u64;
-        if bytes - before_that >= LEAST {
-            (since, before_that) = (Instant::now(), bytes);
-        } else if since.elapsed() >= STALL {
-            return Err(broken(ErrorKind::TimedOut.into()));
-        }
+        flow.check(bytes).map_err(broken)?;
         match session.response(&input[..filled]) {
             Ok(Progress::Complete { consumed }) if consumed == filled => break None,
             Ok(Progress::Last { consumed, rejected }) if consumed == filled => break rejected,

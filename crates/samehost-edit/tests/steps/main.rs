@@ -20,8 +20,10 @@ use shapes::{SHAPES, Shape};
 
 /// Which editor, and how many lines, in the process that is counted.
 const ASKED: &str = "SAMEHOST_STEPS";
-/// Each size is ten times the one before.
-const SIZES: [usize; 3] = [100, 1_000, 10_000];
+/// Lines of the longest files, where another number is wanted: 10,000 take ten times as long.
+const UP_TO: &str = "SAMEHOST_STEPS_UP_TO";
+/// The usual number: a minute for the slowest editor. What is quadratic has 30 times the steps a line of a file of 30 lines.
+const LONGEST: usize = 1_000;
 /// How much more a line of the longest file may cost than one of the shorter ones.
 const FACTOR: f64 = 3.0;
 
@@ -81,12 +83,14 @@ fn the_process_that_is_counted() {
 fn steps_grow_with_the_lines_of_every_editor_with_programs() {
     let names: Vec<&str> = EDITORS.iter().map(|editor| editor.name()).collect();
     let two = std::thread::available_parallelism().map_or(1, usize::from).min(4);
+    let longest = std::env::var(UP_TO).map_or(LONGEST, |lines| lines.parse().unwrap());
+    let sizes = [longest / 30, longest / 3, longest];
     let check = |name: &&str| {
-        let [none, few, some, many] =
-            [0, SIZES[0], SIZES[1], SIZES[2]].map(|lines| instructions(name, lines));
-        let (first, second) = (few.max(none) - none, many.max(some) - some);
-        // Per line: of the first hundred, and of the last nine thousand.
-        let ratio = second as f64 / (SIZES[2] - SIZES[1]) as f64 / (first as f64 / SIZES[0] as f64);
+        let none = instructions(name, 0);
+        let [few, some, many] = sizes.map(|lines| instructions(name, lines));
+        // Per line: of the shortest file, and of what the longest has more than the middle one.
+        let first = (few - none) as f64 / sizes[0] as f64;
+        let ratio = (many - some) as f64 / (sizes[2] - sizes[1]) as f64 / first;
         (ratio > FACTOR).then(|| format!("{name}: {ratio:.1} ({none} {few} {some} {many})"))
     };
     let slow: Vec<String> = std::thread::scope(|scope| {

@@ -170,13 +170,8 @@ fn find(words: &[Word<'_>]) -> Vec<(usize, Range<usize>)> {
         if takes_login(text, earlier) {
             hide_login(next, earlier, |from| hide(index + 1, from));
         }
-        if matches!(text, "-H" | "--header") && next.to_ascii_lowercase().starts_with("cookie:") {
-            let value = next["cookie:".len()..].trim_start();
-            hide(index + 1, next.len() - value.len());
-            // Outside of quotes the value is the next word.
-            if value.is_empty() {
-                hide(index + 2, 0);
-            }
+        if matches!(text, "-H" | "--header") {
+            hide_cookie(next, |further, from| hide(index + 1 + further, from));
         }
         if takes_cookie(text, earlier) && next.contains('=') {
             hide(index + 1, next.find('=').map_or(0, |at| at + 1));
@@ -238,6 +233,16 @@ fn takes_cookie(option: &str, earlier: &[Word<'_>]) -> bool {
         "-b" | "--cookie" => is_after(earlier, |name| name == "curl"),
         _ => false,
     }
+}
+
+/// Hides the value of `Cookie: session=…`; outside of quotes that is the next word.
+fn hide_cookie(field: &str, mut hide: impl FnMut(usize, usize)) {
+    const NAME: &str = "cookie:";
+    if !field.get(..NAME.len()).is_some_and(|name| name.eq_ignore_ascii_case(NAME)) {
+        return;
+    }
+    let value = field[NAME.len()..].trim_start();
+    if value.is_empty() { hide(1, 0) } else { hide(0, field.len() - value.len()) }
 }
 
 /// Whether the next word is a value rather than an option.

@@ -357,12 +357,17 @@ impl Run<'_> {
         here(source, node, Value::Array(items))
     }
 
+    /// Counts a text that is put together, and says whether it has more than the longest.
+    pub(super) fn is_too_long(&mut self, length: usize) -> bool {
+        self.budget.hold(length);
+        length > LONGEST_TEXT
+    }
+
     fn concatenated(&mut self, source: &Source, node: Node<'_>, one: Valued, two: Valued) -> Valued {
         match (one.value.text(), two.value.text()) {
             (Some(one_text), Some(two_text)) => {
                 let length = one_text.len() + two_text.len();
-                self.budget.hold(length);
-                if length > LONGEST_TEXT {
+                if self.is_too_long(length) {
                     return Valued::unknown(source.trouble(node, TOO_LARGE));
                 }
                 let mut valued = here(source, node, Value::Text([one_text, two_text].concat()));

@@ -3,7 +3,6 @@
 use tree_sitter::Node;
 
 use super::array::TOO_LARGE;
-use super::budget::LONGEST_TEXT;
 use super::expressions::{here, inherit};
 use super::literal::{content, decode, indentation};
 use super::run::Run;
@@ -60,8 +59,7 @@ impl Run<'_> {
                 _ => return inherit(valued, || source.trouble(node, "this string holds what is not known")),
             }
             at = after;
-            self.budget.hold(text.len());
-            if text.len() > LONGEST_TEXT {
+            if self.is_too_long(text.len()) {
                 return unknown(TOO_LARGE);
             }
         }
