@@ -28,7 +28,7 @@ mod reasons;
 mod stopping;
 
 pub use analyse::{Analysed, analyse};
-pub use claim::{Claim, ClaimError, Refuted, check};
+pub use claim::{Answer, Claim, ClaimError, UnknownName, check};
 pub use compare::{Changes, CompareError, compare};
 pub use comparison::compare_arms;
 pub use crossover::{Along, Crossover, find_crossovers};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use samehost_model::{Arm, Head, Host, Outcome, Report, ServerInfo, WorkloadInfo};
+use samehost_model::{Arm, Head, Host, MetricInfo, Outcome, Report, ServerInfo, WorkloadInfo};
 
 use crate::error::BenchError;
 use crate::machine::{Awake, allowed_cpus, host};
@@ -97,7 +97,6 @@ fn head(planned: Planned, host: Host, server: ServerInfo) -> Head {
     if capabilities.timed && workload.name() != FLOOR {
         arms.push(points::floor_arm());
     }
-    let open_loop = if request.rates.is_empty() { OpenOrClosed::Closed } else { OpenOrClosed::Open };
     Head {
         samehost_version: env!("CARGO_PKG_VERSION").into(),
         command: request.command.clone(),
@@ -109,7 +108,7 @@ fn head(planned: Planned, host: Host, server: ServerInfo) -> Head {
             title: configured.title(),
             parameters,
             server,
-            metrics: configured.metrics(open_loop),
+            metrics: configured.metrics(open_or_closed(&request)),
             parts: configured.parts(),
         },
         plan,
@@ -135,11 +134,20 @@ fn consented(planned: &Planned, observer: &mut dyn Recorder) -> Result<(), Bench
     if impacts.is_empty() { Ok(()) } else { observer.consent(&impacts, seconds) }
 }
 
-/// The arms of a request as far as they follow from the request alone. Starts nothing.
+/// The arms and metrics of a request as far as they follow from the request alone. Starts nothing.
 ///
 /// # Errors
 /// When the workload has no such option, a point makes no sense, or the budget is too short.
-pub fn check(workload: &'static dyn Workload, request: &Request) -> Result<Vec<Arm>, BenchError> {
+pub fn check(
+    workload: &'static dyn Workload,
+    request: &Request,
+) -> Result<(Vec<Arm>, Vec<MetricInfo>), BenchError> {
     let planned = Planned::new(workload, request)?;
-    Ok(if request.rates.is_empty() { planned } else { planned.with_capacities(Vec::new())? }.arms)
+    let metrics = planned.configured.metrics(open_or_closed(&planned.request));
+    let planned = if request.rates.is_empty() { planned } else { planned.with_capacities(Vec::new())? };
+    Ok((planned.arms, metrics))
+}
+
+fn open_or_closed(request: &Request) -> OpenOrClosed {
+    if request.rates.is_empty() { OpenOrClosed::Closed } else { OpenOrClosed::Open }
 }

@@ -263,7 +263,8 @@ pub struct BenchOptions {
     /// Seed of the order of trials and of open-loop schedules [default: random, and printed]
     #[arg(long, value_name = "N", help_heading = "How much to measure")]
     pub seed: Option<u64>,
-    /// Exit with 1 unless this holds: 'unix/tcp throughput >= 1.05' or 'unix/tcp latency_p50 is faster'
+    /// Exit with 1 if the 95 % interval contradicts this, with 5 if it does not decide it: 'unix/tcp throughput >= 1.05' or
+    /// 'unix/tcp latency_p50 is faster'; one level: 'unix/tcp/c64 …'
     #[arg(long, value_name = "CLAIM", value_parser = parse_claim, help_heading = "Output")]
     pub assert: Vec<samehost_analysis::Claim>,
     #[command(flatten)]

@@ -345,7 +345,7 @@ mod tests {
                     trial_time: command.trial_ms.map(|ms| Duration::from_secs_f64(ms / 1000.0)),
                     ..StopOptions::default()
                 };
-                let arms = samehost_bench::check(bench.workload, &Request { stop, ..request }).unwrap();
+                let (arms, _) = samehost_bench::check(bench.workload, &Request { stop, ..request }).unwrap();
                 assert!(arms.len() > 1, "{}: `{}`", one.id, command.line);
             }
         }
