@@ -7,8 +7,11 @@ mod drift;
 mod errors;
 mod generator;
 pub(crate) mod machine;
+mod percentiles;
 pub(crate) mod processor;
 mod self_check;
+
+pub use percentiles::time_for_percentile;
 
 use samehost_model::Report;
 
@@ -31,5 +34,6 @@ pub(crate) fn find_issues(report: &Report, index: &Index<'_>) -> Vec<Issue> {
     issues.extend(arms.iter().filter_map(drift::find_drift_inside));
     issues.extend(drift::find_drift_over_blocks(report, index));
     issues.extend(arms.iter().flat_map(errors::gather_said));
+    issues.extend(percentiles::find_missing(report, index));
     issues
 }

@@ -40,6 +40,7 @@ pub use hosts::{
 pub use hosts_history::{Histories, HostHistory, HostRun, HostsHistory, Newest};
 pub use index::{ArmTrials, Group, Index, Pairs, group};
 pub use issues::machine::LEAST_SPAN_MS;
+pub use issues::time_for_percentile;
 pub use judge::{Terms, blocks_to_decide, judge, judge_again};
 pub use ladder::{
     Knee, LEAST_RATES, Ladder, Step, StepState, TAKES_OFF, falls_short, find_knee, find_ladders,

@@ -346,3 +346,31 @@ fn what_trials_said_is_gathered() {
     assert_eq!(found.len(), 1);
     assert!(found[0].message.starts_with("in 12 of 12 trials of unix"), "{}", found[0].message);
 }
+
+/// A percentile without enough requests is not left out in silence: what would bring it is said.
+#[test]
+fn a_percentile_that_is_missing_says_what_it_needs() {
+    let with = |operations: u64, trial_s: f64| {
+        let mut report = clear();
+        report.head.plan.trial_s = Some(trial_s);
+        report.head.workload.metrics = vec![MetricInfo::built_in("latency_p99_9")];
+        for trial in &mut report.trials {
+            trial.operations = operations;
+            let p99_9 = (operations >= 10_000).then_some(2_000.0);
+            trial.latency_us = Some(Latency { mean: Some(1_000.0), p99_9, ..Latency::default() });
+        }
+        let missing = said(&report, Code::NotMeasured);
+        (
+            analyse(&report).analysis.comparisons.len(),
+            missing.into_iter().map(|one| one.message).collect::<Vec<_>>(),
+        )
+    };
+    assert_eq!(with(10_000, 0.5), (1, vec![]));
+    let (compared, missing) = with(4_000, 0.5);
+    assert_eq!(compared, 0);
+    assert!(
+        missing[0].contains("about 4,000 requests") && missing[0].ends_with("--trial-time 1.5s has enough"),
+        "{missing:?}"
+    );
+    assert_eq!(with(4, 0.5), (0, vec![]), "nobody waits twenty minutes for a trial");
+}
