@@ -16,7 +16,7 @@ const TRIAL: std::ops::RangeInclusive<f64> = 0.1..=1.0;
 const IN_A_ROUND: f64 = 0.2;
 /// Time around a trial for connecting, meters, restarts, in seconds.
 const AROUND_TRIAL: f64 = 0.03;
-/// Fraction of the budget that the minimum of blocks may use, so that there is time for repeats and more blocks.
+/// Fraction of the budget that the minimum of blocks may use, so that there is time for more blocks.
 const BUDGET_FOR_LEAST: f64 = 0.6;
 /// Id of the floor's arm.
 pub const FLOOR: &str = "noop";
@@ -87,8 +87,6 @@ pub struct StopOptions {
     pub others: u32,
     /// Slices or separate trials.
     pub slicing: Slicing,
-    /// Most repeats of a polluted trial.
-    pub repeats: Option<u32>,
 }
 
 /// Decides how much to measure.
@@ -149,7 +147,7 @@ pub fn plan(
         others: stop.others,
         driven,
         awake: None,
-        repeats: stop.repeats.unwrap_or(Plan::default().repeats),
+        repeats: 0,
     })
 }
 

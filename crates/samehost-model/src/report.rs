@@ -44,12 +44,26 @@ pub struct Host {
     pub mitigations: Vec<String>,
     /// Time stolen by the hypervisor while measuring, in percent of all CPUs' time.
     pub steal_percent: f64,
+    /// Programs that belonged neither to the client nor to the server and used a CPU while measuring, the busiest
+    /// first. Absent in older reports.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_programs: Vec<OtherProgram>,
     /// CPUs that the cgroup's quota allows; absent where there is none.
     pub cgroup_quota: Option<f64>,
     /// Name and version of the distribution.
     pub distribution: String,
     /// Kernel settings that matter for local connections.
     pub sysctls: BTreeMap<String, String>,
+}
+
+/// CPU time that another program used while measuring: all of its processes together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct OtherProgram {
+    /// Its name, as the kernel has it (at most 15 bytes).
+    pub name: String,
+    /// Percent of one CPU.
+    pub cpu_percent: f64,
 }
 
 /// The server that was measured.
@@ -210,7 +224,8 @@ pub struct Plan {
     /// What kept idle CPUs from sleeping; absent where nothing did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awake: Option<AwakeBy>,
-    /// How often a trial was measured again at most because the machine was not ours.
+    /// How often a trial was measured again at most because other programs were at work: 0 since that no longer counts
+    /// as a fault. Absent in the oldest reports, where it was 2.
     #[serde(default = "Plan::default_repeats")]
     pub repeats: u32,
 }
@@ -246,7 +261,7 @@ impl Default for Plan {
             others: 0,
             driven: Vec::new(),
             awake: None,
-            repeats: Plan::default_repeats(),
+            repeats: 0,
         }
     }
 }

@@ -244,9 +244,6 @@ pub struct BenchOptions {
     /// its own for each arm
     #[arg(long, value_parser = parse_slicing, value_name = "TIME", help_heading = "How much to measure")]
     pub slice: Option<Slicing>,
-    /// How often a trial is measured again at most where other programs or the hypervisor disturbed it [default: 2]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=10), help_heading = "How much to measure")]
-    pub repeats: Option<u32>,
     /// Stop each point as soon as its first metric is decided; its time goes to the others
     #[arg(long, conflicts_with = "precision", help_heading = "How much to measure")]
     pub until_decided: bool,

@@ -84,6 +84,5 @@ fn stop_options(options: &BenchOptions) -> StopOptions {
         asked: Vec::new(),
         others: 0,
         slicing: options.slice.unwrap_or_default(),
-        repeats: options.repeats,
     }
 }

@@ -141,7 +141,6 @@ fn stop_options(part: &Part, spend: Spend) -> (StopOptions, Option<Arc<Report>>)
                 budget: Some(time),
                 min_blocks: Some(8),
                 trial_time: Some(part.trial),
-                repeats: Some(0),
                 ..StopOptions::default()
             };
             return (stop, None);
@@ -160,8 +159,6 @@ fn stop_options(part: &Part, spend: Spend) -> (StopOptions, Option<Arc<Report>>)
         stopping: if is_asked { Stopping::Decision } else { Stopping::Precision },
         asked,
         others,
-        // Lasting disturbances do not end within seconds, so repeating a trial is useless.
-        repeats: Some(0),
         no_control: !part.control,
         ..StopOptions::default()
     };
