@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use samehost_model::{Arm, Head, Host, MetricInfo, Outcome, Report, ServerInfo, WorkloadInfo};
+use samehost_model::{Arm, Head, Host, MetricInfo, Outcome, Placement, Report, ServerInfo, WorkloadInfo};
 
 use crate::error::BenchError;
-use crate::machine::{Awake, allowed_cpus, host};
+use crate::machine::{Awake, allowed_cpus, host, wake_up_us};
 use crate::matrix::capacities_of;
 use crate::network::{Network, OwnNetwork};
 use crate::planned::Planned;
 use crate::points::{self, FLOOR};
 use crate::profile::Profiler;
-use crate::request::{BenchOutcome, Recorder, Request};
+use crate::request::{BenchOutcome, KeepAwake, Recorder, Request};
 use crate::runner::{Nets, TrialRunner};
 use crate::tuned::{self, Means};
 use crate::workload::{Configured, Look, OpenOrClosed, Wanted, Workload};
@@ -81,13 +81,39 @@ fn bench_here(first: &Planned, nets: Nets, observer: &mut dyn Recorder) -> Resul
         Some(earlier) => first.with_capacities(capacities_of(&earlier.head.arms))?,
         None => first.with_capacities(runner.measure_capacities(&first.matrix, observer)?)?,
     };
+    planned.plan.wake_up_us = wake_up(&planned);
     // Kept until everything is measured.
-    let awake = request.awake.then(|| Awake::keep(&allowed_cpus())).transpose()?;
+    let awake = keep_awake(&planned)?;
     planned.plan.awake = awake.as_ref().map(Awake::by);
     runner.follow(&planned.plan);
     runner.find_endpoints(&mut planned.arms);
     let report = Report::new(head(planned, host, runner.server()));
     Ok(runner.run(report, request, profiler.as_ref(), observer))
+}
+
+/// Keeps CPUs awake as asked, or by default where that is possible.
+fn keep_awake(planned: &Planned) -> Result<Option<Awake>, BenchError> {
+    let cpus = allowed_cpus();
+    match planned.request.awake {
+        KeepAwake::Yes => Awake::keep(&cpus).map(Some),
+        KeepAwake::Usual if !shows_the_scheduler(planned) => Ok(Awake::keep(&cpus).ok()),
+        KeepAwake::Usual | KeepAwake::No => Ok(None),
+    }
+}
+
+/// Whether what the scheduler does by itself is measured: commands, or the placement that was asked for.
+fn shows_the_scheduler(planned: &Planned) -> bool {
+    planned.capabilities.commands || planned.request.placements == [Placement::Free]
+}
+
+/// What waking CPUs adds to an exchange, where one request at a time is measured: there it is most of the time.
+fn wake_up(planned: &Planned) -> Option<f64> {
+    if let Some(earlier) = &planned.request.earlier {
+        return earlier.head.plan.wake_up_us;
+    }
+    let is_one_at_a_time =
+        planned.arms.iter().any(|arm| arm.point.connections == 1 && arm.point.rate_per_s.is_none());
+    (is_one_at_a_time && !shows_the_scheduler(planned)).then(|| wake_up_us(&allowed_cpus()))?
 }
 
 /// Everything in the report that is known before the first trial.

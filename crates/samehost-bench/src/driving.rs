@@ -89,6 +89,14 @@ impl Driving {
         Ok(if point.connections == 1 { cpus.one_each() } else { cpus })
     }
 
+    /// Whether client and server change places at random from round to round. A program that stays on one CPU for some
+    /// rounds and on the other for the next slows the client's end in some and the server's in others; with fixed
+    /// places it would do so in the order of its own moves. All arms of a round are placed alike, so the ratio is
+    /// about both places.
+    pub(crate) fn swaps(&self, cpus: &CpuPlan) -> bool {
+        self.places_server && cpus.can_swap()
+    }
+
     /// How the arms of all points with a comparison are driven.
     ///
     /// # Errors
@@ -103,6 +111,7 @@ impl Driving {
                 continue;
             }
             let slice = self.slice(point);
+            let is_sliced = slice.is_ok();
             let cpus = self.cpus(point)?;
             let (client, server) = match point.placement {
                 Placement::Free => (&[][..], &[][..]),
@@ -117,6 +126,7 @@ impl Driving {
                 undivided: slice.err(),
                 client_cpus: numbers(client),
                 server_cpus: numbers(server),
+                swapped_at_random: is_sliced && point.placement == Placement::CrossCore && self.swaps(&cpus),
             });
         }
         Ok(all)

@@ -147,6 +147,7 @@ pub fn plan(
         others: stop.others,
         driven,
         awake: None,
+        wake_up_us: None,
         repeats: 0,
     })
 }

@@ -149,6 +149,9 @@ pub struct Driven {
     /// The CPUs that the server was pinned to; empty where the scheduler placed it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub server_cpus: Vec<u32>,
+    /// Whether client and server change places at random from round to round.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub swapped_at_random: bool,
 }
 
 /// What kept idle CPUs from sleeping.
@@ -224,6 +227,10 @@ pub struct Plan {
     /// What kept idle CPUs from sleeping; absent where nothing did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awake: Option<AwakeBy>,
+    /// What waking two idle CPUs adds to an exchange on this machine, in microseconds; absent where it was not measured or
+    /// is nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wake_up_us: Option<f64>,
     /// How often a trial was measured again at most because other programs were at work: 0 since that no longer counts
     /// as a fault. Absent in the oldest reports, where it was 2.
     #[serde(default = "Plan::default_repeats")]
@@ -261,6 +268,7 @@ impl Default for Plan {
             others: 0,
             driven: Vec::new(),
             awake: None,
+            wake_up_us: None,
             repeats: 0,
         }
     }

@@ -269,12 +269,22 @@ fn sentences(findings: &[Finding<'_>]) -> Vec<String> {
         sentences.push(bulk(comparison, &sockets::of_arm(finding.report, &comparison.baseline)));
     }
     if findings.iter().any(|finding| finding.report.head.plan.awake.is_some()) {
-        sentences.push(
-            "CPUs were kept awake, as on a busy machine: the time to wake one is not a property of the transport. The second line is without that."
-                .into(),
-        );
+        sentences.push(awake(findings));
     }
     sentences
+}
+
+/// That CPUs were kept awake, and what it costs where they are not.
+fn awake(findings: &[Finding<'_>]) -> String {
+    let asleep =
+        of_kind(findings, FindingKind::RoundTrip).and_then(|finding| finding.report.head.plan.wake_up_us);
+    let cost = asleep.map_or_else(String::new, |us| {
+        format!(
+            " Where they sleep, waking them adds about {} to one request over either transport (samehost bench raw --awake=no).",
+            format_value(us, "us")
+        )
+    });
+    format!("CPUs were kept awake, as on a busy machine.{cost} The second line is without that.")
 }
 
 fn round_trip(finding: &Finding<'_>) -> Vec<String> {

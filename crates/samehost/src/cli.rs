@@ -193,9 +193,10 @@ pub struct BenchOptions {
     /// CPU for each end; else free]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub placement: Vec<Placement>,
-    /// Keep idle CPUs from sleeping, for all arms alike
-    #[arg(long)]
-    pub awake: bool,
+    /// Keep idle CPUs from sleeping, for all arms alike, or let them: no [default: yes, where that is possible and
+    /// --placement free does not ask for what the scheduler does]
+    #[arg(long, value_name = "YES", num_args = 0..=1, require_equals = true, default_missing_value = "yes", value_parser = ["yes", "no"])]
+    pub awake: Option<String>,
     /// TCP's congestion controls, at both ends of every connection: cubic, bbr, reno [default: what this machine has]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub congestion: Vec<String>,

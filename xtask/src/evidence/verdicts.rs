@@ -259,7 +259,7 @@ pub(super) fn speed(account: &mut Account<'_>) -> anyhow::Result<()> {
                 }
             }
             let until = ["--until-decided", "--budget", "60s"];
-            let plain = decided(&now, &words, &until)?;
+            let plain = decided(&now, &words, &[&until[..], &["--awake=no"]].concat())?;
             let awake = decided(&now, &words, &[&until[..], &["--awake"]].concat())?;
             let longest = f64::from(BUDGETS[0]);
             let told =

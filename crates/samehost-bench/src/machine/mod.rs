@@ -14,6 +14,7 @@ mod proc;
 mod server_use;
 mod switches;
 mod thread_use;
+mod wake_up;
 
 pub use awake::Awake;
 pub use environment::host;
@@ -28,3 +29,4 @@ pub use proc::command_line;
 pub use server_use::{ServerMeter, ServerUse, families};
 pub use switches::{SwitchCounter, Threads};
 pub use thread_use::{ProcessClocks, ThreadMeter, ThreadUse, process_cpu_ns};
+pub use wake_up::wake_up_us;

@@ -10,7 +10,6 @@ mod worth;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use samehost_bench::machine::Awake;
 use samehost_bench::workload::CheckupEntry;
 use samehost_model::Report;
 use samehost_model::scan::Scan;
@@ -57,7 +56,7 @@ impl Checkup {
 
 /// Scans the machine, measures every part until `deadline`, and shows rows as they are decided.
 pub fn run(
-    mut bench: Bench,
+    bench: Bench,
     deadline: Instant,
     show: &mut dyn FnMut(&[Finding<'_>], Rows) -> anyhow::Result<()>,
 ) -> anyhow::Result<Checkup> {
@@ -67,9 +66,6 @@ pub fn run(
     let cure_part = looked.as_ref().and_then(cure_part);
     let mut legs: Vec<Leg> = parts().into_iter().map(Leg::new).collect();
     bench.prepare(legs.iter().map(|leg| &leg.part).chain(&cure_part))?;
-    // Wake-up time of a CPU is a property of the machine, not of a transport. On a virtual machine it exceeds
-    // everything else.
-    bench.awake = Awake::is_possible();
 
     let mut failed = Vec::new();
     let kept = if cure_part.is_some() { CURE_TIME } else { Duration::ZERO };

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use samehost_bench::KeepAwake;
 use samehost_model::Report;
 use samehost_report::{Around, Finding, FindingKind, Running};
 use serde_json::json;
@@ -32,7 +33,7 @@ pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
     let is_stdout_taken = output::is_stdout_taken(paths.map(std::path::PathBuf::as_path))?;
     let interrupted = signals::watch()?;
     let seed = options.seed.unwrap_or_else(fresh_seed);
-    let bench = Bench { seed, interrupted, quiet: options.quiet, awake: false };
+    let bench = Bench { seed, interrupted, quiet: options.quiet, awake: KeepAwake::Usual };
     let mut table = Table::new(!is_stdout_taken);
     let done = checkup::run(bench, deadline, &mut |findings, rows| table.show(findings, rows))?;
 
