@@ -87,6 +87,10 @@ pub struct Slices {
     /// Standard deviation of ln(time per operation) from slice to slice, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scatter_percent: Option<f64>,
+    /// Whether mean latency and throughput count passes less in which client or server waited for a CPU, all arms of a pass
+    /// alike (one connection).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub are_weighed: bool,
 }
 
 /// What one trial measured.
