@@ -120,7 +120,7 @@ fn wake_up(planned: &Planned) -> Option<f64> {
 fn head(planned: Planned, host: Host, server: ServerInfo) -> Head {
     let parameters = planned.shown_parameters();
     let Planned { workload, configured, request, capabilities, plan, mut arms, .. } = planned;
-    if capabilities.timed && workload.name() != FLOOR {
+    if capabilities.timed && workload.name() != FLOOR && !request.stop.no_floor {
         arms.push(points::floor_arm());
     }
     Head {

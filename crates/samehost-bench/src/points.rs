@@ -79,6 +79,8 @@ pub struct StopOptions {
     pub trial_time: Option<Duration>,
     /// Leaves the control out.
     pub no_control: bool,
+    /// Leaves out the harness's own arm.
+    pub no_floor: bool,
     /// Rule that ends a point early.
     pub stopping: Stopping,
     /// Questions to decide; empty for the first metric at every point.
@@ -205,6 +207,7 @@ mod tests {
             undivided: None,
             client_cpus: Vec::new(),
             server_cpus: Vec::new(),
+            swapped_at_random: false,
         };
         let in_rounds = plan(&StopOptions::default(), &axes, &arms, vec![driven]).unwrap();
         assert_eq!(in_rounds.trial_s, Some(IN_A_ROUND), "short rounds, for a minute has room for many");

@@ -241,7 +241,7 @@ pub struct BenchOptions {
     /// Length of a trial [default: what fits the budget, 100ms to 1s]
     #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME", help_heading = "How much to measure")]
     pub trial_time: Option<Duration>,
-    /// Length of the slices in which the arms take turns [default: 3ms for one connection, more for more]; none: a trial of
+    /// Length of the slices in which the arms take turns [default: 1ms for one connection, more for more]; none: a trial of
     /// its own for each arm
     #[arg(long, value_parser = parse_slicing, value_name = "TIME", help_heading = "How much to measure")]
     pub slice: Option<Slicing>,

@@ -84,6 +84,7 @@ fn stop_options(options: &BenchOptions) -> StopOptions {
         max_blocks: options.max_blocks,
         trial_time: options.trial_time,
         no_control: options.no_control,
+        no_floor: false,
         stopping: if options.until_decided { Stopping::Decision } else { Stopping::Precision },
         asked: Vec::new(),
         others: 0,

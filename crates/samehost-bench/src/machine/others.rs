@@ -90,7 +90,8 @@ fn grown(before: &Look, now: &Look, roots: &[u32]) -> BTreeMap<String, u64> {
     let mut counted_of_ended: HashMap<u32, u64> = HashMap::new();
     for (pid, seen) in before {
         if !now.contains_key(pid) {
-            *counted_of_ended.entry(seen.parent).or_default() += seen.own + seen.reaped;
+            let heir = surviving_ancestor(before, now, *pid);
+            *counted_of_ended.entry(heir).or_default() += seen.own + seen.reaped;
         }
     }
     let mut used: BTreeMap<String, u64> = BTreeMap::new();
@@ -108,6 +109,19 @@ fn grown(before: &Look, now: &Look, roots: &[u32]) -> BTreeMap<String, u64> {
         }
     }
     used
+}
+
+/// The process that was given the time of one that ended: its parent, or the next ancestor that is still there.
+fn surviving_ancestor(before: &Look, now: &Look, pid: u32) -> u32 {
+    let mut at = pid;
+    for _ in 0..before.len() {
+        let Some(seen) = before.get(&at) else { break };
+        at = seen.parent;
+        if now.contains_key(&at) {
+            break;
+        }
+    }
+    at
 }
 
 /// Whether a process is one of `roots` or descends from one.
@@ -147,7 +161,8 @@ mod tests {
             (7, seen("php-fpm8.2", 1, 50, 0)),
             (8, seen("php-fpm8.2", 7, 20, 0)),
             (9, seen("make", 1, 1, 10)),
-            (10, seen("cc1", 9, 30, 0)),
+            (10, seen("gcc", 9, 0, 0)),
+            (13, seen("cc1", 10, 30, 0)),
             (20, seen("samehost", 1, 9, 0)),
         ]
         .into();
@@ -155,7 +170,7 @@ mod tests {
             (1, seen("init", 0, 5, 100)),
             (7, seen("php-fpm8.2", 1, 55, 0)),
             (8, seen("php-fpm8.2", 7, 36, 0)),
-            // cc1 ended with 75 ticks, of which 30 were counted before.
+            // cc1 ended with 75 ticks, of which 30 were counted before; gcc, which waited for it, ended too.
             (9, seen("make", 1, 2, 85)),
             (11, seen("kworker/0:1-ev", 2, 3, 0)),
             (12, seen("kworker/1:0-ev", 2, 4, 0)),

@@ -19,7 +19,7 @@ use samehost_scan::{Costs, Measured};
 use self::cure::{CURE_TIME, Cure, cure, cure_part};
 use self::measure::{Bench, Spend};
 use self::parts::{Neighbour, Part, neighbours, parts};
-use self::race::{Leg, race};
+use self::race::{Left, Leg, race};
 use self::worth::{MOST, Worth, here, worth_doing};
 
 /// How long the traffic of running programs is observed.
@@ -54,10 +54,19 @@ impl Checkup {
     }
 }
 
-/// Scans the machine, measures every part until `deadline`, and shows rows as they are decided.
+/// When the checkup ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadlines {
+    /// In any case.
+    pub last: Instant,
+    /// Where enough rows are decided.
+    pub with_enough: Instant,
+}
+
+/// Scans the machine, measures every part until a deadline, and shows rows as they are decided.
 pub fn run(
     bench: Bench,
-    deadline: Instant,
+    deadlines: Deadlines,
     show: &mut dyn FnMut(&[Finding<'_>], Rows) -> anyhow::Result<()>,
 ) -> anyhow::Result<Checkup> {
     // Must precede any server of ours.
@@ -69,7 +78,8 @@ pub fn run(
 
     let mut failed = Vec::new();
     let kept = if cure_part.is_some() { CURE_TIME } else { Duration::ZERO };
-    let left = || deadline.saturating_duration_since(Instant::now()).saturating_sub(kept);
+    let until = |end: Instant| end.saturating_duration_since(Instant::now()).saturating_sub(kept);
+    let left = Left { in_all: &|| until(deadlines.last), with_enough: &|| until(deadlines.with_enough) };
     let mut measure = |leg: &mut Leg, others, time| bench.go_on(leg, others, time, &mut failed);
     let mut decided = |legs: &mut [Leg]| {
         judge_together(legs);
