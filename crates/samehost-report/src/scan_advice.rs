@@ -172,7 +172,8 @@ fn at_most(saving: &Saving) -> String {
 const SECONDS_A_DAY: f64 = 86_400.0;
 
 /// A span that may begin below zero, in the unit of its larger end: `-1.0 and +0.9 h`.
-pub(crate) fn signed_span_of_time(seconds: Range) -> String {
+#[must_use]
+pub fn signed_span_of_time(seconds: Range) -> String {
     let (scale, unit) = unit_of_time(seconds.low.abs().max(seconds.high.abs()));
     format!("{:+.1} and {:+.1} {unit}", seconds.low / scale, seconds.high / scale)
 }

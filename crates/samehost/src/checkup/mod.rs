@@ -11,10 +11,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use samehost_bench::workload::CheckupEntry;
-use samehost_model::Report;
 use samehost_model::scan::Scan;
+use samehost_model::{Grade, Report};
 use samehost_report::{Finding, FindingKind};
 use samehost_scan::{Costs, Measured};
+use samehost_system::nowhere;
 
 use self::cure::{CURE_TIME, Cure, cure, cure_part};
 use self::measure::{Bench, Spend};
@@ -130,13 +131,31 @@ fn priced(looked: Option<Scan>, legs: &[Leg]) -> (String, Vec<Worth>) {
     let of = |kinds: &[FindingKind], metric: &str| {
         let is_one = |part: &Part| part.lines.iter().any(|line| kinds.contains(&line.kind));
         let raw = legs.iter().filter(|leg| leg.part.workload == "raw" && is_one(&leg.part));
-        raw.filter_map(|leg| Measured::in_report(leg.report.as_ref()?, metric)).collect::<Vec<_>>()
+        raw.filter_map(|leg| measured(leg.report.as_ref()?, metric)).collect::<Vec<_>>()
     };
     let cpu = of(&[FindingKind::RoundTrip, FindingKind::Busy], "total_cpu_per_op");
     if let Some(costs) = Costs::of(&cpu, &of(&[FindingKind::RoundTrip], "latency_mean")) {
         samehost_scan::predict(&mut scan, &costs);
     }
-    (here(&scan), worth_doing(&scan))
+    (here(&scan), worth_doing(&scan, &can_switch))
+}
+
+/// What a report measured of a metric, unless something bars it: a price rests on intervals that carry it.
+fn measured(report: &Report, metric: &str) -> Option<Measured> {
+    let comparison = report.analysis.comparisons.iter().find(|comparison| comparison.metric == metric)?;
+    (comparison.grade() != Grade::Barred).then(|| Measured::in_report(report, metric))?
+}
+
+/// Whether `samehost switch SERVICE --dry-run` has a plan. Asked of the program itself, as a user would.
+fn can_switch(service: &str) -> bool {
+    let asked = std::env::current_exe().and_then(|program| {
+        std::process::Command::new(program)
+            .args(["switch", service, "--dry-run", "--json"])
+            .stdin(nowhere())
+            .output()
+    });
+    let plan = asked.ok().and_then(|output| serde_json::from_slice::<serde_json::Value>(&output.stdout).ok());
+    plan.is_some_and(|plan| plan["outcome"] == "planned")
 }
 
 /// Adjusts the verdicts of all rows as one family instead of per report. Rows not measured yet are included.
