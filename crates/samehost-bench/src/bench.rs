@@ -87,7 +87,9 @@ fn bench_here(first: &Planned, nets: Nets, observer: &mut dyn Recorder) -> Resul
     planned.plan.awake = awake.as_ref().map(Awake::by);
     runner.follow(&planned.plan);
     runner.find_endpoints(&mut planned.arms);
-    let report = Report::new(head(planned, host, runner.server()));
+    let mut head = head(planned, host, runner.server());
+    head.workload.server_for_others_percent = runner.for_others_percent();
+    let report = Report::new(head);
     Ok(runner.run(report, request, profiler.as_ref(), observer))
 }
 
@@ -134,6 +136,7 @@ fn head(planned: Planned, host: Host, server: ServerInfo) -> Head {
             title: configured.title(),
             parameters,
             server,
+            server_for_others_percent: None,
             metrics: configured.metrics(open_or_closed(&request)),
             parts: configured.parts(),
         },

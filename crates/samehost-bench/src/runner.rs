@@ -14,7 +14,7 @@ use samehost_model::{Arm, Code, Driven, Outcome, Plan, Report, ServerInfo, Trial
 use crate::driving::Driving;
 use crate::engine::{self, Load, OpenLoop, Surroundings};
 use crate::error::BenchError;
-use crate::machine::{MachineMeter, Others};
+use crate::machine::{MachineMeter, Others, ServerMeter, families};
 use crate::measure::{Aim, ArmSlot, Measurer, run_blocks};
 use crate::network::OwnNetwork;
 use crate::planned::Planned;
@@ -30,6 +30,8 @@ use self::serving::Serving;
 
 /// Length of the floor's trials.
 const FLOOR_TRIAL: Duration = Duration::from_millis(20);
+/// How long a server that runs already is looked at before it is measured.
+const LOOKED_AT: Duration = Duration::from_millis(400);
 /// How long to wait for a reply after the window.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -132,6 +134,20 @@ impl<'a> TrialRunner<'a> {
 
     pub(crate) fn server(&self) -> ServerInfo {
         self.running.server()
+    }
+
+    /// What a server that runs already uses for others, in percent of one CPU: looked at for a moment before we ask
+    /// anything of it.
+    pub(crate) fn for_others_percent(&self) -> Option<f64> {
+        let server = self.running.server();
+        if server.managed || server.pids.is_empty() {
+            return None;
+        }
+        let meter = ServerMeter::begin(&server.pids, &families(&server.pids));
+        let begun = Instant::now();
+        std::thread::sleep(LOOKED_AT);
+        let used = meter.end()?.cpu_ns as f64;
+        Some(100.0 * used / begun.elapsed().as_nanos() as f64)
     }
 
     /// Applies the plan: trial time, slices, CPUs.

@@ -92,6 +92,10 @@ pub struct WorkloadInfo {
     pub parameters: BTreeMap<String, String>,
     /// The server.
     pub server: ServerInfo,
+    /// CPU time that a server which runs already used for others before measuring began, in percent of one CPU; absent
+    /// for a private server and where its processes do not show.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_for_others_percent: Option<f64>,
     /// What is compared, the most important first; the first decides when to stop.
     pub metrics: Vec<MetricInfo>,
     /// Metrics that are a part of another one, in whole.

@@ -21,7 +21,9 @@ pub(crate) fn issue(report: &Report, arms: &[ArmTrials<'_>]) -> Vec<Issue> {
         );
         said(Code::Steal, &worst, message)
     });
-    [steal, find_throttling(arms), find_others(report), find_softirqs(arms)].into_iter().flatten().collect()
+    let conditions =
+        [steal, find_throttling(arms), find_others(report), find_serving(report), find_softirqs(arms)];
+    conditions.into_iter().flatten().collect()
 }
 
 /// The load of other programs, once for the report and by name. It bars nothing (docs/method.md, section 7):
@@ -35,6 +37,24 @@ fn find_others(report: &Report) -> Option<Issue> {
     Some(Issue {
         arm: None,
         warning: Warning::new(Code::ForeignLoad, "", message),
+        invalidates: Invalidates::Nothing,
+    })
+}
+
+/// CPU time that a measured server used for others, in percent of one CPU, from which on it is worth a sentence.
+const SERVES_PERCENT: f64 = 3.0;
+
+/// A server that serves others too. What it uses for them is in the CPU time per operation of each arm, and more of it
+/// in an arm that does fewer operations in its slices: ratios of CPU time are drawn to those of latency. Equal arms
+/// stay equal.
+fn find_serving(report: &Report) -> Option<Issue> {
+    let used = report.head.workload.server_for_others_percent.filter(|used| *used >= SERVES_PERCENT)?;
+    let message = format!(
+        "the server used {used:.0} % of one CPU for others before it was measured: its CPU time per operation includes that, and ratios of CPU time are drawn to those of latency; latency and throughput are as its clients have them"
+    );
+    Some(Issue {
+        arm: None,
+        warning: Warning::new(Code::ForeignLoad, "server", message),
         invalidates: Invalidates::Nothing,
     })
 }

@@ -207,6 +207,18 @@ fn what_others_take_is_a_condition_and_bars_nothing() {
     assert!(said(&report, Code::Throttled)[0].message.contains("in 1 of 36 trials"));
 }
 
+#[test]
+fn a_server_that_serves_others_is_said() {
+    let mut report = clear();
+    report.head.workload.server_for_others_percent = Some(23.0);
+    assert_eq!(verdicts(&report), FASTER);
+    assert!(
+        said(&report, Code::ForeignLoad)[0].message.starts_with("the server used 23 % of one CPU for others")
+    );
+    report.head.workload.server_for_others_percent = Some(1.0);
+    assert_eq!(said(&report, Code::ForeignLoad), []);
+}
+
 /// Ticks of 10 ms say nothing of a few trials of 20 ms.
 #[test]
 fn trials_too_short_to_meter_the_machine_cast_no_doubt_on_it() {
