@@ -23,7 +23,7 @@ pub fn wake_up_us(cpus: &[usize]) -> Option<f64> {
     let kept = Awake::keep(&[first, second]).ok()?;
     let awake = exchange_us(first, second)?;
     drop(kept);
-    (asleep > awake).then(|| asleep - awake)
+    (asleep > awake).then_some(asleep - awake)
 }
 
 /// The median time of an exchange between two threads, each of which sleeps while the other works.

@@ -66,7 +66,7 @@ pub struct Deadlines {
 
 /// Scans the machine, measures every part until a deadline, and shows rows as they are decided.
 pub fn run(
-    bench: Bench,
+    bench: &Bench,
     deadlines: Deadlines,
     show: &mut dyn FnMut(&[Finding<'_>], Rows) -> anyhow::Result<()>,
 ) -> anyhow::Result<Checkup> {

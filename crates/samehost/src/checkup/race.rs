@@ -13,7 +13,7 @@ use crate::needed::least_s;
 
 /// Minimum time of a part in the first lap: less is not enough for the blocks that a decision among this many rows
 /// requires. Later turns get at least half of it.
-const LEAST: Duration = Duration::from_millis(2500);
+const LEAST: Duration = Duration::from_millis(2000);
 /// Maximum turns of a part. A part that needs more does not converge as estimated.
 const MOST_TURNS: u32 = 6;
 /// Start-up time of slow servers, for each turn.
@@ -107,8 +107,10 @@ pub fn race<E>(
     for place in 0..legs.len() {
         let weights: f64 = legs[place..].iter().map(Leg::weight).sum();
         let starts: Duration = legs[place + 1..].iter().map(Leg::start).sum();
-        let left = left.of(legs).saturating_sub(legs[place].start());
-        let fair = left.saturating_sub(starts).mul_f64(legs[place].weight() / weights);
+        // Shares of the shorter time, so that a quiet machine is done soon; a second turn has the rest.
+        let short = (left.with_enough)().saturating_sub(legs[place].start());
+        let fair = short.saturating_sub(starts).mul_f64(legs[place].weight() / weights);
+        let left = (left.in_all)().saturating_sub(legs[place].start());
         if legs[place].part.installed && left < LEAST.mul_f64(legs[place].weight()) {
             without_time.push(legs[place].part.workload);
             continue;
@@ -161,7 +163,7 @@ mod tests {
             built_in_and(&["mysql", "postgres", "redis", "memcached"]).into_iter().map(Leg::new).collect();
         let clock = Cell::new(Duration::ZERO);
         let in_all = || Duration::from_secs(seconds).saturating_sub(clock.get());
-        let left = Left { in_all: &in_all, with_enough: &|| Duration::ZERO };
+        let left = Left { in_all: &in_all, with_enough: &in_all };
         let mut measured = Vec::new();
         let mut measure = |leg: &mut Leg, _: u32, time: Duration| -> Result<(), Infallible> {
             measured.push((leg.part.workload, time.as_secs_f64()));

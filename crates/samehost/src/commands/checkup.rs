@@ -39,7 +39,7 @@ pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
     let seed = options.seed.unwrap_or_else(fresh_seed);
     let bench = Bench { seed, interrupted, quiet: options.quiet, awake: KeepAwake::Usual };
     let mut table = Table::new(!is_stdout_taken);
-    let done = checkup::run(bench, deadlines, &mut |findings, rows| table.show(findings, rows))?;
+    let done = checkup::run(&bench, deadlines, &mut |findings, rows| table.show(findings, rows))?;
 
     let reports = done.reports();
     if let Some(path) = &options.json {
