@@ -10,7 +10,7 @@ use samehost_model::{Comparison, Report, Transport, Verdict};
 use super::parts::Part;
 use super::worth::Worth;
 
-pub const CURE_TIME: Duration = Duration::from_secs(3);
+pub const CURE_TIME: Duration = Duration::from_secs(4);
 /// Congestion control to which the remedy switches.
 const USUAL: &str = "cubic";
 /// Size of a write: large enough to show the difference, and realistic for databases and web servers.

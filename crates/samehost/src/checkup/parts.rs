@@ -58,7 +58,7 @@ impl Part {
             installed: false,
             starts_slowly: false,
             control: false,
-            trial: Duration::from_millis(30),
+            trial: Duration::from_millis(25),
         }
     }
 

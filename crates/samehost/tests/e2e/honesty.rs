@@ -95,7 +95,7 @@ fn a_busy_neighbour_is_named_and_silences_nothing() {
     let home = Home::new();
     let busy = BusyLoop::start();
     // Two arms that differ by far, in trials one after the other, which a neighbour meets less evenly than slices.
-    let slowed = ["bench", "raw", "--transports", "unix,unix", "--work", "300us", "--longer", "300%"];
+    let slowed = ["bench", "raw", "--transports", "unix,unix", "--work", "300us", "--longer", "90%"];
     let ended = home.run(&[&slowed[..], &["--slice", "none", "--trial-time", "200ms"], SIX_BLOCKS].concat());
     drop(busy);
     assert_eq!(ended.status, 0, "{}", ended.stderr);
