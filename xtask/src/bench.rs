@@ -3,6 +3,7 @@
 //! because machines are shared.
 
 mod blog;
+pub(crate) use blog::Blog;
 mod foreign;
 mod http;
 pub(crate) mod mysql;

@@ -3,6 +3,7 @@
 
 mod ansible;
 mod build;
+mod busy;
 mod clients;
 mod congestion;
 mod dist;
@@ -46,6 +47,12 @@ const ALL: &[Evidence] = &[
         about: "ten checkups: how many of their rows each decides, and which",
         length: Duration::from_secs(600),
         run: verdicts::checkups,
+    },
+    Evidence {
+        name: "busy",
+        about: "verdicts beside other programs: checkups, a site, equal arms, a slower arm, ratios (--only NAME)",
+        length: Duration::from_secs(6000),
+        run: busy::busy,
     },
     Evidence {
         name: "same",
@@ -166,6 +173,8 @@ impl Account<'_> {
         let _ = writeln!(self.text, "{line}");
     }
 }
+
+pub(crate) use busy::{compute, read_pages};
 
 /// Programs that have to be on this machine, and their packages in Debian.
 fn need(programs: &[(&str, &str)]) -> anyhow::Result<()> {

@@ -82,6 +82,26 @@ enum Chore {
     Tidy,
     /// Make what a release consists of, twice, and compare
     Dist(dist::Options),
+    /// Compute for a part of each 37 ms until killed: the neighbour of `evidence busy`
+    #[command(hide = true)]
+    Neighbour {
+        /// Part of the time, 0 to 1
+        duty: f64,
+        /// Seconds of a burst
+        #[arg(long, requires = "rests")]
+        works: Option<f64>,
+        /// Seconds between two bursts
+        #[arg(long, requires = "works")]
+        rests: Option<f64>,
+    },
+    /// Ask for a page so many times a second until killed: the visitors of `evidence busy`
+    #[command(hide = true)]
+    Reader {
+        /// Address and port
+        address: String,
+        /// Pages a second
+        per_s: f64,
+    },
 }
 
 fn main() -> ExitCode {
@@ -98,6 +118,8 @@ fn main() -> ExitCode {
         Chore::Site { out, reports } => site(out, reports.as_deref()),
         Chore::Tidy => tidy::check(&root()),
         Chore::Dist(options) => dist::make(&options),
+        Chore::Neighbour { duty, works, rests } => evidence::compute(duty, works.zip(rests)),
+        Chore::Reader { address, per_s } => evidence::read_pages(&address, per_s),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

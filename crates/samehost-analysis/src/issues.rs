@@ -6,9 +6,12 @@ mod disturbance;
 mod drift;
 mod errors;
 mod generator;
-pub(crate) mod machine;
+mod machine;
+mod percentiles;
 pub(crate) mod processor;
 mod self_check;
+
+pub use percentiles::time_for_percentile;
 
 use samehost_model::Report;
 
@@ -22,14 +25,14 @@ pub(crate) fn find_issues(report: &Report, index: &Index<'_>) -> Vec<Issue> {
     issues.extend(self_check::issue(report, index));
     issues.extend(arms.iter().filter_map(generator::find_generator));
     issues.extend(generator::find_lateness(index));
-    issues.extend(arms.iter().filter_map(disturbance::find_pollution));
     issues.extend(processor::issue(report, arms));
-    issues.extend(machine::issue(arms));
+    issues.extend(machine::issue(report, arms));
     issues.extend(disturbance::find_repeats(report));
     issues.extend(self_check::find_one_process(report, index));
     issues.extend(arms.iter().filter_map(generator::find_load));
     issues.extend(arms.iter().filter_map(drift::find_drift_inside));
     issues.extend(drift::find_drift_over_blocks(report, index));
     issues.extend(arms.iter().flat_map(errors::gather_said));
+    issues.extend(percentiles::find_missing(report, index));
     issues
 }

@@ -92,7 +92,7 @@ fn take_reason_away(comparison: &mut Comparison) {
 
 fn decide(comparison: &Comparison, metric: &MetricInfo, terms: &Terms) -> (Verdict, Grade) {
     let alpha = terms.alpha();
-    if comparison.p_margin_adjusted.is_some_and(|p| p < alpha) {
+    if comparison.p_margin_adjusted.is_some_and(|p| p < alpha) && !contains_one(comparison) {
         let better = (comparison.ratio > 1.0) == (metric.better == Better::Higher);
         return (if better { Verdict::Faster } else { Verdict::Slower }, Grade::Decided);
     }
@@ -109,6 +109,12 @@ fn decide(comparison: &Comparison, metric: &MetricInfo, terms: &Terms) -> (Verdi
         _ => Grade::Open,
     };
     (Verdict::Inconclusive, grade)
+}
+
+/// Whether the interval spans no difference. A test that may be looked at after every block keeps the strongest evidence
+/// that it ever had; what blocks after that say is in the interval, and a verdict needs both.
+fn contains_one(comparison: &Comparison) -> bool {
+    comparison.ci_low.zip(comparison.ci_high).is_some_and(|(low, high)| low <= 1.0 && high >= 1.0)
 }
 
 /// Two one-sided tests: the narrow interval inside ±margin on the log scale.

@@ -21,6 +21,7 @@ mod issues;
 mod judge;
 mod ladder;
 mod limits;
+mod other_load;
 mod prediction;
 mod profiles;
 mod published;
@@ -28,7 +29,7 @@ mod reasons;
 mod stopping;
 
 pub use analyse::{Analysed, analyse};
-pub use claim::{Claim, ClaimError, Refuted, check};
+pub use claim::{Answer, Claim, ClaimError, UnknownName, check};
 pub use compare::{Changes, CompareError, compare};
 pub use comparison::compare_arms;
 pub use crossover::{Along, Crossover, find_crossovers};
@@ -39,11 +40,12 @@ pub use hosts::{
 };
 pub use hosts_history::{Histories, HostHistory, HostRun, HostsHistory, Newest};
 pub use index::{ArmTrials, Group, Index, Pairs, group};
-pub use issues::machine::LEAST_SPAN_MS;
+pub use issues::time_for_percentile;
 pub use judge::{Terms, blocks_to_decide, judge, judge_again};
 pub use ladder::{
     Knee, LEAST_RATES, Ladder, Step, StepState, TAKES_OFF, falls_short, find_knee, find_ladders,
 };
+pub use other_load::OtherLoad;
 pub use profiles::us_per_sample;
 pub use published::{Judged, judge_ratio, judge_value};
 pub use stopping::{Row, decided, is_settled};

@@ -57,6 +57,11 @@ pub fn decided(index: &Index<'_>, rows: &[Row<'_>], plan: &Plan) -> Vec<bool> {
     let same = |found: Estimate| {
         found.interval.is_some_and(|i| i.low > 1.0 / (1.0 + plan.margin) && i.high < 1.0 + plan.margin)
     };
+    let differs = |found: Estimate| found.interval.is_none_or(|i| i.low > 1.0 || i.high < 1.0);
     let adjusted = holm::adjust(&p_values);
-    estimates.iter().zip(adjusted).map(|(found, p)| p < alpha || found.is_some_and(same)).collect()
+    let mut decided = Vec::with_capacity(rows.len());
+    for (found, p) in estimates.iter().zip(adjusted) {
+        decided.push(found.is_some_and(|found| p < alpha && differs(found) || same(found)));
+    }
+    decided
 }

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use samehost_model::{Arm, Head, Host, Outcome, Report, ServerInfo, WorkloadInfo};
+use samehost_model::{Arm, Head, Host, MetricInfo, Outcome, Placement, Report, ServerInfo, WorkloadInfo};
 
 use crate::error::BenchError;
-use crate::machine::{Awake, allowed_cpus, host};
+use crate::machine::{Awake, allowed_cpus, host, wake_up_us};
 use crate::matrix::capacities_of;
 use crate::network::{Network, OwnNetwork};
 use crate::planned::Planned;
 use crate::points::{self, FLOOR};
 use crate::profile::Profiler;
-use crate::request::{BenchOutcome, Recorder, Request};
+use crate::request::{BenchOutcome, KeepAwake, Recorder, Request};
 use crate::runner::{Nets, TrialRunner};
 use crate::tuned::{self, Means};
 use crate::workload::{Configured, Look, OpenOrClosed, Wanted, Workload};
@@ -81,23 +81,50 @@ fn bench_here(first: &Planned, nets: Nets, observer: &mut dyn Recorder) -> Resul
         Some(earlier) => first.with_capacities(capacities_of(&earlier.head.arms))?,
         None => first.with_capacities(runner.measure_capacities(&first.matrix, observer)?)?,
     };
+    planned.plan.wake_up_us = wake_up(&planned);
     // Kept until everything is measured.
-    let awake = request.awake.then(|| Awake::keep(&allowed_cpus())).transpose()?;
+    let awake = keep_awake(&planned)?;
     planned.plan.awake = awake.as_ref().map(Awake::by);
     runner.follow(&planned.plan);
     runner.find_endpoints(&mut planned.arms);
-    let report = Report::new(head(planned, host, runner.server()));
+    let mut head = head(planned, host, runner.server());
+    head.workload.server_for_others_percent = runner.for_others_percent();
+    let report = Report::new(head);
     Ok(runner.run(report, request, profiler.as_ref(), observer))
+}
+
+/// Keeps CPUs awake as asked, or by default where that is possible.
+fn keep_awake(planned: &Planned) -> Result<Option<Awake>, BenchError> {
+    let cpus = allowed_cpus();
+    match planned.request.awake {
+        KeepAwake::Yes => Awake::keep(&cpus).map(Some),
+        KeepAwake::Usual if !shows_the_scheduler(planned) => Ok(Awake::keep(&cpus).ok()),
+        KeepAwake::Usual | KeepAwake::No => Ok(None),
+    }
+}
+
+/// Whether what the scheduler does by itself is measured: commands, or the placement that was asked for.
+fn shows_the_scheduler(planned: &Planned) -> bool {
+    planned.capabilities.commands || planned.request.placements == [Placement::Free]
+}
+
+/// What waking CPUs adds to an exchange, where one request at a time is measured: there it is most of the time.
+fn wake_up(planned: &Planned) -> Option<f64> {
+    if let Some(earlier) = &planned.request.earlier {
+        return earlier.head.plan.wake_up_us;
+    }
+    let is_one_at_a_time =
+        planned.arms.iter().any(|arm| arm.point.connections == 1 && arm.point.rate_per_s.is_none());
+    (is_one_at_a_time && !shows_the_scheduler(planned)).then(|| wake_up_us(&allowed_cpus()))?
 }
 
 /// Everything in the report that is known before the first trial.
 fn head(planned: Planned, host: Host, server: ServerInfo) -> Head {
     let parameters = planned.shown_parameters();
     let Planned { workload, configured, request, capabilities, plan, mut arms, .. } = planned;
-    if capabilities.timed && workload.name() != FLOOR {
+    if capabilities.timed && workload.name() != FLOOR && !request.stop.no_floor {
         arms.push(points::floor_arm());
     }
-    let open_loop = if request.rates.is_empty() { OpenOrClosed::Closed } else { OpenOrClosed::Open };
     Head {
         samehost_version: env!("CARGO_PKG_VERSION").into(),
         command: request.command.clone(),
@@ -109,7 +136,8 @@ fn head(planned: Planned, host: Host, server: ServerInfo) -> Head {
             title: configured.title(),
             parameters,
             server,
-            metrics: configured.metrics(open_loop),
+            server_for_others_percent: None,
+            metrics: configured.metrics(open_or_closed(&request)),
             parts: configured.parts(),
         },
         plan,
@@ -135,11 +163,20 @@ fn consented(planned: &Planned, observer: &mut dyn Recorder) -> Result<(), Bench
     if impacts.is_empty() { Ok(()) } else { observer.consent(&impacts, seconds) }
 }
 
-/// The arms of a request as far as they follow from the request alone. Starts nothing.
+/// The arms and metrics of a request as far as they follow from the request alone. Starts nothing.
 ///
 /// # Errors
 /// When the workload has no such option, a point makes no sense, or the budget is too short.
-pub fn check(workload: &'static dyn Workload, request: &Request) -> Result<Vec<Arm>, BenchError> {
+pub fn check(
+    workload: &'static dyn Workload,
+    request: &Request,
+) -> Result<(Vec<Arm>, Vec<MetricInfo>), BenchError> {
     let planned = Planned::new(workload, request)?;
-    Ok(if request.rates.is_empty() { planned } else { planned.with_capacities(Vec::new())? }.arms)
+    let metrics = planned.configured.metrics(open_or_closed(&planned.request));
+    let planned = if request.rates.is_empty() { planned } else { planned.with_capacities(Vec::new())? };
+    Ok((planned.arms, metrics))
+}
+
+fn open_or_closed(request: &Request) -> OpenOrClosed {
+    if request.rates.is_empty() { OpenOrClosed::Closed } else { OpenOrClosed::Open }
 }

@@ -39,6 +39,6 @@ pub use impact::Impact;
 pub use matrix::values as parameter_values;
 pub use points::{FLOOR, StopOptions};
 pub use profile::CallGraph;
-pub use request::{BenchOutcome, Recorder, Request};
+pub use request::{BenchOutcome, KeepAwake, Recorder, Request};
 pub use starts::Starts;
 pub use workloads::PageLook;

@@ -16,7 +16,7 @@ const TRIAL: std::ops::RangeInclusive<f64> = 0.1..=1.0;
 const IN_A_ROUND: f64 = 0.2;
 /// Time around a trial for connecting, meters, restarts, in seconds.
 const AROUND_TRIAL: f64 = 0.03;
-/// Fraction of the budget that the minimum of blocks may use, so that there is time for repeats and more blocks.
+/// Fraction of the budget that the minimum of blocks may use, so that there is time for more blocks.
 const BUDGET_FOR_LEAST: f64 = 0.6;
 /// Id of the floor's arm.
 pub const FLOOR: &str = "noop";
@@ -79,6 +79,8 @@ pub struct StopOptions {
     pub trial_time: Option<Duration>,
     /// Leaves the control out.
     pub no_control: bool,
+    /// Leaves out the harness's own arm.
+    pub no_floor: bool,
     /// Rule that ends a point early.
     pub stopping: Stopping,
     /// Questions to decide; empty for the first metric at every point.
@@ -87,8 +89,6 @@ pub struct StopOptions {
     pub others: u32,
     /// Slices or separate trials.
     pub slicing: Slicing,
-    /// Most repeats of a polluted trial.
-    pub repeats: Option<u32>,
 }
 
 /// Decides how much to measure.
@@ -149,7 +149,8 @@ pub fn plan(
         others: stop.others,
         driven,
         awake: None,
-        repeats: stop.repeats.unwrap_or(Plan::default().repeats),
+        wake_up_us: None,
+        repeats: 0,
     })
 }
 
@@ -206,6 +207,7 @@ mod tests {
             undivided: None,
             client_cpus: Vec::new(),
             server_cpus: Vec::new(),
+            swapped_at_random: false,
         };
         let in_rounds = plan(&StopOptions::default(), &axes, &arms, vec![driven]).unwrap();
         assert_eq!(in_rounds.trial_s, Some(IN_A_ROUND), "short rounds, for a minute has room for many");

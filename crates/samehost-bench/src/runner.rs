@@ -7,16 +7,14 @@ mod serving;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use samehost_model::{Arm, Code, Driven, Outcome, Plan, Report, ServerInfo, Trial, Warning};
-use samehost_system::peer::family;
 
 use crate::driving::Driving;
 use crate::engine::{self, Load, OpenLoop, Surroundings};
 use crate::error::BenchError;
-use crate::machine::{MachineMeter, busiest_stranger, judge_pollution};
+use crate::machine::{MachineMeter, Others, ServerMeter, families};
 use crate::measure::{Aim, ArmSlot, Measurer, run_blocks};
 use crate::network::OwnNetwork;
 use crate::planned::Planned;
@@ -32,10 +30,10 @@ use self::serving::Serving;
 
 /// Length of the floor's trials.
 const FLOOR_TRIAL: Duration = Duration::from_millis(20);
+/// How long a server that runs already is looked at before it is measured.
+const LOOKED_AT: Duration = Duration::from_millis(400);
 /// How long to wait for a reply after the window.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longest wait for the machine to calm down before a trial is repeated.
-const LONGEST_WAIT_FOR_CALM: Duration = Duration::from_secs(2);
 
 /// Network namespaces of a measurement.
 #[derive(Clone, Debug, Default)]
@@ -70,6 +68,7 @@ pub(crate) struct TrialRunner<'a> {
     trials: u64,
     /// Network namespace whose routes set the congestion control.
     routed: Option<Arc<OwnNetwork>>,
+    others: Others,
 }
 
 impl<'a> TrialRunner<'a> {
@@ -120,6 +119,7 @@ impl<'a> TrialRunner<'a> {
             begun: Instant::now(),
             trials: 0,
             routed: nets.routed,
+            others: Others::watch(),
         })
     }
 
@@ -134,6 +134,20 @@ impl<'a> TrialRunner<'a> {
 
     pub(crate) fn server(&self) -> ServerInfo {
         self.running.server()
+    }
+
+    /// What a server that runs already uses for others, in percent of one CPU: looked at for a moment before we ask
+    /// anything of it.
+    pub(crate) fn for_others_percent(&self) -> Option<f64> {
+        let server = self.running.server();
+        if server.managed || server.pids.is_empty() {
+            return None;
+        }
+        let meter = ServerMeter::begin(&server.pids, &families(&server.pids));
+        let begun = Instant::now();
+        std::thread::sleep(LOOKED_AT);
+        let used = meter.end()?.cpu_ns as f64;
+        Some(100.0 * used / begun.elapsed().as_nanos() as f64)
     }
 
     /// Applies the plan: trial time, slices, CPUs.
@@ -187,6 +201,13 @@ impl<'a> TrialRunner<'a> {
         self.surroundings.proxy_pids = running.proxy_pids();
     }
 
+    /// Processes that are the client, the server or between them, without their descendants.
+    fn ours(&self) -> Vec<u32> {
+        let mut ours = vec![std::process::id()];
+        ours.extend(self.surroundings.server_pids.iter().chain(&self.surroundings.proxy_pids));
+        ours
+    }
+
     /// Adds the end of the server's stderr to the error if the server went away.
     fn with_last_words(&self, error: BenchError) -> BenchError {
         match error {
@@ -218,6 +239,7 @@ impl<'a> TrialRunner<'a> {
     ) -> BenchOutcome {
         observer.head(&mut report);
         let machine = MachineMeter::begin();
+        self.others = Others::watch();
         self.begun = Instant::now();
         let (arms, plan, metrics) =
             (report.head.arms.clone(), report.head.plan.clone(), report.head.workload.metrics.clone());
@@ -230,6 +252,8 @@ impl<'a> TrialRunner<'a> {
         let aim = Aim { arms: &arms, plan: &plan, metrics: &metrics, seed: request.seed };
         let measured = run_blocks(aim, before, &mut self, observer);
         report.head.host.steal_percent = machine.end(0, cpus).steal_percent;
+        let others = std::mem::replace(&mut self.others, Others::watch());
+        report.head.host.other_programs = others.end(&self.ours());
         report.trials = measured.trials;
         report.head.outcome = measured.outcome;
         if let Some(failure) = &measured.failure {
@@ -253,6 +277,8 @@ impl<'a> TrialRunner<'a> {
 
 impl Measurer for TrialRunner<'_> {
     fn begin_block(&mut self, block: u32) -> Result<(), BenchError> {
+        let ours = self.ours();
+        self.others.look_again(&ours);
         // A server that was already running is not restarted.
         let usual = self.configured.starts().at_most(self.request.most_servers);
         let starts = if self.start.servers.is_empty() { usual } else { Starts::Once };
@@ -293,26 +319,6 @@ impl Measurer for TrialRunner<'_> {
             trial.server_start = Some(self.starts_before + self.start_in_use);
         }
         Ok(trials)
-    }
-
-    fn name_stranger(&mut self) -> Option<String> {
-        let mut own = family(std::process::id());
-        let around = &self.surroundings;
-        own.extend(around.server_pids.iter().chain(&around.proxy_pids).flat_map(|pid| family(*pid)));
-        busiest_stranger(&own, Duration::from_millis(30))
-    }
-
-    fn wait_for_calm(&mut self) {
-        let since = Instant::now();
-        while since.elapsed() < LONGEST_WAIT_FOR_CALM
-            && !self.surroundings.interrupted.load(Ordering::Relaxed)
-        {
-            let meter = MachineMeter::begin();
-            std::thread::sleep(Duration::from_millis(200));
-            if judge_pollution(&meter.end(0, self.surroundings.cpus)).is_none() {
-                break;
-            }
-        }
     }
 
     fn elapsed(&self) -> Duration {

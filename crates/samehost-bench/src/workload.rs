@@ -258,6 +258,7 @@ pub(crate) fn request_metrics(open_loop: OpenOrClosed) -> Vec<MetricInfo> {
             "latency_mean",
             "latency_p50",
             "latency_p99",
+            "latency_p99_9",
             "throughput",
             "client_cpu_per_op",
             "server_cpu_per_op",

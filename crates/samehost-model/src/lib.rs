@@ -46,7 +46,7 @@ pub use quantity::{
 };
 pub use redact::Redactor;
 pub use report::{
-    Analysis, AwakeBy, Driven, Evidence, Head, Host, LogLine, Outcome, Plan, Question, Report,
+    Analysis, AwakeBy, Driven, Evidence, Head, Host, LogLine, OtherProgram, Outcome, Plan, Question, Report,
     SAMPLES_SCHEMA, SCHEMA, ServerInfo, Stopping, Undivided, WorkloadInfo,
 };
 pub use reproduction::{

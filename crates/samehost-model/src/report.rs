@@ -44,12 +44,26 @@ pub struct Host {
     pub mitigations: Vec<String>,
     /// Time stolen by the hypervisor while measuring, in percent of all CPUs' time.
     pub steal_percent: f64,
+    /// Programs that belonged neither to the client nor to the server and used a CPU while measuring, the busiest
+    /// first. Absent in older reports.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_programs: Vec<OtherProgram>,
     /// CPUs that the cgroup's quota allows; absent where there is none.
     pub cgroup_quota: Option<f64>,
     /// Name and version of the distribution.
     pub distribution: String,
     /// Kernel settings that matter for local connections.
     pub sysctls: BTreeMap<String, String>,
+}
+
+/// CPU time that another program used while measuring: all of its processes together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct OtherProgram {
+    /// Its name, as the kernel has it (at most 15 bytes).
+    pub name: String,
+    /// Percent of one CPU.
+    pub cpu_percent: f64,
 }
 
 /// The server that was measured.
@@ -78,6 +92,10 @@ pub struct WorkloadInfo {
     pub parameters: BTreeMap<String, String>,
     /// The server.
     pub server: ServerInfo,
+    /// CPU time that a server which runs already used for others before measuring began, in percent of one CPU; absent
+    /// for a private server and where its processes do not show.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_for_others_percent: Option<f64>,
     /// What is compared, the most important first; the first decides when to stop.
     pub metrics: Vec<MetricInfo>,
     /// Metrics that are a part of another one, in whole.
@@ -135,6 +153,9 @@ pub struct Driven {
     /// The CPUs that the server was pinned to; empty where the scheduler placed it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub server_cpus: Vec<u32>,
+    /// Whether client and server change places at random from round to round.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub swapped_at_random: bool,
 }
 
 /// What kept idle CPUs from sleeping.
@@ -210,7 +231,12 @@ pub struct Plan {
     /// What kept idle CPUs from sleeping; absent where nothing did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awake: Option<AwakeBy>,
-    /// How often a trial was measured again at most because the machine was not ours.
+    /// What waking two idle CPUs adds to an exchange on this machine, in microseconds; absent where it was not measured or
+    /// is nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wake_up_us: Option<f64>,
+    /// How often a trial was measured again at most because other programs were at work: 0 since that no longer counts
+    /// as a fault. Absent in the oldest reports, where it was 2.
     #[serde(default = "Plan::default_repeats")]
     pub repeats: u32,
 }
@@ -246,7 +272,8 @@ impl Default for Plan {
             others: 0,
             driven: Vec::new(),
             awake: None,
-            repeats: Plan::default_repeats(),
+            wake_up_us: None,
+            repeats: 0,
         }
     }
 }

@@ -43,7 +43,7 @@ pub struct Latency {
     pub histogram: Option<String>,
 }
 
-/// What else the machine did during a trial. The rule that repeats a trial sees this and nothing else.
+/// What else the machine did during a trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MachineUse {
@@ -65,7 +65,8 @@ pub struct MachineUse {
     /// kernel does not tell it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_change_percent: Option<f64>,
-    /// The process that used most of the foreign time, where it was looked for: `name (pid)`.
+    /// The process that used most of the foreign time: `name (pid)`; only in older reports. Newer ones have
+    /// `host.other_programs`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foreign_process: Option<String>,
 }
@@ -86,6 +87,10 @@ pub struct Slices {
     /// Standard deviation of ln(time per operation) from slice to slice, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scatter_percent: Option<f64>,
+    /// Whether mean latency and throughput count passes less in which client or server waited for a CPU, all arms of a pass
+    /// alike (one connection).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub are_weighed: bool,
 }
 
 /// What one trial measured.
@@ -101,17 +106,18 @@ pub struct Trial {
     /// Whether this is the baseline run against itself (A/A).
     #[serde(default)]
     pub control: bool,
-    /// How often this trial had been measured before and was set aside because the machine was not ours.
+    /// How often this trial had been measured before and was set aside because other programs were at work; only in older
+    /// reports.
     #[serde(default)]
     pub attempt: u32,
     /// Which start of the server it was measured on, from 0; starts of a rotation come again. Absent in older reports and
     /// where there is no server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_start: Option<u32>,
-    /// Why the machine was not ours during this trial; empty for a clean one.
+    /// Why the trial was called disturbed; only in older reports.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub polluted: Vec<String>,
-    /// Whether the trial was measured again after this one, which is then kept for the record only.
+    /// Whether the trial was measured again after this one, which is then kept for the record only; only in older reports.
     #[serde(default)]
     pub set_aside: bool,
     /// Why the generator's own failure makes the trial void (open loop); such a trial enters no comparison.

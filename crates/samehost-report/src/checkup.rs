@@ -3,6 +3,7 @@
 
 use std::io::{self, Write};
 
+use samehost_analysis::OtherLoad;
 use samehost_model::human::format_value;
 use samehost_model::{Code, Comparison, Host, Report, Verdict, Warning};
 
@@ -151,6 +152,9 @@ impl Terminal {
         if let Some(more) = more_time(findings) {
             self.bullet(out, &more)?;
         }
+        if let Some(load) = load(findings) {
+            self.bullet(out, &load)?;
+        }
         for doubt in doubts(findings) {
             self.bullet(out, &doubt)?;
         }
@@ -265,12 +269,22 @@ fn sentences(findings: &[Finding<'_>]) -> Vec<String> {
         sentences.push(bulk(comparison, &sockets::of_arm(finding.report, &comparison.baseline)));
     }
     if findings.iter().any(|finding| finding.report.head.plan.awake.is_some()) {
-        sentences.push(
-            "CPUs were kept awake, as on a busy machine: the time to wake one is not a property of the transport. The second line is without that."
-                .into(),
-        );
+        sentences.push(awake(findings));
     }
     sentences
+}
+
+/// That CPUs were kept awake, and what it costs where they are not.
+fn awake(findings: &[Finding<'_>]) -> String {
+    let asleep =
+        of_kind(findings, FindingKind::RoundTrip).and_then(|finding| finding.report.head.plan.wake_up_us);
+    let cost = asleep.map_or_else(String::new, |us| {
+        format!(
+            " Where they sleep, waking them adds about {} to one request over either transport (samehost bench raw --awake=no).",
+            format_value(us, "us")
+        )
+    });
+    format!("CPUs were kept awake, as on a busy machine.{cost} The second line is without that.")
 }
 
 fn round_trip(finding: &Finding<'_>) -> Vec<String> {
@@ -318,17 +332,25 @@ fn more_time(findings: &[Finding<'_>]) -> Option<String> {
     })
 }
 
-/// Warnings about rows, one of each kind, as a disturbed machine affects all rows.
+/// The load under which the rows were measured, once for all.
+fn load(findings: &[Finding<'_>]) -> Option<String> {
+    let mut reports: Vec<&Report> = Vec::new();
+    for finding in findings {
+        if !reports.iter().any(|known| std::ptr::eq(*known, finding.report)) {
+            reports.push(finding.report);
+        }
+    }
+    let load = OtherLoad::of(&reports)?;
+    Some(format!(
+        "Measured on this machine at work: {}. The verdicts are about the machine with that load.",
+        load.in_words()
+    ))
+}
+
+/// Warnings about rows, one of each kind, as what is wrong with the machine affects all rows.
 fn doubts(findings: &[Finding<'_>]) -> Vec<String> {
-    const KINDS: [Code; 7] = [
-        Code::Errors,
-        Code::SelfCheck,
-        Code::Steal,
-        Code::Throttled,
-        Code::ForeignLoad,
-        Code::Softirq,
-        Code::SharedCpu,
-    ];
+    const KINDS: [Code; 6] =
+        [Code::Errors, Code::SelfCheck, Code::Steal, Code::Throttled, Code::Softirq, Code::SharedCpu];
     // Rows that depend on the scheduler need no verdict, so warnings about them are irrelevant.
     let findings: Vec<&Finding<'_>> =
         findings.iter().filter(|finding| finding.kind != FindingKind::Scheduler).collect();
@@ -342,7 +364,7 @@ fn doubts(findings: &[Finding<'_>]) -> Vec<String> {
         let (least, most) = steal.iter().fold((f64::MAX, 0.0_f64), |(l, m), one| (l.min(*one), m.max(*one)));
         Some(match (code, rows.len()) {
             (Code::Steal, 2..) => format!(
-                "Caution: the hypervisor took {least:.0} to {most:.0} % of the CPU time while these rows were measured: noisy neighbours make the intervals wider."
+                "Caution: the hypervisor took {least:.0} to {most:.0} % of the CPU time while these rows were measured: the intervals are wider for it."
             ),
             (_, 1) => format!("Caution: {message}."),
             (_, number) => format!("Caution ({number} rows): {message}."),

@@ -1,6 +1,6 @@
 //! Describes how arms were driven: slices or trials, CPUs, and how CPUs were kept from idle states.
 
-use samehost_model::human::format_seconds;
+use samehost_model::human::{format_seconds, format_value};
 use samehost_model::{AwakeBy, Driven, Plan, Undivided};
 
 /// Formats as `slices of 3 ms` or `slices of 3 ms to 20 ms`; `None` unless everything was measured in slices.
@@ -38,17 +38,32 @@ pub(crate) fn cpus(plan: &Plan) -> Option<String> {
     Some(match pinned.server_cpus.as_slice() {
         [] => format!("{whose}client on CPU {client}, the server wherever it runs"),
         server if server == pinned.client_cpus => format!("{whose}client and server on CPU {client}"),
-        server => format!("{whose}client on CPU {client}, server on CPU {}", list(server)),
+        server => {
+            let swapped = if pinned.swapped_at_random { ", changing places at random" } else { "" };
+            format!("{whose}client on CPU {client}, server on CPU {}{swapped}", list(server))
+        }
     })
 }
 
-/// How CPUs were kept from idle states.
+/// Whether CPUs were kept from idle states, and what the choice costs where one request at a time was measured.
 pub(crate) fn awake(plan: &Plan) -> Option<String> {
-    let how = match plan.awake? {
-        AwakeBy::LatencyRequest => "/dev/cpu_dma_latency",
-        AwakeBy::IdleThreads => "idle-priority threads",
-    };
-    Some(format!("CPUs kept awake ({how})"))
+    let wake_up = plan.wake_up_us.map(|us| format_value(us, "us"));
+    match (plan.awake, wake_up) {
+        (None, None) => None,
+        (None, Some(us)) => Some(format!("CPUs may sleep, which adds about {us} to one request (--awake)")),
+        (Some(by), wake_up) => {
+            let how = match by {
+                AwakeBy::LatencyRequest => "/dev/cpu_dma_latency",
+                AwakeBy::IdleThreads => "idle-priority threads",
+            };
+            let asleep = wake_up.map_or_else(String::new, |us| {
+                format!(
+                    "; asleep, waking them adds about {us} to one request, over each transport (--awake=no)"
+                )
+            });
+            Some(format!("CPUs kept awake ({how}{asleep})"))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -65,6 +80,7 @@ mod tests {
             undivided: slice_s.is_none().then_some(Undivided::OpenLoop),
             client_cpus: cpus.iter().copied().take(1).collect(),
             server_cpus: cpus.iter().copied().skip(1).collect(),
+            swapped_at_random: false,
         }
     }
 
@@ -84,6 +100,12 @@ mod tests {
         assert_eq!(cpus(&foreign).as_deref(), Some("client on CPU 0, the server wherever it runs"));
         let awake_too = Plan { awake: Some(AwakeBy::IdleThreads), ..one };
         assert!(awake(&awake_too).unwrap().contains("idle-priority"));
+        let with_cost = Plan { wake_up_us: Some(38.4), ..awake_too };
+        assert!(
+            awake(&with_cost).unwrap().contains("38.4 µs to one request, over each transport (--awake=no)")
+        );
+        let asleep = Plan { awake: None, ..with_cost };
+        assert!(awake(&asleep).unwrap().ends_with("adds about 38.4 µs to one request (--awake)"));
     }
 
     #[test]

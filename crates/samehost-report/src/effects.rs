@@ -21,11 +21,13 @@ pub(crate) fn effects(view: &View<'_>) -> Vec<Figure> {
             points.push(&effect.point);
         }
     }
-    let several = points.len() > 1;
     points
         .into_iter()
         .map(|point| {
-            let place = if several { format!(", {} connections", point.connections) } else { String::new() };
+            let place = match view.point_of_factors(point) {
+                one if one.is_empty() => String::new(),
+                several => format!(", {several}"),
+            };
             let at = of_metric.iter().filter(|effect| effect.point == *point);
             Figure {
                 title: format!(

@@ -12,6 +12,8 @@ use crate::{effects, ladder, predictions, words};
 
 /// Metrics of a sweep that have a table; the others are in JSON and CSV.
 const SWEPT: usize = 3;
+/// The metric that has a table beside these wherever there were enough requests: what users ask a benchmark for most.
+const TAIL: &str = "latency_p99_9";
 /// A sweep with more points than this has only one table.
 const MANY_POINTS: usize = 16;
 
@@ -30,18 +32,23 @@ pub(crate) fn figures(view: &View<'_>) -> (Vec<Figure>, Option<String>) {
     };
     let metrics: Vec<&MetricInfo> = view.metrics().iter().filter(has_values).collect();
     let mut figures = ladder::tables(view);
-    let shown = if view.groups.len() > MANY_POINTS || !figures.is_empty() { 1 } else { SWEPT };
+    let most = if view.groups.len() > MANY_POINTS || !figures.is_empty() { 1 } else { SWEPT };
     if view.candidates().is_empty() {
         figures.push(Figure { title: String::new(), grid: sweep_alone(view, &metrics) });
         return (figures, None);
     }
-    let swept =
-        |metric: &&MetricInfo| Figure { title: words::title(&metric.name), grid: sweep(view, metric) };
-    figures.extend(metrics.iter().take(shown).map(swept));
+    let mut rest: Vec<String> = Vec::new();
+    for (place, metric) in metrics.into_iter().enumerate() {
+        let title = words::title(&metric.name);
+        if place < most || most == SWEPT && metric.name == TAIL {
+            figures.push(Figure { title, grid: sweep(view, metric) });
+        } else {
+            rest.push(title);
+        }
+    }
     figures.extend(effects::effects(view));
     figures.extend(effects::combinations(view));
     figures.extend(predictions::figures(view));
-    let rest: Vec<String> = metrics.iter().skip(shown).map(|metric| words::title(&metric.name)).collect();
     let note =
         (!rest.is_empty()).then(|| format!("Also measured: {}; see --json or --csv.", rest.join(", ")));
     (figures, note)
@@ -107,12 +114,16 @@ fn pair(view: &View<'_>) -> Grid {
             Some(c) => [Some(c.baseline_value), Some(c.candidate_value)],
             None => [median(view, metric, &base.id), median(view, metric, &candidate.id)],
         };
-        if values == [None, None] {
+        let needs = samehost_analysis::time_for_percentile(view.report, metric, &base.point);
+        if values == [None, None] && needs.is_none() {
             continue;
         }
         let mut row = vec![Span::plain(words::title(&metric.name))];
         row.extend(value_cells(&values, &metric.unit));
         row.extend(verdict_cells(metric, comparison));
+        if let (None, Some(time), Some(last)) = (comparison, needs, row.last_mut()) {
+            *last = Span::dim(format!("needs --trial-time {time:?}"));
+        }
         grid.push(row);
     }
     for own in own_measurements(view) {

@@ -125,11 +125,12 @@ fn saving_in_words(saving: &Saving) -> String {
     if saving.undecided {
         let why = if saving.hurried { HURRIED } else { "scan again when less runs" };
         return format!(
-            "undecided: what was measured here reaches from a loss to a gain; {why}, or measure this service with samehost bench"
+            "cannot tell: between {} of CPU time a day; {why}, or measure this service with samehost bench",
+            signed_span_of_time(saving.cpu_s_per_day)
         );
     }
     if !saving.worth_it {
-        return "not worth it: the switch would save next to nothing of this traffic".to_owned();
+        return format!("not worth it: at most {}", at_most(saving));
     }
     let mut parts = Vec::new();
     if saving.cpu_us_per_request.low > 0.0 {
@@ -156,17 +157,43 @@ fn saving_in_words(saving: &Saving) -> String {
     format!("could save {}; a prediction; check it with samehost bench{why}", parts.join("; "))
 }
 
+/// The most that would be saved: `0.2 % of one CPU and 0.4 % of a busy connection's time`.
+fn at_most(saving: &Saving) -> String {
+    let percent_of_a_cpu = 100.0 * saving.cpu_s_per_day.high.max(0.0) / SECONDS_A_DAY;
+    let percent_of_waiting = 100.0 * saving.waiting_part.high.max(0.0);
+    let text = |percent: f64| if percent < 0.05 { "0.1".to_owned() } else { format!("{percent:.1}") };
+    format!(
+        "{} % of one CPU and {} % of a busy connection's time",
+        text(percent_of_a_cpu),
+        text(percent_of_waiting)
+    )
+}
+
+const SECONDS_A_DAY: f64 = 86_400.0;
+
+/// A span that may begin below zero, in the unit of its larger end: `-1.0 and +0.9 h`.
+#[must_use]
+pub fn signed_span_of_time(seconds: Range) -> String {
+    let (scale, unit) = unit_of_time(seconds.low.abs().max(seconds.high.abs()));
+    format!("{:+.1} and {:+.1} {unit}", seconds.low / scale, seconds.high / scale)
+}
+
+/// The unit that suits so many seconds, and its length.
+fn unit_of_time(seconds: f64) -> (f64, &'static str) {
+    match seconds {
+        few if few < 120.0 => (1.0, "s"),
+        more if more < 7_200.0 => (60.0, "min"),
+        _ => (3_600.0, "h"),
+    }
+}
+
 fn range(range: Range, unit: &str) -> String {
     format!("{} to {}", format_value(range.low, unit), format_value(range.high, unit))
 }
 
 /// A span in the unit of its larger end, with two digits: `50 to 100 s`, `1.2 to 8.3 min`, `6.6 to 12 h`.
 fn span_of_time(seconds: Range) -> String {
-    let (scale, unit) = match seconds.high {
-        high if high < 120.0 => (1.0, "s"),
-        high if high < 7_200.0 => (60.0, "min"),
-        _ => (3_600.0, "h"),
-    };
+    let (scale, unit) = unit_of_time(seconds.high);
     let number = |seconds: f64| {
         let value = seconds / scale;
         let digits = usize::from(value < 9.95 && unit != "s");
@@ -188,6 +215,33 @@ mod tests {
         assert_eq!(span(72.0, 497.0), "1.2 to 8.3 min");
         assert_eq!(span(598.0, 7_100.0), "10 to 118 min");
         assert_eq!(span(394.0 * 60.0, 732.0 * 60.0), "6.6 to 12 h");
+        assert_eq!(signed_span_of_time(Range { low: -3_784.0, high: 3_102.0 }), "-63.1 and +51.7 min");
+        assert_eq!(signed_span_of_time(Range { low: -14_400.0, high: 3_240.0 }), "-4.0 and +0.9 h");
+    }
+
+    #[test]
+    fn what_is_not_worth_it_says_what_it_would_save_at_most() {
+        let saving = Saving {
+            cpu_us_per_request: Range { low: 0.0, high: 1.0 },
+            cpu_s_per_day: Range { low: 10.0, high: 172.8 },
+            us_per_round_trip: Range { low: 0.0, high: 1.0 },
+            cpu_us_per_short_connection: None,
+            us_per_short_connection: None,
+            waiting_part: Range { low: 0.0, high: 0.004 },
+            undecided: false,
+            worth_it: false,
+            hurried: false,
+        };
+        assert_eq!(
+            saving_in_words(&saving),
+            "not worth it: at most 0.2 % of one CPU and 0.4 % of a busy connection's time"
+        );
+        let undecided =
+            Saving { undecided: true, cpu_s_per_day: Range { low: -60.0, high: 600.0 }, ..saving };
+        assert!(
+            saving_in_words(&undecided)
+                .starts_with("cannot tell: between -1.0 and +10.0 min of CPU time a day; ")
+        );
     }
 
     #[test]

@@ -150,6 +150,16 @@ impl<'a> View<'a> {
         self.varying.iter().map(|parameter| parameter.phrase(point)).collect::<Vec<_>>().join(", ")
     }
 
+    /// What a set of arms has in common that differ in a factor: the point in words, without the factors.
+    pub(crate) fn point_of_factors(&self, point: &Point) -> String {
+        let is_common = |parameter: &&Parameter| match parameter {
+            Parameter::Own(name) => point.parameters.contains_key(name),
+            _ => true,
+        };
+        let common = self.varying.iter().filter(is_common);
+        common.map(|parameter| parameter.phrase(point)).collect::<Vec<_>>().join(", ")
+    }
+
     /// The point in words, without a parameter that the sentence already names.
     pub(crate) fn point_but(&self, named: &Parameter, point: &Point) -> String {
         let others = self.varying.iter().filter(|parameter| *parameter != named);

@@ -131,11 +131,11 @@ pub fn free_port() -> u16 {
 /// Options of the smallest measurement whose trials have no length of their own, as JSON on standard output.
 #[rustfmt::skip]
 pub const UNTIMED: &[&str] =
-    &["--repeats", "0", "--min-blocks", "2", "--max-blocks", "2", "--budget", "60s", "--quiet", "--json", "-"];
+    &["--min-blocks", "2", "--max-blocks", "2", "--budget", "60s", "--quiet", "--json", "-"];
 
 /// Options of the smallest measurement, as JSON on standard output.
 #[rustfmt::skip]
 pub const TINY: &[&str] = &[
     "--trial-time", "100ms",
-    "--repeats", "0", "--min-blocks", "2", "--max-blocks", "2", "--budget", "60s", "--quiet", "--json", "-",
+    "--min-blocks", "2", "--max-blocks", "2", "--budget", "60s", "--quiet", "--json", "-",
 ];

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use samehost_bench::KeepAwake;
 use samehost_model::Report;
 use samehost_model::scan::{Advice, Possible, Scan};
 use samehost_report::FindingKind;
@@ -182,7 +183,7 @@ impl Runs {
             seed: fresh_seed(),
             interrupted: Arc::clone(&self.stop),
             quiet: self.quiet,
-            awake: false,
+            awake: KeepAwake::No,
         };
         let part = Part { trial: SHORT_TRIAL, ..part };
         let spend = if share.is_short { Spend::Hastily(share.time) } else { Spend::All(share.time) };

@@ -193,9 +193,10 @@ pub struct BenchOptions {
     /// CPU for each end; else free]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub placement: Vec<Placement>,
-    /// Keep idle CPUs from sleeping, for all arms alike
-    #[arg(long)]
-    pub awake: bool,
+    /// Keep idle CPUs from sleeping, for all arms alike, or let them: no [default: yes, where that is possible and
+    /// --placement free does not ask for what the scheduler does]
+    #[arg(long, value_name = "YES", num_args = 0..=1, require_equals = true, default_missing_value = "yes", value_parser = ["yes", "no"])]
+    pub awake: Option<String>,
     /// TCP's congestion controls, at both ends of every connection: cubic, bbr, reno [default: what this machine has]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub congestion: Vec<String>,
@@ -240,13 +241,10 @@ pub struct BenchOptions {
     /// Length of a trial [default: what fits the budget, 100ms to 1s]
     #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME", help_heading = "How much to measure")]
     pub trial_time: Option<Duration>,
-    /// Length of the slices in which the arms take turns [default: 3ms for one connection, more for more]; none: a trial of
+    /// Length of the slices in which the arms take turns [default: 1ms for one connection, more for more]; none: a trial of
     /// its own for each arm
     #[arg(long, value_parser = parse_slicing, value_name = "TIME", help_heading = "How much to measure")]
     pub slice: Option<Slicing>,
-    /// How often a trial is measured again at most where other programs or the hypervisor disturbed it [default: 2]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=10), help_heading = "How much to measure")]
-    pub repeats: Option<u32>,
     /// Stop each point as soon as its first metric is decided; its time goes to the others
     #[arg(long, conflicts_with = "precision", help_heading = "How much to measure")]
     pub until_decided: bool,
@@ -263,7 +261,8 @@ pub struct BenchOptions {
     /// Seed of the order of trials and of open-loop schedules [default: random, and printed]
     #[arg(long, value_name = "N", help_heading = "How much to measure")]
     pub seed: Option<u64>,
-    /// Exit with 1 unless this holds: 'unix/tcp throughput >= 1.05' or 'unix/tcp latency_p50 is faster'
+    /// Exit with 1 if the 95 % interval contradicts this, with 5 if it does not decide it: 'unix/tcp throughput >= 1.05' or
+    /// 'unix/tcp latency_p50 is faster'; one level: 'unix/tcp/c64 …'
     #[arg(long, value_name = "CLAIM", value_parser = parse_claim, help_heading = "Output")]
     pub assert: Vec<samehost_analysis::Claim>,
     #[command(flatten)]

@@ -3,9 +3,9 @@
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
-use samehost_analysis::Claim;
+use samehost_analysis::{Answer, Claim};
 use samehost_bench::{BenchError, Fault};
-use samehost_model::{Outcome, Report};
+use samehost_model::{Arm, Comparison, Grade, MetricInfo, Outcome, Report};
 use samehost_scan::ScanError;
 use samehost_system::interrupt;
 
@@ -18,6 +18,8 @@ pub enum Ending {
     Done,
     /// A condition on which the user asked to fail.
     Finding,
+    /// The measurement neither shows nor contradicts what the user asserted.
+    Undecided,
     /// Something required went away; results so far are reported.
     CutShort,
     /// A switch was started and rolled back.
@@ -29,23 +31,60 @@ pub enum Ending {
     Interrupted,
 }
 
-/// Ending for a report and the claims about it.
-pub fn of_report(report: &Report, claims: &[Claim]) -> Ending {
-    let mut ending =
-        if report.head.outcome == Outcome::Interrupted { Ending::Interrupted } else { Ending::Done };
+/// Refuses claims that name what a report of these arms and metrics does not have.
+///
+/// # Errors
+/// [`WrongUse`] with the names that there are.
+pub fn check_claims(claims: &[Claim], arms: &[Arm], metrics: &[MetricInfo]) -> Result<(), WrongUse> {
     for claim in claims {
-        if let Err(refuted) = samehost_analysis::check(claim, report) {
-            output::complain(&refuted.to_string());
-            ending = Ending::Finding;
+        claim.check_names(arms, metrics).map_err(|unknown| WrongUse(unknown.to_string()))?;
+    }
+    Ok(())
+}
+
+/// Ending for a report and the claims about it. One that does not hold outweighs one that is undecided.
+pub fn of_report(report: &Report, claims: &[Claim]) -> Ending {
+    let is_interrupted = report.head.outcome == Outcome::Interrupted;
+    let mut ending = if is_interrupted { Ending::Interrupted } else { Ending::Done };
+    for claim in claims {
+        match samehost_analysis::check(claim, report) {
+            Answer::Holds => {}
+            Answer::DoesNotHold(found) => {
+                output::complain(&format!("`{claim}` does not hold: {}", in_words(&found)));
+                ending = Ending::Finding;
+            }
+            Answer::Undecided(found) => {
+                let found = found
+                    .map_or_else(|| "it could not be compared here".to_owned(), |found| in_words(&found));
+                output::complain(&format!("`{claim}` is undecided: {found}"));
+                if ending == Ending::Done {
+                    ending = Ending::Undecided;
+                }
+            }
         }
     }
     ending
+}
+
+/// A comparison as the reason of an answer: `unix/tcp latency_mean is 0.875 (0.862–0.891), faster`.
+fn in_words(found: &Comparison) -> String {
+    let Comparison { ratio, candidate, baseline, metric, verdict, .. } = found;
+    let interval = match (found.ci_low, found.ci_high) {
+        (Some(low), Some(high)) => format!(" ({low:.3}\u{2013}{high:.3})"),
+        _ => ", without an interval".to_owned(),
+    };
+    let why = match found.warnings.first() {
+        Some(warning) if found.grade() != Grade::Decided => format!("; {}", warning.message),
+        _ => String::new(),
+    };
+    format!("{candidate}/{baseline} {metric} is {ratio:.3}{interval}, {verdict}{why}")
 }
 
 const FINDING: u8 = 1;
 const INPUT: u8 = 2;
 const MISSING: u8 = 3;
 const ROLLED_BACK: u8 = 4;
+const UNDECIDED: u8 = 5;
 /// Exit status that shells give a command ended by SIGINT.
 const INTERRUPTED: u8 = 130;
 
@@ -56,6 +95,7 @@ pub const STATUSES: &[(u8, &str)] = &[
     (INPUT, "wrong use or bad input"),
     (MISSING, "something needed is missing here or went away"),
     (ROLLED_BACK, "a switch was put back"),
+    (UNDECIDED, "an --assert is undecided: measure longer"),
     (INTERRUPTED, "interrupted"),
 ];
 
@@ -98,6 +138,7 @@ pub fn status(result: anyhow::Result<Ending>) -> ExitCode {
         Ok(Ending::Done) if lost.is_some() => ExitCode::from(MISSING),
         Ok(Ending::Done) => ExitCode::SUCCESS,
         Ok(Ending::Finding) => ExitCode::from(FINDING),
+        Ok(Ending::Undecided) => ExitCode::from(UNDECIDED),
         Ok(Ending::RolledBack) => ExitCode::from(ROLLED_BACK),
         Ok(Ending::OfProgram(status)) => ExitCode::from(status),
         Ok(Ending::CutShort) => ExitCode::from(MISSING),

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use samehost_bench::workload::Servers;
-use samehost_bench::{BenchError, Request, StopOptions};
+use samehost_bench::{BenchError, KeepAwake, Request, StopOptions};
 use samehost_model::{Redactor, Stopping, Transport, parse_count_list, parse_size_list};
 
 use crate::cli::{Bench, BenchOptions};
@@ -25,7 +25,11 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
         spacing: options.spacing(),
         sizes: sizes.map_err(BenchError::from)?,
         placements: options.placement.clone(),
-        awake: options.awake,
+        awake: match options.awake.as_deref() {
+            None => KeepAwake::Usual,
+            Some("no") => KeepAwake::No,
+            Some(_) => KeepAwake::Yes,
+        },
         congestion: options.congestion.clone(),
         congestion_by_routes: false,
         socket_buffers: options
@@ -80,10 +84,10 @@ fn stop_options(options: &BenchOptions) -> StopOptions {
         max_blocks: options.max_blocks,
         trial_time: options.trial_time,
         no_control: options.no_control,
+        no_floor: false,
         stopping: if options.until_decided { Stopping::Decision } else { Stopping::Precision },
         asked: Vec::new(),
         others: 0,
         slicing: options.slice.unwrap_or_default(),
-        repeats: options.repeats,
     }
 }

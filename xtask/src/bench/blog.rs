@@ -13,7 +13,7 @@ use anyhow::{Context, ensure};
 use super::free_port;
 use super::mysql::MariaDb;
 
-pub(super) struct Blog {
+pub(crate) struct Blog {
     servers: Vec<Child>,
     directory: tempfile::TempDir,
     /// The port of the database is what a scan sees.
@@ -38,7 +38,7 @@ fn php_fpm() -> anyhow::Result<PathBuf> {
 }
 
 impl Blog {
-    pub(super) fn start() -> anyhow::Result<Self> {
+    pub(crate) fn start() -> anyhow::Result<Self> {
         let database = MariaDb::start()?;
         database.sql("CREATE DATABASE blog CHARACTER SET utf8mb4; CREATE USER blog@localhost IDENTIFIED BY 'blog'; CREATE USER blog@'127.0.0.1' IDENTIFIED BY 'blog'; GRANT ALL ON blog.* TO blog@localhost; GRANT ALL ON blog.* TO blog@'127.0.0.1'")?;
         let directory = tempfile::tempdir()?;
@@ -118,6 +118,11 @@ impl Blog {
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         self.servers.push(child.with_context(|| format!("{name} does not start; is it installed?"))?);
         Ok(())
+    }
+
+    /// Address of the site whose pages reach the database over TCP.
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.ports[0])
     }
 
     /// Command of wrk for so many seconds, whose pages reach the database over a transport.

@@ -47,8 +47,8 @@ fn measured(
 ) -> anyhow::Result<Value> {
     let words = ["bench", workload, "--connections", connections, "--slice", slice];
     let how_much = ["--trial-time", ROUND, "--min-blocks", ROUNDS, "--max-blocks", ROUNDS];
-    let awake: &[&str] = if awake { &["--awake"] } else { &[] };
-    crate::report(&tools.samehost, &[&words[..], &how_much, awake].concat())
+    let awake = [if awake { "--awake" } else { "--awake=no" }];
+    crate::report(&tools.samehost, &[&words[..], &how_much, &awake].concat())
 }
 
 /// Means of an arm's counted trials, by block: latency, and values that `read` extracts from slices.

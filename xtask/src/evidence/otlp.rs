@@ -35,19 +35,8 @@ const READ: &str = "read";
 const RECEIVED: &str = "samehost";
 const WAYS: [(&str, &str); 2] = [(RECEIVED, "received over OTLP"), (READ, "read from the file")];
 /// A measurement of a second.
-const BENCH: &[&str] = &[
-    "bench",
-    "raw",
-    "--trial-time",
-    "100ms",
-    "--repeats",
-    "0",
-    "--min-blocks",
-    "2",
-    "--max-blocks",
-    "2",
-    "--quiet",
-];
+const BENCH: &[&str] =
+    &["bench", "raw", "--trial-time", "100ms", "--min-blocks", "2", "--max-blocks", "2", "--quiet"];
 
 /// Series with their labels in order, and their values.
 type Series = BTreeMap<String, f64>;

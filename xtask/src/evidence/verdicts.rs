@@ -16,7 +16,7 @@ const MOST: usize = 9;
 const PART: f64 = 0.8;
 const RUNS: usize = 10;
 /// Rows of a checkup with all servers installed. A row that was omitted for lack of time counts as undecided.
-const ROWS: [&str; 16] = [
+pub(super) const ROWS: [&str; 16] = [
     "one request and its reply latency_mean",
     "CPU per request, 64 at once total_cpu_per_op",
     "large transfers, 512 KiB writes bandwidth",
@@ -36,7 +36,7 @@ const ROWS: [&str; 16] = [
 ];
 
 /// Rows of a part in the checkup's table, which form one family.
-fn rows(part: &Value) -> anyhow::Result<Vec<(String, String, bool)>> {
+pub(super) fn rows(part: &Value) -> anyhow::Result<Vec<(String, String, bool)>> {
     let report = &part["report"];
     let asked = report["plan"]["asked"].as_array().cloned().unwrap_or_default();
     let name = part["label"].as_str().unwrap_or_default();
@@ -158,7 +158,7 @@ pub(super) fn same(account: &mut Account<'_>) -> anyhow::Result<()> {
 
 /// Exact 95 % interval of a proportion (Clopper and Pearson 1934): all proportions for which neither tail is
 /// rarer than 2.5 %.
-fn share(count: usize, of: usize) -> (f64, f64) {
+pub(super) fn share(count: usize, of: usize) -> (f64, f64) {
     // Probability of at most `most` of them.
     let up_to = |most: usize, share: f64| {
         let (mut term, mut sum) = ((1.0 - share).powi(of as i32), 0.0);
@@ -259,7 +259,7 @@ pub(super) fn speed(account: &mut Account<'_>) -> anyhow::Result<()> {
                 }
             }
             let until = ["--until-decided", "--budget", "60s"];
-            let plain = decided(&now, &words, &until)?;
+            let plain = decided(&now, &words, &[&until[..], &["--awake=no"]].concat())?;
             let awake = decided(&now, &words, &[&until[..], &["--awake"]].concat())?;
             let longest = f64::from(BUDGETS[0]);
             let told =

@@ -11,7 +11,7 @@ pub(crate) const SATURATED: f64 = 0.95;
 /// Utilisation above which a server thread is saturated. Lower, because its counter includes the edges of the
 /// window.
 pub(crate) const SERVER_SATURATED: f64 = 0.9;
-/// Fraction of the window spent waiting for a CPU, above which verdicts about time are invalid.
+/// Fraction of the window spent waiting for a CPU that is worth a sentence.
 const STARVED: f64 = 0.25;
 /// Fraction of all CPUs at which client and server together fill the machine.
 pub(crate) const MACHINE_FULL: f64 = 0.75;
@@ -137,7 +137,8 @@ fn say_filled(report: &Report, filled: &[(&str, f64)]) -> Option<Issue> {
     })
 }
 
-/// A client that was runnable and waited for a CPU.
+/// A client that was runnable and waited for a CPU, on a machine that it did not fill together with its server:
+/// others had the CPUs. That is a condition and bars nothing; it says why times are longer than on a quiet machine.
 fn find_waiting(trials: &ArmTrials<'_>) -> Option<Issue> {
     if shares_core(trials.arm) {
         return None;
@@ -148,9 +149,9 @@ fn find_waiting(trials: &ArmTrials<'_>) -> Option<Issue> {
         return None;
     }
     let message = format!(
-        "the client of {} had to wait for a CPU {} of the time: these figures are mostly the scheduler's; use fewer connections, more CPUs, or --placement same-core to share one on purpose",
+        "the client of {} waited for a CPU {} of the time: rates and times are those of a machine whose CPUs others use as well",
         trials.arm.id,
         format_percent(wait)
     );
-    Some(Issue::about(trials.arm, Code::ClientStarved, Invalidates::Time, message))
+    Some(Issue::about(trials.arm, Code::ClientStarved, Invalidates::Nothing, message))
 }

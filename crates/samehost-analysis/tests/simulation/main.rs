@@ -8,6 +8,7 @@ mod anytime;
 mod coverage;
 mod hosts;
 mod noise;
+mod others;
 mod power;
 mod reports;
 mod verdicts;

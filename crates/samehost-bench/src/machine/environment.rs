@@ -115,6 +115,7 @@ pub fn host() -> Host {
             .unwrap_or_else(unknown),
         mitigations: mitigations(),
         steal_percent: 0.0,
+        other_programs: Vec::new(),
         cgroup_quota: cgroup_quota(),
         distribution: distribution(),
         sysctls: network_settings(),

@@ -57,6 +57,18 @@ impl CpuPlan {
         CpuPlan { client: vec![client], server: vec![server] }
     }
 
+    /// Whether each end has one CPU of its own, so that they can change places.
+    #[must_use]
+    pub fn can_swap(&self) -> bool {
+        self.client.len() == 1 && self.server.len() == 1 && self.client != self.server
+    }
+
+    /// The same CPUs, with client and server in each other's place.
+    #[must_use]
+    pub fn swapped(self) -> Self {
+        CpuPlan { client: self.server, server: self.client }
+    }
+
     /// Whether client and server share a single CPU.
     #[must_use]
     pub fn is_shared(&self) -> bool {

@@ -9,7 +9,7 @@ use super::proc;
 #[derive(Debug)]
 pub struct Threads(Vec<(u32, File, u64)>);
 
-/// Counter of one working thread.
+/// Counter of one working thread: how often it was given a CPU, and how long it waited for one.
 #[derive(Debug)]
 pub struct SwitchCounter {
     pub pid: u32,
@@ -47,12 +47,25 @@ impl SwitchCounter {
     pub fn read(&self) -> u64 {
         read(&self.file).unwrap_or(0)
     }
+
+    /// How long the thread was ready to run and waited for a CPU so far, in nanoseconds; 0 if it has ended.
+    #[must_use]
+    pub fn waited_ns(&self) -> u64 {
+        let Some((text, length)) = text_of(&self.file) else { return 0 };
+        let waited = std::str::from_utf8(&text[..length]).ok().and_then(proc::parse_schedstat);
+        waited.map_or(0, |(_, waited)| waited)
+    }
 }
 
 fn read(file: &File) -> Option<u64> {
+    let (text, length) = text_of(file)?;
+    proc::parse_timeslices(std::str::from_utf8(&text[..length]).ok()?)
+}
+
+fn text_of(file: &File) -> Option<([u8; 96], usize)> {
     let mut text = [0; 96];
     let length = rustix::io::pread(file, &mut text, 0).ok()?;
-    proc::parse_timeslices(std::str::from_utf8(&text[..length]).ok()?)
+    Some((text, length))
 }
 
 #[cfg(test)]

@@ -2,14 +2,14 @@
 
 use super::*;
 use samehost_model::{Point, Question, Transport};
-use std::collections::VecDeque;
 
-/// A measurer whose clock is a counter and whose steal is scripted.
+/// A measurer whose clock is a counter.
 #[derive(Default)]
 struct Scripted {
     trials: Vec<(String, bool)>,
-    steal: VecDeque<f64>,
     noise: f64,
+    /// What other programs use all the time.
+    foreign_percent: f64,
     fail_at: Option<usize>,
     in_rounds: bool,
     /// Number of slots of each call.
@@ -17,7 +17,7 @@ struct Scripted {
 }
 
 impl Scripted {
-    fn one(&mut self, arm: &Arm, slot: &Slot, stolen: f64) -> Result<Trial, BenchError> {
+    fn one(&mut self, arm: &Arm, slot: &Slot) -> Result<Trial, BenchError> {
         if self.fail_at == Some(self.trials.len()) {
             return Err(BenchError::Usage("the server died".into()));
         }
@@ -30,10 +30,7 @@ impl Scripted {
             throughput_per_s: Some(speed * (1.0 + wobble)),
             ..Trial::default()
         };
-        trial.machine.span_ms = 1000.0;
-        trial.machine.steal_percent = stolen;
-        // Steal affects all arms of a round alike; a foreign process also takes cache from them.
-        trial.machine.foreign_percent = if self.in_rounds { stolen } else { 0.0 };
+        trial.machine.foreign_percent = self.foreign_percent;
         Ok(trial)
     }
 }
@@ -49,16 +46,8 @@ impl Measurer for Scripted {
 
     fn measure_slots(&mut self, slots: &[ArmSlot<'_>]) -> Result<Vec<Trial>, BenchError> {
         self.rounds.push(slots.len());
-        let stolen = self.steal.pop_front().unwrap_or(0.0);
-        let trials = slots.iter().map(|slot| self.one(slot.arm, slot.planned, stolen));
-        trials.collect()
+        slots.iter().map(|slot| self.one(slot.arm, slot.planned)).collect()
     }
-
-    fn name_stranger(&mut self) -> Option<String> {
-        None
-    }
-
-    fn wait_for_calm(&mut self) {}
 
     fn elapsed(&self) -> Duration {
         Duration::from_secs(self.trials.len() as u64)
@@ -162,21 +151,16 @@ fn a_budget_ends_it() {
     assert_eq!(measured.trials.len(), 15, "one comparison can be decided by five blocks, not by fewer");
 }
 
+/// Neither a steady load nor a burst costs a repeat, in rounds and in undivided trials.
 #[test]
-fn a_polluted_trial_is_measured_again_up_to_a_limit() {
-    let plan = Plan { budget_s: None, max_blocks: 10, ..Plan::default() };
-    let mut stolen = Scripted { steal: VecDeque::from([0.0, 50.0, 0.0]), ..Scripted::default() };
-    let measured = run(&mut stolen, &plan);
-    let aside: Vec<&Trial> = measured.trials.iter().filter(|trial| trial.set_aside).collect();
-    assert_eq!(aside.len(), 1);
-    assert!(aside[0].polluted[0].contains("50 %"));
-    assert_eq!(measured.trials.iter().filter(|trial| trial.counts()).count(), 30);
-    let mut always = Scripted { steal: [50.0; 1000].into(), ..Scripted::default() };
-    let measured = run(&mut always, &plan);
-    let counted: Vec<&Trial> = measured.trials.iter().filter(|trial| trial.counts()).collect();
-    assert_eq!(counted.len(), 30);
-    assert!(counted.iter().all(|trial| !trial.polluted.is_empty()), "kept, and marked");
-    assert!(measured.trials.len() <= 30 * 3);
+fn the_load_of_others_takes_no_block_and_no_time() {
+    for in_rounds in [false, true] {
+        let plan = Plan { budget_s: None, max_blocks: 10, ..Plan::default() };
+        let mut busy = Scripted { in_rounds, foreign_percent: 100.0, ..Scripted::default() };
+        let measured = run(&mut busy, &plan);
+        assert_eq!(measured.trials.len(), 30, "ten blocks of three trials");
+        assert!(measured.trials.iter().all(|trial| trial.counts() && trial.polluted.is_empty()));
+    }
 }
 
 #[test]
@@ -201,18 +185,6 @@ fn a_point_that_takes_turns_is_measured_in_rounds() {
         ids.sort_unstable();
         assert_eq!(ids, [("tcp", false), ("tcp", true), ("unix", false)], "a trial of each");
     }
-}
-
-#[test]
-fn a_round_is_disturbed_and_repeated_as_a_whole() {
-    let plan = Plan { budget_s: None, max_blocks: 10, ..Plan::default() };
-    let mut stolen =
-        Scripted { in_rounds: true, steal: VecDeque::from([0.0, 50.0, 0.0]), ..Scripted::default() };
-    let measured = run(&mut stolen, &plan);
-    let aside: Vec<&Trial> = measured.trials.iter().filter(|trial| trial.set_aside).collect();
-    assert_eq!(aside.len(), 3);
-    assert!(aside.iter().all(|trial| trial.block == 1 && trial.polluted[0].contains("50 %")));
-    assert_eq!(measured.trials.iter().filter(|trial| trial.counts()).count(), 30);
 }
 
 #[test]

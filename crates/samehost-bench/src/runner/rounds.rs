@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
 use samehost_model::{Arm, Trial};
 
 use super::TrialRunner;
@@ -44,12 +46,15 @@ impl TrialRunner<'_> {
             evidence.push(known);
         }
         self.trials += 1;
+        let seed = self.request.seed.wrapping_add(self.trials.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let cpus = self.driving.cpus(&first.arm.point)?;
+        let swap = self.driving.swaps(&cpus) && Xoshiro256PlusPlus::seed_from_u64(!seed).random_bool(0.5);
         let round = Round {
             slice,
             length: self.trial_time,
-            cpus: self.driving.cpus(&first.arm.point)?,
+            cpus: if swap { cpus.swapped() } else { cpus },
             places_server: self.running.server().managed,
-            seed: self.request.seed.wrapping_add(self.trials.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+            seed,
         };
         let driven = lanes.drive(round, &self.surroundings);
         let measured = driven.map_err(|error| self.with_last_words(error))?;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::Context;
 use samehost_bench::workload::Workload;
 use samehost_bench::workloads::workload;
-use samehost_bench::{BenchError, Request, StopOptions};
-use samehost_model::{Placement, Question, Report, Stopping};
+use samehost_bench::{BenchError, KeepAwake, Request, StopOptions};
+use samehost_model::{Question, Report, Stopping};
 
 use super::parts::{Part, PartLine};
 use super::race::Leg;
@@ -45,8 +45,7 @@ pub struct Bench {
     /// Set when the user interrupts.
     pub interrupted: Arc<AtomicBool>,
     pub quiet: bool,
-    /// Whether CPUs are kept from idle states. Does not apply to parts that show the scheduler's choices.
-    pub awake: bool,
+    pub awake: KeepAwake,
 }
 
 impl Bench {
@@ -119,7 +118,7 @@ impl Bench {
             congestion: part.congestion.clone(),
             congestion_by_routes: true,
             most_servers: Some(MOST_SERVERS),
-            awake: self.awake && part.placement != Some(Placement::Free),
+            awake: self.awake,
             earlier,
             ..Request::new(
                 std::env::current_exe().context("finding this program")?,
@@ -141,7 +140,6 @@ fn stop_options(part: &Part, spend: Spend) -> (StopOptions, Option<Arc<Report>>)
                 budget: Some(time),
                 min_blocks: Some(8),
                 trial_time: Some(part.trial),
-                repeats: Some(0),
                 ..StopOptions::default()
             };
             return (stop, None);
@@ -160,9 +158,9 @@ fn stop_options(part: &Part, spend: Spend) -> (StopOptions, Option<Arc<Report>>)
         stopping: if is_asked { Stopping::Decision } else { Stopping::Precision },
         asked,
         others,
-        // Lasting disturbances do not end within seconds, so repeating a trial is useless.
-        repeats: Some(0),
         no_control: !part.control,
+        // No row shows it, and it took 30 ms of each block of 200.
+        no_floor: true,
         ..StopOptions::default()
     };
     (stop, earlier)

@@ -10,17 +10,17 @@ mod worth;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use samehost_bench::machine::Awake;
 use samehost_bench::workload::CheckupEntry;
-use samehost_model::Report;
 use samehost_model::scan::Scan;
+use samehost_model::{Grade, Report};
 use samehost_report::{Finding, FindingKind};
 use samehost_scan::{Costs, Measured};
+use samehost_system::nowhere;
 
 use self::cure::{CURE_TIME, Cure, cure, cure_part};
 use self::measure::{Bench, Spend};
 use self::parts::{Neighbour, Part, neighbours, parts};
-use self::race::{Leg, race};
+use self::race::{Left, Leg, race};
 use self::worth::{MOST, Worth, here, worth_doing};
 
 /// How long the traffic of running programs is observed.
@@ -55,10 +55,19 @@ impl Checkup {
     }
 }
 
-/// Scans the machine, measures every part until `deadline`, and shows rows as they are decided.
+/// When the checkup ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadlines {
+    /// In any case.
+    pub last: Instant,
+    /// Where enough rows are decided.
+    pub with_enough: Instant,
+}
+
+/// Scans the machine, measures every part until a deadline, and shows rows as they are decided.
 pub fn run(
-    mut bench: Bench,
-    deadline: Instant,
+    bench: &Bench,
+    deadlines: Deadlines,
     show: &mut dyn FnMut(&[Finding<'_>], Rows) -> anyhow::Result<()>,
 ) -> anyhow::Result<Checkup> {
     // Must precede any server of ours.
@@ -67,13 +76,11 @@ pub fn run(
     let cure_part = looked.as_ref().and_then(cure_part);
     let mut legs: Vec<Leg> = parts().into_iter().map(Leg::new).collect();
     bench.prepare(legs.iter().map(|leg| &leg.part).chain(&cure_part))?;
-    // Wake-up time of a CPU is a property of the machine, not of a transport. On a virtual machine it exceeds
-    // everything else.
-    bench.awake = Awake::is_possible();
 
     let mut failed = Vec::new();
     let kept = if cure_part.is_some() { CURE_TIME } else { Duration::ZERO };
-    let left = || deadline.saturating_duration_since(Instant::now()).saturating_sub(kept);
+    let until = |end: Instant| end.saturating_duration_since(Instant::now()).saturating_sub(kept);
+    let left = Left { in_all: &|| until(deadlines.last), with_enough: &|| until(deadlines.with_enough) };
     let mut measure = |leg: &mut Leg, others, time| bench.go_on(leg, others, time, &mut failed);
     let mut decided = |legs: &mut [Leg]| {
         judge_together(legs);
@@ -124,13 +131,31 @@ fn priced(looked: Option<Scan>, legs: &[Leg]) -> (String, Vec<Worth>) {
     let of = |kinds: &[FindingKind], metric: &str| {
         let is_one = |part: &Part| part.lines.iter().any(|line| kinds.contains(&line.kind));
         let raw = legs.iter().filter(|leg| leg.part.workload == "raw" && is_one(&leg.part));
-        raw.filter_map(|leg| Measured::in_report(leg.report.as_ref()?, metric)).collect::<Vec<_>>()
+        raw.filter_map(|leg| measured(leg.report.as_ref()?, metric)).collect::<Vec<_>>()
     };
     let cpu = of(&[FindingKind::RoundTrip, FindingKind::Busy], "total_cpu_per_op");
     if let Some(costs) = Costs::of(&cpu, &of(&[FindingKind::RoundTrip], "latency_mean")) {
         samehost_scan::predict(&mut scan, &costs);
     }
-    (here(&scan), worth_doing(&scan))
+    (here(&scan), worth_doing(&scan, &can_switch))
+}
+
+/// What a report measured of a metric, unless something bars it: a price rests on intervals that carry it.
+fn measured(report: &Report, metric: &str) -> Option<Measured> {
+    let comparison = report.analysis.comparisons.iter().find(|comparison| comparison.metric == metric)?;
+    (comparison.grade() != Grade::Barred).then(|| Measured::in_report(report, metric))?
+}
+
+/// Whether `samehost switch SERVICE --dry-run` has a plan. Asked of the program itself, as a user would.
+fn can_switch(service: &str) -> bool {
+    let asked = std::env::current_exe().and_then(|program| {
+        std::process::Command::new(program)
+            .args(["switch", service, "--dry-run", "--json"])
+            .stdin(nowhere())
+            .output()
+    });
+    let plan = asked.ok().and_then(|output| serde_json::from_slice::<serde_json::Value>(&output.stdout).ok());
+    plan.is_some_and(|plan| plan["outcome"] == "planned")
 }
 
 /// Adjusts the verdicts of all rows as one family instead of per report. Rows not measured yet are included.

@@ -1,5 +1,8 @@
 //! Distributes the checkup's time. In the first lap each part is measured until its rows are decided, or for its
 //! share. The remaining time goes to open rows, those that need the least first. Only schedules; does not measure.
+//!
+//! On a quiet machine the last open row is not worth as much time as all others together: where four fifths of the rows
+//! are decided, there is less time. The tests are valid whenever they stop, so this changes no error rate.
 
 use std::time::Duration;
 
@@ -10,13 +13,31 @@ use crate::needed::least_s;
 
 /// Minimum time of a part in the first lap: less is not enough for the blocks that a decision among this many rows
 /// requires. Later turns get at least half of it.
-const LEAST: Duration = Duration::from_millis(2500);
+const LEAST: Duration = Duration::from_millis(2000);
 /// Maximum turns of a part. A part that needs more does not converge as estimated.
 const MOST_TURNS: u32 = 6;
 /// Start-up time of slow servers, for each turn.
 const SLOW_START: Duration = Duration::from_secs(4);
 /// Maximum time of a turn before the other parts are considered again.
 const LONGEST: Duration = Duration::from_secs(12);
+/// Part of the rows that is enough.
+const ENOUGH: f64 = 0.8;
+
+/// The time that is left.
+pub struct Left<'a> {
+    pub in_all: &'a dyn Fn() -> Duration,
+    /// Where enough rows are decided.
+    pub with_enough: &'a dyn Fn() -> Duration,
+}
+
+impl Left<'_> {
+    fn of(&self, legs: &[Leg]) -> Duration {
+        let asked: usize = legs.iter().map(Leg::asked).sum();
+        let open: u32 = legs.iter().map(Leg::open).sum();
+        let is_enough = f64::from(open) <= (1.0 - ENOUGH) * asked as f64;
+        if is_enough { (self.with_enough)() } else { (self.in_all)() }
+    }
+}
 
 /// A part and its result so far.
 pub struct Leg {
@@ -74,11 +95,11 @@ impl Leg {
     }
 }
 
-/// Runs the race. `left` returns the remaining time, `measure` measures a part for about the given time, and
+/// Runs the race. `left` has the remaining time, `measure` measures a part for about the given time, and
 /// `told` is called after each measurement. Returns the installed servers for which no time was left.
 pub fn race<E>(
     legs: &mut [Leg],
-    left: &dyn Fn() -> Duration,
+    left: &Left<'_>,
     measure: &mut dyn FnMut(&mut Leg, u32, Duration) -> Result<(), E>,
     told: &mut dyn FnMut(&mut [Leg]) -> Result<(), E>,
 ) -> Result<Vec<&'static str>, E> {
@@ -86,15 +107,17 @@ pub fn race<E>(
     for place in 0..legs.len() {
         let weights: f64 = legs[place..].iter().map(Leg::weight).sum();
         let starts: Duration = legs[place + 1..].iter().map(Leg::start).sum();
-        let left = left().saturating_sub(legs[place].start());
-        let fair = left.saturating_sub(starts).mul_f64(legs[place].weight() / weights);
+        // Shares of the shorter time, so that a quiet machine is done soon; a second turn has the rest.
+        let short = (left.with_enough)().saturating_sub(legs[place].start());
+        let fair = short.saturating_sub(starts).mul_f64(legs[place].weight() / weights);
+        let left = (left.in_all)().saturating_sub(legs[place].start());
         if legs[place].part.installed && left < LEAST.mul_f64(legs[place].weight()) {
             without_time.push(legs[place].part.workload);
             continue;
         }
         one(legs, place, fair.max(LEAST), measure, told)?;
     }
-    while let Some((place, time)) = next(legs, left()) {
+    while let Some((place, time)) = next(legs, left.of(legs)) {
         one(legs, place, time, measure, told)?;
     }
     Ok(without_time)
@@ -139,7 +162,8 @@ mod tests {
         let mut legs: Vec<Leg> =
             built_in_and(&["mysql", "postgres", "redis", "memcached"]).into_iter().map(Leg::new).collect();
         let clock = Cell::new(Duration::ZERO);
-        let left = || Duration::from_secs(seconds).saturating_sub(clock.get());
+        let in_all = || Duration::from_secs(seconds).saturating_sub(clock.get());
+        let left = Left { in_all: &in_all, with_enough: &in_all };
         let mut measured = Vec::new();
         let mut measure = |leg: &mut Leg, _: u32, time: Duration| -> Result<(), Infallible> {
             measured.push((leg.part.workload, time.as_secs_f64()));

@@ -2,7 +2,7 @@
 //! their commands. Uses the results of scan and checkup; does not measure.
 
 use samehost_model::scan::{Advice, Possible, Scan};
-use samehost_report::saving_in_short;
+use samehost_report::{saving_in_short, signed_span_of_time};
 
 /// Maximum number of recommendations; more would not be read.
 pub const MOST: usize = 3;
@@ -38,8 +38,9 @@ pub fn here(scan: &Scan) -> String {
     )
 }
 
-/// Recommended actions, the largest saving first.
-pub fn worth_doing(scan: &Scan) -> Vec<Worth> {
+/// Recommended actions, the largest saving first. `can_switch` tells whether the switch of a service has a plan, so that
+/// no command is printed that ends with "nothing to do".
+pub fn worth_doing(scan: &Scan, can_switch: &dyn Fn(&str) -> bool) -> Vec<Worth> {
     let mut all: Vec<&Advice> = scan.advice.iter().filter(|advice| rank(advice).is_some()).collect();
     let saved = |advice: &Advice| advice.saving.map_or(0.0, |saving| saving.cpu_s_per_day.high);
     all.sort_by(|a, b| {
@@ -50,7 +51,7 @@ pub fn worth_doing(scan: &Scan) -> Vec<Worth> {
     });
     let mut found: Vec<Worth> = Vec::new();
     for advice in all {
-        let one = in_words(scan, advice);
+        let one = in_words(scan, advice, can_switch);
         if found.len() < MOST && !found.contains(&one) {
             found.push(one);
         }
@@ -72,7 +73,7 @@ fn rank(advice: &Advice) -> Option<u8> {
     }
 }
 
-fn in_words(scan: &Scan, advice: &Advice) -> Worth {
+fn in_words(scan: &Scan, advice: &Advice, can_switch: &dyn Fn(&str) -> bool) -> Worth {
     let service = scan.services.get(advice.service);
     let name = service.map_or("unknown", |service| service.name.as_str());
     let pair = format!("{} → {name} over {}", advice.client, advice.now);
@@ -87,18 +88,31 @@ fn in_words(scan: &Scan, advice: &Advice) -> Worth {
             } else {
                 format!("would wait {:.0} % less", 100.0 * saving.waiting_part.high)
             };
+            let about = format!("{pair} {gain} over a Unix socket, at the traffic of this moment{after}.");
+            if can_switch(&kind.to_string()) {
+                return Worth { about, command: format!("samehost switch {kind} --dry-run") };
+            }
             Worth {
-                about: format!("{pair} {gain} over a Unix socket, at the traffic of this moment{after}."),
-                command: format!("samehost switch {kind} --dry-run"),
+                about: format!(
+                    "{about} Which file of the client names the address is not known here: samehost switch with the directory of the application shows the change."
+                ),
+                command: "samehost scan --observe 10s".to_owned(),
             }
         }
         (Some(saving), None) if saving.worth_it => Worth {
             about: format!("{pair} would gain by a Unix socket; what the service is is not known here."),
             command: "samehost scan --greet --observe 10s".to_owned(),
         },
+        (Some(saving), _) if saving.undecided => Worth {
+            about: format!(
+                "{pair} could use a Unix socket{after}; it may save between {} of CPU time a day.",
+                signed_span_of_time(saving.cpu_s_per_day)
+            ),
+            command: "samehost scan --observe 60s".to_owned(),
+        },
         _ => Worth {
             about: format!(
-                "{pair} could use a Unix socket{after}; what that saves could not be estimated now."
+                "{pair} could use a Unix socket{after}; it had too little traffic to tell what that saves."
             ),
             command: "samehost scan --observe 60s".to_owned(),
         },
@@ -138,6 +152,28 @@ mod tests {
                 hurried: false,
             }),
         }
+    }
+
+    fn worth_doing(scan: &Scan) -> Vec<Worth> {
+        super::worth_doing(scan, &|_| true)
+    }
+
+    #[test]
+    fn a_switch_without_a_plan_is_not_proposed_and_an_undecided_saving_has_its_range() {
+        let one = scan(vec![advice(1, Some(900.0), 50.0)]);
+        let found = super::worth_doing(&one, &|_| false);
+        assert_eq!(found[0].command, "samehost scan --observe 10s");
+        assert!(
+            found[0].about.contains("would save") && found[0].about.contains("is not known here"),
+            "{found:?}"
+        );
+        let mut undecided = scan(vec![advice(1, Some(900.0), 50.0)]);
+        if let Some(saving) = &mut undecided.advice[0].saving {
+            (saving.worth_it, saving.undecided) = (false, true);
+            saving.cpu_s_per_day = Range { low: -3_784.0, high: 3_102.0 };
+        }
+        let told = &worth_doing(&undecided)[0].about;
+        assert!(told.contains("between -63.1 and +51.7 min of CPU time a day"), "{told}");
     }
 
     fn scan(advice: Vec<Advice>) -> Scan {

@@ -15,7 +15,7 @@ pub struct ReportOptions {
     /// Stored results: reports (--json) or samples files; the newest samples file by default
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Exit with 1 unless this holds
+    /// Exit with 1 if the 95 % interval contradicts this, with 5 if it does not decide it
     #[arg(long, value_name = "CLAIM", value_parser = parse_claim)]
     pub assert: Vec<samehost_analysis::Claim>,
     #[command(flatten)]

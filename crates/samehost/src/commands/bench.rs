@@ -16,6 +16,10 @@ pub fn bench(bench: &Bench) -> anyhow::Result<Ending> {
     let options = &bench.options;
     let interrupted = signals::watch()?;
     let request = request(bench, interrupted)?;
+    if !options.assert.is_empty() {
+        let (arms, metrics) = samehost_bench::check(bench.workload, &request)?;
+        exit::check_claims(&options.assert, &arms, &metrics)?;
+    }
     if samehost_bench::needs_own_network(bench.workload, &request) {
         // Must precede the first thread.
         samehost_bench::network::prepare(&request.program)?;

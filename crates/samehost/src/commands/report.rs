@@ -19,9 +19,12 @@ pub fn report(options: &ReportOptions) -> anyhow::Result<Ending> {
     let mut last = Ending::Done;
     for file in &files {
         let report = storage::read(file)?;
+        exit::check_claims(&options.assert, &report.head.arms, &report.head.workload.metrics)?;
         options.output.open()?.write(&report)?;
-        if exit::of_report(&report, &options.assert) == Ending::Finding {
-            last = Ending::Finding;
+        match exit::of_report(&report, &options.assert) {
+            Ending::Finding => last = Ending::Finding,
+            Ending::Undecided if last == Ending::Done => last = Ending::Undecided,
+            _ => {}
         }
     }
     Ok(last)

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Parser;
-use samehost_bench::machine::Awake;
 use samehost_bench::{BenchError, Request, StopOptions};
 use samehost_model::{Experiment, ExperimentState, Measurement, Mode, Report, Stopping};
 
@@ -237,10 +236,6 @@ impl Reproducer {
             words.extend(["--trial-time".into(), format!("{}ms", trial.as_millis())]);
         }
         let request = bench_request(bench, Arc::clone(&self.interrupted))?;
-        let awake = Awake::is_possible() && !bench.workload.configure(&request.parameters)?.axes().commands;
-        if awake {
-            words.push("--awake".into());
-        }
         let stop = StopOptions {
             budget: Some(Duration::from_secs_f64(spend.seconds)),
             trial_time: spend.trial_time,
@@ -251,7 +246,7 @@ impl Reproducer {
         };
         let earlier = spend.earlier.clone();
         let command = earlier.as_ref().map_or(words, |earlier| earlier.head.command.clone());
-        let request = Request { command, seed: self.seed, stop, earlier, awake, ..request };
+        let request = Request { command, seed: self.seed, stop, earlier, ..request };
         let request = congestion::as_then(bench.workload, request);
         let mut watcher = Watcher::new(self.quiet, None);
         watcher.announce(&format!("{} {}", published.id, planned.label));
@@ -345,7 +340,7 @@ mod tests {
                     trial_time: command.trial_ms.map(|ms| Duration::from_secs_f64(ms / 1000.0)),
                     ..StopOptions::default()
                 };
-                let arms = samehost_bench::check(bench.workload, &Request { stop, ..request }).unwrap();
+                let (arms, _) = samehost_bench::check(bench.workload, &Request { stop, ..request }).unwrap();
                 assert!(arms.len() > 1, "{}: `{}`", one.id, command.line);
             }
         }

@@ -120,10 +120,8 @@ fn a_burst_is_refused_on_one_side_and_stalls_on_the_other() {
     let home = Home::new();
     let burst = ["bench", "connect", "--pattern", "burst", "--connections", "60", "--backlog", "5"];
     let slow = ["--accept-delay", "20ms", "--patience", "1500ms", "--no-control"];
-    let ended = home.run(
-        &[&burst[..], &slow, &["--repeats", "0", "--min-blocks", "1", "--max-blocks", "1", "--json", "-"]]
-            .concat(),
-    );
+    let ended =
+        home.run(&[&burst[..], &slow, &["--min-blocks", "1", "--max-blocks", "1", "--json", "-"]].concat());
     assert_eq!(ended.status, 0, "{}", ended.stderr);
     let report: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
     let unix = trials(&report, "unix")[0];
@@ -185,8 +183,7 @@ fn a_percentage_is_of_the_capacity_at_its_level() {
 #[test]
 fn a_ladder_has_eleven_rates_and_says_where_each_takes_off() {
     let home = Home::new();
-    let quick =
-        ["--repeats", "0", "--min-blocks", "2", "--max-blocks", "2", "--trial-time", "40ms", "--no-control"];
+    let quick = ["--min-blocks", "2", "--max-blocks", "2", "--trial-time", "40ms", "--no-control"];
     let ended =
         home.run(&[&["bench", "raw", "--ladder", "--connections", "4", "--json", "-"][..], &quick].concat());
     assert_eq!(ended.status, 0, "{}", ended.stderr);

@@ -4,20 +4,8 @@ use serde_json::Value;
 
 use crate::support::{Home, comparison, trials};
 
-const FEW: &[&str] = &[
-    "--repeats",
-    "0",
-    "--min-blocks",
-    "6",
-    "--max-blocks",
-    "6",
-    "--budget",
-    "60s",
-    "--seed",
-    "3",
-    "--json",
-    "-",
-];
+const FEW: &[&str] =
+    &["--min-blocks", "6", "--max-blocks", "6", "--budget", "60s", "--seed", "3", "--json", "-"];
 
 fn measure(home: &Home, arguments: &[&str]) -> Value {
     let ended = home.run(&[&["bench", "command"], arguments, FEW].concat());
@@ -101,14 +89,43 @@ fn a_command_that_fails_says_its_last_words() {
 }
 
 #[test]
-fn claims_fail_with_one() {
+fn a_claim_holds_does_not_hold_or_is_undecided() {
     let home = Home::new();
-    let arms = ["--arm", "a=echo 1", "--arm", "b=echo 2", "--value", r"(\d)"];
+    // b gives 2 or 4 by turns, so that its ratio lies between 2 and 4.
+    let count = home.path("count");
+    let b = format!("b=echo x >>{0}; echo $(( 2 + $(wc -l <{0}) % 2 * 2 ))", count.display());
+    let arms = ["--arm", "a=echo 1", "--arm", b.as_str(), "--value", r"(\d)"];
     let claim =
         |claim: &str| home.run(&[&["bench", "command"], &arms[..], &["--assert", claim], FEW].concat());
-    assert_eq!(claim("b/a value >= 1.9").status, 0);
-    let ended = claim("b/a value >= 2.1");
+    assert_eq!(claim("b/a value >= 0.001").status, 0);
+    let ended = claim("b/a value >= 2000");
     assert_eq!(ended.status, 1, "{}", ended.stderr);
-    assert!(ended.stderr.contains("does not hold") && ended.stderr.contains("2.000"), "{}", ended.stderr);
-    assert_eq!(claim("b/a nonsense >= 2.1").status, 1);
+    assert!(ended.stderr.contains("does not hold"), "{}", ended.stderr);
+    let ended = claim("b/a value >= 3");
+    assert_eq!(ended.status, 5, "{}", ended.stderr);
+    assert!(ended.stderr.contains("is undecided"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_wrong_name_in_a_claim_is_refused_before_anything_runs_and_listed_names_work() {
+    let home = Home::new();
+    let ran = home.path("ran");
+    let a = format!("a=touch {}; echo 1", ran.display());
+    let arms = ["--arm", a.as_str(), "--arm", "b=echo 2", "--value", r"(\d)"];
+    for (claim, listed) in [("b/a nonsense < 1", "\n  value"), ("b/c value < 1", "\n  b/a")] {
+        let ended = home.run(&[&["bench", "command"], &arms[..], &["--assert", claim], FEW].concat());
+        assert_eq!(ended.status, 2, "{}", ended.stderr);
+        assert!(ended.stderr.contains(listed), "{}", ended.stderr);
+        assert!(!ran.exists(), "{claim}");
+    }
+    let levels = ["bench", "raw", "--connections", "1,8", "--trial-time", "50ms"];
+    let with = |claim: &str| home.run(&[&levels[..], &["--assert", claim], FEW].concat());
+    let refused = with("unix/tcp/c9 latency_mean > 0.001");
+    assert_eq!(refused.status, 2, "{}", refused.stderr);
+    let names: Vec<&str> = refused.stderr.lines().skip(1).map(str::trim).collect();
+    assert_eq!(names, ["unix/tcp", "unix/tcp/c1", "unix/tcp/c8"]);
+    let claims: Vec<String> = names.iter().map(|pair| format!("{pair} latency_mean > 0.00001")).collect();
+    let all: Vec<&str> = claims.iter().flat_map(|claim| ["--assert", claim]).collect();
+    let ended = home.run(&[&levels[..], &all, FEW].concat());
+    assert_eq!(ended.status, 0, "{}", ended.stderr);
 }

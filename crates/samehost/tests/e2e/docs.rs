@@ -68,7 +68,7 @@ fn shortened(arguments: &[String]) -> Vec<String> {
         let quick: Vec<&str> = if takes_time {
             QUICK.to_vec()
         } else {
-            vec!["--repeats", "0", "--min-blocks", "2", "--max-blocks", "2", "--no-control"]
+            vec!["--min-blocks", "2", "--max-blocks", "2", "--no-control"]
         };
         arguments.extend(quick.into_iter().map(str::to_owned));
     }

@@ -88,7 +88,7 @@ fn every_workload_opens_in_a_browser_and_fits_a_terminal() {
         let home = Home::new();
         let (json, page) = (home.path("result.json"), home.path("report.html"));
         let files = ["--quiet", "--json", json.to_str().unwrap(), "--html", page.to_str().unwrap()];
-        let few = ["--repeats", "0", "--min-blocks", "2", "--max-blocks", "2", "--budget", "20s"];
+        let few = ["--min-blocks", "2", "--max-blocks", "2", "--budget", "20s"];
         let ended = home.run(&[&["bench", name], own, &few, &files].concat());
         assert_eq!(ended.status, 0, "{name}: {}", ended.stderr);
         let opened = open(&home, &page, &["--dump-dom"]);

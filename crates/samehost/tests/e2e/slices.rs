@@ -22,8 +22,11 @@ fn the_arms_of_a_point_take_turns_and_each_is_metered_by_itself() {
         let number = slices["number"].as_u64().unwrap() as f64;
         let in_all = number * slices["length_ms"].as_f64().unwrap() / 1e3;
         assert!((in_all - sample["seconds"].as_f64().unwrap()).abs() < 1e-6, "{sample}");
-        let rate = sample["operations"].as_f64().unwrap() / sample["seconds"].as_f64().unwrap();
-        assert!((rate / sample["throughput_per_s"].as_f64().unwrap() - 1.0).abs() < 1e-9);
+        // Passes that waited for a CPU count less, in throughput and in latency alike.
+        assert_eq!(slices["are_weighed"], true, "{sample}");
+        let plain = sample["operations"].as_f64().unwrap() / sample["seconds"].as_f64().unwrap();
+        let rate = sample["throughput_per_s"].as_f64().unwrap();
+        assert!(rate > 0.8 * plain, "weights leave out what is slow: {sample}");
         // One connection: what is counted is nothing but requests, one after the other.
         let mean = sample["latency_us"]["mean"].as_f64().unwrap();
         assert!((mean * rate / 1e6 - 1.0).abs() < 0.01, "{sample}");
@@ -101,8 +104,7 @@ fn a_difference_is_decided_in_seconds() {
     assert_eq!(ended.status, 0, "{}", ended.stderr);
     let report: Value = serde_json::from_str(&ended.stdout).unwrap();
     let found = comparison(&report, "latency_mean");
-    // On a machine that others use as well the report says that, and gives no verdict.
-    assert!(found["verdict"] == "slower" || found["grade"] == "barred", "{found}");
+    assert_eq!(found["verdict"], "slower", "{found}");
     let server: Vec<f64> = ["unix", "unix#2"]
         .iter()
         .map(|arm| {
@@ -116,11 +118,14 @@ fn a_difference_is_decided_in_seconds() {
 }
 
 #[test]
-fn cpus_are_kept_awake_when_asked_and_the_report_says_how() {
+fn cpus_are_kept_awake_unless_the_scheduler_is_asked_for_and_the_report_says_how() {
     let home = Home::new();
-    let report = home.measure(&["bench", "raw", "--awake"]);
-    let by = report["plan"]["awake"].as_str().unwrap();
-    assert!(["latency_request", "idle_threads"].contains(&by), "{by}");
-    let quiet = home.measure(&["bench", "raw"]);
-    assert!(quiet["plan"]["awake"].is_null());
+    for awake in [&["bench", "raw"][..], &["bench", "raw", "--awake"]] {
+        let report = home.measure(awake);
+        let by = report["plan"]["awake"].as_str().unwrap();
+        assert!(["latency_request", "idle_threads"].contains(&by), "{by}");
+    }
+    for asleep in [&["bench", "raw", "--awake=no"][..], &["bench", "raw", "--placement", "free"]] {
+        assert!(home.measure(asleep)["plan"]["awake"].is_null(), "{asleep:?}");
+    }
 }

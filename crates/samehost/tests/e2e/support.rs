@@ -12,20 +12,8 @@ pub(crate) use samehost_testing::{Ended, wait_for};
 use serde_json::Value;
 
 /// Options of a measurement that is over soon and proves nothing but that it works.
-pub(crate) const QUICK: &[&str] = &[
-    "--repeats",
-    "0",
-    "--min-blocks",
-    "2",
-    "--max-blocks",
-    "2",
-    "--trial-time",
-    "30ms",
-    "--budget",
-    "30s",
-    "--seed",
-    "7",
-];
+pub(crate) const QUICK: &[&str] =
+    &["--min-blocks", "2", "--max-blocks", "2", "--trial-time", "30ms", "--budget", "30s", "--seed", "7"];
 
 /// The binary under test.
 pub(crate) const SAMEHOST: &str = env!("CARGO_BIN_EXE_samehost");

@@ -77,6 +77,11 @@ impl Division {
         Threads::of(&servers.map(|shared| shared.pid).collect::<Vec<u32>>())
     }
 
+    /// Threads of the server processes that serve one arm only.
+    pub(super) fn private_threads(&self) -> Threads {
+        Threads::of(&self.private.concat())
+    }
+
     fn arms_of(&self, pid: u32) -> Vec<usize> {
         let shared = self.shared.iter().find(|shared| shared.pid == pid && !shared.is_proxy);
         shared.map(|shared| shared.arms.clone()).unwrap_or_default()
@@ -90,21 +95,32 @@ pub(super) trait Clocks {
 
     /// Use of this thread so far.
     fn thread(&mut self) -> ThreadUse;
+
+    /// How long the watched threads of all servers have waited for a CPU so far, in nanoseconds.
+    fn servers_waited_ns(&mut self) -> u64;
 }
 
 /// The kernel's clocks.
 pub(super) struct Kernel {
     processes: ProcessClocks,
     switches: Vec<SwitchCounter>,
+    /// Threads of processes that serve one arm only.
+    private: Vec<SwitchCounter>,
     thread: ThreadMeter,
 }
 
 impl Kernel {
-    /// Opens the clocks, and watches those of the given threads that have run since they were listed.
-    pub(super) fn of(division: &mut Division, threads: Threads) -> Self {
+    /// Opens the clocks, and watches those of the given threads that have run since they were listed: of shared and of
+    /// private processes.
+    pub(super) fn of(division: &mut Division, threads: Threads, private: Threads) -> Self {
         let switches = threads.working(MOST_THREADS);
         division.threads = switches.iter().map(|thread| division.arms_of(thread.pid)).collect();
-        Kernel { processes: ProcessClocks::of(&division.pids()), switches, thread: ThreadMeter::current() }
+        Kernel {
+            processes: ProcessClocks::of(&division.pids()),
+            switches,
+            private: private.working(MOST_THREADS),
+            thread: ThreadMeter::current(),
+        }
     }
 }
 
@@ -117,6 +133,10 @@ impl Clocks for Kernel {
     fn thread(&mut self) -> ThreadUse {
         self.thread.read()
     }
+
+    fn servers_waited_ns(&mut self) -> u64 {
+        self.switches.iter().chain(&self.private).map(SwitchCounter::waited_ns).sum()
+    }
 }
 
 /// Accounts of what each arm used during a round.
@@ -127,6 +147,10 @@ pub(super) struct Books<C> {
     last: Vec<u64>,
     next: Vec<u64>,
     began: ThreadUse,
+    /// The servers' waiting at the last border.
+    servers_waited: u64,
+    /// How long client and servers waited for a CPU in each slice so far, in nanoseconds.
+    waited: Vec<u64>,
     used: Vec<Used>,
     private: Vec<ServerMeter>,
     machine: MachineMeter,
@@ -157,7 +181,10 @@ impl<C: Clocks> Books<C> {
         let private = division.private.iter().map(|pids| ServerMeter::begin(pids, pids)).collect();
         let mut last = Vec::new();
         clocks.processes(&mut last);
+        let servers_waited = clocks.servers_waited_ns();
         Books {
+            servers_waited,
+            waited: Vec::new(),
             clocks,
             used: vec![Used::default(); division.private.len()],
             division,
@@ -179,8 +206,12 @@ impl<C: Clocks> Books<C> {
     /// Ends a slice. CPU time during `settle`, in which the servers finish, counts for the servers and not
     /// for the client.
     pub(super) fn end(&mut self, arm: usize, settle: impl FnOnce()) {
-        self.used[arm].client += self.clocks.thread() - self.began;
+        let client = self.clocks.thread() - self.began;
+        self.used[arm].client += client;
         settle();
+        let servers_waited = self.clocks.servers_waited_ns();
+        self.waited.push(client.wait_ns + servers_waited.saturating_sub(self.servers_waited));
+        self.servers_waited = servers_waited;
         self.next.clear();
         self.clocks.processes(&mut self.next);
         let mut grown = self.last.iter().zip(&self.next).map(|(before, now)| now.saturating_sub(*before));
@@ -201,6 +232,11 @@ impl<C: Clocks> Books<C> {
             }
         }
         std::mem::swap(&mut self.last, &mut self.next);
+    }
+
+    /// How long client and servers waited for a CPU in each slice so far, in nanoseconds, in the order of the slices.
+    pub(super) fn waited(&self) -> &[u64] {
+        &self.waited
     }
 
     /// Closes the accounts. The growth of `own_cpu_ns` is the client's and does not count as foreign.
@@ -268,6 +304,7 @@ mod tests {
     struct Scripted {
         processes: VecDeque<Vec<u64>>,
         thread: VecDeque<u64>,
+        servers_waited: VecDeque<u64>,
     }
 
     impl Clocks for Scripted {
@@ -277,6 +314,10 @@ mod tests {
 
         fn thread(&mut self) -> ThreadUse {
             ThreadUse { cpu_ns: self.thread.pop_front().unwrap(), ..ThreadUse::default() }
+        }
+
+        fn servers_waited_ns(&mut self) -> u64 {
+            self.servers_waited.pop_front().unwrap_or(0)
         }
     }
 
@@ -288,12 +329,14 @@ mod tests {
             processes: [vec![100, 1000], vec![103, 1030], vec![110, 1100], vec![111, 1111]].into(),
             // Between slices the client works too (7, then 9), for no arm.
             thread: [0, 50, 57, 60, 69, 100].into(),
+            servers_waited: [5, 5, 25, 32].into(),
         };
         let mut books = Books::open(clocks, division, 0);
         for arm in [1, 0, 1] {
             books.begin();
             books.end(arm, || {});
         }
+        assert_eq!(books.waited(), [0, 20, 7], "what the servers waited in each slice");
         let closed = books.close(0, 2);
         let cpu = |arm: usize| {
             let (client, server, proxy) = closed.arms[arm];
@@ -310,8 +353,11 @@ mod tests {
             workers(&[2_000_000_030, 2_000_000_031], &[]),
             workers(&[10], &[]),
         ]);
-        let clocks =
-            Scripted { processes: [vec![0], vec![40], vec![45]].into(), thread: [0, 0, 0, 0].into() };
+        let clocks = Scripted {
+            processes: [vec![0], vec![40], vec![45]].into(),
+            thread: [0, 0, 0, 0].into(),
+            servers_waited: VecDeque::new(),
+        };
         let mut books = Books::open(clocks, division, 0);
         books.begin();
         books.end(0, || {});

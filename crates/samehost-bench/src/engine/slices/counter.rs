@@ -11,6 +11,8 @@ use crate::engine::recorder::Tally;
 use crate::engine::trial::{Metered, add_usage, of_counted};
 use crate::machine::{ServerUse, ThreadUse};
 
+use super::weights::{SliceTally, weighed};
+
 /// Phase of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -48,6 +50,11 @@ pub(in crate::engine) struct SliceCounter {
     began: Nanos,
     ended: Nanos,
     in_slice: u64,
+    /// Sum and number of the latencies of this slice.
+    latencies: Nanos,
+    exchanges: u64,
+    /// All slices so far.
+    tallies: Vec<SliceTally>,
 }
 
 /// Mean and variance of ln(time per operation) over slices (Welford's algorithm).
@@ -88,7 +95,15 @@ impl SliceCounter {
             began: 0,
             ended: 0,
             in_slice: 0,
+            latencies: 0,
+            exchanges: 0,
+            tallies: Vec::new(),
         }
+    }
+
+    /// What was counted of each slice so far.
+    pub(super) fn tallies(&self) -> &[SliceTally] {
+        &self.tallies
     }
 
     /// Discards the counts of the warm-up.
@@ -99,7 +114,7 @@ impl SliceCounter {
     pub(super) fn begin(&mut self, length: Nanos) {
         self.length = length;
         self.left = self.settling;
-        self.in_slice = 0;
+        (self.in_slice, self.latencies, self.exchanges) = (0, 0, 0);
         self.phase = Phase::Settling;
         if self.left == 0 {
             self.measure_from(now());
@@ -152,14 +167,22 @@ impl SliceCounter {
         self.slices += 1;
         let length = at - self.began;
         self.measured += length;
+        let (operations, latencies, exchanges) = (self.in_slice, self.latencies, self.exchanges);
+        self.tallies.push(SliceTally { length, operations, latencies, exchanges });
         if self.in_slice > 0 {
             self.levels.add((length as f64 / self.in_slice as f64).ln());
         }
     }
 
-    /// Trial of the slices of an arm in a round. What happened at the ends of slices took CPU time and completed
+    /// Trial of the slices of an arm in a round; with `weights` of passes its mean latency and throughput are weighed. What happened at the ends of slices took CPU time and completed
     /// operations: it counts for CPU time per operation, not for throughput or latency.
-    pub(super) fn trial(&self, client: ThreadUse, metered: Metered, border: f64) -> Trial {
+    pub(super) fn trial(
+        &self,
+        client: ThreadUse,
+        metered: Metered,
+        border: f64,
+        weights: Option<&[f64]>,
+    ) -> Trial {
         let counted = self.tally.operations as f64 / self.driven.max(1) as f64;
         let part = |amount: u64| (amount as f64 * counted) as u64;
         let of = |used: ServerUse| ServerUse {
@@ -182,6 +205,12 @@ impl SliceCounter {
             trial.latency_us = None;
             trial.bytes_per_s = Some(self.bytes as f64 / seconds);
         }
+        if let Some((mean, per_s)) = weights.and_then(|weights| weighed(&self.tallies, weights)) {
+            trial.throughput_per_s = Some(per_s);
+            if let Some(latency) = &mut trial.latency_us {
+                latency.mean = Some(mean / 1e3);
+            }
+        }
         add_usage(&mut trial, client, 1, metered);
         trial.slices = Some(Slices {
             number: self.slices,
@@ -189,6 +218,7 @@ impl SliceCounter {
             border_percent: border * 100.0,
             first_ratio: self.first_ratio(),
             scatter_percent: self.scatter().map(|scatter| scatter * 100.0),
+            are_weighed: weights.is_some(),
         });
         trial
     }
@@ -205,6 +235,8 @@ impl Count for SliceCounter {
                 self.tally.operations += self.operations_per_exchange;
                 self.tally.latency.saturating_record(at - due);
                 self.in_slice += self.operations_per_exchange;
+                self.latencies += at - due;
+                self.exchanges += 1;
             }
             Phase::Settling => {
                 if self.left == self.settling {

@@ -9,6 +9,7 @@ mod books;
 mod counter;
 mod lane;
 mod turns;
+mod weights;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -177,29 +178,47 @@ fn in_turn(
         });
     }
     let mut division = Division::of(&workers);
-    let threads = division.shared_threads();
+    let (threads, private) = (division.shared_threads(), division.private_threads());
     let interrupted = &surroundings.interrupted;
     let mut warming = WarmUp { progress, interrupted };
-    play(&mut arms, (1, nanos(round.slice)), round.seed, &mut warming)?;
+    // A slice of a short round is shorter than usual, and so is its warm-up.
+    let warm_up = nanos(round.slice).min(nanos(round.length) / u64::from(LEAST_SLICES));
+    play(&mut arms, (1, warm_up), round.seed, &mut warming)?;
     let (passes, slice) = cut(round, arms.iter().filter_map(Lane::latency).fold(0.0, f64::max));
     arms.iter_mut().for_each(Lane::forget);
     let sleeps = round.cpus.is_shared();
     rest_until(now() + REST, sleeps);
-    let clocks = Kernel::of(&mut division, threads);
+    let clocks = Kernel::of(&mut division, threads, private);
     let books = Books::open(clocks, division, own_cpu_ns());
     let mut meters = RoundMeters { books, progress, interrupted, sleeps };
     let began = now();
     play(&mut arms, (passes, slice), round.seed.rotate_left(32), &mut meters)?;
     let elapsed = now() - began;
+    let weights = pass_weights(&arms, meters.books.waited());
     let Closed { arms: used, machine } = meters.books.close(own_cpu_ns(), surroundings.cpus);
     let in_slices: Nanos = arms.iter().map(Lane::in_slices).sum();
     let draining: Nanos = arms.iter().map(|lane| lane.counter().draining).sum();
     let border = (elapsed.saturating_sub(in_slices) + draining) as f64 / in_slices.max(1) as f64;
     let trials = arms.iter().zip(used).map(|(lane, (client, server, proxy))| {
         let metered = Metered { server, proxy, machine: machine.clone(), late_ms: None };
-        lane.counter().trial(client, metered, border)
+        lane.counter().trial(client, metered, border, weights.as_deref())
     });
     Ok(trials.collect())
+}
+
+/// Weights of the passes, where each arm has one connection; `None` elsewhere.
+fn pass_weights(arms: &[Lane], waited: &[u64]) -> Option<Vec<f64>> {
+    if !arms.iter().all(Lane::is_one_connection) {
+        return None;
+    }
+    let passes = waited.len() / arms.len().max(1);
+    let mut lengths: Vec<Nanos> = vec![0; passes];
+    for lane in arms {
+        for (length, slice) in lengths.iter_mut().zip(lane.counter().tallies()) {
+            *length += slice.length;
+        }
+    }
+    Some(weights::weights(waited, arms.len(), &lengths))
 }
 
 /// Number and length of an arm's slices if its slowest requests take `latency` nanoseconds.

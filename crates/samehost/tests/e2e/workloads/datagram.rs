@@ -40,7 +40,7 @@ fn assert_each_has_one_fate(trial: &Value) {
 fn metrics_arrive_over_both_transports_and_none_is_lost_at_a_low_rate() {
     let here = Here::new();
     let arguments = ["datagram", "--rate", "60", "--send", "blocking,nonblocking", "--size", "16,8k"];
-    let timed = ["--trial-time", "200ms", "--repeats", "0", "--min-blocks", "1", "--max-blocks", "1"];
+    let timed = ["--trial-time", "200ms", "--min-blocks", "1", "--max-blocks", "1"];
     let output = here.bench(&[&arguments[..], &timed, &["--no-control", "--json", "-"]].concat()).output();
     let report = parsed(&output.unwrap());
     for (transport, family) in TRANSPORTS.iter().zip(["AF_INET datagram udp", "AF_UNIX datagram"]) {
@@ -87,7 +87,7 @@ fn a_flood_is_counted_by_what_arrives() {
 fn a_receiver_that_stops_loses_udp_holds_up_a_blocking_sender_and_refuses_another() {
     let here = Here::new();
     let arguments = ["datagram", "--rate", "4000", "--send", "blocking,nonblocking"];
-    let timed = ["--trial-time", "1s", "--repeats", "0", "--min-blocks", "2", "--max-blocks", "2"];
+    let timed = ["--trial-time", "1s", "--min-blocks", "2", "--max-blocks", "2"];
     let child =
         here.bench(&[&arguments[..], &timed, &["--no-control", "--json", "-"]].concat()).spawn().unwrap();
     let report = parsed(&here.stopping_servers(child));

@@ -120,8 +120,6 @@ fn a_burst_fails_on_a_short_backlog_and_not_on_the_one_that_is_advised() {
     let once = [
         "--patience",
         "60s",
-        "--repeats",
-        "0",
         "--min-blocks",
         "1",
         "--max-blocks",

@@ -207,7 +207,7 @@ fn what_stands_in_the_way_is_named() {
     assert_eq!(many.status.code(), Some(2));
     assert!(said(&many).contains("max_connections"), "{}", said(&many));
     // A connection for each query that may not be had is counted, and bars the verdict.
-    let per_query = ["--connections", "20", "--connect", "per-query", "--trial-time", "1s", "--repeats", "0"];
+    let per_query = ["--connections", "20", "--connect", "per-query", "--trial-time", "1s"];
     let once = ["--min-blocks", "1", "--max-blocks", "1", "--quiet", "--json", "-"];
     let tcp = ["postgres", "--tcp", &url, "--transports", "tcp"];
     let counted = Here::new().bench(&[&tcp[..], &per_query, &once, OVER].concat()).output().unwrap();

@@ -1,23 +1,15 @@
-//! Judges whether the machine was ours during a trial: steal, throttling, foreign processes. The rule sees
-//! the machine, never the result.
+//! Meters what else the machine did during a trial: steal, throttling, CPU time of other programs. It judges nothing.
 
-use std::collections::{HashMap, VecDeque};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::LazyLock;
-use std::time::Duration;
 
-use samehost_analysis::LEAST_SPAN_MS;
 use samehost_model::{Code, MachineUse, Warning};
 
-use samehost_system::proc::{pids, stat};
+use samehost_system::proc::stat;
 
 use super::proc;
 
-/// Most steal of a clean trial, in percent of the time of all CPUs.
-const MOST_STEAL_PERCENT: f64 = 3.0;
-/// Most CPU time of foreign processes in a clean trial, in percent of one CPU.
-const MOST_FOREIGN_PERCENT: f64 = 15.0;
 /// Largest change of the CPUs' clock without a warning, in percent.
 const MOST_CLOCK_CHANGE_PERCENT: f64 = 10.0;
 
@@ -167,86 +159,6 @@ pub fn doubt_clock(machine: &MachineUse) -> Option<Warning> {
     Some(Warning::new(Code::ClockChange, "", message))
 }
 
-/// Reasons why the machine was not ours.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pollution {
-    /// Empty for a clean trial.
-    pub reasons: Vec<String>,
-    /// Whether foreign processes are among the reasons.
-    pub foreign: bool,
-}
-
-impl Pollution {
-    /// Whether the trial was clean.
-    #[must_use]
-    pub fn is_none(&self) -> bool {
-        self.reasons.is_empty()
-    }
-
-    /// Replaces the general words for foreign processes by a process name.
-    pub fn name(&mut self, stranger: Option<&str>) {
-        if let Some(name) = stranger {
-            for reason in &mut self.reasons {
-                *reason = reason.replacen(STRANGERS, name, 1);
-            }
-        }
-    }
-}
-
-/// Words for foreign processes without a name.
-const STRANGERS: &str = "other processes";
-
-/// Judges one trial by the machine's use.
-#[must_use]
-pub fn judge_pollution(machine: &MachineUse) -> Pollution {
-    let mut reasons = Vec::new();
-    if machine.steal_percent > MOST_STEAL_PERCENT {
-        reasons.push(format!("the hypervisor took {:.0} % of the CPU time", machine.steal_percent));
-    }
-    if machine.throttled_ms > 0.0 {
-        reasons.push(format!("the cgroup's quota stopped it for {:.0} ms", machine.throttled_ms));
-    }
-    let foreign = machine.foreign_percent > MOST_FOREIGN_PERCENT;
-    if foreign {
-        reasons.push(format!("{STRANGERS} used {:.0} % of a CPU", machine.foreign_percent));
-    }
-    Pollution { reasons, foreign }
-}
-
-/// Judges trials in sequence: a disturbance must show in the trial itself and on average over at least a second.
-#[derive(Debug, Default)]
-pub struct Watch {
-    /// The last trials, at least a second of them.
-    recent: VecDeque<MachineUse>,
-}
-
-impl Watch {
-    /// Judges a trial or a round. Steal affects all arms of a round alike, because they take turns every few
-    /// milliseconds: it widens the interval, but is no reason to measure again.
-    pub fn judge(&mut self, machine: &MachineUse, in_turn: bool) -> Pollution {
-        self.recent.push_back(machine.clone());
-        let span = |recent: &VecDeque<MachineUse>| recent.iter().map(|one| one.span_ms).sum::<f64>();
-        while self.recent.front().is_some_and(|first| span(&self.recent) - first.span_ms >= LEAST_SPAN_MS) {
-            self.recent.pop_front();
-        }
-        let over = span(&self.recent).max(LEAST_SPAN_MS);
-        let of = |read: fn(&MachineUse) -> f64| {
-            let mean = self.recent.iter().map(|one| read(one) * one.span_ms).sum::<f64>() / over;
-            mean.min(read(machine))
-        };
-        judge_pollution(&MachineUse {
-            steal_percent: if in_turn { 0.0 } else { of(|one| one.steal_percent) },
-            foreign_percent: of(|one| one.foreign_percent),
-            ..machine.clone()
-        })
-    }
-
-    /// Forgets earlier trials: the machine has had time to calm down.
-    pub fn forget(&mut self) {
-        self.recent.clear();
-    }
-}
-
 /// Whether the kernel books softirq time separately from processes.
 static SOFTIRQS_ARE_APART: LazyLock<bool> = LazyLock::new(|| {
     let release = proc::text("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -261,29 +173,6 @@ static SOFTIRQS_ARE_APART: LazyLock<bool> = LazyLock::new(|| {
 fn are_softirqs_apart(config: &str, command_line: &str) -> bool {
     config.lines().any(|line| line == "CONFIG_IRQ_TIME_ACCOUNTING=y")
         && !command_line.split_ascii_whitespace().any(|word| word == "tsc=noirqtime")
-}
-
-/// The process outside `own` that uses the most CPU right now, as `name (pid)`. Compares two readings, `span` apart.
-#[must_use]
-pub fn busiest_stranger(own: &[u32], span: Duration) -> Option<String> {
-    let look = || -> HashMap<u32, u64> {
-        pids()
-            .into_iter()
-            .filter(|pid| !own.contains(pid))
-            .filter_map(|pid| Some((pid, super::process_cpu_ns(pid)?)))
-            .collect()
-    };
-    let before = look();
-    std::thread::sleep(span);
-    let (pid, used) = look()
-        .into_iter()
-        .map(|(pid, cpu)| (pid, cpu.saturating_sub(before.get(&pid).copied().unwrap_or(cpu))))
-        .max_by_key(|(_, used)| *used)?;
-    if (used as f64) < span.as_nanos() as f64 * 0.05 {
-        return None;
-    }
-    let name: String = stat::read(pid)?.name.chars().flat_map(char::escape_debug).collect();
-    Some(format!("{name} (pid {pid})"))
 }
 
 #[cfg(test)]
@@ -303,49 +192,12 @@ mod tests {
         assert!((machine.foreign_percent - 60.0).abs() < 1e-9, "{machine:?}");
         assert!((machine.steal_percent - 0.5).abs() < 1e-9);
         assert!((machine.span_ms - 1000.0).abs() < 1e-9);
-        let pollution = judge_pollution(&machine);
-        assert!(pollution.reasons.len() == 1 && pollution.foreign);
         let less = between(before, after, 1_550_000_000, 2);
         assert!((less.foreign_percent + 5.0).abs() < 1e-9, "what ticks miss is told as it is: {less:?}");
-        assert!(judge_pollution(&less).is_none());
         assert!(parse_cpu_line("cpu0 1 2 3 4 5 6 7 8").is_none());
         // A kernel that books softirqs separately: they do not count as foreign either.
         let apart = use_between(before, after, 900_000_000, 2, true);
         assert!((apart.foreign_percent - 40.0).abs() < 1e-9 && apart.softirq_percent == Some(20.0));
-    }
-
-    #[test]
-    fn what_disturbs_is_there_for_a_second() {
-        let of = |steal_percent: f64, foreign_percent: f64| MachineUse {
-            steal_percent,
-            foreign_percent,
-            span_ms: 100.0,
-            ..MachineUse::default()
-        };
-        let judge = |watch: &mut Watch, machine: &MachineUse| watch.judge(machine, false).reasons;
-        let mut watch = Watch::default();
-        // A tick in a trial of a tenth of a second: 5 % of the trial, half a percent of a second.
-        assert!(judge(&mut watch, &of(5.0, 0.0)).is_empty());
-        // The seventh of them within a second is too many.
-        let disturbed: Vec<bool> = (0..9).map(|_| !judge(&mut watch, &of(5.0, 0.0)).is_empty()).collect();
-        assert_eq!(disturbed, [false, false, false, false, false, true, true, true, true]);
-        // A calm trial in a disturbed second is clean.
-        assert!(judge(&mut watch, &of(0.0, 0.0)).is_empty());
-        watch.forget();
-        assert!(judge(&mut watch, &of(20.0, 0.0)).is_empty());
-        assert_eq!(judge(&mut watch, &of(20.0, 0.0)).len(), 1, "two tenths of a second with a fifth stolen");
-        let mut watch = Watch::default();
-        for _ in 0..20 {
-            assert!(judge(&mut watch, &of(0.0, 40.0)).is_empty());
-            assert!(judge(&mut watch, &of(0.0, -38.0)).is_empty());
-        }
-        let long = MachineUse { span_ms: 2000.0, ..of(4.0, 40.0) };
-        assert_eq!(Watch::default().judge(&long, false).reasons.len(), 2);
-        let in_turn = Watch::default().judge(&long, true);
-        assert!(
-            in_turn.reasons.len() == 1 && in_turn.foreign,
-            "steal meets all arms of a round: {in_turn:?}"
-        );
     }
 
     #[test]
@@ -358,16 +210,6 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_gets_its_name() {
-        let machine = MachineUse { foreign_percent: 80.0, ..MachineUse::default() };
-        let mut pollution = judge_pollution(&machine);
-        pollution.name(None);
-        assert_eq!(pollution.reasons, ["other processes used 80 % of a CPU"]);
-        pollution.name(Some("cc1 (pid 7)"));
-        assert_eq!(pollution.reasons, ["cc1 (pid 7) used 80 % of a CPU"]);
-    }
-
-    #[test]
     fn a_changed_clock_is_worth_a_warning() {
         let at = |clock_khz| Reading { all: 100, clock_khz, ..Reading::default() };
         let change = |after| between(at(Some(2e6)), Reading { all: 200, ..at(after) }, 0, 1);
@@ -375,13 +217,5 @@ mod tests {
         assert!(doubt_clock(&change(Some(3e6))).is_some());
         assert!(doubt_clock(&change(Some(2.1e6))).is_none());
         assert!(doubt_clock(&change(None)).is_none());
-    }
-
-    #[test]
-    fn steal_and_throttling_are_reasons() {
-        let machine = MachineUse { steal_percent: 20.0, throttled_ms: 5.0, ..MachineUse::default() };
-        let reasons = judge_pollution(&machine).reasons;
-        assert_eq!(reasons.len(), 2);
-        assert!(reasons[0].contains("20 %"));
     }
 }

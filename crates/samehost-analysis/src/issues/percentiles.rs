@@ -1,0 +1,71 @@
+//! Percentiles that no trial has enough requests for: which, and what would bring them.
+
+use std::time::Duration;
+
+use samehost_model::human::count;
+use samehost_model::{Code, Latency, MetricInfo, Point, Report, Warning};
+
+use crate::index::Index;
+use crate::issue::{Invalidates, Issue};
+
+/// Percentiles that need many requests, and how many: ten beyond the percentile (docs/method.md, section 8).
+const NEEDS: [(&str, f64); 2] = [("latency_p99", 1_000.0), ("latency_p99_9", 10_000.0)];
+/// Spare requests, since trials differ.
+const SPARE: f64 = 1.2;
+/// Longest trial that is advised, in seconds.
+const LONGEST_S: f64 = 60.0;
+
+/// Length of a trial that would have enough requests for this percentile at this point; `None` if it is no such
+/// metric, trials have enough, or no reasonable length would do.
+#[must_use]
+pub fn time_for_percentile(report: &Report, metric: &MetricInfo, point: &Point) -> Option<Duration> {
+    time_at(report, &Index::of_report(report), metric, point)
+}
+
+fn time_at(report: &Report, index: &Index<'_>, metric: &MetricInfo, point: &Point) -> Option<Duration> {
+    let (_, wanted) = NEEDS.iter().find(|(name, _)| *name == metric.name)?;
+    let trial_s = report.head.plan.trial_s?;
+    let fewest = fewest_requests(index, point)?;
+    let needed_s = trial_s * SPARE * wanted / fewest;
+    // In tenths of a second.
+    (fewest < *wanted && needed_s <= LONGEST_S)
+        .then(|| Duration::from_millis((needed_s * 10.0).ceil() as u64 * 100))
+}
+
+/// The median requests of a trial, of the arm of this point that has the fewest; `None` without latencies.
+fn fewest_requests(index: &Index<'_>, point: &Point) -> Option<f64> {
+    let here = index.arms.iter().filter(|trials| trials.arm.point == *point);
+    let requests = here.filter_map(|trials| {
+        trials.median(|trial| {
+            let Latency { mean, .. } = trial.latency_us.as_ref()?;
+            mean.map(|_| trial.operations as f64)
+        })
+    });
+    requests.reduce(f64::min).filter(|requests| *requests > 0.0)
+}
+
+/// One sentence for each percentile that is missing at some point.
+pub(crate) fn find_missing(report: &Report, index: &Index<'_>) -> Vec<Issue> {
+    let mut issues = Vec::new();
+    for metric in &report.head.workload.metrics {
+        let mut longest: Option<(Duration, f64)> = None;
+        for compared in index.groups.iter().filter(|group| !group.candidates.is_empty()) {
+            let point = &compared.baseline.point;
+            let Some(time) = time_at(report, index, metric, point) else { continue };
+            let requests = fewest_requests(index, point).unwrap_or_default();
+            if longest.is_none_or(|(known, _)| time > known) {
+                longest = Some((time, requests));
+            }
+        }
+        let Some((time, requests)) = longest else { continue };
+        let message = format!(
+            "{} is not compared everywhere: trials have about {} requests, which are too few; --trial-time {:?} has enough",
+            metric.title(),
+            count(requests.round() as u64),
+            time
+        );
+        let warning = Warning::new(Code::NotMeasured, &metric.name, message);
+        issues.push(Issue { arm: None, warning, invalidates: Invalidates::Nothing });
+    }
+    issues
+}

@@ -1,0 +1,192 @@
+//! Other people's load: do intervals cover, are equal arms left alone, and is a difference found, beside neighbours that
+//! are steady, come in bursts, stay on one CPU, keep time with the blocks, or change CPUs after some rounds?
+
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+use rand_distr::{Distribution, StandardNormal};
+use rand_xoshiro::Xoshiro256PlusPlus as Random;
+use samehost_stats::{estimate, log_evidence};
+
+/// When a neighbour computes, and where. Times are in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Neighbour {
+    /// Nobody.
+    None,
+    /// 60 % of each 37 ms, on either CPU by turns of 200 ms.
+    Steady,
+    /// All of the time on one CPU.
+    OneCpu,
+    /// On both CPUs for 5 s of each 15.
+    Bursts,
+    /// On one CPU in the first half of each block.
+    InTime,
+    /// All of the time, on one CPU for three rounds and on the other for the next three.
+    Wanders,
+}
+
+const ALL: [Neighbour; 6] = [
+    Neighbour::None,
+    Neighbour::Steady,
+    Neighbour::OneCpu,
+    Neighbour::Bursts,
+    Neighbour::InTime,
+    Neighbour::Wanders,
+];
+
+/// Which CPUs the neighbour has at a time.
+fn has_cpus(neighbour: Neighbour, at: f64, block: usize, in_block: f64) -> [bool; 2] {
+    match neighbour {
+        Neighbour::None => [false; 2],
+        Neighbour::Steady => {
+            let works = at % 37.0 < 22.0;
+            let is_first = (at / 200.0) as u64 % 2 == 0;
+            [works && is_first, works && !is_first]
+        }
+        Neighbour::OneCpu => [true, false],
+        Neighbour::Bursts => [at % 15_000.0 < 5_000.0; 2],
+        Neighbour::InTime => [in_block < 0.5, false],
+        Neighbour::Wanders => [(block / 3) % 2 == 0, (block / 3) % 2 == 1],
+    }
+}
+
+/// How arms are driven.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Driven {
+    /// Passes of slices of 1 ms, weighed by waiting.
+    Weighed,
+    /// The same, every pass alike.
+    Slices,
+    /// Trials of 50 ms, one after the other.
+    Trials,
+}
+
+/// How much of an arm's time is lost where its client's or its server's CPU is shared: preemption is rare and long.
+const LOST: [f64; 2] = [2.0, 1.0];
+/// Standard deviation of a slice's own noise, and of an undivided trial's.
+const OWN: f64 = 0.05;
+
+fn gauss(random: &mut Random) -> f64 {
+    StandardNormal.sample(random)
+}
+
+/// ln(time per operation) of the baseline, the candidate and the control in a block that begins at `at`.
+fn block(
+    driven: Driven,
+    neighbour: Neighbour,
+    number: usize,
+    order: &[usize],
+    ratio: f64,
+    random: &mut Random,
+) -> [f64; 3] {
+    let (passes, length) = if driven == Driven::Trials { (1, 50.0) } else { (30, 1.0) };
+    let begun = number as f64 * 200.0;
+    // Which CPU is whose is drawn anew in each round.
+    let swapped = driven != Driven::Trials && random.random_bool(0.5);
+    let (mut time, mut operations) = ([0.0; 3], [0.0; 3]);
+    let mut order = order.to_vec();
+    for pass in 0..passes {
+        if pass > 0 && pass % 2 == 0 {
+            order.shuffle(random);
+        } else if pass > 0 {
+            order.reverse();
+        }
+        let mut per_operation = [0.0; 3];
+        let mut waited = 0.0;
+        for (place, arm) in order.iter().enumerate() {
+            let at = begun + (pass * 3 + place) as f64 * length;
+            let in_block = (pass * 3 + place) as f64 / (passes * 3) as f64;
+            let mut cpus = has_cpus(neighbour, at, number, in_block);
+            if swapped {
+                cpus.reverse();
+            }
+            let mut lost = 0.0;
+            for (has, most) in cpus.into_iter().zip(LOST) {
+                // How much is lost differs from slice to slice by as much as itself.
+                lost += if has { most * -random.random::<f64>().max(1e-9).ln() } else { 0.0 };
+            }
+            let base = if *arm == 1 { ratio } else { 1.0 };
+            per_operation[*arm] = base * (1.0 + lost) * (OWN * gauss(random)).exp();
+            waited += lost / (1.0 + lost);
+        }
+        let weight = if driven == Driven::Weighed { 1.0 / (1.0 + 100.0 * waited / 3.0) } else { 1.0 };
+        for arm in 0..3 {
+            time[arm] += weight * length;
+            operations[arm] += weight * length / per_operation[arm];
+        }
+    }
+    std::array::from_fn(|arm| f64::ln(time[arm] / operations[arm]))
+}
+
+/// ln(candidate ÷ baseline) of each block.
+fn measure(driven: Driven, neighbour: Neighbour, blocks: usize, ratio: f64, random: &mut Random) -> Vec<f64> {
+    let mut orders: Vec<Vec<usize>> = Vec::new();
+    let mut ratios = Vec::new();
+    // A measurement begins at any moment of the neighbour's day.
+    let first = random.random_range(0..1_000);
+    for number in 0..blocks {
+        let mut order = vec![0, 1, 2];
+        if number % 4 < 2 {
+            order.shuffle(random);
+        } else {
+            order = orders[number - 2].iter().rev().copied().collect();
+        }
+        orders.push(order.clone());
+        let [baseline, candidate, control] = block(driven, neighbour, first + number, &order, ratio, random);
+        ratios.push(candidate - 0.5 * (baseline + control));
+    }
+    ratios
+}
+
+#[test]
+fn intervals_cover_and_equal_arms_are_left_alone_beside_others() {
+    for driven in [Driven::Weighed, Driven::Slices, Driven::Trials] {
+        for neighbour in ALL {
+            let mut random = Random::seed_from_u64(110_000);
+            let number = 4_000;
+            let (mut covered, mut called, mut slower) = (0, 0, 0);
+            for _ in 0..number {
+                let ratios = measure(driven, neighbour, 12, 1.0, &mut random);
+                let found = estimate(&ratios, 0.95).unwrap();
+                let interval = found.interval.unwrap();
+                covered += u32::from(interval.low <= 1.0 && interval.high >= 1.0);
+                let is_called = log_evidence(&ratios, &[None; 12], 0.0) >= 20.0_f64.ln();
+                called += u32::from(is_called);
+                slower += u32::from(is_called && found.ratio > 1.0);
+            }
+            let percent = |count: u32| 100.0 * f64::from(count) / f64::from(number);
+            let (coverage, wrong) = (percent(covered), percent(called));
+            println!(
+                "{driven:?}, {neighbour:?}: covered {coverage:.1} %, equal arms called in {wrong:.1} % ({:.1} % slower)",
+                percent(slower)
+            );
+            // Orders that are reversed two blocks later cancel what keeps time with blocks: then the interval is too wide.
+            let most = if neighbour == Neighbour::InTime { 99.0 } else { 97.0 };
+            assert!((93.0..=most).contains(&coverage), "{driven:?} {neighbour:?}: {coverage}");
+            assert!(wrong <= 5.0, "{driven:?} {neighbour:?}: {wrong}");
+        }
+    }
+}
+
+#[test]
+fn weighed_passes_find_a_difference_beside_others_and_lose_nothing_on_a_quiet_machine() {
+    let found = |driven: Driven, neighbour: Neighbour| {
+        let mut random = Random::seed_from_u64(110_100);
+        let number = 400;
+        let right = (0..number).filter(|_| {
+            let ratios = measure(driven, neighbour, 20, 0.9, &mut random);
+            log_evidence(&ratios, &[None; 20], 0.02_f64.ln_1p()) >= 20.0_f64.ln()
+        });
+        100.0 * right.count() as f64 / f64::from(number)
+    };
+    for neighbour in ALL {
+        let [weighed, slices, trials] =
+            [Driven::Weighed, Driven::Slices, Driven::Trials].map(|driven| found(driven, neighbour));
+        println!(
+            "-10 %, 20 blocks, {neighbour:?}: found in {weighed:.0} % by weighed slices, {slices:.0} % by slices, {trials:.0} % by trials"
+        );
+        // 400 measurements are accurate to some 4 percent.
+        assert!(weighed >= slices - 5.0, "{neighbour:?}: {weighed} {slices}");
+    }
+    assert!(found(Driven::Weighed, Neighbour::None) >= 99.0);
+    assert!(found(Driven::Weighed, Neighbour::Steady) >= 90.0, "what 60 % of one CPU may cost");
+}

@@ -1,0 +1,248 @@
+//! Verdicts on a machine at work: what the checkup decides beside a neighbour of our own and beside a site that serves
+//! pages, how often equal arms are called different meanwhile, whether a slower arm is found, and how far ratios move.
+
+mod neighbours;
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use anyhow::{Context, ensure};
+use serde_json::Value;
+
+use self::neighbours::{Neighbours, Site};
+use super::Account;
+use super::verdicts::{ROWS, rows, share, told};
+use crate::report;
+
+pub(crate) use self::neighbours::{compute, read_pages};
+
+/// A load beside the measurement.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Load {
+    /// As it is named for `--only`.
+    key: &'static str,
+    name: &'static str,
+    /// Part of each 37 ms that a neighbour computes, a neighbour each.
+    duties: &'static [f64],
+    /// Seconds in which the neighbours work, and in which they rest; `None` if they always work.
+    bursts: Option<(f64, f64)>,
+}
+
+const fn steady(key: &'static str, name: &'static str, duties: &'static [f64]) -> Load {
+    Load { key, name, duties, bursts: None }
+}
+
+const QUIET: Load = steady("quiet", "nothing else", &[]);
+const LOADS: [Load; 4] = [
+    steady("30", "30 % of one CPU", &[0.3]),
+    steady("60", "60 % of one CPU", &[0.6]),
+    steady("100", "100 % of one CPU", &[1.0]),
+    steady("both", "60 % of each CPU", &[0.6, 0.6]),
+];
+const BURSTS: Load =
+    Load { key: "bursts", name: "bursts of 5 s on both CPUs", duties: &[1.0, 1.0], bursts: Some((5.0, 5.0)) };
+const SITE: &str = "a site at 20 pages/s";
+
+/// Part of today's rows that has to be decided, and the longest time that it may take.
+const PART: f64 = 0.8;
+const LONGEST_S: f64 = 60.0;
+const LONGEST_QUIET_S: f64 = 30.0;
+
+/// What a part does beside its load.
+type Run = fn(&mut Account<'_>, &str, Load) -> anyhow::Result<()>;
+
+/// All parts: `checkup quiet`, `same bursts`, …; `--only NAME` runs one.
+fn parts() -> Vec<(String, Run, Load)> {
+    let mut parts: Vec<(String, Run, Load)> = vec![("checkup quiet".into(), checkup, QUIET)];
+    for load in LOADS {
+        parts.push((format!("checkup {}", load.key), checkup, load));
+    }
+    parts.push(("checkup site".into(), site, QUIET));
+    for load in LOADS.into_iter().chain([BURSTS]) {
+        parts.push((format!("same {}", load.key), same, load));
+    }
+    for half in ["slowed 1", "slowed 2"] {
+        parts.push((half.into(), slowed, LOADS[1]));
+    }
+    for load in LOADS {
+        parts.push((format!("ratios {}", load.key), ratios, load));
+    }
+    parts
+}
+
+pub(super) fn busy(account: &mut Account<'_>) -> anyhow::Result<()> {
+    let parts = parts();
+    let only = account.only.clone();
+    let names: Vec<&str> = parts.iter().map(|(name, ..)| name.as_str()).collect();
+    ensure!(only.as_deref().is_none_or(|only| names.contains(&only)), "there are {}", names.join(", "));
+    for (name, run, load) in &parts {
+        if only.as_ref().is_none_or(|only| only == name) {
+            run(account, name, *load)?;
+        }
+    }
+    Ok(())
+}
+
+/// Runs of the checkup beside a load; ten on a quiet machine.
+fn checkup(account: &mut Account<'_>, part: &str, load: Load) -> anyhow::Result<()> {
+    let (runs, longest) = if load == QUIET { (10, LONGEST_QUIET_S) } else { (3, LONGEST_S) };
+    let _beside = Neighbours::start(load.duties, load.bursts)?;
+    repeated(account, part, load.name, runs, longest)
+}
+
+fn site(account: &mut Account<'_>, part: &str, _: Load) -> anyhow::Result<()> {
+    let _serving = Site::start(20.0)?;
+    repeated(account, part, SITE, 3, LONGEST_S)
+}
+
+/// Runs the checkup and tells each row and how many were decided in which time.
+fn repeated(
+    account: &mut Account<'_>,
+    part: &str,
+    load: &str,
+    runs: usize,
+    longest: f64,
+) -> anyhow::Result<()> {
+    let program = crate::release_program()?;
+    let mut enough = 0;
+    for run in 1..=runs {
+        let begun = Instant::now();
+        let whole = report(&program, &["--seed", &run.to_string()])?;
+        let seconds = begun.elapsed().as_secs_f64();
+        let parts = whole["parts"].as_array().context("no parts")?;
+        let measured: Vec<_> = parts.iter().map(rows).collect::<anyhow::Result<Vec<_>>>()?.concat();
+        let decided = measured.iter().filter(|(.., is_decided)| *is_decided).count();
+        let is_enough = decided as f64 >= PART * ROWS.len() as f64 && seconds <= longest;
+        enough += usize::from(is_enough);
+        account.tell(&format!(
+            "{part} | {load}, run {run}: {decided} of {} rows decided in {seconds:.0} s; others used {}",
+            ROWS.len(),
+            others(parts)
+        ));
+        for (row, told, is_decided) in &measured {
+            let state = if *is_decided { "decided" } else { "open" };
+            account.tell(&format!("  {row} | {told} | {state}"));
+        }
+    }
+    account.tell(&format!(
+        "{part} | {load}: {enough} of {runs} runs decide at least {:.0} % of the rows in at most {longest:.0} s",
+        100.0 * PART
+    ));
+    Ok(())
+}
+
+/// CPU time of other programs over all parts, as the trials have it.
+fn others(parts: &[Value]) -> String {
+    let (mut used, mut span) = (0.0, 0.0);
+    for trial in parts.iter().filter_map(|part| part["report"]["trials"].as_array()).flatten() {
+        let of = |name: &str| trial["machine"][name].as_f64().unwrap_or(0.0);
+        used += of("foreign_percent") * of("span_ms");
+        span += of("span_ms");
+    }
+    format!("{:.0} % of a CPU", used / f64::max(span, 1.0))
+}
+
+/// Reports of equal arms under each of five loads: 200 in all, at most 17 of which may call a difference.
+const SAME: usize = 40;
+
+fn same(account: &mut Account<'_>, part: &str, load: Load) -> anyhow::Result<()> {
+    let program = crate::release_program()?;
+    let subjects: [&[&str]; 4] = [
+        &["raw", "--connections", "1,64"],
+        &["redis", "--connections", "1,8"],
+        &["memcached", "--connections", "1,64"],
+        &["connect"],
+    ];
+    let (mut called, mut directions) = (0, BTreeMap::new());
+    let _beside = Neighbours::start(load.duties, load.bursts)?;
+    for number in 0..SAME {
+        let subject = subjects[number % subjects.len()];
+        let transport = if number % 8 < 4 { "unix,unix" } else { "tcp,tcp" };
+        let seed = number.to_string();
+        let more = ["--transports", transport, "--trial-time", "60ms", "--max-blocks", "12", "--seed", &seed];
+        // Two servers: their luck is no transport's.
+        let apart: &[&str] = if number % 16 < 8 { &["--own-servers"] } else { &[] };
+        let report = report(&program, &[&["bench"], subject, &more, apart].concat())?;
+        let mut is_called = false;
+        for found in report["comparisons"].as_array().context("no comparisons")? {
+            let verdict = found["verdict"].as_str().unwrap_or_default();
+            if verdict != "faster" && verdict != "slower" {
+                continue;
+            }
+            is_called = true;
+            *directions.entry(verdict.to_owned()).or_insert(0) += 1;
+            let two = if apart.is_empty() { "" } else { ", two servers" };
+            account.tell(&format!(
+                "{part} | report {number}, {} over {transport}{two}: {} {verdict} {}",
+                subject[0],
+                found["metric"],
+                told(found)
+            ));
+        }
+        called += usize::from(is_called);
+    }
+    let (low, high) = share(called, SAME);
+    account.tell(&format!(
+        "{part} | {}: {called} of {SAME} reports call two arms different that are the same: {:.1} % ({:.1}\u{2013}{:.1} %); by direction {directions:?}",
+        load.name,
+        100.0 * called as f64 / SAME as f64,
+        100.0 * low,
+        100.0 * high
+    ));
+    Ok(())
+}
+
+/// Runs with one arm slower by 10 %, in each of two halves; 45 of all 50 have to find it.
+const SLOWED: u32 = 25;
+
+fn slowed(account: &mut Account<'_>, part: &str, load: Load) -> anyhow::Result<()> {
+    let program = crate::release_program()?;
+    let _beside = Neighbours::start(load.duties, load.bursts)?;
+    let first = if part.ends_with('1') { 1 } else { SLOWED + 1 };
+    let mut right = 0;
+    for number in first..first + SLOWED {
+        let seed = number.to_string();
+        let words = ["bench", "raw", "--transports", "unix,unix", "--work", "300us", "--longer", "10%"];
+        let more = ["--until-decided", "--budget", "20s", "--seed", &seed];
+        let report = report(&program, &[&words[..], &more[..]].concat())?;
+        let comparisons = report["comparisons"].as_array().context("no comparisons")?;
+        let found =
+            comparisons.iter().find(|found| found["metric"] == "latency_mean").context("no latency")?;
+        account.tell(&format!("{part} | run {number}: {}: {}", told(found), found["verdict"]));
+        right += usize::from(found["verdict"] == "slower");
+    }
+    account.tell(&format!(
+        "{part} | {}: {right} of {SLOWED} runs of at most 20 s call the arm that works 10 % longer slower",
+        load.name
+    ));
+    Ok(())
+}
+
+/// The ratios of the checkup's workloads beside a load and without it, one after the other.
+fn ratios(account: &mut Account<'_>, part: &str, load: Load) -> anyhow::Result<()> {
+    let program = crate::release_program()?;
+    for workload in ["raw", "redis", "memcached", "mysql", "postgres", "fastcgi", "proxy"] {
+        let mut quiet: BTreeMap<String, f64> = BTreeMap::new();
+        for beside in [QUIET, load] {
+            let _beside = Neighbours::start(beside.duties, beside.bursts)?;
+            let words = ["bench", workload, "--connections", "1,64", "--budget", "15s", "--seed", "1"];
+            let report = report(&program, &words)?;
+            for found in report["comparisons"].as_array().context("no comparisons")? {
+                let metric = found["metric"].as_str().unwrap_or_default();
+                if metric != "latency_mean" && metric != "total_cpu_per_op" {
+                    continue;
+                }
+                let row = format!("{workload}, {} connections, {metric}", found["point"]["connections"]);
+                let ratio = found["ratio"].as_f64().unwrap_or(f64::NAN);
+                let base = *quiet.entry(row.clone()).or_insert(ratio);
+                account.tell(&format!(
+                    "{part} | {row}: beside {}: {}; {:+.1} %",
+                    beside.name,
+                    told(found),
+                    100.0 * (ratio / base - 1.0)
+                ));
+            }
+        }
+    }
+    Ok(())
+}
