@@ -9,9 +9,6 @@ use samehost_system::ownership;
 
 use crate::trust::described;
 
-/// sock_diag reports the lower 32 bits of an inode's number.
-const LISTED_BITS: u64 = 0xffff_ffff;
-
 /// A service that nobody reaches over its socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreachable {
@@ -49,7 +46,7 @@ fn lost_path(socket: &Socket, service: &Service) -> Option<PathBuf> {
     }
     let root = ownership::root_of(Some(service.pid?));
     match std::fs::symlink_metadata(root.join(path.strip_prefix("/").ok()?)) {
-        Ok(file) if file.ino() & LISTED_BITS == bound.inode => None,
+        Ok(file) if bound.has_inode(file.ino()) => None,
         Ok(_) => Some(path.to_owned()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some(path.to_owned()),
         // What may not be looked at is not known to have gone.

@@ -39,13 +39,13 @@ fn has_cpus(neighbour: Neighbour, at: f64, block: usize, in_block: f64) -> [bool
         Neighbour::None => [false; 2],
         Neighbour::Steady => {
             let works = at % 37.0 < 22.0;
-            let is_first = (at / 200.0) as u64 % 2 == 0;
+            let is_first = ((at / 200.0) as u64).is_multiple_of(2);
             [works && is_first, works && !is_first]
         }
         Neighbour::OneCpu => [true, false],
         Neighbour::Bursts => [at % 15_000.0 < 5_000.0; 2],
         Neighbour::InTime => [in_block < 0.5, false],
-        Neighbour::Wanders => [(block / 3) % 2 == 0, (block / 3) % 2 == 1],
+        Neighbour::Wanders => [(block / 3).is_multiple_of(2), !(block / 3).is_multiple_of(2)],
     }
 }
 

@@ -15,7 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use samehost_edit::{EDITORS, Files, Goal, Move, editor, propose, recognise};
+use samehost_edit::{EDITORS, Editor, Files, Goal, Move, editor, propose, recognise};
 use shapes::{SHAPES, Shape};
 
 /// Which editor, and how many lines, in the process that is counted.
@@ -44,7 +44,7 @@ impl Files for Memory {
 /// Everything that a plan asks of an editor: whose file it is, what is in it, what checks it, and one edit.
 fn ask(shape: &Shape, lines: usize) {
     let (path, text) = (shape.path(), shape.text(lines));
-    assert_eq!(recognise(&path, &text).map(|editor| editor.name()), Some(shape.editor), "{}", path.display());
+    assert_eq!(recognise(&path, &text).map(Editor::name), Some(shape.editor), "{}", path.display());
     let editor = editor(shape.editor).unwrap();
     let files = Memory([(path.clone(), text)].into());
     let Ok(reading) = editor.read(&path, &files) else { return };

@@ -245,6 +245,16 @@ pub struct FileId {
     pub inode: u64,
 }
 
+impl FileId {
+    /// Whether a number of stat(2) is this inode's, as far as the kernel's listing tells.
+    #[must_use]
+    pub fn has_inode(self, number: u64) -> bool {
+        /// sock_diag reports the lower 32 bits.
+        const LISTED_BITS: u64 = 0xffff_ffff;
+        self.inode == number & LISTED_BITS
+    }
+}
+
 /// One socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::stat;
-use samehost_model::scan::{Connection, Obstacle, Scan, Service, Weight};
+use samehost_model::scan::{Connection, FileId, Obstacle, Scan, Service, Weight};
 use samehost_model::{Endpoint, Protocol};
 use samehost_system::{Executable, hosts, ownership};
 
@@ -145,9 +145,6 @@ fn addresses(endpoint: &Endpoint) -> Vec<SocketAddr> {
     ips.into_iter().map(|ip| SocketAddr::new(ip.to_canonical(), *port)).collect()
 }
 
-/// sock_diag reports only the lower 32 bits of an inode number.
-const LISTED_BITS: u64 = 0xffff_ffff;
-
 /// Listeners of a path. Compares the file's inode where known, because the same name can also be bound in
 /// another mount namespace.
 fn at_path(scan: &Scan, path: &Path) -> Vec<usize> {
@@ -159,11 +156,10 @@ fn at_path(scan: &Scan, path: &Path) -> Vec<usize> {
     let listening = scan.sockets.iter().enumerate().filter(|(_, socket)| {
         socket.is_listening() && socket.kind.is_unix() && socket.local.path().is_some_and(is_called)
     });
-    let called: Vec<(usize, Option<u64>)> =
-        listening.map(|(at, socket)| (at, socket.file.map(|file| file.inode))).collect();
-    let inode = stat(path).ok().map(|found| found.st_ino & LISTED_BITS);
-    let exact: Vec<usize> =
-        called.iter().filter(|(_, file)| file.is_some() && *file == inode).map(|(at, _)| *at).collect();
+    let called: Vec<(usize, Option<FileId>)> = listening.map(|(at, socket)| (at, socket.file)).collect();
+    let inode = stat(path).ok().map(|found| found.st_ino);
+    let is_it = |file: &Option<FileId>| file.zip(inode).is_some_and(|(file, inode)| file.has_inode(inode));
+    let exact: Vec<usize> = called.iter().filter(|(_, file)| is_it(file)).map(|(at, _)| *at).collect();
     if exact.is_empty() { called.into_iter().map(|(at, _)| at).collect() } else { exact }
 }
 

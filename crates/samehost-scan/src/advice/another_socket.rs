@@ -5,14 +5,13 @@ use rustix::fs::FileType;
 use samehost_model::scan::Weight;
 
 use super::pair::Pair;
-use super::stale::LISTED_BITS;
 use super::{Finding, container, show};
 
 pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     let path = pair.path()?;
     let listed = pair.listener?.file?;
     let theirs = pair.server_root().and_then(|root| root.find(&path));
-    if theirs.as_ref().is_some_and(|step| step.stat.st_ino & LISTED_BITS != listed.inode) {
+    if theirs.as_ref().is_some_and(|step| !listed.has_inode(step.stat.st_ino)) {
         return Some((
             Weight::Setting,
             format!(

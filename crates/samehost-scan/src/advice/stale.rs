@@ -8,9 +8,6 @@ use samehost_model::scan::Weight;
 use super::pair::Pair;
 use super::{Finding, show};
 
-/// sock_diag reports only the lower 32 bits of an inode number.
-pub(super) const LISTED_BITS: u64 = 0xffff_ffff;
-
 pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     let root = pair.server_root()?;
     let Some(listener) = pair.listener else {
@@ -21,7 +18,7 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
             socket.is_listening()
                 && socket.file.is_some_and(|file| {
                     // Some file systems (such as btrfs) report another device to stat(2) than inside the kernel.
-                    file.inode == found.stat.st_ino & LISTED_BITS
+                    file.has_inode(found.stat.st_ino)
                         && (file.device == found.stat.st_dev || socket.local.path() == Some(path))
                 })
         });

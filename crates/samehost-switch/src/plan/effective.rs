@@ -21,6 +21,7 @@ use super::findings::bar;
 use super::hop::Hop;
 use super::stages::{PlannedStage, shown};
 use super::{SwitchRequest, server_files};
+use crate::disk::{Disk, Reads};
 use crate::reload::{ReloadAction, reload_action};
 
 /// How much of a process's environment is read, in bytes.
@@ -182,8 +183,8 @@ fn is_loaded_from(file: &Variables, environment: &Variables) -> bool {
 fn place_of(process: &Process, name: &str) -> String {
     let Some(unit) = &process.unit else { return "set when it was started".to_owned() };
     for path in places(Path::new("/"), unit) {
-        let Ok(text) = std::fs::read_to_string(&path) else { continue };
-        for (number, line) in text.lines().enumerate() {
+        let Ok(bytes) = Disk::of(&path, Reads::RootsServer, None).read(&path) else { continue };
+        for (number, line) in String::from_utf8_lossy(&bytes).lines().enumerate() {
             if line.trim_start().starts_with("Environment=") && line.contains(&format!("{name}=")) {
                 return format!("{}:{}", shown(&path), number + 1);
             }
@@ -201,8 +202,7 @@ fn of_web_servers(scan: &Scan, moved: &Variables) -> Vec<(String, String, String
             Some(Kind::Apache) => "SetEnv",
             _ => continue,
         };
-        for path in files_of(&server_files::of(scan, service)) {
-            let Ok(text) = std::fs::read_to_string(&path) else { continue };
+        for (path, text) in texts_of(&server_files::of(scan, service)) {
             for (number, line) in text.lines().enumerate() {
                 let mut words = line.split_ascii_whitespace();
                 if words.next() != Some(directive) {
@@ -223,13 +223,20 @@ fn of_web_servers(scan: &Scan, moved: &Variables) -> Vec<(String, String, String
     found
 }
 
-/// All files of a web server's configuration, as the command that checks it would read them.
-pub(super) fn files_of(mains: &[PathBuf]) -> Vec<PathBuf> {
+/// All files of a web server's configuration, as the command that checks it would read them, with their texts. They are
+/// read with the permissions of whoever controls the first: an included one may be a tenant's.
+pub(super) fn texts_of(mains: &[PathBuf]) -> Vec<(PathBuf, String)> {
     let Some(config) = mains.iter().find_map(|path| ConfigFile::at(path, None).ok()?) else {
         return Vec::new();
     };
-    let check = config.editor.check(&config.file, &config.files());
-    check.map(|check| check.reads).unwrap_or_default()
+    let files = config.files();
+    let Some(check) = config.editor.check(&config.file, &files) else { return Vec::new() };
+    let mut texts = Vec::new();
+    for path in check.reads {
+        let Ok(bytes) = files.read(&path) else { continue };
+        texts.push((path, String::from_utf8_lossy(&bytes).into_owned()));
+    }
+    texts
 }
 
 /// A master of PHP-FPM that runs a move's application.
@@ -311,7 +318,7 @@ pub(super) enum Revalidation {
 
 /// How the clients of a move take a change of its file, where they are PHP.
 pub(super) fn revalidation(scan: &Scan, hop: &Hop) -> Option<Revalidation> {
-    if !hop.setting.file.extension().is_some_and(|extension| extension == "php") {
+    if hop.setting.file.extension().is_none_or(|extension| extension != "php") {
         return None;
     }
     let mut longest = Duration::from_secs(USUAL_REVALIDATION);

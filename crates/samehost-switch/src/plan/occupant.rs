@@ -22,8 +22,6 @@ use super::{server_files, shown};
 
 /// Time limit for the question whether anybody answers at a socket's file that no process here is known to hold.
 const PROBE: Duration = Duration::from_secs(1);
-/// sock_diag reports the lower 32 bits of an inode's number.
-const LISTED_BITS: u64 = 0xffff_ffff;
 
 /// Who or what has an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -116,7 +114,7 @@ fn has_name(socket: &Socket) -> bool {
 }
 
 fn is_file_of(socket: &Socket, file: &Metadata) -> bool {
-    socket.file.is_some_and(|known| (known.device, known.inode) == (file.dev(), file.ino() & LISTED_BITS))
+    socket.file.is_some_and(|known| known.device == file.dev() && known.has_inode(file.ino()))
 }
 
 /// Where the name of a socket leads the process that bound it, also where its file has gone.

@@ -2,7 +2,7 @@
 //! directory. Several sites have workers of one account, and each worker could read the other's files; only the web
 //! server's configuration tells whose connections are whose.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use samehost_edit::Role;
 use samehost_model::Endpoint;
@@ -10,7 +10,7 @@ use samehost_model::scan::Scan;
 use samehost_scan::services_at;
 use samehost_services::Kind;
 
-use super::effective::{files_of, fpm_config};
+use super::effective::{fpm_config, texts_of};
 use super::place::same_port;
 use super::server_files;
 
@@ -49,10 +49,8 @@ fn passes_for(scan: &Scan, directory: &Path) -> Vec<Endpoint> {
     let mut found = Vec::new();
     let nginx = scan.services.iter().filter(|service| service.kind == Some(Kind::Nginx));
     for service in nginx {
-        let texts: Vec<String> = files_of(&server_files::of(scan, service))
-            .into_iter()
-            .filter_map(|path: PathBuf| std::fs::read_to_string(path).ok())
-            .collect();
+        let texts: Vec<String> =
+            texts_of(&server_files::of(scan, service)).into_iter().map(|(_, text)| text).collect();
         for text in &texts {
             for block in blocks(text, "server") {
                 if !names(block, directory) {

@@ -198,6 +198,22 @@ fn nginx(machine: &mut Machine, name: &str, server: &str) -> PathBuf {
     conf
 }
 
+/// A server that listens at a port and at a socket.
+fn http_at_both(machine: &mut Machine, port: u16, socket: &Path) {
+    let mut server = Command::new(env!("CARGO_BIN_EXE_samehost"));
+    server.args(["serve", "http", "--mode", "666", "--listen", &format!("tcp:127.0.0.1:{port}")]);
+    server.args(["--listen", &format!("unix:{}", socket.display())]);
+    machine.start(server);
+    listens_at(socket);
+}
+
+/// The lines of a site at this port that passes requests to that one.
+fn passing(port: u16, to: u16) -> String {
+    format!(
+        "server {{\n    listen 127.0.0.1:{port};\n    location / {{ proxy_pass http://127.0.0.1:{to}; }}\n}}"
+    )
+}
+
 /// The body of a page at a port.
 fn page(port: u16) -> Option<String> {
     use std::io::{Read, Write};
@@ -232,13 +248,7 @@ fn a_site_is_not_led_to_a_socket_of_another_service_or_of_another_site() {
             others.display()
         ),
     );
-    let conf = nginx(
-        &mut machine,
-        "front",
-        &format!(
-            "server {{\n    listen 127.0.0.1:{front};\n    location / {{ proxy_pass http://127.0.0.1:{a}; }}\n}}"
-        ),
-    );
+    let conf = nginx(&mut machine, "front", &passing(front, a));
     wait_for("the site", || page(front).filter(|body| body == "site A"));
     listens_at(&others);
     let before = [text(&conf), text(&backend)];
@@ -330,17 +340,8 @@ fn the_same_command_twice_leaves_the_web_servers_own_port_alone() {
     let (backend, front) = (free_port(), free_port());
     machine.write("run/keep", "");
     let socket = machine.path("run/http.sock");
-    let mut server = Command::new(env!("CARGO_BIN_EXE_samehost"));
-    server.args(["serve", "http", "--mode", "666", "--listen", &format!("tcp:127.0.0.1:{backend}")]);
-    server.args(["--listen", &format!("unix:{}", socket.display())]);
-    machine.start(server);
-    let conf = nginx(
-        &mut machine,
-        "front",
-        &format!(
-            "server {{\n    listen 127.0.0.1:{front};\n    location / {{ proxy_pass http://127.0.0.1:{backend}; }}\n}}"
-        ),
-    );
+    http_at_both(&mut machine, backend, &socket);
+    let conf = nginx(&mut machine, "front", &passing(front, backend));
     wait_for("the site", || page(front));
     listens_at(&socket);
     let arguments = ["switch", conf.to_str().unwrap(), "--yes", "--no-confirm"];
@@ -393,18 +394,8 @@ fn a_reload_that_did_not_happen_is_put_back() {
     let (backend, front, foreign) = (free_port(), free_port(), free_port());
     machine.write("run/keep", "");
     let socket = machine.path("run/http.sock");
-    let mut server = Command::new(env!("CARGO_BIN_EXE_samehost"));
-    server.args(["serve", "http", "--mode", "666", "--listen", &format!("tcp:127.0.0.1:{backend}")]);
-    server.args(["--listen", &format!("unix:{}", socket.display())]);
-    machine.start(server);
-    listens_at(&socket);
-    let conf = nginx(
-        &mut machine,
-        "front",
-        &format!(
-            "server {{\n    listen 127.0.0.1:{front};\n    location / {{ proxy_pass http://127.0.0.1:{backend}; }}\n}}"
-        ),
-    );
+    http_at_both(&mut machine, backend, &socket);
+    let conf = nginx(&mut machine, "front", &passing(front, backend));
     wait_for("the site", || page(front));
     // A line that nginx takes for well formed, and cannot follow: its reload fails, and it goes on as it was.
     let _somebody = std::net::TcpListener::bind(("127.0.0.1", foreign)).unwrap();
@@ -458,19 +449,9 @@ fn a_server_whose_socket_was_taken_away_is_named_when_the_switch_is_undone() {
     let (backend, front) = (free_port(), free_port());
     machine.write("run/keep", "");
     let (socket, lost) = (machine.path("run/http.sock"), machine.path("run/redis.sock"));
-    let mut server = Command::new(env!("CARGO_BIN_EXE_samehost"));
-    server.args(["serve", "http", "--mode", "666", "--listen", &format!("tcp:127.0.0.1:{backend}")]);
-    server.args(["--listen", &format!("unix:{}", socket.display())]);
-    machine.start(server);
-    listens_at(&socket);
+    http_at_both(&mut machine, backend, &socket);
     neighbour(&mut machine, &lost);
-    let conf = nginx(
-        &mut machine,
-        "front",
-        &format!(
-            "server {{\n    listen 127.0.0.1:{front};\n    location / {{ proxy_pass http://127.0.0.1:{backend}; }}\n}}"
-        ),
-    );
+    let conf = nginx(&mut machine, "front", &passing(front, backend));
     wait_for("the site", || page(front));
     let ended = machine.samehost(&["switch", conf.to_str().unwrap(), "--yes", "--no-confirm"]);
     assert_eq!(ended.status, 0, "{}", ended.both());
