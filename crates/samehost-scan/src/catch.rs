@@ -2,14 +2,18 @@
 //! looks up who holds the client's end before it is closed. Each service is looked at, also one with a client that stays
 //! connected: that one need not be the one that comes and goes. A connection belongs to whoever was seen to hold it.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use samehost_model::scan::{Process, Scan};
+use samehost_system::identity::stat_field;
+use samehost_system::peer::children;
 
 use crate::diag::Diag;
 use crate::join::Listeners;
 use crate::namespaces;
+use crate::proc::descriptors::sockets_of;
+use crate::proc::users::Names;
 use crate::talk::holders;
 
 /// Looks at the processes for one service until it is given up.
@@ -17,7 +21,7 @@ const MOST_TRIES: u32 = 400;
 /// Connections that were caught of a service, after which the shares of its clients are known well enough.
 const ENOUGH: u32 = 200;
 /// A look may take this part of the time at most, so that it does not disturb what is observed.
-const PART_OF_TIME: u32 = 20;
+const PART_OF_TIME: u32 = 10;
 
 /// A program that opens short connections to a service: its processes have one name, user and unit.
 #[derive(Clone, Debug)]
@@ -48,6 +52,9 @@ pub(crate) struct Catcher<'a> {
     wanted: BTreeMap<usize, u32>,
     /// Inodes of sockets that need no look.
     known: HashSet<u64>,
+    /// Processes with clients that are visible, or that were caught: the next connection is likely theirs or that of a
+    /// process with the same parent, and to ask them takes a hundredth of asking all.
+    likely: BTreeSet<u32>,
     next: Instant,
     pub(crate) caught: Caught,
 }
@@ -69,6 +76,7 @@ impl<'a> Catcher<'a> {
             diag: Diag::open().ok()?,
             wanted: services.map(|service| (service, MOST_TRIES)).collect(),
             known: held.map(|socket| socket.inode).collect(),
+            likely: scan.advice.iter().flat_map(|one| one.client_pids.iter().copied()).collect(),
             next: Instant::now(),
             caught: Caught::new(),
         })
@@ -89,10 +97,11 @@ impl<'a> Catcher<'a> {
             }
         }
         for (service, ends) in ends {
-            let clients = holders(&ends);
+            let clients = self.clients(&ends);
             if let Some(tries) = self.wanted.get_mut(&service) {
                 *tries = tries.saturating_sub(1);
             }
+            self.likely.extend(clients.iter().map(|process| process.pid));
             let senders = self.caught.entry(service).or_default();
             for process in clients {
                 match senders.iter_mut().find(|sender| sender.is_of(&process)) {
@@ -105,4 +114,23 @@ impl<'a> Catcher<'a> {
         }
         self.next = begun + begun.elapsed().max(Duration::from_millis(1)) * PART_OF_TIME;
     }
+
+    /// The processes that hold one of these sockets: the likely ones and those beside them first, then all.
+    fn clients(&self, ends: &[(u64, Option<u32>)]) -> Vec<Process> {
+        let mut asked = self.likely.clone();
+        let parents: BTreeSet<u32> = self.likely.iter().filter_map(|pid| parent_of(*pid)).collect();
+        for parent in parents.into_iter().filter(|parent| *parent > 1) {
+            asked.extend(children(parent));
+        }
+        let holds =
+            |pid: &&u32| sockets_of(**pid).iter().any(|inode| ends.iter().any(|(wanted, _)| wanted == inode));
+        let users = Names::of_users();
+        let found: Vec<Process> =
+            asked.iter().filter(holds).filter_map(|pid| crate::process(*pid, &users)).collect();
+        if found.is_empty() { holders(ends) } else { found }
+    }
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    stat_field(pid, 4)?.parse().ok()
 }
