@@ -155,6 +155,12 @@ fn listeners(
         let listens = read.reading.settings.iter().filter(|setting| setting.role == Role::Listens);
         let listens: Vec<&Setting> = listens.collect();
         if listens.iter().any(|setting| matches!(setting.endpoint, Endpoint::Unix(_))) {
+            notes.extend(request.close_tcp.then(|| {
+                format!(
+                    "--close-tcp closes nothing here: {} has a socket already, and only a switch that gives it one closes its port. When nobody uses the port any more, close it there",
+                    read.config.file.display()
+                )
+            }));
             continue;
         }
         for setting in listens {

@@ -45,6 +45,7 @@ pub use later::{FinishError, finishing, refused_since};
 pub(crate) use later::{keep, moved_hops};
 pub(crate) use leaving::still_in_use;
 pub(crate) use occupant::{listener, stranger};
+use place::same_port;
 pub(crate) use stages::{PlannedStage, Replacement, shown};
 
 use crate::redacted::in_file;
@@ -263,6 +264,7 @@ pub fn plan(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileErro
         plan.findings.add(host::other_owners(&configurations, &staged.stages));
         plan.stages = staged.stages;
         plan.unnamed = unnamed(&plan.stages, &named_files);
+        plan.findings.note(not_closed(request, &hops, &plan.stages));
     }
     if !plan.is_barred() {
         plan.findings.add(effective::overrides(scan, &hops, &plan.stages));
@@ -272,6 +274,27 @@ pub fn plan(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileErro
         plan.findings.merge(host::look(scan, &hops, &plan.stages));
     }
     Ok(Plan { hops, ..plan })
+}
+
+/// What `--close-tcp` asks for and this plan does not do: a server that has its socket already is not changed.
+fn not_closed(request: &SwitchRequest, hops: &[Hop], stages: &[PlannedStage]) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !request.close_tcp {
+        return notes;
+    }
+    for hop in hops {
+        let from = &hop.setting.endpoint;
+        let is_closed =
+            stages.iter().flat_map(|stage| &stage.leaves).any(|leaving| same_port(&leaving.from, from));
+        if is_closed || !matches!(from, Endpoint::Tcp { .. }) {
+            continue;
+        }
+        let server = hop.server.name.as_deref().unwrap_or("the server");
+        notes.push(format!(
+            "--close-tcp closes nothing here: {server} has its socket already, and its file is not changed. {from} stays open; when nobody uses it any more, close it in the server's own configuration"
+        ));
+    }
+    notes
 }
 
 /// The code of files that change though nobody named them.

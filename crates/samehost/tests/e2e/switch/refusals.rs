@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use super::stack::{Stack, is_root, page};
+use super::stack::{Stack, free_port, in_one_line, is_root, page};
 use super::wordpress::Site;
 
 fn assert_untouched(
@@ -70,4 +70,24 @@ fn an_account_with_fewer_rights_over_the_socket_is_seen_before() {
     site.server.sql("GRANT ALL ON *.* TO app@'localhost'");
     let dry = site.stack.samehost(&["switch", &site.root(), "--dry-run"]);
     assert_eq!(dry.status, 0, "{}", dry.both());
+}
+
+#[test]
+fn an_option_that_closes_nothing_says_so() {
+    if !is_root("an_option_that_closes_nothing_says_so") {
+        return;
+    }
+    let stack = Stack::new();
+    let port = free_port();
+    let socket = stack.shared("run").join("r.sock");
+    let server = stack.write(
+        "redis/redis.conf",
+        &format!("bind 127.0.0.1\nport {port}\nunixsocket {}\n", socket.display()),
+    );
+    let name = server.display().to_string();
+    let closing = ["switch", &name, "--close-tcp", "--reload", "redis=true", "--dry-run"];
+    let ended = stack.samehost(&closing);
+    assert!(in_one_line(&ended).contains("--close-tcp closes nothing here"), "{}", ended.both());
+    let without = stack.samehost(&["switch", &name, "--reload", "redis=true", "--dry-run"]);
+    assert!(!in_one_line(&without).contains("--close-tcp"), "{}", without.both());
 }
