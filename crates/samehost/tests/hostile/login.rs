@@ -304,7 +304,7 @@ fn servers_that_never_end_are_left() {
         ("drips", "mysql", "no reply from"),
         ("postgres-notices", "postgres", "more than 100 messages"),
         ("postgres-parameters", "postgres", "more than 100 messages"),
-        ("postgres-rows", "postgres", "more than 100 messages"),
+        ("postgres-rows", "postgres", "more than 1048576 bytes"),
         ("redis-bulk", "redis", "more than 1048576 bytes"),
         ("memcached-lines", "memcached", "more than 1048576 bytes"),
     ] {
