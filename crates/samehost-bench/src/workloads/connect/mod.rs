@@ -229,7 +229,11 @@ mod tests {
 
     #[test]
     fn time_waits_are_counted_by_port() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // The kernel hands out ports that another test's server had a moment ago.
+        let listener = std::iter::repeat_with(|| TcpListener::bind("127.0.0.1:0").unwrap())
+            .take(1000)
+            .find(|listener| time_waits(listener.local_addr().unwrap().port()) == 0)
+            .expect("a port at which nobody waits");
         let address = listener.local_addr().unwrap();
         let client = TcpStream::connect(address).unwrap();
         let server = listener.accept().unwrap().0;
