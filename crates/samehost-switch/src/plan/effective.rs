@@ -149,21 +149,16 @@ pub(super) fn unseen_environments(scan: &Scan, hops: &[Hop]) -> Vec<String> {
     notes
 }
 
-/// The processes of a move's clients, and their masters.
+/// The processes of a move's clients whose environment can be read. PHP-FPM writes its title over the one that it was
+/// started with: what is read there is none. A shell that started an application has an environment of its own.
 fn processes<'a>(scan: &'a Scan, hop: &Hop) -> Vec<&'a Process> {
-    let mut pids: Vec<u32> =
-        hop.clients.iter().flat_map(|client| [client.pid, client.parent]).flatten().collect();
-    pids.retain(|pid| *pid > 1);
-    pids.sort_unstable();
-    pids.dedup();
-    // A shell that started an application has an environment of its own.
-    let own = |process: &&Process| hop.clients.iter().any(|client| client.pid == Some(process.pid));
-    // PHP-FPM writes its title over the environment that it was started with: what is read there is none.
-    let is_fpm = |pid: u32| fpm_config(scan, pid).is_some();
-    pids.retain(|pid| {
-        scan.process(*pid).is_some_and(|process| !is_fpm(process.pid) && !is_fpm(process.parent))
-    });
-    pids.into_iter().filter_map(|pid| scan.process(pid)).filter(own).collect()
+    let pids: BTreeSet<u32> = hop.clients.iter().filter_map(|client| client.pid).collect();
+    let clients = pids.into_iter().filter_map(|pid| scan.process(pid));
+    clients
+        .filter(|process| {
+            fpm_config(scan, process.pid).is_none() && fpm_config(scan, process.parent).is_none()
+        })
+        .collect()
 }
 
 /// The environment that a process was started with.
