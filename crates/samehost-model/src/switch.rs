@@ -149,6 +149,10 @@ pub struct SwitchHealth {
     pub states: Vec<(String, u32)>,
     /// Switches in force of which a file is not as they left it and does not say the same.
     pub drifted: u32,
+    /// Switches in force whose application was seen at the new place, and not at the old one.
+    pub in_use: u32,
+    /// Switches in force whose application was seen at the old place, and not at the new one.
+    pub not_followed: u32,
     /// The services from which switches in force moved clients away from TCP.
     pub left_tcp: Vec<LeftTcp>,
 }

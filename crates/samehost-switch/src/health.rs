@@ -1,14 +1,17 @@
 //! Sums up what became of all switches: their states, whether their files still hold, and whether clients are over TCP
 //! again. Looks at files and at a scan, and changes nothing.
 
+use std::time::Duration;
+
 use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
-use samehost_model::switch::{LeftTcp, SwitchHealth};
+use samehost_model::switch::{LeftTcp, Standing, SwitchHealth};
 use samehost_scan::services_at;
 use samehost_services::Kind;
 use samehost_transaction::{State, Store, TransactionError, standing};
 
 use crate::drift::{checked_files, moves};
+use crate::usage::followed;
 
 /// What became of the switches of these stores, by a scan with its advice.
 ///
@@ -32,6 +35,11 @@ pub fn health(stores: &[Store], scan: &Scan) -> Result<SwitchHealth, Transaction
                 left_tcp(scan, [from, to], &mut seen, &mut health.left_tcp);
             }
         }
+    }
+    // What is open now; a scan does not wait for more.
+    for seen in followed(stores, scan, Duration::ZERO, &|| true)?.values() {
+        health.in_use += u32::from(seen.standing() == Standing::InUse);
+        health.not_followed += u32::from(seen.is_left_behind());
     }
     health.states = states.map(|(state, number)| (state.to_string().replace(' ', "_"), number)).to_vec();
     Ok(health)

@@ -24,4 +24,4 @@ pub use plan::{
 };
 pub use preview::preview;
 pub use reload::{ReloadWords, reload};
-pub use usage::{Seen, Usage};
+pub use usage::{Seen, Usage, followed};

@@ -8,7 +8,7 @@
 //! found in a process is that process's: nothing is booked on whoever else connects, and an account is no proof, for a web
 //! server's account runs every site.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ use samehost_model::scan::Scan;
 use samehost_model::switch::Standing;
 use samehost_system::diag::Endings;
 use samehost_system::open;
-use samehost_transaction::Store;
+use samehost_transaction::{Store, TransactionError, standing};
 
 use crate::plan::{Application, ConfigFileError, Hop, connecting, moved_hops};
 
@@ -45,6 +45,23 @@ pub struct Seen {
 }
 
 impl Seen {
+    /// Adds what was seen of another connection of the same switch: the new place is proved where both have it.
+    fn and(&mut self, other: Seen) {
+        if self.new.is_empty() || other.new.is_empty() {
+            self.new.clear();
+        } else {
+            self.new.extend(other.new);
+        }
+        self.old.extend(other.old);
+        self.old_ended += other.old_ended;
+    }
+
+    /// Whether the application was seen at the old place, and not at the new one.
+    #[must_use]
+    pub fn is_left_behind(&self) -> bool {
+        self.new.is_empty() && !self.old.is_empty()
+    }
+
     /// How far that proves the change: whoever connects at both places does not use the new one alone.
     #[must_use]
     pub fn standing(&self) -> Standing {
@@ -198,16 +215,22 @@ impl Usage {
             Usage::begin(lines.iter().map(|line| {
                 (line.endpoint.clone(), line.elsewhere.clone(), Processes::of(&line.application))
             }));
-        for one in usage.watched().iter_mut() {
-            one.processes.known.clear();
-        }
-        Ok(usage)
+        Ok(usage.with_present())
     }
 
     /// The same for the moves of a stored switch, from now on; none where it moved no client.
     #[must_use]
     pub fn of_switch(store: &Store, id: &str, scan: &Scan) -> Self {
         Usage::of_moves(&moved_hops(store, id, scan))
+    }
+
+    /// Counts what is open already as well.
+    fn with_present(self) -> Self {
+        for one in self.watched().iter_mut() {
+            one.processes.known.clear();
+            one.settled = Instant::now();
+        }
+        self
     }
 
     fn begin(moves: impl Iterator<Item = (Endpoint, Vec<Endpoint>, Processes)>) -> Self {
@@ -317,6 +340,39 @@ impl Watched {
     }
 }
 
+/// What the applications of the switches in force do: for each switch the connections that it moved, by its ID. What is open
+/// already counts, and what they open in this period.
+///
+/// # Errors
+/// When the journals cannot be read.
+pub fn followed(
+    stores: &[Store],
+    scan: &Scan,
+    period: Duration,
+    is_interrupted: &dyn Fn() -> bool,
+) -> Result<BTreeMap<String, Seen>, TransactionError> {
+    let mut ids = Vec::new();
+    let mut hops = Vec::new();
+    for store in stores {
+        // One without files was overtaken by a later one.
+        for switch in standing(store)?.iter().filter(|switch| !switch.files.is_empty()) {
+            let moved = moved_hops(store, &switch.id, scan);
+            ids.extend(moved.iter().map(|_| switch.id.clone()));
+            hops.extend(moved);
+        }
+    }
+    let usage = Usage::of_moves(&hops).with_present();
+    usage.wait(if hops.is_empty() { Duration::ZERO } else { period }, is_interrupted);
+    let mut all: BTreeMap<String, Seen> = BTreeMap::new();
+    for (id, seen) in ids.into_iter().zip(usage.seen()) {
+        match all.get_mut(&id) {
+            Some(before) => before.and(seen),
+            None => drop(all.insert(id, seen)),
+        }
+    }
+    Ok(all)
+}
+
 /// A process, for people.
 fn named(pid: u32) -> String {
     let name = open::proc_file(&format!("/proc/{pid}/comm"), 64).unwrap_or_default();
@@ -331,7 +387,7 @@ mod tests {
     use super::*;
 
     fn ourselves() -> Processes {
-        Processes::of(&Application { families: vec![std::process::id()], pools: Vec::new() })
+        Processes::of(&Application { families: vec![std::process::id()], ..Application::default() })
     }
 
     #[test]

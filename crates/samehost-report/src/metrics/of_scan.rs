@@ -228,7 +228,7 @@ fn dropped(scan: &Scan) -> Metric {
     }
 }
 
-fn switches(health: &SwitchHealth) -> [Metric; 3] {
+fn switches(health: &SwitchHealth) -> [Metric; 5] {
     let state = |(state, number): &(String, u32)| Sample {
         labels: vec![("samehost.state", state.clone())],
         value: f64::from(*number),
@@ -246,6 +246,18 @@ fn switches(health: &SwitchHealth) -> [Metric; 3] {
             MetricUnit::Of("switch"),
             "Switches in force of which a file does not say any more what they wrote.",
             Sample::alone(f64::from(health.drifted)),
+        ),
+        Metric::gauge(
+            "samehost.switches.in_use",
+            MetricUnit::Of("switch"),
+            "Switches in force whose application had a connection at the new place and none at the old one during the scan.",
+            Sample::alone(f64::from(health.in_use)),
+        ),
+        Metric::gauge(
+            "samehost.switches.not_followed",
+            MetricUnit::Of("switch"),
+            "Switches in force whose application had a connection at the old place and none at the new one during the scan.",
+            Sample::alone(f64::from(health.not_followed)),
         ),
         Metric::gauge(
             "samehost.switch.tcp_clients",

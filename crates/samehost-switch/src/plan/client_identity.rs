@@ -2,13 +2,14 @@
 //! name of a process decides nothing; its executable does, and whether it may read the file.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use samehost_edit::Uptake;
 use samehost_model::scan::{Process, Scan};
 use samehost_scan::{Identity, talkers};
 use samehost_services::Kind;
+use samehost_system::identity::stat_field;
 use samehost_system::{Account, Identity as Present, open, peer, start_time};
 
 use super::client::{Reader, unfit};
@@ -124,12 +125,20 @@ pub(crate) struct Application {
     pub(crate) families: Vec<u32>,
     /// Masters of PHP-FPM, each with the name of the pool whose workers count.
     pub(crate) pools: Vec<(u32, String)>,
+    /// The directory in which its processes work, where it takes its configuration by being started again.
+    pub(crate) folder: Option<PathBuf>,
 }
 
 impl Application {
     /// The processes now.
     pub(crate) fn pids(&self) -> Vec<u32> {
         let mut pids: Vec<u32> = self.families.iter().flat_map(|root| peer::family(*root)).collect();
+        if let Some(folder) = &self.folder {
+            // Our own logins are not the application's, in whatever directory this command was given.
+            let own = peer::family(std::process::id());
+            let at_work = at_work_in(folder).into_iter().flat_map(peer::family);
+            pids.extend(at_work.filter(|pid| !own.contains(pid)));
+        }
         for (master, name) in &self.pools {
             let title = format!("php-fpm: pool {name}");
             pids.extend(peer::children(*master).into_iter().filter(|worker| title_of(*worker) == title));
@@ -156,7 +165,7 @@ pub(crate) fn application(scan: &Scan, config: &ConfigFile, clients: &[ClientIde
             directory.ancestors().take(2).map(|at| pools_of(scan, at)).find(|pools| !pools.is_empty());
         if let Some(serving) = serving {
             let pools = serving.into_iter().map(|pool| (pool.master, pool.name)).collect();
-            return Application { families: Vec::new(), pools };
+            return Application { pools, ..Application::default() };
         }
         let masters = of_programs(scan, &[PHP_FPM]).into_iter().map(|worker| worker.parent);
         let masters: BTreeSet<u32> = masters.filter(|pid| *pid > 1).collect();
@@ -164,7 +173,7 @@ pub(crate) fn application(scan: &Scan, config: &ConfigFile, clients: &[ClientIde
             // Whose connection it is could not be told.
             return Application::default();
         }
-        return Application { families: masters.into_iter().collect(), pools: Vec::new() };
+        return Application { families: masters.into_iter().collect(), ..Application::default() };
     }
     let mut families = Vec::new();
     for client in clients {
@@ -176,7 +185,23 @@ pub(crate) fn application(scan: &Scan, config: &ConfigFile, clients: &[ClientIde
         };
         families.extend(client.parent.filter(|parent| *parent > 1 && is_same(parent)));
     }
-    Application { families, pools: Vec::new() }
+    // A program that connects for a moment need not be connected when we look, and one that takes its file at its start has
+    // another number then.
+    let starts_again = config.editor.uptake(&config.file) == Uptake::RestartApplication;
+    let folder = starts_again.then(|| server_files::folder(&config.file).to_owned());
+    Application { families, pools: Vec::new(), folder }
+}
+
+/// Processes that work in a directory or below it. Whoever does so at a terminal is a person.
+fn at_work_in(folder: &Path) -> Vec<u32> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        if works_in(pid, folder) && stat_field(pid, 7).is_some_and(|terminal| terminal == "0") {
+            found.push(pid);
+        }
+    }
+    found
 }
 
 /// How much of a process's title is read, in bytes.
@@ -288,7 +313,7 @@ fn candidates<'a>(
             let is_its = |process: &&Process| {
                 let is_handed = process.unit.as_deref().is_some_and(|unit| units.contains(unit));
                 let is_client = holders.contains(&process.pid) || serves(process);
-                is_handed || (is_client && works_in(process, folder))
+                is_handed || (is_client && works_in(process.pid, folder))
             };
             let inside: Vec<&Process> = scan.processes.iter().filter(is_its).collect();
             if inside.is_empty() && folder.join("composer.json").exists() {
@@ -389,9 +414,9 @@ fn is_program(name: &str, program: &str) -> bool {
 }
 
 /// Whether a process' working directory is this directory or below it.
-fn works_in(process: &Process, folder: &Path) -> bool {
+fn works_in(pid: u32, folder: &Path) -> bool {
     let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    std::fs::read_link(format!("/proc/{}/cwd", process.pid)).is_ok_and(|cwd| cwd.starts_with(&real))
+    std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(&real))
 }
 
 #[cfg(test)]

@@ -81,9 +81,13 @@ pub struct SwitchOptions {
     /// End switches that were cut off, put them back or finish those that were proved: shows what that changes, and asks
     #[arg(long, group = "stored", conflicts_with_all = ["targets", "all"])]
     pub recover: bool,
-    /// Whether every switch in force still holds: exit status 1 where a file names the old place again
+    /// Whether every switch in force still holds: exit status 1 where a file names the old place again, or the
+    /// application connects at the old place only
     #[arg(long, group = "stored", conflicts_with_all = ["targets", "all"])]
     pub check: bool,
+    /// With --check: how long to wait for the applications to connect [default: 500ms]
+    #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME", requires = "check")]
+    pub wait: Option<Duration>,
     /// Forget a switch that has ended: its backup goes, and it cannot be undone any more
     #[arg(long, value_name = "ID", group = "stored", conflicts_with_all = ["targets", "all"])]
     pub forget: Option<String>,

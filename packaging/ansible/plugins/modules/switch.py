@@ -188,6 +188,15 @@ proofs:
   returned: when a switch was made
   type: list
   elements: str
+standing:
+  description:
+    - How far the change is proved. V(written), the file says so. V(tried), samehost logged in as
+      the application. V(in_use), the kernel showed a connection that a process of the application
+      opened over the new transport after the change, and none over the old one.
+    - With O(page) the application is made to connect.
+  returned: when a switch was made
+  type: str
+  sample: in_use
 confirm_until:
   description: When the switch takes itself back, unless it is confirmed.
   returned: when it does
@@ -321,7 +330,7 @@ class Switches:
         if report is None:
             self.program.fail(arguments, status, out, err)
         result = changes_of(report["steps"])
-        for name in ("notes", "obstacles", "proofs", "id", "confirm_until"):
+        for name in ("notes", "obstacles", "proofs", "id", "standing", "confirm_until"):
             result[name] = report[name]
         if report["outcome"] not in ("nothing", "planned", "committed"):
             words = obstacles_in_words(report) or err or report["outcome"]

@@ -1,13 +1,16 @@
 //! `samehost switch --forget`, `--prune` and `--check`: deletes backups of finished switches, and checks
 //! whether switches are still in force.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
+use std::time::Duration;
 
-use samehost_model::switch::StoredSwitch;
-use samehost_switch::{CheckedFile, drift};
+use samehost_model::switch::{Standing, StoredSwitch};
+use samehost_switch::{CheckedFile, Seen, drift, followed};
 use samehost_transaction::{Entry, State, Store, forget as forget_one};
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::one::look;
 use super::stored::{not_agreed, print};
 use crate::cli::SwitchOptions;
 use crate::exit::Ending;
@@ -102,25 +105,78 @@ fn forget_all(all: &[(Store, Entry)], options: &SwitchOptions) -> anyhow::Result
     Ok(if is_left { Ending::Finding } else { Ending::Done })
 }
 
-pub(super) fn check(json: bool) -> anyhow::Result<Ending> {
+/// How long the applications are watched where nothing else is asked for.
+const MOMENT: Duration = Duration::from_millis(500);
+
+/// Whether the files of every switch in force say what it wrote, and what the applications were seen to do.
+pub(super) fn check(options: &SwitchOptions) -> anyhow::Result<Ending> {
+    let stores = switches::stores()?;
     let mut all: Vec<CheckedFile> = Vec::new();
-    for store in switches::stores()? {
-        all.extend(drift(&store)?);
+    for store in &stores {
+        all.extend(drift(store)?);
     }
+    let period = options.wait.unwrap_or(MOMENT);
+    let used = followed(&stores, &look()?, period, &samehost_system::interrupt::is_requested)?;
     let mut out = Vec::new();
-    if json {
-        let value = |held: &CheckedFile| json!({ "id": held.id, "file": held.file, "holds": held.holds, "found": held.found });
-        serde_json::to_writer_pretty(&mut out, &all.iter().map(value).collect::<Vec<_>>())?;
-        out.push(b'\n');
+    if options.json {
+        let values: Vec<Value> = all.iter().map(|held| as_json(held, used.get(&held.id))).collect();
+        out = output::as_json(&values)?;
     } else if all.is_empty() {
         writeln!(out, "No switch is in force here.")?;
-    }
-    for held in all.iter().filter(|_| !json) {
-        let sign = if held.holds { "holds" } else { "DRIFT" };
-        writeln!(out, "{}  {sign}  {}: {}", held.id, held.file.display(), held.found)?;
+    } else {
+        in_words(&all, &used, &mut out)?;
     }
     print(&out)?;
-    Ok(if all.iter().all(|held| held.holds) { Ending::Done } else { Ending::Finding })
+    let is_held = all.iter().all(|held| held.holds) && !used.values().any(Seen::is_left_behind);
+    Ok(if is_held { Ending::Done } else { Ending::Finding })
+}
+
+fn as_json(held: &CheckedFile, used: Option<&Seen>) -> Value {
+    json!({
+        "id": held.id,
+        "file": held.file,
+        "holds": held.holds,
+        "found": held.found,
+        "standing": standing(used).name(),
+        "seen_there": used.map(|seen| &seen.new),
+        "seen_elsewhere": used.map(|seen| &seen.old),
+    })
+}
+
+/// How far a switch in force is proved without a login.
+fn standing(used: Option<&Seen>) -> Standing {
+    match used.map(Seen::standing) {
+        Some(Standing::InUse) => Standing::InUse,
+        _ => Standing::Written,
+    }
+}
+
+/// The files of each switch, and below them what its application does.
+fn in_words(all: &[CheckedFile], used: &BTreeMap<String, Seen>, out: &mut Vec<u8>) -> std::io::Result<()> {
+    for (index, held) in all.iter().enumerate() {
+        let sign = if held.holds { "holds" } else { "DRIFT" };
+        writeln!(out, "{}  {sign}  {}: {}", held.id, held.file.display(), held.found)?;
+        let is_last = all.get(index + 1).is_none_or(|next| next.id != held.id);
+        if let (Some(seen), true) = (used.get(&held.id), is_last) {
+            writeln!(out, "    {}", done(seen))?;
+        }
+    }
+    Ok(())
+}
+
+/// What an application was seen to do, and what would tell more.
+fn done(seen: &Seen) -> String {
+    let who = |names: &BTreeSet<String>| names.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    match (seen.new.is_empty(), seen.old.is_empty()) {
+        (false, true) => format!("in use: {} connected at the new address", who(&seen.new)),
+        (true, true) => "written: no connection of the application was seen. Make a request meanwhile: samehost switch --check --wait 60s".to_owned(),
+        (true, false) => format!("NOT FOLLOWED: {} connected at the old address. Restart the application, or look what goes before its file", who(&seen.old)),
+        (false, false) => format!(
+            "at both: {} connected at the new address, {} at the old one; what shares its processes may have a file of its own",
+            who(&seen.new),
+            who(&seen.old)
+        ),
+    }
 }
 
 #[cfg(test)]

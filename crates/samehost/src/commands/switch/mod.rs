@@ -25,7 +25,7 @@ pub fn switch(options: &SwitchOptions) -> anyhow::Result<Ending> {
         return stored::list(options.json);
     }
     if options.check {
-        return kept::check(options.json);
+        return kept::check(options);
     }
     if options.prune {
         return kept::prune(options);

@@ -5,6 +5,7 @@ mod apache;
 mod caddy;
 mod containers;
 mod faults;
+mod followers;
 mod haproxy;
 mod in_use;
 mod laravel;

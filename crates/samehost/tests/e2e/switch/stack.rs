@@ -92,6 +92,13 @@ impl Stack {
         self.servers.last().unwrap().id()
     }
 
+    /// Ends the server that was started last.
+    pub(crate) fn stop_last(&mut self) {
+        let mut server = self.servers.pop().unwrap();
+        let _ = kill_process(Pid::from_child(&server), Signal::TERM);
+        let _ = server.wait();
+    }
+
     /// What the servers wrote.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.path("log")).unwrap_or_default()
