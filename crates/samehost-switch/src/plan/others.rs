@@ -220,7 +220,8 @@ mod tests {
         );
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint: Endpoint = format!("tcp:{}", listener.local_addr().unwrap()).parse().unwrap();
-        let period = Duration::from_millis(150);
+        // On a busy machine a thread of the test may not run for a tenth of a second.
+        let period = Duration::from_millis(600);
         let watch = Watch { endpoint: &endpoint, hops: &[], period, look: &look, is_interrupted: &|| false };
         assert_eq!(watch.until_quiet(), Seen::default());
         let address = listener.local_addr().unwrap();

@@ -71,7 +71,8 @@ fn what_runs_is_named_and_not_touched_and_what_is_installed_is_measured() {
         assert_eq!(part["report"]["workload"]["server"]["managed"], true);
         for what in [": one at a time", ": CPU time, 64 at once"] {
             let line = text.lines().find(|line| line.contains(&format!("{name}{what}")));
-            assert!(line.is_some_and(|line| line.contains("µs")), "{text}");
+            // Beside other work a request takes more than a millisecond.
+            assert!(line.is_some_and(|line| line.contains(" µs") || line.contains(" ms")), "{text}");
         }
     }
     // The rows that people know, in words; what the scheduler chooses stands below its row.
