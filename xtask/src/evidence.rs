@@ -2,6 +2,7 @@
 //! latest output is committed as `docs/evidence/NAME.txt`.
 
 mod ansible;
+mod attribution;
 mod build;
 mod busy;
 mod clients;
@@ -53,6 +54,12 @@ const ALL: &[Evidence] = &[
         about: "verdicts beside other programs: checkups, a site, equal arms, a slower arm, ratios (--only NAME)",
         length: Duration::from_secs(6000),
         run: busy::busy,
+    },
+    Evidence {
+        name: "attribution",
+        about: "100 scans of a host with five programs of four users: whose the short connections are said to be",
+        length: Duration::from_secs(2500),
+        run: attribution::attribution,
     },
     Evidence {
         name: "same",

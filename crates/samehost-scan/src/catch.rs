@@ -1,8 +1,10 @@
-//! Catches the clients of short connections while traffic is observed: lists the connected sockets again and again, and
-//! looks up who holds the client's end before it is closed. Each service is looked at, also one with a client that stays
-//! connected: that one need not be the one that comes and goes. A connection belongs to whoever was seen to hold it.
+//! Sees who opens short connections while traffic is observed: lists the connected sockets again and again, and looks up who
+//! holds the client's end before it is closed. Each service is looked at, also one with a client that stays connected: that
+//! one need not be the one that comes and goes. A connection belongs to whoever was seen to hold it; the user of a socket is
+//! known even where its holder has closed it by the time that it is looked for.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use samehost_model::scan::{Process, Scan};
@@ -10,6 +12,7 @@ use samehost_system::identity::stat_field;
 use samehost_system::peer::children;
 
 use crate::diag::Diag;
+use crate::ended::canonical;
 use crate::join::Listeners;
 use crate::namespaces;
 use crate::proc::descriptors::sockets_of;
@@ -17,19 +20,24 @@ use crate::proc::users::Names;
 use crate::talk::holders;
 
 /// Looks at the processes for one service until it is given up.
-const MOST_TRIES: u32 = 400;
-/// Connections that were caught of a service, after which the shares of its clients are known well enough.
-const ENOUGH: u32 = 200;
-/// A look may take this part of the time at most, so that it does not disturb what is observed.
-const PART_OF_TIME: u32 = 10;
+const MOST_TRIES: u32 = 2000;
+/// Connections that were seen of a service, after which the shares of its clients are known well enough.
+const ENOUGH: u32 = 1000;
+/// A look may take this part of a CPU at most, so that it does not disturb what is observed. Its CPU time counts: on a busy
+/// machine a look takes several times as long, and would be made as much more seldom, just where there is more to see.
+const PART_OF_A_CPU: u32 = 6;
+
+/// A look is counted as this much CPU time at least; one at 20 sockets takes 0.4 ms.
+const SHORTEST_LOOK: Duration = Duration::from_micros(250);
+/// Once the programs of all users are known that were seen with a service, all processes are asked this seldom: to ask all
+/// takes as long as three looks, and another program of the same user would be found later.
+const SELDOM: u32 = 4;
 
 /// A program that opens short connections to a service: its processes have one name, user and unit.
 #[derive(Clone, Debug)]
 pub(crate) struct Sender {
     /// One of its processes, as it was when it was seen.
     pub(crate) process: Process,
-    /// How many of its connections were seen.
-    pub(crate) connections: u32,
 }
 
 impl Sender {
@@ -40,8 +48,66 @@ impl Sender {
     }
 }
 
-/// Programs that were seen to connect to each service.
-pub(crate) type Caught = HashMap<usize, Vec<Sender>>;
+/// Who opened a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Opener {
+    /// The user whose socket it is.
+    pub(crate) uid: Option<u32>,
+    /// Place of the program in [`Seen::senders`]; `None` where its process had closed the connection when it was looked for.
+    pub(crate) sender: Option<usize>,
+}
+
+/// What was seen of the short connections of a service.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) senders: Vec<Sender>,
+    /// How many of its connections were seen, by who opened them.
+    pub(crate) openers: BTreeMap<Opener, u32>,
+}
+
+impl Seen {
+    fn sender(&mut self, process: Process) -> usize {
+        let place = self.senders.iter().position(|sender| sender.is_of(&process));
+        place.unwrap_or_else(|| {
+            self.senders.push(Sender { process });
+            self.senders.len() - 1
+        })
+    }
+
+    fn count(&self) -> u32 {
+        self.openers.values().sum()
+    }
+
+    /// The program of an opener. Of a socket whose holder was not found, the only program of its user that was seen with
+    /// this service.
+    pub(crate) fn program(&self, opener: Opener) -> Option<usize> {
+        if opener.sender.is_some() {
+            return opener.sender;
+        }
+        let mut of_user: Option<usize> = None;
+        for known in self.openers.keys() {
+            let Some(sender) = known.sender.filter(|_| known.uid == opener.uid) else { continue };
+            if of_user.is_some_and(|other| other != sender) {
+                return None;
+            }
+            of_user = Some(sender);
+        }
+        of_user
+    }
+}
+
+/// What was seen of each service.
+pub(crate) type Caught = HashMap<usize, Seen>;
+
+/// Addresses of a connection: the client's end, and the server's.
+type Addresses = (SocketAddr, SocketAddr);
+
+/// A client's end of a connection.
+struct ClientEnd {
+    inode: u64,
+    uid: Option<u32>,
+    addresses: Option<Addresses>,
+}
 
 pub(crate) struct Catcher<'a> {
     listeners: &'a Listeners,
@@ -52,10 +118,13 @@ pub(crate) struct Catcher<'a> {
     wanted: BTreeMap<usize, u32>,
     /// Inodes of sockets that need no look.
     known: HashSet<u64>,
-    /// Processes with clients that are visible, or that were caught: the next connection is likely theirs or that of a
+    /// Processes with clients that are visible, or that were seen: the next connection is likely theirs or that of a
     /// process with the same parent, and to ask them takes a hundredth of asking all.
     likely: BTreeSet<u32>,
     next: Instant,
+    users: Names,
+    /// Connections that were seen, until they end.
+    open: HashMap<Addresses, Opener>,
     pub(crate) caught: Caught,
 }
 
@@ -78,57 +147,98 @@ impl<'a> Catcher<'a> {
             known: held.map(|socket| socket.inode).collect(),
             likely: scan.advice.iter().flat_map(|one| one.client_pids.iter().copied()).collect(),
             next: Instant::now(),
+            users: Names::of_users(),
+            open: HashMap::new(),
             caught: Caught::new(),
         })
     }
 
+    /// Looks again and again for this long.
+    pub(crate) fn watch(&mut self, period: Duration) {
+        let until = Instant::now() + period;
+        while Instant::now() < until && !self.wanted.is_empty() {
+            self.look();
+            std::thread::sleep(self.next.min(until).saturating_duration_since(Instant::now()));
+        }
+        std::thread::sleep(until.saturating_duration_since(Instant::now()));
+    }
+
+    /// Who opened a connection that has ended now; none where it was not seen.
+    pub(crate) fn ended(&mut self, namespace: u64, client: SocketAddr, server: SocketAddr) -> Option<Opener> {
+        self.open.remove(&(client, server)).filter(|_| namespace == self.namespace)
+    }
+
     /// Looks once, if it is time to.
-    pub(crate) fn look(&mut self) {
-        let begun = Instant::now();
-        if begun < self.next || self.wanted.is_empty() {
+    fn look(&mut self) {
+        if Instant::now() < self.next || self.wanted.is_empty() {
             return;
         }
-        let mut ends: HashMap<usize, Vec<(u64, Option<u32>)>> = HashMap::new();
+        let begun = cpu_time();
+        let mut ends: HashMap<usize, Vec<ClientEnd>> = HashMap::new();
         for socket in self.diag.connected(self.namespace).unwrap_or_default() {
             let listener = socket.peer.inet().and_then(|peer| self.listeners.accepts(self.namespace, peer));
             let Some(service) = listener.and_then(|at| self.service_of.get(&at)) else { continue };
-            if self.wanted.contains_key(service) && socket.inode != 0 && self.known.insert(socket.inode) {
-                ends.entry(*service).or_default().push((socket.inode, socket.uid));
+            if !self.wanted.contains_key(service) || socket.inode == 0 || !self.known.insert(socket.inode) {
+                continue;
             }
+            let addresses = socket.local.inet().zip(socket.peer.inet());
+            let addresses = addresses.map(|(client, server)| (canonical(client), canonical(server)));
+            let end = ClientEnd { inode: socket.inode, uid: socket.uid, addresses };
+            ends.entry(*service).or_default().push(end);
         }
         for (service, ends) in ends {
-            let clients = self.clients(&ends);
+            let seen = self.caught.entry(service).or_default();
+            let is_known = |end: &ClientEnd| seen.program(Opener { uid: end.uid, sender: None }).is_some();
+            let asks_all = seen.count() % SELDOM == 0 || !ends.iter().all(is_known);
+            let holders = self.holders_of(&ends, asks_all);
+            let seen = self.caught.entry(service).or_default();
+            for end in ends {
+                let process = holders.iter().find(|(_, inodes)| inodes.contains(&end.inode));
+                let sender = process.map(|(process, _)| seen.sender(process.clone()));
+                let opener = Opener { uid: end.uid, sender };
+                *seen.openers.entry(opener).or_default() += 1;
+                if let Some(addresses) = end.addresses {
+                    self.open.insert(addresses, opener);
+                }
+            }
             if let Some(tries) = self.wanted.get_mut(&service) {
                 *tries = tries.saturating_sub(1);
             }
-            self.likely.extend(clients.iter().map(|process| process.pid));
-            let senders = self.caught.entry(service).or_default();
-            for process in clients {
-                match senders.iter_mut().find(|sender| sender.is_of(&process)) {
-                    Some(sender) => sender.connections += 1,
-                    None => senders.push(Sender { process, connections: 1 }),
-                }
-            }
-            let is_known = senders.iter().map(|sender| sender.connections).sum::<u32>() >= ENOUGH;
+            let is_known = seen.count() >= ENOUGH;
             self.wanted.retain(|at, tries| *tries > 0 && !(*at == service && is_known));
+            self.likely.extend(holders.iter().map(|(process, _)| process.pid));
         }
-        self.next = begun + begun.elapsed().max(Duration::from_millis(1)) * PART_OF_TIME;
+        let used = cpu_time().saturating_sub(begun).max(SHORTEST_LOOK);
+        self.next = Instant::now() + used * (PART_OF_A_CPU - 1);
     }
 
-    /// The processes that hold one of these sockets: the likely ones and those beside them first, then all.
-    fn clients(&self, ends: &[(u64, Option<u32>)]) -> Vec<Process> {
+    /// The processes that hold one of these sockets, with the sockets of each: the likely ones and those beside them are
+    /// asked first, then all, if that is asked for.
+    fn holders_of(&self, ends: &[ClientEnd], asks_all: bool) -> Vec<(Process, Vec<u64>)> {
         let mut asked = self.likely.clone();
         let parents: BTreeSet<u32> = self.likely.iter().filter_map(|pid| parent_of(*pid)).collect();
         for parent in parents.into_iter().filter(|parent| *parent > 1) {
             asked.extend(children(parent));
         }
-        let holds =
-            |pid: &&u32| sockets_of(**pid).iter().any(|inode| ends.iter().any(|(wanted, _)| wanted == inode));
-        let users = Names::of_users();
-        let found: Vec<Process> =
-            asked.iter().filter(holds).filter_map(|pid| crate::process(*pid, &users)).collect();
-        if found.is_empty() { holders(ends) } else { found }
+        let mut found = Vec::new();
+        for pid in asked {
+            let inodes = sockets_of(pid);
+            if ends.iter().any(|end| inodes.contains(&end.inode)) {
+                found.extend(crate::process(pid, &self.users).map(|process| (process, inodes)));
+            }
+        }
+        if found.is_empty() && asks_all {
+            let wanted: Vec<(u64, Option<u32>)> = ends.iter().map(|end| (end.inode, end.uid)).collect();
+            found.extend(holders(&wanted));
+        }
+        found
     }
+}
+
+/// CPU time of this thread.
+fn cpu_time() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
 }
 
 fn parent_of(pid: u32) -> Option<u32> {

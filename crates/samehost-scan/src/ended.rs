@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 
 use samehost_model::scan::{NetworkNamespace, ReadBy};
 
+use crate::catch::Opener;
 use crate::diag::{Counters, Endings};
 use crate::join::Listeners;
 use crate::namespaces;
@@ -32,8 +33,31 @@ pub(crate) struct Ended {
     missed: bool,
 }
 
-/// Totals by namespace and server address.
-pub(crate) type Sums = HashMap<(u64, SocketAddr), Sum>;
+/// Connections by namespace and server address, those that look alike together.
+pub(crate) type Sums = HashMap<(u64, SocketAddr), HashMap<Likeness, Tally>>;
+
+/// What connections have in common that look alike: their round trips and their bytes, each within a factor of two. Finer
+/// classes had too few connections each that were seen: a page asks 40 questions, and the next one 70.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Likeness {
+    round_trips: u8,
+    bytes: u8,
+}
+
+impl Likeness {
+    fn of(sum: &Sum) -> Self {
+        let step = |number: u64| (number + 1).ilog2() as u8;
+        Likeness { round_trips: step(sum.round_trips), bytes: step(sum.bytes) }
+    }
+}
+
+/// Connections that look alike.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) all: Sum,
+    /// Those that were seen while they were open, by who opened them.
+    pub(crate) seen: BTreeMap<Opener, Sum>,
+}
 
 /// What was heard in a period.
 pub(crate) struct Heard {
@@ -106,11 +130,12 @@ impl Ended {
     }
 
     /// Reads the events since the last call. Connections that were open `before` are skipped: their counters
-    /// include earlier traffic.
+    /// include earlier traffic. `opener` says who opened the one with this client's and this server's address.
     pub(crate) fn read(
         &mut self,
         listeners: &Listeners,
         before: impl Fn(u64, SocketAddr, SocketAddr) -> bool,
+        mut opener: impl FnMut(u64, SocketAddr, SocketAddr) -> Option<Opener>,
     ) {
         for space in &mut self.spaces {
             let (inode, unmatched, sums) = (space.inode, &mut space.unmatched, &mut self.sums);
@@ -129,9 +154,17 @@ impl Ended {
                     is_full |= unmatched.add((local, peer), MOST_UNMATCHED);
                     return;
                 }
-                let server = [local, peer].into_iter().find(|end| listeners.accepts(inode, *end).is_some());
-                if let Some(server) = server {
-                    sums.entry((inode, server)).or_default().add(&counters);
+                let is_server = |end: SocketAddr| listeners.accepts(inode, end).is_some();
+                let (client, server) = match [is_server(local), is_server(peer)] {
+                    [true, _] => (peer, local),
+                    [false, true] => (local, peer),
+                    [false, false] => return,
+                };
+                let sum = Sum::of(&counters);
+                let tally = sums.entry((inode, server)).or_default().entry(Likeness::of(&sum)).or_default();
+                tally.all.merge(sum);
+                if let Some(opener) = opener(inode, client, server) {
+                    tally.seen.entry(opener).or_default().merge(sum);
                 }
             });
             self.missed |= is_full || read.is_err();
@@ -151,10 +184,21 @@ impl Ended {
 }
 
 impl Sum {
-    fn add(&mut self, counters: &Counters) {
-        self.connections += 1;
-        self.round_trips += u64::from(counters.data_segments_in.min(counters.data_segments_out));
-        self.bytes += counters.bytes_acked + counters.bytes_received;
+    fn of(counters: &Counters) -> Self {
+        Sum {
+            connections: 1,
+            round_trips: u64::from(counters.data_segments_in.min(counters.data_segments_out)),
+            bytes: counters.bytes_acked + counters.bytes_received,
+        }
+    }
+
+    /// What is left without these.
+    pub(crate) fn without(self, some: Sum) -> Self {
+        Sum {
+            connections: self.connections.saturating_sub(some.connections),
+            round_trips: self.round_trips.saturating_sub(some.round_trips),
+            bytes: self.bytes.saturating_sub(some.bytes),
+        }
     }
 
     pub(crate) fn merge(&mut self, other: Sum) {
@@ -165,7 +209,7 @@ impl Sum {
 }
 
 /// Converts IPv4-mapped IPv6 addresses to IPv4: the two ends of a connection may differ in this.
-fn canonical(address: SocketAddr) -> SocketAddr {
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
@@ -195,8 +239,8 @@ mod tests {
             data_segments_out: 5,
             ..Counters::default()
         };
-        sum.add(&counters);
-        sum.add(&counters);
+        sum.merge(Sum::of(&counters));
+        sum.merge(Sum::of(&counters));
         assert_eq!(sum, Sum { connections: 2, round_trips: 6, bytes: 280 });
     }
 

@@ -3,6 +3,7 @@
 //! Connects to a service only to verify it or, on request, to probe it. Changes nothing and prints nothing.
 
 mod advice;
+mod booking;
 mod catch;
 mod changes;
 mod collect;

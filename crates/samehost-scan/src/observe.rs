@@ -1,6 +1,6 @@
 //! Measures traffic from the kernel's counters of every TCP connection at two moments. Captures no packets.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use samehost_model::scan::{Advice, ReadBy, Scan, ShortTraffic, SocketState, Traffic};
 
 use crate::advice;
-use crate::catch::{Catcher, Caught, Sender};
+use crate::booking::{Part, Shares, only_program, shares};
+use crate::catch::{Catcher, Caught, Seen};
 use crate::diag::{Activity, Counters, Diag};
-use crate::ended::{Ended, Heard, Sum, Sums};
+use crate::ended::{Ended, Heard, Sums, Tally};
 use crate::held_back::HeldBack;
 use crate::join::Listeners;
 use crate::namespaces;
@@ -56,7 +57,7 @@ impl Observer {
         let ended = match self.before.take() {
             Some((before, mut ended)) => {
                 let listeners = Listeners::of(&scan.sockets);
-                before.count_closed(&mut ended, &listeners);
+                before.count_closed(&mut ended, &listeners, None);
                 fill(scan, &before, &after, ended.take(), &Caught::new(), &listeners);
                 Some(ended).filter(|ended| ended.covers(&scan.network_namespaces))
             }
@@ -84,10 +85,13 @@ pub fn observe(scan: &mut Scan, period: Duration, stop: &AtomicBool) -> HeldBack
     let mut steps: Vec<HashMap<usize, f64>> = Vec::new();
     let mut held_back = HeldBack::default();
     while before.at.elapsed() < period && !stop.load(Ordering::Relaxed) {
-        std::thread::sleep(rest.min(period.saturating_sub(before.at.elapsed())));
+        let rest_now = rest.min(period.saturating_sub(before.at.elapsed()));
+        match &mut catcher {
+            Some(catcher) => catcher.watch(rest_now),
+            None => std::thread::sleep(rest_now),
+        }
         let begun = Instant::now();
-        before.count_closed(&mut ended, &listeners);
-        catcher.iter_mut().for_each(Catcher::look);
+        before.count_closed(&mut ended, &listeners, catcher.as_mut());
         if before.at.elapsed() >= step * (steps.len() as u32 + 1) {
             held_back.look_now(scan);
             steps.push(so_far(scan, &before, &look(scan), ended.sums(), &listeners));
@@ -121,10 +125,11 @@ fn so_far(
             traffic(scan, advice, before, now, 1.0).round_trips_per_s;
     }
     let service_of = services_of_listeners(scan);
-    for ((namespace, server), sum) in ended {
+    for ((namespace, server), tallies) in ended {
         let listener = listeners.accepts(*namespace, *server);
         if let Some(service) = listener.and_then(|at| service_of.get(&at)) {
-            *totals.entry(*service).or_default() += sum.round_trips as f64;
+            let round_trips: u64 = tallies.values().map(|tally| tally.all.round_trips).sum();
+            *totals.entry(*service).or_default() += round_trips as f64;
         }
     }
     totals
@@ -156,36 +161,84 @@ fn services_of_listeners(scan: &Scan) -> HashMap<usize, usize> {
 }
 
 /// Short connections to a service.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Default)]
 struct Short {
     per_s: f64,
-    traffic: Option<ShortTraffic>,
+    /// What the kernel told of them; empty where it tells nothing.
+    tallies: Vec<Tally>,
 }
+
+/// A part of them that is booked as that of clients whom nobody saw, beyond which it is worth a line.
+const WORTH_A_LINE: f64 = 0.05;
 
 fn fill(scan: &mut Scan, before: &Look, after: &Look, ended: Heard, caught: &Caught, listeners: &Listeners) {
     let seconds = after.at.duration_since(before.at).as_secs_f64();
     let short = short_connections(scan, after, ended, listeners, seconds);
-    for service in short.keys().copied().collect::<BTreeSet<usize>>() {
-        let clients = caught.get(&service).map(Vec::as_slice).unwrap_or_default();
-        advice::add_short_lived(scan, service, clients);
+    let nobody = Seen::default();
+    let mut booked: HashMap<usize, (&Seen, Shares)> = HashMap::new();
+    for (service, short) in short.iter().collect::<BTreeMap<_, _>>() {
+        let seen = caught.get(service).unwrap_or(&nobody);
+        let shares = short.shares(seen, seconds);
+        let is_left = shares.nobodys.connections > WORTH_A_LINE * short.per_s * seconds;
+        advice::add_short_lived(scan, *service, &seen.senders, is_left);
+        booked.insert(*service, (seen, shares));
     }
     let mut all = scan.advice.clone();
     for advice in &mut all {
         let mut traffic = traffic(scan, advice, before, after, seconds);
-        if let Some(short) = short.get(&advice.service) {
-            let share =
-                share(scan, advice, caught.get(&advice.service).map(Vec::as_slice).unwrap_or_default());
-            let part = |traffic: ShortTraffic| ShortTraffic {
-                round_trips_per_s: share * traffic.round_trips_per_s,
-                bytes_per_s: share * traffic.bytes_per_s,
-            };
-            traffic.short_connections_per_s = share * short.per_s;
-            traffic.short = short.traffic.filter(|_| share > 0.0).map(part);
+        if let Some((seen, shares)) = booked.get(&advice.service) {
+            let part = part(scan, advice, seen, shares);
+            traffic.short_connections_per_s = part.connections / seconds;
+            let is_told = part.connections > 0.0 && !short[&advice.service].tallies.is_empty();
+            traffic.short = is_told.then(|| ShortTraffic {
+                round_trips_per_s: part.round_trips / seconds,
+                bytes_per_s: part.bytes / seconds,
+            });
         }
         advice.traffic = Some(traffic);
     }
     add_cpu(scan, &mut all, before, after, seconds);
     scan.advice = all;
+}
+
+impl Short {
+    /// Whose they are. What the kernel did not tell of is taken to be like the rest; where it tells of none, all are the only
+    /// program's that was seen, or nobody's.
+    fn shares(&self, seen: &Seen, seconds: f64) -> Shares {
+        let mut shares = shares(seen, self.tallies.iter());
+        let told: u64 = self.tallies.iter().map(|tally| tally.all.connections).sum();
+        let number = self.per_s * seconds;
+        if told == 0 {
+            let all = Part { connections: number, ..Part::default() };
+            match only_program(seen) {
+                Some(only) => shares.of_senders[only] = all,
+                None => shares.nobodys = all,
+            }
+            return shares;
+        }
+        let times = number / told as f64 - 1.0;
+        for part in shares.of_senders.iter_mut().chain([&mut shares.nobodys]) {
+            part.add_part(*part, times);
+        }
+        shares
+    }
+}
+
+/// The short connections of a pair: those of its program, or what is nobody's where it has none.
+fn part(scan: &Scan, advice: &Advice, seen: &Seen, shares: &Shares) -> Part {
+    let mut part = Part::default();
+    if advice.client_pids.is_empty() {
+        let nobodys =
+            scan.advice.iter().filter(|one| one.service == advice.service && one.client_pids.is_empty());
+        part.add_part(shares.nobodys, 1.0 / nobodys.count().max(1) as f64);
+        return part;
+    }
+    for (sender, its) in seen.senders.iter().zip(&shares.of_senders) {
+        if advice::is_of(scan, advice, advice.service, sender) {
+            part.add_part(*its, 1.0);
+        }
+    }
+    part
 }
 
 #[derive(Clone, Copy)]
@@ -264,22 +317,13 @@ impl Look {
     }
 
     /// Counts the connections that opened and closed since this snapshot.
-    fn count_closed(&self, ended: &mut Ended, listeners: &Listeners) {
-        ended.read(listeners, |namespace, local, peer| self.counters.contains_key(&(namespace, local, peer)));
+    fn count_closed(&self, ended: &mut Ended, listeners: &Listeners, mut catcher: Option<&mut Catcher<'_>>) {
+        ended.read(
+            listeners,
+            |namespace, local, peer| self.counters.contains_key(&(namespace, local, peer)),
+            |namespace, client, server| catcher.as_mut()?.ended(namespace, client, server),
+        );
     }
-}
-
-/// A program's part of the short connections to its service: that of its connections among those whose holder was seen.
-/// Nobody has a part in them without having been seen. Where no holder was, all are those of the advice without a client.
-fn share(scan: &Scan, advice: &Advice, senders: &[Sender]) -> f64 {
-    let seen: u32 = senders.iter().map(|sender| sender.connections).sum();
-    if seen == 0 {
-        let nobodys =
-            scan.advice.iter().filter(|one| one.service == advice.service && one.client_pids.is_empty());
-        return if advice.client_pids.is_empty() { 1.0 / nobodys.count().max(1) as f64 } else { 0.0 };
-    }
-    let its = senders.iter().filter(|sender| advice::is_of(scan, advice, advice.service, sender));
-    f64::from(its.map(|sender| sender.connections).sum::<u32>()) / f64::from(seen)
 }
 
 fn traffic(scan: &Scan, advice: &Advice, before: &Look, after: &Look, seconds: f64) -> Traffic {
@@ -336,21 +380,14 @@ fn short_connections(
             found.entry(service).or_default().per_s += 1.0 / seconds;
         }
     }
-    let mut of_service: HashMap<usize, Sum> = HashMap::new();
-    for ((namespace, server), sum) in counted {
+    for ((namespace, server), tallies) in counted {
         if let Some(service) = service(namespace, &[server]) {
-            of_service.entry(service).or_default().merge(sum);
+            found.entry(service).or_default().tallies.extend(tallies.into_values());
         }
     }
-    for (service, sum) in of_service {
-        let short = found.entry(service).or_default();
-        short.per_s = short.per_s.max(sum.connections as f64 / seconds);
-        // Missed connections are assumed to be like the counted ones.
-        let per_connection = |total: u64| short.per_s * total as f64 / sum.connections.max(1) as f64;
-        short.traffic = Some(ShortTraffic {
-            round_trips_per_s: per_connection(sum.round_trips),
-            bytes_per_s: per_connection(sum.bytes),
-        });
+    for short in found.values_mut() {
+        let told: u64 = short.tallies.iter().map(|tally| tally.all.connections).sum();
+        short.per_s = short.per_s.max(told as f64 / seconds);
     }
     found
 }

@@ -38,26 +38,31 @@ pub fn talkers(scan: &Scan, service: usize, period: Duration) -> Vec<Process> {
         }
         let talking = if ends.is_empty() { Vec::new() } else { holders(&ends) };
         if !talking.is_empty() {
-            return talking;
+            return talking.into_iter().map(|(process, _)| process).collect();
         }
         std::thread::sleep(NAP);
     }
     Vec::new()
 }
 
-/// Processes that hold one of these sockets now.
-pub(crate) fn holders(ends: &[(u64, Option<u32>)]) -> Vec<Process> {
+/// Processes that hold one of these sockets now, each with all its sockets.
+pub(crate) fn holders(ends: &[(u64, Option<u32>)]) -> Vec<(Process, Vec<u64>)> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(proc) = openat(CWD, c"/proc", flags, Mode::empty()) else { return Vec::new() };
     let users = Names::of_users();
-    let is_held = |pid: &u32| {
+    let mut found = Vec::new();
+    for pid in pids(proc.as_fd()).unwrap_or_default() {
         // Only processes of the sockets' owners are searched, because the connection is short.
-        let uid = status::read(*pid).map(|status| status.uid);
-        let is_makers = ends.iter().any(|(_, maker)| maker.is_none() || *maker == uid);
-        is_makers && sockets_of(*pid).iter().any(|inode| ends.iter().any(|(end, _)| end == inode))
-    };
-    let all = pids(proc.as_fd()).unwrap_or_default();
-    all.into_iter().filter(is_held).filter_map(|pid| crate::process(pid, &users)).collect()
+        let uid = status::read(pid).map(|status| status.uid);
+        if !ends.iter().any(|(_, maker)| maker.is_none() || *maker == uid) {
+            continue;
+        }
+        let sockets = sockets_of(pid);
+        if sockets.iter().any(|inode| ends.iter().any(|(end, _)| end == inode)) {
+            found.extend(crate::process(pid, &users).map(|process| (process, sockets)));
+        }
+    }
+    found
 }
 
 #[cfg(test)]

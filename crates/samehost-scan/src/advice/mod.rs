@@ -174,9 +174,9 @@ pub fn advise(scan: &mut Scan) {
 }
 
 /// Adds advice for the programs that were seen to open short connections to a service, where the scan has none on them.
-/// Where nobody was seen, the connections are those of short-lived clients: never of a program that happens to stay
-/// connected to the same service. Connections that the scan saw without their holder are filled in.
-pub(crate) fn add_short_lived(scan: &mut Scan, service: usize, senders: &[Sender]) {
+/// Where some are left, they are those of short-lived clients: never of a program that happens to stay connected to the same
+/// service. Connections that the scan saw without their holder are filled in.
+pub(crate) fn add_short_lived(scan: &mut Scan, service: usize, senders: &[Sender], is_left: bool) {
     for sender in senders {
         let is_its = |advice: &Advice| is_of(scan, advice, service, sender);
         if scan.advice.iter().any(is_its) {
@@ -193,7 +193,7 @@ pub(crate) fn add_short_lived(scan: &mut Scan, service: usize, senders: &[Sender
         add(scan, service, now, sender.process.name.clone(), members, &[sender.process.pid]);
     }
     let is_nobodys = |one: &Advice| one.service == service && one.client_pids.is_empty();
-    if senders.is_empty() && !scan.advice.iter().any(is_nobodys) {
+    if is_left && !scan.advice.iter().any(is_nobodys) {
         add(scan, service, None, "short-lived clients".to_owned(), Vec::new(), &[]);
     }
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod advice;
+mod attribution;
 mod bad_input;
 mod bench;
 mod clients;

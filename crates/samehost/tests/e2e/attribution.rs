@@ -1,0 +1,273 @@
+//! Whose traffic it is: five programs of four users, with short and long connections to three services. Each counts what it
+//! opens; what `scan --observe` books on a program is held against that.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use samehost_testing::postgres::{Cluster, SECRET};
+use samehost_testing::{free_port, wait_for};
+use serde_json::Value;
+
+use crate::support::{Home, not_tested};
+
+/// One program: its user, its interpreter, and for each service how it connects.
+struct Program {
+    name: &'static str,
+    user: &'static str,
+    interpreter: &'static str,
+    script: String,
+}
+
+/// Redis and memcached by their bytes; each request waits for its reply. `short` opens a connection, asks, and closes it.
+const PYTHON: &str = "import encodings.idna, os, socket, sys, threading, time
+counts = {}
+def count(name, by=1):
+    counts[name] = counts.get(name, 0) + by
+def keep():
+    while True:
+        text = ' '.join(f'{name}={value}' for name, value in sorted(counts.items()))
+        with open(sys.argv[1] + '.new', 'w') as file: file.write(text)
+        os.rename(sys.argv[1] + '.new', sys.argv[1])
+        time.sleep(0.02)
+threading.Thread(target=keep, daemon=True).start()
+def ask(port, request):
+    s = socket.create_connection(('127.0.0.1', port))
+    return s
+def requests(s, request, number):
+    for _ in range(number):
+        s.sendall(request)
+        s.recv(4096)
+def short(name, port, request, number, pause):
+    while True:
+        s = socket.create_connection(('127.0.0.1', port))
+        requests(s, request, number)
+        s.close()
+        count(name)
+        time.sleep(pause)
+def long(port, request, pause):
+    s = socket.create_connection(('127.0.0.1', port))
+    while True:
+        requests(s, request, 1)
+        time.sleep(pause)
+def both(*works):
+    for work in works: threading.Thread(target=work, daemon=True).start()
+    time.sleep(600)
+";
+
+const PAGES: &str = "import psycopg2
+while True:
+    db = psycopg2.connect(DSN)
+    cursor = db.cursor()
+    for _ in range(20): cursor.execute('select 1')
+    db.close()
+    count('postgres')
+    time.sleep(0.1)
+";
+
+const REPORTS: &str = "require 'pg'
+db = PG.connect(DSN)
+File.write(ARGV[0], '')
+loop { db.exec('select 1'); sleep 0.1 }
+";
+
+/// A program at work, ended with the test.
+struct AtWork {
+    child: Child,
+    counts: PathBuf,
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl AtWork {
+    fn start(program: &Program, folder: &Path) -> Self {
+        let script = folder.join(program.name);
+        fs::write(&script, &program.script).unwrap();
+        let counts = folder.join(program.user).join(program.name);
+        fs::create_dir_all(counts.parent().unwrap()).unwrap();
+        samehost_testing::must("chown", &[program.user, &counts.parent().unwrap().display().to_string()]);
+        let child = Command::new("setpriv")
+            .args(["--reuid", program.user, "--clear-groups", program.interpreter])
+            .args([&script, &counts])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let at_work = AtWork { child, counts };
+        wait_for(program.name, || at_work.counts.exists().then_some(()));
+        at_work
+    }
+
+    /// How many connections it has opened and closed to each service.
+    fn opened(&self) -> BTreeMap<String, f64> {
+        let text = fs::read_to_string(&self.counts).unwrap_or_default();
+        let pairs = text.split_whitespace().filter_map(|word| word.split_once('='));
+        pairs.map(|(name, value)| (name.to_owned(), value.parse().unwrap())).collect()
+    }
+}
+
+/// Servers of the test's own, with the port of each.
+struct Servers {
+    _postgres: Cluster,
+    _others: Vec<Stopped>,
+    ports: [(&'static str, u16); 3],
+}
+
+struct Stopped(Child);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn servers(folder: &Path) -> Servers {
+    let postgres = Cluster::start(40);
+    let (redis, memcached) = (free_port(), free_port());
+    let start =
+        |command: &mut Command| Stopped(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
+    let others = vec![
+        start(&mut samehost_testing::redis_server(redis, folder)),
+        start(Command::new("memcached").args([
+            "-u",
+            "nobody",
+            "-l",
+            "127.0.0.1",
+            "-p",
+            &memcached.to_string(),
+        ])),
+    ];
+    for port in [redis, memcached] {
+        wait_for("a server", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
+    }
+    let ports = [("postgres", postgres.port), ("redis", redis), ("memcached", memcached)];
+    Servers { _postgres: postgres, _others: others, ports }
+}
+
+fn programs(servers: &Servers) -> Vec<Program> {
+    let [postgres, redis, memcached] = servers.ports.map(|(_, port)| port);
+    let dsn = format!(
+        "DSN = 'host=127.0.0.1 port={postgres} dbname=shop user=by_scram password={SECRET} sslmode=disable gssencmode=disable'\n"
+    );
+    let ping = "b'PING\\r\\n'";
+    let get = "b'get a\\r\\n'";
+    let python = |name, user, works: String| Program {
+        name,
+        user,
+        interpreter: "/usr/bin/python3",
+        script: format!("{PYTHON}both({works})\n"),
+    };
+    vec![
+        Program {
+            name: "pages",
+            user: "www-data",
+            interpreter: "/usr/bin/python3",
+            script: format!("{PYTHON}{dsn}{PAGES}"),
+        },
+        Program { name: "reports", user: "www-data", interpreter: "ruby", script: format!("{dsn}{REPORTS}") },
+        python("counter", "games", format!("lambda: short('redis', {redis}, {ping}, 1, 0.05)")),
+        python(
+            "queue",
+            "backup",
+            format!(
+                "lambda: long({redis}, {ping}, 0.02), lambda: short('memcached', {memcached}, {get}, 3, 0.2)"
+            ),
+        ),
+        python(
+            "cache",
+            "man",
+            format!(
+                "lambda: long({memcached}, {get}, 0.1), lambda: short('redis', {redis}, {ping}, 10, 0.2)"
+            ),
+        ),
+    ]
+}
+
+/// How many scans: `cargo xtask evidence attribution` makes a hundred.
+fn scans() -> u32 {
+    std::env::var("SAMEHOST_SCANS").ok().and_then(|text| text.parse().ok()).unwrap_or(2)
+}
+
+/// Short connections a second that a scan books, by program and service; those of nobody have no program.
+fn booked(
+    found: &Value,
+    servers: &Servers,
+    running: &[(&'static str, u32)],
+) -> BTreeMap<(Option<&'static str>, &'static str), f64> {
+    let mut booked = BTreeMap::new();
+    for one in found["advice"].as_array().unwrap() {
+        let now = one["now"].as_str().unwrap();
+        let Some((service, _)) = servers.ports.iter().find(|(_, port)| now.ends_with(&format!(":{port}")))
+        else {
+            continue;
+        };
+        let pids: Vec<u64> =
+            one["client_pids"].as_array().unwrap().iter().filter_map(Value::as_u64).collect();
+        let program = running.iter().find(|(_, pid)| pids.contains(&u64::from(*pid))).map(|(name, _)| *name);
+        assert!(program.is_some() || pids.is_empty(), "a program that is none of them: {one}");
+        *booked.entry((program, *service)).or_default() +=
+            one["traffic"]["short_connections_per_s"].as_f64().unwrap_or(0.0);
+    }
+    booked
+}
+
+#[test]
+fn short_connections_are_booked_on_who_opened_them() {
+    if !samehost_testing::postgres::is_root() {
+        not_tested("without root: whose short connections they are");
+        return;
+    }
+    let home = Home::new();
+    let directory = tempfile::Builder::new().tempdir_in("/var/tmp").unwrap();
+    samehost_testing::must("chmod", &["755", &directory.path().display().to_string()]);
+    let servers = servers(directory.path());
+    let programs = programs(&servers);
+    let at_work: Vec<AtWork> =
+        programs.iter().map(|program| AtWork::start(program, directory.path())).collect();
+    let running: Vec<(&'static str, u32)> =
+        programs.iter().zip(&at_work).map(|(program, one)| (program.name, one.child.id())).collect();
+    let (mut all, mut attributed, mut wrong) = (0.0, 0.0, 0);
+    for number in 1..=scans() {
+        let opened = || at_work.iter().map(AtWork::opened).collect::<Vec<_>>();
+        let (begun, before) = (Instant::now(), opened());
+        let ended = home.run(&["scan", "--json", "--quiet", "--observe", "10s"]);
+        let (after, seconds) = (opened(), begun.elapsed().as_secs_f64());
+        assert_eq!(ended.status, 0, "{}", ended.both());
+        let found: Value = serde_json::from_str(&ended.stdout).unwrap();
+        let booked = booked(&found, &servers, &running);
+        for (service, _) in servers.ports {
+            let mut line = format!("scan {number}, {service}:");
+            let mut sent_all = 0.0;
+            for ((name, _), (was, is)) in running.iter().zip(before.iter().zip(&after)) {
+                let count = |counts: &BTreeMap<String, f64>| counts.get(service).copied().unwrap_or(0.0);
+                let sent = (count(is) - count(was)) / seconds;
+                let its = booked.get(&(Some(*name), service)).copied().unwrap_or(0.0);
+                sent_all += sent;
+                attributed += its;
+                line += &format!(" {name} {its:.1} of {sent:.1},");
+                // The rates of a busy machine vary from the scan to its observation.
+                if its > 1.3 * sent + 0.5 {
+                    wrong += 1;
+                    line += " WRONG,";
+                }
+            }
+            all += sent_all;
+            let nobodys = booked.get(&(None, service)).copied().unwrap_or(0.0);
+            println!("booked: {line} nobody {nobodys:.1}");
+        }
+    }
+    println!(
+        "booked: {:.1} % of the short connections on a program, {wrong} on a wrong one",
+        100.0 * attributed / all
+    );
+    assert_eq!(wrong, 0);
+    assert!(attributed >= 0.9 * all, "{:.1} %", 100.0 * attributed / all);
+}
