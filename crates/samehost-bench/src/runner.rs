@@ -6,7 +6,9 @@ mod rounds;
 mod serving;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use samehost_model::{Arm, Code, Driven, Outcome, Plan, Report, ServerInfo, Trial, Warning};
@@ -69,6 +71,13 @@ pub(crate) struct TrialRunner<'a> {
     /// Network namespace whose routes set the congestion control.
     routed: Option<Arc<OwnNetwork>>,
     others: Others,
+    /// No more servers are started than there are blocks.
+    most_blocks: u32,
+}
+
+/// The result of a thread that starts a server.
+fn finished<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 impl<'a> TrialRunner<'a> {
@@ -120,6 +129,7 @@ impl<'a> TrialRunner<'a> {
             trials: 0,
             routed: nets.routed,
             others: Others::watch(),
+            most_blocks: u32::MAX,
         })
     }
 
@@ -134,6 +144,25 @@ impl<'a> TrialRunner<'a> {
 
     pub(crate) fn server(&self) -> ServerInfo {
         self.running.server()
+    }
+
+    /// Starts the servers with these numbers, as many at once as there are CPUs. A database waits for the disk and for its
+    /// own threads for most of its start: after the first one, whose data directory the others copy, two took as long as
+    /// one. Nothing is measured meanwhile.
+    fn start_the_others(&mut self, numbers: Range<u32>) -> Result<(), BenchError> {
+        let (names, configured, start) = (self.running.names(), &*self.configured, &self.start);
+        let at_once = (self.surroundings.cpus as usize).max(1);
+        for some in numbers.collect::<Vec<u32>>().chunks(at_once) {
+            let started: Vec<Result<Serving, BenchError>> = std::thread::scope(|scope| {
+                let begin = |_| scope.spawn(|| Serving::start(configured, start, names.clone()));
+                let begun: Vec<_> = some.iter().map(begin).collect();
+                begun.into_iter().map(finished).collect()
+            });
+            for (number, serving) in some.iter().zip(started) {
+                self.idle.insert(*number, serving?);
+            }
+        }
+        Ok(())
     }
 
     /// What a server that runs already uses for others, in percent of one CPU: looked at for a moment before we ask
@@ -156,6 +185,7 @@ impl<'a> TrialRunner<'a> {
             self.trial_time = Duration::from_secs_f64(seconds);
         }
         self.driven.clone_from(&plan.driven);
+        self.most_blocks = plan.max_blocks;
     }
 
     /// Fills in the endpoint of each arm, for the report's head.
@@ -287,9 +317,14 @@ impl Measurer for TrialRunner<'_> {
             return Ok(());
         }
         let since = Instant::now();
+        if let Starts::InTurn(servers) = starts
+            && !self.idle.contains_key(&due)
+        {
+            self.start_the_others(due..servers.min(self.most_blocks))?;
+        }
         let next = match self.idle.remove(&due) {
             Some(idle) => idle,
-            None => self.running.again(&*self.configured, &self.start)?,
+            None => Serving::start(&*self.configured, &self.start, self.running.names())?,
         };
         let before = std::mem::replace(&mut self.running, next);
         if starts != Starts::EachBlock {

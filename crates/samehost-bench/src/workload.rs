@@ -287,7 +287,7 @@ pub enum OpenOrClosed {
 }
 
 /// A workload's running servers; they end when this is dropped.
-pub trait Instance {
+pub trait Instance: Send {
     fn server(&self) -> ServerInfo;
 
     /// Processes of a proxy between client and server, such as nginx.

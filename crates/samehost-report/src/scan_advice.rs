@@ -26,11 +26,14 @@ impl Terminal {
     }
 }
 
-/// Short form of a saving: `6.6 to 12 h`, `not worth it`, `undecided`.
+/// Short form of a saving: `6.6 to 12 h`, `not worth it`, and `-1.0 to +0.9 h` where it cannot be told.
 #[must_use]
 pub fn saving_in_short(saving: &Saving) -> String {
     if saving.undecided {
-        return "undecided".to_owned();
+        let Range { low, high } = saving.cpu_s_per_day;
+        let (scale, unit) = unit_of_time(low.abs().max(high.abs()));
+        let number = |seconds: f64| format!("{:+.*}", digits(seconds, scale, unit), seconds / scale);
+        return format!("{} to {} {unit}", number(low), number(high));
     }
     if !saving.worth_it || saving.cpu_s_per_day.high <= 0.0 {
         return "not worth it".to_owned();
@@ -121,12 +124,15 @@ fn traffic_in_words(traffic: &Traffic) -> String {
     parts.join("; ")
 }
 
-fn saving_in_words(saving: &Saving) -> String {
+/// A saving as a sentence, always with its ranges.
+#[must_use]
+pub fn saving_in_words(saving: &Saving) -> String {
     if saving.undecided {
         let why = if saving.hurried { HURRIED } else { "scan again when less runs" };
         return format!(
-            "cannot tell: between {} of CPU time a day; {why}, or measure this service with samehost bench",
-            signed_span_of_time(saving.cpu_s_per_day)
+            "cannot tell: between {} of CPU time a day, and between {} of a busy connection's time; {why}, or measure this service with samehost bench",
+            signed_span_of_time(saving.cpu_s_per_day),
+            signed_part(saving.waiting_part),
         );
     }
     if !saving.worth_it {
@@ -144,11 +150,7 @@ fn saving_in_words(saving: &Saving) -> String {
         let trip = format!("{} a round trip", range(saving.us_per_round_trip, "us"));
         parts.push(match saving.us_per_short_connection {
             Some(us) => format!("{trip}, {} of each short connection's time", range(us, "us")),
-            None => format!(
-                "{trip}, {:.0}–{:.0} % of a busy connection's time",
-                100.0 * saving.waiting_part.low,
-                100.0 * saving.waiting_part.high
-            ),
+            None => format!("{trip}, {} of a busy connection's time", part_in_percent(saving.waiting_part)),
         });
     }
     let is_wide = |range: Range| range.low > 0.0 && range.high > WIDE * range.low;
@@ -178,6 +180,23 @@ pub fn signed_span_of_time(seconds: Range) -> String {
     format!("{:+.1} and {:+.1} {unit}", seconds.low / scale, seconds.high / scale)
 }
 
+/// A part that may begin below zero: `-3.1 and +8.2 %`.
+#[must_use]
+pub fn signed_part(part: Range) -> String {
+    format!("{:+.1} and {:+.1} %", 100.0 * part.low, 100.0 * part.high)
+}
+
+/// A part with its range: `6–9 %`.
+#[must_use]
+pub fn part_in_percent(part: Range) -> String {
+    format!("{:.0}–{:.0} %", 100.0 * part.low, 100.0 * part.high)
+}
+
+/// Digits of a time in this unit after the point: two digits are enough.
+fn digits(seconds: f64, scale: f64, unit: &str) -> usize {
+    usize::from((seconds / scale).abs() < 9.95 && unit != "s")
+}
+
 /// The unit that suits so many seconds, and its length.
 fn unit_of_time(seconds: f64) -> (f64, &'static str) {
     match seconds {
@@ -194,11 +213,7 @@ fn range(range: Range, unit: &str) -> String {
 /// A span in the unit of its larger end, with two digits: `50 to 100 s`, `1.2 to 8.3 min`, `6.6 to 12 h`.
 fn span_of_time(seconds: Range) -> String {
     let (scale, unit) = unit_of_time(seconds.high);
-    let number = |seconds: f64| {
-        let value = seconds / scale;
-        let digits = usize::from(value < 9.95 && unit != "s");
-        format!("{value:.digits$}")
-    };
+    let number = |seconds: f64| format!("{:.*}", digits(seconds, scale, unit), seconds / scale);
     format!("{} to {} {unit}", number(seconds.low), number(seconds.high))
 }
 
@@ -240,8 +255,12 @@ mod tests {
             Saving { undecided: true, cpu_s_per_day: Range { low: -60.0, high: 600.0 }, ..saving };
         assert!(
             saving_in_words(&undecided)
-                .starts_with("cannot tell: between -1.0 and +10.0 min of CPU time a day; ")
+                .starts_with("cannot tell: between -1.0 and +10.0 min of CPU time a day, and between +0.0 and +0.4 % of a busy connection's time; ")
         );
+        let short = |low, high| saving_in_short(&Saving { cpu_s_per_day: Range { low, high }, ..undecided });
+        assert_eq!(short(-60.0, 600.0), "-1.0 to +10 min");
+        assert_eq!(short(-3_784.0, 3_102.0), "-63 to +52 min");
+        assert_eq!(short(-7_100.0, 7_100.0), "-118 to +118 min", "as wide as the column of top");
     }
 
     #[test]

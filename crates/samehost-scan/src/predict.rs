@@ -185,8 +185,12 @@ fn saving(traffic: &Traffic, connections: u32, costs: &Costs) -> Saving {
     let waiting_part = add(of_rate(costs.us_per_round_trip, long / busy), of_rate(short_us, short / at_once));
     let known = traffic.short.is_some() && short > 0.0;
     let reaches = [(cpu_part, CPU_THRESHOLD), (waiting_part, WAIT_THRESHOLD)];
-    // The lower bound must reach the threshold; a range that lies partly below it decides nothing.
-    let worth_it = reaches.iter().any(|(part, threshold)| part.low >= *threshold);
+    // One range must lie above its threshold, and none may reach below zero: who saves CPU time for certain and may
+    // wait longer for it is told both ranges, and decides. Before, one range was enough, so that `worth_it` stood
+    // beside a range from loss to gain.
+    let is_above = reaches.iter().any(|(part, threshold)| part.low >= *threshold);
+    let may_lose = reaches.iter().any(|(part, _)| part.low < 0.0);
+    let worth_it = is_above && !may_lose;
     Saving {
         cpu_us_per_request: costs.cpu_us_per_request,
         cpu_s_per_day: scale(cpu_part, SECONDS_PER_DAY),
@@ -263,6 +267,23 @@ mod tests {
         // A saving of zero has an error of 12 % of a round trip's time; the range of time is widened as well.
         assert!((wide.us_per_round_trip.low + 1.7).abs() < 1e-9, "{wide:?}");
         assert!((wide.us_per_round_trip.high - 1.7).abs() < 1e-9, "{wide:?}");
+    }
+
+    #[test]
+    fn what_may_lose_in_one_way_is_not_worth_it_for_the_other() {
+        let traffic = Traffic { round_trips_per_s: 10_000.0, busy_connections: 1, ..Traffic::default() };
+        let of = |cpu: (f64, f64), time: (f64, f64)| {
+            let range = |(low, high)| Range { low, high };
+            let costs = Costs { cpu_us_per_request: range(cpu), us_per_round_trip: range(time), ..NOTHING };
+            let saving = saving(&traffic, 1, &costs);
+            (saving.worth_it, saving.undecided)
+        };
+        // 10,000/s × 2 µs is 2 % of a CPU, or of a connection's time.
+        assert_eq!(of((2.0, 4.0), (0.0, 3.0)), (true, false));
+        assert_eq!(of((2.0, 4.0), (-0.1, 3.0)), (false, true), "it may wait longer");
+        assert_eq!(of((-0.1, 4.0), (2.0, 3.0)), (false, true), "it may take more CPU time");
+        assert_eq!(of((2.0, 4.0), (-3.0, -2.0)), (false, true), "it waits longer for certain");
+        assert_eq!(of((-4.0, -2.0), (-3.0, -2.0)), (false, false));
     }
 
     #[test]

@@ -22,13 +22,9 @@ impl Serving {
         Ok(Serving { servers: servers.collect::<Result<_, _>>()?, names })
     }
 
-    /// Starts new servers for the same arms.
-    pub(super) fn again(
-        &self,
-        configured: &dyn Configured,
-        start: &StartOptions,
-    ) -> Result<Self, BenchError> {
-        Serving::start(configured, start, self.names.clone())
+    /// Names of the arms with a server of their own.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.names.clone()
     }
 
     fn place(&self, arm: &Arm) -> usize {

@@ -154,9 +154,9 @@ pub struct Saving {
     pub us_per_short_connection: Option<Range>,
     /// Part of the observed time that a busy connection would wait less, 0 to 1.
     pub waiting_part: Range,
-    /// An upper bound is above its threshold, but its lower one is not above zero: the measurement decides nothing.
+    /// An upper bound is above its threshold, and it is not worth it for certain: the ranges say between what it lies.
     pub undecided: bool,
-    /// Whether it is worth the trouble: a range above zero reaches its threshold.
+    /// Whether it is worth the trouble: one of the two ranges lies above its threshold, and neither reaches below zero.
     pub worth_it: bool,
     /// The measurement behind the ranges had less than its full time, so that they are wider than they need be.
     #[serde(skip_serializing_if = "std::ops::Not::not")]

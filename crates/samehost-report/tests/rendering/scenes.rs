@@ -40,6 +40,7 @@ pub(crate) const SCENES: &[(&str, Make)] = &[
     ("grid", grid),
     ("mixed", mixed),
     ("tail", tail),
+    ("factors", || factors(&[1, 64])),
 ];
 
 pub(crate) fn single_point() -> Report {
@@ -307,6 +308,34 @@ pub(crate) fn tail() -> Report {
         scene.arm(Side { latency_us: 30.0, spread: 0.2, ..tcp() }, at.clone(), &tag);
         scene.arm(Side { latency_us: 24.0, spread: 0.6, ..unix() }, at, &tag);
     }
+    scene.measure(12);
+    scene.done()
+}
+
+/// Transport × number of backends, at each of these numbers of connections. A backend for each request helps TCP less.
+pub(crate) fn factors(connections: &[u32]) -> Report {
+    let mut scene = Scene::new("proxy", "GET", &["throughput", "latency_mean"]);
+    for connections in connections {
+        for (backends, gain) in [("1", 1.0), ("4", 0.6)] {
+            let parameters = BTreeMap::from([("backends".to_owned(), backends.to_owned())]);
+            let at = Point { parameters, ..point(*connections, None) };
+            let tag = format!("b{backends}/c{connections}");
+            scene.arm(Side { latency_us: 48.0 * gain, ..tcp() }, at.clone(), &tag);
+            scene.arm(Side { latency_us: 42.0 * gain, ..unix() }, at, &tag);
+        }
+    }
+    scene.measure(12);
+    scene.done()
+}
+
+/// Whether a 99.9th percentile has a row: at 12,000 requests a trial, and not at 4,000.
+pub(crate) fn far_tail(requests: usize, spreads: [f64; 2]) -> Report {
+    let mut scene = Scene::new("redis", "GET", &["latency_p50", "latency_p99_9"]);
+    scene.requests = requests;
+    scene.report.head.plan.trial_s = Some(0.5);
+    let at = point(1, None);
+    scene.arm(Side { latency_us: 0.5e6 / requests as f64, spread: spreads[0], ..tcp() }, at.clone(), "");
+    scene.arm(Side { latency_us: 0.5e6 / requests as f64, spread: spreads[1], ..unix() }, at, "");
     scene.measure(12);
     scene.done()
 }

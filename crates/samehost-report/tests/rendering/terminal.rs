@@ -2,7 +2,7 @@
 
 use samehost_analysis::compare;
 use samehost_model::human::format_value;
-use samehost_model::{Better, Code, Comparison, MetricInfo, Report, Warning};
+use samehost_model::{Better, Code, Comparison, MetricInfo, Report, Verdict, Warning};
 use samehost_report::Terminal;
 use unicode_width::UnicodeWidthStr;
 
@@ -87,6 +87,44 @@ fn values_are_the_reports_and_stand_under_each_other() {
         let ends = ends(&rows, &texts);
         assert!(ends.windows(2).all(|two| two[0] == two[1]), "{ends:?}\n{text}");
     }
+}
+
+/// A reader of two tables of one factor has to know which is about what.
+#[test]
+fn each_table_of_factors_names_its_point_where_there_are_several() {
+    let titles = |connections: &[u32]| -> Vec<String> {
+        let text = render(&scenes::factors(connections), 140, false);
+        let of_factors = text.lines().filter(|line| line.contains("what each factor does"));
+        of_factors.map(|line| line.trim().to_owned()).collect()
+    };
+    let title = "throughput: what each factor does over all the others";
+    assert_eq!(titles(&[8]), [title], "there is one, and nothing to tell apart");
+    assert_eq!(
+        titles(&[1, 64]),
+        [format!("{title}, 1 connection"), format!("{title}, 64 connections")],
+        "and not the factors, which have a row each"
+    );
+    let text = render(&scenes::factors(&[1, 64]), 140, false);
+    for connections in [1, 64] {
+        let against = format!("each combination against tcp/b1/c{connections}");
+        assert_eq!(text.matches(&against).count(), 1, "{text}");
+    }
+}
+
+#[test]
+fn the_far_tail_has_a_row_with_a_verdict_or_says_what_it_needs() {
+    for (spreads, verdict) in [([0.5, 0.2], Verdict::Faster), ([0.2, 0.5], Verdict::Slower)] {
+        let report = scenes::far_tail(12_000, spreads);
+        let found = report.analysis.comparisons.iter().find(|found| found.metric == "latency_p99_9").unwrap();
+        assert_eq!(found.verdict, verdict, "{found:?}");
+        let row = render(&report, 140, false);
+        let row = row.lines().find(|line| line.starts_with("latency p99.9")).unwrap();
+        let interval = format!("{:.3}–{:.3}", found.ci_low.unwrap(), found.ci_high.unwrap());
+        assert!(row.contains(&interval), "{row}");
+    }
+    let few = render(&scenes::far_tail(4_000, [0.5, 0.2]), 140, false);
+    let row = few.lines().find(|line| line.starts_with("latency p99.9")).unwrap();
+    assert!(row.ends_with("–  needs --trial-time 1.6s"), "{few}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! their commands. Uses the results of scan and checkup; does not measure.
 
 use samehost_model::scan::{Advice, Possible, Scan};
-use samehost_report::{saving_in_short, signed_span_of_time};
+use samehost_report::{part_in_percent, saving_in_short, signed_part, signed_span_of_time};
 
 /// Maximum number of recommendations; more would not be read.
 pub const MOST: usize = 3;
@@ -83,12 +83,11 @@ fn in_words(scan: &Scan, advice: &Advice, can_switch: &dyn Fn(&str) -> bool) -> 
     };
     match (advice.saving, service.and_then(|service| service.kind)) {
         (Some(saving), Some(kind)) if saving.worth_it => {
-            let gain = if saving.cpu_s_per_day.low > 0.0 {
-                format!("would save {} of CPU time a day", saving_in_short(&saving))
-            } else {
-                format!("would wait {:.0} % less", 100.0 * saving.waiting_part.high)
-            };
-            let about = format!("{pair} {gain} over a Unix socket, at the traffic of this moment{after}.");
+            let about = format!(
+                "{pair} would save {} of CPU time a day and wait {} less over a Unix socket, at the traffic of this moment{after}.",
+                saving_in_short(&saving),
+                part_in_percent(saving.waiting_part),
+            );
             if can_switch(&kind.to_string()) {
                 return Worth { about, command: format!("samehost switch {kind} --dry-run") };
             }
@@ -105,8 +104,9 @@ fn in_words(scan: &Scan, advice: &Advice, can_switch: &dyn Fn(&str) -> bool) -> 
         },
         (Some(saving), _) if saving.undecided => Worth {
             about: format!(
-                "{pair} could use a Unix socket{after}; it may save between {} of CPU time a day.",
-                signed_span_of_time(saving.cpu_s_per_day)
+                "{pair} could use a Unix socket{after}; it may save between {} of CPU time a day, and between {} of a busy connection's time.",
+                signed_span_of_time(saving.cpu_s_per_day),
+                signed_part(saving.waiting_part),
             ),
             command: "samehost scan --observe 60s".to_owned(),
         },

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use samehost_model::scan::{Advice, Possible, Scan};
+use samehost_report::saving_in_words;
 use samehost_system::interrupt;
 
 use super::one::one;
@@ -37,10 +38,11 @@ pub(super) fn all(options: &SwitchOptions) -> anyhow::Result<Ending> {
                 targets.extend(found);
             }
             Possible::Now | Possible::AfterSetting => {
-                let undecided = advice.saving.is_some_and(|saving| saving.undecided);
-                let why =
-                    if undecided { "undecided: measure it with samehost bench" } else { "not worth it" };
-                output::complain(&format!("{who}: {why}, by the traffic of the last {observe:?}"));
+                let why = advice.saving.as_ref().map_or_else(
+                    || "no traffic was seen, so what a switch saves is not known".to_owned(),
+                    saving_in_words,
+                );
+                output::complain(&format!("{who}, by the traffic of the last {observe:?}: {why}"));
             }
             Possible::Unknown | Possible::Cannot => {
                 output::complain(&format!("{who}: cannot switch; samehost scan says why"));
