@@ -2,6 +2,7 @@
 //! bytes stay. It refuses what it does not understand. Pure: files are read through [`Files`], and nothing is written
 //! or started here.
 
+mod asked;
 mod check;
 mod edit;
 mod editing;
@@ -19,6 +20,7 @@ mod setting;
 mod spelling;
 mod splice;
 
+pub use asked::{LIBPQ_WORDS, Library, OverSocket, Word, parameter};
 pub use check::{Check, Program};
 pub use edit::{Edit, EditError, apply};
 pub use editor::Editor;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use samehost_model::{Endpoint, Protocol, Secret};
 use samehost_services::Kind;
 
+use crate::asked::{Library, Word};
 use crate::refusal::{Refusal, Result};
 
 /// Which end of the connection the program is.
@@ -42,6 +43,10 @@ pub struct Setting {
     pub database: Option<String>,
     /// The backlog, if the configuration sets it (listeners only).
     pub backlog: Option<u32>,
+    /// By what the program connects.
+    pub library: Library,
+    /// What it asks for beside the address.
+    pub words: Vec<Word>,
 }
 
 impl Setting {
@@ -65,6 +70,8 @@ impl Setting {
             password: None,
             database: None,
             backlog: None,
+            library: Library::Unknown,
+            words: Vec::new(),
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use samehost_model::{Endpoint, Protocol, Secret};
 
 use crate::mysql::Surroundings;
-use crate::postgres::{Defaults, Login, password_for};
+use crate::postgres::{Defaults, FoundPassword, Login, OwnFiles, with_service};
 use crate::url::{ServerUrl, unescape};
 
 /// Reason to refuse a password file that other users may read.
@@ -50,15 +50,49 @@ impl Credentials {
         match protocol {
             Protocol::Mysql => Ok(mysql(url.as_ref(), &Surroundings::of_process()?)?),
             Protocol::Postgres => {
+                let files = OwnFiles::here();
+                let url =
+                    url.map(|url| with_service(&url, &files)).transpose().map_err(CredentialsError::Url)?;
                 let mut found = postgres(url.as_ref(), &Defaults::here())?;
                 if found.password.is_none() {
-                    found.password = postgres_password(&found, endpoint).map(Secret::new);
+                    let host = url.as_ref().and_then(host_of);
+                    found.password = found
+                        .postgres_password(&files, endpoint, host.as_deref())
+                        .map(|found| found.password);
                 }
                 Ok(found)
             }
             Protocol::Redis => redis(url.as_ref(), std::env::var("REDISCLI_AUTH").ok()),
             _ => Ok(Credentials::default()),
         }
+    }
+}
+
+impl Credentials {
+    /// The password that a client of libpq finds by itself for this login of PostgreSQL. `host` is how the client has the
+    /// host; `None` for the directory or the address of the endpoint.
+    #[must_use]
+    pub fn postgres_password(
+        &self,
+        files: &OwnFiles,
+        endpoint: &Endpoint,
+        host: Option<&str>,
+    ) -> Option<FoundPassword> {
+        let (of_endpoint, port) = match endpoint {
+            Endpoint::Unix(path) => {
+                let port =
+                    path.file_name().and_then(|name| name.to_str()?.strip_prefix(".s.PGSQL.")?.parse().ok());
+                (path.parent().unwrap_or(Path::new("/")).display().to_string(), port)
+            }
+            Endpoint::Tcp { host, port } | Endpoint::TcpTls { host, port } => (host.clone(), Some(*port)),
+            _ => return None,
+        };
+        files.password(&Login {
+            host: host.unwrap_or(&of_endpoint),
+            port: port.unwrap_or(5432),
+            database: self.database.as_deref()?,
+            user: self.user.as_deref()?,
+        })
     }
 }
 
@@ -102,22 +136,15 @@ fn postgres(url: Option<&ServerUrl>, defaults: &Defaults) -> Result<Credentials,
     Ok(Credentials { user: Some(user), password: password.map(Secret::new), database: Some(database) })
 }
 
-fn postgres_password(found: &Credentials, endpoint: &Endpoint) -> Option<String> {
-    let (host, port) = match endpoint {
-        Endpoint::Unix(path) => {
-            let port =
-                path.file_name().and_then(|name| name.to_str()?.strip_prefix(".s.PGSQL.")?.parse().ok());
-            (path.parent().unwrap_or(Path::new("/")).display().to_string(), port)
-        }
-        Endpoint::Tcp { host, port } | Endpoint::TcpTls { host, port } => (host.clone(), Some(*port)),
-        _ => return None,
-    };
-    password_for(&Login {
-        host: &host,
-        port: port.unwrap_or(5432),
-        database: found.database.as_deref()?,
-        user: found.user.as_deref()?,
-    })
+/// The host of a URL of PostgreSQL as it is written, empty where it names none.
+fn host_of(url: &ServerUrl) -> Option<String> {
+    if url.option("socket").is_some() {
+        return None;
+    }
+    let authority = url.place.split('/').next().unwrap_or_default();
+    let written = authority.rsplit_once(':').filter(|(_, port)| !port.ends_with(']'));
+    let host = unescape(written.map_or(authority, |(host, _)| host))?;
+    Some(url.option("host").map_or(host, str::to_owned))
 }
 
 fn redis(url: Option<&ServerUrl>, from_environment: Option<String>) -> Result<Credentials, CredentialsError> {

@@ -1,5 +1,6 @@
 //! Resolves a server URL to an endpoint, as the clients that take such URLs do. Every part of samehost that takes a
-//! server URL uses this, so that a URL means the same everywhere. Reads nothing but which default socket exists.
+//! server URL uses this, so that a URL means the same everywhere. Reads nothing but which default socket exists,
+//! and the file of a service that a URL names.
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -8,6 +9,7 @@ use samehost_model::{Endpoint, EndpointError};
 use samehost_services::{Kind, Leads, Protocol, scheme};
 
 use crate::Expected;
+use crate::postgres::{OwnFiles, with_service};
 use crate::url::{ServerUrl, unescape};
 
 /// Protocol and endpoint of a URL.
@@ -138,6 +140,7 @@ fn mysql(url: &ServerUrl) -> Result<Destination, DestinationError> {
 /// As in libpq: an option overrides the same part of the authority, a host may be a directory, and no host
 /// means the default socket. `socket` names a file, which libpq cannot do.
 fn postgres(url: &ServerUrl) -> Result<Destination, DestinationError> {
+    let url = &with_service(url, &OwnFiles::here()).map_err(DestinationError::Part)?;
     if let Some(path) = url.option("socket") {
         return Destination::socket(Protocol::Postgres, path);
     }

@@ -32,6 +32,6 @@ pub use error::{LoginError, LoginErrorKind, Refused, Untied, UntiedClass};
 pub use expected::{Expected, Known};
 pub use held::held;
 pub use link::{Link, prove};
-pub use log_in::{Connection, View, log_in};
+pub use log_in::{Connection, Encrypted, View, log_in};
 pub use log_in_as::{As, log_in_as, switch_and_connect};
 pub use rights::missing as missing_rights;

@@ -30,8 +30,19 @@ pub struct View {
     pub inode: u64,
     /// TLS version and cipher, if TLS is in use.
     pub tls: Option<String>,
+    /// Other connections of the account to this server that have TLS, where the server tells.
+    pub encrypted: Vec<Encrypted>,
     /// Privileges of the account, line by line; empty if the server does not report them.
     pub rights: Vec<String>,
+}
+
+/// A connection with TLS, as the server sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encrypted {
+    /// The client's port.
+    pub port: u16,
+    /// Version and cipher; the version alone, or nothing, where the server says no more.
+    pub tls: String,
 }
 
 /// A connection before the first message.
@@ -187,6 +198,7 @@ fn mysql(
     let mut seen = dialogue.seen()?;
     seen.connection_type = dialogue.connection_type()?;
     let rights = rights::of_mysql(&mut dialogue)?;
+    let encrypted = dialogue.encrypted()?;
     let connection_type = seen.connection_type.as_ref();
     let connection_type = connection_type.map(|kind| format!(", CONNECTION_TYPE {kind}")).unwrap_or_default();
     let view = View {
@@ -194,6 +206,7 @@ fn mysql(
         says: format!("USER() {seen}{connection_type}"),
         transport: seen.transport(),
         tls: dialogue.link().cipher(),
+        encrypted,
         rights,
         ..View::default()
     };
@@ -230,8 +243,10 @@ fn postgres(
     };
     // A server that does not report the connection is not a PostgreSQL that reports privileges.
     let rights = if transport.is_some() { rights::of_postgres(&mut logged_in) } else { Vec::new() };
+    let encrypted = if transport.is_some() { logged_in.encrypted()? } else { Vec::new() };
     let tls = logged_in.link.cipher();
-    let view = View { version: logged_in.version.clone(), says, transport, tls, rights, ..View::default() };
+    let version = logged_in.version.clone();
+    let view = View { version, says, transport, tls, encrypted, rights, ..View::default() };
     let _ = logged_in.end();
     Ok(view)
 }

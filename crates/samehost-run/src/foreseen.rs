@@ -1,7 +1,7 @@
 //! What a server will see differently of this program, found out before it is started: the sentences of the service, the
 //! program's words and environment where they ask for TLS, and the first rule of pg_hba.conf that counts for a socket.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 
 use samehost_model::scan::Scan;
 use samehost_services::{Kind, Protocol};
@@ -9,10 +9,45 @@ use samehost_services::{Kind, Protocol};
 use super::auto::kind_of;
 use super::maps::Map;
 
-/// What a client of PostgreSQL says where it takes nothing but TLS.
-const DEMANDS: [&str; 3] = ["require", "verify-ca", "verify-full"];
-/// PostgreSQL's variable for that.
-const PGSSLMODE: &str = "PGSSLMODE";
+/// A word by which a client of PostgreSQL asks for what a Unix socket does not give. Its program takes the socket for TCP
+/// here, so libpq asks as well, which passes over `sslmode` where it knows of a socket. Tried with psql 15, pg of Node and
+/// pgjdbc: the server answers `N` to a request for TLS or GSSAPI, and takes the beginning of TLS for a broken message.
+struct Demand {
+    name: &'static str,
+    /// libpq's variable for it.
+    variable: &'static str,
+    values: &'static [&'static str],
+    instead: &'static str,
+}
+
+const DEMANDS: &[Demand] = &[
+    Demand {
+        name: "sslmode",
+        variable: "PGSSLMODE",
+        values: &["require", "verify-ca", "verify-full"],
+        instead: "say sslmode=prefer",
+    },
+    Demand {
+        name: "channel_binding",
+        variable: "PGCHANNELBINDING",
+        values: &["require"],
+        instead: "say channel_binding=prefer",
+    },
+    Demand {
+        name: "gssencmode",
+        variable: "PGGSSENCMODE",
+        values: &["require"],
+        instead: "say gssencmode=prefer",
+    },
+    Demand {
+        name: "sslnegotiation",
+        variable: "PGSSLNEGOTIATION",
+        values: &["direct"],
+        instead: "say sslnegotiation=postgres and sslmode=prefer",
+    },
+    Demand { name: "requiressl", variable: "PGREQUIRESSL", values: &["1"], instead: "leave it out" },
+    Demand { name: "ssl", variable: "", values: &["true", "1"], instead: "leave it out" },
+];
 
 /// The program that is to be started.
 pub struct Program<'a> {
@@ -37,8 +72,8 @@ pub fn of_program(map: &Map, program: &Program<'_>, scan: Option<&Scan>) -> Vec<
         Some(rule) => rule.into_iter().collect(),
         None => known.on_a_socket.clone(),
     };
-    if let (Some(sentence), Some((place, mode))) = (&known.no_tls_on_a_socket, demanded(program)) {
-        found.push(format!("{place} says sslmode={mode}, and {sentence}: say sslmode=prefer"));
+    if let (Some(sentence), Some(asked)) = (&known.no_tls_on_a_socket, demanded(kind, program)) {
+        found.push(format!("{} says {}, and {sentence}: {}", asked.place, asked.words, asked.instead));
     }
     found.into_iter().map(|sentence| format!("{}: {sentence}", kind.label())).collect()
 }
@@ -57,28 +92,65 @@ fn rule(map: &Map, kind: Kind, scan: &Scan) -> Option<Option<String>> {
     samehost_scan::rule_of_socket(server, &user)
 }
 
-/// Where the program is told to take nothing but TLS, and in which word. What else stands there is not repeated.
-fn demanded(program: &Program<'_>) -> Option<(String, &'static str)> {
-    let said = |text: &OsStr| DEMANDS.into_iter().find(|mode| has_mode(&text.to_string_lossy(), mode));
-    let of_variable = |(name, value): &(OsString, OsString)| {
-        let mode = match name == PGSSLMODE {
-            true => DEMANDS.into_iter().find(|mode| value == mode),
-            false => said(value),
-        };
-        Some((name.to_string_lossy().into_owned(), mode?))
-    };
-    let mut words = program.words.iter().enumerate();
-    let of_word = words.find_map(|(at, word)| Some((format!("its argument {at}"), said(word)?)));
-    of_word.or_else(|| program.environment.iter().find_map(of_variable))
+/// What a program is told to ask for, and where. What else stands there is not repeated.
+#[derive(Debug, PartialEq, Eq)]
+struct Asked {
+    place: String,
+    words: String,
+    instead: &'static str,
 }
 
-/// Whether a text says `sslmode=MODE`, as a URL or as words: `?sslmode=require&`, `sslmode = 'require'`.
-fn has_mode(text: &str, mode: &str) -> bool {
-    text.match_indices("sslmode").any(|(at, name)| {
+/// The first demand of the program, in its words and then in its environment.
+fn demanded(kind: Kind, program: &Program<'_>) -> Option<Asked> {
+    for (at, word) in program.words.iter().enumerate() {
+        if let Some(asked) = said(kind, &word.to_string_lossy(), format!("its argument {at}")) {
+            return Some(asked);
+        }
+    }
+    for (name, value) in &program.environment {
+        let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
+        let of_libpq = DEMANDS
+            .iter()
+            .find(|demand| kind.protocol() == Some(Protocol::Postgres) && demand.variable == name);
+        let asked = match of_libpq {
+            Some(demand) => demand.values.iter().find(|wanted| **wanted == value).map(|value| Asked {
+                place: name.into_owned(),
+                words: format!("{}={value}", demand.name),
+                instead: demand.instead,
+            }),
+            None => said(kind, &value, name.into_owned()),
+        };
+        if asked.is_some() {
+            return asked;
+        }
+    }
+    None
+}
+
+/// What a text demands of a server of this kind: a URL or words of libpq, or the scheme of Redis with TLS.
+fn said(kind: Kind, text: &str, place: String) -> Option<Asked> {
+    if kind.protocol() == Some(Protocol::Redis) {
+        let is_asked = text.contains("rediss://");
+        return is_asked.then(|| Asked { place, words: "rediss://".to_owned(), instead: "say redis://" });
+    }
+    for demand in DEMANDS {
+        let is_of_postgres = demand.name != "ssl" || text.contains("postgres");
+        let found = demand.values.iter().find(|value| is_of_postgres && has_word(text, demand.name, value));
+        if let Some(value) = found {
+            return Some(Asked { place, words: format!("{}={value}", demand.name), instead: demand.instead });
+        }
+    }
+    None
+}
+
+/// Whether a text says `NAME=VALUE`, as a URL or as words: `?sslmode=require&`, `sslmode = 'require'`.
+fn has_word(text: &str, name: &str, value: &str) -> bool {
+    text.match_indices(name).any(|(at, name)| {
+        let is_whole = !text[..at].ends_with(|before: char| before.is_ascii_alphanumeric() || before == '_');
         let rest = text[at + name.len()..].trim_start();
-        let value = rest.strip_prefix('=').map(|rest| rest.trim_start().trim_start_matches('\''));
+        let said = rest.strip_prefix('=').map(|rest| rest.trim_start().trim_start_matches('\''));
         let end = |rest: &str| !rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '-');
-        value.and_then(|value| value.strip_prefix(mode)).is_some_and(end)
+        is_whole && said.and_then(|said| said.strip_prefix(value)).is_some_and(end)
     })
 }
 
@@ -91,30 +163,58 @@ pub fn needs_scan(maps: &[Map]) -> bool {
 mod tests {
     use super::*;
 
-    fn program(words: &'static [&'static str], variables: &[(&str, &str)]) -> Option<(String, &'static str)> {
+    fn program(
+        kind: Kind,
+        words: &'static [&'static str],
+        variables: &[(&str, &str)],
+    ) -> Option<(String, String)> {
         let words: Vec<OsString> = words.iter().map(OsString::from).collect();
         let environment = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
-        demanded(&Program { words: &words, environment })
+        demanded(kind, &Program { words: &words, environment }).map(|asked| (asked.place, asked.words))
     }
 
     #[test]
     fn a_demand_for_tls_is_found_and_nothing_else_is_repeated() {
-        let found = |place: &str, mode| Some((place.to_owned(), mode));
+        let found = |place: &str, words: &str| Some((place.to_owned(), words.to_owned()));
+        let of = |words, variables: &[(&str, &str)]| program(Kind::Postgres, words, variables);
+        let first = "its argument 1";
+        assert_eq!(of(&["x", "postgres://u:p@h/d?sslmode=require"], &[]), found(first, "sslmode=require"));
         assert_eq!(
-            program(&["x", "postgres://u:p@h/d?sslmode=require"], &[]),
-            found("its argument 1", "require")
+            of(&["x", "host=h sslmode = 'verify-full' user=u"], &[]),
+            found(first, "sslmode=verify-full")
         );
+        assert_eq!(of(&["x", "jdbc:postgresql://h/d?ssl=true"], &[]), found(first, "ssl=true"));
         assert_eq!(
-            program(&["x", "host=h sslmode = 'verify-full' user=u"], &[]),
-            found("its argument 1", "verify-full")
+            of(&["x", "postgres://h/d?channel_binding=require"], &[]),
+            found(first, "channel_binding=require")
         );
         let url = [("A", "b"), ("DATABASE_URL", "postgres://u:p@h/d?a=b&sslmode=verify-ca&c=d")];
-        assert_eq!(program(&["x"], &url), found("DATABASE_URL", "verify-ca"));
-        assert_eq!(program(&["x"], &[("PGSSLMODE", "require")]), found("PGSSLMODE", "require"));
+        assert_eq!(of(&["x"], &url), found("DATABASE_URL", "sslmode=verify-ca"));
+        for (name, value, words) in [
+            ("PGSSLMODE", "require", "sslmode=require"),
+            ("PGCHANNELBINDING", "require", "channel_binding=require"),
+            ("PGGSSENCMODE", "require", "gssencmode=require"),
+            ("PGSSLNEGOTIATION", "direct", "sslnegotiation=direct"),
+        ] {
+            assert_eq!(of(&["x"], &[(name, value)]), found(name, words));
+        }
         assert_eq!(
-            program(&["x", "sslmode=prefer", "sslmode", "sslmode=required"], &[("PGSSLMODE", "disable")]),
+            program(
+                Kind::Postgres,
+                &["x", "sslmode=prefer", "sslmode", "sslmode=required", "mysql://h/d?ssl=true"],
+                &[("PGSSLMODE", "disable")]
+            ),
             None
         );
-        assert_eq!(program(&["require"], &[("MODE", "require")]), None);
+        assert_eq!(of(&["require"], &[("MODE", "require")]), None);
+    }
+
+    #[test]
+    fn redis_with_tls_is_its_scheme() {
+        let url = [("REDIS_URL", "rediss://h:1")];
+        let found = program(Kind::Redis, &["x"], &url);
+        assert_eq!(found, Some(("REDIS_URL".to_owned(), "rediss://".to_owned())));
+        assert_eq!(program(Kind::Redis, &["x", "redis://h:1"], &[("PGSSLMODE", "require")]), None);
+        assert_eq!(program(Kind::Postgres, &["x"], &url), None);
     }
 }

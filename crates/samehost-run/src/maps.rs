@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -31,6 +32,24 @@ pub enum MapError {
     NotLoopback(IpAddr),
     #[error("{0}")]
     Socket(String),
+    /// A directory that has no socket of PostgreSQL for the port.
+    #[error(
+        "{directory} is a directory, and the file of a socket is wanted; PostgreSQL's for port {port} would be {directory}/.s.PGSQL.{port}, {}",
+        beside(others)
+    )]
+    Directory {
+        directory: String,
+        port: u16,
+        /// PostgreSQL's sockets that are there.
+        others: Vec<String>,
+    },
+}
+
+fn beside(others: &[String]) -> String {
+    match others {
+        [] => "which is not there".to_owned(),
+        _ => format!("which is not there; there are {}", others.join(", ")),
+    }
 }
 
 impl FromStr for Map {
@@ -48,8 +67,25 @@ impl FromStr for Map {
         if port == 0 {
             return Err(MapError::Form);
         }
-        Ok(Map { address, port, socket: socket(to)?, kind: None })
+        Ok(Map { address, port, socket: in_directory(socket(to)?, port)?, kind: None })
     }
+}
+
+/// PostgreSQL's clients name the directory of a socket, so its file for this port is meant by one. Taken as it was, it was
+/// refused at each connection, and that was said at the end.
+fn in_directory(socket: Endpoint, port: u16) -> Result<Endpoint, MapError> {
+    let Some(directory) = socket.path().filter(|path| path.is_dir()) else { return Ok(socket) };
+    let file = directory.join(format!(".s.PGSQL.{port}"));
+    if file.metadata().is_ok_and(|found| found.file_type().is_socket()) {
+        return Ok(Endpoint::Unix(file));
+    }
+    let names = std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let names = names.filter_map(|name| name.into_string().ok());
+    let mut others: Vec<String> =
+        names.filter(|name| name.starts_with(".s.PGSQL.") && !name.ends_with(".lock")).collect();
+    others.sort_unstable();
+    let directory = directory.display().to_string();
+    Err(MapError::Directory { directory: directory.trim_end_matches('/').to_owned(), port, others })
 }
 
 /// A path, which may be relative to this directory, or an endpoint with a Unix socket.
@@ -130,6 +166,22 @@ mod tests {
             assert!(text.parse::<Map>().is_err(), "{text}");
         }
         assert!(format!("80=/{}", "a".repeat(108)).parse::<Map>().is_err());
+    }
+
+    #[test]
+    fn a_directory_stands_for_postgresqls_file_in_it() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let path = folder.path().display().to_string();
+        let error = format!("5499={path}").parse::<Map>().expect_err("nothing is there").to_string();
+        assert!(
+            error.contains("is a directory") && error.contains(&format!("{path}/.s.PGSQL.5499")),
+            "{error}"
+        );
+        let _one =
+            std::os::unix::net::UnixListener::bind(folder.path().join(".s.PGSQL.5499")).expect("a socket");
+        assert_eq!(map(&format!("5499={path}")).to_string(), format!("port 5499 -> {path}/.s.PGSQL.5499"));
+        let other = format!("5432={path}/").parse::<Map>().expect_err("another port").to_string();
+        assert!(other.contains(".s.PGSQL.5432") && other.contains("there are .s.PGSQL.5499"), "{other}");
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub use expected::{expected, expected_of, holders_of};
 pub use findings::findings;
 pub use greet::greet;
 pub use held_back::{HeldBack, Sender, held_back};
-pub use how::{HowError, Question, how, services};
+pub use how::{HowError, Question, UrlParts, how, services};
 pub use inventory::{InventoryError, inventory, read_inventory};
 pub use observe::{Observer, observe};
 pub use predict::{Costs, Measured, predict, predict_one};

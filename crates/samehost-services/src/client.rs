@@ -8,7 +8,8 @@ use crate::Protocol;
 
 include!(concat!(env!("OUT_DIR"), "/languages.rs"));
 
-/// A client and its words. `{path}`, `{folder}`, `{escaped}` (the path with `%2F`), `{host}` and `{port}` are replaced.
+/// A client and its words. `{path}`, `{folder}`, `{escaped}` (the path with `%2F`), `{host}` and `{port}` are replaced,
+/// and blanks for what a URL names: `{db:DB}` is the database, or `DB` without one.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Client {

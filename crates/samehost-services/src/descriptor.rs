@@ -25,6 +25,8 @@ pub struct Descriptor {
     pub place: Option<u32>,
     /// What its clients speak, where clients are known.
     pub protocol: Option<Protocol>,
+    /// What is spoken at the socket that its setting makes, where that is another protocol: uWSGI's `socket` is not HTTP.
+    pub clients_speak: Option<Protocol>,
     /// Names of its programs; a version may follow (`php-fpm8.2`).
     pub programs: Vec<String>,
     /// Main classes of it, where it is a Java program.

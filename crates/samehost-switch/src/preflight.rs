@@ -5,12 +5,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use samehost_login::{As, Credentials, LoginError, LoginErrorKind, View, log_in_as, missing_rights};
+use samehost_login::postgres::PasswordPlace;
+use samehost_login::{As, Encrypted, LoginError, LoginErrorKind, View, log_in_as, missing_rights};
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, Protocol};
 use samehost_scan::{DecidedBy, decided_by};
 
-use crate::plan::{ClientIdentity, Hop, Plan};
+use crate::plan::{ClientIdentity, Hop, Plan, in_code, lost_password, own_login};
 use crate::report::place;
 
 /// Time limit for a server's reply.
@@ -27,6 +28,9 @@ impl Plan {
             match try_hop(hop, program) {
                 Ok((login, views)) => {
                     hop.login = Some(login);
+                    let encrypted = views.iter().flat_map(|(_, view)| view.encrypted.iter().cloned());
+                    let encrypted: Vec<Encrypted> = encrypted.collect();
+                    self.findings.add(in_code(hop, &encrypted));
                     self.findings.add(fewer_rights(hop, &views, program));
                 }
                 Err(failed) => {
@@ -76,6 +80,8 @@ pub(crate) struct Failed {
 enum Present {
     /// It was let in.
     LetIn,
+    /// It was let in with TLS, and not without.
+    LetInByTls,
     /// It was tried, and refused.
     Refused,
     /// It was not tried, or there was no answer.
@@ -85,6 +91,7 @@ enum Present {
 impl Present {
     fn of(result: &Result<View, LoginError>) -> Self {
         match result {
+            Ok(view) if view.tls.is_some() => Present::LetInByTls,
             Ok(_) => Present::LetIn,
             Err(LoginError::Spent { .. }) => Present::Unknown,
             Err(error) if error.kind() == LoginErrorKind::Refused => Present::Refused,
@@ -103,7 +110,7 @@ pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<LoggedIn, Box<Failed>
         let mut present = None;
         // Servers count failed logins. The present transport comes first: a wrong password is sent only once, and a
         // right one resets the count.
-        if credentials(hop).password.is_some() {
+        if own_login(hop, &client, &hop.setting.endpoint).credentials.password.is_some() {
             let result = attempt(hop, &hop.setting.endpoint, &client, program);
             let at_present = Present::of(&result);
             if let Err(error) = result
@@ -125,10 +132,21 @@ pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<LoggedIn, Box<Failed>
             }
         };
         let says = if view.says.is_empty() { view.family.clone() } else { view.says.clone() };
-        shown.push(format!("as {}: {says}", client.name));
+        let found = own_login(hop, &client, &hop.to).found.map(found_in).unwrap_or_default();
+        shown.push(format!("as {}: {says}{found}", client.name));
         views.push((client, view));
     }
     Ok((shown.join("; "), views))
+}
+
+/// Where the password of a login was found.
+fn found_in(place: PasswordPlace) -> String {
+    match place {
+        PasswordPlace::Variable => ", with the password in PGPASSWORD".to_owned(),
+        PasswordPlace::Line { file, number, .. } => {
+            format!(", with the password in {}:{number}", file.display())
+        }
+    }
 }
 
 /// Whether the password itself was refused, so that another transport would refuse it too.
@@ -144,24 +162,6 @@ fn everyone(hop: &Hop) -> Vec<ClientIdentity> {
     if hop.clients.is_empty() { vec![ClientIdentity::ourselves()] } else { hop.clients.clone() }
 }
 
-/// The login of the configuration. Where it names no account of PostgreSQL (PgBouncer's clients have their own), the one
-/// that was given for this: libpq's variables.
-fn credentials(hop: &Hop) -> Credentials {
-    let setting = &hop.setting;
-    let own = Credentials {
-        user: setting.user.clone(),
-        password: setting.password.clone(),
-        database: setting.database.clone(),
-    };
-    if !lacks_account(hop) || std::env::var_os("PGUSER").is_none() {
-        return own;
-    }
-    match Credentials::of(Protocol::Postgres, "", &setting.endpoint) {
-        Ok(given) => Credentials { database: own.database.or(given.database), ..given },
-        Err(_) => own,
-    }
-}
-
 fn lacks_account(hop: &Hop) -> bool {
     hop.setting.protocol == Protocol::Postgres && hop.setting.user.is_none()
 }
@@ -172,7 +172,7 @@ fn attempt(
     client: &ClientIdentity,
     program: &Path,
 ) -> Result<View, LoginError> {
-    let credentials = credentials(hop);
+    let credentials = own_login(hop, client, endpoint).credentials;
     let identity = &client.identity;
     let who =
         As { pid: client.present(), uid: identity.uid, gid: identity.gid, groups: identity.groups.clone() };
@@ -242,8 +242,17 @@ fn statement(grant: &str, user: &str, host: &str) -> String {
 /// Obstacle for a failed login, with the command that helps.
 pub(crate) fn obstacle(hop: &Hop, failed: &Failed) -> SwitchObstacle {
     let Failed { client, over, error, present } = failed;
+    if error.kind() == LoginErrorKind::Refused
+        && matches!(present, Present::LetIn | Present::LetInByTls)
+        && let Some(lost) = lost_password(hop, client)
+    {
+        return lost;
+    }
     let remedy = match (error.kind(), present) {
-        (LoginErrorKind::Refused, Present::LetIn) => account(hop),
+        (LoginErrorKind::Refused, Present::LetInByTls) if hop.setting.protocol == Protocol::Mysql => {
+            account_with_tls(hop)
+        }
+        (LoginErrorKind::Refused, Present::LetIn | Present::LetInByTls) => account(hop),
         // The error says the same.
         (LoginErrorKind::Refused, _) if matches!(error, LoginError::Spent { .. }) => String::new(),
         (LoginErrorKind::Refused, Present::Refused) if *over == hop.setting.endpoint => {
@@ -272,6 +281,16 @@ pub(crate) fn obstacle(hop: &Hop, failed: &Failed) -> SwitchObstacle {
         ),
         remedy,
     }
+}
+
+/// The account has to use TLS (REQUIRE SSL). MySQL says the same of one that is not there; and a client that uses TLS over
+/// TCP by itself uses none over a socket.
+fn account_with_tls(hop: &Hop) -> String {
+    let user = hop.setting.user.as_deref().unwrap_or("USER");
+    format!(
+        "Over TCP the account has to use TLS, and over a socket clients use none. As the database's administrator: mariadb -e \"SHOW CREATE USER '{user}'@'localhost'\"; where it says REQUIRE SSL: ALTER USER '{user}'@'localhost' REQUIRE NONE. {}",
+        account(hop)
+    )
 }
 
 /// The account exists for TCP but not for the socket.

@@ -1,6 +1,10 @@
 //! The URL of a server in a configuration, split without decoding: unchanged parts are written back byte for byte.
 
+use std::path::Path;
+
 use samehost_model::{Endpoint, Protocol, Redactor, Secret, percent_decoded};
+
+use crate::asked::{LIBPQ_WORDS, Word};
 
 /// The parts of a URL as written, with percent signs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,6 +112,17 @@ impl Url {
             (_, Some(_)) => Err(()),
             (first, None) => Ok(first.map(|(_, value)| value)),
         }
+    }
+
+    /// Its words about encryption and the login.
+    pub(crate) fn words(&self, file: &Path, line: u32) -> Vec<Word> {
+        let is_one = |name: &str| {
+            matches!(name, "ssl" | "sslkey") || LIBPQ_WORDS.iter().any(|(parameter, _)| *parameter == name)
+        };
+        let asked = self.parameters().filter(|(name, _)| is_one(name));
+        asked
+            .map(|(name, value)| Word::new(name, percent_decoded(value).unwrap_or_default(), file, line))
+            .collect()
     }
 
     fn parameters(&self) -> impl Iterator<Item = (&str, &str)> {

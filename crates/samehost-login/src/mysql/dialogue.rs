@@ -12,6 +12,7 @@ use crate::error::{LoginError, Refused};
 use crate::expected::Expected;
 use crate::held::hold;
 use crate::link::{Link, plain, prove};
+use crate::log_in::Encrypted;
 
 /// COM_QUIT.
 const QUIT: u8 = 0x01;
@@ -206,6 +207,15 @@ impl Dialogue {
         let sql =
             "SELECT CONNECTION_TYPE FROM performance_schema.threads WHERE PROCESSLIST_ID = CONNECTION_ID()";
         Ok(self.row(sql)?.and_then(|row| row.into_iter().next().flatten()))
+    }
+
+    /// The connections of the account that have TLS. MySQL tells who may read performance_schema; MariaDB tells nobody.
+    pub fn encrypted(&mut self) -> Result<Vec<Encrypted>, LoginError> {
+        let sql = "SELECT p.HOST FROM information_schema.PROCESSLIST p JOIN performance_schema.threads t \
+                   ON t.PROCESSLIST_ID = p.ID WHERE t.CONNECTION_TYPE = 'SSL/TLS' AND p.ID <> CONNECTION_ID()";
+        let Reply::Rows(rows) = self.ask(sql)? else { return Ok(Vec::new()) };
+        let ports = rows.iter().filter_map(|row| row.first()?.as_ref()?.rsplit_once(':')?.1.parse().ok());
+        Ok(ports.map(|port| Encrypted { port, tls: "TLS".to_owned() }).collect())
     }
 
     /// Value of a server variable.

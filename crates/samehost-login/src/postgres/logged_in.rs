@@ -10,6 +10,7 @@ use super::login::{Account, MOST_MESSAGES, converse, next, refused, secure, unsa
 use super::messages::{Refusal, query};
 use crate::error::LoginError;
 use crate::link::{Link, plain, prove};
+use crate::log_in::Encrypted;
 
 /// A connection that is logged in and ready for a query.
 #[derive(Debug)]
@@ -99,6 +100,23 @@ impl LoggedIn {
                    LEFT JOIN pg_stat_ssl s ON s.pid = a.pid AND s.ssl WHERE a.pid = pg_backend_pid()";
         let rows = self.must("to tell how it sees this connection", sql)?;
         Ok(Seen(rows.into_iter().next().unwrap_or_default()))
+    }
+
+    /// The connections with TLS that the account may see: all of its own. A server that does not tell has none to name.
+    ///
+    /// # Errors
+    /// When the connection broke.
+    pub fn encrypted(&mut self) -> Result<Vec<Encrypted>, LoginError> {
+        let sql = "SELECT a.client_port, s.version, s.cipher FROM pg_stat_activity a JOIN pg_stat_ssl s ON s.pid = a.pid \
+                   WHERE s.ssl AND a.client_port > 0 AND a.pid <> pg_backend_pid()";
+        let mut found = Vec::new();
+        for row in self.ask(sql)?.unwrap_or_default() {
+            let [Some(port), version, cipher] = row.as_slice() else { continue };
+            let Ok(port) = port.parse() else { continue };
+            let words: Vec<&str> = [version, cipher].into_iter().flatten().map(String::as_str).collect();
+            found.push(Encrypted { port, tls: words.join(" ") });
+        }
+        Ok(found)
     }
 
     /// Sends Terminate, so that the server does not log a lost connection.

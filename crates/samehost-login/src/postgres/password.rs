@@ -1,15 +1,9 @@
-//! Finds a password that the URL lacks: in PGPASSWORD, else in the password file (PGPASSFILE, else
-//! ~/.pgpass), as libpq does. Never formats it.
-
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
-
-use crate::password_file;
+//! Finds the line of a password file that fits a login, as libpq does. Never formats a password.
 
 /// The login that a password is for.
 #[derive(Clone, Copy, Debug)]
 pub struct Login<'a> {
-    /// Host, or directory of the Unix socket.
+    /// Host as it is written, or directory of the Unix socket; empty where none is named.
     pub host: &'a str,
     /// Port; that of a socket is in its name.
     pub port: u16,
@@ -18,55 +12,37 @@ pub struct Login<'a> {
     pub user: &'a str,
 }
 
-/// The password for a login; `None` if there is none.
-#[must_use]
-pub fn password_for(login: &Login<'_>) -> Option<String> {
-    let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    if let Some(password) = given("PGPASSWORD").and_then(|password| password.into_string().ok()) {
-        return Some(password);
-    }
-    let file = given("PGPASSFILE")
-        .map(PathBuf::from)
-        .or_else(|| Some(PathBuf::from(given("HOME")?).join(".pgpass")))?;
-    from_file(&file, login)
+/// Directories for which libpq takes `localhost` in the file: what it was built with (Debian and Fedora, upstream), and none
+/// named. The same directory in another spelling, `/run/postgresql`, is another host.
+const DEFAULT_DIRECTORIES: &[&str] = &["", "/var/run/postgresql", "/tmp"];
+
+/// A line of a password file.
+pub(super) struct FileLine {
+    /// From 1.
+    pub(super) number: u32,
+    /// Its first field.
+    pub(super) host: String,
+    pub(super) password: String,
 }
 
-/// Reads a password file; a file that other users may read is ignored.
-fn from_file(file: &Path, login: &Login<'_>) -> Option<String> {
-    let (mode, text) = match password_file::read(file) {
-        Ok(found) => found,
-        Err(error) if error.kind() == ErrorKind::NotFound => return None,
-        Err(error) => {
-            tracing::warn!("the password file {} is not read: {error}", file.display());
-            return None;
-        }
-    };
-    if mode & 0o077 != 0 {
-        tracing::warn!(
-            "the password file {} may be read by others, and so is not read; `chmod 600 {}`",
-            file.display(),
-            file.display()
-        );
-        return None;
-    }
-    find(&text, login)
-}
-
-/// The first line `host:port:database:user:password` that matches; `*` matches anything, and a backslash
-/// escapes the next character. `localhost` also matches the directory of a Unix socket.
-fn find(text: &str, login: &Login<'_>) -> Option<String> {
+/// The first line `host:port:database:user:password` that fits; `*` fits anything, and a backslash escapes the next
+/// character. `localhost` also fits the directory that the library looks in by default, in that very spelling.
+pub(super) fn find(text: &str, login: &Login<'_>) -> Option<FileLine> {
     let port = login.port.to_string();
-    text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
+    let own_name = if DEFAULT_DIRECTORIES.contains(&login.host) { "localhost" } else { login.host };
+    for (number, line) in (1..).zip(text.lines()) {
         let fields = fields(line);
-        let [host, its_port, database, user, password] = fields.as_slice() else { return None };
+        let [host, its_port, database, user, password] = fields.as_slice() else { continue };
         let fits = |field: &(String, bool), value: &str| field.1 || field.0 == value;
-        let is_local = login.host.starts_with('/') && host.0 == "localhost";
-        let all = (fits(host, login.host) || is_local)
+        let all = fits(host, own_name)
             && fits(its_port, &port)
             && fits(database, login.database)
             && fits(user, login.user);
-        all.then(|| password.0.clone())
-    })
+        if all && !line.starts_with('#') {
+            return Some(FileLine { number, host: host.0.clone(), password: password.0.clone() });
+        }
+    }
+    None
 }
 
 /// Splits a line into up to five fields, the last with the rest; also whether each is a bare `*`.
@@ -97,9 +73,6 @@ fn fields(line: &str) -> Vec<(String, bool)> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
     use proptest::prelude::*;
 
@@ -108,24 +81,29 @@ mod tests {
     #[test]
     fn the_first_line_that_fits_is_taken() {
         let text = "# comment\n127.0.0.1:5433:*:bob:other\n\\*:*:*:*:no\n127.0.0.1:*:shop:bob:a\\:b\\\\c:d\n*:*:*:*:last\n";
-        assert_eq!(find(text, &LOGIN).as_deref(), Some("a:b\\c:d"));
+        let password =
+            |text: &str, login: &Login<'_>| find(text, login).map(|line| (line.number, line.password));
+        assert_eq!(password(text, &LOGIN), Some((4, "a:b\\c:d".to_owned())));
         let else_where = Login { host: "h", ..LOGIN };
-        assert_eq!(find(text, &else_where).as_deref(), Some("last"));
-        assert_eq!(find("h:1:d:u\n", &LOGIN), None);
-        let socket = Login { host: "/run/postgresql", ..LOGIN };
-        assert_eq!(find("localhost:5432:shop:bob:local", &socket).as_deref(), Some("local"));
+        assert_eq!(password(text, &else_where), Some((5, "last".to_owned())));
+        assert_eq!(password("h:1:d:u\n", &LOGIN), None);
     }
 
     #[test]
-    fn a_file_that_others_may_read_is_not_read() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("pgpass");
-        fs::write(&file, "*:*:*:*:secret\n").unwrap();
-        for (mode, expected) in [(0o644, None), (0o600, Some("secret"))] {
-            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
-            assert_eq!(from_file(&file, &LOGIN).as_deref(), expected);
+    fn a_socket_is_looked_for_by_its_directory_as_psql_does() {
+        for (line, host, fits) in [
+            ("127.0.0.1", "/run/pg", false),
+            ("*", "/run/pg", true),
+            ("/run/pg", "/run/pg", true),
+            ("/run/pg", "/run/pg/", false),
+            ("localhost", "/run/pg", false),
+            ("localhost", "", true),
+            ("localhost", "/var/run/postgresql", true),
+            ("localhost", "/run/postgresql", false),
+        ] {
+            let found = find(&format!("{line}:5432:shop:bob:secret"), &Login { host, ..LOGIN });
+            assert_eq!(found.is_some(), fits, "{line} for {host}");
         }
-        assert_eq!(from_file(directory.path(), &LOGIN), None);
     }
 
     proptest! {

@@ -1,5 +1,6 @@
 //! How a service is configured for a Unix socket, and how each client library then connects. Changes nothing.
 
+mod blanks;
 mod server;
 
 use samehost_model::scan::{Address, ClientWords, HOW_SCHEMA, HowTo, Scan, Socket, SocketKind};
@@ -8,6 +9,8 @@ use samehost_services::{Client, Kind, Language, UnixSocket, languages};
 
 use crate::advice::{services_at, socket_of};
 use crate::target::Target;
+pub use blanks::UrlParts;
+use blanks::Words;
 
 #[derive(Clone, Debug, Default)]
 pub struct Question {
@@ -17,6 +20,8 @@ pub struct Question {
     pub client: Option<String>,
     /// URL to translate.
     pub url: Option<Target>,
+    /// What that URL names beside the server.
+    pub parts: UrlParts,
 }
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -54,7 +59,7 @@ pub fn how(question: &Question, scan: &Scan) -> Result<HowTo, HowError> {
         UnixSocket::Setting(setting) => setting,
         UnixSocket::Never(why) => return Err(HowError::Never(kind.label(), why)),
     };
-    let protocol = kind.protocol().ok_or_else(unknown)?;
+    let protocol = kind.descriptor().clients_speak.or(kind.protocol()).ok_or_else(unknown)?;
     let place = Place::of(question, scan, kind);
     let server = if place.listens { Vec::new() } else { server::steps(kind, setting, &place.path) };
     Ok(HowTo {
@@ -211,8 +216,11 @@ fn clients(
             language,
             client: &client.name,
             localhost: client.localhost.name(),
-            socket: client.socket.as_ref().map(|words| place.fill(words)),
-            tcp: place.fill(&client.tcp),
+            socket: client
+                .socket
+                .as_ref()
+                .map(|words| place.fill(&question.parts.fill(words, Words::Socket))),
+            tcp: place.fill(&question.parts.fill(&client.tcp, Words::Tcp)),
             note: &client.note,
             tested: client.tested || client.by_evidence,
         })
@@ -232,8 +240,11 @@ mod tests {
     use super::*;
 
     fn ask(service: &str, client: Option<&str>) -> Result<HowTo, HowError> {
-        let question =
-            Question { service: Some(service.to_owned()), client: client.map(str::to_owned), url: None };
+        let question = Question {
+            service: Some(service.to_owned()),
+            client: client.map(str::to_owned),
+            ..Question::default()
+        };
         how(&question, &Scan::default())
     }
 
@@ -245,6 +256,9 @@ mod tests {
             for words in &answer.clients {
                 for text in [words.socket.as_deref().unwrap_or_default(), &words.tcp] {
                     for blank in ["{path}", "{folder}", "{escaped}", "{host}", "{port}"] {
+                        assert!(!text.contains(blank), "{service} {}: {text}", words.client);
+                    }
+                    for blank in ["{db:", "{user:", "{login:", "{'", "{\"", "{js-", "options:}", "jdbc:}"] {
                         assert!(!text.contains(blank), "{service} {}: {text}", words.client);
                     }
                 }
@@ -282,7 +296,7 @@ mod tests {
     #[test]
     fn the_file_of_a_server_of_another_port_has_that_port() {
         let url = "postgres://shop@127.0.0.1:27541/shop".parse().unwrap();
-        let question = Question { service: None, client: None, url: Some(url) };
+        let question = Question { url: Some(url), ..Question::default() };
         let answer = how(&question, &Scan::default()).unwrap();
         assert_eq!((answer.path.as_str(), answer.path_from), ("/run/postgresql/.s.PGSQL.27541", "usual"));
         assert!(
@@ -294,9 +308,19 @@ mod tests {
     }
 
     #[test]
+    fn uwsgi_is_not_http() {
+        let answer = ask("uwsgi", None).unwrap();
+        let names: Vec<&str> = answer.clients.iter().map(|words| words.client).collect();
+        assert_eq!(names, ["nginx", "Apache"]);
+        assert_eq!(answer.clients[0].socket.as_deref(), Some("uwsgi_pass unix:/run/uwsgi/uwsgi.sock;"));
+        assert!(answer.server.iter().any(|step| step.contains("http-socket")), "{:?}", answer.server);
+        assert!(matches!(ask("uwsgi", Some("curl")), Err(HowError::Client(..))));
+    }
+
+    #[test]
     fn a_url_is_translated() {
         let url = "mysql://bob@127.0.0.1:3307/shop".parse().unwrap();
-        let question = Question { service: None, client: Some("php".into()), url: Some(url) };
+        let question = Question { client: Some("php".into()), url: Some(url), ..Question::default() };
         let answer = how(&question, &Scan::default()).unwrap();
         assert!(answer.clients.iter().any(|words| words.tcp.contains("3307")), "{answer:?}");
     }

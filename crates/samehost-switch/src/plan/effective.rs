@@ -161,8 +161,21 @@ fn processes<'a>(scan: &'a Scan, hop: &Hop) -> Vec<&'a Process> {
         .collect()
 }
 
+/// The variables that pools of PHP-FPM hand to the application of a move, with their lines.
+pub(super) fn handed_variables(scan: &Scan, hop: &Hop) -> Vec<(String, String, String)> {
+    let mut found = Vec::new();
+    for master in masters(scan, hop) {
+        for one in master.handed() {
+            if let (HandedKind::Variable(name), Some(value)) = (one.what, one.value) {
+                found.push((name, value, format!("{}:{}", shown(&one.file), one.line)));
+            }
+        }
+    }
+    found
+}
+
 /// The environment that a process was started with.
-fn environment(pid: u32) -> Variables {
+pub(super) fn environment(pid: u32) -> Variables {
     let bytes = open::proc_file(&format!("/proc/{pid}/environ"), LARGEST_ENVIRONMENT).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let pairs = text.split('\0').filter_map(|pair| pair.split_once('='));

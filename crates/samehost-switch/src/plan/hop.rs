@@ -11,6 +11,7 @@ use samehost_model::{Endpoint, Protocol};
 use samehost_scan::{DecidedBy, decided_by, obstacles};
 use samehost_system::accounts;
 
+use super::around::Around;
 use super::client_identity::{Application, ClientIdentity, application, client_identities};
 use super::config_file::{ConfigFile, ParsedConfig};
 use super::destination::{Surroundings, tcp_place, unix_place};
@@ -43,6 +44,8 @@ pub(crate) struct Hop {
     pub(crate) application: Application,
     /// How long its program may go on with the file as it was.
     pub(crate) settles: Duration,
+    /// What its clients have beside the configuration.
+    pub(crate) around: Around,
 }
 
 /// The connections that move, and the configurations that name them or their servers.
@@ -223,7 +226,11 @@ fn hop(
         login: None,
         application,
         settles: Duration::ZERO,
+        around: Around::default(),
     };
+    if is_client {
+        hop.around = Around::of(scan, &hop);
+    }
     if is_client && let Some(Revalidation::After(time)) = revalidation(scan, &hop) {
         hop.settles = time;
     }

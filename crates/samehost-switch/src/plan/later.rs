@@ -11,6 +11,7 @@ use samehost_model::switch::SwitchObstacle;
 use samehost_scan::{Trusted, service_at, services_at};
 use serde::{Deserialize, Serialize};
 
+use super::around::Around;
 use super::client_identity::{application, client_identities};
 use super::config_file::{ConfigFile, ParsedConfig};
 use super::effective::{Revalidation, revalidation};
@@ -244,7 +245,9 @@ fn again(hop: &LaterHop, scan: &Scan, read: ParsedConfig) -> Option<(Hop, Vec<St
         login: None,
         application,
         settles: Duration::ZERO,
+        around: Around::default(),
     };
+    hop.around = Around::of(scan, &hop);
     if let Some(Revalidation::After(time)) = revalidation(scan, &hop) {
         hop.settles = time;
     }

@@ -1,6 +1,7 @@
 //! Plans a switch: the connections that move, their destinations, and the files of each stage with their new content.
 //! Only looks at the machine.
 
+mod around;
 mod client;
 mod client_identity;
 mod config_file;
@@ -8,6 +9,7 @@ mod destination;
 mod discover;
 mod effective;
 mod elsewhere;
+mod encryption;
 mod environment_file;
 mod findings;
 mod hop;
@@ -17,6 +19,7 @@ mod later;
 mod leaving;
 mod occupant;
 mod others;
+mod own_login;
 mod place;
 mod server;
 mod server_files;
@@ -38,6 +41,7 @@ use client_identity::{application, client_identities};
 pub use config_file::ConfigFileError;
 pub(crate) use config_file::{ConfigFile, ParsedConfig};
 pub use discover::configurations;
+pub(crate) use encryption::{ENCRYPTION, in_code};
 pub(crate) use findings::{Findings, bar};
 pub(crate) use hop::Hop;
 use hop::Moves;
@@ -45,6 +49,7 @@ pub use later::{FinishError, finishing, refused_since};
 pub(crate) use later::{keep, moved_hops};
 pub(crate) use leaving::still_in_use;
 pub(crate) use occupant::{listener, stranger};
+pub(crate) use own_login::{lost_password, own_login};
 use place::same_port;
 pub(crate) use stages::{PlannedStage, Replacement, shown};
 
@@ -123,6 +128,16 @@ impl Plan {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.stages.iter().all(|stage| stage.changes.is_empty())
+    }
+
+    /// Passes what a client asks for and a socket does not give, where a person has said so: the code of a program is not read.
+    #[must_use]
+    pub fn passing(mut self, accepted: &[String]) -> Self {
+        let is_passed = accepted.iter().any(|code| code == ENCRYPTION);
+        for obstacle in self.findings.obstacles.iter_mut().filter(|one| one.code == ENCRYPTION) {
+            obstacle.bars &= !is_passed;
+        }
+        self
     }
 
     /// Bars the plan for what needs the decision of a person, except where its code was accepted beforehand. A file that
@@ -258,6 +273,7 @@ pub fn plan(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileErro
     let Moves { hops, configurations, findings } = hop::find(request, scan, read);
     plan.findings.merge(findings);
     plan.secrets.extend(secrets(&configurations));
+    plan.secrets.extend(hops.iter().filter_map(|hop| Some(hop.around.variable("PGPASSWORD")?.value.clone())));
     if !plan.is_barred() {
         let staged = stages::build(request, scan, &configurations, &hops);
         plan.findings.merge(staged.findings);
@@ -269,6 +285,8 @@ pub fn plan(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileErro
     if !plan.is_barred() {
         plan.findings.add(effective::overrides(scan, &hops, &plan.stages));
         plan.findings.note(effective::unseen_environments(scan, &hops));
+        plan.findings.add(encryption::demands(&hops));
+        plan.findings.note(encryption::unseen(&hops));
     }
     if !plan.is_barred() && !plan.is_empty() {
         plan.findings.merge(host::look(scan, &hops, &plan.stages));

@@ -61,9 +61,10 @@ pub struct SwitchOptions {
     /// Do what a switch left for later, since somebody still used the old address, by its name
     #[arg(long, value_name = "ID", group = "stored", conflicts_with_all = ["targets", "all"])]
     pub finish: Option<String>,
-    /// With --yes: pass what only a person may pass otherwise: a file that a program writes again (managed), that other
-    /// machines may read (shared-files), or that you did not name (other-files)
-    #[arg(long, value_parser = ["managed", "shared-files", "other-files"], value_name = "CODE")]
+    /// Pass what only a person may pass: with --yes a file that a program writes again (managed), that other machines may
+    /// read (shared-files), or that you did not name (other-files); with and without it a program that asks for TLS, which
+    /// a Unix socket may not give (encryption)
+    #[arg(long, value_parser = ["managed", "shared-files", "other-files", "encryption"], value_name = "CODE")]
     pub accept: Vec<String>,
     /// Everything that a scan finds worth it, one transaction each
     #[arg(long, conflicts_with = "targets")]

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol, Secret};
 
+use crate::asked::{LIBPQ_WORDS, Library, Word};
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
@@ -206,7 +207,12 @@ impl<'a> Yml<'a> {
         line: u32,
     ) -> Setting {
         let map = environment.map;
+        let words =
+            |(name, _): &(&str, &str)| Some(Word::new(*name, self.plain(map, name)?, self.file, line));
+        let is_postgres = protocol == Protocol::Postgres;
         Setting {
+            library: if is_postgres { Library::Libpq } else { Library::Unknown },
+            words: LIBPQ_WORDS.iter().filter_map(words).filter(|_| is_postgres).collect(),
             user: self.plain(map, "username"),
             password: self.plain(map, "password").map(Secret::new),
             database: self.plain(map, "database"),
@@ -228,6 +234,7 @@ impl<'a> Yml<'a> {
         let protocol = parsed.protocol().unwrap_or(Protocol::Plain);
         let beside = self.connection(environment, protocol, target.endpoint, parsed.shown(), line);
         Ok(Some(Setting {
+            words: [parsed.words(self.file, line), beside.words].concat(),
             user: parsed.user().or(beside.user),
             password: parsed.password().or(beside.password),
             database: parsed.database().or(beside.database),

@@ -7,6 +7,7 @@ use std::path::Path;
 use samehost_model::{Endpoint, Protocol, Secret};
 use tree_sitter::Node;
 
+use crate::asked::{Library, Word};
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
@@ -227,7 +228,11 @@ impl<'a> Settings<'a> {
             None => None,
         };
         let login = |key: &str| text(key).filter(|text| !text.is_empty());
+        let words = get("OPTIONS").map(|options| self.words(options)).unwrap_or_default();
+        let is_postgres = protocol == Protocol::Postgres;
         let setting = |endpoint, spelled: String, at| Setting {
+            library: if is_postgres { Library::Libpq } else { Library::Unknown },
+            words: words.clone(),
             user: login("USER"),
             password: login("PASSWORD").map(Secret::new),
             database: login("NAME"),
@@ -268,6 +273,18 @@ impl<'a> Settings<'a> {
         let range = host.start_byte() + 1..host.end_byte() - 1;
         let how = How::Host { host: range, port: port_range, after: host.end_byte(), quote };
         Ok(Some(Found { setting: setting(endpoint, format!("HOST: {written}"), host), how }))
+    }
+
+    /// What a database's OPTIONS ask for.
+    fn words(&self, options: Node<'_>) -> Vec<Word> {
+        let Value::Dict(pairs) = self.source.value(options) else { return Vec::new() };
+        let mut words = Vec::new();
+        for (key, value) in pairs {
+            if let Some(text) = self.text(value) {
+                words.push(Word::new(key, text, self.file, line(value)));
+            }
+        }
+        words
     }
 
     fn setting(

@@ -17,6 +17,7 @@ use crate::spelling::Spelling;
 mod framework;
 mod group;
 mod laravel;
+mod library;
 mod lines;
 mod override_files;
 mod url_setting;
@@ -314,6 +315,8 @@ impl<'a> Reader<'a> {
             _ => ["MEMCACHED_USERNAME", "MEMCACHED_PASSWORD", ""],
         };
         Setting {
+            library: self.library(group.protocol),
+            words: self.words(group.protocol),
             user: literal(user).map(str::to_owned),
             password: literal(password).map(Secret::new),
             database: literal(database).filter(|text| *text != "0").map(str::to_owned),

@@ -79,6 +79,8 @@ impl Reader<'_> {
         })?;
         let Some(protocol) = parsed.protocol() else { return Ok(None) };
         let setting = Setting {
+            library: self.library(protocol),
+            words: [parsed.words(self.file, entry.line), self.words(protocol)].concat(),
             user: parsed.user(),
             password: spelling.password(&parsed),
             database: target.database,

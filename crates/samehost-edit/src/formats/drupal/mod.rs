@@ -8,6 +8,7 @@ use std::path::Path;
 use samehost_model::{Endpoint, Protocol, Secret};
 
 use self::connection::{Connection, connections};
+use crate::asked::Library;
 use crate::check::Check;
 use crate::edit::Edit;
 use crate::editor::Editor;
@@ -105,6 +106,7 @@ fn refuse(trouble: &Trouble) -> Refusal {
 fn setting(connection: &Connection) -> Setting {
     let place = connection.place();
     Setting {
+        library: Library::of_php(connection.protocol),
         user: connection.text("username"),
         password: connection.text("password").map(Secret::new),
         database: connection.text("database"),

@@ -16,6 +16,7 @@ use samehost_services::Kind;
 use self::connection::{Connection, Pair};
 use self::ini::{Entry, Ini};
 use self::users::Users;
+use crate::asked::Library;
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
@@ -183,6 +184,7 @@ impl<'a> Database<'a> {
         };
         let mut setting = Setting::connects(name, Protocol::Postgres, spelled, endpoint)
             .at(&self.entry.file, self.entry.line);
+        setting.library = Library::PgBouncer;
         setting.user = text("user");
         setting.password = text("password").map(Secret::new);
         // Without dbname it is the database of the same name; `*` is any.

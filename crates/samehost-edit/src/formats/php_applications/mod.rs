@@ -14,6 +14,7 @@ use std::path::Path;
 use samehost_model::Secret;
 
 use self::connection::Connection;
+use crate::asked::Library;
 use crate::check::Check;
 use crate::edit::Edit;
 use crate::editor::Editor;
@@ -105,6 +106,7 @@ fn connections(file: &Path, files: &dyn Files) -> Result<(Outcome, Vec<Result<Co
 fn setting(connection: &Connection) -> Setting {
     let place = connection.place();
     Setting {
+        library: Library::of_php(connection.protocol),
         user: connection.login.user.clone(),
         password: connection.login.password.clone().map(Secret::new),
         database: connection.login.database.clone(),

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol, Secret};
 
+use crate::asked::{Library, Word};
 use crate::check::Check;
 use crate::edit::Edit;
 use crate::editor::Editor;
@@ -157,6 +158,8 @@ fn database(file: &Path, files: &dyn Files, outcome: &Outcome) -> Result<Option<
         understood.map_err(|reason| refusal(format!("DB_HOST is not understood as a server: {reason}")))?;
     drop_in(file, files, outcome).map_err(refusal)?;
     let setting = Setting {
+        library: Library::Mysqlnd,
+        words: tls_flags(file, files),
         user: literal(outcome, "DB_USER"),
         password: literal(outcome, "DB_PASSWORD").map(Secret::new),
         database: literal(outcome, "DB_NAME"),
@@ -164,6 +167,20 @@ fn database(file: &Path, files: &dyn Files, outcome: &Outcome) -> Result<Option<
             .at(&place.file, place.line)
     };
     Ok(Some((setting, places)))
+}
+
+/// The line by which WordPress asks for TLS: its flags for mysqli hold MYSQLI_CLIENT_SSL.
+fn tls_flags(file: &Path, files: &dyn Files) -> Vec<Word> {
+    let text = files.read(file).unwrap_or_default();
+    let mut words = Vec::new();
+    for (number, line) in (1..).zip(String::from_utf8_lossy(&text).lines()) {
+        let code = line.trim_start();
+        let is_comment = ["//", "#", "*", "/*"].iter().any(|start| code.starts_with(start));
+        if !is_comment && code.contains("MYSQL_CLIENT_FLAGS") && code.contains("CLIENT_SSL") {
+            words.push(Word::new("MYSQL_CLIENT_FLAGS", "MYSQLI_CLIENT_SSL", file, number));
+        }
+    }
+    words
 }
 
 /// wp-content/db.php replaces WordPress's own database class.

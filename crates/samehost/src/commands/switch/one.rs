@@ -64,8 +64,9 @@ fn make(
     interrupted: &AtomicBool,
 ) -> anyhow::Result<Ending> {
     let program = std::env::current_exe().context("the path of this program")?;
+    plan = plan.passing(&options.accept);
     if !plan.is_barred() && !plan.is_empty() {
-        plan = plan.try_logins(&program);
+        plan = plan.try_logins(&program).passing(&options.accept);
     }
     // With --dry-run too: what it shows is what --yes then does.
     if options.yes {

@@ -57,7 +57,7 @@ struct AtWork {
 }
 
 impl AtWork {
-    fn new(mut stack: Stack, program: Program, server: Server) -> Self {
+    fn new(stack: Stack, program: Program, server: Server) -> Self {
         let over_tcp = program.variable.1.replace("%PORT%", &server.port().to_string());
         stack.write(
             "app/.env",

@@ -2,6 +2,7 @@
 //! privately with configurations of their own that are then switched, and put back.
 
 mod apache;
+mod asked;
 mod caddy;
 mod containers;
 mod faults;

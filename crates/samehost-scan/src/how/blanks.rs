@@ -1,0 +1,200 @@
+//! The parts of a URL that a row of `how` repeats: user, database and options. The row has blanks for them, `{db:DB}`, each with
+//! the word that stands there without a URL. A password is never repeated.
+
+use samehost_login::url::{ServerUrl, escape};
+
+/// What a URL names beside its server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UrlParts {
+    user: Option<String>,
+    database: Option<String>,
+    has_password: bool,
+    options: Vec<(String, String)>,
+}
+
+/// Which place of a row is filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Words {
+    Socket,
+    Tcp,
+}
+
+/// Options that say where the server is, and who logs in: they have a place of their own in each row.
+const OF_PLACE: &[&str] = &[
+    "host",
+    "hostaddr",
+    "port",
+    "user",
+    "password",
+    "dbname",
+    "socket",
+    "unix_socket",
+    "unixSocket",
+    "socketPath",
+    "localSocket",
+    "db",
+    "service",
+    "socketFactory",
+    "socketFactoryArg",
+    "junixsocket.file",
+];
+/// Options of encryption, which a row for a socket does not have: there is none, and some clients fail that ask for it.
+const OF_ENCRYPTION: &[&str] = &[
+    "sslmode",
+    "sslMode",
+    "ssl-mode",
+    "ssl",
+    "tls",
+    "useSSL",
+    "sslnegotiation",
+    "channel_binding",
+    "gssencmode",
+    "sslrootcert",
+    "sslcert",
+    "sslkey",
+    "sslaccept",
+];
+
+impl UrlParts {
+    /// The parts of a URL; nothing where the text is none.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
+        let with_scheme = if text.contains("://") { text.to_owned() } else { format!("mysql://{text}") };
+        let Some(Ok(url)) = ServerUrl::parse(&with_scheme) else { return UrlParts::default() };
+        let option = |name: &str| url.option(name).map(str::to_owned);
+        let path = url.place.split_once('/').map(|(_, path)| path.to_owned()).filter(|path| !path.is_empty());
+        let is_path_of_socket = url.scheme.ends_with("unix") || url.scheme == "unix";
+        UrlParts {
+            user: url.user.clone().or_else(|| option("user")).filter(|text| is_plain(text)),
+            database: path
+                .filter(|_| !is_path_of_socket)
+                .or_else(|| option("dbname"))
+                .or_else(|| option("db"))
+                .filter(|text| is_plain(text)),
+            has_password: url.password.is_some(),
+            options: url
+                .options
+                .into_iter()
+                .filter(|(name, value)| is_plain(name) && is_plain(value))
+                .collect(),
+        }
+    }
+
+    /// A text with its blanks filled.
+    pub(super) fn fill(&self, text: &str, words: Words) -> String {
+        let mut filled = text.to_owned();
+        for (blank, value) in self.blanks(words) {
+            let start = format!("{{{blank}:");
+            while let Some(at) = filled.find(&start) {
+                let Some(length) = filled[at..].find('}') else { break };
+                let without = filled[at + start.len()..at + length].to_owned();
+                filled.replace_range(at..=at + length, value.as_deref().unwrap_or(&without));
+            }
+        }
+        filled
+    }
+
+    /// Each blank with its text; `None` leaves what stands in the row.
+    fn blanks(&self, words: Words) -> Vec<(&'static str, Option<String>)> {
+        let user = self.user.as_deref();
+        let database = self.database.as_deref();
+        let quoted = |text: Option<&str>, quote: char| text.map(|text| format!("{quote}{text}{quote}"));
+        let login = user.map(|user| {
+            let password = if self.has_password { ":password" } else { "" };
+            format!("{}{password}@", escape(user))
+        });
+        let number = database.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+        let options = self.options(words);
+        let jdbc: Vec<String> =
+            user.map(|user| format!("user={user}")).into_iter().chain(options.clone()).collect();
+        vec![
+            ("login", login),
+            ("user", user.map(str::to_owned)),
+            ("db", database.map(str::to_owned)),
+            ("'user'", quoted(user, '\'')),
+            ("'db'", quoted(database, '\'')),
+            ("\"user\"", quoted(user, '"')),
+            ("\"db\"", quoted(database, '"')),
+            ("js-user", user.map(|user| format!("user: '{user}'"))),
+            ("js-database", database.map(|name| format!("database: '{name}'"))),
+            ("/db", number.map(|number| format!("/{number}"))),
+            (" -n", number.map(|number| format!(" -n {number}"))),
+            ("?options", joined('?', &options, "&")),
+            ("&options", joined('&', &options, "&")),
+            ("?jdbc", joined('?', &jdbc, "&")),
+            ("&jdbc", joined('&', &jdbc, "&")),
+            (" options", joined(' ', &options, " ")),
+        ]
+    }
+
+    fn options(&self, words: Words) -> Vec<String> {
+        let mut kept = Vec::new();
+        for (name, value) in &self.options {
+            let is_left = OF_PLACE.contains(&name.as_str())
+                || words == Words::Socket && OF_ENCRYPTION.contains(&name.as_str());
+            if !is_left {
+                kept.push(format!("{name}={value}"));
+            }
+        }
+        kept
+    }
+}
+
+fn joined(start: char, options: &[String], between: &str) -> Option<String> {
+    (!options.is_empty()).then(|| format!("{start}{}", options.join(between)))
+}
+
+/// Whether a text needs neither quotes nor escapes in any of the rows.
+fn is_plain(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.+@/".contains(&byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_repeats_the_url_but_its_password_and_what_a_socket_has_not() {
+        let parts =
+            UrlParts::of("postgres://bob:hunter2@127.0.0.1:27541/shop?sslmode=require&connect_timeout=5");
+        let row = "postgres://{login:user:password@}{host}/{db:db}{?options:}";
+        assert_eq!(
+            parts.fill(row, Words::Tcp),
+            "postgres://bob:password@{host}/shop?sslmode=require&connect_timeout=5"
+        );
+        assert_eq!(parts.fill(row, Words::Socket), "postgres://bob:password@{host}/shop?connect_timeout=5");
+        assert_eq!(
+            parts.fill("d={db:DB} u={user:USER}{ options:}", Words::Socket),
+            "d=shop u=bob connect_timeout=5"
+        );
+        assert_eq!(
+            parts.fill("{ {js-user:user}, {js-database:database} }", Words::Tcp),
+            "{ user: 'bob', database: 'shop' }"
+        );
+        assert!(!format!("{parts:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn without_a_url_a_row_is_as_it_was() {
+        let none = UrlParts::default();
+        assert_eq!(none.fill("{login:user:password@}h/{db:db}{?options:}", Words::Tcp), "user:password@h/db");
+        assert_eq!(none.fill("user={'user':...}, redis://h{/db:}{ -n:}", Words::Tcp), "user=..., redis://h");
+    }
+
+    #[test]
+    fn every_form_of_a_url_has_its_parts() {
+        for text in [
+            "mysql+pymysql://ledger:x@127.0.0.1:3399/books",
+            "jdbc:mariadb://127.0.0.1:3399/books?user=ledger",
+            "ledger:moss@unix(/run/mysqld/mysqld.sock)/books",
+            "mysql://ledger@unix(/run/mysqld/mysqld.sock)/books",
+            "postgresql:///books?host=/run/postgresql&user=ledger",
+        ] {
+            let parts = UrlParts::of(text);
+            let found = (parts.user.as_deref(), parts.database.as_deref());
+            assert_eq!(found, (Some("ledger"), Some("books")), "{text}");
+        }
+        assert_eq!(UrlParts::of("redis+unix:///run/r.sock?db=3").fill("x{ -n:}", Words::Socket), "x -n 3");
+        assert_eq!(UrlParts::of("redis://127.0.0.1/3").fill("x{ -n:}", Words::Socket), "x -n 3");
+    }
+}
