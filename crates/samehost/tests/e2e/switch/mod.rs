@@ -3,6 +3,7 @@
 
 mod apache;
 mod caddy;
+mod companions;
 mod containers;
 mod faults;
 mod haproxy;
@@ -14,6 +15,7 @@ mod quadlet;
 mod redis;
 mod refusals;
 mod sessions;
+mod silence;
 pub(crate) mod stack;
 mod thin;
 mod wordpress;
