@@ -12,6 +12,8 @@ pub const SWITCH_SCHEMA: &str = "samehost.switch/1";
 pub enum SwitchOutcome {
     /// Already as requested.
     Nothing,
+    /// What is understood is as requested already; other values lead to services here and stay. Nothing was changed.
+    Left,
     /// An obstacle prevents it; nothing was changed.
     Refused,
     /// Dry run; nothing was changed.

@@ -51,10 +51,12 @@ pub enum Stay {
     Epoll,
     Duplicate,
     NotReplaced,
+    /// The process may open no Unix socket.
+    Forbidden,
 }
 
 impl Stay {
-    pub const ALL: [Stay; 8] = [
+    pub const ALL: [Stay; 9] = [
         Stay::NoAnswer,
         Stay::Network,
         Stay::Signals,
@@ -63,6 +65,7 @@ impl Stay {
         Stay::Epoll,
         Stay::Duplicate,
         Stay::NotReplaced,
+        Stay::Forbidden,
     ];
 
     /// Its place among a map's numbers.

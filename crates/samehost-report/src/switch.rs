@@ -37,8 +37,13 @@ impl Terminal {
                 page.section(change(format!("Later: {}", step.title), step, columns));
             }
         }
-        let obstacles = report.obstacles.iter().flat_map(|obstacle| in_the_way(obstacle, columns)).collect();
-        page.section(titled(if bars(report) { "In the way" } else { "To know" }, obstacles));
+        for (title, bars) in [("In the way", true), ("To know", false)] {
+            let obstacles = report.obstacles.iter().filter(|obstacle| obstacle.bars == bars);
+            page.section(titled(
+                title,
+                obstacles.flat_map(|obstacle| in_the_way(obstacle, columns)).collect(),
+            ));
+        }
         page.section(bullets("Proof", &report.proofs, columns));
         page.section(bullets("Still over TCP", &report.still_tcp, columns));
         page.section(bullets("Notes", &report.notes, columns));
@@ -74,15 +79,17 @@ impl Terminal {
     }
 }
 
-fn bars(report: &SwitchReport) -> bool {
-    report.obstacles.iter().any(|obstacle| obstacle.bars)
-}
-
 fn answer(report: &SwitchReport) -> Span {
     let targets = report.targets.join(", ");
     let to = if report.to == "unix" { "the Unix socket" } else { "TCP" };
     match report.outcome {
         SwitchOutcome::Nothing => Span::new(Tone::Bold, format!("{targets}: nothing to do")),
+        SwitchOutcome::Left => Span::new(
+            Tone::Bold,
+            format!(
+                "{targets}: what is understood goes to {to} already, and other values that lead here stay"
+            ),
+        ),
         SwitchOutcome::Refused => {
             Span::new(Tone::Loud, format!("{targets} is not switched: nothing was touched"))
         }

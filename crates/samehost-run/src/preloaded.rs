@@ -228,6 +228,7 @@ fn reason(why: Stay, its: &Counted) -> Reason {
         Stay::Option => Reason::Option("SO_MARK, SO_BINDTODEVICE or SO_ZEROCOPY"),
         Stay::Epoll => Reason::Kept(Kept::ByEpoll),
         Stay::Duplicate => Reason::Kept(Kept::ByDuplicate),
+        Stay::Forbidden => Reason::NoUnixSocket,
         Stay::NotReplaced => Reason::NotReplaced(io::Error::other("the kernel refused it")),
     }
 }

@@ -38,6 +38,8 @@ pub enum Reason {
     Bound,
     /// It gets signals about the socket.
     Signals,
+    /// The process may open no Unix socket.
+    NoUnixSocket,
     /// The kernel did not exchange the descriptor.
     NotReplaced(io::Error),
 }
@@ -58,6 +60,10 @@ impl fmt::Display for Reason {
             Reason::Option(name) => write!(f, "it has the option {name}, which Unix sockets have not"),
             Reason::Bound => write!(f, "it was bound to an address before"),
             Reason::Signals => write!(f, "the process gets signals about it (O_ASYNC)"),
+            Reason::NoUnixSocket => write!(
+                f,
+                "the process may open no Unix socket: its sandbox forbids AF_UNIX (RestrictAddressFamilies= of its unit, or another filter of system calls)"
+            ),
             Reason::NotReplaced(error) => write!(f, "the descriptor could not be replaced: {error}"),
         }
     }

@@ -35,8 +35,8 @@ mod unreachable;
 mod verify;
 
 pub use advice::{
-    BLOCKERS, Blocker, DecidedBy, Identity, UnsafeSocket, Unserved, advise, decided_by, identity, obstacles,
-    rule_of_socket, service_at, services_at, socket_of,
+    BLOCKERS, Blocker, DecidedBy, Identity, UnsafeSocket, Unserved, address_lost, advise, decided_by,
+    identity, obstacles, rule_of_socket, service_at, services_at, socket_of,
 };
 pub use changes::{changes, is_same_hop};
 pub use collect::collect;

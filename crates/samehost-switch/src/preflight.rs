@@ -207,7 +207,8 @@ pub(crate) fn fewer_rights(
         return None;
     }
     let user = hop.setting.user.as_deref().unwrap_or("USER");
-    let host = if hop.to.path().is_some() { "localhost" } else { "127.0.0.1" };
+    let usual = if hop.to.path().is_some() { "localhost" } else { "127.0.0.1" };
+    let host = account_host(&view.says).unwrap_or(usual);
     let remedy = match hop.setting.protocol {
         Protocol::Mysql => {
             let statements: Vec<String> = missing.iter().map(|line| statement(line, user, host)).collect();
@@ -227,6 +228,13 @@ pub(crate) fn fewer_rights(
         ),
         remedy,
     })
+}
+
+/// The host of the account as which MySQL took a client: `account app@localhost`.
+fn account_host(says: &str) -> Option<&str> {
+    let (_, account) = says.split_once("account ")?;
+    let (_, host) = account.split(',').next()?.rsplit_once('@')?;
+    Some(host.trim_matches('\'')).filter(|host| !host.is_empty() && !host.contains(' '))
 }
 
 /// Statement that grants what an account lacks.
@@ -250,9 +258,9 @@ pub(crate) fn obstacle(hop: &Hop, failed: &Failed) -> SwitchObstacle {
     }
     let remedy = match (error.kind(), present) {
         (LoginErrorKind::Refused, Present::LetInByTls) if hop.setting.protocol == Protocol::Mysql => {
-            account_with_tls(hop)
+            account_with_tls(hop, error)
         }
-        (LoginErrorKind::Refused, Present::LetIn | Present::LetInByTls) => account(hop),
+        (LoginErrorKind::Refused, Present::LetIn | Present::LetInByTls) => account(hop, error),
         // The error says the same.
         (LoginErrorKind::Refused, _) if matches!(error, LoginError::Spent { .. }) => String::new(),
         (LoginErrorKind::Refused, Present::Refused) if *over == hop.setting.endpoint => {
@@ -285,25 +293,73 @@ pub(crate) fn obstacle(hop: &Hop, failed: &Failed) -> SwitchObstacle {
 
 /// The account has to use TLS (REQUIRE SSL). MySQL says the same of one that is not there; and a client that uses TLS over
 /// TCP by itself uses none over a socket.
-fn account_with_tls(hop: &Hop) -> String {
+fn account_with_tls(hop: &Hop, error: &LoginError) -> String {
     let user = hop.setting.user.as_deref().unwrap_or("USER");
     format!(
         "Over TCP the account has to use TLS, and over a socket clients use none. As the database's administrator: mariadb -e \"SHOW CREATE USER '{user}'@'localhost'\"; where it says REQUIRE SSL: ALTER USER '{user}'@'localhost' REQUIRE NONE. {}",
-        account(hop)
+        account(hop, error)
     )
 }
 
-/// The account exists for TCP but not for the socket.
-fn account(hop: &Hop) -> String {
+/// What lets an account in that exists for the present transport, and not for the new one. The server says as whom it took
+/// the client: over TCP that is an address where it resolves no names (`skip-name-resolve`), and else a name.
+fn account(hop: &Hop, error: &LoginError) -> String {
     let user = hop.setting.user.as_deref().unwrap_or("USER");
     let database = hop.setting.database.as_deref().unwrap_or("DATABASE");
+    let over = if hop.to.path().is_some() { "the socket" } else { "TCP" };
     match hop.setting.protocol {
-        Protocol::Mysql => format!(
-            "Over the socket the account is '{user}'@'localhost'. As the database's administrator: mariadb -e \"CREATE USER '{user}'@'localhost' IDENTIFIED BY 'PASSWORD'; GRANT ALL PRIVILEGES ON \\`{database}\\`.* TO '{user}'@'localhost'\""
+        Protocol::Mysql => {
+            let host = seen_from(hop, error);
+            let account = format!("'{user}'@'{host}'");
+            let is_unknown_host = code_of(error) == Some("1130");
+            if over == "TCP" && host == "localhost" && !is_unknown_host {
+                // The account is there: it lets a process of that name in over the socket, and nobody by a password.
+                return format!(
+                    "Over TCP the account is {account} as well, and takes no password. As the database's administrator: mariadb -e \"ALTER USER {account} IDENTIFIED VIA unix_socket OR mysql_native_password USING PASSWORD('PASSWORD')\""
+                );
+            }
+            format!(
+                "Over {over} the account is {account}. As the database's administrator: mariadb -e \"CREATE USER {account} IDENTIFIED BY 'PASSWORD'; GRANT ALL PRIVILEGES ON \\`{database}\\`.* TO {account}\""
+            )
+        }
+        Protocol::Postgres if over == "TCP" => format!(
+            "Over TCP the `host` lines of pg_hba.conf decide. Add above them, then reload: host {database} {user} {} scram-sha-256",
+            address_of(&hop.to)
         ),
         Protocol::Postgres => format!(
             "Over the socket the `local` lines of pg_hba.conf decide. Add above them, then reload: local {database} {user} scram-sha-256"
         ),
-        _ => "Grant the account the same privileges for the socket".to_owned(),
+        _ => format!("Grant the account the same privileges for {over}"),
     }
+}
+
+/// The addresses of a line of pg_hba.conf that lets this machine in.
+fn address_of(to: &Endpoint) -> &'static str {
+    match to {
+        Endpoint::Tcp { host, .. } if host.contains(':') => "::1/128",
+        _ => "127.0.0.1/32",
+    }
+}
+
+fn code_of(error: &LoginError) -> Option<&str> {
+    match error {
+        LoginError::Refused(refused) => refused.code.as_deref(),
+        _ => None,
+    }
+}
+
+/// The host as which MySQL takes the client, in its own words: `Host '127.0.0.1' is not allowed`, `'app'@'localhost'`.
+fn seen_from(hop: &Hop, error: &LoginError) -> String {
+    let usual = || if hop.to.path().is_some() { "localhost" } else { "127.0.0.1" }.to_owned();
+    let LoginError::Refused(refused) = error else { return usual() };
+    for before in ["Host '", "'@'"] {
+        let Some((_, rest)) = refused.answer.split_once(before) else { continue };
+        let Some((host, _)) = rest.split_once('\'') else { continue };
+        let is_host = !host.is_empty()
+            && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".:-_%".contains(&byte));
+        if is_host {
+            return host.to_owned();
+        }
+    }
+    usual()
 }

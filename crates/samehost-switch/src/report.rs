@@ -17,6 +17,8 @@ impl Plan {
     pub fn report(&self, request: &SwitchRequest) -> SwitchReport {
         let outcome = if self.is_barred() {
             SwitchOutcome::Refused
+        } else if self.is_empty() && self.leaves_values() {
+            SwitchOutcome::Left
         } else if self.is_empty() {
             SwitchOutcome::Nothing
         } else {
@@ -28,7 +30,13 @@ impl Plan {
             targets: request.targets.clone(),
             to: request.to.name(),
             hops: self.hops.iter().map(hop).collect(),
-            steps: self.stages.iter().map(|stage| step(stage, &redactor)).collect(),
+            // Of a refused plan nothing is done, and no step is told.
+            steps: self
+                .stages
+                .iter()
+                .filter(|_| !self.is_barred())
+                .map(|stage| step(stage, &redactor))
+                .collect(),
             later: self.later.iter().map(|stage| step(stage, &redactor)).collect(),
             obstacles: self.findings.obstacles.clone(),
             notes: self.findings.notes.clone(),

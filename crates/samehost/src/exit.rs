@@ -25,6 +25,9 @@ pub enum Ending {
     /// A switch was started and rolled back.
     #[cfg_attr(not(feature = "switch"), expect(dead_code, reason = "only `switch` puts something back"))]
     RolledBack,
+    /// A switch had nothing to do, and values that lead to services here stay.
+    #[cfg_attr(not(feature = "switch"), expect(dead_code, reason = "only `switch` leaves values"))]
+    Left,
     /// The status of a program that was started.
     OfProgram(u8),
     /// The user interrupted; results so far are reported.
@@ -95,7 +98,10 @@ pub const STATUSES: &[(u8, &str)] = &[
     (INPUT, "wrong use or bad input"),
     (MISSING, "something needed is missing here or went away"),
     (ROLLED_BACK, "a switch was put back"),
-    (UNDECIDED, "an --assert is undecided: measure longer"),
+    (
+        UNDECIDED,
+        "an --assert is undecided: measure longer; a switch had nothing to do, and values that lead here stay",
+    ),
     (INTERRUPTED, "interrupted"),
 ];
 
@@ -106,6 +112,7 @@ pub const STATUSES_OF_SWITCH: &[(u8, &str)] = &[
     (INPUT, "wrong use"),
     (MISSING, "something needed is missing here"),
     (ROLLED_BACK, "it was begun and put back"),
+    (UNDECIDED, "nothing to do by what is understood, and other values that lead to services here stay"),
 ];
 
 /// Those of `run`, where the program was not started. Else it is the program's own.
@@ -138,7 +145,7 @@ pub fn status(result: anyhow::Result<Ending>) -> ExitCode {
         Ok(Ending::Done) if lost.is_some() => ExitCode::from(MISSING),
         Ok(Ending::Done) => ExitCode::SUCCESS,
         Ok(Ending::Finding) => ExitCode::from(FINDING),
-        Ok(Ending::Undecided) => ExitCode::from(UNDECIDED),
+        Ok(Ending::Undecided | Ending::Left) => ExitCode::from(UNDECIDED),
         Ok(Ending::RolledBack) => ExitCode::from(ROLLED_BACK),
         Ok(Ending::OfProgram(status)) => ExitCode::from(status),
         Ok(Ending::CutShort) => ExitCode::from(MISSING),

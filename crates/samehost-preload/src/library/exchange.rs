@@ -91,7 +91,7 @@ pub fn connect(fd: i32, to: &Address) -> Option<Result<usize, Errno>> {
 }
 
 fn replace(fd: i32, to: &Address, map: &Map) -> Result<(), Stay> {
-    let unix = Owned::unix().map_err(|_| Stay::NotReplaced)?;
+    let unix = Owned::unix().map_err(why_none)?;
     let (address, length) = names::unix(map.socket());
     if let Err(errno) = calls::connect(unix.0, &address[..length]) {
         map.note(layout::ERROR, errno as u64);
@@ -105,6 +105,11 @@ fn replace(fd: i32, to: &Address, map: &Map) -> Result<(), Stay> {
     });
     dressed.map_err(|_| Stay::NotReplaced)?;
     put_in_place(&unix, fd)
+}
+
+/// Why there is no Unix socket: a sandbox forbids the family (RestrictAddressFamilies=), or the kernel has no room.
+fn why_none(errno: Errno) -> Stay {
+    if [EAFNOSUPPORT, EACCES, EPERM].contains(&errno) { Stay::Forbidden } else { Stay::NotReplaced }
 }
 
 /// A descriptor that is closed at the end.

@@ -53,6 +53,9 @@ mod calls {
 pub use calls::*;
 
 pub const AF_UNIX: i32 = 1;
+pub const EPERM: i32 = 1;
+pub const EACCES: i32 = 13;
+pub const EAFNOSUPPORT: i32 = 97;
 pub const AF_INET: i32 = 2;
 pub const AF_INET6: i32 = 10;
 pub const SOCK_STREAM: i32 = 1;

@@ -1,14 +1,23 @@
 //! Blocker `client-address`: behind a Unix socket a service does not see its client's IP address.
 
-use samehost_model::scan::Weight;
+use samehost_model::scan::{Obstacle, Weight};
 use samehost_services::{Descriptor, Kind};
 
 use super::Finding;
 use super::pair::Pair;
 
 pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
-    let proxy = Kind::of_program(&pair.client()?.name)?.descriptor();
-    let service = pair.known?;
+    between(Kind::of_program(&pair.client()?.name)?.descriptor(), pair.known?)
+}
+
+/// What a service loses behind a proxy of these kinds, whether or not either runs.
+#[must_use]
+pub fn address_lost(proxy: Kind, service: Kind) -> Option<Obstacle> {
+    let (weight, found, remedy) = between(proxy.descriptor(), service.descriptor())?;
+    Some(Obstacle { code: "client-address", weight, found, remedy })
+}
+
+fn between(proxy: &Descriptor, service: &Descriptor) -> Option<Finding> {
     if !proxy.proxy || !service.sees_clients {
         return None;
     }

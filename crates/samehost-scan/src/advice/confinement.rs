@@ -1,7 +1,7 @@
 //! Blocker `confinement`: access is refused although file modes allow it, by SELinux, AppArmor or the unit's
 //! RestrictAddressFamilies. A login as the client's user is not confined and therefore proves nothing about
 //! this. Policies are not evaluated, except for combinations known to allow sockets. Landlock and seccomp
-//! filters cannot be read.
+//! filters cannot be read: that a process has a filter is said where nothing explains it.
 
 use std::path::{Path, PathBuf};
 
@@ -55,6 +55,8 @@ struct Ends<'a> {
     forbidden_by: Option<String>,
     /// Whether SELinux is permissive: it only logs what it would refuse.
     permissive: bool,
+    /// Whether the client has a filter of system calls that no unit or container explains, and no Unix socket.
+    filtered: bool,
 }
 
 pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
@@ -69,7 +71,23 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
         path: pair.path().or_else(|| pair.known.map(|known| PathBuf::from(&known.socket))),
         forbidden_by: forbidding_unit(client),
         permissive: open::proc_file("/sys/fs/selinux/enforce", 8).is_ok_and(|text| text.starts_with(b"0")),
+        filtered: is_filtered(pair, client),
     })
+}
+
+/// Whether a process has a filter of system calls of which nothing is known: RestrictAddressFamilies= makes one, and so do
+/// other sandboxes. A runtime's usual filter allows Unix sockets, a unit's file says whether it does, and a process that has
+/// one open may open them.
+fn is_filtered(pair: &Pair<'_>, client: &Process) -> bool {
+    let status = open::proc_file(&format!("/proc/{}/status", client.pid), LONGEST).unwrap_or_default();
+    let has_filter = String::from_utf8_lossy(&status)
+        .lines()
+        .any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"));
+    let is_explained =
+        client.container.is_some() || client.unit.as_deref().is_some_and(|unit| !unit_texts(unit).is_empty());
+    let has_one =
+        || pair.scan.sockets.iter().any(|socket| socket.kind.is_unix() && socket.pids.contains(&client.pid));
+    has_filter && !is_explained && !has_one()
 }
 
 fn judge(ends: &Ends<'_>) -> Option<Finding> {
@@ -83,6 +101,15 @@ fn judge(ends: &Ends<'_>) -> Option<Finding> {
             format!(
                 "Add it: systemctl edit {unit}, [Service], RestrictAddressFamilies=AF_UNIX; then restart it"
             ),
+        ));
+    }
+    if ends.filtered {
+        return Some((
+            Weight::Note,
+            format!(
+                "{client} runs under a filter of system calls (Seccomp: 2 in /proc/PID/status), which may forbid Unix sockets, as RestrictAddressFamilies= without AF_UNIX does; a login from here is not under it"
+            ),
+            "Have its sandbox allow AF_UNIX (systemctl edit UNIT, [Service], RestrictAddressFamilies=AF_UNIX), or give --page URL, which asks through the process itself".to_owned(),
         ));
     }
     let path = ends.path.as_deref().map_or_else(|| "its socket".to_owned(), show);

@@ -27,6 +27,7 @@ use samehost_services::UnixSocket;
 use samehost_system::interrupt;
 
 pub use accounts::rule_of_socket;
+pub use address_lost::address_lost;
 pub use ahead::{Identity, UnsafeSocket, Unserved, identity, obstacles, service_at, services_at, socket_of};
 use pair::Pair;
 use program::{Program, programs};

@@ -8,6 +8,7 @@ use samehost_edit::{EDITORS, Editor, Files, Reading, Refusal, Setting, Uptake, r
 use samehost_services::Kind;
 use samehost_system::User;
 
+use super::unfamiliar::LeadingLines;
 use crate::disk::{Disk, Reads};
 
 /// A configuration and its editor.
@@ -118,6 +119,26 @@ pub enum ConfigFileError {
         file: PathBuf,
         /// What is known.
         known: String,
+    },
+    /// A file or directory of no known format, with lines that lead to services here.
+    #[error(
+        "{path} is not a configuration that samehost can edit, by its name and its text. These lines lead to services here:{lines}"
+    )]
+    NotKnown {
+        /// The file or directory.
+        path: PathBuf,
+        /// The lines.
+        lines: LeadingLines,
+    },
+    /// A file of a known format, no line of which is understood, and some of which lead to services here.
+    #[error(
+        "{path} names no connection that samehost understands. These lines lead to services here:{lines}"
+    )]
+    NotUnderstood {
+        /// The file or directory.
+        path: PathBuf,
+        /// The lines.
+        lines: LeadingLines,
     },
     /// A file that is not understood.
     #[error(transparent)]

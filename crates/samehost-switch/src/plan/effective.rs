@@ -9,20 +9,20 @@ use std::time::Duration;
 use samehost_edit::formats::php_fpm::{Handed, HandedKind, handed, keeps_environment};
 use samehost_edit::formats::php_ini::directive;
 use samehost_edit::formats::systemd::places;
-use samehost_edit::{Files, Role, Uptake};
+use samehost_edit::{Files, Overlay, Role, Uptake, leads};
 use samehost_model::scan::{Process, Scan};
 use samehost_model::switch::SwitchObstacle;
 use samehost_services::Kind;
 use samehost_system::open;
 
 use super::config_file::ConfigFile;
-use super::environment_file::hands_over;
+use super::environment_file::{environment_files_of, hands_over};
 use super::findings::bar;
 use super::hop::Hop;
 use super::stages::{PlannedStage, shown};
 use super::{SwitchRequest, server_files};
 use crate::disk::{Disk, Reads};
-use crate::reload::{ReloadAction, reload_action};
+use crate::reload::{ReloadAction, reload_action, unit_of};
 
 /// How much of a process's environment is read, in bytes.
 const LARGEST_ENVIRONMENT: u64 = 1 << 20;
@@ -30,27 +30,33 @@ const LARGEST_ENVIRONMENT: u64 = 1 << 20;
 const USUAL_REVALIDATION: u64 = 2;
 
 /// Variables by name.
-type Variables = BTreeMap<String, String>;
+pub(super) type Variables = BTreeMap<String, String>;
 
 /// Values that go before those which these stages write.
 pub(super) fn overrides(scan: &Scan, hops: &[Hop], stages: &[PlannedStage]) -> Vec<SwitchObstacle> {
     let mut found = Vec::new();
     for hop in hops.iter().filter(|hop| hop.setting.role == Role::Connects) {
-        if hop.config.editor.name() != "dotenv" {
-            continue;
-        }
-        let (before, after) = texts(hop, stages);
-        let moved = changed(&before, &after);
+        let moved = moved_by(hop, stages);
         if moved.is_empty() {
             continue;
         }
-        for obstacle in of_hop(scan, hop, &before, &moved) {
+        let (before, _) = texts(hop, stages);
+        for obstacle in of_hop(scan, hop, &before, &moved, stages) {
             if !found.contains(&obstacle) {
                 found.push(obstacle);
             }
         }
     }
     found
+}
+
+/// The variables that get another value by a move, in a file to which the environment goes before; with that value.
+pub(super) fn moved_by(hop: &Hop, stages: &[PlannedStage]) -> Variables {
+    if hop.setting.role != Role::Connects || hop.config.editor.name() != "dotenv" {
+        return Variables::new();
+    }
+    let (before, after) = texts(hop, stages);
+    changed(&before, &after)
 }
 
 /// The variables of a move's file before the first stage that changes it, and after the last.
@@ -91,7 +97,13 @@ fn changed(before: &Variables, after: &Variables) -> Variables {
     moved
 }
 
-fn of_hop(scan: &Scan, hop: &Hop, file: &Variables, moved: &Variables) -> Vec<SwitchObstacle> {
+fn of_hop(
+    scan: &Scan,
+    hop: &Hop,
+    file: &Variables,
+    moved: &Variables,
+    stages: &[PlannedStage],
+) -> Vec<SwitchObstacle> {
     let mut found = Vec::new();
     let mut add = |name: &str, value: &str, who: &str, place: &str| {
         found.push(bar(
@@ -104,7 +116,7 @@ fn of_hop(scan: &Scan, hop: &Hop, file: &Variables, moved: &Variables) -> Vec<Sw
         ));
     };
     for master in masters(scan, hop) {
-        for one in master.handed() {
+        for one in master.handed_after(stages) {
             let HandedKind::Variable(name) = &one.what else { continue };
             let value = one.value.unwrap_or_else(|| "a value that is computed".to_owned());
             if moved.get(name).is_some_and(|new| *new != value) {
@@ -120,6 +132,7 @@ fn of_hop(scan: &Scan, hop: &Hop, file: &Variables, moved: &Variables) -> Vec<Sw
         let environment = environment(process.pid);
         if is_loaded_from(file, &environment)
             || process.unit.as_deref().is_some_and(|unit| hands_over(unit, &hop.setting.file))
+            || process.unit.as_deref().is_some_and(|unit| changes_unit(stages, unit))
         {
             continue;
         }
@@ -130,6 +143,38 @@ fn of_hop(scan: &Scan, hop: &Hop, file: &Variables, moved: &Variables) -> Vec<Sw
         }
     }
     found
+}
+
+/// Notes on variables of the application's own environment that the file does not have, and that lead to the same place by
+/// another name (`REDIS_URL` beside a file's `REDIS_HOST`): which of the two its program asks for first is not known.
+pub(super) fn other_names(scan: &Scan, hops: &[Hop], stages: &[PlannedStage]) -> Vec<String> {
+    let mut notes = Vec::new();
+    for hop in hops.iter().filter(|hop| hop.config.editor.name() == "dotenv") {
+        let (file, moved) = (texts(hop, stages).0, moved_by(hop, stages));
+        for process in processes(scan, hop) {
+            for (name, value) in environment(process.pid) {
+                if file.contains_key(&name) || moved.contains_key(&name) {
+                    continue;
+                }
+                let found = leads(&format!("{name}={value}"));
+                let is_there = found
+                    .iter()
+                    .flat_map(|lead| &lead.endpoints)
+                    .any(|endpoint| *endpoint == hop.setting.endpoint);
+                if is_there {
+                    notes.push(format!(
+                        "the environment of {} {} has {name}, which leads to {} as well ({}): whether it goes before {} is not known",
+                        process.name,
+                        process.pid,
+                        hop.setting.endpoint,
+                        place_of(process, &name),
+                        shown(&hop.setting.file)
+                    ));
+                }
+            }
+        }
+    }
+    notes
 }
 
 /// Notes on pools that hand on an environment which nobody can read.
@@ -182,6 +227,14 @@ pub(super) fn environment(pid: u32) -> Variables {
     pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
+/// Whether these stages change what a unit tells its processes.
+fn changes_unit(stages: &[PlannedStage], unit: &str) -> bool {
+    stages
+        .iter()
+        .flat_map(|stage| &stage.of)
+        .any(|(file, editor)| *editor == "systemd" && unit_of(file) == unit)
+}
+
 /// Whether an environment has all of a file, as it is now: it came from there, and the next start brings the new values.
 fn is_loaded_from(file: &Variables, environment: &Variables) -> bool {
     !file.is_empty() && file.iter().all(|(name, value)| environment.get(name) == Some(value))
@@ -195,6 +248,14 @@ fn place_of(process: &Process, name: &str) -> String {
         for (number, line) in String::from_utf8_lossy(&bytes).lines().enumerate() {
             if line.trim_start().starts_with("Environment=") && line.contains(&format!("{name}=")) {
                 return format!("{}:{}", shown(&path), number + 1);
+            }
+        }
+    }
+    for path in environment_files_of(unit) {
+        let Ok(bytes) = Disk::of(&path, Reads::RootsServer, None).read(&path) else { continue };
+        for (number, line) in String::from_utf8_lossy(&bytes).lines().enumerate() {
+            if line.trim_start().starts_with(&format!("{name}=")) {
+                return format!("{}:{}, which {unit} names in EnvironmentFile=", shown(&path), number + 1);
             }
         }
     }
@@ -248,17 +309,46 @@ pub(super) fn texts_of(mains: &[PathBuf]) -> Vec<(PathBuf, String)> {
 }
 
 /// A master of PHP-FPM that runs a move's application.
-struct Master {
-    pid: u32,
-    config: ConfigFile,
+pub(super) struct Master {
+    pub(super) pid: u32,
+    pub(super) config: ConfigFile,
     /// The pools that serve the application; empty where that is not known.
-    pools: Vec<String>,
+    pub(super) pools: Vec<String>,
 }
 
 impl Master {
     /// What its pools hand to PHP: those that serve the application, where that is known.
-    fn handed(&self) -> Vec<Handed> {
-        let mut all = handed(&self.config.file, &self.config.files());
+    pub(super) fn handed(&self) -> Vec<Handed> {
+        self.of_its_pools(handed(&self.config.file, &self.config.files()))
+    }
+
+    /// What its pools hand to PHP after these stages.
+    fn handed_after(&self, stages: &[PlannedStage]) -> Vec<Handed> {
+        let files = self.config.files();
+        let mut texts = BTreeMap::new();
+        for change in stages.iter().flat_map(|stage| &stage.changes) {
+            let Some(after) = &change.after else { continue };
+            // A pool's file may be named by a link.
+            for one in handed(&self.config.file, &files).into_iter().map(|one| one.file) {
+                if one.canonicalize().is_ok_and(|real| real == change.path) {
+                    texts.insert(one, after.clone());
+                }
+            }
+        }
+        self.of_its_pools(handed(&self.config.file, &Overlay::new(&files, texts)))
+    }
+
+    /// Whether its pools hand on these values, in other files than those on disk; one that is empty is not handed on.
+    pub(super) fn says(&self, files: &dyn Files, wanted: &Variables) -> bool {
+        let all = self.of_its_pools(handed(&self.config.file, files));
+        let mut named = all.iter().filter_map(|one| match &one.what {
+            HandedKind::Variable(name) => Some((wanted.get(name)?, &one.value)),
+            HandedKind::Setting(_) => None,
+        });
+        named.all(|(new, value)| value.as_ref() == Some(new))
+    }
+
+    fn of_its_pools(&self, mut all: Vec<Handed>) -> Vec<Handed> {
         all.retain(|one| self.pools.is_empty() || self.pools.contains(&one.pool));
         all
     }
@@ -280,7 +370,7 @@ impl Master {
 }
 
 /// The masters of PHP-FPM that run a move's application.
-fn masters(scan: &Scan, hop: &Hop) -> Vec<Master> {
+pub(super) fn masters(scan: &Scan, hop: &Hop) -> Vec<Master> {
     let mut wanted: Vec<(u32, Vec<String>)> = Vec::new();
     for (master, pool) in &hop.application.pools {
         match wanted.iter_mut().find(|(known, _)| known == master) {

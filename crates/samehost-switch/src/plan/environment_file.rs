@@ -17,6 +17,11 @@ pub(crate) fn hands_over(unit: &str, file: &Path) -> bool {
     is_roots(file) && named_below(Path::new("/"), unit).contains(&real(file))
 }
 
+/// The files in `EnvironmentFile=` of a unit of this system that root alone wrote.
+pub(super) fn environment_files_of(unit: &str) -> Vec<PathBuf> {
+    named_below(Path::new("/"), unit)
+}
+
 fn is_roots(path: &Path) -> bool {
     matches!(decider(path), Ok(None))
 }

@@ -4,13 +4,15 @@
 use std::path::Path;
 use std::time::Duration;
 
-use samehost_edit::{Role, Setting};
+use samehost_edit::{Files, Role, Setting};
 use samehost_model::scan::{Scan, Weight};
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, Protocol};
-use samehost_scan::{DecidedBy, decided_by, obstacles};
+use samehost_scan::{DecidedBy, address_lost, decided_by, obstacles};
+use samehost_services::Kind;
 use samehost_system::accounts;
 
+use super::advice::Leading;
 use super::around::Around;
 use super::client_identity::{Application, ClientIdentity, application, client_identities};
 use super::config_file::{ConfigFile, ParsedConfig};
@@ -69,7 +71,7 @@ struct Found {
 /// A client that is at its goal already is a client all the same. Without that, the second run of one command took the
 /// web server's own port for what is to move, and had nginx listen at the socket of its own backend.
 pub(crate) fn find(request: &SwitchRequest, scan: &Scan, mut configurations: Vec<ParsedConfig>) -> Moves {
-    let (mut settings, mut findings) = clients(request, &configurations);
+    let (mut settings, mut findings) = clients(request, scan, &configurations);
     let has_clients = configurations.iter().any(|read| has_role(read, Role::Connects));
     if !has_clients {
         let (listeners, notes) = listeners(request, &configurations);
@@ -95,13 +97,14 @@ pub(crate) fn find(request: &SwitchRequest, scan: &Scan, mut configurations: Vec
     Moves { hops, configurations, findings }
 }
 
-fn has_role(read: &ParsedConfig, role: Role) -> bool {
+pub(super) fn has_role(read: &ParsedConfig, role: Role) -> bool {
     read.reading.settings.iter().any(|setting| setting.role == role)
 }
 
 /// Settings of clients that move, with notes on those that stay and obstacles for what is not understood.
 fn clients(
     request: &SwitchRequest,
+    scan: &Scan,
     configurations: &[ParsedConfig],
 ) -> (Vec<(ConfigFile, Setting)>, Findings) {
     let mut clients: Vec<(ConfigFile, Setting)> = Vec::new();
@@ -133,15 +136,29 @@ fn clients(
                 _ => findings.note([format!("{} goes to {} already", place(), setting.endpoint)]),
             }
         }
-        findings.add(read.reading.refused.iter().map(|refusal| SwitchObstacle {
+        findings.merge(not_understood(request, scan, read));
+    }
+    (clients, findings)
+}
+
+/// What an editor refused of a configuration, with words that have this machine's places.
+fn not_understood(request: &SwitchRequest, scan: &Scan, read: &ParsedConfig) -> Findings {
+    let mut findings = Findings::default();
+    let leading = Leading::of(scan, &read.config, &read.reading.refused);
+    for refusal in &read.reading.refused {
+        if request.to == Direction::Tcp && leading.is_over_tcp(refusal) {
+            findings.note([format!("{}; it goes over TCP already", in_one_line(refusal))]);
+            continue;
+        }
+        findings.add([SwitchObstacle {
             code: "not-understood".into(),
             // The other settings of the file can still move.
             bars: false,
             found: in_one_line(refusal),
-            remedy: refusal.by_hand.clone(),
-        }));
+            remedy: leading.by_hand(refusal),
+        }]);
     }
-    (clients, findings)
+    findings
 }
 
 /// Listeners of configurations that were named without any client: they get a socket. A configuration that has one
@@ -253,23 +270,74 @@ fn named_client(user: &str) -> Result<ClientIdentity, SwitchObstacle> {
 
 /// Obstacles from the scan's blockers for a move, before anything is tried.
 fn blockers(request: &SwitchRequest, scan: &Scan, hop: &Hop) -> Vec<SwitchObstacle> {
-    let Some(service) = hop.server.service else { return Vec::new() };
     let mut found = Vec::new();
     let pids: Vec<u32> = hop.clients.iter().filter_map(ClientIdentity::present).collect();
-    for obstacle in obstacles(scan, service, &hop.setting.endpoint, &pids) {
+    let service = hop.server.service;
+    let mut all = service.map_or_else(Vec::new, |at| obstacles(scan, at, &hop.setting.endpoint, &pids));
+    // A proxy that does not run, or whose server does not, loses the address all the same.
+    if all.iter().all(|obstacle| obstacle.code != "client-address")
+        && let (Some(proxy), Some(server)) = (hop.config.kind(), hop.server.kind)
+    {
+        all.extend(address_lost(proxy, server));
+    }
+    for obstacle in all {
         let by = decided_by(obstacle.code);
         let is_ours = by == DecidedBy::Switch && obstacle.weight != Weight::Blocks;
         let is_note = by == DecidedBy::Login && obstacle.weight == Weight::Note;
         if is_ours || is_note {
             continue;
         }
+        let remedy = match obstacle.code {
+            "client-address" => address_remedy(hop).unwrap_or(obstacle.remedy),
+            _ => obstacle.remedy,
+        };
         let is_left = by == DecidedBy::Login || (by == DecidedBy::Page && request.has_page);
         found.push(SwitchObstacle {
             code: obstacle.code.to_owned(),
             bars: obstacle.weight != Weight::Note && !is_left,
             found: obstacle.found,
-            remedy: obstacle.remedy,
+            remedy,
         });
     }
     found
+}
+
+/// What to do about the client's address where the line's own block sends it on already: only the service has to take it.
+fn address_remedy(hop: &Hop) -> Option<String> {
+    let bytes = hop.config.files().read(&hop.setting.file).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<&str> = text.lines().collect();
+    let at = (hop.setting.line as usize).checked_sub(1)?;
+    // The innermost block around the line; directives of blocks around it count too, where it has none of its own.
+    let mut depth = 0_i32;
+    let mut start = 0;
+    for (index, line) in lines.iter().enumerate().take(at).rev() {
+        depth += line.matches('}').count() as i32 - line.matches('{').count() as i32;
+        if depth < 0 {
+            start = index;
+            break;
+        }
+    }
+    let mut depth = 0_i32;
+    let mut end = lines.len();
+    for (index, line) in lines.iter().enumerate().skip(start) {
+        depth += line.matches('{').count() as i32 - line.matches('}').count() as i32;
+        if depth <= 0 && index >= at {
+            end = index;
+            break;
+        }
+    }
+    let sends = |line: &&str| {
+        let code = line.trim_start().to_ascii_lowercase();
+        !code.starts_with('#') && code.contains("x-forwarded-for") && code.contains("header")
+    };
+    lines.get(start..end)?.iter().any(sends).then(|| {
+        let service = hop.server.kind.map_or("the service", Kind::label);
+        let takes = hop.server.kind.and_then(|kind| kind.descriptor().takes_address.as_deref());
+        let how = takes.map_or_else(
+            || "it must not ask for 127.0.0.1 as the sender, as there is none".to_owned(),
+            |setting| format!("it must not ask for 127.0.0.1 as the sender: {setting}"),
+        );
+        format!("X-Forwarded-For is sent already. Have {service} and its application trust it over the socket: {how}")
+    })
 }

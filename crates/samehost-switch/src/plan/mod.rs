@@ -1,9 +1,11 @@
 //! Plans a switch: the connections that move, their destinations, and the files of each stage with their new content.
 //! Only looks at the machine.
 
+mod advice;
 mod around;
 mod client;
 mod client_identity;
+mod compose_over;
 mod config_file;
 mod destination;
 mod discover;
@@ -12,20 +14,24 @@ mod elsewhere;
 mod encryption;
 mod environment_file;
 mod findings;
+mod follow;
 mod hop;
 mod host;
 mod idle_pools;
 mod later;
 mod leaving;
+mod left;
 mod occupant;
 mod others;
 mod own_login;
 mod place;
+mod second_reader;
 mod server;
 mod server_files;
 mod serving;
 mod stages;
 mod target;
+mod unfamiliar;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -124,6 +130,27 @@ impl Plan {
         self.findings.is_barred()
     }
 
+    /// Whether values that lead to services here stay, and bar nothing: what an editor understands is at its goal.
+    #[must_use]
+    pub fn leaves_values(&self) -> bool {
+        self.findings.obstacles.iter().any(|obstacle| obstacle.code == left::NOT_MOVED)
+    }
+
+    /// Whether logins may be tried although something bars it, so that all that is in the way is told at once: what bars it
+    /// says nothing against the server that would get the password.
+    #[must_use]
+    pub fn may_try(&self) -> bool {
+        const HARMLESS: &[&str] =
+            &[left::NOT_MOVED, "not-understood", "effective-value", "reload", "boot", "bind-mount", "driver"];
+        let mut barring = self.findings.obstacles.iter().filter(|obstacle| obstacle.bars);
+        barring.all(|obstacle| HARMLESS.contains(&obstacle.code.as_str()))
+    }
+
+    /// Adds notes.
+    pub fn note(&mut self, notes: impl IntoIterator<Item = String>) {
+        self.findings.note(notes);
+    }
+
     /// Whether there is nothing to do.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -193,7 +220,12 @@ fn secrets(configurations: &[ParsedConfig]) -> Vec<Secret> {
 /// When it is no configuration, or not understood.
 pub fn clients(path: &str) -> Result<Vec<Setting>, ConfigFileError> {
     let (mut settings, mut refused) = (Vec::new(), Vec::new());
-    for config in target::configs(path, &Scan::default(), None)? {
+    let configs = target::configs(path, &Scan::default(), None);
+    let configs = configs.map_err(|error| match samehost_scan::collect(env!("CARGO_PKG_VERSION")) {
+        Ok(scan) => unfamiliar::with_lines(error, &scan, Direction::Unix, None),
+        Err(_) => error,
+    })?;
+    for config in &configs {
         let files = config.files();
         let error = |refusal: Refusal| {
             let redactor = Redactor::new(&in_file(&files, &config.file));
@@ -205,8 +237,19 @@ pub fn clients(path: &str) -> Result<Vec<Setting>, ConfigFileError> {
     }
     match refused.into_iter().next() {
         Some(refusal) if settings.is_empty() => Err(refusal),
+        None if settings.is_empty() => match not_understood(&configs) {
+            Some(lines) => Err(ConfigFileError::NotUnderstood { path: path.into(), lines }),
+            None => Ok(settings),
+        },
         _ => Ok(settings),
     }
+}
+
+/// Lines of configurations without any connection that is understood, which lead to services here all the same.
+fn not_understood(configs: &[ConfigFile]) -> Option<unfamiliar::LeadingLines> {
+    let scan = samehost_scan::collect(env!("CARGO_PKG_VERSION")).ok()?;
+    let over_tcp = unfamiliar::of_configurations(configs, &scan, Direction::Unix);
+    over_tcp.or_else(|| unfamiliar::of_configurations(configs, &scan, Direction::Tcp))
 }
 
 /// A line of a configuration that connects, and by which processes its connections are known.
@@ -258,7 +301,7 @@ fn elsewhere_of(scan: &Scan, service: Option<usize>, endpoint: &Endpoint) -> Vec
 /// When a target stands for no configuration. What else is in the way is an obstacle of the plan.
 pub fn plan(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileError> {
     let mut plan = Plan::default();
-    let mut read: Vec<ParsedConfig> = Vec::new();
+    let (mut read, mut unread): (Vec<ParsedConfig>, Vec<ConfigFile>) = Default::default();
     let named = named(request, scan)?;
     let named_files: Vec<PathBuf> = named.iter().map(|config| config.file.clone()).collect();
     for config in named {
@@ -267,6 +310,7 @@ pub fn plan(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileErro
             Err(refusal) => {
                 plan.secrets.extend(in_file(&config.files(), &config.file));
                 plan.findings.add([bar("not-understood", place::in_one_line(&refusal), refusal.by_hand)]);
+                unread.push(config);
             }
         }
     }
@@ -274,21 +318,34 @@ pub fn plan(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileErro
     plan.findings.merge(findings);
     plan.secrets.extend(secrets(&configurations));
     plan.secrets.extend(hops.iter().filter_map(|hop| Some(hop.around.variable("PGPASSWORD")?.value.clone())));
-    if !plan.is_barred() {
+    // What bars it does not keep the rest from being looked at: all that is in the way is told at once.
+    if !hops.is_empty() {
         let staged = stages::build(request, scan, &configurations, &hops);
         plan.findings.merge(staged.findings);
         plan.findings.add(host::other_owners(&configurations, &staged.stages));
         plan.stages = staged.stages;
+        let followed = follow::follow(request, scan, &hops, &mut plan.stages);
+        plan.findings.merge(followed);
         plan.unnamed = unnamed(&plan.stages, &named_files);
         plan.findings.note(not_closed(request, &hops, &plan.stages));
     }
-    if !plan.is_barred() {
+    let mut left = left::findings(request, scan, &configurations, &unread, &plan.stages);
+    let is_understood = configurations.iter().any(|read| hop::has_role(read, Role::Connects));
+    if hops.is_empty() && !is_understood {
+        // Nothing moves, and these lead to services here: that is no "nothing to do".
+        left.obstacles.iter_mut().for_each(|obstacle| obstacle.bars = true);
+    }
+    plan.findings.merge(left);
+    if !hops.is_empty() {
+        plan.findings.add(second_reader::find(scan, &hops, &plan.stages));
         plan.findings.add(effective::overrides(scan, &hops, &plan.stages));
         plan.findings.note(effective::unseen_environments(scan, &hops));
         plan.findings.add(encryption::demands(&hops));
         plan.findings.note(encryption::unseen(&hops));
+        plan.findings.note(effective::other_names(scan, &hops, &plan.stages));
+        plan.findings.note(compose_over::notes(&hops, &plan.stages));
     }
-    if !plan.is_barred() && !plan.is_empty() {
+    if !plan.is_empty() {
         plan.findings.merge(host::look(scan, &hops, &plan.stages));
     }
     Ok(Plan { hops, ..plan })
@@ -335,7 +392,10 @@ fn named(request: &SwitchRequest, scan: &Scan) -> Result<Vec<ConfigFile>, Config
     let reader = request.user.as_deref().and_then(User::named);
     let mut configs: Vec<ConfigFile> = Vec::new();
     for target in &request.targets {
-        for config in target::configs(target, scan, reader.as_ref())? {
+        let found = target::configs(target, scan, reader.as_ref());
+        let found =
+            found.map_err(|error| unfamiliar::with_lines(error, scan, request.to, reader.as_ref()))?;
+        for config in found {
             if configs.iter().all(|other| other.file != config.file) {
                 configs.push(config);
             }

@@ -97,6 +97,20 @@ pub(crate) const TITLES: [&str; 4] = [
     "the server leaves the old place",
     "the client forgets the old place",
 ];
+/// The title of the first stage where a server can be at one place only: nothing listens at both.
+const MOVES_AWAY: &str = "the server moves to the new place";
+
+/// What a stage of these configurations is for.
+fn title(index: usize, changing: &[Changing<'_>]) -> &'static str {
+    let moves = |side: &&Side<'_>| {
+        side.setting.role == Role::Listens
+            && side.states[index] == State::New
+            && side.state_before(index) == State::Old
+    };
+    let is_gap = index == 0
+        && changing.iter().flat_map(|changing| changing.sides.iter().copied()).any(|side| moves(&side));
+    if is_gap { MOVES_AWAY } else { TITLES[index] }
+}
 
 /// One side of a move: the change in one configuration.
 struct Side<'a> {
@@ -217,7 +231,7 @@ fn stage(
     restarts: &[(&Endpoint, String)],
     texts: &mut [Texts],
 ) -> Result<(PlannedStage, Findings), SwitchObstacle> {
-    let mut stage = PlannedStage { title: TITLES[index], ..PlannedStage::default() };
+    let mut stage = PlannedStage { title: title(index, changing), ..PlannedStage::default() };
     let mut findings = Findings::default();
     for (changing, texts) in changing.iter().zip(texts) {
         let Changing { config, sides, .. } = changing;
@@ -290,7 +304,7 @@ fn sides<'a>(request: &SwitchRequest, hops: &'a [Hop]) -> (Vec<Side<'a>>, Vec<St
                     if hop.setting.role == Role::Connects {
                         notes.push(format!(
                             "between the restart of {} and that of its client nothing is served",
-                            editor.about()
+                            hop.server.kind.map_or(editor.about(), Kind::label)
                         ));
                     }
                     [State::New; 4]

@@ -209,7 +209,9 @@ fn runs(identity: &Identity, names: &[&str]) -> bool {
 
 /// Path of a process' executable, without the kernel's note that it was replaced.
 fn path_of(identity: &Identity) -> String {
-    let path = identity.executable.as_ref().map(|file| file.path.display().to_string()).unwrap_or_default();
+    let path = identity.executable.as_ref().map(|file| file.path.display().to_string());
+    // A process that is ending has none any more.
+    let path = path.filter(|path| !path.is_empty()).unwrap_or_else(|| "no program".to_owned());
     path.trim_end_matches(" (deleted)").to_owned()
 }
 
@@ -303,6 +305,9 @@ impl Signalled<'_> {
         let number: u32 = pid.parse().map_err(|_| format!("`{pid}` is not a process number"))?;
         if let Some(identity) = Identity::of(number).filter(|identity| identity.start.to_string() == *start) {
             return match file.filter(|file| **file != path_of(&identity)) {
+                Some(file) if identity.executable.is_none() => Err(format!(
+                    "process {pid} ran {file} and is ending: start its service; it then takes the files as they are"
+                )),
                 Some(file) => Err(format!(
                     "process {pid} runs {} by now, and not {file}: reload it yourself",
                     path_of(&identity)

@@ -19,6 +19,7 @@ use crate::output;
 use crate::wrong_use::WrongUse;
 
 pub fn verify(options: &VerifyOptions) -> anyhow::Result<Ending> {
+    check_options(options)?;
     let found =
         if Path::new(&options.target).exists() { configuration(options)? } else { vec![target(options)?] };
     if options.json {
@@ -40,6 +41,33 @@ pub fn verify(options: &VerifyOptions) -> anyhow::Result<Ending> {
     }
     let fails = found.iter().any(|one| one.as_expected == Some(false));
     Ok(if fails { Ending::Finding } else { Ending::Done })
+}
+
+/// Refuses options that would do nothing with this target.
+fn check_options(options: &VerifyOptions) -> Result<(), WrongUse> {
+    let is_configuration = Path::new(&options.target).exists();
+    let is_process = !is_configuration && options.target.bytes().all(|byte| byte.is_ascii_digit());
+    let useless = [
+        (options.wait.is_some() && !is_configuration, "--wait watches the application of a configuration"),
+        (
+            options.ask_password && is_configuration,
+            "--ask-password is for a URL or an endpoint: a configuration has its own",
+        ),
+        (
+            options.ask_password && is_process,
+            "--ask-password is for a URL or an endpoint: nobody logs in to look at a process",
+        ),
+        (
+            options.server_user.is_some() && is_process,
+            "--server-user is for what logs in: nobody does to look at a process",
+        ),
+    ];
+    for (is_useless, why) in useless {
+        if is_useless {
+            return Err(WrongUse(format!("{why}; with {} it does nothing", options.target)));
+        }
+    }
+    Ok(())
 }
 
 /// Verifies a process, an endpoint or a URL.

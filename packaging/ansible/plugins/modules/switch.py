@@ -332,13 +332,13 @@ class Switches:
         result = changes_of(report["steps"])
         for name in ("notes", "obstacles", "proofs", "id", "standing", "confirm_until"):
             result[name] = report[name]
-        if report["outcome"] not in ("nothing", "planned", "committed"):
+        if report["outcome"] not in ("nothing", "left", "planned", "committed"):
             words = obstacles_in_words(report) or err or report["outcome"]
             result.pop("diff")
             self.program.fail(
                 arguments, status, "", words, outcome=report["outcome"], **result
             )
-        result["changed"] = report["outcome"] != "nothing"
+        result["changed"] = report["outcome"] not in ("nothing", "left")
         return result
 
     def confirmed(self):

@@ -6,7 +6,7 @@ use samehost_model::{Endpoint, Protocol};
 
 use super::lines::{Entry, Lines};
 use crate::edit::Edit;
-use crate::languages::url::{is_plain_path, postgres_path, postgres_socket, tcp, usual_port};
+use crate::languages::url::{is_local, is_plain_path, postgres_path, postgres_socket, tcp, usual_port};
 use crate::refusal::{Refusal, Result};
 
 /// How a group of variables names a socket.
@@ -100,6 +100,9 @@ impl Group {
             let reason =
                 format!("{} `localhost` is PHP's default socket already, whatever the port", entry.name);
             return Err(Refusal::at(entry.line, reason));
+        }
+        if let Some(refusal) = carries_more(self, entry) {
+            return Err(refusal);
         }
         let path = || is_plain_path(host).then(|| Endpoint::Unix(host.into()));
         let number = u16::try_from(port).ok();
@@ -209,6 +212,35 @@ impl Group {
 
 fn unusual(entry: &Entry) -> Refusal {
     Refusal::at(entry.line, format!("{} has an unusual value", entry.name))
+}
+
+/// The host at the beginning of a value that has more behind it: `127.0.0.1:3306`, `localhost;unix_socket=/run/m.sock`.
+fn host_of(text: &str) -> &str {
+    text.split([':', ';']).next().unwrap_or(text)
+}
+
+/// Whether a host, or the one at the beginning of a value with more, is this machine.
+pub(super) fn may_be_local(text: &str) -> bool {
+    is_local(text) || is_local(host_of(text))
+}
+
+/// The refusal of a host variable that carries more than a host; what reads it takes it apart in a way of its own.
+pub(super) fn carries_more(group: &Group, entry: &Entry) -> Option<Refusal> {
+    let (host, rest) = entry.text.split_at_checked(host_of(&entry.text).len())?;
+    let port = group.port.unwrap_or("the port");
+    if let Some(number) = rest.strip_prefix(':').filter(|rest| rest.parse::<u16>().is_ok()) {
+        let reason =
+            format!("{} carries the port as well, and how it is taken apart is not known", entry.name);
+        let by_hand = format!("{}={host}, {port}={number}, then switch again", entry.name);
+        return Some(Refusal::at(entry.line, reason).by_hand(by_hand));
+    }
+    if rest.starts_with(';') {
+        let usual = usual_port(group.protocol);
+        let reason = format!("{} carries a part of PDO's DSN behind the host", entry.name);
+        let by_hand = format!("{}=127.0.0.1, {port}={usual} (its server's), then switch again", entry.name);
+        return Some(Refusal::at(entry.line, reason).by_hand(by_hand));
+    }
+    None
 }
 
 /// Whether Laravel reads a value as null.

@@ -5,10 +5,9 @@ use std::path::Path;
 use samehost_model::Protocol;
 
 use super::framework::{text, wants};
-use super::group::{Form, Group};
+use super::group::{Form, Group, may_be_local};
 use super::lines::Lines;
 use crate::files::Files;
-use crate::languages::url::is_local;
 use crate::refusal::{Refusal, Result};
 
 /// What Laravel reads.
@@ -16,20 +15,84 @@ pub(super) struct Laravel<'a> {
     lines: &'a Lines,
     directory: &'a Path,
     files: &'a dyn Files,
-    /// config/database.php; `None` if it is missing, and the framework's own applies.
-    database: Option<String>,
+    /// The file in which the project has its databases, and its text; `None` if there is none, and the framework's own
+    /// applies.
+    database: Option<Databases>,
+}
+
+/// The file in which a project has its databases.
+struct Databases {
+    /// Below the project's directory.
+    name: String,
+    text: String,
+}
+
+/// Where every project has it that was not rebuilt.
+const USUAL: &str = "config/database.php";
+/// How deep a project is searched for another place.
+const DEEPEST: usize = 3;
+/// How many directories and files are looked at.
+const MOST: usize = 400;
+
+impl Databases {
+    /// The usual file, else the one that some project has elsewhere (`app/Config/database.php`): what the framework reads is
+    /// looked for, and not assumed. Directories that may hold a configuration are searched, and in them files that ask for
+    /// DB_HOST. One application edited its `.env` for a DB_SOCKET that nothing read, and the switch was called done.
+    fn of(directory: &Path, files: &dyn Files) -> Option<Self> {
+        if let Some(text) = text(directory, USUAL, files) {
+            return Some(Databases { name: USUAL.to_owned(), text });
+        }
+        let mut waiting = vec![(directory.to_owned(), 0)];
+        let mut seen = 0;
+        while let Some((folder, depth)) = waiting.pop() {
+            let is_configuration = folder != directory && is_for_configuration(&folder);
+            for path in files.list(&folder).unwrap_or_default() {
+                seen += 1;
+                if seen > MOST {
+                    return None;
+                }
+                let is_php = path.extension().is_some_and(|extension| extension == "php");
+                if is_php && is_configuration && path != directory.join(USUAL) {
+                    let found =
+                        files.read(&path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+                    let asks = |text: &String| {
+                        ["env('DB_HOST'", "env(\"DB_HOST\""].iter().any(|call| text.contains(call))
+                    };
+                    if let Some(text) = found.filter(asks) {
+                        let name = path.strip_prefix(directory).unwrap_or(&path).display().to_string();
+                        return Some(Databases { name, text });
+                    }
+                }
+                if depth < DEEPEST && path.extension().is_none() && may_hold_configuration(&path) {
+                    waiting.push((path, depth + 1));
+                }
+            }
+        }
+        None
+    }
+}
+
+fn is_for_configuration(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    name.contains("conf") || name.contains("setting")
+}
+
+fn may_hold_configuration(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    is_for_configuration(path)
+        || ["app", "src", "application", "core", "etc", "system"].contains(&name.as_str())
 }
 
 impl<'a> Laravel<'a> {
     pub(super) fn new(lines: &'a Lines, directory: &'a Path, files: &'a dyn Files) -> Self {
-        Laravel { lines, directory, files, database: text(directory, "config/database.php", files) }
+        Laravel { lines, directory, files, database: Databases::of(directory, files) }
     }
 
-    /// Whether config/database.php reads a variable; true if the file is missing.
+    /// Whether the project's file of databases reads a variable; true if there is none.
     fn reads(&self, name: &str) -> bool {
         let calls = [format!("env('{name}'"), format!("env(\"{name}\"")];
-        self.database.as_ref().is_none_or(|text| {
-            text.lines().any(|line| {
+        self.database.as_ref().is_none_or(|databases| {
+            databases.text.lines().any(|line| {
                 let code = line.trim_start();
                 !code.starts_with("//")
                     && !code.starts_with('#')
@@ -38,9 +101,9 @@ impl<'a> Laravel<'a> {
         })
     }
 
-    /// Default of a variable in config/database.php: `env('DB_CONNECTION', 'mysql')`.
+    /// Default of a variable in that file: `env('DB_CONNECTION', 'mysql')`.
     fn default(&self, name: &str) -> Option<&str> {
-        let text = self.database.as_ref()?;
+        let text = &self.database.as_ref()?.text;
         let rest = &text[text.find(&format!("env('{name}',"))? + name.len() + 7..];
         let rest = rest.trim_start().strip_prefix('\'')?;
         Some(&rest[..rest.find('\'')?])
@@ -83,7 +146,7 @@ impl<'a> Laravel<'a> {
 
     /// The refusal of a host whose kind of database is unknown, with what DB_CONNECTION should be.
     pub(super) fn orphan(&self) -> Option<Refusal> {
-        let entry = self.lines.last("DB_HOST").filter(|entry| is_local(&entry.text))?;
+        let entry = self.lines.last("DB_HOST").filter(|entry| may_be_local(&entry.text))?;
         let unknown = self.lines.last("DB_CONNECTION").is_none() && self.default("DB_CONNECTION").is_none();
         let by_hand = "DB_CONNECTION=mysql (or mariadb, or pgsql), then switch again";
         (unknown && self.url().is_none()).then(|| {
@@ -97,17 +160,28 @@ impl<'a> Laravel<'a> {
             return Ok(());
         }
         let line = self.lines.last("DB_HOST").map_or(0, |entry| entry.line);
-        Err(Refusal::at(line, "config/database.php does not read DB_SOCKET").by_hand("in config/database.php, in the connection: 'unix_socket' => env('DB_SOCKET', ''), then switch again"))
+        let name = self.name();
+        Err(Refusal::at(line, format!("{name} does not read DB_SOCKET")).by_hand(format!(
+            "in {name}, in the connection: 'unix_socket' => env('DB_SOCKET', ''), then switch again"
+        )))
+    }
+
+    /// The file in which the project has its databases.
+    fn name(&self) -> &str {
+        self.database.as_ref().map_or(USUAL, |databases| &databases.name)
     }
 
     /// Separate hosts for reading and writing are not supported.
     fn split(&self) -> Result<()> {
-        let text = self.database.as_deref().unwrap_or_default();
+        let text = self.database.as_ref().map_or("", |databases| &databases.text);
+        let name = self.name();
         if !text.contains("'read' =>") && !text.contains("'write' =>") {
             return Ok(());
         }
         let line = self.lines.last("DB_HOST").map_or(0, |entry| entry.line);
-        Err(Refusal::at(line, "config/database.php has hosts of its own for reading or writing").by_hand("in config/database.php: 'unix_socket' => '/run/mysqld/mysqld.sock' (PostgreSQL: 'host' => '/run/postgresql') in each"))
+        Err(Refusal::at(line, format!("{name} has hosts of its own for reading or writing")).by_hand(format!(
+            "in {name}: 'unix_socket' => '/run/mysqld/mysqld.sock' (PostgreSQL: 'host' => '/run/postgresql') in each"
+        )))
     }
 
     fn redis(&self) -> Result<()> {

@@ -9,7 +9,6 @@ use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
 use crate::goal::Goal;
-use crate::languages::url::is_local;
 use crate::refusal::{Refusal, Result};
 use crate::setting::{Reading, Setting, Uptake};
 use crate::spelling::Spelling;
@@ -171,7 +170,16 @@ impl<'a> Reader<'a> {
             if !group.is_there(&self.lines) {
                 continue;
             }
-            match against.and_then(|()| self.read_group(&group)) {
+            let read = self.read_group(&group);
+            // What is behind the host is in the way as well, whatever else is.
+            let carries =
+                self.lines.last(group.host).is_some_and(|entry| group::carries_more(&group, entry).is_some());
+            if let (Err(_), Err(refusal)) = (&against, &read)
+                && carries
+            {
+                refused.push(refusal.clone());
+            }
+            match against.and(read) {
                 Ok(None) => {}
                 Ok(Some((endpoint, entry))) => {
                     found.push(Found {
@@ -198,9 +206,12 @@ impl<'a> Reader<'a> {
     }
 
     fn read_group(&self, group: &Group) -> Result<Option<(Endpoint, &Entry)>> {
-        self.agreed(group)
-            .and_then(|()| group.read(&self.lines))
-            .map_err(|refusal| refusal.by_hand(self.group_by_hand(group, None)))
+        self.agreed(group).and_then(|()| group.read(&self.lines)).map_err(|refusal| {
+            match refusal.by_hand.as_str() {
+                "" => refusal.by_hand(self.group_by_hand(group, None)),
+                _ => refusal,
+            }
+        })
     }
 
     fn groups(&self) -> Vec<(Group, Result<()>)> {
@@ -220,7 +231,10 @@ impl<'a> Reader<'a> {
     /// Whether the value of a host variable may mean this machine.
     fn concerns(&self, host: &str) -> bool {
         self.lines.last(host).is_none_or(|entry| {
-            entry.unclear.is_some() || entry.text.is_empty() || !entry.is_plain() || is_local(&entry.text)
+            entry.unclear.is_some()
+                || entry.text.is_empty()
+                || !entry.is_plain()
+                || group::may_be_local(&entry.text)
         })
     }
 
@@ -243,13 +257,33 @@ impl<'a> Reader<'a> {
             return;
         }
         for name in HOSTS.iter().filter(|name| !known.contains(*name)) {
-            let Some(entry) = self.lines.last(name).filter(|entry| is_local(&entry.text)) else { continue };
+            let Some(entry) = self.lines.last(name).filter(|entry| group::may_be_local(&entry.text)) else {
+                continue;
+            };
             let reason = format!("what {} makes of {name} is not known", self.framework.name());
-            let by_hand = format!(
-                "where the program that reads {name} takes a path for a host: {name}=/run/… (MySQL and Redis: the socket; PostgreSQL: its directory)"
-            );
-            refused.push(Refusal::at(entry.line, reason).by_hand(by_hand));
+            refused.push(Refusal::at(entry.line, reason).by_hand(self.orphan_by_hand(name)));
         }
+    }
+
+    /// What to write for a host whose reader is not known. A path is a host's name to most clients of Redis, and a URL is
+    /// not; PostgreSQL's take its directory for a host everywhere.
+    fn orphan_by_hand(&self, name: &str) -> String {
+        let wants = |packages: &[&str]| {
+            packages.iter().any(|package| framework::wants(self.directory, self.files, package))
+        };
+        let has_postgres = wants(&["pg", "psycopg2", "psycopg", "psycopg2-binary", "asyncpg"]);
+        let has_mysql = wants(&["mysql2", "mysqlclient", "PyMySQL", "mysql"]);
+        if name.starts_with("REDIS") {
+            return format!(
+                "REDIS_URL=unix:///run/redis/redis-server.sock, where the program reads REDIS_URL (redis-rb, ioredis, redis-py), and {name} goes; a path in {name} would be a host's name"
+            );
+        }
+        if name.starts_with("POSTGRES") || (has_postgres && !has_mysql) {
+            return format!("{name}=/run/postgresql (the socket's directory), with the port as it is");
+        }
+        format!(
+            "where the program that reads {name} takes a path for a host: {name}=/run/mysqld/mysqld.sock (MySQL: the socket) or {name}=/run/postgresql (PostgreSQL: its directory)"
+        )
     }
 
     /// Why an entry may not be the effective one.

@@ -96,8 +96,8 @@ impl Asked<'_> {
             Framework::Rails if known => Ok(Spelling::UnixPath),
             Framework::Django if known => self.django(name),
             Framework::Laravel if known => Err(self.refuse("Laravel's URL cannot name a socket", format!("{name}= (empty), REDIS_HOST=/run/redis/redis-server.sock and REDIS_PORT=0"))),
-            Framework::Node if known => Err(self.refuse("neither ioredis nor node-redis takes a socket in such a URL", format!(
-                    "in the program: new Redis('/run/redis/redis-server.sock') or createClient({{ socket: {{ path: … }} }}) in place of {name}"
+            Framework::Node if known => Err(self.refuse("each library of Node has its own words for a socket", format!(
+                    "{name}=unix:///run/redis/redis-server.sock (ioredis), or in the program: createClient({{ socket: {{ path: … }} }}) in place of {name} (node-redis)"
                 ))),
             _ => Err(self.unknown(name, REDIS)),
         }

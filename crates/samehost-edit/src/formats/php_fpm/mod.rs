@@ -23,7 +23,7 @@ mod sessions;
 
 use pools::{Placed, Pool, Pools};
 
-pub use pools::{Handed, HandedKind, RunsAs, handed, keeps_environment, runs_as};
+pub use pools::{Handed, HandedKind, RunsAs, handed, handed_on, keeps_environment, runs_as};
 pub use second::second_pool;
 
 /// The editor.

@@ -1,11 +1,14 @@
 //! The pools of a PHP-FPM configuration: the effective lines of each, with included files in their places.
 
+use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use crate::edit::Edit;
 use crate::files::{Bounded, Files};
 use crate::glob::{glob, matches};
 use crate::languages::php_ini::{self, Entry, Line, Quotes};
+use crate::lines::is_plain;
 use crate::refusal::{Refusal, Result};
 
 /// Maximum depth of includes; FPM's own limit is not higher.
@@ -169,6 +172,39 @@ pub fn handed(file: &Path, files: &dyn Files) -> Vec<Handed> {
         }
     }
     found
+}
+
+/// The edits that give variables of these pools (of all, where none is named) the values that they shall have; one that shall
+/// be empty goes. Lines whose value is no plain text, or would not be, are left alone.
+#[must_use]
+pub fn handed_on(
+    file: &Path,
+    files: &dyn Files,
+    only: &[String],
+    wanted: &BTreeMap<String, String>,
+) -> Vec<Edit> {
+    let Ok(pools) = Pools::read(file, files) else { return Vec::new() };
+    let mut edits = Vec::new();
+    for pool in pools.pools.iter().filter(|pool| only.is_empty() || only.contains(&pool.name)) {
+        for placed in &pool.entries {
+            let Some(("env", name)) = placed.entry.key.trim_end_matches(']').split_once('[') else {
+                continue;
+            };
+            let (Some(new), Ok(old)) = (wanted.get(name), &placed.entry.value) else { continue };
+            if pool.expanded(old) == *new || !is_plain(new) {
+                continue;
+            }
+            let Source { path, text } = &pools.sources[placed.source];
+            let edit = if new.is_empty() {
+                let line = &placed.entry.line;
+                Edit::new(path, line.start..(line.end + 1).min(text.len()), "")
+            } else {
+                Edit::new(path, placed.entry.range.clone(), new.as_str())
+            };
+            edits.push(edit);
+        }
+    }
+    edits
 }
 
 /// Whether a pool gives PHP the environment in which its master was started (`clear_env = no`).

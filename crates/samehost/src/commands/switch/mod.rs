@@ -6,6 +6,7 @@ mod confirm;
 mod kept;
 mod one;
 mod stored;
+mod unused;
 mod watch;
 
 use crate::cli::SwitchOptions;
@@ -14,6 +15,7 @@ use crate::exit::Ending;
 pub use watch::watch_switch;
 
 pub fn switch(options: &SwitchOptions) -> anyhow::Result<Ending> {
+    unused::check(options)?;
     // Overdue switches are rolled back first.
     if !options.dry_run {
         confirm::take_back_overdue()?;

@@ -16,7 +16,7 @@ use samehost_system::interrupt;
 
 use super::ask::{agrees, may_ask};
 use super::confirm::{self, Site};
-use super::stored;
+use super::{stored, unused};
 use crate::cli::{SwitchOptions, UnixOrTcp};
 use crate::exit::Ending;
 use crate::wrong_use::WrongUse;
@@ -65,13 +65,15 @@ fn make(
 ) -> anyhow::Result<Ending> {
     let program = std::env::current_exe().context("the path of this program")?;
     plan = plan.passing(&options.accept);
-    if !plan.is_barred() && !plan.is_empty() {
+    if plan.may_try() && !plan.is_empty() {
         plan = plan.try_logins(&program).passing(&options.accept);
     }
     // With --dry-run too: what it shows is what --yes then does.
     if options.yes {
         plan = plan.without_a_person(&options.accept);
     }
+    let notes = unused::notes(options, &plan.report(wish));
+    plan.note(notes);
     let report = plan.report(wish);
     if report.outcome != SwitchOutcome::Planned {
         return end(options, &report);
@@ -193,6 +195,7 @@ fn end(options: &SwitchOptions, report: &SwitchReport) -> anyhow::Result<Ending>
     }
     Ok(match report.outcome {
         SwitchOutcome::Nothing | SwitchOutcome::Planned | SwitchOutcome::Committed => Ending::Done,
+        SwitchOutcome::Left => Ending::Left,
         SwitchOutcome::Refused | SwitchOutcome::Declined => Ending::Finding,
         SwitchOutcome::RolledBack => Ending::RolledBack,
     })

@@ -168,6 +168,44 @@ fn a_variable_of_the_pool_goes_before_the_file_and_is_named() {
 }
 
 #[test]
+fn a_variable_of_the_pool_moves_with_the_file_where_its_own_is_named_or_accepted() {
+    if !is_root("a_variable_of_the_pool_moves_with_the_file_where_its_own_is_named_or_accepted") {
+        return;
+    }
+    let site = Site::with_dotenv("env[DB_HOST] = \"127.0.0.1\"", &[]);
+    let pool = site.stack.path("php/pool.d/www.conf");
+    let (env, url) = (site.file(".env"), site.url("/ledger"));
+    let before = Stack::facts(&[&env, &pool]);
+    let directory = |site: &Site| match &site.server {
+        Server::Postgres(cluster) => PathBuf::from(cluster.socket().trim_start_matches("unix:"))
+            .parent()
+            .unwrap()
+            .display()
+            .to_string(),
+        Server::MariaDb(_) => unreachable!(),
+    };
+    for more in [&[pool.to_str().unwrap()][..], &["--accept", "other-files"]] {
+        let ended = site.switch(&[more, &["--page", &url]].concat());
+        assert_eq!(ended.status, 0, "{}\n{}", ended.both(), site.stack.log());
+        let said = in_one_line(&ended);
+        assert!(
+            said.contains("the application uses the Unix socket now") && said.contains("www.conf:"),
+            "{said}"
+        );
+        assert_eq!(site.host("/"), "Unix socket");
+        let text = std::fs::read_to_string(&pool).unwrap();
+        assert!(text.contains(&format!("env[DB_HOST] = \"{}\"", directory(&site))), "{text}");
+        let list = site.stack.samehost(&["switch", "--list", "--json"]);
+        let entries: Value = serde_json::from_str(&list.stdout).unwrap();
+        let last = entries.as_array().unwrap().last().unwrap()["id"].as_str().unwrap().to_owned();
+        let undone = site.stack.samehost(&["switch", "--undo", &last, "--yes"]);
+        assert_eq!(undone.status, 0, "{}", undone.both());
+        assert_eq!(Stack::facts(&[&env, &pool]), before);
+        assert_eq!(site.host("/"), "127.0.0.1");
+    }
+}
+
+#[test]
 fn an_environment_that_php_is_given_goes_before_the_file_and_one_that_it_is_not_does_not() {
     if !is_root("an_environment_that_php_is_given_goes_before_the_file_and_one_that_it_is_not_does_not") {
         return;

@@ -4,6 +4,7 @@
 mod apache;
 mod asked;
 mod caddy;
+mod companions;
 mod containers;
 mod faults;
 mod followers;
@@ -16,6 +17,7 @@ mod quadlet;
 mod redis;
 mod refusals;
 mod sessions;
+mod silence;
 pub(crate) mod stack;
 mod thin;
 mod wordpress;
