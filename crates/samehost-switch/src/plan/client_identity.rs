@@ -156,8 +156,17 @@ fn title_of(pid: u32) -> String {
 }
 
 /// The processes of the application that a configuration belongs to, given who will connect. Of PHP, those of the pool that
-/// serves the directory; where no web server names it, those of every pool, if one master has them all.
-pub(crate) fn application(scan: &Scan, config: &ConfigFile, clients: &[ClientIdentity]) -> Application {
+/// serves the directory; where no web server names it, those of every pool, if one master has them all. `process` is the one
+/// that runs by the configuration itself, where that is known.
+pub(crate) fn application(
+    scan: &Scan,
+    config: &ConfigFile,
+    process: Option<u32>,
+    clients: &[ClientIdentity],
+) -> Application {
+    if let (Some(Kind::PhpFpm), Some(master)) = (config.kind(), process) {
+        return Application { families: vec![master], ..Application::default() };
+    }
     let is_php = |client: &ClientIdentity| client.name.starts_with("php-fpm");
     if clients.iter().any(is_php) {
         let directory = server_files::folder(&config.file);

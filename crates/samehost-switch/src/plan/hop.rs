@@ -231,7 +231,7 @@ fn hop(
     };
     notes.extend(another_path);
     let to = place.endpoint;
-    let application = application(scan, &config, &clients);
+    let application = application(scan, &config, process, &clients);
     let mut hop = Hop {
         config,
         process,

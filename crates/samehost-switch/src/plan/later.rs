@@ -233,7 +233,7 @@ fn again(hop: &LaterHop, scan: &Scan, read: ParsedConfig) -> Option<(Hop, Vec<St
     let process = server_files::process_of(scan, &config);
     let (clients, notes) = client_identities(scan, &config, process, service);
     let server = Server { name, ..server };
-    let application = application(scan, &config, &clients);
+    let application = application(scan, &config, process, &clients);
     let mut hop = Hop {
         config,
         process,

@@ -272,7 +272,7 @@ pub(crate) fn connecting(target: &str, scan: &Scan) -> Result<Vec<Connecting>, C
             found.push(Connecting {
                 endpoint: setting.endpoint.clone(),
                 elsewhere: elsewhere_of(scan, service, &setting.endpoint),
-                application: application(scan, &config, &clients),
+                application: application(scan, &config, process, &clients),
             });
         }
     }

@@ -50,6 +50,13 @@ fn verbs(machine: &Machine) -> Vec<(Vec<String>, i32)> {
         (words("switch --list"), 0),
         (words("history"), 0),
         (words("completions bash"), 0),
+        (words("compare REPORT REPORT"), 0),
+        (words("prune --keep 5 --dry-run"), 0),
+        (words("switch --check"), 0),
+        (words("checkup --budget 1s"), 2),
+        (words("reproduce Q9"), 2),
+        (words("serve echo --listen nowhere"), 2),
+        (words("top"), 2),
         (words("run --quiet --map 1=/nowhere -- sh -c exit\u{a0}7"), 7),
         (words("run --preload --quiet --map 1=/nowhere -- sh -c exit\u{a0}7"), 7),
     ]
@@ -119,6 +126,47 @@ while True: kept.append(l.accept()[0]); open(sys.argv[1] + '.asked', 'a').write(
             assert!(begun.elapsed() < Duration::from_secs(13), "{words:?}");
         }
     }
+}
+
+/// Every verb that goes on by itself, once it listens for signals. A server is ended by one as by its usual end; what `run`
+/// started has the status.
+#[test]
+fn a_signal_ends_what_goes_on_with_130() {
+    let machine = Machine::new();
+    for (words, statuses) in [
+        (&["checkup", "--quiet"][..], [130, 130]),
+        (&["bench", "raw", "--budget", "60s", "--quiet"], [130, 130]),
+        (&["reproduce", "W", "--quiet"], [130, 130]),
+        (&["scan", "--observe", "60s", "--quiet"], [130, 130]),
+        (&["serve", "echo", "--listen", "tcp:127.0.0.1:0"], [0, 0]),
+        // A shell that gets SIGINT at its terminal shares it with the program; here only the program would know.
+        (&["run", "--quiet", "--map", "1=/nowhere", "--", "sleep", "60"], [143, 143]),
+    ] {
+        let signals = if words[0] == "run" { [Signal::TERM; 2] } else { [Signal::INT, Signal::TERM] };
+        for (signal, status) in signals.into_iter().zip(statuses) {
+            let mut command = machine.command(words);
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+            let child = command.spawn().unwrap();
+            wait_for(&format!("{words:?} to listen for {signal:?}"), || {
+                listens(child.id(), signal).then_some(())
+            });
+            kill_process(Pid::from_child(&child), signal).unwrap();
+            let begun = Instant::now();
+            let ended = Ended::of(&child.wait_with_output().unwrap());
+            assert_eq!(ended.status, status, "{words:?} {signal:?}: {}", ended.both());
+            assert!(begun.elapsed() < Duration::from_secs(13), "{words:?} {signal:?}");
+        }
+    }
+}
+
+/// Whether a process has a handler for a signal, or blocks it and reads it from a descriptor.
+fn listens(pid: u32, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let has = |name: &str| {
+        let text = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+        u64::from_str_radix(text.trim(), 16).unwrap_or(0) & 1 << (signal.as_raw() - 1) != 0
+    };
+    has("SigCgt:") || has("SigBlk:")
 }
 
 /// Files that are too long are an error, and do not end samehost in the middle of something.

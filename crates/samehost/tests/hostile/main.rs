@@ -15,6 +15,7 @@ mod journal;
 mod login;
 mod neighbours;
 mod opening;
+mod plugin;
 mod reading;
 mod rights;
 mod run;

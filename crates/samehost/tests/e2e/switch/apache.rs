@@ -163,12 +163,14 @@ fn wordpress_behind_apache_is_found_moves_and_comes_back() {
     let now = Stack::facts(&front.files());
     assert!(front.files().iter().all(|file| now[*file].bytes == before[*file].bytes));
 
-    let before = now;
+    stack.assert_not_followed(&yes, "apache", &front.files());
+    let before = Stack::facts(&front.files());
     let reader = front.reader(Duration::from_millis(5));
     let ended = stack.samehost(&yes);
     let pages = reader.pages();
     assert_eq!(ended.status, 0, "{}\n{}", ended.both(), stack.log());
     stack.assert_nothing_to_do(&yes, &[]);
+    stack.assert_followed(|| drop(page(front.site.web, "/")));
     assert_all_served(&pages, &ended.both());
     let text = |path: &Path| fs::read_to_string(path).unwrap();
     let line = format!("SetHandler \"proxy:unix:{socket}|fcgi://127.0.0.1:${{FPM_PORT}}\"");

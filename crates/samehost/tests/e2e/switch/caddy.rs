@@ -63,9 +63,11 @@ fn an_imported_proxy_moves_and_comes_back() {
     stack.assert_checked(&with_reload, &main, second, &[&check, "unrecognized directive: no-such-directive"]);
     assert_eq!(std::fs::read(&part).unwrap(), before[&part].bytes);
 
+    stack.assert_not_followed(&arguments, "caddy", &[&nginx, &main, &part]);
     let before = Stack::facts(&[&nginx, &main, &part]);
     let ended = stack.samehost(&with_reload);
     assert_eq!(ended.status, 0, "{}\n{}", ended.both(), stack.log());
+    stack.assert_followed(|| drop(page(web, "/x")));
     stack.assert_nothing_to_do(&with_reload, &[]);
     assert!(in_one_line(&ended).contains("reverse_proxy sends X-Forwarded-For"), "{}", ended.both());
     let text = std::fs::read_to_string(&part).unwrap();

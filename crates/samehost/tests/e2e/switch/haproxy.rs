@@ -66,9 +66,11 @@ fn a_backend_moves_into_the_chroot_and_comes_back() {
     stack.assert_checked(&arguments, &haproxy, second, &[&check, "balance only supports 'roundrobin'"]);
     assert_eq!(std::fs::read(&nginx).unwrap(), before[&nginx].bytes);
 
+    stack.assert_not_followed(&arguments, "haproxy", &[&nginx, &haproxy]);
     let before = Stack::facts(&[&nginx, &haproxy]);
     let ended = switch(&socket);
     assert_eq!(ended.status, 0, "{}\n{}", ended.both(), stack.log());
+    stack.assert_followed(|| drop(page(web, "/x")));
     stack.assert_nothing_to_do(&arguments, &[&nginx, &haproxy]);
     assert!(in_one_line(&ended).contains("option forwardfor"), "{}", ended.both());
     let text = std::fs::read_to_string(&haproxy).unwrap();

@@ -72,6 +72,7 @@ fn moves_and_comes_back(server: &MariaDb, user: &str, says: &str) {
     let ended = stack.samehost(&["switch", &app, "--page", &url, "--yes"]);
     assert_eq!(ended.status, 0, "{}", ended.both());
     stack.assert_nothing_to_do(&["switch", &app, "--page", &url, "--yes"], &[&env]);
+    stack.assert_followed(|| drop(page(web, "/")));
     let text = std::fs::read_to_string(&env).unwrap();
     assert!(text.contains(&format!("DB_SOCKET={}", server.socket())), "{text}");
     let (status, host) = page(web, "/").unwrap();

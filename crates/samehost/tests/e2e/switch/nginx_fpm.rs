@@ -59,6 +59,7 @@ fn both_files_move_and_come_back() {
     for repeated in [&["switch", &nginx, "--socket", &socket, "--yes"][..], &["switch", &nginx, "--yes"]] {
         hop.stack.assert_nothing_to_do(repeated, &[&hop.nginx, &hop.pool]);
     }
+    hop.stack.assert_followed(|| drop(page(hop.web, "/x")));
     assert!(text(&hop.nginx).contains(&format!("fastcgi_pass unix:{socket};")), "{}", text(&hop.nginx));
     assert!(text(&hop.pool).contains(&format!("listen = {socket}")), "{}", text(&hop.pool));
     assert_eq!(

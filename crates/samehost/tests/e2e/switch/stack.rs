@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -177,6 +178,47 @@ impl Stack {
         assert_eq!(again.status, 0, "{}", again.both());
         assert!(in_one_line(&again).contains("nothing to do"), "{}", again.both());
         assert_eq!(Stack::facts(files), before);
+    }
+
+    /// The only switch is in use within five seconds of the first request.
+    pub(crate) fn assert_followed(&self, request: impl Fn() + Sync) {
+        let is_over = AtomicBool::new(false);
+        let checked = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    request();
+                }
+            });
+            let checked = self.samehost(&["switch", "--check", "--wait", "5s", "--json"]);
+            is_over.store(true, Ordering::Relaxed);
+            checked
+        });
+        assert_eq!(checked.status, 0, "{}\n{}", checked.both(), self.log());
+        let found: serde_json::Value = serde_json::from_str(&checked.stdout).unwrap();
+        let all = found.as_array().unwrap();
+        assert!(!all.is_empty() && all.iter().all(|one| one["standing"] == "in_use"), "{}", checked.both());
+    }
+
+    /// A switch whose program is told to take its file by a command that does nothing is not called in use; it is put back, or
+    /// can be.
+    pub(crate) fn assert_not_followed(&self, switch: &[&str], kind: &str, files: &[&Path]) {
+        let before = Stack::facts(files);
+        let nothing = format!("{kind}=true");
+        let ended = self.samehost(&[switch, &["--reload", &nothing, "--json"]].concat());
+        let report: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+        assert_ne!(report["standing"], "in_use", "{}", ended.both());
+        let id = self.only_switch();
+        if ended.status == 0 {
+            let undone = self.samehost(&["switch", "--undo", &id, "--yes"]);
+            assert_eq!(undone.status, 0, "{}", undone.both());
+        } else {
+            assert_eq!(ended.status, 4, "{}", ended.both());
+        }
+        for (file, was) in &before {
+            assert_eq!(Stack::facts(&[file])[file].bytes, was.bytes, "{}", file.display());
+        }
+        let forgotten = self.samehost(&["switch", "--forget", &id, "--yes"]);
+        assert_eq!(forgotten.status, 0, "{}", forgotten.both());
     }
 
     /// Everything of these files.

@@ -68,6 +68,7 @@ fn both_backends_move_and_come_back() {
     let ended = stack.samehost(&arguments);
     assert_eq!(ended.status, 0, "{}\n{}", ended.both(), stack.log());
     stack.assert_nothing_to_do(&arguments, &[]);
+    stack.assert_followed(|| drop(page(web, "/x")));
     let text = std::fs::read_to_string(&nginx).unwrap();
     for index in 0..2 {
         assert!(text.contains(&format!("server unix:{}/thin.{index}.sock;", sockets.display())), "{text}");

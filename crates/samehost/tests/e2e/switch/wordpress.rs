@@ -107,6 +107,8 @@ fn a_site_moves_is_proved_and_comes_back_to_the_last_bit() {
     assert_eq!(status, 200);
     assert!(body.contains("A blog") && !body.contains("Error establishing"), "{body}");
 
+    site.stack.assert_followed(|| drop(page(site.web, "/")));
+
     // Everything but the bytes, and their age, is as it was.
     let after = Stack::facts(&[&site.config]);
     let (was, is) = (&before[&site.config], &after[&site.config]);
