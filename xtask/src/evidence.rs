@@ -181,7 +181,7 @@ impl Account<'_> {
     }
 }
 
-pub(crate) use busy::{compute, read_pages};
+pub(crate) use busy::{ask, compute, read_pages};
 
 /// Programs that have to be on this machine, and their packages in Debian.
 fn need(programs: &[(&str, &str)]) -> anyhow::Result<()> {

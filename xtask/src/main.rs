@@ -102,6 +102,14 @@ enum Chore {
         /// Pages a second
         per_s: f64,
     },
+    /// Ask a Redis so many times a second until killed: the client of `evidence busy`
+    #[command(hide = true)]
+    Asker {
+        /// Address and port
+        address: String,
+        /// Requests a second
+        per_s: f64,
+    },
 }
 
 fn main() -> ExitCode {
@@ -120,6 +128,7 @@ fn main() -> ExitCode {
         Chore::Dist(options) => dist::make(&options),
         Chore::Neighbour { duty, works, rests } => evidence::compute(duty, works.zip(rests)),
         Chore::Reader { address, per_s } => evidence::read_pages(&address, per_s),
+        Chore::Asker { address, per_s } => evidence::ask(&address, per_s),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

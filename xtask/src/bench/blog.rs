@@ -125,6 +125,14 @@ impl Blog {
         format!("127.0.0.1:{}", self.ports[0])
     }
 
+    /// URLs of the database, over TCP and over its socket.
+    pub(crate) fn databases(&self) -> [String; 2] {
+        [
+            format!("mysql://blog:blog@127.0.0.1:{}/blog", self.database.port),
+            format!("mysql://blog:blog@localhost/blog?socket={}", self.database.socket()),
+        ]
+    }
+
     /// Command of wrk for so many seconds, whose pages reach the database over a transport.
     pub(super) fn wrk(&self, transport: &str, seconds: u32) -> String {
         let port = self.ports[usize::from(transport != "tcp")];

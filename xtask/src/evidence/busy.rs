@@ -4,17 +4,19 @@
 mod neighbours;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use serde_json::Value;
 
-use self::neighbours::{Neighbours, Site};
+use self::neighbours::{Asker, Neighbours, Site};
 use super::Account;
 use super::verdicts::{ROWS, rows, share, told};
+use crate::bench::redis::Redis;
 use crate::report;
 
-pub(crate) use self::neighbours::{compute, read_pages};
+pub(crate) use self::neighbours::{ask, compute, read_pages};
 
 /// A load beside the measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,6 +44,7 @@ const LOADS: [Load; 4] = [
 const BURSTS: Load =
     Load { key: "bursts", name: "bursts of 5 s on both CPUs", duties: &[1.0, 1.0], bursts: Some((5.0, 5.0)) };
 const SITE: &str = "a site at 20 pages/s";
+const PAGES_PER_S: f64 = 20.0;
 
 /// Part of today's rows that has to be decided, and the longest time that it may take.
 const PART: f64 = 0.8;
@@ -64,9 +67,8 @@ fn parts() -> Vec<(String, Run, Load)> {
     for half in ["slowed 1", "slowed 2"] {
         parts.push((half.into(), slowed, LOADS[1]));
     }
-    for load in LOADS {
-        parts.push((format!("ratios {}", load.key), ratios, load));
-    }
+    parts.push(("serving".into(), serving, QUIET));
+    parts.push(("ratios".into(), ratios, QUIET));
     parts
 }
 
@@ -91,7 +93,7 @@ fn checkup(account: &mut Account<'_>, part: &str, load: Load) -> anyhow::Result<
 }
 
 fn site(account: &mut Account<'_>, part: &str, _: Load) -> anyhow::Result<()> {
-    let _serving = Site::start(20.0)?;
+    let _serving = Site::start(PAGES_PER_S)?;
     repeated(account, part, SITE, 3, LONGEST_S)
 }
 
@@ -218,14 +220,21 @@ fn slowed(account: &mut Account<'_>, part: &str, load: Load) -> anyhow::Result<(
     Ok(())
 }
 
-/// The ratios of the checkup's workloads beside a load and without it, one after the other.
-fn ratios(account: &mut Account<'_>, part: &str, load: Load) -> anyhow::Result<()> {
+/// Time of each report of `ratios`.
+const RATIO_BUDGET: &str = "8s";
+/// Farthest that a ratio of CPU time may be from the quiet one.
+const NEAR: f64 = 0.05;
+
+/// The ratios of the checkup's workloads beside each load ÷ the quiet one. A workload's reports follow each other, so
+/// that the hour differs little between them.
+fn ratios(account: &mut Account<'_>, part: &str, _: Load) -> anyhow::Result<()> {
     let program = crate::release_program()?;
+    let (mut near, mut all) = (0, 0);
     for workload in ["raw", "redis", "memcached", "mysql", "postgres", "fastcgi", "proxy"] {
-        let mut quiet: BTreeMap<String, f64> = BTreeMap::new();
-        for beside in [QUIET, load] {
+        let mut quiet: BTreeMap<String, Value> = BTreeMap::new();
+        for beside in [QUIET].into_iter().chain(LOADS) {
             let _beside = Neighbours::start(beside.duties, beside.bursts)?;
-            let words = ["bench", workload, "--connections", "1,64", "--budget", "15s", "--seed", "1"];
+            let words = ["bench", workload, "--connections", "1,64", "--budget", RATIO_BUDGET, "--seed", "1"];
             let report = report(&program, &words)?;
             for found in report["comparisons"].as_array().context("no comparisons")? {
                 let metric = found["metric"].as_str().unwrap_or_default();
@@ -233,16 +242,92 @@ fn ratios(account: &mut Account<'_>, part: &str, load: Load) -> anyhow::Result<(
                     continue;
                 }
                 let row = format!("{workload}, {} connections, {metric}", found["point"]["connections"]);
-                let ratio = found["ratio"].as_f64().unwrap_or(f64::NAN);
-                let base = *quiet.entry(row.clone()).or_insert(ratio);
-                account.tell(&format!(
-                    "{part} | {row}: beside {}: {}; {:+.1} %",
-                    beside.name,
-                    told(found),
-                    100.0 * (ratio / base - 1.0)
-                ));
+                let about = format!("{part} | {row}: beside {}: {}", beside.name, told(found));
+                let Some(base) = quiet.get(&row) else {
+                    account.tell(&about);
+                    quiet.insert(row, found.clone());
+                    continue;
+                };
+                let [ratio, low, high] = quotient(found, base);
+                account.tell(&format!("{about}; ÷ quiet {ratio:.3} ({low:.3}\u{2013}{high:.3})"));
+                if metric == "total_cpu_per_op" {
+                    near += usize::from((ratio - 1.0).abs() <= NEAR);
+                    all += 1;
+                }
             }
         }
+    }
+    account.tell(&format!(
+        "{part} | CPU time per request beside a load is within {:.0} % of the quiet ratio in {near} of {all} cases",
+        100.0 * NEAR
+    ));
+    Ok(())
+}
+
+/// One ratio ÷ another, of independent reports, with an interval: half-widths on the log scale add like errors do.
+fn quotient(found: &Value, base: &Value) -> [f64; 3] {
+    let ln = |of: &Value, name: &str| of[name].as_f64().unwrap_or(f64::NAN).ln();
+    let half = |of: &Value| (ln(of, "ci_high") - ln(of, "ci_low")) / 2.0;
+    let middle = ln(found, "ratio") - ln(base, "ratio");
+    let error = half(found).hypot(half(base));
+    [middle, middle - error, middle + error].map(f64::exp)
+}
+
+/// Longest time of a measurement of a server that serves others.
+const SERVING: &str = "30s";
+
+/// Servers that run already and serve a load of their own meanwhile: `bench redis` beside a client that asks 5,000 times a
+/// second, and `bench mysql` on the database of a site that serves pages.
+fn serving(account: &mut Account<'_>, part: &str, _: Load) -> anyhow::Result<()> {
+    let program = crate::release_program()?;
+    let directory = tempfile::tempdir()?;
+    {
+        let redis = Redis::start(directory.path(), &[])?;
+        let _asked = Asker::start(&format!("127.0.0.1:{}", redis.port), 5_000.0)?;
+        let (tcp, unix) = (format!("tcp:127.0.0.1:{}", redis.port), format!("unix:{}", redis.socket));
+        let words = ["bench", "redis", "--tcp", &tcp, "--unix", &unix];
+        served(account, part, "a Redis that answers 5,000 GET/s of another client", &program, &words)?;
+    }
+    let site = Site::start(PAGES_PER_S)?;
+    let [tcp, unix] = site.database();
+    let words = ["bench", "mysql", "--tcp", &tcp, "--unix", &unix, "--read-only", "yes"];
+    served(account, part, "the MariaDB of a site at 20 pages/s", &program, &words)
+}
+
+/// Measures a server three times, for at most `SERVING` each, and tells its rows of time and of CPU time.
+fn served(
+    account: &mut Account<'_>,
+    part: &str,
+    name: &str,
+    program: &Path,
+    words: &[&str],
+) -> anyhow::Result<()> {
+    for run in 1..=3 {
+        let seed = run.to_string();
+        let more =
+            ["--connections", "1,64", "--yes", "--until-decided", "--budget", SERVING, "--seed", &seed];
+        let begun = Instant::now();
+        let report = report(program, &[words, &more].concat())?;
+        let seconds = begun.elapsed().as_secs_f64();
+        let comparisons = report["comparisons"].as_array().context("no comparisons")?;
+        let mut rows = Vec::new();
+        let mut decided = 0;
+        for found in comparisons {
+            let metric = found["metric"].as_str().unwrap_or_default();
+            if !["latency_p50", "latency_mean", "throughput", "total_cpu_per_op"].contains(&metric) {
+                continue;
+            }
+            let verdict = found["verdict"].as_str().unwrap_or_default();
+            decided += usize::from(verdict != "inconclusive");
+            let connections = &found["point"]["connections"];
+            rows.push(format!("  {metric}, {connections} connections: {}: {verdict}", told(found)));
+        }
+        account.tell(&format!(
+            "{part} | {name}, run {run}: {decided} of {} rows decided in {seconds:.0} s; it used {:.0} % of a CPU for others before",
+            rows.len(),
+            report["workload"]["server_for_others_percent"].as_f64().unwrap_or(f64::NAN)
+        ));
+        rows.iter().for_each(|row| account.tell(row));
     }
     Ok(())
 }

@@ -91,7 +91,7 @@ pub struct PartLine {
 /// Connections of a server under load.
 const MANY: u32 = 64;
 /// Six slices of a stream.
-const BULK_TRIAL: Duration = Duration::from_millis(60);
+pub const BULK_TRIAL: Duration = Duration::from_millis(60);
 
 fn part(
     (label, kind): (&str, FindingKind),

@@ -58,7 +58,7 @@ impl Drop for Neighbours {
 /// nginx, PHP-FPM and MariaDB with a WordPress, and a client that asks for so many pages a second.
 pub(super) struct Site {
     reader: Child,
-    _blog: Blog,
+    blog: Blog,
 }
 
 impl Site {
@@ -71,7 +71,52 @@ impl Site {
             .stdout(Stdio::null())
             .spawn()
             .context("starting a reader of pages")?;
-        Ok(Site { reader, _blog: blog })
+        Ok(Site { reader, blog })
+    }
+}
+
+impl Site {
+    /// URLs of its database, over TCP and over its socket.
+    pub(super) fn database(&self) -> [String; 2] {
+        self.blog.databases()
+    }
+}
+
+/// A client of a Redis.
+pub(super) struct Asker(Child);
+
+impl Asker {
+    pub(super) fn start(address: &str, per_s: f64) -> anyhow::Result<Self> {
+        let program = std::env::current_exe().context("finding this program")?;
+        let mut command = Command::new(program);
+        command.args(["asker", address, &per_s.to_string()]).stdin(Stdio::null()).stdout(Stdio::null());
+        Ok(Asker(command.spawn().context("starting a client of Redis")?))
+    }
+}
+
+impl Drop for Asker {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Sends so many GETs a second over one connection, one after the other in groups of 10 ms, until it is killed.
+pub(crate) fn ask(address: &str, per_s: f64) -> anyhow::Result<()> {
+    use std::io::{Read, Write};
+    const GROUP: Duration = Duration::from_millis(10);
+    let mut stream = std::net::TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    let begun = Instant::now();
+    let mut groups = 0_u32;
+    let mut reply = [0; 64];
+    loop {
+        for _ in 0..(per_s * GROUP.as_secs_f64()) as u32 {
+            stream.write_all(b"GET nothing\r\n")?;
+            anyhow::ensure!(stream.read(&mut reply)? > 0, "Redis closed the connection");
+        }
+        groups += 1;
+        std::thread::sleep((GROUP * groups).saturating_sub(begun.elapsed()));
     }
 }
 
