@@ -118,6 +118,20 @@ fn tls_that_a_program_asks_for_in_its_code_is_seen_at_the_server() {
 }
 
 #[test]
+fn tls_in_the_code_of_a_program_that_does_not_run_is_found_in_its_sources() {
+    if !is_root("tls_in_the_code_of_a_program_that_does_not_run_is_found_in_its_sources") {
+        return;
+    }
+    let app = NodeApp::new(", ssl: { rejectUnauthorized: false }", "");
+    let ended = app.switch(&["--user", "www-data"]);
+    assert_eq!(ended.status, 1, "{}", ended.both());
+    let said = in_one_line(&ended);
+    for needed in ["app/server.js:6", "asks for TLS", NO_TLS] {
+        assert!(said.contains(needed), "{needed}: {said}");
+    }
+}
+
+#[test]
 fn a_program_without_tls_moves_and_one_that_does_not_run_is_noted() {
     if !is_root("a_program_without_tls_moves_and_one_that_does_not_run_is_noted") {
         return;
