@@ -132,7 +132,9 @@ pub(crate) fn in_code(hop: &Hop, encrypted: &[Encrypted]) -> Option<SwitchObstac
         Protocol::Mysql if library == Library::Mysqlnd => Some("Cannot connect to MySQL using SSL"),
         _ => return None,
     };
-    if hop.to.path().is_none() || library.does_without_tls() {
+    // What its words ask for is told already.
+    let is_told = !demands(std::slice::from_ref(hop)).is_empty();
+    if hop.to.path().is_none() || library.does_without_tls() || is_told {
         return None;
     }
     let (who, tls) = encrypted.iter().find_map(|one| Some((holder(hop, one.port)?, &one.tls)))?;

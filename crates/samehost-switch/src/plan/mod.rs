@@ -141,8 +141,16 @@ impl Plan {
     /// says nothing against the server that would get the password.
     #[must_use]
     pub fn may_try(&self) -> bool {
-        const HARMLESS: &[&str] =
-            &[left::NOT_MOVED, "not-understood", "effective-value", "reload", "boot", "bind-mount", "driver"];
+        const HARMLESS: &[&str] = &[
+            left::NOT_MOVED,
+            "not-understood",
+            "effective-value",
+            "reload",
+            "boot",
+            "bind-mount",
+            "driver",
+            ENCRYPTION,
+        ];
         let mut barring = self.findings.obstacles.iter().filter(|obstacle| obstacle.bars);
         barring.all(|obstacle| HARMLESS.contains(&obstacle.code.as_str()))
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use samehost_model::{Endpoint, Protocol, Secret};
 use tree_sitter::Node;
 
-use crate::asked::{Library, Word};
+use crate::asked::{LIBPQ_WORDS, Library, Word};
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
@@ -281,7 +281,8 @@ impl<'a> Settings<'a> {
         };
         let mut words = Vec::new();
         for (key, value) in pairs {
-            if let Some(text) = self.text(value) {
+            let is_one = key == "ssl" || LIBPQ_WORDS.iter().any(|(parameter, _)| *parameter == key);
+            if let Some(text) = self.text(value).filter(|_| is_one) {
                 words.push(Word::new(key, text, self.file, line(value)));
             }
         }

@@ -425,3 +425,40 @@ fn phps_mysql_with_tls_has_none_over_a_socket_and_an_account_that_requires_it_is
     let (status, said) = config("by_tls", "");
     assert_eq!(status, 0, "{said}");
 }
+
+#[test]
+fn prisma_prefers_tls_and_fails_where_it_requires_it() {
+    if !is_root("prisma_prefers_tls_and_fails_where_it_requires_it") {
+        return;
+    }
+    for (query, status) in [("?sslmode=require", 1), ("?sslmode=prefer", 0), ("?connection_limit=2", 0)] {
+        let app = NodeApp::new("", query);
+        app.stack.write("app/package.json", "{ \"dependencies\": { \"@prisma/client\": \"^6.0.0\" } }\n");
+        let ended = app.switch(&["--user", "www-data", "--dry-run"]);
+        assert_eq!(ended.status, status, "{query}: {}", ended.both());
+        let fails = in_one_line(&ended).contains("server does not support TLS");
+        assert_eq!(fails, status == 1, "{query}: {}", ended.both());
+    }
+}
+
+#[test]
+fn a_library_that_is_not_known_bars_with_what_is_not_known() {
+    if !is_root("a_library_that_is_not_known_bars_with_what_is_not_known") {
+        return;
+    }
+    for (more, status) in [("PGSSLMODE=require\n", 1), ("PGSSLMODE=prefer\n", 0)] {
+        let app = NodeApp::new("", "");
+        fs::remove_file(app.stack.path("app/package.json")).unwrap();
+        let port = app.cluster.port;
+        app.stack.write(
+            "app/.env",
+            &format!("PGHOST=127.0.0.1\nPGPORT={port}\nPGUSER=by_scram\nPGPASSWORD={SECRET}\nPGDATABASE=shop\n{more}"),
+        );
+        let ended = app.switch(&["--user", "www-data", "--dry-run"]);
+        assert_eq!(ended.status, status, "{more}: {}", ended.both());
+        let said = in_one_line(&ended);
+        assert_eq!(said.contains("Which library connects is not known"), status == 1, "{said}");
+        let passed = app.switch(&["--user", "www-data", "--dry-run", "--accept", "encryption"]);
+        assert_eq!(passed.status, 0, "{}", passed.both());
+    }
+}
