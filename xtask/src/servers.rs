@@ -29,6 +29,7 @@ const SERVICES: &[(Kind, &str)] = &[
     (Kind::Puma, "stands behind nginx in the proxy workload"),
     (Kind::Gunicorn, "stands behind nginx in the proxy workload"),
     (Kind::Uvicorn, "stands behind nginx in the proxy workload, and is started by a unit that switch edits"),
+    (Kind::Uwsgi, "stands behind nginx, as switch and how have it"),
     (Kind::Rsyslog, "receives what the datagram workload sends"),
     (Kind::Postgres, "is measured by the postgres workload"),
     (Kind::Pgbouncer, "reads what switch edits"),
@@ -125,6 +126,8 @@ const LIBRARIES: &[&str] = &[
     "libapache2-mod-php",
     // nginx as a proxy for databases, which switch's editor supports.
     "libnginx-mod-stream",
+    // What uWSGI runs.
+    "uwsgi-plugin-python3",
     "php-mysql",
     "php-pgsql",
     "php-redis",

@@ -33,6 +33,9 @@ pub enum CredentialsError {
         /// Path of the file.
         path: PathBuf,
     },
+    /// No file has the service of libpq that is named.
+    #[error("definition of service \"{0}\" not found")]
+    Service(String),
     /// The URL cannot be parsed; the text contains nothing secret.
     #[error("the URL cannot be read: {0}")]
     Url(String),
@@ -51,8 +54,10 @@ impl Credentials {
             Protocol::Mysql => Ok(mysql(url.as_ref(), &Surroundings::of_process()?)?),
             Protocol::Postgres => {
                 let files = OwnFiles::here();
-                let url =
-                    url.map(|url| with_service(&url, &files)).transpose().map_err(CredentialsError::Url)?;
+                let url = url
+                    .map(|url| with_service(&url, &files))
+                    .transpose()
+                    .map_err(CredentialsError::Service)?;
                 let mut found = postgres(url.as_ref(), &Defaults::here())?;
                 if found.password.is_none() {
                     let host = url.as_ref().and_then(host_of);
@@ -109,10 +114,16 @@ fn option(url: Option<&ServerUrl>, name: &str) -> Option<String> {
 }
 
 fn mysql(url: Option<&ServerUrl>, around: &Surroundings) -> Result<Credentials, CredentialsError> {
-    let passwords = [url.and_then(|url| url.password.clone()), around.environment.clone()];
+    // JDBC has both among the options.
+    let given = url.and_then(|url| url.password.clone()).or_else(|| option(url, "password"));
+    let passwords = [given, around.environment.clone()];
     let own = Some(around.login_name.clone()).filter(|name| !name.is_empty());
     Ok(Credentials {
-        user: url.and_then(|url| url.user.clone()).or_else(|| around.file.user.clone()).or(own),
+        user: url
+            .and_then(|url| url.user.clone())
+            .or_else(|| option(url, "user"))
+            .or_else(|| around.file.user.clone())
+            .or(own),
         password: passwords
             .into_iter()
             .flatten()
@@ -183,6 +194,10 @@ mod tests {
         let given = url("mysql://bob:p%40s@localhost/shop?socket=/s");
         assert_eq!(mysql(Some(&given), &around).unwrap(), expected("bob", "p@s", "shop"));
         assert_eq!(mysql(None, &around).unwrap(), expected("filed", "env", ""));
+        let given = url("jdbc:mariadb://127.0.0.1/shop?user=bob&password=p");
+        assert_eq!(mysql(Some(&given), &around).unwrap(), expected("bob", "p", "shop"));
+        let given = url("bob:p@unix(/run/m.sock)/shop");
+        assert_eq!(mysql(Some(&given), &around).unwrap(), expected("bob", "p", "shop"));
         let defaults = Defaults { user: "me".into(), database: None };
         let given = url("postgres:///shop?host=/run/pg&user=bob");
         assert_eq!(postgres(Some(&given), &defaults).unwrap(), expected("bob", "", "shop"));

@@ -33,6 +33,9 @@ pub enum DestinationError {
     /// The URL asks for TLS.
     #[error("TLS ({0}://) is not measured")]
     Encrypted(String),
+    /// No file has the service of libpq that the URL, or PGSERVICE, names.
+    #[error("definition of service \"{0}\" not found")]
+    Service(String),
     /// A part of the URL is wrong.
     #[error("{0}")]
     Part(String),
@@ -140,7 +143,7 @@ fn mysql(url: &ServerUrl) -> Result<Destination, DestinationError> {
 /// As in libpq: an option overrides the same part of the authority, a host may be a directory, and no host
 /// means the default socket. `socket` names a file, which libpq cannot do.
 fn postgres(url: &ServerUrl) -> Result<Destination, DestinationError> {
-    let url = &with_service(url, &OwnFiles::here()).map_err(DestinationError::Part)?;
+    let url = &with_service(url, &OwnFiles::here()).map_err(DestinationError::Service)?;
     if let Some(path) = url.option("socket") {
         return Destination::socket(Protocol::Postgres, path);
     }

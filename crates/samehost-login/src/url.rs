@@ -24,8 +24,14 @@ impl ServerUrl {
     /// that may be secret.
     #[must_use]
     pub fn parse(text: &str) -> Option<Result<Self, String>> {
-        let (scheme, rest) = text.split_once("://")?;
-        Some(Self::parts(&plain_scheme(scheme), rest))
+        let is_gos = || ["@unix(", "@tcp("].iter().any(|start| text.contains(start));
+        let (scheme, rest) = match text.split_once("://") {
+            Some((scheme, rest)) => (plain_scheme(scheme), rest),
+            // As Go's driver for MySQL has it, without a scheme.
+            None if is_gos() => ("mysql".to_owned(), text),
+            None => return None,
+        };
+        Some(Self::parts(&scheme, rest))
     }
 
     /// Value of an option; the last one counts.
@@ -174,6 +180,11 @@ mod tests {
         }
         let url = ServerUrl::parse("mysql://u:p@unix(/run/m.sock)/db").unwrap().unwrap();
         assert_eq!((url.place.as_str(), url.option("socket")), ("localhost/db", Some("/run/m.sock")));
+        let url = ServerUrl::parse("u:p@unix(/run/m.sock)/db").unwrap().unwrap();
+        assert_eq!(
+            (url.scheme.as_str(), url.user.as_deref(), url.place.as_str()),
+            ("mysql", Some("u"), "localhost/db")
+        );
     }
 
     #[test]

@@ -176,27 +176,27 @@ mod tests {
     #[test]
     fn a_demand_for_tls_is_found_and_nothing_else_is_repeated() {
         let found = |place: &str, words: &str| Some((place.to_owned(), words.to_owned()));
-        let of = |words, variables: &[(&str, &str)]| program(Kind::Postgres, words, variables);
+        let asked = |words, variables: &[(&str, &str)]| program(Kind::Postgres, words, variables);
         let first = "its argument 1";
-        assert_eq!(of(&["x", "postgres://u:p@h/d?sslmode=require"], &[]), found(first, "sslmode=require"));
+        assert_eq!(asked(&["x", "postgres://u:p@h/d?sslmode=require"], &[]), found(first, "sslmode=require"));
         assert_eq!(
-            of(&["x", "host=h sslmode = 'verify-full' user=u"], &[]),
+            asked(&["x", "host=h sslmode = 'verify-full' user=u"], &[]),
             found(first, "sslmode=verify-full")
         );
-        assert_eq!(of(&["x", "jdbc:postgresql://h/d?ssl=true"], &[]), found(first, "ssl=true"));
+        assert_eq!(asked(&["x", "jdbc:postgresql://h/d?ssl=true"], &[]), found(first, "ssl=true"));
         assert_eq!(
-            of(&["x", "postgres://h/d?channel_binding=require"], &[]),
+            asked(&["x", "postgres://h/d?channel_binding=require"], &[]),
             found(first, "channel_binding=require")
         );
         let url = [("A", "b"), ("DATABASE_URL", "postgres://u:p@h/d?a=b&sslmode=verify-ca&c=d")];
-        assert_eq!(of(&["x"], &url), found("DATABASE_URL", "sslmode=verify-ca"));
+        assert_eq!(asked(&["x"], &url), found("DATABASE_URL", "sslmode=verify-ca"));
         for (name, value, words) in [
             ("PGSSLMODE", "require", "sslmode=require"),
             ("PGCHANNELBINDING", "require", "channel_binding=require"),
             ("PGGSSENCMODE", "require", "gssencmode=require"),
             ("PGSSLNEGOTIATION", "direct", "sslnegotiation=direct"),
         ] {
-            assert_eq!(of(&["x"], &[(name, value)]), found(name, words));
+            assert_eq!(asked(&["x"], &[(name, value)]), found(name, words));
         }
         assert_eq!(
             program(
@@ -206,7 +206,7 @@ mod tests {
             ),
             None
         );
-        assert_eq!(of(&["require"], &[("MODE", "require")]), None);
+        assert_eq!(asked(&["require"], &[("MODE", "require")]), None);
     }
 
     #[test]

@@ -34,6 +34,11 @@ pub enum TargetError {
         "`{0}` is encrypted: a switch to a Unix socket would drop that; verify the endpoint itself (tcp:HOST:PORT)"
     )]
     Encrypted(String),
+    /// A service of libpq that no file has.
+    #[error(
+        "definition of service \"{0}\" not found: libpq looks in PGSERVICEFILE or ~/.pg_service.conf, and then in pg_service.conf of the system"
+    )]
+    Service(String),
     /// Takes datagrams, so that there is no connection to look at.
     #[error(
         "`{0}` takes datagrams: nobody accepts or acknowledges them, so there is no connection to verify; samehost scan names who sends there"
@@ -48,10 +53,7 @@ impl FromStr for Target {
         if let Ok(pid) = text.parse() {
             return Ok(Target::Process(pid));
         }
-        // As Go's driver for MySQL has it, without a scheme.
-        let is_gos = !text.contains("://") && ["@unix(", "@tcp("].iter().any(|start| text.contains(start));
-        let with_scheme = if is_gos { format!("mysql://{text}") } else { text.to_owned() };
-        let Some(url) = ServerUrl::parse(&with_scheme) else {
+        let Some(url) = ServerUrl::parse(text) else {
             if !text.contains(':') {
                 return Err(TargetError::Form(shown(text)));
             }
@@ -65,9 +67,11 @@ impl FromStr for Target {
         let found = Destination::of(&url).map_err(|error| match error {
             DestinationError::Encrypted(_) => TargetError::Encrypted(shown(text)),
             DestinationError::Endpoint(error) => TargetError::Endpoint(error),
+            DestinationError::Service(name) => TargetError::Service(name),
             _ => TargetError::Form(shown(text)),
         })?;
-        let notes = notes(&found);
+        let mut notes = notes(&found);
+        notes.extend(note_on_tls(&found, &url));
         Ok(Target::Address { protocol: found.protocol, endpoint: found.endpoint, notes })
     }
 }
@@ -75,6 +79,24 @@ impl FromStr for Target {
 /// Text with secrets redacted.
 fn shown(text: &str) -> String {
     Redactor::default().word(text)
+}
+
+/// What a URL asks for and a socket of PostgreSQL has not.
+fn note_on_tls(found: &Destination, url: &ServerUrl) -> Option<String> {
+    found.endpoint.path().filter(|_| found.protocol == Protocol::Postgres)?;
+    let word = |name: &str, values: &[&str]| {
+        let value = url.option(name).filter(|value| values.contains(value))?;
+        Some(format!("{name}={value}"))
+    };
+    let tls =
+        word("sslmode", &["require", "verify-ca", "verify-full"]).or_else(|| word("ssl", &["true", "1"]));
+    if let Some(word) = tls {
+        return Some(format!(
+            "{word}: there is no TLS on a socket of PostgreSQL; libpq and pgx go without there, pg of Node, lib/pq, Prisma and asyncpg fail"
+        ));
+    }
+    let word = word("channel_binding", &["require"]).or_else(|| word("gssencmode", &["require"]))?;
+    Some(format!("{word}: not to be had on a socket of PostgreSQL; libpq fails there"))
 }
 
 /// How the endpoint follows from the URL, where that is surprising.
@@ -147,6 +169,20 @@ mod tests {
         ] {
             assert_eq!(endpoint(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn tls_that_a_socket_has_not_is_noted() {
+        let notes = |text: &str| match text.parse() {
+            Ok(Target::Address { notes, .. }) => notes.join("; "),
+            other => panic!("{other:?}"),
+        };
+        assert!(notes("postgres://u@/db?host=/run/pg&sslmode=require").contains("pg of Node"));
+        assert!(notes("postgres://u@/db?host=/run/pg&channel_binding=require").contains("libpq fails"));
+        assert!(!notes("postgres://u@/db?host=/run/pg&sslmode=prefer").contains("TLS"));
+        assert!(!notes("postgres://u@127.0.0.1/db?sslmode=require").contains("TLS"));
+        let error = "postgres:///?service=no-such-one".parse::<Target>().unwrap_err().to_string();
+        assert!(error.contains("definition of service \"no-such-one\" not found"), "{error}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use samehost_login::postgres::PasswordPlace;
 use samehost_login::{As, Encrypted, LoginError, LoginErrorKind, View, log_in_as, missing_rights};
 use samehost_model::switch::SwitchObstacle;
-use samehost_model::{Endpoint, Protocol};
+use samehost_model::{Endpoint, Protocol, Secret};
 use samehost_scan::{DecidedBy, decided_by};
 
 use crate::plan::{ClientIdentity, Hop, Plan, in_code, lost_password, own_login};
@@ -23,6 +23,7 @@ impl Plan {
     #[must_use]
     pub fn try_logins(mut self, program: &Path) -> Self {
         let mut all_in = true;
+        self.secrets.extend(self.hops.iter().flat_map(passwords));
         // A server whose configuration has to change listens there only after the first stage; it is tried then.
         for hop in self.hops.iter_mut().filter(|hop| hop.server_line.is_none()) {
             match try_hop(hop, program) {
@@ -46,6 +47,14 @@ impl Plan {
                     self.findings.add([obstacle]);
                 }
             }
+        }
+        // Of those the present connections are looked at all the same.
+        for hop in self.hops.iter().filter(|hop| hop.server_line.is_some() && hop.to.path().is_some()) {
+            let now = &hop.setting.endpoint;
+            let views =
+                everyone(hop).into_iter().filter_map(|client| attempt(hop, now, &client, program).ok());
+            let encrypted: Vec<Encrypted> = views.flat_map(|view| view.encrypted).collect();
+            self.findings.add(in_code(hop, &encrypted));
         }
         if all_in {
             self.findings.obstacles.retain(|obstacle| obstacle.bars || !is_for_the_login(obstacle));
@@ -137,6 +146,17 @@ pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<LoggedIn, Box<Failed>
         views.push((client, view));
     }
     Ok((shown.join("; "), views))
+}
+
+/// The passwords that clients find by themselves, which no message may repeat.
+fn passwords(hop: &Hop) -> Vec<Secret> {
+    let mut found = Vec::new();
+    for client in everyone(hop) {
+        for endpoint in [&hop.setting.endpoint, &hop.to] {
+            found.extend(own_login(hop, &client, endpoint).credentials.password);
+        }
+    }
+    found
 }
 
 /// Where the password of a login was found.

@@ -15,4 +15,4 @@ pub use logged_in::{LoggedIn, Row, Seen};
 pub use login::{Account, PASSWORD, SslMode, advice, unsaid};
 pub use own_files::{FoundPassword, OwnFiles, PasswordPlace, password_for};
 pub use password::Login;
-pub(crate) use service::with_service;
+pub use service::with_service;

@@ -1,7 +1,9 @@
 //! The parts of a URL that a row of `how` repeats: user, database and options. The row has blanks for them, `{db:DB}`, each with
 //! the word that stands there without a URL. A password is never repeated.
 
+use samehost_login::postgres::{OwnFiles, with_service};
 use samehost_login::url::{ServerUrl, escape};
+use samehost_services::Protocol;
 
 /// What a URL names beside its server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,8 +61,11 @@ impl UrlParts {
     /// The parts of a URL; nothing where the text is none.
     #[must_use]
     pub fn of(text: &str) -> Self {
-        let with_scheme = if text.contains("://") { text.to_owned() } else { format!("mysql://{text}") };
-        let Some(Ok(url)) = ServerUrl::parse(&with_scheme) else { return UrlParts::default() };
+        let Some(Ok(url)) = ServerUrl::parse(text) else { return UrlParts::default() };
+        let url = match samehost_services::scheme(&url.scheme) {
+            Some((Protocol::Postgres, _)) => with_service(&url, &OwnFiles::here()).unwrap_or(url),
+            _ => url,
+        };
         let option = |name: &str| url.option(name).map(str::to_owned);
         let path = url.place.split_once('/').map(|(_, path)| path.to_owned()).filter(|path| !path.is_empty());
         let is_path_of_socket = url.scheme.ends_with("unix") || url.scheme == "unix";

@@ -13,9 +13,11 @@ use samehost_model::switch::SwitchObstacle;
 use samehost_system::diag::Diag;
 use samehost_system::peer::holder_among;
 
-use super::findings::bar;
+use super::findings::{Findings, bar};
 use super::hop::Hop;
+use super::node_sources::line_with_tls;
 use super::own_login::service_of;
+use super::server_files::folder;
 use super::stages::shown;
 use crate::report::place;
 
@@ -130,7 +132,9 @@ pub(crate) fn in_code(hop: &Hop, encrypted: &[Encrypted]) -> Option<SwitchObstac
         Protocol::Mysql if library == Library::Mysqlnd => Some("Cannot connect to MySQL using SSL"),
         _ => return None,
     };
-    if hop.to.path().is_none() || library.does_without_tls() {
+    // What its words ask for is told already.
+    let is_told = !demands(std::slice::from_ref(hop)).is_empty();
+    if hop.to.path().is_none() || library.does_without_tls() || is_told {
         return None;
     }
     let (who, tls) = encrypted.iter().find_map(|one| Some((holder(hop, one.port)?, &one.tls)))?;
@@ -166,19 +170,33 @@ fn holder(hop: &Hop, port: u16) -> Option<String> {
     Some(client.map_or_else(|| format!("process {pid}"), |client| format!("{} {pid}", client.name)))
 }
 
-/// The note where nothing shows whether a program asks for TLS in its code.
-pub(super) fn unseen(hops: &[Hop]) -> Vec<String> {
-    let mut notes = Vec::new();
-    for hop in hops.iter().filter(|hop| hop.to.path().is_some()) {
+/// What is known of a program that has no connection open, which would show whether its code asks for TLS: a line of its
+/// sources bars, and otherwise a note says that nothing was seen.
+pub(super) fn unseen(hops: &[Hop]) -> Findings {
+    let mut findings = Findings::default();
+    for hop in hops.iter().filter(|hop| hop.to.path().is_some() && hop.setting.protocol == Protocol::Postgres)
+    {
         let library = hop.around.library;
-        if library.without_tls().is_none() || !hop.around.open.is_empty() {
-            continue;
+        let Some(sentence) = library.without_tls().filter(|_| hop.around.open.is_empty()) else { continue };
+        let name = &hop.setting.name;
+        match line_with_tls(folder(&hop.config.file), &hop.config.files()) {
+            Some((file, line)) => findings.add([bar(
+                ENCRYPTION,
+                format!(
+                    "{name} ({}): {} asks for TLS in the program's code, and no connection of it is open that would show more. Over a Unix socket PostgreSQL has none; {} then fails: {sentence}",
+                    place(&hop.setting.file, hop.setting.line),
+                    place(&file, line),
+                    library.name()
+                ),
+                format!(
+                    "Take `ssl` out there and switch again; or --accept {ENCRYPTION} where that line is about another server"
+                ),
+            )]),
+            None => findings.note([format!(
+                "No connection of the application is open, so whether its code asks for TLS (`ssl` beside {name}) is not seen. {} with TLS fails over a Unix socket: start the application and switch again, or give --page",
+                library.name()
+            )]),
         }
-        notes.push(format!(
-            "No connection of the application is open, so whether its code asks for TLS (`ssl` beside {}) is not seen. {} with TLS fails over a Unix socket: start the application and switch again, or give --page",
-            hop.setting.name,
-            library.name()
-        ));
     }
-    notes
+    findings
 }

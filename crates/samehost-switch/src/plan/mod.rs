@@ -21,6 +21,7 @@ mod idle_pools;
 mod later;
 mod leaving;
 mod left;
+mod node_sources;
 mod occupant;
 mod others;
 mod own_login;
@@ -140,8 +141,16 @@ impl Plan {
     /// says nothing against the server that would get the password.
     #[must_use]
     pub fn may_try(&self) -> bool {
-        const HARMLESS: &[&str] =
-            &[left::NOT_MOVED, "not-understood", "effective-value", "reload", "boot", "bind-mount", "driver"];
+        const HARMLESS: &[&str] = &[
+            left::NOT_MOVED,
+            "not-understood",
+            "effective-value",
+            "reload",
+            "boot",
+            "bind-mount",
+            "driver",
+            ENCRYPTION,
+        ];
         let mut barring = self.findings.obstacles.iter().filter(|obstacle| obstacle.bars);
         barring.all(|obstacle| HARMLESS.contains(&obstacle.code.as_str()))
     }
@@ -341,7 +350,7 @@ pub fn plan(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileErro
         plan.findings.add(effective::overrides(scan, &hops, &plan.stages));
         plan.findings.note(effective::unseen_environments(scan, &hops));
         plan.findings.add(encryption::demands(&hops));
-        plan.findings.note(encryption::unseen(&hops));
+        plan.findings.merge(encryption::unseen(&hops));
         plan.findings.note(effective::other_names(scan, &hops, &plan.stages));
         plan.findings.note(compose_over::notes(&hops, &plan.stages));
     }

@@ -27,7 +27,7 @@ mod words;
 pub(in crate::formats) use service::{Server, name_of};
 use service::{Service, Variable};
 use volume::{IsList, Text};
-pub(in crate::formats) use words::{Client, Words, endpoint, host_of, port, words};
+pub(in crate::formats) use words::{Client, Words, asked, endpoint, host_of, port, words};
 
 /// The editor.
 #[derive(Debug)]
@@ -222,18 +222,12 @@ impl<'a> Project<'a> {
             Some(url) => (url.user(), url.password(), url.database()),
             None => (text(client, user), text(client, password).map(Secret::new), text(client, database)),
         };
-        let setting = Setting {
-            user,
-            password,
-            database,
-            ..Setting::connects(
-                name,
-                server.protocol,
-                url.as_ref().map_or_else(|| value.to_owned(), Url::shown),
-                endpoint,
-            )
-            .at(self.file, variable.line)
-        };
+        let (library, asked) =
+            asked(client, words, server.protocol, url.as_ref(), (self.file, variable.line));
+        let spelled = url.as_ref().map_or_else(|| value.to_owned(), Url::shown);
+        let setting =
+            Setting::connects(name, server.protocol, spelled, endpoint).at(self.file, variable.line);
+        let setting = Setting { library, words: asked, user, password, database, ..setting };
         Some(Ok(Found { setting, client: client.clone(), target: target.clone(), server, variable, words }))
     }
 

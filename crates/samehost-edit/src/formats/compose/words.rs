@@ -1,7 +1,10 @@
 //! How a client in a container names its database server.
 
+use std::path::Path;
+
 use samehost_model::{Endpoint, Protocol, percent_decoded};
 
+use crate::asked::{LIBPQ_WORDS, Library, Word};
 use crate::languages::url::{self, Url, is_plain_path};
 use crate::spelling::Spelling;
 
@@ -71,6 +74,33 @@ pub(crate) fn host_of(value: &str) -> Option<String> {
     let host = value.split(':').next().unwrap_or(value);
     let plain = host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
     (plain && !host.is_empty()).then(|| host.to_owned())
+}
+
+/// By which library a client connects, and what it asks for beside the address.
+pub(in crate::formats) fn asked(
+    client: &dyn Client,
+    words: Words,
+    protocol: Protocol,
+    url: Option<&Url>,
+    (file, line): (&Path, u32),
+) -> (Library, Vec<Word>) {
+    let library = match words {
+        Words::WordPress => Library::Mysqlnd,
+        Words::Beside(beside) if beside.socket == LARAVEL.socket => Library::Mysqlnd,
+        Words::Directory("DB_PORT") | Words::Url(Spelling::EncodedHost) => Library::Libpq,
+        _ => Library::Unknown,
+    };
+    let mut names: Vec<&str> = vec!["MYSQL_ATTR_SSL_CA"];
+    if protocol == Protocol::Postgres {
+        names = LIBPQ_WORDS.iter().map(|(_, variable)| *variable).collect();
+    }
+    let mut asked = url.map(|url| url.words(file, line)).unwrap_or_default();
+    for name in names {
+        if let Some(value) = client.value(name).flatten().filter(|value| !value.is_empty()) {
+            asked.push(Word::new(name, value, file, line));
+        }
+    }
+    (library, asked)
 }
 
 /// How a client reads a variable; `None` if that is not known.

@@ -7,7 +7,7 @@ use std::path::Path;
 use samehost_model::{Endpoint, Protocol, Secret};
 use tree_sitter::Node;
 
-use crate::asked::{Library, Word};
+use crate::asked::{LIBPQ_WORDS, Library, Word};
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
@@ -228,10 +228,9 @@ impl<'a> Settings<'a> {
             None => None,
         };
         let login = |key: &str| text(key).filter(|text| !text.is_empty());
-        let words = get("OPTIONS").map(|options| self.words(options)).unwrap_or_default();
-        let is_postgres = protocol == Protocol::Postgres;
+        let words = self.words(get("OPTIONS"));
         let setting = |endpoint, spelled: String, at| Setting {
-            library: if is_postgres { Library::Libpq } else { Library::Unknown },
+            library: library(protocol),
             words: words.clone(),
             user: login("USER"),
             password: login("PASSWORD").map(Secret::new),
@@ -276,11 +275,14 @@ impl<'a> Settings<'a> {
     }
 
     /// What a database's OPTIONS ask for.
-    fn words(&self, options: Node<'_>) -> Vec<Word> {
-        let Value::Dict(pairs) = self.source.value(options) else { return Vec::new() };
+    fn words(&self, options: Option<Node<'_>>) -> Vec<Word> {
+        let Some(Value::Dict(pairs)) = options.map(|options| self.source.value(options)) else {
+            return Vec::new();
+        };
         let mut words = Vec::new();
         for (key, value) in pairs {
-            if let Some(text) = self.text(value) {
+            let is_one = key == "ssl" || LIBPQ_WORDS.iter().any(|(parameter, _)| *parameter == key);
+            if let Some(text) = self.text(value).filter(|_| is_one) {
                 words.push(Word::new(key, text, self.file, line(value)));
             }
         }
@@ -320,6 +322,11 @@ fn protocol_of(engine: &str) -> Option<Protocol> {
         | "django.contrib.gis.db.backends.postgis" => Some(Protocol::Postgres),
         _ => None,
     }
+}
+
+/// By what Django connects: psycopg is libpq.
+fn library(protocol: Protocol) -> Library {
+    if protocol == Protocol::Postgres { Library::Libpq } else { Library::Unknown }
 }
 
 /// Where a HOST and a port lead.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol, Secret};
 
-use super::super::compose::{Client, Words, endpoint, host_of, port, words};
+use super::super::compose::{Client, Words, asked, endpoint, host_of, port, words};
 use super::super::systemd::quoted;
 use super::container::{Container, Variable};
 use crate::edit::Edit;
@@ -64,7 +64,10 @@ pub(super) fn hop<'a>(
     }
     match meaning(container, words, value, protocol) {
         Ok(setting) => {
-            let setting = Setting { name: name.clone(), ..setting? }.at(file, variable.line);
+            let url = Url::parse(value).filter(|_| matches!(words, Words::Url(_)));
+            let (library, asked) = asked(container, words, protocol, url.as_ref(), (file, variable.line));
+            let setting = Setting { name: name.clone(), library, words: asked, ..setting? };
+            let setting = setting.at(file, variable.line);
             Some(Ok(Hop { setting, container, variable, words }))
         }
         Err(why) => refuse(why),

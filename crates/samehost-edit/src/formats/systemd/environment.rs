@@ -118,7 +118,12 @@ impl<'a> Environment<'a> {
                 for setting in found.settings {
                     let Some(one) = self.at(setting.line) else { continue };
                     let (file, line) = (one.assignment.file.clone(), one.assignment.line);
-                    reading.settings.push(Setting { file, line, ..setting });
+                    let mut words = setting.words.clone();
+                    for word in &mut words {
+                        let Some(one) = self.at(word.line) else { continue };
+                        (word.file, word.line) = (one.assignment.file.clone(), one.assignment.line);
+                    }
+                    reading.settings.push(Setting { file, line, words, ..setting });
                 }
             }
             Err(refusal) if self.all.iter().any(|one| is_local(&one.value)) => {

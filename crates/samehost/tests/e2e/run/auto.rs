@@ -83,3 +83,53 @@ fn a_run_says_what_the_server_will_see_differently_of_this_program() {
     assert!(said.contains(&format!("{about}its argument 1 {tls}")) && !said.contains("by_trust"), "{said}");
     assert_eq!(run(&["--quiet"], &["true", &url], Some("require")), "");
 }
+
+/// libpq's word for a socket is its directory; a run takes PostgreSQL's file in it, or says at once which one is missing.
+#[test]
+fn a_directory_leads_to_postgresqls_file_in_it() {
+    let home = Home::new();
+    let cluster = postgres::Cluster::start(20);
+    let socket = cluster.socket();
+    let socket = socket.trim_start_matches("unix:").to_owned();
+    let directory = socket.rsplit_once("/.s.").unwrap().0;
+    let asked = "select coalesce(host(inet_client_addr()), 'Unix socket')";
+    let map = format!("{}={directory}", cluster.port);
+    let url = cluster.tcp("by_trust");
+    let ended = home.run(&["run", "--map", &map, "--", "psql", "-XAtwc", asked, &url]);
+    assert_eq!((ended.status, ended.stdout.trim()), (0, "Unix socket"), "{}", ended.stderr);
+    let other = format!("5432={directory}");
+    let ended = home.run(&["run", "--map", &other, "--", "true"]);
+    assert_eq!(ended.status, 2, "{}", ended.stderr);
+    for needed in ["is a directory", "/.s.PGSQL.5432", &format!("there are .s.PGSQL.{}", cluster.port)] {
+        assert!(ended.stderr.contains(needed), "{needed}: {}", ended.stderr);
+    }
+}
+
+/// What is foretold is what happens: the program believes in TCP, and the server has no TLS on its socket.
+#[test]
+fn a_demand_that_a_socket_does_not_meet_is_foretold() {
+    let home = Home::new();
+    let cluster = postgres::Cluster::start(20);
+    let socket = cluster.socket();
+    let map = format!("{}={}", cluster.port, socket.trim_start_matches("unix:"));
+    for (variable, value, foretold) in [
+        ("PGSSLMODE", "require", Some("says sslmode=require")),
+        ("PGCHANNELBINDING", "require", Some("says channel_binding=require")),
+        ("PGGSSENCMODE", "require", Some("says gssencmode=require")),
+        ("PGSSLMODE", "prefer", None),
+    ] {
+        let url = cluster.tcp("by_trust");
+        let mut command = home.command(&["run", "--map", &map, "--", "psql", "-XAtwc", "select 1", &url]);
+        for name in ["DATABASE_URL", "PGSSLMODE", "PGCHANNELBINDING", "PGGSSENCMODE"] {
+            command.env_remove(name);
+        }
+        let ended = samehost_testing::Ended::of(&command.env(variable, value).output().unwrap());
+        match foretold {
+            Some(words) => {
+                assert!(ended.stderr.contains(words), "{variable}: {}", ended.stderr);
+                assert_eq!(ended.status, 2, "psql fails: {}", ended.stderr);
+            }
+            None => assert_eq!((ended.status, ended.stdout.trim()), (0, "1"), "{}", ended.stderr),
+        }
+    }
+}

@@ -118,6 +118,20 @@ fn tls_that_a_program_asks_for_in_its_code_is_seen_at_the_server() {
 }
 
 #[test]
+fn tls_in_the_code_of_a_program_that_does_not_run_is_found_in_its_sources() {
+    if !is_root("tls_in_the_code_of_a_program_that_does_not_run_is_found_in_its_sources") {
+        return;
+    }
+    let app = NodeApp::new(", ssl: { rejectUnauthorized: false }", "");
+    let ended = app.switch(&["--user", "www-data"]);
+    assert_eq!(ended.status, 1, "{}", ended.both());
+    let said = in_one_line(&ended);
+    for needed in ["app/server.js:6", "asks for TLS", NO_TLS] {
+        assert!(said.contains(needed), "{needed}: {said}");
+    }
+}
+
+#[test]
 fn a_program_without_tls_moves_and_one_that_does_not_run_is_noted() {
     if !is_root("a_program_without_tls_moves_and_one_that_does_not_run_is_noted") {
         return;
@@ -410,4 +424,41 @@ fn phps_mysql_with_tls_has_none_over_a_socket_and_an_account_that_requires_it_is
     server.sql("ALTER USER 'by_tls'@'localhost' REQUIRE NONE");
     let (status, said) = config("by_tls", "");
     assert_eq!(status, 0, "{said}");
+}
+
+#[test]
+fn prisma_prefers_tls_and_fails_where_it_requires_it() {
+    if !is_root("prisma_prefers_tls_and_fails_where_it_requires_it") {
+        return;
+    }
+    for (query, status) in [("?sslmode=require", 1), ("?sslmode=prefer", 0), ("?connection_limit=2", 0)] {
+        let app = NodeApp::new("", query);
+        app.stack.write("app/package.json", "{ \"dependencies\": { \"@prisma/client\": \"^6.0.0\" } }\n");
+        let ended = app.switch(&["--user", "www-data", "--dry-run"]);
+        assert_eq!(ended.status, status, "{query}: {}", ended.both());
+        let fails = in_one_line(&ended).contains("server does not support TLS");
+        assert_eq!(fails, status == 1, "{query}: {}", ended.both());
+    }
+}
+
+#[test]
+fn a_library_that_is_not_known_bars_with_what_is_not_known() {
+    if !is_root("a_library_that_is_not_known_bars_with_what_is_not_known") {
+        return;
+    }
+    for (more, status) in [("PGSSLMODE=require\n", 1), ("PGSSLMODE=prefer\n", 0)] {
+        let app = NodeApp::new("", "");
+        fs::remove_file(app.stack.path("app/package.json")).unwrap();
+        let port = app.cluster.port;
+        app.stack.write(
+            "app/.env",
+            &format!("PGHOST=127.0.0.1\nPGPORT={port}\nPGUSER=by_scram\nPGPASSWORD={SECRET}\nPGDATABASE=shop\n{more}"),
+        );
+        let ended = app.switch(&["--user", "www-data", "--dry-run"]);
+        assert_eq!(ended.status, status, "{more}: {}", ended.both());
+        let said = in_one_line(&ended);
+        assert_eq!(said.contains("Which library connects is not known"), status == 1, "{said}");
+        let passed = app.switch(&["--user", "www-data", "--dry-run", "--accept", "encryption"]);
+        assert_eq!(passed.status, 0, "{}", passed.both());
+    }
 }

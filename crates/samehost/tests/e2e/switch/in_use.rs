@@ -325,3 +325,22 @@ fn a_switch_that_nothing_follows_is_not_confirmed_by_its_page() {
     });
     assert_eq!(Stack::facts(&[&config])[&config].bytes, before[&config].bytes);
 }
+
+#[test]
+fn what_a_pool_asks_of_libpq_bars_with_its_line() {
+    if !is_root("what_a_pool_asks_of_libpq_bars_with_its_line") {
+        return;
+    }
+    // Over TCP the server has TLS, and with it channel binding: the page answers.
+    let site = Site::with_dotenv("env[PGCHANNELBINDING] = require\nenv[PGSSLMODE] = require", &[]);
+    assert!(site.host("/").contains("127.0.0.1"));
+    let ended = site.switch(&["--page", &site.url("/ledger")]);
+    assert_eq!(ended.status, 1, "{}", ended.both());
+    let said = in_one_line(&ended);
+    let sentence = "channel binding required, but SSL not in use";
+    for needed in ["encryption", "PGCHANNELBINDING=require", "php/pool.d/www.conf:", sentence] {
+        assert!(said.contains(needed), "{needed}: {said}");
+    }
+    // libpq goes without TLS over a socket.
+    assert!(!said.contains("PGSSLMODE"), "{said}");
+}

@@ -20,4 +20,5 @@ mod sessions;
 mod silence;
 pub(crate) mod stack;
 mod thin;
+mod uwsgi;
 mod wordpress;
