@@ -150,7 +150,7 @@ fn of_hop(
 pub(super) fn other_names(scan: &Scan, hops: &[Hop], stages: &[PlannedStage]) -> Vec<String> {
     let mut notes = Vec::new();
     for hop in hops.iter().filter(|hop| hop.config.editor.name() == "dotenv") {
-        let (file, moved) = (texts(hop, stages).0, moved_by(hop, stages));
+        let ((file, _), moved) = (texts(hop, stages), moved_by(hop, stages));
         for process in processes(scan, hop) {
             for (name, value) in environment(process.pid) {
                 if file.contains_key(&name) || moved.contains_key(&name) {

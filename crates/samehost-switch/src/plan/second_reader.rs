@@ -51,20 +51,21 @@ pub(super) fn find(scan: &Scan, hops: &[Hop], stages: &[PlannedStage]) -> Vec<Sw
         return found;
     }
     let own = ancestors(std::process::id());
-    // All of them: a scan has only those with sockets.
+    // All of them: a scan has only those with sockets. Most are told apart by their command line and environment alone, so
+    // that little more is read of each.
     let users = Names::of_users();
-    let all: Vec<Process> = pids().into_iter().filter_map(|pid| process(pid, &users)).collect();
+    let all: Vec<u32> = pids().into_iter().filter(|pid| !own.contains(pid)).collect();
     for (file, moves) in &files {
         let known: BTreeSet<u32> = moves.iter().flat_map(|hop| known(hop)).collect();
-        for process in &all {
-            if own.contains(&process.pid) || known.contains(&process.pid) || known.contains(&process.parent) {
+        for pid in all.iter().filter(|pid| !known.contains(pid)) {
+            let Some((process, how)) = reads(*pid, file).and_then(|how| Some((process(*pid, &users)?, how)))
+            else {
                 continue;
+            };
+            let is_its = known.contains(&process.parent) || is_of_the_application(&process, file);
+            if !is_its && !is_onlooker(&process) {
+                found.push(told(scan, &process, file, how, moves));
             }
-            if is_onlooker(process) || is_of_the_application(process, file) {
-                continue;
-            }
-            let Some(how) = reads(process, file) else { continue };
-            found.push(told(scan, process, file, how, moves));
         }
     }
     found
@@ -127,26 +128,28 @@ fn is_of_the_application(process: &Process, file: &Path) -> bool {
     file.extension().is_some_and(|extension| extension == "php") && name.starts_with("php")
 }
 
-fn reads(process: &Process, file: &Path) -> Option<Reads> {
-    let directory = std::fs::read_link(format!("/proc/{}/cwd", process.pid)).unwrap_or_default();
+fn reads(pid: u32, file: &Path) -> Option<Reads> {
+    let directory = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
     let is_it = |word: &str| {
         let path = word.rsplit('=').next().unwrap_or(word);
         path.len() > 1
             && path.ends_with(file.file_name().and_then(|name| name.to_str()).unwrap_or("/"))
             && real(&directory.join(path)) == file
     };
-    if process.command_line.iter().skip(1).any(|word| is_it(word)) {
+    let text_of = |name: &str| {
+        let bytes = open::proc_file(&format!("/proc/{pid}/{name}"), LARGEST_ENVIRONMENT).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    if text_of("cmdline").split('\0').skip(1).any(is_it) {
         return Some(Reads::CommandLine);
     }
-    let environment = open::proc_file(&format!("/proc/{}/environ", process.pid), LARGEST_ENVIRONMENT);
-    let environment = environment.unwrap_or_default();
-    let text = String::from_utf8_lossy(&environment);
+    let text = text_of("environ");
     // A shell leaves the last argument of its last command in `_`.
     let mut values = text.split('\0').filter(|pair| !pair.starts_with("_=") && !pair.starts_with("OLDPWD="));
     if values.any(|pair| pair.split_once('=').is_some_and(|(_, value)| is_it(value))) {
         return Some(Reads::Environment);
     }
-    let descriptors = std::fs::read_dir(format!("/proc/{}/fd", process.pid)).ok()?;
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
     for descriptor in descriptors.flatten().take(MOST_DESCRIPTORS) {
         if std::fs::read_link(descriptor.path()).is_ok_and(|path| path == file) {
             return Some(Reads::Open);
