@@ -228,10 +228,9 @@ impl<'a> Settings<'a> {
             None => None,
         };
         let login = |key: &str| text(key).filter(|text| !text.is_empty());
-        let words = self.words(get("OPTIONS"));
         let setting = |endpoint, spelled: String, at| Setting {
             library: library(protocol),
-            words: words.clone(),
+            words: self.words(get("OPTIONS")),
             user: login("USER"),
             password: login("PASSWORD").map(Secret::new),
             database: login("NAME"),
