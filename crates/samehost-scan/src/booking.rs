@@ -61,7 +61,7 @@ pub(crate) fn shares<'a>(seen: &Seen, tallies: impl Iterator<Item = &'a Tally>) 
             known.merge(*sum);
         }
         let rest = tally.all.without(known);
-        let is_one = numbers.iter().any(|one| *one == number);
+        let is_one = numbers.contains(&number);
         if number >= FOR_SHARES || is_one && number >= FOR_ONE {
             let mut left = 1.0;
             for (program, one) in numbers.iter().enumerate() {

@@ -220,6 +220,7 @@ fn booked(
 }
 
 #[test]
+#[allow(clippy::print_stdout, reason = "the evidence is made of these lines")]
 fn short_connections_are_booked_on_who_opened_them() {
     if !samehost_testing::postgres::is_root() {
         not_tested("without root: whose short connections they are");

@@ -48,7 +48,7 @@ fn a_pod_answers_for_its_own_node_alone() {
     ] {
         let ended = asked(says, "", 0);
         assert_eq!(ended.status, 1, "{says}: {}", ended.both());
-        assert_eq!(answers(&ended), [honest.clone()], "{says}: {}", ended.both());
+        assert_eq!(answers(&ended), std::slice::from_ref(&honest), "{says}: {}", ended.both());
         assert!(ended.stderr.contains("web-1: its answer is not one value of JSON"), "{}", ended.stderr);
     }
     // A key twice, a name of its own below: that is this pod's affair, and stays below its node.
