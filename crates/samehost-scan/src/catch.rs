@@ -1,12 +1,14 @@
 //! Sees who opens short connections while traffic is observed: lists the connected sockets again and again, and looks up who
 //! holds the client's end before it is closed. Each service is looked at, also one with a client that stays connected: that
-//! one need not be the one that comes and goes. A connection belongs to whoever was seen to hold it; the user of a socket is
-//! known even where its holder has closed it by the time that it is looked for.
+//! one need not be the one that comes and goes. A connection belongs to whoever was seen to hold it. Where its holder has closed
+//! it by the time that it is looked for, the user of the socket is known, and who that is where the user runs one program.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{CWD, Mode, OFlags, openat};
 use samehost_model::scan::{Process, Scan};
 use samehost_system::identity::stat_field;
 use samehost_system::peer::children;
@@ -15,8 +17,8 @@ use crate::diag::Diag;
 use crate::ended::canonical;
 use crate::join::Listeners;
 use crate::namespaces;
-use crate::proc::descriptors::sockets_of;
-use crate::proc::users::Names;
+use crate::proc::descriptors::{pids, sockets_of};
+use crate::proc::{status, users::Names};
 use crate::talk::holders;
 
 /// Looks at the processes for one service until it is given up.
@@ -123,6 +125,8 @@ pub(crate) struct Catcher<'a> {
     likely: BTreeSet<u32>,
     next: Instant,
     users: Names,
+    /// The only program of each user that was asked about.
+    only_ones: HashMap<u32, Option<Process>>,
     /// Connections that were seen, until they end.
     open: HashMap<Addresses, Opener>,
     pub(crate) caught: Caught,
@@ -148,6 +152,7 @@ impl<'a> Catcher<'a> {
             likely: scan.advice.iter().flat_map(|one| one.client_pids.iter().copied()).collect(),
             next: Instant::now(),
             users: Names::of_users(),
+            only_ones: HashMap::new(),
             open: HashMap::new(),
             caught: Caught::new(),
         })
@@ -193,8 +198,16 @@ impl<'a> Catcher<'a> {
             let holders = self.holders_of(&ends, asks_all);
             let seen = self.caught.entry(service).or_default();
             for end in ends {
-                let process = holders.iter().find(|(_, inodes)| inodes.contains(&end.inode));
-                let sender = process.map(|(process, _)| seen.sender(process.clone()));
+                let holder = holders.iter().find(|(_, inodes)| inodes.contains(&end.inode));
+                let mut process = holder.map(|(process, _)| process.clone());
+                if process.is_none() && seen.program(Opener { uid: end.uid, sender: None }).is_none() {
+                    let uid = end.uid.filter(|uid| *uid != 0);
+                    let users = &self.users;
+                    process = uid.and_then(|uid| {
+                        self.only_ones.entry(uid).or_insert_with(|| only_program_of(uid, users)).clone()
+                    });
+                }
+                let sender = process.map(|process| seen.sender(process));
                 let opener = Opener { uid: end.uid, sender };
                 *seen.openers.entry(opener).or_default() += 1;
                 if let Some(addresses) = end.addresses {
@@ -233,6 +246,25 @@ impl<'a> Catcher<'a> {
         }
         found
     }
+}
+
+/// A process of the only program that a user runs: a connection of 0.3 ms is closed before its holder is looked for, each
+/// time, and its user is known. None where the user runs several programs, or root.
+fn only_program_of(uid: u32, users: &Names) -> Option<Process> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let proc = openat(CWD, c"/proc", flags, Mode::empty()).ok()?;
+    let mut only: Option<Sender> = None;
+    for pid in pids(proc.as_fd()).ok()? {
+        if status::read(pid).is_none_or(|status| status.uid != uid) {
+            continue;
+        }
+        let Some(process) = crate::process(pid, users) else { continue };
+        if only.as_ref().is_some_and(|only| !only.is_of(&process)) {
+            return None;
+        }
+        only.get_or_insert(Sender { process });
+    }
+    only.map(|only| only.process)
 }
 
 /// CPU time of this thread.

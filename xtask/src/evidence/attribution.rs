@@ -15,6 +15,7 @@ pub(super) fn attribution(account: &mut Account<'_>) -> anyhow::Result<()> {
     let mut test = Command::new(cargo);
     test.args(["test", "--all-features", "--locked", "-p", "samehost", "--test", "e2e"]);
     test.args([TEST, "--", "--nocapture"]).env("SAMEHOST_SCANS", SCANS).current_dir(account.root);
+    test.env("SAMEHOST_PROGRAM", crate::release_program()?);
     let output = test.output().context("starting cargo")?;
     let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     account.tell("short connections a second that were booked on each program, of those that it opened");

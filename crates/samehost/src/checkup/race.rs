@@ -17,8 +17,8 @@ const LEAST: Duration = Duration::from_millis(2000);
 /// Maximum turns of a part. A part that needs more does not converge as estimated.
 const MOST_TURNS: u32 = 6;
 /// Start-up time of slow servers, for each turn: 1.0 s for three MariaDBs and 0.8 s for three PostgreSQLs on a quiet machine,
-/// more beside other programs. It was 4 s, when an installer waited for the disk and servers started one by one.
-const SLOW_START: Duration = Duration::from_secs(2);
+/// and three times as long beside other programs, where the clock counts as well.
+const SLOW_START: Duration = Duration::from_secs(4);
 /// Maximum time of a turn before the other parts are considered again.
 const LONGEST: Duration = Duration::from_secs(12);
 /// Part of the rows that is enough.
