@@ -82,8 +82,7 @@ fn timed(suite: Suite, features: &[&str], words: &[&str]) -> anyhow::Result<()> 
     cargo(&[&test[..], &["--no-run"]].concat())?;
     let build_s = begun.elapsed().as_secs();
     let begun = Instant::now();
-    let threads = threads().to_string();
-    cargo(&[&test[..], &["--no-fail-fast", "--", "--test-threads", &threads], words].concat())?;
+    cargo(&[&test[..], &["--no-fail-fast", "--"], words].concat())?;
     let took = Took { suite, build_s, run_s: begun.elapsed().as_secs(), cpus: cpus() };
     println!("{took}");
     keep(&took)
@@ -117,11 +116,6 @@ fn keep(took: &Took) -> anyhow::Result<()> {
 /// The file with the figures of this machine.
 pub(crate) fn kept() -> PathBuf {
     target().join("tests.txt")
-}
-
-/// How many tests run at once: two a CPU. The end-to-end tests wait for servers, deadlines and budgets most of their time.
-fn threads() -> u64 {
-    2 * cpus()
 }
 
 fn cpus() -> u64 {
