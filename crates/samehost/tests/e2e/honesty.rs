@@ -96,7 +96,9 @@ fn a_busy_neighbour_is_named_and_silences_nothing() {
     let busy = BusyLoop::start();
     // Two arms that differ by far, in trials one after the other, which a neighbour meets less evenly than slices.
     let slowed = ["bench", "raw", "--transports", "unix,unix", "--work", "300us", "--longer", "90%"];
-    let ended = home.run(&[&slowed[..], &["--slice", "none", "--trial-time", "200ms"], SIX_BLOCKS].concat());
+    // Six blocks were too few beside a compiler.
+    let blocks = ["--min-blocks", "16", "--max-blocks", "16", "--json", "-", "--quiet"];
+    let ended = home.run(&[&slowed[..], &["--slice", "none", "--trial-time", "200ms"], &blocks].concat());
     drop(busy);
     assert_eq!(ended.status, 0, "{}", ended.stderr);
     let report: Value = serde_json::from_str(&ended.stdout).unwrap();
