@@ -24,7 +24,7 @@ use samehost_system::diag::Endings;
 use samehost_system::open;
 use samehost_transaction::{Store, TransactionError, standing};
 
-use crate::plan::{Application, ConfigFileError, Hop, connecting, moved_hops};
+use crate::plan::{Application, ConfigFileError, Hop, Purpose, connecting, moved_hops, real};
 
 /// How often is asked whether a wait is over.
 const STEP: Duration = Duration::from_millis(5);
@@ -80,7 +80,7 @@ impl Place {
     fn of(endpoint: &Endpoint) -> Option<Place> {
         match endpoint {
             Endpoint::Tcp { port, .. } | Endpoint::TcpTls { port, .. } => Some(Place::Port(*port)),
-            Endpoint::Unix(path) => Some(Place::Path(path.canonicalize().unwrap_or_else(|_| path.clone()))),
+            Endpoint::Unix(path) => Some(Place::Path(real(path))),
             _ => None,
         }
     }
@@ -221,7 +221,7 @@ impl Usage {
     /// The same for the moves of a stored switch, from now on; none where it moved no client.
     #[must_use]
     pub fn of_switch(store: &Store, id: &str, scan: &Scan) -> Self {
-        Usage::of_moves(&moved_hops(store, id, scan))
+        Usage::of_moves(&moved_hops(store, id, scan, Purpose::Look))
     }
 
     /// Counts what is open already as well.
@@ -356,7 +356,7 @@ pub fn followed(
     for store in stores {
         // One without files was overtaken by a later one.
         for switch in standing(store)?.iter().filter(|switch| !switch.files.is_empty()) {
-            let moved = moved_hops(store, &switch.id, scan);
+            let moved = moved_hops(store, &switch.id, scan, Purpose::Look);
             ids.extend(moved.iter().map(|_| switch.id.clone()));
             hops.extend(moved);
         }

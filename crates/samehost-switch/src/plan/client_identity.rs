@@ -10,12 +10,14 @@ use samehost_model::scan::{Process, Scan};
 use samehost_scan::{Identity, talkers};
 use samehost_services::Kind;
 use samehost_system::identity::stat_field;
+use samehost_system::proc::pids;
 use samehost_system::{Account, Identity as Present, open, peer, start_time};
 
 use super::client::{Reader, unfit};
 use super::config_file::ConfigFile;
 use super::environment_file::hands_over;
 use super::idle_pools::{self, Worker};
+use super::place::real;
 use super::server_files;
 use super::serving::pools_of;
 use crate::reload::unit_of;
@@ -114,8 +116,8 @@ const PHP_LIBRARIES: &[&str] = &["libphp", "php.unit", "php7_module", "mod_php"]
 /// How much of a memory map is read, in bytes.
 const MOST_MAPS: u64 = 4 << 20;
 
-/// How long connections to a service are observed if no suitable client is connected.
-const A_MOMENT: Duration = Duration::from_millis(1500);
+/// How long connections to a service are observed for a login, if no suitable client is connected.
+pub(crate) const A_MOMENT: Duration = Duration::from_millis(1500);
 
 /// The processes of an application, by which its connections are known. New ones come with each reload, and belong to it
 /// by the one that starts them.
@@ -184,8 +186,22 @@ pub(crate) fn application(
         }
         return Application { families: masters.into_iter().collect(), ..Application::default() };
     }
+    // A program that connects for a moment need not be connected when we look, and one that takes its file at its start has
+    // another number then: it is known by the directory in which it works, or by its unit. Whoever talks to the same service
+    // and may read the file can be logged in as, and is not therefore the application.
+    let starts_again = config.editor.uptake(&config.file) == Uptake::RestartApplication;
+    let folder = starts_again.then(|| real(server_files::folder(&config.file)));
+    let units = if starts_again { handing_over(scan, &config.file) } else { BTreeSet::new() };
+    let is_handed = |pid: u32| {
+        let unit = scan.process(pid).and_then(|process| process.unit.as_deref());
+        unit.is_some_and(|unit| units.contains(unit))
+    };
     let mut families = Vec::new();
     for client in clients {
+        let is_its = |pid: u32| folder.as_ref().is_none_or(|folder| works_in(pid, folder) || is_handed(pid));
+        if client.pid.is_some_and(|pid| !is_its(pid)) {
+            continue;
+        }
         families.extend(client.pid);
         // A supervisor's parent starts more than this application.
         let is_same = |parent: &u32| {
@@ -194,22 +210,13 @@ pub(crate) fn application(
         };
         families.extend(client.parent.filter(|parent| *parent > 1 && is_same(parent)));
     }
-    // A program that connects for a moment need not be connected when we look, and one that takes its file at its start has
-    // another number then.
-    let starts_again = config.editor.uptake(&config.file) == Uptake::RestartApplication;
-    let folder = starts_again.then(|| server_files::folder(&config.file).to_owned());
     Application { families, pools: Vec::new(), folder }
 }
 
 /// Processes that work in a directory or below it. Whoever does so at a terminal is a person.
 fn at_work_in(folder: &Path) -> Vec<u32> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        if works_in(pid, folder) && stat_field(pid, 7).is_some_and(|terminal| terminal == "0") {
-            found.push(pid);
-        }
-    }
+    let mut found = pids();
+    found.retain(|pid| works_in(*pid, folder) && stat_field(*pid, 7).is_some_and(|terminal| terminal == "0"));
     found
 }
 
@@ -217,12 +224,14 @@ fn at_work_in(folder: &Path) -> Vec<u32> {
 const LONGEST_TITLE: u64 = 4096;
 
 /// Who will connect to a service because of a configuration that this process runs by; one for each user and view of
-/// the file system. With notes on processes that were skipped, and why.
+/// the file system. Where nobody is connected, whoever connects within `wait`; who only asks what the application does needs
+/// no such person. With notes on processes that were skipped, and why.
 pub(crate) fn client_identities(
     scan: &Scan,
     config: &ConfigFile,
     process: Option<u32>,
     service: Option<usize>,
+    wait: Duration,
 ) -> (Vec<ClientIdentity>, Vec<String>) {
     let mut notes = Vec::new();
     let holders = holders(scan, service);
@@ -238,7 +247,8 @@ pub(crate) fn client_identities(
         return (found, notes);
     }
     // Connections that come and go.
-    let talking = service.map(|at| talkers(scan, at, A_MOMENT)).unwrap_or_default();
+    let waited_for = service.filter(|_| !wait.is_zero());
+    let talking = waited_for.map(|at| talkers(scan, at, wait)).unwrap_or_default();
     let found = fitting(scan, config, talking.iter().map(Candidate::from).collect(), reader, &mut notes);
     (found, notes)
 }
@@ -312,7 +322,7 @@ fn candidates<'a>(
             scan.processes.iter().filter(|process| process.unit.as_ref() == Some(&unit)).collect()
         }
         Uptake::RestartApplication => {
-            let folder = server_files::folder(&config.file);
+            let folder = &real(server_files::folder(&config.file));
             // Not every shell in the directory: only processes that talk to the service, or serve themselves.
             let serves = |process: &Process| {
                 let own = [process.pid, process.parent];
@@ -422,10 +432,9 @@ fn is_program(name: &str, program: &str) -> bool {
     })
 }
 
-/// Whether a process' working directory is this directory or below it.
+/// Whether a process' working directory is this directory, by its real path, or below it.
 fn works_in(pid: u32, folder: &Path) -> bool {
-    let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(&real))
+    std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(folder))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use samehost_system::accounts;
 
 use super::advice::Leading;
 use super::around::Around;
-use super::client_identity::{Application, ClientIdentity, application, client_identities};
+use super::client_identity::{A_MOMENT, Application, ClientIdentity, application, client_identities};
 use super::config_file::{ConfigFile, ParsedConfig};
 use super::destination::{Surroundings, tcp_place, unix_place};
 use super::effective::{Revalidation, note_on_php, revalidation};
@@ -227,7 +227,7 @@ fn hop(
     let (clients, mut notes) = match &request.user {
         _ if !is_client => Default::default(),
         Some(user) => (vec![named_client(user)?], Vec::new()),
-        None => client_identities(scan, &config, process, server.service),
+        None => client_identities(scan, &config, process, server.service, A_MOMENT),
     };
     notes.extend(another_path);
     let to = place.endpoint;

@@ -12,7 +12,7 @@ use samehost_scan::{Trusted, service_at, services_at};
 use serde::{Deserialize, Serialize};
 
 use super::around::Around;
-use super::client_identity::{application, client_identities};
+use super::client_identity::{A_MOMENT, application, client_identities};
 use super::config_file::{ConfigFile, ParsedConfig};
 use super::effective::{Revalidation, revalidation};
 use super::findings::{Findings, bar};
@@ -24,7 +24,7 @@ use super::stages::{PlannedStage, Replacement, Staged, TITLES, shown};
 use super::{Plan, SwitchRequest, elsewhere, server_files};
 use crate::disk::Disk;
 use crate::preflight::try_hop;
-use crate::reload::{ReloadAction, reload_action};
+use crate::reload::reload_action;
 use samehost_transaction::{State, Store, TransactionError};
 
 /// Name of the stored note.
@@ -171,7 +171,7 @@ pub fn finishing(
     for hop in &later.hops {
         let Some(read) = read_again(hop) else { continue };
         plan.secrets.extend(read.reading.settings.iter().filter_map(|setting| setting.password.clone()));
-        let Some((hop, notes)) = again(hop, scan, read) else { continue };
+        let Some((hop, notes)) = again(hop, scan, read, Purpose::Login) else { continue };
         plan.findings.note(notes);
         plan.hops.push(hop);
     }
@@ -192,20 +192,29 @@ pub fn finishing(
 /// of the logins fails. Connections that cannot be found any more are no failure.
 #[must_use]
 pub fn refused_since(store: &Store, id: &str, scan: &Scan, program: &Path) -> Option<String> {
-    let hops = moved_hops(store, id, scan).into_iter();
+    let hops = moved_hops(store, id, scan, Purpose::Login).into_iter();
     let mut failed = hops.filter_map(|hop| Some((try_hop(&hop, program).err()?, hop)));
     let (failed, hop) = failed.next()?;
     Some(format!("{} over {} as {}: {}", hop.setting.name, failed.over, failed.client.name, failed.error))
 }
 
+/// What a moved connection is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To log in as its client, who is waited for.
+    Login,
+    /// To see what the application does.
+    Look,
+}
+
 /// The moved connections of a stored switch, by their current configurations. Those that cannot be found any more are left
 /// out.
-pub(crate) fn moved_hops(store: &Store, id: &str, scan: &Scan) -> Vec<Hop> {
+pub(crate) fn moved_hops(store: &Store, id: &str, scan: &Scan, purpose: Purpose) -> Vec<Hop> {
     let Some(noted) = store.noted(id, NOTE) else { return Vec::new() };
     let Ok(later) = serde_json::from_slice::<Later>(&noted) else { return Vec::new() };
     let mut hops = Vec::new();
     for hop in &later.hops {
-        hops.extend(read_again(hop).and_then(|read| again(hop, scan, read)).map(|(hop, _)| hop));
+        hops.extend(read_again(hop).and_then(|read| again(hop, scan, read, purpose)).map(|(hop, _)| hop));
     }
     hops
 }
@@ -217,7 +226,7 @@ fn read_again(hop: &LaterHop) -> Option<ParsedConfig> {
 }
 
 /// A moved connection according to its current configuration; with notes on processes that were skipped.
-fn again(hop: &LaterHop, scan: &Scan, read: ParsedConfig) -> Option<(Hop, Vec<String>)> {
+fn again(hop: &LaterHop, scan: &Scan, read: ParsedConfig, purpose: Purpose) -> Option<(Hop, Vec<String>)> {
     let (from, to): (Endpoint, Endpoint) = (hop.from.parse().ok()?, hop.to.parse().ok()?);
     let ParsedConfig { config, reading } = read;
     let is_it = |setting: &&Setting| {
@@ -231,7 +240,8 @@ fn again(hop: &LaterHop, scan: &Scan, read: ParsedConfig) -> Option<(Hop, Vec<St
     let server = Server::of(scan, service, setting.protocol, trusted);
     let name = server.service(scan).map(|service| service.name.clone());
     let process = server_files::process_of(scan, &config);
-    let (clients, notes) = client_identities(scan, &config, process, service);
+    let wait = if purpose == Purpose::Login { A_MOMENT } else { Duration::ZERO };
+    let (clients, notes) = client_identities(scan, &config, process, service, wait);
     let server = Server { name, ..server };
     let application = application(scan, &config, process, &clients);
     let mut hop = Hop {
@@ -247,7 +257,9 @@ fn again(hop: &LaterHop, scan: &Scan, read: ParsedConfig) -> Option<(Hop, Vec<St
         settles: Duration::ZERO,
         around: Around::default(),
     };
-    hop.around = Around::of(scan, &hop);
+    if purpose == Purpose::Login {
+        hop.around = Around::of(scan, &hop);
+    }
     if let Some(Revalidation::After(time)) = revalidation(scan, &hop) {
         hop.settles = time;
     }
@@ -298,11 +310,7 @@ fn stage(kept: &LaterStage, request: &SwitchRequest, scan: &Scan) -> (PlannedSta
             .find_map(|at| scan.services.get(at).filter(|service| service.kind == config.kind())?.pid);
         let pid = there.or_else(|| server_files::process_of(scan, &config));
         findings.note(stage.check(scan, &config, pid));
-        match reload_action(scan, editor.uptake(file), file, pid, &request.reloads) {
-            ReloadAction::Nothing(note) => findings.note(note),
-            ReloadAction::Words { what, command } => stage.reloads.push((what, command)),
-            ReloadAction::Missing { found, remedy } => findings.add([bar("reload", found, remedy)]),
-        }
+        findings.merge(stage.reload(reload_action(scan, editor.uptake(file), file, pid, &request.reloads)));
     }
     let ends = kept.leaves.iter().filter_map(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
     stage.leaves = ends.map(|(from, to)| last(from, to)).collect();

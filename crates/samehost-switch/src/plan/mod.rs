@@ -53,10 +53,11 @@ pub(crate) use findings::{Findings, bar};
 pub(crate) use hop::Hop;
 use hop::Moves;
 pub use later::{FinishError, finishing, refused_since};
-pub(crate) use later::{keep, moved_hops};
+pub(crate) use later::{Purpose, keep, moved_hops};
 pub(crate) use leaving::still_in_use;
 pub(crate) use occupant::{listener, stranger};
 pub(crate) use own_login::{lost_password, own_login};
+pub(crate) use place::real;
 use place::same_port;
 pub(crate) use stages::{PlannedStage, Replacement, shown};
 
@@ -277,7 +278,7 @@ pub(crate) fn connecting(target: &str, scan: &Scan) -> Result<Vec<Connecting>, C
         let process = server_files::process_of(scan, &config);
         for setting in read.reading.settings.iter().filter(|setting| setting.role == Role::Connects) {
             let service = services_at(scan, &setting.endpoint).first().copied();
-            let (clients, _) = client_identities(scan, &config, process, service);
+            let (clients, _) = client_identities(scan, &config, process, service, Duration::ZERO);
             found.push(Connecting {
                 endpoint: setting.endpoint.clone(),
                 elsewhere: elsewhere_of(scan, service, &setting.endpoint),

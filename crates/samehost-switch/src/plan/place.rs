@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use samehost_edit::{Refusal, Setting};
 use samehost_model::switch::SwitchObstacle;
@@ -18,6 +18,11 @@ use super::findings::bar;
 pub(crate) fn in_one_line(refusal: &Refusal) -> String {
     let line = if refusal.line > 0 { format!(":{}", refusal.line) } else { String::new() };
     format!("{}{line}: {}", refusal.file.display(), refusal.reason)
+}
+
+/// A path without links; itself where it leads nowhere.
+pub(crate) fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 /// Whether a TCP endpoint is this machine's loopback.

@@ -78,6 +78,21 @@ impl PlannedStage {
             Err(note) => Some(note),
         }
     }
+
+    /// Adds what makes a program load its change, once; or returns what is in the way.
+    pub(super) fn reload(&mut self, action: ReloadAction) -> Findings {
+        let mut findings = Findings::default();
+        match action {
+            ReloadAction::Nothing(note) => findings.note(note),
+            ReloadAction::Words { what, command } => {
+                if !self.reloads.iter().any(|(_, other)| *other == command) {
+                    self.reloads.push((what, command));
+                }
+            }
+            ReloadAction::Missing { found, remedy } => findings.add([bar("reload", found, remedy)]),
+        }
+        findings
+    }
 }
 
 /// How far a side has moved.
@@ -201,15 +216,7 @@ impl<'a> Changing<'a> {
         let mut findings = Findings::default();
         stage.of.push((self.config.file.clone(), self.config.editor.name()));
         findings.note(stage.check(self.scan, self.config, self.pid));
-        match &self.reload {
-            ReloadAction::Nothing(note) => findings.note(note.clone()),
-            ReloadAction::Words { what, command } => {
-                if !stage.reloads.iter().any(|(_, other)| other == command) {
-                    stage.reloads.push((what.clone(), command.clone()));
-                }
-            }
-            ReloadAction::Missing { found, remedy } => findings.add([bar("reload", found, remedy)]),
-        }
+        findings.merge(stage.reload(self.reload.clone()));
         for side in self.sides.iter().filter(|side| side.setting.role == Role::Listens) {
             if side.states[index] != State::Old && side.state_before(index) == State::Old {
                 stage.takes.push(side.goal.endpoint.clone());

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use samehost_testing::postgres::{self, Cluster};
 use serde_json::Value;
 
-use super::stack::{Ended, Stack, free_port, is_root, wait_for};
+use super::stack::{Ended, Stack, is_root, wait_for};
 use crate::clients::node;
 
 /// A program, its files, and how it is started.
@@ -142,8 +142,44 @@ impl AtWork {
     }
 }
 
+#[test]
+fn another_program_of_the_same_user_on_the_same_socket_is_not_the_application() {
+    if !is_root("another_program_of_the_same_user_on_the_same_socket_is_not_the_application") {
+        return;
+    }
+    let mut at_work = of_postgres(psycopg());
+    let env = at_work.stack.path("app/.env").display().to_string();
+    let ended = at_work.stack.samehost(&["switch", &env, "--yes", "--no-confirm"]);
+    assert_eq!(ended.status, 0, "{}", ended.both());
+    at_work.stack.stop_last();
+    // It may read the file, and connects where the file leads.
+    let other = at_work.stack.path("other");
+    fs::create_dir(&other).unwrap();
+    for name in [".env", "worker.py"] {
+        fs::copy(at_work.stack.path("app").join(name), other.join(name)).unwrap();
+    }
+    samehost_testing::must("chown", &["-R", "www-data", &other.display().to_string()]);
+    let words = ["setpriv", "--reuid=www-data", "--regid=www-data", "--clear-groups", "/usr/bin/python3"];
+    let folder = other.display().to_string();
+    at_work.stack.start("env", &[&["-C", &folder][..], &words, &["worker.py"]].concat());
+    wait_for("the other program", || other.join("asked").exists().then_some(()));
+    assert_eq!(at_work.verified().1, "tried");
+    assert_eq!(at_work.checked(), (0, "written".into()));
+}
+
 fn postgres_url() -> String {
     format!("postgresql://by_scram:{}@127.0.0.1:%PORT%/shop", postgres::SECRET)
+}
+
+fn psycopg() -> Program {
+    let script = format!("{PYTHON}{PSYCOPG}");
+    Program {
+        name: "psycopg2",
+        variable: ("DATABASE_URL", postgres_url()),
+        known_by: ("manage.py", "#!/usr/bin/env python3\nimport django\n"),
+        script: ("worker.py", script.leak()),
+        interpreter: "/usr/bin/python3",
+    }
 }
 
 fn of_postgres(program: Program) -> AtWork {
@@ -155,15 +191,7 @@ fn a_python_program_on_postgresql_is_told_as_it_is() {
     if !is_root("a_python_program_on_postgresql_is_told_as_it_is") {
         return;
     }
-    let script = format!("{PYTHON}{PSYCOPG}");
-    of_postgres(Program {
-        name: "psycopg2",
-        variable: ("DATABASE_URL", postgres_url()),
-        known_by: ("manage.py", "#!/usr/bin/env python3\nimport django\n"),
-        script: ("worker.py", script.leak()),
-        interpreter: "/usr/bin/python3",
-    })
-    .is_told_as_it_is();
+    of_postgres(psycopg()).is_told_as_it_is();
 }
 
 #[test]
@@ -203,23 +231,7 @@ fn a_python_program_on_redis_is_told_as_it_is() {
         return;
     }
     let mut stack = Stack::new();
-    let port = free_port();
-    let socket = stack.shared("run").join("redis.sock").display().to_string();
-    stack.start(
-        "redis-server",
-        &[
-            "--bind",
-            "127.0.0.1",
-            "--port",
-            &port.to_string(),
-            "--unixsocket",
-            &socket,
-            "--unixsocketperm",
-            "777",
-            "--save",
-            "",
-        ],
-    );
+    let (port, ..) = stack.redis();
     let script = format!("{PYTHON}{REDIS_PY}");
     let program = Program {
         name: "redis-py",
@@ -228,6 +240,5 @@ fn a_python_program_on_redis_is_told_as_it_is() {
         script: ("worker.py", script.leak()),
         interpreter: "/usr/bin/python3",
     };
-    wait_for("Redis", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
     AtWork::new(stack, program, Server::Redis(port)).is_told_as_it_is();
 }

@@ -171,6 +171,20 @@ impl Stack {
         assert_eq!(forgotten.status, 0, "{}", forgotten.both());
     }
 
+    /// Starts a Redis with a port and a socket, whose configuration is `redis/redis.conf`; gives the three.
+    pub(crate) fn redis(&mut self) -> (u16, PathBuf, PathBuf) {
+        let port = free_port();
+        let socket = self.shared("run").join("r.sock");
+        let text = format!(
+            "bind 127.0.0.1\nport {port}\nunixsocket {}\nunixsocketperm 777\nsave \"\"\n",
+            socket.display()
+        );
+        let conf = self.write("redis/redis.conf", &text);
+        self.start("redis-server", &[&conf.display().to_string()]);
+        wait_for("Redis", || std::os::unix::net::UnixStream::connect(&socket).ok());
+        (port, socket, conf)
+    }
+
     /// The same command a second time finds nothing to do, and touches nothing.
     pub(crate) fn assert_nothing_to_do(&self, switch: &[&str], files: &[&Path]) {
         let before = Stack::facts(files);
