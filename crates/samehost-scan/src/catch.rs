@@ -5,10 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{CWD, Mode, OFlags, openat};
 use samehost_model::scan::{Process, Scan};
 use samehost_system::identity::stat_field;
 use samehost_system::peer::children;
@@ -17,8 +15,8 @@ use crate::diag::Diag;
 use crate::ended::canonical;
 use crate::join::Listeners;
 use crate::namespaces;
-use crate::proc::descriptors::{pids, sockets_of};
-use crate::proc::{status, users::Names};
+use crate::proc::descriptors::sockets_of;
+use crate::proc::{pids, status, users::Names};
 use crate::talk::holders;
 
 /// Looks at the processes for one service until it is given up.
@@ -251,10 +249,8 @@ impl<'a> Catcher<'a> {
 /// A process of the only program that a user runs: a connection of 0.3 ms is closed before its holder is looked for, each
 /// time, and its user is known. None where the user runs several programs, or root.
 fn only_program_of(uid: u32, users: &Names) -> Option<Process> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let proc = openat(CWD, c"/proc", flags, Mode::empty()).ok()?;
     let mut only: Option<Sender> = None;
-    for pid in pids(proc.as_fd()).ok()? {
+    for pid in pids() {
         if status::read(pid).is_none_or(|status| status.uid != uid) {
             continue;
         }

@@ -202,11 +202,16 @@ fn fill(scan: &mut Scan, before: &Look, after: &Look, ended: Heard, caught: &Cau
 }
 
 impl Short {
+    /// How many of them the kernel told of.
+    fn told(&self) -> u64 {
+        self.tallies.iter().map(|tally| tally.all.connections).sum()
+    }
+
     /// Whose they are. What the kernel did not tell of is taken to be like the rest; where it tells of none, all are the only
     /// program's that was seen, or nobody's.
     fn shares(&self, seen: &Seen, seconds: f64) -> Shares {
         let mut shares = shares(seen, self.tallies.iter());
-        let told: u64 = self.tallies.iter().map(|tally| tally.all.connections).sum();
+        let told = self.told();
         let number = self.per_s * seconds;
         if told == 0 {
             let all = Part { connections: number, ..Part::default() };
@@ -386,8 +391,7 @@ fn short_connections(
         }
     }
     for short in found.values_mut() {
-        let told: u64 = short.tallies.iter().map(|tally| tally.all.connections).sum();
-        short.per_s = short.per_s.max(told as f64 / seconds);
+        short.per_s = short.per_s.max(short.told() as f64 / seconds);
     }
     found
 }

@@ -2,18 +2,16 @@
 //! the kernel's connections are listed repeatedly, and the holders of the client ends looked up.
 
 use std::collections::BTreeSet;
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{CWD, Mode, OFlags, openat};
 use samehost_model::scan::{Process, Scan};
 use samehost_system::interrupt;
 
 use crate::diag::Diag;
 use crate::join::Listeners;
 use crate::namespaces;
-use crate::proc::descriptors::{pids, sockets_of};
-use crate::proc::{status, users::Names};
+use crate::proc::descriptors::sockets_of;
+use crate::proc::{pids, status, users::Names};
 
 /// Interval between listings: shorter than a PHP page keeps its connection open.
 const NAP: Duration = Duration::from_millis(2);
@@ -47,11 +45,9 @@ pub fn talkers(scan: &Scan, service: usize, period: Duration) -> Vec<Process> {
 
 /// Processes that hold one of these sockets now, each with all its sockets.
 pub(crate) fn holders(ends: &[(u64, Option<u32>)]) -> Vec<(Process, Vec<u64>)> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let Ok(proc) = openat(CWD, c"/proc", flags, Mode::empty()) else { return Vec::new() };
     let users = Names::of_users();
     let mut found = Vec::new();
-    for pid in pids(proc.as_fd()).unwrap_or_default() {
+    for pid in pids() {
         // Only processes of the sockets' owners are searched, because the connection is short.
         let uid = status::read(pid).map(|status| status.uid);
         if !ends.iter().any(|(_, maker)| maker.is_none() || *maker == uid) {

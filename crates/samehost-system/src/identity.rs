@@ -120,6 +120,15 @@ impl Namespaces {
     }
 }
 
+/// Whether a process has the same as we: `root`, `ns/mnt`, `ns/net`. Device and inode identify a namespace, and a directory;
+/// what is not visible to us is not the same.
+#[must_use]
+pub fn is_shared_with(pid: u32, what: &str) -> bool {
+    let identity = |path: String| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
+    let ours = identity(format!("/proc/self/{what}"));
+    ours.is_some() && identity(format!("/proc/{pid}/{what}")) == ours
+}
+
 /// Whether root made the namespaces of a process: its user namespace is ours; or it maps our root, which only root
 /// can do (systemd's `PrivateUsers=`); or it runs in a container of the system. An ordinary user can make a user
 /// namespace, and is root over all namespaces made inside it: what is seen through them cannot be trusted.

@@ -4,7 +4,6 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
 use rustix::process::{
@@ -15,6 +14,7 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, LinkNameSpaceType, clear_ambient_capability_set,
     move_into_link_name_space, remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
+use samehost_system::identity::is_shared_with;
 use samehost_system::proc::status;
 
 use super::As;
@@ -37,14 +37,7 @@ pub(super) struct Doors {
 
 /// Whether a process has our root directory and network. If that is not visible to us, we assume that it has not.
 pub(super) fn shares_our_view(pid: u32) -> bool {
-    is_ours(pid, "ns/mnt") && is_ours(pid, "ns/net") && is_ours(pid, "root")
-}
-
-/// Device and inode identify a namespace, and a directory.
-fn is_ours(pid: u32, what: &str) -> bool {
-    let identity = |path: String| std::fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
-    let ours = identity(format!("/proc/self/{what}"));
-    ours.is_some() && identity(format!("/proc/{pid}/{what}")) == ours
+    is_shared_with(pid, "ns/mnt") && is_shared_with(pid, "ns/net") && is_shared_with(pid, "root")
 }
 
 /// Capabilities over file permissions of a process of root; in a container it may have none. Other users lose
@@ -118,8 +111,8 @@ impl Doors {
             let path = format!("/proc/{pid}/{what}");
             File::open(&path).map(OwnedFd::from).map_err(|error| (path, error))
         };
-        let other = |what: &str| if is_ours(pid, what) { Ok(None) } else { open(what).map(Some) };
-        let same_files = is_ours(pid, "ns/mnt") && is_ours(pid, "root");
+        let other = |what: &str| if is_shared_with(pid, what) { Ok(None) } else { open(what).map(Some) };
+        let same_files = is_shared_with(pid, "ns/mnt") && is_shared_with(pid, "root");
         Ok(Doors {
             network: other("ns/net")?,
             // Root may enter namespaces that belong to a user namespace below it; entering that one too has

@@ -16,7 +16,7 @@ use samehost_system::{Identity, User, open, peer};
 
 use super::Candidate;
 use super::arguments::{self, Arguments};
-use crate::plan::ConfigFile;
+use crate::plan::{ConfigFile, real};
 use crate::reload::master;
 
 /// How much is read of a command line and of an environment, in bytes.
@@ -202,7 +202,6 @@ impl Running {
                 check.unknown.map(|why| format!("what {} reads is not clear: {why}", file.display()));
             all.unknown = all.unknown.take().or(unknown);
         }
-        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         if all.reads.iter().any(|path| real(path) == real(&config.file)) {
             return Ok(executes);
         }

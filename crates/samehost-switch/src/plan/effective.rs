@@ -19,6 +19,7 @@ use super::config_file::ConfigFile;
 use super::environment_file::{environment_files_of, hands_over};
 use super::findings::bar;
 use super::hop::Hop;
+use super::place::real;
 use super::stages::{PlannedStage, shown};
 use super::{SwitchRequest, server_files};
 use crate::disk::{Disk, Reads};
@@ -61,7 +62,6 @@ pub(super) fn moved_by(hop: &Hop, stages: &[PlannedStage]) -> Variables {
 
 /// The variables of a move's file before the first stage that changes it, and after the last.
 fn texts(hop: &Hop, stages: &[PlannedStage]) -> (Variables, Variables) {
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let file = real(&hop.setting.file);
     let changes = stages.iter().flat_map(|stage| &stage.changes).filter(|change| real(&change.path) == file);
     let (mut before, mut after) = (None, None);

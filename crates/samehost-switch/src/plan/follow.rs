@@ -5,7 +5,7 @@
 //! The other way, to take the line out, was rejected: a pool's variable is there on purpose, often so that the file may lack it.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use samehost_edit::formats::php_fpm::{HandedKind, handed_on};
 use samehost_edit::{Edit, Files, Overlay, Uptake, apply};
@@ -15,10 +15,11 @@ use samehost_services::Kind;
 
 use super::SwitchRequest;
 use super::effective::{Master, Variables, masters, moved_by};
-use super::findings::{Findings, bar};
+use super::findings::Findings;
 use super::hop::Hop;
+use super::place::real;
 use super::stages::{PlannedStage, Replacement, shown};
-use crate::reload::{ReloadAction, reload_action};
+use crate::reload::reload_action;
 
 /// Has the pools that set a variable which moves say the same, in the stage in which the file changes.
 pub(super) fn follow(
@@ -78,21 +79,9 @@ fn pools(
         });
     }
     findings.note(stage.check(scan, &master.config, Some(master.pid)));
-    match reload_action(
-        scan,
-        Uptake::Reload(Kind::PhpFpm),
-        &master.config.file,
-        Some(master.pid),
-        &request.reloads,
-    ) {
-        ReloadAction::Nothing(note) => findings.note(note),
-        ReloadAction::Words { what, command } => {
-            if !stage.reloads.iter().any(|(_, other)| *other == command) {
-                stage.reloads.push((what, command));
-            }
-        }
-        ReloadAction::Missing { found, remedy } => findings.add([bar("reload", found, remedy)]),
-    }
+    let file = &master.config.file;
+    let action = reload_action(scan, Uptake::Reload(Kind::PhpFpm), file, Some(master.pid), &request.reloads);
+    findings.merge(stage.reload(action));
     findings
 }
 
@@ -140,8 +129,4 @@ fn texts(files: &dyn Files, edits: &[Edit]) -> Option<BTreeMap<PathBuf, Changed>
         texts.insert(edit.file.clone(), Changed { before, after });
     }
     Some(texts)
-}
-
-fn real(path: &Path) -> PathBuf {
-    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }

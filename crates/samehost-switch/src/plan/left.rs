@@ -18,7 +18,7 @@ use samehost_system::hosts;
 
 use super::config_file::{ConfigFile, ParsedConfig};
 use super::findings::Findings;
-use super::place::is_local;
+use super::place::{is_local, real};
 use super::stages::{PlannedStage, shown};
 use super::{Direction, SwitchRequest, advice, server_files};
 
@@ -236,7 +236,6 @@ fn is_here(host: &str) -> bool {
 
 /// Lines of a file that these stages change.
 fn changed_lines(path: &Path, stages: &[PlannedStage]) -> BTreeSet<u32> {
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let mut lines = BTreeSet::new();
     for change in
         stages.iter().flat_map(|stage| &stage.changes).filter(|change| real(&change.path) == real(path))

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use samehost_model::Endpoint;
@@ -12,7 +11,7 @@ use samehost_scan::services_at;
 use samehost_system::diag::{Diag, Endings};
 
 use super::Hop;
-use super::place::same_port;
+use super::place::{real, same_port};
 
 /// Interval between two looks.
 const STEP: Duration = Duration::from_millis(50);
@@ -133,10 +132,7 @@ fn is_at(scan: &Scan, server: usize, endpoint: &Endpoint) -> bool {
     let Some(local) = scan.sockets.get(server).map(|socket| &socket.local) else { return false };
     match endpoint {
         Endpoint::Tcp { port, .. } => local.inet().is_some_and(|local| local.port() == *port),
-        Endpoint::Unix(path) => {
-            let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-            local.path().is_some_and(|local| real(local) == real(path))
-        }
+        Endpoint::Unix(path) => local.path().is_some_and(|local| real(local) == real(path)),
         _ => false,
     }
 }

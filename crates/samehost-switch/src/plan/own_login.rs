@@ -7,13 +7,13 @@
 //! permissions of the application's user; where its process has mounts of its own, as it sees them, and only its own.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt;
 
 use samehost_login::Credentials;
 use samehost_login::postgres::{FoundPassword, OwnFiles, PasswordPlace};
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, Protocol};
 use samehost_system::User;
+use samehost_system::identity::is_shared_with;
 
 use super::client_identity::ClientIdentity;
 use super::findings::bar;
@@ -95,19 +95,11 @@ fn own_files(hop: &Hop, client: &ClientIdentity) -> OwnFiles {
     let user = User::of(client.identity.uid);
     let files = OwnFiles::of_user(&user, variables);
     match client.present() {
-        Some(pid) if !sees_our_files(pid) => files.seen_by(pid, &user),
+        Some(pid) if !(is_shared_with(pid, "root") && is_shared_with(pid, "ns/mnt")) => {
+            files.seen_by(pid, &user)
+        }
         _ => files,
     }
-}
-
-/// Whether a path leads a process where it leads us.
-fn sees_our_files(pid: u32) -> bool {
-    ["root", "ns/mnt"].iter().all(|what| {
-        let same = |whose: &str| {
-            std::fs::metadata(format!("/proc/{whose}/{what}")).map(|found| (found.dev(), found.ino()))
-        };
-        same(&pid.to_string()).ok() == same("self").ok()
-    })
 }
 
 /// What the service says that a move's configuration or its environment names.

@@ -13,6 +13,7 @@ use samehost_system::proc::users::Names;
 use samehost_system::proc::{pids, process, status};
 
 use super::hop::Hop;
+use super::place::real;
 use super::stages::{PlannedStage, shown};
 
 /// How much of a process's environment is read, in bytes.
@@ -87,10 +88,6 @@ fn files<'a>(hops: &'a [Hop], stages: &[PlannedStage]) -> Vec<(PathBuf, Vec<&'a 
         }
     }
     files
-}
-
-fn real(path: &Path) -> PathBuf {
-    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 /// The processes of the application itself.

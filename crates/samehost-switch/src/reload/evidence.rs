@@ -9,7 +9,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::inotify;
 use samehost_services::Kind;
 use samehost_system::identity::stat_field;
-use samehost_system::proc::descriptors;
+use samehost_system::proc::{descriptors, pids};
 use samehost_system::{Identity, interrupt, open, peer, start_time};
 
 use super::{Stops, files_of, runs};
@@ -147,10 +147,7 @@ impl Before {
 /// The only process that runs this program under this title and began later: the successor of one that is gone.
 pub(super) fn successor(file: &str, title_before: &str, start: u64) -> Option<u32> {
     let mut found = Vec::new();
-    for entry in std::fs::read_dir("/proc").ok()?.flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
-            continue;
-        };
+    for pid in pids() {
         let began_later = start_time(pid).is_some_and(|began| began > start);
         if began_later
             && executable(pid).is_some_and(|path| path == Path::new(file))

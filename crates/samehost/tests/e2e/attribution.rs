@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use samehost_testing::postgres::{Cluster, SECRET};
 use samehost_testing::{Ended, free_port, wait_for};
 use serde_json::Value;
 
+use crate::scan::Held;
 use crate::support::{Home, not_tested};
 
 /// One program: its user, its interpreter, and for each service how it connects.
@@ -75,15 +76,8 @@ loop { db.exec('select 1'); sleep 0.1 }
 
 /// A program at work, ended with the test.
 struct AtWork {
-    child: Child,
+    held: Held,
     counts: PathBuf,
-}
-
-impl Drop for AtWork {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 impl AtWork {
@@ -93,14 +87,11 @@ impl AtWork {
         let counts = folder.join(program.user).join(program.name);
         fs::create_dir_all(counts.parent().unwrap()).unwrap();
         samehost_testing::must("chown", &[program.user, &counts.parent().unwrap().display().to_string()]);
-        let child = Command::new("setpriv")
+        let mut command = Command::new("setpriv");
+        command
             .args(["--reuid", program.user, "--clear-groups", program.interpreter])
-            .args([&script, &counts])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        let at_work = AtWork { child, counts };
+            .args([&script, &counts]);
+        let at_work = AtWork { held: Held::run(command), counts };
         wait_for(program.name, || at_work.counts.exists().then_some(()));
         at_work
     }
@@ -116,35 +107,16 @@ impl AtWork {
 /// Servers of the test's own, with the port of each.
 struct Servers {
     _postgres: Cluster,
-    _others: Vec<Stopped>,
+    _others: [Held; 2],
     ports: [(&'static str, u16); 3],
-}
-
-struct Stopped(Child);
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 fn servers(folder: &Path) -> Servers {
     let postgres = Cluster::start(40);
     let (redis, memcached) = (free_port(), free_port());
-    let start =
-        |command: &mut Command| Stopped(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
-    let others = vec![
-        start(&mut samehost_testing::redis_server(redis, folder)),
-        start(Command::new("memcached").args([
-            "-u",
-            "nobody",
-            "-l",
-            "127.0.0.1",
-            "-p",
-            &memcached.to_string(),
-        ])),
-    ];
+    let mut second = Command::new("memcached");
+    second.args(["-u", "nobody", "-l", "127.0.0.1", "-p", &memcached.to_string()]);
+    let others = [Held::run(samehost_testing::redis_server(redis, folder)), Held::run(second)];
     for port in [redis, memcached] {
         wait_for("a server", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
     }
@@ -249,7 +221,7 @@ fn short_connections_are_booked_on_who_opened_them() {
     let at_work: Vec<AtWork> =
         programs.iter().map(|program| AtWork::start(program, directory.path())).collect();
     let running: Vec<(&'static str, u32)> =
-        programs.iter().zip(&at_work).map(|(program, one)| (program.name, one.child.id())).collect();
+        programs.iter().zip(&at_work).map(|(program, one)| (program.name, one.held.pid())).collect();
     let (mut all, mut attributed, mut wrong) = (0.0, 0.0, 0);
     for number in 1..=scans() {
         let opened = || at_work.iter().map(AtWork::opened).collect::<Vec<_>>();

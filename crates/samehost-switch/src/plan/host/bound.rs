@@ -9,6 +9,7 @@ use rustix::fs::{major, minor};
 use samehost_model::switch::SwitchObstacle;
 use samehost_system::identity::Namespaces;
 use samehost_system::open::proc_file;
+use samehost_system::proc::pids;
 
 use crate::plan::{bar, shown};
 
@@ -23,9 +24,7 @@ pub(super) fn look(file: &Path, processes: &[u32]) -> Option<SwitchObstacle> {
     let device = format!("{}:{}", major(device), minor(device));
     let inside = inside(&list(std::process::id()), &device, file)?;
     let mut seen = vec![own.mount];
-    let pids =
-        fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    for pid in pids {
+    for pid in pids() {
         let Some(namespaces) = Namespaces::of(pid) else { continue };
         let is_of_plan = processes.contains(&pid);
         if seen.contains(&namespaces.mount) || (namespaces.user != own.user && !is_of_plan) {

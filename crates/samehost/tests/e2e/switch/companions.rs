@@ -273,15 +273,7 @@ fn a_sandbox_that_may_forbid_unix_sockets_is_told_before_and_by_run() {
         return;
     }
     let mut stack = Stack::new();
-    let port = free_port();
-    let socket = stack.shared("run").join("r.sock");
-    let text = format!(
-        "bind 127.0.0.1\nport {port}\nunixsocket {}\nunixsocketperm 777\nsave \"\"\n",
-        socket.display()
-    );
-    let conf = stack.write("redis/redis.conf", &text);
-    stack.start("redis-server", &[&name(&conf)]);
-    wait_for("Redis", || std::os::unix::net::UnixStream::connect(&socket).ok());
+    let (port, socket, _) = stack.redis();
     let env = stack.write(
         "app/.env",
         &format!("DJANGO_SETTINGS_MODULE=shop.settings\nREDIS_URL=redis://127.0.0.1:{port}/0\n"),
@@ -413,15 +405,7 @@ fn a_variable_of_the_process_goes_before_the_file_and_its_advice_helps() {
         return;
     }
     let mut stack = Stack::new();
-    let port = free_port();
-    let socket = stack.shared("run").join("r.sock");
-    let text = format!(
-        "bind 127.0.0.1\nport {port}\nunixsocket {}\nunixsocketperm 777\nsave \"\"\n",
-        socket.display()
-    );
-    let conf = stack.write("redis/redis.conf", &text);
-    stack.start("redis-server", &[&name(&conf)]);
-    wait_for("Redis", || std::os::unix::net::UnixStream::connect(&socket).ok());
+    let (port, ..) = stack.redis();
     let url = format!("redis://127.0.0.1:{port}/0");
     let env = stack
         .write("app/.env", &format!("DJANGO_SETTINGS_MODULE=shop.settings\nREDIS_URL={url}\nDEBUG=off\n"));

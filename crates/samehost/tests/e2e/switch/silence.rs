@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use samehost_testing::mariadb::{MariaDb, SECRET};
 use samehost_testing::postgres::Cluster;
 
-use super::stack::{Ended, Stack, free_port, in_one_line, is_root, wait_for};
+use super::stack::{Ended, Stack, in_one_line, is_root};
 
 /// A project of Laravel whose configuration is not in the usual place: it takes a port behind the host, and knows no socket.
 const ELSEWHERE: &str = "<?php\n[$host, $port] = array_pad(explode(':', env('DB_HOST', 'localhost'), 2), 2, env('DB_PORT', 3306));\nreturn ['default' => env('DB_CONNECTION', 'mysql'), 'connections' => ['mysql' => ['driver' => 'mysql',\n    'host' => $host, 'port' => $port,\n    'database' => env('DB_DATABASE'), 'username' => env('DB_USERNAME'), 'password' => env('DB_PASSWORD')]]];\n";
@@ -131,20 +131,6 @@ fn which_file_the_framework_reads_is_looked_for() {
     assert_told(&dry(&stack, env.parent().unwrap(), &[]), 0, &["this would be done", "DB_SOCKET="]);
 }
 
-/// A Redis with a socket, of this stack.
-fn redis(stack: &mut Stack) -> (u16, PathBuf, PathBuf) {
-    let port = free_port();
-    let socket = stack.shared("run").join("r.sock");
-    let text = format!(
-        "bind 127.0.0.1\nport {port}\nunixsocket {}\nunixsocketperm 777\nsave \"\"\n",
-        socket.display()
-    );
-    let conf = stack.write("redis/redis.conf", &text);
-    stack.start("redis-server", &[&name(&conf)]);
-    wait_for("Redis", || std::os::unix::net::UnixStream::connect(&socket).ok());
-    (port, socket, conf)
-}
-
 #[test]
 fn words_by_hand_fit_the_variable_and_have_this_machines_places() {
     if !is_root("words_by_hand_fit_the_variable_and_have_this_machines_places") {
@@ -152,7 +138,7 @@ fn words_by_hand_fit_the_variable_and_have_this_machines_places() {
     }
     let mut stack = Stack::new();
     let postgres = Cluster::start(20);
-    let (port, socket, _) = redis(&mut stack);
+    let (port, socket, _) = stack.redis();
     let folder = folder_of(&postgres);
     let text = format!(
         "LOCAL_DOMAIN=social.example\nREDIS_HOST=127.0.0.1\nREDIS_PORT={port}\nDB_HOST=127.0.0.1\nDB_USER=stats\nDB_PASS=fern\nDB_PORT={}\n",
@@ -183,7 +169,7 @@ fn a_file_of_another_program_is_refused_with_its_lines() {
     }
     let mut stack = Stack::new();
     let (server, postgres) = (MariaDb::start(&[]), Cluster::start(20));
-    let (port, socket, _) = redis(&mut stack);
+    let (port, socket, _) = stack.redis();
     let folder = folder_of(&postgres);
     let webmail = format!(
         "<?php\n$config = [];\n$config['db_dsnw'] = 'pgsql://stats:hunter2@127.0.0.1:{}/stats';\n$config['imap_host'] = 'localhost:1';\n$config['redis_hosts'] = ['127.0.0.1:{port}:0'];\n",
@@ -277,7 +263,7 @@ fn what_stays_beside_what_is_at_its_goal_has_a_status_of_its_own() {
         return;
     }
     let mut stack = Stack::new();
-    let (port, socket, _) = redis(&mut stack);
+    let (port, socket, _) = stack.redis();
     stack.write("app/artisan", "#!/usr/bin/env php\n");
     stack.write("app/composer.json", "{\"require\": {\"laravel/framework\": \"^11.0\"}}\n");
     let known = format!("APP_KEY=x\nREDIS_CLIENT=phpredis\nREDIS_HOST={}\nREDIS_PORT=0\n", socket.display());
@@ -303,7 +289,7 @@ fn an_option_that_does_nothing_says_so_or_fails() {
         return;
     }
     let mut stack = Stack::new();
-    let (port, socket, conf) = redis(&mut stack);
+    let (port, socket, conf) = stack.redis();
     stack.write("app/artisan", "#!/usr/bin/env php\n");
     stack.write("app/composer.json", "{\"require\": {\"laravel/framework\": \"^11.0\"}}\n");
     let env = stack.write(
@@ -371,7 +357,7 @@ fn what_compose_gives_a_container_before_the_file_is_told() {
         return;
     }
     let mut stack = Stack::new();
-    let (port, _, _) = redis(&mut stack);
+    let (port, _, _) = stack.redis();
     stack.write("app/artisan", "#!/usr/bin/env php\n");
     let text = format!("APP_KEY=x\nREDIS_CLIENT=phpredis\nREDIS_HOST=127.0.0.1\nREDIS_PORT={port}\n");
     let env = stack.write("app/.env", &text);
