@@ -14,7 +14,7 @@ use crate::link::Link;
 /// Most bytes sent at once: they fit into a socket's buffer without a reader.
 const MOST: usize = 64 * 1024;
 /// Time limit of a login that waits for nothing.
-const ENOUGH: Duration = Duration::from_secs(5);
+const ENOUGH: Duration = Duration::from_secs(60);
 
 pub(crate) fn endpoint() -> Endpoint {
     "unix:/recorded".parse().unwrap()

@@ -343,9 +343,9 @@ mod tests {
     #[test]
     fn what_stays_in_the_background_is_not_waited_for() {
         let begun = Instant::now();
-        let ended = sh("sleep 5 & echo started").run().unwrap();
+        let ended = sh("sleep 40 & echo started").run().unwrap();
         assert_eq!(ended.output, "started");
-        assert!(begun.elapsed() < Duration::from_secs(4));
+        assert!(begun.elapsed() < Duration::from_secs(30));
     }
 
     #[test]
@@ -359,7 +359,7 @@ mod tests {
         assert!(own.contains(&ended.output) && ended.output.starts_with("NoNewPrivs"), "{ended:?}");
         let begun = Instant::now();
         while !done.exists() {
-            assert!(begun.elapsed() < Duration::from_secs(10), "it ended with us");
+            assert!(begun.elapsed() < Duration::from_secs(60), "it ended with us");
             std::thread::sleep(STEP);
         }
     }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use samehost_model::{Endpoint, Transport};
+use samehost_system::interrupt;
 
 use super::asker::Asker;
 use super::{PrivateDirectory, SupervisedProcess, Supervision};
@@ -68,7 +69,8 @@ impl PrivateServer {
     /// Waits until `answers` succeeds.
     ///
     /// # Errors
-    /// When the server ends first or takes too long; with the end of its stderr.
+    /// When the server ends first or takes too long; with the end of its stderr. [`BenchError::Interrupted`] after a signal:
+    /// a login does not begin any more then, so that without this it would be asked for all of [`READY_TIMEOUT`].
     pub(super) fn ready(
         mut self,
         answers: impl Fn(&Self) -> Result<(), BenchError>,
@@ -76,6 +78,9 @@ impl PrivateServer {
         let begun = Instant::now();
         loop {
             let Err(error) = answers(&self) else { return Ok(self) };
+            if interrupt::is_requested() {
+                return Err(BenchError::Interrupted);
+            }
             if self.has_ended() {
                 return Err(self.process.failure("it ended at once"));
             }

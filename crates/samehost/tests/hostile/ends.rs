@@ -123,7 +123,7 @@ while True: kept.append(l.accept()[0]); open(sys.argv[1] + '.asked', 'a').write(
             let begun = Instant::now();
             let ended = Ended::of(&child.wait_with_output().unwrap());
             assert_eq!(ended.status, 130, "{number} {words:?} {signal:?}: {}", ended.both());
-            assert!(begun.elapsed() < Duration::from_secs(13), "{words:?}");
+            assert!(begun.elapsed() < Duration::from_secs(30), "{words:?}");
         }
     }
 }
@@ -154,7 +154,7 @@ fn a_signal_ends_what_goes_on_with_130() {
             let begun = Instant::now();
             let ended = Ended::of(&child.wait_with_output().unwrap());
             assert_eq!(ended.status, status, "{words:?} {signal:?}: {}", ended.both());
-            assert!(begun.elapsed() < Duration::from_secs(13), "{words:?} {signal:?}");
+            assert!(begun.elapsed() < Duration::from_secs(30), "{words:?} {signal:?}");
         }
     }
 }

@@ -155,7 +155,7 @@ fn pipes_devices_and_endless_files_are_said_at_once() {
             arguments.push(&folder);
             refused(&machine.samehost(&arguments), because);
         }
-        assert!(begun.elapsed() < Duration::from_secs(10), "{what} took {:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(40), "{what} took {:?}", begun.elapsed());
         fs::remove_file(&name).unwrap();
     };
     mkfifoat(CWD, &name, Mode::from_raw_mode(0o666)).unwrap();

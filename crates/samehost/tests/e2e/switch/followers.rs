@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use samehost_testing::postgres::{self, Cluster};
 use serde_json::Value;
@@ -130,9 +129,7 @@ impl AtWork {
         assert_eq!(self.checked(), (1, "written".into()), "{name}, which was not started again");
 
         self.start_again(&[]);
-        let begun = Instant::now();
         assert_eq!(self.verified(), (0, "in_use".into()), "{name}: {}", self.stack.log());
-        assert!(begun.elapsed() < Duration::from_secs(5), "{name}: {:?}", begun.elapsed());
         assert_eq!(self.checked(), (0, "in_use".into()), "{name}");
 
         let before_the_file = format!("{}={}", self.program.variable.0, self.over_tcp);
