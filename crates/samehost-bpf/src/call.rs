@@ -5,10 +5,12 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
 pub(crate) const MAP_CREATE: libc::c_long = 0;
+pub(crate) const MAP_LOOK_UP: libc::c_long = 1;
 pub(crate) const MAP_UPDATE: libc::c_long = 2;
 pub(crate) const MAP_DELETE: libc::c_long = 3;
 pub(crate) const PROGRAM_LOAD: libc::c_long = 5;
 pub(crate) const PROGRAM_ATTACH: libc::c_long = 8;
+pub(crate) const TRACEPOINT_OPEN: libc::c_long = 17;
 
 /// Argument of [`MAP_CREATE`].
 #[repr(C)]
@@ -19,7 +21,7 @@ pub(crate) struct MapCreate {
     pub(crate) most_entries: u32,
 }
 
-/// Argument of [`MAP_UPDATE`] and [`MAP_DELETE`].
+/// Argument of [`MAP_LOOK_UP`], [`MAP_UPDATE`] and [`MAP_DELETE`].
 #[repr(C)]
 pub(crate) struct MapElement {
     pub(crate) map: u32,
@@ -39,6 +41,24 @@ pub(crate) struct ProgramLoad {
     pub(crate) log_level: u32,
     pub(crate) log_bytes: u32,
     pub(crate) log: u64,
+    pub(crate) kernel_version: u32,
+    pub(crate) flags: u32,
+    pub(crate) name: [u8; 16],
+    pub(crate) interface: u32,
+    pub(crate) attached_as: u32,
+    /// Descriptor of types, their functions and lines: none here.
+    pub(crate) types: [u32; 9],
+    /// Number of the type in the kernel's BTF that it is attached to.
+    pub(crate) attached_to: u32,
+}
+
+/// Argument of [`TRACEPOINT_OPEN`].
+#[repr(C)]
+pub(crate) struct TracepointOpen {
+    /// Zero where the program knows its tracepoint by the kernel's types.
+    pub(crate) name: u64,
+    pub(crate) program: u32,
+    pub(crate) reserved: u32,
 }
 
 /// Argument of [`PROGRAM_ATTACH`].
@@ -65,7 +85,7 @@ pub(crate) unsafe fn bpf<T>(command: libc::c_long, argument: &T) -> io::Result<l
 /// Calls bpf(2) for a command that opens a descriptor.
 ///
 /// # Safety
-/// As [`bpf`], with [`MAP_CREATE`] or [`PROGRAM_LOAD`].
+/// As [`bpf`], with [`MAP_CREATE`], [`PROGRAM_LOAD`] or [`TRACEPOINT_OPEN`].
 pub(crate) unsafe fn open<T>(command: libc::c_long, argument: &T) -> io::Result<OwnedFd> {
     // SAFETY: the caller promises what `bpf` asks for.
     let descriptor = unsafe { bpf(command, argument) }?;

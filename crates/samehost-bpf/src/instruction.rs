@@ -59,6 +59,12 @@ pub const fn load(to: Register, from: Register, offset: i16) -> Instruction {
     instruction(0x61, to, from as u8, offset, 0)
 }
 
+/// `to` = 64 bits at `from + offset`
+#[must_use]
+pub const fn load_long(to: Register, from: Register, offset: i16) -> Instruction {
+    instruction(0x79, to, from as u8, offset, 0)
+}
+
 /// 32 bits at `to + offset` = `from`
 #[must_use]
 pub const fn store(to: Register, offset: i16, from: Register) -> Instruction {
@@ -93,6 +99,12 @@ pub const fn skip_if(of: Register, number: i32, by: i16) -> Instruction {
 #[must_use]
 pub const fn skip_unless(of: Register, number: i32, by: i16) -> Instruction {
     instruction(0x55, of, 0, by, number)
+}
+
+/// Leaves out the next `by` instructions if the lower 32 bits of `of` are not `number`.
+#[must_use]
+pub const fn skip_unless_int(of: Register, number: i32, by: i16) -> Instruction {
+    instruction(0x56, of, 0, by, number)
 }
 
 /// Returns `R0`.

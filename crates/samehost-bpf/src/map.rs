@@ -9,6 +9,8 @@ use crate::call::{self, MapCreate, MapElement};
 pub enum Kind {
     /// `BPF_MAP_TYPE_HASH`: any bytes.
     Hash = 1,
+    /// `BPF_MAP_TYPE_LRU_HASH`: any bytes; the entry that was used least recently goes for a new one.
+    Recent = 9,
     /// `BPF_MAP_TYPE_SOCKHASH`: connected sockets, given by their descriptors.
     Sockets = 18,
 }
@@ -52,6 +54,19 @@ impl Map {
         unsafe { call::bpf(call::MAP_UPDATE, &argument) }.map(|_| ())
     }
 
+    /// The value of an entry; `None` if there is none, or the key has another size.
+    #[must_use]
+    pub fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        if key.len() != self.key_bytes {
+            return None;
+        }
+        let mut value = vec![0; self.value_bytes];
+        let argument = self.element(key, value.as_mut_ptr() as u64);
+        // SAFETY: the kernel reads as many bytes as the map was made with from the key, and writes as many into the value;
+        // both have so many, and nobody else has the value.
+        unsafe { call::bpf(call::MAP_LOOK_UP, &argument) }.is_ok().then_some(value)
+    }
+
     /// Puts a socket in; a value has 4 or 8 bytes then.
     ///
     /// # Errors
@@ -93,6 +108,7 @@ mod tests {
     fn entries_are_set_and_removed_as_root() {
         let map = Map::new(Kind::Hash, 4, 8, 2).expect("bpf(2) needs root");
         map.set(&[1; 4], &[2; 8]).expect("set");
+        assert_eq!((map.get(&[1; 4]), map.get(&[3; 4]), map.get(&[1; 3])), (Some(vec![2; 8]), None, None));
         map.remove(&[1; 4]).expect("removed");
         assert_eq!(map.remove(&[1; 4]).expect_err("gone").kind(), ErrorKind::NotFound);
         for (key, value) in [(&[1; 3][..], &[2; 8][..]), (&[1; 4], &[2; 7])] {

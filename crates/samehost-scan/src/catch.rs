@@ -1,5 +1,8 @@
-//! Sees who opens short connections while traffic is observed: lists the connected sockets again and again, and looks up who
-//! holds the client's end before it is closed. Each service is looked at, also one with a client that stays connected: that
+//! Sees who opens short connections while traffic is observed. The kernel notes it (see [`Connects`]) as root, or with CAP_BPF
+//! and CAP_PERFMON.
+//!
+//! Where it does not, this lists the connected sockets again and again, and looks up who holds the client's end before it is
+//! closed. Each service is looked at, also one with a client that stays connected: that
 //! one need not be the one that comes and goes. A connection belongs to whoever was seen to hold it. Where its holder has closed
 //! it by the time that it is looked for, the user of the socket is known, and who that is where the user runs one program.
 
@@ -7,12 +10,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use samehost_bpf::{Connects, Opened};
 use samehost_model::scan::{Process, Scan};
 use samehost_system::identity::stat_field;
 use samehost_system::peer::children;
 
 use crate::diag::Diag;
-use crate::ended::canonical;
+use crate::ended::{Closed, canonical};
 use crate::join::Listeners;
 use crate::namespaces;
 use crate::proc::descriptors::sockets_of;
@@ -112,6 +116,10 @@ struct ClientEnd {
 }
 
 pub(crate) struct Catcher<'a> {
+    /// The kernel's notes; without them it looks.
+    connects: Option<Connects>,
+    /// The processes that the kernel's notes named.
+    noted: HashMap<u32, Process>,
     listeners: &'a Listeners,
     service_of: &'a HashMap<usize, usize>,
     namespace: u64,
@@ -143,6 +151,8 @@ impl<'a> Catcher<'a> {
         let services = service_of.values().copied();
         let held = scan.sockets.iter().filter(|socket| !socket.pids.is_empty());
         Some(Catcher {
+            connects: Connects::open().ok(),
+            noted: HashMap::new(),
             listeners,
             service_of,
             namespace,
@@ -158,10 +168,10 @@ impl<'a> Catcher<'a> {
         })
     }
 
-    /// Looks again and again for this long.
+    /// Looks again and again for this long, unless the kernel does.
     pub(crate) fn watch(&mut self, period: Duration) {
         let until = Instant::now() + period;
-        while Instant::now() < until && !self.wanted.is_empty() {
+        while self.connects.is_none() && Instant::now() < until && !self.wanted.is_empty() {
             self.look();
             std::thread::sleep(self.next.min(until).saturating_duration_since(Instant::now()));
         }
@@ -169,8 +179,21 @@ impl<'a> Catcher<'a> {
     }
 
     /// Who opened a connection that has ended now; none where it was not seen.
-    pub(crate) fn ended(&mut self, namespace: u64, client: SocketAddr, server: SocketAddr) -> Option<Opener> {
-        self.open.remove(&(client, server)).filter(|_| namespace == self.namespace)
+    pub(crate) fn ended(&mut self, closed: &Closed) -> Option<Opener> {
+        let Some(connects) = &self.connects else {
+            let seen = self.open.remove(&(closed.client, closed.server));
+            return seen.filter(|_| closed.namespace == self.namespace);
+        };
+        let listener = self.listeners.accepts(closed.namespace, closed.server)?;
+        let service = *self.service_of.get(&listener)?;
+        let opened = connects.opener(closed.cookie)?;
+        let users = &self.users;
+        let noted = self.noted.entry(opened.pid);
+        let process = noted.or_insert_with(|| process_of(&opened, users)).clone();
+        let seen = self.caught.entry(service).or_default();
+        let opener = Opener { uid: Some(opened.uid), sender: Some(seen.sender(process)) };
+        *seen.openers.entry(opener).or_default() += 1;
+        Some(opener)
     }
 
     /// Looks once, if it is time to.
@@ -252,6 +275,18 @@ impl<'a> Catcher<'a> {
         }
         found
     }
+}
+
+/// The process that opened a connection. Of one that has ended, what the kernel noted: its user and its name.
+fn process_of(opened: &Opened, users: &Names) -> Process {
+    let there = crate::process(opened.pid, users).filter(|process| process.uid == opened.uid);
+    there.unwrap_or_else(|| Process {
+        pid: opened.pid,
+        name: opened.name.clone(),
+        uid: opened.uid,
+        user: users.name(opened.uid).map(str::to_owned),
+        ..Process::default()
+    })
 }
 
 /// The processes of a user.

@@ -59,6 +59,16 @@ pub(crate) struct Tally {
     pub(crate) seen: BTreeMap<Opener, Sum>,
 }
 
+/// A connection that was closed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Closed {
+    pub(crate) namespace: u64,
+    pub(crate) client: SocketAddr,
+    pub(crate) server: SocketAddr,
+    /// The kernel's name of the client's end.
+    pub(crate) cookie: u64,
+}
+
 /// What was heard in a period.
 pub(crate) struct Heard {
     pub(crate) sums: Sums,
@@ -78,21 +88,22 @@ type Ends = (SocketAddr, SocketAddr);
 /// Ends whose other end was not announced yet, up to a limit.
 #[derive(Default)]
 struct Unmatched {
-    ages: HashMap<Ends, u64>,
+    /// Age and cookie of each.
+    ages: HashMap<Ends, (u64, u64)>,
     by_age: BTreeMap<u64, Ends>,
     next: u64,
 }
 
 impl Unmatched {
-    /// Takes out the other end of a connection; whether it was there.
-    fn take(&mut self, (local, peer): Ends) -> bool {
-        let age = self.ages.remove(&(peer, local));
-        age.and_then(|age| self.by_age.remove(&age)).is_some()
+    /// Takes out the other end of a connection; its cookie, if it was there.
+    fn take(&mut self, (local, peer): Ends) -> Option<u64> {
+        let (age, cookie) = self.ages.remove(&(peer, local))?;
+        self.by_age.remove(&age).map(|_| cookie)
     }
 
     /// Adds an end; whether the oldest had to go for it.
-    fn add(&mut self, ends: Ends, limit: usize) -> bool {
-        if let Some(age) = self.ages.insert(ends, self.next) {
+    fn add(&mut self, ends: Ends, cookie: u64, limit: usize) -> bool {
+        if let Some((age, _)) = self.ages.insert(ends, (self.next, cookie)) {
             self.by_age.remove(&age);
         }
         self.by_age.insert(self.next, ends);
@@ -130,12 +141,12 @@ impl Ended {
     }
 
     /// Reads the events since the last call. Connections that were open `before` are skipped: their counters
-    /// include earlier traffic. `opener` says who opened the one with this client's and this server's address.
+    /// include earlier traffic. `opener` says who opened a connection.
     pub(crate) fn read(
         &mut self,
         listeners: &Listeners,
         before: impl Fn(u64, SocketAddr, SocketAddr) -> bool,
-        mut opener: impl FnMut(u64, SocketAddr, SocketAddr) -> Option<Opener>,
+        mut opener: impl FnMut(Closed) -> Option<Opener>,
     ) {
         for space in &mut self.spaces {
             let (inode, unmatched, sums) = (space.inode, &mut space.unmatched, &mut self.sums);
@@ -150,20 +161,20 @@ impl Ended {
                     return;
                 }
                 let (local, peer) = (canonical(local), canonical(peer));
-                if !unmatched.take((local, peer)) {
-                    is_full |= unmatched.add((local, peer), MOST_UNMATCHED);
+                let Some(other) = unmatched.take((local, peer)) else {
+                    is_full |= unmatched.add((local, peer), one.cookie, MOST_UNMATCHED);
                     return;
-                }
+                };
                 let is_server = |end: SocketAddr| listeners.accepts(inode, end).is_some();
-                let (client, server) = match [is_server(local), is_server(peer)] {
-                    [true, _] => (peer, local),
-                    [false, true] => (local, peer),
+                let (client, server, cookie) = match [is_server(local), is_server(peer)] {
+                    [true, _] => (peer, local, other),
+                    [false, true] => (local, peer, one.cookie),
                     [false, false] => return,
                 };
                 let sum = Sum::of(&counters);
                 let tally = sums.entry((inode, server)).or_default().entry(Likeness::of(&sum)).or_default();
                 tally.all.merge(sum);
-                if let Some(opener) = opener(inode, client, server) {
+                if let Some(opener) = opener(Closed { namespace: inode, client, server, cookie }) {
                     tally.seen.entry(opener).or_default().merge(sum);
                 }
             });
@@ -221,11 +232,14 @@ mod tests {
     fn the_oldest_unmatched_end_goes_and_that_is_reported() {
         let end = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
         let mut unmatched = Unmatched::default();
-        assert!(!unmatched.add((end(1), end(9)), 2) && !unmatched.add((end(2), end(9)), 2));
-        assert!(!unmatched.add((end(1), end(9)), 2), "the same addresses again: now it is the newest");
-        assert!(unmatched.add((end(3), end(9)), 2));
-        assert!(!unmatched.take((end(9), end(2))), "the oldest was dropped");
-        assert!(unmatched.take((end(9), end(1))) && unmatched.take((end(9), end(3))));
+        assert!(!unmatched.add((end(1), end(9)), 10, 2) && !unmatched.add((end(2), end(9)), 20, 2));
+        assert!(!unmatched.add((end(1), end(9)), 11, 2), "the same addresses again: now it is the newest");
+        assert!(unmatched.add((end(3), end(9)), 30, 2));
+        assert_eq!(unmatched.take((end(9), end(2))), None, "the oldest was dropped");
+        assert_eq!(
+            (unmatched.take((end(9), end(1))), unmatched.take((end(9), end(3)))),
+            (Some(11), Some(30))
+        );
         assert!(unmatched.ages.is_empty() && unmatched.by_age.is_empty());
     }
 

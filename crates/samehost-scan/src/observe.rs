@@ -326,7 +326,7 @@ impl Look {
         ended.read(
             listeners,
             |namespace, local, peer| self.counters.contains_key(&(namespace, local, peer)),
-            |namespace, client, server| catcher.as_mut()?.ended(namespace, client, server),
+            |closed| catcher.as_mut()?.ended(&closed),
         );
     }
 }

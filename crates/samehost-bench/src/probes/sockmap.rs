@@ -17,7 +17,7 @@ use samehost_bpf::instruction::Register::{R0, R1, R2, R3, R4, R6, R10};
 use samehost_bpf::instruction::{
     add, call, copy, end, load, map, network_order, set, skip_if, skip_unless, store, store_long,
 };
-use samehost_bpf::{Instruction, Kind, Map, Program, network};
+use samehost_bpf::{Instruction, Kind, Map, Program, Purpose, network};
 
 use crate::error::BenchError;
 
@@ -95,7 +95,7 @@ impl Sockmap {
     fn load() -> io::Result<Self> {
         let sockets = Map::new(Kind::Sockets, KEY, VALUE, MOST)?;
         let native = Map::new(Kind::Hash, KEY, 4, MOST)?;
-        let program = Program::load(&instructions(&sockets, &native))?;
+        let program = Program::load(Purpose::Messages, &instructions(&sockets, &native))?;
         program.attach(&sockets)?;
         Ok(Sockmap { sockets, _native: native, _program: program })
     }

@@ -142,6 +142,12 @@ pub fn expires_ms(payload: &[u8]) -> u32 {
     u32_at(payload, 52).unwrap_or(0)
 }
 
+/// The socket's cookie.
+pub fn cookie(payload: &[u8]) -> u64 {
+    let half = |at| u64::from(u32_at(payload, at).unwrap_or(0));
+    half(48) << 32 | half(44)
+}
+
 /// Traffic of a TCP socket since it was connected (`struct tcp_info`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {

@@ -46,6 +46,8 @@ pub struct Activity {
     pub expires_ms: u32,
     /// `None` in TIME_WAIT.
     pub counters: Option<Counters>,
+    /// The kernel's name of the socket, which no other one has had since the machine started.
+    pub cookie: u64,
 }
 
 impl Diag {
@@ -235,6 +237,7 @@ fn activity(payload: &[u8], kind: SocketKind) -> Option<Activity> {
         state: socket.state,
         expires_ms: inet::expires_ms(payload),
         counters: inet::counters(payload),
+        cookie: inet::cookie(payload),
     })
 }
 

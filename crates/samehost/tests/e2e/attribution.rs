@@ -168,17 +168,25 @@ fn scans() -> u32 {
     std::env::var("SAMEHOST_SCANS").ok().and_then(|text| text.parse().ok()).unwrap_or(2)
 }
 
-/// An unoptimised program takes ten times as long to look, and sees a tenth of the shortest connections: the evidence names
-/// the one that users have.
-fn released() -> Option<std::ffi::OsString> {
-    std::env::var_os("SAMEHOST_PROGRAM")
+/// By what a scan knows who connects.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// The kernel notes each.
+    Notes,
+    /// Looks at the sockets again and again, as without CAP_BPF. An unoptimised program takes ten times as long for a look, and
+    /// sees a tenth of the shortest connections: the evidence names the one that users have.
+    Looks,
 }
 
-fn observed(home: &Home) -> Ended {
-    let arguments = ["scan", "--json", "--quiet", "--observe", "10s"];
-    let Some(program) = released() else { return home.run(&arguments) };
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null());
+fn observed(home: &Home, by: By) -> Ended {
+    let released = std::env::var_os("SAMEHOST_PROGRAM");
+    let program = released.unwrap_or_else(|| env!("CARGO_BIN_EXE_samehost").into());
+    let mut command = Command::new("setpriv");
+    match by {
+        By::Notes => command.arg("--no-new-privs"),
+        By::Looks => command.arg("--bounding-set=-bpf,-perfmon,-sys_admin"),
+    };
+    command.arg(program).args(["scan", "--json", "--quiet", "--observe", "10s"]).stdin(Stdio::null());
     command.env("XDG_RUNTIME_DIR", home.path("run")).env("XDG_STATE_HOME", home.path("state"));
     Ended::of(&command.output().unwrap())
 }
@@ -222,41 +230,69 @@ fn short_connections_are_booked_on_who_opened_them() {
         programs.iter().map(|program| AtWork::start(program, directory.path())).collect();
     let running: Vec<(&'static str, u32)> =
         programs.iter().zip(&at_work).map(|(program, one)| (program.name, one.held.pid())).collect();
-    let (mut all, mut attributed, mut wrong) = (0.0, 0.0, 0);
-    for number in 1..=scans() {
+    let part = |by, scans| {
+        let mut found = Found::default();
+        for number in 1..=scans {
+            found.add_scan(number, by, &home, &servers, &at_work, &running);
+        }
+        let share = 100.0 * found.attributed / found.all;
+        println!(
+            "booked: {share:.1} % of the short connections on a program, {} on a wrong one",
+            found.wrong
+        );
+        assert_eq!(found.wrong, 0);
+        share
+    };
+    println!("booked: the kernel notes who connects");
+    let noted = part(By::Notes, scans());
+    assert!(noted >= 90.0, "{noted:.1} %");
+    println!("booked: without CAP_BPF, by looks at the sockets");
+    part(By::Looks, (scans() / 10).max(1));
+}
+
+/// Short connections a second, and services of a scan in which a program has more than it opened.
+#[derive(Default)]
+struct Found {
+    all: f64,
+    attributed: f64,
+    wrong: u32,
+}
+
+impl Found {
+    #[allow(clippy::print_stdout, reason = "the evidence is made of these lines")]
+    fn add_scan(
+        &mut self,
+        number: u32,
+        by: By,
+        home: &Home,
+        servers: &Servers,
+        at_work: &[AtWork],
+        running: &[(&'static str, u32)],
+    ) {
         let opened = || at_work.iter().map(AtWork::opened).collect::<Vec<_>>();
         let (begun, before) = (Instant::now(), opened());
-        let ended = observed(&home);
+        let ended = observed(home, by);
         let (after, seconds) = (opened(), begun.elapsed().as_secs_f64());
         assert_eq!(ended.status, 0, "{}", ended.both());
         let found: Value = serde_json::from_str(&ended.stdout).unwrap();
-        let booked = booked(&found, &servers, &running);
+        let booked = booked(&found, servers, running);
         for (service, _) in servers.ports {
             let mut line = format!("scan {number}, {service}:");
-            let mut sent_all = 0.0;
             for ((name, _), (was, is)) in running.iter().zip(before.iter().zip(&after)) {
                 let count = |counts: &BTreeMap<String, f64>| counts.get(service).copied().unwrap_or(0.0);
                 let sent = (count(is) - count(was)) / seconds;
                 let its = booked.get(&(Some(*name), service)).copied().unwrap_or(0.0);
-                sent_all += sent;
-                attributed += its;
+                self.all += sent;
+                self.attributed += its;
                 line += &format!(" {name} {its:.1} of {sent:.1},");
                 // The rates of a busy machine vary from the scan to its observation.
                 if its > 1.3 * sent + 0.5 {
-                    wrong += 1;
+                    self.wrong += 1;
                     line += " WRONG,";
                 }
             }
-            all += sent_all;
             let nobodys = booked.get(&(None, service)).copied().unwrap_or(0.0);
             println!("booked: {line} nobody {nobodys:.1}");
         }
     }
-    println!(
-        "booked: {:.1} % of the short connections on a program, {wrong} on a wrong one",
-        100.0 * attributed / all
-    );
-    assert_eq!(wrong, 0);
-    let least = if released().is_some() { 0.9 } else { 0.2 };
-    assert!(attributed >= least * all, "{:.1} %", 100.0 * attributed / all);
 }
