@@ -37,11 +37,17 @@ fn neighbour(machine: &mut Machine, socket: &Path) {
     listens_at(socket);
 }
 
-/// The configuration of a server of each kind that listens at a port only, and does not run.
-fn servers(machine: &Machine) -> Vec<(&'static str, PathBuf)> {
+/// The configuration of a server of each kind that listens at this port only, and does not run.
+fn servers(machine: &Machine, port: u16) -> Vec<(&'static str, PathBuf)> {
     let at = |name: &str| machine.path(name).display().to_string();
-    let port = free_port();
     vec![
+        (
+            "PostgreSQL",
+            machine.write(
+                "a/postgresql.conf",
+                format!("listen_addresses = '127.0.0.1'\nport = {port}\nunix_socket_directories = ''\n"),
+            ),
+        ),
         ("Redis", machine.write("a/redis.conf", format!("bind 127.0.0.1\nport {port}\n"))),
         ("Valkey", machine.write("a/valkey.conf", format!("bind 127.0.0.1\nport {port}\n"))),
         ("memcached", machine.write("a/memcached.conf", format!("-l 127.0.0.1\n-p {port}\n"))),
@@ -69,13 +75,15 @@ fn servers(machine: &Machine) -> Vec<(&'static str, PathBuf)> {
 #[test]
 fn the_asked_path_is_refused_while_anybody_listens_there_and_taken_when_nobody_does() {
     let mut machine = Machine::new();
-    let socket = machine.path("run/s.sock");
+    // The only name that PostgreSQL's may have; the others may have any.
+    let port = free_port();
+    let socket = machine.path(&format!("run/.s.PGSQL.{port}"));
     machine.write("run/keep", "");
     neighbour(&mut machine, &socket);
     let link = machine.path("link");
     std::os::unix::fs::symlink(machine.path("run"), &link).unwrap();
-    let through_link = link.join("s.sock");
-    let all = servers(&machine);
+    let through_link = link.join(socket.file_name().unwrap());
+    let all = servers(&machine, port);
     let switch = |conf: &Path, socket: &Path| {
         let (conf, socket) = (conf.to_str().unwrap(), socket.to_str().unwrap());
         machine.samehost(&["switch", conf, "--socket", socket, "--reload", "true", "--dry-run"])
@@ -106,15 +114,32 @@ fn the_asked_path_is_refused_while_anybody_listens_there_and_taken_when_nobody_d
     }
 }
 
+/// Thin numbers the sockets of its row: what has to be free is what Thin makes of the path that was asked for.
+#[test]
+fn a_row_of_thins_is_not_led_to_a_socket_of_another_program() {
+    let mut machine = Machine::new();
+    let socket = machine.path("run/site.0.sock");
+    machine.write("run/keep", "");
+    neighbour(&mut machine, &socket);
+    let folder = machine.path("a").display().to_string();
+    let yml = format!("address: 127.0.0.1\nport: {}\nchdir: {folder}\n", free_port());
+    let yml = machine.write("a/thin.yml", yml).display().to_string();
+    let asked = machine.path("run/site.sock").display().to_string();
+    let ended = machine.samehost(&["switch", &yml, "--socket", &asked, "--reload", "true", "--dry-run"]);
+    assert_eq!(ended.status, 1, "{}", ended.both());
+    assert!(words(&ended).contains("site.0.sock is not free: Redis"), "{}", ended.both());
+}
+
 #[test]
 fn a_path_that_only_another_configuration_names_is_refused() {
     let machine = Machine::new();
-    let socket = machine.path("run/s.sock");
+    let port = free_port();
+    let socket = machine.path(&format!("run/.s.PGSQL.{port}"));
     machine.write("run/keep", "");
     let path = socket.to_str().unwrap();
     // It does not run, and will take the path when it starts.
     let other = machine.write("b/redis.conf", format!("port 0\nunixsocket {path}\n"));
-    for (kind, conf) in servers(&machine) {
+    for (kind, conf) in servers(&machine, port) {
         let conf = conf.to_str().unwrap();
         let ended = machine.samehost(&[
             "switch",
@@ -180,7 +205,7 @@ fn a_redis_beside_another_at_the_usual_socket_gets_one_of_its_own() {
 }
 
 /// nginx by a configuration in a folder of its own, in the foreground.
-fn nginx(machine: &mut Machine, name: &str, server: &str) -> PathBuf {
+pub(crate) fn nginx(machine: &mut Machine, name: &str, server: &str) -> PathBuf {
     let at = machine.path(name).display().to_string();
     fs::create_dir_all(&at).unwrap();
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
@@ -199,7 +224,7 @@ fn nginx(machine: &mut Machine, name: &str, server: &str) -> PathBuf {
 }
 
 /// A server that listens at a port and at a socket.
-fn http_at_both(machine: &mut Machine, port: u16, socket: &Path) {
+pub(crate) fn http_at_both(machine: &mut Machine, port: u16, socket: &Path) {
     let mut server = Command::new(env!("CARGO_BIN_EXE_samehost"));
     server.args(["serve", "http", "--mode", "666", "--listen", &format!("tcp:127.0.0.1:{port}")]);
     server.args(["--listen", &format!("unix:{}", socket.display())]);
@@ -208,14 +233,14 @@ fn http_at_both(machine: &mut Machine, port: u16, socket: &Path) {
 }
 
 /// The lines of a site at this port that passes requests to that one.
-fn passing(port: u16, to: u16) -> String {
+pub(crate) fn passing(port: u16, to: u16) -> String {
     format!(
         "server {{\n    listen 127.0.0.1:{port};\n    location / {{ proxy_pass http://127.0.0.1:{to}; }}\n}}"
     )
 }
 
 /// The body of a page at a port.
-fn page(port: u16) -> Option<String> {
+pub(crate) fn page(port: u16) -> Option<String> {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream.set_read_timeout(Some(std::time::Duration::from_secs(5))).ok()?;
