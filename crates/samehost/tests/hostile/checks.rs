@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{CWD, Mode, mkfifoat};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::ends::listens;
 use crate::support::{Ended, LIMIT, MALLORY, Machine, free_port, is_there, wait_for};
 
 /// A server at a port and at a socket, which a configuration can be switched between.
@@ -241,11 +242,11 @@ fn a_server_that_never_answers_holds_nobody_up() {
         assert_eq!(ended.status, 130, "{}", ended.both());
     }
     let child = piped(machine.command(&["scan", "--observe", "60s"]));
-    std::thread::sleep(Duration::from_millis(500));
+    wait_for("its handlers", || listens(child.id(), Signal::TERM).then_some(()));
     let ended = interrupted(child, Signal::TERM);
     assert_eq!(ended.status, 130, "{}", ended.both());
     let child = piped(machine.command(&["bench", "raw"]));
-    std::thread::sleep(Duration::from_millis(500));
+    wait_for("its handlers", || listens(child.id(), Signal::INT).then_some(()));
     let ended = interrupted(child, Signal::INT);
     assert_eq!(ended.status, 130, "{}", ended.both());
 }

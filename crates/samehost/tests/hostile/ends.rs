@@ -160,7 +160,7 @@ fn a_signal_ends_what_goes_on_with_130() {
 }
 
 /// Whether a process has a handler for a signal, or blocks it and reads it from a descriptor.
-fn listens(pid: u32, signal: Signal) -> bool {
+pub(crate) fn listens(pid: u32, signal: Signal) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let has = |name: &str| {
         let text = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();

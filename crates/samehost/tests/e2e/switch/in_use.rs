@@ -2,6 +2,7 @@
 //! the application does.
 
 use std::path::PathBuf;
+use std::sync::TryLockError;
 
 use samehost_testing::mariadb::{MariaDb, SECRET};
 use samehost_testing::postgres::{self, Cluster};
@@ -131,14 +132,18 @@ impl Site {
         format!("http://127.0.0.1:{}{target}", self.web)
     }
 
-    /// Somebody who asks for its page for this long.
-    fn asked_for(&self, period: std::time::Duration) -> std::thread::JoinHandle<()> {
-        let web = self.web;
-        std::thread::spawn(move || {
-            let begun = std::time::Instant::now();
-            while begun.elapsed() < period {
-                page(web, "/");
-            }
+    /// Does something while somebody asks for its page.
+    fn while_asked<T>(&self, work: impl FnOnce() -> T) -> T {
+        let (web, at_work) = (self.web, std::sync::Mutex::new(()));
+        std::thread::scope(|scope| {
+            // Released at the end, and where the work panics.
+            let _at_work = at_work.lock().unwrap();
+            scope.spawn(|| {
+                while at_work.try_lock().is_err_and(|error| matches!(error, TryLockError::WouldBlock)) {
+                    page(web, "/");
+                }
+            });
+            work()
         })
     }
 
@@ -285,11 +290,9 @@ fn an_application_that_does_not_follow_its_file_is_told_with_who_it_is() {
 
     // What the file says and what our login reaches is not what the application does.
     let verify = |site: &Site| {
-        let asking = site.asked_for(std::time::Duration::from_secs(2));
         let root = site.root();
-        let ended = site.stack.samehost(&["verify", &root, "--expect", "unix", "--wait", "2s", "--json"]);
-        asking.join().unwrap();
-        ended
+        let words = ["verify", &root, "--expect", "unix", "--wait", "2s", "--json"];
+        site.while_asked(|| site.stack.samehost(&words))
     };
     let proved = verify(&site);
     assert_eq!(proved.status, 1, "{}", proved.both());
