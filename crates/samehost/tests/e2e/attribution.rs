@@ -55,7 +55,7 @@ def long(port, request, pause):
         time.sleep(pause)
 def both(*works):
     for work in works: threading.Thread(target=work, daemon=True).start()
-    time.sleep(600)
+    time.sleep(7200)
 ";
 
 const PAGES: &str = "import psycopg2
