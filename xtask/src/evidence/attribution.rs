@@ -18,7 +18,7 @@ pub(super) fn attribution(account: &mut Account<'_>) -> anyhow::Result<()> {
     test.env("SAMEHOST_PROGRAM", crate::release_program()?);
     let output = test.output().context("starting cargo")?;
     let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    account.tell("short connections a second that were booked on each program, of those that it opened");
+    account.tell("short connections of an observation that were booked on each program, and what it opened while the scan ran");
     for line in said.lines().filter_map(|line| line.strip_prefix("booked: ")) {
         account.tell(line);
     }
