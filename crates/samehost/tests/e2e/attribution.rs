@@ -206,6 +206,10 @@ fn booked(
         let pids: Vec<u64> =
             one["client_pids"].as_array().unwrap().iter().filter_map(Value::as_u64).collect();
         let program = running.iter().find(|(_, pid)| pids.contains(&u64::from(*pid))).map(|(name, _)| *name);
+        // Another test's scan may greet these servers.
+        if one["client"] == "samehost" {
+            continue;
+        }
         assert!(program.is_some() || pids.is_empty(), "a program that is none of them: {one}");
         let traffic = |name: &str| one["traffic"][name].as_f64().unwrap_or(0.0);
         *booked.entry((program, *service)).or_default() +=
