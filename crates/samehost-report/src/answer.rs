@@ -35,11 +35,11 @@ fn alone(view: &View<'_>) -> Option<Paragraph> {
     let values = view::values(view.report, &group.baseline.id, |trial| metric.value(trial));
     let median = samehost_stats::median(&values)?;
     let text = format!(
-        "{} alone: {} {} (median of {} trials). Nothing to compare it with.",
+        "{} alone: {} {} (median of {}). Nothing to compare it with.",
         view.name(&group.baseline.id),
         words::title(&metric.name),
         format_value(median, &metric.unit),
-        values.len()
+        crate::text::count(values.len(), "trial")
     );
     Some(vec![Span::plain(text)])
 }
@@ -151,10 +151,10 @@ fn sentence(view: &View<'_>, metric: &MetricInfo, comparison: &Comparison) -> Pa
 fn undecided(metric: &MetricInfo, comparison: &Comparison, name: &str, base: &str) -> Paragraph {
     let direction = words::direction(Some(metric), comparison.ratio);
     let lead = match comparison.grade() {
-        Grade::SizeOpen => format!("Different ({direction}), but how much is open"),
+        Grade::SizeOpen => format!("Different ({direction}), by how much is uncertain"),
         Grade::Probable => format!("Probably {direction} (20 to 1, of this comparison alone)"),
-        Grade::Leaning => format!("Leans to {direction} (4 to 1)"),
-        Grade::Open | Grade::Decided => "No telling".to_owned(),
+        Grade::Leaning => format!("Maybe {direction} (4 to 1)"),
+        Grade::Open | Grade::Decided => "Cannot tell".to_owned(),
         Grade::Barred => "No verdict".to_owned(),
     };
     let reason = comparison.warnings.first().map_or_else(String::new, |warning| {

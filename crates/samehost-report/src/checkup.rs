@@ -4,15 +4,19 @@
 use std::io::{self, Write};
 
 use samehost_analysis::OtherLoad;
-use samehost_model::human::format_value;
+use samehost_model::human::{format_value, rough_time};
 use samehost_model::{Code, Comparison, Host, Report, Verdict, Warning};
 
 use crate::checkup_words::{amount, bulk, difference, varies};
+use crate::head;
 use crate::scan_congestion::broken;
 use crate::sockets;
 use crate::terminal::Terminal;
-use crate::text::wrap;
+use crate::text::{count, width, wrap};
+use crate::words;
 
+/// Narrowest column for the differences.
+const NARROW: usize = 24;
 /// Smallest share of a request that is worth pointing out.
 const NOTICEABLE: f64 = 0.05;
 /// Below this share the gain is negligible.
@@ -83,6 +87,17 @@ impl Finding<'_> {
         self.comparison().is_some_and(|comparison| comparison.verdict.is_decided())
     }
 
+    /// TCP's value, the Unix socket's, and the difference in words; `None` if the row was not measured.
+    pub(crate) fn cells(&self) -> Option<[String; 3]> {
+        let comparison = self.comparison()?;
+        let answer = match self.kind {
+            FindingKind::Scheduler => varies(self.report, comparison),
+            _ => difference(comparison),
+        };
+        let value = |value: f64| format_value(value, self.unit());
+        Some([value(comparison.baseline_value), value(comparison.candidate_value), answer])
+    }
+
     fn unit(&self) -> &str {
         let metric = self.report.head.workload.metrics.iter().find(|metric| metric.name == self.metric);
         metric.map_or("", |metric| metric.unit.as_str())
@@ -128,11 +143,7 @@ impl Terminal {
     /// Writes the head of the checkup's table.
     pub fn begin_checkup(&self, host: &Host, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "What a connection between two programs costs on this machine")?;
-        writeln!(
-            out,
-            "{} × {}, Linux {}, {}\n",
-            host.cpus, host.cpu_model, host.kernel, host.virtualization
-        )?;
+        writeln!(out, "{}\n", head::machine(host))?;
         writeln!(out, "  {:<31} {:>9} {:>9}  unix against tcp", "", "TCP", "Unix")
     }
 
@@ -145,21 +156,13 @@ impl Terminal {
         out: &mut dyn Write,
     ) -> io::Result<()> {
         writeln!(out)?;
+        for line in wrap(&legend(findings), self.text_width()) {
+            writeln!(out, "{line}")?;
+        }
+        writeln!(out)?;
         self.wrapped(out, "What it means")?;
-        for sentence in sentences(findings) {
+        for sentence in meaning(findings, notes) {
             self.bullet(out, &sentence)?;
-        }
-        if let Some(more) = more_time(findings) {
-            self.bullet(out, &more)?;
-        }
-        if let Some(load) = load(findings) {
-            self.bullet(out, &load)?;
-        }
-        for doubt in doubts(findings) {
-            self.bullet(out, &doubt)?;
-        }
-        for note in notes {
-            self.bullet(out, note)?;
         }
         self.running(around.running, out)?;
         self.worth(around, out)?;
@@ -192,7 +195,7 @@ impl Terminal {
         self.bullet(out, around.here)?;
         for one in around.worth {
             self.bullet(out, &samehost_model::printable::clean(one.about))?;
-            for line in broken(&samehost_model::printable::clean(one.line), self.width.clamp(40, 100) - 6) {
+            for line in broken(&samehost_model::printable::clean(one.line), self.text_width() - 6) {
                 writeln!(out, "    {line}")?;
             }
         }
@@ -208,21 +211,27 @@ impl Terminal {
 
     /// Writes a row of the table.
     pub fn checkup_row(&self, finding: &Finding<'_>, out: &mut dyn Write) -> io::Result<()> {
-        let Some(comparison) = finding.comparison() else {
+        let Some([tcp, unix, answer]) = finding.cells() else {
             return writeln!(out, "  {:<31} {:>9}", finding.label, "not measured");
         };
-        let answer = match finding.kind {
-            FindingKind::Scheduler => varies(finding.report, comparison),
-            _ => difference(comparison),
-        };
-        let value = |value: f64| format_value(value, finding.unit());
-        let (tcp, unix) = (value(comparison.baseline_value), value(comparison.candidate_value));
-        writeln!(out, "  {:<31} {tcp:>9} {unix:>9}  {answer}", finding.label)
+        let figures = format!("  {:<31} {tcp:>9} {unix:>9}  ", finding.label);
+        let indent = width(&figures);
+        for (index, line) in wrap(&answer, self.width.saturating_sub(indent).max(NARROW)).iter().enumerate() {
+            match index {
+                0 => writeln!(out, "{figures}{line}")?,
+                _ => writeln!(out, "{:indent$}{line}", "")?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Width of running text.
+    fn text_width(&self) -> usize {
+        self.width.clamp(40, 100)
     }
 
     fn bullet(&self, out: &mut dyn Write, text: &str) -> io::Result<()> {
-        let width = self.width.clamp(40, 100);
-        for (index, line) in wrap(text, width - 4).iter().enumerate() {
+        for (index, line) in wrap(text, self.text_width() - 4).iter().enumerate() {
             writeln!(out, "  {} {line}", if index == 0 { "•" } else { " " })?;
         }
         Ok(())
@@ -235,6 +244,25 @@ impl Terminal {
 
 fn of_kind<'a>(findings: &'a [Finding<'a>], kind: FindingKind) -> Option<&'a Finding<'a>> {
     findings.iter().find(|finding| finding.kind == kind)
+}
+
+/// What the words of the table mean.
+pub(crate) fn legend(findings: &[Finding<'_>]) -> String {
+    let margin = findings.first().map_or(0.0, |finding| finding.report.head.plan.margin);
+    let answers: Vec<String> =
+        findings.iter().filter_map(Finding::cells).map(|[_, _, answer]| answer).collect();
+    let words = words::legend(&answers.iter().map(String::as_str).collect::<Vec<_>>(), margin);
+    format!("In parentheses: the 95 % interval. {}", words.unwrap_or_default()).trim_end().to_owned()
+}
+
+/// What the rows mean, how sure that is, and what else was noticed.
+pub(crate) fn meaning(findings: &[Finding<'_>], notes: &[String]) -> Vec<String> {
+    let mut all = sentences(findings);
+    all.extend(more_time(findings));
+    all.extend(load(findings));
+    all.extend(doubts(findings));
+    all.extend(notes.iter().cloned());
+    all
 }
 
 fn sentences(findings: &[Finding<'_>]) -> Vec<String> {
@@ -284,7 +312,9 @@ fn awake(findings: &[Finding<'_>]) -> String {
             format_value(us, "us")
         )
     });
-    format!("CPUs were kept awake, as on a busy machine.{cost} The second line is without that.")
+    format!(
+        "CPUs were kept from sleeping, as on a busy machine.{cost} The second line was measured without this."
+    )
 }
 
 fn round_trip(finding: &Finding<'_>) -> Vec<String> {
@@ -316,20 +346,14 @@ fn round_trip(finding: &Finding<'_>) -> Vec<String> {
 
 /// How much more time would decide the open rows.
 fn more_time(findings: &[Finding<'_>]) -> Option<String> {
-    let needed = |finding: &Finding<'_>| {
-        let comparison = finding.comparison()?;
-        let is_asked = finding.kind != FindingKind::Scheduler;
-        let is_open = is_asked && comparison.is_open();
-        let advice = comparison.warnings.first()?.message.split("; ").nth(1)?;
-        (is_open && advice.starts_with("about")).then(|| {
-            let what = advice.split(" would").next().unwrap_or(advice);
-            format!("{}: {what}", finding.label)
-        })
-    };
-    let rows: Vec<String> = findings.iter().filter_map(needed).collect();
-    (!rows.is_empty()).then(|| {
-        format!("More time would decide more (--budget), if the estimates stay: {}.", rows.join("; "))
-    })
+    let mut rows = Vec::new();
+    for finding in findings.iter().filter(|finding| finding.kind != FindingKind::Scheduler) {
+        let Some(open) = finding.comparison().filter(|comparison| comparison.is_open()) else { continue };
+        let Some(seconds) = samehost_analysis::seconds_to_decide(finding.report, open) else { continue };
+        rows.push(format!("{} (about {} more)", finding.label, rough_time(seconds)));
+    }
+    (!rows.is_empty())
+        .then(|| format!("Not decided yet: {}. Give it more time: samehost --budget 2m.", rows.join("; ")))
 }
 
 /// The load under which the rows were measured, once for all.
@@ -367,7 +391,7 @@ fn doubts(findings: &[Finding<'_>]) -> Vec<String> {
                 "Caution: the hypervisor took {least:.0} to {most:.0} % of the CPU time while these rows were measured: the intervals are wider for it."
             ),
             (_, 1) => format!("Caution: {message}."),
-            (_, number) => format!("Caution ({number} rows): {message}."),
+            (_, number) => format!("Caution ({}): {message}.", count(number, "row")),
         })
     };
     KINDS.into_iter().filter_map(said).collect()

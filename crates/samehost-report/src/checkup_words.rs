@@ -2,31 +2,25 @@
 
 use samehost_model::{Comparison, Grade, Report, Verdict};
 
-/// Difference by grade, always with the interval: `31 % less (29–33 %)`, `less, by 1–18 %: open`,
-/// `probably less (-12…+1 %)`, `no telling (-12…+9 %)`.
+use crate::words;
+
+/// Difference by grade, always with the interval: `31 % less (29–33 %)`, `probably less (2–21 %)`,
+/// `cannot tell (12 % less to 9 % more)`.
 pub(crate) fn difference(comparison: &Comparison) -> String {
-    let (ratio, both) = (comparison.ratio, comparison.ci_low.zip(comparison.ci_high));
-    let direction = if ratio < 1.0 { "less" } else { "more" };
-    let signed = both.map_or_else(String::new, |(low, high)| format!(" ({})", signed_interval(low, high)));
-    match comparison.grade() {
-        Grade::Decided if comparison.verdict == Verdict::Equivalent => format!("no difference{signed}"),
-        Grade::Decided => {
-            let interval =
-                both.map_or_else(String::new, |(low, high)| format!(" ({})", interval_in_words(low, high)));
-            format!("{}{interval}", amount(ratio))
-        }
-        Grade::SizeOpen => both.map_or_else(
-            || direction.to_owned(),
-            |(low, high)| format!("{direction}, by {}: open", interval_in_words(low, high)),
-        ),
-        Grade::Probable => format!("probably {direction}{signed}"),
-        Grade::Leaning => format!("leans to {direction}{signed}"),
-        Grade::Open => format!("no telling{signed}"),
-        Grade::Barred => format!("no verdict{signed}"),
+    let direction = direction(comparison.ratio);
+    let told = match (comparison.verdict, comparison.grade()) {
+        (Verdict::Equivalent, Grade::Decided) => "no difference".to_owned(),
+        (_, Grade::Decided) => amount(comparison.ratio),
+        (_, grade) => words::graded(grade, direction),
+    };
+    let Some((low, high)) = comparison.ci_low.zip(comparison.ci_high) else { return told };
+    if told.contains(direction) && !(low < 1.0 && high > 1.0) {
+        return format!("{told} ({})", percents(low, high));
     }
+    format!("{told} ({})", span(low, high))
 }
 
-/// Range of the blocks of a pair placed by the scheduler: `varies, 0.6–1.7 ×`. Not a confidence interval.
+/// Range of the blocks of a pair placed by the scheduler: `varies: 40 % less to 70 % more`. Not a confidence interval.
 pub(crate) fn varies(report: &Report, comparison: &Comparison) -> String {
     let metric = report.head.workload.metrics.iter().find(|metric| metric.name == comparison.metric);
     let Some(metric) = metric else { return "varies".to_owned() };
@@ -36,31 +30,32 @@ pub(crate) fn varies(report: &Report, comparison: &Comparison) -> String {
     if blocks.len() < 2 {
         return "varies".to_owned();
     }
-    format!("varies, {:.1}–{:.1} ×", least.exp(), most.exp())
+    let (least, most) = (least.exp(), most.exp());
+    if amount(least) == amount(most) {
+        return format!("{} in every block", amount(least));
+    }
+    format!("varies: {}", span(least, most))
 }
 
-/// Formats as `31 % less` or `1.9 times`.
+fn direction(ratio: f64) -> &'static str {
+    if ratio < 1.0 { "less" } else { "more" }
+}
+
+/// Formats as `31 % less` or `98 % more`: one convention for all rows, so that they can be held against each other.
 pub(crate) fn amount(ratio: f64) -> String {
-    if ratio >= 1.995 {
-        return format!("{ratio:.1} times");
-    }
-    let percent = 100.0 * (ratio - 1.0);
-    format!("{:.0} % {}", percent.abs(), if percent < 0.0 { "less" } else { "more" })
+    format!("{:.0} % {}", 100.0 * (ratio - 1.0).abs(), direction(ratio))
 }
 
-/// Interval of a difference with signs: `-12…+9 %`, or as factors `0.4…2.6 ×` when the upper end is about 2 or more.
-fn signed_interval(low: f64, high: f64) -> String {
-    if high >= 1.995 {
-        return format!("{low:.1}…{high:.1} ×");
+/// Range of a difference: `29–33 % less`, or `12 % less to 9 % more` where it spans no difference.
+fn span(low: f64, high: f64) -> String {
+    if low < 1.0 && high > 1.0 {
+        return format!("{} to {}", amount(low), amount(high));
     }
-    format!("{:+.0}…{:+.0} %", 100.0 * (low - 1.0), 100.0 * (high - 1.0))
+    format!("{} {}", percents(low, high), direction(low.min(high)))
 }
 
-/// Interval of a difference: `29–33 %`, or as factors from about 2 on.
-fn interval_in_words(low: f64, high: f64) -> String {
-    if low >= 1.995 {
-        return format!("{low:.1}–{high:.1}");
-    }
+/// Range of a difference on one side of no difference: `29–33 %`.
+fn percents(low: f64, high: f64) -> String {
     let (a, b) = (100.0 * (low - 1.0).abs(), 100.0 * (high - 1.0).abs());
     format!("{:.0}–{:.0} %", a.min(b), a.max(b))
 }
@@ -71,11 +66,14 @@ pub(crate) fn bulk(comparison: &Comparison, congestion: &str) -> String {
     let paced = congestion.contains("bbr");
     match comparison.verdict {
         Verdict::Faster if paced => format!(
-            "Large transfers: a Unix socket moves {} bytes a second as TCP{than}, which paces them. With cubic, which most machines have, TCP may move more than the socket (samehost bench raw --pattern bulk --congestion cubic).",
-            more(comparison)
+            "Large transfers: a Unix socket moves {} bytes a second than TCP{than}, which paces them. With cubic, which most machines have, TCP may move more than the socket (samehost bench raw --pattern bulk --congestion cubic).",
+            difference(comparison)
         ),
         Verdict::Faster => {
-            format!("Large transfers gain as well: {} bytes a second as over TCP{than}.", more(comparison))
+            format!(
+                "Large transfers gain as well: {} bytes a second than over TCP{than}.",
+                difference(comparison)
+            )
         }
         Verdict::Slower => format!(
             "Large transfers are faster over TCP{than} here; a Unix socket moves {} bytes a second: do not switch a connection that mostly moves bulk data.",
@@ -86,11 +84,38 @@ pub(crate) fn bulk(comparison: &Comparison, congestion: &str) -> String {
     }
 }
 
-/// Formats as `1.4 times (1.2–1.6) as many`.
-fn more(comparison: &Comparison) -> String {
-    let interval = match (comparison.ci_low, comparison.ci_high) {
-        (Some(low), Some(high)) => format!(" ({low:.1}–{high:.1})"),
-        _ => String::new(),
-    };
-    format!("{:.1} times{interval} as many", comparison.ratio)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_have_neither_signs_nor_factors() {
+        let told = |grade, verdict, ratio, low, high| {
+            let (ci_low, ci_high) = (Some(low), Some(high));
+            difference(&Comparison {
+                ratio,
+                ci_low,
+                ci_high,
+                verdict,
+                grade: Some(grade),
+                ..Comparison::default()
+            })
+        };
+        let open = Verdict::Inconclusive;
+        for (found, expected) in [
+            (told(Grade::Decided, Verdict::Faster, 0.65, 0.63, 0.68), "35 % less (32–37 %)"),
+            (told(Grade::Decided, Verdict::Faster, 2.2, 1.97, 2.43), "120 % more (97–143 %)"),
+            (
+                told(Grade::Decided, Verdict::Equivalent, 1.0, 0.99, 1.01),
+                "no difference (1 % less to 1 % more)",
+            ),
+            (told(Grade::SizeOpen, open, 0.9, 0.82, 0.99), "less, size open (1–18 %)"),
+            (told(Grade::Probable, open, 0.72, 0.64, 0.79), "probably less (21–36 %)"),
+            (told(Grade::Leaning, open, 0.9, 0.8, 1.02), "maybe less (20 % less to 2 % more)"),
+            (told(Grade::Open, open, 1.0, 0.6, 3.6), "cannot tell (40 % less to 260 % more)"),
+            (told(Grade::Barred, open, 1.1, 1.09, 1.59), "no verdict (9–59 % more)"),
+        ] {
+            assert_eq!(found, expected);
+        }
+    }
 }

@@ -139,7 +139,7 @@ fn evidence(view: &View<'_>) -> Vec<String> {
         .map(|(name, evidence, trials)| {
             let all = total(&name);
             let often = if trials >= all {
-                format!("all {} trials", count(trials))
+                if all == 1 { "the only trial".to_owned() } else { format!("all {} trials", count(trials)) }
             } else {
                 format!("{} of {} trials", count(trials), count(all))
             };

@@ -54,6 +54,13 @@ pub(crate) fn figures(view: &View<'_>) -> (Vec<Figure>, Option<String>) {
     (figures, note)
 }
 
+/// What the words in the tables mean, where one needs it.
+pub(crate) fn legend(view: &View<'_>, figures: &[Figure]) -> Option<String> {
+    let cells: Vec<&str> =
+        figures.iter().flat_map(|figure| figure.grid.rows.iter().flatten()).map(Span::text).collect();
+    words::legend(&cells, view.report.head.plan.margin)
+}
+
 fn median(view: &View<'_>, metric: &MetricInfo, arm: &str) -> Option<f64> {
     view::typical(view.report, arm, metric)
 }

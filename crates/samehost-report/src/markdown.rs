@@ -31,7 +31,7 @@ pub(crate) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         }
         table(&figure.grid, out)?;
     }
-    if let Some(note) = note {
+    for note in figures::legend(&view, &figures).into_iter().chain(note) {
         writeln!(out, "\n{}", escape(&note))?;
     }
     for grid in [figures::besides(&view), conditions::limits(&view)].into_iter().flatten() {

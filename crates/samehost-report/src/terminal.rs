@@ -84,6 +84,7 @@ impl Page {
 
     fn figures(&mut self, view: &View<'_>) {
         let (figures, note) = figures::figures(view);
+        let legend = figures::legend(view, &figures);
         for figure in figures.into_iter().filter(|figure| !figure.grid.rows.is_empty()) {
             let mut lines = Vec::new();
             if !figure.title.is_empty() {
@@ -92,7 +93,7 @@ impl Page {
             lines.extend(figure.grid.lines(self.columns));
             self.section(lines);
         }
-        if let Some(note) = note {
+        for note in legend.into_iter().chain(note) {
             self.section(wrap_spans(&[Span::dim(note)], self.measure()));
         }
     }

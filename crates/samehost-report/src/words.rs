@@ -1,6 +1,6 @@
 //! Wording of metrics, verdicts and codes. Verdicts come from the comparisons and are never changed here.
 
-use samehost_model::human::{format_ratio_aligned, percent_number};
+use samehost_model::human::{format_percent, format_ratio_aligned, percent_number};
 use samehost_model::{Arm, Better, Code, Comparison, Family, Grade, MetricInfo, Verdict};
 
 use crate::line::Tone;
@@ -183,16 +183,45 @@ pub(crate) fn direction(metric: Option<&MetricInfo>, ratio: f64) -> &'static str
 
 /// Verdict or grade of a comparison as a cell, or the reason why there is no verdict.
 pub(crate) fn cell(metric: Option<&MetricInfo>, comparison: &Comparison) -> String {
-    let word = verdict(metric, comparison.verdict);
-    let direction = direction(metric, comparison.ratio);
-    match (comparison.grade(), comparison.warnings.first().map(|warning| warning.code)) {
-        (Grade::Decided, _) => word.to_owned(),
-        (Grade::SizeOpen, _) => format!("{direction}, size open"),
-        (Grade::Probable, _) => format!("probably {direction}"),
-        (Grade::Leaning, _) => format!("leans to {direction}"),
-        (Grade::Open | Grade::Barred, None | Some(Code::Imprecise)) => "no telling".to_owned(),
-        (Grade::Open | Grade::Barred, Some(code)) => format!("{word}: {}", words(code).1),
+    let reason = comparison.warnings.first().map(|warning| warning.code);
+    match (comparison.grade(), reason) {
+        (Grade::Decided, _) => verdict(metric, comparison.verdict).to_owned(),
+        (Grade::Open | Grade::Barred, None | Some(Code::Imprecise)) => CANNOT_TELL.to_owned(),
+        (Grade::Open | Grade::Barred, Some(code)) => format!("no verdict: {}", words(code).1),
+        (grade, _) => graded(grade, direction(metric, comparison.ratio)),
     }
+}
+
+const CANNOT_TELL: &str = "cannot tell";
+
+/// A direction with the strength of its evidence: `probably less`.
+pub(crate) fn graded(grade: Grade, direction: &str) -> String {
+    match grade {
+        Grade::Decided => direction.to_owned(),
+        Grade::SizeOpen => format!("{direction}, size open"),
+        Grade::Probable => format!("probably {direction}"),
+        Grade::Leaning => format!("maybe {direction}"),
+        Grade::Open => CANNOT_TELL.to_owned(),
+        Grade::Barred => "no verdict".to_owned(),
+    }
+}
+
+/// What the words in these cells mean, for below their table; `None` where they hold none that needs it.
+pub(crate) fn legend(cells: &[&str], margin: f64) -> Option<String> {
+    let margin = format_percent(margin);
+    let meanings = [
+        ("size open", format!("they differ; by how much is uncertain, maybe by less than {margin}")),
+        ("probably", "wrong in at most 1 of 20 such rows".to_owned()),
+        ("maybe", "wrong in at most 1 of 5 such rows".to_owned()),
+        (CANNOT_TELL, "nothing shows which is better".to_owned()),
+    ];
+    let mut told = Vec::new();
+    for (word, meaning) in meanings {
+        if cells.iter().any(|cell| cell.contains(word)) {
+            told.push(format!("{word}: {meaning}"));
+        }
+    }
+    (!told.is_empty()).then(|| format!("{}.", told.join("; ")))
 }
 
 /// Reason for a missing verdict, in a sentence; `None` if only the warning's message explains it.
@@ -251,6 +280,14 @@ mod tests {
         ] {
             assert_eq!((title(key), samehost_model::split_unit(key).1), (name.to_owned(), unit), "{key}");
         }
+    }
+
+    #[test]
+    fn words_that_need_it_are_explained_where_they_stand() {
+        assert_eq!(legend(&["faster", "31 % less (29–33 %)"], 0.02), None);
+        let found = legend(&["faster, size open", "maybe less CPU", "equivalent"], 0.02);
+        let expected = "size open: they differ; by how much is uncertain, maybe by less than 2 %; maybe: wrong in at most 1 of 5 such rows.";
+        assert_eq!(found.as_deref(), Some(expected));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::{escape, figure, render_with, scale};
 use crate::grid::{Align, Column, Grid};
 use crate::hosts::{named, not_compared, of_what, ratio, standing, verdict, what};
 use crate::line::Span;
-use crate::text::truncate;
+use crate::text::{count, truncate};
 
 /// Prefix of the ids of the page's charts.
 const PREFIX: &str = "hosts";
@@ -99,7 +99,11 @@ fn of_host(host: &HostDiffers) -> Row {
             host.host.clone(),
             what(&host.cell),
             format!("{word} {}", ratio(host.ratio, host.ci_low, host.ci_high)),
-            format!("{} reports, {} hosts like it", host.reports, host.peers),
+            format!(
+                "{}, {} like it",
+                count(host.reports as usize, "report"),
+                count(host.peers as usize, "host")
+            ),
         ]),
         cells,
     }

@@ -147,7 +147,11 @@ fn tables(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
         let caption = if figure.title.is_empty() { "Results" } else { &figure.title };
         writeln!(out, "{}</div>", figure::table(&figure.grid, caption))?;
     }
-    writeln!(out, "</div>")
+    writeln!(out, "</div>")?;
+    if let Some(legend) = figures::legend(view, &figures) {
+        writeln!(out, "<p class=\"how\">{}</p>", escape::html(&legend))?;
+    }
+    Ok(())
 }
 
 /// CPU profile, from `--profile`.

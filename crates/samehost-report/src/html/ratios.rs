@@ -8,7 +8,7 @@ use super::chart::{self, Chart, ChartView, Marks, Series};
 use super::{escape, scale};
 use crate::grid::{Align, Column, Grid};
 use crate::line::Span;
-use crate::text::truncate;
+use crate::text::{count, truncate};
 use crate::view::{self, View};
 use crate::words;
 use crate::words::interval;
@@ -157,7 +157,7 @@ fn hover(view: &View<'_>, row: &Row<'_>) -> String {
         ),
         format!("{} against {}", format_value(c.candidate_value, unit), format_value(c.baseline_value, unit)),
         row.floor.map_or_else(String::new, |floor| format!("self-check within ±{}", format_percent(floor))),
-        format!("{}, {} blocks", words::cell(Some(row.metric), c), c.blocks),
+        format!("{}, {}", words::cell(Some(row.metric), c), count(c.blocks as usize, "block")),
     ])
 }
 

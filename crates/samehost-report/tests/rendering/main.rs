@@ -3,6 +3,7 @@
 // clippy.toml allows it in functions marked as tests; here all is a test, their helpers too.
 #![allow(clippy::unwrap_used)]
 
+mod checkup;
 mod csv;
 mod html;
 mod json;

@@ -91,8 +91,10 @@ pub fn run(
 
     let mut notes: Vec<String> = Vec::new();
     if !without_time.is_empty() {
-        let names = without_time.join(" and ");
-        notes.push(format!("No time was left for {names}; a longer --budget has some."));
+        let names = without_time.join(", ");
+        notes.push(format!(
+            "Not measured, as the time was over: {names}. Give it more: samehost --budget 2m."
+        ));
     }
     notes.extend(samehost_bench::workloads::WORKLOADS.iter().flat_map(|workload| match workload.checkup() {
         Some(CheckupEntry::Hints(hints)) => hints(),

@@ -116,7 +116,7 @@ fn part(
 /// Parts that use only built-in servers.
 fn built_in() -> Vec<Part> {
     let one = ("one request and its reply", FindingKind::RoundTrip);
-    let free = ("  as the scheduler places it", FindingKind::Scheduler);
+    let free = ("  without CPU pinning", FindingKind::Scheduler);
     let busy = ("CPU per request, 64 at once", FindingKind::Busy);
     let bulk = ("large transfers, 512 KiB writes", FindingKind::Bulk);
     let anew = ("a new connection per request", FindingKind::Connect);

@@ -79,7 +79,7 @@ fn what_runs_is_named_and_not_touched_and_what_is_installed_is_measured() {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let place = |start: &str| lines.iter().position(|line| line.starts_with(start));
     let first = place("one request and its reply").expect(&text);
-    assert!(lines[first + 1].starts_with("as the scheduler places it"), "{text}");
+    assert!(lines[first + 1].starts_with("without CPU pinning"), "{text}");
     for row in ["CPU per request, 64 at once", "large transfers, 512 KiB writes", "a new connection"] {
         assert!(place(row).is_some(), "{text}");
     }
