@@ -183,6 +183,7 @@ impl Runs {
             seed: fresh_seed(),
             interrupted: Arc::clone(&self.stop),
             quiet: self.quiet,
+            ends: self.clock.end(),
             awake: KeepAwake::No,
         };
         let part = Part { trial: SHORT_TRIAL, ..part };

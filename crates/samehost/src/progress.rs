@@ -1,52 +1,74 @@
-//! Progress while measuring: a bar on a terminal, nothing in a pipe.
+//! Progress while measuring: a bar on a terminal, a line every few seconds in a pipe or a file.
 
+use std::fmt;
 use std::io::IsTerminal;
-use std::time::Duration;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use samehost_bench::measure::Observer;
 use samehost_bench::{BenchError, FLOOR, Impact, Recorder};
+use samehost_model::human::rough_time;
 use samehost_model::printable::clean;
 use samehost_model::{LogLine, Plan, Profile, Report, Trial};
 
 use crate::consent::Consent;
+use crate::output;
 use crate::storage::SamplesFile;
 
 /// Resolution of the bar.
 const STEPS: u64 = 1000;
+/// From one line to the next where standard error is no terminal.
+const LINES_APART: Duration = Duration::from_secs(5);
+/// When the last line was written: there is one standard error for all measurements of the process.
+static LAST_LINE: Mutex<Option<Instant>> = Mutex::new(None);
 
 /// Shows progress, and stores trials as they arrive.
 pub struct Watcher {
     bar: ProgressBar,
+    /// Whether lines are written in place of the bar.
+    in_lines: bool,
     what: String,
     store: Option<SamplesFile>,
     trials: u64,
     most_trials: u64,
     budget_s: Option<f64>,
+    /// When all that was asked for ends, of which this measurement may be a part.
+    ends: Option<Instant>,
     consent: Consent,
 }
 
 impl Watcher {
-    /// Shows a bar if standard error is a terminal and `quiet` is false.
+    /// Shows a bar if standard error is a terminal, else lines; nothing if `quiet`.
     pub fn new(quiet: bool, store: Option<SamplesFile>) -> Self {
-        let bar = if quiet || !std::io::stderr().is_terminal() {
+        let is_terminal = std::io::stderr().is_terminal();
+        let bar = if quiet || !is_terminal {
             ProgressBar::hidden()
         } else {
             let bar = ProgressBar::new(STEPS);
-            let style = ProgressStyle::with_template("{msg:36!} {bar:24} {percent:>3} %  {elapsed}{prefix}");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar.set_style(style(None));
             bar.enable_steady_tick(Duration::from_millis(500));
             bar
         };
+        if let Ok(mut last) = LAST_LINE.lock() {
+            last.get_or_insert_with(Instant::now);
+        }
         Watcher {
             bar,
+            in_lines: !quiet && !is_terminal,
             what: String::new(),
             store,
             trials: 0,
             most_trials: 1,
             budget_s: None,
+            ends: None,
             consent: Consent::Ask,
         }
+    }
+
+    /// Sets when the whole ends that this measurement is a part of.
+    pub fn within(self, ends: Option<Instant>) -> Self {
+        Watcher { ends, ..self }
     }
 
     /// Sets the consent for measuring running servers.
@@ -60,6 +82,17 @@ impl Watcher {
         self.bar.set_message(clean(&self.what));
     }
 
+    /// Writes a line, unless there was one a moment ago.
+    fn line(&self, doing: &str) {
+        let Ok(mut last) = LAST_LINE.lock() else { return };
+        if !self.in_lines || last.is_some_and(|last| last.elapsed() < LINES_APART) {
+            return;
+        }
+        *last = Some(Instant::now());
+        let left = self.ends.map_or_else(String::new, |ends| format!(" · {}", left(ends)));
+        output::complain(&format!("{doing}{left}"));
+    }
+
     /// Removes the bar, and returns the file in which trials are stored.
     pub fn finish(self) -> Option<SamplesFile> {
         self.bar.finish_and_clear();
@@ -67,14 +100,33 @@ impl Watcher {
     }
 }
 
+/// The bar's looks, with the time that is left.
+fn style(ends: Option<Instant>) -> ProgressStyle {
+    let template = "{msg:36!} {bar:24} {percent:>3} %  {elapsed}{left}";
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    style.with_key("left", move |_: &ProgressState, out: &mut dyn fmt::Write| {
+        if let Some(ends) = ends {
+            // What cannot be drawn is drawn with the next tick.
+            let _ = write!(out, " · {}", left(ends));
+        }
+    })
+}
+
+/// The time until then at most, as a measurement may know enough earlier.
+fn left(ends: Instant) -> String {
+    let seconds = ends.saturating_duration_since(Instant::now()).as_secs_f64();
+    format!("at most {} left", rough_time(seconds))
+}
+
 impl Observer for Watcher {
     fn begin(&mut self, trials_per_block: usize, plan: &Plan) {
         self.most_trials = (trials_per_block as u64 * u64::from(plan.max_blocks)).max(1);
         self.budget_s = plan.budget_s;
         self.bar.reset_elapsed();
-        if let Some(budget) = plan.budget_s {
-            self.bar.set_prefix(format!(" of at most {budget:.0} s"));
+        if let (None, Some(budget)) = (self.ends, plan.budget_s) {
+            self.ends = Duration::try_from_secs_f64(budget).ok().map(|budget| Instant::now() + budget);
         }
+        self.bar.set_style(style(self.ends));
     }
 
     fn trial(&mut self, trial: &Trial) {
@@ -84,7 +136,9 @@ impl Observer for Watcher {
         let by_time = self.budget_s.map_or(0.0, |budget| self.bar.elapsed().as_secs_f64() / budget);
         self.bar.set_position((by_trials.max(by_time).min(1.0) * STEPS as f64) as u64);
         if trial.arm != FLOOR {
-            self.bar.set_message(clean(&format!("{} · block {}", self.what, trial.block + 1)));
+            let doing = format!("{} · block {}", self.what, trial.block + 1);
+            self.bar.set_message(clean(&doing));
+            self.line(&doing);
         }
         if let Some(store) = &mut self.store {
             store.append(&LogLine::Trial(Box::new(trial.clone())));
@@ -93,6 +147,7 @@ impl Observer for Watcher {
 
     fn step(&mut self, what: &str) {
         self.bar.set_message(clean(what));
+        self.line(what);
     }
 }
 

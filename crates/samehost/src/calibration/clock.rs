@@ -51,6 +51,11 @@ impl Clock {
         Clock { end: Some(Instant::now() + time), to_come: VecDeque::new() }
     }
 
+    /// When all runs end; `None` where each has its full time.
+    pub fn end(&self) -> Option<Instant> {
+        self.end
+    }
+
     /// Announces a run with its full time.
     pub fn announce(&mut self, full: Duration) {
         self.to_come.push_back(full);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use samehost_bench::workload::Workload;
@@ -45,6 +45,8 @@ pub struct Bench {
     /// Set when the user interrupts.
     pub interrupted: Arc<AtomicBool>,
     pub quiet: bool,
+    /// When all measurements end, for the progress line.
+    pub ends: Option<Instant>,
     pub awake: KeepAwake,
 }
 
@@ -90,7 +92,7 @@ impl Bench {
 
     pub fn measure(&self, part: &Part, spend: Spend) -> anyhow::Result<Report> {
         let (workload, request) = self.request(part, spend)?;
-        let mut watcher = Watcher::new(self.quiet, None);
+        let mut watcher = Watcher::new(self.quiet, None).within(self.ends);
         watcher.announce(part.lines.first().map_or(part.workload, |line| line.label.as_str()));
         let benched = samehost_bench::bench(workload, &request, &mut watcher);
         watcher.finish();

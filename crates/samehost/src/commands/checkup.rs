@@ -37,7 +37,13 @@ pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
     let is_stdout_taken = output::is_stdout_taken(paths.map(std::path::PathBuf::as_path))?;
     let interrupted = signals::watch()?;
     let seed = options.seed.unwrap_or_else(fresh_seed);
-    let bench = Bench { seed, interrupted, quiet: options.quiet, awake: KeepAwake::Usual };
+    let bench = Bench {
+        seed,
+        interrupted,
+        quiet: options.quiet,
+        ends: Some(deadlines.last),
+        awake: KeepAwake::Usual,
+    };
     let mut table = Table::new(!is_stdout_taken);
     let done = checkup::run(&bench, deadlines, &mut |findings, rows| table.show(findings, rows))?;
 

@@ -248,7 +248,8 @@ impl Reproducer {
         let command = earlier.as_ref().map_or(words, |earlier| earlier.head.command.clone());
         let request = Request { command, seed: self.seed, stop, earlier, ..request };
         let request = congestion::as_then(bench.workload, request);
-        let mut watcher = Watcher::new(self.quiet, None);
+        let ends = Duration::try_from_secs_f64(self.whole_s).ok().map(|whole| self.begun + whole);
+        let mut watcher = Watcher::new(self.quiet, None).within(ends);
         watcher.announce(&format!("{} {}", published.id, planned.label));
         let mut benched = samehost_bench::bench(bench.workload, &request, &mut watcher);
         if let Err(error) = &benched
