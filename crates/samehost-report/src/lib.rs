@@ -33,6 +33,8 @@ mod page;
 mod predictions;
 mod profiles;
 mod quantile_plot;
+#[cfg(feature = "html")]
+mod question;
 mod ratio_plot;
 mod reproduction;
 mod scan;
@@ -54,7 +56,7 @@ use samehost_model::Report;
 pub use checkup::{Around, Finding, FindingKind, Running};
 pub use history::{Change, Run};
 #[cfg(feature = "html")]
-pub use html::{hosts_as_html, render_page};
+pub use html::{CheckupPage, checkup_as_html, hosts_as_html, render_page};
 pub use json::reproduction_as_json;
 pub use metrics::{
     Found, Metric, metrics_as_otlp, metrics_as_prometheus, metrics_of_report, metrics_of_scan,

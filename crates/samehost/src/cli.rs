@@ -127,6 +127,9 @@ pub struct CheckupOptions {
     /// Write all reports of the checkup as one HTML page, which opens offline, to this file
     #[arg(long, value_name = "FILE", value_parser = left_out::page_path(), hide = !cfg!(feature = "html"))]
     pub html: Option<PathBuf>,
+    /// Heading of the page, in place of the answer
+    #[arg(long, value_name = "TEXT", requires = "html", hide = !cfg!(feature = "html"))]
+    pub title: Option<String>,
     /// Show no progress
     #[arg(long, short)]
     pub quiet: bool,

@@ -39,6 +39,9 @@ pub struct OutputOptions {
     /// Write the report as one HTML page with charts, which opens offline, to this file
     #[arg(long, value_name = "FILE", value_parser = page_path(), hide = !cfg!(feature = "html"))]
     pub html: Option<PathBuf>,
+    /// Heading of the page, in place of the question and its answer
+    #[arg(long, value_name = "TEXT", requires = "html", hide = !cfg!(feature = "html"))]
+    pub title: Option<String>,
     /// Write the results as metrics for Prometheus to this file
     #[arg(long, value_name = "FILE")]
     pub prometheus: Option<PathBuf>,
@@ -64,6 +67,8 @@ pub struct Outputs {
     targets: Vec<(&'static Renderer, Target)>,
     otlp: Option<Exporter>,
     table: bool,
+    /// Heading of the page.
+    title: Option<String>,
 }
 
 impl OutputOptions {
@@ -101,7 +106,7 @@ impl OutputOptions {
             })
             .collect::<Result<_, WrongUse>>()?;
         let otlp = self.otlp.as_ref().map(|url| Exporter::open(url.as_deref())).transpose()?;
-        Ok(Outputs { targets, otlp, table: !self.quiet && !is_stdout_taken })
+        Ok(Outputs { targets, otlp, table: !self.quiet && !is_stdout_taken, title: self.title.clone() })
     }
 }
 
@@ -145,7 +150,14 @@ impl Outputs {
     pub fn write(self, report: &Report) -> anyhow::Result<()> {
         for (renderer, target) in self.targets {
             let mut bytes = Vec::new();
-            (renderer.render)(report, &mut bytes).with_context(|| format!("rendering {}", renderer.name))?;
+            match &self.title {
+                #[cfg(feature = "html")]
+                Some(title) if renderer.name == "html" => {
+                    samehost_report::render_page(title, &[("", report)], &mut bytes)
+                }
+                _ => (renderer.render)(report, &mut bytes),
+            }
+            .with_context(|| format!("rendering {}", renderer.name))?;
             write(target, &bytes)?;
         }
         if self.table {

@@ -9,7 +9,7 @@ use samehost_model::human::format_percent;
 use serde_json::{Value, json};
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
-use super::page::Front;
+use super::page::{Articles, Front};
 use super::{escape, figure, render_with, scale};
 use crate::grid::{Align, Column, Grid};
 use crate::hosts::{named, not_compared, of_what, ratio, standing, verdict, what};
@@ -45,7 +45,7 @@ pub fn hosts_as_html(found: &HostsCompared, out: &mut dyn Write) -> io::Result<(
         let _ = writeln!(html, "<p class=\"note\">{}</p>", escape::html(&text));
         let _ = writeln!(html, "<p class=\"about\">{}</p>", escape::html(&found.not_compared.join(", ")));
     }
-    render_with(&Front { title: "Hosts compared", notes: &[], html: &html }, &[], out)
+    render_with(&Front { title: "Hosts compared", html: &html, articles: Articles::Whole }, &[], out)
 }
 
 /// A ratio with its interval, and how it is drawn and described.

@@ -3,6 +3,7 @@
 
 mod about;
 mod chart;
+mod checkup;
 mod cpu;
 pub(crate) mod escape;
 mod figure;
@@ -24,22 +25,18 @@ use samehost_model::Report;
 use crate::view::View;
 use chart::Chart;
 
+pub use checkup::{CheckupPage, checkup_as_html};
 pub(crate) use figure::table;
 pub use hosts::hosts_as_html;
-pub(crate) use page::Front;
+pub(crate) use page::{Articles, Front};
 
 pub(crate) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    render_page("", &[], &[("", report)], out)
+    render_page("", &[("", report)], out)
 }
 
-/// Several labelled reports as one page, with a title and introductory notes.
-pub fn render_page(
-    title: &str,
-    notes: &[String],
-    reports: &[(&str, &Report)],
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    render_with(&Front { title, notes, html: "" }, reports, out)
+/// Labelled reports as one page, with a title. A single report without a label needs none: its answer is the heading.
+pub fn render_page(title: &str, reports: &[(&str, &Report)], out: &mut dyn Write) -> io::Result<()> {
+    render_with(&Front { title, html: "", articles: Articles::Whole }, reports, out)
 }
 
 /// Several reports as one page, with a front part.

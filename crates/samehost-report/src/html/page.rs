@@ -8,6 +8,7 @@ use samehost_model::Report;
 
 use super::{about, charts, escape, figure, flames};
 use crate::line::Span;
+use crate::question::question;
 use crate::view::View;
 use crate::{answer, conditions, figures, head, json, notes, profiles, words};
 
@@ -27,16 +28,23 @@ pub(crate) struct Body<'a> {
 
 /// Part of the page before the reports.
 pub(crate) struct Front<'a> {
-    /// Title of the page; when empty, the first report's.
+    /// Title of the page; when empty, the first report's question and answer.
     pub(crate) title: &'a str,
-    /// Prominent notes.
-    pub(crate) notes: &'a [String],
     /// HTML of a separate section.
     pub(crate) html: &'a str,
+    pub(crate) articles: Articles,
+}
+
+/// How much of each report a page has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Articles {
+    Whole,
+    /// Neither charts nor the report itself, for a page whose front answers.
+    WithoutCharts,
 }
 
 pub(crate) fn write(front: &Front<'_>, bodies: &[Body<'_>], out: &mut dyn Write) -> io::Result<()> {
-    let first = bodies.first().map_or_else(String::new, |body| head::what(&View::of(body.report)).join(", "));
+    let first = bodies.first().map_or_else(String::new, |body| question(&View::of(body.report)));
     let title = if front.title.is_empty() { first } else { front.title.to_owned() };
     let safe = escape::html(&title);
     writeln!(
@@ -53,24 +61,29 @@ pub(crate) fn write(front: &Front<'_>, bodies: &[Body<'_>], out: &mut dyn Write)
     let many = bodies.len() > 1 || !front.html.is_empty();
     if many {
         writeln!(out, "<h1>{safe}</h1>")?;
-        for note in front.notes {
-            writeln!(out, "<p class=\"note\">{}</p>", escape::html(note))?;
-        }
         out.write_all(front.html.as_bytes())?;
         if !bodies.is_empty() {
             contents(bodies, out)?;
         }
     }
     for (index, body) in bodies.iter().enumerate() {
-        article(index, body, many, out)?;
+        let heading = if many { None } else { Some(title.as_str()) };
+        article(index, body, heading, front.articles, out)?;
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    let complete = "This file is complete: it loads nothing.";
+    if front.articles == Articles::WithoutCharts {
+        return writeln!(
+            out,
+            "</main>\n<footer><p>Made by samehost {version}. {complete}</p></footer>\n</body>\n</html>"
+        );
     }
     writeln!(
         out,
-        "</main>\n<footer><p>Made by samehost {}. Charts: plotly.js, MIT licence, © Plotly, Inc. \
-         This file is complete: it loads nothing.</p></footer>\n\
+        "</main>\n<footer><p>Made by samehost {version}. Charts: plotly.js, MIT licence, © Plotly, Inc. \
+         {complete}</p></footer>\n\
          <noscript><p class=\"note\">The charts need JavaScript; every value stands in the tables.</p></noscript>\n\
          <script type=\"text/plain\" id=\"plotly\">{}</script>\n<script>\n{SCRIPT}</script>\n</body>\n</html>",
-        env!("CARGO_PKG_VERSION"),
         STANDARD.encode(PLOTLY)
     )
 }
@@ -88,15 +101,27 @@ fn contents(bodies: &[Body<'_>], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "</ul></nav>")
 }
 
-fn article(index: usize, body: &Body<'_>, many: bool, out: &mut dyn Write) -> io::Result<()> {
+/// One report; `heading` is that of a page which has no other.
+fn article(
+    index: usize,
+    body: &Body<'_>,
+    heading: Option<&str>,
+    articles: Articles,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let report = body.report;
     let view = View::of(report);
     let prefix = format!("r{index}");
-    let level = if many { "h2 class=\"top\"" } else { "h1" };
-    let close = if many { "h2" } else { "h1" };
     writeln!(out, "<article id=\"{prefix}\" aria-labelledby=\"{prefix}-title\">\n<header>")?;
-    let title = if many { called(body) } else { head::what(&view).join(" · ") };
-    writeln!(out, "<{level} id=\"{prefix}-title\">{}</{close}>", escape::html(&title))?;
+    match heading {
+        Some(heading) => {
+            writeln!(out, "<h1 id=\"{prefix}-title\">{}</h1>", escape::html(heading))?;
+        }
+        None => {
+            let title = escape::html(&called(body));
+            writeln!(out, "<h2 class=\"top\" id=\"{prefix}-title\">{title}</h2>")?;
+        }
+    }
     if let Some(text) = head::outcome(report.head.outcome, &report.head.plan) {
         writeln!(out, "<p class=\"doubt\">{}.</p>", escape::html(&text))?;
     }
@@ -108,9 +133,22 @@ fn article(index: usize, body: &Body<'_>, many: bool, out: &mut dyn Write) -> io
     for paragraph in answer::answer(&view).iter().chain(&answer::turns(&view)) {
         writeln!(out, "<p class=\"answer\">{}</p>", spans(paragraph))?;
     }
-    writeln!(out, "<p class=\"how\">{}</p>\n</header>", escape::html(&head::how(&view).join(" · ")))?;
+    let parameters: Vec<String> = head::what(&view).into_iter().chain(head::how(&view)).collect();
+    writeln!(out, "<p class=\"how\">{}</p>\n</header>", escape::html(&parameters.join(" · ")))?;
     tables(&view, out)?;
-    let (charts, failure) = charts(&view);
+    if articles == Articles::Whole {
+        drawings(&view, &prefix, out)?;
+        profile(&view, out)?;
+    }
+    basis(&view, out)?;
+    if articles == Articles::Whole {
+        raw(report, &prefix, out)?;
+    }
+    writeln!(out, "</article>")
+}
+
+fn drawings(view: &View<'_>, prefix: &str, out: &mut dyn Write) -> io::Result<()> {
+    let (charts, failure) = charts(view);
     if !charts.is_empty() || failure.is_some() {
         writeln!(out, "<h2>Charts</h2>")?;
     }
@@ -119,13 +157,9 @@ fn article(index: usize, body: &Body<'_>, many: bool, out: &mut dyn Write) -> io
     }
     writeln!(out, "<div class=\"charts\">")?;
     for chart in &charts {
-        out.write_all(figure::figure(chart, &prefix).as_bytes())?;
+        out.write_all(figure::figure(chart, prefix).as_bytes())?;
     }
-    writeln!(out, "</div>")?;
-    profile(&view, out)?;
-    basis(&view, out)?;
-    raw(report, &prefix, out)?;
-    writeln!(out, "</article>")
+    writeln!(out, "</div>")
 }
 
 fn spans(spans: &[Span]) -> String {

@@ -7,7 +7,7 @@ use samehost_model::{Report, Reproduction};
 
 use super::{LEGEND, TITLE, here, how, outcome, summary, unmeasured, whys};
 use crate::grid::{Align, Column, Grid};
-use crate::html::{Front, escape, render_with, table};
+use crate::html::{Articles, Front, escape, render_with, table};
 use crate::line::{Span, Tone};
 use crate::notes::sentence;
 
@@ -26,7 +26,7 @@ pub fn reproduction_as_html(reproduction: &Reproduction, out: &mut dyn Write) ->
         .collect();
     let reports: Vec<(&str, &Report)> =
         reports.iter().map(|(label, report)| (label.as_str(), *report)).collect();
-    let front = Front { title: TITLE, notes: &[], html: &front(reproduction) };
+    let front = Front { title: TITLE, html: &front(reproduction), articles: Articles::Whole };
     render_with(&front, &reports, out)
 }
 

@@ -1,7 +1,7 @@
 //! The checkup: its table in one convention, the words below it, at any width.
 
 use samehost_model::{Host, Report};
-use samehost_report::{Around, Finding, FindingKind, Running, Terminal};
+use samehost_report::{Around, CheckupPage, Finding, FindingKind, Running, Terminal, checkup_as_html};
 use unicode_width::UnicodeWidthStr;
 
 use crate::scenes;
@@ -62,4 +62,30 @@ fn a_row_has_no_sign_and_no_factor_and_fits() {
         assert!(row.width() <= 80, "{row}");
         assert!(!row.contains("times") && !row.contains('×') && !row.contains('+'), "{row}");
     }
+}
+
+#[test]
+fn the_page_answers_first_and_needs_no_script() {
+    const EVIL: &str = "</li><script>alert(1)</script><img src=x>";
+    let (one, many) = (scenes::single_point(), scenes::connections());
+    let reports = [("one request and its reply", &one), (EVIL, &many)];
+    let page = |title| {
+        let (findings, notes) = (findings(&one, &many), [EVIL.to_owned()]);
+        let around = Around { worth: &[Running { about: EVIL, line: EVIL }], ..AROUND };
+        let page = CheckupPage { title, findings: &findings, around, notes: &notes, reports: &reports };
+        let mut out = Vec::new();
+        checkup_as_html(&page, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    let answered = page(None);
+    std::fs::write(format!("{}/checkup.html", env!("CARGO_TARGET_TMPDIR")), &answered).unwrap();
+    let place = |text: &str| answered.find(text).unwrap_or_else(|| panic!("no {text}"));
+    let heading = "<h1>Unix socket or TCP on this machine: time of a request 31 % less (31–32 %)";
+    assert!(place(heading) < place("class=\"rows\""));
+    assert!(place("class=\"rows\"") < place("What it means"));
+    assert!(place("Most worth doing here") < place("<article"));
+    assert!(!answered.contains("<script") && !answered.contains("<img"));
+    assert_eq!(answered.matches("<circle").count(), 7, "a row that was not measured has no drawing");
+    assert!(answered.len() < 100_000, "{} bytes", answered.len());
+    assert!(page(Some("For the boss")).contains("<h1>For the boss</h1>"));
 }

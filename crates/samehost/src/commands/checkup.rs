@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use samehost_bench::KeepAwake;
 use samehost_model::Report;
+#[cfg(feature = "html")]
+use samehost_report::CheckupPage;
 use samehost_report::{Around, Finding, FindingKind, Running};
 use serde_json::json;
 
@@ -51,17 +53,25 @@ pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
     if let Some(path) = &options.json {
         output::write_to(path, &as_json(&done, &reports)?)?;
     }
+    let worth: Vec<Running<'_>> =
+        done.worth.iter().map(|one| Running { about: &one.about, line: &one.command }).collect();
+    let around = Around { here: &done.here, running: &running(&done.neighbours), worth: &worth };
+    let findings = findings(&done.legs);
     #[cfg(feature = "html")]
     if let Some(path) = &options.html {
+        let page = CheckupPage {
+            title: options.title.as_deref(),
+            findings: &findings,
+            around,
+            notes: &done.notes,
+            reports: &reports,
+        };
         let mut bytes = Vec::new();
-        samehost_report::render_page("Checkup", &done.notes, &reports, &mut bytes)?;
+        samehost_report::checkup_as_html(&page, &mut bytes)?;
         output::write_to(path, &bytes)?;
     }
     if !is_stdout_taken {
-        let worth: Vec<Running<'_>> =
-            done.worth.iter().map(|one| Running { about: &one.about, line: &one.command }).collect();
-        let around = Around { here: &done.here, running: &running(&done.neighbours), worth: &worth };
-        print(|out| output::terminal().end_checkup(&findings(&done.legs), &around, &done.notes, out))?;
+        print(|out| output::terminal().end_checkup(&findings, &around, &done.notes, out))?;
     }
     Ok(if done.is_interrupted { Ending::Interrupted } else { Ending::Done })
 }

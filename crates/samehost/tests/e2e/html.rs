@@ -145,6 +145,9 @@ fn a_page_goes_to_standard_output() {
     let ended = home.run(&[&["bench", "raw", "--html", "-"], QUICK].concat());
     assert_eq!(ended.status, 0, "{}", ended.stderr);
     assert!(ended.stdout.starts_with("<!doctype html>") && ended.stdout.ends_with("</html>\n"));
+    assert!(ended.stdout.contains("<h1 id=\"r0-title\">Unix socket or TCP for raw ping-pong: "));
+    let titled = home.run(&[&["bench", "raw", "--html", "-", "--title", "A & B"], QUICK].concat());
+    assert!(titled.stdout.contains("<h1 id=\"r0-title\">A &amp; B</h1>"));
     let both = home.run(&[&["bench", "raw", "--html", "-", "--json", "-"], QUICK].concat());
     assert_eq!(both.status, 2);
 }

@@ -13,8 +13,12 @@ fn checkup(budget: &str) -> (Value, String) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("checkup.json");
     let mut command = here.samehost(&["--budget", budget, "--quiet", "--json"]);
-    let output = command.arg(&file).output().unwrap();
+    let page = directory.path().join("checkup.html");
+    let output = command.arg(&file).arg("--html").arg(&page).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("<h1>Unix socket or TCP on this machine: time of a request "), "{page}");
+    assert!(page.len() < 300_000 && !page.contains("<script"), "{} bytes", page.len());
     here.assert_nothing_left();
     let json = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     (json, String::from_utf8_lossy(&output.stdout).into_owned())
