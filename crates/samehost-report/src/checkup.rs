@@ -9,7 +9,6 @@ use samehost_model::{Code, Comparison, Host, Report, Verdict, Warning};
 
 use crate::checkup_words::{amount, bulk, difference, varies};
 use crate::head;
-use crate::scan_congestion::broken;
 use crate::sockets;
 use crate::terminal::Terminal;
 use crate::text::{count, width, wrap};
@@ -200,9 +199,7 @@ impl Terminal {
         self.bullet(out, around.here)?;
         for one in around.worth {
             self.bullet(out, &samehost_model::printable::clean(one.about))?;
-            for line in broken(&samehost_model::printable::clean(one.line), self.text_width() - 6) {
-                writeln!(out, "    {line}")?;
-            }
+            writeln!(out, "    {}", samehost_model::printable::clean(one.line))?;
         }
         if around.worth.is_empty() {
             self.bullet(out, NOTHING_WORTH.0)?;

@@ -13,6 +13,7 @@ mod conditions;
 mod csv;
 mod driving;
 mod effects;
+mod explanation;
 mod figure;
 mod figures;
 mod grid;
@@ -64,6 +65,7 @@ pub use metrics::{
 #[cfg(feature = "html")]
 pub use reproduction::reproduction_as_html;
 pub use reproduction::reproduction_as_markdown;
+pub use scan::Notes;
 pub use scan_advice::{part_in_percent, saving_in_short, saving_in_words, signed_part, signed_span_of_time};
 pub use scan_changes::When;
 pub use terminal::Terminal;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use samehost_model::printable::clean;
-use samehost_model::scan::{Process, Queues, ReadBy, Scan, Service, Socket, SocketKind};
+use samehost_model::scan::{Advice, Process, Queues, ReadBy, Scan, Service, Socket, SocketKind, Weight};
 
 use crate::line::{Line, Span, Tone, labelled, titled, wrap_spans};
 
@@ -14,22 +14,51 @@ use crate::text::count;
 use crate::{scan_advice, scan_congestion};
 
 /// Endpoints listed per service; the rest are counted.
-const MOST_ENDPOINTS: usize = 8;
+const MOST_ENDPOINTS: usize = 4;
 /// Pairs over Unix sockets that are listed; the rest are counted, and JSON has all.
 const MOST_PAIRS: usize = 20;
 
+/// How much of each note is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notes {
+    /// A line; `samehost explain CODE` has the rest.
+    Brief,
+    Whole,
+}
+
 impl Terminal {
-    pub fn render_scan(&self, scan: &Scan, out: &mut dyn Write) -> io::Result<()> {
+    /// Renders a scan: who talks to whom over TCP, what is worth it and what is in the way come first.
+    pub fn render_scan(&self, scan: &Scan, notes: Notes, out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
         page.section(head(scan, page.measure()));
-        page.section(services(scan, page.measure()));
-        page.section(scan_advice::advice(scan, page.measure()));
-        page.section(findings(scan, page.measure()));
-        page.section(scan_congestion::slow(scan, page.measure()));
+        if notes == Notes::Whole && scan.services.is_empty() && scan.connections.is_empty() {
+            page.section(vec![Line::from(vec![Span::plain("Nothing of that name or port is here.")])]);
+        }
+        page.section(scan_advice::advice(scan, notes, page.measure()));
+        page.section(findings(scan, notes, page.measure()));
+        page.section(explained(scan, notes, page.measure()));
         page.section(pairs(scan, page.measure()));
+        page.section(services(scan, page.measure()));
         page.section(hidden(scan, page.measure()));
         self.print(&page, out)
     }
+}
+
+/// Where notes are brief: how to read one in full.
+fn explained(scan: &Scan, notes: Notes, columns: usize) -> Vec<Line> {
+    let has_note = |advice: &Advice| advice.obstacles.iter().any(|one| one.weight == Weight::Note);
+    let is_brief =
+        !scan.findings.is_empty() || !scan.slow_congestion.is_empty() || scan.advice.iter().any(has_note);
+    if notes == Notes::Whole || !is_brief {
+        return Vec::new();
+    }
+    wrap_spans(&[Span::dim("A note in full, and what to set: samehost explain CODE")], columns)
+}
+
+/// What was found, without what follows from it.
+pub(crate) fn brief(text: &str) -> String {
+    let text = clean(text);
+    text.split("; ").next().unwrap_or(&text).to_owned()
 }
 
 fn head(scan: &Scan, columns: usize) -> Vec<Line> {
@@ -89,13 +118,12 @@ fn services(scan: &Scan, columns: usize) -> Vec<Line> {
         if service.network_namespace != own_namespace(scan) {
             spans.push(Span::dim(format!("· {}", namespace_name(scan, service.network_namespace))));
         }
-        lines.extend(labelled(&Span::plain("  "), 2, &spans, columns));
-        for at in service.listeners.iter().take(MOST_ENDPOINTS) {
-            lines.extend(scan.sockets.get(*at).into_iter().flat_map(|socket| endpoint(socket, columns)));
-        }
+        let shown = service.listeners.iter().take(MOST_ENDPOINTS).filter_map(|at| scan.sockets.get(*at));
+        spans.extend(shown.map(|socket| Span::plain(format!("· {}", endpoint(socket)))));
         if let Some(more) = service.listeners.len().checked_sub(MOST_ENDPOINTS).filter(|more| *more > 0) {
-            lines.extend(labelled(&Span::plain(""), 6, &[Span::dim(format!("and {more} more"))], columns));
+            spans.push(Span::dim(format!("· and {more} more")));
         }
+        lines.extend(labelled(&Span::plain("  "), 2, &spans, columns));
     }
     titled("Services", lines)
 }
@@ -120,27 +148,31 @@ fn way_to_see(scan: &Scan) -> &'static str {
     }
 }
 
-fn endpoint(socket: &Socket, columns: usize) -> Vec<Line> {
-    let mut text = socket.local.to_string();
-    if let Queues::Listening { waiting, backlog } = socket.queues {
-        if let Some(backlog) = backlog {
-            text.push_str(&format!("  backlog {backlog}"));
-        }
-        if waiting > 0 {
-            text.push_str(&format!(", {waiting} waiting"));
-        }
-    }
-    labelled(&Span::dim(format!("      {}", socket.kind.label())), 12, &[Span::plain(text)], columns)
+fn endpoint(socket: &Socket) -> String {
+    let waiting = match socket.queues {
+        Queues::Listening { waiting, .. } if waiting > 0 => format!(" ({waiting} waiting)"),
+        _ => String::new(),
+    };
+    // One word, as `verify` takes it.
+    let between = if socket.kind.label().contains(' ') { " " } else { ":" };
+    format!("{}{between}{}{waiting}", socket.kind.label(), socket.local)
 }
 
-/// What else is worth knowing, each with what to do about it.
-fn findings(scan: &Scan, columns: usize) -> Vec<Line> {
-    let each = scan.findings.iter().flat_map(|finding| {
-        let found = Span::new(Tone::Doubt, format!("{}.", clean(&finding.found)));
-        let remedy = Span::plain(format!("{}.", clean(&finding.remedy)));
-        labelled(&Span::plain("  •"), 4, &[found, remedy], columns)
-    });
-    titled("Worth knowing", each.collect())
+/// What else is worth knowing.
+fn findings(scan: &Scan, notes: Notes, columns: usize) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for finding in &scan.findings {
+        let label = Span::new(Tone::Doubt, format!("• {}:", finding.code));
+        let spans = match notes {
+            Notes::Brief => vec![label, Span::plain(brief(&finding.found))],
+            Notes::Whole => {
+                vec![label, Span::plain(format!("{}. {}.", clean(&finding.found), clean(&finding.remedy)))]
+            }
+        };
+        lines.extend(labelled(&Span::plain("  "), 2, &spans, columns));
+    }
+    lines.extend(scan_congestion::note(scan, columns));
+    titled("Worth knowing", lines)
 }
 
 fn own_namespace(scan: &Scan) -> u64 {

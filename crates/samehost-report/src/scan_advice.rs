@@ -8,6 +8,7 @@ use samehost_model::scan::{Advice, Possible, Range, Saving, Scan, Traffic, Weigh
 
 use crate::line::{Line, Span, Tone, labelled, titled};
 use crate::page::Page;
+use crate::scan::{Notes, brief};
 use crate::terminal::Terminal;
 use crate::text::count;
 
@@ -21,7 +22,7 @@ impl Terminal {
     /// Renders one piece of advice.
     pub fn render_advice(&self, scan: &Scan, advice: &Advice, out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
-        page.section(pair(scan, advice, page.measure()));
+        page.section(pair(scan, advice, Notes::Whole, page.measure()));
         self.print(&page, out)
     }
 }
@@ -42,15 +43,15 @@ pub fn saving_in_short(saving: &Saving) -> String {
 }
 
 /// All pairs; those that could switch now come first.
-pub(crate) fn advice(scan: &Scan, columns: usize) -> Vec<Line> {
+pub(crate) fn advice(scan: &Scan, notes: Notes, columns: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     for advice in &scan.advice {
-        lines.extend(pair(scan, advice, columns));
+        lines.extend(pair(scan, advice, notes, columns));
     }
     titled("Over TCP", lines)
 }
 
-fn pair(scan: &Scan, advice: &Advice, columns: usize) -> Vec<Line> {
+fn pair(scan: &Scan, advice: &Advice, notes: Notes, columns: usize) -> Vec<Line> {
     let service = scan.services.get(advice.service).map_or("unknown", |service| service.name.as_str());
     let connections = count(advice.connections as usize, "connection");
     let unseen = match advice.unseen {
@@ -72,8 +73,11 @@ fn pair(scan: &Scan, advice: &Advice, columns: usize) -> Vec<Line> {
             Weight::Setting => Tone::Doubt,
             Weight::Blocks => Tone::Bad,
         };
-        let text = format!("{}. {}", obstacle.found, obstacle.remedy);
-        let label = Span::new(tone, format!("      • {}:", obstacle.code));
+        let label = Span::new(tone, format!("• {}:", obstacle.code));
+        let text = match (notes, obstacle.weight) {
+            (Notes::Brief, Weight::Note) => brief(&obstacle.found),
+            _ => format!("{}. {}", obstacle.found, obstacle.remedy),
+        };
         let spans = [label, Span::plain(text.trim_end())];
         lines.extend(labelled(&Span::plain("      "), 6, &spans, columns));
     }

@@ -49,6 +49,8 @@ pub struct Descriptor {
     pub default_sockets: Vec<String>,
     /// The setting that makes it listen on a Unix socket; `{}` stands for the path.
     unix_socket: Option<String>,
+    /// The setting of its backlog; `{}` stands for the number.
+    backlog: Option<String>,
     /// Whether it listens on one address only: on the socket or on the port.
     pub one_address: bool,
     /// What to know of the socket that it makes, a sentence each: who may connect, and when the file goes.
@@ -194,6 +196,12 @@ impl Descriptor {
             (Some(setting), _) => UnixSocket::Setting(setting),
             (None, why) => UnixSocket::Never(why.as_deref().unwrap_or_default()),
         }
+    }
+
+    /// The setting that gives it a backlog of this many connections, where it is known.
+    #[must_use]
+    pub fn backlog_of(&self, connections: u32) -> Option<String> {
+        Some(self.backlog.as_ref()?.replace("{}", &connections.to_string()))
     }
 
     /// The files that people edit, the most usual first.

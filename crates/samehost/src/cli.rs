@@ -64,6 +64,12 @@ pub enum Verb {
     Reproduce(ReproduceOptions),
     /// What talks to what on this machine, and what could use a Unix socket
     Scan(ScanOptions),
+    /// What a code of scan means: when it matters, what to set, how to undo it
+    Explain {
+        /// The code: backlog, bbr, tls, … [default: a list of them]
+        #[arg(value_parser = clap::builder::PossibleValuesParser::new(samehost_scan::EXPLANATIONS.iter().map(|one| one.code)), hide_possible_values = true)]
+        code: Option<String>,
+    },
     /// What talks to what, live: traffic of each pair, and what could use a Unix socket
     #[command(hide = !cfg!(feature = "tui"))]
     Top(TopOptions),

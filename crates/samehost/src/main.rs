@@ -69,6 +69,7 @@ fn main() -> ExitCode {
         Some(Verb::Bench(bench)) => commands::bench(&bench),
         Some(Verb::Reproduce(options)) => commands::reproduce(&options),
         Some(Verb::Scan(options)) => commands::scan(&options),
+        Some(Verb::Explain { code }) => commands::explain(code.as_deref()),
         Some(Verb::Top(options)) => commands::top(&options),
         Some(Verb::Verify(options)) => commands::verify(&options),
         Some(Verb::How(options)) => commands::how(&options),

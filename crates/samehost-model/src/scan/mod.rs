@@ -5,6 +5,7 @@ mod advice;
 mod changes;
 mod congestion;
 mod dropped;
+mod explanation;
 mod finding;
 mod how;
 mod inventory;
@@ -21,6 +22,7 @@ pub use advice::{Advice, Obstacle, Possible, Range, Saving, ShortTraffic, Traffi
 pub use changes::{ChangedHop, ChangedService, Compared, ReturnedHop, SCAN_CHANGES_SCHEMA, ScanChanges};
 pub use congestion::SlowCongestion;
 pub use dropped::Dropped;
+pub use explanation::Explanation;
 pub use finding::{FINDING_CODES, Finding};
 pub use how::{ClientWords, HOW_SCHEMA, HowTo};
 pub use inventory::{Hop, INVENTORY_SCHEMA, Inventory, Listening, Noted, Program, ServiceName, is_tcp};

@@ -6,7 +6,8 @@ use samehost_model::scan::{Queues, Weight};
 use super::Finding;
 use super::pair::Pair;
 
-/// Default of net.core.somaxconn before Linux 5.4, still requested by many servers; anything lower is a risk.
+/// Default of net.core.somaxconn before Linux 5.4, still requested by many servers. A lower one is a risk where twice the
+/// clients that are here would reach it: 80 is what every MariaDB has, and three workers of PHP never fill it.
 const FEW: u32 = 128;
 
 pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
@@ -25,33 +26,46 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     let Queues::Listening { waiting, backlog: Some(backlog) } = listener.queues else { return None };
     let found = |what: String| {
         format!(
-            "{what}; a Unix socket refuses the next one at once (EAGAIN, a 502 behind nginx), where TCP waits"
+            "{what}; a Unix socket refuses the next client that does not block (EAGAIN, a 502 behind nginx), where TCP waits"
         )
     };
     let remedy = match somaxconn.filter(|limit| *limit <= backlog && *limit < enough(seen)) {
         Some(limit) => format!(
-            "net.core.somaxconn ({limit}) is the limit: sysctl net.core.somaxconn={0}, then a backlog of {0} in the service, and restart it",
-            enough(seen)
+            "net.core.somaxconn ({limit}) is the limit: sysctl net.core.somaxconn={}, then {}",
+            enough(seen),
+            setting(pair, enough(seen))
         ),
-        None => format!("Set the service's backlog to {} or more, and restart it", enough(seen)),
+        None => capitalised(&setting(pair, enough(seen))),
     };
-    if waiting > backlog {
-        Some((
-            Weight::Setting,
-            found(format!("{waiting} connections wait at a backlog of {backlog}: it is full")),
-            remedy,
-        ))
+    // A client process may open at least one.
+    let may_be = seen.max(pair.clients.len() as u32);
+    let (weight, what) = if waiting > backlog {
+        (Weight::Setting, format!("{waiting} connections wait at a backlog of {backlog}: it is full"))
     } else if backlog < seen {
-        Some((
-            Weight::Setting,
-            found(format!("the backlog is {backlog}, and {seen} connections are open")),
-            remedy,
-        ))
-    } else if backlog < FEW {
-        Some((Weight::Note, found(format!("the backlog is only {backlog}")), remedy))
+        (Weight::Setting, format!("the backlog is {backlog}, and {seen} connections are open"))
+    } else if backlog < FEW && backlog < may_be.saturating_mul(2) {
+        (
+            Weight::Note,
+            format!("the backlog is only {backlog}, and clients here may open {may_be} or more at once"),
+        )
     } else {
-        None
+        return None;
+    };
+    Some((weight, found(what), remedy))
+}
+
+/// What gives the service this backlog.
+fn setting(pair: &Pair<'_>, backlog: u32) -> String {
+    let known = pair.known.and_then(|known| Some((known.label.as_str(), known.backlog_of(backlog)?)));
+    match known {
+        Some((label, setting)) => format!("set {setting} ({label}), and restart it"),
+        None => format!("set the service's backlog to {backlog} or more, and restart it"),
     }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
 /// Twice the connections seen, rounded up to a power of two; at least 512 (nginx uses 511).

@@ -40,8 +40,6 @@ pub struct Blocker {
     /// Name in JSON and on the screen.
     pub code: &'static str,
     pub decided_by: DecidedBy,
-    /// Condition that it detects.
-    pub about: &'static str,
     check: fn(&Pair<'_>) -> Option<Finding>,
 }
 
@@ -71,96 +69,21 @@ type Finding = (Weight, String, String);
 
 /// All blockers, in the order in which users usually meet them.
 pub const BLOCKERS: &[Blocker] = &[
-    Blocker {
-        code: "server",
-        decided_by: DecidedBy::Switch,
-        about: "the service listens on no Unix socket",
-        check: server::check,
-    },
-    Blocker {
-        code: "backlog",
-        decided_by: DecidedBy::Scan,
-        about: "more connections than may wait at the socket",
-        check: backlog::check,
-    },
-    Blocker {
-        code: "permissions",
-        decided_by: DecidedBy::Login,
-        about: "the client may not use the path",
-        check: permissions::check,
-    },
-    Blocker {
-        code: "confinement",
-        decided_by: DecidedBy::Page,
-        about: "SELinux or AppArmor confine one end",
-        check: confinement::check,
-    },
-    Blocker {
-        code: "mount-namespace",
-        decided_by: DecidedBy::Login,
-        about: "the client cannot see the socket file",
-        check: mount_namespace::check,
-    },
-    Blocker {
-        code: "localhost",
-        decided_by: DecidedBy::Switch,
-        about: "what `localhost` means to this client",
-        check: localhost::check,
-    },
-    Blocker {
-        code: "accounts",
-        decided_by: DecidedBy::Login,
-        about: "who the client is over a socket",
-        check: accounts::check,
-    },
-    Blocker {
-        code: "container",
-        decided_by: DecidedBy::Login,
-        about: "client and service in different containers",
-        check: container::check,
-    },
-    Blocker {
-        code: "driver",
-        decided_by: DecidedBy::Scan,
-        about: "the client's driver knows no Unix sockets",
-        check: driver::check,
-    },
-    Blocker {
-        code: "stale",
-        decided_by: DecidedBy::Login,
-        about: "a socket file that nobody answers",
-        check: stale::check,
-    },
-    Blocker {
-        code: "another-socket",
-        decided_by: DecidedBy::Scan,
-        about: "the path leads to another socket than the service's",
-        check: another_socket::check,
-    },
-    Blocker {
-        code: "client-address",
-        decided_by: DecidedBy::Scan,
-        about: "the service no longer sees its client's address",
-        check: address_lost::check,
-    },
-    Blocker {
-        code: "tls",
-        decided_by: DecidedBy::Scan,
-        about: "the connection is encrypted",
-        check: tls::check,
-    },
-    Blocker {
-        code: "path-length",
-        decided_by: DecidedBy::Scan,
-        about: "the path does not fit a socket's address",
-        check: path_length::check,
-    },
-    Blocker {
-        code: "file-system",
-        decided_by: DecidedBy::Scan,
-        about: "the socket's directory is on a file system that carries none",
-        check: file_system::check,
-    },
+    Blocker { code: "server", decided_by: DecidedBy::Switch, check: server::check },
+    Blocker { code: "backlog", decided_by: DecidedBy::Scan, check: backlog::check },
+    Blocker { code: "permissions", decided_by: DecidedBy::Login, check: permissions::check },
+    Blocker { code: "confinement", decided_by: DecidedBy::Page, check: confinement::check },
+    Blocker { code: "mount-namespace", decided_by: DecidedBy::Login, check: mount_namespace::check },
+    Blocker { code: "localhost", decided_by: DecidedBy::Switch, check: localhost::check },
+    Blocker { code: "accounts", decided_by: DecidedBy::Login, check: accounts::check },
+    Blocker { code: "container", decided_by: DecidedBy::Login, check: container::check },
+    Blocker { code: "driver", decided_by: DecidedBy::Scan, check: driver::check },
+    Blocker { code: "stale", decided_by: DecidedBy::Login, check: stale::check },
+    Blocker { code: "another-socket", decided_by: DecidedBy::Scan, check: another_socket::check },
+    Blocker { code: "client-address", decided_by: DecidedBy::Scan, check: address_lost::check },
+    Blocker { code: "tls", decided_by: DecidedBy::Scan, check: tls::check },
+    Blocker { code: "path-length", decided_by: DecidedBy::Scan, check: path_length::check },
+    Blocker { code: "file-system", decided_by: DecidedBy::Scan, check: file_system::check },
 ];
 
 /// Fills in the advice of a scan: one for each program that talks to a service over TCP.
@@ -297,7 +220,7 @@ mod tests {
     fn codes_are_unique_and_explained() {
         for (index, blocker) in BLOCKERS.iter().enumerate() {
             assert!(BLOCKERS[..index].iter().all(|other| other.code != blocker.code));
-            assert!(!blocker.about.is_empty());
+            assert!(crate::explanation(blocker.code).is_some(), "{}", blocker.code);
         }
     }
 }

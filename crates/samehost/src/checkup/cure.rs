@@ -77,7 +77,7 @@ fn in_words(scan: &Scan, measured: Option<&Comparison>, margin: f64) -> Option<C
     let gain =
         measured.map_or_else(|| "what that would bring was not measured".into(), |found| gain(found, 1));
     let first = format!(
-        "Connections to {} run on {name}. With CUBIC, {gain}; small requests stay the same. As root, for new connections only, until the next start (samehost scan says how to make it last and how to take it back):",
+        "Connections to {} run on {name}. With CUBIC, {gain}; small requests stay the same. As root, for new connections only, until the next start (samehost explain bbr says how to make it last and how to take it back):",
         now.address
     );
     let others = scan.slow_congestion.iter().skip(1);

@@ -10,6 +10,15 @@ use crate::since::Since;
 
 #[derive(Args, Clone, Debug)]
 pub struct ScanOptions {
+    /// Only services and programs of these names, with their notes in full: mariadb, php
+    #[arg(value_name = "NAME", conflicts_with_all = ["save", "since", "prometheus", "otlp", "every"])]
+    pub names: Vec<String>,
+    /// Only services that listen at this port
+    #[arg(long, value_name = "PORT", conflicts_with_all = ["save", "since", "prometheus", "otlp", "every"])]
+    pub port: Vec<u16>,
+    /// Explain a code of the listing, as samehost explain does: backlog, bbr, tls, …
+    #[arg(long, value_name = "CODE", exclusive = true)]
+    pub explain: Option<String>,
     /// Print everything found as JSON
     #[arg(long)]
     pub json: bool,

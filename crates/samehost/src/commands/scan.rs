@@ -6,8 +6,11 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use samehost_model::scan::Scan;
+use samehost_report::Notes;
+use samehost_scan::Filter;
 use samehost_system::interrupt;
 
+use super::explain::explain;
 use super::scan_changes::{Baseline, show_changes};
 use super::scan_metrics::Receivers;
 use super::sends_at_once::ask;
@@ -23,6 +26,9 @@ const PERIODS: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Dur
 const LOOK: Duration = Duration::from_millis(250);
 
 pub fn scan(options: &ScanOptions) -> anyhow::Result<Ending> {
+    if let Some(code) = &options.explain {
+        return explain(Some(code));
+    }
     for (option, period) in [("--observe", options.observe), ("--every", options.every)] {
         if period.is_some_and(|period| !PERIODS.contains(&period)) {
             return Err(WrongUse(format!("{option} takes 1s to 24h")).into());
@@ -99,7 +105,7 @@ fn once(options: &ScanOptions) -> anyhow::Result<Ending> {
         is_changed = changes.is_changed;
         show_changes(&changes, options.json)?;
     } else if options.json || receivers.is_none() {
-        show(&scan, options.json)?;
+        show(scan, options)?;
     }
     if let (Some(history), Some(inventory)) = (&history, &inventory) {
         history.keep(inventory, at)?;
@@ -114,11 +120,14 @@ fn once(options: &ScanOptions) -> anyhow::Result<Ending> {
     })
 }
 
-fn show(scan: &Scan, json: bool) -> anyhow::Result<()> {
-    if json {
-        return output::print_scan_as_json(scan);
+fn show(mut scan: Scan, options: &ScanOptions) -> anyhow::Result<()> {
+    let filter = Filter { names: options.names.clone(), ports: options.port.clone() };
+    filter.apply(&mut scan);
+    if options.json {
+        return output::print_scan_as_json(&scan);
     }
-    output::show(|terminal, out| terminal.render_scan(scan, out))
+    let notes = if filter.is_none() { Notes::Brief } else { Notes::Whole };
+    output::show(|terminal, out| terminal.render_scan(&scan, notes, out))
 }
 
 /// A scan with advice and, if traffic was observed, predicted savings.

@@ -55,7 +55,7 @@ fn a_full_queue_is_found_and_one_with_room_is_not() {
     let words = found(&seen, "full-queue", &format!("127.0.0.1:{port}:"));
     assert!(matches!(words.as_slice(), [one] if one.contains("(2 wait, backlog 1)")), "{words:?}");
     assert!(found(&seen, "full-queue", &format!("127.0.0.1:{other}:")).is_empty(), "one more may wait");
-    let shown = home.run(&["scan"]).stdout;
+    let shown = home.run(&["scan"]).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(shown.contains("Worth knowing") && shown.contains("(2 wait, backlog 1)"), "{shown}");
     drop(held);
     for child in [&mut full, &mut room] {

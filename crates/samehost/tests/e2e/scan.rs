@@ -282,6 +282,56 @@ fn hostile_names_do_not_reach_the_terminal() {
 }
 
 #[test]
+fn a_name_or_a_port_leaves_its_pairs_with_their_notes_in_full() {
+    let home = Home::new();
+    let server = home.serve("echo", &["--backlog", "1"]);
+    let [host, port] = host_port(&server.tcp);
+    let client = Held::start("nc", &[host, port]);
+    connection_of(&home, client.pid());
+    let whole = home.run(&["scan"]).stdout;
+    assert!(whole.contains("• backlog: the backlog is only 1, and clients here"), "{whole}");
+    assert!(whole.contains("samehost explain CODE") && !whole.contains("and restart it"), "{whole}");
+    for filter in [&["--port", port][..], &["samehost"], &["nc"]] {
+        let shown = home.run(&[&["scan"], filter].concat());
+        assert_eq!(shown.status, 0, "{}", shown.stderr);
+        assert!(shown.stdout.contains(&server.tcp), "{filter:?}: {}", shown.stdout);
+        let words = shown.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("Set the service's backlog to 512 or more, and restart it"), "{words}");
+        let json: Value =
+            serde_json::from_str(&home.run(&[&["scan", "--json"], filter].concat()).stdout).unwrap();
+        let advice = &json["advice"][0];
+        let service = &json["services"][advice["service"].as_u64().unwrap() as usize];
+        assert_eq!(service["name"], "samehost serve", "{advice}");
+    }
+    let none = home.run(&["scan", "no-such-service"]);
+    assert!(
+        none.status == 0 && none.stdout.contains("Nothing of that name or port is here."),
+        "{}",
+        none.stdout
+    );
+    assert_eq!(home.run(&["scan", "nc", "--save"]).status, 2);
+}
+
+#[test]
+fn every_code_is_explained_with_what_is_here() {
+    let home = Home::new();
+    let listed = home.run(&["explain"]).stdout;
+    for one in samehost_scan::EXPLANATIONS {
+        assert!(listed.contains(one.code), "{}: {listed}", one.code);
+    }
+    let server = home.serve("echo", &["--backlog", "1"]);
+    let [host, port] = host_port(&server.tcp);
+    let client = Held::start("nc", &[host, port]);
+    connection_of(&home, client.pid());
+    for words in [&["explain", "backlog"][..], &["scan", "--explain", "backlog"]] {
+        let told = home.run(words).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(told.contains("nc → samehost serve: the backlog is only 1"), "{told}");
+        assert!(told.contains("matters Where more clients") && told.contains("undo Remove"), "{told}");
+    }
+    assert_eq!(home.run(&["explain", "no-such-code"]).status, 2);
+}
+
+#[test]
 fn an_ordinary_user_sees_some_and_is_told_the_rest() {
     if !is_root() {
         not_tested("without root: becoming another user");

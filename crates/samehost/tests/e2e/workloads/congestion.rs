@@ -318,12 +318,14 @@ fn a_loopback_on_bbr_is_found_and_the_printed_lines_cure_it_and_take_it_back() {
     let addresses: Vec<&str> = slow.iter().map(|(address, ..)| address.as_str()).collect();
     assert_eq!(addresses, ["127.0.0.1", "::1"], "{slow:?}");
     let text = String::from_utf8(net.samehost(&["scan"]).stdout).unwrap();
+    assert!(text.contains("• bbr: loopback runs on BBR") && text.contains("samehost explain"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
-    let text = text.replace(" \\\n      ", " ");
+    let text = String::from_utf8(net.samehost(&["explain", "bbr"]).stdout).unwrap();
     for line in slow.iter().flat_map(|(_, cure, undo)| cure.iter().chain(undo)) {
         assert!(text.contains(line.as_str()), "not shortened: {line}\n{text}");
     }
-    assert!(text.contains("systemctl enable") && text.contains("made from then on"), "{text}");
+    let (last, back) = text.split_once("To take it back").unwrap();
+    assert!(last.contains("systemctl enable") && back.contains("systemctl disable --now"), "{text}");
     assert_eq!(
         net.shell("ip route show table local; ip -6 route show table local"),
         before,

@@ -1,0 +1,137 @@
+//! A part of a scan: `samehost scan mariadb`, `samehost scan --port 3306`. Looks at nothing anew.
+
+use std::collections::BTreeSet;
+
+use samehost_model::scan::{Advice, Connection, Finding, Scan, Service};
+use samehost_services::Kind;
+
+/// What of a scan is wanted: services and programs by name, or services by port. Without either, all of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Names of services or programs, or parts of them.
+    pub names: Vec<String>,
+    pub ports: Vec<u16>,
+}
+
+impl Filter {
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.names.is_empty() && self.ports.is_empty()
+    }
+
+    /// Leaves in the scan what was asked for: services, connections and advice of them or of these clients, and findings about
+    /// them.
+    pub fn apply(&self, scan: &mut Scan) {
+        if self.is_none() {
+            return;
+        }
+        let is_asked: Vec<bool> =
+            scan.services.iter().map(|service| self.has_service(scan, service)).collect();
+        let mut advice = scan.advice.clone();
+        advice.retain(|one| is_asked[one.service] || self.has_name(&one.client));
+        let mut connections = scan.connections.clone();
+        connections.retain(|one| {
+            one.service.is_some_and(|at| is_asked[at])
+                || scan.holder(one.client).is_some_and(|client| self.has_name(&client.name))
+        });
+        let mut kept: BTreeSet<usize> = (0..is_asked.len()).filter(|at| is_asked[*at]).collect();
+        kept.extend(advice.iter().map(|one| one.service));
+        kept.extend(connections.iter().filter_map(|one| one.service));
+        let place = |at: usize| kept.range(..at).count();
+        // Members count among all connections.
+        let moved = |one: Advice| Advice { service: place(one.service), members: Vec::new(), ..one };
+        scan.advice = advice.into_iter().map(moved).collect();
+        let moved = |one: Connection| Connection { service: one.service.map(place), ..one };
+        scan.connections = connections.into_iter().map(moved).collect();
+        scan.services = kept.iter().map(|at| scan.services[*at].clone()).collect();
+        scan.findings.retain(|finding| self.has_finding(finding));
+        scan.slow_congestion.clear();
+    }
+
+    fn has_service(&self, scan: &Scan, service: &Service) -> bool {
+        let mut addresses = service.listeners.iter().filter_map(|at| scan.sockets.get(*at)?.local.inet());
+        let is_of = |name: &String| {
+            let asked = Kind::called(name).zip(service.kind);
+            asked.is_some_and(|(asked, kind)| asked.family() == kind.family())
+        };
+        let program = service.pid.and_then(|pid| scan.process(pid)).map(|process| process.name.as_str());
+        addresses.any(|address| self.ports.contains(&address.port()))
+            || self.names.iter().any(is_of)
+            || self.has_name(&service.name)
+            || program.is_some_and(|program| self.has_name(program))
+    }
+
+    fn has_name(&self, of: &str) -> bool {
+        let of = of.to_lowercase();
+        self.names.iter().any(|name| of.contains(&name.to_lowercase()))
+    }
+
+    fn has_finding(&self, finding: &Finding) -> bool {
+        let ends_with_port = |port: &u16| {
+            let mut words = finding.subject.split_whitespace();
+            words.any(|word| word.rsplit_once(':').is_some_and(|(_, end)| end == port.to_string()))
+        };
+        self.has_name(&finding.subject) || self.ports.iter().any(ends_with_port)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use samehost_model::scan::Possible;
+
+    use super::*;
+
+    fn scan() -> Scan {
+        let service = |kind: Kind| Service {
+            kind: Some(kind),
+            recognised_by: None,
+            name: kind.label().to_owned(),
+            pid: None,
+            processes: 1,
+            network_namespace: 1,
+            listeners: vec![],
+            connections: 1,
+        };
+        let advice = |client: &str, service| Advice {
+            service,
+            client: client.to_owned(),
+            client_pids: vec![],
+            now: String::new(),
+            connections: 1,
+            unseen: 0,
+            members: vec![0],
+            socket: None,
+            possible: Possible::Now,
+            obstacles: vec![],
+            traffic: None,
+            saving: None,
+        };
+        let services = [Kind::Nginx, Kind::Mariadb, Kind::Redis].map(service).to_vec();
+        let advice = vec![advice("php-fpm8.2", 1), advice("node", 2), advice("node", 1)];
+        Scan { services, advice, ..Scan::default() }
+    }
+
+    fn left(names: &[&str]) -> (Vec<String>, Vec<(String, String)>) {
+        let mut scan = scan();
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        Filter { names, ports: vec![] }.apply(&mut scan);
+        let pairs =
+            scan.advice.iter().map(|one| (one.client.clone(), scan.services[one.service].name.clone()));
+        let pairs = pairs.collect();
+        (scan.services.iter().map(|service| service.name.clone()).collect(), pairs)
+    }
+
+    #[test]
+    fn names_are_those_of_services_or_of_clients() {
+        let pair = |client: &str, service: &str| (client.to_owned(), service.to_owned());
+        let maria = vec![pair("php-fpm8.2", "MariaDB"), pair("node", "MariaDB")];
+        assert_eq!(left(&["mariadb"]), (vec!["MariaDB".to_owned()], maria.clone()));
+        assert_eq!(left(&["mysql"]), (vec!["MariaDB".to_owned()], maria), "a MariaDB is one");
+        let (services, pairs) = left(&["node"]);
+        assert_eq!(services, ["MariaDB", "Redis"]);
+        assert_eq!(pairs, [pair("node", "Redis"), pair("node", "MariaDB")]);
+        assert_eq!(left(&["nginx", "php"]).0, ["nginx", "MariaDB"]);
+        assert_eq!(left(&["oracle"]), (vec![], vec![]));
+        assert_eq!(left(&[]).0.len(), 3);
+    }
+}
