@@ -10,6 +10,7 @@ mod collect;
 mod congestion;
 mod datagrams;
 mod ended;
+mod endpoints;
 mod error;
 mod expected;
 mod explain;
@@ -43,6 +44,7 @@ pub use advice::{
 pub use changes::{changes, is_same_hop};
 pub use collect::collect;
 pub use datagrams::dropped;
+pub use endpoints::endpoints_of;
 pub use error::ScanError;
 pub use expected::{expected, expected_of, holders_of};
 pub use explain::{EXPLANATIONS, explanation};

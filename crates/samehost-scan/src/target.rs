@@ -57,7 +57,7 @@ impl FromStr for Target {
             if !text.contains(':') {
                 return Err(TargetError::Form(shown(text)));
             }
-            let endpoint: Endpoint = text.parse()?;
+            let endpoint = text.parse::<Endpoint>().or_else(|error| host_and_port(text).ok_or(error))?;
             if endpoint.transport().is_datagram() {
                 return Err(TargetError::Datagrams(shown(text)));
             }
@@ -74,6 +74,13 @@ impl FromStr for Target {
         notes.extend(note_on_tls(&found, &url));
         Ok(Target::Address { protocol: found.protocol, endpoint: found.endpoint, notes })
     }
+}
+
+/// `127.0.0.1:3306` is TCP: nothing else has a port and no name before it.
+fn host_and_port(text: &str) -> Option<Endpoint> {
+    let (host, port) = text.rsplit_once(':')?;
+    let is_address = !host.is_empty() && !host.contains(['/', '@']) && port.parse::<u16>().is_ok();
+    is_address.then(|| format!("tcp:{text}").parse().ok())?
 }
 
 /// Text with secrets redacted.
@@ -139,6 +146,15 @@ mod tests {
         match text.parse().unwrap() {
             Target::Address { endpoint, .. } => endpoint.to_string(),
             Target::Process(pid) => format!("process {pid}"),
+        }
+    }
+
+    #[test]
+    fn a_host_and_a_port_are_tcp() {
+        assert_eq!(endpoint("127.0.0.1:3306"), "tcp:127.0.0.1:3306");
+        assert_eq!(endpoint("[::1]:6379"), "tcp:[::1]:6379");
+        for text in ["sctp:x", "127.0.0.1:99999", "a/b:80", ":80"] {
+            assert!(text.parse::<Target>().is_err(), "{text}");
         }
     }
 

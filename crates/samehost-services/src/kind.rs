@@ -97,7 +97,9 @@ impl Kind {
             .or_else(|| {
                 Kind::all().find(|kind| {
                     let known = kind.descriptor();
-                    has(&known.units) || has(&known.programs) || known.package.as_deref() == Some(name)
+                    has(&known.units)
+                        || has(&known.programs)
+                        || [&known.package, &known.unit_prefix].iter().any(|one| one.as_deref() == Some(name))
                 })
             })
             .or_else(|| Kind::of_program(name))

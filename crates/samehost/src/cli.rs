@@ -30,7 +30,7 @@ pub use run::RunOptions;
 pub use serve::ServeOptions;
 pub use stored::{CompareOptions, HistoryOptions, PruneOptions, ReportOptions};
 #[cfg(feature = "switch")]
-pub use switch::{SwitchOptions, WatchSwitchOptions};
+pub use switch::{NEWEST, SwitchOptions, WatchSwitchOptions};
 
 use crate::exit;
 use crate::left_out;
@@ -184,7 +184,7 @@ pub struct BenchOptions {
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub transports: Vec<Transport>,
     /// Connections open at the same time: 1,64 or a doubling range 1..1024
-    #[arg(long, value_name = "LIST")]
+    #[arg(long, short, value_name = "LIST")]
     pub connections: Option<String>,
     /// Bytes of a message: 128,64k or a doubling range 64..32m
     #[arg(long, value_name = "LIST")]
@@ -216,6 +216,9 @@ pub struct BenchOptions {
     /// Client threads that share the connections
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub threads: u32,
+    /// A server that already runs, by its URL; two of one server, over TCP and over a Unix socket, are compared
+    #[arg(value_name = "URL")]
+    pub urls: Vec<String>,
     /// A server that already runs, reached over TCP
     #[arg(long, value_name = "ADDRESS")]
     pub tcp: Option<String>,
@@ -232,8 +235,8 @@ pub struct BenchOptions {
     /// A command to measure, at least twice: NAME='COMMAND' (the first is the baseline)
     #[arg(long, value_name = "NAME=COMMAND", value_parser = parse_arm)]
     pub arm: Vec<(String, String)>,
-    /// Time after which no block is begun
-    #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME", help_heading = "How much to measure")]
+    /// Total time for the measurement; a round that has begun is finished
+    #[arg(long, short = 'd', visible_alias = "duration", value_parser = samehost_model::parse_duration, value_name = "TIME", help_heading = "How much to measure")]
     pub budget: Option<Duration>,
     /// Stop when the interval is this narrow: its half-width as a fraction of the ratio [default: 2%]
     #[arg(long, value_parser = samehost_model::parse_fraction, value_name = "PART", help_heading = "How much to measure")]
@@ -398,6 +401,7 @@ fn workload_command(workload: &'static dyn Workload) -> Command {
         ("placement", axes.commands),
         ("awake", axes.commands),
         ("slice", configured.most_sliced() == 0),
+        ("urls", !axes.foreign_servers),
         ("tcp", !axes.foreign_servers),
         ("unix", !axes.foreign_servers),
         ("ask_password", !axes.foreign_servers),

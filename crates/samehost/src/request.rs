@@ -7,7 +7,8 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Context;
 use samehost_bench::workload::Servers;
 use samehost_bench::{BenchError, KeepAwake, Request, StopOptions};
-use samehost_model::{Redactor, Stopping, Transport, parse_count_list, parse_size_list};
+use samehost_model::{Endpoint, Redactor, Stopping, Transport, parse_count_list, parse_size_list};
+use samehost_scan::{Target, TargetError};
 
 use crate::cli::{Bench, BenchOptions};
 use crate::wrong_use::WrongUse;
@@ -16,10 +17,21 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
     let options = &bench.options;
     let list = |text: &Option<String>| text.as_deref().map_or(Ok(Vec::new()), parse_count_list);
     let sizes = options.size.as_deref().map_or(Ok(Vec::new()), parse_size_list);
+    let name = bench.workload.name();
+    let axes = bench.workload.configure(&bench.parameters)?.axes();
+    if let Some(url) = options.urls.first().filter(|_| !axes.foreign_servers) {
+        return Err(WrongUse(format!("bench {name} takes no URL, so not `{url}`")).into());
+    }
+    let servers = servers(options)?;
+    // A single URL is measured alone.
+    let transports = match (options.transports.is_empty() && !options.urls.is_empty(), servers.len()) {
+        (true, 1) => servers.keys().copied().collect(),
+        _ => options.transports.clone(),
+    };
     Ok(Request {
         program: std::env::current_exe().context("finding this program")?,
         command: Redactor::default().words(std::env::args()),
-        transports: options.transports.clone(),
+        transports,
         connections: list(&options.connections).map_err(BenchError::from)?,
         rates: options.rates().map_err(BenchError::from)?,
         spacing: options.spacing(),
@@ -42,7 +54,7 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
         threads: options.threads,
         stop: stop_options(options),
         seed: options.seed.unwrap_or_else(fresh_seed),
-        servers: servers(options)?,
+        servers,
         parameters: bench.parameters.clone(),
         commands: options.arm.clone(),
         profile: options.profile,
@@ -61,6 +73,20 @@ fn servers(options: &BenchOptions) -> anyhow::Result<Servers> {
     let given = [(Transport::Tcp, &options.tcp), (Transport::Unix, &options.unix)];
     let mut servers: Servers =
         given.into_iter().filter_map(|(transport, address)| Some((transport, address.clone()?))).collect();
+    for url in &options.urls {
+        let target: Target = url.parse().map_err(|error: TargetError| WrongUse(error.to_string()))?;
+        let transport = match target {
+            Target::Address { endpoint: Endpoint::Unix(_), .. } => Transport::Unix,
+            Target::Address { .. } => Transport::Tcp,
+            Target::Process(_) => return Err(WrongUse(format!("`{url}` is not a URL")).into()),
+        };
+        if servers.insert(transport, url.clone()).is_some() {
+            return Err(WrongUse(format!(
+                "two servers are given for {transport}; one of each can be compared"
+            ))
+            .into());
+        }
+    }
     if options.ask_password {
         if servers.is_empty() {
             return Err(WrongUse("--ask-password is for a server given with --tcp or --unix".into()).into());

@@ -18,19 +18,32 @@ pub(crate) fn configs(
     reader: Option<&User>,
 ) -> Result<Vec<ConfigFile>, ConfigFileError> {
     let path = Path::new(target);
-    if !path.exists() && !target.contains('/') && path.extension().is_none() {
+    let is_name = !target.contains('/') && path.extension().is_none();
+    if is_name && !path.exists() {
         return service(target, scan, reader);
     }
-    at_path(path, reader)
+    match at_path(path, reader) {
+        // In /etc, `nginx` is a directory beside what is meant.
+        Err(nothing @ ConfigFileError::Nothing { .. }) if is_name => match service(target, scan, reader) {
+            Err(ConfigFileError::Unknown(_)) => Err(nothing),
+            found => found,
+        },
+        found => found,
+    }
 }
 
 /// The service with a name. The order of several means nothing: services that no other user can have put there are
 /// preferred, then those of this network namespace. If different ones remain, the user has to choose.
 fn meant<'a>(name: &str, scan: &'a Scan) -> Result<&'a Service, ConfigFileError> {
-    let kind = Kind::named(name);
+    let kind = Kind::called(name);
     let is_kind = |service: &Service| kind.is_some() && service.kind == kind;
     let named = |service: &&Service| is_kind(service) || service.name.eq_ignore_ascii_case(name);
     let mut found: Vec<&Service> = scan.services.iter().filter(named).collect();
+    if found.is_empty() {
+        // `mysql` is what people call a MariaDB.
+        let is_like = |of: Kind| kind.is_some_and(|kind| kind.family() == of.family());
+        found = scan.services.iter().filter(|service| service.kind.is_some_and(is_like)).collect();
+    }
     let own = scan.network_namespaces.iter().find(|space| space.own).map(|space| space.inode);
     let is_near = |service: &&Service| own.is_none_or(|own| service.network_namespace == own);
     let is_sound = |service: &&Service| server_files::may_be(scan, service, &Trusted::default());
@@ -176,6 +189,9 @@ mod tests {
         let several = of(&[6379, 6380]);
         assert!(several.contains("2 services") && several.contains("samehost switch FILE"), "{several}");
         assert!(of(&[]).contains("neither a file"));
+        let scan = Scan { services: vec![redis(None, 0)], sockets: vec![listener(6379)], ..Scan::default() };
+        assert!(meant("valkey", &scan).is_ok(), "one of its family");
+        assert!(meant("redis-server", &scan).is_ok() && meant("nginx", &scan).is_err());
     }
 
     #[test]

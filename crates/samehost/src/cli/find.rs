@@ -63,8 +63,8 @@ pub struct TopOptions {
 
 #[derive(Args, Clone, Debug)]
 pub struct VerifyOptions {
-    /// A process number, an endpoint (unix:/path, tcp:127.0.0.1:3306), a URL (mysql://user@localhost/db, redis://…), or the
-    /// path of a configuration (wp-config.php, .env, nginx.conf, a site's directory)
+    /// A process number, an endpoint (unix:/path, 127.0.0.1:3306), a URL (mysql://user@localhost/db, redis://…), a service
+    /// that runs (mariadb), or the path of a configuration (wp-config.php, .env, nginx.conf, a site's directory)
     pub target: String,
     /// Exit with 1 unless this transport is in use
     #[arg(long, value_enum, value_name = "TRANSPORT")]

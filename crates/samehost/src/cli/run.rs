@@ -20,7 +20,8 @@ pub struct RunOptions {
     /// By a preloaded library in place of seccomp: for dynamic programs, and where seccomp is forbidden
     #[arg(long)]
     pub preload: bool,
-    /// Map what scan finds: databases, caches and poolers that listen at a port of the loopback and at a Unix socket
+    /// Map what scan finds: databases, caches and poolers that listen at a port of the loopback and at a Unix socket (the
+    /// default where nothing is mapped)
     #[arg(long)]
     pub auto: bool,
     /// Print the maps, and what the servers see differently; start nothing
@@ -32,7 +33,7 @@ pub struct RunOptions {
     /// Say nothing of what the servers see differently, and print no summary at the end
     #[arg(long, short)]
     pub quiet: bool,
-    /// The program and its arguments
-    #[arg(last = true, required_unless_present = "dry_run", value_name = "PROGRAM")]
+    /// The program and its arguments; options of samehost stand before it
+    #[arg(trailing_var_arg = true, required_unless_present = "dry_run", value_name = "PROGRAM")]
     pub command: Vec<OsString>,
 }

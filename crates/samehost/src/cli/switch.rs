@@ -8,6 +8,9 @@ use clap::Args;
 use super::UnixOrTcp;
 use crate::exit;
 
+/// In place of the name of a switch: the newest one that it can be done with.
+pub const NEWEST: &str = "newest";
+
 #[derive(Args, Clone, Debug)]
 #[command(after_help = exit::in_help(exit::STATUSES_OF_SWITCH))]
 pub struct SwitchOptions {
@@ -55,8 +58,8 @@ pub struct SwitchOptions {
     /// The same as --confirm-within 0
     #[arg(long, conflicts_with = "confirm_within")]
     pub no_confirm: bool,
-    /// Keep a switch that would take itself back, by its name
-    #[arg(long, value_name = "ID", group = "stored", conflicts_with_all = ["targets", "all"])]
+    /// Keep a switch that would take itself back: the newest, or the one of this name
+    #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = NEWEST, group = "stored", conflicts_with_all = ["targets", "all"])]
     pub confirm: Option<String>,
     /// Do what a switch left for later, since somebody still used the old address, by its name
     #[arg(long, value_name = "ID", group = "stored", conflicts_with_all = ["targets", "all"])]
@@ -73,8 +76,8 @@ pub struct SwitchOptions {
     /// --all 10s]
     #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME")]
     pub observe: Option<Duration>,
-    /// Put a switch back, by its name: shows what that changes, and asks
-    #[arg(long, value_name = "ID", group = "stored", conflicts_with_all = ["targets", "all"])]
+    /// Put a switch back, the newest or the one of this name: shows what that changes, and asks
+    #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = NEWEST, group = "stored", conflicts_with_all = ["targets", "all"])]
     pub undo: Option<String>,
     /// List the switches that were made, and where their backups are
     #[arg(long, group = "stored", conflicts_with_all = ["targets", "all"])]

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use anyhow::bail;
-use samehost_run::{Map, Maps, Ports, Preloaded, Started, Supervisor, Tally, auto, foreseen, reach};
+use samehost_run::{Map, Maps, Ports, Preloaded, Started, Supervisor, Tally, foreseen, reach};
 
 use crate::cli::RunOptions;
 use crate::exit::Ending;
@@ -26,13 +26,15 @@ const OF_LISTENING: &str = "who may connect is said by the mode of the socket, w
 pub fn run(options: &RunOptions) -> anyhow::Result<Ending> {
     check(options)?;
     let says_something = options.dry_run || !options.quiet;
-    let needs_scan = options.auto || says_something && foreseen::needs_scan(&options.map);
+    // Without a map, what a scan finds is meant.
+    let auto = options.auto || options.map.is_empty() && options.listen.is_empty();
+    let needs_scan = auto || says_something && foreseen::needs_scan(&options.map);
     let scan = needs_scan.then(|| samehost_scan::collect(env!("CARGO_PKG_VERSION"))).transpose();
     // Without --auto it only says more.
-    let scan = if options.auto { scan? } else { scan.unwrap_or_default() };
+    let scan = if auto { scan? } else { scan.unwrap_or_default() };
     let found = match &scan {
-        Some(scan) if options.auto => auto::found(scan),
-        _ => auto::Found::default(),
+        Some(scan) if auto => samehost_run::auto::found(scan),
+        _ => samehost_run::auto::Found::default(),
     };
     // What was given counts before what was found.
     let maps = Maps([&options.map[..], &found.maps].concat());
@@ -91,11 +93,6 @@ fn end<T>(
 
 /// What does not go together, and what could not work.
 fn check(options: &RunOptions) -> Result<(), WrongUse> {
-    if options.map.is_empty() && !options.auto && options.listen.is_empty() {
-        let text = "--map says which port leads to which socket: --map 3306=/run/mysqld/mysqld.sock; \
-                    --auto takes what scan finds; --listen is for a server";
-        return Err(WrongUse(text.into()));
-    }
     if options.log.is_some() && (options.preload || !options.listen.is_empty()) {
         let text = "--log is not to be had with a preloaded library (--preload, --listen): it only counts; leave out --log, and \
                     read the summary at the end";

@@ -1,5 +1,6 @@
 //! `samehost verify`: the transport in use, with proof.
 
+use std::os::unix::fs::FileTypeExt;
 #[cfg(feature = "switch")]
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -20,8 +21,10 @@ use crate::wrong_use::WrongUse;
 
 pub fn verify(options: &VerifyOptions) -> anyhow::Result<Ending> {
     check_options(options)?;
-    let found =
-        if Path::new(&options.target).exists() { configuration(options)? } else { vec![target(options)?] };
+    let found = match is_configuration(&options.target) {
+        true => configuration(options)?,
+        false => target_or_service(options)?,
+    };
     if options.json {
         // A single result is an object. A configuration may name several connections, which become an array.
         match found.as_slice() {
@@ -45,7 +48,7 @@ pub fn verify(options: &VerifyOptions) -> anyhow::Result<Ending> {
 
 /// Refuses options that would do nothing with this target.
 fn check_options(options: &VerifyOptions) -> Result<(), WrongUse> {
-    let is_configuration = Path::new(&options.target).exists();
+    let is_configuration = is_configuration(&options.target);
     let is_process = !is_configuration && options.target.bytes().all(|byte| byte.is_ascii_digit());
     let useless = [
         (options.wait.is_some() && !is_configuration, "--wait watches the application of a configuration"),
@@ -70,11 +73,59 @@ fn check_options(options: &VerifyOptions) -> Result<(), WrongUse> {
     Ok(())
 }
 
-/// Verifies a process, an endpoint or a URL.
-fn target(options: &VerifyOptions) -> anyhow::Result<Verification> {
-    let target: Target = options.target.parse().map_err(|error: TargetError| WrongUse(error.to_string()))?;
-    let (credentials, note) = credentials(&target, options)?;
-    let mut found = look(&target, &options.target, &credentials, None, options)?;
+/// Whether the target is a file or directory to read; the path of a socket is an endpoint.
+fn is_configuration(target: &str) -> bool {
+    Path::new(target).metadata().is_ok_and(|found| !found.file_type().is_socket())
+}
+
+/// Verifies a process, an endpoint or a URL, or every endpoint of a service that is named.
+fn target_or_service(options: &VerifyOptions) -> anyhow::Result<Vec<Verification>> {
+    let text = &options.target;
+    let spelled = if Path::new(text).exists() { format!("unix:{text}") } else { text.clone() };
+    match spelled.parse::<Target>() {
+        Ok(target) => Ok(vec![verify_target(&target, text, options)?]),
+        Err(error @ TargetError::Form(_)) => service(options, &error),
+        Err(error) => Err(WrongUse(error.to_string()).into()),
+    }
+}
+
+/// Verifies where a service listens.
+fn service(options: &VerifyOptions, error: &TargetError) -> anyhow::Result<Vec<Verification>> {
+    let scan = samehost_scan::collect(env!("CARGO_PKG_VERSION"))?;
+    let name = &options.target;
+    let Some((protocol, endpoints)) = samehost_scan::endpoints_of(&scan, name) else {
+        return Err(WrongUse(error.to_string()).into());
+    };
+    if endpoints.is_empty() {
+        return Err(
+            WrongUse(format!("no {name} runs here that can be seen; samehost scan lists services")).into()
+        );
+    }
+    if options.expect.is_some() && endpoints.len() > 1 {
+        let text = format!("--expect is about one endpoint, and {name} has {}: name one", endpoints.len());
+        return Err(WrongUse(text).into());
+    }
+    let (mut found, mut failed) = (Vec::new(), Vec::new());
+    for endpoint in endpoints {
+        let spelled = endpoint.to_string();
+        match verify_target(&Target::Address { protocol, endpoint, notes: Vec::new() }, &spelled, options) {
+            Ok(one) => found.push(one),
+            Err(error) => failed.push(error),
+        }
+    }
+    // One that asks for a password hides none of the others.
+    if found.is_empty() {
+        return Err(failed.swap_remove(0));
+    }
+    for error in failed {
+        output::complain(&format!("{error:#}"));
+    }
+    Ok(found)
+}
+
+fn verify_target(target: &Target, name: &str, options: &VerifyOptions) -> anyhow::Result<Verification> {
+    let (credentials, note) = credentials(target, options)?;
+    let mut found = look(target, name, &credentials, None, options)?;
     found.notes.extend(note);
     if let Some(expected) = options.expect {
         samehost_scan::expect(&mut found, expected.name());

@@ -42,6 +42,12 @@ fn wrong_options() {
         (&["bench", "raw", "--arm", "a=true"], &["takes no --arm"]),
         (&["bench", "raw", "--unix", &long], &["125", "107"]),
         (&["bench", "raw", "--unix", "tcp:127.0.0.1:1"], &["not an endpoint of unix"]),
+        (&["bench", "command", "http://127.0.0.1/"], &["bench command takes no URL"]),
+        (
+            &["bench", "http", "http://127.0.0.1:1/", "http://127.0.0.1:2/"],
+            &["two servers are given for tcp"],
+        ),
+        (&["bench", "raw", "-c", "0", "-d", "9s"], &["number of connections"]),
         (&["bench", "connect", "--transports", "pipe"], &["does not run over pipe"]),
         (&["bench", "connect", "--size", "5"], &["takes no --size"]),
         (&["bench", "command", "--arm", "a=true"], &["at least two"]),

@@ -49,6 +49,31 @@ fn redis_says_what_it_sees() {
 }
 
 #[test]
+fn what_people_call_an_endpoint_is_found() {
+    let home = Home::new();
+    let socket = home.path("redis.sock");
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let _redis = Held::redis(&home, port, &socket, &[]);
+    for (text, transport) in [(format!("127.0.0.1:{port}"), "tcp"), (socket.display().to_string(), "unix")] {
+        let (status, found) = verify(&home, &[&text, "--expect", transport]);
+        assert_eq!((status, found["transport"].as_str()), (0, Some(transport)), "{text}: {found:#}");
+    }
+    // Other tests may have a Redis as well.
+    for name in ["redis", "redis-server"] {
+        let shown = home.run(&["verify", name]);
+        assert_eq!(shown.status, 0, "{}", shown.both());
+        for endpoint in [format!("tcp:127.0.0.1:{port} uses TCP"), format!("unix:{} uses", socket.display())]
+        {
+            assert!(shown.stdout.contains(&endpoint), "{endpoint}: {}", shown.stdout);
+        }
+        let expected = home.run(&["verify", name, "--expect", "unix"]);
+        assert!(expected.status == 2 && expected.stderr.contains("name one"), "{}", expected.both());
+    }
+    let none = home.run(&["verify", "no-such-service"]);
+    assert!(none.status == 2 && none.stderr.contains("is not a process number"), "{}", none.both());
+}
+
+#[test]
 fn redis_tells_who_may_ask_and_refuses_who_may_not() {
     let home = Home::new();
     let socket = home.path("guarded.sock");

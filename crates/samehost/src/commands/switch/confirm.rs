@@ -94,7 +94,7 @@ pub(super) fn confirm(id: &str) -> anyhow::Result<Ending> {
     let user = rustix::process::getuid().as_raw();
     keep(&switches::store_of(id)?, id, &format!("confirmed by user {user}"))
         .map_err(|error| WrongUse(error.to_string()))?;
-    output::complain(&format!("switch {id} stays"));
+    output::complain(&format!("switch {id} is confirmed: it stays in force"));
     Ok(Ending::Done)
 }
 

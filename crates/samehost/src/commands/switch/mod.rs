@@ -9,6 +9,8 @@ mod stored;
 mod unused;
 mod watch;
 
+use samehost_transaction::State;
+
 use crate::cli::SwitchOptions;
 use crate::exit::Ending;
 
@@ -21,7 +23,7 @@ pub fn switch(options: &SwitchOptions) -> anyhow::Result<Ending> {
         confirm::take_back_overdue()?;
     }
     if let Some(id) = &options.confirm {
-        return confirm::confirm(id);
+        return confirm::confirm(&stored::named(id, &[State::Awaiting])?);
     }
     if options.list {
         return stored::list(options.json);
@@ -39,7 +41,7 @@ pub fn switch(options: &SwitchOptions) -> anyhow::Result<Ending> {
         return stored::recover(options);
     }
     if let Some(id) = &options.undo {
-        return stored::undo(id, options);
+        return stored::undo(&stored::named(id, &[State::Committed, State::Awaiting])?, options);
     }
     if let Some(id) = &options.finish {
         return one::finish(options, id);

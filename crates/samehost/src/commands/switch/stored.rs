@@ -13,7 +13,7 @@ use samehost_transaction::{
 use serde_json::{Value, json};
 
 use super::ask::{agrees, may_ask};
-use crate::cli::SwitchOptions;
+use crate::cli::{NEWEST, SwitchOptions};
 use crate::exit::Ending;
 use crate::wrong_use::WrongUse;
 use crate::{output, switches};
@@ -22,6 +22,21 @@ use crate::{output, switches};
 pub(super) fn unfinished() -> anyhow::Result<Option<String>> {
     let mut entries = switches::entries()?.into_iter().map(|(_, entry)| entry);
     Ok(entries.find(|entry| entry.state == State::Unfinished).map(|entry| entry.id))
+}
+
+/// The switch of this name; for [`NEWEST`] the newest that is in one of these states, after naming it.
+pub(super) fn named(id: &str, states: &[State]) -> anyhow::Result<String> {
+    if id != NEWEST {
+        return Ok(id.to_owned());
+    }
+    let entries = switches::entries()?.into_iter().map(|(_, entry)| entry);
+    let Some(newest) = entries.rev().find(|entry| states.contains(&entry.state)) else {
+        let what =
+            if states.contains(&State::Committed) { "in force" } else { "waiting for its confirmation" };
+        return Err(WrongUse(format!("no switch is {what}; samehost switch --list has all")).into());
+    };
+    output::complain(&format!("the newest is {}: {}", newest.id, newest.summary));
+    Ok(newest.id)
 }
 
 pub(super) fn list(json: bool) -> anyhow::Result<Ending> {

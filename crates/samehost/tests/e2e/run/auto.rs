@@ -14,6 +14,13 @@ fn what_scan_finds_is_mapped_and_used() {
     assert!(ended.stdout.contains(&redis.over_unix()), "{}", ended.stdout);
     let map = format!("127.0.0.1:{port} -> {}: 1 connection", redis.socket());
     assert!(ended.stderr.contains(&map), "{}", ended.stderr);
+    // As people type it: what follows the program belongs to it.
+    for words in [&["run", "--auto"][..], &["run"], &["run", "--quiet"]] {
+        let words = [words, &["redis-cli", "-p", &port, "client", "list"]].concat();
+        let ended = redis.home.run(&words);
+        assert_eq!(ended.status, 0, "{words:?}: {}", ended.stderr);
+        assert!(ended.stdout.contains(&redis.over_unix()), "{words:?}: {}", ended.stdout);
+    }
     // What is given counts before what is found.
     let other = format!("{port}=/nowhere");
     let ended = redis.home.run(&["run", "--auto", "--map", &other, "--", "redis-cli", "-p", &port, "ping"]);

@@ -92,6 +92,15 @@ fn the_server_and_the_application_move_together() {
         refused_on_shared_files(&stack, &targets, &reload);
         assert_eq!(Stack::facts(&[&conf, &env]), before);
     }
+    // A directory of that name is not what is meant, and a Valkey is called so too.
+    for called in ["redis", "valkey"] {
+        stack.write(&format!("named/{called}/note"), "nothing to edit");
+        let mut named = stack.command(&["switch", called, "--dry-run", "--socket", &socket]);
+        let named = crate::support::Ended::of(&named.current_dir(stack.path("named")).output().unwrap());
+        // With a Redis of another test it cannot be told which is meant.
+        let is_found = named.both().contains(&name) || named.both().contains("is the name of");
+        assert!(is_found && !named.both().contains("it looks for"), "{}", named.both());
+    }
     let without = stack.samehost(&["switch", &targets[0], &targets[1], "--socket", &socket, "--yes"]);
     assert_eq!(without.status, 1, "{}", without.both());
     assert!(without.stdout.contains("--reload 'redis=COMMAND'"), "{}", without.stdout);
@@ -105,8 +114,13 @@ fn the_server_and_the_application_move_together() {
     assert_eq!(asked(&["-s", &socket], &["ping"]).as_deref(), Some("PONG"));
     assert_eq!(asked(&["-p", &port], &["ping"]).as_deref(), Some("PONG"), "TCP stays open");
 
-    let undone = stack.samehost(&["switch", "--undo", &stack.only_switch(), "--yes"]);
+    let undone = stack.samehost(&["switch", "--undo", "--yes"]);
     assert_eq!(undone.status, 0, "{}", undone.both());
+    assert!(undone.stderr.contains(&format!("the newest is {}", stack.only_switch())), "{}", undone.both());
+    for (words, says) in [("--undo", "no switch is in force"), ("--confirm", "no switch is waiting")] {
+        let none = stack.samehost(&["switch", words]);
+        assert!(none.status == 2 && none.stderr.contains(says), "{}", none.both());
+    }
     assert_eq!(Stack::facts(&[&conf, &env]), before);
     assert!(asked(&["-s", &socket], &["ping"]).is_none());
     assert_eq!(asked(&["-p", &port], &["ping"]).as_deref(), Some("PONG"));

@@ -75,6 +75,7 @@ fn servers_that_run_are_named_by_url_or_endpoint() {
     assert!(cpu.is_none_or(|cpu| cpu > 0.0), "its process is found");
     let (tcp, unix) = (format!("tcp:{}", server.1), format!("unix:{}", server.2));
     assert_sound(&Here::new().report(&["http", "--tcp", &tcp, "--unix", &unix, "--path", "/bytes/7"]));
+    assert_sound(&Here::new().report(&["http", &tcp, &unix]));
     let run = |arguments: &[&str]| {
         let here = Here::new();
         let output = here.bench(&[arguments, TINY].concat()).output().unwrap();
