@@ -9,9 +9,19 @@ use crate::line::{Line, Span, Tone, labelled, wrap_spans};
 use crate::page::Page;
 use crate::terminal::Terminal;
 
+/// How much of each client is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clients<'a> {
+    /// What it is told, for both transports, and what else to know of it. With the languages that were chosen for the
+    /// reader.
+    Whole(&'a [&'a str]),
+    /// How it names the socket, in a line.
+    Brief,
+}
+
 impl Terminal {
     /// Renders an answer.
-    pub fn render_how(&self, answer: &HowTo, out: &mut dyn Write) -> io::Result<()> {
+    pub fn render_how(&self, answer: &HowTo, how: Clients<'_>, out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
         let columns = page.measure();
         let head = format!("{} over a Unix socket: {}", answer.label, answer.path);
@@ -27,8 +37,16 @@ impl Terminal {
             labelled(&Span::plain(format!("  {}.", index + 1)), 5, &[Span::plain(step)], columns)
         });
         page.section(titled("The server", steps.collect()));
-        let clients = answer.clients.iter().flat_map(|words| client(words, answer.beside, columns));
-        page.section(titled("The clients", clients.collect()));
+        let clients: Vec<Line> = match how {
+            Clients::Whole(_) => {
+                answer.clients.iter().flat_map(|words| client(words, answer.beside, columns)).collect()
+            }
+            Clients::Brief => answer.clients.iter().map(brief).collect(),
+        };
+        page.section(titled("The clients", clients));
+        if let Some(text) = others(how) {
+            page.section(wrap_spans(&[Span::dim(text)], columns));
+        }
         if answer.clients.iter().any(|words| !words.tested) {
             let text = if answer.beside == "udp" {
                 "Rows marked * were not tested against a server: samehost scan shows who sends to it."
@@ -39,6 +57,29 @@ impl Terminal {
         }
         self.print(&page, out)
     }
+}
+
+/// How to see what is not shown.
+fn others(how: Clients<'_>) -> Option<String> {
+    match how {
+        Clients::Whole([]) => None,
+        Clients::Whole(languages) => Some(format!(
+            "Clients of what this directory is written in ({}); others: --client LANGUAGE",
+            languages.join(", ")
+        )),
+        Clients::Brief => {
+            Some("Both transports, and what else to know: --client LANGUAGE, or NAME".to_owned())
+        }
+    }
+}
+
+/// The client and how it names the socket. A text of several lines has its first.
+fn brief(words: &ClientWords) -> Line {
+    let mark = if words.tested { "" } else { " *" };
+    let name = Span::new(Tone::Bold, format!("  {}, {}{mark}  ", words.client, words.language));
+    let socket = words.socket.as_deref().unwrap_or("only under samehost run");
+    let more = if socket.lines().count() > 1 { " …" } else { "" };
+    Line::from(vec![name, Span::plain(format!("{}{more}", socket.lines().next().unwrap_or_default()))])
 }
 
 fn client(words: &ClientWords, beside: &str, columns: usize) -> Vec<Line> {

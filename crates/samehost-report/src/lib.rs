@@ -56,6 +56,7 @@ use samehost_model::Report;
 
 pub use checkup::{Around, Finding, FindingKind, Running};
 pub use history::{Change, Run};
+pub use how::Clients;
 #[cfg(feature = "html")]
 pub use html::{CheckupPage, checkup_as_html, hosts_as_html, render_page};
 pub use json::reproduction_as_json;

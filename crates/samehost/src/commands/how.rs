@@ -1,5 +1,9 @@
 //! `samehost how`: configuration of a service for a Unix socket, and how each client connects to it.
 
+use std::path::Path;
+
+use samehost_model::scan::ClientWords;
+use samehost_report::Clients;
 use samehost_scan::{HowError, Question, Target, TargetError, UrlParts};
 
 use crate::cli::HowOptions;
@@ -13,12 +17,41 @@ pub fn how(options: &HowOptions) -> anyhow::Result<Ending> {
     let parts = options.url.as_deref().map(UrlParts::of).unwrap_or_default();
     let question = Question { service: options.service.clone(), client: options.client.clone(), url, parts };
     let scan = samehost_scan::collect(env!("CARGO_PKG_VERSION"))?;
-    let answer =
+    let mut answer =
         samehost_scan::how(&question, &scan).map_err(|error: HowError| WrongUse(error.to_string()))?;
     if options.json {
         output::print_json(&answer)?;
         return Ok(Ending::Done);
     }
-    output::show(|terminal, out| terminal.render_how(&answer, out))?;
+    let languages = if options.client.is_some() { Vec::new() } else { languages_here() };
+    let has_one = |words: &ClientWords| languages.contains(&words.language);
+    let clients = if options.client.is_some() {
+        Clients::Whole(&[])
+    } else if answer.clients.iter().any(has_one) {
+        answer.clients.retain(has_one);
+        Clients::Whole(&languages)
+    } else if options.url.is_some() {
+        Clients::Whole(&[])
+    } else {
+        Clients::Brief
+    };
+    output::show(|terminal, out| terminal.render_how(&answer, clients, out))?;
     Ok(Ending::Done)
+}
+
+/// Files that say in which language the project of a directory is written.
+const PROJECTS: &[(&str, &[&str])] = &[
+    ("php", &["composer.json", "wp-config.php", "index.php"]),
+    ("python", &["pyproject.toml", "requirements.txt", "setup.py", "manage.py"]),
+    ("node", &["package.json"]),
+    ("go", &["go.mod"]),
+    ("ruby", &["Gemfile"]),
+    ("java", &["pom.xml", "build.gradle", "build.gradle.kts"]),
+    ("rust", &["Cargo.toml"]),
+];
+
+/// The languages of the project in this directory.
+fn languages_here() -> Vec<&'static str> {
+    let is_here = |names: &[&str]| names.iter().any(|name| Path::new(name).is_file());
+    PROJECTS.iter().filter(|(_, names)| is_here(names)).map(|(language, _)| *language).collect()
 }

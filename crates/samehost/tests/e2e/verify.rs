@@ -248,6 +248,17 @@ fn how_names_the_path_found_here_and_translates_urls() {
     assert_eq!(shown.status, 0, "{}", shown.stderr);
     assert!(shown.stdout.contains("DB_HOST") && shown.stdout.contains("3307"), "{}", shown.stdout);
     assert!(!shown.stdout.contains("hunter2"));
+    // All in a line each, or those of the languages that a directory is written in.
+    let brief = home.run(&["how", "mysql"]).stdout;
+    assert!(brief.contains("  Laravel, php  DB_SOCKET=") && brief.contains("--client LANGUAGE"), "{brief}");
+    assert!(!brief.contains("`localhost` means TCP"), "{brief}");
+    let project = home.path("project");
+    std::fs::create_dir(&project).unwrap();
+    std::fs::write(project.join("go.mod"), "module shop\n").unwrap();
+    let of_project = home.command(&["how", "mysql"]).current_dir(&project).output().unwrap();
+    let of_project = String::from_utf8(of_project.stdout).unwrap();
+    assert!(of_project.contains("go-sql-driver, go") && of_project.contains("(go)"), "{of_project}");
+    assert!(of_project.contains("    tcp    ") && !of_project.contains("Laravel"), "{of_project}");
     // A client that knows no path is told what gives it one; nobody else is.
     let shown = |language: &str| home.run(&["how", "nginx", "--client", language]).stdout;
     assert!(shown("java").contains("it cannot by itself; under `samehost run` it can"), "{}", shown("java"));
