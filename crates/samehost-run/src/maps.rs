@@ -57,6 +57,8 @@ impl FromStr for Map {
 
     fn from_str(text: &str) -> Result<Self, MapError> {
         let (from, to) = text.split_once('=').ok_or(MapError::Form)?;
+        // Every loopback address is localhost.
+        let from = from.strip_prefix("localhost:").unwrap_or(from);
         let (address, port) = match from.parse::<SocketAddr>() {
             Ok(whole) => (Some(whole.ip().to_canonical()), whole.port()),
             Err(_) => (None, from.parse().map_err(|_| MapError::Form)?),

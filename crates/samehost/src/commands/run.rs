@@ -6,6 +6,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use anyhow::bail;
+use rustix::fs::{Access, access};
 use samehost_run::{Map, Maps, Ports, Preloaded, Started, Supervisor, Tally, foreseen, reach};
 
 use crate::cli::RunOptions;
@@ -20,8 +21,8 @@ const NOT_EXECUTED: u8 = 126;
 const COLUMNS: usize = 80;
 const INDENT: &str = "    ";
 /// What differs for whoever connects to a server.
-const OF_LISTENING: &str = "who may connect is said by the mode of the socket, which the server's umask leaves, and by its directory; \
-                            no other machine reaches it";
+const OF_LISTENING: &str = "who may connect depends on the socket's mode (from the server's umask) and its directory; other machines \
+                            cannot";
 
 pub fn run(options: &RunOptions) -> anyhow::Result<Ending> {
     check(options)?;
@@ -53,6 +54,7 @@ pub fn run(options: &RunOptions) -> anyhow::Result<Ending> {
     if options.dry_run {
         return Ok(Ending::Done);
     }
+    say_which_sockets_are_missing(&maps);
     if says_something {
         for map in &maps.0 {
             for sentence in differs(map) {
@@ -66,6 +68,21 @@ pub fn run(options: &RunOptions) -> anyhow::Result<Ending> {
         return end(Preloaded::start(&options.command, ports)?, Preloaded::supervise, options);
     }
     end(Supervisor::start(&options.command, maps, Tally::new(log))?, Supervisor::supervise, options)
+}
+
+/// Names the maps that lead nowhere now, also with `--quiet`: the program would run over TCP and nobody would know.
+fn say_which_sockets_are_missing(maps: &Maps) {
+    for map in &maps.0 {
+        let Some(path) = map.socket.path() else { continue };
+        let why = match path.metadata() {
+            Err(error) if error.kind() == ErrorKind::NotFound => "there is no such socket now",
+            Err(_) => "the socket cannot be looked at",
+            Ok(found) if !found.file_type().is_socket() => "that is no socket",
+            Ok(_) if access(path, Access::WRITE_OK).is_err() => "this user may not connect to that socket",
+            Ok(_) => continue,
+        };
+        output::complain(&format!("{map}: {why}; the program stays with TCP there"));
+    }
 }
 
 /// Waits for the program, and says what became of it.

@@ -49,6 +49,21 @@ fn a_dry_run_says_what_the_servers_see_differently() {
 }
 
 #[test]
+fn a_map_that_leads_nowhere_is_told_at_the_start_and_by_quiet_too() {
+    let home = Home::new();
+    let file = home.path("no-socket");
+    std::fs::write(&file, "").unwrap();
+    let (missing, wrong) = (home.path("missing.sock"), format!("2={}", file.display()));
+    let map = format!("localhost:1={}", missing.display());
+    let ended = home.run(&["run", "--quiet", "--map", &map, "--map", &wrong, "echo", "started"]);
+    assert_eq!((ended.status, ended.stdout.as_str()), (0, "started\n"), "{}", ended.stderr);
+    let told =
+        format!("port 1 -> {}: there is no such socket now; the program stays with TCP", missing.display());
+    assert!(ended.stderr.contains(&told) && ended.stderr.contains("that is no socket"), "{}", ended.stderr);
+    assert_eq!(ended.stderr.lines().count(), 2, "{}", ended.stderr);
+}
+
+#[test]
 fn a_dry_run_starts_nothing() {
     let home = Home::new();
     let file = home.path("run/made");
