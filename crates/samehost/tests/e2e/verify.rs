@@ -224,7 +224,7 @@ fn localhost_is_explained_and_wrong_targets_refused() {
     assert_eq!(shown.status, 0, "{}", shown.stderr);
     assert!(shown.stdout.contains("`localhost` means TCP"), "{}", shown.stdout);
     assert!(!shown.stdout.contains("hunter2"), "{}", shown.stdout);
-    let wrong = home.run(&["verify", "nginx"]);
+    let wrong = home.run(&["verify", "nothing"]);
     assert_eq!(wrong.status, 2);
     assert!(wrong.stderr.contains("not a process number, endpoint or URL"), "{}", wrong.stderr);
     let dead = home.run(&["verify", "unix:/nowhere/x.sock"]);
@@ -244,12 +244,17 @@ fn how_names_the_path_found_here_and_translates_urls() {
         (Some("samehost.how/1"), Some("found here"))
     );
     assert_eq!(found["clients"][0]["client"], "redis-py");
-    let shown = home.run(&["how", "--url", "mysql://bob:hunter2@127.0.0.1:3307/shop"]);
+    let elsewhere = home.path("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let here = |arguments: &[&str]| {
+        samehost_testing::Ended::of(&home.command(arguments).current_dir(&elsewhere).output().unwrap())
+    };
+    let shown = here(&["how", "--url", "mysql://bob:hunter2@127.0.0.1:3307/shop"]);
     assert_eq!(shown.status, 0, "{}", shown.stderr);
     assert!(shown.stdout.contains("DB_HOST") && shown.stdout.contains("3307"), "{}", shown.stdout);
     assert!(!shown.stdout.contains("hunter2"));
     // All in a line each, or those of the languages that a directory is written in.
-    let brief = home.run(&["how", "mysql"]).stdout;
+    let brief = here(&["how", "mysql"]).stdout;
     assert!(brief.contains("  Laravel, php  DB_SOCKET=") && brief.contains("--client LANGUAGE"), "{brief}");
     assert!(!brief.contains("`localhost` means TCP"), "{brief}");
     let project = home.path("project");
