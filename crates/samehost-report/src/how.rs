@@ -29,7 +29,7 @@ impl Terminal {
         let from = match answer.path_from {
             "found here" => "It listens there now.",
             "given" => "The path is the one of the URL.",
-            _ => "The usual path; the service does not listen on a socket here, or does not run.",
+            _ => "Default path. The service is not listening on it now (stopped, or not configured).",
         };
         lines.extend(wrap_spans(&[Span::dim(from)], columns));
         page.section(lines);

@@ -144,7 +144,7 @@ fn way_to_see(scan: &Scan) -> &'static str {
         (true, true) => {
             "it is outside of this PID namespace, run samehost on the host or with docker run --pid=host"
         }
-        (true, false) => "held by the kernel, or handed over between processes just now",
+        (true, false) => "no process found for this socket",
     }
 }
 

@@ -99,7 +99,9 @@ fn verdict(advice: &Advice) -> Span {
             Span::new(Tone::Doubt, format!("could switch after a setting: {socket}"))
         }
         (Possible::AfterSetting, None) => Span::new(Tone::Doubt, "could switch after a setting"),
-        (Possible::Unknown, _) => Span::dim("it listens on no Unix socket; whether it can is not known here"),
+        (Possible::Unknown, _) => Span::dim(
+            "it has no Unix socket; samehost does not know this program and cannot say whether it supports one",
+        ),
         (Possible::Cannot, _) => Span::new(Tone::Bad, "cannot switch as things stand"),
     }
 }

@@ -28,8 +28,9 @@ pub(crate) fn congestion(view: &View<'_>) -> Option<String> {
     if report.head.workload.parameters.contains_key("congestion") || arms.iter().any(asked) {
         return None;
     }
-    (commands || !arms.is_empty())
-        .then(|| format!("TCP with {} by default (not read: of the client program)", clean(default)))
+    (commands || !arms.is_empty()).then(|| {
+        format!("TCP with {} (system default; not checked on the client's own sockets)", clean(default))
+    })
 }
 
 fn is_tcp(transport: Transport) -> bool {

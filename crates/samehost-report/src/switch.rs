@@ -237,7 +237,9 @@ fn next(report: &SwitchReport) -> Vec<String> {
     let (SwitchOutcome::Committed, Some(id)) = (report.outcome, &report.id) else { return Vec::new() };
     let mut next = Vec::new();
     if let Some(until) = &report.confirm_until {
-        next.push(format!("It takes itself back at {until}. To keep it: samehost switch --confirm {id}"));
+        next.push(format!(
+            "It will be undone automatically at {until} unless you run: samehost switch --confirm {id}"
+        ));
     }
     if !report.later.is_empty() {
         next.push(format!("When nobody uses the old address any more: samehost switch --finish {id}"));

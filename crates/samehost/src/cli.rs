@@ -40,7 +40,8 @@ pub use crate::left_out::AnyWords as SwitchOptions;
 pub use crate::left_out::AnyWords as TopOptions;
 use crate::output::OutputOptions;
 
-/// Finds, measures and proves the hop between programs on one machine: TCP on localhost or a Unix socket.
+/// Finds programs that talk over TCP on localhost, measures what a Unix socket would save, switches them and checks the
+/// result.
 ///
 /// Without a verb: a checkup of this machine in under a minute.
 #[derive(Parser, Debug)]

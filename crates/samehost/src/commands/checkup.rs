@@ -29,7 +29,7 @@ const BUDGETS: std::ops::RangeInclusive<Duration> = Duration::from_secs(20)..=Du
 pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
     let budget = options.budget.unwrap_or(BUDGET);
     if !BUDGETS.contains(&budget) {
-        return Err(WrongUse("--budget takes 20s to 10m; fewer seconds tell nothing".into()).into());
+        return Err(WrongUse("--budget must be between 20s and 10m".into()).into());
     }
     let now = Instant::now();
     // Who names a time wants all of it for rows that are open.

@@ -106,7 +106,7 @@ impl Configured for Settings {
 
 impl Instance for Commands {
     fn server(&self) -> ServerInfo {
-        ServerInfo { kind: "the commands' own".into(), ..ServerInfo::default() }
+        ServerInfo { kind: "whatever your commands connect to".into(), ..ServerInfo::default() }
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
