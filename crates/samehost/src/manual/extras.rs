@@ -142,13 +142,32 @@ fn of_verb(verb: &str) -> Extra {
             files: &["/var/lib/samehost/scans", "/usr/lib/systemd/system/samehost-scan.timer"],
             examples: &[
                 ("sudo samehost scan", "Every process of the machine, as only root sees them."),
+                ("sudo samehost scan mariadb", "One service, with its notes in full."),
                 ("sudo samehost scan --observe 10s", "With the traffic, and what a switch would save."),
                 (
                     "sudo samehost scan --prometheus /var/lib/prometheus/node-exporter/samehost.prom",
                     "Metrics for node_exporter's textfile collector.",
                 ),
             ],
-            see: &["samehost-top(1)", "samehost-how(1)", "samehost-switch(1)", "ss(8)", "lsof(8)"],
+            see: &[
+                "samehost-explain(1)",
+                "samehost-top(1)",
+                "samehost-how(1)",
+                "samehost-switch(1)",
+                "ss(8)",
+                "lsof(8)",
+            ],
+        },
+        "explain" => Extra {
+            examples: &[
+                ("samehost explain", "All codes, with what each is."),
+                (
+                    "sudo samehost explain backlog",
+                    "Who is affected here, and which setting of the service helps.",
+                ),
+            ],
+            see: &["samehost-scan(1)", "samehost-how(1)"],
+            ..Extra::default()
         },
         "top" => Extra {
             examples: &[("sudo samehost top --interval 2s", "All pairs, counted every two seconds.")],
