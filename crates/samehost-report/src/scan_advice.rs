@@ -63,7 +63,7 @@ fn pair(scan: &Scan, advice: &Advice, notes: Notes, columns: usize) -> Vec<Line>
     let mut lines = labelled(
         &Span::plain("  "),
         2,
-        &[Span::new(Tone::Bold, format!("{} → {service}", advice.client)), Span::dim(to)],
+        &[Span::new(Tone::Bold, format!("{} → {service}", client(scan, advice))), Span::dim(to)],
         columns,
     );
     lines.extend(labelled(&Span::plain(""), 6, &[verdict(advice)], columns));
@@ -89,6 +89,19 @@ fn pair(scan: &Scan, advice: &Advice, notes: Notes, columns: usize) -> Vec<Line>
         lines.extend(labelled(&Span::plain(""), 6, &[Span::new(tone, saving_in_words(saving))], columns));
     }
     lines
+}
+
+/// The client's name, with its user where several programs of that name are clients of the service.
+fn client(scan: &Scan, advice: &Advice) -> String {
+    let is_like_it = |other: &&Advice| other.client == advice.client && other.service == advice.service;
+    let process = scan.processes.iter().find(|process| advice.client_pids.contains(&process.pid));
+    match process {
+        Some(process) if scan.advice.iter().filter(is_like_it).count() > 1 => {
+            let user = process.user.clone().unwrap_or_else(|| process.uid.to_string());
+            format!("{} ({user})", advice.client)
+        }
+        _ => advice.client.clone(),
+    }
 }
 
 fn verdict(advice: &Advice) -> Span {
