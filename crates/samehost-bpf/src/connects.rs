@@ -56,7 +56,7 @@ impl Connects {
     /// EPERM without CAP_BPF and CAP_PERFMON, `NotFound` without the kernel's types, EINVAL before Linux 5.12, and
     /// `Unsupported` in a PID namespace, where the numbers would be those of others.
     pub fn open() -> io::Result<Self> {
-        if std::fs::metadata("/proc/self/ns/pid")?.st_ino() != FIRST_NAMESPACE {
+        if !sees_all_numbers()? {
             return Err(io::Error::new(ErrorKind::Unsupported, "it runs in a PID namespace"));
         }
         let notes = Map::new(Kind::Recent, 8, VALUE, MOST)?;
@@ -82,6 +82,11 @@ impl Connects {
             name: String::from_utf8_lossy(&name[..length]).into_owned(),
         })
     }
+}
+
+/// Whether process numbers here are those of the kernel's notes.
+fn sees_all_numbers() -> io::Result<bool> {
+    Ok(std::fs::metadata("/proc/self/ns/pid")?.st_ino() == FIRST_NAMESPACE)
 }
 
 /// Notes the current task under the socket's cookie when its state becomes SYN_SENT. Arguments of the tracepoint: the socket,
@@ -140,6 +145,11 @@ mod tests {
 
     #[test]
     fn a_connection_has_its_process_over_both_families_as_root() {
+        if !sees_all_numbers().expect("/proc") {
+            let error = Connects::open().expect_err("the numbers are those of others");
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+            return;
+        }
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let listener = TcpListener::bind(address).expect("a port");
             let place = listener.local_addr().expect("its port");

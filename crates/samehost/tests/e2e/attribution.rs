@@ -247,9 +247,13 @@ fn short_connections_are_booked_on_who_opened_them() {
         assert_eq!(found.wrong, 0);
         share
     };
-    println!("booked: the kernel notes who connects");
-    let noted = part(By::Notes, scans());
-    assert!(noted >= 90.0, "{noted:.1} %");
+    if fs::read_link("/proc/self/ns/pid").unwrap() == Path::new("pid:[4026531836]") {
+        println!("booked: the kernel notes who connects");
+        let noted = part(By::Notes, scans());
+        assert!(noted >= 90.0, "{noted:.1} %");
+    } else {
+        not_tested("in a PID namespace: what the kernel notes of who connects");
+    }
     println!("booked: without CAP_BPF, by looks at the sockets");
     part(By::Looks, (scans() / 10).max(1));
 }
