@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
-use samehost_bench::workload::Servers;
+use samehost_bench::workload::{Servers, defaults};
 use samehost_bench::{BenchError, KeepAwake, Request, StopOptions};
 use samehost_model::{Endpoint, Redactor, Stopping, Transport, parse_count_list, parse_size_list};
 use samehost_scan::{Target, TargetError};
@@ -18,7 +18,8 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
     let list = |text: &Option<String>| text.as_deref().map_or(Ok(Vec::new()), parse_count_list);
     let sizes = options.size.as_deref().map_or(Ok(Vec::new()), parse_size_list);
     let name = bench.workload.name();
-    let axes = bench.workload.configure(&bench.parameters)?.axes();
+    // Of the defaults: what is given may be lists of levels, which are taken apart later.
+    let axes = bench.workload.configure(&defaults(bench.workload))?.axes();
     if let Some(url) = options.urls.first().filter(|_| !axes.foreign_servers) {
         return Err(WrongUse(format!("bench {name} takes no URL, so not `{url}`")).into());
     }
