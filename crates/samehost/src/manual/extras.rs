@@ -137,27 +137,7 @@ fn of_verb(verb: &str) -> Extra {
             examples: &[("samehost reproduce --quick", "All published experiments in under six minutes.")],
             ..MEASURES
         },
-        "scan" => Extra {
-            variables: &[OTLP, RESOURCE],
-            files: &["/var/lib/samehost/scans", "/usr/lib/systemd/system/samehost-scan.timer"],
-            examples: &[
-                ("sudo samehost scan", "Every process of the machine, as only root sees them."),
-                ("sudo samehost scan mariadb", "One service, with its notes in full."),
-                ("sudo samehost scan --observe 10s", "With the traffic, and what a switch would save."),
-                (
-                    "sudo samehost scan --prometheus /var/lib/prometheus/node-exporter/samehost.prom",
-                    "Metrics for node_exporter's textfile collector.",
-                ),
-            ],
-            see: &[
-                "samehost-explain(1)",
-                "samehost-top(1)",
-                "samehost-how(1)",
-                "samehost-switch(1)",
-                "ss(8)",
-                "lsof(8)",
-            ],
-        },
+        "scan" => SCAN,
         "explain" => Extra {
             examples: &[
                 ("samehost explain", "All codes, with what each is."),
@@ -193,6 +173,28 @@ fn of_verb(verb: &str) -> Extra {
         other => of_stored(other),
     }
 }
+
+const SCAN: Extra = Extra {
+    variables: &[OTLP, RESOURCE],
+    files: &["/var/lib/samehost/scans", "/usr/lib/systemd/system/samehost-scan.timer"],
+    examples: &[
+        ("sudo samehost scan", "Every process of the machine, as only root sees them."),
+        ("sudo samehost scan mariadb", "One service, with its notes in full."),
+        ("sudo samehost scan --observe 10s", "With the traffic, and what a switch would save."),
+        (
+            "sudo samehost scan --prometheus /var/lib/prometheus/node-exporter/samehost.prom",
+            "Metrics for node_exporter's textfile collector.",
+        ),
+    ],
+    see: &[
+        "samehost-explain(1)",
+        "samehost-top(1)",
+        "samehost-how(1)",
+        "samehost-switch(1)",
+        "ss(8)",
+        "lsof(8)",
+    ],
+};
 
 const RUN: Extra = Extra {
     variables: &[],
