@@ -3,6 +3,7 @@
 
 mod call;
 mod connects;
+pub mod function;
 pub mod instruction;
 mod map;
 mod network;

@@ -220,6 +220,13 @@ fn trim(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
+/// The text with its first letter in upper case.
+#[must_use]
+pub fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}
+
 /// Replaces every number in a text by `#` and removes signs, so that texts that differ only in numbers become equal.
 #[must_use]
 pub fn shape(text: &str) -> String {

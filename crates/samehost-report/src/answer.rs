@@ -2,7 +2,7 @@
 
 use samehost_analysis::{Along, Crossover, find_crossovers};
 use samehost_model::human::{
-    count, format_percent, format_ratio_aligned, format_size, format_together, format_value,
+    capitalised, count, format_percent, format_ratio_aligned, format_size, format_together, format_value,
 };
 use samehost_model::{Arm, Better, Code, Comparison, Grade, MetricInfo, Verdict};
 
@@ -122,11 +122,6 @@ fn without_ratio(
         found.push(Span::new(tone, text));
     }
     found
-}
-
-fn capitalised(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
 fn sentence(view: &View<'_>, metric: &MetricInfo, comparison: &Comparison) -> Paragraph {

@@ -106,11 +106,8 @@ fn one(metric: &MetricInfo, found: &Comparison) -> String {
         _ => {
             let interval = found.ci_low.zip(found.ci_high);
             let interval = interval.filter(|(low, high)| (*low > 1.0) == (*high > 1.0));
-            let range = interval.map_or_else(String::new, |(low, high)| {
-                let span = words::span(metric, low, high);
-                let number = span.rsplit_once(' ').map_or(span.as_str(), |(number, _)| number);
-                format!(" ({number})")
-            });
+            let range =
+                interval.map_or_else(String::new, |(low, high)| format!(" ({})", words::range(low, high)));
             format!("{}{range}", words::change(metric, found.ratio).0)
         }
     }

@@ -84,12 +84,28 @@ pub(crate) fn statement(metric: &MetricInfo, ratio: f64, open_loop: bool) -> (St
     (format!("{} {change}", subject(metric, open_loop)).trim().to_owned(), than)
 }
 
+/// Whether two ratios are told as factors, and not in per cent.
+fn is_factor(low: f64, high: f64) -> bool {
+    low * high >= 4.0
+}
+
+/// Two ratios on the same side of 1, without a word: `29–33 %`, `3.1–3.8`.
+pub(crate) fn range(low: f64, high: f64) -> String {
+    let (ends, unit) = if is_factor(low, high) {
+        ([low, high].map(samehost_model::human::format_ratio), "")
+    } else if low >= 1.0 {
+        ([low - 1.0, high - 1.0].map(percent_number), " %")
+    } else {
+        ([1.0 - high, 1.0 - low].map(percent_number), " %")
+    };
+    let [small, large] = ends;
+    if small == large { format!("{small}{unit}") } else { format!("{small}–{large}{unit}") }
+}
+
 /// Two ratios on the same side of 1 as one change: `29–33 % less`, `3.1–3.8 times`.
 pub(crate) fn span(metric: &MetricInfo, low: f64, high: f64) -> String {
-    if low * high >= 4.0 {
-        let (low, high) =
-            (samehost_model::human::format_ratio(low), samehost_model::human::format_ratio(high));
-        return if low == high { format!("{low} times") } else { format!("{low}–{high} times") };
+    if is_factor(low, high) {
+        return format!("{} times", range(low, high));
     }
     let fewer = matches!(metric.family(), Family::Rate | Family::Bandwidth);
     let word = match (low >= 1.0, metric.family()) {
@@ -99,9 +115,7 @@ pub(crate) fn span(metric: &MetricInfo, low: f64, high: f64) -> String {
         (false, _) if fewer => "fewer",
         (false, _) => "less",
     };
-    let parts = if low >= 1.0 { [low - 1.0, high - 1.0] } else { [1.0 - high, 1.0 - low] };
-    let [small, large] = parts.map(percent_number);
-    if small == large { format!("{small} % {word}") } else { format!("{small}–{large} % {word}") }
+    format!("{} {word}", range(low, high))
 }
 
 /// The verdict as an adjective that suits the metric.

@@ -151,7 +151,7 @@ impl<'a> Catcher<'a> {
         let services = service_of.values().copied();
         let held = scan.sockets.iter().filter(|socket| !socket.pids.is_empty());
         Some(Catcher {
-            connects: Connects::open().ok(),
+            connects: connects(),
             noted: HashMap::new(),
             listeners,
             service_of,
@@ -277,6 +277,11 @@ impl<'a> Catcher<'a> {
     }
 }
 
+/// The kernel's notes. In a PID namespace their numbers would be those of others.
+fn connects() -> Option<Connects> {
+    if namespaces::in_pid_namespace() { None } else { Connects::open().ok() }
+}
+
 /// The process that opened a connection. Of one that has ended, what the kernel noted: its user and its name.
 fn process_of(opened: &Opened, users: &Names) -> Process {
     let there = crate::process(opened.pid, users).filter(|process| process.uid == opened.uid);
@@ -316,4 +321,14 @@ fn cpu_time() -> Duration {
 
 fn parent_of(pid: u32) -> Option<u32> {
     stat_field(pid, 4)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_another_pid_namespace_are_not_taken_as_root() {
+        assert_eq!(connects().is_some(), !namespaces::in_pid_namespace());
+    }
 }

@@ -6,16 +6,18 @@ use samehost_model::scan::{Address, Scan, Socket};
 use samehost_model::{Endpoint, Protocol};
 use samehost_services::Kind;
 
+use crate::namespaces;
+
 /// What the running services of this name speak, and where they listen for streams in this network namespace. `None` where
 /// no service has such a name; without endpoints where none of them runs.
 #[must_use]
 pub fn endpoints_of(scan: &Scan, name: &str) -> Option<(Protocol, Vec<Endpoint>)> {
     let kind = Kind::called(name)?;
-    let own = scan.network_namespaces.first().map_or(0, |space| space.inode);
+    let own = namespaces::own_of(scan);
     let mut found = Vec::new();
     for service in &scan.services {
         let is_asked = service.kind.is_some_and(|of| of.family() == kind.family());
-        if !is_asked || service.network_namespace != own {
+        if !is_asked || Some(service.network_namespace) != own {
             continue;
         }
         let sockets = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));

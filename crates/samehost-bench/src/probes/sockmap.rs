@@ -13,6 +13,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 use rustix::pipe::{SpliceFlags, pipe, splice};
+use samehost_bpf::function::{LOOK_UP, NETWORK, REDIRECT, UPDATE};
 use samehost_bpf::instruction::Register::{R0, R1, R2, R3, R4, R6, R10};
 use samehost_bpf::instruction::{
     add, call, copy, end, load, map, network_order, set, skip_if, skip_unless, store, store_long,
@@ -101,11 +102,7 @@ impl Sockmap {
     }
 }
 
-// Functions of the kernel, and fields of `sk_msg_md`, as linux/bpf.h numbers them.
-const LOOK_UP: i32 = 1;
-const UPDATE: i32 = 2;
-const REDIRECT: i32 = 71;
-const NETWORK: i32 = 122;
+// Fields of `sk_msg_md`, as linux/bpf.h has them.
 const REMOTE_ADDRESS: i16 = 20;
 const LOCAL_ADDRESS: i16 = 24;
 const REMOTE_PORT: i16 = 60;

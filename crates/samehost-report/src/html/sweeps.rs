@@ -1,7 +1,7 @@
 //! Sweep charts: each metric against connections, size or another swept parameter. Each arm is a line, with
 //! the interval of its typical trial as a band.
 
-use samehost_model::human::{format_percent, format_value};
+use samehost_model::human::{capitalised, format_percent, format_value};
 use samehost_model::{Arm, Family, MetricInfo, Point};
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
@@ -164,9 +164,7 @@ fn band(series: &Series, spots: &[Spot]) -> Option<serde_json::Value> {
 /// Title of a chart: the metric if there is only one, else the common name.
 fn name(metrics: &[&MetricInfo], in_common: &str) -> String {
     let [one] = metrics else { return in_common.to_owned() };
-    let title = words::title(&one.name);
-    let mut chars = title.chars();
-    chars.next().map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
+    capitalised(&words::title(&one.name))
 }
 
 fn sweep(

@@ -1,6 +1,7 @@
 //! Blocker `backlog`: with a full backlog connect(2) on a Unix socket fails at once (EAGAIN, a 502 behind
 //! nginx), while TCP queues and retries.
 
+use samehost_model::human::capitalised;
 use samehost_model::scan::{Queues, Weight};
 
 use super::Finding;
@@ -61,11 +62,6 @@ fn setting(pair: &Pair<'_>, backlog: u32) -> String {
         Some((label, setting)) => format!("set {setting} ({label}), and restart it"),
         None => format!("set the service's backlog to {backlog} or more, and restart it"),
     }
-}
-
-fn capitalised(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
 /// Twice the connections seen, rounded up to a power of two; at least 512 (nginx uses 511).

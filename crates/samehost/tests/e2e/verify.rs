@@ -1,5 +1,8 @@
 //! `samehost verify`: the transport that is really in use, and the exit status when it is not the expected one.
 
+use std::path::PathBuf;
+
+use samehost_testing::free_port;
 use samehost_testing::mariadb::{self, MariaDb};
 use samehost_testing::postgres::{self, Cluster};
 use serde_json::Value;
@@ -30,12 +33,16 @@ fn endpoints_are_proved_and_expectations_held() {
     assert!(shown.stdout.contains("uses TCP, but unix was expected"), "{}", shown.stdout);
 }
 
+/// A Redis at a port and at a socket.
+fn redis(home: &Home) -> (Held, u16, PathBuf) {
+    let (port, socket) = (free_port(), home.path("redis.sock"));
+    (Held::redis(home, port, &socket, &[]), port, socket)
+}
+
 #[test]
 fn redis_says_what_it_sees() {
     let home = Home::new();
-    let socket = home.path("redis.sock");
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let _redis = Held::redis(&home, port, &socket, &[]);
+    let (_redis, port, socket) = redis(&home);
     for (url, transport) in
         [(format!("redis+unix://{}", socket.display()), "unix"), (format!("redis://127.0.0.1:{port}"), "tcp")]
     {
@@ -51,9 +58,7 @@ fn redis_says_what_it_sees() {
 #[test]
 fn what_people_call_an_endpoint_is_found() {
     let home = Home::new();
-    let socket = home.path("redis.sock");
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let _redis = Held::redis(&home, port, &socket, &[]);
+    let (_redis, port, socket) = redis(&home);
     for (text, transport) in [(format!("127.0.0.1:{port}"), "tcp"), (socket.display().to_string(), "unix")] {
         let (status, found) = verify(&home, &[&text, "--expect", transport]);
         assert_eq!((status, found["transport"].as_str()), (0, Some(transport)), "{text}: {found:#}");

@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::neighbours::{http_at_both, nginx, page, passing};
-use crate::support::{Machine, bounded, free_port, wait_for};
+use crate::neighbours::{Site, page, site};
+use crate::support::{Machine, bounded, wait_for};
 
 /// Longest that anything here may take, in seconds: twice what is promised, for a busy machine. Without their bounds these
 /// go on for ever.
@@ -233,12 +233,7 @@ while True: threading.Thread(target=serve, args=(listener.accept()[0],), daemon=
 fn a_page_without_an_end_after_the_change_puts_it_back() {
     for manner in ["flood", "drip", "silence"] {
         let mut machine = Machine::new();
-        let (front, backend) = (free_port(), free_port());
-        machine.write("run/keep", "");
-        let socket = machine.path("run/http.sock");
-        http_at_both(&mut machine, backend, &socket);
-        let conf = nginx(&mut machine, "front", &passing(front, backend));
-        wait_for("the site", || page(front));
+        let Site { front, socket, conf, .. } = site(&mut machine);
         let place = machine.path("port");
         let mut server = Command::new("/usr/bin/python3");
         server.args(["-c", PAGE, manner]).arg(&place).arg(&conf);

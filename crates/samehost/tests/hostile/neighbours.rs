@@ -205,7 +205,7 @@ fn a_redis_beside_another_at_the_usual_socket_gets_one_of_its_own() {
 }
 
 /// nginx by a configuration in a folder of its own, in the foreground.
-pub(crate) fn nginx(machine: &mut Machine, name: &str, server: &str) -> PathBuf {
+fn nginx(machine: &mut Machine, name: &str, server: &str) -> PathBuf {
     let at = machine.path(name).display().to_string();
     fs::create_dir_all(&at).unwrap();
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
@@ -224,7 +224,7 @@ pub(crate) fn nginx(machine: &mut Machine, name: &str, server: &str) -> PathBuf 
 }
 
 /// A server that listens at a port and at a socket.
-pub(crate) fn http_at_both(machine: &mut Machine, port: u16, socket: &Path) {
+fn http_at_both(machine: &mut Machine, port: u16, socket: &Path) {
     let mut server = Command::new(env!("CARGO_BIN_EXE_samehost"));
     server.args(["serve", "http", "--mode", "666", "--listen", &format!("tcp:127.0.0.1:{port}")]);
     server.args(["--listen", &format!("unix:{}", socket.display())]);
@@ -233,10 +233,28 @@ pub(crate) fn http_at_both(machine: &mut Machine, port: u16, socket: &Path) {
 }
 
 /// The lines of a site at this port that passes requests to that one.
-pub(crate) fn passing(port: u16, to: u16) -> String {
+fn passing(port: u16, to: u16) -> String {
     format!(
         "server {{\n    listen 127.0.0.1:{port};\n    location / {{ proxy_pass http://127.0.0.1:{to}; }}\n}}"
     )
+}
+
+/// A site: nginx at the port `front` passes requests to a backend at another port, which listens at a socket as well.
+pub(crate) struct Site {
+    pub(crate) front: u16,
+    pub(crate) socket: PathBuf,
+    /// nginx's configuration.
+    pub(crate) conf: PathBuf,
+}
+
+pub(crate) fn site(machine: &mut Machine) -> Site {
+    let (front, backend) = (free_port(), free_port());
+    machine.write("run/keep", "");
+    let socket = machine.path("run/http.sock");
+    http_at_both(machine, backend, &socket);
+    let conf = nginx(machine, "front", &passing(front, backend));
+    wait_for("the site", || page(front));
+    Site { front, socket, conf }
 }
 
 /// The body of a page at a port.
@@ -362,12 +380,7 @@ fn a_pool_is_not_led_to_the_socket_of_another_pool_of_the_same_master() {
 #[test]
 fn the_same_command_twice_leaves_the_web_servers_own_port_alone() {
     let mut machine = Machine::new();
-    let (backend, front) = (free_port(), free_port());
-    machine.write("run/keep", "");
-    let socket = machine.path("run/http.sock");
-    http_at_both(&mut machine, backend, &socket);
-    let conf = nginx(&mut machine, "front", &passing(front, backend));
-    wait_for("the site", || page(front));
+    let Site { front, socket, conf, .. } = site(&mut machine);
     listens_at(&socket);
     let arguments = ["switch", conf.to_str().unwrap(), "--yes", "--no-confirm"];
     let with_socket = [&arguments[..], &["--socket", socket.to_str().unwrap()]].concat();
@@ -416,12 +429,8 @@ fn a_file_that_nobody_named_is_changed_only_where_that_is_accepted() {
 #[test]
 fn a_reload_that_did_not_happen_is_put_back() {
     let mut machine = Machine::new();
-    let (backend, front, foreign) = (free_port(), free_port(), free_port());
-    machine.write("run/keep", "");
-    let socket = machine.path("run/http.sock");
-    http_at_both(&mut machine, backend, &socket);
-    let conf = nginx(&mut machine, "front", &passing(front, backend));
-    wait_for("the site", || page(front));
+    let foreign = free_port();
+    let Site { conf, .. } = site(&mut machine);
     // A line that nginx takes for well formed, and cannot follow: its reload fails, and it goes on as it was.
     let _somebody = std::net::TcpListener::bind(("127.0.0.1", foreign)).unwrap();
     let edited = text(&conf).replace("server {", &format!("server {{\n    listen 127.0.0.1:{foreign};"));
@@ -471,13 +480,9 @@ fn a_path_that_is_taken_between_plan_and_write_is_left_alone() {
 #[test]
 fn a_server_whose_socket_was_taken_away_is_named_when_the_switch_is_undone() {
     let mut machine = Machine::new();
-    let (backend, front) = (free_port(), free_port());
-    machine.write("run/keep", "");
-    let (socket, lost) = (machine.path("run/http.sock"), machine.path("run/redis.sock"));
-    http_at_both(&mut machine, backend, &socket);
+    let lost = machine.path("run/redis.sock");
+    let Site { conf, .. } = site(&mut machine);
     neighbour(&mut machine, &lost);
-    let conf = nginx(&mut machine, "front", &passing(front, backend));
-    wait_for("the site", || page(front));
     let ended = machine.samehost(&["switch", conf.to_str().unwrap(), "--yes", "--no-confirm"]);
     assert_eq!(ended.status, 0, "{}", ended.both());
     // What an earlier version did to it.
