@@ -2,6 +2,7 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to its developer")]
 
+mod alone;
 mod bench;
 mod clients;
 mod dist;
@@ -233,7 +234,11 @@ fn report(program: &Path, arguments: &[&str]) -> anyhow::Result<serde_json::Valu
 }
 
 fn cargo(arguments: &[&str]) -> anyhow::Result<()> {
-    run(&std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()), arguments)
+    run(&cargo_program(), arguments)
+}
+
+fn cargo_program() -> String {
+    std::env::var("CARGO").unwrap_or_else(|_| "cargo".into())
 }
 
 fn site(out: Option<PathBuf>, reports: Option<&Path>) -> anyhow::Result<()> {

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::{cargo, needs, root, servers, target};
+use crate::{alone, cargo, needs, root, servers, target};
 
 /// Ends of the names of tests that `--quick` leaves out.
 const MARKS: [&str; 3] = ["as_root", "with_programs", "at_length"];
@@ -77,12 +77,12 @@ pub(crate) fn quick() -> anyhow::Result<()> {
 
 /// Builds and runs tests, and keeps how long that took.
 fn timed(suite: Suite, features: &[&str], words: &[&str]) -> anyhow::Result<()> {
-    let test = [&["test", "--workspace", "--locked"], features].concat();
+    let options = [&["--workspace", "--locked"], features].concat();
     let begun = Instant::now();
-    cargo(&[&test[..], &["--no-run"]].concat())?;
+    cargo(&[&["test"], &options[..], &["--no-run"]].concat())?;
     let build_s = begun.elapsed().as_secs();
     let begun = Instant::now();
-    cargo(&[&test[..], &["--no-fail-fast", "--"], words].concat())?;
+    alone::test(&options, words)?;
     let took = Took { suite, build_s, run_s: begun.elapsed().as_secs(), cpus: cpus() };
     println!("{took}");
     keep(&took)

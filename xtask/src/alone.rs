@@ -1,0 +1,166 @@
+//! Runs `cargo test`; what failed beside the other tests is run once more, alone.
+//!
+//! Five hundred tests with real servers share a machine, two at a time: a server's deadline, a port that was free a moment ago, a
+//! name that another test's program has as well. Three landings failed by one such test each, and none of the three failed again.
+//! Rejected: a retry beside the others, as it meets the same load; a retry of everything, as a broken change would take twice as
+//! long to say so (so at most [`MOST`] are run again); and silence: what passed only alone is named at the end.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, pipe};
+use std::process::Command;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+
+use crate::{cargo_program, root};
+
+/// More than these failed: something is broken, and nothing is run again.
+const MOST: usize = 5;
+
+/// What failed in a run of `cargo test --no-fail-fast`.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Failed {
+    /// Words that lead to each target, as `-p samehost --test e2e`.
+    targets: Vec<String>,
+    tests: Vec<String>,
+    /// How many targets came to their own end with a failure; one that crashed did not.
+    ended: usize,
+    /// The sums that the targets printed at their ends.
+    count_failed: usize,
+    count_passed: usize,
+}
+
+impl Failed {
+    fn note(&mut self, line: &str) {
+        if let Some(result) = line.strip_prefix("test result: ") {
+            self.ended += usize::from(result.starts_with("FAILED"));
+            self.count_failed += number_before(result, " failed");
+            self.count_passed += number_before(result, " passed");
+        } else if let Some(name) =
+            line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED"))
+        {
+            self.tests.push(name.to_owned());
+        } else if let Some(target) = line.strip_prefix("    `").and_then(|rest| rest.strip_suffix('`')) {
+            self.targets.push(target.to_owned());
+        }
+    }
+
+    /// Whether each failure is known by its name, and they are few.
+    fn can_be_run_again(&self) -> bool {
+        let are_known = self.ended == self.targets.len() && self.count_failed == self.tests.len();
+        are_known && !self.tests.is_empty() && self.tests.len() <= MOST
+    }
+
+    /// The words that choose the kinds of target, as `--test e2e` of `-p samehost --test e2e`.
+    fn kinds(&self) -> BTreeSet<&str> {
+        self.targets.iter().filter_map(|target| target.splitn(3, ' ').nth(2)).collect()
+    }
+}
+
+/// The number before a word, as 3 in `ok. 3 passed; 0 failed` before ` passed`.
+fn number_before(text: &str, word: &str) -> usize {
+    let before = text.split(word).next().unwrap_or_default();
+    before.rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// Runs `cargo test` with `options`, and the tests with `words`.
+///
+/// # Errors
+///
+/// If a test fails beside the others and alone, or anything else goes wrong.
+pub(crate) fn test(options: &[&str], words: &[&str]) -> anyhow::Result<()> {
+    let arguments = [&["test"], options, &["--no-fail-fast", "--"], words].concat();
+    let (passed, failed) = run(&arguments)?;
+    if passed {
+        return Ok(());
+    }
+    if !failed.can_be_run_again() {
+        bail!("{} tests failed", failed.tests.len());
+    }
+    println!("Failed beside the other tests, and run again alone: {}", failed.tests.join(", "));
+    let names: Vec<&str> = failed.tests.iter().map(String::as_str).collect();
+    let mut count_passed = 0;
+    for kind in failed.kinds() {
+        // With the same options as before: for a package alone, cargo would build its dependencies with other features.
+        let kind: Vec<&str> = kind.split(' ').collect();
+        let alone = ["--no-fail-fast", "--", "--exact", "--test-threads=1"];
+        let (passed, again) = run(&[&["test"], options, &kind, &alone, &names].concat())?;
+        ensure!(passed, "failed beside the other tests and alone: {}", again.tests.join(", "));
+        count_passed += again.count_passed;
+    }
+    ensure!(count_passed >= names.len(), "did not run again: some of {}", names.join(", "));
+    println!("PASSED ONLY ALONE, and is to be mended: {}", failed.tests.join(", "));
+    Ok(())
+}
+
+/// Runs cargo, shows what it prints, and says whether it succeeded and what failed.
+fn run(arguments: &[&str]) -> anyhow::Result<(bool, Failed)> {
+    println!("$ cargo {}", arguments.join(" "));
+    let (reader, writer) = pipe()?;
+    let mut child = Command::new(cargo_program())
+        .args(arguments)
+        .current_dir(root())
+        .stdout(writer.try_clone()?)
+        .stderr(writer)
+        .spawn()
+        .context("starting cargo")?;
+    // A thread reads, as what a test left running may hold the pipe open after the end.
+    let (lines, read) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(reader).split(b'\n').map_while(Result::ok) {
+            if lines.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+                return;
+            }
+        }
+    });
+    let mut failed = Failed::default();
+    loop {
+        match read.recv_timeout(Duration::from_secs(1)) {
+            Ok(line) => {
+                println!("{line}");
+                failed.note(&line);
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) if child.try_wait()?.is_some() => break,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
+    Ok((child.wait()?.success(), failed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Failed {
+        let mut failed = Failed::default();
+        text.lines().for_each(|line| failed.note(line));
+        failed
+    }
+
+    #[test]
+    fn failures_are_known_by_target_and_name() {
+        let text = "test scan::one ... FAILED\ntest scan::two ... ok\n\
+                    test result: FAILED. 1 passed; 1 failed; 0 ignored\n\
+                    error: 1 target failed:\n    `-p samehost --test e2e`\n";
+        let failed = read(text);
+        assert_eq!((&failed.tests[..], failed.count_passed), (&["scan::one".to_owned()][..], 1));
+        assert_eq!(failed.targets, ["-p samehost --test e2e"]);
+        assert_eq!(failed.kinds().into_iter().collect::<Vec<_>>(), ["--test e2e"]);
+        assert!(failed.can_be_run_again());
+    }
+
+    #[test]
+    fn a_crash_or_many_failures_are_final() {
+        let crash = "test one ... FAILED\nerror: 1 target failed:\n    `-p samehost --lib`\n";
+        assert!(!read(crash).can_be_run_again(), "the target did not come to its end");
+        assert!(!read("error: could not compile `samehost`\n").can_be_run_again());
+        let many = format!(
+            "{}test result: FAILED. 0 passed; 6 failed\n    `-p samehost --lib`\n",
+            "test one ... FAILED\n".repeat(6)
+        );
+        assert!(!read(&many).can_be_run_again());
+    }
+}
