@@ -343,8 +343,13 @@ impl Args for Bench {
 }
 
 impl Subcommand for Bench {
+    /// Twelve workloads with some fifty options each, which only `bench` and its help need: every other verb starts without.
     fn augment_subcommands(command: Command) -> Command {
-        WORKLOADS.iter().fold(command, |command, workload| command.subcommand(workload_command(*workload)))
+        command.defer(|command| {
+            WORKLOADS
+                .iter()
+                .fold(command, |command, workload| command.subcommand(workload_command(*workload)))
+        })
     }
 
     fn augment_subcommands_for_update(command: Command) -> Command {

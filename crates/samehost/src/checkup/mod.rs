@@ -10,7 +10,9 @@ mod worth;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use samehost_bench::private_servers::Ahead;
 use samehost_bench::workload::CheckupEntry;
+use samehost_bench::workloads::workload;
 use samehost_model::scan::Scan;
 use samehost_model::{Grade, Report};
 use samehost_report::{Finding, FindingKind};
@@ -72,9 +74,12 @@ pub fn run(
 ) -> anyhow::Result<Checkup> {
     // Must precede any server of ours.
     let neighbours = neighbours();
-    let looked = look(&bench.interrupted);
-    let cure_part = looked.as_ref().and_then(cure_part);
     let mut legs: Vec<Leg> = parts().into_iter().map(Leg::new).collect();
+    let mut ahead = begin_ahead(&legs);
+    let looked = look(&bench.interrupted);
+    // Why one failed is told where its server is started.
+    ahead.retain_mut(|made| made.finish().is_ok());
+    let cure_part = looked.as_ref().and_then(cure_part);
     bench.prepare(legs.iter().map(|leg| &leg.part).chain(&cure_part))?;
 
     let mut failed = Vec::new();
@@ -117,6 +122,20 @@ pub fn run(
     worth.truncate(MOST);
     let is_interrupted = bench.is_interrupted();
     Ok(Checkup { legs, cured, neighbours, notes, worth, here, is_interrupted })
+}
+
+/// Begins to make the data directories of the databases that will be measured, as nothing is measured yet. For root only: as
+/// an ordinary user, [`Bench::prepare`] must come before any thread of ours.
+fn begin_ahead(legs: &[Leg]) -> Vec<Ahead> {
+    let Ok(program) = std::env::current_exe() else { return Vec::new() };
+    if !rustix::process::geteuid().is_root() {
+        return Vec::new();
+    }
+    let kinds = legs.iter().filter_map(|leg| match workload(leg.part.workload)?.checkup()? {
+        CheckupEntry::Server { kind, .. } => Some(kind.kind),
+        CheckupEntry::Hints(_) => None,
+    });
+    kinds.filter_map(|kind| Ahead::begin(kind, &program)?.ok()).collect()
 }
 
 /// Scans the machine and briefly observes its traffic, before any program of ours runs; `None` if that fails.
