@@ -32,6 +32,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         &[
             "docs/bench.md",
             "docs/workloads.md",
+            "docs/own-program.md",
             "docs/report.md",
             "docs/compare.md",
             "docs/reproduce.md",

@@ -6,6 +6,9 @@ use crate::error::BenchError;
 use crate::parameters::{ParameterKind, Parameters};
 use crate::workload::{Configured, Workload};
 
+/// Option with which a user declares parameters of commands: `--parameter connections=1,16`.
+pub(crate) const OWN_PARAMETER: &str = "parameter";
+
 /// Axes of the matrix.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Matrix {
@@ -243,9 +246,11 @@ pub fn values(kind: ParameterKind, text: &str) -> Option<Result<Vec<String>, Str
             };
             Some(text.split(',').map(known).collect())
         }
-        ParameterKind::Choice(_) | ParameterKind::Count | ParameterKind::Duration | ParameterKind::Text => {
-            None
-        }
+        ParameterKind::Choice(_)
+        | ParameterKind::Count
+        | ParameterKind::Duration
+        | ParameterKind::Text
+        | ParameterKind::Texts => None,
     }
 }
 

@@ -24,6 +24,8 @@ pub enum ParameterKind {
     Duration,
     /// Any text.
     Text,
+    /// Any text, and as often as wanted: the values are lines of one text.
+    Texts,
 }
 
 /// A parameter that a workload adds to the common options.
@@ -42,6 +44,11 @@ impl Parameter {
     /// A parameter whose default is the first word of an enum.
     pub(crate) const fn word<T: Word>(name: &'static str, help: &'static str) -> Self {
         Parameter { name, help, default: T::WORDS[0], kind: ParameterKind::Choice(T::WORDS) }
+    }
+
+    /// Any number of texts.
+    pub(crate) const fn texts(name: &'static str, help: &'static str) -> Self {
+        Parameter { name, help, default: "", kind: ParameterKind::Texts }
     }
 
     /// Any text; none is the default.

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use samehost_model::{Arm, Placement, Plan, Redactor, Transport};
+use samehost_model::{Arm, Placement, Plan, Point, Redactor, Transport};
 
 use crate::driving::Driving;
 use crate::error::BenchError;
 use crate::machine::{CpuPlan, allowed_cpus};
-use crate::matrix::{Capacity, Matrix, distinct, sweep};
+use crate::matrix::{Capacity, Matrix, OWN_PARAMETER, distinct, sweep};
 use crate::parameters::Parameters;
 use crate::points;
 use crate::probes;
@@ -41,6 +41,7 @@ impl Planned {
         let (mut parameters, mut swept) = sweep(workload, &proposed)?;
         tuned::add(request, &mut parameters, &mut swept);
         let configured = workload.configure(&parameters)?;
+        swept.extend(configured.swept());
         let capabilities = configured.axes();
         tuned::check(workload, &capabilities, request)?;
         refuse_unfit(workload, request, &capabilities)?;
@@ -68,7 +69,11 @@ impl Planned {
             }
         }
         let arms = if capabilities.commands {
-            points::command_arms(&request.commands)?
+            let at = |level: &Point| {
+                let point = Point { parameters: level.parameters.clone(), ..Point::default() };
+                (point, matrix.level_suffix(level))
+            };
+            points::command_arms(&request.commands, &matrix.levels().iter().map(at).collect::<Vec<_>>())?
         } else if request.rates.is_empty() {
             matrix.arms(&*configured)?
         } else {
@@ -99,7 +104,8 @@ impl Planned {
         let (request, matrix) = (&self.request, &self.matrix);
         let is_swept = |name: &str| matrix.swept.iter().any(|swept| swept.name == name);
         let mut parameters = request.parameters.clone();
-        parameters.retain(|name, value| !value.is_empty() && !is_swept(name));
+        // The values of `--parameter` stand with the axes.
+        parameters.retain(|name, value| !value.is_empty() && !is_swept(name) && name != OWN_PARAMETER);
         for (name, script) in &request.commands {
             parameters.insert(format!("arm {name}"), Redactor::default().command(script));
         }
@@ -184,7 +190,8 @@ fn refuse_unfit(
     }
     if capabilities.commands && request.commands.len() < 2 {
         return Err(BenchError::Usage(
-            "give at least two commands: --arm NAME='COMMAND' --arm NAME='COMMAND'".into(),
+            "give at least two commands: 'COMMAND' 'COMMAND', or --arm NAME='COMMAND' --arm NAME='COMMAND'"
+                .into(),
         ));
     }
     if !capabilities.commands && !request.commands.is_empty() {

@@ -21,14 +21,16 @@ const BUDGET_FOR_LEAST: f64 = 0.6;
 /// Id of the floor's arm.
 pub const FLOOR: &str = "noop";
 
-/// The arms of commands given by name.
+/// The arms of commands given by name, at each of these points with the suffix of their ids.
 ///
 /// # Errors
 /// When two arms have the same name, or one has the floor's.
-pub fn command_arms(commands: &[(String, String)]) -> Result<Vec<Arm>, BenchError> {
-    let mut arms: Vec<Arm> = Vec::new();
-    for (name, script) in commands {
-        if arms.iter().any(|arm| arm.name == *name) {
+pub fn command_arms(
+    commands: &[(String, String)],
+    points: &[(Point, String)],
+) -> Result<Vec<Arm>, BenchError> {
+    for (place, (name, script)) in commands.iter().enumerate() {
+        if commands[..place].iter().any(|(other, _)| other == name) {
             return Err(BenchError::Usage(format!("two arms are called `{name}`")));
         }
         if name == FLOOR {
@@ -37,15 +39,20 @@ pub fn command_arms(commands: &[(String, String)]) -> Result<Vec<Arm>, BenchErro
             )));
         }
         tracing::debug!(name, script = Redactor::default().command(script), "arm");
-        arms.push(Arm {
-            id: name.clone(),
-            name: name.clone(),
-            transport: Transport::Command,
-            endpoint: None,
-            tls: false,
-            capacity_per_s: None,
-            point: Point::default(),
-        });
+    }
+    let mut arms = Vec::new();
+    for (point, suffix) in points {
+        for (name, _) in commands {
+            arms.push(Arm {
+                id: format!("{name}{suffix}"),
+                name: name.clone(),
+                transport: Transport::Command,
+                endpoint: None,
+                tls: false,
+                capacity_per_s: None,
+                point: point.clone(),
+            });
+        }
     }
     Ok(arms)
 }

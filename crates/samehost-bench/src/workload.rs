@@ -10,6 +10,7 @@ use samehost_model::{Arm, Endpoint, MetricInfo, Part, Point, ServerInfo, Transpo
 use crate::engine::Job;
 use crate::error::BenchError;
 use crate::impact::Impact;
+use crate::matrix::Swept;
 use crate::network::{Network, OwnNetwork};
 use crate::parameters::{Parameter, Parameters};
 use crate::private_servers::ServerKind;
@@ -189,6 +190,11 @@ pub trait Workload: Sync {
 pub trait Configured: Send + Sync {
     /// Common options that it takes.
     fn axes(&self) -> Capabilities;
+
+    /// Parameters of its own with several values that no option declares.
+    fn swept(&self) -> Vec<Swept> {
+        Vec::new()
+    }
 
     /// What it does, for the title of a table.
     fn title(&self) -> String;

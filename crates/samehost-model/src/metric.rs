@@ -104,6 +104,12 @@ impl MetricInfo {
         MetricInfo { name: (*name).into(), unit: (*unit).into(), better: *better }
     }
 
+    /// Whether samehost itself measures a metric of this name.
+    #[must_use]
+    pub fn is_built_in(name: &str) -> bool {
+        BUILT_IN.iter().any(|(built_in, ..)| *built_in == name)
+    }
+
     /// A workload's own metric, which trials have in `measurements` under the same name.
     #[must_use]
     pub fn own(name: &str, unit: &str, better: Better) -> Self {

@@ -219,7 +219,7 @@ pub struct BenchOptions {
     pub threads: u32,
     /// A server that already runs, by its URL; two of one server, over TCP and over a Unix socket, are compared
     #[arg(value_name = "URL")]
-    pub urls: Vec<String>,
+    pub positional: Vec<String>,
     /// A server that already runs, reached over TCP
     #[arg(long, value_name = "ADDRESS")]
     pub tcp: Option<String>,
@@ -367,8 +367,10 @@ impl FromArgMatches for Bench {
         let (name, matches) = matches.subcommand().ok_or_else(missing)?;
         let workload = samehost_bench::workloads::workload(name).ok_or_else(missing)?;
         let parameters = workload.parameters().iter().map(|parameter| {
-            let value = matches.get_one::<String>(parameter.name).cloned().unwrap_or_default();
-            (parameter.name.to_owned(), value)
+            // Several values are lines of one text.
+            let given: Vec<String> =
+                matches.get_many::<String>(parameter.name).into_iter().flatten().cloned().collect();
+            (parameter.name.to_owned(), given.join("\n"))
         });
         Ok(Bench {
             workload,
@@ -406,8 +408,11 @@ fn workload_command(workload: &'static dyn Workload) -> Command {
         ("threads", axes.commands),
         ("placement", axes.commands),
         ("awake", axes.commands),
+        ("congestion", axes.commands),
+        ("own_servers", axes.commands),
+        ("profile", axes.commands),
         ("slice", configured.most_sliced() == 0),
-        ("urls", !axes.foreign_servers),
+        ("positional", !axes.foreign_servers && !axes.commands),
         ("tcp", !axes.foreign_servers),
         ("unix", !axes.foreign_servers),
         ("ask_password", !axes.foreign_servers),
@@ -418,6 +423,15 @@ fn workload_command(workload: &'static dyn Workload) -> Command {
     ];
     for (id, hide) in hidden {
         command = command.mut_arg(id, |argument| argument.hide(hide));
+    }
+    if axes.commands {
+        command = command.mut_arg("positional", |argument| {
+            argument
+                .value_name("COMMAND")
+                .help("A command to measure, at least twice; the first is the baseline")
+        });
+        command = command
+            .mut_arg("arm", |argument| argument.help("A command with a name for the report: NAME='COMMAND'"));
     }
     let own = workload.parameters().iter().map(parameter_argument);
     command.next_help_heading("Workload").args(own)
@@ -444,6 +458,7 @@ fn parameter_argument(parameter: &'static Parameter) -> clap::Arg {
             .value_name("TIME")
             .value_parser(|text: &str| samehost_model::parse_duration(text).map(|_| text.to_owned())),
         ParameterKind::Text => argument.value_name("TEXT"),
+        ParameterKind::Texts => argument.value_name("TEXT").action(clap::ArgAction::Append),
     };
     if parameter.default.is_empty() { argument } else { argument.default_value(parameter.default) }
 }

@@ -1,5 +1,6 @@
 //! Converts the command line of `bench` into a request.
 
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -20,12 +21,16 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
     let name = bench.workload.name();
     // Of the defaults: what is given may be lists of levels, which are taken apart later.
     let axes = bench.workload.configure(&defaults(bench.workload))?.axes();
-    if let Some(url) = options.urls.first().filter(|_| !axes.foreign_servers) {
+    let (urls, commands) = match axes.commands {
+        true => (&[][..], commands(options)),
+        false => (&options.positional[..], options.arm.clone()),
+    };
+    if let Some(url) = urls.first().filter(|_| !axes.foreign_servers) {
         return Err(WrongUse(format!("bench {name} takes no URL, so not `{url}`")).into());
     }
-    let servers = servers(options)?;
+    let servers = servers(options, urls)?;
     // A single URL is measured alone.
-    let transports = match (options.transports.is_empty() && !options.urls.is_empty(), servers.len()) {
+    let transports = match (options.transports.is_empty() && !urls.is_empty(), servers.len()) {
         (true, 1) => servers.keys().copied().collect(),
         _ => options.transports.clone(),
     };
@@ -57,7 +62,7 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
         seed: options.seed.unwrap_or_else(fresh_seed),
         servers,
         parameters: bench.parameters.clone(),
-        commands: options.arm.clone(),
+        commands,
         profile: options.profile,
         earlier: None,
         interrupted,
@@ -70,11 +75,35 @@ pub fn fresh_seed() -> u64 {
     RandomState::new().build_hasher().finish() >> 40
 }
 
-fn servers(options: &BenchOptions) -> anyhow::Result<Servers> {
+/// Commands and their names. Those without a name have that of their program where that tells them apart, else a letter.
+fn commands(options: &BenchOptions) -> Vec<(String, String)> {
+    let program = |script: &str| {
+        let first = script.split_whitespace().next().unwrap_or_default();
+        first.rsplit('/').next().unwrap_or_default().to_owned()
+    };
+    let mut names: Vec<String> = options.positional.iter().map(|script| program(script)).collect();
+    let is_word = |name: &String| {
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+    };
+    let are_distinct = names.iter().collect::<BTreeSet<_>>().len() == names.len();
+    if !are_distinct || !names.iter().all(is_word) {
+        names = (0..names.len()).map(letter).collect();
+    }
+    let named = names.into_iter().zip(options.positional.iter().cloned());
+    named.chain(options.arm.iter().cloned()).collect()
+}
+
+/// `a` to `z`, then `a2`.
+fn letter(place: usize) -> String {
+    let letter = char::from(b'a' + (place % 26) as u8);
+    if place < 26 { letter.to_string() } else { format!("{letter}{}", place / 26 + 1) }
+}
+
+fn servers(options: &BenchOptions, urls: &[String]) -> anyhow::Result<Servers> {
     let given = [(Transport::Tcp, &options.tcp), (Transport::Unix, &options.unix)];
     let mut servers: Servers =
         given.into_iter().filter_map(|(transport, address)| Some((transport, address.clone()?))).collect();
-    for url in &options.urls {
+    for url in urls {
         let target: Target = url.parse().map_err(|error: TargetError| WrongUse(error.to_string()))?;
         let transport = match target {
             Target::Address { endpoint: Endpoint::Unix(_), .. } => Transport::Unix,

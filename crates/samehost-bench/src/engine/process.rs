@@ -1,4 +1,4 @@
-//! One run of a command as an operation: wall time, CPU time, and a number from its output if asked for.
+//! One run of a command as an operation: wall time, CPU time, and numbers from its output if asked for.
 
 use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -11,6 +11,7 @@ use nix::sys::resource::{Usage, UsageWho, getrusage};
 use regex_lite::Regex;
 use rustix::process::{Pid, Signal, kill_process_group};
 use samehost_model::Redactor;
+use samehost_system::interrupt;
 
 use super::clock::{Nanos, now};
 use crate::error::BenchError;
@@ -22,8 +23,8 @@ pub struct ProcessJob {
     pub arm: String,
     /// Script that `sh -c` runs.
     pub script: String,
-    /// Finds the number in the output: the first group that takes part in the match, or the whole match.
-    pub pattern: Option<Regex>,
+    /// Metrics whose number a pattern finds in the output: the first group that takes part in the match, or the whole match.
+    pub values: Vec<(String, Regex)>,
 }
 
 /// Result of a command.
@@ -35,14 +36,14 @@ pub struct ProcessTally {
     pub user_s: f64,
     /// System CPU seconds likewise.
     pub system_s: f64,
-    /// The number in the output.
-    pub value: Option<f64>,
+    /// The numbers in the output, by metric.
+    pub values: Vec<(String, f64)>,
 }
 
 /// Runs the command once.
 ///
 /// # Errors
-/// When it cannot be started, fails, or does not print the number, and after a signal.
+/// When it cannot be started, fails, or does not print a number, and after a signal.
 pub fn drive(job: &ProcessJob, interrupted: &AtomicBool) -> Result<ProcessTally, BenchError> {
     let failed = |reason: String| BenchError::Command { arm: job.arm.clone(), reason };
     let script = || Redactor::default().command(&job.script);
@@ -59,8 +60,11 @@ pub fn drive(job: &ProcessJob, interrupted: &AtomicBool) -> Result<ProcessTally,
         let (script, words) = (script(), words(&output));
         failed(format!("no number matches `{pattern}` in the output of `{script}`{words}"))
     };
-    let find = |pattern| number(pattern, &output).ok_or_else(|| none_matches(pattern));
-    let value = job.pattern.as_ref().map(find).transpose()?;
+    let mut values = Vec::new();
+    for (metric, pattern) in &job.values {
+        let found = number(pattern, &output).ok_or_else(|| none_matches(pattern))?;
+        values.push((metric.clone(), found));
+    }
     let seconds = |read: fn(&Usage) -> nix::sys::time::TimeVal| match (&before, &after) {
         (Some(before), Some(after)) => to_seconds(read(after)) - to_seconds(read(before)),
         _ => 0.0,
@@ -69,7 +73,7 @@ pub fn drive(job: &ProcessJob, interrupted: &AtomicBool) -> Result<ProcessTally,
         elapsed: ended - begun,
         user_s: seconds(Usage::user_time),
         system_s: seconds(Usage::system_time),
-        value,
+        values,
     })
 }
 
@@ -95,7 +99,7 @@ fn wait_for(child: Child, interrupted: &AtomicBool) -> Result<(Nanos, io::Result
     loop {
         match receiver.recv_timeout(Duration::from_millis(50)) {
             Ok(ended) => return Ok(ended),
-            Err(_) if interrupted.load(Ordering::Relaxed) => {
+            Err(_) if interrupted.load(Ordering::Relaxed) || interrupt::is_requested() => {
                 if let Some(group) = group {
                     let _ = kill_process_group(group, Signal::TERM);
                 }
@@ -146,7 +150,7 @@ mod tests {
         ProcessJob {
             arm: "a".into(),
             script: script.into(),
-            pattern: pattern.map(|p| Regex::new(p).unwrap()),
+            values: pattern.map(|text| ("rate".to_owned(), Regex::new(text).unwrap())).into_iter().collect(),
         }
     }
 
@@ -154,7 +158,7 @@ mod tests {
     fn a_number_is_taken_from_the_output() {
         let run = |script, pattern| drive(&job(script, pattern), &AtomicBool::new(false));
         let tally = run("echo 'rate: 12,345.5 per s'", Some(r"rate: ([\d.,]+)")).unwrap();
-        assert_eq!(tally.value, Some(12_345.5));
+        assert_eq!(tally.values, [("rate".to_owned(), 12_345.5)]);
         assert!(tally.elapsed > 0);
         let error = run("echo nothing here", Some(r"(\d+)")).unwrap_err().to_string();
         assert!(error.contains("nothing here"), "{error}");

@@ -195,8 +195,6 @@ pub fn of_process(tally: &ProcessTally, machine: MachineUse) -> Trial {
         machine,
         ..Trial::default()
     };
-    if let Some(value) = tally.value {
-        trial.measurements.insert("value".into(), value);
-    }
+    trial.measurements.extend(tally.values.iter().cloned());
     trial
 }

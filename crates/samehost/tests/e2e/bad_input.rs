@@ -42,7 +42,14 @@ fn wrong_options() {
         (&["bench", "raw", "--arm", "a=true"], &["takes no --arm"]),
         (&["bench", "raw", "--unix", &long], &["125", "107"]),
         (&["bench", "raw", "--unix", "tcp:127.0.0.1:1"], &["not an endpoint of unix"]),
-        (&["bench", "command", "http://127.0.0.1/"], &["bench command takes no URL"]),
+        (&["bench", "noop", "http://127.0.0.1/"], &["bench noop takes no URL"]),
+        (&["bench", "command", "true"], &["at least two"]),
+        (&["bench", "command", "true", "sleep 0", "--parameter", "c"], &["NAME=VALUES"]),
+        (&["bench", "command", "true", "sleep 0", "--parameter", "c=1,2"], &["no command has {c} in it"]),
+        (
+            &["bench", "command", "true", "sleep 0", "--value", "a", "--value", "b"],
+            &["two numbers are called `value`"],
+        ),
         (
             &["bench", "http", "http://127.0.0.1:1/", "http://127.0.0.1:2/"],
             &["two servers are given for tcp"],

@@ -39,11 +39,83 @@ fn a_number_from_the_output_is_compared() {
 }
 
 #[test]
+fn several_numbers_are_compared_at_each_value_of_a_parameter() {
+    let home = Home::new();
+    let counted = home.path("counted");
+    let prepare = format!("echo {{c}} >> {}", counted.display());
+    let report = measure(
+        &home,
+        &[
+            "--arm",
+            "tcp=echo 10{c} ops, p99 4{c} ms",
+            "--arm",
+            "unix=echo 20{c} ops, p99 2{c} ms",
+            "--parameter",
+            "c=0,5",
+            "--value",
+            r"ops:higher=(\d+) ops",
+            "--value",
+            r"p99:lower=p99 (\d+)",
+            "--warmup",
+            "2",
+            "--prepare",
+            &prepare,
+            "--no-control",
+        ],
+    );
+    let found: Vec<&Value> = report["comparisons"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|one| ["ops", "p99"].iter().any(|name| one["metric"] == *name))
+        .collect();
+    let told = |one: &Value| {
+        (
+            one["metric"].as_str().unwrap().to_owned(),
+            one["point"]["parameters"]["c"].as_str().unwrap().to_owned(),
+            (1000.0 * one["ratio"].as_f64().unwrap()).round() as u32,
+        )
+    };
+    let mut told: Vec<_> = found.into_iter().map(told).collect();
+    told.sort();
+    let expected = [("ops", "0", 2000), ("ops", "5", 1952), ("p99", "0", 500), ("p99", "5", 556)];
+    let expected = expected.map(|(metric, c, ratio)| (metric.to_owned(), c.to_owned(), ratio));
+    assert_eq!(told, expected);
+    // Two runs of warm-up and six that count, of two arms at each of two values.
+    let prepared = std::fs::read_to_string(counted).unwrap();
+    for value in ["0", "5"] {
+        assert_eq!(prepared.lines().filter(|line| *line == value).count(), 2 * (2 + 6), "{value}");
+    }
+}
+
+#[test]
+fn commands_without_names_have_those_of_their_programs_or_letters() {
+    let home = Home::new();
+    let arms = |commands: &[&str]| -> Vec<String> {
+        let report = measure(&home, &[commands, &["--no-control"]].concat());
+        let arms = report["arms"].as_array().unwrap().iter();
+        arms.map(|arm| arm["name"].as_str().unwrap().to_owned()).filter(|name| name != "noop").collect()
+    };
+    assert_eq!(arms(&["/bin/true", "sleep 0"]), ["true", "sleep"]);
+    assert_eq!(arms(&["sleep 0", "sleep 0.001"]), ["a", "b"]);
+}
+
+#[test]
+fn a_server_that_does_not_echo_is_told_before_anything_is_measured() {
+    let home = Home::new();
+    let server = home.serve("http", &[]);
+    let ended = home.run(&["bench", "raw", "--tcp", &server.tcp, "--transports", "tcp", "--budget", "5m"]);
+    assert_eq!(ended.status, 2, "{}", ended.stderr);
+    assert!(ended.stderr.contains("samehost bench command"), "{}", ended.stderr);
+}
+
+#[test]
 fn a_password_in_a_command_shows_nowhere() {
     let home = Home::new();
     let ended = home.run(
         &[
-            &["bench", "command", "--arm", "url=true redis://:hunter2@127.0.0.1:1"][..],
+            &["bench", "command", "echo redis://:hunter2@127.0.0.1:1"][..],
+            &["--arm", "url=true redis://:hunter2@127.0.0.1:1"],
             &["--arm", "option=PGPASSWORD=hunter2 true --password=hunter2", "--markdown", "-"],
             &FEW[..FEW.len() - 2],
         ]

@@ -1,62 +1,165 @@
 //! Any commands, compared with the same statistics: sysbench over TCP and over a socket, a build before and
 //! after a change. Whole processes alternate.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use regex_lite::Regex;
-use samehost_model::{Arm, Better, MetricInfo, ServerInfo, Transport};
+use samehost_model::{Arm, Better, MetricInfo, Point, ServerInfo, Transport};
 
-use crate::engine::{Job, process::ProcessJob};
+use crate::engine::Job;
+use crate::engine::process::{ProcessJob, drive};
 use crate::error::BenchError;
-use crate::parameters::{Parameter, Parameters, Values, words};
+use crate::matrix::{OWN_PARAMETER, Swept, distinct};
+use crate::parameters::{Parameter, ParameterKind, Parameters, Values, words};
 use crate::starts::Starts;
 use crate::workload::{
     Capabilities, Configured, Description, Instance, OpenOrClosed, StartOptions, Workload,
 };
 
-/// Runs the commands given with `--arm`.
+/// Most runs before the first that counts.
+const MOST_WARMUPS: u32 = 1000;
+
+/// Runs the commands given one after the other, or with `--arm`.
 pub struct Command;
 
 struct Commands {
     jobs: Vec<ProcessJob>,
+    prepare: Option<String>,
+    warmup: u32,
+    /// Ids of the arms that had their warm-up.
+    warm: BTreeSet<String>,
 }
 
 struct Settings {
-    value: Option<Regex>,
-    better: Direction,
+    values: Vec<Value>,
+    prepare: Option<String>,
+    warmup: u32,
+    swept: Vec<Swept>,
+}
+
+/// A number in the output.
+struct Value {
+    metric: String,
+    better: Better,
+    pattern: Regex,
 }
 
 words! {
     enum Direction { Higher = "higher", Lower = "lower" }
 }
 
-fn pattern(text: &str) -> Result<Regex, BenchError> {
-    Regex::new(text)
-        .map_err(|error| BenchError::Usage(format!("--value is not a valid regular expression: {error}")))
+impl Direction {
+    fn better(self) -> Better {
+        match self {
+            Direction::Higher => Better::Higher,
+            Direction::Lower => Better::Lower,
+        }
+    }
+}
+
+impl Value {
+    /// `REGEX` is the metric `value`, `NAME:higher=REGEX` and `NAME:lower=REGEX` have a name and a direction of their own.
+    fn parse(text: &str, usual: Direction) -> Result<Self, BenchError> {
+        let (metric, direction, pattern) = named(text).unwrap_or(("value", usual, text));
+        let is_word = |name: &str| {
+            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        };
+        if !is_word(metric) || MetricInfo::is_built_in(metric) {
+            return Err(BenchError::Usage(format!(
+                "--value: `{metric}` cannot be the name of a number; use letters, digits and _, and no name of samehost's own metrics"
+            )));
+        }
+        let pattern = Regex::new(pattern).map_err(|error| {
+            BenchError::Usage(format!("--value is not a valid regular expression: {error}"))
+        })?;
+        Ok(Value { metric: metric.to_owned(), better: direction.better(), pattern })
+    }
+}
+
+/// Name, direction and pattern of `NAME:lower=REGEX`.
+fn named(text: &str) -> Option<(&str, Direction, &str)> {
+    let (head, pattern) = text.split_once('=')?;
+    let (name, direction) = head.split_once(':')?;
+    Some((name, direction.parse().ok()?, pattern))
+}
+
+/// `NAME=1,16,256`.
+fn parameter(text: &str) -> Result<Swept, BenchError> {
+    let found = text.split_once('=').filter(|(name, _)| !name.is_empty());
+    let values = |list: &str| -> Vec<String> {
+        distinct(
+            list.split(',').map(|value| value.trim().to_owned()).filter(|value| !value.is_empty()).collect(),
+        )
+    };
+    match found.map(|(name, list)| (name, values(list))) {
+        Some((name, values)) if !values.is_empty() => Ok(Swept { name: name.to_owned(), values }),
+        _ => Err(BenchError::Usage(format!(
+            "--parameter `{text}`: write NAME=VALUES, such as connections=1,16,256, and {{connections}} in the commands"
+        ))),
+    }
 }
 
 const PARAMETERS: &[Parameter] = &[
-    Parameter::text(
+    Parameter::texts(
         "value",
-        "Compare the number that this regular expression finds in the output: its first group that matches, or all of it",
+        "Compare the number that this regular expression finds in the output: its first group that matches, or all of it. Several, each with a name and the better direction: --value ops:higher='REGEX' --value p99:lower='REGEX'",
     ),
-    Parameter::word::<Direction>("better", "Which way the number of --value improves"),
+    Parameter::word::<Direction>("better", "Which way the number of a --value without a direction improves"),
+    Parameter::texts(
+        OWN_PARAMETER,
+        "Run the commands with each of these values, NAME=VALUES: connections=1,16,256 replaces {connections}. Several times: every combination",
+    ),
+    Parameter {
+        name: "warmup",
+        help: "Run each command that often before it counts",
+        default: "",
+        kind: ParameterKind::Count,
+    },
+    Parameter::text("prepare", "A command to run before each run; its time does not count"),
 ];
 
 impl Workload for Command {
     fn description(&self) -> Description {
         Description {
             name: "command",
-            about: "Any two commands: wall time, CPU time, or a number from their output",
-            example: "command --arm a='gzip -1 -kc FILE' --arm b='gzip -9 -kc FILE'",
+            about: "Any two commands: wall time, CPU time, or numbers from their output",
+            example: "command 'gzip -1 -kc FILE' 'gzip -9 -kc FILE'",
             parameters: PARAMETERS,
         }
     }
 
+    /// Leaves `--better` out where every number has a direction of its own.
+    fn propose(&self, parameters: &Parameters, _: &[u32]) -> Result<Parameters, BenchError> {
+        let mut proposed = parameters.clone();
+        let text = parameters.text("value");
+        let has_plain = text.lines().any(|text| named(text).is_none());
+        if !has_plain {
+            proposed.insert("better".into(), String::new());
+        }
+        Ok(proposed)
+    }
+
     fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
+        let better = parameters.word("better")?;
+        let texts = |name| -> Vec<String> { parameters.text(name).lines().map(str::to_owned).collect() };
+        let values: Vec<Value> =
+            texts("value").iter().map(|text| Value::parse(text, better)).collect::<Result<_, _>>()?;
+        for (place, value) in values.iter().enumerate() {
+            if values[..place].iter().any(|other| other.metric == value.metric) {
+                return Err(BenchError::Usage(format!(
+                    "two numbers are called `{}`; name them: --value NAME:higher='REGEX'",
+                    value.metric
+                )));
+            }
+        }
+        let warmup = parameters.given("warmup").map(|_| parameters.count("warmup", MOST_WARMUPS));
         Ok(Arc::new(Settings {
-            value: parameters.given("value").map(|text| pattern(&text)).transpose()?,
-            better: parameters.word("better")?,
+            values,
+            prepare: parameters.given("prepare"),
+            warmup: warmup.transpose()?.unwrap_or(0),
+            swept: texts(OWN_PARAMETER).iter().map(|text| parameter(text)).collect::<Result<_, _>>()?,
         }))
     }
 }
@@ -74,20 +177,17 @@ impl Configured for Settings {
         }
     }
 
+    fn swept(&self) -> Vec<Swept> {
+        self.swept.clone()
+    }
+
     fn title(&self) -> String {
         "whole commands, one by one".into()
     }
 
     fn metrics(&self, _: OpenOrClosed) -> Vec<MetricInfo> {
-        let mut metrics = ["wall_time", "cpu_time"].map(MetricInfo::built_in).to_vec();
-        if self.value.is_some() {
-            let better = match self.better {
-                Direction::Higher => Better::Higher,
-                Direction::Lower => Better::Lower,
-            };
-            metrics.insert(0, MetricInfo::own("value", "", better));
-        }
-        metrics
+        let own = self.values.iter().map(|value| MetricInfo::own(&value.metric, "", value.better));
+        own.chain(["wall_time", "cpu_time"].map(MetricInfo::built_in)).collect()
     }
 
     fn starts(&self) -> Starts {
@@ -95,24 +195,104 @@ impl Configured for Settings {
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
+        for swept in &self.swept {
+            let place = format!("{{{}}}", swept.name);
+            if !start.commands.iter().any(|(_, script)| script.contains(&place)) {
+                return Err(BenchError::Usage(format!(
+                    "--parameter {}: no command has {place} in it",
+                    swept.name
+                )));
+            }
+        }
+        let values = |value: &Value| (value.metric.clone(), value.pattern.clone());
         let jobs = start.commands.iter().map(|(arm, script)| ProcessJob {
             arm: arm.clone(),
             script: script.clone(),
-            pattern: self.value.clone(),
+            values: self.values.iter().map(values).collect(),
         });
-        Ok(Box::new(Commands { jobs: jobs.collect() }))
+        Ok(Box::new(Commands {
+            jobs: jobs.collect(),
+            prepare: self.prepare.clone(),
+            warmup: self.warmup,
+            warm: BTreeSet::new(),
+        }))
+    }
+}
+
+/// A script with the values of a point in place of their names.
+fn at(point: &Point, script: &str) -> String {
+    let mut script = script.to_owned();
+    for (name, value) in &point.parameters {
+        script = script.replace(&format!("{{{name}}}"), value);
+    }
+    script
+}
+
+impl Commands {
+    fn prepare(&self, arm: &Arm) -> Result<(), BenchError> {
+        let Some(script) = &self.prepare else { return Ok(()) };
+        let job = ProcessJob {
+            arm: format!("{} (--prepare)", arm.name),
+            script: at(&arm.point, script),
+            values: Vec::new(),
+        };
+        drive(&job, &AtomicBool::new(false)).map(drop)
     }
 }
 
 impl Instance for Commands {
     fn server(&self) -> ServerInfo {
-        ServerInfo { kind: "whatever your commands connect to".into(), ..ServerInfo::default() }
+        // Whatever the commands connect to.
+        ServerInfo::default()
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
         let job = self.jobs.iter().find(|job| job.arm == arm.name);
-        job.cloned()
-            .map(Job::Process)
-            .ok_or_else(|| BenchError::Usage(format!("no command for arm `{}`", arm.name)))
+        let job = job.ok_or_else(|| BenchError::Usage(format!("no command for arm `{}`", arm.name)))?;
+        let job = ProcessJob { script: at(&arm.point, &job.script), ..job.clone() };
+        if self.warm.insert(arm.id.clone()) {
+            for _ in 0..self.warmup {
+                self.prepare(arm)?;
+                drive(&job, &AtomicBool::new(false))?;
+            }
+        }
+        self.prepare(arm)?;
+        Ok(Job::Process(job))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn configure(given: &[(&str, &str)]) -> Result<Arc<dyn Configured>, BenchError> {
+        let mut parameters = crate::workload::defaults(&Command);
+        parameters.extend(given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        Command.configure(&parameters)
+    }
+
+    #[test]
+    fn numbers_have_names_and_directions() {
+        let configured = configure(&[("value", "ops:higher=ops=(\\d+)\np99:lower=p99 (.*)")]).unwrap();
+        let metrics = configured.metrics(OpenOrClosed::Closed);
+        let names: Vec<_> = metrics.iter().map(|metric| (metric.name.as_str(), metric.better)).collect();
+        assert_eq!(names[..2], [("ops", Better::Higher), ("p99", Better::Lower)]);
+        // A pattern with `=` and without a direction is one pattern.
+        let plain = configure(&[("value", "ops=(\\d+)"), ("better", "lower")]).unwrap();
+        let first = plain.metrics(OpenOrClosed::Closed).remove(0);
+        assert_eq!((first.name.as_str(), first.better), ("value", Better::Lower));
+        for wrong in ["a\nb", "wall_time:lower=(.*)", "p 99:lower=(.*)", "("] {
+            assert!(configure(&[("value", wrong)]).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn parameters_are_lists_with_a_name() {
+        let swept = configure(&[("parameter", "c=1, 16,16\nd=x")]).unwrap().swept();
+        let swept: Vec<_> = swept.iter().map(|swept| (swept.name.as_str(), swept.values.join(" "))).collect();
+        assert_eq!(swept, [("c", "1 16".to_owned()), ("d", "x".to_owned())]);
+        for wrong in ["c", "=1", "c=", "c=,"] {
+            assert!(configure(&[("parameter", wrong)]).is_err(), "{wrong}");
+        }
     }
 }

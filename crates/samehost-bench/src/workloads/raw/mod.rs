@@ -6,6 +6,7 @@ pub(super) mod echo;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use samehost_login::Link;
 use samehost_model::{Arm, Endpoint, MetricInfo, Point, ServerInfo, Transport, parse_fraction};
 use samehost_transport::{ConnectOptions, Stream, TlsTrust, Tuning, connect};
 
@@ -213,6 +214,9 @@ impl Configured for Settings {
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
         let bulk = self.bulk;
         let given = Given::of(start)?;
+        if !bulk {
+            given.endpoints.values().try_for_each(require_echo)?;
+        }
         let model = self.model(start.connections_of_an_arm);
         let spec = BuiltInSpec {
             program: start.program.clone(),
@@ -228,6 +232,29 @@ impl Configured for Settings {
         let (waits, longer) = (self.waits, self.longer.is_some());
         Ok(Box::new(RunningRaw { servers, start: start.clone(), given, bulk, waits, longer }))
     }
+}
+
+/// Sent to a server that already runs, before anything is measured: one of another protocol would be measured for as long as
+/// asked, and its every reply be wrong.
+const PROBE: &[u8; 8] = b"\x01\0\0\0\0\0\0\0";
+/// How long its reply may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+fn require_echo(endpoint: &Endpoint) -> Result<(), BenchError> {
+    if endpoint.transport().is_tls() {
+        return Ok(());
+    }
+    let mut link = Link::connect(endpoint, PATIENCE)?;
+    let echoed = link.ask(PROBE, |input| match input {
+        _ if input.starts_with(PROBE) => Ok(Some(((), PROBE.len()))),
+        _ if PROBE.starts_with(input) => Ok(None),
+        _ => Err("it answered with other bytes".into()),
+    });
+    echoed.map_err(|error| {
+        BenchError::Usage(format!(
+            "{endpoint} does not send back what it is sent, as `bench raw` needs it ({error}). To measure your own server with your own client: samehost bench command 'CLIENT over TCP' 'CLIENT over the socket'; for a known protocol: samehost bench http URL, and redis, mysql, postgres, memcached, fastcgi alike"
+        ))
+    })
 }
 
 struct RunningRaw {
