@@ -23,6 +23,7 @@ mod inventory;
 mod java;
 mod join;
 mod observe;
+mod opened;
 mod pooler;
 mod predict;
 mod published;

@@ -10,11 +10,13 @@ use samehost_model::scan::{Advice, ReadBy, Scan, ShortTraffic, SocketState, Traf
 use crate::advice;
 use crate::booking::{Part, Shares, only_program, shares};
 use crate::catch::{Catcher, Caught, Seen};
+use crate::collect::collect;
 use crate::diag::{Activity, Counters, Diag};
 use crate::ended::{Ended, Heard, Sums, Tally};
 use crate::held_back::HeldBack;
 use crate::join::Listeners;
 use crate::namespaces;
+use crate::opened::add_opened;
 use crate::proc::stat;
 
 /// How long the kernel keeps a closed connection in TIME_WAIT (`TCP_TIMEWAIT_LEN`), in milliseconds.
@@ -100,6 +102,12 @@ pub fn observe(scan: &mut Scan, period: Duration, stop: &AtomicBool) -> HeldBack
     }
     let after = look(scan);
     let caught = catcher.map(|catcher| catcher.caught).unwrap_or_default();
+    if !stop.load(Ordering::Relaxed)
+        && after.has_opened_since(&before, &listeners)
+        && let Ok(later) = collect(&scan.samehost_version)
+    {
+        add_opened(scan, &later);
+    }
     fill(scan, &before, &after, ended.take(), &caught, &listeners);
     for advice in &mut scan.advice {
         let totals: Vec<f64> =
@@ -321,6 +329,14 @@ impl Look {
         }
     }
 
+    /// Whether a connection to a listener is open that was not before.
+    fn has_opened_since(&self, before: &Look, listeners: &Listeners) -> bool {
+        self.counters.keys().any(|key| {
+            let (namespace, local, _) = *key;
+            !before.counters.contains_key(key) && listeners.accepts(namespace, local).is_some()
+        })
+    }
+
     /// Counts the connections that opened and closed since this snapshot.
     fn count_closed(&self, ended: &mut Ended, listeners: &Listeners, mut catcher: Option<&mut Catcher<'_>>) {
         ended.read(
@@ -339,7 +355,9 @@ fn traffic(scan: &Scan, advice: &Advice, before: &Look, after: &Look, seconds: f
         };
         let (Some(local), Some(peer)) = (client.local.inet(), client.peer.inet()) else { continue };
         let key = (client.network_namespace, local, peer);
-        let (Some(was), Some(is)) = (before.counters.get(&key), after.counters.get(&key)) else { continue };
+        let Some(is) = after.counters.get(&key) else { continue };
+        // One that was opened since began with nothing.
+        let was = before.counters.get(&key).copied().unwrap_or_default();
         let bytes = grown(was.bytes_acked, is.bytes_acked) + grown(was.bytes_received, is.bytes_received);
         let segments = wrapped(was.segments_out, is.segments_out) + wrapped(was.segments_in, is.segments_in);
         let sent = wrapped(was.data_segments_out, is.data_segments_out);

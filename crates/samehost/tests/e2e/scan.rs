@@ -355,6 +355,26 @@ fn an_ordinary_user_sees_some_and_is_told_the_rest() {
     assert!(text.contains("ordinary user") && text.contains("sudo samehost scan"), "{text}");
 }
 
+#[test]
+fn a_connection_that_opens_while_traffic_is_observed_and_stays_is_seen() {
+    let home = Home::new();
+    let server = home.serve("echo", &[]);
+    let [host, port] = host_port(&server.tcp);
+    let observing = std::thread::spawn({
+        let mut command = home.command(&["scan", "--json", "--quiet", "--observe", "3s"]);
+        move || command.output().unwrap()
+    });
+    // After the first look. On a machine where that takes longer, it sees the connection itself.
+    std::thread::sleep(Duration::from_millis(1500));
+    let client = Held::start("nc", &[host, port]);
+    connection_of(&home, client.pid());
+    let found: Value = serde_json::from_slice(&observing.join().unwrap().stdout).unwrap();
+    let now = format!("tcp:{host}:{port}");
+    let hop = found["advice"].as_array().unwrap().iter().find(|one| one["now"] == now.as_str());
+    let hop = hop.unwrap_or_else(|| panic!("{now}: {:#}", found["advice"]));
+    assert_eq!((&hop["client_pids"][0], &hop["connections"]), (&Value::from(client.pid()), &Value::from(1)));
+}
+
 /// The advice on the clients of a server, from a second of observation while a client is busy.
 fn observed(home: &Home, server: &str, busy: JoinHandle<()>, stop: &AtomicBool) -> Value {
     let ended = home.run(&["scan", "--json", "--quiet", "--observe", "1s"]);
