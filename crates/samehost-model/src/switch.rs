@@ -189,6 +189,10 @@ pub struct SwitchReport {
     pub notes: Vec<String>,
     /// Outcome.
     pub outcome: SwitchOutcome,
+    /// Why it was put back.
+    pub reason: Option<String>,
+    /// What could not be put back.
+    pub left: Vec<String>,
     /// Id of the transaction, for `--undo`.
     pub id: Option<String>,
     /// How far the change is proved: the least of its connections. None before it is made.

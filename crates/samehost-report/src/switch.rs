@@ -46,6 +46,7 @@ impl Terminal {
         }
         page.section(bullets("Proof", &report.proofs, columns));
         page.section(bullets("Still over TCP", &report.still_tcp, columns));
+        page.section(bullets("Left", &report.left, columns));
         page.section(bullets("Notes", &report.notes, columns));
         page.section(
             next(report).iter().flat_map(|next| wrap_spans(&[Span::plain(next)], columns)).collect(),
@@ -96,10 +97,18 @@ fn answer(report: &SwitchReport) -> Span {
         SwitchOutcome::Planned => Span::new(Tone::Bold, format!("{targets} → {to}: this would be done")),
         SwitchOutcome::Declined => Span::new(Tone::Bold, format!("{targets}: nothing was touched")),
         SwitchOutcome::Committed => committed(report, &targets, to),
-        SwitchOutcome::RolledBack => {
-            Span::new(Tone::Loud, format!("{targets} was put back: every file is as it was"))
-        }
+        SwitchOutcome::RolledBack => Span::new(Tone::Loud, put_back(report, &targets)),
     }
+}
+
+fn put_back(report: &SwitchReport, targets: &str) -> String {
+    let because = report.reason.as_ref().map_or(String::new(), |reason| format!(", because {}", reason));
+    let files = if report.left.is_empty() {
+        "Every file is as it was"
+    } else {
+        "What could not be put back is below"
+    };
+    format!("{targets} was put back{because}. {files}.")
 }
 
 /// The headline of a switch that is in force: the lowest of what holds for its connections.

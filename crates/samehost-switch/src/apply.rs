@@ -177,8 +177,8 @@ fn attempt(
             (environment.progress)(&format!("{reason}: everything is put back"));
             let back = transaction.roll_back(&mut |step: &Reload| reload(&step.command));
             report.outcome = SwitchOutcome::RolledBack;
-            report.notes.insert(0, reason);
-            report.notes.extend(left_undone(&back));
+            report.reason = Some(reason);
+            report.left = left_undone(&back);
             let in_use = match aborted {
                 Aborted::Because(_) => None,
                 Aborted::Obstacle(obstacle) => {

@@ -41,6 +41,8 @@ impl Plan {
             obstacles: self.findings.obstacles.clone(),
             notes: self.findings.notes.clone(),
             outcome,
+            reason: None,
+            left: Vec::new(),
             id: None,
             standing: None,
             proofs: Vec::new(),

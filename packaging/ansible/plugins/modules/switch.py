@@ -265,12 +265,12 @@ def difference(changed):
 
 def obstacles_in_words(report):
     """What bars a switch, or why it was put back, as samehost words it."""
-    lines = []
+    lines = [report["reason"]]
     for obstacle in report["obstacles"]:
         if obstacle["bars"]:
             lines.append("%s: %s" % (obstacle["code"], obstacle["found"]))
             lines.append(obstacle["remedy"])
-    return "\n".join(line for line in lines + report["notes"] if line)
+    return "\n".join(line for line in lines + report["left"] + report["notes"] if line)
 
 
 class Switches:

@@ -1,24 +1,28 @@
 //! nginx and PHP-FPM over FastCGI: both files in one transaction, the pool listening at both places while nginx moves.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::stack::{Stack, free_port, is_root, page, wait_for};
+use super::stack::{Daemon, Stack, free_port, in_one_line, is_root, page, wait_for};
 use crate::support::assert_verified;
 
 pub(crate) struct Hop {
     pub(crate) stack: Stack,
-    pub(crate) nginx: std::path::PathBuf,
-    pub(crate) pool: std::path::PathBuf,
+    pub(crate) nginx: PathBuf,
+    pub(crate) pool: PathBuf,
     pub(crate) web: u16,
     pub(crate) fpm: u16,
 }
 
 /// A site whose nginx reaches PHP-FPM over TCP.
 pub(crate) fn hop() -> Hop {
+    hop_to(Stack::fpm)
+}
+
+fn hop_to(fpm_at: impl FnOnce(&mut Stack, &str) -> PathBuf) -> Hop {
     let mut stack = Stack::new();
     let (web, fpm) = (free_port(), free_port());
     stack.write("site/index.php", "<?php echo 'served by ', $_SERVER['REQUEST_URI'];");
-    let pool = stack.fpm(&format!("127.0.0.1:{fpm}"));
+    let pool = fpm_at(&mut stack, &format!("127.0.0.1:{fpm}"));
     let root = stack.path("site");
     let nginx = stack.nginx(&format!(
         "    server {{\n        listen 127.0.0.1:{web};\n        root {};\n        location / {{\n            # PHP\n            fastcgi_pass 127.0.0.1:{fpm};\n            fastcgi_param SCRIPT_FILENAME $document_root/index.php;\n            fastcgi_param REQUEST_URI $request_uri;\n            fastcgi_param REQUEST_METHOD $request_method;\n        }}\n    }}",
@@ -98,4 +102,69 @@ fn both_files_move_and_come_back() {
     assert!(text(&hop.nginx).contains(&format!("fastcgi_pass {address};")), "{}", text(&hop.nginx));
     assert!(text(&hop.pool).contains(&format!("listen = {address}")), "{}", text(&hop.pool));
     assert_eq!(page(hop.web, "/e"), Some((200, "served by /e".into())));
+}
+
+/// Processes of PHP-FPM that belong to this master, with their titles.
+fn workers(master: u32) -> Vec<String> {
+    let children =
+        std::fs::read_to_string(format!("/proc/{master}/task/{master}/children")).unwrap_or_default();
+    let title = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    children.split_whitespace().map(|pid| title(pid).trim_end_matches('\0').to_owned()).collect()
+}
+
+/// Waits until the master has two workers of the pool `www`, and no others.
+fn wait_for_its_pool_alone(daemon: &Daemon) {
+    wait_for("the workers of the pool alone", || {
+        let workers = workers(daemon.pid()?);
+        (workers.len() == 2 && workers.iter().all(|title| title == "php-fpm: pool www")).then_some(())
+    });
+}
+
+#[test]
+fn a_daemon_has_another_number_after_each_reload_and_moves_all_the_same() {
+    if !is_root("a_daemon_has_another_number_after_each_reload_and_moves_all_the_same") {
+        return;
+    }
+    let mut daemon = None;
+    let hop = hop_to(|stack, listen| {
+        let (pool, started) = stack.fpm_daemon(listen);
+        daemon = Some(started);
+        pool
+    });
+    let daemon = daemon.unwrap();
+    let first = daemon.pid().unwrap();
+    let before = Stack::facts(&[&hop.nginx, &hop.pool]);
+    let socket = hop.stack.shared("sockets").join("fpm.sock").display().to_string();
+    let nginx = hop.nginx.display().to_string();
+    let url = format!("http://127.0.0.1:{}/b", hop.web);
+    let switch = ["switch", &nginx, "--socket", &socket, "--page", &url, "--accept", "other-files", "--yes"];
+
+    // Put back, as the page fails once the socket is there: nothing of a pool that was made meanwhile stays.
+    let sound = hop.stack.path("site/index.php");
+    let served = text(&sound);
+    let strict = format!("<?php if (file_exists('{socket}')) {{ http_response_code(500); exit; }} ?>");
+    std::fs::write(&sound, format!("{strict}{served}")).unwrap();
+    let refused = hop.stack.samehost(&switch);
+    assert_eq!(refused.status, 4, "{}", refused.both());
+    let headline = "was put back, because the page answered HTTP 200";
+    assert!(in_one_line(&refused).contains(headline), "{}", refused.both());
+    assert_eq!(Stack::facts(&[&hop.nginx, &hop.pool]), before);
+    assert_eq!(page(hop.web, "/b"), Some((200, "served by /b".into())));
+    std::fs::write(&sound, served).unwrap();
+    wait_for_its_pool_alone(&daemon);
+
+    let ended = hop.stack.samehost(&switch);
+    assert_eq!(ended.status, 0, "{}\n{}", ended.both(), hop.stack.log());
+    assert_ne!(daemon.pid().unwrap(), first, "a daemon is another process after a reload");
+    assert_eq!(page(hop.web, "/c"), Some((200, "served by /c".into())));
+    assert_verified(&format!("unix:{socket}"), "unix", "php-fpm");
+    wait_for_its_pool_alone(&daemon);
+
+    // The newest.
+    let undone = hop.stack.samehost(&["switch", "--undo", "--yes"]);
+    assert_eq!(undone.status, 0, "{}", undone.both());
+    assert_eq!(Stack::facts(&[&hop.nginx, &hop.pool]), before);
+    wait_for("the site over TCP", || page(hop.web, "/d").filter(|(status, _)| *status == 200));
+    wait_for_its_pool_alone(&daemon);
+    assert!(!Path::new(&socket).exists(), "the socket is gone with its pool");
 }

@@ -23,6 +23,27 @@ pub(crate) struct Facts {
     pub(crate) modified: (i64, i64),
 }
 
+/// A server that is nobody's child. It ends when dropped.
+pub(crate) struct Daemon {
+    pid_file: PathBuf,
+}
+
+impl Daemon {
+    /// Its process, which its pid file names.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        fs::read_to_string(&self.pid_file).ok()?.trim().parse().ok()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let pid = self.pid().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+}
+
 /// A directory with servers. Root makes it below /srv: other users may pass, and a disk keeps extended attributes.
 pub(crate) struct Stack {
     directory: tempfile::TempDir,
@@ -130,8 +151,24 @@ impl Stack {
         self.fpm_with(listen, &[])
     }
 
-    /// The same, its master started with these variables: `DB_HOST=127.0.0.1`.
-    pub(crate) fn fpm_with(&mut self, listen: &str, variables: &[&str]) -> PathBuf {
+    /// The same as a daemon, as an init script starts it: it has another process number after each reload.
+    pub(crate) fn fpm_daemon(&mut self, listen: &str) -> (PathBuf, Daemon) {
+        let (pool, main) = self.fpm_files(listen);
+        let pid_file = self.path("php/fpm.pid");
+        let sound = fs::read_to_string(&main).unwrap();
+        let log = self.path("log").display().to_string();
+        let text =
+            sound.replace("daemonize = no\n", &format!("daemonize = yes\npid = {}\n", pid_file.display()));
+        fs::write(&main, text.replace("/proc/self/fd/2", &log)).unwrap();
+        let name = main.display().to_string();
+        let status =
+            Command::new(php_fpm()).args(["--daemonize", "--fpm-config", &name]).current_dir("/").status();
+        assert!(status.unwrap().success(), "{}", self.log());
+        (pool, Daemon { pid_file })
+    }
+
+    /// The files of a PHP-FPM with one pool: the pool's and the main one.
+    fn fpm_files(&self, listen: &str) -> (PathBuf, PathBuf) {
         let pool = self.write(
             "php/pool.d/www.conf",
             &format!(
@@ -145,6 +182,12 @@ impl Stack {
                 pool.parent().unwrap().display()
             ),
         );
+        (pool, main)
+    }
+
+    /// The same, its master started with these variables: `DB_HOST=127.0.0.1`.
+    pub(crate) fn fpm_with(&mut self, listen: &str, variables: &[&str]) -> PathBuf {
+        let (pool, main) = self.fpm_files(listen);
         let name = main.display().to_string();
         let ini = main.with_file_name("php.ini").display().to_string();
         let program = php_fpm();
