@@ -2,7 +2,9 @@
 
 use std::io::{self, Write};
 
-use samehost_model::scan::{ChangedHop, Hop, Listening, Noted, Program, ScanChanges, ServiceName, is_tcp};
+use samehost_model::scan::{
+    ChangedHop, Hop, Listening, Noted, Program, ScanChanges, ServiceName, Unexpected, is_tcp,
+};
 
 use crate::line::{Line, Span, Tone, labelled, titled, wrap_spans};
 use crate::page::Page;
@@ -28,6 +30,25 @@ impl Terminal {
         page.section(wrap_spans(&[head(changes, when)], columns));
         lists(&mut page, changes, when);
         page.section(wrap_spans(&[Span::new(Tone::Doubt, visibility(changes))], columns));
+        self.print(&page, out)
+    }
+
+    /// Renders the hops that are not as a file expects.
+    pub fn render_unexpected(&self, unexpected: &[Unexpected], out: &mut dyn Write) -> io::Result<()> {
+        let mut page = Page::new(self.width);
+        let columns = page.measure();
+        let (tone, text) = match unexpected.len() {
+            0 => (Tone::Good, "Every hop is as expected.".to_owned()),
+            1 => (Tone::Loud, "1 hop is not as expected".to_owned()),
+            number => (Tone::Loud, format!("{number} hops are not as expected")),
+        };
+        page.section(wrap_spans(&[Span::new(tone, text)], columns));
+        let mut lines = Vec::new();
+        for one in unexpected {
+            let expected = format!("; expected over {}", one.expected);
+            lines.extend(hop_lines(&one.hop, &expected, Tone::Doubt, columns));
+        }
+        page.section(lines);
         self.print(&page, out)
     }
 

@@ -64,6 +64,20 @@ pub struct Hop {
     pub connections: u32,
 }
 
+/// Name and version of the JSON of what is not as expected.
+pub const EXPECTATION_SCHEMA: &str = "samehost.expectation/1";
+
+/// A hop over another transport than a file expects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Unexpected {
+    /// The hop.
+    #[serde(flatten)]
+    pub hop: Hop,
+    /// The transport that is expected: `unix` or `tcp`.
+    pub expected: &'static str,
+}
+
 /// A finding, as far as it stays the same while it holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -25,7 +25,10 @@ pub use dropped::Dropped;
 pub use explanation::Explanation;
 pub use finding::{FINDING_CODES, Finding};
 pub use how::{ClientWords, HOW_SCHEMA, HowTo};
-pub use inventory::{Hop, INVENTORY_SCHEMA, Inventory, Listening, Noted, Program, ServiceName, is_tcp};
+pub use inventory::{
+    EXPECTATION_SCHEMA, Hop, INVENTORY_SCHEMA, Inventory, Listening, Noted, Program, ServiceName, Unexpected,
+    is_tcp,
+};
 pub use process::{Container, Process};
 pub use service::{Connection, RecognisedBy, Service};
 pub use socket::{Address, FileId, Queues, Socket, SocketKind, SocketState, text_of_bytes};

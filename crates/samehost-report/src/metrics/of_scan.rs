@@ -25,6 +25,8 @@ pub struct Found<'a> {
     pub inventory: &'a Inventory,
     /// None where it could not be read.
     pub switches: Option<&'a SwitchHealth>,
+    /// Number of hops that are not as a file expects, by service; none without a file.
+    pub unexpected: Option<&'a BTreeMap<String, u32>>,
 }
 
 /// Metrics of a scan that began at `unix_seconds` and took `seconds`. Without anything found they say that it failed.
@@ -71,6 +73,7 @@ pub fn metrics_of_scan(
         metrics.push(findings(found.scan));
         metrics.push(dropped(found.scan));
         metrics.extend(found.switches.into_iter().flat_map(switches));
+        metrics.extend(found.unexpected.map(unexpected));
     }
     metrics
 }
@@ -174,30 +177,64 @@ fn could_switch(scan: &Scan) -> [Metric; 2] {
     ]
 }
 
-/// What switches would save, where traffic was observed.
-fn savings(scan: &Scan) -> [Metric; 3] {
+fn unexpected(found: &BTreeMap<String, u32>) -> Metric {
+    let sample = |(service, number): (&String, &u32)| Sample {
+        labels: vec![(SERVICE, service.clone())],
+        value: f64::from(*number),
+    };
+    Metric::gauge(
+        "samehost.hops.unexpected",
+        HOP,
+        "Client programs that are connected over another transport than the file of --expect says.",
+        found.iter().map(sample).collect(),
+    )
+}
+
+/// What switches would save, where traffic was observed: as cores, and under the names of before 0.2 as a ratio.
+fn savings(scan: &Scan) -> [Metric; 6] {
     let samples = |part: fn(Range) -> f64| {
         let value = |advice: &Advice| Some(part(advice.saving?.cpu_s_per_day) / SECONDS_PER_DAY);
         by_service(scan, |advice| value(advice).filter(|_| advice.possible != Possible::Cannot))
     };
+    let middle = samples(|range| f64::midpoint(range.low, range.high));
+    let (low, high) = (samples(|range| range.low), samples(|range| range.high));
+    let core = MetricUnit::Of("cpu");
     [
+        Metric::gauge(
+            "samehost.predicted_saving.cpu_cores",
+            core,
+            "CPU cores that Unix sockets would save, predicted: the middle of the range.",
+            middle.clone(),
+        ),
+        Metric::gauge(
+            "samehost.predicted_saving.cpu_cores_low",
+            core,
+            "The lower bound of that range.",
+            low.clone(),
+        ),
+        Metric::gauge(
+            "samehost.predicted_saving.cpu_cores_high",
+            core,
+            "The upper bound of that range.",
+            high.clone(),
+        ),
         Metric::gauge(
             "samehost.predicted_saving.cpu",
             MetricUnit::Ratio,
             "CPU seconds per second that Unix sockets would save, predicted: the middle of the range.",
-            samples(|range| f64::midpoint(range.low, range.high)),
+            middle,
         ),
         Metric::gauge(
             "samehost.predicted_saving.cpu_low",
             MetricUnit::Ratio,
             "The lower bound of that range.",
-            samples(|range| range.low),
+            low,
         ),
         Metric::gauge(
             "samehost.predicted_saving.cpu_high",
             MetricUnit::Ratio,
             "The upper bound of that range.",
-            samples(|range| range.high),
+            high,
         ),
     ]
 }

@@ -1,14 +1,16 @@
 //! `samehost scan`: connections on this machine, and advice; or what changed since an earlier scan.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use samehost_model::scan::Scan;
+use samehost_model::scan::{EXPECTATION_SCHEMA, Scan, Unexpected};
 use samehost_report::Notes;
-use samehost_scan::Filter;
+use samehost_scan::{Expectation, Filter};
 use samehost_system::interrupt;
+use serde_json::json;
 
 use super::explain::explain;
 use super::scan_changes::{Baseline, show_changes};
@@ -63,6 +65,7 @@ fn again_and_again(options: &ScanOptions, period: Duration) -> anyhow::Result<En
 /// What a scan is compared with, and where it goes.
 struct Destinations {
     earlier: Option<Baseline>,
+    expectation: Option<Expectation>,
     history: Option<Scans>,
     receivers: Receivers,
 }
@@ -72,6 +75,7 @@ impl Destinations {
     fn open(options: &ScanOptions) -> anyhow::Result<Self> {
         Ok(Destinations {
             earlier: options.since.as_ref().map(|since| Baseline::open(since, options.save)).transpose()?,
+            expectation: options.expect.as_deref().map(expectation).transpose()?,
             history: options.save.then(Scans::open).transpose()?,
             receivers: Receivers::open(options)?,
         })
@@ -79,17 +83,17 @@ impl Destinations {
 }
 
 fn once(options: &ScanOptions) -> anyhow::Result<Ending> {
-    let Destinations { earlier, history, receivers } = Destinations::open(options)?;
+    let Destinations { earlier, expectation, history, receivers } = Destinations::open(options)?;
     let interrupted = interrupt::flag();
     let (at, begun) = (Timestamp::now(), Instant::now());
-    let is_compared = history.is_some() || earlier.is_some() || !receivers.is_none();
+    let is_compared = history.is_some() || earlier.is_some() || expectation.is_some() || !receivers.is_none();
     let found = look(options.observe, options.greet, options.quiet, &interrupted).and_then(|scan| {
         let taken_at = at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let inventory = is_compared.then(|| samehost_scan::inventory(&scan, &taken_at)).transpose()?;
         Ok((scan, inventory))
     });
     // Also of a scan that failed: what an earlier one found must not look current.
-    let told = receivers.tell(found.as_ref().ok(), at, begun.elapsed());
+    let told = receivers.tell(found.as_ref().ok(), expectation.as_ref(), at, begun.elapsed());
     let (scan, inventory) = match found {
         Ok(found) => found,
         Err(error) => {
@@ -99,11 +103,17 @@ fn once(options: &ScanOptions) -> anyhow::Result<Ending> {
             return Err(error);
         }
     };
-    let mut is_changed = false;
+    let (mut is_changed, mut is_unexpected) = (false, false);
     if let (Some(earlier), Some(inventory)) = (earlier, &inventory) {
         let changes = earlier.changes(inventory)?;
         is_changed = changes.is_changed;
         show_changes(&changes, options.json)?;
+    } else if let (Some(expectation), Some(inventory)) = (&expectation, &inventory) {
+        let unexpected = expectation.unexpected(inventory);
+        is_unexpected = !unexpected.is_empty();
+        if options.json || receivers.is_none() {
+            show_unexpected(&unexpected, options.json)?;
+        }
     } else if options.json || receivers.is_none() {
         show(scan, options)?;
     }
@@ -113,11 +123,25 @@ fn once(options: &ScanOptions) -> anyhow::Result<Ending> {
     told?;
     Ok(if interrupted.load(Ordering::Relaxed) {
         Ending::Interrupted
-    } else if options.fail_on_change && is_changed {
+    } else if options.fail_on_change && is_changed || is_unexpected {
         Ending::Finding
     } else {
         Ending::Done
     })
+}
+
+/// Reads the file of `--expect`.
+fn expectation(path: &Path) -> anyhow::Result<Expectation> {
+    let text =
+        std::fs::read_to_string(path).map_err(|error| WrongUse(format!("{}: {error}", path.display())))?;
+    Ok(Expectation::parse(&text).map_err(|error| WrongUse(format!("{}, {error}", path.display())))?)
+}
+
+fn show_unexpected(unexpected: &[Unexpected], json: bool) -> anyhow::Result<()> {
+    if json {
+        return output::print_json(&json!({ "schema": EXPECTATION_SCHEMA, "unexpected": unexpected }));
+    }
+    output::show(|terminal, out| terminal.render_unexpected(unexpected, out))
 }
 
 fn show(mut scan: Scan, options: &ScanOptions) -> anyhow::Result<()> {

@@ -153,7 +153,7 @@ fn what_would_be_saved_has_two_bounds() {
     drop(server);
     busy.join().unwrap();
     let of = |bound: &str| {
-        let name = format!("samehost_predicted_saving_cpu{bound}_ratio{{samehost_service=\"samehost\"}}");
+        let name = format!("samehost_predicted_saving_cpu_cores{bound}{{samehost_service=\"samehost\"}}");
         value(&ended.stdout, &name).unwrap_or_else(|| panic!("{name}: {}", ended.stdout))
     };
     assert!(of("_low") < of("") && of("") < of("_high"), "{}", ended.stdout);

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use samehost_testing::free_port;
 use serde_json::Value;
 
 use crate::support::{Home, SAMEHOST, not_tested, wait_for};
@@ -353,6 +354,49 @@ fn an_ordinary_user_sees_some_and_is_told_the_rest() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(text.contains("ordinary user") && text.contains("sudo samehost scan"), "{text}");
+}
+
+#[test]
+fn a_hop_that_is_not_as_a_file_expects_is_named_and_exits_with_1() {
+    let home = Home::new();
+    let port = free_port();
+    let _server = Held::redis(&home, port, &home.path("r.sock"), &[]);
+    let port = port.to_string();
+    let client = Held::start("nc", &["127.0.0.1", &port]);
+    connection_of(&home, client.pid());
+    let file = home.path("expected");
+    let name = file.display().to_string();
+    let scan = |rules: &str, more: &[&str]| {
+        fs::write(&file, rules).unwrap();
+        home.run(&[&["scan", "--expect", &name], more].concat())
+    };
+    let found = scan("redis unix # as set up\n", &["--json"]);
+    assert_eq!(found.status, 1, "{}", found.stderr);
+    let json: Value = serde_json::from_str(&found.stdout).unwrap();
+    let endpoint = format!("tcp:127.0.0.1:{port}");
+    let ours = |one: &&Value| one["endpoint"] == endpoint.as_str();
+    let unexpected = json["unexpected"].as_array().unwrap();
+    assert_eq!(unexpected.iter().filter(ours).count(), 1, "{json:#}");
+    let told = scan("redis unix\n", &[]);
+    let words = told.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        told.status == 1 && words.contains(&format!("{endpoint}, 1 connection; expected over unix")),
+        "{words}"
+    );
+    let metrics = scan("redis unix\nmemcached tcp\n", &["--prometheus", "-"]);
+    assert_eq!(metrics.status, 1);
+    assert!(
+        metrics.stdout.contains("samehost_hops_unexpected{samehost_service=\"redis\"}"),
+        "{}",
+        metrics.stdout
+    );
+
+    // Other tests' clients of Redis may be there as well; ours is excepted.
+    let excepted = scan("redis unix except nc\n", &["--json"]);
+    assert!(!excepted.stdout.contains(&endpoint), "{}", excepted.stdout);
+    let wrong = scan("redis unix\nredis tcp\n", &[]);
+    assert!(wrong.status == 2 && wrong.stderr.contains("line 2"), "{}", wrong.stderr);
+    assert_eq!(home.run(&["scan", "--expect", "/nowhere/expected"]).status, 2);
 }
 
 #[test]

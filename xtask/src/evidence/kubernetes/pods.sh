@@ -45,7 +45,7 @@ if [ -n "$CASES" ]; then
 	until [ -S /run/redis/7102.sock ]; do sleep 0.1; done
 	sleep 1
 
-	mkdir -p /var/lib/node_exporter/textfile_collector
+	mkdir -p /var/lib/prometheus/node-exporter
 	hops() {
 		number=$(printf '%s\n' "$found" | sed -n "s/^samehost_hops{samehost_service=\"redis\",network_transport=\"$1\"} //p")
 		echo "${number:-0}"
@@ -64,7 +64,7 @@ if [ -n "$CASES" ]; then
 	# As the DaemonSet has it: the file, and the end.
 	mapfile -t arguments <"$AS_IT_IS"
 	pod=$(podman run --detach --log-driver=k8s-file --ulimit=host "${arguments[@]}")
-	file=/var/lib/node_exporter/textfile_collector/samehost.prom
+	file=/var/lib/prometheus/node-exporter/samehost.prom
 	for _ in $(seq 100); do
 		[ ! -s "$file" ] || break
 		sleep 0.1

@@ -1,0 +1,154 @@
+//! An expectation file: over which transport the clients of each service are meant to be. For hosts that a configuration
+//! management sets up, where samehost has switched nothing and so knows of nothing that came back.
+//!
+//! ```text
+//! # SERVICE TRANSPORT [except CLIENT …]
+//! mariadb unix except mysqldump
+//! redis   unix
+//! ```
+
+use samehost_model::scan::{Hop, Inventory, Unexpected};
+use samehost_services::Kind;
+
+/// What a file expects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Expectation {
+    rules: Vec<Rule>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Rule {
+    service: Kind,
+    transport: Over,
+    /// Names of client programs that may use the other one.
+    except: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Over {
+    Tcp,
+    Unix,
+}
+
+impl Over {
+    fn name(self) -> &'static str {
+        match self {
+            Over::Tcp => "tcp",
+            Over::Unix => "unix",
+        }
+    }
+}
+
+/// A line that is no rule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "line {line}: {reason}; write SERVICE unix, or SERVICE tcp, and where it must be `except CLIENT …`: mariadb unix except mysqldump"
+)]
+pub struct ExpectationError {
+    line: usize,
+    reason: String,
+}
+
+impl Expectation {
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    /// When a line is no rule, a service is unknown, or has two rules.
+    pub fn parse(text: &str) -> Result<Self, ExpectationError> {
+        let mut rules: Vec<Rule> = Vec::new();
+        for (index, line) in text.lines().enumerate() {
+            let failed = |reason: String| ExpectationError { line: index + 1, reason };
+            let words: Vec<&str> = line.split('#').next().unwrap_or_default().split_whitespace().collect();
+            let (service, transport, except) = match words[..] {
+                [] => continue,
+                [service, transport] => (service, transport, &[][..]),
+                [service, transport, "except", ..] if words.len() > 3 => (service, transport, &words[3..]),
+                _ => return Err(failed(format!("`{}` is no rule", words.join(" ")))),
+            };
+            let kind =
+                Kind::called(service).ok_or_else(|| failed(format!("no service is called `{service}`")))?;
+            let transport = match transport {
+                "unix" => Over::Unix,
+                "tcp" => Over::Tcp,
+                other => return Err(failed(format!("`{other}` is no transport"))),
+            };
+            if rules.iter().any(|rule| rule.service == kind) {
+                return Err(failed(format!("{kind} has a rule already")));
+            }
+            let except = except.iter().map(|name| (*name).to_owned()).collect();
+            rules.push(Rule { service: kind, transport, except });
+        }
+        Ok(Expectation { rules })
+    }
+
+    /// The services that it has a rule for.
+    pub fn services(&self) -> impl Iterator<Item = Kind> {
+        self.rules.iter().map(|rule| rule.service)
+    }
+
+    /// The hops that are over another transport than expected.
+    #[must_use]
+    pub fn unexpected(&self, inventory: &Inventory) -> Vec<Unexpected> {
+        let mut found = Vec::new();
+        for hop in &inventory.hops {
+            let Some(rule) = self.rule_of(hop) else { continue };
+            let over = if hop.is_tcp() { Over::Tcp } else { Over::Unix };
+            let is_excepted = hop.client.name.as_ref().is_some_and(|name| rule.except.contains(name));
+            if over != rule.transport && !is_excepted {
+                found.push(Unexpected { hop: hop.clone(), expected: rule.transport.name() });
+            }
+        }
+        found
+    }
+
+    fn rule_of(&self, hop: &Hop) -> Option<&Rule> {
+        let kind = Kind::named(hop.service.kind.as_deref()?)?;
+        self.rules.iter().find(|rule| rule.service == kind || rule.service.family() == kind.family())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use samehost_model::scan::{Program, ServiceName};
+
+    use super::*;
+
+    fn hop(client: &str, service: &str, endpoint: &str) -> Hop {
+        Hop {
+            client: Program { name: Some(client.into()), ..Program::default() },
+            service: ServiceName { kind: Some(service.into()), name: service.into() },
+            endpoint: endpoint.into(),
+            connections: 1,
+        }
+    }
+
+    #[test]
+    fn what_is_over_another_transport_is_named() {
+        let text = "# this host\nmysql unix except mysqldump # nightly\n\nredis tcp\n";
+        let expectation = Expectation::parse(text).unwrap();
+        let hops = vec![
+            hop("php-fpm8.2", "mariadb", "tcp:127.0.0.1:3306"),
+            hop("mysqldump", "mariadb", "tcp:127.0.0.1:3306"),
+            hop("php-fpm8.2", "mariadb", "unix:/run/mysqld/mysqld.sock"),
+            hop("node", "redis", "unix:/run/redis.sock"),
+            hop("node", "memcached", "tcp:127.0.0.1:11211"),
+        ];
+        let found = expectation.unexpected(&Inventory { hops: hops.clone(), ..Inventory::default() });
+        let found: Vec<_> = found.into_iter().map(|one| (one.hop, one.expected)).collect();
+        assert_eq!(found, [(hops[0].clone(), "unix"), (hops[3].clone(), "tcp")]);
+    }
+
+    #[test]
+    fn a_line_that_is_no_rule_is_told_with_its_number() {
+        for (text, words) in [
+            ("\nmariadb", "line 2: `mariadb` is no rule"),
+            ("mariadb shm", "`shm` is no transport"),
+            ("marriage unix", "no service is called `marriage`"),
+            ("redis unix\nredis tcp", "line 2: redis has a rule already"),
+            ("redis unix except", "is no rule"),
+        ] {
+            let error = Expectation::parse(text).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+}
