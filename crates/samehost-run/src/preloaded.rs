@@ -10,10 +10,11 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawnp};
 use nix::sys::signal::{SigSet, Signal};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, StatVfsMountFlags, flock, statvfs};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::process::Pid;
@@ -36,6 +37,11 @@ const TRAVERSABLE: u32 = 0o711;
 const FOR_ALL_TO_LOAD: u32 = 0o444;
 /// Whoever else could shorten the file of the counters would end all that count in it (SIGBUS).
 const OWN: u32 = 0o600;
+
+/// Time between two looks where the program listens, until it does.
+const GLANCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+/// A server that starts takes less; a JVM with a large application does not always.
+const NOT_THERE: Duration = Duration::from_secs(20);
 
 /// What a program runs with: whom it connects to, and where it listens.
 #[derive(Clone, Debug, Default)]
@@ -78,11 +84,16 @@ impl Preloaded {
     }
 
     /// Waits until no process is left, also one that outlives the program, and removes what they leave behind. Returns the program's
-    /// exit status, and what was counted.
-    pub fn supervise(mut self) -> io::Result<(u8, Tally)> {
+    /// exit status, and what was counted. `tell` is told at once where the program listens at its port after all.
+    pub fn supervise(mut self, tell: &dyn Fn(&str)) -> io::Result<(u8, Tally)> {
+        let begun = Instant::now();
+        // Ports whose listening is settled: told of, or at the socket.
+        let mut settled = vec![false; self.ports.listens.len()];
         loop {
             let mut waits = [PollFd::new(&self.processes.signals, PollFlags::IN)];
-            match poll(&mut waits, None) {
+            let is_waited_for = settled.contains(&false);
+            match poll(&mut waits, is_waited_for.then_some(&GLANCE)) {
+                Ok(0) => self.look_where_it_listens(begun.elapsed() > NOT_THERE, &mut settled, tell),
                 Ok(_) if !self.processes.take_signals()? => break,
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(_) => sleep(RESPITE),
@@ -103,6 +114,29 @@ impl Preloaded {
             tally.counted(name, its.over_unix, stayed);
         }
         Ok((self.processes.exit_status(), tally))
+    }
+}
+
+impl Preloaded {
+    /// Tells of each port at which the program listens over TCP; where it is late, also of each socket that is not there.
+    fn look_where_it_listens(&self, is_late: bool, settled: &mut [bool], tell: &dyn Fn(&str)) {
+        let counted = counted(&fs::read(self.directory.path().join(COUNTERS)).unwrap_or_default());
+        let listens = self.ports.listens.iter().zip(counted.iter().skip(self.ports.connects.len()));
+        for ((map, its), settled) in listens.zip(settled).filter(|(_, settled)| !**settled) {
+            let stayed = its.stayed.iter().find(|(_, number)| *number > 0);
+            *settled = true;
+            if let Some((why, _)) = stayed {
+                tell(&format!("{}: the program listens over TCP: {}", map.as_of_server(), reason(*why, its)));
+            } else if its.over_unix == 0 && is_late {
+                tell(&format!(
+                    "{}: nobody listens there after {} s. If the program serves by now, it does at its port: a static program, or one of another user, is not reached",
+                    map.as_of_server(),
+                    NOT_THERE.as_secs()
+                ));
+            } else {
+                *settled = its.over_unix > 0;
+            }
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! `run --listen`: servers that listen at a port, clients that come to the Unix socket, and nobody at the port.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -324,6 +324,29 @@ a.sendall(b'x'); print(c.recv(1), open('/proc/net/tcp').read().count(f':{{port:0
     let ended = home.run(&[&["run", "--listen", &map, "--map", &map, "--"], &words[..]].concat());
     assert_eq!((ended.status, &*ended.stdout), (0, "True 127.0.0.1 True\nb'x' 0\n"), "{}", ended.stderr);
     assert!(ended.stderr.contains("2 connections over Unix sockets"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_server_that_listens_over_tcp_after_all_is_told_while_it_runs() {
+    let server = Listening::new();
+    let script = "import select, socket, sys, time
+s = socket.socket()
+e = select.epoll()
+e.register(s.fileno(), select.EPOLLIN)
+s.bind(('127.0.0.1', int(sys.argv[1])))
+s.listen()
+time.sleep(60)";
+    let (map, port) = (server.map(), server.port.to_string());
+    let words = ["run", "--quiet", "--listen", &map, "--", "python3", "-c", script, &port];
+    let mut command = server.home.command(&words);
+    let mut run = command.env("TMPDIR", server.home.path("run")).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(run.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("the program listens over TCP: ") && line.contains("epoll"), "{line}");
+    assert!(TcpStream::connect(("127.0.0.1", server.port)).is_ok(), "it serves meanwhile");
+    send(run.id(), Signal::TERM);
+    run.wait().unwrap();
+    server.home.assert_nothing_left();
 }
 
 #[test]
