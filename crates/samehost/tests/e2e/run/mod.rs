@@ -2,6 +2,7 @@
 
 mod auto;
 mod clients;
+mod examples;
 mod integrity;
 mod listen;
 mod lives;
