@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use samehost_model::{Comparison, Report, Verdict};
 
-use super::escape::html as escaped;
+use super::escape::{html as escaped, sentence};
 use super::page::{Articles, Front};
 use super::render_with;
 use crate::checkup::{Around, Finding, FindingKind, NOTHING_WORTH, answer, legend, meaning};
@@ -51,8 +51,8 @@ fn front(page: &CheckupPage<'_>) -> String {
     let _ = writeln!(html, "<p class=\"about\">{}</p>", escaped(&legend(page.findings)));
     worth(&page.around, &mut html);
     html.push_str("</div>\n<div><h2>What it means</h2>\n<ul>");
-    for sentence in meaning(page.findings, page.notes) {
-        let _ = writeln!(html, "<li>{}</li>", escaped(&sentence));
+    for one in meaning(page.findings, page.notes) {
+        let _ = writeln!(html, "<li>{}</li>", sentence(&one));
     }
     html.push_str("</ul></div></div>\n");
     html
@@ -105,7 +105,7 @@ fn table(findings: &[Finding<'_>]) -> String {
             "<td class=\"right\">{}</td><td class=\"right\">{}</td><td>{}</td><td>{drawing}</td></tr>",
             escaped(&tcp),
             escaped(&unix),
-            escaped(&told)
+            sentence(&told)
         );
     }
     html.push_str("</tbody></table></div>");

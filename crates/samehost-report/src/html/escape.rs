@@ -10,6 +10,11 @@ pub(crate) fn html(text: &str) -> String {
     chart(text).replace('"', "&quot;").replace('\'', "&#39;")
 }
 
+/// The same of a sentence, in which no line ends between a number and its percent sign. Not for what is copied, such as a command.
+pub(crate) fn sentence(text: &str) -> String {
+    html(text).replace(" %", "&nbsp;%")
+}
+
 /// Escapes text that plotly.js draws: it interprets some tags and entities, and `%{` starts a template.
 pub(crate) fn chart(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());

@@ -60,7 +60,7 @@ pub(crate) fn write(front: &Front<'_>, bodies: &[Body<'_>], out: &mut dyn Write)
     )?;
     let many = bodies.len() > 1 || !front.html.is_empty();
     if many {
-        writeln!(out, "<h1>{safe}</h1>")?;
+        writeln!(out, "<h1>{}</h1>", escape::sentence(&title))?;
         out.write_all(front.html.as_bytes())?;
         if !bodies.is_empty() {
             contents(bodies, out)?;
@@ -115,7 +115,7 @@ fn article(
     writeln!(out, "<article id=\"{prefix}\" aria-labelledby=\"{prefix}-title\">\n<header>")?;
     match heading {
         Some(heading) => {
-            writeln!(out, "<h1 id=\"{prefix}-title\">{}</h1>", escape::html(heading))?;
+            writeln!(out, "<h1 id=\"{prefix}-title\">{}</h1>", escape::sentence(heading))?;
         }
         None => {
             let title = escape::html(&called(body));
