@@ -139,6 +139,7 @@ const LIBRARIES: &[&str] = &[
     "ruby-mysql2",
     "ruby-pg",
     "ruby-redis",
+    "ruby-sidekiq",
     "ruby-dalli",
     "ruby-excon",
     "ruby-grpc",

@@ -27,7 +27,7 @@ pub struct Question {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HowError {
-    #[error("no service is called `{0}`; known are {1}")]
+    #[error("no service and no client is called `{0}`; services are {1}")]
     Service(String, String),
     #[error("{0} cannot listen on a Unix socket: {1}")]
     Never(&'static str, &'static str),
@@ -46,6 +46,41 @@ pub fn services() -> Vec<&'static str> {
     Kind::all().filter(|kind| kind.protocol().is_some()).map(Kind::name).collect()
 }
 
+/// A question that names a client in place of a service (`how prisma`) asks for that client with each service that it uses:
+/// of several kinds that speak the same, for the one that runs here.
+#[must_use]
+pub fn questions(question: Question, scan: &Scan) -> Vec<Question> {
+    let Some(name) = question.service.clone().filter(|name| Kind::called(name).is_none()) else {
+        return vec![question];
+    };
+    let mut protocols = Vec::new();
+    for client in languages().iter().flat_map(|language| &language.clients) {
+        if client.is_called(&name) && !protocols.contains(&client.protocol) {
+            protocols.push(client.protocol);
+        }
+    }
+    if protocols.is_empty() || question.client.is_some() {
+        return vec![question];
+    }
+    let of = |service| Question { service, client: Some(name.clone()), ..question.clone() };
+    if question.url.is_some() {
+        return vec![of(None)];
+    }
+    let mut asked = Vec::new();
+    for protocol in protocols {
+        let mut kinds = Kind::all().filter(|kind| speaks(*kind) == Some(protocol));
+        let usual = Kind::of_protocol(protocol).or(kinds.clone().next());
+        let runs = kinds.find(|kind| !of_kind(scan, *kind).is_empty());
+        asked.extend(runs.or(usual).map(|kind| of(Some(kind.name().to_owned()))));
+    }
+    asked
+}
+
+/// What the clients of a kind of service speak.
+fn speaks(kind: Kind) -> Option<Protocol> {
+    kind.descriptor().clients_speak.or(kind.protocol())
+}
+
 /// Answers with the paths and ports of a scan, where the service was found.
 pub fn how(question: &Question, scan: &Scan) -> Result<HowTo, HowError> {
     let name = match (&question.service, &question.url) {
@@ -59,7 +94,7 @@ pub fn how(question: &Question, scan: &Scan) -> Result<HowTo, HowError> {
         UnixSocket::Setting(setting) => setting,
         UnixSocket::Never(why) => return Err(HowError::Never(kind.label(), why)),
     };
-    let protocol = kind.descriptor().clients_speak.or(kind.protocol()).ok_or_else(unknown)?;
+    let protocol = speaks(kind).ok_or_else(unknown)?;
     let place = Place::of(question, scan, kind);
     let server = if place.listens { Vec::new() } else { server::steps(kind, setting, &place.path) };
     Ok(HowTo {
@@ -207,8 +242,7 @@ fn clients(
     let is_language = wanted.as_deref().is_some_and(|wanted| all().any(|(language, _)| language == wanted));
     let fits = |language: &str, client: &Client| {
         let Some(wanted) = wanted.as_deref() else { return true };
-        // A part of a name does: `prisma` is Prisma MySQL here and Prisma PostgreSQL there.
-        if is_language { language == wanted } else { client.name.to_lowercase().contains(wanted) }
+        if is_language { language == wanted } else { client.is_called(wanted) }
     };
     let found: Vec<ClientWords> = all()
         .filter(|(language, client)| fits(language, client))
@@ -291,6 +325,22 @@ mod tests {
             let answer = ask(service, Some(part)).unwrap();
             assert!(answer.clients.iter().all(|words| words.client.to_lowercase().contains(part)), "{part}");
         }
+    }
+
+    #[test]
+    fn a_client_in_place_of_a_service_asks_for_each_service_that_it_uses() {
+        let asked = |name: &str| {
+            let question = Question { service: Some(name.to_owned()), ..Question::default() };
+            let scan = Scan::default();
+            let services = questions(question, &scan).into_iter();
+            services.map(|question| how(&question, &scan).map(|answer| answer.service)).collect::<Vec<_>>()
+        };
+        let named = |names: &[&str]| names.iter().map(|name| Ok((*name).to_owned())).collect::<Vec<_>>();
+        assert_eq!(asked("typeorm"), named(&["mysql", "postgres"]));
+        assert_eq!(asked("spring"), named(&["mysql", "postgres", "redis"]));
+        assert_eq!(asked("sidekiq"), named(&["redis"]));
+        assert_eq!(asked("npgsql"), named(&["postgres"]));
+        assert!(matches!(asked("cobol")[..], [Err(HowError::Service(..))]));
     }
 
     #[test]
