@@ -1,6 +1,7 @@
 //! How a service is configured for a Unix socket, and how each client library then connects. Changes nothing.
 
 mod blanks;
+mod containers;
 mod server;
 
 use samehost_model::scan::{Address, ClientWords, HOW_SCHEMA, HowTo, Scan, Socket, SocketKind};
@@ -11,6 +12,7 @@ use crate::advice::{services_at, socket_of};
 use crate::target::Target;
 pub use blanks::UrlParts;
 use blanks::Words;
+pub use containers::{ContainersFor, containers};
 
 #[derive(Clone, Debug, Default)]
 pub struct Question {
@@ -33,6 +35,12 @@ pub enum HowError {
     Never(&'static str, &'static str),
     #[error("no client `{0}` is known for {1}; known are {2}")]
     Client(String, &'static str, String),
+    #[error("samehost knows no image of {0} that listens on a Unix socket; it knows {1}")]
+    NoImage(&'static str, String),
+    #[error("a pod reaches no socket outside of it; leave --url away for a server in the pod")]
+    Outside,
+    #[error("{0} cannot use a Unix socket: {1}")]
+    CannotBySelf(String, String),
     /// Neither a service name nor the target determines the protocol.
     #[error(
         "the target does not say which service it is of; give a URL such as mysql://user@127.0.0.1/db, or name the service"
@@ -83,18 +91,12 @@ fn speaks(kind: Kind) -> Option<Protocol> {
 
 /// Answers with the paths and ports of a scan, where the service was found.
 pub fn how(question: &Question, scan: &Scan) -> Result<HowTo, HowError> {
-    let name = match (&question.service, &question.url) {
-        (Some(name), _) => name.as_str(),
-        (None, Some(target)) => service_of(target)?,
-        (None, None) => return Err(HowError::Unspoken),
-    };
-    let unknown = || HowError::Service(name.to_owned(), services().join(", "));
-    let kind = Kind::called(name).ok_or_else(unknown)?;
+    let kind = kind_of(question)?;
     let setting = match kind.descriptor().unix() {
         UnixSocket::Setting(setting) => setting,
         UnixSocket::Never(why) => return Err(HowError::Never(kind.label(), why)),
     };
-    let protocol = speaks(kind).ok_or_else(unknown)?;
+    let protocol = speaks(kind).ok_or_else(|| unknown(kind.name()))?;
     let place = Place::of(question, scan, kind);
     let server = if place.listens { Vec::new() } else { server::steps(kind, setting, &place.path) };
     Ok(HowTo {
@@ -107,6 +109,20 @@ pub fn how(question: &Question, scan: &Scan) -> Result<HowTo, HowError> {
         beside: if protocol.is_datagram() { "udp" } else { "tcp" },
         clients: clients(question, kind, protocol, &place)?,
     })
+}
+
+/// The service that a question is about.
+fn kind_of(question: &Question) -> Result<Kind, HowError> {
+    let name = match (&question.service, &question.url) {
+        (Some(name), _) => name.as_str(),
+        (None, Some(target)) => service_of(target)?,
+        (None, None) => return Err(HowError::Unspoken),
+    };
+    Kind::called(name).ok_or_else(|| unknown(name))
+}
+
+fn unknown(name: &str) -> HowError {
+    HowError::Service(name.to_owned(), services().join(", "))
 }
 
 fn service_of(target: &Target) -> Result<&'static str, HowError> {

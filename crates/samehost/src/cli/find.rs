@@ -95,6 +95,12 @@ pub struct HowOptions {
     /// Translate this URL
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
+    /// Print a Compose file: the service and its client in two containers that share the socket
+    #[arg(long, conflicts_with_all = ["kubernetes", "json"])]
+    pub compose: bool,
+    /// Print a pod of Kubernetes with both
+    #[arg(long, conflicts_with = "json")]
+    pub kubernetes: bool,
     /// Print the answer as JSON
     #[arg(long)]
     pub json: bool,

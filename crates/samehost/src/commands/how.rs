@@ -4,7 +4,7 @@ use std::path::Path;
 
 use samehost_model::scan::{ClientWords, HowTo};
 use samehost_report::Clients;
-use samehost_scan::{HowError, Question, Target, TargetError, UrlParts};
+use samehost_scan::{ContainersFor, HowError, Question, Target, TargetError, UrlParts};
 
 use crate::cli::HowOptions;
 use crate::exit::Ending;
@@ -18,26 +18,40 @@ pub fn how(options: &HowOptions) -> anyhow::Result<Ending> {
     let question = Question { service: options.service.clone(), client: options.client.clone(), url, parts };
     let scan = samehost_scan::collect(env!("CARGO_PKG_VERSION"))?;
     let questions = samehost_scan::questions(question, &scan);
-    if let (true, [first, _, ..]) = (options.json, &questions[..]) {
-        return Err(one_service(first).into());
+    let form = form(options);
+    let wants_one =
+        [("--json", options.json), ("--compose", options.compose), ("--kubernetes", options.kubernetes)];
+    if let (Some((option, _)), [first, _, ..]) =
+        (wants_one.iter().find(|(_, is_set)| *is_set), &questions[..])
+    {
+        return Err(one_service(first, option).into());
     }
     for (index, question) in questions.iter().enumerate() {
         if index > 0 {
             output::print(b"\n")?;
         }
-        let answer =
-            samehost_scan::how(question, &scan).map_err(|error: HowError| WrongUse(error.to_string()))?;
+        let wrong = |error: HowError| WrongUse(error.to_string());
+        if let Some(form) = form {
+            output::print(samehost_scan::containers(question, &scan, form).map_err(wrong)?.as_bytes())?;
+            continue;
+        }
+        let answer = samehost_scan::how(question, &scan).map_err(wrong)?;
         show(options, question, answer)?;
     }
     Ok(Ending::Done)
 }
 
-/// What JSON needs of a client that uses several services.
-fn one_service(question: &Question) -> WrongUse {
+fn form(options: &HowOptions) -> Option<ContainersFor> {
+    let compose = options.compose.then_some(ContainersFor::Compose);
+    compose.or(options.kubernetes.then_some(ContainersFor::Kubernetes))
+}
+
+/// What an option that prints one answer needs of a client that uses several services.
+fn one_service(question: &Question, option: &str) -> WrongUse {
     let client = question.client.as_deref().unwrap_or_default();
     let service = question.service.as_deref().unwrap_or_default();
     WrongUse(format!(
-        "`{client}` uses several services, and JSON has one: samehost how {service} --client {client} --json"
+        "`{client}` uses several services; name one: samehost how {service} --client {client} {option}"
     ))
 }
 
