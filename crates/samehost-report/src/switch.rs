@@ -37,7 +37,7 @@ impl Terminal {
                 page.section(change(format!("Later: {}", step.title), step, columns));
             }
         }
-        for (title, bars) in [("In the way", true), ("To know", false)] {
+        for (title, bars) in [("In the way", true), ("Warnings", false)] {
             let obstacles = report.obstacles.iter().filter(|obstacle| obstacle.bars == bars);
             page.section(titled(
                 title,
@@ -46,7 +46,11 @@ impl Terminal {
         }
         page.section(bullets("Proof", &report.proofs, columns));
         page.section(bullets("Still over TCP", &report.still_tcp, columns));
-        page.section(bullets("Notes", &report.notes, columns));
+        page.section(bullets(
+            "Notes",
+            reason(report).map_or(&report.notes[..], |(_, others)| others),
+            columns,
+        ));
         page.section(
             next(report).iter().flat_map(|next| wrap_spans(&[Span::plain(next)], columns)).collect(),
         );
@@ -96,10 +100,20 @@ fn answer(report: &SwitchReport) -> Span {
         SwitchOutcome::Planned => Span::new(Tone::Bold, format!("{targets} → {to}: this would be done")),
         SwitchOutcome::Declined => Span::new(Tone::Bold, format!("{targets}: nothing was touched")),
         SwitchOutcome::Committed => committed(report, &targets, to),
-        SwitchOutcome::RolledBack => {
-            Span::new(Tone::Loud, format!("{targets} was put back: every file is as it was"))
-        }
+        SwitchOutcome::RolledBack => Span::new(Tone::Loud, put_back(report, &targets)),
     }
+}
+
+/// Why a switch was put back, and its other notes.
+fn reason(report: &SwitchReport) -> Option<(&String, &[String])> {
+    if report.outcome == SwitchOutcome::RolledBack { report.notes.split_first() } else { None }
+}
+
+fn put_back(report: &SwitchReport, targets: &str) -> String {
+    let (why, others) = reason(report).map_or(("", &[][..]), |(why, others)| (why.as_str(), others));
+    // What could not be restored is one of the notes.
+    let but = if others.is_empty() { "" } else { ", but for what the notes say" };
+    format!("{targets} is not switched: {}. All files were restored{but}.", why.trim_end_matches('.'))
 }
 
 /// The headline of a switch that is in force: the lowest of what holds for its connections.
