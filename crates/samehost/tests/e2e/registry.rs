@@ -84,10 +84,12 @@ fn completions_know_services_clients_and_placements_with_programs() {
         for word in ["mariadb", "typeorm", "same-core"] {
             assert!(script.contains(word), "{shell}: {word}");
         }
-        let file = home.path("script");
+        let file = home.path(shell);
         std::fs::write(&file, script).unwrap();
         must(shell, &["-n", file.to_str().unwrap()]);
     }
+    let fish = format!("source {}; complete -C 'samehost how typeo'", home.path("fish").display());
+    assert_eq!(must("fish", &["-c", &fish]).trim(), "typeorm");
     // What is offered is not all that is allowed.
     assert_eq!(home.run(&["how", "postgresql", "--client", "Prisma PostgreSQL"]).status, 0);
 }
