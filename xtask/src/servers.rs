@@ -139,6 +139,7 @@ const LIBRARIES: &[&str] = &[
     "ruby-mysql2",
     "ruby-pg",
     "ruby-redis",
+    "ruby-sidekiq",
     "ruby-dalli",
     "ruby-excon",
     "ruby-grpc",
@@ -183,6 +184,8 @@ const LIBRARIES: &[&str] = &[
     "python3-django-redis",
     "python3-kombu",
     "python3-celery",
+    // Reads what `how` prints for containers.
+    "python3-yaml",
     "docker-compose",
     // Bridges of podman; it is in a directory of podman's own.
     "netavark",

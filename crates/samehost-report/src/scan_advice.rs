@@ -15,8 +15,7 @@ use crate::text::count;
 /// Ends of a range between which a person asks why it is so wide.
 const WIDE: f64 = 3.0;
 /// Why a range is wide, and what makes it narrower.
-const HURRIED: &str =
-    "several pairs shared the time of the measurement, with --observe 2m each has all that it needs";
+const HURRIED: &str = "try --observe 2m, which gives each pair more time";
 
 impl Terminal {
     /// Renders one piece of advice.

@@ -37,7 +37,7 @@ impl Terminal {
                 page.section(change(format!("Later: {}", step.title), step, columns));
             }
         }
-        for (title, bars) in [("In the way", true), ("To know", false)] {
+        for (title, bars) in [("In the way", true), ("Warnings", false)] {
             let obstacles = report.obstacles.iter().filter(|obstacle| obstacle.bars == bars);
             page.section(titled(
                 title,
@@ -102,13 +102,9 @@ fn answer(report: &SwitchReport) -> Span {
 }
 
 fn put_back(report: &SwitchReport, targets: &str) -> String {
-    let because = report.reason.as_ref().map_or(String::new(), |reason| format!(", because {}", reason));
-    let files = if report.left.is_empty() {
-        "Every file is as it was"
-    } else {
-        "What could not be put back is below"
-    };
-    format!("{targets} was put back{because}. {files}.")
+    let why = report.reason.as_deref().unwrap_or_default().trim_end_matches('.');
+    let but = if report.left.is_empty() { "" } else { ", but for what is left below" };
+    format!("{targets} is not switched: {why}. All files were restored{but}.")
 }
 
 /// The headline of a switch that is in force: the lowest of what holds for its connections.

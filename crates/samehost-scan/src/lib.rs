@@ -55,7 +55,7 @@ pub use filter::Filter;
 pub use findings::findings;
 pub use greet::greet;
 pub use held_back::{HeldBack, Sender, held_back};
-pub use how::{HowError, Question, UrlParts, how, services};
+pub use how::{ContainersFor, HowError, Question, UrlParts, containers, how, questions, services};
 pub use inventory::{InventoryError, inventory, read_inventory};
 pub use observe::{Observer, observe};
 pub use predict::{Costs, Measured, predict, predict_one};

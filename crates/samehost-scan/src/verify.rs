@@ -206,7 +206,11 @@ fn pair(scan: &Scan, inode: u64) -> (Vec<Proof>, Option<Pooler>) {
         (None, Some(service)) => {
             proofs.push(Proof {
                 by: "peer",
-                says: format!("{}, which has not accepted it yet", service.name),
+                says: if rustix::process::geteuid().is_root() {
+                    format!("{}, which has not accepted the connection yet", service.name)
+                } else {
+                    format!("{}; you cannot see its process (run as root)", service.name)
+                },
                 transport: None,
             });
         }

@@ -26,12 +26,43 @@ pub struct Client {
     /// What else to know.
     #[serde(default)]
     pub note: String,
+    /// Variables that tell it the same as `socket`, where that is code: a container has them.
+    pub variables: Option<String>,
+    /// What people call it besides: the name of its package, or of what is built on it.
+    #[serde(default)]
+    pub aliases: Vec<String>,
     /// Whether the tests run it with a real server.
     #[serde(default)]
     pub tested: bool,
     /// Whether `cargo xtask evidence clients` does: what it needs takes too long to build for a test.
     #[serde(default)]
     pub by_evidence: bool,
+}
+
+impl Client {
+    /// Whether people mean it by this text: a part of its name (`prisma` is Prisma MySQL here and Prisma PostgreSQL there),
+    /// or an alias. Case, blanks and hyphens do not count.
+    #[must_use]
+    pub fn is_called(&self, wanted: &str) -> bool {
+        let wanted = plain(wanted);
+        plain(&self.name).contains(&wanted) || self.aliases.iter().any(|alias| plain(alias) == wanted)
+    }
+
+    /// A word that calls it and may stand on a command line: its name without that of the service (`typeorm`, `spring-boot`).
+    /// None where the name has a sign that a shell reads.
+    #[must_use]
+    pub fn word(&self) -> Option<String> {
+        let name = ["MySQL", "PostgreSQL", "Redis"]
+            .iter()
+            .find_map(|service| self.name.strip_suffix(service)?.strip_suffix(' '))
+            .unwrap_or(&self.name);
+        let word = name.to_lowercase().replace(' ', "-");
+        word.chars().all(|sign| sign.is_ascii_alphanumeric() || "-_./@".contains(sign)).then_some(word)
+    }
+}
+
+fn plain(name: &str) -> String {
+    name.to_lowercase().chars().filter(|character| !matches!(character, ' ' | '-' | '_')).collect()
 }
 
 /// What `localhost` means to a client.
@@ -114,5 +145,30 @@ mod tests {
             }
         }
         assert!(names.len() >= 30, "{}", names.len());
+    }
+
+    #[test]
+    fn the_word_of_a_client_calls_it() {
+        for client in languages().iter().flat_map(|language| &language.clients) {
+            assert!(client.word().is_none_or(|word| client.is_called(&word)), "{}", client.name);
+        }
+    }
+
+    #[test]
+    fn a_client_is_found_by_what_people_type() {
+        for (wanted, name) in [
+            ("typeorm", "TypeORM MySQL"),
+            ("drizzle-orm", "Drizzle MySQL"),
+            ("Spring Boot", "Spring Boot MySQL"),
+            ("spring", "Spring Boot MySQL"),
+            ("hikaricp", "HikariCP MySQL"),
+            ("EF Core", "Npgsql"),
+        ] {
+            let mut all = languages().iter().flat_map(|language| &language.clients);
+            assert_eq!(
+                all.find(|client| client.is_called(wanted)).map(|client| client.name.as_str()),
+                Some(name)
+            );
+        }
     }
 }

@@ -9,8 +9,18 @@ use serde_json::Value;
 use crate::{Kind, Protocol};
 
 /// What is a service's own, whatever it is like.
-const OWN: &[&str] =
-    &["label", "like", "place", "programs", "classes", "executables", "package", "wheel", "says"];
+const OWN: &[&str] = &[
+    "label",
+    "like",
+    "place",
+    "programs",
+    "classes",
+    "executables",
+    "package",
+    "wheel",
+    "says",
+    "container",
+];
 
 /// What is known of a service.
 #[derive(Debug, Default, Deserialize)]
@@ -105,6 +115,44 @@ pub struct Descriptor {
     pub schemes: Schemes,
     /// Servers and proxies of the same protocol that have no descriptor.
     pub others: Others,
+    /// How its usual image is told to listen on a Unix socket, where that is known.
+    pub container: Option<Container>,
+}
+
+/// A service in a container, and how it shares its socket. `{path}` is the socket, `{folder}` its directory.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Container {
+    /// The image.
+    pub image: String,
+    /// The socket, in the container.
+    pub socket: String,
+    /// Its arguments; none where the image listens at the socket by itself.
+    #[serde(default)]
+    pub arguments: Vec<String>,
+    /// The command that succeeds when it can be used.
+    pub health: Vec<String>,
+    /// Its variables.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+    /// A variable with its URL, for an application whose client is not named.
+    pub url: Option<String>,
+    /// Its client, where that is another program than an application.
+    pub client: Option<ContainerClient>,
+    /// The directory of files that both read.
+    pub code: Option<String>,
+}
+
+/// A client that has an image of its own.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContainerClient {
+    /// What it is called.
+    pub name: String,
+    /// The image.
+    pub image: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
 }
 
 /// Whether a service can listen on a Unix socket.

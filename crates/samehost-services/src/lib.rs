@@ -9,7 +9,9 @@ mod protocol;
 mod scheme;
 
 pub use client::{Client, Language, Localhost, languages};
-pub use descriptor::{Descriptor, FileName, NewSocket, Others, Schemes, Threading, UnixSocket};
+pub use descriptor::{
+    Container, ContainerClient, Descriptor, FileName, NewSocket, Others, Schemes, Threading, UnixSocket,
+};
 pub use kind::Kind;
 pub use protocol::Protocol;
 pub use scheme::{Leads, has_bare_password, scheme};

@@ -1,6 +1,7 @@
 //! How a service is configured for a Unix socket, and how each client library then connects. Changes nothing.
 
 mod blanks;
+mod containers;
 mod server;
 
 use samehost_model::scan::{Address, ClientWords, HOW_SCHEMA, HowTo, Scan, Socket, SocketKind};
@@ -11,6 +12,7 @@ use crate::advice::{services_at, socket_of};
 use crate::target::Target;
 pub use blanks::UrlParts;
 use blanks::Words;
+pub use containers::{ContainersFor, containers};
 
 #[derive(Clone, Debug, Default)]
 pub struct Question {
@@ -27,12 +29,18 @@ pub struct Question {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HowError {
-    #[error("no service is called `{0}`; known are {1}")]
+    #[error("no service and no client is called `{0}`; services are {1}")]
     Service(String, String),
     #[error("{0} cannot listen on a Unix socket: {1}")]
     Never(&'static str, &'static str),
     #[error("no client `{0}` is known for {1}; known are {2}")]
     Client(String, &'static str, String),
+    #[error("samehost knows no image of {0} that listens on a Unix socket; it knows {1}")]
+    NoImage(&'static str, String),
+    #[error("a pod reaches no socket outside of it; leave --url away for a server in the pod")]
+    Outside,
+    #[error("{0} cannot use a Unix socket: {1}")]
+    CannotBySelf(String, String),
     /// Neither a service name nor the target determines the protocol.
     #[error(
         "the target does not say which service it is of; give a URL such as mysql://user@127.0.0.1/db, or name the service"
@@ -46,20 +54,49 @@ pub fn services() -> Vec<&'static str> {
     Kind::all().filter(|kind| kind.protocol().is_some()).map(Kind::name).collect()
 }
 
+/// A question that names a client in place of a service (`how prisma`) asks for that client with each service that it uses:
+/// of several kinds that speak the same, for the one that runs here.
+#[must_use]
+pub fn questions(question: Question, scan: &Scan) -> Vec<Question> {
+    let Some(name) = question.service.clone().filter(|name| Kind::called(name).is_none()) else {
+        return vec![question];
+    };
+    let mut protocols = Vec::new();
+    for client in languages().iter().flat_map(|language| &language.clients) {
+        if client.is_called(&name) && !protocols.contains(&client.protocol) {
+            protocols.push(client.protocol);
+        }
+    }
+    if protocols.is_empty() || question.client.is_some() {
+        return vec![question];
+    }
+    let of = |service| Question { service, client: Some(name.clone()), ..question.clone() };
+    if question.url.is_some() {
+        return vec![of(None)];
+    }
+    let mut asked = Vec::new();
+    for protocol in protocols {
+        let mut kinds = Kind::all().filter(|kind| speaks(*kind) == Some(protocol));
+        let usual = Kind::of_protocol(protocol).or(kinds.clone().next());
+        let runs = kinds.find(|kind| !of_kind(scan, *kind).is_empty());
+        asked.extend(runs.or(usual).map(|kind| of(Some(kind.name().to_owned()))));
+    }
+    asked
+}
+
+/// What the clients of a kind of service speak.
+fn speaks(kind: Kind) -> Option<Protocol> {
+    kind.descriptor().clients_speak.or(kind.protocol())
+}
+
 /// Answers with the paths and ports of a scan, where the service was found.
 pub fn how(question: &Question, scan: &Scan) -> Result<HowTo, HowError> {
-    let name = match (&question.service, &question.url) {
-        (Some(name), _) => name.as_str(),
-        (None, Some(target)) => service_of(target)?,
-        (None, None) => return Err(HowError::Unspoken),
-    };
-    let unknown = || HowError::Service(name.to_owned(), services().join(", "));
-    let kind = Kind::called(name).ok_or_else(unknown)?;
+    let kind = kind_of(question)?;
     let setting = match kind.descriptor().unix() {
         UnixSocket::Setting(setting) => setting,
         UnixSocket::Never(why) => return Err(HowError::Never(kind.label(), why)),
     };
-    let protocol = kind.descriptor().clients_speak.or(kind.protocol()).ok_or_else(unknown)?;
+    let protocol = speaks(kind).ok_or_else(|| unknown(kind.name()))?;
     let place = Place::of(question, scan, kind);
     let server = if place.listens { Vec::new() } else { server::steps(kind, setting, &place.path) };
     Ok(HowTo {
@@ -72,6 +109,20 @@ pub fn how(question: &Question, scan: &Scan) -> Result<HowTo, HowError> {
         beside: if protocol.is_datagram() { "udp" } else { "tcp" },
         clients: clients(question, kind, protocol, &place)?,
     })
+}
+
+/// The service that a question is about.
+fn kind_of(question: &Question) -> Result<Kind, HowError> {
+    let name = match (&question.service, &question.url) {
+        (Some(name), _) => name.as_str(),
+        (None, Some(target)) => service_of(target)?,
+        (None, None) => return Err(HowError::Unspoken),
+    };
+    Kind::called(name).ok_or_else(|| unknown(name))
+}
+
+fn unknown(name: &str) -> HowError {
+    HowError::Service(name.to_owned(), services().join(", "))
 }
 
 fn service_of(target: &Target) -> Result<&'static str, HowError> {
@@ -207,8 +258,7 @@ fn clients(
     let is_language = wanted.as_deref().is_some_and(|wanted| all().any(|(language, _)| language == wanted));
     let fits = |language: &str, client: &Client| {
         let Some(wanted) = wanted.as_deref() else { return true };
-        // A part of a name does: `prisma` is Prisma MySQL here and Prisma PostgreSQL there.
-        if is_language { language == wanted } else { client.name.to_lowercase().contains(wanted) }
+        if is_language { language == wanted } else { client.is_called(wanted) }
     };
     let found: Vec<ClientWords> = all()
         .filter(|(language, client)| fits(language, client))
@@ -291,6 +341,22 @@ mod tests {
             let answer = ask(service, Some(part)).unwrap();
             assert!(answer.clients.iter().all(|words| words.client.to_lowercase().contains(part)), "{part}");
         }
+    }
+
+    #[test]
+    fn a_client_in_place_of_a_service_asks_for_each_service_that_it_uses() {
+        let asked = |name: &str| {
+            let question = Question { service: Some(name.to_owned()), ..Question::default() };
+            let scan = Scan::default();
+            let services = questions(question, &scan).into_iter();
+            services.map(|question| how(&question, &scan).map(|answer| answer.service)).collect::<Vec<_>>()
+        };
+        let named = |names: &[&str]| names.iter().map(|name| Ok((*name).to_owned())).collect::<Vec<_>>();
+        assert_eq!(asked("typeorm"), named(&["mysql", "postgres"]));
+        assert_eq!(asked("spring"), named(&["mysql", "postgres", "redis"]));
+        assert_eq!(asked("sidekiq"), named(&["redis"]));
+        assert_eq!(asked("npgsql"), named(&["postgres"]));
+        assert!(matches!(asked("cobol")[..], [Err(HowError::Service(..))]));
     }
 
     #[test]

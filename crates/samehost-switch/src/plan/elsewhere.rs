@@ -87,7 +87,7 @@ fn by_editor(files: &[PathBuf], process: &Process, endpoint: &Endpoint, hops: &[
             shown(&setting.file),
             setting.line
         ),
-        remedy: format!("Switch it in the same go: name {} too", shown(&config.file)),
+        remedy: format!("Switch both together: add {} to the command", shown(&config.file)),
     });
     named.collect()
 }
@@ -161,7 +161,7 @@ fn apache(
                         index + 1
                     ),
                     remedy: format!(
-                        "Switch it in the same go: name {} too; or, once something listens at {to}, edit that line by hand and reload Apache: {by_hand}",
+                        "Switch both together: add {} to the command. Or, once something listens at {to}, edit that line by hand and reload Apache: {by_hand}",
                         shown(&main)
                     ),
                 });

@@ -306,7 +306,7 @@ impl Signalled<'_> {
         if let Some(identity) = Identity::of(number).filter(|identity| identity.start.to_string() == *start) {
             return match file.filter(|file| **file != path_of(&identity)) {
                 Some(file) if identity.executable.is_none() => Err(format!(
-                    "process {pid} ran {file} and is ending: start its service; it then takes the files as they are"
+                    "process {pid} ran {file} and is ending: start its service, which then reads the files as they are"
                 )),
                 Some(file) => Err(format!(
                     "process {pid} runs {} by now, and not {file}: reload it yourself",
@@ -319,7 +319,7 @@ impl Signalled<'_> {
         let heir = file.zip(*title).and_then(|(file, title)| evidence::successor(file, title, began));
         heir.and_then(Identity::of).ok_or_else(|| {
             format!(
-                "process {pid} is gone, and none that runs now is known to have taken its place. Where the service runs under another number, reload it; else start it: it then takes the files as they are"
+                "process {pid} is gone, and no process was found that took its place. If the service runs under another number, reload it by hand; if not, start it"
             )
         })
     }

@@ -66,10 +66,10 @@ fn in_words(scan: &Scan, measured: Option<&Comparison>, margin: f64) -> Option<C
     if let Some(found) = measured.filter(|found| found.ci_low.is_none_or(|low| low <= 1.0 + margin)) {
         let costs = match found.verdict {
             Verdict::Equivalent | Verdict::Slower => "that costs nothing here",
-            Verdict::Faster | Verdict::Inconclusive => "that it costs anything here was not shown",
+            Verdict::Faster | Verdict::Inconclusive => "no cost that matters was shown here",
         };
         return Some(Cure::Not(format!(
-            "Connections to {} run on {name}; {costs}: with CUBIC, {}.",
+            "Connections to {} use {name}; {costs}: with CUBIC, {}.",
             now.address,
             gain(found, 2)
         )));
@@ -77,7 +77,7 @@ fn in_words(scan: &Scan, measured: Option<&Comparison>, margin: f64) -> Option<C
     let gain =
         measured.map_or_else(|| "what that would bring was not measured".into(), |found| gain(found, 1));
     let first = format!(
-        "Connections to {} run on {name}. With CUBIC, {gain}; small requests stay the same. As root, for new connections only, until the next start (samehost explain bbr says how to make it last and how to take it back):",
+        "Connections to {} use {name}. With CUBIC, {gain}; small requests stay the same. As root, for new connections only, until the next start (samehost explain bbr says how to make it last and how to take it back):",
         now.address
     );
     let others = scan.slow_congestion.iter().skip(1);
@@ -125,9 +125,7 @@ mod tests {
             let Cure::Worth(lines) = said(verdict, 1.9, 1.1, 3.3) else { panic!("{verdict}") };
             assert_eq!(lines.len(), 2);
             assert!(
-                lines[0]
-                    .about
-                    .contains("run on BBR. With CUBIC, 512 KiB writes moved 1.9 times (1.1–3.3) the")
+                lines[0].about.contains("use BBR. With CUBIC, 512 KiB writes moved 1.9 times (1.1–3.3) the")
             );
             assert!(
                 lines[1].about.contains("::1")
@@ -138,9 +136,10 @@ mod tests {
 
     #[test]
     fn no_command_is_advised_for_a_gain_that_was_not_shown() {
-        let nothing = "run on BBR; that costs nothing here: with CUBIC, 512 KiB writes moved 1.00 times (0.99–1.01) the";
-        let open = "run on BBR; that it costs anything here was not shown: with CUBIC, 512 KiB writes moved 1.00 times (0.60–1.70) the";
-        let small = "was not shown: with CUBIC, 512 KiB writes moved 1.02 times (1.01–1.04) the";
+        let nothing =
+            "use BBR; that costs nothing here: with CUBIC, 512 KiB writes moved 1.00 times (0.99–1.01) the";
+        let open = "use BBR; no cost that matters was shown here: with CUBIC, 512 KiB writes moved 1.00 times (0.60–1.70) the";
+        let small = "was shown here: with CUBIC, 512 KiB writes moved 1.02 times (1.01–1.04) the";
         for (told, expected) in [
             (said(Verdict::Equivalent, 1.0, 0.99, 1.01), nothing),
             (said(Verdict::Inconclusive, 1.0, 0.6, 1.7), open),

@@ -90,15 +90,21 @@ pub struct VerifyOptions {
 
 #[derive(Args, Clone, Debug)]
 pub struct HowOptions {
-    /// The service: mysql, mariadb, postgres, redis, memcached, php-fpm, nginx, …
-    #[arg(required_unless_present = "url")]
+    /// The service (mysql, mariadb, postgres, redis, memcached, php-fpm, nginx, …), or a client (prisma, typeorm, celery, …)
+    #[arg(value_name = "SERVICE|CLIENT", required_unless_present = "url")]
     pub service: Option<String>,
-    /// Only clients of this language (php, python, node, go, ruby, java, rust, c, tools) or of this name
+    /// Only clients of this language (php, python, node, go, ruby, java, rust, csharp, c, tools) or of this name
     #[arg(long, value_name = "LANGUAGE")]
     pub client: Option<String>,
     /// Translate this URL
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
+    /// Print a Compose file: the service and its client in two containers that share the socket
+    #[arg(long, conflicts_with_all = ["kubernetes", "json"])]
+    pub compose: bool,
+    /// Print a pod of Kubernetes with both
+    #[arg(long, conflicts_with = "json")]
+    pub kubernetes: bool,
     /// Print the answer as JSON
     #[arg(long)]
     pub json: bool,

@@ -51,8 +51,7 @@ pub struct SwitchOptions {
     /// A page that must be served after the change as before: http://127.0.0.1/
     #[arg(long, value_name = "URL")]
     pub page: Option<String>,
-    /// Take the switch back after this time unless --confirm, or a --page that stayed as it was, says that it is well;
-    /// 0: never [default: 30m where nobody can be asked, else 0]
+    /// Undo the switch after this time unless it is confirmed (--confirm) or the --page stayed as it was; 0: never [default: 30m where nobody can be asked, else 0]
     #[arg(long, value_parser = parse_confirm, value_name = "TIME")]
     pub confirm_within: Option<Duration>,
     /// The same as --confirm-within 0

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use samehost_model::scan::ClientWords;
+use samehost_model::scan::{ClientWords, HowTo};
 use samehost_report::Clients;
-use samehost_scan::{HowError, Question, Target, TargetError, UrlParts};
+use samehost_scan::{ContainersFor, HowError, Question, Target, TargetError, UrlParts};
 
 use crate::cli::HowOptions;
 use crate::exit::Ending;
@@ -17,15 +17,51 @@ pub fn how(options: &HowOptions) -> anyhow::Result<Ending> {
     let parts = options.url.as_deref().map(UrlParts::of).unwrap_or_default();
     let question = Question { service: options.service.clone(), client: options.client.clone(), url, parts };
     let scan = samehost_scan::collect(env!("CARGO_PKG_VERSION"))?;
-    let mut answer =
-        samehost_scan::how(&question, &scan).map_err(|error: HowError| WrongUse(error.to_string()))?;
-    if options.json {
-        output::print_json(&answer)?;
-        return Ok(Ending::Done);
+    let questions = samehost_scan::questions(question, &scan);
+    let form = form(options);
+    let wants_one =
+        [("--json", options.json), ("--compose", options.compose), ("--kubernetes", options.kubernetes)];
+    if let (Some((option, _)), [first, _, ..]) =
+        (wants_one.iter().find(|(_, is_set)| *is_set), &questions[..])
+    {
+        return Err(one_service(first, option).into());
     }
-    let languages = if options.client.is_some() { Vec::new() } else { languages_here() };
+    for (index, question) in questions.iter().enumerate() {
+        if index > 0 {
+            output::print(b"\n")?;
+        }
+        let wrong = |error: HowError| WrongUse(error.to_string());
+        if let Some(form) = form {
+            output::print(samehost_scan::containers(question, &scan, form).map_err(wrong)?.as_bytes())?;
+            continue;
+        }
+        let answer = samehost_scan::how(question, &scan).map_err(wrong)?;
+        show(options, question, answer)?;
+    }
+    Ok(Ending::Done)
+}
+
+fn form(options: &HowOptions) -> Option<ContainersFor> {
+    let compose = options.compose.then_some(ContainersFor::Compose);
+    compose.or(options.kubernetes.then_some(ContainersFor::Kubernetes))
+}
+
+/// What an option that prints one answer needs of a client that uses several services.
+fn one_service(question: &Question, option: &str) -> WrongUse {
+    let client = question.client.as_deref().unwrap_or_default();
+    let service = question.service.as_deref().unwrap_or_default();
+    WrongUse(format!(
+        "`{client}` uses several services; name one: samehost how {service} --client {client} {option}"
+    ))
+}
+
+fn show(options: &HowOptions, question: &Question, mut answer: HowTo) -> anyhow::Result<()> {
+    if options.json {
+        return output::print_json(&answer);
+    }
+    let languages = if question.client.is_some() { Vec::new() } else { languages_here() };
     let has_one = |words: &ClientWords| languages.contains(&words.language);
-    let clients = if options.client.is_some() {
+    let clients = if question.client.is_some() {
         Clients::Whole(&[])
     } else if answer.clients.iter().any(has_one) {
         answer.clients.retain(has_one);
@@ -35,8 +71,7 @@ pub fn how(options: &HowOptions) -> anyhow::Result<Ending> {
     } else {
         Clients::Brief
     };
-    output::show(|terminal, out| terminal.render_how(&answer, clients, out))?;
-    Ok(Ending::Done)
+    output::show(|terminal, out| terminal.render_how(&answer, clients, out))
 }
 
 /// Files that say in which language the project of a directory is written.

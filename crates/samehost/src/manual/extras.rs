@@ -164,7 +164,14 @@ fn of_verb(verb: &str) -> Extra {
             ..Extra::default()
         },
         "how" => Extra {
-            examples: &[("samehost how mariadb --client php", "What a client in PHP has to say.")],
+            examples: &[
+                ("samehost how mariadb --client php", "What a client in PHP has to say."),
+                ("samehost how prisma", "Prisma, with each service that it uses."),
+                (
+                    "samehost how postgres --client prisma --compose",
+                    "A Compose file: both in containers that share the socket.",
+                ),
+            ],
             see: &["samehost-switch(1)"],
             ..Extra::default()
         },

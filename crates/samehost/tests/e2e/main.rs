@@ -8,6 +8,7 @@ mod bad_input;
 mod bench;
 mod clients;
 mod command;
+mod containers;
 mod crowd;
 mod current;
 mod docs;

@@ -2,10 +2,12 @@
 //! gives an error that names it.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use samehost_bench::builtin_servers::SERVERS;
 use samehost_bench::workloads::WORKLOADS;
 use samehost_model::Transport;
+use samehost_testing::must;
 
 use crate::support::Home;
 
@@ -45,6 +47,51 @@ fn completions_and_manual_pages_know_every_verb() {
     assert_eq!(home.run(&["man", pages.to_str().unwrap()]).status, 0);
     let page = std::fs::read_to_string(pages.join("samehost-bench-raw.1")).unwrap();
     assert!(page.contains("placement"), "{page}");
+}
+
+/// What bash offers for the last word of a command line.
+fn offered_by_bash(script: &Path, line: &[&str]) -> Vec<String> {
+    let ask = format!(
+        "source {}; COMP_WORDS=({}); COMP_CWORD={}; _samehost samehost \"$1\" \"$2\"; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        script.display(),
+        line.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" "),
+        line.len() - 1
+    );
+    let [.., before, last] = line else { panic!("a command line has two words") };
+    let said = must("bash", &["-c", &ask, "bash", last, before]);
+    said.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn completions_know_services_clients_and_placements_with_programs() {
+    let home = Home::new();
+    let script = home.path("samehost.bash");
+    std::fs::write(&script, home.run(&["completions", "bash"]).stdout).unwrap();
+    for (line, word) in [
+        (&["samehost", "how", "mar"][..], "mariadb"),
+        (&["samehost", "how", "type"], "typeorm"),
+        (&["samehost", "switch", "mar"], "mariadb"),
+        (&["samehost", "verify", "mar"], "mariadb"),
+        (&["samehost", "scan", "post"], "postgres"),
+        (&["samehost", "how", "mysql", "--client", "hik"], "hikaricp"),
+        (&["samehost", "bench", "redis", "--placement", "same"], "same-core"),
+    ] {
+        let offered = offered_by_bash(&script, line);
+        assert!(offered.iter().any(|one| one == word), "{line:?}: {offered:?}");
+    }
+    for shell in ["zsh", "fish"] {
+        let script = home.run(&["completions", shell]).stdout;
+        for word in ["mariadb", "typeorm", "same-core"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+        let file = home.path(shell);
+        std::fs::write(&file, script).unwrap();
+        must(shell, &["-n", file.to_str().unwrap()]);
+    }
+    let fish = format!("source {}; complete -C 'samehost how typeo'", home.path("fish").display());
+    assert_eq!(must("fish", &["-c", &fish]).trim(), "typeorm");
+    // What is offered is not all that is allowed.
+    assert_eq!(home.run(&["how", "postgresql", "--client", "Prisma PostgreSQL"]).status, 0);
 }
 
 #[test]

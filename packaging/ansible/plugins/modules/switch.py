@@ -81,8 +81,8 @@ options:
     type: str
   confirm_within:
     description:
-      - Take the switch back after this time, such as V(30m), unless O(state=confirmed) or a
-        O(page) that stayed as it was says that it is well.
+      - Undo the switch after this time, such as V(30m), unless it is confirmed (O(state=confirmed))
+        or the O(page) stayed as it was.
       - V(0) keeps a switch as soon as it is verified. A play that is repeated every hour would
         otherwise make the same switch again and again.
     type: str

@@ -299,7 +299,7 @@ impl<'a> Project<'a> {
 
 fn by_hand(client: &Service<'_>, target: &Service<'_>, server: &Server) -> String {
     format!(
-        "volumes: {name}-socket: (at the top), - {name}-socket:{directory} in volumes: of {name} and of {client}, and {socket} in {client}'s variable",
+        "add the volume {name}-socket: below volumes: at the top of the file, mount it in both services (- {name}-socket:{directory} in volumes: of {name} and of {client}), and set {client}'s variable to {socket}",
         name = target.name,
         directory = server.directory,
         client = client.name,

@@ -1,5 +1,5 @@
-//! How each row of `samehost how` that is called tested is run: code with `WORDS`, which the words of the row replace. It
-//! connects, asks something, and says `ready`; connections to databases stay.
+//! How each row of `samehost how` that is called tested is run: code with `WORDS`, which the words of the row replace, and `{USER}` and
+//! `{DATABASE}`. It connects, asks something, and says `ready`; connections to databases stay.
 
 use super::fronts::Front;
 
@@ -54,7 +54,21 @@ const fn row(service: &'static str, language: &'static str, client: &'static str
 
 const PHP_SQL: Run = Run::Php("$c = WORDS $c->query('select 1');");
 const GO_SQL: Run = Run::Go("c, err := WORDS; if err == nil { err = c.Ping() }; ready(err)");
-const JDBC: &str = "var c = DriverManager.getConnection(\"WORDS\", \"USER\", \"\"); c.createStatement().executeQuery(\"select 1\");";
+const JDBC: &str = "var c = DriverManager.getConnection(\"WORDS\", \"{USER}\", \"\"); c.createStatement().executeQuery(\"select 1\");";
+const HIKARI: Run = Run::Java(
+    "var config = new HikariConfig(); config.setUsername(\"{USER}\"); config.setMaximumPoolSize(1); WORDS new HikariDataSource(config).getConnection().createStatement().executeQuery(\"select 1\");",
+);
+const SPRING_SQL: Run = Run::Java(
+    "spring(\"\"\"\nspring.datasource.username={USER}\nspring.datasource.hikari.maximum-pool-size=1\nWORDS\"\"\").getBean(javax.sql.DataSource.class).getConnection().createStatement().executeQuery(\"select 1\");",
+);
+const GORM: Run = Run::Go("c, err := WORDS; if err == nil { err = c.Exec(\"select 1\").Error }; ready(err)");
+const TYPEORM: Run = Run::Node(
+    "const { DataSource } = require('typeorm'); const c = WORDS; await c.initialize(); await c.query('select 1');",
+);
+/// Its words take names of database, user and password.
+const SEQUELIZE: Run = Run::Node(
+    "const { Sequelize } = require('sequelize'); const database = '{DATABASE}', user = '{USER}', password = ''; const c = WORDS; await c.query('select 1');",
+);
 /// What every WordPress has around the line.
 const WORDPRESS: &str = "define('SHORTINIT', true); define('DB_NAME', 'mysql'); define('DB_USER', 'root'); define('DB_PASSWORD', ''); define('DB_CHARSET', 'utf8'); $table_prefix = 'wp_'; define('ABSPATH', '/usr/share/wordpress/'); $_SERVER['HTTP_HOST'] = 'localhost'; WORDS require ABSPATH . 'wp-settings.php'; if ($wpdb->get_var('select 1') !== '1') { exit(1); }";
 /// The connection in `config/database.php` of a new Laravel.
@@ -104,9 +118,15 @@ pub(super) const ROWS: &[Row] = &[
     row("mysql", "ruby", "Rails MySQL", RAILS_MYSQL),
     row("mysql", "node", "mysql2", Run::Node("const mysql = require('mysql2/promise'); const c = await WORDS;")),
     row("mysql", "node", "mariadb", Run::Node("const mariadb = require('mariadb'); const c = await WORDS;")),
+    row("mysql", "node", "TypeORM MySQL", TYPEORM),
+    row("mysql", "node", "Sequelize MySQL", SEQUELIZE),
+    row("mysql", "node", "Drizzle MySQL", Run::Node("const { drizzle } = require('drizzle-orm/mysql2'); const c = WORDS; await c.execute('select 1');")),
     row("mysql", "go", "go-sql-driver", GO_SQL),
+    row("mysql", "go", "GORM MySQL", GORM),
     row("mysql", "java", "Connector/J", Run::Java(JDBC)),
     row("mysql", "java", "MariaDB Connector/J", Run::Java(JDBC)),
+    row("mysql", "java", "HikariCP MySQL", HIKARI),
+    row("mysql", "java", "Spring Boot MySQL", SPRING_SQL),
     row("mysql", "c", "libmysqlclient", Run::C("#include <mysql.h>\n#include <stdio.h>\nint main(void) { MYSQL *mysql = mysql_init(NULL); const char *user = \"root\", *password = \"\", *db = \"mysql\"; MYSQL *c = WORDS if (!c) return 1; puts(\"ready\"); fflush(stdout); return getchar(); }", &["-I/usr/include/mariadb", "-lmariadb"])),
     row("mysql", "rust", "mysql", Run::Rust("use mysql::{OptsBuilder, prelude::*}; let mut c = mysql::Conn::new(WORDS.user(Some(\"root\"))).unwrap(); c.query_drop(\"select 1\").unwrap(); ready();")),
     row("mysql", "rust", "mysql_async", Run::Rust("use mysql_async::{OptsBuilder, prelude::*}; let mut c = mysql_async::Conn::new(WORDS.user(Some(\"root\"))).await.unwrap(); c.query_drop(\"select 1\").await.unwrap(); ready();")),
@@ -122,10 +142,16 @@ pub(super) const ROWS: &[Row] = &[
     row("postgres", "ruby", "Rails PostgreSQL", RAILS_POSTGRES),
     row("postgres", "node", "pg", Run::Node("const { Client } = require('pg'); const c = WORDS; await c.connect();")),
     row("postgres", "node", "postgres", Run::Node("const postgres = require('postgres'); const c = WORDS; await c`select 1`;")),
+    row("postgres", "node", "TypeORM PostgreSQL", TYPEORM),
+    row("postgres", "node", "Sequelize PostgreSQL", SEQUELIZE),
+    row("postgres", "node", "Drizzle PostgreSQL", Run::Node("const { drizzle } = require('drizzle-orm/node-postgres'); const c = WORDS; await c.execute('select 1');")),
+    row("postgres", "go", "GORM PostgreSQL", GORM),
     row("postgres", "go", "pgx", Run::Go("c, err := WORDS; if err == nil { err = c.Ping(ctx) }; ready(err)")),
     row("postgres", "go", "lib/pq", GO_SQL),
     row("postgres", "c", "libpq", Run::C("#include <libpq-fe.h>\n#include <stdio.h>\nint main(void) { PGconn *c = WORDS if (PQstatus(c)) return 1; puts(\"ready\"); fflush(stdout); return getchar(); }", &["-I/usr/include/postgresql", "-lpq"])),
     row("postgres", "java", "pgjdbc", Run::Java(JDBC)),
+    row("postgres", "java", "HikariCP PostgreSQL", HIKARI),
+    row("postgres", "java", "Spring Boot PostgreSQL", SPRING_SQL),
     row("postgres", "rust", "tokio-postgres", Run::Rust("use tokio_postgres::NoTls; let (c, connection) = WORDS.await.unwrap(); tokio::spawn(connection); c.simple_query(\"select 1\").await.unwrap(); ready();")),
     row("postgres", "rust", "sqlx PostgreSQL", Run::Rust("use sqlx::{Connection, postgres::*}; let mut c = PgConnection::connect_with(&WORDS.username(\"postgres\")).await.unwrap(); c.ping().await.unwrap(); ready();"))
         .tcp("use sqlx::postgres::*; let c = WORDS.await.unwrap(); let _held = c.acquire().await.unwrap(); ready();"),
@@ -133,12 +159,17 @@ pub(super) const ROWS: &[Row] = &[
     row("redis", "php", "phpredis", Run::Php("$redis = new Redis(); WORDS $redis->ping();")),
     row("redis", "php", "Predis", Run::Php("require '/usr/share/php/Predis/autoload.php'; $c = WORDS $c->ping();")),
     row("redis", "python", "redis-py", Run::Python("import redis\nc = WORDS\nc.ping()")),
+    row("redis", "python", "Celery", Run::Python("from celery import Celery\nc = WORDS\nbroker = c.connection_for_write()\nbroker.ensure_connection(max_retries=1)\nc.backend.client.ping()")),
+    row("redis", "ruby", "Sidekiq", Run::Ruby("require 'sidekiq'; WORDS; Sidekiq.redis { |c| c.ping }")),
     row("redis", "ruby", "redis-rb", Run::Ruby("require 'redis'; c = WORDS; c.ping")),
     row("redis", "node", "ioredis", Run::Node("const Redis = require('ioredis'); const c = WORDS; await c.ping();")),
     row("redis", "node", "node-redis", Run::Node("const { createClient } = require('redis'); const c = WORDS; await c.connect();")),
+    row("redis", "node", "BullMQ", Run::Node("const { Queue } = require('bullmq'); const c = WORDS; await c.getJobCounts();")),
     row("redis", "go", "go-redis", Run::Go("c := WORDS; ready(c.Ping(ctx).Err())")),
     row("redis", "java", "Jedis", Run::Java("var c = WORDS; c.ping();")),
     row("redis", "java", "Lettuce", Run::Java("var c = WORDS.connect(); c.sync().ping();")),
+    row("redis", "java", "Spring Boot Redis", Run::Java("var c = WORDS; c.afterPropertiesSet(); c.start(); c.getConnection().ping();"))
+        .tcp("spring(\"\"\"\nWORDS\"\"\").getBean(RedisConnectionFactory.class).getConnection().ping();"),
     row("redis", "c", "hiredis", Run::C("#include <hiredis/hiredis.h>\n#include <stdio.h>\nint main(void) { redisContext *c = WORDS if (!c || c->err) return 1; redisCommand(c, \"PING\"); puts(\"ready\"); fflush(stdout); return getchar(); }", &["-lhiredis"])),
     row("redis", "rust", "redis", Run::Rust("let mut c = WORDS.unwrap().get_connection().unwrap(); let _: String = redis::cmd(\"PING\").query(&mut c).unwrap(); ready();")),
     row("redis", "tools", "redis-cli", Run::Shell("echo ready; exec WORDS")),

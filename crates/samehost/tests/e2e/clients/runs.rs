@@ -31,8 +31,9 @@ impl Case {
             Run::Front(_) => "WORDS",
         };
         let code = if self.expected == "unix" { code } else { self.row.tcp.unwrap_or(code) };
-        let user = if self.row.service == "mysql" { "root" } else { "postgres" };
-        code.replace("\"USER\"", &format!("\"{user}\""))
+        let (user, database) = names(self.row.service);
+        code.replace("{USER}", user)
+            .replace("{DATABASE}", database)
             .replace("WORDS", &filled(&self.words, self.row.service))
     }
 
@@ -41,9 +42,14 @@ impl Case {
     }
 }
 
+/// A user and a database that the test's server has.
+fn names(service: &str) -> (&'static str, &'static str) {
+    if service == "mysql" { ("root", "mysql") } else { ("postgres", "postgres") }
+}
+
 /// The words of a row as code that runs: the names that a reader fills in are filled in.
 fn filled(words: &str, service: &str) -> String {
-    let (user, database) = if service == "mysql" { ("root", "mysql") } else { ("postgres", "postgres") };
+    let (user, database) = names(service);
     // A URL of JDBC ends with the database.
     let words = words.strip_suffix("/db").map_or_else(|| words.to_owned(), |url| format!("{url}/{database}"));
     words
@@ -51,6 +57,7 @@ fn filled(words: &str, service: &str) -> String {
         .replace("user=..., database=...", &format!("user='{user}', database='{database}'"))
         .replace("username: ..., database: ...", &format!("username: '{user}', database: '{database}'"))
         .replace("dbname: ..., user: ...", &format!("dbname: '{database}', user: '{user}'"))
+        .replace("username, database }", &format!("username: '{user}', database: '{database}' }}"))
         .replace("user, database }", &format!("user: '{user}', database: '{database}' }}"))
         .replace("user:password@", &format!("{user}@"))
         .replace(")/db\"", &format!(")/{database}\""))
@@ -179,7 +186,9 @@ impl Workshop {
                 let whole = format!(
                     "(async () => {{ {code} console.log('ready'); process.stdin.resume(); }})().catch(error => {{ console.error(error); process.exit(1); }})"
                 );
-                let mut command = with("node", &["-e", &whole]);
+                // TypeORM looks for the program's own file, which `-e` has not.
+                fs::write(folder.join("client.js"), whole).unwrap();
+                let mut command = with("node", &["client.js"]);
                 command.env("NODE_PATH", node()?.join("node_modules"));
                 command
             }
@@ -259,6 +268,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/emptypb"
+	"gorm.io/driver/mysql"
+	"gorm.io/driver/postgres"
+	"gorm.io/gorm"
 )
 func ready(err error) {
 	if err != nil { fmt.Fprintln(os.Stderr, err); os.Exit(1) }
@@ -280,6 +292,7 @@ fn java(folder: &Path, cases: &[&Case]) -> Result<(), String> {
 }
 
 const JAVA_HEAD: &str = r#"
+import com.zaxxer.hikari.*;
 import com.timgroup.statsd.NonBlockingStatsDClientBuilder;
 import io.grpc.*;
 import io.grpc.stub.ClientCalls;
@@ -297,11 +310,21 @@ import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse.BodyHandlers;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.sql.DriverManager;
 import org.newsclub.net.unix.*;
+import org.springframework.boot.*;
+import org.springframework.boot.autoconfigure.*;
+import org.springframework.context.ConfigurableApplicationContext;
+import org.springframework.data.redis.connection.*;
+import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactory;
 import redis.clients.jedis.*;
 import redis.clients.jedis.exceptions.JedisConnectionException;
+
+@EnableAutoConfiguration
+class Application {
+}
 
 class Client {
     static final MethodDescriptor.Marshaller<byte[]> BYTES = new MethodDescriptor.Marshaller<>() {
@@ -311,6 +334,12 @@ class Client {
     static final MethodDescriptor<byte[], byte[]> SAY = MethodDescriptor.<byte[], byte[]>newBuilder()
         .setType(MethodDescriptor.MethodType.UNARY).setFullMethodName("echo.Echo/Say")
         .setRequestMarshaller(BYTES).setResponseMarshaller(BYTES).build();
+    /// An application of Spring Boot with these properties and what it makes of them by itself.
+    static ConfigurableApplicationContext spring(String properties) throws IOException {
+        var lazy = "spring.main.lazy-initialization=true\n";
+        Files.writeString(Path.of("application.properties"), lazy + properties);
+        return new SpringApplication(Application.class).run();
+    }
     static void ready() throws IOException {
         System.out.println("ready");
         System.in.read();

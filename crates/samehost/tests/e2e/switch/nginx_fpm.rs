@@ -146,7 +146,7 @@ fn a_daemon_has_another_number_after_each_reload_and_moves_all_the_same() {
     std::fs::write(&sound, format!("{strict}{served}")).unwrap();
     let refused = hop.stack.samehost(&switch);
     assert_eq!(refused.status, 4, "{}", refused.both());
-    let headline = "was put back, because the page answered HTTP 200";
+    let headline = "is not switched: the page answered HTTP 200";
     assert!(in_one_line(&refused).contains(headline), "{}", refused.both());
     assert_eq!(Stack::facts(&[&hop.nginx, &hop.pool]), before);
     assert_eq!(page(hop.web, "/b"), Some((200, "served by /b".into())));
