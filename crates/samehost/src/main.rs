@@ -23,6 +23,7 @@ mod state;
 mod storage;
 #[cfg(feature = "switch")]
 mod switches;
+mod tips;
 #[cfg(feature = "tui")]
 mod top;
 mod wrong_use;
@@ -44,7 +45,7 @@ fn main() -> ExitCode {
     if let Err(error) = signals::take_usual() {
         return exit::status(Err(error.into()));
     }
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| tips::only_near(error).exit());
     // Servers and hidden verbs handle signals themselves. Measurements stop cleanly, and must start single-threaded.
     let has_own_end = matches!(
         cli.verb,

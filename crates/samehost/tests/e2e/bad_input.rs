@@ -16,6 +16,24 @@ fn refused(home: &Home, arguments: &[&str], status: i32, says: &[&str]) {
 }
 
 #[test]
+fn a_tip_is_near_what_was_typed_or_absent() {
+    let home = Home::new();
+    for (words, tip) in [
+        (&["scan", "--obsreve", "9s"][..], Some("'--observe'")),
+        (&["swich", "nginx"], Some("'switch'")),
+        (&["scan", "--top"], None),
+        (&["undo"], None),
+    ] {
+        let ended = home.run(words);
+        assert_eq!(ended.status, 2, "{words:?}");
+        match tip {
+            Some(tip) => assert!(ended.stderr.contains(tip), "{words:?}: {}", ended.stderr),
+            None => assert!(!ended.stderr.contains("similar"), "{words:?}: {}", ended.stderr),
+        }
+    }
+}
+
+#[test]
 fn wrong_options() {
     let home = Home::new();
     let long = format!("unix:/run/{}", "x".repeat(120));

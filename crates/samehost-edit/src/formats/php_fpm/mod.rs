@@ -1,7 +1,7 @@
 //! PHP-FPM: where its pools listen, who may connect, and where they keep sessions. Reads what FPM reads: `[pool]` sections with all includes; the
 //! last line of a key wins.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use samehost_model::{Endpoint, Protocol, UNIX_PATH_MAX};
 use samehost_services::Kind;
@@ -32,6 +32,9 @@ pub struct PhpFpm;
 
 /// What to write by hand.
 const BY_HAND: &str = "`listen = /run/php/NAME.sock` in the pool's section";
+
+/// The link of Debian's alternatives to the socket of one version.
+const DEBIANS_LINK: &str = "/run/php/php-fpm.sock";
 
 impl Editor for PhpFpm {
     fn name(&self) -> &'static str {
@@ -99,6 +102,10 @@ impl Editor for PhpFpm {
         Ok(edits)
     }
 
+    fn socket(&self, setting: &Setting, path: &Path) -> PathBuf {
+        socket_of_version(&setting.file, path)
+    }
+
     fn transition(
         &self,
         file: &Path,
@@ -113,10 +120,7 @@ impl Editor for PhpFpm {
     fn check(&self, file: &Path, files: &dyn Files) -> Option<Check> {
         let main = pools::main_path(file, files).unwrap_or_else(|| file.to_owned());
         let main = std::path::absolute(main).ok()?;
-        // Debian has one directory per version: /etc/php/8.2/fpm.
-        let parts: Vec<_> = main.iter().filter_map(std::ffi::OsStr::to_str).collect();
-        let version = parts.iter().position(|part| *part == "php").and_then(|at| parts.get(at + 1));
-        let preferred = version.map(|version| format!("php-fpm{version}"));
+        let preferred = version_of(&main).map(|version| format!("php-fpm{version}"));
         let arguments = vec!["-t".into(), "-y".into(), main.to_str()?.to_owned()];
         let (reads, unknown) = match Pools::read(&main, files) {
             Ok(pools) => (pools.sources.into_iter().map(|source| source.path).collect(), None),
@@ -304,9 +308,37 @@ fn behind(pools: &Pools, listen: &Placed, new: &[(&str, String)]) -> Edit {
     Edit::new(&source.path, end..end, out)
 }
 
+/// On Debian the usual path is a link to the socket of one version, which php-fpm-socket-helper makes when that version starts: a
+/// pool that listened there would lose its socket, and two versions would take it from each other.
+fn socket_of_version(file: &Path, path: &Path) -> PathBuf {
+    match version_of(file) {
+        Some(version) if path == Path::new(DEBIANS_LINK) => format!("/run/php/php{version}-fpm.sock").into(),
+        _ => path.to_owned(),
+    }
+}
+
+/// Debian has one directory per version: `8.2` of `/etc/php/8.2/fpm/pool.d/www.conf`, also below another root.
+fn version_of(file: &Path) -> Option<&str> {
+    let parts: Vec<&str> = file.iter().filter_map(std::ffi::OsStr::to_str).collect();
+    let version = parts.windows(3).find(|three| three[..2] == ["etc", "php"])?[2];
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    version.split('.').all(is_number).then_some(version)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn debians_link_is_left_to_the_version_that_it_leads_to() {
+        let socket = |file, path| socket_of_version(Path::new(file), Path::new(path)).display().to_string();
+        let pool = "/etc/php/8.2/fpm/pool.d/www.conf";
+        assert_eq!(socket(pool, DEBIANS_LINK), "/run/php/php8.2-fpm.sock");
+        assert_eq!(socket(pool, "/run/php/shop.sock"), "/run/php/shop.sock");
+        for other in ["/etc/php-fpm.d/www.conf", "/srv/php/8.2/www.conf", "/etc/php/fpm/www.conf"] {
+            assert_eq!(socket(other, DEBIANS_LINK), DEBIANS_LINK, "{other}");
+        }
+    }
 
     #[test]
     fn addresses_are_what_fpm_takes_them_for() {
