@@ -169,7 +169,7 @@ fn short_cpu(model: &str) -> String {
 }
 
 /// Start time, to the minute.
-fn started(at: &str) -> Option<String> {
+pub(crate) fn started(at: &str) -> Option<String> {
     let at = clean(at);
     let (day, time) = at.split_once('T')?;
     let minute = time.get(..5)?;

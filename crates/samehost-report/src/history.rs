@@ -44,11 +44,10 @@ fn compose(page: &mut Page, runs: &[Run<'_>]) {
     for run in runs {
         let view = View::of(run.report);
         let mut lines = Vec::new();
-        for line in head::flow(&head::what(&view), page.columns) {
+        // When and what; `samehost report` of the file has how.
+        let what = head::started(&run.report.head.started_at).into_iter().chain(head::what(&view));
+        for line in head::flow(&what.collect::<Vec<_>>(), page.columns) {
             lines.push(Line::from(vec![Span::new(Tone::Bold, line)]));
-        }
-        for line in head::flow(&head::how(&view), page.columns) {
-            lines.push(Line::from(vec![Span::dim(line)]));
         }
         for paragraph in answer::answer(&view) {
             lines.extend(wrap_spans(&paragraph, page.measure()));

@@ -68,7 +68,9 @@ fn answer(found: &Verification) -> Span {
         Some("unix") => format!("{target} uses a Unix socket"),
         Some("tcp") => format!("{target} uses TCP"),
         Some("mixed") => format!("{target} uses both TCP and Unix sockets"),
-        _ => format!("{target} has no connection to a service on this machine"),
+        _ => format!(
+            "{target} has no connection to a service on this machine now; one for each request shows in samehost scan --observe 10s"
+        ),
     };
     match (found.as_expected, &found.expected) {
         (Some(true), Some(expected)) => Span::new(Tone::Good, format!("{what}, as expected ({expected})")),
