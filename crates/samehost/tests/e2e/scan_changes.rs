@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
+use samehost_testing::free_port;
 use serde_json::Value;
 
 use crate::scan::{Held, is_root};
@@ -221,19 +222,24 @@ fn a_scan_is_kept_for_its_user_alone_and_printed_ones_are_compared() {
     assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700));
     assert_valid(&serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap());
 
-    let server = home.serve("echo", &[]);
+    // A known service: of others a random port means nothing, and a client that nobody sees may be anybody, such as those of
+    // other tests that are just closing.
+    let port = free_port();
+    let _server = Held::redis(&home, port, &home.path("r.sock"), &[]);
     let printed = home.path("printed.json");
     fs::write(&printed, home.run(&["scan", "--json"]).stdout).unwrap();
     let name = home.path("client").display().to_string();
     symlink("/usr/bin/nc", &name).unwrap();
-    let [host, port] = crate::scan::host_port(&server.tcp);
-    let client = Held::start(&name, &[host, port]);
+    let client = Held::start(&name, &["127.0.0.1", &port.to_string()]);
     crate::scan::connection_of(&home, client.pid());
     let ended = home.run(&["scan", "--since", printed.to_str().unwrap(), "--json", "--fail-on-change"]);
     assert_eq!(ended.status, 1, "{}", ended.stderr);
     let found: Value = serde_json::from_str(&ended.stdout).unwrap();
-    let is_ours = |hop: &&Value| hop["client"]["name"] == "client" && hop["endpoint"] == server.tcp.as_str();
-    assert!(found["new_hops"].as_array().unwrap().iter().any(|hop| is_ours(&hop)), "{found:#}");
+    let endpoint = format!("tcp:127.0.0.1:{port}");
+    let is_ours = |hop: &Value| hop["client"]["name"] == "client" && hop["endpoint"] == endpoint.as_str();
+    let new = found["new_hops"].as_array().unwrap().iter();
+    let changed = found["changed_hops"].as_array().unwrap().iter();
+    assert!(new.chain(changed).any(is_ours), "{found:#}");
     let other = home.path("other.json");
     fs::write(&other, "{\"schema\":\"samehost.report/1\"}").unwrap();
     let ended = home.run(&["scan", "--since", other.to_str().unwrap()]);
