@@ -115,27 +115,24 @@ impl Preloaded {
         }
         Ok((self.processes.exit_status(), tally))
     }
-}
 
-impl Preloaded {
     /// Tells of each port at which the program listens over TCP; where it is late, also of each socket that is not there.
     fn look_where_it_listens(&self, is_late: bool, settled: &mut [bool], tell: &dyn Fn(&str)) {
         let counted = counted(&fs::read(self.directory.path().join(COUNTERS)).unwrap_or_default());
         let listens = self.ports.listens.iter().zip(counted.iter().skip(self.ports.connects.len()));
         for ((map, its), settled) in listens.zip(settled).filter(|(_, settled)| !**settled) {
-            let stayed = its.stayed.iter().find(|(_, number)| *number > 0);
-            *settled = true;
-            if let Some((why, _)) = stayed {
-                tell(&format!("{}: the program listens over TCP: {}", map.as_of_server(), reason(*why, its)));
+            let name = map.as_of_server();
+            if let Some((why, _)) = its.stayed.iter().find(|(_, number)| *number > 0) {
+                tell(&format!("{name}: the program listens over TCP: {}", reason(*why, its)));
             } else if its.over_unix == 0 && is_late {
+                let seconds = NOT_THERE.as_secs();
                 tell(&format!(
-                    "{}: nobody listens there after {} s. If the program serves by now, it does at its port: a static program, or one of another user, is not reached",
-                    map.as_of_server(),
-                    NOT_THERE.as_secs()
+                    "{name}: nobody listens there after {seconds} s. If the program serves by now, it does at its port: a static program, or one of another user, is not reached"
                 ));
-            } else {
-                *settled = its.over_unix > 0;
+            } else if its.over_unix == 0 {
+                continue;
             }
+            *settled = true;
         }
     }
 }

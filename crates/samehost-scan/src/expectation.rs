@@ -7,6 +7,8 @@
 //! redis   unix
 //! ```
 
+use std::collections::BTreeMap;
+
 use samehost_model::scan::{Hop, Inventory, Unexpected};
 use samehost_services::Kind;
 
@@ -14,6 +16,15 @@ use samehost_services::Kind;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expectation {
     rules: Vec<Rule>,
+}
+
+/// What a scan says of an expectation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The hops that are over another transport than expected.
+    pub unexpected: Vec<Unexpected>,
+    /// Their number, by service; 0 of each that has a rule.
+    pub by_service: BTreeMap<String, u32>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,29 +92,31 @@ impl Expectation {
         Ok(Expectation { rules })
     }
 
-    /// The services that it has a rule for.
-    pub fn services(&self) -> impl Iterator<Item = Kind> {
-        self.rules.iter().map(|rule| rule.service)
-    }
-
-    /// The hops that are over another transport than expected.
+    /// Holds a scan against the file.
     #[must_use]
-    pub fn unexpected(&self, inventory: &Inventory) -> Vec<Unexpected> {
-        let mut found = Vec::new();
+    pub fn hold(&self, inventory: &Inventory) -> Held {
+        let mut held = Held { unexpected: Vec::new(), by_service: BTreeMap::new() };
+        for rule in &self.rules {
+            held.by_service.insert(rule.service.name().to_owned(), 0);
+        }
         for hop in &inventory.hops {
-            let Some(rule) = self.rule_of(hop) else { continue };
+            let Some((kind, rule)) = self.rule_of(hop) else { continue };
             let over = if hop.is_tcp() { Over::Tcp } else { Over::Unix };
             let is_excepted = hop.client.name.as_ref().is_some_and(|name| rule.except.contains(name));
             if over != rule.transport && !is_excepted {
-                found.push(Unexpected { hop: hop.clone(), expected: rule.transport.name() });
+                *held.by_service.entry(kind.name().to_owned()).or_default() += 1;
+                held.unexpected.push(Unexpected { hop: hop.clone(), expected: rule.transport.name() });
             }
         }
-        found
+        held
     }
 
-    fn rule_of(&self, hop: &Hop) -> Option<&Rule> {
+    /// The kind of a hop's service, and the rule for it or else for a relative.
+    fn rule_of(&self, hop: &Hop) -> Option<(Kind, &Rule)> {
         let kind = Kind::named(hop.service.kind.as_deref()?)?;
-        self.rules.iter().find(|rule| rule.service == kind || rule.service.family() == kind.family())
+        let exact = self.rules.iter().find(|rule| rule.service == kind);
+        let rule = exact.or_else(|| self.rules.iter().find(|rule| rule.service.family() == kind.family()))?;
+        Some((kind, rule))
     }
 }
 
@@ -133,9 +146,20 @@ mod tests {
             hop("node", "redis", "unix:/run/redis.sock"),
             hop("node", "memcached", "tcp:127.0.0.1:11211"),
         ];
-        let found = expectation.unexpected(&Inventory { hops: hops.clone(), ..Inventory::default() });
-        let found: Vec<_> = found.into_iter().map(|one| (one.hop, one.expected)).collect();
+        let held = expectation.hold(&Inventory { hops: hops.clone(), ..Inventory::default() });
+        let by_service = [("mariadb", 1), ("mysql", 0), ("redis", 1)];
+        assert_eq!(held.by_service, by_service.map(|(name, number)| (name.to_owned(), number)).into());
+        let found: Vec<_> = held.unexpected.into_iter().map(|one| (one.hop, one.expected)).collect();
         assert_eq!(found, [(hops[0].clone(), "unix"), (hops[3].clone(), "tcp")]);
+    }
+
+    #[test]
+    fn a_rule_for_the_very_service_goes_before_that_of_a_relative() {
+        let expectation = Expectation::parse("mysql unix\nmariadb tcp\n").unwrap();
+        let hops =
+            vec![hop("app", "mariadb", "tcp:127.0.0.1:3306"), hop("app", "mysql", "tcp:127.0.0.1:3307")];
+        let held = expectation.hold(&Inventory { hops: hops.clone(), ..Inventory::default() });
+        assert_eq!(held.unexpected, [Unexpected { hop: hops[1].clone(), expected: "unix" }]);
     }
 
     #[test]

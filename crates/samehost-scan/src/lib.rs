@@ -48,7 +48,7 @@ pub use collect::collect;
 pub use datagrams::dropped;
 pub use endpoints::endpoints_of;
 pub use error::ScanError;
-pub use expectation::{Expectation, ExpectationError};
+pub use expectation::{Expectation, ExpectationError, Held};
 pub use expected::{expected, expected_of, holders_of};
 pub use explain::{EXPLANATIONS, explanation};
 pub use filter::Filter;

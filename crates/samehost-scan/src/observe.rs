@@ -16,7 +16,7 @@ use crate::ended::{Ended, Heard, Sums, Tally};
 use crate::held_back::HeldBack;
 use crate::join::Listeners;
 use crate::namespaces;
-use crate::opened::add_opened;
+use crate::opened::{self, add_opened};
 use crate::proc::stat;
 
 /// How long the kernel keeps a closed connection in TIME_WAIT (`TCP_TIMEWAIT_LEN`), in milliseconds.
@@ -33,7 +33,7 @@ const T: [f64; 6] = [4.303, 3.182, 2.776, 2.571, 2.447, 2.365];
 const NAP: Duration = Duration::from_millis(50);
 
 /// Namespace and the two addresses of a connection.
-type Key = (u64, SocketAddr, SocketAddr);
+pub(crate) type Key = (u64, SocketAddr, SocketAddr);
 
 /// Snapshot of all connections' counters.
 struct Look {
@@ -76,7 +76,7 @@ pub fn observe(scan: &mut Scan, period: Duration, stop: &AtomicBool) -> HeldBack
     let mut ended = Ended::open(&scan.network_namespaces);
     let listeners = Listeners::of(&scan.sockets);
     let begun = Instant::now();
-    let before = look(scan);
+    let mut before = look(scan);
     // Each look costs as much as the first. With 12,500 connections eight of them took longer than the period, and so did
     // what is done every `NAP`: the looks together have a share of the period.
     let cost = begun.elapsed();
@@ -106,7 +106,10 @@ pub fn observe(scan: &mut Scan, period: Duration, stop: &AtomicBool) -> HeldBack
         && after.has_opened_since(&before, &listeners)
         && let Ok(later) = collect(&scan.samehost_version)
     {
-        add_opened(scan, &later);
+        // They began with nothing.
+        for key in add_opened(scan, &later, &listeners, &service_of) {
+            before.counters.entry(key).or_default();
+        }
     }
     fill(scan, &before, &after, ended.take(), &caught, &listeners);
     for advice in &mut scan.advice {
@@ -353,11 +356,8 @@ fn traffic(scan: &Scan, advice: &Advice, before: &Look, after: &Look, seconds: f
         let Some(client) = scan.connections.get(*at).and_then(|one| scan.sockets.get(one.client)) else {
             continue;
         };
-        let (Some(local), Some(peer)) = (client.local.inet(), client.peer.inet()) else { continue };
-        let key = (client.network_namespace, local, peer);
-        let Some(is) = after.counters.get(&key) else { continue };
-        // One that was opened since began with nothing.
-        let was = before.counters.get(&key).copied().unwrap_or_default();
+        let Some(key) = opened::key(client) else { continue };
+        let (Some(was), Some(is)) = (before.counters.get(&key), after.counters.get(&key)) else { continue };
         let bytes = grown(was.bytes_acked, is.bytes_acked) + grown(was.bytes_received, is.bytes_received);
         let segments = wrapped(was.segments_out, is.segments_out) + wrapped(was.segments_in, is.segments_in);
         let sent = wrapped(was.data_segments_out, is.data_segments_out);

@@ -1,34 +1,40 @@
 //! Connections that were opened while traffic was observed, and stayed open: the scan was made before them, and no notice of
 //! an end tells of them. Of a program that connects now and then for a second, one scan in three had nothing to say.
 
-use std::collections::HashSet;
-use std::net::SocketAddr;
+use std::collections::{HashMap, HashSet};
 
-use samehost_model::scan::{Connection, Scan, Socket, SocketState};
+use samehost_model::scan::{Connection, Scan, Socket};
 
 use crate::advice::advise;
+use crate::join::Listeners;
+use crate::observe::Key;
 
-/// Namespace and both addresses of a TCP connection's client.
-fn key(client: &Socket) -> Option<(u64, SocketAddr, SocketAddr)> {
+/// The key of a TCP connection, by its client.
+pub(crate) fn key(client: &Socket) -> Option<Key> {
     Some((client.network_namespace, client.local.inet()?, client.peer.inet()?))
 }
 
-/// Adds the TCP connections that only a later scan of the same machine has, to services that both have, with their processes
-/// and with advice on them.
-pub(crate) fn add_opened(scan: &mut Scan, later: &Scan) {
-    let known: HashSet<_> =
+/// Adds the TCP connections that only a later scan of the same machine has, with their processes and with advice on them, and
+/// gives their keys. `listeners` and `service_of` are the earlier scan's: a service that came later has no advice.
+pub(crate) fn add_opened(
+    scan: &mut Scan,
+    later: &Scan,
+    listeners: &Listeners,
+    service_of: &HashMap<usize, usize>,
+) -> Vec<Key> {
+    let known: HashSet<Key> =
         scan.connections.iter().filter_map(|connection| key(scan.sockets.get(connection.client)?)).collect();
-    let mut is_any = false;
+    let mut added = Vec::new();
     for connection in later.connections.iter().filter(|connection| connection.kind.is_tcp()) {
         let (Some(client), Some(server)) =
             (later.sockets.get(connection.client), later.sockets.get(connection.server))
         else {
             continue;
         };
-        if key(client).is_none_or(|key| known.contains(&key)) {
-            continue;
-        }
-        let Some(service) = connection.service.and_then(|at| same_service(scan, later, at)) else { continue };
+        let Some(key) = key(client).filter(|key| !known.contains(key)) else { continue };
+        let (namespace, _, place) = key;
+        let listener = listeners.accepts(namespace, place);
+        let Some(service) = listener.and_then(|at| service_of.get(&at)) else { continue };
         for pid in client.pids.iter().chain(&server.pids) {
             let Some(process) = later.process(*pid) else { continue };
             if let Err(at) = scan.processes.binary_search_by_key(pid, |process| process.pid) {
@@ -41,24 +47,12 @@ pub(crate) fn add_opened(scan: &mut Scan, later: &Scan) {
             kind: connection.kind,
             client: first,
             server: first + 1,
-            service: Some(service),
+            service: Some(*service),
         });
-        is_any = true;
+        added.push(key);
     }
-    if is_any {
+    if !added.is_empty() {
         advise(scan);
     }
-}
-
-/// The service of a scan that has a listener of a later scan's service.
-fn same_service(scan: &Scan, later: &Scan, service: usize) -> Option<usize> {
-    let place = |socket: &Socket| (socket.kind, socket.network_namespace, socket.local.clone());
-    let listeners = later.services.get(service)?.listeners.iter();
-    let places: Vec<_> = listeners.filter_map(|at| later.sockets.get(*at)).map(place).collect();
-    scan.services.iter().position(|one| {
-        let sockets = one.listeners.iter().filter_map(|at| scan.sockets.get(*at));
-        sockets
-            .filter(|socket| socket.state == SocketState::Listen)
-            .any(|socket| places.contains(&place(socket)))
-    })
+    added
 }

@@ -11,7 +11,6 @@ use nix::sys::resource::{Usage, UsageWho, getrusage};
 use regex_lite::Regex;
 use rustix::process::{Pid, Signal, kill_process_group};
 use samehost_model::Redactor;
-use samehost_system::interrupt;
 
 use super::clock::{Nanos, now};
 use crate::error::BenchError;
@@ -99,7 +98,7 @@ fn wait_for(child: Child, interrupted: &AtomicBool) -> Result<(Nanos, io::Result
     loop {
         match receiver.recv_timeout(Duration::from_millis(50)) {
             Ok(ended) => return Ok(ended),
-            Err(_) if interrupted.load(Ordering::Relaxed) || interrupt::is_requested() => {
+            Err(_) if interrupted.load(Ordering::Relaxed) => {
                 if let Some(group) = group {
                     let _ = kill_process_group(group, Signal::TERM);
                 }

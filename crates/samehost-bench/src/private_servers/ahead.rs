@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use samehost_services::Kind;
 
-use super::template::{NAME, SPARES, Template};
+use super::template::{NAME, SPARES, Template, has_room};
 use super::{PrivateDirectory, SupervisedProcess, Supervision, mariadb, postgres};
 use crate::error::BenchError;
 
@@ -28,14 +28,15 @@ pub struct Ahead {
 }
 
 impl Ahead {
-    /// Begins to make the data directory of servers of this kind; `None` if they need none. `program` is this program.
+    /// Begins to make the data directory of servers of this kind; `None` if they need none, or there is no room for copies.
+    /// `program` is this program.
     ///
     /// # Errors
     /// As when a server of this kind is started.
     pub fn begin(kind: Kind, program: &Path) -> Option<Result<Self, BenchError>> {
         match kind {
-            Kind::Mariadb => Some(mariadb::ahead(program)),
-            Kind::Postgres => Some(postgres::ahead(program)),
+            Kind::Mariadb => mariadb::ahead(program).transpose(),
+            Kind::Postgres => postgres::ahead(program).transpose(),
             _ => None,
         }
     }
@@ -44,8 +45,11 @@ impl Ahead {
         supervision: &Supervision,
         directory: PrivateDirectory,
         template: &'static Template,
-    ) -> Result<Self, BenchError> {
-        Ok(Ahead { maker: SupervisedProcess::start(supervision, directory)?, template })
+    ) -> Result<Option<Self>, BenchError> {
+        if !has_room(directory.path()) {
+            return Ok(None);
+        }
+        Ok(Some(Ahead { maker: SupervisedProcess::start(supervision, directory)?, template }))
     }
 
     /// Waits until the data directory is made. From then on the servers of this kind copy it.

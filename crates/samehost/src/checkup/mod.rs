@@ -21,7 +21,7 @@ use samehost_system::nowhere;
 
 use self::cure::{CURE_TIME, Cure, cure, cure_part};
 use self::measure::{Bench, Spend};
-use self::parts::{Neighbour, Part, neighbours, parts};
+use self::parts::{Neighbour, Part, neighbours, parts, server_kind};
 use self::race::{Left, Leg, race};
 use self::worth::{MOST, Worth, here, worth_doing};
 
@@ -131,10 +131,7 @@ fn begin_ahead(legs: &[Leg]) -> Vec<Ahead> {
     if !rustix::process::geteuid().is_root() {
         return Vec::new();
     }
-    let kinds = legs.iter().filter_map(|leg| match workload(leg.part.workload)?.checkup()? {
-        CheckupEntry::Server { kind, .. } => Some(kind.kind),
-        CheckupEntry::Hints(_) => None,
-    });
+    let kinds = legs.iter().filter_map(|leg| Some(server_kind(workload(leg.part.workload)?)?.kind));
     kinds.filter_map(|kind| Ahead::begin(kind, &program)?.ok()).collect()
 }
 

@@ -196,7 +196,7 @@ fn own(kind: Kind, label: String, connections: u32, size_bytes: Option<u64>) -> 
 }
 
 /// The kind of server that a workload measures.
-fn server_kind(workload: &dyn Workload) -> Option<&'static ServerKind> {
+pub(super) fn server_kind(workload: &dyn Workload) -> Option<&'static ServerKind> {
     match workload.checkup()? {
         CheckupEntry::Server { kind, .. } => Some(kind),
         CheckupEntry::Hints(_) => None,

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use samehost_model::scan::{EXPECTATION_SCHEMA, Scan, Unexpected};
 use samehost_report::Notes;
 use samehost_scan::{Expectation, Filter};
-use samehost_system::interrupt;
+use samehost_system::{interrupt, open};
 use serde_json::json;
 
 use super::explain::explain;
@@ -23,6 +23,8 @@ use crate::scans::Scans;
 use crate::wrong_use::WrongUse;
 use crate::{exit, output, signals};
 
+/// Longest file of `--expect`, in bytes: some ten thousand rules.
+const LONGEST: u64 = 1 << 20;
 const PERIODS: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(86_400);
 /// From one look for a signal to the next, between two scans.
 const LOOK: Duration = Duration::from_millis(250);
@@ -92,8 +94,10 @@ fn once(options: &ScanOptions) -> anyhow::Result<Ending> {
         let inventory = is_compared.then(|| samehost_scan::inventory(&scan, &taken_at)).transpose()?;
         Ok((scan, inventory))
     });
+    let inventory = found.as_ref().ok().and_then(|(_, inventory)| inventory.as_ref());
+    let held = expectation.zip(inventory).map(|(expectation, inventory)| expectation.hold(inventory));
     // Also of a scan that failed: what an earlier one found must not look current.
-    let told = receivers.tell(found.as_ref().ok(), expectation.as_ref(), at, begun.elapsed());
+    let told = receivers.tell(found.as_ref().ok(), held.as_ref(), at, begun.elapsed());
     let (scan, inventory) = match found {
         Ok(found) => found,
         Err(error) => {
@@ -103,19 +107,17 @@ fn once(options: &ScanOptions) -> anyhow::Result<Ending> {
             return Err(error);
         }
     };
-    let (mut is_changed, mut is_unexpected) = (false, false);
+    let mut is_changed = false;
+    let is_unexpected = held.as_ref().is_some_and(|held| !held.unexpected.is_empty());
     if let (Some(earlier), Some(inventory)) = (earlier, &inventory) {
         let changes = earlier.changes(inventory)?;
         is_changed = changes.is_changed;
         show_changes(&changes, options.json)?;
-    } else if let (Some(expectation), Some(inventory)) = (&expectation, &inventory) {
-        let unexpected = expectation.unexpected(inventory);
-        is_unexpected = !unexpected.is_empty();
-        if options.json || receivers.is_none() {
-            show_unexpected(&unexpected, options.json)?;
-        }
     } else if options.json || receivers.is_none() {
-        show(scan, options)?;
+        match held {
+            Some(held) => show_unexpected(&held.unexpected, options.json)?,
+            None => show(scan, options)?,
+        }
     }
     if let (Some(history), Some(inventory)) = (&history, &inventory) {
         history.keep(inventory, at)?;
@@ -132,9 +134,10 @@ fn once(options: &ScanOptions) -> anyhow::Result<Ending> {
 
 /// Reads the file of `--expect`.
 fn expectation(path: &Path) -> anyhow::Result<Expectation> {
-    let text =
-        std::fs::read_to_string(path).map_err(|error| WrongUse(format!("{}: {error}", path.display())))?;
-    Ok(Expectation::parse(&text).map_err(|error| WrongUse(format!("{}, {error}", path.display())))?)
+    let unread = |error| WrongUse(format!("{}: {error}", path.display()));
+    let text = open::read(path, LONGEST).map_err(unread)?;
+    let expectation = Expectation::parse(&String::from_utf8_lossy(&text));
+    Ok(expectation.map_err(|error| WrongUse(format!("{}, {error}", path.display())))?)
 }
 
 fn show_unexpected(unexpected: &[Unexpected], json: bool) -> anyhow::Result<()> {

@@ -1,6 +1,5 @@
 //! `samehost scan --prometheus` and `--otlp`: what a scan found as metrics, for what watches many hosts.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,8 +7,7 @@ use jiff::Timestamp;
 use samehost_model::scan::{Inventory, Scan};
 use samehost_model::switch::SwitchHealth;
 use samehost_report::{Found, Metric, metrics_as_prometheus, metrics_of_scan};
-
-use samehost_scan::Expectation;
+use samehost_scan::Held;
 
 use crate::cli::ScanOptions;
 use crate::otlp::Exporter;
@@ -44,14 +42,14 @@ impl Receivers {
     pub(super) fn tell(
         &self,
         found: Option<&(Scan, Option<Inventory>)>,
-        expectation: Option<&Expectation>,
+        held: Option<&Held>,
         at: Timestamp,
         took: Duration,
     ) -> anyhow::Result<()> {
         if self.is_none() {
             return Ok(());
         }
-        let metrics = metrics(found, expectation, at, took);
+        let metrics = metrics(found, held, at, took);
         if let Some(path) = &self.file {
             output::write(output::open_public(path)?, metrics_as_prometheus(&metrics).as_bytes())?;
         }
@@ -61,27 +59,17 @@ impl Receivers {
 
 fn metrics(
     found: Option<&(Scan, Option<Inventory>)>,
-    expectation: Option<&Expectation>,
+    held: Option<&Held>,
     at: Timestamp,
     took: Duration,
 ) -> Vec<Metric> {
-    let unexpected = expectation.zip(found).and_then(|(expectation, (_, inventory))| {
-        let inventory = inventory.as_ref()?;
-        // A service with a rule has a sample, so that 0 can be seen.
-        let mut number: BTreeMap<String, u32> =
-            expectation.services().map(|kind| (kind.name().to_owned(), 0)).collect();
-        for one in expectation.unexpected(inventory) {
-            *number.entry(one.hop.service.kind.unwrap_or_default()).or_default() += 1;
-        }
-        Some(number)
-    });
     let switches = found.and_then(|(scan, _)| switches(scan));
     let found = found.and_then(|(scan, inventory)| {
         Some(Found {
             scan,
             inventory: inventory.as_ref()?,
             switches: switches.as_ref(),
-            unexpected: unexpected.as_ref(),
+            unexpected: held.map(|held| &held.by_service),
         })
     });
     let unix_seconds = at.as_duration().as_secs_f64();

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use regex_lite::Regex;
 use samehost_model::{Arm, Better, MetricInfo, Point, ServerInfo, Transport};
+use samehost_system::interrupt;
 
 use crate::engine::Job;
 use crate::engine::process::{ProcessJob, drive};
@@ -236,7 +236,7 @@ impl Commands {
             script: at(&arm.point, script),
             values: Vec::new(),
         };
-        drive(&job, &AtomicBool::new(false)).map(drop)
+        drive(&job, &interrupt::flag()).map(drop)
     }
 }
 
@@ -253,7 +253,7 @@ impl Instance for Commands {
         if self.warm.insert(arm.id.clone()) {
             for _ in 0..self.warmup {
                 self.prepare(arm)?;
-                drive(&job, &AtomicBool::new(false))?;
+                drive(&job, &interrupt::flag())?;
             }
         }
         self.prepare(arm)?;
