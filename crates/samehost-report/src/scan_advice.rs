@@ -135,7 +135,7 @@ fn traffic_in_words(traffic: &Traffic) -> String {
         if let Some(short) = traffic.short {
             let each = short.round_trips_per_s / traffic.short_connections_per_s;
             let bytes = format_value(short.bytes_per_s, "bytes_per_s");
-            text.push_str(&format!(" of {each:.0} round trips each, {bytes}"));
+            text.push_str(&format!(" of {} each, {bytes}", count(each.round() as usize, "round trip")));
         }
         parts.push(text);
     }
@@ -320,6 +320,8 @@ mod tests {
             ..Traffic::default()
         };
         assert_eq!(traffic_in_words(&go), "about 16 short connections/s of 61 round trips each, 1.50 MB/s");
+        let web = Traffic { short: Some(ShortTraffic { round_trips_per_s: 16.2, bytes_per_s: 5.4e3 }), ..go };
+        assert!(traffic_in_words(&web).contains(" of 1 round trip each, "));
         let both = Traffic { short_connections_per_s: 16.0, ..stay };
         assert!(traffic_in_words(&both).ends_with("busy connections; about 16 short connections/s"));
         assert!(traffic_in_words(&Traffic::default()).contains("0 round trips/s"));
