@@ -38,7 +38,7 @@ impl Terminal {
         let mut page = Page::new(self.width);
         let columns = page.measure();
         let (tone, text) = match unexpected.len() {
-            0 => (Tone::Good, "Every hop is as expected.".to_owned()),
+            0 => (Tone::Good, "Every hop that was seen is as expected.".to_owned()),
             1 => (Tone::Loud, "1 hop is not as expected".to_owned()),
             number => (Tone::Loud, format!("{number} hops are not as expected")),
         };
