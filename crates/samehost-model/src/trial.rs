@@ -87,8 +87,8 @@ pub struct Slices {
     /// Standard deviation of ln(time per operation) from slice to slice, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scatter_percent: Option<f64>,
-    /// Whether mean latency and throughput count passes less in which client or server waited for a CPU, all arms of a pass
-    /// alike (one connection).
+    /// Whether mean latency and throughput count passes less in which client or server waited for a CPU; only in older reports.
+    /// Newer ones have the trial's `interrupted_percent`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub are_weighed: bool,
 }
@@ -167,6 +167,10 @@ pub struct Trial {
     pub client_utilization: Option<f64>,
     /// Server CPU time ÷ window, in CPUs: 1.5 is one and a half CPUs.
     pub server_utilization: Option<f64>,
+    /// The server works for others too, and its CPU time is that of so many threads, which serve this arm's connections; absent
+    /// where it is that of its processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_threads: Option<u32>,
     /// CPUs that the server can use at most, where the workload knows: its processes of one thread each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_most_cpus: Option<f64>,
@@ -176,6 +180,10 @@ pub struct Trial {
     /// Part of the window in which a client thread was ready to run and waited for a CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_wait: Option<f64>,
+    /// One connection in a closed loop: exchanges in which client or server waited for a CPU for most of the time, in percent of
+    /// all. Mean latency and throughput leave them out, in every arm; percentiles have them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupted_percent: Option<f64>,
     /// Client and server context switches per operation.
     pub context_switches_per_op: Option<f64>,
     /// Part of them on the client's side.

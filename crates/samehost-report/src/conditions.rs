@@ -163,6 +163,7 @@ pub(crate) fn limits(view: &View<'_>) -> Option<Grid> {
     let columns: Vec<(&str, &str, Read, &str)> = [
         ("client busy", "client", (|s| Some(100.0 * s.client_utilization?)) as Read, "percent"),
         ("client waits", "waits", |s| Some(100.0 * s.client_wait?), "percent"),
+        ("interrupted", "interrupted", |s| s.interrupted_percent, "percent"),
         ("server CPUs", "server", |s| s.server_utilization, ""),
         ("client CPU/op", "client CPU", |s| s.client_cpu_us_per_op, "us"),
         ("server CPU/op", "server CPU", |s| s.server_cpu_us_per_op, "us"),

@@ -44,13 +44,19 @@ fn find_others(report: &Report) -> Option<Issue> {
 /// CPU time that a measured server used for others, in percent of one CPU, from which on it is worth a sentence.
 const SERVES_PERCENT: f64 = 3.0;
 
-/// A server that serves others too. What it uses for them is in the CPU time per operation of each arm, and more of it
-/// in an arm that does fewer operations in its slices: ratios of CPU time are drawn to those of latency. Equal arms
-/// stay equal.
+/// A server that serves others too. Where a thread serves one connection, the threads of ours were read. Elsewhere what it uses
+/// for others is in the CPU time per operation of each arm, and more of it in an arm that does fewer operations in its
+/// slices: ratios of CPU time are drawn to those of latency. Equal arms stay equal.
 fn find_serving(report: &Report) -> Option<Issue> {
     let used = report.head.workload.server_for_others_percent.filter(|used| *used >= SERVES_PERCENT)?;
+    let are_own = report.trials.iter().any(|trial| trial.server_threads.is_some());
+    let meaning = if are_own {
+        "its CPU time per operation is that of the threads that serve our connections"
+    } else {
+        "its CPU time per operation includes that, and ratios of CPU time are drawn to those of latency"
+    };
     let message = format!(
-        "the server used {used:.0} % of one CPU for others before it was measured: its CPU time per operation includes that, and ratios of CPU time are drawn to those of latency; latency and throughput are as its clients have them"
+        "the server used {used:.0} % of one CPU for others before it was measured: {meaning}; latency and throughput are as its clients have them"
     );
     Some(Issue {
         arm: None,

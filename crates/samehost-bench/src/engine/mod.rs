@@ -20,6 +20,7 @@ pub mod whole;
 
 mod blocking;
 mod epoll;
+mod interruptions;
 mod trial;
 mod workers;
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 
 use super::clock::{Nanos, Window, now};
+use super::interruptions::{Heard, Interruptions, Listed, Sums};
 use crate::machine::ThreadUse;
 
 /// Upper bound of the histograms: 1,000 seconds.
@@ -31,6 +32,8 @@ pub struct Tally {
     pub usage: ThreadUse,
     /// Number of client threads.
     pub threads: u32,
+    /// One connection in a closed loop: exchanges with and without those that waited for a CPU.
+    pub sums: Option<Sums>,
 }
 
 /// Histogram of nanoseconds with 3 significant digits. It allocates its counts here, before the trial.
@@ -53,6 +56,7 @@ impl Tally {
             unfinished: 0,
             usage: ThreadUse::default(),
             threads: 1,
+            sums: None,
         }
     }
 
@@ -92,6 +96,9 @@ pub struct Recorder {
     started: Option<ThreadUse>,
     /// Operations per exchange, successful or failed.
     per_exchange: u64,
+    /// Until the window starts: the server's threads, and the shortest exchange of the warm-up.
+    warm_up: Option<(Listed, Option<Nanos>)>,
+    interruptions: Option<Interruptions>,
 }
 
 impl Recorder {
@@ -104,6 +111,8 @@ impl Recorder {
             tenth: 0,
             started: None,
             per_exchange: 1,
+            warm_up: None,
+            interruptions: None,
         }
     }
 
@@ -111,6 +120,13 @@ impl Recorder {
     #[must_use]
     pub fn counting(mut self, operations_per_exchange: u64) -> Self {
         self.per_exchange = operations_per_exchange;
+        self
+    }
+
+    /// Leaves exchanges that waited for a CPU out of the mean: for one connection in a closed loop.
+    #[must_use]
+    pub(super) fn leaving_out_waits(mut self, listed: Listed) -> Self {
+        self.warm_up = Some((listed, None));
         self
     }
 
@@ -134,6 +150,9 @@ impl Recorder {
     #[cold]
     fn pass_marks(&mut self, at: Nanos) -> bool {
         if self.started.is_none() {
+            if let Some((listed, shortest)) = self.warm_up.take() {
+                self.interruptions = Some(Interruptions::new(Box::new(listed.clock()), shortest));
+            }
             self.started = Some(ThreadUse::current());
             self.next_mark = self.tenth_end();
         }
@@ -141,7 +160,7 @@ impl Recorder {
             self.tenth += 1;
             self.next_mark = if self.tenth < 10 { self.tenth_end() } else { Nanos::MAX };
             if self.tenth == 10 {
-                self.tally.usage = ThreadUse::current() - self.started.unwrap_or_default();
+                self.tally.usage = self.used();
             }
         }
         self.tenth < 10
@@ -158,7 +177,12 @@ impl Recorder {
         if inside && self.started.is_some() {
             self.tally.operations += self.per_exchange;
             self.tally.tenths[self.tenth] += self.per_exchange;
-            self.tally.latency.saturating_record(latency);
+            let heard = self.interruptions.as_mut().map_or(Heard::Whole, |found| found.hear(latency));
+            if heard != Heard::Disturbed {
+                self.tally.latency.saturating_record(latency);
+            }
+        } else if let Some((_, shortest)) = &mut self.warm_up {
+            *shortest = Some(shortest.map_or(latency, |known| known.min(latency)));
         }
         inside
     }
@@ -221,9 +245,18 @@ impl Recorder {
     pub fn finish(mut self) -> Tally {
         self.advance(now());
         if self.tenth < 10 {
-            self.tally.usage = ThreadUse::current() - self.started.unwrap_or_default();
+            self.tally.usage = self.used();
         }
+        self.tally.sums = self.interruptions.as_ref().map(Interruptions::sums);
         self.tally
+    }
+
+    /// What this thread used since the window started, without reading how long threads waited.
+    fn used(&self) -> ThreadUse {
+        let mut used = ThreadUse::current() - self.started.unwrap_or_default();
+        let reading = self.interruptions.as_ref().map_or(0, Interruptions::reading_ns);
+        used.cpu_ns = used.cpu_ns.saturating_sub(reading);
+        used
     }
 }
 

@@ -7,6 +7,7 @@ use super::OpenLoop;
 use super::arrivals::Spacing;
 use super::bulk::BulkTally;
 use super::burst::BurstTally;
+use super::interruptions::Sums;
 use super::process::ProcessTally;
 use super::recorder::Tally;
 use super::whole::WholeTally;
@@ -34,6 +35,9 @@ pub struct Metered {
 #[must_use]
 pub fn of_tally(tally: &Tally, seconds: f64, open_loop: Option<&OpenLoop>, metered: Metered) -> Trial {
     let mut trial = of_counted(tally, seconds);
+    if let Some(sums) = &tally.sums {
+        leave_out(&mut trial, sums);
+    }
     add_usage(&mut trial, tally.usage, tally.threads, metered);
     if let Some(open_loop) = open_loop {
         judge_open_loop(&mut trial, tally, open_loop);
@@ -56,6 +60,18 @@ pub(super) fn of_counted(tally: &Tally, seconds: f64) -> Trial {
     }
 }
 
+/// Leaves interrupted exchanges out of the mean latency and of the throughput of one connection in a closed loop, whose
+/// latencies follow each other without a gap.
+pub(super) fn leave_out(trial: &mut Trial, sums: &Sums) {
+    let Some(mean) = sums.mean() else { return };
+    let per_exchange = trial.operations as f64 / (sums.whole + sums.left_out) as f64;
+    trial.throughput_per_s = Some(per_exchange * 1e9 / mean);
+    if let Some(latency) = &mut trial.latency_us {
+        latency.mean = Some(mean / 1e3);
+    }
+    trial.interrupted_percent = sums.interrupted_percent();
+}
+
 /// Adds the use of client, server and machine.
 pub(super) fn add_usage(trial: &mut Trial, client: ThreadUse, threads: u32, metered: Metered) {
     let window_ns = trial.seconds * 1e9;
@@ -70,6 +86,7 @@ pub(super) fn add_usage(trial: &mut Trial, client: ThreadUse, threads: u32, mete
         trial.server_cpu_us_per_op = per_op(server.cpu_ns as f64 / 1e3);
         trial.server_user_us_per_op =
             server.user_part.and_then(|part| per_op(server.cpu_ns as f64 / 1e3 * part));
+        trial.server_threads = server.threads;
         trial.server_utilization = Some(server.cpu_ns as f64 / window_ns);
         trial.context_switches_per_op =
             server.switches.and_then(|switches| per_op((switches + client.switches) as f64));

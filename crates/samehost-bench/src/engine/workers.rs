@@ -11,6 +11,7 @@ use super::bulk::Writer;
 use super::callers::DueQueue;
 use super::clock::{Nanos, Window, nanos, now};
 use super::epoll::Pace;
+use super::interruptions::Listed;
 use super::recorder::{Recorder, Tally};
 use super::seen::Seen;
 use super::session::{Caller, Connected, Connector, connect_all};
@@ -223,6 +224,7 @@ fn session_work(
     let cpus = load.cpus.clone();
     let spin = load.open_loop.map_or(0, |open_loop| nanos(open_loop.spin));
     let grace = nanos(surroundings.patience) * 4 / 5;
+    let listed = listed(load, surroundings);
     Box::new(move || {
         cpus.place_client();
         precise_sleep();
@@ -235,6 +237,9 @@ fn session_work(
             None if small && share.len() == 1 => {
                 let (stream, session) = share.remove(0);
                 let mut recorder = recorder;
+                if let Some(listed) = listed {
+                    recorder = recorder.leaving_out_waits(listed);
+                }
                 blocking::Single::new(stream, session, connector).drive(&mut recorder)?;
                 Ok(recorder.finish())
             }
@@ -244,6 +249,12 @@ fn session_work(
             }
         }
     })
+}
+
+/// The server's threads, where one connection in a closed loop leaves out what waited for a CPU.
+fn listed(load: &Load, surroundings: &Surroundings) -> Option<Listed> {
+    let is_one = load.connections == 1 && load.open_loop.is_none();
+    is_one.then(|| Listed::of(&surroundings.server_pids, &surroundings.proxy_pids))
 }
 
 /// Asks for precise timers: by default the kernel may add 50 µs to every sleep (timer slack).
@@ -277,13 +288,17 @@ pub fn callers(
     let (seen_sender, seen_receiver) = mpsc::channel();
     let work = callers.into_iter().map(|mut caller| {
         let (queue, cpus, seen) = (queue.clone(), load.cpus.clone(), seen_sender.clone());
+        let listed = listed(load, surroundings);
         Box::new(move || {
             cpus.place_client();
             precise_sleep();
             if queue.is_some() {
                 ask_for_priority();
             }
-            let recorder = Recorder::new(window, queue.is_some());
+            let mut recorder = Recorder::new(window, queue.is_some());
+            if let Some(listed) = listed {
+                recorder = recorder.leaving_out_waits(listed);
+            }
             let tally = callers::drive(caller.as_mut(), recorder, queue.as_ref());
             let _ = seen.send(caller.seen());
             Ok(tally)

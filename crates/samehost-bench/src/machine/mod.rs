@@ -28,5 +28,5 @@ pub use placement::{CpuPlan, allowed_cpus};
 pub use proc::command_line;
 pub use server_use::{ServerMeter, ServerUse, families};
 pub use switches::{SwitchCounter, Threads};
-pub use thread_use::{ProcessClocks, ThreadMeter, ThreadUse, process_cpu_ns};
+pub use thread_use::{ProcessClocks, ThreadMeter, ThreadUse, process_cpu_ns, thread_cpu_ns};
 pub use wake_up::wake_up_us;

@@ -21,6 +21,8 @@ pub struct ServerUse {
     pub user_part: Option<f64>,
     /// Context switches; `None` if there are too many threads to read.
     pub switches: Option<u64>,
+    /// Number of threads, where not whole processes but the threads that serve an arm's connections were read.
+    pub threads: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -132,7 +134,7 @@ impl ServerMeter {
         let switches = switches(after.keys().copied())
             .zip(self.switches_before)
             .map(|(after, before)| after.saturating_sub(before));
-        Some(ServerUse { cpu_ns, user_part, switches })
+        Some(ServerUse { cpu_ns, user_part, switches, threads: None })
     }
 }
 

@@ -4,6 +4,7 @@
 use std::fs::{self, File};
 
 use super::proc;
+use super::thread_use::schedstat;
 
 /// Threads of some processes, and how often each was given a CPU when listed.
 #[derive(Debug)]
@@ -41,6 +42,20 @@ impl Threads {
     }
 }
 
+impl Threads {
+    /// All threads if there are at most `most`; else those that have run since they were listed, if those are few enough.
+    #[must_use]
+    pub fn watched(self, most: usize) -> Vec<SwitchCounter> {
+        if self.0.len() > most { self.working(most) } else { self.all() }
+    }
+
+    /// All threads.
+    #[must_use]
+    pub fn all(self) -> Vec<SwitchCounter> {
+        self.0.into_iter().map(|(pid, file, _)| SwitchCounter { pid, file }).collect()
+    }
+}
+
 impl SwitchCounter {
     /// How often the thread was given a CPU so far; 0 if it has ended.
     #[must_use]
@@ -48,24 +63,23 @@ impl SwitchCounter {
         read(&self.file).unwrap_or(0)
     }
 
+    /// CPU time of the thread so far in nanoseconds, exact while it rests; 0 if it has ended.
+    #[must_use]
+    pub fn cpu_ns(&self) -> u64 {
+        schedstat(&self.file).map_or(0, |(cpu, _)| cpu)
+    }
+
     /// How long the thread was ready to run and waited for a CPU so far, in nanoseconds; 0 if it has ended.
     #[must_use]
     pub fn waited_ns(&self) -> u64 {
-        let Some((text, length)) = text_of(&self.file) else { return 0 };
-        let waited = std::str::from_utf8(&text[..length]).ok().and_then(proc::parse_schedstat);
-        waited.map_or(0, |(_, waited)| waited)
+        schedstat(&self.file).map_or(0, |(_, waited)| waited)
     }
 }
 
 fn read(file: &File) -> Option<u64> {
-    let (text, length) = text_of(file)?;
-    proc::parse_timeslices(std::str::from_utf8(&text[..length]).ok()?)
-}
-
-fn text_of(file: &File) -> Option<([u8; 96], usize)> {
     let mut text = [0; 96];
     let length = rustix::io::pread(file, &mut text, 0).ok()?;
-    Some((text, length))
+    proc::parse_timeslices(std::str::from_utf8(&text[..length]).ok()?)
 }
 
 #[cfg(test)]

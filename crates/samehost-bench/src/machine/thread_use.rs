@@ -43,9 +43,7 @@ impl ThreadUse {
             usage.switches =
                 (rusage.voluntary_context_switches() + rusage.involuntary_context_switches()) as u64;
         }
-        // Exact to the nanosecond.
-        let clock = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-        usage.cpu_ns = clock.tv_sec as u64 * 1_000_000_000 + clock.tv_nsec as u64;
+        usage.cpu_ns = thread_cpu_ns();
         usage
     }
 
@@ -55,6 +53,13 @@ impl ThreadUse {
         let both = self.user_us + self.system_us;
         (both > 0).then(|| self.user_us as f64 / both as f64)
     }
+}
+
+/// CPU time of the calling thread so far, exact to the nanosecond.
+#[must_use]
+pub fn thread_cpu_ns() -> u64 {
+    let clock = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    clock.tv_sec as u64 * 1_000_000_000 + clock.tv_nsec as u64
 }
 
 impl Sub for ThreadUse {
@@ -97,16 +102,21 @@ impl ThreadMeter {
 
     #[must_use]
     pub fn read(&self) -> ThreadUse {
-        let mut usage = ThreadUse::without_waiting();
-        let mut text = [0; 96];
-        if let Some(file) = &self.schedstat
-            && let Ok(length) = rustix::io::pread(file, &mut text, 0)
-            && let Some((_, wait)) = std::str::from_utf8(&text[..length]).ok().and_then(proc::parse_schedstat)
-        {
-            usage.wait_ns = wait;
-        }
-        usage
+        ThreadUse { wait_ns: self.waited_ns(), ..ThreadUse::without_waiting() }
     }
+
+    /// How long the thread was ready to run and waited for a CPU so far, in nanoseconds; 0 where the kernel does not count it.
+    #[must_use]
+    pub fn waited_ns(&self) -> u64 {
+        self.schedstat.as_ref().and_then(schedstat).map_or(0, |(_, waited)| waited)
+    }
+}
+
+/// CPU time and waiting time in an open schedstat file, in nanoseconds; `None` if its thread has ended.
+pub(super) fn schedstat(file: &File) -> Option<(u64, u64)> {
+    let mut text = [0; 96];
+    let length = rustix::io::pread(file, &mut text, 0).ok()?;
+    std::str::from_utf8(&text[..length]).ok().and_then(proc::parse_schedstat)
 }
 
 /// CPU clocks of whole processes, kept for frequent readings: at the borders of slices.

@@ -67,19 +67,18 @@ impl Division {
         division
     }
 
+    /// Leaves shared server processes out: the threads of each arm's connections are read instead.
+    pub(super) fn leave_servers_out(&mut self) {
+        self.shared.retain(|shared| shared.is_proxy);
+    }
+
     fn pids(&self) -> Vec<u32> {
         self.shared.iter().map(|shared| shared.pid).collect()
     }
 
-    /// Threads of the server processes that several arms share.
-    pub(super) fn shared_threads(&self) -> Threads {
-        let servers = self.shared.iter().filter(|shared| !shared.is_proxy);
-        Threads::of(&servers.map(|shared| shared.pid).collect::<Vec<u32>>())
-    }
-
-    /// Threads of the server processes that serve one arm only.
-    pub(super) fn private_threads(&self) -> Threads {
-        Threads::of(&self.private.concat())
+    /// Server processes that several arms share.
+    pub(super) fn shared_servers(&self) -> Vec<u32> {
+        self.shared.iter().filter(|shared| !shared.is_proxy).map(|shared| shared.pid).collect()
     }
 
     fn arms_of(&self, pid: u32) -> Vec<usize> {
@@ -95,32 +94,21 @@ pub(super) trait Clocks {
 
     /// Use of this thread so far.
     fn thread(&mut self) -> ThreadUse;
-
-    /// How long the watched threads of all servers have waited for a CPU so far, in nanoseconds.
-    fn servers_waited_ns(&mut self) -> u64;
 }
 
 /// The kernel's clocks.
 pub(super) struct Kernel {
     processes: ProcessClocks,
     switches: Vec<SwitchCounter>,
-    /// Threads of processes that serve one arm only.
-    private: Vec<SwitchCounter>,
     thread: ThreadMeter,
 }
 
 impl Kernel {
-    /// Opens the clocks, and watches those of the given threads that have run since they were listed: of shared and of
-    /// private processes.
-    pub(super) fn of(division: &mut Division, threads: Threads, private: Threads) -> Self {
+    /// Opens the clocks, and watches those of the given threads of shared processes that have run since they were listed.
+    pub(super) fn of(division: &mut Division, threads: Threads) -> Self {
         let switches = threads.working(MOST_THREADS);
         division.threads = switches.iter().map(|thread| division.arms_of(thread.pid)).collect();
-        Kernel {
-            processes: ProcessClocks::of(&division.pids()),
-            switches,
-            private: private.working(MOST_THREADS),
-            thread: ThreadMeter::current(),
-        }
+        Kernel { processes: ProcessClocks::of(&division.pids()), switches, thread: ThreadMeter::current() }
     }
 }
 
@@ -133,10 +121,37 @@ impl Clocks for Kernel {
     fn thread(&mut self) -> ThreadUse {
         self.thread.read()
     }
+}
 
-    fn servers_waited_ns(&mut self) -> u64 {
-        self.switches.iter().chain(&self.private).map(SwitchCounter::waited_ns).sum()
+/// Threads of a shared server that serve one arm's connections each, by arm, and their CPU time and runs at the beginning.
+pub(super) struct OwnThreads {
+    threads: Vec<Vec<SwitchCounter>>,
+    before: Vec<(u64, u64)>,
+}
+
+impl OwnThreads {
+    /// Reads them at the beginning, when they rest.
+    pub(super) fn begin(threads: Vec<Vec<SwitchCounter>>) -> Self {
+        let before = threads.iter().map(|own| total(own)).collect();
+        OwnThreads { threads, before }
     }
+
+    /// What the threads of an arm used since.
+    fn used(&self, arm: usize) -> ServerUse {
+        let (cpu, runs) = total(&self.threads[arm]);
+        let (cpu_before, runs_before) = self.before[arm];
+        ServerUse {
+            cpu_ns: cpu.saturating_sub(cpu_before),
+            user_part: None,
+            switches: Some(runs.saturating_sub(runs_before)),
+            threads: u32::try_from(self.threads[arm].len()).ok(),
+        }
+    }
+}
+
+/// CPU time and runs of some threads.
+fn total(threads: &[SwitchCounter]) -> (u64, u64) {
+    (threads.iter().map(SwitchCounter::cpu_ns).sum(), threads.iter().map(SwitchCounter::read).sum())
 }
 
 /// Accounts of what each arm used during a round.
@@ -147,12 +162,9 @@ pub(super) struct Books<C> {
     last: Vec<u64>,
     next: Vec<u64>,
     began: ThreadUse,
-    /// The servers' waiting at the last border.
-    servers_waited: u64,
-    /// How long client and servers waited for a CPU in each slice so far, in nanoseconds.
-    waited: Vec<u64>,
     used: Vec<Used>,
     private: Vec<ServerMeter>,
+    own: Option<OwnThreads>,
     machine: MachineMeter,
     own_before: u64,
     /// CPU time of the shared processes for all arms, in nanoseconds.
@@ -176,15 +188,12 @@ pub(super) struct Closed {
 }
 
 impl<C: Clocks> Books<C> {
-    /// Opens the accounts; all processes are idle.
-    pub(super) fn open(mut clocks: C, division: Division, own_cpu_ns: u64) -> Self {
+    /// Opens the accounts; all processes are idle. Where `own` threads serve each arm, they count in place of shared servers.
+    pub(super) fn open(mut clocks: C, division: Division, own: Option<OwnThreads>, own_cpu_ns: u64) -> Self {
         let private = division.private.iter().map(|pids| ServerMeter::begin(pids, pids)).collect();
         let mut last = Vec::new();
         clocks.processes(&mut last);
-        let servers_waited = clocks.servers_waited_ns();
         Books {
-            servers_waited,
-            waited: Vec::new(),
             clocks,
             used: vec![Used::default(); division.private.len()],
             division,
@@ -192,6 +201,7 @@ impl<C: Clocks> Books<C> {
             last,
             began: ThreadUse::default(),
             private,
+            own,
             machine: MachineMeter::begin(),
             own_before: own_cpu_ns,
             in_all: 0,
@@ -206,12 +216,8 @@ impl<C: Clocks> Books<C> {
     /// Ends a slice. CPU time during `settle`, in which the servers finish, counts for the servers and not
     /// for the client.
     pub(super) fn end(&mut self, arm: usize, settle: impl FnOnce()) {
-        let client = self.clocks.thread() - self.began;
-        self.used[arm].client += client;
+        self.used[arm].client += self.clocks.thread() - self.began;
         settle();
-        let servers_waited = self.clocks.servers_waited_ns();
-        self.waited.push(client.wait_ns + servers_waited.saturating_sub(self.servers_waited));
-        self.servers_waited = servers_waited;
         self.next.clear();
         self.clocks.processes(&mut self.next);
         let mut grown = self.last.iter().zip(&self.next).map(|(before, now)| now.saturating_sub(*before));
@@ -234,23 +240,21 @@ impl<C: Clocks> Books<C> {
         std::mem::swap(&mut self.last, &mut self.next);
     }
 
-    /// How long client and servers waited for a CPU in each slice so far, in nanoseconds, in the order of the slices.
-    pub(super) fn waited(&self) -> &[u64] {
-        &self.waited
-    }
-
     /// Closes the accounts. The growth of `own_cpu_ns` is the client's and does not count as foreign.
     pub(super) fn close(self, own_cpu_ns: u64, cpus: u32) -> Closed {
         let has_proxy = self.division.shared.iter().any(|shared| shared.is_proxy);
         let has_server = self.division.shared.iter().any(|shared| !shared.is_proxy);
         let has_threads = !self.division.threads.is_empty();
-        let private: Vec<Option<ServerUse>> = self.private.iter().map(ServerMeter::end).collect();
+        let mut private: Vec<Option<ServerUse>> = self.private.iter().map(ServerMeter::end).collect();
+        if let Some(own) = &self.own {
+            private = (0..private.len()).map(|arm| Some(own.used(arm))).collect();
+        }
         let private_ns: u64 = private.iter().flatten().map(|used| used.cpu_ns).sum();
         let own = own_cpu_ns.saturating_sub(self.own_before) + private_ns + self.in_all;
         let machine = self.machine.end(own, cpus);
         let arms = self.used.iter().zip(private).map(|(used, private)| {
             let switches = has_threads.then_some(used.server_switches);
-            let shared = ServerUse { cpu_ns: used.server_ns, user_part: None, switches };
+            let shared = ServerUse { cpu_ns: used.server_ns, switches, ..ServerUse::default() };
             let server = (has_server || private.is_some()).then(|| together(shared, private));
             let proxy = has_proxy.then_some(ServerUse { cpu_ns: used.proxy_ns, ..ServerUse::default() });
             (used.client, server, proxy)
@@ -271,7 +275,7 @@ fn together(shared: ServerUse, private: Option<ServerUse>) -> ServerUse {
         (Some(shared), Some(private)) => private.switches.map(|own| own + shared),
         (None, _) => own.switches.filter(|_| did_it),
     };
-    ServerUse { cpu_ns, user_part: own.user_part.filter(|_| did_it), switches }
+    ServerUse { cpu_ns, user_part: own.user_part.filter(|_| did_it), switches, threads: own.threads }
 }
 
 #[cfg(test)]
@@ -304,7 +308,6 @@ mod tests {
     struct Scripted {
         processes: VecDeque<Vec<u64>>,
         thread: VecDeque<u64>,
-        servers_waited: VecDeque<u64>,
     }
 
     impl Clocks for Scripted {
@@ -314,10 +317,6 @@ mod tests {
 
         fn thread(&mut self) -> ThreadUse {
             ThreadUse { cpu_ns: self.thread.pop_front().unwrap(), ..ThreadUse::default() }
-        }
-
-        fn servers_waited_ns(&mut self) -> u64 {
-            self.servers_waited.pop_front().unwrap_or(0)
         }
     }
 
@@ -329,14 +328,12 @@ mod tests {
             processes: [vec![100, 1000], vec![103, 1030], vec![110, 1100], vec![111, 1111]].into(),
             // Between slices the client works too (7, then 9), for no arm.
             thread: [0, 50, 57, 60, 69, 100].into(),
-            servers_waited: [5, 5, 25, 32].into(),
         };
-        let mut books = Books::open(clocks, division, 0);
+        let mut books = Books::open(clocks, division, None, 0);
         for arm in [1, 0, 1] {
             books.begin();
             books.end(arm, || {});
         }
-        assert_eq!(books.waited(), [0, 20, 7], "what the servers waited in each slice");
         let closed = books.close(0, 2);
         let cpu = |arm: usize| {
             let (client, server, proxy) = closed.arms[arm];
@@ -353,12 +350,9 @@ mod tests {
             workers(&[2_000_000_030, 2_000_000_031], &[]),
             workers(&[10], &[]),
         ]);
-        let clocks = Scripted {
-            processes: [vec![0], vec![40], vec![45]].into(),
-            thread: [0, 0, 0, 0].into(),
-            servers_waited: VecDeque::new(),
-        };
-        let mut books = Books::open(clocks, division, 0);
+        let clocks =
+            Scripted { processes: [vec![0], vec![40], vec![45]].into(), thread: [0, 0, 0, 0].into() };
+        let mut books = Books::open(clocks, division, None, 0);
         books.begin();
         books.end(0, || {});
         // The first arm's process does work of its own in the second arm's slice.
@@ -371,7 +365,7 @@ mod tests {
 
     #[test]
     fn switches_are_told_where_the_arms_own_processes_worked() {
-        let used = |cpu_ns, user_part, switches| ServerUse { cpu_ns, user_part, switches };
+        let used = |cpu_ns, user_part, switches| ServerUse { cpu_ns, user_part, switches, threads: None };
         let private = Some(used(95, Some(0.5), Some(7)));
         assert_eq!(together(used(5, None, None), private), used(100, Some(0.5), Some(7)));
         assert_eq!(together(used(50, None, None), private), used(145, None, None));

@@ -7,11 +7,10 @@ use samehost_model::{Slices, Trial};
 use crate::engine::bulk::BulkTally;
 use crate::engine::clock::{Nanos, now};
 use crate::engine::count::Count;
+use crate::engine::interruptions::{Heard, Interruptions};
 use crate::engine::recorder::Tally;
-use crate::engine::trial::{Metered, add_usage, of_counted};
+use crate::engine::trial::{Metered, add_usage, leave_out, of_counted};
 use crate::machine::{ServerUse, ThreadUse};
-
-use super::weights::{SliceTally, weighed};
 
 /// Phase of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,11 +49,8 @@ pub(in crate::engine) struct SliceCounter {
     began: Nanos,
     ended: Nanos,
     in_slice: u64,
-    /// Sum and number of the latencies of this slice.
-    latencies: Nanos,
-    exchanges: u64,
-    /// All slices so far.
-    tallies: Vec<SliceTally>,
+    /// With one connection: exchanges that waited for a CPU.
+    interruptions: Option<Interruptions>,
 }
 
 /// Mean and variance of ln(time per operation) over slices (Welford's algorithm).
@@ -95,15 +91,8 @@ impl SliceCounter {
             began: 0,
             ended: 0,
             in_slice: 0,
-            latencies: 0,
-            exchanges: 0,
-            tallies: Vec::new(),
+            interruptions: None,
         }
-    }
-
-    /// What was counted of each slice so far.
-    pub(super) fn tallies(&self) -> &[SliceTally] {
-        &self.tallies
     }
 
     /// Discards the counts of the warm-up.
@@ -111,10 +100,18 @@ impl SliceCounter {
         *self = SliceCounter::new(self.operations_per_exchange, self.settling);
     }
 
+    /// Leaves exchanges that waited for a CPU out of the mean from now on.
+    pub(super) fn leave_out(&mut self, interruptions: Interruptions) {
+        self.interruptions = Some(interruptions);
+    }
+
     pub(super) fn begin(&mut self, length: Nanos) {
         self.length = length;
         self.left = self.settling;
-        (self.in_slice, self.latencies, self.exchanges) = (0, 0, 0);
+        self.in_slice = 0;
+        if let Some(interruptions) = &mut self.interruptions {
+            interruptions.begin();
+        }
         self.phase = Phase::Settling;
         if self.left == 0 {
             self.measure_from(now());
@@ -167,22 +164,19 @@ impl SliceCounter {
         self.slices += 1;
         let length = at - self.began;
         self.measured += length;
-        let (operations, latencies, exchanges) = (self.in_slice, self.latencies, self.exchanges);
-        self.tallies.push(SliceTally { length, operations, latencies, exchanges });
+        if let Some(interruptions) = &mut self.interruptions {
+            interruptions.end();
+        }
         if self.in_slice > 0 {
             self.levels.add((length as f64 / self.in_slice as f64).ln());
         }
     }
 
-    /// Trial of the slices of an arm in a round; with `weights` of passes its mean latency and throughput are weighed. What happened at the ends of slices took CPU time and completed
+    /// Trial of the slices of an arm in a round. What happened at the ends of slices took CPU time and completed
     /// operations: it counts for CPU time per operation, not for throughput or latency.
-    pub(super) fn trial(
-        &self,
-        client: ThreadUse,
-        metered: Metered,
-        border: f64,
-        weights: Option<&[f64]>,
-    ) -> Trial {
+    pub(super) fn trial(&self, mut client: ThreadUse, metered: Metered, border: f64) -> Trial {
+        let reading = self.interruptions.as_ref().map_or(0, Interruptions::reading_ns);
+        client.cpu_ns = client.cpu_ns.saturating_sub(reading);
         let counted = self.tally.operations as f64 / self.driven.max(1) as f64;
         let part = |amount: u64| (amount as f64 * counted) as u64;
         let of = |used: ServerUse| ServerUse {
@@ -205,11 +199,8 @@ impl SliceCounter {
             trial.latency_us = None;
             trial.bytes_per_s = Some(self.bytes as f64 / seconds);
         }
-        if let Some((mean, per_s)) = weights.and_then(|weights| weighed(&self.tallies, weights)) {
-            trial.throughput_per_s = Some(per_s);
-            if let Some(latency) = &mut trial.latency_us {
-                latency.mean = Some(mean / 1e3);
-            }
+        if let Some(interruptions) = &self.interruptions {
+            leave_out(&mut trial, &interruptions.sums());
         }
         add_usage(&mut trial, client, 1, metered);
         trial.slices = Some(Slices {
@@ -218,7 +209,7 @@ impl SliceCounter {
             border_percent: border * 100.0,
             first_ratio: self.first_ratio(),
             scatter_percent: self.scatter().map(|scatter| scatter * 100.0),
-            are_weighed: weights.is_some(),
+            are_weighed: false,
         });
         trial
     }
@@ -233,10 +224,12 @@ impl Count for SliceCounter {
         match self.phase {
             Phase::Measuring => {
                 self.tally.operations += self.operations_per_exchange;
-                self.tally.latency.saturating_record(at - due);
                 self.in_slice += self.operations_per_exchange;
-                self.latencies += at - due;
-                self.exchanges += 1;
+                let latency = at - due;
+                let heard = self.interruptions.as_mut().map_or(Heard::Whole, |found| found.hear(latency));
+                if heard != Heard::Disturbed {
+                    self.tally.latency.saturating_record(latency);
+                }
             }
             Phase::Settling => {
                 if self.left == self.settling {

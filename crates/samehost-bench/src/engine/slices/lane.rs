@@ -10,6 +10,7 @@ use crate::engine::blocking::Single;
 use crate::engine::bulk::Writer;
 use crate::engine::clock::{Nanos, now};
 use crate::engine::epoll::Driver;
+use crate::engine::interruptions::Interruptions;
 use crate::engine::session::{Connector, Session};
 use crate::error::BenchError;
 
@@ -72,16 +73,20 @@ impl Lane {
         }
     }
 
-    /// The median latency so far, in nanoseconds. The mean of a warm-up of a millisecond is that of one preemption, and
-    /// made slices five times as long under load.
-    pub(super) fn latency(&self) -> Option<f64> {
+    /// The shortest exchange so far, in nanoseconds.
+    pub(super) fn shortest(&self) -> Option<Nanos> {
         let latency = &self.counter().tally.latency;
-        (!latency.is_empty()).then(|| latency.value_at_quantile(0.5) as f64)
+        (!latency.is_empty()).then(|| latency.min())
     }
 
     /// Whether it has one connection, with requests.
     pub(super) fn is_one_connection(&self) -> bool {
         matches!(self.client, Client::One(..))
+    }
+
+    /// Leaves exchanges that waited for a CPU out of the mean from now on.
+    pub(super) fn leave_out(&mut self, interruptions: Interruptions) {
+        self.counter_mut().leave_out(interruptions);
     }
 
     /// Discards the counts of the warm-up.

@@ -6,10 +6,10 @@
 //! its operations, `books` attributes CPU time.
 
 mod books;
+mod census;
 mod counter;
 mod lane;
 mod turns;
-mod weights;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,25 +18,30 @@ use std::time::Duration;
 use samehost_model::Trial;
 
 use self::books::{Books, Closed, Division, Kernel, Workers};
+use self::census::Census;
 use self::lane::Lane;
 use self::turns::{Borders, play};
 use super::Surroundings;
 use super::bulk::Writer;
 use super::clock::{Nanos, nanos, now, timespec};
+use super::interruptions::{Interruptions, Listed};
 use super::seen::Seen;
 use super::session::{Connected, Connector, connect_all};
 use super::trial::Metered;
 use super::workers::{WorkerPool, own_cpu_ns, precise_sleep};
 use crate::error::BenchError;
-use crate::machine::{CpuPlan, families};
+use crate::machine::{CpuPlan, Threads, families};
 
 /// From the last reply until the server's clocks are read: the server has work left before it is idle.
 const REST: Nanos = 30_000;
 /// Minimum length of a slice, in requests of one connection, so that leaving out the first ones and waiting
 /// for the last ones costs little.
-const LEAST_EXCHANGES: f64 = 40.0;
+const LEAST_EXCHANGES: Nanos = 40;
 /// Minimum number of slices of an arm in a round.
 const LEAST_SLICES: u32 = 6;
+
+/// Slices of an arm of one connection in the warm-up: beside other programs the only exchange of a single one was a preemption.
+const WARM_UP_PASSES: u32 = 3;
 
 /// How a round is driven.
 #[derive(Clone, Debug)]
@@ -65,6 +70,7 @@ pub struct Lanes {
 struct Opened {
     client: Client,
     endpoint: String,
+    connections: u32,
     roots: Vec<u32>,
     workers: Workers,
 }
@@ -102,7 +108,7 @@ impl Lanes {
         let workers = Workers { server, proxy: families(&surroundings.proxy_pids) };
         let endpoint = connector.endpoint();
         let client = Client::Sessions { connector, small, streams };
-        self.opened.push(Opened { client, endpoint, roots, workers });
+        self.opened.push(Opened { client, endpoint, connections, roots, workers });
         Ok(evidence)
     }
 
@@ -113,7 +119,7 @@ impl Lanes {
         let roots = surroundings.server_pids.clone();
         let workers = Workers { server: families(&roots), proxy: families(&surroundings.proxy_pids) };
         let endpoint = writer.endpoint().to_owned();
-        self.opened.push(Opened { client: Client::Stream(writer), endpoint, roots, workers });
+        self.opened.push(Opened { client: Client::Stream(writer), endpoint, connections: 1, roots, workers });
         evidence
     }
 
@@ -169,6 +175,7 @@ fn in_turn(
     progress: &Progress,
 ) -> Result<Vec<Trial>, BenchError> {
     let patience = nanos(surroundings.patience) * 4 / 5;
+    let connections = lanes.opened.first().map_or(1, |opened| opened.connections as usize);
     let workers: Vec<Workers> = lanes.opened.iter().map(|opened| opened.workers.clone()).collect();
     let mut arms = Vec::with_capacity(lanes.opened.len());
     for opened in lanes.opened {
@@ -178,54 +185,60 @@ fn in_turn(
         });
     }
     let mut division = Division::of(&workers);
-    let (threads, private) = (division.shared_threads(), division.private_threads());
+    let threads = Threads::of(&division.shared_servers());
+    let listed = Listed::of(&of_all(&workers, |of| &of.server), &of_all(&workers, |of| &of.proxy));
     let interrupted = &surroundings.interrupted;
-    let mut warming = WarmUp { progress, interrupted };
+    // A private server has its background work in what an operation costs.
+    let server = if round.places_server { Vec::new() } else { division.shared_servers() };
+    let census = Census::of(&server, arms.len());
+    let mut warming = WarmUp { progress, interrupted, census };
     // A slice of a short round is shorter than usual, and so is its warm-up.
     let warm_up = nanos(round.slice).min(nanos(round.length) / u64::from(LEAST_SLICES));
-    play(&mut arms, (1, warm_up), round.seed, &mut warming)?;
-    let (passes, slice) = cut(round, arms.iter().filter_map(Lane::latency).fold(0.0, f64::max));
-    arms.iter_mut().for_each(Lane::forget);
+    let is_one = arms.iter().all(Lane::is_one_connection);
+    play(&mut arms, (if is_one { WARM_UP_PASSES } else { 1 }, warm_up), round.seed, &mut warming)?;
+    let own = warming.census.own(connections);
+    if own.is_some() {
+        division.leave_servers_out();
+    }
+    let (passes, slice) = cut(round, arms.iter().filter_map(Lane::shortest).max().unwrap_or(0));
+    let waits = listed.clock();
+    for lane in &mut arms {
+        let shortest = lane.shortest();
+        lane.forget();
+        if lane.is_one_connection() {
+            lane.leave_out(Interruptions::new(Box::new(Arc::clone(&waits)), shortest));
+        }
+    }
     let sleeps = round.cpus.is_shared();
     rest_until(now() + REST, sleeps);
-    let clocks = Kernel::of(&mut division, threads, private);
-    let books = Books::open(clocks, division, own_cpu_ns());
+    let clocks = Kernel::of(&mut division, threads);
+    let books = Books::open(clocks, division, own, own_cpu_ns());
     let mut meters = RoundMeters { books, progress, interrupted, sleeps };
     let began = now();
     play(&mut arms, (passes, slice), round.seed.rotate_left(32), &mut meters)?;
     let elapsed = now() - began;
-    let weights = pass_weights(&arms, meters.books.waited());
     let Closed { arms: used, machine } = meters.books.close(own_cpu_ns(), surroundings.cpus);
     let in_slices: Nanos = arms.iter().map(Lane::in_slices).sum();
     let draining: Nanos = arms.iter().map(|lane| lane.counter().draining).sum();
     let border = (elapsed.saturating_sub(in_slices) + draining) as f64 / in_slices.max(1) as f64;
     let trials = arms.iter().zip(used).map(|(lane, (client, server, proxy))| {
         let metered = Metered { server, proxy, machine: machine.clone(), late_ms: None };
-        lane.counter().trial(client, metered, border, weights.as_deref())
+        lane.counter().trial(client, metered, border)
     });
     Ok(trials.collect())
 }
 
-/// Weights of the passes, where each arm has one connection; `None` elsewhere.
-fn pass_weights(arms: &[Lane], waited: &[u64]) -> Option<Vec<f64>> {
-    if !arms.iter().all(Lane::is_one_connection) {
-        return None;
-    }
-    let passes = waited.len() / arms.len().max(1);
-    let mut lengths: Vec<Nanos> = vec![0; passes];
-    for lane in arms {
-        for (length, slice) in lengths.iter_mut().zip(lane.counter().tallies()) {
-            *length += slice.length;
-        }
-    }
-    Some(weights::weights(waited, arms.len(), &lengths))
+/// Some processes of all arms.
+fn of_all(workers: &[Workers], which: fn(&Workers) -> &Vec<u32>) -> Vec<u32> {
+    workers.iter().flat_map(which).copied().collect()
 }
 
-/// Number and length of an arm's slices if its slowest requests take `latency` nanoseconds.
-fn cut(round: &Round, latency: f64) -> (u32, Nanos) {
+/// Number and length of an arm's slices if the slowest arm's requests take `latency` nanoseconds: the shortest of the warm-up.
+/// Beside other programs a warm-up of a millisecond has a handful of requests, and their median was that of a preemption.
+fn cut(round: &Round, latency: Nanos) -> (u32, Nanos) {
     let length = nanos(round.length);
     let longest = (length / u64::from(LEAST_SLICES)).max(1);
-    let slice = nanos(round.slice).max((latency * LEAST_EXCHANGES) as Nanos).min(longest);
+    let slice = nanos(round.slice).max(latency * LEAST_EXCHANGES).min(longest);
     (length.div_ceil(slice) as u32, slice)
 }
 
@@ -248,15 +261,21 @@ fn rest_until(moment: Nanos, sleeps: bool) {
 struct WarmUp<'a> {
     progress: &'a Progress,
     interrupted: &'a AtomicBool,
+    census: Census,
 }
 
 impl Borders for WarmUp<'_> {
     fn before(&mut self, arm: usize) -> Result<(), BenchError> {
         self.progress.arm.store(arm as u64, Ordering::Relaxed);
-        if self.interrupted.load(Ordering::Relaxed) { Err(BenchError::Interrupted) } else { Ok(()) }
+        if self.interrupted.load(Ordering::Relaxed) {
+            return Err(BenchError::Interrupted);
+        }
+        self.census.begin();
+        Ok(())
     }
 
-    fn after(&mut self, _: usize) {
+    fn after(&mut self, arm: usize) {
+        self.census.end(arm);
         self.progress.turns.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -300,9 +319,9 @@ mod tests {
             places_server: true,
             seed: 1,
         };
-        assert_eq!(cut(&round, 50_000.0), (67, 3_000_000), "60 requests of 50 µs fit");
-        assert_eq!(cut(&round, 500_000.0), (10, 20_000_000));
-        let (passes, slice) = cut(&round, 1e9);
+        assert_eq!(cut(&round, 50_000), (67, 3_000_000), "60 requests of 50 µs fit");
+        assert_eq!(cut(&round, 500_000), (10, 20_000_000));
+        let (passes, slice) = cut(&round, 1_000_000_000);
         assert_eq!((passes, slice), (7, 33_333_333), "no longer than a sixth of the round");
     }
 }

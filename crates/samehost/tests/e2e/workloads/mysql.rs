@@ -123,6 +123,30 @@ fn a_server_that_runs_gets_our_database_and_loses_it_again() {
 }
 
 #[test]
+fn of_a_server_that_runs_the_threads_of_our_connections_are_metered() {
+    let server = MariaDb::start(&[]);
+    let url = server.tcp(&format!("by_native:{SECRET_IN_URL}"));
+    let metered = |more: &[&str]| -> Vec<u64> {
+        let report = parsed(&measured(&Here::new(), &[&["--tcp", &url, "--yes"], more].concat()));
+        let trials = report["trials"].as_array().unwrap().iter();
+        let sliced = trials.filter(|trial| !trial["slices"].is_null());
+        sliced.map(|trial| trial["server_threads"].as_u64().unwrap_or(0)).collect()
+    };
+    for connections in ["1", "4"] {
+        let threads = metered(&["--connections", connections]);
+        assert!(!threads.is_empty());
+        assert!(threads.iter().all(|number| number.to_string() == connections), "{threads:?}");
+    }
+    // A pool's threads serve whoever asks: there the process counts.
+    let pool = MariaDb::start(&["--thread-handling=pool-of-threads", "--thread-pool-size=1"]);
+    let url = pool.tcp(&format!("by_native:{SECRET_IN_URL}"));
+    let report = parsed(&measured(&Here::new(), &["--tcp", &url, "--yes", "--connections", "1"]));
+    let trials = report["trials"].as_array().unwrap();
+    assert!(trials.iter().all(|trial| trial["server_threads"].is_null()), "{trials:?}");
+    assert!(trials.iter().any(|trial| trial["server_cpu_us_per_op"].as_f64().is_some_and(|cpu| cpu > 0.0)));
+}
+
+#[test]
 fn where_nothing_may_be_written_nothing_is() {
     let server = MariaDb::start(&[]);
     let writes =
