@@ -21,7 +21,7 @@
 use std::sync::Arc;
 
 use super::clock::Nanos;
-use crate::machine::{SwitchCounter, ThreadMeter, Threads, families, thread_cpu_ns};
+use crate::machine::{SwitchCounter, ThreadMeter, Threads, thread_cpu_ns};
 
 /// An exchange is long from this multiple of the median on.
 const LONG: f64 = 3.0;
@@ -49,9 +49,9 @@ pub(super) trait Waits: Send {
 pub(super) struct Listed(Threads);
 
 impl Listed {
-    /// Lists the threads of these processes and of all that they started.
-    pub(super) fn of(server: &[u32], proxy: &[u32]) -> Self {
-        Listed(Threads::of(&families(&[server, proxy].concat())))
+    /// Lists the threads of these processes.
+    pub(super) fn of(pids: &[u32]) -> Self {
+        Listed(Threads::of(pids))
     }
 
     /// The calling thread, and those listed threads that have run since.
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_waits_is_seen_by_the_kernels_clock() {
-        let listed = Listed::of(&[std::process::id()], &[]);
+        let listed = Listed::of(&[std::process::id()]);
         let clock = listed.clock();
         let before = clock.waited_ns();
         // More threads than CPUs: somebody waits.

@@ -203,7 +203,7 @@ pub fn sessions(
     });
     let work = shares.into_iter().enumerate().map(|(index, share)| {
         let due = due.as_ref().map(|due| due.iter().copied().skip(index).step_by(threads).collect());
-        session_work(connector, small, share, due, window, load, surroundings)
+        session_work(connector, small, share, due, window, load, (&family, surroundings))
     });
     let pool = WorkerPool::spawn(work.collect())?;
     let mut trial = attend(pool, window, &family, &connector.endpoint(), load, surroundings)?;
@@ -218,13 +218,13 @@ fn session_work(
     due: Option<Vec<Nanos>>,
     window: Window,
     load: &Load,
-    surroundings: &Surroundings,
+    (family, surroundings): (&[u32], &Surroundings),
 ) -> Box<dyn FnOnce() -> Result<Tally, BenchError> + Send> {
     let connector = Arc::clone(connector);
     let cpus = load.cpus.clone();
     let spin = load.open_loop.map_or(0, |open_loop| nanos(open_loop.spin));
     let grace = nanos(surroundings.patience) * 4 / 5;
-    let listed = listed(load, surroundings);
+    let listed = listed(load, family, surroundings);
     Box::new(move || {
         cpus.place_client();
         precise_sleep();
@@ -252,9 +252,9 @@ fn session_work(
 }
 
 /// The server's threads, where one connection in a closed loop leaves out what waited for a CPU.
-fn listed(load: &Load, surroundings: &Surroundings) -> Option<Listed> {
+fn listed(load: &Load, family: &[u32], surroundings: &Surroundings) -> Option<Listed> {
     let is_one = load.connections == 1 && load.open_loop.is_none();
-    is_one.then(|| Listed::of(&surroundings.server_pids, &surroundings.proxy_pids))
+    is_one.then(|| Listed::of(&[family, &families(&surroundings.proxy_pids)].concat()))
 }
 
 /// Asks for precise timers: by default the kernel may add 50 µs to every sleep (timer slack).
@@ -288,7 +288,7 @@ pub fn callers(
     let (seen_sender, seen_receiver) = mpsc::channel();
     let work = callers.into_iter().map(|mut caller| {
         let (queue, cpus, seen) = (queue.clone(), load.cpus.clone(), seen_sender.clone());
-        let listed = listed(load, surroundings);
+        let listed = listed(load, &family, surroundings);
         Box::new(move || {
             cpus.place_client();
             precise_sleep();

@@ -43,10 +43,22 @@ impl Threads {
 }
 
 impl Threads {
-    /// All threads if there are at most `most`; else those that have run since they were listed, if those are few enough.
+    /// All threads if there are at most `most`; else so many that have run most often since they were listed.
     #[must_use]
     pub fn watched(self, most: usize) -> Vec<SwitchCounter> {
-        if self.0.len() > most { self.working(most) } else { self.all() }
+        if self.0.len() <= most {
+            return self.all();
+        }
+        let mut ran = Vec::new();
+        for (pid, file, before) in self.0 {
+            let runs = read(&file).unwrap_or(0).saturating_sub(before);
+            if runs > 0 {
+                ran.push((runs, SwitchCounter { pid, file }));
+            }
+        }
+        ran.sort_by_key(|(runs, _)| std::cmp::Reverse(*runs));
+        ran.truncate(most);
+        ran.into_iter().map(|(_, thread)| thread).collect()
     }
 
     /// All threads.
@@ -106,5 +118,8 @@ mod tests {
         });
         assert!(counted, "10,000 sleeps were not counted as 20");
         assert!(Threads::of(&[own]).working(0).is_empty(), "too many");
+        let threads = Threads::of(&[own]);
+        std::thread::sleep(Duration::from_millis(1));
+        assert_eq!(threads.watched(1).len(), 1, "this thread ran, if no other did");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use samehost_model::{Arm, Trial};
@@ -22,13 +23,22 @@ impl TrialRunner<'_> {
         driven.slice_s.map(Duration::from_secs_f64)
     }
 
-    /// Measures the arms of a point in slices.
+    /// Measures the arms of a point in slices. Returns their trials in the order of the slots.
+    ///
+    /// Their connections are opened in an order of their own. A server gives its threads out by that order: MariaDB takes the one
+    /// that was free last, memcached the next one, and a thread stays on its CPU for longer than a round. The order of the slots is
+    /// reversed two blocks later, so that drift cancels; with the last thread first that gave an arm the same thread in both
+    /// blocks, and one seed of a site's MariaDB failed its self-check in three of three runs.
     pub(super) fn round(&mut self, slots: &[ArmSlot<'_>], slice: Duration) -> Result<Vec<Trial>, BenchError> {
         let Some(first) = slots.first() else { return Ok(Vec::new()) };
         self.set_congestion(first.arm)?;
+        self.trials += 1;
+        let seed = self.request.seed.wrapping_add(self.trials.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut opened: Vec<(usize, &ArmSlot<'_>)> = slots.iter().enumerate().collect();
+        opened.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(seed.rotate_left(16)));
         let mut lanes = Lanes::default();
         let mut evidence = Vec::with_capacity(slots.len());
-        for slot in slots {
+        for (_, slot) in &opened {
             let job = self.running.of_mut(slot.arm).job(slot.arm)?;
             self.look_around(slot.arm);
             let opened = match job {
@@ -45,8 +55,6 @@ impl TrialRunner<'_> {
             self.running.of_mut(slot.arm).add_observations(&mut known);
             evidence.push(known);
         }
-        self.trials += 1;
-        let seed = self.request.seed.wrapping_add(self.trials.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let cpus = self.driving.cpus(&first.arm.point)?;
         let swap = self.driving.swaps(&cpus) && Xoshiro256PlusPlus::seed_from_u64(!seed).random_bool(0.5);
         let round = Round {
@@ -58,7 +66,8 @@ impl TrialRunner<'_> {
         };
         let driven = lanes.drive(round, &self.surroundings);
         let measured = driven.map_err(|error| self.with_last_words(error))?;
-        let together = |((measured, known), slot): ((Trial, Trial), &ArmSlot<'_>)| {
+        let mut trials = Vec::with_capacity(slots.len());
+        for ((measured, known), (place, slot)) in measured.into_iter().zip(evidence).zip(opened) {
             let mut trial = Trial {
                 transport_observed: known.transport_observed,
                 cipher: known.cipher,
@@ -68,8 +77,9 @@ impl TrialRunner<'_> {
                 ..measured
             };
             self.running.of_mut(slot.arm).finish_trial(&mut trial);
-            trial
-        };
-        Ok(measured.into_iter().zip(evidence).zip(slots).map(together).collect())
+            trials.push((place, trial));
+        }
+        trials.sort_by_key(|(place, _)| *place);
+        Ok(trials.into_iter().map(|(_, trial)| trial).collect())
     }
 }

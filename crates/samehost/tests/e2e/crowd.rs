@@ -17,8 +17,13 @@ struct Crowd {
 
 impl Crowd {
     fn start(program: &str) -> Self {
+        Crowd::start_with(program, &[])
+    }
+
+    fn start_with(program: &str, arguments: &[&str]) -> Self {
         let mut child = Command::new("python3")
             .args(["-c", program])
+            .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -116,6 +121,73 @@ fn a_hundred_thousand_descriptors_are_no_trouble() {
         format!("100000 descriptors, {sockets} sockets: {seconds:.3} s, {:.1} MiB", memory_kib / 1024.0);
     writeln!(std::io::stderr(), "{took}").unwrap();
     assert!(memory_kib < 64.0 * 1024.0, "{memory_kib} KiB");
+}
+
+/// Ten thousand connections of a process, in one of three ways: over TCP and left alone, over a Unix socket and left alone, or
+/// over TCP by eight threads that open and close without a rest beside five thousand that stay.
+const CONNECTED: &str = "
+import resource, socket, sys, tempfile, threading
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+wanted = max(hard, 25000)
+try:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, wanted))
+except (ValueError, PermissionError):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    wanted = hard
+many = (wanted - 1000) // 2
+way = sys.argv[1]
+directory = tempfile.TemporaryDirectory()
+listener = socket.socket(socket.AF_UNIX if way == 'unix' else socket.AF_INET)
+listener.bind(directory.name + '/s' if way == 'unix' else ('127.0.0.1', 0))
+listener.listen(4096)
+address = listener.getsockname()
+held = []
+for _ in range(min(many, 5000 if way == 'comes and goes' else 10000)):
+    client = socket.socket(listener.family)
+    client.connect(address)
+    held += [client, listener.accept()[0]]
+def come_and_go():
+    while True:
+        client = socket.create_connection(address)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b'\\1\\0\\0\\0\\0\\0\\0\\0')
+        client.close()
+def take():
+    while True:
+        try: listener.accept()[0].close()
+        except OSError: pass
+if way == 'comes and goes':
+    for work in [take, take] + [come_and_go] * 8:
+        threading.Thread(target=work, daemon=True).start()
+print(len(held) // 2, flush=True)
+sys.stdin.read()
+";
+
+/// A look at ten thousand connections costs as much as the scan itself. Observing took 12.6 s of a period of one second, because
+/// it looked as often as ever; now the looks have a share of the period. A scan of the same crowd is the measure, for a busy
+/// machine makes both slow; what a request costs is measured apart.
+#[test]
+fn observing_ends_with_its_period_whatever_ten_thousand_connections_do() {
+    let home = Home::new();
+    for way in ["tcp", "unix", "comes and goes"] {
+        let crowd = Crowd::start_with(CONNECTED, &[way]);
+        let stay: u32 = crowd.first.parse().expect("the number of connections");
+        assert!(stay >= 400, "{stay} connections: is the limit of open files that low?");
+        let begun = Instant::now();
+        assert_eq!(home.run(&["scan", "--json"]).status, 0);
+        let plain = begun.elapsed().as_secs_f64();
+        let ended = home.run(&["scan", "--observe", "1s", "--json"]);
+        assert_eq!(ended.status, 0, "{}", ended.stderr);
+        let found: Value = serde_json::from_str(&ended.stdout).unwrap();
+        let advice = found["advice"].as_array().unwrap().iter();
+        let observed = advice.filter_map(|advice| advice["traffic"]["seconds"].as_f64()).fold(0.0, f64::max);
+        writeln!(
+            std::io::stderr(),
+            "{stay} connections, {way}: scan {plain:.2} s, observed for 1 s {observed:.2} s"
+        )
+        .unwrap();
+        assert!(observed > 0.5 || way == "unix", "{way}: {observed} s");
+        assert!(observed <= 2.0 + 4.0 * plain, "{way}: {observed} s, a plain scan {plain} s");
+    }
 }
 
 /// Processes that hold a socket for no longer than they live, which is not long.

@@ -186,7 +186,11 @@ fn in_turn(
     }
     let mut division = Division::of(&workers);
     let threads = Threads::of(&division.shared_servers());
-    let listed = Listed::of(&of_all(&workers, |of| &of.server), &of_all(&workers, |of| &of.proxy));
+    let mut serving: Vec<u32> =
+        workers.iter().flat_map(|of| of.server.iter().chain(&of.proxy)).copied().collect();
+    serving.sort_unstable();
+    serving.dedup();
+    let listed = Listed::of(&serving);
     let interrupted = &surroundings.interrupted;
     // A private server has its background work in what an operation costs.
     let server = if round.places_server { Vec::new() } else { division.shared_servers() };
@@ -226,11 +230,6 @@ fn in_turn(
         lane.counter().trial(client, metered, border)
     });
     Ok(trials.collect())
-}
-
-/// Some processes of all arms.
-fn of_all(workers: &[Workers], which: fn(&Workers) -> &Vec<u32>) -> Vec<u32> {
-    workers.iter().flat_map(which).copied().collect()
 }
 
 /// Number and length of an arm's slices if the slowest arm's requests take `latency` nanoseconds: the shortest of the warm-up.
