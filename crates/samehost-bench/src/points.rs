@@ -122,11 +122,7 @@ pub fn plan(
     let controls = if control { groups.iter().filter(|group| group.len() > 1).count() } else { 0 };
     let per_block = (arms.len() + controls) as f64;
     let needed = min_blocks_for(candidates as u32);
-    let all_in_rounds = !driven.is_empty() && driven.iter().all(|one| one.slice_s.is_some());
-    let is_free = all_in_rounds
-        && driven.iter().any(|one| one.connections == 1 && one.placement == samehost_model::Placement::Free);
-    let (most, in_a_round) =
-        if is_free { (MOST_FREE_ROUNDS, IN_A_FREE_ROUND) } else { (MOST_BLOCKS, IN_A_ROUND) };
+    let (most, in_a_round) = rounds(&driven);
     let max_blocks = stop.max_blocks.unwrap_or_else(|| stop.min_blocks.unwrap_or(0).max(most));
     let min_blocks = stop.min_blocks.unwrap_or(if candidates == 0 { 5 } else { needed }).min(max_blocks);
     if stop.min_blocks.is_some_and(|min| min > max_blocks) {
@@ -146,7 +142,7 @@ pub fn plan(
             Some(time) => time.as_secs_f64(),
             None => {
                 let fits = trial_length(budget, least, stop.budget.is_some())?;
-                if all_in_rounds { fits.min(in_a_round) } else { fits }
+                in_a_round.map_or(fits, |longest| fits.min(longest))
             }
         })
     } else {
@@ -171,6 +167,18 @@ pub fn plan(
         wake_up_us: None,
         repeats: 0,
     })
+}
+
+/// Most blocks by default, and the longest time of an arm in a round; `None` where something is measured in trials.
+fn rounds(driven: &[Driven]) -> (u32, Option<f64>) {
+    if driven.is_empty() || driven.iter().any(|one| one.slice_s.is_none()) {
+        return (MOST_BLOCKS, None);
+    }
+    let is_free = |one: &Driven| one.connections == 1 && one.placement == samehost_model::Placement::Free;
+    if driven.iter().any(is_free) {
+        return (MOST_FREE_ROUNDS, Some(IN_A_FREE_ROUND));
+    }
+    (MOST_BLOCKS, Some(IN_A_ROUND))
 }
 
 /// Trial length with which the minimum of blocks fits well into the budget.

@@ -186,11 +186,7 @@ fn in_turn(
     }
     let mut division = Division::of(&workers);
     let threads = Threads::of(&division.shared_servers());
-    let mut serving: Vec<u32> =
-        workers.iter().flat_map(|of| of.server.iter().chain(&of.proxy)).copied().collect();
-    serving.sort_unstable();
-    serving.dedup();
-    let listed = Listed::of(&serving);
+    let listed = Listed::of(&serving(&workers));
     let interrupted = &surroundings.interrupted;
     // A private server has its background work in what an operation costs.
     let server = if round.places_server { Vec::new() } else { division.shared_servers() };
@@ -230,6 +226,15 @@ fn in_turn(
         lane.counter().trial(client, metered, border)
     });
     Ok(trials.collect())
+}
+
+/// All processes of servers and proxies.
+fn serving(workers: &[Workers]) -> Vec<u32> {
+    let mut pids: Vec<u32> =
+        workers.iter().flat_map(|of| of.server.iter().chain(&of.proxy)).copied().collect();
+    pids.sort_unstable();
+    pids.dedup();
+    pids
 }
 
 /// Number and length of an arm's slices if the slowest arm's requests take `latency` nanoseconds: the shortest of the warm-up.
