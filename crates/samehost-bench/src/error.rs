@@ -43,14 +43,6 @@ pub enum BenchError {
         /// Transports it runs over.
         known: Vec<Transport>,
     },
-    /// A way past TCP that a probe refused, before anything was measured.
-    #[error("{transport} is not measured: {reason}")]
-    ProbeFailed {
-        /// Transport asked for.
-        transport: Transport,
-        /// The probes that failed, and what was seen.
-        reason: String,
-    },
     /// The client could not connect.
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -267,8 +259,7 @@ impl BenchError {
             | BenchError::Path { .. }
             | BenchError::Refused { .. }
             | BenchError::Command { .. } => Fault::Input,
-            BenchError::ProbeFailed { .. }
-            | BenchError::Connect(_)
+            BenchError::Connect(_)
             | BenchError::StartConnect(_)
             | BenchError::Tuning(_)
             | BenchError::Certificate(_)

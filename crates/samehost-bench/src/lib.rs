@@ -22,7 +22,6 @@ pub mod parameters;
 mod planned;
 mod points;
 pub mod private_servers;
-mod probes;
 mod profile;
 mod request;
 mod runner;

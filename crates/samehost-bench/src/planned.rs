@@ -11,7 +11,6 @@ use crate::machine::{CpuPlan, allowed_cpus};
 use crate::matrix::{Capacity, Matrix, OWN_PARAMETER, distinct, sweep};
 use crate::parameters::Parameters;
 use crate::points;
-use crate::probes;
 use crate::request::Request;
 use crate::tuned;
 use crate::workload::{Capabilities, Configured, Workload};
@@ -173,7 +172,6 @@ fn refuse_unfit(
                 known: capabilities.transports.to_vec(),
             });
         }
-        probes::check(*transport)?;
     }
     if request.transports.contains(&Transport::TcpRun) && !request.servers.is_empty() {
         return Err(BenchError::Usage(

@@ -6,10 +6,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 pub(crate) const MAP_CREATE: libc::c_long = 0;
 pub(crate) const MAP_LOOK_UP: libc::c_long = 1;
-pub(crate) const MAP_UPDATE: libc::c_long = 2;
-pub(crate) const MAP_DELETE: libc::c_long = 3;
 pub(crate) const PROGRAM_LOAD: libc::c_long = 5;
-pub(crate) const PROGRAM_ATTACH: libc::c_long = 8;
 pub(crate) const TRACEPOINT_OPEN: libc::c_long = 17;
 
 /// Argument of [`MAP_CREATE`].
@@ -21,7 +18,7 @@ pub(crate) struct MapCreate {
     pub(crate) most_entries: u32,
 }
 
-/// Argument of [`MAP_LOOK_UP`], [`MAP_UPDATE`] and [`MAP_DELETE`].
+/// Argument of [`MAP_LOOK_UP`].
 #[repr(C)]
 pub(crate) struct MapElement {
     pub(crate) map: u32,
@@ -59,15 +56,6 @@ pub(crate) struct TracepointOpen {
     pub(crate) name: u64,
     pub(crate) program: u32,
     pub(crate) reserved: u32,
-}
-
-/// Argument of [`PROGRAM_ATTACH`].
-#[repr(C)]
-pub(crate) struct ProgramAttach {
-    pub(crate) target: u32,
-    pub(crate) program: u32,
-    pub(crate) kind: u32,
-    pub(crate) flags: u32,
 }
 
 /// Calls bpf(2).

@@ -7,7 +7,7 @@ use crate::map::Map;
 /// One instruction, as the kernel reads it; a map's descriptor takes two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-pub struct Instruction {
+pub(crate) struct Instruction {
     code: u8,
     /// Destination in the low half, source in the high half.
     registers: u8,
@@ -18,7 +18,7 @@ pub struct Instruction {
 /// A register: `R0` is what a call returns, `R1` to `R5` are its arguments, `R6` to `R9` outlive it, `R10` is the end of the
 /// stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Register {
+pub(crate) enum Register {
     R0,
     R1,
     R2,
@@ -36,86 +36,47 @@ const fn instruction(code: u8, to: Register, from: u8, offset: i16, immediate: i
 }
 
 /// `to = from`
-#[must_use]
-pub const fn copy(to: Register, from: Register) -> Instruction {
+pub(crate) const fn copy(to: Register, from: Register) -> Instruction {
     instruction(0xbf, to, from as u8, 0, 0)
 }
 
 /// `to = number`
-#[must_use]
-pub const fn set(to: Register, number: i32) -> Instruction {
+pub(crate) const fn set(to: Register, number: i32) -> Instruction {
     instruction(0xb7, to, 0, 0, number)
 }
 
 /// `to += number`
-#[must_use]
-pub const fn add(to: Register, number: i32) -> Instruction {
+pub(crate) const fn add(to: Register, number: i32) -> Instruction {
     instruction(0x07, to, 0, 0, number)
 }
 
-/// `to` = 32 bits at `from + offset`
-#[must_use]
-pub const fn load(to: Register, from: Register, offset: i16) -> Instruction {
-    instruction(0x61, to, from as u8, offset, 0)
-}
-
 /// `to` = 64 bits at `from + offset`
-#[must_use]
-pub const fn load_long(to: Register, from: Register, offset: i16) -> Instruction {
+pub(crate) const fn load_long(to: Register, from: Register, offset: i16) -> Instruction {
     instruction(0x79, to, from as u8, offset, 0)
 }
 
-/// 32 bits at `to + offset` = `from`
-#[must_use]
-pub const fn store(to: Register, offset: i16, from: Register) -> Instruction {
-    instruction(0x63, to, from as u8, offset, 0)
-}
-
 /// 64 bits at `to + offset` = `from`
-#[must_use]
-pub const fn store_long(to: Register, offset: i16, from: Register) -> Instruction {
+pub(crate) const fn store_long(to: Register, offset: i16, from: Register) -> Instruction {
     instruction(0x7b, to, from as u8, offset, 0)
 }
 
-/// 32 bits in network order become the host's, and the other way round.
-#[must_use]
-pub const fn network_order(of: Register) -> Instruction {
-    instruction(0xdc, of, 0, 0, 32)
-}
-
 /// Calls a function of the kernel by its number in `linux/bpf.h`.
-#[must_use]
-pub const fn call(function: i32) -> Instruction {
+pub(crate) const fn call(function: i32) -> Instruction {
     instruction(0x85, Register::R0, 0, 0, function)
 }
 
-/// Leaves out the next `by` instructions if `of == number`.
-#[must_use]
-pub const fn skip_if(of: Register, number: i32, by: i16) -> Instruction {
-    instruction(0x15, of, 0, by, number)
-}
-
-/// Leaves out the next `by` instructions if `of != number`.
-#[must_use]
-pub const fn skip_unless(of: Register, number: i32, by: i16) -> Instruction {
-    instruction(0x55, of, 0, by, number)
-}
-
 /// Leaves out the next `by` instructions if the lower 32 bits of `of` are not `number`.
-#[must_use]
-pub const fn skip_unless_int(of: Register, number: i32, by: i16) -> Instruction {
+pub(crate) const fn skip_unless_int(of: Register, number: i32, by: i16) -> Instruction {
     instruction(0x56, of, 0, by, number)
 }
 
 /// Returns `R0`.
-#[must_use]
-pub const fn end() -> Instruction {
+pub(crate) const fn end() -> Instruction {
     instruction(0x95, Register::R0, 0, 0, 0)
 }
 
 /// `to` = the map; the map must live until the program is loaded.
-#[must_use]
-pub fn map(to: Register, map: &Map) -> [Instruction; 2] {
+pub(crate) fn map(to: Register, map: &Map) -> [Instruction; 2] {
     [
         instruction(0x18, to, MAP_DESCRIPTOR, 0, map.descriptor().as_raw_fd()),
         instruction(0, Register::R0, 0, 0, 0),

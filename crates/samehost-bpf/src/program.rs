@@ -1,17 +1,11 @@
-//! A program in the kernel: one that decides about each message which a socket of a map sends (`BPF_PROG_TYPE_SK_MSG`), or
-//! one that sees what passes a tracepoint (`BPF_PROG_TYPE_TRACING`).
+//! A program in the kernel that sees what passes a tracepoint (`BPF_PROG_TYPE_TRACING`).
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use crate::call::{self, ProgramAttach, ProgramLoad, TracepointOpen};
+use crate::call::{self, ProgramLoad, TracepointOpen};
 use crate::instruction::Instruction;
-use crate::map::Map;
 
-/// `BPF_PROG_TYPE_SK_MSG`.
-const MESSAGES: u32 = 16;
-/// `BPF_SK_MSG_VERDICT`.
-const VERDICT: u32 = 7;
 /// `BPF_PROG_TYPE_TRACING`.
 const TRACING: u32 = 26;
 /// `BPF_TRACE_RAW_TP`.
@@ -21,39 +15,26 @@ const LICENSE: &std::ffi::CStr = c"MIT";
 /// Bytes of what the verifier may say.
 const LOG: usize = 1 << 16;
 
-/// What a program is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
-    /// Decides about messages of sockets.
-    Messages,
-    /// Sees a tracepoint, whose number [`crate::tracepoint`] has. Its argument leads to those of the tracepoint, 64 bits each.
-    Tracepoint(u32),
-}
-
 /// A loaded program.
 #[derive(Debug)]
-pub struct Program(OwnedFd);
+pub(crate) struct Program(OwnedFd);
 
 /// A program that is at a tracepoint, until this is dropped.
 #[derive(Debug)]
-pub struct Attached {
+pub(crate) struct Attached {
     _link: OwnedFd,
 }
 
 impl Program {
-    /// Loads a program.
+    /// Loads a program for the tracepoint with this number, which [`crate::types::tracepoint`] has. Its argument leads to those
+    /// of the tracepoint, 64 bits each.
     ///
     /// # Errors
-    /// EPERM without CAP_BPF, and CAP_NET_ADMIN for messages, CAP_PERFMON for a tracepoint; where the verifier refuses it, its
-    /// last line.
-    pub fn load(purpose: Purpose, instructions: &[Instruction]) -> io::Result<Self> {
+    /// EPERM without CAP_BPF and CAP_PERFMON; where the verifier refuses it, its last line.
+    pub(crate) fn load(tracepoint: u32, instructions: &[Instruction]) -> io::Result<Self> {
         let mut log = vec![0_u8; LOG];
-        let (kind, attached_as, attached_to) = match purpose {
-            Purpose::Messages => (MESSAGES, 0, 0),
-            Purpose::Tracepoint(number) => (TRACING, TRACEPOINT, number),
-        };
         let argument = ProgramLoad {
-            kind,
+            kind: TRACING,
             instructions: instructions.len() as u32,
             first: instructions.as_ptr() as u64,
             license: LICENSE.as_ptr() as u64,
@@ -64,9 +45,9 @@ impl Program {
             flags: 0,
             name: [0; 16],
             interface: 0,
-            attached_as,
+            attached_as: TRACEPOINT,
             types: [0; 9],
-            attached_to,
+            attached_to: tracepoint,
         };
         // SAFETY: the instructions, the text and the log live until this returns, with the lengths that are given; nobody
         // else has the log.
@@ -77,27 +58,12 @@ impl Program {
     /// Sees from now on what passes its tracepoint.
     ///
     /// # Errors
-    /// What the kernel says: EINVAL for a program that is for messages.
-    pub fn watch(&self) -> io::Result<Attached> {
+    /// What the kernel says.
+    pub(crate) fn watch(&self) -> io::Result<Attached> {
         let argument = TracepointOpen { name: 0, program: self.0.as_raw_fd() as u32, reserved: 0 };
         // SAFETY: the argument is that of this command and has no pointers.
         let link = unsafe { call::open(call::TRACEPOINT_OPEN, &argument) }?;
         Ok(Attached { _link: link })
-    }
-
-    /// Decides from now on about what sockets of `map` send that are put into it after this.
-    ///
-    /// # Errors
-    /// What the kernel says.
-    pub fn attach(&self, map: &Map) -> io::Result<()> {
-        let argument = ProgramAttach {
-            target: map.descriptor().as_raw_fd() as u32,
-            program: self.0.as_raw_fd() as u32,
-            kind: VERDICT,
-            flags: 0,
-        };
-        // SAFETY: the argument is that of this command and has no pointers.
-        unsafe { call::bpf(call::PROGRAM_ATTACH, &argument) }.map(|_| ())
     }
 }
 
@@ -115,20 +81,13 @@ fn refused(error: io::Error, log: &[u8]) -> io::Error {
 mod tests {
     use super::*;
     use crate::instruction::{self, Register};
-    use crate::map::Kind;
-
-    #[test]
-    fn a_program_is_loaded_and_attached_as_root() {
-        let map = Map::new(Kind::Sockets, 4, 8, 2).expect("bpf(2) needs root");
-        let instructions = [instruction::set(Register::R0, 1), instruction::end()];
-        let program = Program::load(Purpose::Messages, &instructions).expect("loaded");
-        program.attach(&map).expect("attached");
-    }
+    use crate::types;
 
     #[test]
     fn the_verifier_is_quoted_as_root() {
         let instructions = [instruction::copy(Register::R0, Register::R6), instruction::end()];
-        let error = Program::load(Purpose::Messages, &instructions).expect_err("R6 has no value");
+        let number = types::tracepoint("inet_sock_set_state").expect("the kernel's types");
+        let error = Program::load(number, &instructions).expect_err("R6 has no value");
         assert!(error.to_string().contains("R6 !read_ok"), "{error}");
     }
 }

@@ -13,7 +13,7 @@ const TYPEDEF: u32 = 8;
 ///
 /// # Errors
 /// `NotFound` where the kernel has no BTF (CONFIG_DEBUG_INFO_BTF; Debian 11 and later have it) or no such tracepoint.
-pub fn tracepoint(name: &str) -> io::Result<u32> {
+pub(crate) fn tracepoint(name: &str) -> io::Result<u32> {
     let types = fs::read(PLACE)?;
     number_of(&types, &format!("btf_trace_{name}"))
         .ok_or_else(|| io::Error::new(ErrorKind::NotFound, format!("{PLACE} has no tracepoint {name}")))

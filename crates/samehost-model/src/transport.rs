@@ -42,12 +42,6 @@ pub enum Transport {
     /// A client that asks for TCP, connected over the Unix socket by `samehost run`.
     #[serde(rename = "tcp+run")]
     TcpRun,
-    /// TCP whose bytes a sockmap hands from one socket to the other.
-    #[serde(rename = "tcp+sockmap")]
-    TcpSockmap,
-    /// TCP that both ends replace by shared memory (SMC).
-    #[serde(rename = "tcp+smc")]
-    TcpSmc,
     /// No transport: the harness alone.
     #[serde(rename = "none")]
     None,
@@ -72,9 +66,6 @@ impl Transport {
     /// Transports of single datagrams: nothing is accepted, and nothing is acknowledged.
     pub const DATAGRAM: [Transport; 2] = [Transport::Udp, Transport::Unixgram];
 
-    /// Ways past TCP for a client that knows host and port only.
-    pub const HOST_AND_PORT: [Transport; 3] = [Transport::TcpRun, Transport::TcpSockmap, Transport::TcpSmc];
-
     /// Name on the command line and in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -90,8 +81,6 @@ impl Transport {
             Transport::Udp => "udp",
             Transport::Unixgram => "unixgram",
             Transport::TcpRun => "tcp+run",
-            Transport::TcpSockmap => "tcp+sockmap",
-            Transport::TcpSmc => "tcp+smc",
             Transport::None => "none",
             Transport::Command => "command",
         }
@@ -112,8 +101,6 @@ impl Transport {
             Transport::Udp => "UDP on 127.0.0.1",
             Transport::Unixgram => "Unix datagram socket with a path",
             Transport::TcpRun => "TCP asked for, Unix socket by `samehost run`",
-            Transport::TcpSockmap => "TCP past its stack, by a sockmap",
-            Transport::TcpSmc => "TCP replaced by SMC",
             Transport::None => "no transport, the harness alone",
             Transport::Command => "what the command itself uses",
         }
@@ -121,16 +108,16 @@ impl Transport {
 
     /// Every transport that a user can request.
     pub fn named() -> impl Iterator<Item = Transport> {
-        Transport::ALL.into_iter().chain(Transport::DATAGRAM).chain(Transport::HOST_AND_PORT)
+        Transport::ALL.into_iter().chain(Transport::DATAGRAM).chain([Transport::TcpRun])
     }
 
     /// Whether a server can listen on it and unrelated processes can connect; other transports are inherited
     /// from a parent, or are ways past TCP, on which nobody listens.
     #[must_use]
     pub fn is_named(self) -> bool {
-        let inherited = matches!(self, Transport::Socketpair | Transport::Pipe);
-        let none = matches!(self, Transport::None | Transport::Command);
-        !inherited && !none && !Transport::HOST_AND_PORT.contains(&self)
+        let is_inherited = matches!(self, Transport::Socketpair | Transport::Pipe);
+        let is_none = matches!(self, Transport::None | Transport::Command);
+        !is_inherited && !is_none && self != Transport::TcpRun
     }
 
     /// Whether it carries single datagrams.

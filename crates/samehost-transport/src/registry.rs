@@ -30,7 +30,7 @@ pub(crate) struct Carrier {
 }
 
 /// All transports.
-pub(crate) const CARRIERS: [Carrier; 13] = [
+pub(crate) const CARRIERS: [Carrier; 11] = [
     tcp::TCP,
     tcp::TCP6,
     unix::CARRIER,
@@ -41,9 +41,7 @@ pub(crate) const CARRIERS: [Carrier; 13] = [
     pipe::CARRIER,
     datagram::UDP,
     datagram::UNIXGRAM,
-    run::RUN,
-    run::SOCKMAP,
-    run::SMC,
+    run::CARRIER,
 ];
 
 /// Implementation of a transport; `None` for those without a connection (`none`, `command`).

@@ -385,9 +385,9 @@ impl FromArgMatches for Bench {
     }
 }
 
-/// What the help of a workload says of the transports for a client that knows host and port only.
-const WAYS_PAST_TCP: &str = "Transports past TCP: tcp+run (asked for as TCP, connected over the Unix socket by `samehost run`); tcp+sockmap and tcp+smc are tried on \
-     sockets of samehost's own first, and refused with the probe that failed.\n\n";
+/// What the help of a workload says of the transport for a client that knows host and port only.
+const WAYS_PAST_TCP: &str =
+    "Transport past TCP: tcp+run (asked for as TCP, connected over the Unix socket by `samehost run`).\n\n";
 
 /// Subcommand of a workload. Options that it does not support are hidden, and rejected with a reason if given.
 fn workload_command(workload: &'static dyn Workload) -> Command {

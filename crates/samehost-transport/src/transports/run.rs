@@ -1,7 +1,5 @@
 //! `tcp+run`: a client that asks for TCP, and is connected over a Unix socket by `samehost run`. The client is a program of
 //! its own, below that; it hands its sockets over to us ([`offer`], [`hand_over`]). Once connected, they are Unix sockets.
-//!
-//! `tcp+sockmap` and `tcp+smc` have no connections here: they are refused by their probes.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -23,18 +21,13 @@ use crate::registry::Carrier;
 use crate::socket::Connecting;
 use crate::stream::Stream;
 
-pub(crate) const RUN: Carrier = Carrier {
+pub(crate) const CARRIER: Carrier = Carrier {
     transport: Transport::TcpRun,
     connect,
     start: start_is_asked_for,
     listen: listen_needs_parent,
     carries: unix::CARRIER.carries,
 };
-
-pub(crate) const SOCKMAP: Carrier =
-    Carrier { transport: Transport::TcpSockmap, connect: connect_is_refused, carries: |_| false, ..RUN };
-
-pub(crate) const SMC: Carrier = Carrier { transport: Transport::TcpSmc, ..SOCKMAP };
 
 const NO_CLIENT: &str = "no client of ours runs under `samehost run` for it; `samehost bench --transports tcp,tcp+run` starts one";
 const NO_BURST: &str = "its client connects one after the other; leave tcp+run out of a burst";
@@ -143,10 +136,6 @@ fn ask(client: &OwnedFd) -> io::Result<(Option<OwnedFd>, String)> {
 
 fn start_is_asked_for(endpoint: &Endpoint, _: &ConnectOptions) -> Result<(Stream, Connecting), StartError> {
     Err(StartError::Unsupported { endpoint: endpoint.clone(), reason: NO_BURST })
-}
-
-fn connect_is_refused(endpoint: &Endpoint, _: &ConnectOptions) -> Result<Stream, ConnectError> {
-    Err(ConnectError::Unsupported { endpoint: endpoint.clone(), reason: "its probe refuses it" })
 }
 
 #[cfg(test)]

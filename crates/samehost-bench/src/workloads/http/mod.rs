@@ -98,8 +98,6 @@ impl Configured for Settings {
                 Transport::Abstract,
                 Transport::TcpTls,
                 Transport::TcpRun,
-                Transport::TcpSockmap,
-                Transport::TcpSmc,
             ],
             sizes: Some("4096"),
             ..Capabilities::REQUESTS

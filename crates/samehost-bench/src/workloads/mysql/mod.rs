@@ -118,8 +118,6 @@ impl Configured for Settings {
                 Transport::Unix,
                 Transport::TcpTls,
                 Transport::TcpRun,
-                Transport::TcpSockmap,
-                Transport::TcpSmc,
             ],
             connections: if dump { None } else { Some("1") },
             rates: !dump,

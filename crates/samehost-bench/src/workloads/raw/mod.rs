@@ -146,8 +146,6 @@ impl Configured for Settings {
                 Transport::Socketpair,
                 Transport::Pipe,
                 Transport::TcpRun,
-                Transport::TcpSockmap,
-                Transport::TcpSmc,
             ],
             connections: if self.bulk { None } else { Some("1") },
             sizes: Some(if self.bulk { "512k" } else { "128" }),
