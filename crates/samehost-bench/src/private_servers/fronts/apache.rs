@@ -9,8 +9,8 @@ use samehost_model::Endpoint;
 use samehost_services::Kind;
 
 use super::{
-    ASKED, BACKLOG, FrontDescriptor, Host, KEY, Layout, Passes, PhpSite, Pools, READY, SAYS, WHERE,
-    WHERE_BEHIND, host_and_port, quoted, unknown,
+    ASKED, BACKLOG, FrontDescriptor, Host, KEY, Layout, Passes, PhpSite, Pools, READY, WHERE, WHERE_BEHIND,
+    host_and_port, quoted, unknown,
 };
 use crate::error::BenchError;
 use crate::private_servers::ServerKind;
@@ -23,7 +23,6 @@ pub(super) const DESCRIPTOR: FrontDescriptor = FrontDescriptor {
     server: APACHE,
     worker_is_one_cpu: false,
     keeps_fastcgi: true,
-    asks: SAYS,
     file: "apache.conf",
     configuration,
     arguments: |_, configuration| {

@@ -4,8 +4,8 @@ use samehost_model::Endpoint;
 use samehost_services::Kind;
 
 use super::{
-    ASKED, FrontDescriptor, Host, Layout, Passes, Pools, READY, SAYS, WHERE, WHERE_BEHIND, host_and_port,
-    quoted, unknown,
+    ASKED, FrontDescriptor, Host, Layout, Passes, Pools, READY, WHERE, WHERE_BEHIND, host_and_port, quoted,
+    unknown,
 };
 use crate::error::BenchError;
 use crate::private_servers::ServerKind;
@@ -18,7 +18,6 @@ pub(super) const DESCRIPTOR: FrontDescriptor = FrontDescriptor {
     server: CADDY,
     worker_is_one_cpu: true,
     keeps_fastcgi: false,
-    asks: SAYS,
     file: "Caddyfile",
     configuration,
     arguments: |_, configuration| {

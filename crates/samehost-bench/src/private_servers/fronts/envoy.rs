@@ -4,7 +4,7 @@ use samehost_model::Endpoint;
 use samehost_services::Kind;
 use serde_json::{Value, json};
 
-use super::{ASKED, BACKLOG, FrontDescriptor, Host, Layout, SAYS, WHERE, WHERE_BEHIND, http_only, unknown};
+use super::{ASKED, BACKLOG, FrontDescriptor, Host, Layout, WHERE, WHERE_BEHIND, http_only, unknown};
 use crate::error::BenchError;
 use crate::private_servers::ServerKind;
 use crate::private_servers::server_kind::installed_service;
@@ -16,7 +16,6 @@ pub(super) const DESCRIPTOR: FrontDescriptor = FrontDescriptor {
     server: ENVOY,
     worker_is_one_cpu: true,
     keeps_fastcgi: false,
-    asks: SAYS,
     file: "envoy.json",
     configuration,
     arguments: |layout, configuration| {

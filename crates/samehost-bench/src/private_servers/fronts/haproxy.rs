@@ -4,8 +4,8 @@ use samehost_model::Endpoint;
 use samehost_services::Kind;
 
 use super::{
-    ASKED, BACKLOG, FrontDescriptor, Host, Layout, Passes, Pools, READY, SAYS, WHERE, WHERE_BEHIND,
-    host_and_port, quoted, unknown,
+    ASKED, BACKLOG, FrontDescriptor, Host, Layout, Passes, Pools, READY, WHERE, WHERE_BEHIND, host_and_port,
+    quoted, unknown,
 };
 use crate::error::BenchError;
 use crate::private_servers::ServerKind;
@@ -22,7 +22,6 @@ pub(super) const DESCRIPTOR: FrontDescriptor = FrontDescriptor {
     server: HAPROXY,
     worker_is_one_cpu: true,
     keeps_fastcgi: true,
-    asks: SAYS,
     file: "haproxy.cfg",
     configuration,
     // In the foreground, and without the master that it has as a service.

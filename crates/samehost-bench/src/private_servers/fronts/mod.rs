@@ -2,16 +2,18 @@
 //! writes in its own language, so that they can be compared: as many workers, no access log, connections in front that
 //! stay open, no second try and no server left out after a failure.
 //!
-//! What differs is theirs. Without kept connections all but nginx and Apache write HTTP/1.1, and close. nginx, HAProxy, Caddy
-//! and Traefik keep 48 idle connections, Apache one for each of its threads, Envoy as many as it made. A worker of Apache is
+//! What differs is theirs. Without kept connections all but nginx and Apache write HTTP/1.1, and close. nginx, HAProxy and
+//! Caddy keep 48 idle connections, Apache one for each of its threads, Envoy as many as it made. A worker of Apache is
 //! a process whose threads may use several CPUs. Caddy makes a connection to PHP-FPM for each request.
+//!
+//! A server that reaches ports only is not here: in a comparison of TCP with Unix sockets it would have one arm. Traefik (3.7) is
+//! such a one: `unix://` is an "unsupported protocol scheme" to it, and a listener on a Unix socket ends it in a panic.
 
 mod apache;
 mod caddy;
 mod envoy;
 mod haproxy;
 mod nginx;
-mod traefik;
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +23,7 @@ use samehost_services::UnixSocket;
 use super::free_port::on_free_port;
 use super::{Account, PrivateDirectory, PrivateServer, ServerKind, Supervision};
 use crate::error::BenchError;
-use crate::parameters::{Word, words};
+use crate::parameters::words;
 pub(crate) use nginx::NGINX;
 
 /// Page that reports which server was asked, and the field with the answer.
@@ -35,8 +37,6 @@ const WHERE_BEHIND: &str = "/bytes/64";
 pub(crate) const READY: &str = "/ready";
 /// The backlog in front must not be the limit; the kernel lowers it to net.core.somaxconn.
 const BACKLOG: u32 = 65535;
-/// What leads in the server that it asked, where it reports it.
-const SAYS: &str = "says that it asks";
 
 words! {
     /// A server that passes requests on.
@@ -46,7 +46,6 @@ words! {
         Haproxy = "haproxy",
         Caddy = "caddy",
         Envoy = "envoy",
-        Traefik = "traefik",
     }
 }
 
@@ -57,8 +56,6 @@ pub(crate) struct FrontDescriptor {
     pub(crate) worker_is_one_cpu: bool,
     /// Whether it keeps connections to FastCGI servers where that is asked for.
     pub(crate) keeps_fastcgi: bool,
-    /// What leads in the servers that [`ASKED`] has.
-    pub(crate) asks: &'static str,
     /// Name of its configuration file.
     file: &'static str,
     configuration: fn(&Layout<'_>) -> Result<String, BenchError>,
@@ -78,7 +75,6 @@ impl FrontKind {
             FrontKind::Haproxy => &haproxy::DESCRIPTOR,
             FrontKind::Caddy => &caddy::DESCRIPTOR,
             FrontKind::Envoy => &envoy::DESCRIPTOR,
-            FrontKind::Traefik => &traefik::DESCRIPTOR,
         }
     }
 
@@ -92,16 +88,6 @@ impl FrontKind {
         match (front, self.ports_only()) {
             (Transport::Unix, Some(why)) => {
                 Err(BenchError::Usage(format!("--front unix: {why}; use --front tcp")))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Checks that it can pass requests on over this transport.
-    pub(crate) fn check_reaches(self, behind: Transport) -> Result<(), BenchError> {
-        match (behind, &self.descriptor().server.kind.descriptor().reaches_ports_only) {
-            (Transport::Unix, Some(why)) => {
-                Err(BenchError::Usage(format!("--via {}: {why}; use --transports tcp", self.word())))
             }
             _ => Ok(()),
         }
@@ -283,15 +269,10 @@ pub(super) fn host_and_port(host: &str, port: u16) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parameters::Word;
 
-    const ALL: [FrontKind; 6] = [
-        FrontKind::Nginx,
-        FrontKind::Apache,
-        FrontKind::Haproxy,
-        FrontKind::Caddy,
-        FrontKind::Envoy,
-        FrontKind::Traefik,
-    ];
+    const ALL: [FrontKind; 5] =
+        [FrontKind::Nginx, FrontKind::Apache, FrontKind::Haproxy, FrontKind::Caddy, FrontKind::Envoy];
 
     fn written(kind: FrontKind, passes: Passes<'_>) -> Result<String, BenchError> {
         let spec =
@@ -402,21 +383,6 @@ mod tests {
         for kind in ALL {
             assert!(written(kind, Passes::FastCgi(&spec(None, "/srv/a\".php"))).is_err(), "{kind:?}");
         }
-    }
-
-    #[test]
-    fn traefik_reaches_ports_only() {
-        let (unix, tcp) =
-            (Endpoint::Unix("/run/a.sock".into()), Endpoint::Tcp { host: "::1".into(), port: 81 });
-        let host = |servers, kept| [Host { name: "condition03".into(), servers, kept }];
-        let text = |hosts: &[Host<'_>]| written(FrontKind::Traefik, Passes::Http(hosts));
-        let kept = text(&host(vec![&tcp], Some(48))).unwrap();
-        for words in [r#""url":"http://[::1]:81""#, r#""maxIdleConnsPerHost":48"#, "Host(`condition03`)"] {
-            assert!(kept.contains(words), "{words} in:\n{kept}");
-        }
-        assert!(text(&host(vec![&tcp], None)).unwrap().contains(r#""maxIdleConnsPerHost":-1"#));
-        assert!(text(&host(vec![&unix], None)).is_err());
-        assert!(FrontKind::Traefik.check_reaches(Transport::Unix).is_err());
     }
 
     #[test]

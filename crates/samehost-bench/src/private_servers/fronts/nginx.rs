@@ -6,7 +6,7 @@ use samehost_model::Endpoint;
 use samehost_services::Kind;
 
 use super::{
-    ASKED, BACKLOG, FrontDescriptor, Host, Layout, Passes, PhpSite, Pools, READY, SAYS, WHERE, WHERE_BEHIND,
+    ASKED, BACKLOG, FrontDescriptor, Host, Layout, Passes, PhpSite, Pools, READY, WHERE, WHERE_BEHIND,
     host_and_port, quoted, unknown,
 };
 use crate::error::BenchError;
@@ -21,7 +21,6 @@ pub(super) const DESCRIPTOR: FrontDescriptor = FrontDescriptor {
     server: NGINX,
     worker_is_one_cpu: true,
     keeps_fastcgi: true,
-    asks: SAYS,
     file: "nginx.conf",
     configuration: |layout| {
         let listens = layout.endpoints().iter().map(address).collect::<Result<Vec<_>, _>>()?;

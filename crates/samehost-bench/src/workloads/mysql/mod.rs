@@ -113,12 +113,7 @@ impl Configured for Settings {
     fn axes(&self) -> Capabilities {
         let dump = self.statement == Statement::Dump;
         Capabilities {
-            transports: &[
-                Transport::Tcp,
-                Transport::Unix,
-                Transport::TcpTls,
-                Transport::TcpRun,
-            ],
+            transports: &[Transport::Tcp, Transport::Unix, Transport::TcpTls, Transport::TcpRun],
             connections: if dump { None } else { Some("1") },
             rates: !dump,
             timed: !dump,

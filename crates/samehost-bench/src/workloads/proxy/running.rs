@@ -220,7 +220,7 @@ impl Instance for RunningProxy {
             })?;
         // Envoy gives the path alone.
         let is_unix = asked.starts_with("unix") || asked.starts_with('/');
-        let asked = format!("{} {} {asked}", wanted.via.title(), wanted.via.descriptor().asks);
+        let asked = format!("{} says that it asks {asked}", wanted.via.title());
         if is_unix != (arm.transport == Transport::Unix) {
             return Err(BenchError::WrongTransport { asked: arm.transport, observed: asked });
         }

@@ -37,8 +37,7 @@ const MOST_SIZE: u64 = 64 * 1024 * 1024;
 const MOST_AT_ONCE: u64 = 256 * 1024 * 1024;
 
 /// Transports to a Redis of this machine; those in containers have the first two.
-const WAYS: &[Transport] =
-    &[Transport::Tcp, Transport::Unix, Transport::TcpRun];
+const WAYS: &[Transport] = &[Transport::Tcp, Transport::Unix, Transport::TcpRun];
 
 /// The redis workload.
 pub struct Redis;

