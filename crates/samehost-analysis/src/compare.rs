@@ -217,17 +217,17 @@ impl<'a> Sides<'a> {
     fn judge(&self, tried: &Tried<'a>, same: Option<f64>, inside: Option<f64>) -> Comparison {
         let bars =
             self.issues.iter().filter(|issue| tried.ids.iter().any(|id| issue.invalidates(id, tried.metric)));
-        let bars: Vec<Warning> = bars.map(|issue| issue.warning.clone()).collect();
+        let mut warnings: Vec<Warning> = bars.map(|issue| issue.warning.clone()).collect();
+        let bar = warnings.first().cloned();
         let plan = &self.new.head.plan;
         let terms = Terms { limit: tried.limit, ..Terms::of(plan, None) };
-        let mut warnings: Vec<Warning> =
-            warn_of_few_blocks(tried.metric, tried.estimate.n).into_iter().collect();
+        warnings.extend(warn_of_few_blocks(tried.metric, tried.estimate.n));
         if tried.ids.len() == 1 && tried.widening > 1.25 {
             let message = format!(
                 "successive trials of {} resemble each other: the interval is {:.1} times as wide for it",
                 tried.label, tried.widening
             );
-            warnings.push(Warning::new(Code::Drift, &tried.metric.name, message));
+            warnings.push(Warning::new(Code::Drift, &tried.label, message));
         }
         let mut comparison = Comparison {
             point: tried.point.clone(),
@@ -241,7 +241,7 @@ impl<'a> Sides<'a> {
             warnings,
             ..of_estimate(&tried.estimate, plan.confidence)
         };
-        judge(&mut comparison, tried.metric, &terms, &bars);
+        judge(&mut comparison, tried.metric, &terms, bar.as_ref());
         comparison
     }
 }

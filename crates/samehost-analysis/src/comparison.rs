@@ -86,7 +86,10 @@ impl<'a> Tried<'a> {
 
     fn conclude(self, report: &Report, issues: &[Issue]) -> Comparison {
         let (baseline, candidate, metric) = (self.baseline, self.candidate, self.metric);
-        let mut warnings: Vec<Warning> = warn_of_few_blocks(metric, self.estimate.n).into_iter().collect();
+        let bars = self.invalidates(issues);
+        let bar = bars.first().cloned();
+        let mut warnings = bars;
+        warnings.extend(warn_of_few_blocks(metric, self.estimate.n));
         warnings.extend(self.notes(issues));
         let mut comparison = Comparison {
             point: baseline.point.clone(),
@@ -102,8 +105,9 @@ impl<'a> Tried<'a> {
             ..of_estimate(&self.estimate, report.head.plan.confidence)
         };
         let terms = Terms::of(&report.head.plan, block_seconds(report, &baseline.point));
-        judge(&mut comparison, metric, &terms, &self.invalidates(issues));
-        if self.is_of_the_answer(report) && !comparison.warnings.iter().any(|w| w.code == Code::Imprecise) {
+        judge(&mut comparison, metric, &terms, bar.as_ref());
+        let is_imprecise = comparison.reason.as_ref().is_some_and(|reason| reason.code() == Code::Imprecise);
+        if self.is_of_the_answer(report) && !is_imprecise {
             comparison.warnings.extend(warn_of_precision(&comparison, report.head.plan.precision));
         }
         comparison

@@ -1,6 +1,5 @@
 //! Which transport was in use, by arm.
 
-use samehost_model::human::shape;
 use samehost_model::{ConnectionSettings, Evidence};
 
 use crate::index::Index;
@@ -14,8 +13,7 @@ pub(crate) fn gather_evidence(index: &Index<'_>) -> Vec<Evidence> {
         for trial in &trials.counted {
             let Some(observed) = &trial.transport_observed else { continue };
             let known = evidence[from..].iter_mut().find(|e| {
-                shape(&e.observed) == shape(observed)
-                    && e.cipher == trial.cipher
+                e.says_the_same(observed, trial.cipher.as_deref())
                     && is_alike(e.connection.as_ref(), trial.connection.as_ref())
             });
             match known {

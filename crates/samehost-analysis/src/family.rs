@@ -4,7 +4,7 @@ use samehost_model::{Comparison, MetricInfo, Report};
 use samehost_stats::holm;
 
 use crate::index::Index;
-use crate::judge::{Terms, block_seconds, blocks_to_decide, judge_again};
+use crate::judge::{Terms, block_seconds, judge_again};
 
 /// Share of the 5 % for the report's first metric; the other metrics have the rest.
 pub(crate) const OF_THE_ANSWER: f64 = 0.8;
@@ -108,14 +108,6 @@ pub fn judge_rows(reports: &mut [&mut Report], rows: &[(usize, usize)], ahead: u
         (comparison.p_adjusted, comparison.p_margin_adjusted) = (ps.same, ps.inside);
         judge_again(comparison, metric, &terms);
     }
-}
-
-/// Seconds of measuring that would decide a comparison if its estimate stays the same: blocks needed ×
-/// counted time of a block. `None` if no reasonable number of blocks would.
-#[must_use]
-pub fn seconds_to_decide(report: &Report, comparison: &Comparison) -> Option<f64> {
-    let terms = Terms::of(&report.head.plan, None);
-    Some(blocks_to_decide(comparison, &terms)? * block_seconds(report, &comparison.point)?)
 }
 
 /// The comparison judged by unadjusted p-values, for a claim that requires several comparisons to agree. This

@@ -1,8 +1,9 @@
 //! Derives verdicts from estimates, and grades for comparisons without a verdict.
 
-use samehost_model::human::{change, count, format_percent, rough_time};
+use samehost_model::human::format_percent;
 use samehost_model::{
-    Better, Code, Comparison, Grade, MetricInfo, Plan, Point, Report, Trial, Verdict, Warning, metric_title,
+    Better, Code, Comparison, Grade, MetricInfo, Needed, Plan, Point, Reason, Report, Trial, Verdict,
+    Warning, Why, metric_title,
 };
 use samehost_stats::{Estimate, SIGNED_RANK_FROM, median, normal};
 
@@ -59,34 +60,24 @@ pub(crate) fn of_estimate(estimate: &Estimate, confidence: f64) -> Comparison {
 ///
 /// `faster` and `slower` require the p-value against the limit, adjusted for the family, below 5 %.
 /// `equivalent` requires two one-sided tests (Schuirmann 1987): the narrow interval inside the margin.
-/// Invalidating issues take precedence. If the verdict is inconclusive, the first warning is the reason.
-pub fn judge(comparison: &mut Comparison, metric: &MetricInfo, terms: &Terms, bars: &[Warning]) {
-    take_reason_away(comparison);
-    let is_barred = !bars.is_empty();
-    comparison.warnings.splice(0..0, bars.iter().cloned());
-    (comparison.verdict, comparison.grade) = if is_barred {
-        (Verdict::Inconclusive, Some(Grade::Barred))
-    } else {
-        let (verdict, grade) = decide(comparison, metric, terms);
-        (verdict, Some(grade))
-    };
-    if comparison.verdict == Verdict::Inconclusive && !is_barred {
-        comparison.warnings.insert(0, explain(comparison, terms));
+/// An issue that invalidates the comparison, the `bar`, takes precedence.
+pub fn judge(comparison: &mut Comparison, metric: &MetricInfo, terms: &Terms, bar: Option<&Warning>) {
+    if let Some(issue) = bar {
+        comparison.verdict = Verdict::Inconclusive;
+        comparison.grade = Some(Grade::Barred);
+        comparison.reason = Some(Reason::barred(issue));
+        return;
     }
+    let (verdict, grade) = decide(comparison, metric, terms);
+    comparison.verdict = verdict;
+    comparison.grade = Some(grade);
+    comparison.reason = (!verdict.is_decided()).then(|| explain(comparison, terms));
 }
 
 /// Judges a comparison again after its adjusted p-values changed. An invalidated comparison stays so.
 pub fn judge_again(comparison: &mut Comparison, metric: &MetricInfo, terms: &Terms) {
     if comparison.grade != Some(Grade::Barred) {
-        judge(comparison, metric, terms, &[]);
-    }
-}
-
-/// Removes the reason, which is the first warning of an inconclusive comparison.
-fn take_reason_away(comparison: &mut Comparison) {
-    let was_judged = comparison.grade.is_some_and(|grade| grade != Grade::Barred);
-    if was_judged && comparison.verdict == Verdict::Inconclusive && !comparison.warnings.is_empty() {
-        comparison.warnings.remove(0);
+        judge(comparison, metric, terms, None);
     }
 }
 
@@ -135,57 +126,34 @@ pub(crate) fn warn_of_few_blocks(metric: &MetricInfo, blocks: u32) -> Option<War
 }
 
 /// Why the data do not decide, and what would.
-fn explain(comparison: &Comparison, terms: &Terms) -> Warning {
-    let about = |code, message: String| Warning::new(code, &comparison.metric, message);
-    let (Some(low), Some(high)) = (comparison.ci_low, comparison.ci_high) else {
-        let message = if comparison.blocks < 2 {
-            "one block gives no interval: at least two are needed, and ten for a verdict worth having"
-        } else {
-            "so few blocks, on servers that differ, exclude nothing: more of either would"
-        };
-        return about(Code::FewBlocks, message.to_owned());
+fn explain(comparison: &Comparison, terms: &Terms) -> Reason {
+    let Some((low, high)) = comparison.ci_low.zip(comparison.ci_high) else {
+        let why = if comparison.blocks < 2 { Why::OneBlock } else { Why::NoInterval };
+        return Reason::new(why, None, None);
     };
-    let interval = format!("{} to {}", change(low), change(high));
-    let limit = format_percent(terms.limit);
-    let beyond = 1.0 + terms.limit;
-    let (code, reason) = if terms.limit > terms.margin && (low > 1.0 || high < 1.0) {
-        let reason =
-            format!("the difference ({interval}) is not clear of what the noise alone may be: {limit}");
-        (Code::NoiseFloor, reason)
-    } else if low > beyond || high < 1.0 / beyond {
-        let p = comparison.p_margin_adjusted.unwrap_or(1.0);
-        let reason =
-            format!("the difference ({interval}) may be chance: p is {p:.2} among all that is asked");
-        (Code::Imprecise, reason)
-    } else if low > 1.0 || high < 1.0 {
-        let reason =
-            format!("there is a difference ({interval}), but it may be smaller than the margin of {limit}");
-        (Code::Imprecise, reason)
+    let limit = terms.limit;
+    let is_beside_one = low > 1.0 || high < 1.0;
+    let is_beyond_limit = low > 1.0 + limit || high < 1.0 / (1.0 + limit);
+    let why = if limit > terms.margin && is_beside_one {
+        Why::WithinNoise { limit }
+    } else if is_beyond_limit {
+        Why::MaybeChance { p: comparison.p_margin_adjusted.unwrap_or(1.0) }
+    } else if is_beside_one {
+        Why::MaybeSmaller { limit }
     } else {
-        (Code::Imprecise, format!("the interval spans no difference at all: {interval}"))
+        Why::SpansNone
     };
-    about(code, format!("{reason}; {}", advise(comparison, terms)))
+    let more = blocks_to_decide(comparison, terms).map(|blocks| Needed {
+        blocks: blocks as u64,
+        seconds: terms.block_s.map(|seconds| blocks * seconds),
+    });
+    Reason::new(why, Some((low, high)), more)
 }
 
-/// Number of further blocks that would decide, if the estimate stays the same and the standard error shrinks
-/// with 1/√n: for a difference beyond the limit or, if the estimate is inside it, for equivalence.
-fn advise(comparison: &Comparison, terms: &Terms) -> String {
-    let Some(more) = blocks_to_decide(comparison, terms) else {
-        return "no reasonable number of blocks would decide it".to_owned();
-    };
-    let blocks = format!("about {} more block{}", count(more as u64), if more > 1.0 { "s" } else { "" });
-    match terms.block_s {
-        Some(seconds) => {
-            format!("{blocks} ({} or more) would decide it if the estimate stays", rough_time(more * seconds))
-        }
-        None => format!("{blocks} would decide it if the estimate stays"),
-    }
-}
-
-/// Number of further blocks needed, at least one; `None` without an interval or if no reasonable number would
-/// suffice.
-#[must_use]
-pub fn blocks_to_decide(comparison: &Comparison, terms: &Terms) -> Option<f64> {
+/// Number of further blocks that would decide, at least one, if the estimate stays the same and the standard error shrinks
+/// with 1/√n: for a difference beyond the limit or, if the estimate is inside it, for equivalence. `None` without an interval
+/// or if no reasonable number would suffice.
+fn blocks_to_decide(comparison: &Comparison, terms: &Terms) -> Option<f64> {
     let half_width = 0.5 * (comparison.ci_high? / comparison.ci_low?).ln();
     let error = half_width / normal::quantile(0.5 * (1.0 + terms.confidence));
     let (distance, limit) = (comparison.ratio.ln().abs(), terms.limit.ln_1p());

@@ -33,7 +33,7 @@ pub use claim::{Answer, Claim, ClaimError, UnknownName, check};
 pub use compare::{Changes, CompareError, compare};
 pub use comparison::compare_arms;
 pub use crossover::{Along, Crossover, find_crossovers};
-pub use family::{judge_alone, judge_rows, seconds_to_decide};
+pub use family::{judge_alone, judge_rows};
 pub use histogram::{HistogramError, Shift, decode, encode, merge, quantiles_for_shift, summarise};
 pub use hosts::{
     Cell, FactorDiffers, HOSTS_SCHEMA, HostDiffers, HostReport, Hosts, HostsCompared, MARGIN, Measured,
@@ -41,7 +41,7 @@ pub use hosts::{
 pub use hosts_history::{Histories, HostHistory, HostRun, HostsHistory, Newest};
 pub use index::{ArmTrials, Group, Index, Pairs, group};
 pub use issues::time_for_percentile;
-pub use judge::{Terms, blocks_to_decide, judge, judge_again};
+pub use judge::{Terms, judge, judge_again};
 pub use ladder::{
     Knee, LEAST_RATES, Ladder, Step, StepState, TAKES_OFF, falls_short, find_knee, find_ladders,
 };

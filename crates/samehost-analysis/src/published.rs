@@ -2,7 +2,7 @@
 //! docs/reproduce.md explains the rule.
 
 use samehost_model::human::{change, format_percent};
-use samehost_model::{Code, Comparison, EffectSize, Expected, Grade, Judgement, Verdict};
+use samehost_model::{Comparison, EffectSize, Expected, Grade, Judgement, Verdict};
 use samehost_stats::Estimate;
 
 use crate::judge::is_inside;
@@ -40,11 +40,7 @@ fn asked(expected: &Expected) -> Option<(Side, Option<(f64, f64)>)> {
 
 /// Whether an issue, rather than the width of the interval, prevented a verdict.
 fn is_barred(found: &Comparison) -> bool {
-    if found.grade.is_some() {
-        return found.grade() == Grade::Barred;
-    }
-    let by_width = |code: Code| matches!(code, Code::Imprecise | Code::NoiseFloor | Code::FewBlocks);
-    found.verdict == Verdict::Inconclusive && found.warnings.first().is_some_and(|w| !by_width(w.code))
+    found.grade() == Grade::Barred
 }
 
 /// Whether the whole interval is on the opposite side of 1.
@@ -71,8 +67,8 @@ fn size(side: Side, (low, high): (f64, f64), found: &Comparison) -> Option<Effec
 
 /// Why there is no verdict, without the recommendation for a longer measurement.
 fn reason(found: &Comparison) -> String {
-    let reason = found.warnings.first().map(|warning| warning.message.split("; ").next().unwrap_or_default());
-    reason.unwrap_or("the interval does not decide").to_owned()
+    let reason = found.reason.as_ref().map(|reason| reason.message.clone());
+    reason.unwrap_or_else(|| "the interval does not decide".to_owned())
 }
 
 /// Judges a claim about a ratio by the comparison that answers it.
@@ -188,10 +184,10 @@ pub fn judge_value(low: f64, high: f64, found: &Estimate) -> Judged {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use samehost_model::Warning;
+    use samehost_model::{Code, Reason, Warning};
     use samehost_stats::Interval;
 
-    fn found(verdict: Verdict, ratio: f64, low: f64, high: f64, code: Option<Code>) -> Comparison {
+    fn found(verdict: Verdict, ratio: f64, low: f64, high: f64, bar: Option<Code>) -> Comparison {
         Comparison {
             metric: "throughput".into(),
             candidate_value: ratio,
@@ -201,7 +197,8 @@ mod tests {
             narrow_low: Some(low),
             narrow_high: Some(high),
             verdict,
-            warnings: code.map(|code| Warning::new(code, "throughput", "so it is")).into_iter().collect(),
+            grade: bar.map(|_| Grade::Barred),
+            reason: bar.map(|code| Reason::barred(&Warning::new(code, "throughput", "so it is"))),
             ..Comparison::default()
         }
     }
@@ -262,7 +259,7 @@ mod tests {
     fn a_claim_of_direction_needs_no_size() {
         let open = Comparison {
             grade: Some(Grade::SizeOpen),
-            ..found(Verdict::Inconclusive, 1.05, 1.01, 1.09, Some(Code::Imprecise))
+            ..found(Verdict::Inconclusive, 1.05, 1.01, 1.09, None)
         };
         assert_eq!(outcome(&Expected::Above, &open).0, Judgement::Holds);
         assert_eq!(outcome(&Expected::Below, &open).0, Judgement::DoesNotHold);
@@ -281,15 +278,15 @@ mod tests {
 
     #[test]
     fn an_undecided_direction_may_still_rule_the_size_out() {
-        let wide = found(Verdict::Inconclusive, 1.0, 0.9, 1.1, Some(Code::Imprecise));
+        let wide = found(Verdict::Inconclusive, 1.0, 0.9, 1.1, None);
         let judged = judge_ratio(&HALF_MORE, &wide);
         assert_eq!((judged.judgement, judged.size), (Judgement::CannotTell, Some(EffectSize::Smaller)));
         assert!(judged.why.contains("as large as published it is not"), "{}", judged.why);
-        let other = found(Verdict::Inconclusive, 0.9, 0.85, 0.97, Some(Code::NoiseFloor));
+        let other = found(Verdict::Inconclusive, 0.9, 0.85, 0.97, None);
         let judged = judge_ratio(&HALF_MORE, &other);
         assert_eq!(judged.judgement, Judgement::CannotTell);
         assert!(judged.why.contains("the other way"), "{}", judged.why);
-        let wider = found(Verdict::Inconclusive, 1.2, 0.9, 1.7, Some(Code::Imprecise));
+        let wider = found(Verdict::Inconclusive, 1.2, 0.9, 1.7, None);
         assert_eq!(outcome(&HALF_MORE, &wider), (Judgement::CannotTell, Some(EffectSize::Inside)));
         assert_eq!(outcome(&Expected::Same, &wider).0, Judgement::CannotTell);
     }
@@ -297,15 +294,15 @@ mod tests {
     #[test]
     fn at_least_needs_the_whole_interval() {
         let twice = Expected::AtLeast { ratio: 2.0 };
-        let of = |verdict, low: f64, high: f64, code| {
-            outcome(&twice, &found(verdict, 0.5 * (low + high), low, high, code)).0
+        let of = |verdict, low: f64, high: f64| {
+            outcome(&twice, &found(verdict, 0.5 * (low + high), low, high, None)).0
         };
-        assert_eq!(of(Verdict::Faster, 2.1, 2.4, None), Judgement::Holds);
-        assert_eq!(of(Verdict::Faster, 1.9, 2.4, None), Judgement::CannotTell);
-        assert_eq!(of(Verdict::Faster, 1.5, 1.9, None), Judgement::DoesNotHold);
-        assert_eq!(of(Verdict::Inconclusive, 0.9, 1.3, Some(Code::NoiseFloor)), Judgement::DoesNotHold);
-        assert_eq!(of(Verdict::Inconclusive, 0.9, 2.3, Some(Code::NoiseFloor)), Judgement::CannotTell);
-        assert_eq!(of(Verdict::Slower, 0.5, 0.7, None), Judgement::DoesNotHold);
+        assert_eq!(of(Verdict::Faster, 2.1, 2.4), Judgement::Holds);
+        assert_eq!(of(Verdict::Faster, 1.9, 2.4), Judgement::CannotTell);
+        assert_eq!(of(Verdict::Faster, 1.5, 1.9), Judgement::DoesNotHold);
+        assert_eq!(of(Verdict::Inconclusive, 0.9, 1.3), Judgement::DoesNotHold);
+        assert_eq!(of(Verdict::Inconclusive, 0.9, 2.3), Judgement::CannotTell);
+        assert_eq!(of(Verdict::Slower, 0.5, 0.7), Judgement::DoesNotHold);
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! Merges the reasons of several trials into one sentence.
 
-use samehost_model::human::{count, shape};
+use samehost_model::human::{count, without_numbers};
 
 /// Merges texts that differ only in numbers; shows the first of each with its count. At most three reasons,
 /// the most frequent first.
 pub(crate) fn reasons<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     let mut found: Vec<(String, &str, u64)> = Vec::new();
     for text in texts {
-        let shape = shape(text);
+        let shape = without_numbers(text);
         match found.iter_mut().find(|(known, ..)| *known == shape) {
             Some((.., times)) => *times += 1,
             None => found.push((shape, text, 1)),

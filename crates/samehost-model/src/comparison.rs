@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::arm::Point;
+use crate::reason::Reason;
 use crate::warning::Warning;
 
 /// The interval of a ratio held against the practical margin.
@@ -18,7 +19,7 @@ pub enum Verdict {
     Slower,
     /// The ratio lies inside the margin around 1.
     Equivalent,
-    /// The data do not decide; the warnings say why.
+    /// The data do not decide; [`Comparison::reason`] says why.
     #[default]
     Inconclusive,
 }
@@ -57,7 +58,7 @@ pub enum Grade {
     Leaning,
     /// Nothing can be told.
     Open,
-    /// What the warnings say forbids a verdict, whatever the numbers.
+    /// An issue forbids a verdict, whatever the numbers.
     Barred,
 }
 
@@ -116,7 +117,10 @@ pub struct Comparison {
     /// How much it knows; absent in reports of versions that did not grade.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grade: Option<Grade>,
-    /// Why it is inconclusive, or what to keep in mind.
+    /// Why it is inconclusive; absent with a verdict, and in reports of versions that had it as the first of the warnings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
+    /// What to keep in mind, whatever the verdict.
     #[serde(default)]
     pub warnings: Vec<Warning>,
 }
@@ -126,6 +130,13 @@ impl Comparison {
     #[must_use]
     pub fn is_open(&self) -> bool {
         !self.verdict.is_decided() && self.grade() != Grade::Barred
+    }
+
+    /// Seconds of measuring that would decide it if its estimate stays the same; `None` with a verdict, or where no
+    /// reasonable number of blocks would.
+    #[must_use]
+    pub fn seconds_to_decide(&self) -> Option<f64> {
+        self.reason.as_ref()?.more?.seconds
     }
 
     /// Strength of the evidence. For reports without grades it is derived from the verdict.

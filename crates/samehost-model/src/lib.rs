@@ -19,6 +19,7 @@ mod prediction;
 pub mod printable;
 mod profile;
 mod quantity;
+mod reason;
 pub mod redact;
 mod report;
 mod reproduction;
@@ -44,6 +45,7 @@ pub use quantity::{
     Quantity, QuantityError, RateSpec, parse_count_list, parse_duration, parse_fraction, parse_rate_list,
     parse_size, parse_size_list,
 };
+pub use reason::{Needed, Reason, Why};
 pub use redact::Redactor;
 pub use report::{
     Analysis, AwakeBy, Driven, Evidence, Head, Host, LogLine, OtherProgram, Outcome, Plan, Question, Report,

@@ -8,6 +8,7 @@ use crate::arm::{Arm, Placement, Point};
 use crate::comparison::{Comparison, Control};
 use crate::connection::ConnectionSettings;
 use crate::effect::{Combination, Effect, Limit};
+use crate::human::without_numbers;
 use crate::metric::MetricInfo;
 use crate::prediction::{Part, Prediction};
 use crate::profile::{Profile, ProfileDifference};
@@ -312,6 +313,14 @@ pub struct Evidence {
     pub connection: Option<ConnectionSettings>,
     /// In how many trials it said so.
     pub trials: u32,
+}
+
+impl Evidence {
+    /// Whether the kernel says the same of another trial, but for numbers: process ids and ports are others in each.
+    #[must_use]
+    pub fn says_the_same(&self, observed: &str, cipher: Option<&str>) -> bool {
+        without_numbers(&self.observed) == without_numbers(observed) && self.cipher.as_deref() == cipher
+    }
 }
 
 /// What is known before the first trial, and how measuring ended.

@@ -152,10 +152,12 @@ fn undecided(metric: &MetricInfo, comparison: &Comparison, name: &str, base: &st
         Grade::Open | Grade::Decided => "Cannot tell".to_owned(),
         Grade::Barred => "No verdict".to_owned(),
     };
-    let reason = comparison.warnings.first().map_or_else(String::new, |warning| {
-        let words = words::cause(warning.code).map_or_else(|| warning.message.clone(), str::to_owned);
-        format!(": {}", words.trim_end_matches('.'))
-    });
+    let reason = match &comparison.reason {
+        None => String::new(),
+        Some(reason) => {
+            format!(": {}", words::cause(reason.code()).map_or_else(|| reason.in_full(), str::to_owned))
+        }
+    };
     let text = format!(
         "in {}: {name} ÷ {base} = {}{}{reason}.",
         words::title(&metric.name),
@@ -272,9 +274,7 @@ fn part(view: &View<'_>, metric: &MetricInfo, all: &[&Comparison], verdict: Verd
 
 /// The reason why there is no verdict, if it is the same for all comparisons.
 fn common_cause(these: &[&Comparison]) -> Option<&'static str> {
-    let cause = |c: &Comparison| {
-        (c.verdict == Verdict::Inconclusive).then(|| words::cause(c.warnings.first()?.code)).flatten()
-    };
+    let cause = |c: &Comparison| words::cause(c.reason.as_ref()?.code());
     let first = cause(these.first()?)?;
     these.iter().all(|c| cause(c) == Some(first)).then_some(first)
 }

@@ -6,7 +6,7 @@ use samehost_model::{Comparison, MetricInfo, Report, Transport, Verdict};
 
 use crate::grid::{Align, Column, Grid};
 use crate::line::{Line, Span, Tone, wrap_spans};
-use crate::notes::{self, Notes};
+use crate::notes::{self, Note, Notes};
 use crate::page::Page;
 use crate::view::View;
 use crate::words::interval;
@@ -128,6 +128,11 @@ fn table(page: &mut Page, title: &str, report: &Report, all: &[Comparison]) {
     page.section(lines);
 }
 
+/// Whether a note is among the headlines.
+fn is_headline(_: &Comparison, note: Note<'_>) -> bool {
+    matches!(note, Note::Warning(warning) if words::is_headline(warning.code))
+}
+
 /// All warnings about the changes.
 fn doubts(changes: &Changes) -> Vec<Notes> {
     let mut found = Vec::new();
@@ -136,7 +141,7 @@ fn doubts(changes: &Changes) -> Vec<Notes> {
     }
     let about = |c: &Comparison| format!("{}, {}", clean(&c.baseline), words::title(&c.metric));
     for all in [&changes.arms, &changes.ratios] {
-        notes::gather(&mut found, all, &|_, warning| words::is_headline(warning.code), &about);
+        notes::gather(&mut found, all, &is_headline, &about);
     }
     found
 }

@@ -353,7 +353,7 @@ fn round_trip(finding: &Finding<'_>) -> Vec<String> {
         (Verdict::Equivalent, _) => vec!["On this machine it makes no difference that matters for single requests: switching is not worth it.".into()],
         _ => {
             // Why an interval does not decide is told once, below.
-            let bar = comparison.warnings.first().filter(|_| !comparison.is_open());
+            let bar = comparison.reason.as_ref().filter(|reason| reason.is_bar());
             let why = bar.map_or_else(String::new, |bar| format!("; {}", bar.message));
             vec![format!("Single requests: {}{why}.", difference(comparison))]
         }
@@ -365,7 +365,7 @@ fn more_time(findings: &[Finding<'_>]) -> Option<String> {
     let mut rows = Vec::new();
     for finding in findings.iter().filter(|finding| finding.kind != FindingKind::Scheduler) {
         let Some(open) = finding.comparison().filter(|comparison| comparison.is_open()) else { continue };
-        let Some(seconds) = samehost_analysis::seconds_to_decide(finding.report, open) else { continue };
+        let Some(seconds) = open.seconds_to_decide() else { continue };
         rows.push(format!("{} (about {} more)", finding.label, rough_time(seconds)));
     }
     (!rows.is_empty())

@@ -1,6 +1,6 @@
 //! Conditions of the measurement: self-check, cost of the harness, generator, evidence, repeats.
 
-use samehost_model::human::{count, format_percent, format_value, percent_number, shape};
+use samehost_model::human::{count, format_percent, format_value, percent_number};
 use samehost_model::{Code, Evidence, Trial, Verdict};
 
 use crate::grid::{Align, Column, Grid};
@@ -121,9 +121,7 @@ fn evidence(view: &View<'_>) -> Vec<String> {
     for evidence in &view.report.analysis.evidence {
         let name = view.name(&evidence.arm);
         let same = |(known, first, _): &&mut (String, &Evidence, u64)| {
-            *known == name
-                && shape(&first.observed) == shape(&evidence.observed)
-                && first.cipher == evidence.cipher
+            *known == name && first.says_the_same(&evidence.observed, evidence.cipher.as_deref())
         };
         match found.iter_mut().find(same) {
             Some((.., trials)) => *trials += u64::from(evidence.trials),

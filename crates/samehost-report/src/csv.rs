@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 
 use samehost_analysis::group;
-use samehost_model::{Arm, Comparison, MetricInfo, Point, Report, Warning};
+use samehost_model::{Arm, Comparison, MetricInfo, Point, Reason, Report};
 
 use crate::{sockets, view};
 use samehost_model::printable::clean;
@@ -90,7 +90,7 @@ fn compared(report: &Report, comparison: &Comparison) -> Vec<String> {
         number(comparison.p_adjusted),
         comparison.verdict.to_string(),
         number(floor),
-        codes(&comparison.warnings),
+        codes(comparison),
         clean(&report.head.started_at),
         sockets::of_arm(report, &comparison.baseline),
         sockets::of_arm(report, &comparison.candidate),
@@ -131,9 +131,11 @@ fn at(report: &Report, point: &Point, name: &str, metric: Option<&MetricInfo>) -
     ]
 }
 
-/// Distinct warning codes, spelled as in JSON.
-fn codes(warnings: &[Warning]) -> String {
-    let mut names: Vec<String> = warnings.iter().map(|warning| view::json_name(warning.code)).collect();
+/// Distinct codes of the reason and the warnings, spelled as in JSON.
+fn codes(comparison: &Comparison) -> String {
+    let reason = comparison.reason.as_ref().map(Reason::code);
+    let codes = reason.into_iter().chain(comparison.warnings.iter().map(|warning| warning.code));
+    let mut names: Vec<String> = codes.map(view::json_name).collect();
     names.sort_unstable();
     names.dedup();
     names.join(";")

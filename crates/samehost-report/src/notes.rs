@@ -1,7 +1,6 @@
 //! Warnings grouped by code: those of the report, and those of single comparisons.
 
-use samehost_model::human::shape;
-use samehost_model::{Code, Comparison, Report, Verdict, Warning};
+use samehost_model::{Code, Comparison, Reason, Report, Warning};
 
 use crate::conditions::is_repeats;
 use crate::view::View;
@@ -39,40 +38,102 @@ pub(crate) fn notes(view: &View<'_>) -> Vec<Notes> {
         }
         parts.join(", ")
     };
-    gather(&mut notes, &report.analysis.comparisons, &|c, w| is_told(view, c, w), &about);
+    gather(
+        &mut notes,
+        &report.analysis.comparisons,
+        &|comparison, note| is_shown(view, comparison, note),
+        &about,
+    );
     notes
 }
 
-/// Adds warnings of comparisons. Messages that differ only in numbers are merged, with a list of their subjects.
+/// A note on a comparison.
+#[derive(Clone, Copy)]
+pub(crate) enum Note<'a> {
+    /// Why it has no verdict.
+    Reason(&'a Reason),
+    Warning(&'a Warning),
+}
+
+impl Note<'_> {
+    fn code(self) -> Code {
+        match self {
+            Note::Reason(reason) => reason.code(),
+            Note::Warning(warning) => warning.code,
+        }
+    }
+
+    fn message(self) -> String {
+        match self {
+            Note::Reason(reason) => reason.in_full(),
+            Note::Warning(warning) => warning.message.clone(),
+        }
+    }
+
+    /// Whether a note of another comparison says the same, with other numbers or of another metric.
+    fn is_like(self, other: Note<'_>) -> bool {
+        match (self, other) {
+            (Note::Reason(reason), Note::Reason(other)) => reason.is_like(other),
+            (Note::Warning(warning), Note::Warning(other)) => {
+                let is_about_the_same = warning.subject == other.subject || warning.message == other.message;
+                warning.code == other.code && is_about_the_same
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Notes that say the same of several comparisons, each of another one. The subjects name these, in the same order.
+struct Alike<'a> {
+    notes: Vec<Note<'a>>,
+    subjects: Vec<String>,
+    /// The comparison that has the last of them, as a position.
+    last: usize,
+}
+
+/// The reason of a comparison, and its warnings. An issue that is the reason is among the warnings.
+fn notes_of(comparison: &Comparison) -> impl Iterator<Item = Note<'_>> {
+    let reason = comparison.reason.as_ref().filter(|reason| !reason.is_bar());
+    reason.map(Note::Reason).into_iter().chain(comparison.warnings.iter().map(Note::Warning))
+}
+
+/// Adds the notes of comparisons, except those that are shown elsewhere. Notes that say the same are merged, with a list of
+/// their subjects.
 pub(crate) fn gather(
     notes: &mut Vec<Notes>,
     comparisons: &[Comparison],
-    skip: &dyn Fn(&Comparison, &Warning) -> bool,
+    is_shown: &dyn Fn(&Comparison, Note<'_>) -> bool,
     about: &dyn Fn(&Comparison) -> String,
 ) {
-    let mut found: Vec<(Code, String, Vec<&str>, Vec<String>)> = Vec::new();
-    for comparison in comparisons {
-        for warning in comparison.warnings.iter().filter(|warning| !skip(comparison, warning)) {
-            let shape = shape(&warning.message);
-            match found.iter_mut().find(|(code, known, ..)| *code == warning.code && *known == shape) {
-                Some((.., messages, subjects)) => {
-                    messages.push(&warning.message);
-                    subjects.push(about(comparison));
+    let mut groups: Vec<Alike<'_>> = Vec::new();
+    for (index, comparison) in comparisons.iter().enumerate() {
+        for note in notes_of(comparison) {
+            if is_shown(comparison, note) {
+                continue;
+            }
+            let subject = about(comparison);
+            match groups.iter_mut().find(|group| group.last != index && group.notes[0].is_like(note)) {
+                Some(group) => {
+                    group.notes.push(note);
+                    group.subjects.push(subject);
+                    group.last = index;
                 }
-                None => found.push((warning.code, shape, vec![&warning.message], vec![about(comparison)])),
+                None => groups.push(Alike { notes: vec![note], subjects: vec![subject], last: index }),
             }
         }
     }
-    for (code, _, messages, subjects) in found {
-        let message = sentence(messages[0]);
+    for Alike { notes: alike, subjects, .. } in groups {
+        let messages: Vec<String> = alike.iter().map(|note| note.message()).collect();
+        let message = sentence(&messages[0]);
         // With identical messages the subjects are not relevant.
-        let same = messages.len() > 1 && messages.iter().all(|other| *other == messages[0]);
-        let alike = match subjects.len() {
+        let is_same = messages.len() > 1 && messages.iter().all(|other| *other == messages[0]);
+        let others = match subjects.len() {
             1 => String::new(),
             2 | 3 => format!(" Alike: {}.", subjects[1..].join("; ")),
             n => format!(" Alike: {}; {}; {} more.", subjects[1], subjects[2], n - 3),
         };
-        add(notes, code, if same { message } else { format!("{}: {message}{alike}", subjects[0]) });
+        let text = if is_same { message } else { format!("{}: {message}{others}", subjects[0]) };
+        add(notes, alike[0].code(), text);
     }
 }
 
@@ -91,17 +152,23 @@ pub(crate) fn sentence(message: &str) -> String {
     if message.ends_with(['.', '!', '?']) { message.to_owned() } else { format!("{message}.") }
 }
 
-/// Whether the report or the answer already contains a comparison's warning.
-fn is_told(view: &View<'_>, comparison: &Comparison, warning: &Warning) -> bool {
+/// Whether the report or its answer has this note of a comparison already.
+fn is_shown(view: &View<'_>, comparison: &Comparison, note: Note<'_>) -> bool {
     let report: &Report = view.report;
-    let whole = report.warnings.iter().any(|w| w.code == warning.code && w.message == warning.message);
-    let decided = comparison.verdict != Verdict::Inconclusive;
-    let missed = |w: &Warning| w.code == Code::Imprecise && w.subject == warning.subject;
-    let precision = decided && warning.code == Code::Imprecise && report.warnings.iter().any(missed);
-    let is_first = view.metrics().first().is_some_and(|metric| metric.name == comparison.metric);
-    let reason = comparison.warnings.first().is_some_and(|first| std::ptr::eq(first, warning));
-    let answered = is_first && !decided && reason && !view.is_sweep() && words::cause(warning.code).is_none();
-    whole || precision || answered
+    match note {
+        Note::Reason(reason) => {
+            let is_first = view.metrics().first().is_some_and(|metric| metric.name == comparison.metric);
+            is_first && !view.is_sweep() && words::cause(reason.code()).is_none()
+        }
+        Note::Warning(warning) => report.warnings.iter().any(|of_report| {
+            let is_same = of_report.code == warning.code && of_report.message == warning.message;
+            let is_precision = comparison.verdict.is_decided()
+                && warning.code == Code::Imprecise
+                && of_report.code == Code::Imprecise
+                && of_report.subject == warning.subject;
+            is_same || is_precision
+        }),
+    }
 }
 
 #[cfg(test)]
@@ -109,9 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_that_differ_in_numbers_are_one() {
-        assert_eq!(shape("from -1.2 % to +3,400"), shape("from 12 % to -3"));
-        assert_ne!(shape("a 1"), shape("b 1"));
+    fn a_sentence_ends_once() {
         assert_eq!(sentence(" stop "), "stop.");
         assert_eq!(sentence("Stop?"), "Stop?");
     }

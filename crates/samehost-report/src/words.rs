@@ -1,7 +1,7 @@
 //! Wording of metrics, verdicts and codes. Verdicts come from the comparisons and are never changed here.
 
 use samehost_model::human::{format_percent, format_ratio_aligned, percent_number};
-use samehost_model::{Arm, Better, Code, Comparison, Family, Grade, MetricInfo, Verdict};
+use samehost_model::{Arm, Better, Code, Comparison, Family, Grade, MetricInfo, Reason, Verdict};
 
 use crate::line::Tone;
 use samehost_model::printable::clean;
@@ -197,7 +197,7 @@ pub(crate) fn direction(metric: Option<&MetricInfo>, ratio: f64) -> &'static str
 
 /// Verdict or grade of a comparison as a cell, or the reason why there is no verdict.
 pub(crate) fn cell(metric: Option<&MetricInfo>, comparison: &Comparison) -> String {
-    let reason = comparison.warnings.first().map(|warning| warning.code);
+    let reason = comparison.reason.as_ref().map(Reason::code);
     match (comparison.grade(), reason) {
         (Grade::Decided, _) => verdict(metric, comparison.verdict).to_owned(),
         (Grade::Open | Grade::Barred, None | Some(Code::Imprecise)) => CANNOT_TELL.to_owned(),

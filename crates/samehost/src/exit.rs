@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use samehost_analysis::{Answer, Claim};
 use samehost_bench::{BenchError, Fault};
-use samehost_model::{Arm, Comparison, Grade, MetricInfo, Outcome, Report};
+use samehost_model::{Arm, Comparison, MetricInfo, Outcome, Report};
 use samehost_scan::ScanError;
 use samehost_system::interrupt;
 
@@ -76,10 +76,7 @@ fn in_words(found: &Comparison) -> String {
         (Some(low), Some(high)) => format!(" ({low:.3}\u{2013}{high:.3})"),
         _ => ", without an interval".to_owned(),
     };
-    let why = match found.warnings.first() {
-        Some(warning) if found.grade() != Grade::Decided => format!("; {}", warning.message),
-        _ => String::new(),
-    };
+    let why = found.reason.as_ref().map_or_else(String::new, |reason| format!("; {}", reason.in_full()));
     format!("{candidate}/{baseline} {metric} is {ratio:.3}{interval}, {verdict}{why}")
 }
 

@@ -1,7 +1,6 @@
 //! Time needed to decide open comparisons, by which the checkup and `reproduce` distribute their remaining time.
 
-use samehost_analysis::seconds_to_decide;
-use samehost_model::{Comparison, Report};
+use samehost_model::Comparison;
 
 /// Factor for connecting, warm-up, and starts of servers, on top of the counted time.
 pub const AROUND: f64 = 1.5;
@@ -10,8 +9,7 @@ const UNSURE: f64 = 1.5;
 
 /// Seconds that would decide the comparison that needs the least; `None` if none is open, or none can be
 /// decided in reasonable time.
-pub fn least_s<'a>(report: &Report, rows: impl Iterator<Item = &'a Comparison>) -> Option<f64> {
-    let open = rows.filter(|row| row.is_open());
-    let seconds = open.filter_map(|row| seconds_to_decide(report, row));
+pub fn least_s<'a>(rows: impl Iterator<Item = &'a Comparison>) -> Option<f64> {
+    let seconds = rows.filter_map(Comparison::seconds_to_decide);
     seconds.map(|seconds| UNSURE * AROUND * seconds).min_by(f64::total_cmp)
 }

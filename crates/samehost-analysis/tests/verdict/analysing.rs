@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use samehost_analysis::{Along, analyse, find_crossovers, judge_rows};
-use samehost_model::{Code, Comparison, Grade, MetricInfo, Point, Report, Transport, Verdict, Warning};
+use samehost_model::{Code, Comparison, Grade, MetricInfo, Point, Report, Transport, Verdict, Warning, Why};
 
 use crate::made::{arm, control, each, empty, measured, point, trial};
 
@@ -59,6 +59,7 @@ fn a_baseline_that_differs_from_itself_bars_the_whole_report_once() {
     let found = only(&report);
     assert_eq!((found.verdict, found.grade()), (Verdict::Inconclusive, Grade::Barred));
     assert_eq!(found.warnings[0].code, Code::SelfCheck);
+    assert!(found.reason.is_some_and(|reason| reason.is_bar() && reason.message == said[0].message));
     // Within the margin it does not matter.
     report.head.plan.margin = 0.1;
     assert_ne!(only(&report).grade(), Grade::Barred);
@@ -130,12 +131,8 @@ fn rows_of_several_reports_are_one_family() {
     let [first, _, third] = &reports.map(|report| report.analysis.comparisons[0].clone());
     assert_eq!((first.verdict, first.p_adjusted), (Verdict::Faster, Some(3.0 * alone)));
     assert_eq!(third.verdict, Verdict::Inconclusive);
-    assert_eq!(
-        third.warnings.iter().filter(|w| w.code == Code::Imprecise).count(),
-        1,
-        "{:?}",
-        third.warnings
-    );
+    let reason = third.reason.as_ref().unwrap();
+    assert_eq!((reason.code(), &third.warnings), (Code::Imprecise, &Vec::new()), "one reason");
 }
 
 #[test]
@@ -156,14 +153,20 @@ fn a_large_margin_needs_a_large_difference() {
     report.head.plan.margin = 0.05;
     let found = only(&report);
     assert_eq!(found.verdict, Verdict::Inconclusive);
-    assert!(found.warnings[0].message.contains("smaller than the margin of 5 %"), "{:?}", found.warnings);
+    let reason = found.reason.unwrap();
+    assert_eq!(reason.why, Why::MaybeSmaller { limit: 0.05 });
+    assert!(reason.message.contains("smaller than the margin of 5 %"), "{}", reason.message);
 }
 
 #[test]
 fn an_open_case_says_how_long_it_would_take() {
     let found = only(&measured(12, 1.0, 0.2));
-    assert_eq!((found.verdict, found.warnings[0].code), (Verdict::Inconclusive, Code::Imprecise));
-    let message = &found.warnings[0].message;
+    let seconds = found.seconds_to_decide().unwrap();
+    let reason = found.reason.unwrap();
+    assert_eq!((found.verdict, reason.why), (Verdict::Inconclusive, Why::SpansNone));
+    let more = reason.more.unwrap();
+    assert!(more.blocks > 12 && more.seconds == Some(seconds), "{more:?}");
+    let message = reason.in_full();
     assert!(message.contains("spans no difference") && message.contains("more blocks ("), "{message}");
     assert!(message.contains("would decide it if the estimate stays"), "{message}");
 }
@@ -184,7 +187,7 @@ fn few_blocks() {
     assert_eq!(found.verdict, Verdict::Faster);
     let found = only(&measured(1, 1.5, 0.01));
     assert_eq!((found.verdict, found.ci_low, found.p_adjusted), (Verdict::Inconclusive, None, None));
-    assert_eq!(found.warnings[0].code, Code::FewBlocks);
+    assert_eq!(found.reason.unwrap().why, Why::OneBlock);
     assert!(analyse(&measured(0, 1.0, 0.0)).analysis.comparisons.is_empty());
 }
 

@@ -61,6 +61,7 @@ fn errors_in_either_report_bar() {
     let unix = changes.arms.iter().find(|c| c.baseline == "unix").unwrap();
     assert_eq!((unix.verdict, unix.warnings[0].code), (Verdict::Inconclusive, Code::Errors));
     assert!(unix.warnings[0].message.starts_with("second report: "));
+    assert_eq!(unix.reason.as_ref().map(|reason| &reason.message), Some(&unix.warnings[0].message));
     assert_eq!(changes.ratios[0].verdict, Verdict::Inconclusive);
 }
 
@@ -75,7 +76,7 @@ fn the_larger_noise_floor_holds() {
     }
     let changes = compare(&old, &new).unwrap();
     assert!(changes.arms.iter().all(|c| c.verdict == Verdict::Inconclusive));
-    assert!(changes.arms.iter().all(|c| c.warnings[0].code == Code::NoiseFloor));
+    assert!(changes.arms.iter().all(|c| c.reason.as_ref().unwrap().code() == Code::NoiseFloor));
 }
 
 #[test]

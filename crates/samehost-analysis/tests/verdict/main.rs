@@ -6,3 +6,4 @@ mod independent;
 mod issues;
 mod made;
 mod predicting;
+mod stored;

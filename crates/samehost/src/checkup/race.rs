@@ -78,7 +78,7 @@ impl Leg {
     /// Seconds that would decide the row that needs the least; `None` if no row is open or none can be
     /// decided in reasonable time.
     fn needs_s(&self) -> Option<f64> {
-        least_s(self.report.as_ref()?, self.rows().map(|(_, row)| row))
+        least_s(self.rows().map(|(_, row)| row))
     }
 
     /// Start-up time before a measurement.

@@ -65,10 +65,7 @@ fn needs_s(published: &Published, experiment: &Experiment) -> Option<f64> {
     }
     let reports = || experiment.measurements.iter().map(|measurement| &measurement.report);
     let of_rows = |report: &Report| {
-        least_s(
-            report,
-            rows(published.claims, report).into_iter().map(|row| &report.analysis.comparisons[row]),
-        )
+        least_s(rows(published.claims, report).into_iter().map(|row| &report.analysis.comparisons[row]))
     };
     // A claim about a size may be open although its comparisons are decided; it gets half as much time again.
     let of_size = |claim: &ClaimOutcome| {
