@@ -2,6 +2,7 @@
 //! common options that it takes and the parameters that it adds.
 
 mod find;
+mod internal;
 mod reproduce;
 mod run;
 mod serve;
@@ -16,15 +17,15 @@ use clap::{ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, ValueE
 use clap_complete::Shell;
 use samehost_bench::engine::arrivals::Spacing;
 use samehost_bench::parameters::{Parameter, ParameterKind, Parameters};
-use samehost_bench::private_servers::Account;
 use samehost_bench::workload::Workload;
 use samehost_bench::workloads::WORKLOADS;
 use samehost_bench::{CallGraph, Slicing, parameter_values};
-use samehost_model::{Endpoint, Placement, RateSpec, Transport};
+use samehost_model::{Placement, RateSpec, Transport};
 
 #[cfg(feature = "tui")]
 pub use find::TopOptions;
 pub use find::{HowOptions, ScanOptions, VerifyOptions};
+pub use internal::{BecomeServerOptions, Internal, SendsAtOnceOptions, SuperviseOptions};
 pub use reproduce::ReproduceOptions;
 pub use run::RunOptions;
 pub use serve::ServeOptions;
@@ -103,21 +104,41 @@ pub enum Verb {
         /// The directory
         directory: PathBuf,
     },
-    #[command(hide = true)]
-    Supervise(SuperviseOptions),
-    #[command(hide = true)]
-    BecomeServer(BecomeServerOptions),
-    #[command(hide = true)]
-    TryOwnNetwork,
-    #[command(hide = true)]
-    LogInAs,
-    #[command(hide = true)]
-    SendsAtOnce(SendsAtOnceOptions),
-    #[command(hide = true)]
-    HandOver { endpoint: Endpoint },
-    #[cfg(feature = "switch")]
-    #[command(hide = true)]
-    WatchSwitch(WatchSwitchOptions),
+    #[command(flatten)]
+    Internal(Internal),
+}
+
+/// What happens to a verb at SIGINT and SIGTERM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtSignal {
+    /// It ends at once, or a moment later where it cleans up.
+    Ends,
+    /// It handles them itself: a measurement stops cleanly, and must start with a single thread; servers and internal verbs
+    /// have an end of their own.
+    HandlesItself,
+}
+
+impl Verb {
+    pub fn at_signal(&self) -> AtSignal {
+        match self {
+            Verb::Checkup(_) | Verb::Bench(_) | Verb::Reproduce(_) | Verb::Run(_) | Verb::Serve(_) => {
+                AtSignal::HandlesItself
+            }
+            Verb::Internal(internal) => internal.at_signal(),
+            Verb::Scan(_)
+            | Verb::Explain { .. }
+            | Verb::Top(_)
+            | Verb::Verify(_)
+            | Verb::How(_)
+            | Verb::Switch(_)
+            | Verb::Report(_)
+            | Verb::Compare(_)
+            | Verb::History(_)
+            | Verb::Prune(_)
+            | Verb::Completions { .. }
+            | Verb::Man { .. } => AtSignal::Ends,
+        }
+    }
 }
 
 #[derive(Args, Clone, Debug, Default)]
@@ -461,30 +482,4 @@ fn parameter_argument(parameter: &'static Parameter) -> clap::Arg {
         ParameterKind::Texts => argument.value_name("TEXT").action(clap::ArgAction::Append),
     };
     if parameter.default.is_empty() { argument } else { argument.default_value(parameter.default) }
-}
-
-#[derive(Args, Clone, Debug)]
-pub struct SendsAtOnceOptions {
-    /// Process and inode of each socket
-    pub sockets: Vec<u64>,
-}
-
-#[derive(Args, Clone, Debug)]
-pub struct SuperviseOptions {
-    #[arg(long)]
-    pub account: Option<Account>,
-    #[arg(long)]
-    pub at_once: bool,
-    pub directory: PathBuf,
-    #[arg(last = true, required = true)]
-    pub command: Vec<String>,
-}
-
-#[derive(Args, Clone, Debug)]
-pub struct BecomeServerOptions {
-    #[arg(long)]
-    pub account: Option<Account>,
-    pub parent: u32,
-    #[arg(last = true, required = true)]
-    pub command: Vec<String>,
 }

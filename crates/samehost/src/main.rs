@@ -32,7 +32,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use cli::{Cli, Verb};
+use cli::{AtSignal, Cli, Internal, Verb};
 
 /// musl's own has one lock for all threads.
 #[cfg(target_env = "musl")]
@@ -45,53 +45,50 @@ fn main() -> ExitCode {
     if let Err(error) = signals::take_usual() {
         return exit::status(Err(error.into()));
     }
-    let cli = Cli::try_parse().unwrap_or_else(|error| tips::only_near(error).exit());
-    // Servers and hidden verbs handle signals themselves. Measurements stop cleanly, and must start single-threaded.
-    let has_own_end = matches!(
-        cli.verb,
-        None | Some(
-            Verb::Checkup(_)
-                | Verb::Bench(_)
-                | Verb::Reproduce(_)
-                | Verb::TryOwnNetwork
-                | Verb::Run(_)
-                | Verb::Serve(_)
-                | Verb::Supervise(_)
-                | Verb::BecomeServer(_)
-                | Verb::LogInAs
-        )
-    );
-    if !has_own_end && let Err(error) = signals::end_at_once() {
+    let Cli { verb, checkup } = Cli::try_parse().unwrap_or_else(|error| tips::only_near(error).exit());
+    let verb = verb.unwrap_or(Verb::Checkup(checkup));
+    if verb.at_signal() == AtSignal::Ends
+        && let Err(error) = signals::end_at_once()
+    {
         return exit::status(Err(error.into()));
     }
-    let result = match cli.verb {
-        None => commands::checkup(&cli.checkup),
-        Some(Verb::Checkup(options)) => commands::checkup(&options),
-        Some(Verb::Bench(bench)) => commands::bench(&bench),
-        Some(Verb::Reproduce(options)) => commands::reproduce(&options),
-        Some(Verb::Scan(options)) => commands::scan(&options),
-        Some(Verb::Explain { code }) => commands::explain(code.as_deref()),
-        Some(Verb::Top(options)) => commands::top(&options),
-        Some(Verb::Verify(options)) => commands::verify(&options),
-        Some(Verb::How(options)) => commands::how(&options),
-        Some(Verb::Switch(options)) => commands::switch(&options),
-        Some(Verb::Run(options)) => commands::run(&options),
-        Some(Verb::Serve(options)) => commands::serve(&options),
-        Some(Verb::Report(options)) => commands::report(&options),
-        Some(Verb::Compare(options)) => commands::compare(&options),
-        Some(Verb::History(options)) => commands::history(&options),
-        Some(Verb::Prune(options)) => commands::prune(&options),
-        Some(Verb::Completions { shell }) => commands::completions(shell),
-        Some(Verb::Man { directory }) => commands::man(&directory),
-        Some(Verb::Supervise(options)) => commands::supervise(&options),
-        Some(Verb::BecomeServer(options)) => commands::become_server(&options),
-        Some(Verb::TryOwnNetwork) => commands::try_own_network(),
-        Some(Verb::LogInAs) => commands::log_in_as(),
-        Some(Verb::SendsAtOnce(options)) => commands::sends_at_once(&options),
-        Some(Verb::HandOver { endpoint }) => commands::hand_over(&endpoint),
-        #[cfg(feature = "switch")]
-        Some(Verb::WatchSwitch(options)) => commands::watch_switch(&options),
-    };
+    let result = run(verb);
     // The user knows of the interrupt, so errors that result from it are not shown.
     exit::status(if signals::is_stopped() { Ok(exit::Ending::Interrupted) } else { result })
+}
+
+fn run(verb: Verb) -> anyhow::Result<exit::Ending> {
+    match verb {
+        Verb::Checkup(options) => commands::checkup(&options),
+        Verb::Bench(bench) => commands::bench(&bench),
+        Verb::Reproduce(options) => commands::reproduce(&options),
+        Verb::Scan(options) => commands::scan(&options),
+        Verb::Explain { code } => commands::explain(code.as_deref()),
+        Verb::Top(options) => commands::top(&options),
+        Verb::Verify(options) => commands::verify(&options),
+        Verb::How(options) => commands::how(&options),
+        Verb::Switch(options) => commands::switch(&options),
+        Verb::Run(options) => commands::run(&options),
+        Verb::Serve(options) => commands::serve(&options),
+        Verb::Report(options) => commands::report(&options),
+        Verb::Compare(options) => commands::compare(&options),
+        Verb::History(options) => commands::history(&options),
+        Verb::Prune(options) => commands::prune(&options),
+        Verb::Completions { shell } => commands::completions(shell),
+        Verb::Man { directory } => commands::man(&directory),
+        Verb::Internal(internal) => run_internal(internal),
+    }
+}
+
+fn run_internal(verb: Internal) -> anyhow::Result<exit::Ending> {
+    match verb {
+        Internal::Supervise(options) => commands::supervise(&options),
+        Internal::BecomeServer(options) => commands::become_server(&options),
+        Internal::TryOwnNetwork => commands::try_own_network(),
+        Internal::LogInAs => commands::log_in_as(),
+        Internal::SendsAtOnce(options) => commands::sends_at_once(&options),
+        Internal::HandOver { endpoint } => commands::hand_over(&endpoint),
+        #[cfg(feature = "switch")]
+        Internal::WatchSwitch(options) => commands::watch_switch(&options),
+    }
 }
