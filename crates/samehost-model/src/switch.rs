@@ -3,6 +3,8 @@
 
 use serde::Serialize;
 
+use crate::obstacle::ObstacleCode;
+
 /// Name and version of the JSON format.
 pub const SWITCH_SCHEMA: &str = "samehost.switch/1";
 
@@ -83,7 +85,7 @@ pub struct SwitchHop {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SwitchObstacle {
     /// Code of the blocker or check.
-    pub code: String,
+    pub code: ObstacleCode,
     /// Whether it prevents the switch.
     pub bars: bool,
     /// What was found, and where.

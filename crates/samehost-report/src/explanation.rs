@@ -48,7 +48,7 @@ fn here(code: &str, scan: &Scan, columns: usize) -> Vec<Line> {
     let mut found: Vec<String> = Vec::new();
     for advice in &scan.advice {
         let service = scan.services.get(advice.service).map_or("unknown", |service| service.name.as_str());
-        for obstacle in advice.obstacles.iter().filter(|obstacle| obstacle.code == code) {
+        for obstacle in advice.obstacles.iter().filter(|obstacle| obstacle.code.name() == code) {
             found.push(format!("{} → {service}: {}. {}", advice.client, obstacle.found, obstacle.remedy));
         }
     }

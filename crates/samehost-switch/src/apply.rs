@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use samehost_edit::Role;
 use samehost_model::scan::Scan;
 use samehost_model::switch::{Standing, SwitchObstacle, SwitchOutcome, SwitchReport};
-use samehost_model::{Endpoint, Protocol, Redactor};
+use samehost_model::{Endpoint, ObstacleCode, Protocol, Redactor};
 use samehost_transport::{ConnectOptions, connect};
 
 use crate::check::Verdict;
@@ -411,7 +411,7 @@ fn still_free(
     for hop in hops.iter().filter(|hop| hop.server_line.is_some() && stage.takes.contains(&hop.to)) {
         if let Some(occupant) = listener(&scan, &hop.server, &hop.to) {
             return Err(bar(
-                "socket-path",
+                ObstacleCode::SocketPath,
                 format!("{} is not free any more: {occupant}", hop.to),
                 "Name a place that nobody uses: --socket /run/NAME/NAME.sock, or --address 127.0.0.1:PORT",
             ));
@@ -427,7 +427,7 @@ fn meant_servers(hops: &[Hop], environment: &Environment<'_>) -> Result<(), Swit
         let Some(occupant) = stranger(&scan, &hop.server, &hop.to) else { continue };
         let meant = hop.server.name.as_deref().unwrap_or("the server of this configuration");
         return Err(bar(
-            "server-identity",
+            ObstacleCode::ServerIdentity,
             format!("{}: {occupant}, and not {meant}", hop.to),
             "Stop the one that does not belong there, or name another place: --socket /run/NAME/NAME.sock",
         ));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use samehost_login::postgres::PasswordPlace;
 use samehost_login::{As, Encrypted, LoginError, LoginErrorKind, View, log_in_as, missing_rights};
 use samehost_model::switch::SwitchObstacle;
-use samehost_model::{Endpoint, Protocol, Secret};
+use samehost_model::{Endpoint, ObstacleCode, Protocol, Secret};
 use samehost_scan::{DecidedBy, decided_by};
 
 use crate::plan::{ClientIdentity, Hop, Plan, in_code, lost_password, own_login};
@@ -65,7 +65,7 @@ impl Plan {
 
 /// Whether a login decides about it.
 fn is_for_the_login(obstacle: &SwitchObstacle) -> bool {
-    decided_by(&obstacle.code) == DecidedBy::Login
+    decided_by(obstacle.code) == DecidedBy::Login
 }
 
 /// Results of logins: in words, and each by itself.
@@ -237,7 +237,7 @@ pub(crate) fn fewer_rights(
         _ => "Have the server take it for the same account over both".to_owned(),
     };
     Some(SwitchObstacle {
-        code: "rights".into(),
+        code: ObstacleCode::Rights,
         bars: true,
         found: format!(
             "{} ({}): the login over {} works, but the account lacks {}",
@@ -299,7 +299,7 @@ pub(crate) fn obstacle(hop: &Hop, failed: &Failed) -> SwitchObstacle {
         _ => "See that the service runs and what bars the way: samehost scan".to_owned(),
     };
     SwitchObstacle {
-        code: "login".into(),
+        code: ObstacleCode::Login,
         bars: true,
         found: format!(
             "{} ({}) over {over} as {}: {error}",

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::ObstacleCode;
+
 /// Whether a pair could use a Unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, PartialOrd, Ord)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -35,7 +37,8 @@ pub enum Weight {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Obstacle {
     /// The blocker that found it: `backlog`, `permissions`, …
-    pub code: &'static str,
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub code: ObstacleCode,
     /// How much it matters.
     pub weight: Weight,
     /// What was found, and where.

@@ -1,5 +1,6 @@
 //! Blocker `client-address`: behind a Unix socket a service does not see its client's IP address.
 
+use samehost_model::ObstacleCode;
 use samehost_model::scan::{Obstacle, Weight};
 use samehost_services::{Descriptor, Kind};
 
@@ -14,7 +15,7 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
 #[must_use]
 pub fn address_lost(proxy: Kind, service: Kind) -> Option<Obstacle> {
     let (weight, found, remedy) = between(proxy.descriptor(), service.descriptor())?;
-    Some(Obstacle { code: "client-address", weight, found, remedy })
+    Some(Obstacle { code: ObstacleCode::ClientAddress, weight, found, remedy })
 }
 
 fn between(proxy: &Descriptor, service: &Descriptor) -> Option<Finding> {

@@ -22,6 +22,7 @@ mod stale;
 mod tls;
 mod walk;
 
+use samehost_model::ObstacleCode;
 use samehost_model::scan::{Advice, Connection, Obstacle, Possible, Scan, Weight};
 use samehost_services::UnixSocket;
 use samehost_system::interrupt;
@@ -37,8 +38,7 @@ use crate::catch::Sender;
 
 /// A check for something that may prevent a switch.
 pub struct Blocker {
-    /// Name in JSON and on the screen.
-    pub code: &'static str,
+    pub code: ObstacleCode,
     pub decided_by: DecidedBy,
     check: fn(&Pair<'_>) -> Option<Finding>,
 }
@@ -59,7 +59,7 @@ pub enum DecidedBy {
 
 /// What decides about the obstacle with this code.
 #[must_use]
-pub fn decided_by(code: &str) -> DecidedBy {
+pub fn decided_by(code: ObstacleCode) -> DecidedBy {
     let blocker = BLOCKERS.iter().find(|blocker| blocker.code == code);
     blocker.map_or(DecidedBy::Scan, |blocker| blocker.decided_by)
 }
@@ -69,21 +69,25 @@ type Finding = (Weight, String, String);
 
 /// All blockers, in the order in which users usually meet them.
 pub const BLOCKERS: &[Blocker] = &[
-    Blocker { code: "server", decided_by: DecidedBy::Switch, check: server::check },
-    Blocker { code: "backlog", decided_by: DecidedBy::Scan, check: backlog::check },
-    Blocker { code: "permissions", decided_by: DecidedBy::Login, check: permissions::check },
-    Blocker { code: "confinement", decided_by: DecidedBy::Page, check: confinement::check },
-    Blocker { code: "mount-namespace", decided_by: DecidedBy::Login, check: mount_namespace::check },
-    Blocker { code: "localhost", decided_by: DecidedBy::Switch, check: localhost::check },
-    Blocker { code: "accounts", decided_by: DecidedBy::Login, check: accounts::check },
-    Blocker { code: "container", decided_by: DecidedBy::Login, check: container::check },
-    Blocker { code: "driver", decided_by: DecidedBy::Scan, check: driver::check },
-    Blocker { code: "stale", decided_by: DecidedBy::Login, check: stale::check },
-    Blocker { code: "another-socket", decided_by: DecidedBy::Scan, check: another_socket::check },
-    Blocker { code: "client-address", decided_by: DecidedBy::Scan, check: address_lost::check },
-    Blocker { code: "tls", decided_by: DecidedBy::Scan, check: tls::check },
-    Blocker { code: "path-length", decided_by: DecidedBy::Scan, check: path_length::check },
-    Blocker { code: "file-system", decided_by: DecidedBy::Scan, check: file_system::check },
+    Blocker { code: ObstacleCode::Server, decided_by: DecidedBy::Switch, check: server::check },
+    Blocker { code: ObstacleCode::Backlog, decided_by: DecidedBy::Scan, check: backlog::check },
+    Blocker { code: ObstacleCode::Permissions, decided_by: DecidedBy::Login, check: permissions::check },
+    Blocker { code: ObstacleCode::Confinement, decided_by: DecidedBy::Page, check: confinement::check },
+    Blocker {
+        code: ObstacleCode::MountNamespace,
+        decided_by: DecidedBy::Login,
+        check: mount_namespace::check,
+    },
+    Blocker { code: ObstacleCode::Localhost, decided_by: DecidedBy::Switch, check: localhost::check },
+    Blocker { code: ObstacleCode::Accounts, decided_by: DecidedBy::Login, check: accounts::check },
+    Blocker { code: ObstacleCode::Container, decided_by: DecidedBy::Login, check: container::check },
+    Blocker { code: ObstacleCode::Driver, decided_by: DecidedBy::Scan, check: driver::check },
+    Blocker { code: ObstacleCode::Stale, decided_by: DecidedBy::Login, check: stale::check },
+    Blocker { code: ObstacleCode::AnotherSocket, decided_by: DecidedBy::Scan, check: another_socket::check },
+    Blocker { code: ObstacleCode::ClientAddress, decided_by: DecidedBy::Scan, check: address_lost::check },
+    Blocker { code: ObstacleCode::Tls, decided_by: DecidedBy::Scan, check: tls::check },
+    Blocker { code: ObstacleCode::PathLength, decided_by: DecidedBy::Scan, check: path_length::check },
+    Blocker { code: ObstacleCode::FileSystem, decided_by: DecidedBy::Scan, check: file_system::check },
 ];
 
 /// Fills in the advice of a scan: one for each program that talks to a service over TCP.
@@ -220,7 +224,7 @@ mod tests {
     fn codes_are_unique_and_explained() {
         for (index, blocker) in BLOCKERS.iter().enumerate() {
             assert!(BLOCKERS[..index].iter().all(|other| other.code != blocker.code));
-            assert!(crate::explanation(blocker.code).is_some(), "{}", blocker.code);
+            assert!(crate::explanation(blocker.code.name()).is_some(), "{}", blocker.code);
         }
     }
 }

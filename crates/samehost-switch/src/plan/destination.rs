@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use samehost_edit::Setting;
-use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
+use samehost_model::{Endpoint, ObstacleCode};
 use samehost_scan::{accounts_of, services_at, socket_of};
 use samehost_services::{Descriptor, Kind, UnixSocket};
 
@@ -51,12 +51,12 @@ pub(crate) fn unix_place(
     }
     let known = server.kind.map(Kind::descriptor);
     if let Some(UnixSocket::Never(why)) = known.map(Descriptor::unix) {
-        return Err(bar("server", format!("it cannot listen on a Unix socket: {why}"), ""));
+        return Err(bar(ObstacleCode::Server, format!("it cannot listen on a Unix socket: {why}"), ""));
     }
     let usual = known.map(|known| PathBuf::from(&known.socket)).filter(|path| path.is_absolute());
     let Some(path) = request.socket.clone().or(usual) else {
         return Err(bar(
-            "server",
+            ObstacleCode::Server,
             format!("what listens at {} has no Unix socket, and none is known for it", setting.endpoint),
             "Have it listen on one, and name it: --socket /run/NAME/NAME.sock",
         ));
@@ -69,7 +69,7 @@ pub(crate) fn unix_place(
         None => (server.kind.map_or_else(Vec::new, accounts_of), Vec::new()),
     };
     if let Some((found, remedy)) = unfit(&path, &users, &groups) {
-        return Err(bar("socket-path", found, remedy));
+        return Err(bar(ObstacleCode::SocketPath, found, remedy));
     }
     Ok((Place { endpoint: Endpoint::Unix(path), listens: false }, note))
 }
@@ -95,7 +95,7 @@ fn present(
         Ok(present) => present,
         // Another one may be asked for.
         Err(unsafe_socket) if request.socket.is_none() => {
-            return Err(bar("socket-path", unsafe_socket.to_string(), unsafe_socket.remedy()));
+            return Err(bar(ObstacleCode::SocketPath, unsafe_socket.to_string(), unsafe_socket.remedy()));
         }
         Err(_) => None,
     };
@@ -162,7 +162,7 @@ fn new_port(around: &Surroundings<'_>, server: &Server, setting: &Setting) -> Re
         None => "no usual port is known for it".to_owned(),
     };
     Err(bar(
-        "server",
+        ObstacleCode::Server,
         format!("what listens at {} has no TCP port, and {found}", setting.endpoint),
         "Name a free one: --address 127.0.0.1:PORT",
     ))
@@ -216,7 +216,7 @@ fn is_of_its_site(scan: &Scan, server: &Server, setting: &Setting, path: &Path) 
 
 fn not_free(path: &Path, occupant: &Occupant) -> SwitchObstacle {
     bar(
-        "socket-path",
+        ObstacleCode::SocketPath,
         format!(
             "{} is not free: {occupant}. A server that takes it would take that one's clients",
             path.display()

@@ -10,6 +10,7 @@ use samehost_edit::formats::php_fpm::{Handed, HandedKind, handed, keeps_environm
 use samehost_edit::formats::php_ini::directive;
 use samehost_edit::formats::systemd::places;
 use samehost_edit::{Files, Overlay, Role, Uptake, leads};
+use samehost_model::ObstacleCode;
 use samehost_model::scan::{Process, Scan};
 use samehost_model::switch::SwitchObstacle;
 use samehost_services::Kind;
@@ -107,7 +108,7 @@ fn of_hop(
     let mut found = Vec::new();
     let mut add = |name: &str, value: &str, who: &str, place: &str| {
         found.push(bar(
-            "effective-value",
+            ObstacleCode::EffectiveValue,
             format!(
                 "{who} sets {name} to {value} ({place}), and that goes before {}: the application would go on as it is",
                 shown(&hop.setting.file)

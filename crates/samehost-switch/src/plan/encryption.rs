@@ -8,8 +8,8 @@
 
 use samehost_edit::{Library, OverSocket, Word, parameter};
 use samehost_login::Encrypted;
-use samehost_model::Protocol;
 use samehost_model::switch::SwitchObstacle;
+use samehost_model::{ObstacleCode, Protocol};
 use samehost_system::diag::Diag;
 use samehost_system::peer::holder_among;
 
@@ -22,7 +22,7 @@ use super::stages::shown;
 use crate::report::place;
 
 /// The code of these obstacles, which `--accept` passes.
-pub(crate) const ENCRYPTION: &str = "encryption";
+const ENCRYPTION: ObstacleCode = ObstacleCode::Encryption;
 
 /// A word, and where it stands.
 struct Asked {

@@ -1,5 +1,6 @@
 //! What a look at the machine finds beside its result: obstacles for the user to remove, and notes.
 
+use samehost_model::ObstacleCode;
 use samehost_model::switch::SwitchObstacle;
 
 /// Obstacles and notes, each once.
@@ -41,6 +42,6 @@ impl Findings {
 }
 
 /// An obstacle that prevents the switch.
-pub(crate) fn bar(code: &str, found: impl Into<String>, remedy: impl Into<String>) -> SwitchObstacle {
-    SwitchObstacle { code: code.to_owned(), bars: true, found: found.into(), remedy: remedy.into() }
+pub(crate) fn bar(code: ObstacleCode, found: impl Into<String>, remedy: impl Into<String>) -> SwitchObstacle {
+    SwitchObstacle { code, bars: true, found: found.into(), remedy: remedy.into() }
 }

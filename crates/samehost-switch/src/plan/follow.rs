@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use samehost_edit::formats::php_fpm::{HandedKind, handed_on};
 use samehost_edit::{Edit, Files, Overlay, Uptake, apply};
+use samehost_model::ObstacleCode;
 use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
 use samehost_services::Kind;
@@ -94,7 +95,7 @@ fn told(hop: &Hop, master: &Master, moved: &Variables) -> Vec<SwitchObstacle> {
             continue;
         }
         told.push(SwitchObstacle {
-            code: "effective-value".to_owned(),
+            code: ObstacleCode::EffectiveValue,
             bars: false,
             found: format!(
                 "pool {} of PHP-FPM {} sets {name} ({}:{}), and that goes before {}: that line is changed as well, and PHP-FPM is reloaded",

@@ -7,7 +7,7 @@ use std::time::Duration;
 use samehost_edit::{Files, Role, Setting};
 use samehost_model::scan::{Scan, Weight};
 use samehost_model::switch::SwitchObstacle;
-use samehost_model::{Endpoint, Protocol};
+use samehost_model::{Endpoint, ObstacleCode, Protocol};
 use samehost_scan::{DecidedBy, address_lost, decided_by, obstacles};
 use samehost_services::Kind;
 use samehost_system::accounts;
@@ -118,7 +118,7 @@ fn clients(
                 }
                 (Direction::Unix, Endpoint::Tcp { host, .. }) => match read.config.in_container(setting) {
                     Some(remedy) => findings.add([SwitchObstacle {
-                        code: "container".into(),
+                        code: ObstacleCode::Container,
                         // The other settings of the file can still move.
                         bars: false,
                         found: format!(
@@ -151,7 +151,7 @@ fn not_understood(request: &SwitchRequest, scan: &Scan, read: &ParsedConfig) -> 
             continue;
         }
         findings.add([SwitchObstacle {
-            code: "not-understood".into(),
+            code: ObstacleCode::NotUnderstood,
             // The other settings of the file can still move.
             bars: false,
             found: in_one_line(refusal),
@@ -261,7 +261,7 @@ fn named_client(user: &str) -> Result<ClientIdentity, SwitchObstacle> {
     match accounts::account(user) {
         Some(account) => Ok(ClientIdentity::account(user, &account)),
         None => Err(bar(
-            "user",
+            ObstacleCode::User,
             format!("there is no user {user}"),
             "Name the one that the application runs as: --user NAME",
         )),
@@ -275,7 +275,7 @@ fn blockers(request: &SwitchRequest, scan: &Scan, hop: &Hop) -> Vec<SwitchObstac
     let service = hop.server.service;
     let mut all = service.map_or_else(Vec::new, |at| obstacles(scan, at, &hop.setting.endpoint, &pids));
     // A proxy that does not run, or whose server does not, loses the address all the same.
-    if all.iter().all(|obstacle| obstacle.code != "client-address")
+    if all.iter().all(|obstacle| obstacle.code != ObstacleCode::ClientAddress)
         && let (Some(proxy), Some(server)) = (hop.config.kind(), hop.server.kind)
     {
         all.extend(address_lost(proxy, server));
@@ -287,13 +287,11 @@ fn blockers(request: &SwitchRequest, scan: &Scan, hop: &Hop) -> Vec<SwitchObstac
         if is_ours || is_note {
             continue;
         }
-        let remedy = match obstacle.code {
-            "client-address" => address_remedy(hop).unwrap_or(obstacle.remedy),
-            _ => obstacle.remedy,
-        };
+        let is_address_lost = obstacle.code == ObstacleCode::ClientAddress;
+        let remedy = is_address_lost.then(|| address_remedy(hop)).flatten().unwrap_or(obstacle.remedy);
         let is_left = by == DecidedBy::Login || (by == DecidedBy::Page && request.has_page);
         found.push(SwitchObstacle {
-            code: obstacle.code.to_owned(),
+            code: obstacle.code,
             bars: obstacle.weight != Weight::Note && !is_left,
             found: obstacle.found,
             remedy,

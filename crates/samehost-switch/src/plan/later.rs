@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use samehost_edit::{Files, Role, Setting, editor};
-use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
+use samehost_model::{Endpoint, ObstacleCode};
 use samehost_scan::{Trusted, service_at, services_at};
 use serde::{Deserialize, Serialize};
 
@@ -278,7 +278,7 @@ fn stages(later: &Later, request: &SwitchRequest, scan: &Scan) -> Staged {
         let first = all().find(|other| other.path == change.path);
         if first.is_some_and(|first| now(first) != first.before) {
             staged.findings.add([bar(
-                "changed",
+                ObstacleCode::Changed,
                 format!("{} is not as the switch left it", shown(&change.path)),
                 "Make the last step by hand, or undo the switch and make it anew",
             )]);
@@ -334,7 +334,7 @@ fn still_there(
 ) -> Vec<SwitchObstacle> {
     let named = elsewhere::named(scan, from, to, &[]).into_iter();
     let mut reasons: Vec<SwitchObstacle> =
-        named.map(|named| bar("still-used", named.found, named.remedy)).collect();
+        named.map(|named| bar(ObstacleCode::StillUsed, named.found, named.remedy)).collect();
     let watch = Watch { endpoint: from, hops: &[], period: request.observe, look, is_interrupted };
     let seen = watch.for_the_period();
     reasons.extend(used(&last(from.clone(), to.clone()), &seen, request.observe));
@@ -342,7 +342,7 @@ fn still_there(
         let there = others::connected(scan, to, &[]);
         if there.others.is_empty() && there.movers.is_empty() {
             reasons.push(bar(
-                "still-used",
+                ObstacleCode::StillUsed,
                 format!("no client is seen at {to} yet ({} in {})", hop.name, shown(&hop.file)),
                 "Restart the application first, and have it make a request",
             ));

@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use samehost_edit::{Role, Uptake};
-use samehost_model::Endpoint;
 use samehost_model::scan::{Process, Scan};
 use samehost_model::switch::SwitchObstacle;
+use samehost_model::{Endpoint, ObstacleCode};
 
 use super::findings::bar;
 use super::hop::Hop;
@@ -115,8 +115,10 @@ fn reasons(
     look: Look<'_>,
     is_interrupted: &dyn Fn() -> bool,
 ) -> (Vec<SwitchObstacle>, Option<String>) {
-    let why =
-        |found: String, remedy: String| SwitchObstacle { bars: false, ..bar("still-used", found, remedy) };
+    let why = |found: String, remedy: String| SwitchObstacle {
+        bars: false,
+        ..bar(ObstacleCode::StillUsed, found, remedy)
+    };
     let mut reasons: Vec<SwitchObstacle> = elsewhere::named(scan, &leaving.from, &leaving.to, hops)
         .into_iter()
         .map(|named| why(named.found, named.remedy))
@@ -155,8 +157,10 @@ pub(crate) fn moves_away(from: &Endpoint) -> String {
 /// Reasons to keep an address, from what was observed.
 pub(crate) fn used(leaving: &Leaving, seen: &Seen, period: Duration) -> Vec<SwitchObstacle> {
     let from = &leaving.from;
-    let why =
-        |found: String, remedy: &str| SwitchObstacle { bars: false, ..bar("still-used", found, remedy) };
+    let why = |found: String, remedy: &str| SwitchObstacle {
+        bars: false,
+        ..bar(ObstacleCode::StillUsed, found, remedy)
+    };
     let mut reasons: Vec<SwitchObstacle> = seen
         .others
         .iter()

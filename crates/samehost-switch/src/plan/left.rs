@@ -9,9 +9,9 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use samehost_edit::{Files, Lead, LeadForm, Role, leads};
-use samehost_model::Endpoint;
 use samehost_model::scan::{Scan, Service};
 use samehost_model::switch::SwitchObstacle;
+use samehost_model::{Endpoint, ObstacleCode};
 use samehost_scan::{described, services_at};
 use samehost_services::UnixSocket;
 use samehost_system::hosts;
@@ -22,8 +22,6 @@ use super::place::{is_local, real};
 use super::stages::{PlannedStage, shown};
 use super::{Direction, SwitchRequest, advice, server_files};
 
-/// The code of a value that leads to a service here and is not moved.
-pub(crate) const NOT_MOVED: &str = "not-moved";
 /// Longest file that is searched, in bytes.
 const LONGEST: usize = 1 << 20;
 /// How far apart the lines of one block may be.
@@ -85,7 +83,7 @@ pub(super) fn findings(
                 )]);
             }
             Stays::NotRead => findings.add([SwitchObstacle {
-                code: NOT_MOVED.to_owned(),
+                code: ObstacleCode::NotMoved,
                 bars: false,
                 found: format!("{}, and stays: what reads this value is not known", left.leads(scan)),
                 remedy: advice::by_hand(scan, &left, request.to),

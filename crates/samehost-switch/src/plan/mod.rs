@@ -39,7 +39,7 @@ use std::time::Duration;
 
 use samehost_edit::{Refusal, Role, Setting};
 use samehost_model::scan::Scan;
-use samehost_model::{Endpoint, Redactor, Secret};
+use samehost_model::{Endpoint, ObstacleCode, Redactor, Secret};
 use samehost_scan::services_at;
 use samehost_system::User;
 
@@ -48,7 +48,7 @@ use client_identity::{application, client_identities};
 pub use config_file::ConfigFileError;
 pub(crate) use config_file::{ConfigFile, ParsedConfig};
 pub use discover::configurations;
-pub(crate) use encryption::{ENCRYPTION, in_code};
+pub(crate) use encryption::in_code;
 pub(crate) use findings::{Findings, bar};
 pub(crate) use hop::Hop;
 use hop::Moves;
@@ -135,25 +135,25 @@ impl Plan {
     /// Whether values that lead to services here stay, and bar nothing: what an editor understands is at its goal.
     #[must_use]
     pub fn leaves_values(&self) -> bool {
-        self.findings.obstacles.iter().any(|obstacle| obstacle.code == left::NOT_MOVED)
+        self.findings.obstacles.iter().any(|obstacle| obstacle.code == ObstacleCode::NotMoved)
     }
 
     /// Whether logins may be tried although something bars it, so that all that is in the way is told at once: what bars it
     /// says nothing against the server that would get the password.
     #[must_use]
     pub fn may_try(&self) -> bool {
-        const HARMLESS: &[&str] = &[
-            left::NOT_MOVED,
-            "not-understood",
-            "effective-value",
-            "reload",
-            "boot",
-            "bind-mount",
-            "driver",
-            ENCRYPTION,
+        const HARMLESS: [ObstacleCode; 8] = [
+            ObstacleCode::NotMoved,
+            ObstacleCode::NotUnderstood,
+            ObstacleCode::EffectiveValue,
+            ObstacleCode::Reload,
+            ObstacleCode::Boot,
+            ObstacleCode::BindMount,
+            ObstacleCode::Driver,
+            ObstacleCode::Encryption,
         ];
         let mut barring = self.findings.obstacles.iter().filter(|obstacle| obstacle.bars);
-        barring.all(|obstacle| HARMLESS.contains(&obstacle.code.as_str()))
+        barring.all(|obstacle| HARMLESS.contains(&obstacle.code))
     }
 
     /// Adds notes.
@@ -169,9 +169,10 @@ impl Plan {
 
     /// Passes what a client asks for and a socket does not give, where a person has said so: the code of a program is not read.
     #[must_use]
-    pub fn passing(mut self, accepted: &[String]) -> Self {
-        let is_passed = accepted.iter().any(|code| code == ENCRYPTION);
-        for obstacle in self.findings.obstacles.iter_mut().filter(|one| one.code == ENCRYPTION) {
+    pub fn passing(mut self, accepted: &[ObstacleCode]) -> Self {
+        let is_passed = accepted.contains(&ObstacleCode::Encryption);
+        for obstacle in self.findings.obstacles.iter_mut().filter(|one| one.code == ObstacleCode::Encryption)
+        {
             obstacle.bars &= !is_passed;
         }
         self
@@ -180,8 +181,8 @@ impl Plan {
     /// Bars the plan for what needs the decision of a person, except where its code was accepted beforehand. A file that
     /// nobody named is such a decision: it may belong to another service, whose owner knows nothing of this switch.
     #[must_use]
-    pub fn without_a_person(mut self, accepted: &[String]) -> Self {
-        if !accepted.iter().any(|code| code == OTHER_FILES) {
+    pub fn without_a_person(mut self, accepted: &[ObstacleCode]) -> Self {
+        if !accepted.contains(&OTHER_FILES) {
             let unnamed = self.unnamed.iter().map(|file| {
                 bar(
                     OTHER_FILES,
@@ -194,7 +195,7 @@ impl Plan {
         }
         for obstacle in &mut self.findings.obstacles {
             let is_passed = accepted.contains(&obstacle.code);
-            obstacle.bars |= host::FOR_A_PERSON.contains(&obstacle.code.as_str()) && !is_passed;
+            obstacle.bars |= host::FOR_A_PERSON.contains(&obstacle.code) && !is_passed;
         }
         self
     }
@@ -319,7 +320,11 @@ pub fn plan(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileErro
             Ok(parsed) => read.push(parsed),
             Err(refusal) => {
                 plan.secrets.extend(in_file(&config.files(), &config.file));
-                plan.findings.add([bar("not-understood", place::in_one_line(&refusal), refusal.by_hand)]);
+                plan.findings.add([bar(
+                    ObstacleCode::NotUnderstood,
+                    place::in_one_line(&refusal),
+                    refusal.by_hand,
+                )]);
                 unread.push(config);
             }
         }
@@ -383,7 +388,7 @@ fn not_closed(request: &SwitchRequest, hops: &[Hop], stages: &[PlannedStage]) ->
 }
 
 /// The code of files that change though nobody named them.
-const OTHER_FILES: &str = "other-files";
+const OTHER_FILES: ObstacleCode = ObstacleCode::OtherFiles;
 
 /// The configurations that change in these stages and are not among the named ones.
 fn unnamed(stages: &[PlannedStage], named: &[PathBuf]) -> Vec<PathBuf> {

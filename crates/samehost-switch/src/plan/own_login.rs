@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use samehost_login::Credentials;
 use samehost_login::postgres::{FoundPassword, OwnFiles, PasswordPlace};
 use samehost_model::switch::SwitchObstacle;
-use samehost_model::{Endpoint, Protocol};
+use samehost_model::{Endpoint, ObstacleCode, Protocol};
 use samehost_system::User;
 use samehost_system::identity::is_shared_with;
 
@@ -132,7 +132,7 @@ pub(crate) fn lost_password(hop: &Hop, client: &ClientIdentity) -> Option<Switch
     let database = then.credentials.database.unwrap_or_default();
     let file = shown(&file);
     Some(bar(
-        "password-file",
+        ObstacleCode::PasswordFile,
         format!(
             "{} ({}): the password is in {file}:{number}, for the host {host}. Over the socket the host is its directory, {directory}, for which {file} has no line. The application would print: {}",
             hop.setting.name,

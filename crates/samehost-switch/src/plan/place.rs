@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use samehost_edit::{Refusal, Setting};
 use samehost_model::switch::SwitchObstacle;
-use samehost_model::{Endpoint, UNIX_PATH_MAX};
+use samehost_model::{Endpoint, ObstacleCode, UNIX_PATH_MAX};
 use samehost_scan::Trusted;
 use samehost_system::ownership::View;
 use samehost_system::{accounts, hosts, mounts};
@@ -66,7 +66,7 @@ pub(crate) fn trusted(
     match accounts::account(name) {
         Some(account) => Ok(trusted.or(account.uid)),
         None => Err(bar(
-            "server-user",
+            ObstacleCode::ServerUser,
             format!("there is no user {name}"),
             "Name the one that the server runs as: --server-user NAME",
         )),

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use samehost_edit::Role;
+use samehost_model::ObstacleCode;
 use samehost_model::scan::{Process, Scan};
 use samehost_model::switch::SwitchObstacle;
 use samehost_system::open;
@@ -165,7 +166,7 @@ fn told(scan: &Scan, process: &Process, file: &Path, how: Reads, moves: &[&Hop])
         if talks.is_empty() { String::new() } else { format!(", and talks to {}", talks.join(" and ")) };
     let sockets: Vec<String> = moves.iter().map(|hop| hop.to.to_string()).collect();
     SwitchObstacle {
-        code: "second-reader".to_owned(),
+        code: ObstacleCode::SecondReader,
         bars: false,
         found: format!(
             "{who} has {} {}{talking}. It is another program than the one that is moved: whether it takes {} for an address is not known, and it finds out at its next start",

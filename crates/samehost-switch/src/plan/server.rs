@@ -5,7 +5,7 @@ use samehost_edit::{Role, Setting};
 use samehost_login::{Expected, Known};
 use samehost_model::scan::{Scan, Service};
 use samehost_model::switch::SwitchObstacle;
-use samehost_model::{Endpoint, Protocol};
+use samehost_model::{Endpoint, ObstacleCode, Protocol};
 use samehost_scan::{Trusted, Unserved, described, expected, expected_of, holders_of, service_at};
 use samehost_services::Kind;
 use samehost_system::{peer, start_time};
@@ -156,7 +156,8 @@ fn is_or_descends(pid: u32, from: &Known) -> bool {
 }
 
 fn not_served(unserved: &Unserved, setting: &Setting) -> SwitchObstacle {
-    let code = if matches!(unserved, Unserved::Nobody(_)) { "nobody-listens" } else { "server-identity" };
+    let is_nobody = matches!(unserved, Unserved::Nobody(_));
+    let code = if is_nobody { ObstacleCode::NobodyListens } else { ObstacleCode::ServerIdentity };
     let place = format!("{} ({}:{})", setting.name, setting.file.display(), setting.line);
     bar(code, format!("{unserved}; {place} names it"), unserved.remedy())
 }
@@ -179,7 +180,9 @@ fn own_line(
         let Ok(Some(config)) = ConfigFile::at(path, None) else { continue };
         let read = match config.read() {
             Ok(read) => read,
-            Err(refusal) => return Err(bar("not-understood", in_one_line(&refusal), refusal.by_hand)),
+            Err(refusal) => {
+                return Err(bar(ObstacleCode::NotUnderstood, in_one_line(&refusal), refusal.by_hand));
+            }
         };
         if let Some(line) = line_of(&read, endpoint) {
             return Ok((line, read));
@@ -192,7 +195,7 @@ fn own_line(
         None => looked.join(", "),
     };
     Err(bar(
-        "server",
+        ObstacleCode::Server,
         format!(
             "{} listens on no Unix socket, and the line of its configuration for {endpoint} was not found ({looked})",
             service.name

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 
 use samehost_edit::{Access, Files, Goal, Role, Setting, apply};
 use samehost_edit::{Move, ProposalError, propose};
-use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
+use samehost_model::{Endpoint, ObstacleCode};
 use samehost_scan::identity;
 use samehost_services::{Kind, NewSocket};
 use samehost_system::accounts;
@@ -89,7 +89,9 @@ impl PlannedStage {
                     self.reloads.push((what, command));
                 }
             }
-            ReloadAction::Missing { found, remedy } => findings.add([bar("reload", found, remedy)]),
+            ReloadAction::Missing { found, remedy } => {
+                findings.add([bar(ObstacleCode::Reload, found, remedy)]);
+            }
         }
         findings
     }
@@ -254,7 +256,7 @@ fn stage(
         |change: &&Replacement| stage.changes.iter().filter(|other| other.path == change.path).count() > 1;
     if let Some(change) = stage.changes.iter().find(twice) {
         return Err(bar(
-            "same-file",
+            ObstacleCode::SameFile,
             format!("two of the configurations change {}", shown(&change.path)),
             "Switch one after the other",
         ));
@@ -262,7 +264,7 @@ fn stage(
     for change in &mut stage.changes {
         match resolve(&change.path) {
             Ok(path) => change.path = path,
-            Err(error) => findings.add([bar("file", error.to_string(), "")]),
+            Err(error) => findings.add([bar(ObstacleCode::File, error.to_string(), "")]),
         }
     }
     Ok((stage, findings))
@@ -270,9 +272,11 @@ fn stage(
 
 fn refused(config: &ConfigFile, error: ProposalError) -> SwitchObstacle {
     match error {
-        ProposalError::Refused(refusal) => bar("not-understood", in_one_line(&refusal), refusal.by_hand),
+        ProposalError::Refused(refusal) => {
+            bar(ObstacleCode::NotUnderstood, in_one_line(&refusal), refusal.by_hand)
+        }
         other => bar(
-            "not-understood",
+            ObstacleCode::NotUnderstood,
             other.to_string(),
             format!("Edit {} by hand; samehost how SERVICE has the words", config.file.display()),
         ),

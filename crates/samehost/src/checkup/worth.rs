@@ -121,6 +121,7 @@ fn in_words(scan: &Scan, advice: &Advice, can_switch: &dyn Fn(&str) -> bool) -> 
 
 #[cfg(test)]
 mod tests {
+    use samehost_model::ObstacleCode;
     use samehost_model::scan::{Obstacle, Range, Saving, Service, Traffic, Weight};
     use samehost_services::Kind;
 
@@ -226,7 +227,7 @@ mod tests {
         let blocked = Advice { possible: Possible::Cannot, ..advice(0, Some(100.0), 50.0) };
         assert!(worth_doing(&scan(vec![blocked])).is_empty());
         let obstacle = Obstacle {
-            code: "permissions",
+            code: ObstacleCode::Permissions,
             weight: Weight::Setting,
             found: String::new(),
             remedy: String::new(),

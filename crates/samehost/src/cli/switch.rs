@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use super::UnixOrTcp;
 use crate::exit;
+use samehost_model::ObstacleCode;
 
 /// In place of the name of a switch: the newest one that it can be done with.
 pub const NEWEST: &str = "newest";
@@ -66,8 +68,8 @@ pub struct SwitchOptions {
     /// Pass what only a person may pass: with --yes a file that a program writes again (managed), that other machines may
     /// read (shared-files), or that you did not name (other-files); with and without it a program that asks for TLS, which
     /// a Unix socket may not give (encryption)
-    #[arg(long, value_parser = ["managed", "shared-files", "other-files", "encryption"], value_name = "CODE")]
-    pub accept: Vec<String>,
+    #[arg(long, value_parser = acceptable(), value_name = "CODE")]
+    pub accept: Vec<ObstacleCode>,
     /// Everything that a scan finds worth it, one transaction each
     #[arg(long, conflicts_with = "targets")]
     pub all: bool,
@@ -112,6 +114,12 @@ fn days(text: &str) -> Result<u32, String> {
 }
 
 /// Parses a duration, or `0`.
+/// The codes that a person may pass.
+fn acceptable() -> impl TypedValueParser<Value = ObstacleCode> {
+    let names = ObstacleCode::ACCEPTABLE.map(ObstacleCode::name);
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<ObstacleCode>())
+}
+
 fn parse_confirm(text: &str) -> Result<Duration, String> {
     if text == "0" {
         Ok(Duration::ZERO)

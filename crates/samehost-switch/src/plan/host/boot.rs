@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
+use samehost_model::{Endpoint, ObstacleCode};
 use samehost_services::Kind;
 use samehost_system::open;
 
@@ -55,7 +55,7 @@ pub(super) fn look(scan: &Scan, hops: &[Hop]) -> Vec<SwitchObstacle> {
         );
         // Without systemd, something that is not visible here creates the directories of a container.
         let is_booted = Path::new("/run/systemd/system").exists();
-        found.push(SwitchObstacle { bars: is_booted, ..note("boot", what, remedy) });
+        found.push(SwitchObstacle { bars: is_booted, ..note(ObstacleCode::Boot, what, remedy) });
     }
     found
 }

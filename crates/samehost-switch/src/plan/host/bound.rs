@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{major, minor};
+use samehost_model::ObstacleCode;
 use samehost_model::switch::SwitchObstacle;
 use samehost_system::identity::Namespaces;
 use samehost_system::open::proc_file;
@@ -35,7 +36,7 @@ pub(super) fn look(file: &Path, processes: &[u32]) -> Option<SwitchObstacle> {
             let name = proc_file(&format!("/proc/{pid}/comm"), 64).unwrap_or_default();
             let name = samehost_model::printable::clean(String::from_utf8_lossy(&name).trim());
             return Some(bar(
-                "bind-mount",
+                ObstacleCode::BindMount,
                 format!(
                     "{} is mounted by itself into where {name} ({pid}) runs, at {}: it would go on seeing the old file",
                     shown(file),

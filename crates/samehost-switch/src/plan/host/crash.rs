@@ -2,8 +2,8 @@
 //! fails with "Address already in use", and everything that it serves is down.
 
 use samehost_edit::Role;
-use samehost_model::Endpoint;
 use samehost_model::switch::SwitchObstacle;
+use samehost_model::{Endpoint, ObstacleCode};
 use samehost_services::Kind;
 
 use super::note;
@@ -19,7 +19,7 @@ pub(super) fn look(hops: &[Hop]) -> Vec<SwitchObstacle> {
         }
         let socket = shown(socket);
         found.push(note(
-            "crash",
+            ObstacleCode::Crash,
             format!(
                 "when nginx is killed (kill -9, out of memory) it leaves {socket} behind, and does not start until that is removed"
             ),

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use samehost_model::ObstacleCode;
 use samehost_model::switch::SwitchObstacle;
 use samehost_system::open;
 
@@ -55,7 +56,7 @@ pub(super) fn look(file: &Path) -> Option<SwitchObstacle> {
     let text = open::read(file, open::LONGEST).ok()?;
     let says = says(&String::from_utf8_lossy(&text))?;
     Some(note(
-        "managed",
+        ObstacleCode::Managed,
         format!(
             "{} says of itself `{}`: what writes it will put the old place back",
             shown(file),

@@ -11,6 +11,7 @@ mod shared;
 
 use std::path::{Path, PathBuf};
 
+use samehost_model::ObstacleCode;
 use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
 
@@ -20,7 +21,7 @@ use super::stages::PlannedStage;
 pub(crate) use owners::other_owners;
 
 /// Obstacles that a person who sees them may accept; unattended, `--accept CODE` does.
-pub(crate) const FOR_A_PERSON: &[&str] = &["managed", "shared-files"];
+pub(crate) const FOR_A_PERSON: [ObstacleCode; 2] = [ObstacleCode::Managed, ObstacleCode::SharedFiles];
 
 /// Checks the machine around the files and sockets of a plan.
 pub(crate) fn look(scan: &Scan, hops: &[Hop], stages: &[PlannedStage]) -> Findings {
@@ -50,7 +51,7 @@ fn edited(stages: &[PlannedStage]) -> Vec<PathBuf> {
     files
 }
 
-fn note(code: &str, found: String, remedy: impl Into<String>) -> SwitchObstacle {
+fn note(code: ObstacleCode, found: String, remedy: impl Into<String>) -> SwitchObstacle {
     SwitchObstacle { bars: false, ..bar(code, found, remedy) }
 }
 

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use samehost_model::ObstacleCode;
 use samehost_model::switch::SwitchObstacle;
 
 use super::note;
@@ -12,7 +13,7 @@ use crate::plan::shown;
 pub(super) fn look(file: &Path) -> Option<SwitchObstacle> {
     let mark = marks(file)?.into_iter().find(|mark| fs::symlink_metadata(mark).is_ok())?;
     Some(note(
-        "open-in-editor",
+        ObstacleCode::OpenInEditor,
         format!(
             "{} seems to be open in an editor, or an editor was interrupted: {}",
             shown(file),

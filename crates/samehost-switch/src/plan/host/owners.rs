@@ -3,6 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use samehost_model::ObstacleCode;
 use samehost_model::switch::SwitchObstacle;
 use samehost_system::User;
 
@@ -23,7 +24,7 @@ pub(crate) fn other_owners(configurations: &[ParsedConfig], stages: &[PlannedSta
     let found = found.filter(|(_, uid)| !owners.contains(uid)).map(|(path, uid)| {
         let (path, owner) = (shown(path), User::of(uid));
         bar(
-            "other-owner",
+            ObstacleCode::OtherOwner,
             format!("{path} belongs to {owner}, and only another user's configuration includes it"),
             format!("Where it is to change, name it: samehost switch {path}"),
         )

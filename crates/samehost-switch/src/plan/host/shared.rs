@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use samehost_model::ObstacleCode;
 use samehost_model::switch::SwitchObstacle;
 
 use super::{file_system, note};
@@ -30,7 +31,7 @@ const KINDS: &[(u64, &str)] = &[
 pub(super) fn look(file: &Path) -> Option<SwitchObstacle> {
     let kind = kind(file_system(file)?)?;
     Some(note(
-        "shared-files",
+        ObstacleCode::SharedFiles,
         format!(
             "{} is on {kind}: other machines may read the same file, and each has to have the socket; what they do at the same time is not seen here",
             shown(file)

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use samehost_model::ObstacleCode;
 use samehost_model::scan::{Advice, Possible, Scan};
 use samehost_report::saving_in_words;
 use samehost_system::interrupt;
@@ -55,7 +56,7 @@ pub(super) fn all(options: &SwitchOptions) -> anyhow::Result<Ending> {
     }
     // Whoever asks for everything has named the servers' files too.
     let mut options = options.clone();
-    options.accept.push("other-files".to_owned());
+    options.accept.push(ObstacleCode::OtherFiles);
     let mut worst = Ending::Done;
     for target in targets {
         signals::done();

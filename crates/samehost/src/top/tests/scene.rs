@@ -1,5 +1,6 @@
 //! Sample scans: PHP connected to Redis and MariaDB over TCP, and a log over a Unix socket.
 
+use samehost_model::ObstacleCode;
 use samehost_model::scan::{
     Address, Advice, Connection, Obstacle, Possible, Process, Scan, Service, Socket, SocketKind, SocketState,
     Traffic, Weight,
@@ -43,7 +44,7 @@ fn advice(service: usize, now: &str, connections: u32, bytes_per_s: f64) -> Advi
         socket: Some("unix:/run/redis/redis-server.sock".to_owned()),
         possible: Possible::AfterSetting,
         obstacles: vec![Obstacle {
-            code: "permissions",
+            code: ObstacleCode::Permissions,
             weight: Weight::Setting,
             found: "user www-data may not write to the socket /run/redis/redis-server.sock (mode 0770, redis:redis)"
                 .to_owned(),

@@ -1,0 +1,164 @@
+//! Codes of what is in the way of a switch: found by a scan, or by the switch itself.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer};
+
+/// Lists the codes once, with their names.
+macro_rules! codes {
+    ($($(#[$doc:meta])* $code:ident = $name:literal,)*) => {
+        /// The code of an obstacle; its name is what JSON, the screen and `--accept` have.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum ObstacleCode {
+            $($(#[$doc])* $code,)*
+        }
+
+        impl ObstacleCode {
+            /// All codes.
+            pub const ALL: &'static [ObstacleCode] = &[$(ObstacleCode::$code),*];
+
+            /// The name in JSON and on the screen.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(ObstacleCode::$code => $name,)*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    /// The service has no Unix socket, or cannot have one.
+    Server = "server",
+    /// The queue of new connections is short.
+    Backlog = "backlog",
+    /// The client may not use the socket's file.
+    Permissions = "permissions",
+    /// The client is confined, and its profile or filter may forbid the socket.
+    Confinement = "confinement",
+    /// The client sees other files at the socket's path.
+    MountNamespace = "mount-namespace",
+    /// `localhost` means something else to this client.
+    Localhost = "localhost",
+    /// The account does not exist for local connections.
+    Accounts = "accounts",
+    /// One of both is in a container.
+    Container = "container",
+    /// The client's driver knows ports only.
+    Driver = "driver",
+    /// A socket file at which nobody listens.
+    Stale = "stale",
+    /// Another program listens at the usual socket.
+    AnotherSocket = "another-socket",
+    /// The service would see no address of the client any more.
+    ClientAddress = "client-address",
+    /// The connection is encrypted.
+    Tls = "tls",
+    /// The path is too long for a socket's address.
+    PathLength = "path-length",
+    /// The file system has no sockets.
+    FileSystem = "file-system",
+    /// A mount over the file would hide the change.
+    BindMount = "bind-mount",
+    /// The next boot would not have the socket.
+    Boot = "boot",
+    /// The file changed since it was read.
+    Changed = "changed",
+    /// A server that crashes leaves its socket in the way of the next one.
+    Crash = "crash",
+    /// Another source of the same setting wins.
+    EffectiveValue = "effective-value",
+    /// The client asks for encryption that a Unix socket may not give.
+    Encryption = "encryption",
+    /// The file cannot be read or written.
+    File = "file",
+    /// The login was refused.
+    Login = "login",
+    /// A program writes the file again.
+    Managed = "managed",
+    /// Nobody listens at the address that the file names.
+    NobodyListens = "nobody-listens",
+    /// A value leads to a service here, and what reads it is not known.
+    NotMoved = "not-moved",
+    /// The editor refuses a part of the file.
+    NotUnderstood = "not-understood",
+    /// Somebody has the file open in an editor.
+    OpenInEditor = "open-in-editor",
+    /// A file that nobody named would change.
+    OtherFiles = "other-files",
+    /// The file belongs to somebody who is neither root nor the program's user.
+    OtherOwner = "other-owner",
+    /// A password is kept for the old address only.
+    PasswordFile = "password-file",
+    /// The program cannot be made to load the change.
+    Reload = "reload",
+    /// Rights of this process do not suffice for a login as the application.
+    Rights = "rights",
+    /// Two configurations are one file.
+    SameFile = "same-file",
+    /// Another program reads the same value.
+    SecondReader = "second-reader",
+    /// It is not shown which program answers.
+    ServerIdentity = "server-identity",
+    /// The server's account is not known.
+    ServerUser = "server-user",
+    /// Other machines may read the file.
+    SharedFiles = "shared-files",
+    /// The path for the new socket cannot be taken.
+    SocketPath = "socket-path",
+    /// Somebody still uses the old address.
+    StillUsed = "still-used",
+    /// The client's account is not known.
+    User = "user",
+}
+
+impl ObstacleCode {
+    /// Those that only a person may pass, by `--accept CODE`, in the order in which help lists them.
+    pub const ACCEPTABLE: [ObstacleCode; 4] = [
+        ObstacleCode::Managed,
+        ObstacleCode::SharedFiles,
+        ObstacleCode::OtherFiles,
+        ObstacleCode::Encryption,
+    ];
+}
+
+impl fmt::Display for ObstacleCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl Serialize for ObstacleCode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// Error for a name that no obstacle has.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("no obstacle has the code `{0}`")]
+pub struct UnknownObstacle(String);
+
+impl FromStr for ObstacleCode {
+    type Err = UnknownObstacle;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let found = ObstacleCode::ALL.iter().find(|code| code.name() == name);
+        found.copied().ok_or_else(|| UnknownObstacle(name.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_parse_back() {
+        for code in ObstacleCode::ALL {
+            assert_eq!(code.name().parse(), Ok(*code));
+        }
+        assert!("rigths".parse::<ObstacleCode>().is_err());
+    }
+}
