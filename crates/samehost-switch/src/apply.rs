@@ -209,9 +209,9 @@ fn intent(plan: &Plan, report: &SwitchReport, environment: &Environment<'_>) -> 
         reloads: stage
             .reloads
             .iter()
-            .map(|(what, command)| Reload {
-                what: Redactor::default().command(what),
-                command: command.clone(),
+            .map(|reload| Reload {
+                what: Redactor::default().command(&reload.what),
+                command: reload.command.words(),
             })
             .collect(),
     };
@@ -340,9 +340,9 @@ fn make(
     }
     not_interrupted(environment)?;
     transaction.reloading(index)?;
-    for (what, command) in &stage.reloads {
-        (environment.progress)(what);
-        reload_now(command, &files_after(stage))
+    for reload in &stage.reloads {
+        (environment.progress)(&reload.what);
+        reload_now(&reload.command, &files_after(stage))
             .map_err(|error| Redactor::new(&plan.secrets).message(&error))?;
     }
     for endpoint in &stage.awaits {

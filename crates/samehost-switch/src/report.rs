@@ -74,7 +74,7 @@ fn step(stage: &PlannedStage, redactor: &Redactor) -> SwitchStep {
         title: stage.title.to_owned(),
         files: stage.changes.iter().map(|change| diff(change, redactor)).collect(),
         checks: stage.checks.iter().map(ToString::to_string).collect(),
-        reloads: stage.reloads.iter().map(|(what, _)| what.clone()).collect(),
+        reloads: stage.reloads.iter().map(|reload| reload.what.clone()).collect(),
     }
 }
 

@@ -14,7 +14,7 @@ use super::hop::Hop;
 use super::others::{Look, Seen, Watch};
 use super::place::same_port;
 use super::{Plan, PlannedStage, SwitchRequest, effective, elsewhere};
-use crate::reload::{ReloadAction, reload_action, systemd_runs};
+use crate::reload::{ReloadAction, ReloadCommand, UnitVerb, reload_action, systemd_runs};
 
 /// Minimum time for observing each of several servers.
 const SHORTEST: Duration = Duration::from_millis(500);
@@ -202,11 +202,8 @@ pub(crate) fn client_reload_action(
     let found = reload_action(scan, uptake, &hop.config.file, pid, &request.reloads);
     match (&found, unit_of(scan, hop).filter(|_| systemd_runs())) {
         (ReloadAction::Nothing(Some(_)), Some(unit)) if uptake == Uptake::RestartApplication => {
-            let command = ["systemctl", "restart", "--", &unit].map(str::to_owned).to_vec();
-            ReloadAction::Words {
-                what: format!("systemctl restart {unit}, the application's own unit"),
-                command,
-            }
+            let what = format!("systemctl restart {unit}, the application's own unit");
+            ReloadAction::command(what, ReloadCommand::Unit { verb: UnitVerb::Restart, unit })
         }
         _ => found,
     }

@@ -26,7 +26,7 @@ use super::leaving::{Leaving, client_reload_action, has_clients, moves_away, nee
 use super::place::{in_one_line, same_port};
 use super::{Direction, SwitchRequest};
 use crate::check::{Planned, planned};
-use crate::reload::{ReloadAction, reload_action};
+use crate::reload::{PlannedReload, ReloadAction, reload_action};
 use samehost_transaction::resolve;
 
 /// Contents of files; `None`: missing.
@@ -54,8 +54,8 @@ pub(crate) struct PlannedStage {
     pub(crate) changes: Vec<Replacement>,
     /// Commands that check the files.
     pub(crate) checks: Vec<Planned>,
-    /// What makes programs load them: in words, and as a command.
-    pub(crate) reloads: Vec<(String, Vec<String>)>,
+    /// What makes programs load them.
+    pub(crate) reloads: Vec<PlannedReload>,
     /// Endpoints that must answer afterwards.
     pub(crate) awaits: Vec<Endpoint>,
     /// New endpoints that servers take in it.
@@ -84,9 +84,9 @@ impl PlannedStage {
         let mut findings = Findings::default();
         match action {
             ReloadAction::Nothing(note) => findings.note(note),
-            ReloadAction::Words { what, command } => {
-                if !self.reloads.iter().any(|(_, other)| *other == command) {
-                    self.reloads.push((what, command));
+            ReloadAction::Command(reload) => {
+                if !self.reloads.iter().any(|other| other.command == reload.command) {
+                    self.reloads.push(reload);
                 }
             }
             ReloadAction::Missing { found, remedy } => {

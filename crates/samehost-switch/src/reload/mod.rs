@@ -1,12 +1,13 @@
 //! Has running programs load a changed configuration: by systemd if it runs them, by a signal, or by a command of the
 //! user.
 
+mod command;
 mod evidence;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, kill_process};
 use samehost_edit::Uptake;
 use samehost_model::scan::{Scan, Service};
 use samehost_model::{Protocol, Redactor};
@@ -15,6 +16,8 @@ use samehost_services::Kind;
 use samehost_system::identity::stat_field;
 use samehost_system::{Identity, Run, peer};
 
+pub(crate) use command::{ReloadCommand, UnitVerb};
+use command::{ReloadSignal, Signalled};
 use evidence::{Before, Shown};
 
 /// Time limit for a reload: systemd's own limit for a start.
@@ -46,10 +49,25 @@ impl ReloadWords {
 pub(crate) enum ReloadAction {
     /// Nothing is needed, or possible; with a note.
     Nothing(Option<String>),
-    /// A command: `systemctl …`, `sh -c …` (the user's), `restart-unit UNIT`, or `signal NAME PID START EXECUTABLE TITLE`.
-    Words { what: String, command: Vec<String> },
+    Command(PlannedReload),
     /// Impossible without the user's command.
-    Missing { found: String, remedy: String },
+    Missing {
+        found: String,
+        remedy: String,
+    },
+}
+
+/// A command with its description for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PlannedReload {
+    pub(crate) what: String,
+    pub(crate) command: ReloadCommand,
+}
+
+impl ReloadAction {
+    pub(crate) fn command(what: String, command: ReloadCommand) -> Self {
+        ReloadAction::Command(PlannedReload { what, command })
+    }
 }
 
 /// How the program of the configuration at this path loads a change.
@@ -62,7 +80,7 @@ pub(crate) fn reload_action(
 ) -> ReloadAction {
     let (kind, signal) = match uptake {
         Uptake::AtOnce => return ReloadAction::Nothing(None),
-        Uptake::Reload(kind) => (Some(kind), kind.descriptor().reload_signal.as_deref()),
+        Uptake::Reload(kind) => (Some(kind), signal_of(kind)),
         Uptake::Restart(kind) => (Some(kind), None),
         Uptake::RestartUnit | Uptake::RestartApplication => (None, None),
     };
@@ -71,18 +89,18 @@ pub(crate) fn reload_action(
         .find(|words| words.kind.is_some() && words.kind == kind)
         .or_else(|| words.iter().find(|words| words.kind.is_none()));
     if let Some(words) = given {
-        let command = vec!["sh".to_owned(), "-c".to_owned(), words.command.clone()];
-        return ReloadAction::Words { what: format!("run `{}`", words.command), command };
+        let what = format!("run `{}`", words.command);
+        return ReloadAction::command(what, ReloadCommand::Shell(words.command.clone()));
     }
     if uptake == Uptake::RestartUnit {
         return restart_unit(file);
     }
     // If the process is unknown, the first one of this kind could be anybody's.
     let unit = pid.and_then(|pid| scan.process(pid)).and_then(|process| process.unit.clone());
-    let verb = if matches!(uptake, Uptake::Reload(_)) { "reload" } else { "restart" };
     if let Some(unit) = unit.filter(|_| systemd_runs()) {
-        let command = ["systemctl", verb, "--", &unit].map(str::to_owned).to_vec();
-        return ReloadAction::Words { what: format!("systemctl {verb} {unit}"), command };
+        let verb = if matches!(uptake, Uptake::Reload(_)) { UnitVerb::Reload } else { UnitVerb::Restart };
+        let what = format!("systemctl {} {unit}", verb.name());
+        return ReloadAction::command(what, ReloadCommand::Unit { verb, unit });
     }
     let Some(kind) = kind else {
         return ReloadAction::Nothing(Some(
@@ -101,8 +119,13 @@ pub(crate) fn reload_action(
     }
 }
 
+/// The signal that reloads a kind of service.
+fn signal_of(kind: Kind) -> Option<ReloadSignal> {
+    ReloadSignal::named(kind.descriptor().reload_signal.as_deref()?)
+}
+
 /// How a process that no unit runs loads a change.
-fn process_action(kind: Kind, uptake: Uptake, signal: Option<&str>, pid: u32) -> ReloadAction {
+fn process_action(kind: Kind, uptake: Uptake, signal: Option<ReloadSignal>, pid: u32) -> ReloadAction {
     let found = match (signal, uptake) {
         (Some(signal), _) if kind.descriptor().reloads_by_master => match master(kind, pid) {
             Some(master) => return signal_action(kind, signal, master),
@@ -125,7 +148,7 @@ pub(crate) fn master(kind: Kind, pid: u32) -> Option<u32> {
     if is_it(parent) { Some(parent) } else { has_workers().then_some(pid) }
 }
 
-fn signal_action(kind: Kind, signal: &str, pid: u32) -> ReloadAction {
+fn signal_action(kind: Kind, signal: ReloadSignal, pid: u32) -> ReloadAction {
     let Some(identity) = Identity::of(pid).filter(|identity| runs(identity, &files_of(kind))) else {
         return ReloadAction::Missing {
             found: format!(
@@ -134,9 +157,15 @@ fn signal_action(kind: Kind, signal: &str, pid: u32) -> ReloadAction {
             remedy: format!("Say how {kind} is reloaded: --reload '{kind}=COMMAND'"),
         };
     };
-    let (start, file, title) = (identity.start.to_string(), path_of(&identity), evidence::title(pid));
-    let command = vec!["signal".to_owned(), signal.to_owned(), pid.to_string(), start, file, title];
-    ReloadAction::Words { what: format!("kill -{signal} {pid} ({kind})"), command }
+    let signalled = Signalled {
+        signal,
+        pid,
+        start: identity.start,
+        file: Some(path_of(&identity)),
+        title: Some(evidence::title(pid)),
+    };
+    let what = format!("kill -{} {pid} ({kind})", signal.name());
+    ReloadAction::command(what, ReloadCommand::Signal(signalled))
 }
 
 /// Whether systemd is the init system (sd_booted(3)).
@@ -184,7 +213,7 @@ fn restart_unit(file: &Path) -> ReloadAction {
     if !systemd_runs() {
         return ReloadAction::Nothing(Some(format!("it takes effect after {words}")));
     }
-    ReloadAction::Words { what: words, command: vec!["restart-unit".into(), unit] }
+    ReloadAction::command(words, ReloadCommand::ChangedUnit(unit))
 }
 
 /// Prefixes of the executable names of a kind of service. The names differ by version and relative.
@@ -236,12 +265,12 @@ enum Stops {
     No,
 }
 
-/// Runs a reload command to put something back. An interrupt does not stop it, its time limit does.
+/// Runs a reload command of a journal to put something back. An interrupt does not stop it, its time limit does.
 ///
 /// # Errors
 /// Why it failed, for people.
-pub fn reload(command: &[String]) -> Result<(), String> {
-    take(command, &[], Stops::No)
+pub fn reload(words: &[String]) -> Result<(), String> {
+    take(&ReloadCommand::from_words(words)?, &[], Stops::No)
 }
 
 /// Runs a reload command, until the user interrupts it, and looks whether the program took it. `reads`: the files that
@@ -249,33 +278,31 @@ pub fn reload(command: &[String]) -> Result<(), String> {
 ///
 /// # Errors
 /// As [`reload`]; and where the program goes on as it was.
-pub(crate) fn reload_now(command: &[String], reads: &[PathBuf]) -> Result<(), String> {
+pub(crate) fn reload_now(command: &ReloadCommand, reads: &[PathBuf]) -> Result<(), String> {
     take(command, reads, Stops::Yes)
 }
 
-fn take(command: &[String], reads: &[PathBuf], stops: Stops) -> Result<(), String> {
-    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+fn take(command: &ReloadCommand, reads: &[PathBuf], stops: Stops) -> Result<(), String> {
     match command {
-        [word, name, pid, start, more @ ..] if word == "signal" && more.len() < 3 => {
-            let [file, title] = [more.first(), more.get(1)].map(|word| word.map(String::as_str));
-            signal(&Signalled { name, pid, start, file, title }, reads, stops)
+        ReloadCommand::Signal(to) => send(to, reads, stops),
+        ReloadCommand::ChangedUnit(unit) => {
+            run("systemctl", &["daemon-reload".to_owned()], stops)?;
+            run("systemctl", &["restart", "--", unit].map(str::to_owned), stops)
         }
-        [word, unit] if word == "restart-unit" => {
-            run("systemctl", &words(&["daemon-reload"]), stops)?;
-            run("systemctl", &words(&["restart", "--", unit]), stops)
+        ReloadCommand::Unit { verb: UnitVerb::Reload, unit } => reload_unit(unit, reads, stops),
+        ReloadCommand::Unit { .. } | ReloadCommand::Shell(_) | ReloadCommand::Other(_) => {
+            match command.words().as_slice() {
+                [program, words @ ..] => run(program, words, stops),
+                [] => Ok(()),
+            }
         }
-        [program, verb, dashes, unit] if program == "systemctl" && verb == "reload" && dashes == "--" => {
-            reload_unit(unit, &command[1..], reads, stops)
-        }
-        [program, words @ ..] => run(program, words, stops),
-        [] => Ok(()),
     }
 }
 
 /// Has systemd reload a unit, and looks whether its main process took it.
-fn reload_unit(unit: &str, words: &[String], reads: &[PathBuf], stops: Stops) -> Result<(), String> {
+fn reload_unit(unit: &str, reads: &[PathBuf], stops: Stops) -> Result<(), String> {
     let before = main_pid(unit).map(|pid| Before::of(pid, false, reads));
-    run("systemctl", words, stops)?;
+    run("systemctl", &["reload", "--", unit].map(str::to_owned), stops)?;
     match before {
         Some(before) => taken(before.wait(stops), unit, reads),
         None => Ok(()),
@@ -288,57 +315,39 @@ fn main_pid(unit: &str) -> Option<u32> {
     ended.output.trim().parse().ok().filter(|pid| *pid > 1)
 }
 
-/// A process that a command names, and what it ran when the command was made. Journals of earlier versions lack the last
-/// words.
-struct Signalled<'a> {
-    name: &'a str,
-    pid: &'a str,
-    start: &'a str,
-    file: Option<&'a str>,
-    title: Option<&'a str>,
-}
-
-impl Signalled<'_> {
-    /// The process, or the one that took its place: PHP-FPM that runs as a daemon has another number after each reload.
-    fn process(&self) -> Result<Identity, String> {
-        let Signalled { pid, start, file, title, .. } = self;
-        let number: u32 = pid.parse().map_err(|_| format!("`{pid}` is not a process number"))?;
-        if let Some(identity) = Identity::of(number).filter(|identity| identity.start.to_string() == *start) {
-            return match file.filter(|file| **file != path_of(&identity)) {
-                Some(file) if identity.executable.is_none() => Err(format!(
-                    "process {pid} ran {file} and is ending: start its service, which then reads the files as they are"
-                )),
-                Some(file) => Err(format!(
-                    "process {pid} runs {} by now, and not {file}: reload it yourself",
-                    path_of(&identity)
-                )),
-                None => Ok(identity),
-            };
-        }
-        let began = start.parse().unwrap_or(u64::MAX);
-        let heir = file.zip(*title).and_then(|(file, title)| evidence::successor(file, title, began));
-        heir.and_then(Identity::of).ok_or_else(|| {
-            format!(
-                "process {pid} is gone, and no process was found that took its place. If the service runs under another number, reload it by hand; if not, start it"
-            )
-        })
+/// The process that gets a signal, or the one that took its place: PHP-FPM that runs as a daemon has another number after each
+/// reload.
+fn process(to: &Signalled) -> Result<Identity, String> {
+    let Signalled { pid, start, file, title, .. } = to;
+    if let Some(identity) = Identity::of(*pid).filter(|identity| identity.start == *start) {
+        return match file.as_ref().filter(|file| **file != path_of(&identity)) {
+            Some(file) if identity.executable.is_none() => Err(format!(
+                "process {pid} ran {file} and is ending: start its service, which then reads the files as they are"
+            )),
+            Some(file) => Err(format!(
+                "process {pid} runs {} by now, and not {file}: reload it yourself",
+                path_of(&identity)
+            )),
+            None => Ok(identity),
+        };
     }
+    let names = file.as_ref().zip(title.as_ref());
+    let heir = names.and_then(|(file, title)| evidence::successor(file, title, *start));
+    heir.and_then(Identity::of).ok_or_else(|| {
+        format!(
+            "process {pid} is gone, and no process was found that took its place. If the service runs under another number, reload it by hand; if not, start it"
+        )
+    })
 }
 
 /// Sends a signal to a process, and waits until it took effect.
-fn signal(to: &Signalled<'_>, reads: &[PathBuf], stops: Stops) -> Result<(), String> {
-    let identity = to.process()?;
-    let signal = match to.name {
-        "HUP" => Signal::HUP,
-        "USR2" => Signal::USR2,
-        "USR1" => Signal::USR1,
-        "TERM" => Signal::TERM,
-        other => return Err(format!("`{other}` is not a signal that samehost sends")),
-    };
+fn send(to: &Signalled, reads: &[PathBuf], stops: Stops) -> Result<(), String> {
+    let identity = process(to)?;
     let pid = i32::try_from(identity.pid).ok().and_then(Pid::from_raw);
     let pid = pid.ok_or_else(|| format!("`{}` is not a process number", identity.pid))?;
-    let before = Before::of(identity.pid, signal == Signal::USR2, reads);
-    kill_process(pid, signal).map_err(|error| format!("signal {} to {}: {error}", to.name, identity.pid))?;
+    let before = Before::of(identity.pid, to.signal == ReloadSignal::Usr2, reads);
+    kill_process(pid, to.signal.signal())
+        .map_err(|error| format!("signal {} to {}: {error}", to.signal.name(), identity.pid))?;
     taken(before.wait(stops), &format!("{} ({})", path_of(&identity), identity.pid), reads)
 }
 
