@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use samehost_model::{Arm, Comparison, Grade, MetricInfo, Report, Verdict};
+use samehost_model::{Arm, Comparison, Grade, MetricInfo, Report, Verdict, metric};
 
 use crate::index::group;
 
@@ -237,7 +237,7 @@ mod tests {
 
     /// A report with the interval 1.2–1.4 at one connection, and another at 64.
     fn report(other: Comparison) -> Report {
-        let metrics = vec![MetricInfo::built_in("throughput"), MetricInfo::built_in("latency_p50")];
+        let metrics = vec![metric::THROUGHPUT.info(), metric::LATENCY_P50.info()];
         let mut report = Report::new(Head {
             arms: vec![arm("tcp", 1), arm("unix", 1), arm("tcp", 64), arm("unix", 64)],
             workload: WorkloadInfo { metrics, ..WorkloadInfo::default() },

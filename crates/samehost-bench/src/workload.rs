@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use samehost_model::{Arm, Endpoint, MetricInfo, Part, Point, ServerInfo, Transport, Trial};
+use samehost_model::{Arm, Endpoint, Metric, MetricInfo, Part, Point, ServerInfo, Transport, Trial, metric};
 
 use crate::engine::Job;
 use crate::error::BenchError;
@@ -259,28 +259,34 @@ pub trait Configured: Send + Sync {
 
 /// Metrics of requests and replies, for an open or closed loop.
 pub(crate) fn request_metrics(open_loop: OpenOrClosed) -> Vec<MetricInfo> {
-    let names: &[&str] = match open_loop {
+    let metrics: &[Metric] = match open_loop {
         OpenOrClosed::Closed => &[
-            "latency_mean",
-            "latency_p50",
-            "latency_p99",
-            "latency_p99_9",
-            "throughput",
-            "client_cpu_per_op",
-            "server_cpu_per_op",
-            "total_cpu_per_op",
+            metric::LATENCY_MEAN,
+            metric::LATENCY_P50,
+            metric::LATENCY_P99,
+            metric::LATENCY_P99_9,
+            metric::THROUGHPUT,
+            metric::CLIENT_CPU_PER_OP,
+            metric::SERVER_CPU_PER_OP,
+            metric::TOTAL_CPU_PER_OP,
         ],
         OpenOrClosed::Open => &[
-            "latency_mean",
-            "latency_p50",
-            "latency_p99",
-            "latency_p99_9",
-            "service_mean",
-            "client_cpu_per_op",
-            "server_cpu_per_op",
+            metric::LATENCY_MEAN,
+            metric::LATENCY_P50,
+            metric::LATENCY_P99,
+            metric::LATENCY_P99_9,
+            metric::SERVICE_MEAN,
+            metric::CLIENT_CPU_PER_OP,
+            metric::SERVER_CPU_PER_OP,
         ],
     };
-    names.iter().map(|name| MetricInfo::built_in(name)).collect()
+    metrics.iter().map(Metric::info).collect()
+}
+
+/// Adds the CPU time of a program between client and server, before the server's.
+pub(crate) fn add_proxy_metric(metrics: &mut Vec<MetricInfo>) {
+    let server = metrics.iter().position(|metric| metric.is(&metric::SERVER_CPU_PER_OP));
+    metrics.insert(server.unwrap_or(metrics.len()), metric::PROXY_CPU_PER_OP.info());
 }
 
 /// Whether requests wait for replies or for their due times.

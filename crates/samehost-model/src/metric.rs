@@ -30,7 +30,7 @@ pub enum Family {
     Other,
 }
 
-/// A metric that a report compares. Built-in names are read from the trial's fields, others from its
+/// A metric that a report compares. Those of [`Metric::ALL`] are read from the trial's fields, others from its
 /// `measurements`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -43,35 +43,219 @@ pub struct MetricInfo {
     pub better: Better,
 }
 
-type Reader = fn(&Trial) -> Option<f64>;
+/// A metric that samehost itself measures. A row here is all that is known of it: to add one, add its constant, its place in
+/// [`Metric::ALL`], and its name where a workload lists what it measures.
+#[derive(Debug)]
+pub struct Metric {
+    /// Name in JSON.
+    pub name: &'static str,
+    /// Name on the screen.
+    pub title: &'static str,
+    /// Subject and verb of a sentence about it: `a round trip takes`; empty where the sentence begins with the change.
+    pub subject: &'static str,
+    /// Unit of the value in a trial.
+    pub unit: &'static str,
+    /// Kind of quantity.
+    pub family: Family,
+    /// Which way is better.
+    pub better: Better,
+    /// Reads it from a trial.
+    pub read: fn(&Trial) -> Option<f64>,
+}
 
-/// Name, title, unit, direction and reader of every built-in metric.
-const BUILT_IN: &[(&str, &str, &str, Better, Reader)] = &[
-    ("throughput", "throughput", "per_s", Better::Higher, |s| s.throughput_per_s),
-    ("bandwidth", "bandwidth", "bytes_per_s", Better::Higher, |s| s.bytes_per_s),
-    ("latency_mean", "mean latency", "us", Better::Lower, |s| s.latency_us.as_ref()?.mean),
-    ("latency_p50", "latency p50", "us", Better::Lower, |s| s.latency_us.as_ref()?.p50),
-    ("latency_p90", "latency p90", "us", Better::Lower, |s| s.latency_us.as_ref()?.p90),
-    ("latency_p95", "latency p95", "us", Better::Lower, |s| s.latency_us.as_ref()?.p95),
-    ("latency_p99", "latency p99", "us", Better::Lower, |s| s.latency_us.as_ref()?.p99),
-    ("latency_p99_9", "latency p99.9", "us", Better::Lower, |s| s.latency_us.as_ref()?.p99_9),
-    ("service_mean", "mean service", "us", Better::Lower, |s| s.service_us.as_ref()?.mean),
-    ("client_cpu_per_op", "client CPU/op", "us", Better::Lower, |s| s.client_cpu_us_per_op),
-    ("server_cpu_per_op", "server CPU/op", "us", Better::Lower, |s| s.server_cpu_us_per_op),
-    ("proxy_cpu_per_op", "proxy CPU/op", "us", Better::Lower, |s| s.proxy_cpu_us_per_op),
-    ("total_cpu_per_op", "total CPU/op", "us", Better::Lower, |s| {
-        Some(s.client_cpu_us_per_op? + s.server_cpu_us_per_op? + s.proxy_cpu_us_per_op.unwrap_or(0.0))
-    }),
-    ("wall_time", "wall time", "s", Better::Lower, |s| Some(s.seconds)),
-    ("cpu_time", "CPU time", "s", Better::Lower, |s| s.cpu_s),
-];
+/// Completed operations per second.
+pub const THROUGHPUT: Metric = Metric {
+    name: "throughput",
+    title: "throughput",
+    subject: "",
+    unit: "per_s",
+    family: Family::Rate,
+    better: Better::Higher,
+    read: |trial| trial.throughput_per_s,
+};
+/// Payload per second.
+pub const BANDWIDTH: Metric = Metric {
+    name: "bandwidth",
+    title: "bandwidth",
+    subject: "",
+    unit: "bytes_per_s",
+    family: Family::Bandwidth,
+    better: Better::Higher,
+    read: |trial| trial.bytes_per_s,
+};
+/// Mean time to the reply: from the sending in a closed loop, from when a request was due in an open one.
+pub const LATENCY_MEAN: Metric = Metric {
+    name: "latency_mean",
+    title: "mean latency",
+    subject: "a round trip takes",
+    unit: "us",
+    family: Family::Time,
+    better: Better::Lower,
+    read: |trial| trial.latency_us.as_ref()?.mean,
+};
+/// Its median.
+pub const LATENCY_P50: Metric = Metric {
+    name: "latency_p50",
+    title: "latency p50",
+    subject: "the median round trip takes",
+    unit: "us",
+    family: Family::Time,
+    better: Better::Lower,
+    read: |trial| trial.latency_us.as_ref()?.p50,
+};
+/// Its 90th percentile.
+pub const LATENCY_P90: Metric = Metric {
+    name: "latency_p90",
+    title: "latency p90",
+    subject: "a round trip at the 90th percentile takes",
+    unit: "us",
+    family: Family::Time,
+    better: Better::Lower,
+    read: |trial| trial.latency_us.as_ref()?.p90,
+};
+/// Its 95th percentile.
+pub const LATENCY_P95: Metric = Metric {
+    name: "latency_p95",
+    title: "latency p95",
+    subject: "a round trip at the 95th percentile takes",
+    unit: "us",
+    family: Family::Time,
+    better: Better::Lower,
+    read: |trial| trial.latency_us.as_ref()?.p95,
+};
+/// Its 99th percentile.
+pub const LATENCY_P99: Metric = Metric {
+    name: "latency_p99",
+    title: "latency p99",
+    subject: "a round trip at the 99th percentile takes",
+    unit: "us",
+    family: Family::Time,
+    better: Better::Lower,
+    read: |trial| trial.latency_us.as_ref()?.p99,
+};
+/// Its 99.9th percentile.
+pub const LATENCY_P99_9: Metric = Metric {
+    name: "latency_p99_9",
+    title: "latency p99.9",
+    subject: "a round trip at the 99.9th percentile takes",
+    unit: "us",
+    family: Family::Time,
+    better: Better::Lower,
+    read: |trial| trial.latency_us.as_ref()?.p99_9,
+};
+/// Mean time from the sending to the reply in an open loop.
+pub const SERVICE_MEAN: Metric = Metric {
+    name: "service_mean",
+    title: "mean service",
+    subject: "once sent, a request takes",
+    unit: "us",
+    family: Family::Time,
+    better: Better::Lower,
+    read: |trial| trial.service_us.as_ref()?.mean,
+};
+/// CPU time of the client for an operation.
+pub const CLIENT_CPU_PER_OP: Metric = Metric {
+    name: "client_cpu_per_op",
+    title: "client CPU/op",
+    subject: "the client needs",
+    unit: "us",
+    family: Family::Cpu,
+    better: Better::Lower,
+    read: |trial| trial.client_cpu_us_per_op,
+};
+/// CPU time of the server for an operation.
+pub const SERVER_CPU_PER_OP: Metric = Metric {
+    name: "server_cpu_per_op",
+    title: "server CPU/op",
+    subject: "the server needs",
+    unit: "us",
+    family: Family::Cpu,
+    better: Better::Lower,
+    read: |trial| trial.server_cpu_us_per_op,
+};
+/// CPU time of the program between both for an operation.
+pub const PROXY_CPU_PER_OP: Metric = Metric {
+    name: "proxy_cpu_per_op",
+    title: "proxy CPU/op",
+    subject: "proxy CPU/op needs",
+    unit: "us",
+    family: Family::Cpu,
+    better: Better::Lower,
+    read: |trial| trial.proxy_cpu_us_per_op,
+};
+/// CPU time of all of them for an operation.
+pub const TOTAL_CPU_PER_OP: Metric = Metric {
+    name: "total_cpu_per_op",
+    title: "total CPU/op",
+    subject: "client and server together need",
+    unit: "us",
+    family: Family::Cpu,
+    better: Better::Lower,
+    read: |trial| {
+        let proxy = trial.proxy_cpu_us_per_op.unwrap_or(0.0);
+        Some(trial.client_cpu_us_per_op? + trial.server_cpu_us_per_op? + proxy)
+    },
+};
+/// Time of a whole command.
+pub const WALL_TIME: Metric = Metric {
+    name: "wall_time",
+    title: "wall time",
+    subject: "it takes",
+    unit: "s",
+    family: Family::Time,
+    better: Better::Lower,
+    read: |trial| Some(trial.seconds),
+};
+/// CPU time of a whole command.
+pub const CPU_TIME: Metric = Metric {
+    name: "cpu_time",
+    title: "CPU time",
+    subject: "it needs",
+    unit: "s",
+    family: Family::Cpu,
+    better: Better::Lower,
+    read: |trial| trial.cpu_s,
+};
+
+impl Metric {
+    /// All metrics that samehost measures.
+    pub const ALL: &'static [Metric] = &[
+        THROUGHPUT,
+        BANDWIDTH,
+        LATENCY_MEAN,
+        LATENCY_P50,
+        LATENCY_P90,
+        LATENCY_P95,
+        LATENCY_P99,
+        LATENCY_P99_9,
+        SERVICE_MEAN,
+        CLIENT_CPU_PER_OP,
+        SERVER_CPU_PER_OP,
+        PROXY_CPU_PER_OP,
+        TOTAL_CPU_PER_OP,
+        WALL_TIME,
+        CPU_TIME,
+    ];
+
+    /// The metric with this name in JSON.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Metric> {
+        Metric::ALL.iter().find(|metric| metric.name == name)
+    }
+
+    /// As a report lists it.
+    #[must_use]
+    pub fn info(&self) -> MetricInfo {
+        MetricInfo { name: self.name.into(), unit: self.unit.into(), better: self.better }
+    }
+}
 
 /// Display name of a metric: `mean latency` for `latency_mean`. The unit suffix of a workload's own metric is
 /// removed.
 #[must_use]
 pub fn metric_title(name: &str) -> String {
-    match BUILT_IN.iter().find(|(known, ..)| *known == name) {
-        Some((_, title, ..)) => (*title).to_owned(),
+    match Metric::named(name) {
+        Some(metric) => metric.title.to_owned(),
         None => split_unit(name).0.replace("_p99_9", "_p99.9").replace('_', " "),
     }
 }
@@ -91,23 +275,10 @@ impl MetricInfo {
         metric_title(&self.name)
     }
 
-    /// The built-in metric with this name.
-    ///
-    /// # Panics
-    /// If there is none. Names of built-in metrics are constants in the source, never input.
+    /// Whether it is this metric.
     #[must_use]
-    pub fn built_in(name: &str) -> Self {
-        let (name, _, unit, better, _) = BUILT_IN
-            .iter()
-            .find(|(known, ..)| *known == name)
-            .unwrap_or_else(|| panic!("no built-in metric is called {name}"));
-        MetricInfo { name: (*name).into(), unit: (*unit).into(), better: *better }
-    }
-
-    /// Whether samehost itself measures a metric of this name.
-    #[must_use]
-    pub fn is_built_in(name: &str) -> bool {
-        BUILT_IN.iter().any(|(built_in, ..)| *built_in == name)
+    pub fn is(&self, metric: &Metric) -> bool {
+        self.name == metric.name
     }
 
     /// A workload's own metric, which trials have in `measurements` under the same name.
@@ -119,15 +290,18 @@ impl MetricInfo {
     /// Value in a trial; `None` if the trial did not measure it.
     #[must_use]
     pub fn value(&self, trial: &Trial) -> Option<f64> {
-        BUILT_IN
-            .iter()
-            .find(|(name, ..)| *name == self.name)
-            .map_or_else(|| trial.measurements.get(&self.name).copied(), |(.., read)| read(trial))
+        match Metric::named(&self.name) {
+            Some(metric) => (metric.read)(trial),
+            None => trial.measurements.get(&self.name).copied(),
+        }
     }
 
     /// Kind of quantity. For a workload's own metric it follows from the unit; for CPU time also from the name.
     #[must_use]
     pub fn family(&self) -> Family {
+        if let Some(metric) = Metric::named(&self.name) {
+            return metric.family;
+        }
         match self.unit.as_str() {
             _ if self.name.contains("cpu") => Family::Cpu,
             "per_s" => Family::Rate,
@@ -153,7 +327,7 @@ impl MetricInfo {
     /// because the sender's CPU time is part of the transport in bulk.
     #[must_use]
     pub fn is_rate_of_work(&self) -> bool {
-        self.name == "throughput"
+        self.is(&THROUGHPUT)
     }
 }
 
@@ -162,8 +336,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn metrics_are_known_by_their_names() {
+        for metric in Metric::ALL {
+            assert_eq!(Metric::named(metric.name).map(|found| found.title), Some(metric.title));
+            assert_eq!((metric.info().family(), metric.info().better), (metric.family, metric.better));
+        }
+        assert!(Metric::named("refused_percent").is_none());
+    }
+
+    #[test]
     fn metrics_have_titles() {
-        assert_eq!(MetricInfo::built_in("latency_mean").title(), "mean latency");
+        assert_eq!(LATENCY_MEAN.info().title(), "mean latency");
         assert_eq!(metric_title("refused_percent"), "refused");
         assert_eq!(metric_title("wait_p99_9_us"), "wait p99.9");
     }

@@ -4,7 +4,7 @@ use samehost_analysis::{Along, Crossover, find_crossovers};
 use samehost_model::human::{
     capitalised, count, format_percent, format_ratio_aligned, format_size, format_together, format_value,
 };
-use samehost_model::{Arm, Better, Code, Comparison, Grade, MetricInfo, Verdict};
+use samehost_model::{Arm, Better, Code, Comparison, Grade, MetricInfo, Verdict, metric};
 
 use crate::line::{Paragraph, Span, Tone};
 use crate::view::{self, Parameter, View};
@@ -72,7 +72,7 @@ fn at_point(view: &View<'_>, name: &str) -> Paragraph {
         // A contradicting metric is reported before agreeing ones.
         text.push(Span::plain("But"));
         text.extend(decided(view, metric, other, ""));
-    } else if let Some((metric, cpu)) = rest().find(|(m, _)| m.name == "total_cpu_per_op") {
+    } else if let Some((metric, cpu)) = rest().find(|(m, _)| m.is(&metric::TOTAL_CPU_PER_OP)) {
         text.push(Span::plain(format!("{}.", capitalised(&words::statement(metric, cpu.ratio, false).0))));
     }
     text.extend(spared(view, name));

@@ -1,7 +1,7 @@
 //! Conditions of the measurement: self-check, cost of the harness, generator, evidence, repeats.
 
 use samehost_model::human::{count, format_percent, format_value, percent_number};
-use samehost_model::{Code, Evidence, Trial, Verdict};
+use samehost_model::{Code, Evidence, Metric, Trial, Verdict, metric};
 
 use crate::grid::{Align, Column, Grid};
 use crate::line::Span;
@@ -156,50 +156,73 @@ pub(crate) fn limits(view: &View<'_>) -> Option<Grid> {
     if !view.report.analysis.limits.is_empty() {
         return Some(crate::effects::limits(view.report));
     }
-    type Read = fn(&Trial) -> Option<f64>;
-    let told = |name: &str| !view.is_sweep() && view.metric(name).is_some();
-    let columns: Vec<(&str, &str, Read, &str)> = [
-        ("client busy", "client", (|s| Some(100.0 * s.client_utilization?)) as Read, "percent"),
-        ("client waits", "waits", |s| Some(100.0 * s.client_wait?), "percent"),
-        ("interrupted", "interrupted", |s| s.interrupted_percent, "percent"),
-        ("server CPUs", "server", |s| s.server_utilization, ""),
-        ("client CPU/op", "client CPU", |s| s.client_cpu_us_per_op, "us"),
-        ("server CPU/op", "server CPU", |s| s.server_cpu_us_per_op, "us"),
-        ("switches/op", "switches", |s| s.context_switches_per_op, ""),
-    ]
-    .into_iter()
-    .filter(|(title, ..)| match *title {
-        "client CPU/op" => !told("client_cpu_per_op"),
-        "server CPU/op" => !told("server_cpu_per_op"),
-        _ => true,
-    })
-    .collect();
     let names = view.arm_names();
-    let columns: Vec<_> = columns
-        .into_iter()
-        .filter(|(_, _, read, _)| names.iter().any(|name| !view.medians(name, read).is_empty()))
-        .collect();
+    let is_shown_above = |metric: &Metric| !view.is_sweep() && view.metric(metric.name).is_some();
+    let mut columns: Vec<&LimitColumn> = Vec::new();
+    for column in &LIMIT_COLUMNS {
+        let is_repeated = column.metric.is_some_and(is_shown_above);
+        if !is_repeated && names.iter().any(|name| !view.medians(name, column.read).is_empty()) {
+            columns.push(column);
+        }
+    }
     if columns.is_empty() {
         return None;
     }
-    let heads = columns.iter().enumerate().map(|(i, (title, short, ..))| {
-        Column::new(title, Align::Value).or_short(short).spare(if i < 2 { 0 } else { i as u8 })
+    let heads = columns.iter().enumerate().map(|(i, column)| {
+        Column::new(column.title, Align::Value).or_short(column.short).spare(if i < 2 { 0 } else { i as u8 })
     });
     let mut grid = Grid::new(std::iter::once(Column::new("", Align::Left)).chain(heads).collect());
     for name in &names {
         let mut row = vec![Span::plain(name)];
-        row.extend(columns.iter().map(|(_, _, read, unit)| {
-            let medians = view.medians(name, read);
-            match *unit {
+        for column in &columns {
+            let medians = view.medians(name, column.read);
+            row.push(match column.unit {
                 "percent" => plain_range(&medians, 0, " %"),
                 "" => plain_range(&medians, 2, ""),
                 unit => crate::figures::range(&medians, unit),
-            }
-        }));
+            });
+        }
         grid.push(row);
     }
     Some(grid)
 }
+
+/// A column of the table of what limited each arm.
+struct LimitColumn {
+    title: &'static str,
+    /// Title where there is little room.
+    short: &'static str,
+    unit: &'static str,
+    read: fn(&Trial) -> Option<f64>,
+    /// The metric that it shows; left out where the report has a row for it.
+    metric: Option<&'static Metric>,
+}
+
+impl LimitColumn {
+    const fn new(
+        title: &'static str,
+        short: &'static str,
+        unit: &'static str,
+        read: fn(&Trial) -> Option<f64>,
+    ) -> Self {
+        LimitColumn { title, short, unit, read, metric: None }
+    }
+
+    const fn of(metric: &'static Metric, short: &'static str) -> Self {
+        let Metric { title, unit, read, .. } = *metric;
+        LimitColumn { title, short, unit, read, metric: Some(metric) }
+    }
+}
+
+const LIMIT_COLUMNS: [LimitColumn; 7] = [
+    LimitColumn::new("client busy", "client", "percent", |trial| Some(100.0 * trial.client_utilization?)),
+    LimitColumn::new("client waits", "waits", "percent", |trial| Some(100.0 * trial.client_wait?)),
+    LimitColumn::new("interrupted", "interrupted", "percent", |trial| trial.interrupted_percent),
+    LimitColumn::new("server CPUs", "server", "", |trial| trial.server_utilization),
+    LimitColumn::of(&metric::CLIENT_CPU_PER_OP, "client CPU"),
+    LimitColumn::of(&metric::SERVER_CPU_PER_OP, "server CPU"),
+    LimitColumn::new("switches/op", "switches", "", |trial| trial.context_switches_per_op),
+];
 
 /// One number or the range, without insignificant digits.
 fn plain_range(medians: &[f64], decimals: usize, unit: &str) -> Span {

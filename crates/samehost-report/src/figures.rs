@@ -1,7 +1,7 @@
 //! Tables of a report as data, for the terminal and for Markdown.
 
 use samehost_model::human::{format_percent, format_ratio_aligned, format_together, format_value};
-use samehost_model::{Better, Comparison, MetricInfo, Verdict};
+use samehost_model::{Better, Comparison, MetricInfo, Verdict, metric};
 
 use crate::figure::{Figure, dash, value_cells};
 use crate::grid::{Align, Column, Grid};
@@ -13,7 +13,7 @@ use crate::{effects, ladder, predictions, words};
 /// Metrics of a sweep that have a table; the others are in JSON and CSV.
 const SWEPT: usize = 3;
 /// The metric that has a table beside these wherever there were enough requests: what users ask a benchmark for most.
-const TAIL: &str = "latency_p99_9";
+const TAIL: &str = metric::LATENCY_P99_9.name;
 /// A sweep with more points than this has only one table.
 const MANY_POINTS: usize = 16;
 

@@ -1,6 +1,6 @@
 //! A report's question and its answer in one line, as the heading of its page.
 
-use samehost_model::{Comparison, Grade, MetricInfo, Transport, Verdict};
+use samehost_model::{Comparison, Grade, MetricInfo, Transport, Verdict, metric};
 
 use samehost_model::human::format_value;
 use samehost_model::printable::clean;
@@ -140,7 +140,7 @@ mod tests {
             ci_high: Some(high),
             ..Comparison::default()
         };
-        one(&MetricInfo::built_in("total_cpu_per_op"), &found)
+        one(&metric::TOTAL_CPU_PER_OP.info(), &found)
     }
 
     #[test]
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn several_points_are_one_range() {
         let at = |ratio, verdict| Comparison { ratio, verdict, ..Comparison::default() };
-        let metric = MetricInfo::built_in("throughput");
+        let metric = metric::THROUGHPUT.info();
         let (low, high) = (at(1.12, Verdict::Faster), at(1.38, Verdict::Faster));
         let open = at(1.0, Verdict::Inconclusive);
         assert_eq!(over(&metric, &[&low, &high]), "12–38 % more throughput");

@@ -1,31 +1,20 @@
 //! Wording of metrics, verdicts and codes. Verdicts come from the comparisons and are never changed here.
 
 use samehost_model::human::{format_percent, format_ratio_aligned, percent_number};
-use samehost_model::{Arm, Better, Code, Comparison, Family, Grade, MetricInfo, Reason, Verdict};
+use samehost_model::{
+    Arm, Better, Code, Comparison, Family, Grade, Metric, MetricInfo, Reason, Verdict, metric,
+};
 
 use crate::line::Tone;
 use samehost_model::printable::clean;
 
-/// Subjects of sentences, for metrics that can be expressed with a verb.
+/// Subjects of sentences about metrics of single workloads; those that samehost measures everywhere have theirs in
+/// [`Metric`].
 const SUBJECTS: &[(&str, &str)] = &[
-    ("throughput", ""),
-    ("bandwidth", ""),
-    ("latency_mean", "a round trip takes"),
-    ("latency_p50", "the median round trip takes"),
-    ("latency_p90", "a round trip at the 90th percentile takes"),
-    ("latency_p95", "a round trip at the 95th percentile takes"),
-    ("latency_p99", "a round trip at the 99th percentile takes"),
-    ("latency_p99_9", "a round trip at the 99.9th percentile takes"),
-    ("service_mean", "once sent, a request takes"),
-    ("client_cpu_per_op", "the client needs"),
-    ("server_cpu_per_op", "the server needs"),
-    ("total_cpu_per_op", "client and server together need"),
     ("delivered_per_s", ""),
     ("arrived_percent", "the share that arrives is"),
     ("send_mean_us", "a send takes"),
     ("send_p99_us", "a send at the 99th percentile takes"),
-    ("wall_time", "it takes"),
-    ("cpu_time", "it needs"),
 ];
 
 /// Display name of a metric.
@@ -35,9 +24,11 @@ pub(crate) fn title(name: &str) -> String {
 
 /// Subject and verb before a change: `a round trip takes`; empty for rates, whose sentences start with the number.
 fn subject(metric: &MetricInfo, open_loop: bool) -> String {
-    match SUBJECTS.iter().find(|(known, ..)| *known == metric.name) {
-        Some((.., subject)) if open_loop => subject.replace("round trip", "request"),
-        Some((.., subject)) => (*subject).to_owned(),
+    let own = SUBJECTS.iter().find(|(name, _)| *name == metric.name).map(|(_, subject)| *subject);
+    match Metric::named(&metric.name).map(|metric| metric.subject).or(own) {
+        // There a request is due, whether or not the one before it has its reply.
+        Some(subject) if open_loop => subject.replace("round trip", "request"),
+        Some(subject) => subject.to_owned(),
         None => match metric.family() {
             Family::Rate | Family::Bandwidth => format!("{}:", title(&metric.name)),
             Family::Time => format!("{} takes", title(&metric.name)),
@@ -266,19 +257,19 @@ mod tests {
 
     #[test]
     fn words_follow_metric_and_direction() {
-        let words = |name: &str, ratio: f64| statement(&MetricInfo::built_in(name), ratio, false).0;
-        assert_eq!(words("latency_mean", 0.69), "a round trip takes 31 % less time");
-        assert_eq!(words("latency_mean", 3.41), "a round trip takes 3.41 times as long");
-        assert_eq!(words("throughput", 1.45), "45 % more operations per second");
-        assert_eq!(words("throughput", 0.8), "20 % fewer operations per second");
+        let words = |metric: Metric, ratio: f64| statement(&metric.info(), ratio, false).0;
+        assert_eq!(words(metric::LATENCY_MEAN, 0.69), "a round trip takes 31 % less time");
+        assert_eq!(words(metric::LATENCY_MEAN, 3.41), "a round trip takes 3.41 times as long");
+        assert_eq!(words(metric::THROUGHPUT, 1.45), "45 % more operations per second");
+        assert_eq!(words(metric::THROUGHPUT, 0.8), "20 % fewer operations per second");
         assert_eq!(
-            words("total_cpu_per_op", 0.75),
+            words(metric::TOTAL_CPU_PER_OP, 0.75),
             "client and server together need 25 % less CPU per operation"
         );
         let own = MetricInfo::own("refused_percent", "percent", Better::Lower);
         assert_eq!(statement(&own, 0.5, false).0, "refused is 50 % lower");
         assert_eq!(
-            statement(&MetricInfo::built_in("latency_p99"), 0.5, true).0,
+            statement(&metric::LATENCY_P99.info(), 0.5, true).0,
             "a request at the 99th percentile takes 50 % less time"
         );
     }
@@ -306,32 +297,35 @@ mod tests {
 
     #[test]
     fn spans_of_change() {
-        let metric = MetricInfo::built_in("latency_mean");
+        let metric = metric::LATENCY_MEAN.info();
         assert_eq!(span(&metric, 0.67, 0.71), "29–33 % less");
         assert_eq!(span(&metric, 1.02, 1.154), "2–15 % more");
         assert_eq!(span(&metric, 2.9, 3.5), "2.90–3.50 times");
-        assert_eq!(span(&MetricInfo::built_in("throughput"), 0.9, 0.95), "5–10 % fewer");
+        assert_eq!(span(&metric::THROUGHPUT.info(), 0.9, 0.95), "5–10 % fewer");
     }
 
     #[test]
     fn directions_suit_their_metric() {
-        let of = |name: &str, ratio| direction(Some(&MetricInfo::built_in(name)), ratio);
-        assert_eq!((of("latency_mean", 0.9), of("latency_mean", 1.1)), ("faster", "slower"));
-        assert_eq!((of("throughput", 0.9), of("throughput", 1.1)), ("less", "more"));
-        assert_eq!((of("total_cpu_per_op", 0.9), of("total_cpu_per_op", 1.1)), ("less CPU", "more CPU"));
+        let of = |metric: Metric, ratio| direction(Some(&metric.info()), ratio);
+        assert_eq!((of(metric::LATENCY_MEAN, 0.9), of(metric::LATENCY_MEAN, 1.1)), ("faster", "slower"));
+        assert_eq!((of(metric::THROUGHPUT, 0.9), of(metric::THROUGHPUT, 1.1)), ("less", "more"));
+        assert_eq!(
+            (of(metric::TOTAL_CPU_PER_OP, 0.9), of(metric::TOTAL_CPU_PER_OP, 1.1)),
+            ("less CPU", "more CPU")
+        );
     }
 
     #[test]
     fn verdicts_suit_their_metric() {
-        for (name, faster, slower) in [
-            ("throughput", "more", "less"),
-            ("latency_p99", "faster", "slower"),
-            ("client_cpu_per_op", "less CPU", "more CPU"),
-            ("wall_time", "faster", "slower"),
+        for (metric, faster, slower) in [
+            (metric::THROUGHPUT, "more", "less"),
+            (metric::LATENCY_P99, "faster", "slower"),
+            (metric::CLIENT_CPU_PER_OP, "less CPU", "more CPU"),
+            (metric::WALL_TIME, "faster", "slower"),
         ] {
-            let metric = MetricInfo::built_in(name);
-            assert_eq!(verdict(Some(&metric), Verdict::Faster), faster, "{name}");
-            assert_eq!(verdict(Some(&metric), Verdict::Slower), slower, "{name}");
+            let metric = metric.info();
+            assert_eq!(verdict(Some(&metric), Verdict::Faster), faster, "{}", metric.name);
+            assert_eq!(verdict(Some(&metric), Verdict::Slower), slower, "{}", metric.name);
         }
     }
 }

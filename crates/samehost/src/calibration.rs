@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use samehost_bench::KeepAwake;
-use samehost_model::Report;
 use samehost_model::scan::{Advice, Possible, Scan};
+use samehost_model::{Report, metric};
 use samehost_report::FindingKind;
 use samehost_scan::{Costs, Measured, Shape, predict_one, shape};
 
@@ -19,8 +19,8 @@ use crate::request::fresh_seed;
 
 /// Measurements of the calibration: one connection for the latency, many for a busy server.
 const CALIBRATION: &[(u32, FindingKind, &str, &str)] = &[
-    (1, FindingKind::RoundTrip, "what a request costs here, one connection", "latency_mean"),
-    (64, FindingKind::Busy, "what a request costs here, 64 connections", "total_cpu_per_op"),
+    (1, FindingKind::RoundTrip, "what a request costs here, one connection", metric::LATENCY_MEAN.name),
+    (64, FindingKind::Busy, "what a request costs here, 64 connections", metric::TOTAL_CPU_PER_OP.name),
 ];
 const CALIBRATION_TIME: Duration = Duration::from_secs(6);
 /// Short connections per second from which on the cost of a connection is measured.
@@ -133,7 +133,7 @@ fn part(
     size: u64,
     parameters: Vec<(&'static str, String)>,
 ) -> Part {
-    let line = PartLine { label: label.into(), kind, metric: "latency_mean", connections: None };
+    let line = PartLine { label: label.into(), kind, metric: metric::LATENCY_MEAN.name, connections: None };
     Part {
         parameters,
         connections: vec![connections],
@@ -202,7 +202,7 @@ impl Runs {
             let (report, is_short) = self.measure(part, CALIBRATION_TIME)?;
             let Some(report) = report else { continue };
             hurried |= is_short;
-            cpu.extend(Measured::in_report(&report, "total_cpu_per_op"));
+            cpu.extend(Measured::in_report(&report, metric::TOTAL_CPU_PER_OP.name));
             if kind == FindingKind::RoundTrip {
                 latency.extend(Measured::in_report(&report, metric));
             }
@@ -244,7 +244,8 @@ impl Runs {
         let bare = part_of("what requests of this shape cost here", vec![model.clone()]);
         let (mut report, mut hurried) = self.measure(bare, times[0])?;
         if let Some(full) = times.get(1) {
-            let bare = report.as_ref().and_then(|bare| Measured::in_report(bare, "server_cpu_per_op"));
+            let bare =
+                report.as_ref().and_then(|bare| Measured::in_report(bare, metric::SERVER_CPU_PER_OP.name));
             let work_us = (shape.server_cpu_us_per_request - bare.map_or(0.0, |one| one.tcp)).round();
             if work_us >= 1.0 {
                 let parameters = vec![model, ("work", format!("{work_us:.0}us"))];
@@ -281,5 +282,6 @@ fn times_of_imitation(shape: &Shape) -> Vec<Duration> {
 }
 
 fn cpu_and_latency(report: &Report) -> Option<(Measured, Measured)> {
-    Measured::in_report(report, "total_cpu_per_op").zip(Measured::in_report(report, "latency_mean"))
+    Measured::in_report(report, metric::TOTAL_CPU_PER_OP.name)
+        .zip(Measured::in_report(report, metric::LATENCY_MEAN.name))
 }

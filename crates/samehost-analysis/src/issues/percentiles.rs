@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use samehost_model::human::count;
-use samehost_model::{Code, Latency, MetricInfo, Point, Report, Warning};
+use samehost_model::{Code, Latency, MetricInfo, Point, Report, Warning, metric};
 
 use crate::index::Index;
 use crate::issue::{Invalidates, Issue};
 
 /// Percentiles that need many requests, and how many: ten beyond the percentile (docs/method.md, section 8).
-const NEEDS: [(&str, f64); 2] = [("latency_p99", 1_000.0), ("latency_p99_9", 10_000.0)];
+const NEEDS: [(&str, f64); 2] = [(metric::LATENCY_P99.name, 1_000.0), (metric::LATENCY_P99_9.name, 10_000.0)];
 /// Spare requests, since trials differ.
 const SPARE: f64 = 1.2;
 /// Longest trial that is advised, in seconds.

@@ -5,7 +5,7 @@ use rand::SeedableRng;
 use rand_distr::{Distribution, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus as Random;
 use samehost_analysis::analyse;
-use samehost_model::{Comparison, Grade, MetricInfo, Report, Trial, Verdict, WorkloadInfo};
+use samehost_model::{Comparison, Grade, Report, Trial, Verdict, WorkloadInfo, metric};
 
 use crate::noise::{Balance, Machine, Tail};
 use crate::reports::head;
@@ -46,7 +46,7 @@ fn measure(machine: &Machine, ratio: f64, blocks: u32, process: Process, random:
     let mut report = head(&[1]);
     report.head.arms.truncate(2);
     report.head.workload =
-        WorkloadInfo { metrics: vec![MetricInfo::built_in("throughput")], ..WorkloadInfo::default() };
+        WorkloadInfo { metrics: vec![metric::THROUGHPUT.info()], ..WorkloadInfo::default() };
     let lucks: Vec<f64> = (0..blocks).map(|_| process.luck * gauss(random)).collect();
     for (block, row) in (0..).zip(machine.blocks(3, blocks, random)) {
         let start = process.starts.of(block);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rand_xoshiro::Xoshiro256PlusPlus as Random;
 use samehost_analysis::is_settled;
-use samehost_model::{Arm, Head, Host, Latency, MetricInfo, Point, Report, Transport, Trial, WorkloadInfo};
+use samehost_model::{Arm, Head, Host, Latency, Point, Report, Transport, Trial, WorkloadInfo, metric};
 
 use crate::noise::Machine;
 
@@ -13,7 +13,7 @@ const CONTROL: usize = TRANSPORTS.len();
 
 /// An empty report of `connections` points.
 pub(crate) fn head(connections: &[u32]) -> Report {
-    let metrics = ["throughput", "latency_p50", "server_cpu_per_op"].map(MetricInfo::built_in);
+    let metrics = [metric::THROUGHPUT.info(), metric::LATENCY_P50.info(), metric::SERVER_CPU_PER_OP.info()];
     let point = |connections| Point { connections, ..Point::default() };
     let arms = connections.iter().flat_map(|&c| {
         TRANSPORTS.map(|transport| Arm {

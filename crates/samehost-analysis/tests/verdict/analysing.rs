@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use samehost_analysis::{Along, analyse, find_crossovers, judge_rows};
-use samehost_model::{Code, Comparison, Grade, MetricInfo, Point, Report, Transport, Verdict, Warning, Why};
+use samehost_model::{
+    Code, Comparison, Grade, Point, Report, Transport, Verdict, Warning, Why, metric,
+};
 
 use crate::made::{arm, control, each, empty, measured, point, trial};
 
@@ -26,7 +28,7 @@ fn faster_slower_equivalent() {
 #[test]
 fn less_is_better_for_latency() {
     let mut report = measured(12, 1.2, 0.01);
-    report.head.workload.metrics = vec![MetricInfo::built_in("server_cpu_per_op")];
+    report.head.workload.metrics = vec![metric::SERVER_CPU_PER_OP.info()];
     for trial in &mut report.trials {
         trial.server_cpu_us_per_op = trial.throughput_per_s;
     }

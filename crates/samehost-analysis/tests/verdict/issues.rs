@@ -1,7 +1,7 @@
 //! What bars a verdict, and what is only said.
 
 use samehost_analysis::analyse;
-use samehost_model::{Code, Latency, MetricInfo, OtherProgram, Placement, Report, Trial, Verdict, Warning};
+use samehost_model::{Code, Latency, OtherProgram, Placement, Report, Trial, Verdict, Warning, metric};
 
 use crate::made::{each, measured};
 
@@ -9,7 +9,7 @@ use crate::made::{each, measured};
 fn clear() -> Report {
     let mut report = measured(12, 1.5, 0.01);
     report.head.workload.metrics =
-        ["throughput", "latency_p50", "server_cpu_per_op"].map(MetricInfo::built_in).to_vec();
+        vec![metric::THROUGHPUT.info(), metric::LATENCY_P50.info(), metric::SERVER_CPU_PER_OP.info()];
     for trial in &mut report.trials {
         let throughput = trial.throughput_per_s.unwrap_or(1.0);
         trial.latency_us = Some(Latency { p50: Some(1e6 / throughput), ..Latency::default() });
@@ -353,7 +353,7 @@ fn a_percentile_that_is_missing_says_what_it_needs() {
     let with = |operations: u64, trial_s: f64| {
         let mut report = clear();
         report.head.plan.trial_s = Some(trial_s);
-        report.head.workload.metrics = vec![MetricInfo::built_in("latency_p99_9")];
+        report.head.workload.metrics = vec![metric::LATENCY_P99_9.info()];
         for trial in &mut report.trials {
             trial.operations = operations;
             let p99_9 = (operations >= 10_000).then_some(2_000.0);

@@ -1,6 +1,6 @@
 //! Reports made by hand: two arms at one point, values given block by block.
 
-use samehost_model::{Arm, Head, Host, MetricInfo, Point, Report, Transport, Trial, WorkloadInfo};
+use samehost_model::{Arm, Head, Host, Point, Report, Transport, Trial, WorkloadInfo, metric};
 
 pub(crate) fn arm(id: &str, transport: Transport, point: &Point) -> Arm {
     let point = point.clone();
@@ -41,10 +41,7 @@ pub(crate) fn empty() -> Report {
         samehost_version: "0.1.0".into(),
         seed: 1,
         host: Host { cpus: 4, cpus_allowed: 4, ..Host::default() },
-        workload: WorkloadInfo {
-            metrics: vec![MetricInfo::built_in("throughput")],
-            ..WorkloadInfo::default()
-        },
+        workload: WorkloadInfo { metrics: vec![metric::THROUGHPUT.info()], ..WorkloadInfo::default() },
         arms: vec![arm("tcp", Transport::Tcp, &point()), arm("unix", Transport::Unix, &point())],
         ..Head::default()
     })

@@ -1,7 +1,7 @@
 //! What a part's gain predicts, on reports made by hand.
 
 use samehost_analysis::analyse;
-use samehost_model::{Better, Latency, MetricInfo, Part, Report, Trial, Warning};
+use samehost_model::{Better, Latency, MetricInfo, Part, Report, Trial, Warning, metric};
 
 use crate::made::{empty, trial};
 
@@ -9,7 +9,7 @@ use crate::made::{empty, trial};
 fn made(blocks: u32, other: f64) -> Report {
     let mut report = empty();
     report.head.workload.metrics =
-        vec![MetricInfo::built_in("latency_mean"), MetricInfo::own("part_ms", "ms", Better::Lower)];
+        vec![metric::LATENCY_MEAN.info(), MetricInfo::own("part_ms", "ms", Better::Lower)];
     report.head.workload.parts = vec![Part { part: "part_ms".into(), whole: "latency_mean".into() }];
     for block in 0..blocks {
         // Blocks differ by a factor, and sides by a little.

@@ -1,7 +1,7 @@
 //! Tests of the flow from plan to trials, with a scripted measurer.
 
 use super::*;
-use samehost_model::{Point, Question, Transport};
+use samehost_model::{Point, Question, Transport, metric};
 
 /// A measurer whose clock is a counter.
 #[derive(Default)]
@@ -74,7 +74,7 @@ fn run(measurer: &mut Scripted, plan: &Plan) -> Measured {
 }
 
 fn go_on(measurer: &mut Scripted, plan: &Plan, before: Vec<Trial>) -> Measured {
-    let metrics = [MetricInfo::built_in("throughput"), MetricInfo::built_in("latency_mean")];
+    let metrics = [metric::THROUGHPUT.info(), metric::LATENCY_MEAN.info()];
     let aim = Aim { arms: &arms(), plan, metrics: &metrics, seed: 3 };
     run_blocks(aim, before, measurer, &mut Silent)
 }

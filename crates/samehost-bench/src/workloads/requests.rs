@@ -1,6 +1,6 @@
 //! What request/reply workloads share.
 
-use samehost_model::{Better, MetricInfo};
+use samehost_model::{Better, MetricInfo, metric};
 use samehost_transport::ConnectError;
 
 /// Metrics of bursts of connects.
@@ -11,7 +11,7 @@ pub(crate) fn burst_metrics() -> Vec<MetricInfo> {
         MetricInfo::own("stalled_percent", "percent", Better::Lower),
         MetricInfo::own("slowest_ms", "ms", Better::Lower),
     ];
-    metrics.extend(["latency_p50", "latency_p90"].map(MetricInfo::built_in));
+    metrics.extend([metric::LATENCY_P50.info(), metric::LATENCY_P90.info()]);
     metrics
 }
 

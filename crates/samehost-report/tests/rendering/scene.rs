@@ -9,7 +9,7 @@ use rand_distr::{Distribution, LogNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use samehost_analysis::{analyse, summarise};
 use samehost_model::{
-    Arm, Head, Host, Latency, MetricInfo, Point, Report, ServerInfo, Transport, Trial, WorkloadInfo,
+    Arm, Head, Host, Latency, Metric, Point, Report, ServerInfo, Transport, Trial, WorkloadInfo,
 };
 
 /// What an arm would show on a quiet machine.
@@ -89,7 +89,7 @@ impl Scene {
                     managed: true,
                     pids: vec![4711],
                 },
-                metrics: metrics.iter().map(|metric| MetricInfo::built_in(metric)).collect(),
+                metrics: metrics.iter().map(|name| Metric::named(name).unwrap().info()).collect(),
                 ..WorkloadInfo::default()
             },
             ..Head::default()

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use samehost_analysis::compare_arms;
 use samehost_model::scan::{Scan, SlowCongestion};
-use samehost_model::{Comparison, Report, Transport, Verdict};
+use samehost_model::{Comparison, Report, Transport, Verdict, metric};
 
 use super::parts::{BULK_TRIAL, Part};
 use super::worth::Worth;
@@ -48,7 +48,7 @@ pub fn cure(scan: &Scan, measured: Option<&Report>) -> Option<Cure> {
 
 /// CUBIC's bandwidth ÷ that of the present congestion control.
 fn compared(report: &Report) -> Option<Comparison> {
-    let metric = report.head.workload.metrics.iter().find(|metric| metric.name == "bandwidth")?;
+    let metric = report.head.workload.metrics.iter().find(|metric| metric.is(&metric::BANDWIDTH))?;
     let arm = |name: &str| {
         let of = |arm: &&samehost_model::Arm| {
             arm.name == "tcp" && arm.point.parameters.get("congestion").is_some_and(|found| found == name)

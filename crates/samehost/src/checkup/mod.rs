@@ -14,7 +14,7 @@ use samehost_bench::private_servers::Ahead;
 use samehost_bench::workload::CheckupEntry;
 use samehost_bench::workloads::workload;
 use samehost_model::scan::Scan;
-use samehost_model::{Grade, Report};
+use samehost_model::{Grade, Report, metric};
 use samehost_report::{Finding, FindingKind};
 use samehost_scan::{Costs, Measured};
 use samehost_system::nowhere;
@@ -151,8 +151,8 @@ fn priced(looked: Option<Scan>, legs: &[Leg]) -> (String, Vec<Worth>) {
         let raw = legs.iter().filter(|leg| leg.part.workload == "raw" && is_one(&leg.part));
         raw.filter_map(|leg| measured(leg.report.as_ref()?, metric)).collect::<Vec<_>>()
     };
-    let cpu = of(&[FindingKind::RoundTrip, FindingKind::Busy], "total_cpu_per_op");
-    if let Some(costs) = Costs::of(&cpu, &of(&[FindingKind::RoundTrip], "latency_mean")) {
+    let cpu = of(&[FindingKind::RoundTrip, FindingKind::Busy], metric::TOTAL_CPU_PER_OP.name);
+    if let Some(costs) = Costs::of(&cpu, &of(&[FindingKind::RoundTrip], metric::LATENCY_MEAN.name)) {
         samehost_scan::predict(&mut scan, &costs);
     }
     (here(&scan), worth_doing(&scan, &can_switch))

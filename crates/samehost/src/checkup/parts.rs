@@ -9,7 +9,7 @@ use samehost_bench::parameters::Parameters;
 use samehost_bench::private_servers::ServerKind;
 use samehost_bench::workload::{CheckupEntry, Workload, defaults};
 use samehost_bench::workloads::WORKLOADS;
-use samehost_model::{Endpoint, Placement, Transport};
+use samehost_model::{Endpoint, Placement, Transport, metric};
 use samehost_report::FindingKind;
 use samehost_services::{Kind, Protocol};
 
@@ -121,11 +121,11 @@ fn built_in() -> Vec<Part> {
     let bulk = ("large transfers, 512 KiB writes", FindingKind::Bulk);
     let anew = ("a new connection per request", FindingKind::Connect);
     vec![
-        part(one, "raw", &[], (Some(1), Some(128)), "latency_mean"),
-        part(free, "raw", &[], (Some(1), Some(128)), "latency_mean"),
-        part(busy, "raw", &[], (Some(MANY), Some(128)), "total_cpu_per_op"),
-        part(bulk, "raw", &[("pattern", "bulk")], (None, Some(512 * 1024)), "bandwidth"),
-        part(anew, "connect", &[], (Some(1), None), "latency_mean"),
+        part(one, "raw", &[], (Some(1), Some(128)), metric::LATENCY_MEAN.name),
+        part(free, "raw", &[], (Some(1), Some(128)), metric::LATENCY_MEAN.name),
+        part(busy, "raw", &[], (Some(MANY), Some(128)), metric::TOTAL_CPU_PER_OP.name),
+        part(bulk, "raw", &[("pattern", "bulk")], (None, Some(512 * 1024)), metric::BANDWIDTH.name),
+        part(anew, "connect", &[], (Some(1), None), metric::LATENCY_MEAN.name),
     ]
 }
 
@@ -146,8 +146,8 @@ fn server(workload: &'static dyn Workload) -> Part {
     Part {
         connections: vec![1, MANY],
         lines: vec![
-            line(": one at a time", FindingKind::Server, "latency_mean", 1),
-            line(": CPU time, 64 at once", FindingKind::Server, "total_cpu_per_op", MANY),
+            line(": one at a time", FindingKind::Server, metric::LATENCY_MEAN.name, 1),
+            line(": CPU time, 64 at once", FindingKind::Server, metric::TOTAL_CPU_PER_OP.name, MANY),
         ],
         installed: true,
         starts_slowly: workload
@@ -191,7 +191,8 @@ fn own(kind: Kind, label: String, connections: u32, size_bytes: Option<u64>) -> 
     }
     let configured = workload.configure(&part.all_parameters(workload)).ok()?;
     let size = configured.axes().sizes.and(size_bytes);
-    let line = PartLine { label, kind: FindingKind::Server, metric: "latency_mean", connections: None };
+    let line =
+        PartLine { label, kind: FindingKind::Server, metric: metric::LATENCY_MEAN.name, connections: None };
     Some(Part { connections: vec![connections], size, lines: vec![line], ..part })
 }
 

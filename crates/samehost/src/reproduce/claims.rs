@@ -208,7 +208,7 @@ fn works(claim: &Claim, reports: &[&Report]) -> ClaimOutcome {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use samehost_model::{EffectSize, Head, Host, Trial, WorkloadInfo};
+    use samehost_model::{EffectSize, Head, Host, Trial, WorkloadInfo, metric};
 
     /// A report of throughput at these numbers of connections: 100 over TCP, and `factor` times that over the
     /// Unix socket.
@@ -249,10 +249,7 @@ pub mod tests {
         let mut report = Report::new(Head {
             seed: 1,
             host: Host { cpus: 4, cpus_allowed: 4, ..Host::default() },
-            workload: WorkloadInfo {
-                metrics: vec![MetricInfo::built_in("throughput")],
-                ..WorkloadInfo::default()
-            },
+            workload: WorkloadInfo { metrics: vec![metric::THROUGHPUT.info()], ..WorkloadInfo::default() },
             arms,
             ..Head::default()
         });

@@ -4,13 +4,13 @@
 
 use samehost_bench::workload::Workload;
 use samehost_bench::{BenchError, Request};
-use samehost_model::{Comparison, Report, Transport};
+use samehost_model::{Comparison, Report, Transport, metric};
 use samehost_system::routes::loopback_congestion;
 
 /// Congestion control of the publications.
 const THEN: &str = "cubic";
 /// Metric that depends on the congestion control.
-const OF_BULK: &str = "bandwidth";
+const OF_BULK: &str = metric::BANDWIDTH.name;
 
 /// Requests CUBIC if this machine's default differs and the workload uses TCP.
 pub fn as_then(workload: &dyn Workload, request: Request) -> Request {
@@ -83,7 +83,7 @@ mod tests {
             trial.connection = trial.arm.starts_with("tcp").then(|| both.clone());
             trial.bytes_per_s = trial.throughput_per_s;
         }
-        report.head.workload.metrics.push(samehost_model::MetricInfo::built_in(OF_BULK));
+        report.head.workload.metrics.push(metric::BANDWIDTH.info());
         for arm in &mut report.head.arms {
             arm.point.size_bytes = Some(512 << 10);
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use regex_lite::Regex;
-use samehost_model::{Arm, Better, MetricInfo, Point, ServerInfo, Transport};
+use samehost_model::{Arm, Better, Metric, MetricInfo, Point, ServerInfo, Transport, metric};
 use samehost_system::interrupt;
 
 use crate::engine::Job;
@@ -66,7 +66,7 @@ impl Value {
         let is_word = |name: &str| {
             !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         };
-        if !is_word(metric) || MetricInfo::is_built_in(metric) {
+        if !is_word(metric) || Metric::named(metric).is_some() {
             return Err(BenchError::Usage(format!(
                 "--value: `{metric}` cannot be the name of a number; use letters, digits and _, and no name of samehost's own metrics"
             )));
@@ -187,7 +187,7 @@ impl Configured for Settings {
 
     fn metrics(&self, _: OpenOrClosed) -> Vec<MetricInfo> {
         let own = self.values.iter().map(|value| MetricInfo::own(&value.metric, "", value.better));
-        own.chain(["wall_time", "cpu_time"].map(MetricInfo::built_in)).collect()
+        own.chain([metric::WALL_TIME.info(), metric::CPU_TIME.info()]).collect()
     }
 
     fn starts(&self) -> Starts {

@@ -15,7 +15,7 @@ mod sender;
 
 use std::sync::Arc;
 
-use samehost_model::{Better, MetricInfo, Point, Transport};
+use samehost_model::{Better, MetricInfo, Point, Transport, metric};
 
 use crate::error::BenchError;
 use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, Word, words};
@@ -143,16 +143,14 @@ impl Configured for Settings {
     }
 
     fn metrics(&self, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
-        let (own, cpu) = (MetricInfo::own, MetricInfo::built_in);
-        let first = match open_loop {
-            OpenOrClosed::Closed => own("delivered_per_s", "per_s", Better::Higher),
-            OpenOrClosed::Open => cpu("total_cpu_per_op"),
+        let own = MetricInfo::own;
+        let arrived = own("arrived_percent", "percent", Better::Higher);
+        let cpu = metric::TOTAL_CPU_PER_OP.info();
+        let mut metrics = match open_loop {
+            OpenOrClosed::Closed => vec![own("delivered_per_s", "per_s", Better::Higher), arrived, cpu],
+            OpenOrClosed::Open => vec![cpu, arrived],
         };
-        let mut metrics = vec![first, own("arrived_percent", "percent", Better::Higher)];
-        if open_loop == OpenOrClosed::Closed {
-            metrics.push(cpu("total_cpu_per_op"));
-        }
-        metrics.extend(["client_cpu_per_op", "server_cpu_per_op"].map(cpu));
+        metrics.extend([metric::CLIENT_CPU_PER_OP.info(), metric::SERVER_CPU_PER_OP.info()]);
         metrics.extend(["send_mean_us", "send_p99_us"].map(|name| own(name, "us", Better::Lower)));
         metrics.extend(["lost_percent", "refused_percent"].map(|name| own(name, "percent", Better::Lower)));
         metrics

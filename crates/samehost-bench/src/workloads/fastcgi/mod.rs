@@ -23,7 +23,7 @@ use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, word
 use crate::private_servers::{FrontKind, PHP_FPM};
 use crate::workload::{
     Capabilities, CheckupEntry, Configured, Description, Instance, Look, OpenOrClosed, StartOptions, Wanted,
-    Workload, request_metrics,
+    Workload, add_proxy_metric, request_metrics,
 };
 use crate::workloads::foreign::crowding;
 use crate::workloads::requests::burst_metrics;
@@ -243,8 +243,7 @@ impl Configured for Settings {
         if !self.burst {
             let mut metrics = request_metrics(open_loop);
             if self.via.is_some() {
-                let at = metrics.iter().position(|metric| metric.name == "server_cpu_per_op");
-                metrics.insert(at.unwrap_or(metrics.len()), MetricInfo::built_in("proxy_cpu_per_op"));
+                add_proxy_metric(&mut metrics);
             }
             return metrics;
         }

@@ -13,7 +13,7 @@ mod tables;
 
 use std::sync::Arc;
 
-use samehost_model::{Endpoint, MetricInfo, Point, RateSpec, Transport};
+use samehost_model::{Endpoint, Metric, MetricInfo, Point, RateSpec, Transport, metric};
 
 use crate::error::BenchError;
 use crate::impact::Impact;
@@ -138,9 +138,14 @@ impl Configured for Settings {
 
     fn metrics(&self, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
         if self.statement == Statement::Dump {
-            return ["wall_time", "bandwidth", "client_cpu_per_op", "server_cpu_per_op", "total_cpu_per_op"]
-                .map(MetricInfo::built_in)
-                .to_vec();
+            let metrics = [
+                metric::WALL_TIME,
+                metric::BANDWIDTH,
+                metric::CLIENT_CPU_PER_OP,
+                metric::SERVER_CPU_PER_OP,
+                metric::TOTAL_CPU_PER_OP,
+            ];
+            return metrics.iter().map(Metric::info).collect();
         }
         request_metrics(open_loop)
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use samehost_model::{Arm, MetricInfo, ServerInfo, Transport};
+use samehost_model::{Arm, Metric, MetricInfo, ServerInfo, Transport, metric};
 
 use crate::engine::Job;
 use crate::engine::session::{Bad, Caller};
@@ -54,7 +54,10 @@ impl Configured for Noop {
     }
 
     fn metrics(&self, _: OpenOrClosed) -> Vec<MetricInfo> {
-        ["latency_mean", "throughput", "client_cpu_per_op"].map(MetricInfo::built_in).into()
+        [metric::LATENCY_MEAN, metric::THROUGHPUT, metric::CLIENT_CPU_PER_OP]
+            .iter()
+            .map(Metric::info)
+            .collect()
     }
 
     fn start(&self, _: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {

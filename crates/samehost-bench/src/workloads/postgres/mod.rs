@@ -18,7 +18,7 @@ mod statement;
 
 use std::sync::Arc;
 
-use samehost_model::{MetricInfo, Point, Transport};
+use samehost_model::{Metric, MetricInfo, Point, Transport, metric};
 
 use crate::error::BenchError;
 use crate::impact::Impact;
@@ -27,7 +27,7 @@ use crate::private_servers::POSTGRES;
 use crate::starts::{DATABASES, Starts};
 use crate::workload::{
     Capabilities, CheckupEntry, Configured, Description, Instance, Look, OpenOrClosed, Servers, StartOptions,
-    Workload, request_metrics,
+    Workload, add_proxy_metric, request_metrics,
 };
 use crate::workloads::reached::complete;
 use crate::workloads::requests::MOST_SLICED;
@@ -197,14 +197,18 @@ impl Configured for Settings {
 
     fn metrics(&self, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
         if self.statement == Statement::Copy {
-            let names =
-                ["bandwidth", "throughput", "client_cpu_per_op", "server_cpu_per_op", "total_cpu_per_op"];
-            return names.map(MetricInfo::built_in).to_vec();
+            let metrics = [
+                metric::BANDWIDTH,
+                metric::THROUGHPUT,
+                metric::CLIENT_CPU_PER_OP,
+                metric::SERVER_CPU_PER_OP,
+                metric::TOTAL_CPU_PER_OP,
+            ];
+            return metrics.iter().map(Metric::info).collect();
         }
         let mut metrics = request_metrics(open_loop);
         if self.pooled.is_some() {
-            let server = metrics.iter().position(|metric| metric.name == "server_cpu_per_op");
-            metrics.insert(server.unwrap_or(metrics.len()), MetricInfo::built_in("proxy_cpu_per_op"));
+            add_proxy_metric(&mut metrics);
         }
         metrics
     }

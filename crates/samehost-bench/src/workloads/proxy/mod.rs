@@ -15,7 +15,7 @@ use crate::private_servers::{BACKEND_NAMES, BackendKind, FrontKind, NGINX};
 use crate::starts::Starts;
 use crate::workload::{
     Capabilities, CheckupEntry, Configured, Description, Instance, OpenOrClosed, StartOptions, Workload,
-    request_metrics,
+    add_proxy_metric, request_metrics,
 };
 use crate::workloads::http::Version;
 use crate::workloads::requests::MOST_SLICED;
@@ -112,9 +112,7 @@ impl Configured for Settings {
 
     fn metrics(&self, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
         let mut metrics = request_metrics(open_loop);
-        let at =
-            metrics.iter().position(|metric| metric.name == "server_cpu_per_op").unwrap_or(metrics.len());
-        metrics.insert(at, MetricInfo::built_in("proxy_cpu_per_op"));
+        add_proxy_metric(&mut metrics);
         if open_loop == OpenOrClosed::Closed {
             // The published results are in requests per second.
             metrics.sort_by_key(|metric| !metric.is_rate_of_work());

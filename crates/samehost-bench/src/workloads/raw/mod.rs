@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use samehost_login::Link;
-use samehost_model::{Arm, Endpoint, MetricInfo, Point, ServerInfo, Transport, parse_fraction};
+use samehost_model::{
+    Arm, Endpoint, Metric, MetricInfo, Point, ServerInfo, Transport, metric, parse_fraction,
+};
 use samehost_transport::{ConnectOptions, Stream, TlsTrust, Tuning, connect};
 
 use crate::engine::Job;
@@ -170,9 +172,13 @@ impl Configured for Settings {
         if !self.bulk {
             return request_metrics(open_loop);
         }
-        ["bandwidth", "client_cpu_per_op", "server_cpu_per_op", "total_cpu_per_op"]
-            .map(MetricInfo::built_in)
-            .into()
+        let metrics = [
+            metric::BANDWIDTH,
+            metric::CLIENT_CPU_PER_OP,
+            metric::SERVER_CPU_PER_OP,
+            metric::TOTAL_CPU_PER_OP,
+        ];
+        metrics.iter().map(Metric::info).collect()
     }
 
     fn check(&self, point: &Point, transport: Transport) -> Result<(), BenchError> {

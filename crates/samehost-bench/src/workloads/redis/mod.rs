@@ -22,7 +22,7 @@ use crate::starts::{DATABASES, Starts};
 use crate::tuned::{CONGESTION, SOCKET_BUFFER};
 use crate::workload::{
     Capabilities, CheckupEntry, Configured, Description, Instance, Look, OpenOrClosed, Servers, StartOptions,
-    Wanted, Workload, request_metrics,
+    Wanted, Workload, add_proxy_metric, request_metrics,
 };
 use crate::workloads::reached::complete;
 use crate::workloads::requests::MOST_SLICED;
@@ -147,8 +147,7 @@ impl Configured for Settings {
     fn metrics(&self, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
         let mut metrics = request_metrics(open_loop);
         if self.place.values.iter().any(|place| place.has_proxy()) {
-            let server = metrics.iter().position(|metric| metric.name == "server_cpu_per_op");
-            metrics.insert(server.unwrap_or(metrics.len()), MetricInfo::built_in("proxy_cpu_per_op"));
+            add_proxy_metric(&mut metrics);
         }
         metrics
     }

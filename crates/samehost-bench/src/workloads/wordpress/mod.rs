@@ -16,7 +16,7 @@ mod web;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use samehost_model::{Better, MetricInfo, Part, Point, Transport};
+use samehost_model::{Better, MetricInfo, Part, Point, Transport, metric};
 
 use crate::error::BenchError;
 use crate::impact::Impact;
@@ -103,18 +103,18 @@ impl Configured for Settings {
 
     fn metrics(&self, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
         let mut metrics = request_metrics(open_loop);
-        metrics.retain(|metric| metric.name != "total_cpu_per_op");
-        let server = metrics.iter().position(|metric| metric.name == "client_cpu_per_op").unwrap_or(0);
-        metrics.insert(server, MetricInfo::built_in("proxy_cpu_per_op"));
-        metrics.push(MetricInfo::built_in("total_cpu_per_op"));
+        metrics.retain(|metric| !metric.is(&metric::TOTAL_CPU_PER_OP));
+        let server = metrics.iter().position(|metric| metric.is(&metric::CLIENT_CPU_PER_OP)).unwrap_or(0);
+        metrics.insert(server, metric::PROXY_CPU_PER_OP.info());
+        metrics.push(metric::TOTAL_CPU_PER_OP.info());
         let own = ["database_ms", "query_ms", "connect_ms", "page_ms"];
-        let at = metrics.iter().position(|metric| metric.name == "throughput").unwrap_or(metrics.len());
+        let at = metrics.iter().position(MetricInfo::is_rate_of_work).unwrap_or(metrics.len());
         metrics.splice(at..at, own.map(|name| MetricInfo::own(name, "ms", Better::Lower)));
         metrics
     }
 
     fn parts(&self) -> Vec<Part> {
-        vec![Part { part: "database_ms".into(), whole: "latency_mean".into() }]
+        vec![Part { part: "database_ms".into(), whole: metric::LATENCY_MEAN.name.into() }]
     }
 
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
