@@ -4,7 +4,7 @@ use samehost_analysis::{Along, Crossover, find_crossovers};
 use samehost_model::human::{
     capitalised, count, format_percent, format_ratio_aligned, format_size, format_together, format_value,
 };
-use samehost_model::{Arm, Better, Code, Comparison, Grade, MetricInfo, Verdict, metric};
+use samehost_model::{Arm, Better, Code, Comparison, MetricInfo, Verdict, metric};
 
 use crate::line::{Paragraph, Span, Tone};
 use crate::view::{self, Parameter, View};
@@ -145,13 +145,7 @@ fn sentence(view: &View<'_>, metric: &MetricInfo, comparison: &Comparison) -> Pa
 /// Wording without a verdict: the grade, the estimate with its interval, and the reason.
 fn undecided(metric: &MetricInfo, comparison: &Comparison, name: &str, base: &str) -> Paragraph {
     let direction = words::direction(Some(metric), comparison.ratio);
-    let lead = match comparison.grade() {
-        Grade::SizeOpen => format!("Different ({direction}), by how much is uncertain"),
-        Grade::Probable => format!("Probably {direction} (20 to 1, of this comparison alone)"),
-        Grade::Leaning => format!("Maybe {direction} (4 to 1)"),
-        Grade::Open | Grade::Decided => "Cannot tell".to_owned(),
-        Grade::Barred => "No verdict".to_owned(),
-    };
+    let lead = words::graded_at_length(comparison.grade(), direction);
     let reason = match &comparison.reason {
         None => String::new(),
         Some(reason) => {

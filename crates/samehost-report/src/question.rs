@@ -1,6 +1,6 @@
 //! A report's question and its answer in one line, as the heading of its page.
 
-use samehost_model::{Comparison, Grade, MetricInfo, Transport, Verdict, metric};
+use samehost_model::{Comparison, Grade, MetricInfo, Transport, Verdict};
 
 use samehost_model::human::format_value;
 use samehost_model::printable::clean;
@@ -99,7 +99,7 @@ fn one(metric: &MetricInfo, found: &Comparison) -> String {
     let title = words::title(&metric.name);
     match (found.verdict, found.grade()) {
         (Verdict::Equivalent, _) => format!("no difference that matters in {title}"),
-        (_, Grade::Open | Grade::Barred) => format!("cannot tell, by {title}"),
+        (_, Grade::Open | Grade::Barred) => format!("{}, by {title}", words::CANNOT_TELL),
         (Verdict::Inconclusive, grade) => {
             format!("{} in {title}", words::graded(grade, words::direction(Some(metric), found.ratio)))
         }
@@ -129,6 +129,8 @@ fn alone(view: &View<'_>, subject: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use samehost_model::metric;
+
     use super::*;
 
     fn told(verdict: Verdict, grade: Grade, ratio: f64, low: f64, high: f64) -> String {

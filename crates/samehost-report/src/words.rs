@@ -1,9 +1,7 @@
 //! Wording of metrics, verdicts and codes. Verdicts come from the comparisons and are never changed here.
 
-use samehost_model::human::{format_percent, format_ratio_aligned, percent_number};
-use samehost_model::{
-    Arm, Better, Code, Comparison, Family, Grade, Metric, MetricInfo, Reason, Verdict, metric,
-};
+use samehost_model::human::{capitalised, format_percent, format_ratio_aligned, percent_number};
+use samehost_model::{Arm, Better, Code, Comparison, Family, Grade, Metric, MetricInfo, Reason, Verdict};
 
 use crate::line::Tone;
 use samehost_model::printable::clean;
@@ -62,7 +60,7 @@ fn noun(metric: &MetricInfo) -> (&'static str, &'static str, &'static str) {
 /// A change, and the conjunction that introduces the baseline: `31 % less time`, `than`.
 pub(crate) fn change(metric: &MetricInfo, ratio: f64) -> (String, &'static str) {
     let (more, less, times) = noun(metric);
-    if ratio >= 2.0 {
+    if is_factor(ratio) {
         return (format!("{} times {times}", samehost_model::human::format_ratio(ratio)), "as");
     }
     let word = if ratio < 1.0 { less } else { more };
@@ -75,14 +73,19 @@ pub(crate) fn statement(metric: &MetricInfo, ratio: f64, open_loop: bool) -> (St
     (format!("{} {change}", subject(metric, open_loop)).trim().to_owned(), than)
 }
 
-/// Whether two ratios are told as factors, and not in per cent.
-fn is_factor(low: f64, high: f64) -> bool {
-    low * high >= 4.0
+/// Whether a ratio is worded as a factor, and not in per cent: from twice as much on.
+fn is_factor(ratio: f64) -> bool {
+    ratio >= 2.0
+}
+
+/// The middle of two ratios.
+fn middle(low: f64, high: f64) -> f64 {
+    (low * high).sqrt()
 }
 
 /// Two ratios on the same side of 1, without a word: `29–33 %`, `3.1–3.8`.
 pub(crate) fn range(low: f64, high: f64) -> String {
-    let (ends, unit) = if is_factor(low, high) {
+    let (ends, unit) = if is_factor(middle(low, high)) {
         ([low, high].map(samehost_model::human::format_ratio), "")
     } else if low >= 1.0 {
         ([low - 1.0, high - 1.0].map(percent_number), " %")
@@ -95,7 +98,7 @@ pub(crate) fn range(low: f64, high: f64) -> String {
 
 /// Two ratios on the same side of 1 as one change: `29–33 % less`, `3.1–3.8 times`.
 pub(crate) fn span(metric: &MetricInfo, low: f64, high: f64) -> String {
-    if is_factor(low, high) {
+    if is_factor(middle(low, high)) {
         return format!("{} times", range(low, high));
     }
     let fewer = matches!(metric.family(), Family::Rate | Family::Bandwidth);
@@ -197,7 +200,7 @@ pub(crate) fn cell(metric: Option<&MetricInfo>, comparison: &Comparison) -> Stri
     }
 }
 
-const CANNOT_TELL: &str = "cannot tell";
+pub(crate) const CANNOT_TELL: &str = "cannot tell";
 
 /// A direction with the strength of its evidence: `probably less`.
 pub(crate) fn graded(grade: Grade, direction: &str) -> String {
@@ -208,6 +211,17 @@ pub(crate) fn graded(grade: Grade, direction: &str) -> String {
         Grade::Leaning => format!("maybe {direction}"),
         Grade::Open => CANNOT_TELL.to_owned(),
         Grade::Barred => "no verdict".to_owned(),
+    }
+}
+
+/// A direction with the strength of its evidence, at the beginning of a sentence: `Probably less (20 to 1, …)`.
+pub(crate) fn graded_at_length(grade: Grade, direction: &str) -> String {
+    match grade {
+        Grade::SizeOpen => format!("Different ({direction}), by how much is uncertain"),
+        Grade::Probable => format!("Probably {direction} (20 to 1, of this comparison alone)"),
+        Grade::Leaning => format!("Maybe {direction} (4 to 1)"),
+        Grade::Open | Grade::Decided => capitalised(CANNOT_TELL),
+        Grade::Barred => "No verdict".to_owned(),
     }
 }
 
@@ -253,6 +267,8 @@ pub(crate) fn interval(comparison: &Comparison) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use samehost_model::metric;
+
     use super::*;
 
     #[test]
