@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use samehost_model::{Arm, Comparison, Grade, MetricInfo, Report, Verdict, metric};
+use samehost_model::{Arm, Comparison, Grade, MetricInfo, Report, Verdict};
 
 use crate::index::group;
 
@@ -202,7 +202,7 @@ pub fn check(claim: &Claim, report: &Report) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use samehost_model::{Head, Point, Transport, WorkloadInfo};
+    use samehost_model::{Head, Point, Transport, WorkloadInfo, metric};
 
     fn arm(name: &str, connections: u32) -> Arm {
         Arm {

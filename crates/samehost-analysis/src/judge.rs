@@ -11,7 +11,7 @@ use samehost_stats::{Estimate, SIGNED_RANK_FROM, median, normal};
 const REASONABLE_BLOCKS: f64 = 10_000.0;
 /// One-sided error probability of "probably": 20 to 1.
 const PROBABLY: f64 = 0.05;
-/// One-sided error probability of "leans to": 4 to 1.
+/// One-sided error probability of "maybe": 4 to 1.
 const LEANING: f64 = 0.20;
 
 /// Thresholds for verdicts.
@@ -90,12 +90,14 @@ fn decide(comparison: &Comparison, metric: &MetricInfo, terms: &Terms) -> (Verdi
     if terms.limit <= terms.margin && is_inside(comparison, terms.margin) {
         return (Verdict::Equivalent, Grade::Decided);
     }
-    if comparison.p_adjusted.is_some_and(|p| p < alpha) {
+    // The grade is a word beside the interval: "less, size open" and "probably less" would be contradicted by one that reaches
+    // from less to more. "Maybe" says of itself that it may be either.
+    let is_one_sided = !contains_one(comparison);
+    if is_one_sided && comparison.p_adjusted.is_some_and(|p| p < alpha) {
         return (Verdict::Inconclusive, Grade::SizeOpen);
     }
-    let one_sided = comparison.p.map_or(0.5, |p| 0.5 * p);
-    let grade = match one_sided {
-        p if p < PROBABLY => Grade::Probable,
+    let grade = match comparison.p.map_or(0.5, |p| 0.5 * p) {
+        p if p < PROBABLY && is_one_sided => Grade::Probable,
         p if p < LEANING => Grade::Leaning,
         _ => Grade::Open,
     };
@@ -103,7 +105,7 @@ fn decide(comparison: &Comparison, metric: &MetricInfo, terms: &Terms) -> (Verdi
 }
 
 /// Whether the interval spans no difference. A test that may be looked at after every block keeps the strongest evidence
-/// that it ever had; what blocks after that say is in the interval, and a verdict needs both.
+/// that it ever had; what blocks after that say is in the interval, and a verdict or a grade needs both.
 fn contains_one(comparison: &Comparison) -> bool {
     comparison.ci_low.zip(comparison.ci_high).is_some_and(|(low, high)| low <= 1.0 && high >= 1.0)
 }

@@ -1,9 +1,12 @@
 //! Pairing, verdicts, their reasons, controls and evidence.
 
 use proptest::prelude::*;
+use rand::SeedableRng;
+use rand_distr::{Distribution, StandardNormal};
+use rand_xoshiro::Xoshiro256PlusPlus as Random;
 use samehost_analysis::{Along, analyse, find_crossovers, judge_rows};
 use samehost_model::{
-    Code, Comparison, Grade, Point, Report, Transport, Verdict, Warning, Why, metric,
+    Code, Comparison, Grade, Point, Report, Stopping, Transport, Verdict, Warning, Why, metric,
 };
 
 use crate::made::{arm, control, each, empty, measured, point, trial};
@@ -94,6 +97,38 @@ fn grades_fall_with_the_evidence() {
     let grades: Vec<Grade> = [0.1, 0.15, 0.25, 0.6].into_iter().map(|noise| grade(1.08, noise)).collect();
     assert!(grades.contains(&Grade::Probable) || grades.contains(&Grade::Leaning), "{grades:?}");
     assert_eq!(grades.last(), Some(&Grade::Open), "{grades:?}");
+}
+
+/// A word and its interval stand side by side: "probably less (62 % less to 68 % more)" contradicts itself.
+#[test]
+fn no_grade_above_maybe_has_an_interval_from_less_to_more() {
+    let mut random = Random::seed_from_u64(11);
+    let mut graded = 0;
+    for stopping in [Stopping::Precision, Stopping::Decision] {
+        for _ in 0..400 {
+            // An obvious difference at first, and noise after it.
+            let mut report = measured(14, 1.0, 0.0);
+            report.head.plan.stopping = stopping;
+            for trial in &mut report.trials {
+                let (shift, noise) = if trial.block < 6 { (0.7, 0.1) } else { (1.0, 0.5) };
+                let scatter: f64 = StandardNormal.sample(&mut random);
+                if trial.arm == "unix" && !trial.control {
+                    let factor = shift * (noise * scatter).exp();
+                    trial.throughput_per_s = trial.throughput_per_s.map(|value| value * factor);
+                }
+            }
+            let found = only(&report);
+            if found.verdict == Verdict::Equivalent {
+                continue;
+            }
+            let (low, high) = (found.ci_low.unwrap_or(0.0), found.ci_high.unwrap_or(f64::INFINITY));
+            if matches!(found.grade(), Grade::Decided | Grade::SizeOpen | Grade::Probable) {
+                graded += 1;
+                assert!(low > 1.0 || high < 1.0, "{:?} {low} {high}", found.grade());
+            }
+        }
+    }
+    assert!(graded > 100, "{graded}");
 }
 
 #[test]
