@@ -55,12 +55,6 @@ fn explained(scan: &Scan, notes: Notes, columns: usize) -> Vec<Line> {
     wrap_spans(&[Span::dim("A note in full, and what to set: samehost explain CODE")], columns)
 }
 
-/// What was found, without what follows from it.
-pub(crate) fn brief(text: &str) -> String {
-    let text = clean(text);
-    text.split("; ").next().unwrap_or(&text).to_owned()
-}
-
 fn head(scan: &Scan, columns: usize) -> Vec<Line> {
     let services = scan.services.iter().filter(|service| is_shown(scan, service)).count();
     let tcp = scan.connections.iter().filter(|connection| connection.kind.is_tcp()).count();
@@ -164,9 +158,16 @@ fn findings(scan: &Scan, notes: Notes, columns: usize) -> Vec<Line> {
     for finding in &scan.findings {
         let label = Span::new(Tone::Doubt, format!("• {}:", finding.code));
         let spans = match notes {
-            Notes::Brief => vec![label, Span::plain(brief(&finding.found))],
+            Notes::Brief => vec![label, Span::plain(clean(&finding.found.fact))],
             Notes::Whole => {
-                vec![label, Span::plain(format!("{}. {}.", clean(&finding.found), clean(&finding.remedy)))]
+                vec![
+                    label,
+                    Span::plain(format!(
+                        "{}. {}.",
+                        clean(&finding.found.to_string()),
+                        clean(&finding.remedy)
+                    )),
+                ]
             }
         };
         lines.extend(labelled(&Span::plain("  "), 2, &spans, columns));

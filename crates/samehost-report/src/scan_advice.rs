@@ -4,11 +4,12 @@
 use std::io::{self, Write};
 
 use samehost_model::human::format_value;
+use samehost_model::printable::clean;
 use samehost_model::scan::{Advice, Possible, Range, Saving, Scan, Traffic, Weight};
 
 use crate::line::{Line, Span, Tone, labelled, titled};
 use crate::page::Page;
-use crate::scan::{Notes, brief};
+use crate::scan::Notes;
 use crate::terminal::Terminal;
 use crate::text::count;
 
@@ -74,7 +75,7 @@ fn pair(scan: &Scan, advice: &Advice, notes: Notes, columns: usize) -> Vec<Line>
         };
         let label = Span::new(tone, format!("• {}:", obstacle.code));
         let text = match (notes, obstacle.weight) {
-            (Notes::Brief, Weight::Note) => brief(&obstacle.found),
+            (Notes::Brief, Weight::Note) => clean(&obstacle.found.fact),
             _ => format!("{}. {}", obstacle.found, obstacle.remedy),
         };
         let spans = [label, Span::plain(text.trim_end())];

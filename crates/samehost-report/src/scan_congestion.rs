@@ -5,7 +5,6 @@ use samehost_model::printable::clean;
 use samehost_model::scan::{Scan, SlowCongestion};
 
 use crate::line::{Line, Span, Tone, labelled};
-use crate::scan::brief;
 
 /// Columns that the whole note needs.
 const WIDE: usize = 100;
@@ -16,11 +15,11 @@ pub(crate) const CODE: &str = "bbr";
 pub(crate) fn note(scan: &Scan, columns: usize) -> Vec<Line> {
     let Some(first) = scan.slow_congestion.first() else { return Vec::new() };
     let label = Span::new(Tone::Doubt, format!("• {CODE}:"));
-    let text = format!(
-        "loopback runs on {}, which slows large transfers over TCP; small requests are the same",
-        clean(&first.congestion).to_uppercase()
-    );
-    let text = if columns < WIDE { brief(&text) } else { text };
+    let congestion = clean(&first.congestion).to_uppercase();
+    let mut text = format!("loopback runs on {congestion}, which slows large transfers over TCP");
+    if columns >= WIDE {
+        text.push_str("; small requests are the same");
+    }
     labelled(&Span::plain("  "), 2, &[label, Span::plain(text)], columns)
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use samehost_model::scan::{Dropped, Finding, Scan, Service, Socket, SocketState};
+use samehost_model::scan::{Dropped, Finding, Found, Scan, Service, Socket, SocketState};
 use samehost_services::{Kind, Protocol};
 
 use crate::diag::Diag;
@@ -100,10 +100,13 @@ fn lost(receiver: &Receiver<'_>, drops: u32) -> Finding {
     Finding {
         code: "datagrams-dropped",
         subject: format!("{} {}", receiver.name(), receiver.address),
-        found: format!(
-            "{} at udp {}: {drops} datagrams were dropped since it began, because its receive buffer was full; no sender was told",
-            receiver.name(),
-            receiver.address
+        found: Found::with(
+            format!(
+                "{} at udp {}: {drops} datagrams were dropped since it began, because its receive buffer was full",
+                receiver.name(),
+                receiver.address
+            ),
+            "no sender was told",
         ),
         remedy: format!(
             "Give it a larger receive buffer (its own setting, up to net.core.rmem_max) or more of a CPU{unix}"
@@ -153,7 +156,8 @@ fn senders(scan: &Scan, receiver: &Receiver<'_>) -> Option<Finding> {
             "{who} {verb} datagrams to {} at udp {}{many}: what finds its receive buffer full is dropped, and the sender is not told",
             receiver.name(),
             receiver.address
-        ),
+        )
+        .into(),
         remedy,
     })
 }
@@ -209,7 +213,11 @@ mod tests {
     fn sent(receiver: &str, peers: &[&str]) -> Vec<String> {
         let scan = scan(receiver, peers);
         let receivers: Vec<Receiver<'_>> = receivers(&scan).collect();
-        receivers.iter().filter_map(|one| senders(&scan, one)).map(|finding| finding.found).collect()
+        receivers
+            .iter()
+            .filter_map(|one| senders(&scan, one))
+            .map(|finding| finding.found.to_string())
+            .collect()
     }
 
     #[test]
@@ -238,7 +246,7 @@ mod tests {
         let scan = scan("127.0.0.1:8125", &[]);
         let receiver = receivers(&scan).next().unwrap();
         let finding = lost(&receiver, 1234);
-        assert!(finding.found.contains("1234 datagrams were dropped"), "{finding:?}");
+        assert!(finding.found.fact.contains("1234 datagrams were dropped"), "{finding:?}");
         assert!(finding.remedy.contains("samehost how dogstatsd"), "{finding:?}");
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use samehost_model::scan::{Address, Finding, Queues, Scan, Service, Socket, SocketKind, SocketState};
+use samehost_model::scan::{Address, Finding, Found, Queues, Scan, Service, Socket, SocketKind, SocketState};
 use samehost_services::Protocol;
 
 use crate::advice::Root;
@@ -57,9 +57,12 @@ fn full(service: &Service, socket: &Socket) -> Option<Finding> {
     Some(Finding {
         code: "full-queue",
         subject: format!("{} {}", service.name, socket.local),
-        found: format!(
-            "{} at {}: the queue of new connections is full now ({waiting} wait, backlog {backlog}); {then}",
-            service.name, socket.local
+        found: Found::with(
+            format!(
+                "{} at {}: the queue of new connections is full now ({waiting} wait, backlog {backlog})",
+                service.name, socket.local
+            ),
+            then,
         ),
         remedy: "If it hangs, look at the service; if it is busy, give it more workers, a longer backlog and a net.core.somaxconn to match".to_owned(),
     })
@@ -94,9 +97,12 @@ fn ports(scan: &Scan) -> Vec<Finding> {
         .map(|((_, to), [open, ended])| Finding {
             code: "ports-run-out",
             subject: to.to_string(),
-            found: format!(
-                "{} of the {all} ports for connections to {to} are taken ({open} connected, {ended} in TIME_WAIT); at {all} new ones fail with \"Cannot assign requested address\"",
-                open + ended
+            found: Found::with(
+                format!(
+                    "{} of the {all} ports for connections to {to} are taken ({open} connected, {ended} in TIME_WAIT)",
+                    open + ended
+                ),
+                format!("at {all} new ones fail with \"Cannot assign requested address\""),
             ),
             remedy: "Keep connections open instead of making one for each request, or use a Unix socket: it has no ports".to_owned(),
         })
@@ -150,7 +156,8 @@ fn open_to_everybody(scan: &Scan, service: &Service) -> Option<Finding> {
         found: format!(
             "{}: every local user may connect to {first}{others}, as to a port of 127.0.0.1",
             service.name
-        ),
+        )
+        .into(),
         remedy: "Set the socket's mode to 0660 and its group to one that the clients are in, or put it into a directory that only they may pass; leave it if everybody is meant".to_owned(),
     })
 }

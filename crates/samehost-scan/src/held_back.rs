@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use samehost_model::scan::{Finding, Scan, Socket, SocketState};
+use samehost_model::scan::{Finding, Found, Scan, Socket, SocketState};
 
 use crate::diag::{Diag, Unsent};
 
@@ -93,7 +93,7 @@ impl HeldBack {
     }
 
     /// One sender of each program and service, with what to say of it.
-    fn by_program(&self, scan: &Scan) -> BTreeMap<(String, String), (Sender, String)> {
+    fn by_program(&self, scan: &Scan) -> BTreeMap<(String, String), (Sender, Found)> {
         let mut found = BTreeMap::new();
         for (connection, (end, bytes)) in &self.0 {
             let Some(connection) = scan.connections.get(*connection) else { continue };
@@ -105,9 +105,12 @@ impl HeldBack {
             };
             let client = scan.holder(connection.client).map_or("a client", |client| client.name.as_str());
             let pair = format!("{client} → {} tcp:{}", service.name, server.local);
-            let text = format!(
-                "{pair}: {bytes} bytes of {} {} waited for an acknowledgement, because it sends small pieces without TCP_NODELAY; each such wait takes up to 40 ms (Nagle's algorithm)",
-                process.name, process.pid
+            let text = Found::with(
+                format!(
+                    "{pair}: {bytes} bytes of {} {} waited for an acknowledgement, because it sends small pieces without TCP_NODELAY",
+                    process.name, process.pid
+                ),
+                "each such wait takes up to 40 ms (Nagle's algorithm)",
             );
             let sender = Sender { pid: process.pid, inode: socket.inode };
             found.entry((pair, process.name.clone())).or_insert((sender, text));

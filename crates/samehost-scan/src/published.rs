@@ -6,7 +6,7 @@
 
 use std::net::IpAddr;
 
-use samehost_model::scan::{Finding, Process, Scan, Service, Socket};
+use samehost_model::scan::{Finding, Found, Process, Scan, Service, Socket};
 use samehost_services::Kind;
 
 /// What a program does with a connection to a published port.
@@ -49,16 +49,13 @@ fn finding(scan: &Scan, process: &Process, way: Way, at: &str) -> Finding {
         .map_or_else(|| "a container".to_owned(), |(service, place)| format!("{} in {place}", service.name));
     let (name, pid) = (&process.name, process.pid);
     let found = match way {
-        Way::Passes => {
-            format!(
-                "{name} {pid} at {at} passes every byte on to {into}: each request goes through this process too"
-            )
-        }
-        Way::Keeps => {
-            format!(
-                "{name} {pid} keeps {at} for {into}; the packet filter rewrites the addresses of each packet there"
-            )
-        }
+        Way::Passes => Found::from(format!(
+            "{name} {pid} at {at} passes every byte on to {into}: each request goes through this process too"
+        )),
+        Way::Keeps => Found::with(
+            format!("{name} {pid} keeps {at} for {into}"),
+            "the packet filter rewrites the addresses of each packet there",
+        ),
     };
     let socket = behind.and_then(|(service, _)| service.kind).map(|kind| kind.descriptor().socket.as_str());
     let folder = socket.and_then(|path| Some(path.rsplit_once('/')?.0)).filter(|folder| !folder.is_empty());
@@ -204,13 +201,13 @@ mod tests {
                 "{name} 10 at 127.0.0.1:6379 passes every byte on to Redis in docker container 0123456789ab: each request goes through this process too"
             );
             assert_eq!(found.len(), 1);
-            assert_eq!(found[0].found, expected);
+            assert_eq!(found[0].found.to_string(), expected);
             assert!(found[0].remedy.contains("-v DIR:/run/redis"), "{}", found[0].remedy);
         }
         let conmon = scan(process(50, 1, 1, "conmon -c 0123 -n cache"), Kind::Conmon, None);
         let found: Vec<Finding> = published(&conmon).collect();
         assert!(
-            found[0].found.starts_with("conmon 50 keeps 127.0.0.1:6379 for Redis in docker"),
+            found[0].found.fact.starts_with("conmon 50 keeps 127.0.0.1:6379 for Redis in docker"),
             "{found:?}"
         );
     }
@@ -222,7 +219,7 @@ mod tests {
         other.container = two.processes[1].container.clone();
         two.processes.push(other);
         let found: Vec<Finding> = published(&two).collect();
-        assert!(found[0].found.contains("passes every byte on to a container:"), "{found:?}");
+        assert!(found[0].found.fact.contains("passes every byte on to a container:"), "{found:?}");
         assert!(!found[0].remedy.contains("-v DIR"), "{found:?}");
         // Redis itself is no proxy.
         two.services.remove(0);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use samehost_model::scan::{Finding, Scan, Service, SocketKind};
+use samehost_model::scan::{Finding, Found, Scan, Service, SocketKind};
 use samehost_system::mounts::{Share, share};
 
 /// One for each service that listens on such a socket.
@@ -24,12 +24,9 @@ fn finding(scan: &Scan, service: &Service, known: &mut BTreeMap<u64, Option<Shar
     Some(Finding {
         code: "shared-files",
         subject: format!("{} {}", service.name, path.display()),
-        found: format!(
-            "{}: {} is on {}; {} see the file, and their connections are refused",
-            service.name,
-            path.display(),
-            share.kind,
-            share.others
+        found: Found::with(
+            format!("{}: {} is on {}", service.name, path.display(), share.kind),
+            format!("{} see the file, and their connections are refused", share.others),
         ),
         remedy: "For programs here put the socket into a directory below /run; for the others keep a port"
             .to_owned(),

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::found::Found;
 use crate::ObstacleCode;
 
 /// Whether a pair could use a Unix socket.
@@ -42,7 +43,8 @@ pub struct Obstacle {
     /// How much it matters.
     pub weight: Weight,
     /// What was found, and where.
-    pub found: String,
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub found: Found,
     /// What to do about it.
     pub remedy: String,
 }

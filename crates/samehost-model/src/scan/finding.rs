@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use super::found::Found;
+
 /// Every kind of finding.
 pub const FINDING_CODES: [&str; 8] = [
     "full-queue",
@@ -24,7 +26,8 @@ pub struct Finding {
     /// What it is about, in words that stay the same while it holds: a service and its endpoint.
     pub subject: String,
     /// What was found, and where.
-    pub found: String,
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub found: Found,
     /// What to do about it.
     pub remedy: String,
 }

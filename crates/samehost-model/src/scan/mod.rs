@@ -7,6 +7,7 @@ mod congestion;
 mod dropped;
 mod explanation;
 mod finding;
+mod found;
 mod how;
 mod inventory;
 mod process;
@@ -24,6 +25,7 @@ pub use congestion::SlowCongestion;
 pub use dropped::Dropped;
 pub use explanation::Explanation;
 pub use finding::{FINDING_CODES, Finding};
+pub use found::Found;
 pub use how::{ClientWords, HOW_SCHEMA, HowTo};
 pub use inventory::{
     EXPECTATION_SCHEMA, Hop, INVENTORY_SCHEMA, Inventory, Listening, Noted, Program, ServiceName, Unexpected,

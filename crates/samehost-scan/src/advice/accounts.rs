@@ -18,7 +18,7 @@ const LONGEST: u64 = 1 << 20;
 
 pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     match pair.service.kind? {
-        kind if kind.protocol() == Some(Protocol::Mysql) => Some((
+        kind if kind.protocol() == Some(Protocol::Mysql) => Some(Finding::new(
             Weight::Note,
             kind.descriptor().on_a_socket.first()?.clone(),
             "Log in over the socket as the application before the switch: mysql --protocol=socket -u USER -p"
@@ -34,7 +34,7 @@ fn postgres(pair: &Pair<'_>) -> Option<Finding> {
     let user = client.user.clone().unwrap_or_else(|| client.uid.to_string());
     let found = rule_of_socket(pair.server()?, &user)??;
     let remedy = "Add a line above it for the application: local DATABASE ROLE scram-sha-256; then reload";
-    Some((Weight::Setting, found, remedy.to_owned()))
+    Some(Finding::new(Weight::Setting, found, remedy.to_owned()))
 }
 
 /// What the first rule of pg_hba.conf for everybody's socket connections asks of a user of the system beside his password. The outer

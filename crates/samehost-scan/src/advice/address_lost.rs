@@ -14,15 +14,14 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
 /// What a service loses behind a proxy of these kinds, whether or not either runs.
 #[must_use]
 pub fn address_lost(proxy: Kind, service: Kind) -> Option<Obstacle> {
-    let (weight, found, remedy) = between(proxy.descriptor(), service.descriptor())?;
-    Some(Obstacle { code: ObstacleCode::ClientAddress, weight, found, remedy })
+    Some(between(proxy.descriptor(), service.descriptor())?.obstacle(ObstacleCode::ClientAddress))
 }
 
 fn between(proxy: &Descriptor, service: &Descriptor) -> Option<Finding> {
     if !proxy.proxy || !service.sees_clients {
         return None;
     }
-    Some((
+    Some(Finding::new(
         Weight::Note,
         "over a Unix socket the service sees no client address: logs, rate limits and access lists by 127.0.0.1 stop to work".to_owned(),
         remedy(proxy, service),

@@ -243,8 +243,7 @@ pub fn obstacles(scan: &Scan, service: usize, now: &Endpoint, clients: &[u32]) -
         .iter()
         .filter_map(|blocker| {
             let found = pairs.iter().filter_map(|pair| (blocker.check)(pair));
-            let (weight, found, remedy) = found.max_by_key(|(weight, _, _)| *weight)?;
-            Some(Obstacle { code: blocker.code, weight, found, remedy })
+            Some(found.max_by_key(|finding| finding.weight)?.obstacle(blocker.code))
         })
         .collect();
     obstacles.sort_by_key(|obstacle| std::cmp::Reverse::<Weight>(obstacle.weight));

@@ -12,7 +12,7 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     let listed = pair.listener?.file?;
     let theirs = pair.server_root().and_then(|root| root.find(&path));
     if theirs.as_ref().is_some_and(|step| !listed.has_inode(step.stat.st_ino)) {
-        return Some((
+        return Some(Finding::new(
             Weight::Setting,
             format!(
                 "{} names another file by now than the one that {} listens on",
@@ -30,7 +30,7 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     let (client, server) = (pair.client()?, pair.server()?);
     if pair.crosses_container() {
         let folder = path.parent().map_or_else(|| "/".to_owned(), show);
-        return Some((
+        return Some(Finding::new(
             Weight::Setting,
             format!(
                 "{} exists for {} ({}), but it is another file than the service's: the file was mounted by itself, and the service made a new one since",
@@ -42,7 +42,7 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
         ));
     }
     let what = if own.file_type() == FileType::Socket { "socket" } else { "file" };
-    Some((
+    Some(Finding::new(
         Weight::Setting,
         format!("{} leads {} to another {what} than the one of {}", show(&path), client.name, server.name),
         "Share the folder of the service's socket with the client, below /run; a /tmp of its own (PrivateTmp=) or a chroot(2) has files of its own".to_owned(),

@@ -2,7 +2,7 @@
 //! nginx), while TCP queues and retries.
 
 use samehost_model::human::capitalised;
-use samehost_model::scan::{Queues, Weight};
+use samehost_model::scan::{Found, Queues, Weight};
 
 use super::Finding;
 use super::pair::Pair;
@@ -18,18 +18,13 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     let seen = pair.service.connections.max(pair.connections.len() as u32);
     let Some(listener) = pair.listener else {
         let limit = somaxconn.filter(|limit| *limit < seen)?;
-        return Some((
+        return Some(Finding::new(
             Weight::Setting,
             format!("net.core.somaxconn is {limit}, and {seen} connections are open"),
             format!("Raise it first: sysctl net.core.somaxconn={}", enough(seen)),
         ));
     };
     let Queues::Listening { waiting, backlog: Some(backlog) } = listener.queues else { return None };
-    let found = |what: String| {
-        format!(
-            "{what}; a Unix socket refuses the next client that does not block (EAGAIN, a 502 behind nginx), where TCP waits"
-        )
-    };
     let remedy = match somaxconn.filter(|limit| *limit <= backlog && *limit < enough(seen)) {
         Some(limit) => format!(
             "net.core.somaxconn ({limit}) is the limit: sysctl net.core.somaxconn={}, then {}",
@@ -52,7 +47,8 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     } else {
         return None;
     };
-    Some((weight, found(what), remedy))
+    let follows = "a Unix socket refuses the next client that does not block (EAGAIN, a 502 behind nginx), where TCP waits";
+    Some(Finding::new(weight, Found::with(what, follows), remedy))
 }
 
 /// What gives the service this backlog.

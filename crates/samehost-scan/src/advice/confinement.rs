@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use samehost_model::scan::{Process, Weight};
+use samehost_model::scan::{Found, Process, Weight};
 use samehost_system::open;
 
 use super::pair::Pair;
@@ -93,7 +93,7 @@ fn is_filtered(pair: &Pair<'_>, client: &Process) -> bool {
 fn judge(ends: &Ends<'_>) -> Option<Finding> {
     let client = ends.client;
     if let Some(unit) = &ends.forbidden_by {
-        return Some((
+        return Some(Finding::new(
             Weight::Setting,
             format!(
                 "{client} runs in {unit}, whose RestrictAddressFamilies= has no AF_UNIX: it cannot open any Unix socket"
@@ -104,20 +104,24 @@ fn judge(ends: &Ends<'_>) -> Option<Finding> {
         ));
     }
     if ends.filtered {
-        return Some((
+        return Some(Finding::new(
             Weight::Note,
-            format!(
-                "{client} runs under a filter of system calls (Seccomp: 2 in /proc/PID/status), which may forbid Unix sockets, as RestrictAddressFamilies= without AF_UNIX does; a login from here is not under it"
-            ),
+            Found::with(
+                format!("{client} runs under a filter of system calls (Seccomp: 2 in /proc/PID/status), which may forbid Unix sockets, as RestrictAddressFamilies= without AF_UNIX does"),
+                "a login from here is not under it",
+),
             "Have its sandbox allow AF_UNIX (systemctl edit UNIT, [Service], RestrictAddressFamilies=AF_UNIX), or give --page URL, which asks through the process itself".to_owned(),
         ));
     }
     let path = ends.path.as_deref().map_or_else(|| "its socket".to_owned(), show);
     if let Some(profile) = profile(&ends.labels.0) {
-        return Some((
+        return Some(Finding::new(
             Weight::Setting,
-            format!(
-                "{client} runs under the AppArmor profile {profile}, which must allow {path}, whatever its mode is; a login from here is not confined by it"
+            Found::with(
+                format!(
+                    "{client} runs under the AppArmor profile {profile}, which must allow {path}, whatever its mode is"
+                ),
+                "a login from here is not confined by it",
             ),
             format!(
                 "See that the profile has a line like `{path} rw,`, and give --page URL, which asks through the process itself; afterwards: dmesg | grep apparmor"
@@ -132,10 +136,13 @@ fn judge(ends: &Ends<'_>) -> Option<Finding> {
     if FREE.contains(&kind) || kind == server || ALLOWED.iter().any(is_allowed) {
         return None;
     }
-    Some((
+    Some(Finding::new(
         if ends.permissive { Weight::Note } else { Weight::Setting },
-        format!(
-            "{client} runs as SELinux type {kind}, whose policy must allow {path}, whatever its mode is; a login from here is not confined by it"
+        Found::with(
+            format!(
+                "{client} runs as SELinux type {kind}, whose policy must allow {path}, whatever its mode is"
+            ),
+            "a login from here is not confined by it",
         ),
         format!(
             "See what it allows: sesearch -A -s {kind} -c unix_stream_socket -p connectto; and give --page URL, which asks through the process itself; afterwards: ausearch -m avc -ts recent"
@@ -230,7 +237,7 @@ mod tests {
     fn weight(client: &str, server: &str, path: &str) -> Option<Weight> {
         let labels = (client.to_owned(), server.to_owned());
         let ends = Ends { client: "app", labels, path: Some(path.into()), ..Ends::default() };
-        judge(&ends).map(|(weight, ..)| weight)
+        judge(&ends).map(|finding| finding.weight)
     }
 
     #[test]
@@ -291,8 +298,8 @@ mod tests {
             assert!(!may(forbidden), "{forbidden:?}");
         }
         let ends = Ends { client: "app", forbidden_by: Some("app.service".into()), ..Ends::default() };
-        let (weight, found, remedy) = judge(&ends).unwrap();
+        let Finding { weight, found, remedy } = judge(&ends).unwrap();
         assert_eq!(weight, Weight::Setting);
-        assert!(found.contains("app.service") && remedy.contains("AF_UNIX"), "{found} {remedy}");
+        assert!(found.fact.contains("app.service") && remedy.contains("AF_UNIX"), "{found} {remedy}");
     }
 }

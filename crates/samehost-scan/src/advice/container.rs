@@ -19,7 +19,7 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     if pair.client_root()?.find(&path).is_some() {
         return None;
     }
-    Some((
+    Some(Finding::new(
         Weight::Setting,
         format!(
             "{} ({}) does not see {} of {} ({})",

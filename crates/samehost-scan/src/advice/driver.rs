@@ -13,7 +13,7 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     let program = client.executable.as_deref().map(Path::new).and_then(Path::file_name)?;
     let kind = program.to_str().and_then(Kind::of_program);
     if let Some(why) = kind.and_then(|kind| kind.descriptor().reaches_ports_only.as_ref()) {
-        return Some((
+        return Some(Finding::new(
             Weight::Blocks,
             why.clone(),
             "Put nginx, HAProxy, Caddy or Envoy in its place; or keep connections open and reuse them; or start it, as its \
@@ -24,7 +24,7 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     if program != "java" {
         return None;
     }
-    Some((
+    Some(Finding::new(
         Weight::Setting,
         format!("{} is a Java program: its drivers know no Unix sockets by themselves", client.name),
         "Add junixsocket: socketFactory of Connector/J, MariaDB's localSocket, or socketFactory of pgjdbc; or start it under \

@@ -19,7 +19,7 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     let known = pair.known.filter(|known| matches!(known.unix(), UnixSocket::Setting(_)))?;
     let folder = Path::new(&known.socket).parent()?;
     let share = share(device(&pair.server_root()?, folder)?, pair.service.pid)?;
-    Some((
+    Some(Finding::new(
         Weight::Setting,
         share.refusal(folder),
         "Put the socket into a directory of this machine's own, such as one below /run".to_owned(),

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use samehost_model::scan::Weight;
+use samehost_model::scan::{Found, Weight};
 use samehost_services::Protocol;
 
 use super::pair::Pair;
@@ -12,21 +12,25 @@ use super::{Finding, show};
 pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     let path = pair.path()?;
     let known = pair.known?;
-    let look = match known.protocol? {
-        Protocol::Mysql => {
-            "`localhost` means the default socket to PHP and C clients, and TCP to Go and Java; a port beside it is silently ignored"
-        }
-        Protocol::Postgres => {
-            "`localhost` means TCP to every PostgreSQL client; only an empty host or a folder means the socket"
-        }
+    // The meaning, and what follows from it.
+    let (means, but) = match known.protocol? {
+        Protocol::Mysql => (
+            "`localhost` means the default socket to PHP and C clients, and TCP to Go and Java",
+            "a port beside it is silently ignored",
+        ),
+        Protocol::Postgres => (
+            "`localhost` means TCP to every PostgreSQL client",
+            "only an empty host or a folder means the socket",
+        ),
         _ => return None,
     };
     let found = if is_default(known.protocol?, &path) {
-        look.to_owned()
+        Found::with(means, but)
     } else {
-        format!("{} is not where client libraries look by default; {look}", show(&path))
+        let fact = format!("{} is not where client libraries look by default", show(&path));
+        Found::with(fact, format!("{means}; {but}"))
     };
-    Some((Weight::Note, found, format!("Name the path in the client's setting: {}", show(&path))))
+    Some(Finding::new(Weight::Note, found, format!("Name the path in the client's setting: {}", show(&path))))
 }
 
 /// Whether clients of a protocol look for the socket at this path by default.

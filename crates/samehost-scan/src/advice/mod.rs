@@ -23,7 +23,7 @@ mod tls;
 mod walk;
 
 use samehost_model::ObstacleCode;
-use samehost_model::scan::{Advice, Connection, Obstacle, Possible, Scan, Weight};
+use samehost_model::scan::{Advice, Connection, Found, Obstacle, Possible, Scan, Weight};
 use samehost_services::UnixSocket;
 use samehost_system::interrupt;
 
@@ -64,8 +64,22 @@ pub fn decided_by(code: ObstacleCode) -> DecidedBy {
     blocker.map_or(DecidedBy::Scan, |blocker| blocker.decided_by)
 }
 
-/// A blocker's finding: weight, what was found, and the remedy.
-type Finding = (Weight, String, String);
+/// What a blocker found.
+struct Finding {
+    weight: Weight,
+    found: Found,
+    remedy: String,
+}
+
+impl Finding {
+    fn new(weight: Weight, found: impl Into<Found>, remedy: impl Into<String>) -> Self {
+        Finding { weight, found: found.into(), remedy: remedy.into() }
+    }
+
+    fn obstacle(self, code: ObstacleCode) -> Obstacle {
+        Obstacle { code, weight: self.weight, found: self.found, remedy: self.remedy }
+    }
+}
 
 /// All blockers, in the order in which users usually meet them.
 pub const BLOCKERS: &[Blocker] = &[
@@ -165,13 +179,8 @@ fn advise_pair(
     if let Some(clients) = clients {
         pair.clients = clients.iter().filter_map(|pid| scan.process(*pid)).collect();
     }
-    let mut obstacles: Vec<Obstacle> = BLOCKERS
-        .iter()
-        .filter_map(|blocker| {
-            let (weight, found, remedy) = (blocker.check)(&pair)?;
-            Some(Obstacle { code: blocker.code, weight, found, remedy })
-        })
-        .collect();
+    let mut obstacles: Vec<Obstacle> =
+        BLOCKERS.iter().filter_map(|blocker| Some((blocker.check)(&pair)?.obstacle(blocker.code))).collect();
     obstacles.sort_by_key(|obstacle| std::cmp::Reverse(obstacle.weight));
     Some(Advice {
         service: program.service,

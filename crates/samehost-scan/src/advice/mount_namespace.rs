@@ -36,5 +36,5 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     } else {
         "Put the socket into a folder inside the client's root directory"
     };
-    Some((Weight::Setting, found, remedy.to_owned()))
+    Some(Finding::new(Weight::Setting, found, remedy.to_owned()))
 }

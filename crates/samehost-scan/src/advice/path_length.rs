@@ -4,7 +4,7 @@
 use std::os::unix::ffi::OsStrExt;
 
 use samehost_model::UNIX_PATH_MAX;
-use samehost_model::scan::Weight;
+use samehost_model::scan::{Found, Weight};
 
 use super::pair::Pair;
 use super::{Finding, show};
@@ -15,9 +15,12 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     if length <= UNIX_PATH_MAX {
         return None;
     }
-    Some((
+    Some(Finding::new(
         Weight::Setting,
-        format!("{} is {length} bytes long; a socket's address holds {UNIX_PATH_MAX}", show(&path)),
+        Found::with(
+            format!("{} is {length} bytes long", show(&path)),
+            format!("a socket's address holds {UNIX_PATH_MAX}"),
+        ),
         "Put the socket into a shorter folder, such as one below /run, or reach it by a symbolic link"
             .to_owned(),
     ))

@@ -19,7 +19,7 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     let path = pair.path()?;
     let status = pair.client_status()?;
     let Some(root) = pair.client_root() else {
-        return Some((
+        return Some(Finding::new(
             Weight::Note,
             format!("whether uid {} may use {} cannot be checked from here", status.uid, show(&path)),
             "Run the scan as root".to_owned(),
@@ -77,5 +77,5 @@ fn explain(pair: &Pair<'_>, status: &Status, step: &Step, wanted: u32) -> Findin
     } else {
         "Set the service's socket mode to 0660 and its group to one that the client is in".to_owned()
     };
-    (Weight::Setting, found, remedy)
+    Finding::new(Weight::Setting, found, remedy)
 }

@@ -12,14 +12,16 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     }
     let known = pair.known?;
     Some(match known.unix() {
-        UnixSocket::Never(why) => (
+        UnixSocket::Never(why) => Finding::new(
             Weight::Blocks,
             format!("{} cannot listen on a Unix socket: {why}", known.label),
             "Keep connections open and reuse them: that saves the most of what TCP costs".to_owned(),
         ),
-        UnixSocket::Setting(setting) => {
-            (Weight::Setting, format!("{} listens on no Unix socket", known.label), remedy(known, setting))
-        }
+        UnixSocket::Setting(setting) => Finding::new(
+            Weight::Setting,
+            format!("{} listens on no Unix socket", known.label),
+            remedy(known, setting),
+        ),
     })
 }
 

@@ -23,7 +23,7 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
                 })
         });
         return (!answered).then(|| {
-            (
+            Finding::new(
                 Weight::Note,
                 format!("{} exists, but nothing listens on it: it was left over by a server that died", show(path)),
                 "Start the service with its socket; remove the file only after a connection to it was refused".to_owned(),
@@ -34,7 +34,7 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     let now = root.find(&path);
     listener.file?;
     match now {
-        None => Some((
+        None => Some(Finding::new(
             Weight::Setting,
             format!(
                 "{} listens on {}, but the file was removed: nobody can connect",

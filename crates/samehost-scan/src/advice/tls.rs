@@ -17,7 +17,7 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     let mut sockets = sockets.filter_map(|at| pair.scan.sockets.get(at));
     let remedy = "A Unix socket needs no TLS, for its traffic stays on the machine; a client that requires it (sslmode=require, REQUIRE SSL) must be changed";
     if sockets.any(|socket| socket.kernel_tls) {
-        return Some((
+        return Some(Finding::new(
             Weight::Setting,
             "the connection is encrypted (kernel TLS)".to_owned(),
             remedy.to_owned(),
@@ -25,7 +25,7 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     }
     let client = library(pair.client()?.pid)?;
     library(pair.server()?.pid)?;
-    Some((
+    Some(Finding::new(
         Weight::Note,
         format!("both ends have a TLS library loaded ({client}), so the connection may be encrypted"),
         format!("Look at the cipher of both: samehost verify. {remedy}"),

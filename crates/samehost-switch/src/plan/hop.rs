@@ -293,7 +293,7 @@ fn blockers(request: &SwitchRequest, scan: &Scan, hop: &Hop) -> Vec<SwitchObstac
         found.push(SwitchObstacle {
             code: obstacle.code,
             bars: obstacle.weight != Weight::Note && !is_left,
-            found: obstacle.found,
+            found: obstacle.found.to_string(),
             remedy,
         });
     }

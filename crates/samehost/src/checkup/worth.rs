@@ -229,7 +229,7 @@ mod tests {
         let obstacle = Obstacle {
             code: ObstacleCode::Permissions,
             weight: Weight::Setting,
-            found: String::new(),
+            found: "".into(),
             remedy: String::new(),
         };
         let later = Advice {

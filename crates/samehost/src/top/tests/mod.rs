@@ -169,7 +169,7 @@ fn hostile_names_stay_words() {
     let mut scan = busy();
     scan.services[0].name = "a\u{1b}[2J\n\u{202e}b".to_owned();
     scan.advice[0].client = "\u{9b}31mevil\u{7}".to_owned();
-    scan.advice[0].obstacles[0].found = "\u{1b}]0;title\u{7}".to_owned();
+    scan.advice[0].obstacles[0].found = "\u{1b}]0;title\u{7}".into();
     for steps in [vec![], vec![Press(Key::Details)]] {
         let text = screen(vec![scan.clone()], steps);
         let hidden = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';

@@ -46,8 +46,7 @@ fn advice(service: usize, now: &str, connections: u32, bytes_per_s: f64) -> Advi
         obstacles: vec![Obstacle {
             code: ObstacleCode::Permissions,
             weight: Weight::Setting,
-            found: "user www-data may not write to the socket /run/redis/redis-server.sock (mode 0770, redis:redis)"
-                .to_owned(),
+            found: "user www-data may not write to the socket /run/redis/redis-server.sock (mode 0770, redis:redis)".into(),
             remedy: "Add the user to the group and restart the client: usermod -aG redis www-data".to_owned(),
         }],
         traffic: Some(Traffic {
