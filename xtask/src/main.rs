@@ -8,6 +8,7 @@ mod clients;
 mod dist;
 mod evidence;
 mod files;
+mod gauge;
 mod newest;
 mod package;
 mod servers;

@@ -7,6 +7,7 @@ use anyhow::bail;
 use samehost_services::Kind;
 
 use crate::files::walk;
+use crate::gauge::{self, Source};
 
 /// Length of a source file, in lines, above which tidy suggests a review.
 const LONG_FILE: usize = 600;
@@ -21,6 +22,7 @@ const EMPTY_NAMES: &[&str] =
 /// Checks all source files below `root`.
 pub(crate) fn check(root: &Path) -> anyhow::Result<()> {
     let mut complaints = Vec::new();
+    let mut sources = Vec::new();
     let mut files = 0;
     for folder in ["crates", "xtask"] {
         walk(&root.join(folder), "rs", &mut |path| {
@@ -28,6 +30,12 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<()> {
             files += 1;
             complaints
                 .extend(faults(path, text).into_iter().map(|fault| format!("{}: {fault}", path.display())));
+            // The gauge names what it looks for.
+            let is_counted = !is_test(path) && !path.ends_with("gauge.rs");
+            if is_counted && path.components().any(|part| part.as_os_str() == "src") {
+                let own = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+                sources.push(Source { path: path.strip_prefix(root)?.to_owned(), text: own.to_owned() });
+            }
             let lines = text.lines().count();
             if lines > LONG_FILE && !is_test(path) {
                 println!("warning: {}: {lines} lines, more than {LONG_FILE}", path.display());
@@ -45,6 +53,8 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<()> {
     if files == 0 {
         bail!("no source file below {}", root.display());
     }
+    sources.sort_by(|one, other| one.path.cmp(&other.path));
+    complaints.extend(gauge::read(&sources));
     if complaints.is_empty() {
         println!("tidy: {files} files");
         Ok(())

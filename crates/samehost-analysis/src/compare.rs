@@ -217,8 +217,9 @@ impl<'a> Sides<'a> {
     fn judge(&self, tried: &Tried<'a>, same: Option<f64>, inside: Option<f64>) -> Comparison {
         let bars =
             self.issues.iter().filter(|issue| tried.ids.iter().any(|id| issue.invalidates(id, tried.metric)));
-        let mut warnings: Vec<Warning> = bars.map(|issue| issue.warning.clone()).collect();
-        let bar = warnings.first().cloned();
+        let bars: Vec<Warning> = bars.map(|issue| issue.warning.clone()).collect();
+        let bar = bars.first().cloned();
+        let mut warnings = bars;
         let plan = &self.new.head.plan;
         let terms = Terms { limit: tried.limit, ..Terms::of(plan, None) };
         warnings.extend(warn_of_few_blocks(tried.metric, tried.estimate.n));

@@ -1,0 +1,280 @@
+//! The gauge of the house: figures of the sources that are printed at each `cargo xtask tidy`, and that may not grow. Each has a
+//! reason and a number; a change that lowers one lowers its number here as well.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// A source file of a crate, without its tests.
+pub(crate) struct Source {
+    /// Its path below the root.
+    pub(crate) path: PathBuf,
+    /// Its text up to the tests inside.
+    pub(crate) text: String,
+}
+
+/// Something that is counted line by line.
+struct Rule {
+    what: &'static str,
+    most: usize,
+    reason: &'static str,
+    counts: fn(&str) -> bool,
+}
+
+const RULES: &[Rule] = &[
+    Rule {
+        what: "closures bound to a name",
+        most: 1193,
+        reason: "a chain that needs names for its parts is read twice: write a loop with early `continue`, or a function",
+        counts: |line| bound_closure(line).is_some(),
+    },
+    Rule {
+        what: "closures called of, at, one, has, own",
+        most: 82,
+        reason: "such a name says nothing where it is called: take a verb or a noun of the field",
+        counts: |line| {
+            bound_closure(line).is_some_and(|name| ["of", "at", "one", "has", "own"].contains(&name))
+        },
+    },
+    Rule {
+        what: "dialect names (said, told, held, wish, spelled)",
+        most: 148,
+        reason: "the glossary has the words: reported, message, verified, request, written",
+        counts: is_dialect_name,
+    },
+    Rule {
+        what: "sentences \"X is no Y\"",
+        most: 89,
+        reason: "\"is not a\" and \"has no\" are how everybody else says it",
+        counts: is_no_noun,
+    },
+    Rule {
+        what: "sentences taken apart",
+        most: 0,
+        reason: "a better wording would break the program: have the parts as data (samehost-model/src/reason.rs)",
+        counts: |line| {
+            let code = line.trim_start();
+            let is_taken_apart = ["split(\"; \")", "split_once(\"; \")", "warnings.first()", "warnings[0]"];
+            !code.starts_with("//") && is_taken_apart.iter().any(|pattern| code.contains(pattern))
+        },
+    },
+];
+
+/// The name to which a line binds a closure.
+fn bound_closure(line: &str) -> Option<&str> {
+    let (name, value) = line.trim_start().strip_prefix("let ")?.split_once(" = ")?;
+    let value = value.strip_prefix("move ").unwrap_or(value);
+    let is_name = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_' || byte.is_ascii_digit());
+    (is_name && value.starts_with('|')).then_some(name)
+}
+
+fn is_dialect_name(line: &str) -> bool {
+    let code = line.trim_start();
+    let after = |word: &str| code.find(word).map(|at| &code[at + word.len()..]);
+    let name = after("let mut ").or_else(|| after("let ")).or_else(|| after("fn ")).unwrap_or_default();
+    let name = name.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or_default();
+    !code.starts_with("//") && ["said", "told", "held", "wish", "spelled"].contains(&name)
+}
+
+/// Whether a comment or a message says that something is no something; "no longer", "no way" and their like are idioms.
+fn is_no_noun(line: &str) -> bool {
+    const IDIOMS: [&str; 9] = ["longer", "way", "such", "room", "more", "need", "doubt", "other", "less"];
+    let is_prose = line.trim_start().starts_with("//") || line.contains('"');
+    let mut rest = line;
+    while let Some((at, verb)) =
+        [" is no ", " are no "].iter().filter_map(|verb| Some((rest.find(verb)?, verb))).min()
+    {
+        rest = &rest[at + verb.len()..];
+        let word = rest.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
+        if is_prose && !word.is_empty() && !IDIOMS.contains(&word) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Most files that import each other in a circle: a reader of one has to read all of them.
+const MOST_IN_CIRCLES: usize = 63;
+/// Most source files: each is a door that a reader opens, and one request crosses fourteen.
+const MOST_FILES: usize = 958;
+
+/// Prints the figures, and returns those that grew.
+pub(crate) fn read(sources: &[Source]) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut show = |what: &str, number: usize, most: usize, reason: &str| {
+        println!("{number:>7}  {what} (at most {most})");
+        if number > most {
+            faults.push(format!("{number} {what}, at most {most}: {reason}"));
+        }
+    };
+    let lines: usize = sources.iter().map(|source| source.text.lines().count()).sum();
+    println!("{lines:>7}  lines of production code");
+    show("files", sources.len(), MOST_FILES, "what is always read together stands together");
+    for rule in RULES {
+        let number =
+            sources.iter().flat_map(|source| source.text.lines()).filter(|line| (rule.counts)(line)).count();
+        show(rule.what, number, rule.most, rule.reason);
+    }
+    let circles = circles(sources);
+    let number = circles.iter().map(Vec::len).sum();
+    show(
+        "files that import each other in a circle",
+        number,
+        MOST_IN_CIRCLES,
+        "import a name from the file that defines it",
+    );
+    for circle in circles {
+        let names: Vec<String> = circle.iter().map(|path| path.display().to_string()).collect();
+        println!("         {}", names.join(" "));
+    }
+    faults
+}
+
+/// Groups of files of which each imports every other, by way of others or not.
+fn circles(sources: &[Source]) -> Vec<Vec<PathBuf>> {
+    let mut modules: BTreeMap<(String, Vec<String>), usize> = BTreeMap::new();
+    let places: Vec<_> = sources.iter().map(|source| module(&source.path)).collect();
+    for (index, place) in places.iter().enumerate() {
+        modules.insert(place.clone(), index);
+    }
+    let mut reaches = vec![vec![false; sources.len()]; sources.len()];
+    for (index, source) in sources.iter().enumerate() {
+        let (package, place) = &places[index];
+        for path in imports(&source.text, place) {
+            // The longest part of a path that is a module; a name of this file itself is none.
+            let found = (0..=path.len())
+                .rev()
+                .find_map(|length| modules.get(&(package.clone(), path[..length].to_vec())));
+            // What a file shares with the files below it is nesting, and not a circle.
+            let is_nested = |to: usize| place.starts_with(&places[to].1) || places[to].1.starts_with(place);
+            if let Some(to) = found.filter(|to| !is_nested(**to)) {
+                reaches[index][*to] = true;
+            }
+        }
+    }
+    for between in 0..sources.len() {
+        let beyond = reaches[between].clone();
+        for row in reaches.iter_mut().filter(|row| row[between]) {
+            for (is_reached, is_beyond) in row.iter_mut().zip(&beyond) {
+                *is_reached |= is_beyond;
+            }
+        }
+    }
+    let mut circles: Vec<Vec<usize>> = Vec::new();
+    for index in (0..sources.len()).filter(|index| reaches[*index][*index]) {
+        match circles.iter_mut().find(|circle| reaches[index][circle[0]] && reaches[circle[0]][index]) {
+            Some(circle) => circle.push(index),
+            None => circles.push(vec![index]),
+        }
+    }
+    circles.iter().map(|circle| circle.iter().map(|index| sources[*index].path.clone()).collect()).collect()
+}
+
+/// The package of a file and its module: `crates/a/src/b/mod.rs` is `b` of `a`.
+fn module(path: &Path) -> (String, Vec<String>) {
+    let mut words: Vec<String> = path
+        .with_extension("")
+        .components()
+        .map(|part| part.as_os_str().to_string_lossy().into_owned())
+        .collect();
+    let source = words.iter().position(|word| word == "src").unwrap_or_default();
+    let mut place = words.split_off(source + 1);
+    if place.last().is_some_and(|name| ["mod", "lib", "main"].contains(&name.as_str())) {
+        place.pop();
+    }
+    (words.join("/"), place)
+}
+
+/// The paths that a file imports from its own crate, from the root of the crate on.
+fn imports(text: &str, place: &[String]) -> Vec<Vec<String>> {
+    let mut paths = Vec::new();
+    let code =
+        text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
+    for (at, _) in code.match_indices("use ") {
+        let is_statement = code[..at].ends_with(['\n', ' ', ')']) || at == 0;
+        let Some(end) = code[at..].find(';').filter(|_| is_statement) else { continue };
+        expand(&code[at + 4..at + end], &[], &mut paths);
+    }
+    paths.into_iter().filter_map(|path| absolute(&path, place)).collect()
+}
+
+/// Writes each path of `a::{b, c::{d, e}}` apart.
+fn expand(tree: &str, before: &[String], paths: &mut Vec<Vec<String>>) {
+    let tree = tree.trim();
+    let (head, group) = tree.split_once('{').unwrap_or((tree, ""));
+    let name = head.trim_end_matches("::").split(" as ").next().unwrap_or_default();
+    let mut path = before.to_vec();
+    path.extend(name.split("::").map(|word| word.trim().to_owned()).filter(|word| !word.is_empty()));
+    if !tree.contains('{') {
+        paths.push(path);
+        return;
+    }
+    let (mut depth, mut from) = (0_i32, 0);
+    let inside = group.trim_end().strip_suffix('}').unwrap_or(group);
+    for (at, c) in inside.char_indices().chain([(inside.len(), ',')]) {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth <= 0 => {
+                if !inside[from..at].trim().is_empty() {
+                    expand(&inside[from..at], &path, paths);
+                }
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A path from the root of the crate; `None` for other crates.
+fn absolute(path: &[String], place: &[String]) -> Option<Vec<String>> {
+    let (first, rest) = path.split_first()?;
+    match first.as_str() {
+        "crate" => Some(rest.to_vec()),
+        "self" => Some([place, rest].concat()),
+        "super" => {
+            let parent = place.get(..place.len().checked_sub(1)?)?;
+            match rest.first().map(String::as_str) {
+                Some("super") => absolute(rest, parent),
+                _ => Some([parent, rest].concat()),
+            }
+        }
+        // A child, which needs no word before it.
+        _ => Some([place, path].concat()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(path: &str, text: &str) -> Source {
+        Source { path: path.into(), text: text.into() }
+    }
+
+    #[test]
+    fn lines_are_counted_for_what_they_are() {
+        assert_eq!(bound_closure("    let of = |x| x;"), Some("of"));
+        assert_eq!(bound_closure("let is_one = move || true;"), Some("is_one"));
+        assert_eq!(bound_closure("let (a, b) = |x| x;"), None);
+        assert_eq!(bound_closure("let a = b | c;"), None);
+        assert!(is_dialect_name("    let mut told = Vec::new();") && is_dialect_name("pub fn said(&self) {"));
+        assert!(!is_dialect_name("let untold = 1;") && !is_dialect_name("// let told = 1;"));
+        assert!(
+            is_no_noun("/// What is no plain value is none.")
+                && is_no_noun("format!(\"{} is no directory\")")
+        );
+        assert!(!is_no_noun("// There is no longer a file, and is no way back."));
+    }
+
+    #[test]
+    fn a_circle_is_found_through_groups_and_parents() {
+        let found = circles(&[
+            source("crates/a/src/lib.rs", "mod b;\nmod c;\npub use c::{D, e::{F, G}};\n"),
+            source("crates/a/src/b.rs", "use crate::{x, c::{\n    D,\n}};\n"),
+            source("crates/a/src/c/mod.rs", "use super::b;\n"),
+            source("crates/a/src/c/e.rs", "use std::fmt;\n"),
+            source("crates/b/src/lib.rs", "use a::b;\n"),
+        ]);
+        assert_eq!(found, [vec![PathBuf::from("crates/a/src/b.rs"), PathBuf::from("crates/a/src/c/mod.rs")]]);
+    }
+}
