@@ -195,31 +195,31 @@ fn attempt(
 fn intent(plan: &Plan, report: &SwitchReport, environment: &Environment<'_>) -> Intent {
     let moves: Vec<String> =
         report.hops.iter().map(|hop| format!("{} {} → {}", hop.name, hop.from, hop.to)).collect();
-    let stage = |stage: &PlannedStage| Stage {
-        changes: stage
-            .changes
-            .iter()
-            .map(|change| FileChange {
-                path: change.path.clone(),
-                before: change.before.clone(),
-                after: change.after.clone(),
-                like: change.like.clone(),
-            })
-            .collect(),
-        reloads: stage
-            .reloads
-            .iter()
-            .map(|reload| Reload {
-                what: Redactor::default().command(&reload.what),
-                command: reload.command.words(),
-            })
-            .collect(),
-    };
     Intent {
         command: environment.command.clone(),
         summary: moves.join(", "),
-        stages: plan.stages.iter().map(stage).collect(),
+        stages: plan.stages.iter().map(stage_to_write).collect(),
     }
+}
+
+/// A stage as the transaction takes it.
+fn stage_to_write(stage: &PlannedStage) -> Stage {
+    let mut to_write = Stage::default();
+    for change in &stage.changes {
+        to_write.changes.push(FileChange {
+            path: change.path.clone(),
+            before: change.before.clone(),
+            after: change.after.clone(),
+            like: change.like.clone(),
+        });
+    }
+    for reload in &stage.reloads {
+        to_write.reloads.push(Reload {
+            what: Redactor::default().command(&reload.what),
+            command: reload.command.words(),
+        });
+    }
+    to_write
 }
 
 /// What putting back left undone, for people.

@@ -71,6 +71,14 @@ impl Disk {
         self.read_as.get().map(|read_as| &read_as.user)
     }
 
+    /// Looks whose file it is, where files are read as their owners may. What cannot be looked at cannot be opened either, and
+    /// that error is reported.
+    fn look_if_followed(&self, path: &Path) {
+        if self.follows {
+            let _ = self.look(path, false);
+        }
+    }
+
     /// Finds who controls a file, unless a controlling user is known already.
     fn look(&self, file: &Path, is_main: bool) -> io::Result<()> {
         if !geteuid().is_root() || self.read_as.get().is_some() {
@@ -101,14 +109,13 @@ impl Disk {
     /// Does something with the permissions that apply.
     fn seen<T: Send>(&self, path: &Path, work: impl Fn() -> io::Result<T> + Sync + Send) -> io::Result<T> {
         let Some(read_as) = self.read_as.get() else { return work() };
-        let denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
         let mut found = as_user(&read_as.user.account, &work)?;
-        if found.as_ref().is_err_and(denied)
+        if found.as_ref().is_err_and(is_denied)
             && let Some(group) = read_as.granted.filter(|_| read_as.is_main(path))
         {
             found = as_user(&User::of_group(group).account, &work)?;
         }
-        found.map_err(|error| if denied(&error) { read_as.denied() } else { error })
+        found.map_err(|error| if is_denied(&error) { read_as.denied() } else { error })
     }
 }
 
@@ -136,6 +143,10 @@ impl ReadAs {
     }
 }
 
+fn is_denied(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied
+}
+
 /// Counts one more of something that is limited.
 fn one_more(count: &AtomicUsize, most: usize, what: &str) -> io::Result<()> {
     if count.fetch_add(1, Ordering::Relaxed) < most {
@@ -148,14 +159,12 @@ fn one_more(count: &AtomicUsize, most: usize, what: &str) -> io::Result<()> {
 impl Files for Disk {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         one_more(&self.opened, MOST_FILES, "files")?;
-        let judge = || if self.follows { self.look(path, false) } else { Ok(()) };
-        // What cannot be judged cannot be opened either, and that error is reported.
-        let _ = judge();
+        self.look_if_followed(path);
         let was_root = self.read_as.get().is_none();
         let found = self.seen(path, || self.open(path));
         if was_root {
             // Somebody may have put the file, or a link, there in between.
-            let _ = judge();
+            self.look_if_followed(path);
             if self.read_as.get().is_some() {
                 return self.seen(path, || self.open(path));
             }

@@ -3,8 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use samehost_edit::Overlay;
-use samehost_edit::recognise;
+use samehost_edit::{Overlay, Reading, Setting, recognise};
 use samehost_model::Endpoint;
 
 use crate::plan::{ConfigFile, shown};
@@ -58,10 +57,7 @@ fn changed(switch: &Standing, file: &Path, text: &[u8]) -> (bool, String) {
             return (false, format!("was changed since, and is not understood: {}", refusal.reason));
         }
     };
-    let named = |wanted: &[Endpoint]| {
-        reading.settings.iter().find(|setting| wanted.contains(&setting.endpoint)).cloned()
-    };
-    match (named(&new), named(&old)) {
+    match (naming(&reading, &new), naming(&reading, &old)) {
         (Some(setting), _) => {
             (true, format!("was changed since; {} still names {}", setting.name, setting.endpoint))
         }
@@ -81,15 +77,20 @@ fn changed(switch: &Standing, file: &Path, text: &[u8]) -> (bool, String) {
     }
 }
 
+/// A setting that names one of these endpoints.
+fn naming(reading: &Reading, wanted: &[Endpoint]) -> Option<Setting> {
+    reading.settings.iter().find(|setting| wanted.contains(&setting.endpoint)).cloned()
+}
+
 /// The places of a summary, `NAME FROM → TO, …`: those moved from, and those moved to.
 pub(crate) fn moves(summary: &str) -> (Vec<Endpoint>, Vec<Endpoint>) {
-    let words: Vec<&str> = summary.split_whitespace().collect();
-    let endpoint = |word: &str| word.trim_end_matches(',').parse::<Endpoint>().ok();
-    let around = |step: fn(usize) -> Option<usize>| {
-        let arrows = words.iter().enumerate().filter(|(_, word)| **word == "→");
-        arrows.filter_map(|(at, _)| endpoint(words.get(step(at)?)?)).collect()
-    };
-    (around(|at| at.checked_sub(1)), around(|at| at.checked_add(1)))
+    let words: Vec<&str> = summary.split_whitespace().map(|word| word.trim_end_matches(',')).collect();
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    for around in words.windows(3).filter(|around| around[1] == "→") {
+        before.extend(around[0].parse::<Endpoint>().ok());
+        after.extend(around[2].parse::<Endpoint>().ok());
+    }
+    (before, after)
 }
 
 #[cfg(test)]

@@ -134,9 +134,13 @@ pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<LoggedIn, Box<Failed>
             Ok(view) => view,
             Err(error) => {
                 // Without a password nothing is counted, and the result distinguishes the causes.
-                let is_refused = error.kind() == LoginErrorKind::Refused;
-                let ask = || Present::of(&attempt(hop, &hop.setting.endpoint, &client, program));
-                let present = present.unwrap_or_else(|| if is_refused { ask() } else { Present::Unknown });
+                let present = match present {
+                    Some(present) => present,
+                    None if error.kind() == LoginErrorKind::Refused => {
+                        Present::of(&attempt(hop, &hop.setting.endpoint, &client, program))
+                    }
+                    None => Present::Unknown,
+                };
                 return Err(Box::new(Failed { client, over: hop.to.clone(), error, present }));
             }
         };
@@ -203,11 +207,12 @@ fn attempt(
 /// An endpoint as a process calls it: to one in a chroot, a path below its root directory begins there.
 fn seen_by(endpoint: &Endpoint, pid: Option<u32>) -> Endpoint {
     let root = pid.and_then(|pid| std::fs::read_link(format!("/proc/{pid}/root")).ok());
-    let inside = |path: &Path| Some(Path::new("/").join(path.strip_prefix(root?).ok()?));
-    match endpoint {
-        Endpoint::Unix(path) => Endpoint::Unix(inside(path).unwrap_or_else(|| path.clone())),
-        other => other.clone(),
+    if let (Endpoint::Unix(path), Some(root)) = (endpoint, root)
+        && let Ok(inside) = path.strip_prefix(root)
+    {
+        return Endpoint::Unix(Path::new("/").join(inside));
     }
+    endpoint.clone()
 }
 
 /// Privileges that an account has over the present transport but not over the new one. Such a login succeeds, and the
@@ -370,8 +375,8 @@ fn code_of(error: &LoginError) -> Option<&str> {
 
 /// The host as which MySQL takes the client, in its own words: `Host '127.0.0.1' is not allowed`, `'app'@'localhost'`.
 fn seen_from(hop: &Hop, error: &LoginError) -> String {
-    let usual = || if hop.to.path().is_some() { "localhost" } else { "127.0.0.1" }.to_owned();
-    let LoginError::Refused(refused) = error else { return usual() };
+    let usual = if hop.to.path().is_some() { "localhost" } else { "127.0.0.1" };
+    let LoginError::Refused(refused) = error else { return usual.to_owned() };
     for before in ["Host '", "'@'"] {
         let Some((_, rest)) = refused.answer.split_once(before) else { continue };
         let Some((host, _)) = rest.split_once('\'') else { continue };
@@ -381,5 +386,5 @@ fn seen_from(hop: &Hop, error: &LoginError) -> String {
             return host.to_owned();
         }
     }
-    usual()
+    usual.to_owned()
 }

@@ -7,7 +7,7 @@ use samehost_model::{Redactor, Secret};
 
 use crate::plan::{ConfigFile, Replacement, shown};
 use crate::report::diff;
-use samehost_transaction::{FileChange, Foreseen, Prospect, Skipped};
+use samehost_transaction::{FileChange, Foreseen, Prospect};
 
 /// What would be done to a stored switch, for people: the changed lines, without passwords of its files.
 #[must_use]
@@ -28,13 +28,16 @@ pub fn preview(foreseen: &Foreseen) -> StoredSwitch {
         checks: Vec::new(),
         reloads: stage.reloads.iter().map(|reload| redactor.command(&reload.what)).collect(),
     });
-    let left = |left: &Skipped| format!("{} is left as it is: {}", shown(&left.path), left.reason);
+    let mut left = Vec::new();
+    for skipped in &foreseen.left {
+        left.push(format!("{} is left as it is: {}", shown(&skipped.path), skipped.reason));
+    }
     StoredSwitch {
         id: foreseen.id.clone(),
         summary: redactor.message(&foreseen.summary),
         would: would.to_owned(),
         steps: steps.collect(),
-        left: foreseen.left.iter().map(left).collect(),
+        left,
     }
 }
 

@@ -4,40 +4,40 @@ use samehost_edit::Program;
 
 /// Whether a failed check only reports that it could not open something, or lacks what it needs.
 pub(super) fn could_not_look(program: &Program, output: &str) -> bool {
-    let lines = || output.lines().map(str::trim).filter(|line| !line.is_empty());
-    let only = |errors: Vec<&str>, is_denied: &dyn Fn(&str) -> bool| {
-        !errors.is_empty() && errors.into_iter().all(is_denied)
-    };
+    let mut lines = output.lines().map(str::trim).filter(|line| !line.is_empty());
     match program {
-        Program::Nginx => only(lines().filter(|line| line.contains("[emerg]")).collect(), &|line| {
-            line.contains("(13: Permission denied)")
-                || line.contains("(1: Operation not permitted)")
-                || (line.contains("(SSL: ") && line.contains("Permission denied:"))
-        }),
+        Program::Nginx => {
+            let errors = lines.filter(|line| line.contains("[emerg]"));
+            is_all(errors, |line| {
+                line.contains("(13: Permission denied)")
+                    || line.contains("(1: Operation not permitted)")
+                    || (line.contains("(SSL: ") && line.contains("Permission denied:"))
+            })
+        }
         Program::PhpFpm { .. } => {
             // Lines that follow from an error are errors too.
-            let follows = |line: &&str| {
-                line.ends_with("failed to post process the configuration")
-                    || line.ends_with("FPM initialization failed")
-            };
-            let errors = lines().filter(|line| line.contains("ERROR: ")).filter(|line| !follows(line));
-            only(errors.collect(), &|line| {
+            const FOLLOW: [&str; 2] =
+                ["failed to post process the configuration", "FPM initialization failed"];
+            let errors = lines
+                .filter(|line| line.contains("ERROR: "))
+                .filter(|line| !FOLLOW.iter().any(|end| line.ends_with(end)));
+            is_all(errors, |line| {
                 line.ends_with("Permission denied (13)") || line.ends_with("Operation not permitted (1)")
             })
         }
         // Apache ends at the first mistake, and says it in several lines.
-        Program::Apache => lines().any(|line| line.contains("Permission denied") || line.contains("(13)")),
+        Program::Apache => lines.any(|line| line.contains("Permission denied") || line.contains("(13)")),
         Program::Haproxy => {
-            let follows = |line: &&str| {
-                line.contains("rror(s) found in configuration file")
-                    || line.contains("atal errors found in configuration")
-            };
-            let alerts = lines().filter(|line| line.contains("[ALERT]")).filter(|line| !follows(line));
-            only(alerts.collect(), &|line| line.contains("ermission denied"))
+            const FOLLOW: [&str; 2] =
+                ["rror(s) found in configuration file", "atal errors found in configuration"];
+            let alerts = lines
+                .filter(|line| line.contains("[ALERT]"))
+                .filter(|line| !FOLLOW.iter().any(|words| line.contains(words)));
+            is_all(alerts, |line| line.contains("ermission denied"))
         }
-        Program::Caddy => lines().next_back().is_some_and(|line| line.ends_with("permission denied")),
-        Program::Php => lines().all(|line| line.starts_with("Could not open input file: ")),
-        Program::Compose => lines().next_back().is_some_and(|line| {
+        Program::Caddy => lines.next_back().is_some_and(|line| line.ends_with("permission denied")),
+        Program::Php => lines.all(|line| line.starts_with("Could not open input file: ")),
+        Program::Compose => lines.next_back().is_some_and(|line| {
             line.ends_with("permission denied")
                     // The environment of the shell that usually runs it is not ours.
                     || line.ends_with("is missing a value")
@@ -45,6 +45,18 @@ pub(super) fn could_not_look(program: &Program, output: &str) -> bool {
                     || line.contains("unknown shorthand flag: 'f'")
         }),
     }
+}
+
+/// Whether there are errors, and each is of this kind.
+fn is_all<'a>(errors: impl Iterator<Item = &'a str>, is_denied: impl Fn(&str) -> bool) -> bool {
+    let mut number = 0;
+    for error in errors {
+        if !is_denied(error) {
+            return false;
+        }
+        number += 1;
+    }
+    number > 0
 }
 
 #[cfg(test)]

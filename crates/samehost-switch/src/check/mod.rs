@@ -91,17 +91,13 @@ fn planned_with(check: Check, directories: &str) -> Result<Planned, String> {
 
 /// Name of the program to start. nginx and PHP-FPM have several names: an installed one is preferred.
 fn name_of(program: &Program, directories: &str) -> String {
-    let is_fpm = |name: &str| {
-        let version = name.strip_prefix("php-fpm");
-        version.is_some_and(|version| version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'))
-    };
     let (installed, usual) = match program {
         Program::Nginx => {
             (find(directories, |name| ["nginx", "openresty", "angie"].contains(&name)), "nginx")
         }
         Program::PhpFpm { preferred } => {
             let own = preferred.as_deref().and_then(|own| find(directories, |name| name == own));
-            (own.or_else(|| find(directories, is_fpm)), preferred.as_deref().unwrap_or("php-fpm"))
+            (own.or_else(|| find(directories, is_php_fpm)), preferred.as_deref().unwrap_or("php-fpm"))
         }
         Program::Php => (None, "php"),
         Program::Compose => (None, "docker"),
@@ -138,18 +134,13 @@ impl Candidate {
             return Err(why.clone());
         }
         let own = geteuid().as_raw();
-        let changed = |path: &Path, trusted: &[u32]| match foreign_writer(path, trusted) {
-            Ok(writer) => writer.map(|writer| writer.to_string()),
-            Err(error) => Some(format!("{}: {error}", path.display())),
-        };
-        if let Some(why) = changed(&program, &[self.service.unwrap_or(own)]) {
+        if let Some(why) = changed_by(&program, &[self.service.unwrap_or(own)]) {
             return Err(why);
         }
-        let first = |trusted: &[u32]| self.reads.iter().find_map(|path| changed(path, trusted));
         if let Some(uid) = self.service {
-            return service::user(uid, first);
+            return service::user(uid, |trusted| self.first_changed(trusted));
         }
-        let Some(why) = first(&[own]) else { return Ok(None) };
+        let Some(why) = self.first_changed(&[own]) else { return Ok(None) };
         if own != 0 {
             return Err(why);
         }
@@ -157,10 +148,15 @@ impl Candidate {
         if owner == 0 {
             return Err(format!("it would run as root, and {why}"));
         }
-        match first(&[owner]) {
+        match self.first_changed(&[owner]) {
             Some(why) => Err(format!("it would run as {}, and {why}", User::of(owner))),
             None => Ok(Some(User::of(owner))),
         }
+    }
+
+    /// Why a file that the program reads may be somebody else's work; `None` where only these users can change each.
+    fn first_changed(&self, trusted: &[u32]) -> Option<String> {
+        self.reads.iter().find_map(|path| changed_by(path, trusted))
     }
 }
 
@@ -199,6 +195,20 @@ impl Planned {
             Err(error) => Verdict::Wrong(masked(&error.to_string())),
         }
     }
+}
+
+/// Who besides these users can change a file, in words.
+fn changed_by(path: &Path, trusted: &[u32]) -> Option<String> {
+    match foreign_writer(path, trusted) {
+        Ok(writer) => writer.map(|writer| writer.to_string()),
+        Err(error) => Some(format!("{}: {error}", path.display())),
+    }
+}
+
+/// Whether a program is PHP-FPM, with or without a version: `php-fpm8.2`.
+fn is_php_fpm(name: &str) -> bool {
+    let version = name.strip_prefix("php-fpm");
+    version.is_some_and(|version| version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'))
 }
 
 /// First program with an accepted name in these directories, not in those of the calling user. Of several in one

@@ -51,12 +51,14 @@ impl std::fmt::Debug for Variables {
 
 impl Variables {
     fn parse(bytes: &[u8]) -> Self {
-        let pair = |word: &[u8]| {
-            let at = word.iter().position(|byte| *byte == b'=')?;
-            Some((OsString::from_vec(word[..at].to_vec()), OsString::from_vec(word[at + 1..].to_vec())))
-        };
-        let mut found: Vec<(OsString, OsString)> = bytes.split(|byte| *byte == 0).filter_map(pair).collect();
-        found.retain(|(name, _)| !begins(name, ITS_OWN));
+        let mut found = Vec::new();
+        for word in bytes.split(|byte| *byte == 0) {
+            let Some(equals) = word.iter().position(|byte| *byte == b'=') else { continue };
+            let name = OsString::from_vec(word[..equals].to_vec());
+            if !begins(&name, ITS_OWN) {
+                found.push((name, OsString::from_vec(word[equals + 1..].to_vec())));
+            }
+        }
         Variables(found)
     }
 

@@ -161,8 +161,10 @@ fn with_own_places(by_hand: &str, scan: &Scan, left: &Left) -> String {
         }
         words = words.replace(usual, &path);
         if kind.protocol() == Some(Protocol::Postgres) {
-            let folder = |path: &str| Path::new(path).parent().map(shown).unwrap_or_default();
-            words = words.replace(&folder(usual), &folder(&path));
+            // Clients of PostgreSQL name the directory of the socket.
+            let [usual, own] =
+                [usual, &path].map(|path| Path::new(path).parent().map(shown).unwrap_or_default());
+            words = words.replace(&usual, &own);
         }
     }
     words

@@ -49,13 +49,12 @@ impl Around {
         let open = connections(scan, hop);
         let mut pids: Vec<u32> = hop.clients.iter().filter_map(|client| client.pid).collect();
         pids.extend(open.iter().map(|connection| connection.pid));
-        let stated = hop.setting.library;
-        let of_processes = || pids.iter().map(|pid| library_of(*pid)).find(|one| *one != Library::Unknown);
         let is_postgres = hop.setting.protocol == Protocol::Postgres;
-        let library = match stated {
-            Library::Unknown if is_postgres => of_processes().unwrap_or_default(),
-            stated => stated,
-        };
+        let mut library = hop.setting.library;
+        if library == Library::Unknown && is_postgres {
+            let loaded = pids.iter().map(|pid| library_of(*pid));
+            library = loaded.into_iter().find(|library| *library != Library::Unknown).unwrap_or_default();
+        }
         let given = if is_postgres { given(scan, hop) } else { Vec::new() };
         Around { library, given, open }
     }

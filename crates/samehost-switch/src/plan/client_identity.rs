@@ -40,9 +40,13 @@ pub(crate) struct ClientIdentity {
 impl ClientIdentity {
     /// One of its processes that is still running, and not another process with the same number.
     pub(crate) fn present(&self) -> Option<u32> {
-        let both = [self.pid, self.parent].into_iter().zip(self.started);
-        let is_there = |(pid, start): &(u32, u64)| start_time(*pid) == Some(*start);
-        both.filter_map(|(pid, start)| pid.zip(start)).find(is_there).map(|(pid, _)| pid)
+        for (pid, start) in [self.pid, self.parent].into_iter().zip(self.started) {
+            let (Some(pid), Some(start)) = (pid, start) else { continue };
+            if start_time(pid) == Some(start) {
+                return Some(pid);
+            }
+        }
+        None
     }
 
     /// An account without a known process.
@@ -169,8 +173,7 @@ pub(crate) fn application(
     if let (Some(Kind::PhpFpm), Some(master)) = (config.kind(), process) {
         return Application { families: vec![master], ..Application::default() };
     }
-    let is_php = |client: &ClientIdentity| client.name.starts_with("php-fpm");
-    if clients.iter().any(is_php) {
+    if clients.iter().any(|client| client.name.starts_with("php-fpm")) {
         let directory = server_files::folder(&config.file);
         let serving =
             directory.ancestors().take(2).map(|at| pools_of(scan, at)).find(|pools| !pools.is_empty());
@@ -192,23 +195,25 @@ pub(crate) fn application(
     let starts_again = config.editor.uptake(&config.file) == Uptake::RestartApplication;
     let folder = starts_again.then(|| real(server_files::folder(&config.file)));
     let units = if starts_again { handing_over(scan, &config.file) } else { BTreeSet::new() };
-    let is_handed = |pid: u32| {
-        let unit = scan.process(pid).and_then(|process| process.unit.as_deref());
-        unit.is_some_and(|unit| units.contains(unit))
-    };
     let mut families = Vec::new();
     for client in clients {
-        let is_its = |pid: u32| folder.as_ref().is_none_or(|folder| works_in(pid, folder) || is_handed(pid));
-        if client.pid.is_some_and(|pid| !is_its(pid)) {
+        let process = client.pid.and_then(|pid| scan.process(pid));
+        let unit = process.and_then(|process| process.unit.as_deref());
+        let is_handed = unit.is_some_and(|unit| units.contains(unit));
+        if let (Some(pid), Some(folder)) = (client.pid, &folder)
+            && !is_handed
+            && !works_in(pid, folder)
+        {
             continue;
         }
         families.extend(client.pid);
         // A supervisor's parent starts more than this application.
-        let is_same = |parent: &u32| {
-            let name = |pid: u32| scan.process(pid).map(|process| process.name.clone());
-            client.pid.and_then(name) == name(*parent)
-        };
-        families.extend(client.parent.filter(|parent| *parent > 1 && is_same(parent)));
+        if let Some(parent) = client.parent.filter(|parent| *parent > 1) {
+            let parents_name = scan.process(parent).map(|process| &process.name);
+            if process.map(|process| &process.name) == parents_name {
+                families.push(parent);
+            }
+        }
     }
     Application { families, pools: Vec::new(), folder }
 }
@@ -273,8 +278,10 @@ fn fitting(
         let Candidate { process, will_start } = &candidate;
         let account = will_start.as_ref().map(|worker| &worker.account);
         if let Some(why) = unfit(process, account, &config.file, reader) {
-            let own = || process.user.clone().unwrap_or_else(|| process.uid.to_string());
-            let user = will_start.as_ref().map_or_else(own, |worker| worker.name.clone());
+            let user = match will_start {
+                Some(worker) => worker.name.clone(),
+                None => process.user.clone().unwrap_or_else(|| process.uid.to_string()),
+            };
             let note = format!("{} {} (user {user}) is not asked: {why}", process.name, process.pid);
             notes.push(note);
             continue;
@@ -312,9 +319,8 @@ fn candidates<'a>(
             let names: Vec<&str> = kind.relatives().map(Kind::name).collect();
             let all = of_programs(scan, &names);
             // If several such services run, only the one of this configuration.
-            let is_its =
-                |process: &&&Process| main.is_some_and(|pid| process.pid == pid || process.parent == pid);
-            let its: Vec<&Process> = all.iter().filter(is_its).copied().collect();
+            let its: Vec<&Process> =
+                all.iter().copied().filter(|process| is_of_main(process, main)).collect();
             if its.is_empty() { all } else { its }
         }
         Uptake::RestartUnit => {
@@ -323,18 +329,16 @@ fn candidates<'a>(
         }
         Uptake::RestartApplication => {
             let folder = &real(server_files::folder(&config.file));
-            // Not every shell in the directory: only processes that talk to the service, or serve themselves.
-            let serves = |process: &Process| {
-                let own = [process.pid, process.parent];
-                scan.services.iter().any(|service| service.pid.is_some_and(|pid| own.contains(&pid)))
-            };
             let units = handing_over(scan, &config.file);
-            let is_its = |process: &&Process| {
+            let mut inside = Vec::new();
+            for process in &scan.processes {
                 let is_handed = process.unit.as_deref().is_some_and(|unit| units.contains(unit));
-                let is_client = holders.contains(&process.pid) || serves(process);
-                is_handed || (is_client && works_in(process.pid, folder))
-            };
-            let inside: Vec<&Process> = scan.processes.iter().filter(is_its).collect();
+                // Not every shell in the directory: only processes that talk to the service, or serve themselves.
+                let is_client = holders.contains(&process.pid) || serves(scan, process);
+                if is_handed || (is_client && works_in(process.pid, folder)) {
+                    inside.push(process);
+                }
+            }
             if inside.is_empty() && folder.join("composer.json").exists() {
                 return (php(scan, holders, notes), reader);
             }
@@ -355,20 +359,25 @@ fn handing_over<'a>(scan: &'a Scan, file: &Path) -> BTreeSet<&'a str> {
 fn php<'a>(scan: &'a Scan, holders: &[u32], notes: &mut Vec<String>) -> Vec<Candidate<'a>> {
     let mut found = of_programs(scan, PHP);
     found.extend(of_programs(scan, WITH_PHP).into_iter().filter(|process| has_php(process.pid)));
-    let talks = |process: &&Process| holders.contains(&process.pid) && program(process).starts_with("php");
-    found.extend(scan.processes.iter().filter(talks));
+    for process in &scan.processes {
+        if holders.contains(&process.pid) && program(process).starts_with("php") {
+            found.push(process);
+        }
+    }
     found.sort_by_key(|process| process.pid);
     found.dedup_by_key(|process| process.pid);
-    let is_fpm = |process: &&Process| is_one_of(process, &[PHP_FPM]);
-    let fpm: BTreeSet<u32> = scan.processes.iter().filter(is_fpm).map(|process| process.pid).collect();
-    let masters = scan.processes.iter().filter(|process| process.uid == 0 && fpm.contains(&process.pid));
-    let masters = masters.filter(|process| !fpm.contains(&process.parent));
-    let waiting: Vec<Candidate<'_>> = masters
-        .flat_map(|process| {
-            let workers = idle_pools::workers(scan, process, notes).into_iter();
-            workers.map(move |worker| Candidate { process, will_start: Some(worker) })
-        })
-        .collect();
+    let all_fpm: Vec<&Process> =
+        scan.processes.iter().filter(|process| is_one_of(process, &[PHP_FPM])).collect();
+    let mut waiting = Vec::new();
+    for process in &all_fpm {
+        let is_worker = all_fpm.iter().any(|other| other.pid == process.parent);
+        if process.uid != 0 || is_worker {
+            continue;
+        }
+        for worker in idle_pools::workers(scan, process, notes) {
+            waiting.push(Candidate { process, will_start: Some(worker) });
+        }
+    }
     // A root master that has no worker at this moment runs no PHP itself.
     if !waiting.is_empty() || found.iter().any(|process| process.uid != 0) {
         found.retain(|process| process.uid != 0);
@@ -385,13 +394,21 @@ fn fpm<'a>(
 ) -> Vec<Candidate<'a>> {
     let mut found = php(scan, holders, notes);
     found.retain(|candidate| is_one_of(candidate.process, &[PHP_FPM]));
-    let is_its = |candidate: &Candidate<'_>| {
-        main.is_some_and(|pid| candidate.process.pid == pid || candidate.process.parent == pid)
-    };
-    if found.iter().any(is_its) {
-        found.retain(is_its);
+    if found.iter().any(|candidate| is_of_main(candidate.process, main)) {
+        found.retain(|candidate| is_of_main(candidate.process, main));
     }
     found
+}
+
+/// Whether a process is the main one of a service, or one of its workers.
+fn is_of_main(process: &Process, main: Option<u32>) -> bool {
+    main.is_some_and(|pid| process.pid == pid || process.parent == pid)
+}
+
+/// Whether a process or its parent is a service.
+fn serves(scan: &Scan, process: &Process) -> bool {
+    let own = [process.pid, process.parent];
+    scan.services.iter().any(|service| service.pid.is_some_and(|pid| own.contains(&pid)))
 }
 
 /// Whether a web server has PHP loaded.
@@ -404,8 +421,7 @@ fn has_php(pid: u32) -> bool {
 
 /// Working processes of these programs, without those that are parents of others.
 fn of_programs<'a>(scan: &'a Scan, programs: &[&str]) -> Vec<&'a Process> {
-    let is_one = |process: &&Process| is_one_of(process, programs);
-    let all: Vec<&Process> = scan.processes.iter().filter(is_one).collect();
+    let all: Vec<&Process> = scan.processes.iter().filter(|process| is_one_of(process, programs)).collect();
     let parents: BTreeSet<u32> = all.iter().map(|process| process.parent).collect();
     all.into_iter().filter(|process| !parents.contains(&process.pid)).collect()
 }

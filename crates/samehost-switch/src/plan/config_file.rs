@@ -26,8 +26,8 @@ impl ConfigFile {
     /// The configuration at a path; `None` if no editor recognises it.
     pub(crate) fn at(path: &Path, reader: Option<&User>) -> io::Result<Option<Self>> {
         let text = Disk::of(path, Reads::Application, reader).read(path)?;
-        let config = |editor| ConfigFile { file: path.to_owned(), editor, reader: reader.cloned() };
-        Ok(recognise(path, &text).map(config))
+        let Some(editor) = recognise(path, &text) else { return Ok(None) };
+        Ok(Some(ConfigFile { file: path.to_owned(), editor, reader: reader.cloned() }))
     }
 
     /// The files as those see them who control this configuration: one reading, bounded in total.

@@ -70,8 +70,9 @@ fn texts(hop: &Hop, stages: &[PlannedStage]) -> (Variables, Variables) {
         before = before.or_else(|| change.before.clone());
         after.clone_from(&change.after);
     }
-    let read = |text: Option<Vec<u8>>| assignments(&String::from_utf8_lossy(&text.unwrap_or_default()));
-    (read(before), read(after))
+    let [before, after] =
+        [before, after].map(|text| assignments(&String::from_utf8_lossy(&text.unwrap_or_default())));
+    (before, after)
 }
 
 /// The assignments of a text, as any program that reads such a file understands the simple ones.
@@ -392,10 +393,8 @@ pub(super) fn masters(scan: &Scan, hop: &Hop) -> Vec<Master> {
 
 /// The configuration by which a master of PHP-FPM runs.
 pub(super) fn fpm_config(scan: &Scan, master: u32) -> Option<ConfigFile> {
-    let is_it = |service: &&samehost_model::scan::Service| {
-        service.pid == Some(master) && service.kind == Some(Kind::PhpFpm)
-    };
-    let service = scan.services.iter().find(is_it)?;
+    let mut services = scan.services.iter().filter(|service| service.kind == Some(Kind::PhpFpm));
+    let service = services.find(|service| service.pid == Some(master))?;
     server_files::of(scan, service).iter().find_map(|path| ConfigFile::at(path, None).ok()?)
 }
 

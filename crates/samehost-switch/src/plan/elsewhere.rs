@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use samehost_edit::glob;
-use samehost_edit::{Edit, Files, Goal, Role, Setting};
+use samehost_edit::{Edit, Files, Goal, Role};
 use samehost_model::Endpoint;
 use samehost_model::scan::{Process, Scan, Service};
 use samehost_services::Kind;
@@ -70,26 +70,28 @@ fn by_editor(files: &[PathBuf], process: &Process, endpoint: &Endpoint, hops: &[
     };
     let disk = config.files();
     let Ok(reading) = config.editor.read(&config.file, &disk) else { return Vec::new() };
-    let real = |path: &Path| disk.real(path);
-    let stays = |setting: &&Setting| {
-        setting.role == Role::Connects
-            && same_port(&setting.endpoint, endpoint)
-            && hops
-                .iter()
-                .all(|hop| real(&hop.setting.file) != real(&setting.file) || hop.setting.line != setting.line)
-    };
-    let named = reading.settings.iter().filter(stays).map(|setting| Named {
-        found: format!(
-            "{} {}: {} ({}:{}) names {endpoint} as well",
-            process.name,
-            process.pid,
-            setting.name,
-            shown(&setting.file),
-            setting.line
-        ),
-        remedy: format!("Switch both together: add {} to the command", shown(&config.file)),
-    });
-    named.collect()
+    let mut named = Vec::new();
+    for setting in &reading.settings {
+        let is_client = setting.role == Role::Connects && same_port(&setting.endpoint, endpoint);
+        let file = disk.real(&setting.file);
+        let moves =
+            hops.iter().any(|hop| disk.real(&hop.setting.file) == file && hop.setting.line == setting.line);
+        if !is_client || moves {
+            continue;
+        }
+        named.push(Named {
+            found: format!(
+                "{} {}: {} ({}:{}) names {endpoint} as well",
+                process.name,
+                process.pid,
+                setting.name,
+                shown(&setting.file),
+                setting.line
+            ),
+            remedy: format!("Switch both together: add {} to the command", shown(&config.file)),
+        });
+    }
+    named
 }
 
 /// Where Apache starts to read: its root for relative names, and its main file.
@@ -102,18 +104,16 @@ impl Apache {
     /// From its command line, else the distributions' usual files; `None` if no file of this system can be its own.
     fn of(scan: &Scan, service: &Service, process: &Process) -> Option<Self> {
         let words: Vec<&str> = process.command_line.iter().map(String::as_str).collect();
-        let after = |option: &str| {
-            let at = words.iter().position(|word| *word == option)?;
-            words.get(at + 1).map(PathBuf::from)
-        };
         let usual = ["/etc/apache2", "/etc/httpd"].map(PathBuf::from);
-        let root = after("-d").or_else(|| usual.into_iter().find(|path| path.is_dir()))?;
-        let main = after("-f").map(|path| root.join(path)).or_else(|| {
-            ["apache2.conf", "conf/httpd.conf"]
-                .map(|name| root.join(name))
-                .into_iter()
-                .find(|path| path.is_file())
-        })?;
+        let given = server_files::word_after(&words, "-d");
+        let root = given.or_else(|| usual.into_iter().find(|path| path.is_dir()))?;
+        let main = match server_files::word_after(&words, "-f") {
+            Some(path) => root.join(path),
+            None => {
+                let usual = ["apache2.conf", "conf/httpd.conf"].map(|name| root.join(name));
+                usual.into_iter().find(|path| path.is_file())?
+            }
+        };
         server_files::is_for(scan, service, &main).then_some(Apache { root, main })
     }
 }

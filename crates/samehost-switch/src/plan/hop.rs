@@ -325,17 +325,21 @@ fn address_remedy(hop: &Hop) -> Option<String> {
             break;
         }
     }
-    let sends = |line: &&str| {
-        let code = line.trim_start().to_ascii_lowercase();
-        !code.starts_with('#') && code.contains("x-forwarded-for") && code.contains("header")
+    if !lines.get(start..end)?.iter().any(|line| sends_address(line)) {
+        return None;
+    }
+    let service = hop.server.kind.map_or("the service", Kind::label);
+    let how = match hop.server.kind.and_then(|kind| kind.descriptor().takes_address.as_deref()) {
+        Some(setting) => format!("it must not ask for 127.0.0.1 as the sender: {setting}"),
+        None => "it must not ask for 127.0.0.1 as the sender, as there is none".to_owned(),
     };
-    lines.get(start..end)?.iter().any(sends).then(|| {
-        let service = hop.server.kind.map_or("the service", Kind::label);
-        let takes = hop.server.kind.and_then(|kind| kind.descriptor().takes_address.as_deref());
-        let how = takes.map_or_else(
-            || "it must not ask for 127.0.0.1 as the sender, as there is none".to_owned(),
-            |setting| format!("it must not ask for 127.0.0.1 as the sender: {setting}"),
-        );
-        format!("X-Forwarded-For is sent already. Have {service} and its application trust it over the socket: {how}")
-    })
+    Some(format!(
+        "X-Forwarded-For is sent already. Have {service} and its application trust it over the socket: {how}"
+    ))
+}
+
+/// Whether a line of a proxy's configuration sends the client's address on.
+fn sends_address(line: &str) -> bool {
+    let code = line.trim_start().to_ascii_lowercase();
+    !code.starts_with('#') && code.contains("x-forwarded-for") && code.contains("header")
 }

@@ -94,31 +94,30 @@ struct LaterChange {
 
 /// Stores the moved connections with their switch, and the deferred stages of the plan.
 pub(crate) fn keep(plan: &Plan, store: &Store, id: &str) -> Result<(), TransactionError> {
-    let restarted = |hop: &Hop| {
-        let leaves = plan.later.iter().flat_map(|stage| &stage.leaves);
-        leaves.into_iter().any(|leaving| leaving.restart.is_some() && leaving.from == hop.setting.endpoint)
-    };
-    let hop = |hop: &Hop| LaterHop {
-        file: hop.config.file.clone(),
-        editor: hop.config.editor.name().to_owned(),
-        name: hop.setting.name.clone(),
-        from: hop.setting.endpoint.to_string(),
-        to: hop.to.to_string(),
-        is_restarted: restarted(hop),
-        trusted: hop.server.trusted.users().collect(),
-    };
-    let stage = |stage: &PlannedStage| LaterStage {
-        title: stage.title.to_owned(),
-        changes: stage.changes.iter().map(LaterChange::of).collect(),
-        of: stage.of.iter().map(|(file, editor)| (file.clone(), (*editor).to_owned())).collect(),
-        leaves: stage
-            .leaves
-            .iter()
-            .map(|leaving| (leaving.from.to_string(), leaving.to.to_string()))
-            .collect(),
-    };
-    let clients = plan.hops.iter().filter(|hop| hop.setting.role == Role::Connects);
-    let later = Later { hops: clients.map(hop).collect(), stages: plan.later.iter().map(stage).collect() };
+    let mut later = Later { hops: Vec::new(), stages: Vec::new() };
+    let leaves: Vec<&Leaving> = plan.later.iter().flat_map(|stage| &stage.leaves).collect();
+    for hop in plan.hops.iter().filter(|hop| hop.setting.role == Role::Connects) {
+        let is_restarted =
+            leaves.iter().any(|leaving| leaving.restart.is_some() && leaving.from == hop.setting.endpoint);
+        later.hops.push(LaterHop {
+            file: hop.config.file.clone(),
+            editor: hop.config.editor.name().to_owned(),
+            name: hop.setting.name.clone(),
+            from: hop.setting.endpoint.to_string(),
+            to: hop.to.to_string(),
+            is_restarted,
+            trusted: hop.server.trusted.users().collect(),
+        });
+    }
+    for stage in &plan.later {
+        let leaves = stage.leaves.iter();
+        later.stages.push(LaterStage {
+            title: stage.title.to_owned(),
+            changes: stage.changes.iter().map(LaterChange::of).collect(),
+            of: stage.of.iter().map(|(file, editor)| (file.clone(), (*editor).to_owned())).collect(),
+            leaves: leaves.map(|leaving| (leaving.from.to_string(), leaving.to.to_string())).collect(),
+        });
+    }
     // Paths and bytes always serialise.
     store.note(id, NOTE, &serde_json::to_vec(&later).unwrap_or_default())
 }
@@ -229,11 +228,9 @@ fn read_again(hop: &LaterHop) -> Option<ParsedConfig> {
 fn again(hop: &LaterHop, scan: &Scan, read: ParsedConfig, purpose: Purpose) -> Option<(Hop, Vec<String>)> {
     let (from, to): (Endpoint, Endpoint) = (hop.from.parse().ok()?, hop.to.parse().ok()?);
     let ParsedConfig { config, reading } = read;
-    let is_it = |setting: &&Setting| {
-        setting.role == Role::Connects && setting.endpoint == to && setting.name == hop.name
-    };
-    let found = reading.settings.iter().find(is_it);
-    let found = found.or_else(|| reading.settings.iter().find(|setting| setting.endpoint == to))?;
+    let there: Vec<&Setting> = reading.settings.iter().filter(|setting| setting.endpoint == to).collect();
+    let by_name = there.iter().find(|setting| setting.role == Role::Connects && setting.name == hop.name);
+    let found = *by_name.or(there.first())?;
     let setting = Setting { endpoint: from, ..found.clone() };
     let trusted = hop.trusted.iter().copied().fold(Trusted::default(), Trusted::or);
     let service = service_at(scan, &to, setting.protocol, &trusted).ok();
@@ -266,17 +263,21 @@ fn again(hop: &LaterHop, scan: &Scan, read: ParsedConfig, purpose: Purpose) -> O
     Some((hop, notes))
 }
 
+/// What the file of a change has now.
+fn on_disk(change: &LaterChange) -> Option<Vec<u8>> {
+    Disk::default().read(&change.path).ok()
+}
+
 /// The stored stages; refused if a file is not as the switch left it.
 fn stages(later: &Later, request: &SwitchRequest, scan: &Scan) -> Staged {
-    let now = |change: &LaterChange| Disk::default().read(&change.path).ok();
-    let all = || later.stages.iter().flat_map(|stage| &stage.changes);
+    let changes: Vec<&LaterChange> = later.stages.iter().flat_map(|stage| &stage.changes).collect();
     let mut staged = Staged::default();
-    if all().all(|change| now(change) == change.after) {
+    if changes.iter().all(|change| on_disk(change) == change.after) {
         return staged;
     }
-    for change in all() {
-        let first = all().find(|other| other.path == change.path);
-        if first.is_some_and(|first| now(first) != first.before) {
+    for change in &changes {
+        let first = changes.iter().find(|other| other.path == change.path);
+        if first.is_some_and(|first| on_disk(first) != first.before) {
             staged.findings.add([bar(
                 ObstacleCode::Changed,
                 format!("{} is not as the switch left it", shown(&change.path)),

@@ -106,6 +106,11 @@ fn barring(leaving: &Leaving, request: &SwitchRequest, mut why: SwitchObstacle) 
     why
 }
 
+/// A reason to keep the old place.
+fn reason_to_keep(found: String, remedy: impl Into<String>) -> SwitchObstacle {
+    SwitchObstacle { bars: false, ..bar(ObstacleCode::StillUsed, found, remedy) }
+}
+
 /// Why a server must not leave its old place yet; with a note.
 fn reasons(
     leaving: &Leaving,
@@ -115,25 +120,21 @@ fn reasons(
     look: Look<'_>,
     is_interrupted: &dyn Fn() -> bool,
 ) -> (Vec<SwitchObstacle>, Option<String>) {
-    let why = |found: String, remedy: String| SwitchObstacle {
-        bars: false,
-        ..bar(ObstacleCode::StillUsed, found, remedy)
-    };
-    let mut reasons: Vec<SwitchObstacle> = elsewhere::named(scan, &leaving.from, &leaving.to, hops)
-        .into_iter()
-        .map(|named| why(named.found, named.remedy))
-        .collect();
+    let mut reasons = Vec::new();
+    for named in elsewhere::named(scan, &leaving.from, &leaving.to, hops) {
+        reasons.push(reason_to_keep(named.found, named.remedy));
+    }
     if let Some(client) = &leaving.restart {
-        reasons.push(why(
+        reasons.push(reason_to_keep(
             format!(
                 "{client} takes the change only when it is restarted, and uses {} until then",
                 leaving.from
             ),
-            "Say how it is restarted: --reload 'COMMAND'".into(),
+            "Say how it is restarted: --reload 'COMMAND'",
         ));
     }
     if request.keep_tcp {
-        reasons.push(why(format!("{} stays open, as --keep-tcp asks", leaving.from), String::new()));
+        reasons.push(reason_to_keep(format!("{} stays open, as --keep-tcp asks", leaving.from), ""));
         // Nothing else could defer it.
         return (reasons, None);
     }
@@ -157,22 +158,15 @@ pub(crate) fn moves_away(from: &Endpoint) -> String {
 /// Reasons to keep an address, from what was observed.
 pub(crate) fn used(leaving: &Leaving, seen: &Seen, period: Duration) -> Vec<SwitchObstacle> {
     let from = &leaving.from;
-    let why = |found: String, remedy: &str| SwitchObstacle {
-        bars: false,
-        ..bar(ObstacleCode::StillUsed, found, remedy)
-    };
-    let mut reasons: Vec<SwitchObstacle> = seen
-        .others
-        .iter()
-        .map(|who| {
-            why(
-                format!("{who} speaks to {from} and is not moved by this"),
-                "Have it use the socket first: name its configuration as well, or edit it by hand",
-            )
-        })
-        .collect();
+    let mut reasons = Vec::new();
+    for who in &seen.others {
+        reasons.push(reason_to_keep(
+            format!("{who} speaks to {from} and is not moved by this"),
+            "Have it use the socket first: name its configuration as well, or edit it by hand",
+        ));
+    }
     if !leaving.moved && seen.unnamed > 0 && reasons.is_empty() {
-        reasons.push(why(
+        reasons.push(reason_to_keep(
             format!("{} connections to {from} came and went within {} s", seen.unnamed, period.as_secs_f32()),
             "See who makes them (samehost top), and have that use the socket first",
         ));

@@ -139,8 +139,8 @@ fn answers(path: &Path) -> bool {
 
 /// The listener whose address would be in the way of one at this host and port, in the server's network namespace.
 fn at_port(scan: &Scan, server: &Server, host: &str, port: u16) -> Option<Occupant> {
-    let own = || scan.network_namespaces.iter().find(|space| space.own).map(|space| space.inode);
-    let namespace = server.network.or_else(own);
+    let own = scan.network_namespaces.iter().find(|space| space.own).map(|space| space.inode);
+    let namespace = server.network.or(own);
     let wanted: Vec<IpAddr> = host.parse().map_or_else(|_| hosts::addresses(host), |ip| vec![ip]);
     for socket in &scan.sockets {
         let Some(local) = socket.local.inet() else { continue };
@@ -181,8 +181,8 @@ pub(crate) fn stranger(scan: &Scan, server: &Server, endpoint: &Endpoint) -> Opt
 /// Whether a process runs another file than the server did. Of one that did not run, or was not visible, nothing is known.
 fn is_another_program(scan: &Scan, server: &Server, pid: u32) -> bool {
     let Some(now) = scan.process(pid).and_then(|process| process.executable.as_deref()) else { return false };
-    let name = |path: &str| path.trim_end_matches(" (deleted)").to_owned();
-    server.executable.as_deref().is_some_and(|before| name(before) != name(now))
+    let Some(before) = server.executable.as_deref() else { return false };
+    before.trim_end_matches(" (deleted)") != now.trim_end_matches(" (deleted)")
 }
 
 /// Who holds a listening socket that the server must not take; `None` where it is the server's own.
@@ -280,9 +280,8 @@ fn is_same_place(one: &Endpoint, other: &Endpoint) -> bool {
                 || place(Path::new("/"), one).is_some_and(|at| place(Path::new("/"), other) == Some(at))
         }
         (Endpoint::Tcp { host: one, port: at }, Endpoint::Tcp { host: other, port }) => {
-            let ip = |host: &str| host.parse::<IpAddr>().ok();
-            let alike = match (ip(one), ip(other)) {
-                (Some(one), Some(other)) => overlap(one, SocketAddr::new(other, *port)),
+            let alike = match (one.parse::<IpAddr>(), other.parse::<IpAddr>()) {
+                (Ok(one), Ok(other)) => overlap(one, SocketAddr::new(other, *port)),
                 _ => one == other,
             };
             at == port && alike

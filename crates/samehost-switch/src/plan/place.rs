@@ -37,8 +37,11 @@ pub(crate) fn is_local(endpoint: &Endpoint) -> bool {
 
 /// Whether a listener accepts connections of this machine only.
 pub(crate) fn is_loopback(endpoint: &Endpoint) -> bool {
-    let any = |host: &str| host.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified());
-    is_local(endpoint) && !matches!(endpoint, Endpoint::Tcp { host, .. } if any(host))
+    let is_any_address = match endpoint {
+        Endpoint::Tcp { host, .. } => host.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified()),
+        _ => false,
+    };
+    is_local(endpoint) && !is_any_address
 }
 
 /// Whether two TCP endpoints may be the same listener: the same port, on hosts that loopback reaches.

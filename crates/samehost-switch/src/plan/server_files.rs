@@ -64,13 +64,12 @@ pub(super) fn may_be(scan: &Scan, service: &Service, trusted: &Trusted) -> bool 
 /// Whether a path leads a process to the same file as us. Having its own mount namespace means nothing: most services
 /// have one that contains the system's files.
 fn is_same_file(pid: u32, path: &Path) -> bool {
-    let identity = |found: std::fs::Metadata| (found.dev(), found.ino());
-    let ours = std::fs::metadata(path).map(identity);
+    let ours = std::fs::metadata(path);
     if ownership::root_of(Some(pid)) == Path::new("/") {
         return true;
     }
     match (ours, open::regular_in_root(pid, path).and_then(|file| file.metadata())) {
-        (Ok(ours), Ok(theirs)) => ours == identity(theirs),
+        (Ok(ours), Ok(theirs)) => (ours.dev(), ours.ino()) == (theirs.dev(), theirs.ino()),
         // Neither sees it, so it is no candidate at all.
         (Err(_), Err(_)) => true,
         _ => false,
@@ -92,14 +91,10 @@ fn named(kind: Kind, process: &Process) -> Option<PathBuf> {
 
 /// The path that a command line names in one of the descriptor's ways.
 fn path(way: &FileName, words: &[&str]) -> Option<PathBuf> {
-    let after = |option: &str| {
-        let at = words.iter().position(|word| *word == option)?;
-        words.get(at + 1).map(PathBuf::from)
-    };
     let found = if let Some(start) = &way.begins {
         words.iter().find_map(|word| word.strip_prefix(start.as_str())).map(PathBuf::from)
     } else if let Some(option) = &way.after {
-        after(option)
+        word_after(words, option)
     } else if let Some(end) = &way.first {
         words.get(1).filter(|word| word.ends_with(end.as_str())).map(PathBuf::from)
     } else if let Some(end) = &way.last {
@@ -111,7 +106,7 @@ fn path(way: &FileName, words: &[&str]) -> Option<PathBuf> {
         way.usual.as_ref().map(PathBuf::from)
     }?;
     let found = way.holds.as_ref().map_or_else(|| found.clone(), |file| found.join(file));
-    Some(match way.below.as_deref().and_then(after) {
+    Some(match way.below.as_deref().and_then(|option| word_after(words, option)) {
         Some(folder) if found.is_relative() => folder.join(found),
         _ => found,
     })
@@ -124,19 +119,31 @@ pub(crate) fn process_of(scan: &Scan, config: &ConfigFile) -> Option<u32> {
     let services: Vec<&Service> = scan.services.iter().filter(|service| is_kind(service, kind)).collect();
     let sound: Vec<&Service> =
         services.into_iter().filter(|service| is_for(scan, service, &config.file)).collect();
-    let main = |service: &&&Service| of(scan, service).into_iter().next();
-    let named_by_it = || sound.iter().find(|service| main(service).as_ref() == Some(&config.file));
-    let is_below =
-        |service: &&&Service| main(service).is_some_and(|file| config.file.starts_with(folder(&file)));
-    let below = || Some(sound.iter().filter(is_below).collect::<Vec<_>>());
-    let only = |found: Vec<&&Service>| match found[..] {
-        [one] => one.pid,
+    let mut below = Vec::new();
+    for service in &sound {
+        let Some(main) = of(scan, service).into_iter().next() else { continue };
+        if main == config.file && service.pid.is_some() {
+            return service.pid;
+        }
+        if config.file.starts_with(folder(&main)) {
+            below.push(*service);
+        }
+    }
+    only(&below).or_else(|| only(&sound))
+}
+
+/// The process of the only service of a list.
+fn only(services: &[&Service]) -> Option<u32> {
+    match services {
+        [service] => service.pid,
         _ => None,
-    };
-    named_by_it()
-        .and_then(|service| service.pid)
-        .or_else(|| below().and_then(only))
-        .or_else(|| only(sound.iter().collect()))
+    }
+}
+
+/// The word after an option of a command line, as a path.
+pub(super) fn word_after(words: &[&str], option: &str) -> Option<PathBuf> {
+    let at = words.iter().position(|word| *word == option)?;
+    words.get(at + 1).map(PathBuf::from)
 }
 
 /// The directory that a file's program resolves relative names against.

@@ -68,8 +68,10 @@ fn passes_for(scan: &Scan, directory: &Path) -> Vec<Endpoint> {
 /// Whether a block names a directory or something below it.
 fn names(block: &str, directory: &Path) -> bool {
     let directory = directory.display().to_string();
-    let after = |rest: &str| rest.starts_with(['/', ';', '"', '\'', ' ']) || rest.is_empty();
-    block.match_indices(&directory).any(|(at, found)| after(&block[at + found.len()..]))
+    block.match_indices(&directory).any(|(at, found)| {
+        let rest = &block[at + found.len()..];
+        rest.is_empty() || rest.starts_with(['/', ';', '"', '\'', ' '])
+    })
 }
 
 /// The texts between the braces of blocks of this name.

@@ -119,13 +119,13 @@ const MOVES_AWAY: &str = "the server moves to the new place";
 
 /// What a stage of these configurations is for.
 fn title(index: usize, changing: &[Changing<'_>]) -> &'static str {
-    let moves = |side: &&Side<'_>| {
-        side.setting.role == Role::Listens
-            && side.states[index] == State::New
-            && side.state_before(index) == State::Old
-    };
+    let mut sides = changing.iter().flat_map(|changing| changing.sides.iter());
     let is_gap = index == 0
-        && changing.iter().flat_map(|changing| changing.sides.iter().copied()).any(|side| moves(&side));
+        && sides.any(|side| {
+            side.setting.role == Role::Listens
+                && side.states[index] == State::New
+                && side.state_before(index) == State::Old
+        });
     if is_gap { MOVES_AWAY } else { TITLES[index] }
 }
 
@@ -220,13 +220,16 @@ impl<'a> Changing<'a> {
         findings.note(stage.check(self.scan, self.config, self.pid));
         findings.merge(stage.reload(self.reload.clone()));
         for side in self.sides.iter().filter(|side| side.setting.role == Role::Listens) {
-            if side.states[index] != State::Old && side.state_before(index) == State::Old {
+            if side.states[index] == State::Old {
+                continue;
+            }
+            if side.state_before(index) == State::Old {
                 stage.takes.push(side.goal.endpoint.clone());
             }
+            if side.pid.is_some() {
+                stage.awaits.push(side.goal.endpoint.clone());
+            }
         }
-        let listens = |side: &&&Side<'_>| side.setting.role == Role::Listens && side.pid.is_some();
-        let moved = self.sides.iter().filter(listens).filter(|side| side.states[index] != State::Old);
-        stage.awaits.extend(moved.map(|side| side.goal.endpoint.clone()));
         findings
     }
 }
@@ -321,8 +324,7 @@ fn sides<'a>(request: &SwitchRequest, hops: &'a [Hop]) -> (Vec<Side<'a>>, Vec<St
                     [State::New; 4]
                 }
             };
-            let is_new = |side: &Side<'_>| side.config.file != config.file || side.setting != setting;
-            if sides.iter().all(is_new) {
+            if sides.iter().all(|side| side.config.file != config.file || side.setting != setting) {
                 let pid = hop.server.pid;
                 sides.push(Side { config, setting, goal, pid, client: None, states: server });
             }
@@ -412,10 +414,12 @@ fn one(side: &Side<'_>, stays: bool) -> Move {
 /// than the file that includes it.
 fn most_private(sides: &[&Side<'_>]) -> Option<PathBuf> {
     let files = sides.iter().flat_map(|side| [&side.setting.file, &side.config.file]);
-    let readable = |path: &&PathBuf| {
-        std::fs::metadata(path).map_or(u32::MAX, |found| (found.mode() & 0o077).count_ones())
-    };
-    files.min_by_key(readable).cloned()
+    files.min_by_key(|path| others_bits(path)).cloned()
+}
+
+/// How many of the permissions of others and of the group a file gives; the most where that is not to be seen.
+fn others_bits(path: &Path) -> u32 {
+    std::fs::metadata(path).map_or(u32::MAX, |found| (found.mode() & 0o077).count_ones())
 }
 
 /// Advances the files of one configuration to their state after a stage; returns the changes. A file that the stage

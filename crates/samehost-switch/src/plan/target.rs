@@ -1,7 +1,8 @@
 //! Resolves what the user named: a directory of an application, a configuration file or a service.
 
 use std::fs;
-use std::path::Path;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
 use samehost_model::scan::{Scan, Service};
 use samehost_scan::{Trusted, described};
@@ -10,6 +11,7 @@ use samehost_system::User;
 
 use super::config_file::{ConfigFile, ConfigFileError, at_path, file};
 use super::{discover, server_files, shown};
+use crate::reload::is_kind;
 
 /// The configurations that a target stands for.
 pub(crate) fn configs(
@@ -36,22 +38,20 @@ pub(crate) fn configs(
 /// preferred, then those of this network namespace. If different ones remain, the user has to choose.
 fn meant<'a>(name: &str, scan: &'a Scan) -> Result<&'a Service, ConfigFileError> {
     let kind = Kind::called(name);
-    let is_kind = |service: &Service| kind.is_some() && service.kind == kind;
-    let named = |service: &&Service| is_kind(service) || service.name.eq_ignore_ascii_case(name);
-    let mut found: Vec<&Service> = scan.services.iter().filter(named).collect();
-    if found.is_empty() {
-        // `mysql` is what people call a MariaDB.
-        let is_like = |of: Kind| kind.is_some_and(|kind| kind.family() == of.family());
-        found = scan.services.iter().filter(|service| service.kind.is_some_and(is_like)).collect();
-    }
-    let own = scan.network_namespaces.iter().find(|space| space.own).map(|space| space.inode);
-    let is_near = |service: &&Service| own.is_none_or(|own| service.network_namespace == own);
-    let is_sound = |service: &&Service| server_files::may_be(scan, service, &Trusted::default());
-    for fits in [&is_sound as &dyn Fn(&&Service) -> bool, &is_near] {
-        if found.iter().any(fits) {
-            found.retain(fits);
+    let mut found: Vec<&Service> = Vec::new();
+    for service in &scan.services {
+        let has_kind = kind.is_some() && service.kind == kind;
+        if has_kind || service.name.eq_ignore_ascii_case(name) {
+            found.push(service);
         }
     }
+    if let Some(kind) = kind.filter(|_| found.is_empty()) {
+        // `mysql` is what people call a MariaDB.
+        found = scan.services.iter().filter(|service| is_kind(service, kind)).collect();
+    }
+    let found = preferred(found, |service| server_files::may_be(scan, service, &Trusted::default()));
+    let own = scan.network_namespaces.iter().find(|space| space.own).map(|space| space.inode);
+    let found = preferred(found, |service| own.is_none_or(|own| service.network_namespace == own));
     let different = different(scan, &found);
     match different[..] {
         [] => Err(ConfigFileError::Unknown(name.to_owned())),
@@ -75,6 +75,12 @@ fn meant<'a>(name: &str, scan: &'a Scan) -> Result<&'a Service, ConfigFileError>
     }
 }
 
+/// The services that have a property; all where none has it.
+fn preferred(services: Vec<&Service>, has_it: impl Fn(&Service) -> bool) -> Vec<&Service> {
+    let with: Vec<&Service> = services.iter().copied().filter(|service| has_it(service)).collect();
+    if with.is_empty() { services } else { with }
+}
+
 /// One of each; a service may have several processes.
 fn different<'a>(scan: &Scan, services: &[&'a Service]) -> Vec<&'a Service> {
     let mut found: Vec<&Service> = Vec::new();
@@ -89,29 +95,35 @@ fn different<'a>(scan: &Scan, services: &[&'a Service]) -> Vec<&'a Service> {
 /// Whether two are processes of one service: same unit, same configuration, or same port. Processes of an application
 /// may only share their directory.
 fn is_same(scan: &Scan, one: &Service, other: &Service) -> bool {
-    let process = |service: &Service| scan.process(service.pid?);
-    let both = |property: &dyn Fn(&Service) -> Option<String>| {
-        property(one).is_some() && property(one) == property(other)
-    };
-    let directory = |service: &Service| {
-        let cwd = fs::read_link(format!("/proc/{}/cwd", service.pid?)).ok()?;
-        server_files::is_application(service).then(|| cwd.display().to_string())
-    };
-    both(&|service| service.pid.map(|pid| pid.to_string()))
-        || both(&|service| process(service)?.unit.clone())
-        || both(&|service| Some(server_files::named_by(scan, service)?.display().to_string()))
-        || both(&directory)
+    let units = [one, other].map(|service| scan.process(service.pid?)?.unit.as_ref());
+    are_equal([one, other].map(|service| service.pid))
+        || are_equal(units)
+        || are_equal([one, other].map(|service| server_files::named_by(scan, service)))
+        || are_equal([one, other].map(directory))
         || share_a_port(scan, one, other)
+}
+
+/// Whether both have a value, and the same.
+fn are_equal<T: PartialEq>([one, other]: [Option<T>; 2]) -> bool {
+    one.is_some() && one == other
+}
+
+/// The directory in which an application works.
+fn directory(service: &Service) -> Option<PathBuf> {
+    let directory = fs::read_link(format!("/proc/{}/cwd", service.pid?)).ok()?;
+    server_files::is_application(service).then_some(directory)
 }
 
 /// Whether two listen at one address: processes of one service that share it (SO_REUSEPORT).
 pub(super) fn share_a_port(scan: &Scan, one: &Service, other: &Service) -> bool {
-    let ports = |service: &Service| -> Vec<_> {
-        let sockets = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
-        sockets.filter_map(|socket| Some((socket.network_namespace, socket.local.inet()?))).collect()
-    };
-    let theirs = ports(other);
-    ports(one).iter().any(|port| theirs.contains(port))
+    let theirs = ports(scan, other);
+    ports(scan, one).iter().any(|port| theirs.contains(port))
+}
+
+/// Where a service listens over TCP, each with its network namespace.
+fn ports(scan: &Scan, service: &Service) -> Vec<(u64, SocketAddr)> {
+    let sockets = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
+    sockets.filter_map(|socket| Some((socket.network_namespace, socket.local.inet()?))).collect()
 }
 
 fn service(name: &str, scan: &Scan, reader: Option<&User>) -> Result<Vec<ConfigFile>, ConfigFileError> {

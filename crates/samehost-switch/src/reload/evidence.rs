@@ -110,9 +110,8 @@ impl Before {
             return Shown::NotTaken;
         }
         if has_workers {
-            let now = children(self.pid);
-            let is_new = |child: &(u32, Option<u64>)| !self.workers.contains(child);
-            return if now.iter().any(is_new) { Shown::Taken } else { Shown::NotTaken };
+            let has_new = children(self.pid).iter().any(|child| !self.workers.contains(child));
+            return if has_new { Shown::Taken } else { Shown::NotTaken };
         }
         match &self.files {
             _ if self.executes || was_read => Shown::Taken,
@@ -122,10 +121,10 @@ impl Before {
     }
 
     fn old_workers_are_gone(&self) -> bool {
-        let works = |(worker, start): &(u32, Option<u64>)| {
+        let mut still_work = self.workers.iter().filter(|(worker, start)| {
             start_time(*worker) == *start && !title(*worker).contains("shutting down")
-        };
-        self.keeps_processes || !self.workers.iter().any(works)
+        });
+        self.keeps_processes || still_work.next().is_none()
     }
 
     /// The process that took this one's place: the same program under the same title, with one of its sockets.

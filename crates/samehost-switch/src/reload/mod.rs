@@ -142,10 +142,16 @@ fn process_action(kind: Kind, uptake: Uptake, signal: Option<ReloadSignal>, pid:
 
 /// The master of a process: its parent, or itself if it has workers.
 pub(crate) fn master(kind: Kind, pid: u32) -> Option<u32> {
-    let is_it = |pid: u32| Identity::of(pid).is_some_and(|identity| runs(&identity, &files_of(kind)));
     let parent = stat_field(pid, 4)?.parse().ok()?;
-    let has_workers = || peer::children(pid).into_iter().any(is_it);
-    if is_it(parent) { Some(parent) } else { has_workers().then_some(pid) }
+    if runs_kind(parent, kind) {
+        return Some(parent);
+    }
+    peer::children(pid).into_iter().any(|child| runs_kind(child, kind)).then_some(pid)
+}
+
+/// Whether a process runs a program of a kind, installed by root or its own user.
+fn runs_kind(pid: u32, kind: Kind) -> bool {
+    Identity::of(pid).is_some_and(|identity| runs(&identity, &files_of(kind)))
 }
 
 fn signal_action(kind: Kind, signal: ReloadSignal, pid: u32) -> ReloadAction {
@@ -185,10 +191,11 @@ const OF_USERS: &str = "/etc/containers/systemd/users";
 
 /// The unit of a file: podman makes NAME.service of NAME.container.
 pub(crate) fn unit_of(file: &Path) -> String {
-    let name = |name: Option<&std::ffi::OsStr>| name.unwrap_or_default().to_string_lossy().into_owned();
     match file.extension() {
-        Some(end) if end == "container" => format!("{}.service", name(file.file_stem())),
-        _ => name(file.file_name()),
+        Some(end) if end == "container" => {
+            format!("{}.service", file.file_stem().unwrap_or_default().to_string_lossy())
+        }
+        _ => file.file_name().unwrap_or_default().to_string_lossy().into_owned(),
     }
 }
 
@@ -218,12 +225,12 @@ fn restart_unit(file: &Path) -> ReloadAction {
 
 /// Prefixes of the executable names of a kind of service. The names differ by version and relative.
 fn files_of(kind: Kind) -> Vec<&'static str> {
-    let names = |kind: Kind| [kind.name()].into_iter().chain(executables(kind));
-    kind.relatives().flat_map(names).collect()
-}
-
-fn executables(kind: Kind) -> impl Iterator<Item = &'static str> {
-    kind.descriptor().executables.iter().map(String::as_str)
+    let mut names = Vec::new();
+    for kind in kind.relatives() {
+        names.push(kind.name());
+        names.extend(kind.descriptor().executables.iter().map(String::as_str));
+    }
+    names
 }
 
 /// Whether a process runs a file with such a name, installed by root or its own user.
@@ -246,11 +253,8 @@ fn path_of(identity: &Identity) -> String {
 
 /// Whether a service of a kind runs here that may be this system's own.
 fn any_of(scan: &Scan, kind: Kind) -> bool {
-    let is_sound = |service: &&Service| {
-        let trusted = Trusted::default();
-        service.pid.is_some() && plausible(scan, service, Protocol::Plain, &trusted).is_ok()
-    };
-    scan.services.iter().filter(is_sound).any(|service| is_kind(service, kind))
+    let mut services = scan.services.iter().filter(|service| is_kind(service, kind) && service.pid.is_some());
+    services.any(|service| plausible(scan, service, Protocol::Plain, &Trusted::default()).is_ok())
 }
 
 /// Whether a service is of a kind, or of one that behaves like it.

@@ -111,17 +111,20 @@ fn is_of(name: &str, unit: &str) -> bool {
     of == unit || Some(of) == template.as_deref()
 }
 
+/// The paths in a folder; none where it cannot be read.
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+}
+
 /// Texts of the files in these directories and in drop-in directories, by name. The first file of a name counts.
 fn texts(root: &Path, folders: &[&str], wanted: impl Fn(&str) -> bool) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
-    let entries = |folder: &Path| -> Vec<PathBuf> {
-        fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
-    };
     for folder in folders.iter().map(|folder| root.join(folder)) {
-        let drop_ins =
-            entries(&folder).into_iter().filter(|path| path.extension().is_some_and(|end| end == "d"));
-        let drop_ins: Vec<PathBuf> = drop_ins.flat_map(|path| entries(&path)).collect();
-        for path in entries(&folder).into_iter().chain(drop_ins) {
+        let mut paths = entries(&folder);
+        for drop_ins in paths.clone().iter().filter(|path| path.extension().is_some_and(|end| end == "d")) {
+            paths.extend(entries(drop_ins));
+        }
+        for path in paths {
             let Ok(name) = path.strip_prefix(&folder).map(|name| name.display().to_string()) else {
                 continue;
             };

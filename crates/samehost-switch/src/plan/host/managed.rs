@@ -99,11 +99,13 @@ pub(super) fn packages(files: &[PathBuf]) -> Vec<String> {
     notes
 }
 
+/// The text of a file; empty where it cannot be read.
+fn read(path: &Path) -> String {
+    String::from_utf8_lossy(&open::read(path, open::LONGEST).unwrap_or_default()).into_owned()
+}
+
 /// Configuration files of packages: dpkg's, and those of ucf.
 fn registered(root: &Path) -> Vec<(String, PathBuf)> {
-    let read = |path: &Path| {
-        String::from_utf8_lossy(&open::read(path, open::LONGEST).unwrap_or_default()).into_owned()
-    };
     let mut all = Vec::new();
     let entries = fs::read_dir(root.join("var/lib/dpkg/info")).into_iter().flatten().flatten();
     for path in entries.map(|entry| entry.path()) {

@@ -15,19 +15,24 @@ pub(crate) fn other_owners(configurations: &[ParsedConfig], stages: &[PlannedSta
     if !rustix::process::geteuid().is_root() {
         return Vec::new();
     }
-    let owner = |path: &Path| std::fs::metadata(path).ok().map(|found| found.uid());
-    let mut owners: Vec<u32> = configurations.iter().filter_map(|read| owner(&read.config.file)).collect();
-    owners.extend(configurations.iter().filter_map(|read| Some(read.config.files().user()?.account.uid)));
-    owners.push(0);
-    let changes = stages.iter().flat_map(|stage| &stage.changes);
-    let found = changes.filter_map(|change| Some((&change.path, owner(&change.path)?)));
-    let found = found.filter(|(_, uid)| !owners.contains(uid)).map(|(path, uid)| {
-        let (path, owner) = (shown(path), User::of(uid));
-        bar(
+    let mut owners = vec![0];
+    for read in configurations {
+        owners.extend(owner(&read.config.file));
+        owners.extend(read.config.files().user().map(|user| user.account.uid));
+    }
+    let mut found = Vec::new();
+    for change in stages.iter().flat_map(|stage| &stage.changes) {
+        let Some(uid) = owner(&change.path).filter(|uid| !owners.contains(uid)) else { continue };
+        let (path, owner) = (shown(&change.path), User::of(uid));
+        found.push(bar(
             ObstacleCode::OtherOwner,
             format!("{path} belongs to {owner}, and only another user's configuration includes it"),
             format!("Where it is to change, name it: samehost switch {path}"),
-        )
-    });
-    found.collect()
+        ));
+    }
+    found
+}
+
+fn owner(path: &Path) -> Option<u32> {
+    std::fs::metadata(path).ok().map(|found| found.uid())
 }
