@@ -45,7 +45,7 @@ pub enum UnknownName {
     #[error("`{claim}` names `{pair}`, which is not compared here; there are:\n{}", listed(known))]
     Pair { claim: String, pair: String, known: Vec<String> },
     /// No such metric.
-    #[error("`{claim}` names `{metric}`, which is no metric here; there are:\n{}", listed(known))]
+    #[error("`{claim}` names `{metric}`, which is not a metric here; there are:\n{}", listed(known))]
     Metric { claim: String, metric: String, known: Vec<String> },
 }
 

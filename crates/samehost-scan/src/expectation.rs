@@ -74,14 +74,14 @@ impl Expectation {
                 [] => continue,
                 [service, transport] => (service, transport, &[][..]),
                 [service, transport, "except", ..] if words.len() > 3 => (service, transport, &words[3..]),
-                _ => return Err(failed(format!("`{}` is no rule", words.join(" ")))),
+                _ => return Err(failed(format!("`{}` is not a rule", words.join(" ")))),
             };
             let kind =
                 Kind::called(service).ok_or_else(|| failed(format!("no service is called `{service}`")))?;
             let transport = match transport {
                 "unix" => Over::Unix,
                 "tcp" => Over::Tcp,
-                other => return Err(failed(format!("`{other}` is no transport"))),
+                other => return Err(failed(format!("`{other}` is not a transport"))),
             };
             if rules.iter().any(|rule| rule.service == kind) {
                 return Err(failed(format!("{kind} has a rule already")));
@@ -165,11 +165,11 @@ mod tests {
     #[test]
     fn a_line_that_is_no_rule_is_told_with_its_number() {
         for (text, words) in [
-            ("\nmariadb", "line 2: `mariadb` is no rule"),
-            ("mariadb shm", "`shm` is no transport"),
+            ("\nmariadb", "line 2: `mariadb` is not a rule"),
+            ("mariadb shm", "`shm` is not a transport"),
             ("marriage unix", "no service is called `marriage`"),
             ("redis unix\nredis tcp", "line 2: redis has a rule already"),
-            ("redis unix except", "is no rule"),
+            ("redis unix except", "is not a rule"),
         ] {
             let error = Expectation::parse(text).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");

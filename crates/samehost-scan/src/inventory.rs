@@ -21,7 +21,7 @@ pub enum InventoryError {
     #[error("written by a newer samehost ({0})")]
     Newer(String),
     /// It is JSON of something else.
-    #[error("of format `{0}`, which is no scan")]
+    #[error("of format `{0}`, which is not that of a scan")]
     Another(String),
     /// It is not JSON, cut off, or lacks something.
     #[error("damaged, or not a scan: {0}")]

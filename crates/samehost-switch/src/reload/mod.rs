@@ -207,7 +207,7 @@ fn restart_unit(file: &Path) -> ReloadAction {
     if is_container && (!is_below(QUADLET) || file.starts_with(OF_USERS)) {
         let words = words.replace("systemctl ", "systemctl --user ");
         return ReloadAction::Nothing(Some(format!(
-            "{} is no file of the system's own units: it takes effect after {words}, as the user whose container it is",
+            "{} belongs to a user's systemd: it takes effect after {words}, as the user whose container it is",
             file.display()
         )));
     }

@@ -78,7 +78,7 @@ fn say_which_sockets_are_missing(maps: &Maps) {
         let why = match path.metadata() {
             Err(error) if error.kind() == ErrorKind::NotFound => "there is no such socket now",
             Err(_) => "the socket cannot be looked at",
-            Ok(found) if !found.file_type().is_socket() => "that is no socket",
+            Ok(found) if !found.file_type().is_socket() => "that is not a socket",
             Ok(_) if access(path, Access::WRITE_OK).is_err() => "this user may not connect to that socket",
             Ok(_) => continue,
         };
@@ -121,13 +121,13 @@ fn check(options: &RunOptions) -> Result<(), WrongUse> {
         let place = path.parent().unwrap_or(Path::new("/"));
         if !place.is_dir() {
             return Err(WrongUse(format!(
-                "--listen {}: {} is no directory",
+                "--listen {}: {} is not a directory",
                 map.as_of_server(),
                 place.display()
             )));
         }
         if path.symlink_metadata().is_ok_and(|about| !about.file_type().is_socket()) {
-            let what = "is there already, and is no socket: remove it, or name another";
+            let what = "is there already, and is not a socket: remove it, or name another";
             return Err(WrongUse(format!("--listen {}: the file {what}", map.as_of_server())));
         }
     }

@@ -57,7 +57,7 @@ fn parse(text: &str) -> Result<Address, BenchError> {
     };
     let target = target.split('#').next().unwrap_or_default().to_owned();
     if !target.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(wrong("the path has blanks or bytes that are no ASCII: percent-encode them"));
+        return Err(wrong("the path has blanks or bytes that are not ASCII: percent-encode them"));
     }
     let (login, place) = match authority.rsplit_once('@') {
         Some((login, place)) => (Some(login), place),

@@ -14,7 +14,7 @@ pub(super) fn check_path(path: &str) -> Result<(), BenchError> {
         return Ok(());
     }
     Err(BenchError::Usage(format!(
-        "--path {}: it begins with `/`, and blanks and bytes that are no ASCII are percent-encoded",
+        "--path {}: it begins with `/`, and blanks and bytes that are not ASCII are percent-encoded",
         path.escape_debug()
     )))
 }

@@ -36,7 +36,7 @@ pub(super) fn parse(token: &Token) -> Result<(Scheme, Endpoint), String> {
             "http" => Scheme::Http,
             "h2c" => Scheme::H2c,
             "https" => Scheme::Https,
-            other => return Err(format!("`{other}://` is no scheme of an upstream")),
+            other => return Err(format!("`{other}://` is not a scheme of an upstream")),
         };
         return Ok((scheme, tcp(rest)?));
     }

@@ -146,7 +146,7 @@ impl Pass {
             return refused("the address has escapes in it".into(), self.example(parts.uri));
         }
         if !parts.uri.is_empty() && !parts.uri.starts_with('/') {
-            let reason = format!("`{}` is no URI that begins with a slash", parts.uri);
+            let reason = format!("`{}` is not a URI that begins with a slash", parts.uri);
             return refused(reason, self.example(parts.uri));
         }
         match address::parse(self.address(&parts).as_bytes()) {

@@ -59,7 +59,11 @@ fn a_map_that_leads_nowhere_is_told_at_the_start_and_by_quiet_too() {
     assert_eq!((ended.status, ended.stdout.as_str()), (0, "started\n"), "{}", ended.stderr);
     let told =
         format!("port 1 -> {}: there is no such socket now; the program stays with TCP", missing.display());
-    assert!(ended.stderr.contains(&told) && ended.stderr.contains("that is no socket"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains(&told) && ended.stderr.contains("that is not a socket"),
+        "{}",
+        ended.stderr
+    );
     assert_eq!(ended.stderr.lines().count(), 2, "{}", ended.stderr);
 }
 

@@ -266,10 +266,10 @@ except OSError as error: print(error.errno)";
     fs::remove_file(&path).unwrap();
     fs::write(&path, "a file").unwrap();
     let ended = python(&home, port, &path, bind);
-    assert!(ended.status == 2 && ended.stderr.contains("is no socket"), "{ended:?}");
+    assert!(ended.status == 2 && ended.stderr.contains("is not a socket"), "{ended:?}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "a file");
     let ended = python(&home, port, &home.path("nowhere/s.sock"), bind);
-    assert!(ended.status == 2 && ended.stderr.contains("is no directory"), "{ended:?}");
+    assert!(ended.status == 2 && ended.stderr.contains("is not a directory"), "{ended:?}");
 }
 
 #[test]
