@@ -256,8 +256,8 @@ impl Tools {
         );
         self.both(theirs, "server_us_per_op ([\\d.]+)")?;
         println!("{connections} connections: the same, as samehost sees it");
-        let of = |transport| field(transport, "server_cpu_us_per_op");
-        self.both(ours, &format!("{}|{}", of("tcp"), of("unix")))
+        let server_cpu = |transport| field(transport, "server_cpu_us_per_op");
+        self.both(ours, &format!("{}|{}", server_cpu("tcp"), server_cpu("unix")))
     }
 
     /// Alternates a command over TCP and over a Unix socket.

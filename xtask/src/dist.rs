@@ -115,7 +115,7 @@ pub(crate) fn epoch() -> anyhow::Result<u64> {
         Ok(time) => time,
         Err(_) => text(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(crate::root()))?,
     };
-    time.trim().parse().with_context(|| format!("SOURCE_DATE_EPOCH is no number of seconds: {time}"))
+    time.trim().parse().with_context(|| format!("SOURCE_DATE_EPOCH is not a number of seconds: {time}"))
 }
 
 impl Release {

@@ -29,7 +29,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         what: "closures called of, at, one, has, own",
-        most: 82,
+        most: 0,
         reason: "such a name says nothing where it is called: take a verb or a noun of the field",
         counts: |line| {
             bound_closure(line).is_some_and(|name| ["of", "at", "one", "has", "own"].contains(&name))
@@ -37,13 +37,13 @@ const RULES: &[Rule] = &[
     },
     Rule {
         what: "dialect names (said, told, held, wish, spelled)",
-        most: 148,
+        most: 0,
         reason: "the glossary has the words: reported, message, verified, request, written",
         counts: is_dialect_name,
     },
     Rule {
         what: "sentences \"X is no Y\"",
-        most: 89,
+        most: 0,
         reason: "\"is not a\" and \"has no\" are how everybody else says it",
         counts: is_no_noun,
     },
@@ -75,17 +75,19 @@ fn is_dialect_name(line: &str) -> bool {
     !code.starts_with("//") && ["said", "told", "held", "wish", "spelled"].contains(&name)
 }
 
-/// Whether a comment or a message says that something is no something; "no longer", "no way" and their like are idioms.
+/// Whether a comment or a message says that something is no something; "there is no" and "no longer" are plain English.
 fn is_no_noun(line: &str) -> bool {
-    const IDIOMS: [&str; 9] = ["longer", "way", "such", "room", "more", "need", "doubt", "other", "less"];
+    const IDIOMS: [&str; 10] =
+        ["longer", "way", "such", "room", "more", "need", "doubt", "other", "less", "difference"];
     let is_prose = line.trim_start().starts_with("//") || line.contains('"');
     let mut rest = line;
     while let Some((at, verb)) =
         [" is no ", " are no "].iter().filter_map(|verb| Some((rest.find(verb)?, verb))).min()
     {
+        let is_there = rest[..at].to_ascii_lowercase().ends_with("there");
         rest = &rest[at + verb.len()..];
         let word = rest.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
-        if is_prose && !word.is_empty() && !IDIOMS.contains(&word) {
+        if is_prose && !is_there && !word.is_empty() && !IDIOMS.contains(&word) {
             return true;
         }
     }

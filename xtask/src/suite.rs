@@ -90,9 +90,9 @@ fn timed(suite: Suite, features: &[&str], words: &[&str]) -> anyhow::Result<()> 
 
 /// Says how long a suite will take, by its last run here or else by the one that the repository has.
 fn announce(suite: Suite) {
-    let said = |path: &Path| Took::read(&fs::read_to_string(path).ok()?, suite);
+    let took = |path: &Path| Took::read(&fs::read_to_string(path).ok()?, suite);
     let committed = root().join("docs/evidence/tests.txt");
-    let (took, place) = match (said(&kept()), said(&committed)) {
+    let (took, place) = match (took(&kept()), took(&committed)) {
         (Some(took), _) => (took, "here, the last time"),
         (None, Some(took)) => (took, "where docs/evidence/tests.txt was made"),
         (None, None) => return println!("{suite}: nobody has kept how long they take."),

@@ -149,16 +149,16 @@ mod tests {
 
     #[test]
     fn faults_are_found() {
-        let at = |path: &str, text: &str| faults(Path::new(path), text).len();
-        assert_eq!(at("crates/a/src/endpoint.rs", "//! An endpoint.\n"), 0);
-        assert_eq!(at("crates/a/src/utils.rs", "//! Things.\n"), 1);
-        assert_eq!(at("crates/a/src/endpoint.rs", "fn f() {}\n"), 1);
+        let fault_count = |path: &str, text: &str| faults(Path::new(path), text).len();
+        assert_eq!(fault_count("crates/a/src/endpoint.rs", "//! An endpoint.\n"), 0);
+        assert_eq!(fault_count("crates/a/src/utils.rs", "//! Things.\n"), 1);
+        assert_eq!(fault_count("crates/a/src/endpoint.rs", "fn f() {}\n"), 1);
         let long = format!("//! x\npub fn f(a: u8) -> u8 {{\n{}    a\n}}\n", "    let a = a;\n".repeat(58));
-        assert_eq!(at("crates/a/src/endpoint.rs", &long), 1);
-        assert_eq!(at("crates/a/src/endpoint.rs", &long.replacen("    let a = a;\n", "", 1)), 0);
-        assert_eq!(at("crates/a/tests/all.rs", &long), 0);
+        assert_eq!(fault_count("crates/a/src/endpoint.rs", &long), 1);
+        assert_eq!(fault_count("crates/a/src/endpoint.rs", &long.replacen("    let a = a;\n", "", 1)), 0);
+        assert_eq!(fault_count("crates/a/tests/all.rs", &long), 0);
         let valkey = "//! x\nfn f() -> &str { \"valkey\" }\n";
-        assert_eq!(at("crates/a/src/endpoint.rs", valkey), 1);
-        assert_eq!(at("crates/a/src/endpoint.rs", &format!("//! x\n#[cfg(test)]\n{valkey}")), 0);
+        assert_eq!(fault_count("crates/a/src/endpoint.rs", valkey), 1);
+        assert_eq!(fault_count("crates/a/src/endpoint.rs", &format!("//! x\n#[cfg(test)]\n{valkey}")), 0);
     }
 }

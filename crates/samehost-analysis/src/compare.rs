@@ -183,10 +183,10 @@ impl<'a> Sides<'a> {
         let floor = noise_floor.into_iter().chain(movement.into_iter().flatten());
         let floor = floor.fold(1.0, |floor, more| floor * (1.0 + more)) - 1.0;
         let limit = plan.margin.max(floor);
-        let of = |after: &[f64]| {
+        let compared = |after: &[f64]| {
             Some(estimate_shift(&before, after, plan.confidence)?.widened(widening, plan.confidence))
         };
-        let estimate = of(&after)?;
+        let estimate = compared(&after)?;
         let side = side_of(&estimate);
         let moved: Vec<f64> = after.iter().map(|value| value - side * limit.ln_1p()).collect();
         Some(Tried {
@@ -194,7 +194,7 @@ impl<'a> Sides<'a> {
             point,
             label: label.to_owned(),
             ids,
-            estimate: estimate.with_shifted(side, of(&moved)),
+            estimate: estimate.with_shifted(side, compared(&moved)),
             old_value: median(&before)?.exp(),
             new_value: median(&after)?.exp(),
             limit,

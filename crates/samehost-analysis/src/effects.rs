@@ -75,7 +75,7 @@ pub(crate) fn effects(report: &Report, index: &Index<'_>) -> (Vec<Effect>, Vec<C
 
 /// Factors: the transport and the parameters that have exactly two levels.
 fn factors(arms: &[&Arm]) -> Vec<Factor> {
-    let of = |name: &str, levels: Vec<String>| {
+    let factor = |name: &str, levels: Vec<String>| {
         let mut distinct: Vec<String> = Vec::new();
         for level in levels {
             if !distinct.contains(&level) {
@@ -91,9 +91,9 @@ fn factors(arms: &[&Arm]) -> Vec<Factor> {
     names.sort_unstable();
     names.dedup();
     let own = names.into_iter().filter_map(|name| {
-        of(name, arms.iter().filter_map(|arm| arm.point.parameters.get(name).cloned()).collect())
+        factor(name, arms.iter().filter_map(|arm| arm.point.parameters.get(name).cloned()).collect())
     });
-    let transport = of("transport", arms.iter().map(|arm| arm.name.clone()).collect());
+    let transport = factor("transport", arms.iter().map(|arm| arm.name.clone()).collect());
     let own: Vec<Factor> = own.collect();
     // Without a parameter the effect would equal the comparison of the transports.
     if own.is_empty() { Vec::new() } else { transport.into_iter().chain(own).collect() }

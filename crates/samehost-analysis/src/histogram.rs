@@ -41,9 +41,9 @@ fn percentile(histogram: &Histogram<u64>, quantile: f64) -> Option<f64> {
     }
     let count = histogram.len() as f64;
     // Half a rank lower, because `value_at_quantile` rounds up to a rank.
-    let at = |rank: f64| histogram.value_at_quantile((rank.min(count) - 0.5) / count) as f64;
+    let value_at_rank = |rank: f64| histogram.value_at_quantile((rank.min(count) - 0.5) / count) as f64;
     let position = ((count + 1.0 / 3.0) * quantile + 1.0 / 3.0).clamp(1.0, count);
-    let (below, above) = (at(position.floor()), at(position.floor() + 1.0));
+    let (below, above) = (value_at_rank(position.floor()), value_at_rank(position.floor() + 1.0));
     Some((below + position.fract() * (above - below)) / 1000.0)
 }
 
@@ -196,11 +196,11 @@ mod tests {
         // and 4,000.
         let mut mean_log_p99 = |count: usize| {
             let repeats = 2000;
-            let one = |random: &mut Xoshiro256PlusPlus| {
+            let sample = |random: &mut Xoshiro256PlusPlus| {
                 let draw = |_| (-random.random_range(f64::EPSILON..1.0).ln() * 1e7) as u64 + 1;
                 summarise(&histogram((0..count).map(draw))).p99.unwrap().ln()
             };
-            (0..repeats).map(|_| one(&mut random)).sum::<f64>() / f64::from(repeats)
+            (0..repeats).map(|_| sample(&mut random)).sum::<f64>() / f64::from(repeats)
         };
         let difference = mean_log_p99(1000) - mean_log_p99(4000);
         assert!(difference.abs() < 0.004, "{difference}");

@@ -118,8 +118,9 @@ impl Histories {
             for (cell, (better, runs)) in cells {
                 // The value, too: who was read first must not matter.
                 runs.sort_by(|one, other| one.0.cmp(&other.0).then(one.1.total_cmp(&other.1)));
-                let one = |(_, value, _): &Timed| Member { group: 0, values: 1, mean: *value, squares: 0.0 };
-                let members: Vec<Member> = runs.iter().map(one).collect();
+                let member =
+                    |(_, value, _): &Timed| Member { group: 0, values: 1, mean: *value, squares: 0.0 };
+                let members: Vec<Member> = runs.iter().map(member).collect();
                 standings.push(against_peers(&members, MARGIN.ln_1p()).pop().flatten());
                 betters.push(*better);
                 let changed = match runs.as_slice() {

@@ -156,9 +156,9 @@ pub fn falls_short(achieved_per_s: &[f64], rate_per_s: f64) -> bool {
 /// value need not be at the lowest rate, because an idle machine must wake up for each request.
 #[must_use]
 pub fn find_knee(steps: &[Step]) -> Knee {
-    let held = |step: &Step| step.p99_us.filter(|_| step.state == StepState::Held);
+    let p99_if_sustained = |step: &Step| step.p99_us.filter(|_| step.state == StepState::Held);
     let known: Vec<(usize, f64)> =
-        steps.iter().enumerate().filter_map(|(index, step)| Some((index, held(step)?))).collect();
+        steps.iter().enumerate().filter_map(|(index, step)| Some((index, p99_if_sustained(step)?))).collect();
     let Some(&(lowest, least)) = known.iter().min_by(|a, b| a.1.total_cmp(&b.1)) else {
         return Knee::Unknown;
     };
@@ -168,8 +168,8 @@ pub fn find_knee(steps: &[Step]) -> Knee {
         (StepState::Held, Some(p99)) => Some(p99 > TAKES_OFF * least),
     };
     let above = steps.iter().enumerate().skip(lowest + 1).rev();
-    let told = above.filter_map(|(index, step)| Some((index, is_off(step)?)));
-    match told.take_while(|(_, off)| *off).last() {
+    let shown = above.filter_map(|(index, step)| Some((index, is_off(step)?)));
+    match shown.take_while(|(_, off)| *off).last() {
         Some((step, _)) => Knee::At { step, lowest },
         None if known.len() < 2 => Knee::Unknown,
         None => Knee::NotReached { lowest },
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     fn steps(p99: &[f64], states: &[StepState]) -> Vec<Step> {
-        let one = |(index, p99): (usize, &f64)| Step {
+        let step = |(index, p99): (usize, &f64)| Step {
             arm: format!("tcp/{index}"),
             rate_per_s: 1000.0 * (index + 1) as f64,
             achieved_per_s: None,
@@ -189,7 +189,7 @@ mod tests {
             p99_us: Some(*p99).filter(|p99| *p99 > 0.0),
             state: states.get(index).copied().unwrap_or(StepState::Held),
         };
-        p99.iter().enumerate().map(one).collect()
+        p99.iter().enumerate().map(step).collect()
     }
 
     #[test]

@@ -48,9 +48,9 @@ fn predict_one(
     let metric = |name: &str| report.head.workload.metrics.iter().find(|metric| metric.name == name);
     let (part_metric, whole_metric) = (metric(&part.part)?, metric(&part.whole)?);
     let scale = seconds(part_metric)? / seconds(whole_metric)?;
-    let of = |metric, arm: &Arm| index.values(metric, &arm.id);
-    let (part_before, part_after) = (of(part_metric, baseline), of(part_metric, candidate));
-    let (whole_before, whole_after) = (of(whole_metric, baseline), of(whole_metric, candidate));
+    let values_of = |metric, arm: &Arm| index.values(metric, &arm.id);
+    let (part_before, part_after) = (values_of(part_metric, baseline), values_of(part_metric, candidate));
+    let (whole_before, whole_after) = (values_of(whole_metric, baseline), values_of(whole_metric, candidate));
     let [mut shares, mut parts, mut predicted, mut measured, mut deviations] = [const { Vec::new() }; 5];
     for (block, whole) in &whole_before {
         let (Some(before), Some(after), Some(whole_after)) =

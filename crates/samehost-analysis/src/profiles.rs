@@ -114,15 +114,15 @@ mod tests {
         let tcp = profile("tcp", 20.0, &[("tcp_sendmsg", 300), ("copy", 100)]);
         let unix = profile("unix", 10.0, &[("unix_stream_sendmsg", 300), ("copy", 200), (OTHER, 500)]);
         let all = differences(&samehost_model::Point::default(), &tcp, &unix);
-        let of = |name: &str| all.iter().find(|difference| difference.function == name).unwrap();
+        let difference = |name: &str| all.iter().find(|difference| difference.function == name).unwrap();
         assert_eq!(all.len(), 3, "what is lumped together is no function");
         assert_eq!(
-            (of("tcp_sendmsg").baseline_us_per_op, of("tcp_sendmsg").candidate_us_per_op),
+            (difference("tcp_sendmsg").baseline_us_per_op, difference("tcp_sendmsg").candidate_us_per_op),
             (15.0, 0.0)
         );
-        assert_eq!(of("unix_stream_sendmsg").difference_us_per_op, 3.0);
+        assert_eq!(difference("unix_stream_sendmsg").difference_us_per_op, 3.0);
         // 100 × 0.05 µs against 200 × 0.01 µs; √(100 × 0.05² + 200 × 0.01²) = √0.27.
-        assert_eq!(of("copy").difference_us_per_op, -3.0);
-        assert!((of("copy").error_us_per_op - 0.27_f64.sqrt()).abs() < 1e-12);
+        assert_eq!(difference("copy").difference_us_per_op, -3.0);
+        assert!((difference("copy").error_us_per_op - 0.27_f64.sqrt()).abs() < 1e-12);
     }
 }

@@ -243,14 +243,14 @@ mod tests {
 
     #[test]
     fn no_difference_has_a_margin_of_its_own() {
-        let of = |verdict, low: f64, high: f64| {
+        let judgement = |verdict, low: f64, high: f64| {
             judge_ratio(&Expected::Same, &found(verdict, 0.5 * (low + high), low, high, None)).judgement
         };
         // More than the tool's 2 %, less than 5 %: too small to be a difference in the sense of an article.
-        assert_eq!(of(Verdict::Faster, 1.025, 1.045), Judgement::Holds);
-        assert_eq!(of(Verdict::Inconclusive, 0.97, 1.03), Judgement::Holds);
-        assert_eq!(of(Verdict::Faster, 1.03, 1.07), Judgement::CannotTell);
-        assert_eq!(of(Verdict::Faster, 1.06, 1.07), Judgement::DoesNotHold);
+        assert_eq!(judgement(Verdict::Faster, 1.025, 1.045), Judgement::Holds);
+        assert_eq!(judgement(Verdict::Inconclusive, 0.97, 1.03), Judgement::Holds);
+        assert_eq!(judgement(Verdict::Faster, 1.03, 1.07), Judgement::CannotTell);
+        assert_eq!(judgement(Verdict::Faster, 1.06, 1.07), Judgement::DoesNotHold);
         let judged = judge_ratio(&Expected::Same, &found(Verdict::Equivalent, 1.0, 0.99, 1.01, None));
         assert!(judged.why.contains("within ±5 %"), "the margin is stated: {}", judged.why);
     }
@@ -294,28 +294,28 @@ mod tests {
     #[test]
     fn at_least_needs_the_whole_interval() {
         let twice = Expected::AtLeast { ratio: 2.0 };
-        let of = |verdict, low: f64, high: f64| {
+        let judgement = |verdict, low: f64, high: f64| {
             outcome(&twice, &found(verdict, 0.5 * (low + high), low, high, None)).0
         };
-        assert_eq!(of(Verdict::Faster, 2.1, 2.4), Judgement::Holds);
-        assert_eq!(of(Verdict::Faster, 1.9, 2.4), Judgement::CannotTell);
-        assert_eq!(of(Verdict::Faster, 1.5, 1.9), Judgement::DoesNotHold);
-        assert_eq!(of(Verdict::Inconclusive, 0.9, 1.3), Judgement::DoesNotHold);
-        assert_eq!(of(Verdict::Inconclusive, 0.9, 2.3), Judgement::CannotTell);
-        assert_eq!(of(Verdict::Slower, 0.5, 0.7), Judgement::DoesNotHold);
+        assert_eq!(judgement(Verdict::Faster, 2.1, 2.4), Judgement::Holds);
+        assert_eq!(judgement(Verdict::Faster, 1.9, 2.4), Judgement::CannotTell);
+        assert_eq!(judgement(Verdict::Faster, 1.5, 1.9), Judgement::DoesNotHold);
+        assert_eq!(judgement(Verdict::Inconclusive, 0.9, 1.3), Judgement::DoesNotHold);
+        assert_eq!(judgement(Verdict::Inconclusive, 0.9, 2.3), Judgement::CannotTell);
+        assert_eq!(judgement(Verdict::Slower, 0.5, 0.7), Judgement::DoesNotHold);
     }
 
     #[test]
     fn values_are_held_against_a_range() {
-        let of = |low: f64, high: f64| {
+        let judgement = |low: f64, high: f64| {
             let interval = Some(Interval { low, high });
             let found = Estimate { interval, ..samehost_stats::estimate(&[0.0, 0.1], 0.95).unwrap() };
             judge_value(3.0, 6.0, &found).judgement
         };
-        assert_eq!(of(4.0, 5.0), Judgement::Holds);
-        assert_eq!(of(7.0, 9.0), Judgement::DoesNotHold);
-        assert_eq!(of(1.0, 2.0), Judgement::DoesNotHold);
-        assert_eq!(of(5.0, 7.0), Judgement::CannotTell);
+        assert_eq!(judgement(4.0, 5.0), Judgement::Holds);
+        assert_eq!(judgement(7.0, 9.0), Judgement::DoesNotHold);
+        assert_eq!(judgement(1.0, 2.0), Judgement::DoesNotHold);
+        assert_eq!(judgement(5.0, 7.0), Judgement::CannotTell);
         let none = Estimate { interval: None, ..samehost_stats::estimate(&[0.0, 0.1], 0.95).unwrap() };
         assert_eq!(judge_value(3.0, 6.0, &none).judgement, Judgement::CannotTell);
     }

@@ -163,15 +163,15 @@ mod tests {
         assert_eq!(driving.slice(&point(257)), Err(Undivided::Connections));
         let due = Point { rate_per_s: Some(5.0), ..point(1) };
         assert_eq!(driving.slice(&due), Err(Undivided::OpenLoop));
-        let of = |change: fn(&mut Driving)| {
+        let changed = |change: fn(&mut Driving)| {
             let mut changed = driving.clone();
             change(&mut changed);
             changed.slice(&point(1))
         };
-        assert_eq!(of(|d| d.most = 0), Err(Undivided::Workload));
-        assert_eq!(of(|d| d.threads = 2), Err(Undivided::Threads));
-        assert_eq!(of(|d| d.slicing = Slicing::Never), Err(Undivided::Asked));
-        assert_eq!(of(|d| d.slicing = Slicing::Of(Duration::from_millis(7))), Ok(ms(7)));
+        assert_eq!(changed(|d| d.most = 0), Err(Undivided::Workload));
+        assert_eq!(changed(|d| d.threads = 2), Err(Undivided::Threads));
+        assert_eq!(changed(|d| d.slicing = Slicing::Never), Err(Undivided::Asked));
+        assert_eq!(changed(|d| d.slicing = Slicing::Of(Duration::from_millis(7))), Ok(ms(7)));
         assert_eq!((driving.at_once(64, false), driving.at_once(64, true)), (192, 64));
     }
 

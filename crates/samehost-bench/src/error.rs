@@ -188,8 +188,8 @@ pub enum BenchError {
 }
 
 fn last_words(said: &str) -> String {
-    let said = said.trim();
-    if said.is_empty() { String::new() } else { format!("\nit said:\n{said}") }
+    let stderr = said.trim();
+    if stderr.is_empty() { String::new() } else { format!("\nit said:\n{stderr}") }
 }
 
 fn after(try_next: &str) -> String {

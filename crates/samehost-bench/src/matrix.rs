@@ -49,11 +49,11 @@ pub struct Capacity {
 
 /// Capacities that an earlier part of the same measurement found.
 pub(crate) fn capacities_of(arms: &[Arm]) -> Vec<Capacity> {
-    let of = |arm: &Arm| {
+    let placed = |arm: &Arm| {
         let level = Point { rate_per_s: None, ..arm.point.clone() };
         Some(Capacity { level, transport: arm.transport, per_s: arm.capacity_per_s? })
     };
-    arms.iter().filter_map(of).collect()
+    arms.iter().filter_map(placed).collect()
 }
 
 impl Matrix {
@@ -323,7 +323,7 @@ pub(crate) mod tests {
         assert_eq!(arms[3].point.parameters["pipeline"], "64");
         asked.insert("pipeline".into(), "8".into());
         let (kept, swept) = sweep(redis, &asked).unwrap();
-        assert_eq!((kept["pipeline"].as_str(), swept), ("8", Vec::new()), "one value is no axis");
+        assert_eq!((kept["pipeline"].as_str(), swept), ("8", Vec::new()), "one value is not an axis");
         asked.insert("pipeline".into(), "1,x".into());
         assert!(sweep(redis, &asked).unwrap_err().to_string().contains("--pipeline: `x`"));
         asked.insert("pipeline".into(), "1,65".into());
@@ -341,11 +341,11 @@ pub(crate) mod tests {
             }
         }
         let arms = matrix.arms(&*workload("raw").unwrap().configure(&parameters("raw")).unwrap()).unwrap();
-        let of = |id: &str| arms.iter().find(|arm| arm.id == id).unwrap();
-        assert_eq!(of("tcp/c1/7%").point.rate_per_s, Some(70.0));
-        assert_eq!(of("unix/c1/7%").point, of("tcp/c1/7%").point, "both have the same rate");
-        assert_eq!(of("unix/c64/7%").point.rate_per_s, Some(280.0));
-        assert_eq!(of("unix/c64/7%").capacity_per_s, Some(6000.0), "each arm has its own capacity");
-        assert_eq!(of("tcp/c64/r50").point.rate_per_s, Some(50.0));
+        let arm = |id: &str| arms.iter().find(|arm| arm.id == id).unwrap();
+        assert_eq!(arm("tcp/c1/7%").point.rate_per_s, Some(70.0));
+        assert_eq!(arm("unix/c1/7%").point, arm("tcp/c1/7%").point, "both have the same rate");
+        assert_eq!(arm("unix/c64/7%").point.rate_per_s, Some(280.0));
+        assert_eq!(arm("unix/c64/7%").capacity_per_s, Some(6000.0), "each arm has its own capacity");
+        assert_eq!(arm("tcp/c64/r50").point.rate_per_s, Some(50.0));
     }
 }

@@ -250,10 +250,10 @@ impl<'a> BlockLoop<'a> {
             .iter()
             .enumerate()
             .filter(|(place, metric)| if plan.asked.is_empty() { *place == 0 } else { is_asked(metric) });
-        let of = |metric: &'a MetricInfo| {
+        let widest = |metric: &'a MetricInfo| {
             candidates.iter().map(move |one| Row { metric, baseline, candidate: arms[*one].id.as_str() })
         };
-        asked.flat_map(|(_, metric)| of(metric)).collect()
+        asked.flat_map(|(_, metric)| widest(metric)).collect()
     }
 
     /// A group without a comparison never gets precise; it accompanies the others and needs no blocks itself.

@@ -140,8 +140,8 @@ pub fn prepare(program: &Path) -> Result<(), BenchError> {
         Ok(output) if output.status.success() => enter_user_namespace()
             .map_err(|error| BenchError::io("entering a user namespace of our own", error)),
         Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            let _ = DENIED.set(if said.is_empty() { format!("{}", output.status) } else { said });
+            let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            let _ = DENIED.set(if stderr.is_empty() { format!("{}", output.status) } else { stderr });
             Ok(())
         }
         Err(error) => {
@@ -215,14 +215,14 @@ fn reason(error: &io::Error) -> String {
     }
     let kernel =
         |name: &str| fs::read_to_string(format!("/proc/sys/{name}")).map(|text| text.trim().to_owned());
-    let said = |name: &str, value: &str| kernel(name).is_ok_and(|found| found == value);
-    let setting = if said("kernel/unprivileged_userns_clone", "0") {
+    let is_set = |name: &str, value: &str| kernel(name).is_ok_and(|found| found == value);
+    let setting = if is_set("kernel/unprivileged_userns_clone", "0") {
         "kernel.unprivileged_userns_clone is 0"
-    } else if said("user/max_user_namespaces", "0") {
+    } else if is_set("user/max_user_namespaces", "0") {
         "user.max_user_namespaces is 0"
-    } else if said("user/max_net_namespaces", "0") {
+    } else if is_set("user/max_net_namespaces", "0") {
         "user.max_net_namespaces is 0"
-    } else if said("kernel/apparmor_restrict_unprivileged_userns", "1") {
+    } else if is_set("kernel/apparmor_restrict_unprivileged_userns", "1") {
         "kernel.apparmor_restrict_unprivileged_userns is 1"
     } else {
         "something here keeps ordinary users from having namespaces"
@@ -256,10 +256,10 @@ mod tests {
         });
         assert!(reached.unwrap());
         for (name, value) in &inside {
-            let told = network.differing.iter().any(|(differing, _, _)| differing == name);
-            assert!(told || outside[name] == *value, "{name}");
+            let is_reported = network.differing.iter().any(|(differing, _, _)| differing == name);
+            assert!(is_reported || outside[name] == *value, "{name}");
         }
-        let told = network.warning(Network::Own(INSTEAD)).message;
-        assert!(told.contains("packet filter"), "{told}");
+        let message = network.warning(Network::Own(INSTEAD)).message;
+        assert!(message.contains("packet filter"), "{message}");
     }
 }

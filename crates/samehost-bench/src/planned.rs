@@ -68,11 +68,11 @@ impl Planned {
             }
         }
         let arms = if capabilities.commands {
-            let at = |level: &Point| {
+            let point = |level: &Point| {
                 let point = Point { parameters: level.parameters.clone(), ..Point::default() };
                 (point, matrix.level_suffix(level))
             };
-            points::command_arms(&request.commands, &matrix.levels().iter().map(at).collect::<Vec<_>>())?
+            points::command_arms(&request.commands, &matrix.levels().iter().map(point).collect::<Vec<_>>())?
         } else if request.rates.is_empty() {
             matrix.arms(&*configured)?
         } else {

@@ -64,7 +64,7 @@ pub struct Request {
 /// Whether idle CPUs are kept from sleeping, for all arms alike.
 ///
 /// They are by default, in every measurement: waking two idle CPUs is most of what one request costs on a virtual machine
-/// (45 of 58 µs here), is no property of a transport, and does not occur on a machine at work. The checkup and `bench`
+/// (45 of 58 µs here), is not a property of a transport, and does not occur on a machine at work. The checkup and `bench`
 /// answered one question with 28 and 13 % less, because only one of them kept CPUs awake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeepAwake {

@@ -44,10 +44,11 @@ mod tests {
 
     #[test]
     fn blocks_and_their_starts() {
-        let of = |starts: Starts| (0..6).map(|block| starts.of_block(block)).collect::<Vec<_>>();
-        assert_eq!(of(Starts::EachBlock), [0, 1, 2, 3, 4, 5]);
-        assert_eq!(of(Starts::InTurn(4)), [0, 1, 2, 3, 0, 1]);
-        assert_eq!(of(Starts::Once), [0; 6]);
+        let starts_of_blocks =
+            |starts: Starts| (0..6).map(|block| starts.of_block(block)).collect::<Vec<_>>();
+        assert_eq!(starts_of_blocks(Starts::EachBlock), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(starts_of_blocks(Starts::InTurn(4)), [0, 1, 2, 3, 0, 1]);
+        assert_eq!(starts_of_blocks(Starts::Once), [0; 6]);
         assert_eq!(Starts::InTurn(4).at_most(Some(3)), Starts::InTurn(3));
         assert_eq!(Starts::EachBlock.at_most(Some(3)), Starts::EachBlock);
     }

@@ -41,7 +41,7 @@ pub struct Opened {
     /// The thread of that process.
     pub thread: u32,
     pub uid: u32,
-    /// The thread's name; bytes that are no UTF-8 are replaced.
+    /// The thread's name; bytes that are not UTF-8 are replaced.
     pub name: String,
 }
 

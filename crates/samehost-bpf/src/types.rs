@@ -19,7 +19,7 @@ pub(crate) fn tracepoint(name: &str) -> io::Result<u32> {
         .ok_or_else(|| io::Error::new(ErrorKind::NotFound, format!("{PLACE} has no tracepoint {name}")))
 }
 
-/// The number of a typedef; `None` if there is none, or the bytes are no BTF of this byte order.
+/// The number of a typedef; `None` if there is none, or the bytes are not BTF of this byte order.
 fn number_of(types: &[u8], wanted: &str) -> Option<u32> {
     let header = word(types, 4)? as usize;
     if word(types, 0)? & 0xffff != MAGIC {

@@ -462,15 +462,15 @@ mod tests {
     use super::*;
 
     /// The leads of a text over TCP, or to sockets.
-    fn told(text: &str, to_sockets: bool) -> Vec<String> {
-        let mut told = Vec::new();
+    fn reported(text: &str, to_sockets: bool) -> Vec<String> {
+        let mut reported = Vec::new();
         for Lead { line, name, endpoints, form } in leads(text) {
             let places: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
             if matches!(form, LeadForm::Path | LeadForm::MountedPath) == to_sockets {
-                told.push(format!("{line} {name} {}", places.join("|")));
+                reported.push(format!("{line} {name} {}", places.join("|")));
             }
         }
-        told
+        reported
     }
 
     #[test]
@@ -504,24 +504,24 @@ mod tests {
                 "1 spring.datasource.url tcp:localhost:5499",
             ),
         ] {
-            assert_eq!(told(text, false), [expected], "{text}");
+            assert_eq!(reported(text, false), [expected], "{text}");
         }
     }
 
     #[test]
     fn a_host_and_its_port_in_two_lines_belong_together() {
         let php = "'host' => '127.0.0.1',\n'password' => 'moss',\n'port' => 3399,\n";
-        assert_eq!(told(php, false), ["1 host tcp:127.0.0.1:3399"]);
+        assert_eq!(reported(php, false), ["1 host tcp:127.0.0.1:3399"]);
         let compose = "  a:\n    environment:\n      DB_SERVER_HOST: 127.0.0.1\n      DB_SERVER_PORT: 3399\n  b:\n      DB_SERVER_HOST: 127.0.0.1\n      DB_SERVER_PORT: 3400\n";
         assert_eq!(
-            told(compose, false),
+            reported(compose, false),
             ["3 DB_SERVER_HOST tcp:127.0.0.1:3399", "6 DB_SERVER_HOST tcp:127.0.0.1:3400"]
         );
         let manifest = "- name: DB_HOST\n  value: 127.0.0.1\n- name: DB_PORT\n  value: \"3399\"\n";
-        assert_eq!(told(manifest, false), ["2 DB_HOST tcp:127.0.0.1:3399"]);
-        assert_eq!(told("servers:\n  - 127.0.0.1:11211\n", false), ["2 servers tcp:127.0.0.1:11211"]);
+        assert_eq!(reported(manifest, false), ["2 DB_HOST tcp:127.0.0.1:3399"]);
+        assert_eq!(reported("servers:\n  - 127.0.0.1:11211\n", false), ["2 servers tcp:127.0.0.1:11211"]);
         assert_eq!(
-            told("DB_HOST=127.0.0.1\nREDIS_PORT=6390\n", false),
+            reported("DB_HOST=127.0.0.1\nREDIS_PORT=6390\n", false),
             ["1 DB_HOST tcp:127.0.0.1:3306|tcp:127.0.0.1:5432"]
         );
     }
@@ -534,7 +534,7 @@ mod tests {
             ("'host' => '/run/r.sock',", "1 host unix:/run/r.sock"),
             ("- /run/m.sock:/run/m.sock", "1  unix:/run/m.sock"),
         ] {
-            let all = told(text, true);
+            let all = reported(text, true);
             assert!(all.iter().any(|one| one == expected), "{text}: {all:?}");
         }
         assert_eq!(leads("      - /run/m.sock:/run/m.sock")[0].form, LeadForm::MountedPath);

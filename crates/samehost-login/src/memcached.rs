@@ -75,11 +75,11 @@ pub fn listing(input: &[u8]) -> Result<Option<(String, usize)>, String> {
 fn seen_in(stats: &str) -> Option<Seen> {
     let number =
         stats.lines().find_map(|line| line.strip_prefix("STAT ")?.strip_suffix(":state conn_parse_cmd"))?;
-    let of = |name: &str| {
+    let stat = |name: &str| {
         let prefix = format!("STAT {number}:{name} ");
         stats.lines().find_map(|line| line.strip_prefix(&prefix))
     };
-    let (client, listener) = (of("addr")?, of("listen_addr")?);
+    let (client, listener) = (stat("addr")?, stat("listen_addr")?);
     // memcached prints `?` for a client without an address, as on a Unix socket.
     let client = if client.starts_with('?') { "unnamed" } else { client };
     Some(Seen { client: client.into(), listener: listener.into() })
@@ -95,7 +95,7 @@ mod tests {
 
     const RECORDED: &[u8] = include_bytes!("../tests/recorded/memcached.bin");
 
-    fn said(bytes: &[u8]) -> Result<String, LoginError> {
+    fn answer(bytes: &[u8]) -> Result<String, LoginError> {
         login(bytes, |mut link| {
             let version = version(&mut link)?;
             Ok(format!("{version:?} {:?}", seen(&mut link)?))
@@ -105,14 +105,14 @@ mod tests {
     proptest! {
         #[test]
         fn a_question_ends_whatever_the_server_says(bytes in bent(vec![RECORDED.to_vec()])) {
-            let _ = said(&bytes);
+            let _ = answer(&bytes);
         }
     }
 
     #[test]
     fn what_was_recorded_is_understood() {
-        let said = said(RECORDED).unwrap();
-        assert!(said.contains("1.6.18") && said.contains("tcp:127.0.0.1:17102"), "{said}");
+        let answer = answer(RECORDED).unwrap();
+        assert!(answer.contains("1.6.18") && answer.contains("tcp:127.0.0.1:17102"), "{answer}");
     }
 
     #[test]

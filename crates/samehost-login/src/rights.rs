@@ -70,13 +70,13 @@ pub fn missing(before: &[String], after: &[String]) -> Vec<String> {
 fn is_covered(line: &str, others: &[String]) -> bool {
     let Some(wanted) = Grant::of(line) else { return false };
     let others: Vec<Grant<'_>> = others.iter().filter_map(|line| Grant::of(line)).collect();
-    let has = |privilege: &&str| {
+    let is_missing = |privilege: &&str| {
         others
             .iter()
             .filter(|other| other.covers(&wanted))
             .any(|other| other.privileges.iter().any(|one| one == privilege || *one == "ALL PRIVILEGES"))
     };
-    wanted.privileges.iter().all(has)
+    wanted.privileges.iter().all(is_missing)
 }
 
 /// A parsed grant.

@@ -101,7 +101,7 @@ fn attempt(socket: &impl AsFd, network: Option<&File>, expected: &Expected) -> R
             remember(expected, &[Known::from(identity)]);
             Ok(())
         }
-        (Some(accepted), _) => held(accepted, expected),
+        (Some(accepted), _) => checked(accepted, expected),
         (None, _) if !found.is_here => Err(NotTied::Never(Untied::new(UntiedClass::Elsewhere))),
         (None, Some(identity)) if !fits => Err(NotTied::Never(denied(identity, expected))),
         // The creator may have passed the listener on, have ended, or be the system's manager: the accepting
@@ -122,7 +122,7 @@ fn holds(creator: &Identity, accepted: Accepted) -> bool {
 }
 
 /// Whether all processes that have the accepted socket open are expected.
-fn held(accepted: Accepted, expected: &Expected) -> Result<(), NotTied> {
+fn checked(accepted: Accepted, expected: &Expected) -> Result<(), NotTied> {
     if quickly(accepted, expected) {
         return Ok(());
     }
@@ -212,7 +212,7 @@ fn judge(identity: &Identity, expected: &Expected) -> Result<(), Untied> {
     if fits { Ok(()) } else { Err(denied(identity, expected)) }
 }
 
-/// For a user other than root, a process of his own is no risk, in whatever namespaces: it may be a rootless
+/// For a user other than root, a process of his own is not a risk, in whatever namespaces: it may be a rootless
 /// container.
 fn is_callers_own(identity: &Identity, expected: &Expected) -> bool {
     let own = rustix::process::geteuid();

@@ -73,13 +73,13 @@ mod tests {
 
     #[test]
     fn a_trial_keeps_its_numbers_and_no_password() {
-        let said = "the server refused: hunter2-and-more";
+        let message = "the server refused: hunter2-and-more";
         let mut trial = Trial {
-            errors: [(said.to_owned(), 3), ("lost".to_owned(), 1)].into(),
-            invalid: Some(said.into()),
-            polluted: vec![said.into()],
-            transport_observed: Some(said.into()),
-            warnings: vec![Warning::new(Code::NotStored, "unix", said)],
+            errors: [(message.to_owned(), 3), ("lost".to_owned(), 1)].into(),
+            invalid: Some(message.into()),
+            polluted: vec![message.into()],
+            transport_observed: Some(message.into()),
+            warnings: vec![Warning::new(Code::NotStored, "unix", message)],
             ..Trial::default()
         };
         trial.hide(&Redactor::new(&[Secret::new("hunter2-and-more")]));

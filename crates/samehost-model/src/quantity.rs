@@ -111,11 +111,11 @@ pub fn parse_size_list(text: &str) -> Result<Vec<u64>, QuantityError> {
 /// # Errors
 /// If an item is not a whole number from 1 to 1,000,000, or a range descends.
 pub fn parse_count_list(text: &str) -> Result<Vec<u32>, QuantityError> {
-    let one = |item: &str| match item.trim().parse::<u32>() {
+    let parsed = |item: &str| match item.trim().parse::<u32>() {
         Ok(count) if (1..=1_000_000).contains(&count) => Ok(count),
         _ => Err(wrong(Quantity::Count, item)),
     };
-    list(text, Quantity::Count, one, |v| v.checked_mul(2))
+    list(text, Quantity::Count, parsed, |v| v.checked_mul(2))
 }
 
 /// A requested rate: absolute, or relative to the baseline's capacity, which is measured first.

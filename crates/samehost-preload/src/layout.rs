@@ -14,7 +14,7 @@ pub const MOST_ENTRIES: usize = 32;
 pub const ENTRY: usize = 136;
 pub const SIZE: usize = ENTRIES + MOST_ENTRIES * ENTRY;
 
-// Inside of an entry. What a zero in the first place follows is no entry.
+// Layout of an entry. A first byte of 0 ends the list.
 pub const DIRECTION: usize = 0;
 pub const HAS_ADDRESS: usize = 1;
 /// In the order of the network.

@@ -103,7 +103,7 @@ pub struct Counted {
 pub fn counted(file: &[u8]) -> Vec<Counted> {
     let number =
         |bytes: &[u8], at: usize| bytes[8 * at..].first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
-    let of = |bytes: &[u8]| {
+    let string = |bytes: &[u8]| {
         let stayed = Stay::ALL.into_iter().map(|why| (why, number(bytes, why.number())));
         Counted {
             over_unix: number(bytes, layout::OVER_UNIX),
@@ -111,7 +111,7 @@ pub fn counted(file: &[u8]) -> Vec<Counted> {
             error: number(bytes, layout::ERROR) as i32,
         }
     };
-    file.chunks_exact(8 * layout::NUMBERS).map(of).collect()
+    file.chunks_exact(8 * layout::NUMBERS).map(string).collect()
 }
 
 #[cfg(test)]
@@ -194,11 +194,11 @@ mod tests {
         let strings = number(section(number(symbols + 40, 4)) + 24, 8);
         let (from, length) = (number(symbols + 24, 8), number(symbols + 32, 8));
         let entries = (from..from + length).step_by(24).skip(1);
-        let of = |at: usize| {
+        let string = |at: usize| {
             let name = &elf[strings + number(at, 4)..];
             let end = name.iter().position(|byte| *byte == 0).expect("an end");
             (String::from_utf8_lossy(&name[..end]).into_owned(), number(at + 6, 2) != 0)
         };
-        entries.map(of).collect()
+        entries.map(string).collect()
     }
 }

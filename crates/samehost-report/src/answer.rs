@@ -21,9 +21,9 @@ pub(crate) fn answer(view: &View<'_>) -> Vec<Paragraph> {
         let text = "No answer: no block has a good trial of both arms.";
         return vec![vec![Span::new(Tone::Doubt, text)]];
     }
-    let said = |name: &String| if view.is_sweep() { over_points(view, name) } else { at_point(view, name) };
+    let worded = |name: &String| if view.is_sweep() { over_points(view, name) } else { at_point(view, name) };
     let mut answer: Vec<Paragraph> =
-        names.iter().map(said).filter(|paragraph| !paragraph.is_empty()).collect();
+        names.iter().map(worded).filter(|paragraph| !paragraph.is_empty()).collect();
     answer.extend(predictions::sentences(view));
     answer
 }
@@ -195,22 +195,22 @@ fn against(candidate: f64, baseline: f64, unit: &str) -> String {
 /// Answer for several points: counts of verdicts for the first metric, then the other findings.
 fn over_points(view: &View<'_>, name: &str) -> Paragraph {
     let all = |metric: &MetricInfo| view.comparisons(&metric.name, name).collect::<Vec<_>>();
-    let mut told =
+    let mut metrics =
         view.metrics().iter().map(|metric| (metric, all(metric))).filter(|(_, all)| !all.is_empty());
-    let Some((metric, first)) = told.next() else { return Vec::new() };
-    let has = |all: &[&Comparison], verdict| all.iter().any(|c| c.verdict == verdict);
+    let Some((metric, first)) = metrics.next() else { return Vec::new() };
+    let has_verdict = |all: &[&Comparison], verdict| all.iter().any(|c| c.verdict == verdict);
     let mut text = counted(view, metric, &first, name);
     let lost = losses(view, name);
     if !lost.is_empty() {
         text.extend(lost);
     } else if first.iter().all(|c| c.verdict == Verdict::Inconclusive) {
         if let Some((metric, all)) =
-            told.find(|(_, all)| all.iter().any(|c| c.verdict != Verdict::Inconclusive))
+            metrics.find(|(_, all)| all.iter().any(|c| c.verdict != Verdict::Inconclusive))
         {
             text.extend(counted(view, metric, &all, name));
         }
-    } else if !has(&first, Verdict::Slower)
-        && let Some((metric, all)) = told.find(|(_, all)| has(all, Verdict::Slower))
+    } else if !has_verdict(&first, Verdict::Slower)
+        && let Some((metric, all)) = metrics.find(|(_, all)| has_verdict(all, Verdict::Slower))
     {
         let worse = part(view, metric, &all, Verdict::Slower).unwrap_or_default();
         text.push(Span::plain("But"));

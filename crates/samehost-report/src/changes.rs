@@ -71,19 +71,19 @@ pub(crate) fn summary(changes: &Changes, new: &Report) -> Vec<Vec<Span>> {
         }));
         Some(text)
     };
-    let mut told: Vec<Vec<Span>> =
+    let mut rows: Vec<Vec<Span>> =
         [tell("Arms", &changes.arms), tell("Ratios", &changes.ratios)].into_iter().flatten().collect();
     let first = new.head.workload.metrics.first().map(|metric| &metric.name);
     for c in changes.arms.iter().filter(|c| Some(&c.metric) == first) {
         if let (Verdict::Faster | Verdict::Slower, Some(metric)) = (c.verdict, metric(new, c)) {
             let (words, than) = words::statement(metric, c.ratio, c.point.rate_per_s.is_some());
-            told.push(vec![
+            rows.push(vec![
                 Span::new(words::tone(c.verdict), format!("{}: {words}", clean(&c.baseline))),
                 Span::plain(format!("{than} before.")),
             ]);
         }
     }
-    told
+    rows
 }
 
 fn metric<'a>(report: &'a Report, comparison: &Comparison) -> Option<&'a MetricInfo> {

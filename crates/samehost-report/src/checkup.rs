@@ -134,7 +134,7 @@ impl Saved {
     }
 
     /// Formats as `15.1 µs (12.0–18.2 µs)`.
-    fn told(self) -> String {
+    fn in_words(self) -> String {
         let text = |us: f64| format_value(us, "us");
         match (self.low, self.high) {
             (Some(low), Some(high)) => format!("{} ({}–{})", text(self.us), text(low), text(high)),
@@ -248,13 +248,13 @@ fn of_kind<'a>(findings: &'a [Finding<'a>], kind: FindingKind) -> Option<&'a Fin
 /// The checkup in a line: `Unix socket or TCP on this machine: time of a request 31 % less (30–32 %); …`.
 #[cfg(feature = "html")]
 pub(crate) fn answer(findings: &[Finding<'_>]) -> String {
-    let told = |kind: FindingKind, what: &str| {
+    let row = |kind: FindingKind, what: &str| {
         let row = of_kind(findings, kind)?;
         Some(format!("{what} {}", difference(row.comparison()?)))
     };
     let rows = [
-        told(FindingKind::RoundTrip, "time of a request"),
-        told(FindingKind::Busy, "its CPU time, 64 at once,"),
+        row(FindingKind::RoundTrip, "time of a request"),
+        row(FindingKind::Busy, "its CPU time, 64 at once,"),
     ];
     let rows: Vec<String> = rows.into_iter().flatten().collect();
     let mark = if rows.is_empty() { "?" } else { ": " };
@@ -290,7 +290,7 @@ fn sentences(findings: &[Finding<'_>]) -> Vec<String> {
     {
         sentences.push(format!(
             "Programs that connect anew for each request (PHP without persistent connections, most scripts) save {} on each.",
-            saved.told()
+            saved.in_words()
         ));
     }
     if let Some(comparison) = of_kind(findings, FindingKind::Busy).and_then(Finding::comparison) {
@@ -338,7 +338,7 @@ fn round_trip(finding: &Finding<'_>) -> Vec<String> {
         (Verdict::Faster, Some(saved)) => vec![
             format!(
                 "A Unix socket saves {} on every request and reply. A page that makes {PAGE_QUERIES:.0} database queries, one after the other, gains {}.",
-                saved.told(),
+                saved.in_words(),
                 format_value(saved.us * PAGE_QUERIES, "us")
             ),
             format!(
@@ -394,7 +394,7 @@ fn doubts(findings: &[Finding<'_>]) -> Vec<String> {
     // Rows that depend on the scheduler need no verdict, so warnings about them are irrelevant.
     let findings: Vec<&Finding<'_>> =
         findings.iter().filter(|finding| finding.kind != FindingKind::Scheduler).collect();
-    let said = |code: Code| {
+    let caution = |code: Code| {
         let of_kind = |finding: &&Finding<'_>| {
             finding.report.warnings.iter().find(|warning| warning.code == code).cloned()
         };
@@ -410,5 +410,5 @@ fn doubts(findings: &[Finding<'_>]) -> Vec<String> {
             (_, number) => format!("Caution ({}): {message}.", count(number, "row")),
         })
     };
-    KINDS.into_iter().filter_map(said).collect()
+    KINDS.into_iter().filter_map(caution).collect()
 }

@@ -8,16 +8,16 @@ use crate::words;
 /// `cannot tell (12 % less to 9 % more)`.
 pub(crate) fn difference(comparison: &Comparison) -> String {
     let direction = direction(comparison.ratio);
-    let told = match (comparison.verdict, comparison.grade()) {
+    let words = match (comparison.verdict, comparison.grade()) {
         (Verdict::Equivalent, Grade::Decided) => "no difference".to_owned(),
         (_, Grade::Decided) => amount(comparison.ratio),
         (_, grade) => words::graded(grade, direction),
     };
-    let Some((low, high)) = comparison.ci_low.zip(comparison.ci_high) else { return told };
-    if told.contains(direction) && !(low < 1.0 && high > 1.0) {
-        return format!("{told} ({})", percents(low, high));
+    let Some((low, high)) = comparison.ci_low.zip(comparison.ci_high) else { return words };
+    if words.contains(direction) && !(low < 1.0 && high > 1.0) {
+        return format!("{words} ({})", percents(low, high));
     }
-    format!("{told} ({})", span(low, high))
+    format!("{words} ({})", span(low, high))
 }
 
 /// Range of the blocks of a pair placed by the scheduler: `varies: 40 % less to 70 % more`. Not a confidence interval.
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn differences_have_neither_signs_nor_factors() {
-        let told = |grade, verdict, ratio, low, high| {
+        let worded = |grade, verdict, ratio, low, high| {
             let (ci_low, ci_high) = (Some(low), Some(high));
             difference(&Comparison {
                 ratio,
@@ -103,17 +103,17 @@ mod tests {
         };
         let open = Verdict::Inconclusive;
         for (found, expected) in [
-            (told(Grade::Decided, Verdict::Faster, 0.65, 0.63, 0.68), "35 % less (32–37 %)"),
-            (told(Grade::Decided, Verdict::Faster, 2.2, 1.97, 2.43), "120 % more (97–143 %)"),
+            (worded(Grade::Decided, Verdict::Faster, 0.65, 0.63, 0.68), "35 % less (32–37 %)"),
+            (worded(Grade::Decided, Verdict::Faster, 2.2, 1.97, 2.43), "120 % more (97–143 %)"),
             (
-                told(Grade::Decided, Verdict::Equivalent, 1.0, 0.99, 1.01),
+                worded(Grade::Decided, Verdict::Equivalent, 1.0, 0.99, 1.01),
                 "no difference (1 % less to 1 % more)",
             ),
-            (told(Grade::SizeOpen, open, 0.9, 0.82, 0.99), "less, size open (1–18 %)"),
-            (told(Grade::Probable, open, 0.72, 0.64, 0.79), "probably less (21–36 %)"),
-            (told(Grade::Leaning, open, 0.9, 0.8, 1.02), "maybe less (20 % less to 2 % more)"),
-            (told(Grade::Open, open, 1.0, 0.6, 3.6), "cannot tell (40 % less to 260 % more)"),
-            (told(Grade::Barred, open, 1.1, 1.09, 1.59), "no verdict (9–59 % more)"),
+            (worded(Grade::SizeOpen, open, 0.9, 0.82, 0.99), "less, size open (1–18 %)"),
+            (worded(Grade::Probable, open, 0.72, 0.64, 0.79), "probably less (21–36 %)"),
+            (worded(Grade::Leaning, open, 0.9, 0.8, 1.02), "maybe less (20 % less to 2 % more)"),
+            (worded(Grade::Open, open, 1.0, 0.6, 3.6), "cannot tell (40 % less to 260 % more)"),
+            (worded(Grade::Barred, open, 1.1, 1.09, 1.59), "no verdict (9–59 % more)"),
         ] {
             assert_eq!(found, expected);
         }

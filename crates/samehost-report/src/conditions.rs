@@ -64,9 +64,9 @@ fn floor(view: &View<'_>, metric: &str) -> Option<String> {
 
 /// Explains `equivalent`, if a verdict uses it.
 fn margin(view: &View<'_>) -> Option<String> {
-    let said = view.report.analysis.comparisons.iter().any(|c| c.verdict == Verdict::Equivalent);
+    let has_equivalence = view.report.analysis.comparisons.iter().any(|c| c.verdict == Verdict::Equivalent);
     let margin = format_percent(view.report.head.plan.margin);
-    said.then(|| format!("Equivalent means that the difference is shown to be inside ±{margin}."))
+    has_equivalence.then(|| format!("Equivalent means that the difference is shown to be inside ±{margin}."))
 }
 
 /// CPU time per operation of the harness itself, from the arm without a transport.

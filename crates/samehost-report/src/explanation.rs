@@ -21,10 +21,10 @@ impl Terminal {
             columns,
         ));
         let texts = [("matters", one.matters), ("change", one.change), ("undo", one.undo)];
-        let told = texts.into_iter().flat_map(|(label, text)| {
+        let paragraphs = texts.into_iter().flat_map(|(label, text)| {
             labelled(&Span::new(Tone::Bold, label), 9, &[Span::plain(text)], columns)
         });
-        page.section(told.collect());
+        page.section(paragraphs.collect());
         page.section(titled("On this machine", here(one.code, scan, columns)));
         self.print(&page, out)
     }

@@ -221,10 +221,10 @@ fn sweep(view: &View<'_>, metric: &MetricInfo) -> Grid {
     let values: Vec<Option<f64>> = rows.iter().flat_map(|row| row.3).collect();
     let mut cells = value_cells(&values, &metric.unit).into_iter();
     for (group, i, candidate, _, comparison) in rows {
-        let said = |parameter: &Parameter| {
+        let cell = |parameter: &Parameter| {
             if i == 0 { Span::from(parameter.value(&group.baseline.point)) } else { Span::default() }
         };
-        let mut row: Vec<Span> = view.varying.iter().map(said).collect();
+        let mut row: Vec<Span> = view.varying.iter().map(cell).collect();
         let (base, value) = (cells.next().unwrap_or_default(), cells.next().unwrap_or_default());
         row.push(if i == 0 { base } else { Span::default() });
         if many {

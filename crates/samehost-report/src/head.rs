@@ -38,8 +38,8 @@ pub(crate) fn what(view: &View<'_>) -> Vec<String> {
         parts.push(first.placement.to_string());
     }
     // Capacities at several levels are too many for a head; JSON has them for each arm.
-    let said = workload.parameters.iter().filter(|(key, _)| !key.starts_with("capacity_per_s/"));
-    parts.extend(said.map(|(key, value)| pair(key, value)));
+    let parameters = workload.parameters.iter().filter(|(key, _)| !key.starts_with("capacity_per_s/"));
+    parts.extend(parameters.map(|(key, value)| pair(key, value)));
     for key in first.parameters.keys() {
         let own = Parameter::Own(key.clone());
         parts.push(varies(&own).unwrap_or_else(|| pair(key, &own.value(first))));

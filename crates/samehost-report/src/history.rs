@@ -52,7 +52,7 @@ fn compose(page: &mut Page, runs: &[Run<'_>]) {
         for paragraph in answer::answer(&view) {
             lines.extend(wrap_spans(&paragraph, page.measure()));
         }
-        for paragraph in said(run) {
+        for paragraph in changes_since(run) {
             lines.extend(labelled(&Span::dim("→"), INDENT, &paragraph, page.measure()));
         }
         lines.push(Line::from(vec![Span::dim(clean(run.file))]));
@@ -60,23 +60,23 @@ fn compose(page: &mut Page, runs: &[Run<'_>]) {
     }
 }
 
-fn said(run: &Run<'_>) -> Vec<Vec<Span>> {
+fn changes_since(run: &Run<'_>) -> Vec<Vec<Span>> {
     match &run.change {
         Change::First => vec![vec![Span::dim("the first stored run of this command")]],
         Change::Unknown(reason) => {
             vec![vec![Span::new(Tone::Doubt, format!("not comparable with the run before: {reason}"))]]
         }
         Change::Since(found) => {
-            let mut told = vec![vec![Span::dim("since the run before:")]];
-            told[0].extend(changes::summary(found, run.report).into_iter().flatten());
+            let mut paragraphs = vec![vec![Span::dim("since the run before:")]];
+            paragraphs[0].extend(changes::summary(found, run.report).into_iter().flatten());
             let doubts = found.warnings.iter().map(|warning| {
                 vec![
                     Span::new(Tone::Doubt, format!("{}:", words::code(warning.code))),
                     Span::plain(&warning.message),
                 ]
             });
-            told.extend(doubts);
-            told
+            paragraphs.extend(doubts);
+            paragraphs
         }
     }
 }

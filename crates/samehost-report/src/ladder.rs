@@ -94,7 +94,7 @@ fn remark(ladder: &Ladder, index: usize, step: &Step) -> Span {
 
 fn answer(view: &View<'_>, ladder: &Ladder) -> Paragraph {
     let via = via(view, ladder);
-    let at = |step: &Step| match part(ladder, step.rate_per_s) {
+    let place = |step: &Step| match part(ladder, step.rate_per_s) {
         Some(part) => format!("{part} of {}'s capacity ({})", base(ladder), format_rate(step.rate_per_s)),
         None => format_rate(step.rate_per_s),
     };
@@ -108,7 +108,7 @@ fn answer(view: &View<'_>, ladder: &Ladder) -> Paragraph {
     match ladder.knee {
         Knee::At { step, lowest } => {
             let (knee, lowest) = (&ladder.steps[step], &ladder.steps[lowest]);
-            let lead = format!("Latency {via} takes off at about {}:", at(knee));
+            let lead = format!("Latency {via} takes off at about {}:", place(knee));
             let why = match (knee.state, knee.p99_us, lowest.p99_us) {
                 (StepState::Held, Some(p99), Some(least)) => format!(
                     "there p99 is {}, {} times its smallest ({}).",
@@ -125,7 +125,7 @@ fn answer(view: &View<'_>, ladder: &Ladder) -> Paragraph {
         }
         Knee::NotReached { lowest } => {
             let highest = ladder.steps.iter().rev().find(|step| step.state == StepState::Held);
-            let up_to = highest.map_or_else(String::new, |step| format!(" up to {}", at(step)));
+            let up_to = highest.map_or_else(String::new, |step| format!(" up to {}", place(step)));
             vec![
                 Span::new(Tone::Bold, format!("Latency {via} does not take off{up_to}:")),
                 Span::from(format!(

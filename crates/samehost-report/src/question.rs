@@ -14,7 +14,7 @@ const MOST_ANSWERS: usize = 2;
 /// Formats as `Unix socket or TCP for redis GET: 49 % less CPU time (48–50 %)`.
 pub(crate) fn question(view: &View<'_>) -> String {
     let subject = subject(view);
-    let names: Vec<String> = view.arm_names().iter().rev().map(|name| spelled(view, name)).collect();
+    let names: Vec<String> = view.arm_names().iter().rev().map(|name| arm_name(view, name)).collect();
     let candidates = view.candidates();
     if candidates.is_empty() {
         return alone(view, &subject).unwrap_or(subject);
@@ -26,7 +26,7 @@ pub(crate) fn question(view: &View<'_>) -> String {
     let mut answers = Vec::new();
     for name in &candidates {
         let Some(found) = answer(view, name) else { continue };
-        let lead = if candidates.len() > 1 { format!("{} ", spelled(view, name)) } else { String::new() };
+        let lead = if candidates.len() > 1 { format!("{} ", arm_name(view, name)) } else { String::new() };
         answers.push(format!("{lead}{found}"));
     }
     if answers.is_empty() { format!("{question}?") } else { format!("{question}: {}", answers.join("; ")) }
@@ -43,7 +43,7 @@ fn subject(view: &View<'_>) -> String {
 }
 
 /// A transport's name for readers; commands and others have their own.
-fn spelled(view: &View<'_>, name: &str) -> String {
+fn arm_name(view: &View<'_>, name: &str) -> String {
     let is_arm = |arm: &&samehost_model::Arm| view.name(&arm.id) == name && arm.name == arm.transport.name();
     let transport = view.report.head.arms.iter().find(is_arm).map(|arm| arm.transport);
     match transport {
@@ -62,11 +62,11 @@ fn answer(view: &View<'_>, name: &str) -> Option<String> {
         if all.is_empty() {
             continue;
         }
-        let told = over(metric, &all);
+        let answer = over(metric, &all);
         if all.iter().any(|found| found.verdict.is_decided()) {
-            return Some(told);
+            return Some(answer);
         }
-        first.get_or_insert(told);
+        first.get_or_insert(answer);
     }
     first
 }
@@ -119,7 +119,7 @@ fn alone(view: &View<'_>, subject: &str) -> Option<String> {
     let metric = view.metrics().first()?;
     let values = view::values(view.report, &group.baseline.id, |trial| metric.value(trial));
     let median = samehost_stats::median(&values)?;
-    let name = spelled(view, &view.name(&group.baseline.id));
+    let name = arm_name(view, &view.name(&group.baseline.id));
     Some(format!(
         "{subject} over {name}: {} {}",
         words::title(&metric.name),
@@ -133,7 +133,7 @@ mod tests {
 
     use super::*;
 
-    fn told(verdict: Verdict, grade: Grade, ratio: f64, low: f64, high: f64) -> String {
+    fn worded(verdict: Verdict, grade: Grade, ratio: f64, low: f64, high: f64) -> String {
         let found = Comparison {
             verdict,
             grade: Some(grade),
@@ -147,21 +147,21 @@ mod tests {
 
     #[test]
     fn an_answer_has_its_size_or_says_how_sure_it_is() {
-        let decided = told(Verdict::Faster, Grade::Decided, 0.51, 0.5, 0.52);
+        let decided = worded(Verdict::Faster, Grade::Decided, 0.51, 0.5, 0.52);
         assert_eq!(decided, "49 % less CPU per operation (48–50 %)");
-        let same = told(Verdict::Equivalent, Grade::Decided, 1.0, 0.99, 1.01);
+        let same = worded(Verdict::Equivalent, Grade::Decided, 1.0, 0.99, 1.01);
         assert_eq!(same, "no difference that matters in total CPU/op");
-        let maybe = told(Verdict::Inconclusive, Grade::Leaning, 0.9, 0.8, 1.1);
+        let maybe = worded(Verdict::Inconclusive, Grade::Leaning, 0.9, 0.8, 1.1);
         assert_eq!(maybe, "maybe less CPU in total CPU/op");
-        assert_eq!(told(Verdict::Inconclusive, Grade::Open, 1.0, 0.8, 1.3), "cannot tell, by total CPU/op");
+        assert_eq!(worded(Verdict::Inconclusive, Grade::Open, 1.0, 0.8, 1.3), "cannot tell, by total CPU/op");
     }
 
     #[test]
     fn several_points_are_one_range() {
-        let at = |ratio, verdict| Comparison { ratio, verdict, ..Comparison::default() };
+        let comparison = |ratio, verdict| Comparison { ratio, verdict, ..Comparison::default() };
         let metric = metric::THROUGHPUT.info();
-        let (low, high) = (at(1.12, Verdict::Faster), at(1.38, Verdict::Faster));
-        let open = at(1.0, Verdict::Inconclusive);
+        let (low, high) = (comparison(1.12, Verdict::Faster), comparison(1.38, Verdict::Faster));
+        let open = comparison(1.0, Verdict::Inconclusive);
         assert_eq!(over(&metric, &[&low, &high]), "12–38 % more throughput");
         assert_eq!(over(&metric, &[&low, &high, &open]), "12–38 % more throughput at 2 of 3 points");
         assert_eq!(over(&metric, &[&open, &open]), "no difference is shown in throughput");

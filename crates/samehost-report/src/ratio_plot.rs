@@ -117,7 +117,10 @@ mod tests {
         let mut line = Line::default();
         marks(&axis, [1.0, 1.02, 1.0 / 1.02], &comparison, 40).draw(&mut line);
         let text = line.print(false);
-        let at = |sign: char| text.chars().position(|c| c == sign).unwrap();
-        assert!(at('│') < at('├') && at('├') < at('●') && at('●') < at('┤'), "{text}");
+        let column = |sign: char| text.chars().position(|c| c == sign).unwrap();
+        assert!(
+            column('│') < column('├') && column('├') < column('●') && column('●') < column('┤'),
+            "{text}"
+        );
     }
 }

@@ -234,13 +234,13 @@ pub(crate) fn legend(cells: &[&str], margin: f64) -> Option<String> {
         ("maybe", "wrong in at most 1 of 5 such rows".to_owned()),
         (CANNOT_TELL, "nothing shows which is better".to_owned()),
     ];
-    let mut told = Vec::new();
+    let mut explained = Vec::new();
     for (word, meaning) in meanings {
         if cells.iter().any(|cell| cell.contains(word)) {
-            told.push(format!("{word}: {meaning}"));
+            explained.push(format!("{word}: {meaning}"));
         }
     }
-    (!told.is_empty()).then(|| format!("{}.", told.join("; ")))
+    (!explained.is_empty()).then(|| format!("{}.", explained.join("; ")))
 }
 
 /// Reason for a missing verdict, in a sentence; `None` if only the warning's message explains it.
@@ -322,11 +322,14 @@ mod tests {
 
     #[test]
     fn directions_suit_their_metric() {
-        let of = |metric: Metric, ratio| direction(Some(&metric.info()), ratio);
-        assert_eq!((of(metric::LATENCY_MEAN, 0.9), of(metric::LATENCY_MEAN, 1.1)), ("faster", "slower"));
-        assert_eq!((of(metric::THROUGHPUT, 0.9), of(metric::THROUGHPUT, 1.1)), ("less", "more"));
+        let worded = |metric: Metric, ratio| direction(Some(&metric.info()), ratio);
         assert_eq!(
-            (of(metric::TOTAL_CPU_PER_OP, 0.9), of(metric::TOTAL_CPU_PER_OP, 1.1)),
+            (worded(metric::LATENCY_MEAN, 0.9), worded(metric::LATENCY_MEAN, 1.1)),
+            ("faster", "slower")
+        );
+        assert_eq!((worded(metric::THROUGHPUT, 0.9), worded(metric::THROUGHPUT, 1.1)), ("less", "more"));
+        assert_eq!(
+            (worded(metric::TOTAL_CPU_PER_OP, 0.9), worded(metric::TOTAL_CPU_PER_OP, 1.1)),
             ("less CPU", "more CPU")
         );
     }

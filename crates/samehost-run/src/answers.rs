@@ -199,7 +199,7 @@ fn get(memory: &Memory<'_>, replaced: &Replaced, arguments: [u64; 6]) -> io::Res
     let length = match (level, name) {
         (SOCKET, libc::SO_DOMAIN) => number(&mut value, family(replaced.peer)),
         (SOCKET, libc::SO_PROTOCOL) => number(&mut value, TCP),
-        // What is no plain value is none: it would hold addresses of the program's memory.
+        // Options that hold pointers are not recorded: they are addresses of the program's memory.
         _ => {
             let length = option(stand_in(replaced)?.as_fd(), level, name, &mut value)?;
             if (level, name) == (TCP, libc::TCP_INFO) && length > 0 {

@@ -247,9 +247,9 @@ mod tests {
     #[test]
     fn the_kind_of_a_map_is_known() {
         let kind = |text: &str| kind_of(&text.parse().expect("a map")).map(Kind::protocol);
-        let of = |name: &str| Some(Kind::named(name).expect("a kind").protocol());
-        assert_eq!(kind("9999=/srv/.s.PGSQL.9999"), of("postgres"));
-        assert_eq!(kind("3306=/srv/anything"), of("mysql"));
+        let protocol = |name: &str| Some(Kind::named(name).expect("a kind").protocol());
+        assert_eq!(kind("9999=/srv/.s.PGSQL.9999"), protocol("postgres"));
+        assert_eq!(kind("3306=/srv/anything"), protocol("mysql"));
         assert_eq!(kind("1=/srv/anything"), None);
     }
 }

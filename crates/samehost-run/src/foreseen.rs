@@ -103,7 +103,7 @@ struct Asked {
 /// The first demand of the program, in its words and then in its environment.
 fn demanded(kind: Kind, program: &Program<'_>) -> Option<Asked> {
     for (at, word) in program.words.iter().enumerate() {
-        if let Some(asked) = said(kind, &word.to_string_lossy(), format!("its argument {at}")) {
+        if let Some(asked) = asked(kind, &word.to_string_lossy(), format!("its argument {at}")) {
             return Some(asked);
         }
     }
@@ -118,7 +118,7 @@ fn demanded(kind: Kind, program: &Program<'_>) -> Option<Asked> {
                 words: format!("{}={value}", demand.name),
                 instead: demand.instead,
             }),
-            None => said(kind, &value, name.into_owned()),
+            None => asked(kind, &value, name.into_owned()),
         };
         if asked.is_some() {
             return asked;
@@ -128,7 +128,7 @@ fn demanded(kind: Kind, program: &Program<'_>) -> Option<Asked> {
 }
 
 /// What a text demands of a server of this kind: a URL or words of libpq, or the scheme of Redis with TLS.
-fn said(kind: Kind, text: &str, place: String) -> Option<Asked> {
+fn asked(kind: Kind, text: &str, place: String) -> Option<Asked> {
     if kind.protocol() == Some(Protocol::Redis) {
         let is_asked = text.contains("rediss://");
         return is_asked.then(|| Asked { place, words: "rediss://".to_owned(), instead: "say redis://" });
@@ -148,9 +148,9 @@ fn has_word(text: &str, name: &str, value: &str) -> bool {
     text.match_indices(name).any(|(at, name)| {
         let is_whole = !text[..at].ends_with(|before: char| before.is_ascii_alphanumeric() || before == '_');
         let rest = text[at + name.len()..].trim_start();
-        let said = rest.strip_prefix('=').map(|rest| rest.trim_start().trim_start_matches('\''));
+        let found = rest.strip_prefix('=').map(|rest| rest.trim_start().trim_start_matches('\''));
         let end = |rest: &str| !rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '-');
-        is_whole && said.and_then(|said| said.strip_prefix(value)).is_some_and(end)
+        is_whole && found.and_then(|found| found.strip_prefix(value)).is_some_and(end)
     })
 }
 

@@ -1,6 +1,6 @@
 //! `samehost run`: connects a program to Unix sockets where it asks for TCP on this machine. The program's calls of
 //! `connect` stop until the supervisor answers them (`samehost_seccomp`), or a preloaded library makes them otherwise
-//! (`samehost_preload`). It is no sandbox.
+//! (`samehost_preload`). It is not a sandbox.
 
 mod address;
 mod answers;

@@ -189,10 +189,11 @@ mod tests {
     #[test]
     fn every_loopback_address_is_meant_and_no_other() {
         let maps = Maps(vec![map("127.0.0.2:80=/first"), map("80=/second")]);
-        let of = |text: &str| maps.of(text.parse().expect("an address")).map(|map| map.socket.to_string());
-        assert_eq!(of("127.0.0.2:80").as_deref(), Some("unix:/first"));
+        let mapped =
+            |text: &str| maps.of(text.parse().expect("an address")).map(|map| map.socket.to_string());
+        assert_eq!(mapped("127.0.0.2:80").as_deref(), Some("unix:/first"));
         for loopback in ["127.0.0.1:80", "127.255.0.9:80", "[::1]:80", "[::ffff:127.0.0.1]:80"] {
-            assert_eq!(of(loopback).as_deref(), Some("unix:/second"), "{loopback}");
+            assert_eq!(mapped(loopback).as_deref(), Some("unix:/second"), "{loopback}");
         }
         for other in [
             "127.0.0.1:81",
@@ -202,7 +203,7 @@ mod tests {
             "[2001:db8::1]:80",
             "[::ffff:192.0.2.1]:80",
         ] {
-            assert_eq!(of(other), None, "{other}");
+            assert_eq!(mapped(other), None, "{other}");
         }
     }
 }

@@ -76,7 +76,7 @@ fn of_elf(elf: &Elf) -> Option<&'static str> {
     (!elf.has_interpreter()?).then_some("it is a static program")
 }
 
-/// A program's file. What is no number of a little-endian ELF file of 64 bits is not understood.
+/// A program's file. Only little-endian ELF files of 64 bits are understood.
 struct Elf {
     file: File,
     header: [u8; 64],

@@ -111,13 +111,13 @@ impl Thread {
         let directory = openat(proc, number.to_string(), flags, Mode::empty())?;
         let status = openat(&directory, "status", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         let status = File::from(status);
-        let of = |number: u32| Pid::from_raw(number as i32).ok_or(Errno::SRCH);
-        let (descriptor, is_its_own) = match pidfd_open(of(number)?, OF_THREAD) {
+        let process = |number: u32| Pid::from_raw(number as i32).ok_or(Errno::SRCH);
+        let (descriptor, is_its_own) = match pidfd_open(process(number)?, OF_THREAD) {
             Err(Errno::INVAL) => {
                 let text = whole(|room, at| status.read_at(room, at))?;
                 let leader = text.lines().find_map(|line| line.strip_prefix("Tgid:"));
                 let leader = leader.and_then(|number| number.trim().parse().ok()).ok_or(Errno::SRCH)?;
-                (pidfd_open(of(leader)?, PidfdFlags::empty())?, false)
+                (pidfd_open(process(leader)?, PidfdFlags::empty())?, false)
             }
             found => (found?, true),
         };
@@ -160,7 +160,7 @@ impl Thread {
         Ok(Directory { device, inode: found.stx_ino, mount: found.stx_mnt_id })
     }
 
-    /// The inode of the socket that a descriptor is; None for what is no socket.
+    /// The inode of the socket that a descriptor is; None for other descriptors.
     pub fn socket_inode(&self, descriptor: i32) -> Option<u64> {
         inode_of(&self.link(&format!("fd/{descriptor}")).ok()?)
     }
@@ -168,7 +168,7 @@ impl Thread {
     /// The socket behind a descriptor.
     pub fn socket(&self, descriptor: i32) -> io::Result<Option<Socket>> {
         let own = match pidfd_getfd(&self.descriptor, descriptor, PidfdGetfdFlags::empty()) {
-            // What is no descriptor is not ours to complain about.
+            // EBADF: the kernel reports it to the program.
             Err(Errno::BADF) => return Ok(None),
             own => own?,
         };

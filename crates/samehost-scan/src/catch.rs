@@ -149,7 +149,7 @@ impl<'a> Catcher<'a> {
     ) -> Option<Self> {
         let namespace = namespaces::own_of(scan)?;
         let services = service_of.values().copied();
-        let held = scan.sockets.iter().filter(|socket| !socket.pids.is_empty());
+        let with_holders = scan.sockets.iter().filter(|socket| !socket.pids.is_empty());
         Some(Catcher {
             connects: connects(),
             noted: HashMap::new(),
@@ -158,7 +158,7 @@ impl<'a> Catcher<'a> {
             namespace,
             diag: Diag::open().ok()?,
             wanted: services.map(|service| (service, MOST_TRIES)).collect(),
-            known: held.map(|socket| socket.inode).collect(),
+            known: with_holders.map(|socket| socket.inode).collect(),
             likely: scan.advice.iter().flat_map(|one| one.client_pids.iter().copied()).collect(),
             next: Instant::now(),
             users: Names::of_users(),

@@ -9,7 +9,7 @@ use samehost_services::{Kind, Protocol};
 
 use crate::diag::Diag;
 
-/// Ports where a Unix socket is no choice: who sends there follows a standard that has none. Names (DNS) and time (NTP).
+/// Ports where a Unix socket is not a choice: who sends there follows a standard that has none. Names (DNS) and time (NTP).
 const STANDARD: [u16; 3] = [53, 123, 5353];
 
 /// A UDP socket of a service of this network namespace that takes datagrams of this machine.

@@ -50,7 +50,7 @@ impl Over {
     }
 }
 
-/// A line that is no rule.
+/// A line that is not a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "line {line}: {reason}; write SERVICE unix, or SERVICE tcp, and where it must be `except CLIENT …`: mariadb unix except mysqldump"
@@ -64,7 +64,7 @@ impl Expectation {
     /// Reads the text of a file.
     ///
     /// # Errors
-    /// When a line is no rule, a service is unknown, or has two rules.
+    /// When a line is not a rule, a service is unknown, or has two rules.
     pub fn parse(text: &str) -> Result<Self, ExpectationError> {
         let mut rules: Vec<Rule> = Vec::new();
         for (index, line) in text.lines().enumerate() {
@@ -95,20 +95,20 @@ impl Expectation {
     /// Holds a scan against the file.
     #[must_use]
     pub fn hold(&self, inventory: &Inventory) -> Held {
-        let mut held = Held { unexpected: Vec::new(), by_service: BTreeMap::new() };
+        let mut checked = Held { unexpected: Vec::new(), by_service: BTreeMap::new() };
         for rule in &self.rules {
-            held.by_service.insert(rule.service.name().to_owned(), 0);
+            checked.by_service.insert(rule.service.name().to_owned(), 0);
         }
         for hop in &inventory.hops {
             let Some((kind, rule)) = self.rule_of(hop) else { continue };
             let over = if hop.is_tcp() { Over::Tcp } else { Over::Unix };
             let is_excepted = hop.client.name.as_ref().is_some_and(|name| rule.except.contains(name));
             if over != rule.transport && !is_excepted {
-                *held.by_service.entry(kind.name().to_owned()).or_default() += 1;
-                held.unexpected.push(Unexpected { hop: hop.clone(), expected: rule.transport.name() });
+                *checked.by_service.entry(kind.name().to_owned()).or_default() += 1;
+                checked.unexpected.push(Unexpected { hop: hop.clone(), expected: rule.transport.name() });
             }
         }
-        held
+        checked
     }
 
     /// The kind of a hop's service, and the rule for it or else for a relative.
@@ -146,10 +146,10 @@ mod tests {
             hop("node", "redis", "unix:/run/redis.sock"),
             hop("node", "memcached", "tcp:127.0.0.1:11211"),
         ];
-        let held = expectation.hold(&Inventory { hops: hops.clone(), ..Inventory::default() });
+        let checked = expectation.hold(&Inventory { hops: hops.clone(), ..Inventory::default() });
         let by_service = [("mariadb", 1), ("mysql", 0), ("redis", 1)];
-        assert_eq!(held.by_service, by_service.map(|(name, number)| (name.to_owned(), number)).into());
-        let found: Vec<_> = held.unexpected.into_iter().map(|one| (one.hop, one.expected)).collect();
+        assert_eq!(checked.by_service, by_service.map(|(name, number)| (name.to_owned(), number)).into());
+        let found: Vec<_> = checked.unexpected.into_iter().map(|one| (one.hop, one.expected)).collect();
         assert_eq!(found, [(hops[0].clone(), "unix"), (hops[3].clone(), "tcp")]);
     }
 
@@ -158,8 +158,8 @@ mod tests {
         let expectation = Expectation::parse("mysql unix\nmariadb tcp\n").unwrap();
         let hops =
             vec![hop("app", "mariadb", "tcp:127.0.0.1:3306"), hop("app", "mysql", "tcp:127.0.0.1:3307")];
-        let held = expectation.hold(&Inventory { hops: hops.clone(), ..Inventory::default() });
-        assert_eq!(held.unexpected, [Unexpected { hop: hops[1].clone(), expected: "unix" }]);
+        let checked = expectation.hold(&Inventory { hops: hops.clone(), ..Inventory::default() });
+        assert_eq!(checked.unexpected, [Unexpected { hop: hops[1].clone(), expected: "unix" }]);
     }
 
     #[test]

@@ -36,11 +36,11 @@ pub struct Sender {
 /// The connections that hold bytes back at the moment of a scan, in this program's network namespace.
 #[must_use]
 pub fn held_back(scan: &Scan) -> HeldBack {
-    let mut held = HeldBack::default();
+    let mut waiting = HeldBack::default();
     if let Ok(mut diag) = Diag::open() {
-        held.look(scan, &mut diag, &scan.sockets);
+        waiting.look(scan, &mut diag, &scan.sockets);
     }
-    held
+    waiting
 }
 
 impl HeldBack {
@@ -168,20 +168,20 @@ mod tests {
             data_segments_out: 40,
             ..Counters::default()
         };
-        let held = Unsent {
+        let waiting = Unsent {
             unacknowledged: 1,
             not_sent: 10,
             segment_size: 65_483,
             segments_out: 60,
             counters: chatty,
         };
-        assert!(is_held(&held));
-        assert!(!is_held(&Unsent { not_sent: 0, ..held }), "all is sent");
-        assert!(!is_held(&Unsent { unacknowledged: 0, ..held }), "it waits for something else");
-        assert!(!is_held(&Unsent { not_sent: 65_483, ..held }), "a whole segment waits for the window");
+        assert!(is_held(&waiting));
+        assert!(!is_held(&Unsent { not_sent: 0, ..waiting }), "all is sent");
+        assert!(!is_held(&Unsent { unacknowledged: 0, ..waiting }), "it waits for something else");
+        assert!(!is_held(&Unsent { not_sent: 65_483, ..waiting }), "a whole segment waits for the window");
         let bulk = Counters { bytes_acked: 40 << 20, ..chatty };
-        assert!(!is_held(&Unsent { counters: bulk, ..held }));
+        assert!(!is_held(&Unsent { counters: bulk, ..waiting }));
         let young = Counters { data_segments_in: 3, ..chatty };
-        assert!(!is_held(&Unsent { counters: young, ..held }));
+        assert!(!is_held(&Unsent { counters: young, ..waiting }));
     }
 }

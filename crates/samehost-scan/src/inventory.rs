@@ -8,7 +8,7 @@ use samehost_model::scan::{
 };
 use serde::Deserialize;
 
-/// Programs to which everything is connected: a new connection to one of them is no news.
+/// Programs to which everything is connected: a new connection to one of them says nothing new.
 const PLUMBING: &[&str] = &["systemd", "systemd-journal", "dbus-daemon", "dbus-broker"];
 /// Sockets below it belong to the session of a user, and go with it.
 const SESSIONS: &str = "unix:/run/user/";
@@ -332,7 +332,7 @@ mod tests {
 
     /// A service at a port and at a path, with one client at each; `shift` moves all that the kernel chooses.
     fn scan(shift: u32) -> Scan {
-        let at = |text: &str| Address::Inet(text.parse().unwrap());
+        let address = |text: &str| Address::Inet(text.parse().unwrap());
         let socket = |kind, state, inode, local: Address, pid| Socket {
             local,
             pids: vec![pid],
@@ -340,8 +340,8 @@ mod tests {
         };
         let (server, client) = (100 + shift, 200 + shift);
         let path = Address::Path("/run/a.sock".into());
-        let port = at("127.0.0.1:80");
-        let mut clients = at("127.0.0.1:40000");
+        let port = address("127.0.0.1:80");
+        let mut clients = address("127.0.0.1:40000");
         if let Address::Inet(address) = &mut clients {
             address.set_port(40_000 + shift as u16);
         }

@@ -44,9 +44,9 @@ impl Listeners {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
-        let of = |address: SocketAddr| self.exact.get(&(namespace, address));
-        of(address)
-            .or_else(|| of(SocketAddr::new(every, address.port())))
+        let listener = |address: SocketAddr| self.exact.get(&(namespace, address));
+        listener(address)
+            .or_else(|| listener(SocketAddr::new(every, address.port())))
             .or_else(|| self.dual.get(&(namespace, address.port())).filter(|_| address.is_ipv4()))
             .map_or(&[], Vec::as_slice)
     }

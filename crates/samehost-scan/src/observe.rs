@@ -214,7 +214,7 @@ fn fill(scan: &mut Scan, before: &Look, after: &Look, ended: Heard, caught: &Cau
 
 impl Short {
     /// How many of them the kernel told of.
-    fn told(&self) -> u64 {
+    fn counted(&self) -> u64 {
         self.tallies.iter().map(|tally| tally.all.connections).sum()
     }
 
@@ -222,9 +222,9 @@ impl Short {
     /// program's that was seen, or nobody's.
     fn shares(&self, seen: &Seen, seconds: f64) -> Shares {
         let mut shares = shares(seen, self.tallies.iter());
-        let told = self.told();
+        let counted = self.counted();
         let number = self.per_s * seconds;
-        if told == 0 {
+        if counted == 0 {
             let all = Part { connections: number, ..Part::default() };
             match only_program(seen) {
                 Some(only) => shares.of_senders[only] = all,
@@ -232,7 +232,7 @@ impl Short {
             }
             return shares;
         }
-        let times = number / told as f64 - 1.0;
+        let times = number / counted as f64 - 1.0;
         for part in shares.of_senders.iter_mut().chain([&mut shares.nobodys]) {
             part.add_part(*part, times);
         }
@@ -278,8 +278,8 @@ fn ends(scan: &Scan, advice: &Advice, end: End) -> BTreeSet<u32> {
 /// Adds the CPU time per request at both ends. A service's CPU time is divided by the requests of all its pairs.
 fn add_cpu(scan: &Scan, all: &mut [Advice], before: &Look, after: &Look, seconds: f64) {
     let used = |pids: &BTreeSet<u32>| {
-        let one = |pid: &u32| Some(after.cpu_s.get(pid)? - before.cpu_s.get(pid)?);
-        let each: Option<Vec<f64>> = pids.iter().map(one).collect();
+        let used = |pid: &u32| Some(after.cpu_s.get(pid)? - before.cpu_s.get(pid)?);
+        let each: Option<Vec<f64>> = pids.iter().map(used).collect();
         each.filter(|each| !each.is_empty()).map(|each| each.iter().sum::<f64>())
     };
     let rate = |advice: &Advice| advice.traffic.map_or(0.0, |traffic| traffic.all_round_trips_per_s());
@@ -409,7 +409,7 @@ fn short_connections(
         }
     }
     for short in found.values_mut() {
-        short.per_s = short.per_s.max(short.told() as f64 / seconds);
+        short.per_s = short.per_s.max(short.counted() as f64 / seconds);
     }
     found
 }

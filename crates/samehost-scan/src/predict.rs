@@ -272,32 +272,32 @@ mod tests {
     #[test]
     fn what_may_lose_in_one_way_is_not_worth_it_for_the_other() {
         let traffic = Traffic { round_trips_per_s: 10_000.0, busy_connections: 1, ..Traffic::default() };
-        let of = |cpu: (f64, f64), time: (f64, f64)| {
+        let prediction = |cpu: (f64, f64), time: (f64, f64)| {
             let range = |(low, high)| Range { low, high };
             let costs = Costs { cpu_us_per_request: range(cpu), us_per_round_trip: range(time), ..NOTHING };
             let saving = saving(&traffic, 1, &costs);
             (saving.worth_it, saving.undecided)
         };
         // 10,000/s × 2 µs is 2 % of a CPU, or of a connection's time.
-        assert_eq!(of((2.0, 4.0), (0.0, 3.0)), (true, false));
-        assert_eq!(of((2.0, 4.0), (-0.1, 3.0)), (false, true), "it may wait longer");
-        assert_eq!(of((-0.1, 4.0), (2.0, 3.0)), (false, true), "it may take more CPU time");
-        assert_eq!(of((2.0, 4.0), (-3.0, -2.0)), (false, true), "it waits longer for certain");
-        assert_eq!(of((-4.0, -2.0), (-3.0, -2.0)), (false, false));
+        assert_eq!(prediction((2.0, 4.0), (0.0, 3.0)), (true, false));
+        assert_eq!(prediction((2.0, 4.0), (-0.1, 3.0)), (false, true), "it may wait longer");
+        assert_eq!(prediction((-0.1, 4.0), (2.0, 3.0)), (false, true), "it may take more CPU time");
+        assert_eq!(prediction((2.0, 4.0), (-3.0, -2.0)), (false, true), "it waits longer for certain");
+        assert_eq!(prediction((-4.0, -2.0), (-3.0, -2.0)), (false, false));
     }
 
     #[test]
     fn worth_it_needs_the_whole_range() {
         let traffic = Traffic { round_trips_per_s: 1000.0, busy_connections: 100, ..Traffic::default() };
-        let of = |low: f64, high: f64| {
+        let prediction = |low: f64, high: f64| {
             let cpu = Range { low, high };
             let costs = Costs { cpu_us_per_request: cpu, us_per_round_trip: cpu, ..NOTHING };
             let saving = saving(&traffic, 100, &costs);
             (saving.worth_it, saving.undecided)
         };
         // 1,000/s × 5 µs is half a percent of a CPU, the threshold.
-        assert_eq!(of(5.0, 9.0), (true, false));
-        assert_eq!(of(0.1, 5.0), (false, true), "most of that range is not worth it");
-        assert_eq!(of(0.1, 4.0), (false, false));
+        assert_eq!(prediction(5.0, 9.0), (true, false));
+        assert_eq!(prediction(0.1, 5.0), (false, true), "most of that range is not worth it");
+        assert_eq!(prediction(0.1, 4.0), (false, false));
     }
 }

@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_pair_that_keeps_less_than_a_cpu_busy_has_one_request_under_way() {
-        let of = |round_trips_per_s: f64, server: Option<f64>| {
+        let shape_of = |round_trips_per_s: f64, server: Option<f64>| {
             let traffic = Traffic {
                 bytes_per_s: round_trips_per_s * 400.0,
                 round_trips_per_s,
@@ -93,10 +93,10 @@ mod tests {
             };
             shape(&Scan::default(), &advice)
         };
-        let busy = of(50_000.0, Some(30.0)).unwrap();
+        let busy = shape_of(50_000.0, Some(30.0)).unwrap();
         assert_eq!((busy.connections, busy.size_bytes, busy.server), (8, 200, "epoll"));
-        assert_eq!(of(10_000.0, Some(30.0)).unwrap().connections, 1);
-        assert!(of(10.0, Some(30.0)).is_none(), "too quiet");
-        assert!(of(50_000.0, None).is_none(), "nothing known of the CPU time");
+        assert_eq!(shape_of(10_000.0, Some(30.0)).unwrap().connections, 1);
+        assert!(shape_of(10.0, Some(30.0)).is_none(), "too quiet");
+        assert!(shape_of(50_000.0, None).is_none(), "nothing known of the CPU time");
     }
 }

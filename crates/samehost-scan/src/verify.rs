@@ -244,8 +244,9 @@ fn process(verification: &mut Verification, pid: u32, version: &str) -> Result<(
             && !joined.contains(&socket.inode)
     };
     verification.remote = scan.sockets.iter().filter(is_remote).count() as u32;
-    let has = |transport: &str| verification.connections.iter().any(|one| one.transport == transport);
-    verification.transport = match (has("unix"), has("tcp")) {
+    let has_connection =
+        |transport: &str| verification.connections.iter().any(|one| one.transport == transport);
+    verification.transport = match (has_connection("unix"), has_connection("tcp")) {
         (true, true) => Some("mixed"),
         (true, false) => Some("unix"),
         (false, true) => Some("tcp"),
@@ -282,7 +283,7 @@ fn held_connections(verification: &mut Verification, scan: &Scan, pid: u32) -> V
             }
         }
     }
-    let held = |((transport, role, service_address, service, other), count)| HeldConnection {
+    let connection = |((transport, role, service_address, service, other), count)| HeldConnection {
         transport,
         role,
         service_address,
@@ -290,7 +291,7 @@ fn held_connections(verification: &mut Verification, scan: &Scan, pid: u32) -> V
         other,
         count,
     };
-    verification.connections = groups.into_iter().map(held).collect();
+    verification.connections = groups.into_iter().map(connection).collect();
     joined
 }
 

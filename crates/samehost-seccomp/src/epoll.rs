@@ -16,7 +16,7 @@ struct Slot {
 }
 
 /// Whether the epoll set behind `epoll` has the file behind `descriptor`, put in under that number. Both are descriptors of
-/// `thread`. EBADF and EINVAL where `epoll` is no epoll set; EPERM where the thread may not be looked at.
+/// `thread`. EBADF and EINVAL where `epoll` is not an epoll set; EPERM where the thread may not be looked at.
 pub fn is_watched(thread: u32, epoll: RawFd, descriptor: RawFd) -> io::Result<bool> {
     let thread = thread as libc::pid_t;
     // A set may have the number several times, for files that live on under other numbers.

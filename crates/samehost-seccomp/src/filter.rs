@@ -188,9 +188,9 @@ mod tests {
         // i386, arm, and the other of ours.
         for architecture in [0x4000_0003, 0x4000_0028, 0xC000_003E, 0xC000_00B7] {
             if Some(architecture) != ARCHITECTURE {
-                let of = |number| answer(&filter(), architecture, number, [0; 6]);
-                assert_eq!([of(CONNECT), of(OPTION)], [SECCOMP_RET_ALLOW; 2]);
-                assert_eq!([of(RESTRICT), of(81)], [SECCOMP_RET_USER_NOTIF; 2]);
+                let answer_to = |number| answer(&filter(), architecture, number, [0; 6]);
+                assert_eq!([answer_to(CONNECT), answer_to(OPTION)], [SECCOMP_RET_ALLOW; 2]);
+                assert_eq!([answer_to(RESTRICT), answer_to(81)], [SECCOMP_RET_USER_NOTIF; 2]);
             }
         }
         assert!(!stops(CONNECT | i64::from(X32), [0; 6]), "x32");

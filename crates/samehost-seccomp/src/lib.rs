@@ -1,5 +1,5 @@
 //! Starts a program whose chosen system calls stop until somebody answers them (seccomp user notification). It decides
-//! nothing, and is no sandbox: whoever answers "go on" lets the program change the arguments meanwhile.
+//! nothing, and is not a sandbox: whoever answers "go on" lets the program change the arguments meanwhile.
 
 mod epoll;
 mod filter;

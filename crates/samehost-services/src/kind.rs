@@ -92,13 +92,13 @@ impl Kind {
     /// The kind that people call so: by its own name, or by that of a unit, a program or a package of it.
     #[must_use]
     pub fn called(name: &str) -> Option<Kind> {
-        let has = |names: &[String]| names.iter().any(|one| one == name);
+        let is_among = |names: &[String]| names.iter().any(|one| one == name);
         Kind::named(name)
             .or_else(|| {
                 Kind::all().find(|kind| {
                     let known = kind.descriptor();
-                    has(&known.units)
-                        || has(&known.programs)
+                    is_among(&known.units)
+                        || is_among(&known.programs)
                         || [&known.package, &known.unit_prefix].iter().any(|one| one.as_deref() == Some(name))
                 })
             })

@@ -13,7 +13,7 @@ pub enum Leads {
     Socket,
 }
 
-/// What is spoken at a URL of this scheme, and what it leads to; none where the scheme is no service's.
+/// What is spoken at a URL of this scheme, and what it leads to; none where no service has the scheme.
 #[must_use]
 pub fn scheme(name: &str) -> Option<(Protocol, Leads)> {
     Kind::all().find_map(|kind| {

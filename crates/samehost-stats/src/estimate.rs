@@ -152,8 +152,8 @@ pub fn estimate_pairs(log_ratios: &[f64], starts: &[Option<u32>], asked: &Asked)
         let moved: Vec<f64> = log_ratios.iter().map(|value| value - side * limit).collect();
         return Some(plain.with_shifted(side, asked.estimate(&moved)));
     };
-    let at = |shift: f64, confidence: f64| grouped.locate(shift, confidence);
-    let located = at(0.0, confidence);
+    let locate = |shift: f64, confidence: f64| grouped.locate(shift, confidence);
+    let located = locate(0.0, confidence);
     let plain = |located: Location| Estimate {
         ratio: located.estimate.exp(),
         interval: Some(located.interval.exp()),
@@ -163,10 +163,10 @@ pub fn estimate_pairs(log_ratios: &[f64], starts: &[Option<u32>], asked: &Asked)
         method: Method::StartsT,
         n: log_ratios.len() as u32,
     };
-    let narrow = at(0.0, narrow(confidence)).interval.exp();
+    let narrow = locate(0.0, narrow(confidence)).interval.exp();
     let found = Estimate { narrow: Some(narrow), ..plain(located) };
     let side = side_of(&found);
-    Some(found.with_shifted(side, Some(plain(at(side * limit, confidence)))))
+    Some(found.with_shifted(side, Some(plain(locate(side * limit, confidence)))))
 }
 
 /// 1 if the ratio is at least 1, else −1.
@@ -246,14 +246,14 @@ mod tests {
         let none = |n: usize| vec![None; n];
         let values: Vec<f64> = (0..12).map(|i| 0.1 + f64::from(i) / 100.0).collect();
         let asked = |limit: f64| Asked { confidence: 0.95, limit, multiplicity: 1.0 };
-        let of = |limit: f64| estimate_pairs(&values, &none(12), &asked(limit)).unwrap();
-        assert_eq!(of(0.0).p_inside, of(0.0).p);
+        let estimated = |limit: f64| estimate_pairs(&values, &none(12), &asked(limit)).unwrap();
+        assert_eq!(estimated(0.0).p_inside, estimated(0.0).p);
         // The interval starts at about 0.12: a limit inside it cannot be rejected, a smaller one can.
-        assert!(of(0.05).p_inside.unwrap() < 0.001 && of(0.15).p_inside.unwrap() > 0.5);
-        assert_eq!(of(0.3).p_inside, Some(1.0), "the estimate itself lies inside");
+        assert!(estimated(0.05).p_inside.unwrap() < 0.001 && estimated(0.15).p_inside.unwrap() > 0.5);
+        assert_eq!(estimated(0.3).p_inside, Some(1.0), "the estimate itself lies inside");
         let less: Vec<f64> = values.iter().map(|value| -value).collect();
         let mirrored = estimate_pairs(&less, &none(12), &asked(0.05)).unwrap();
-        assert_eq!(mirrored.p_inside, of(0.05).p_inside);
+        assert_eq!(mirrored.p_inside, estimated(0.05).p_inside);
         let starts: Vec<Option<u32>> = (0..12).map(|i| Some(i % 4)).collect();
         let grouped = estimate_pairs(&values, &starts, &asked(0.05)).unwrap();
         assert_eq!((grouped.method, grouped.n), (Method::StartsT, 12));

@@ -194,13 +194,13 @@ mod tests {
     fn evidence_grows_and_is_kept() {
         let clear: Vec<f64> = (0..20).map(|i| 0.2 + f64::from(i * 7 % 10) / 100.0).collect();
         let none = vec![None; 40];
-        let at = |n: usize| log_evidence(&clear[..n], &none[..n], 0.02);
-        assert_eq!(at(4), 0.0);
-        assert!(at(5) > 0.0 && at(8) > at(5) && at(20) > 20.0_f64.ln());
+        let evidence = |n: usize| log_evidence(&clear[..n], &none[..n], 0.02);
+        assert_eq!(evidence(4), 0.0);
+        assert!(evidence(5) > 0.0 && evidence(8) > evidence(5) && evidence(20) > 20.0_f64.ln());
         // Later blocks in the other direction do not revoke an earlier decision.
         let mut turned = clear.clone();
         turned.extend(clear.iter().map(|value| -value));
-        assert!(log_evidence(&turned, &none, 0.02) >= at(20));
+        assert!(log_evidence(&turned, &none, 0.02) >= evidence(20));
         // Values inside the limit give no evidence.
         assert_eq!(log_evidence(&clear, &none[..20], 0.5), 0.0);
         let estimate = estimate_sequential(
@@ -210,6 +210,6 @@ mod tests {
         )
         .unwrap();
         assert_eq!((estimate.method.name(), estimate.n), ("sequential-t", 20));
-        assert!((estimate.p_inside.unwrap().ln() + at(20)).abs() < 1e-9);
+        assert!((estimate.p_inside.unwrap().ln() + evidence(20)).abs() < 1e-9);
     }
 }

@@ -89,10 +89,10 @@ mod tests {
 
     #[test]
     fn blocks_that_are_not_grouped() {
-        let of = |starts: [Option<u32>; 3]| Grouped::of(&[1.0, 2.0, 3.0], &starts);
-        assert_eq!(of([Some(0), Some(1), Some(2)]), None, "a start for every block");
-        assert_eq!(of([Some(4); 3]), None, "one start says nothing of another");
-        assert_eq!(of([None, Some(1), Some(1)]), None, "an older report");
+        let grouped = |starts: [Option<u32>; 3]| Grouped::of(&[1.0, 2.0, 3.0], &starts);
+        assert_eq!(grouped([Some(0), Some(1), Some(2)]), None, "a start for every block");
+        assert_eq!(grouped([Some(4); 3]), None, "one start says nothing of another");
+        assert_eq!(grouped([None, Some(1), Some(1)]), None, "an older report");
         assert_eq!(count(&[Some(2), Some(0), Some(2)]), Some(2));
         assert_eq!(count(&[None, Some(0)]), None);
         assert_eq!(count(&[]), None);

@@ -255,7 +255,7 @@ fn proceed(
     let (logins, mut proofs) = log_in(&plan.hops, environment)?;
     let usage = Usage::of_moves(&plan.hops);
     if let (Some(page), Some(before)) = (environment.page, page_before) {
-        proofs.push(usage.during(|| held(page, before))?);
+        proofs.push(usage.during(|| page_as_before(page, before))?);
         ask_again(&usage, page, environment);
     } else {
         usage.wait(MOMENT, environment.is_interrupted);
@@ -356,7 +356,7 @@ fn make(
 }
 
 /// Compares a page with what it was before; the proof, in words.
-fn held(page: &dyn Page, before: Result<String, String>) -> Result<String, String> {
+fn page_as_before(page: &dyn Page, before: Result<String, String>) -> Result<String, String> {
     match before {
         Ok(before) => match page.compare() {
             Ok(_) => Ok(format!("the page answers as before: {before}")),

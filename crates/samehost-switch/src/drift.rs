@@ -113,11 +113,11 @@ mod tests {
     #[test]
     fn an_edit_elsewhere_is_no_drift_and_the_old_place_is() {
         let switch = standing("REDIS_URL tcp:127.0.0.1:6379 → unix:/run/redis/redis.sock");
-        let held = |text: &str| changed(&switch, Path::new("/x/redis.conf"), text.as_bytes());
-        assert!(held("# edited\nport 0\nunixsocket /run/redis/redis.sock\n").0);
-        let (holds, found) = held("bind 127.0.0.1\nport 6379\n");
+        let check = |text: &str| changed(&switch, Path::new("/x/redis.conf"), text.as_bytes());
+        assert!(check("# edited\nport 0\nunixsocket /run/redis/redis.sock\n").0);
+        let (holds, found) = check("bind 127.0.0.1\nport 6379\n");
         assert!(!holds && found.contains("again"), "{found}");
-        assert!(!held("port 6380\n").0);
+        assert!(!check("port 6380\n").0);
     }
     #[test]
     fn what_an_application_includes_is_read_as_its_owner_as_root() {

@@ -5,7 +5,7 @@
 //! takes 1.6 ms to read (2 CPUs, Linux 6.18) and names no process: who held a connection had closed it by the time that
 //! was looked up, in 20 of 20 requests. So the descriptors of the application's own processes are read without a pause,
 //! which takes some 0.03 ms a process, and a new socket among them is asked where it is connected (pidfd_getfd(2)). What is
-//! found in a process is that process's: nothing is booked on whoever else connects, and an account is no proof, for a web
+//! found in a process is that process's: nothing is booked on whoever else connects, and an account is not a proof, for a web
 //! server's account runs every site.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -208,7 +208,7 @@ impl Usage {
     /// services. What is open already counts.
     ///
     /// # Errors
-    /// When the target is no configuration, or not understood.
+    /// When the target is not a configuration, or not understood.
     pub fn of_configuration(target: &str, scan: &Scan) -> Result<Self, ConfigFileError> {
         let lines = connecting(target, scan)?;
         let usage =

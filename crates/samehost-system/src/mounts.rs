@@ -55,12 +55,12 @@ impl Share {
 /// The share with this device number among the mounts that this program, or another process, has.
 #[must_use]
 pub fn share(device: u64, pid: Option<u32>) -> Option<Share> {
-    let of = |pid: &str| {
+    let namespace = |pid: &str| {
         let bytes = proc_file(&format!("/proc/{pid}/mountinfo"), LONGEST).ok()?;
         file_system(&String::from_utf8_lossy(&bytes), device).map(str::to_owned)
     };
     // A mount of ours is found without reading the other's.
-    let kind = of("self").or_else(|| of(&pid?.to_string()))?;
+    let kind = namespace("self").or_else(|| namespace(&pid?.to_string()))?;
     let others = of_kind(&kind)?;
     Some(Share { kind, others })
 }

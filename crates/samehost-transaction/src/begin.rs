@@ -33,12 +33,12 @@ impl Transaction {
 
 fn begin(store: &Store, intent: &Intent) -> Result<Transaction, TransactionError> {
     let steps = plan::steps(intent)?;
-    let held = LockedDirectories::acquire(store, steps.iter().map(|step| step.path.as_path()))?;
-    uninterrupted(store, &held, &steps)?;
+    let locked = LockedDirectories::acquire(store, steps.iter().map(|step| step.path.as_path()))?;
+    uninterrupted(store, &locked, &steps)?;
     let mut files = BTreeMap::new();
     for step in &steps {
         if !files.contains_key(&step.path) {
-            let mut kept = check(&held, step)?;
+            let mut kept = check(&locked, step)?;
             if step.before.is_none() {
                 kept.permissions.no_wider_than(readable_by(intent, &step.path)?);
             }
@@ -57,12 +57,12 @@ fn begin(store: &Store, intent: &Intent) -> Result<Transaction, TransactionError
         started_at: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         command: intent.command.clone(),
         summary: intent.summary.clone(),
-        directories: absent_directories(&held, &steps),
+        directories: absent_directories(&locked, &steps),
         steps,
         reloads: intent.stages.iter().map(|stage| stage.reloads.clone()).collect(),
         files,
     };
-    let mut transaction = Transaction { store: store.clone(), journal, begun, held };
+    let mut transaction = Transaction { store: store.clone(), journal, begun, held: locked };
     match prepare(&mut transaction, intent) {
         Ok(()) => Ok(transaction),
         Err(error) => {

@@ -142,7 +142,7 @@ fn holders(file: impl AsFd) -> Vec<u32> {
 fn holders_in(locks: &str, file: &Stat) -> Vec<u32> {
     let inode = file.st_ino.to_string();
     let device = format!("{:02x}:{:02x}:", major(file.st_dev), minor(file.st_dev));
-    let held = |on: &str| -> Vec<u32> {
+    let holders = |on: &str| -> Vec<u32> {
         let holder = |line: &str| {
             let words: Vec<&str> = line.split_whitespace().collect();
             let [_, "FLOCK", _, _, process, place, ..] = words[..] else { return None };
@@ -151,8 +151,8 @@ fn holders_in(locks: &str, file: &Stat) -> Vec<u32> {
         };
         locks.lines().filter_map(holder).collect()
     };
-    let found = held(&device);
-    if found.is_empty() { held("") } else { found }
+    let found = holders(&device);
+    if found.is_empty() { holders("") } else { found }
 }
 
 #[cfg(test)]

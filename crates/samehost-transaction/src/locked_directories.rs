@@ -27,10 +27,10 @@ impl LockedDirectories {
         store: &Store,
         files: impl Iterator<Item = &'a Path>,
     ) -> Result<Self, TransactionError> {
-        let mut held = LockedDirectories::default();
+        let mut locked = LockedDirectories::default();
         for file in files {
             let mut directory = file.parent().unwrap_or(Path::new("/"));
-            while let Err(error) = held.hold(store, directory) {
+            while let Err(error) = locked.hold(store, directory) {
                 directory = match (&error, directory.parent()) {
                     (TransactionError::System { source, .. }, Some(parent))
                         if source.kind() == io::ErrorKind::NotFound =>
@@ -41,7 +41,7 @@ impl LockedDirectories {
                 };
             }
         }
-        Ok(held)
+        Ok(locked)
     }
 
     /// Opens and locks one directory, unless it is held already.

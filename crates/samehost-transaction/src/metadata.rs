@@ -119,8 +119,8 @@ impl Times {
 
     /// Gives them to a file.
     pub(crate) fn give(self, file: impl AsFd) -> io::Result<()> {
-        let at = |(seconds, nanoseconds): (i64, i64)| Timespec { tv_sec: seconds, tv_nsec: nanoseconds };
-        let times = Timestamps { last_access: at(self.accessed), last_modification: at(self.modified) };
+        let time = |(seconds, nanoseconds): (i64, i64)| Timespec { tv_sec: seconds, tv_nsec: nanoseconds };
+        let times = Timestamps { last_access: time(self.accessed), last_modification: time(self.modified) };
         system::set_times(file, &times)
     }
 }

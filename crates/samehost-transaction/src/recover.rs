@@ -67,8 +67,8 @@ fn end(
     if journal.last().is_some_and(Record::has_ended) {
         return Ok(None);
     }
-    let held = LockedDirectories::acquire(store, begun.places())?;
-    let writer = Writer::new(store, &begun, &held);
+    let locked = LockedDirectories::acquire(store, begun.places())?;
+    let writer = Writer::new(store, &begun, &locked);
     // First frees the space that a rollback may need.
     writer.discard_forward()?;
     if journal.history().is_verified() {
@@ -78,9 +78,9 @@ fn end(
         return Ok(Some(Ending::Committed));
     }
     if journal.history().is_undoing() {
-        return Ok(Some(Ending::Undone(undo(store, &mut journal, &begun, &held, reload))));
+        return Ok(Some(Ending::Undone(undo(store, &mut journal, &begun, &locked, reload))));
     }
-    Ok(Some(Ending::RolledBack(put_back::roll_back(store, &mut journal, &begun, &held, reload))))
+    Ok(Some(Ending::RolledBack(put_back::roll_back(store, &mut journal, &begun, &locked, reload))))
 }
 
 /// Completes an undo that was journalled.

@@ -70,7 +70,7 @@ pub(crate) fn place(directory: BorrowedFd<'_>, from: &OsStr, to: &OsStr) -> io::
     })
 }
 
-/// Removes a file. A missing file is no error.
+/// Removes a file. A missing file is not an error.
 pub(crate) fn remove(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     match between("unlink", || unlinkat(directory, name, AtFlags::empty())) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -53,17 +53,17 @@ fn put_back(
         return Err(state(id, State::Committed, "it was confirmed"));
     }
     is_in_force(id, journal.last())?;
-    let held = LockedDirectories::acquire(store, begun.places())?;
-    check(store, &begun, &held)?;
+    let locked = LockedDirectories::acquire(store, begun.places())?;
+    check(store, &begun, &locked)?;
     let before = journal.last().cloned();
     journal.append(&Record::Undoing { why: why.map(str::to_owned) })?;
-    if let Err(error) = prepare(store, &begun, &held) {
+    if let Err(error) = prepare(store, &begun, &locked) {
         // If this fails too, `recover` completes the undo.
-        Writer::new(store, &begun, &held).discard()?;
+        Writer::new(store, &begun, &locked).discard()?;
         journal.append(&before.unwrap_or(Record::Committed))?;
         return Err(error);
     }
-    Ok(recover::undo(store, &mut journal, &begun, &held, reload))
+    Ok(recover::undo(store, &mut journal, &begun, &locked, reload))
 }
 
 fn state(id: &str, state: State, hint: &'static str) -> TransactionError {

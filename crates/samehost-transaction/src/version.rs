@@ -69,7 +69,7 @@ pub(crate) enum Found {
     Absent,
     /// A regular file, opened and read.
     Regular(Box<Regular>),
-    /// Something that is no regular file.
+    /// Something other than a regular file.
     Other(&'static str),
 }
 

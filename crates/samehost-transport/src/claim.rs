@@ -86,19 +86,19 @@ impl Claim {
             return Ok(());
         }
         // Uses a descriptor that was checked to be our file, because the path may lead to a replacement by now.
-        let held = open(&self.path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+        let file = open(&self.path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
             .map_err(failed)?;
-        if !rustix::fs::fstat(&held).is_ok_and(|there| same_file(&there, &self.made)) {
+        if !rustix::fs::fstat(&file).is_ok_and(|there| same_file(&there, &self.made)) {
             return Err(failed(Errno::STALE));
         }
         if let Some((uid, gid)) = options.owner {
-            give(&held, uid, gid).map_err(failed)?;
+            give(&file, uid, gid).map_err(failed)?;
         }
         if self.made.st_mode & 0o7777 == options.mode {
             return Ok(());
         }
         use std::os::fd::AsRawFd;
-        let through = format!("/proc/self/fd/{}", held.as_raw_fd());
+        let through = format!("/proc/self/fd/{}", file.as_raw_fd());
         chmod(through, Mode::from_raw_mode(options.mode)).map_err(failed)
     }
 }
@@ -119,11 +119,11 @@ fn give(held: &OwnedFd, uid: u32, gid: u32) -> Result<(), Errno> {
 /// replaced meanwhile.
 fn give_directory(path: &Path, uid: u32, gid: u32) -> Result<(), Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let held = open(path, flags, Mode::empty())?;
-    if rustix::fs::fstat(&held)?.st_uid != rustix::process::geteuid().as_raw() {
+    let file = open(path, flags, Mode::empty())?;
+    if rustix::fs::fstat(&file)?.st_uid != rustix::process::geteuid().as_raw() {
         return Err(Errno::STALE);
     }
-    give(&held, uid, gid)
+    give(&file, uid, gid)
 }
 
 /// Checks the directory: it must exist or be created, and must not be public if public directories are refused.
@@ -213,8 +213,8 @@ fn through_directory(path: &Path) -> Result<Option<u32>, Errno> {
     use std::os::fd::AsRawFd;
     let directory = path.parent().ok_or(Errno::NAMETOOLONG)?;
     let name = path.file_name().ok_or(Errno::NAMETOOLONG)?;
-    let held = open(directory, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    let short = Path::new("/proc/self/fd").join(held.as_raw_fd().to_string()).join(name);
+    let file = open(directory, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let short = Path::new("/proc/self/fd").join(file.as_raw_fd().to_string()).join(name);
     connect_to(&address::unix_path(&short).map_err(|_| Errno::NAMETOOLONG)?)
 }
 

@@ -113,12 +113,12 @@ fn wanted(scan: &Scan) -> Vec<Wanted> {
     let busiest = shapes.into_iter().take(MOST_SHAPES);
     busiest
         .map(|(at, _, shape)| {
-            let own = |kind| parts::own_requests(kind, shape.connections, shape.size_bytes);
+            let own_requests = |kind| parts::own_requests(kind, shape.connections, shape.size_bytes);
             let anew = |kind| parts::own_connections(kind, shape.connections);
             let has_short = scan.advice.get(at).is_some_and(|advice| short(advice) >= FEW_CONNECTIONS);
             Wanted {
                 at,
-                own: shape.kind.and_then(own),
+                own: shape.kind.and_then(own_requests),
                 own_connections: shape.kind.filter(|_| has_short).and_then(anew),
                 shape,
             }

@@ -126,7 +126,7 @@ pub fn in_help(statuses: &[(u8, &str)]) -> String {
     format!("Exit status: {}.", lines.join("; "))
 }
 
-/// A measurement was left because nobody reads its results any more. That is no error.
+/// A measurement was left because nobody reads its results any more. That is not an error.
 #[derive(Debug, thiserror::Error)]
 #[error("the reader of standard output has gone")]
 pub struct NoReader;

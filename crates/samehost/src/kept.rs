@@ -110,7 +110,7 @@ impl Keep {
     }
 }
 
-/// Removes a stored file; `false` if a running program writes to it. One that is gone already is no error.
+/// Removes a stored file; `false` if a running program writes to it. One that is gone already is not an error.
 pub fn remove(path: &Path) -> io::Result<bool> {
     let gone = |error: io::Error| if error.kind() == io::ErrorKind::NotFound { Ok(true) } else { Err(error) };
     let file = match File::open(path) {

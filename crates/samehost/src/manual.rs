@@ -89,8 +89,8 @@ fn named(all: &'static [Entry], wanted: &'static [&'static str]) -> impl Iterato
 
 /// Examples of a page: command and explanation. A workload has its own.
 fn examples(page: &str, extra: &Extra) -> Vec<(String, String)> {
-    let own = |name: &str| workload(name).map(samehost_bench::workload::Workload::description);
-    match page.strip_prefix("samehost-bench-").and_then(own) {
+    let description = |name: &str| workload(name).map(samehost_bench::workload::Workload::description);
+    match page.strip_prefix("samehost-bench-").and_then(description) {
         Some(known) => vec![(format!("samehost bench {}", known.example), known.about.to_owned())],
         None => extra.examples.iter().map(|(line, text)| ((*line).to_owned(), (*text).to_owned())).collect(),
     }
@@ -111,9 +111,9 @@ fn section(roff: &mut Roff, title: &str, entries: impl Iterator<Item = (String, 
 
 /// The page above, those below, and related ones.
 fn see_also(roff: &mut Roff, command: &Command, above: Option<&str>, extra: &Extra) {
-    let own = |page: &str| format!("{page}(1)");
-    let mut pages: Vec<String> = above.map(own).into_iter().collect();
-    pages.extend(verbs(command).map(|verb| own(name(verb))));
+    let page_name = |page: &str| format!("{page}(1)");
+    let mut pages: Vec<String> = above.map(page_name).into_iter().collect();
+    pages.extend(verbs(command).map(|verb| page_name(name(verb))));
     pages.extend(extra.see.iter().map(|page| (*page).to_owned()));
     roff.control("SH", ["SEE ALSO"]);
     let mut line = Vec::new();

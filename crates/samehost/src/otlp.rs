@@ -276,16 +276,16 @@ mod tests {
 
     #[test]
     fn a_url_leads_to_host_port_and_path() {
-        let at = |url: &str| {
+        let receiver = |url: &str| {
             let receiver = Receiver::at(url.to_owned()).map_err(|error| error.to_string())?;
             Ok::<_, String>((receiver.host, receiver.port, receiver.path))
         };
         assert_eq!(
-            at("http://localhost:4318/v1/metrics"),
+            receiver("http://localhost:4318/v1/metrics"),
             Ok(("localhost".into(), 4318, "/v1/metrics".into()))
         );
-        assert_eq!(at("http://[::1]:9090/a"), Ok(("[::1]".into(), 9090, "/a".into())));
-        assert_eq!(at("http://[::1]"), Ok(("[::1]".into(), 80, "/".into())));
+        assert_eq!(receiver("http://[::1]:9090/a"), Ok(("[::1]".into(), 9090, "/a".into())));
+        assert_eq!(receiver("http://[::1]"), Ok(("[::1]".into(), 80, "/".into())));
         for (url, words) in [
             ("https://a/", "without TLS"),
             ("ftp://a/", "http://"),
@@ -296,7 +296,7 @@ mod tests {
             ("http://a/x y", "host"),
             ("http://a/x?y=1", "host"),
         ] {
-            let error = at(url).unwrap_err();
+            let error = receiver(url).unwrap_err();
             assert!(error.contains(words) && !error.contains("secret"), "{url}: {error}");
         }
     }

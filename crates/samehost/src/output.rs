@@ -278,7 +278,7 @@ static OWN_SECRETS: LazyLock<Redactor> = LazyLock::new(|| {
 /// Redacts those and all credentials sent to a server, from whatever source.
 pub fn own_secrets() -> Redactor {
     let mut redactor = OWN_SECRETS.clone();
-    for secret in samehost_login::held() {
+    for secret in samehost_login::sent_passwords() {
         redactor.add(&secret);
     }
     redactor

@@ -18,7 +18,7 @@ use crate::storage::SamplesFile;
 
 /// Resolution of the bar.
 const STEPS: u64 = 1000;
-/// From one line to the next where standard error is no terminal.
+/// From one line to the next where standard error is not a terminal.
 const LINES_APART: Duration = Duration::from_secs(5);
 /// When the last line was written: there is one standard error for all measurements of the process.
 static LAST_LINE: Mutex<Option<Instant>> = Mutex::new(None);

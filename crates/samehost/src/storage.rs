@@ -34,7 +34,7 @@ impl SamplesFile {
         let now = kept::name_of(jiff::Timestamp::now());
         let path = directory.join(format!("{now}-{workload}-{}{SUFFIX}", std::process::id()));
         let file = OpenOptions::new().create_new(true).append(true).open(&path).map_err(failed)?;
-        // While it is locked nobody prunes it. A file system without locks is no reason not to measure.
+        // While it is locked nobody prunes it. On a file system without locks it is measured all the same.
         let _ = flock(&file, FlockOperation::NonBlockingLockShared);
         Ok(SamplesFile { path, file, failure: None })
     }

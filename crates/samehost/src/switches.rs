@@ -46,8 +46,9 @@ fn with_earlier(state: &Path, mut stores: Vec<Store>) -> Vec<Store> {
 /// The store that contains a switch; the one for new switches if none does.
 pub fn store_of(id: &str) -> anyhow::Result<Store> {
     let mut stores = stores()?;
-    let has = |store: &Store| store.list().is_ok_and(|entries| entries.iter().any(|entry| entry.id == id));
-    let at = stores.iter().position(has).unwrap_or(0);
+    let has_switch =
+        |store: &Store| store.list().is_ok_and(|entries| entries.iter().any(|entry| entry.id == id));
+    let at = stores.iter().position(has_switch).unwrap_or(0);
     Ok(stores.swap_remove(at))
 }
 

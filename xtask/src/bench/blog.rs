@@ -67,8 +67,8 @@ impl Blog {
             .arg(format!("127.0.0.1:{}", self.ports[0]))
             .output()
             .context("install the package php-cli")?;
-        let said = String::from_utf8_lossy(&installed.stdout);
-        ensure!(said.ends_with("installed"), "WordPress could not be installed: {said}");
+        let version = String::from_utf8_lossy(&installed.stdout);
+        ensure!(version.ends_with("installed"), "WordPress could not be installed: {version}");
         Ok(())
     }
 

@@ -46,10 +46,11 @@ pub(super) fn run(tools: &Tools) -> anyhow::Result<()> {
         compare(tools, "median_us ([\\d.]+)", "lower", &arms)?;
     }
     println!("connect, of 2,000 that one process keeps, free placement: mean, µs");
-    let held = tools.directory.path().join("held.py");
-    std::fs::write(&held, HELD)?;
-    let held = format!("python3 {} {}", held.display(), redis.port);
-    let arms = [format!("tcp={held}"), format!("run={under} {held}"), format!("preload={preloaded} {held}")];
+    let script = tools.directory.path().join("held.py");
+    std::fs::write(&script, HELD)?;
+    let script = format!("python3 {} {}", script.display(), redis.port);
+    let arms =
+        [format!("tcp={script}"), format!("run={under} {script}"), format!("preload={preloaded} {script}")];
     compare(tools, "mean_us ([\\d.]+)", "lower", &arms)?;
     println!("redis-benchmark, 50 connections: GETs per second");
     redis.set_key_of_redis_benchmark()?;

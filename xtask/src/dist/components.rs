@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn what_is_linked_and_what_helped_to_build_is_told_apart() {
-        let of = |name: &str| (name.to_owned(), "1.0.0".to_owned());
+        let component = |name: &str| (name.to_owned(), "1.0.0".to_owned());
         let package = |name: &str| {
             json!({"name": name, "version": "1.0.0", "id": name, "license": "MIT/Apache-2.0",
                    "manifest_path": format!("/crates/{name}/Cargo.toml")})
@@ -186,8 +186,8 @@ mod tests {
                 edge("a", Value::Null), edge("builder", "build".into()), edge("tester", "dev".into()),
             ]}]},
         });
-        let linked = BTreeSet::from([of("own"), of("a")]);
-        let used = BTreeSet::from([of("own"), of("a"), of("builder")]);
+        let linked = BTreeSet::from([component("own"), component("a")]);
+        let used = BTreeSet::from([component("own"), component("a"), component("builder")]);
         let all = crates(&metadata, &linked, &used, &BTreeMap::new()).unwrap();
         let seen: Vec<(&str, bool)> = all.iter().map(|one| (one.name.as_str(), one.is_linked)).collect();
         assert_eq!(seen, [("a", true), ("builder", false), ("own", true)]);

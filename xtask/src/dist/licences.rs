@@ -11,7 +11,7 @@ use crate::files::names;
 /// Beginnings of the names of files with licences, in lower case.
 const FILES: &[&str] = &["license", "licence", "copying", "copyright", "notice", "unlicense"];
 
-/// What stands for the parts that are no crates.
+/// What stands for the parts that are not crates.
 const OTHERS: &str = "\
 The program also contains the Rust standard library (MIT OR Apache-2.0, the Rust Project Developers), musl libc
 (MIT, Copyright 2005-2020 Rich Felker, et al.) and plotly.js (MIT, Copyright 2012-2025 Plotly, Inc.).
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn a_text_stands_once_with_all_names() {
         let folder = tempfile::tempdir().unwrap();
-        let of = |name: &str, text: Option<&str>| {
+        let package = |name: &str, text: Option<&str>| {
             let place = folder.path().join(name);
             fs::create_dir(&place).unwrap();
             if let Some(text) = text {
@@ -88,7 +88,8 @@ mod tests {
                 ..Component::default()
             }
         };
-        let all = vec![of("a", Some("one text\r\n")), of("b", Some("one text\n")), of("c", None)];
+        let all =
+            vec![package("a", Some("one text\r\n")), package("b", Some("one text\n")), package("c", None)];
         let text = collect(&Components { all, used: Vec::new() }).unwrap();
         assert_eq!(text.matches("one text").count(), 1);
         assert!(text.contains("a  ()\nb  ()\n\none text\n"), "{text}");

@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_list_names_components_and_what_uses_them() {
-        let of = |name: &str, is_linked| Component {
+        let component = |name: &str, is_linked| Component {
             name: name.into(),
             version: "1.0.0".into(),
             url: format!("pkg:cargo/{name}@1.0.0"),
@@ -74,7 +74,7 @@ mod tests {
             ..Component::default()
         };
         let components = Components {
-            all: vec![of("a", true), of("builder", false)],
+            all: vec![component("a", true), component("builder", false)],
             used: vec!["pkg:cargo/a@1.0.0".into()],
         };
         let properties = [("compiler:rustc".to_owned(), "rustc 1.95.0".to_owned())];

@@ -53,8 +53,8 @@ impl Target {
     /// The compilers, each with the first line of what it says of its version.
     pub(super) fn compilers(&self) -> anyhow::Result<Vec<(String, String)>> {
         let compilers = ["rustc".to_owned(), self.compiler()].into_iter().map(|name| {
-            let said = text(Command::new(&name).arg("--version"))?;
-            Ok((name, said.lines().next().unwrap_or_default().to_owned()))
+            let version = text(Command::new(&name).arg("--version"))?;
+            Ok((name, version.lines().next().unwrap_or_default().to_owned()))
         });
         compilers.collect()
     }
@@ -109,11 +109,12 @@ impl Target {
 
     /// Programs, and the Debian packages that have them.
     fn programs(&self) -> Vec<(String, String)> {
-        let of = |program: &str, package: &str| (program.to_owned(), package.to_owned());
-        let mut all = vec![of("git", "git"), of("gzip", "gzip"), of("cc", "gcc"), of("objcopy", "binutils")];
-        all.extend([of("dpkg-deb", "dpkg"), of("rpmbuild", "rpm")]);
+        let tool = |program: &str, package: &str| (program.to_owned(), package.to_owned());
+        let mut all =
+            vec![tool("git", "git"), tool("gzip", "gzip"), tool("cc", "gcc"), tool("objcopy", "binutils")];
+        all.extend([tool("dpkg-deb", "dpkg"), tool("rpmbuild", "rpm")]);
         if self.is_this_machine() {
-            all.push(of("musl-gcc", "musl-tools"));
+            all.push(tool("musl-gcc", "musl-tools"));
         } else {
             let processor = self.processor.replace('_', "-");
             all.push((self.tool("gcc"), format!("gcc-{processor}-linux-gnu")));
@@ -139,8 +140,8 @@ mod tests {
 
     #[test]
     fn targets_have_their_tools() {
-        let of = |triple| Target::new(Some(triple)).unwrap();
-        let (one, other) = (of("x86_64-unknown-linux-musl"), of("aarch64-unknown-linux-musl"));
+        let target = |triple| Target::new(Some(triple)).unwrap();
+        let (one, other) = (target("x86_64-unknown-linux-musl"), target("aarch64-unknown-linux-musl"));
         let [own, foreign] = if one.is_this_machine() { [one, other] } else { [other, one] };
         assert_eq!((own.tool("objcopy").as_str(), own.compiler().as_str()), ("objcopy", "musl-gcc"));
         assert!(foreign.tool("objcopy").ends_with("-linux-gnu-objcopy"), "{}", foreign.tool("objcopy"));

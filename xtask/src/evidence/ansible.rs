@@ -108,19 +108,19 @@ fn environment(name: &str, wanted: &[&str]) -> anyhow::Result<PathBuf> {
 /// What a program wrote on both outputs, if it succeeded.
 fn both(command: &mut Command) -> anyhow::Result<String> {
     let output = command.output().with_context(|| format!("{command:?}"))?;
-    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    let output_text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        bail!("{command:?}: {}\n{said}", output.status);
+        bail!("{command:?}: {}\n{output_text}", output.status);
     }
-    Ok(said.into_owned())
+    Ok(output_text.into_owned())
 }
 
 fn lint(account: &mut Account<'_>, tools: &Tools) -> anyhow::Result<()> {
     let mut lint = tools.command("ansible-lint");
     lint.args(["--profile", "production", "--offline", "--nocolor"]);
-    let said = both(lint.env("ANSIBLE_COLLECTIONS_PATH", tools.path("source")))?;
-    let verdict = said.lines().find(|line| line.starts_with("Passed: 0 failure(s), 0 warning(s)"));
-    account.tell(&format!("lint | {}: {}", TOOLS.join(", "), verdict.with_context(|| said.clone())?));
+    let output = both(lint.env("ANSIBLE_COLLECTIONS_PATH", tools.path("source")))?;
+    let verdict = output.lines().find(|line| line.starts_with("Passed: 0 failure(s), 0 warning(s)"));
+    account.tell(&format!("lint | {}: {}", TOOLS.join(", "), verdict.with_context(|| output.clone())?));
     let script = tools.collection.join("tests/hosts/host.sh");
     both(Command::new("shellcheck").arg(script))?;
     account.tell("lint | shellcheck of the script that begins a host: nothing");
@@ -135,11 +135,11 @@ fn sanity(account: &mut Account<'_>, tools: &Tools) -> anyhow::Result<()> {
     let version = text(tools.command("python").args(["-c", version]))?;
     let mut sanity = tools.command("ansible-test");
     sanity.args(["sanity", "--local", "--requirements", "--color", "no", "--skip-test", "pslint"]);
-    let said = both(sanity.args(["--python", version.trim()]))?;
+    let output = both(sanity.args(["--python", version.trim()]))?;
     let named =
-        said.lines().filter_map(|line| line.strip_prefix("Running sanity test \"")?.split('"').next());
+        output.lines().filter_map(|line| line.strip_prefix("Running sanity test \"")?.split('"').next());
     let named: Vec<&str> = named.collect();
-    ensure!(named.len() > 20 && named.contains(&"validate-modules"), "{said}");
+    ensure!(named.len() > 20 && named.contains(&"validate-modules"), "{output}");
     account.tell(&format!(
         "sanity | Python {}, {} tests passed: {}",
         version.trim(),

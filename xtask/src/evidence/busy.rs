@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use self::neighbours::{Asker, Neighbours, Site};
 use super::Account;
-use super::verdicts::{ROWS, rows, share, told};
+use super::verdicts::{ROWS, in_words, rows, share};
 use crate::bench::redis::Redis;
 use crate::report;
 
@@ -137,9 +137,9 @@ fn repeated(
 fn others(parts: &[Value]) -> String {
     let (mut used, mut span) = (0.0, 0.0);
     for trial in parts.iter().filter_map(|part| part["report"]["trials"].as_array()).flatten() {
-        let of = |name: &str| trial["machine"][name].as_f64().unwrap_or(0.0);
-        used += of("foreign_percent") * of("span_ms");
-        span += of("span_ms");
+        let seconds = |name: &str| trial["machine"][name].as_f64().unwrap_or(0.0);
+        used += seconds("foreign_percent") * seconds("span_ms");
+        span += seconds("span_ms");
     }
     format!("{:.0} % of a CPU", used / f64::max(span, 1.0))
 }
@@ -162,7 +162,7 @@ fn same(account: &mut Account<'_>, part: &str, load: Load) -> anyhow::Result<()>
         let transport = if number % 8 < 4 { "unix,unix" } else { "tcp,tcp" };
         let seed = number.to_string();
         let more = ["--transports", transport, "--trial-time", "60ms", "--max-blocks", "12", "--seed", &seed];
-        // Two servers: their luck is no transport's.
+        // Two servers: neither transport has their luck.
         let apart: &[&str] = if number % 16 < 8 { &["--own-servers"] } else { &[] };
         let report = report(&program, &[&["bench"], subject, &more, apart].concat())?;
         let mut is_called = false;
@@ -178,7 +178,7 @@ fn same(account: &mut Account<'_>, part: &str, load: Load) -> anyhow::Result<()>
                 "{part} | report {number}, {} over {transport}{two}: {} {verdict} {}",
                 subject[0],
                 found["metric"],
-                told(found)
+                in_words(found)
             ));
         }
         called += usize::from(is_called);
@@ -210,7 +210,7 @@ fn slowed(account: &mut Account<'_>, part: &str, load: Load) -> anyhow::Result<(
         let comparisons = report["comparisons"].as_array().context("no comparisons")?;
         let found =
             comparisons.iter().find(|found| found["metric"] == "latency_mean").context("no latency")?;
-        account.tell(&format!("{part} | run {number}: {}: {}", told(found), found["verdict"]));
+        account.tell(&format!("{part} | run {number}: {}: {}", in_words(found), found["verdict"]));
         right += usize::from(found["verdict"] == "slower");
     }
     account.tell(&format!(
@@ -242,7 +242,7 @@ fn ratios(account: &mut Account<'_>, part: &str, _: Load) -> anyhow::Result<()> 
                     continue;
                 }
                 let row = format!("{workload}, {} connections, {metric}", found["point"]["connections"]);
-                let about = format!("{part} | {row}: beside {}: {}", beside.name, told(found));
+                let about = format!("{part} | {row}: beside {}: {}", beside.name, in_words(found));
                 let Some(base) = quiet.get(&row) else {
                     account.tell(&about);
                     quiet.insert(row, found.clone());
@@ -321,7 +321,7 @@ fn served(
             let verdict = found["verdict"].as_str().unwrap_or_default();
             decided += usize::from(verdict != "inconclusive");
             let connections = &found["point"]["connections"];
-            rows.push(format!("  {metric}, {connections} connections: {}: {verdict}", told(found)));
+            rows.push(format!("  {metric}, {connections} connections: {}: {verdict}", in_words(found)));
         }
         account.tell(&format!(
             "{part} | {name}, run {run}: {decided} of {} rows decided in {seconds:.0} s; it used {:.0} % of a CPU for others before",

@@ -8,7 +8,7 @@ use anyhow::{Context, ensure};
 use serde_json::Value;
 
 use super::Account;
-use super::verdicts::told;
+use super::verdicts::in_words;
 
 /// Measurements: name, words after `samehost bench`, and the metric.
 const MEASUREMENTS: &[(&str, &str, &str)] = &[
@@ -55,14 +55,14 @@ fn rows(
         let point = &found["point"];
         let size = point["size_bytes"].as_u64().map(|size| format!("{size} B, "));
         let with = point["parameters"]["congestion"].as_str().unwrap_or(control);
-        let of = |name: &str| found[name].as_f64().unwrap_or(f64::NAN);
+        let number = |name: &str| found[name].as_f64().unwrap_or(f64::NAN);
         account.tell(&format!(
             "{label} | {}{with} | {} | {} | {:.4} | {:.4}",
             size.unwrap_or_default(),
-            told(found),
+            in_words(found),
             found["verdict"].as_str().unwrap_or_default(),
-            of("baseline_value"),
-            of("candidate_value"),
+            number("baseline_value"),
+            number("candidate_value"),
         ));
     }
     Ok(())

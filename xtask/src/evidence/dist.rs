@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use serde_json::Value;
 
 use super::Account;
-use super::verdicts::told;
+use super::verdicts::in_words;
 use crate::bench::{Echo, scan, start};
 use crate::{succeed, text};
 
@@ -95,11 +95,11 @@ print(JsonStrictValidator(SchemaVersion.V1_5).validate_str(open(sys.argv[1]).rea
     succeed(Command::new("python3").args(["-m", "venv"]).arg(folder.path()))?;
     succeed(Command::new(folder.path().join("bin/pip")).args(["install", "--quiet", LIBRARY]))?;
     let list = crate::dist::list_of_components()?;
-    let said = text(Command::new(folder.path().join("bin/python")).args(["-c", VALIDATE]).arg(&list))?;
+    let output = text(Command::new(folder.path().join("bin/python")).args(["-c", VALIDATE]).arg(&list))?;
     let list: Value = serde_json::from_str(&fs::read_to_string(&list)?)?;
     let components = list["components"].as_array().map_or(0, Vec::len);
-    account.tell(&format!("sbom | {components} components, CycloneDX 1.5, by {LIBRARY} | {}", said.trim()));
-    ensure!(said.trim() == "valid", "the list of components does not keep to its schema");
+    account.tell(&format!("sbom | {components} components, CycloneDX 1.5, by {LIBRARY} | {}", output.trim()));
+    ensure!(output.trim() == "valid", "the list of components does not keep to its schema");
     Ok(())
 }
 
@@ -239,15 +239,15 @@ fn compare(
     let all = report["comparisons"].as_array().context("no comparisons")?;
     let mut baseline = f64::NAN;
     for found in all.iter().filter(|found| found["metric"] == metric) {
-        let of = |name: &str| found[name].as_f64().unwrap_or(f64::NAN);
-        baseline = of("baseline_value");
+        let number = |name: &str| found[name].as_f64().unwrap_or(f64::NAN);
+        baseline = number("baseline_value");
         account.tell(&format!(
             "{label} | {} {:.4} | {} {:.4} | {}",
             found["baseline"].as_str().unwrap_or_default(),
             baseline,
             found["candidate"].as_str().unwrap_or_default(),
-            of("candidate_value"),
-            told(found),
+            number("candidate_value"),
+            in_words(found),
         ));
     }
     Ok(baseline)

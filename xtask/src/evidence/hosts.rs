@@ -49,7 +49,7 @@ pub(super) fn hosts(account: &mut Account<'_>) -> anyhow::Result<()> {
         100.0 * (FACTOR - 1.0)
     ));
     let run = Run { samehost: &samehost, work: work.path() };
-    let mut told = Vec::new();
+    let mut timings = Vec::new();
     for (verb, how, from) in [
         ("compare", "folder, in the system's cache", Some(&folder)),
         ("compare", "folder, not in its cache", Some(&folder)),
@@ -73,10 +73,10 @@ pub(super) fn hosts(account: &mut Account<'_>) -> anyhow::Result<()> {
             found.mib,
             found.named.iter().cloned().collect::<Vec<_>>().join(", ")
         ));
-        told.push((verb, how, found));
+        timings.push((verb, how, found));
     }
     let slow = BTreeSet::from([format!("host{SLOW}")]);
-    for (verb, how, found) in &told {
+    for (verb, how, found) in &timings {
         // Its newest run is as slow as its earlier ones.
         let wanted = if *verb == "compare" { slow.clone() } else { BTreeSet::new() };
         ensure!(found.named == wanted, "{verb}, {how}: {:?} were named", found.named);
@@ -166,8 +166,8 @@ fn slowed(comparisons: &Value, factor: f64, noise: &mut Noise) -> Value {
     let mut comparisons = comparisons.clone();
     slow_down(&mut comparisons, factor, WITHIN, noise);
     for comparison in comparisons.as_array_mut().into_iter().flatten() {
-        let of = |name: &str| comparison[name].as_f64().unwrap_or_default();
-        comparison["ratio"] = json!(of("candidate_value") / of("baseline_value"));
+        let number = |name: &str| comparison[name].as_f64().unwrap_or_default();
+        comparison["ratio"] = json!(number("candidate_value") / number("baseline_value"));
     }
     comparisons
 }

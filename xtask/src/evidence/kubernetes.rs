@@ -53,7 +53,7 @@ pub(super) fn kubernetes(account: &mut Account<'_>) -> anyhow::Result<()> {
     let is_all = match account.only.as_deref() {
         None => true,
         Some(SOCKET) => false,
-        Some(other) => bail!("`{other}` is no part that runs by itself; there is: {SOCKET}"),
+        Some(other) => bail!("`{other}` is not a part that runs by itself; there is: {SOCKET}"),
     };
     let needed = NEEDED.iter().filter(|(_, package)| is_all || !OF_CLUSTER.contains(package));
     super::need(&needed.copied().collect::<Vec<_>>())?;
@@ -152,8 +152,8 @@ fn levels(account: &mut Account<'_>, cluster: &mut Cluster<'_>, packaging: &Path
         succeed(&mut cluster.kubectl(&["create", "namespace", level]))?;
         succeed(&mut cluster.kubectl(&["label", "namespace", level, &label]))?;
         let pod = one_pod(cluster)?;
-        let said = refused(cluster, &pod, level)?;
-        account.tell(&format!("cluster | in a namespace of the level {level} the pod is refused: {said}"));
+        let refusal = refused(cluster, &pod, level)?;
+        account.tell(&format!("cluster | in a namespace of the level {level} the pod is refused: {refusal}"));
     }
     let strict = |cluster: &Cluster<'_>| apply(cluster, &shared, &["--namespace=restricted"]).ok();
     // A namespace has no account for pods at first.
@@ -181,14 +181,14 @@ fn refused(cluster: &Cluster<'_>, pod: &Value, namespace: &str) -> anyhow::Resul
     loop {
         let output =
             cluster.kubectl(&["create", "--dry-run=server", "--filename"]).arg(file.path()).output()?;
-        let said = String::from_utf8(output.stderr)?;
-        if let Some((_, why)) = said.split_once("violates PodSecurity ") {
+        let stderr = String::from_utf8(output.stderr)?;
+        if let Some((_, why)) = stderr.split_once("violates PodSecurity ") {
             return Ok(why.trim().to_owned());
         }
         // A namespace has no account for pods at first.
         ensure!(
-            said.contains("serviceaccount") && begun.elapsed() < Duration::from_secs(30),
-            "{namespace}: {said}"
+            stderr.contains("serviceaccount") && begun.elapsed() < Duration::from_secs(30),
+            "{namespace}: {stderr}"
         );
         std::thread::sleep(Duration::from_millis(500));
     }
@@ -353,8 +353,8 @@ fn tell_rights(account: &mut Account<'_>, seen: &[&str]) -> anyhow::Result<()> {
 
 /// Copies a program and the libraries that it names into a root directory.
 fn with_libraries(program: &Path, root: &Path) -> anyhow::Result<()> {
-    let said = text(Command::new("ldd").arg(program))?;
-    let libraries = said.split_whitespace().filter(|word| word.starts_with('/')).map(Path::new);
+    let libraries = text(Command::new("ldd").arg(program))?;
+    let libraries = libraries.split_whitespace().filter(|word| word.starts_with('/')).map(Path::new);
     for file in libraries.chain([program]) {
         let to = root.join(file.strip_prefix("/")?);
         fs::create_dir_all(to.parent().context("a folder")?)?;

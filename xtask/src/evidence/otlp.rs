@@ -69,13 +69,13 @@ pub(super) fn otlp(account: &mut Account<'_>) -> anyhow::Result<()> {
     let folder = folder.path().to_owned();
     let host =
         Host { samehost, promtool: programs.join("promtool"), folder, collector, receiver: prometheus.port };
-    let last = told(account, &host, &redis, &prometheus)?;
+    let last = report(account, &host, &redis, &prometheus)?;
     std::thread::sleep((2 * LOOKBACK).saturating_sub(last.elapsed()));
     when_it_is_old(account, &prometheus, last, &rules.join("samehost.dashboard.json"))
 }
 
 /// A switch, TCP that comes back, and a measurement, told in both ways. When something was sent last.
-fn told(
+fn report(
     account: &mut Account<'_>,
     host: &Host,
     redis: &Redis,
@@ -111,7 +111,10 @@ fn when_it_is_old(
 ) -> anyhow::Result<()> {
     let now = format!("query=samehost_scan_success{{job=\"{RECEIVED}\"}}");
     let now = prometheus.asked("/api/v1/query", &[&now])?;
-    ensure!(now["result"].as_array().is_some_and(Vec::is_empty), "what was sent is no sample of now: {now}");
+    ensure!(
+        now["result"].as_array().is_some_and(Vec::is_empty),
+        "what was sent is not a sample of now: {now}"
+    );
     for (job, how) in WAYS {
         let firing = prometheus.comes_to_fire(job, &["SamehostSwitchDrifted", "SamehostTcpCameBack"])?;
         account.tell(&format!("alerts | {how}, {} s ago | {}", sent.elapsed().as_secs(), firing.join(", ")));
@@ -245,9 +248,9 @@ impl Prometheus {
         let mut prometheus = Prometheus { running: Running { child, port }, port };
         let begun = Instant::now();
         while prometheus.page("/-/ready", &[]).is_err() {
-            let said = || fs::read_to_string(folder.join("prometheus.log")).unwrap_or_default();
-            ensure!(prometheus.running.child.try_wait()?.is_none(), "it ended at once: {}", said());
-            ensure!(begun.elapsed() < LIMIT, "it does not answer: {}", said());
+            let log = || fs::read_to_string(folder.join("prometheus.log")).unwrap_or_default();
+            ensure!(prometheus.running.child.try_wait()?.is_none(), "it ended at once: {}", log());
+            ensure!(begun.elapsed() < LIMIT, "it does not answer: {}", log());
             std::thread::sleep(Duration::from_millis(100));
         }
         Ok(prometheus)

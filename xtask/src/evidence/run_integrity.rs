@@ -75,11 +75,11 @@ pub(super) fn integrity(account: &mut Account<'_>) -> anyhow::Result<()> {
         }
         for arm in beside.iter().chain(&[Arm::Run]) {
             let seen = server.case(&program, *arm, case, *size)?;
-            let of = |name: &str| seen[name].as_str().filter(|text| !text.is_empty());
+            let text = |name: &str| seen[name].as_str().filter(|text| !text.is_empty());
             let name = arm.name();
-            let over = of("over").map_or_else(|| name.to_owned(), |over| format!("{name}, {over}"));
-            let detail = of("detail").map_or_else(String::new, |detail| format!(" ({detail})"));
-            account.tell(&format!("{case} | {over} | {}{detail}", of("says").unwrap_or_default()));
+            let over = text("over").map_or_else(|| name.to_owned(), |over| format!("{name}, {over}"));
+            let detail = text("detail").map_or_else(String::new, |detail| format!(" ({detail})"));
+            account.tell(&format!("{case} | {over} | {}{detail}", text("says").unwrap_or_default()));
         }
     }
     Ok(())

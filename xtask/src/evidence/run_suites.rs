@@ -174,11 +174,12 @@ fn compare(account: &mut Account<'_>, samehost: &Path, suite: &Suite) -> anyhow:
     ));
     let differ: Vec<&String> = tcp.keys().filter(|name| tcp.get(*name) != under.get(*name)).collect();
     account.tell(&format!("{} | tests whose result differs | {}", suite.name, differ.len()));
-    // What the server says to every client over its Unix socket is no fault of run.
+    // What the server says to every client over its Unix socket is not a fault of run.
     let socket = if differ.is_empty() { Results::new() } else { suite.results(&Place::Socket)? };
-    let of = |results: &Results, name: &str| results.get(name).map_or("not run", String::as_str).to_owned();
+    let result_of =
+        |results: &Results, name: &str| results.get(name).map_or("not run", String::as_str).to_owned();
     for name in &differ {
-        let [tcp, under, socket] = [&tcp, &under, &socket].map(|results| of(results, name));
+        let [tcp, under, socket] = [&tcp, &under, &socket].map(|results| result_of(results, name));
         account.tell(&format!("  {name}: {tcp}, under run {under}, told the Unix socket itself {socket}"));
     }
     let without_port: Vec<&String> =
@@ -187,7 +188,7 @@ fn compare(account: &mut Account<'_>, samehost: &Path, suite: &Suite) -> anyhow:
     ensure!(tcp.len() == under.len() && !tcp.is_empty(), "{}: not the same tests were run", suite.name);
     ensure!(unix as f64 >= ENOUGH * all as f64 && all > 0, "{}: too few over the Unix socket", suite.name);
     ensure!(
-        differ.iter().all(|name| of(&under, name) == of(&socket, name)),
+        differ.iter().all(|name| result_of(&under, name) == result_of(&socket, name)),
         "{}: run changed what a test says",
         suite.name
     );
@@ -210,12 +211,15 @@ fn results_of(
     result: fn(&str) -> Option<(&str, &str)>,
 ) -> anyhow::Result<(Results, String)> {
     let output = command.output().with_context(|| format!("{command:?}"))?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    let results: Results =
-        said.lines().filter_map(result).map(|(name, result)| (name.to_owned(), result.to_owned())).collect();
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let results: Results = stdout
+        .lines()
+        .filter_map(result)
+        .map(|(name, result)| (name.to_owned(), result.to_owned()))
+        .collect();
     let errors = String::from_utf8_lossy(&output.stderr);
-    ensure!(!results.is_empty(), "{name}: no test was run: {said}{errors}");
-    Ok((results, said.into_owned()))
+    ensure!(!results.is_empty(), "{name}: no test was run: {stdout}{errors}");
+    Ok((results, stdout.into_owned()))
 }
 
 /// How many connections of a log of `run` are over a Unix socket, and how many there are.
@@ -225,7 +229,7 @@ fn connections(log: &Path) -> anyhow::Result<(usize, usize)> {
 }
 
 impl Suite {
-    /// Runs the tests. That some fail, as they do without `run`, is no error.
+    /// Runs the tests. That some fail, as they do without `run`, is not an error.
     fn results(&self, place: &Place<'_>) -> anyhow::Result<Results> {
         results_of(&self.name, &mut (self.command)(self, place), self.result).map(|(results, _)| results)
     }

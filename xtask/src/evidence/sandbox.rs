@@ -64,8 +64,8 @@ pub(super) fn sandbox(account: &mut Account<'_>, program: &Path) -> anyhow::Resu
 fn score(account: &mut Account<'_>, root: &Path) -> anyhow::Result<()> {
     let mut analyze = Command::new("systemd-analyze");
     analyze.args(["security", "--offline=true", "--no-pager"]).arg(format!("--root={}", root.display()));
-    let said = crate::text(analyze.arg("samehost-scan.service"))?;
-    let last = said.lines().rfind(|line| line.contains("exposure level")).context("no score")?;
+    let analysis = crate::text(analyze.arg("samehost-scan.service"))?;
+    let last = analysis.lines().rfind(|line| line.contains("exposure level")).context("no score")?;
     let words: Vec<&str> = last.split_whitespace().filter(|word| word.is_ascii()).collect();
     account.tell(&format!("unit | systemd-analyze security --offline: {}", words.join(" ")));
     Ok(())

@@ -49,9 +49,9 @@ pub(super) fn rows(part: &Value) -> anyhow::Result<Vec<(String, String, bool)>> 
         };
         let found = comparisons.iter().find(is_it);
         let metric = question["metric"].as_str().unwrap_or_default();
-        let told = found.map_or_else(String::new, told);
+        let words = found.map_or_else(String::new, in_words);
         let decided = found.is_some_and(|found| found["verdict"] != "inconclusive");
-        rows.push((format!("{name} {metric}"), told, decided));
+        rows.push((format!("{name} {metric}"), words, decided));
     }
     Ok(rows)
 }
@@ -71,9 +71,9 @@ pub(super) fn checkups(account: &mut Account<'_>) -> anyhow::Result<()> {
         for (row, runs) in &mut decided {
             let found = measured.iter().find(|(name, ..)| name == row);
             let is_decided = found.is_some_and(|(.., is_decided)| *is_decided);
-            let told = found.map_or("no time was left", |(_, told, _)| told);
+            let answer = found.map_or("no time was left", |(_, told, _)| told);
             let state = if is_decided { "decided" } else { "open" };
-            account.tell(&format!("run {run} | {row} | {told} | {state}"));
+            account.tell(&format!("run {run} | {row} | {answer} | {state}"));
             *runs += usize::from(is_decided);
             count += usize::from(is_decided);
         }
@@ -216,7 +216,7 @@ fn longer(account: &mut Account<'_>, asked: &Longer) -> anyhow::Result<()> {
         let comparisons = report["comparisons"].as_array().context("no comparisons")?;
         let found =
             comparisons.iter().find(|found| found["metric"] == "latency_mean").context("no latency")?;
-        account.tell(&format!("run {number}: {}: {}", told(found), found["verdict"]));
+        account.tell(&format!("run {number}: {}: {}", in_words(found), found["verdict"]));
         right += usize::from(found["verdict"] == "slower");
     }
     account.tell(&format!(
@@ -226,9 +226,9 @@ fn longer(account: &mut Account<'_>, asked: &Longer) -> anyhow::Result<()> {
 }
 
 /// A ratio with its interval.
-pub(super) fn told(found: &Value) -> String {
-    let of = |name: &str| found[name].as_f64().unwrap_or(f64::NAN);
-    let (ratio, low, high) = (of("ratio"), of("ci_low"), of("ci_high"));
+pub(super) fn in_words(found: &Value) -> String {
+    let number = |name: &str| found[name].as_f64().unwrap_or(f64::NAN);
+    let (ratio, low, high) = (number("ratio"), number("ci_low"), number("ci_high"));
     format!("{ratio:.4} ({low:.4}\u{2013}{high:.4}), {} blocks", found["blocks"])
 }
 
@@ -262,13 +262,13 @@ pub(super) fn speed(account: &mut Account<'_>) -> anyhow::Result<()> {
             let plain = decided(&now, &words, &[&until[..], &["--awake=no"]].concat())?;
             let awake = decided(&now, &words, &[&until[..], &["--awake"]].concat())?;
             let longest = f64::from(BUDGETS[0]);
-            let told =
+            let in_seconds =
                 |seconds: Option<f64>| seconds.map_or(format!("over {longest:.0}"), |it| format!("{it:.1}"));
             account.tell(&format!(
                 "{workload}, {connections} | {} | {} | {}",
-                told(earlier),
-                told(plain),
-                told(awake)
+                in_seconds(earlier),
+                in_seconds(plain),
+                in_seconds(awake)
             ));
             ratios.push(earlier.unwrap_or(longest) / plain.unwrap_or(longest));
         }

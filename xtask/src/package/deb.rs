@@ -89,7 +89,8 @@ fn depends(release: &Release<'_>) -> anyhow::Result<String> {
     let source = "Source: samehost\n\nPackage: samehost\nArchitecture: any\nDescription: samehost\n";
     tree::write(folder.path(), "debian/control", source)?;
     let binary = release.binary.canonicalize()?;
-    let said = text(Command::new("dpkg-shlibdeps").arg("-O").arg(binary).current_dir(folder.path()))?;
-    let packages = said.trim().strip_prefix("shlibs:Depends=").context("dpkg-shlibdeps named no package")?;
+    let output = text(Command::new("dpkg-shlibdeps").arg("-O").arg(binary).current_dir(folder.path()))?;
+    let packages =
+        output.trim().strip_prefix("shlibs:Depends=").context("dpkg-shlibdeps named no package")?;
     Ok(format!("Depends: {packages}\n"))
 }

@@ -84,6 +84,6 @@ fn blob(layout: &Path, kind: &str, bytes: &[u8]) -> anyhow::Result<Value> {
 
 /// SHA-256 of a file, in hexadecimal.
 fn sum(path: &Path) -> anyhow::Result<String> {
-    let said = text(Command::new("sha256sum").arg("--binary").arg(path))?;
-    said.split(' ').next().map(str::to_owned).context("sha256sum printed nothing")
+    let line = text(Command::new("sha256sum").arg("--binary").arg(path))?;
+    line.split(' ').next().map(str::to_owned).context("sha256sum printed nothing")
 }

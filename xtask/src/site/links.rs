@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::bail;
 
-/// Where files are that are no pages.
+/// Where files that are not pages are published.
 const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
 
 /// Links of all documents.

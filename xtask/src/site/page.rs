@@ -23,12 +23,12 @@ pub(super) struct Page<'a> {
 
 impl Page<'_> {
     pub(super) fn html(&self) -> String {
-        let at = |place: &str| relative(self.place, Path::new(place));
+        let link = |place: &str| relative(self.place, Path::new(place));
         let title = escaped(&self.document.title);
         let named = if title == "samehost" { title } else { format!("{title} · samehost") };
         let root = relative(self.place, Path::new(""));
         let (menu, body) = (self.menu(), &self.document.body);
-        let (style, search, home) = (at("style.css"), at("search.js"), at("index.html"));
+        let (style, search, home) = (link("style.css"), link("search.js"), link("index.html"));
         format!(
             r#"<!doctype html>
 <html lang="en" data-root="{root}">

@@ -54,9 +54,9 @@ fn every_link_of_a_page_leads_to_a_file_of_the_site_or_to_another_host() {
             let (file, id) = target.split_once('#').unwrap_or((target, ""));
             let leads = if file.is_empty() { path.clone() } else { path.parent().unwrap().join(file) };
             assert!(leads.is_file(), "{}: {target}", path.display());
-            let has = |page: &str| page.contains(&format!("id=\"{id}\""));
+            let has_id = |page: &str| page.contains(&format!("id=\"{id}\""));
             assert!(
-                id.is_empty() || has(&fs::read_to_string(&leads).unwrap()),
+                id.is_empty() || has_id(&fs::read_to_string(&leads).unwrap()),
                 "{}: {target}",
                 path.display()
             );

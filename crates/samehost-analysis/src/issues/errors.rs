@@ -43,14 +43,14 @@ pub(crate) fn gather_said(trials: &ArmTrials<'_>) -> Vec<Issue> {
     codes.sort_unstable();
     codes.dedup();
     let gather = |code: Code| {
-        let said: Vec<&Warning> =
+        let given: Vec<&Warning> =
             trials.counted.iter().filter_map(|s| s.warnings.iter().find(|w| w.code == code)).collect();
         let message = format!(
             "in {} of {} trials of {}: {}",
-            said.len(),
+            given.len(),
             trials.counted.len(),
             trials.arm.id,
-            reasons(said.iter().map(|w| w.message.as_str()))
+            reasons(given.iter().map(|w| w.message.as_str()))
         );
         Issue::about(trials.arm, code, Invalidates::Nothing, message)
     };

@@ -19,7 +19,7 @@ pub(crate) fn issue(report: &Report, arms: &[ArmTrials<'_>]) -> Vec<Issue> {
             "the hypervisor took {:.1} % of the CPU time (median over the trials of {}): the intervals are wider for it",
             worst.value, worst.id
         );
-        said(Code::Steal, &worst, message)
+        machine_issue(Code::Steal, &worst, message)
     });
     let conditions =
         [steal, find_throttling(arms), find_others(report), find_serving(report), find_softirqs(arms)];
@@ -73,7 +73,7 @@ fn find_softirqs(arms: &[ArmTrials<'_>]) -> Option<Issue> {
         "this kernel books the receive path of TCP to no process (CONFIG_IRQ_TIME_ACCOUNTING; {:.0} % of a CPU, median over the trials of {}): CPU time per operation is too small over TCP and cannot be compared; latency and throughput can, and so can CPU time after a start with `tsc=noirqtime`",
         worst.value, worst.id
     );
-    Some(Issue { invalidates: Invalidates::CpuTime, ..said(Code::Softirq, &worst, message) })
+    Some(Issue { invalidates: Invalidates::CpuTime, ..machine_issue(Code::Softirq, &worst, message) })
 }
 
 /// A cgroup quota that was exhausted in any counted trial. A median would hide throttling, because it comes
@@ -128,7 +128,7 @@ fn worst(
     Some(Worst { id: id.to_owned(), value, alone: beyond.len() == 1 && arms.len() > 1 })
 }
 
-fn said(code: Code, worst: &Worst, message: String) -> Issue {
+fn machine_issue(code: Code, worst: &Worst, message: String) -> Issue {
     let subject = if worst.alone { worst.id.as_str() } else { "" };
     Issue { arm: None, warning: Warning::new(code, subject, message), invalidates: Invalidates::Nothing }
 }

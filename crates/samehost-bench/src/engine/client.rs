@@ -162,11 +162,11 @@ impl<'a> ReadyClient<'a> {
     /// Kills the client and returns an error with the end of its stderr.
     fn lost(&mut self, reason: &str) -> BenchError {
         let _ = self.child.kill();
-        let said = self.errors.take().and_then(|errors| errors.join().ok()).unwrap_or_default();
-        let said = said.trim();
+        let stderr = self.errors.take().and_then(|errors| errors.join().ok()).unwrap_or_default();
+        let stderr = stderr.trim();
         BenchError::ServerLost {
             endpoint: self.job.endpoint.clone(),
-            reason: if said.is_empty() { reason.to_owned() } else { format!("{reason}: {said}") },
+            reason: if stderr.is_empty() { reason.to_owned() } else { format!("{reason}: {stderr}") },
             server_said: String::new(),
         }
     }
@@ -290,10 +290,10 @@ mod tests {
 
     #[test]
     fn a_client_that_is_of_no_use_says_why() {
-        let said = |result: Result<Tally, BenchError>| result.unwrap_err().to_string();
+        let message = |result: Result<Tally, BenchError>| result.unwrap_err().to_string();
         let lost = r#"{"operations": 0, "errors": {}, "tenths": [0,0,0,0,0,0,0,0,0,0], "latency_ns": [], "lost": "unexpected EOF"}"#;
-        assert!(said(ended(lost)).contains("unix:/run/s.sock went away during the trial: unexpected EOF"));
-        assert!(said(ended("nonsense")).contains("unix:/run/s.sock"));
+        assert!(message(ended(lost)).contains("unix:/run/s.sock went away during the trial: unexpected EOF"));
+        assert!(message(ended("nonsense")).contains("unix:/run/s.sock"));
         let start = |script: &str| ReadyClient::start(&job(script)).err().unwrap().to_string();
         let silent = start("echo 'connection refused' >&2; exit 1");
         assert!(silent.contains("connection refused"), "{silent}");

@@ -129,10 +129,10 @@ fn number(pattern: &Regex, output: &Output) -> Option<f64> {
 
 /// Last lines of the command's output, for an error message.
 fn words(output: &Output) -> String {
-    let mut said = Vec::new();
-    let _ = said.write_all(&output.stdout);
-    let _ = said.write_all(&output.stderr);
-    let text = String::from_utf8_lossy(&said);
+    let mut stderr = Vec::new();
+    let _ = stderr.write_all(&output.stdout);
+    let _ = stderr.write_all(&output.stderr);
+    let text = String::from_utf8_lossy(&stderr);
     let tail: Vec<&str> = text.trim().lines().rev().take(8).collect();
     if tail.is_empty() {
         return "; it printed nothing".into();

@@ -211,8 +211,8 @@ mod tests {
 
     #[test]
     fn a_changed_clock_is_worth_a_warning() {
-        let at = |clock_khz| Reading { all: 100, clock_khz, ..Reading::default() };
-        let change = |after| between(at(Some(2e6)), Reading { all: 200, ..at(after) }, 0, 1);
+        let reading = |clock_khz| Reading { all: 100, clock_khz, ..Reading::default() };
+        let change = |after| between(reading(Some(2e6)), Reading { all: 200, ..reading(after) }, 0, 1);
         assert_eq!(change(Some(3e6)).clock_change_percent, Some(50.0));
         assert!(doubt_clock(&change(Some(3e6))).is_some());
         assert!(doubt_clock(&change(Some(2.1e6))).is_none());

@@ -59,12 +59,12 @@ impl Asker {
         let mut asker = Asker { offer: Some(offer(&endpoint, ours)), endpoint, supervisor };
         if let Err(error) = connect(&asker.endpoint, &ConnectOptions::default()) {
             asker.end();
-            let mut said = String::new();
-            let _ = stderr.map(|mut stderr| stderr.read_to_string(&mut said));
+            let mut line = String::new();
+            let _ = stderr.map(|mut stderr| stderr.read_to_string(&mut line));
             return Err(BenchError::Start {
                 server: "a client under `samehost run`".into(),
                 reason: error.to_string(),
-                server_said: said,
+                server_said: line,
             });
         }
         Ok(asker)

@@ -157,8 +157,9 @@ fn podman() -> Result<PathBuf, BenchError> {
 
 /// `podman 4.3.1`.
 fn version(podman: &Path) -> String {
-    let said = Command::new(podman).arg("--version").output().map(|output| output.stdout).unwrap_or_default();
-    String::from_utf8_lossy(&said).trim().replacen("version ", "", 1)
+    let version =
+        Command::new(podman).arg("--version").output().map(|output| output.stdout).unwrap_or_default();
+    String::from_utf8_lossy(&version).trim().replacen("version ", "", 1)
 }
 
 /// What makes podman's bridges: netavark where it is installed, the plugins of CNI before podman 4.

@@ -276,11 +276,11 @@ mod tests {
 
     #[test]
     fn hostile_names_stay_one_frame() {
-        let said = format!(
+        let text = format!(
             "10/10 cpu-clock:\n\t 1 a;b\u{1b}[31m <script> 12 (/x)\n\t 2 {} (/y)\n\t 3 PERF_RECORD_FORK(99:99):(20:20) (/z)\n\n99/99 cpu-clock:\n\t 1 f (/x)\n",
             "n".repeat(5000)
         );
-        let folding = folded(&said);
+        let folding = folded(&text);
         assert_eq!(folding.samples, BTreeMap::from([(Role::Client, 2)]), "a name makes no process");
         let stacks = folding.stacks(2);
         let hostile = stacks.iter().find(|stack| stack.stack.contains("script")).unwrap();
@@ -293,12 +293,12 @@ mod tests {
 
     #[test]
     fn what_is_rare_is_lumped_together_and_nothing_is_lost() {
-        let mut said = String::new();
+        let mut lines = String::new();
         for number in 0..2000 {
             let pid = if number % 2 == 0 { 10 } else { 20 };
-            said.push_str(&format!("{pid}/{pid} cpu-clock:\n\t 1 f{number} (/x)\n\n"));
+            lines.push_str(&format!("{pid}/{pid} cpu-clock:\n\t 1 f{number} (/x)\n\n"));
         }
-        let folding = folded(&said);
+        let folding = folded(&lines);
         let (stacks, functions) = (folding.stacks(2), folding.functions());
         assert_eq!((stacks.len(), functions.len()), (MOST_STACKS + 2, MOST_FUNCTIONS + 2));
         assert_eq!(stacks.iter().map(|stack| stack.samples).sum::<u64>(), 2000);

@@ -75,8 +75,8 @@ impl Profiler {
         if output.status.success() {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&output.stderr);
-        let reason = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let reason = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
         Err(BenchError::NotPermitted { what: "perf record", reason, try_next: ALLOW })
     }
 }

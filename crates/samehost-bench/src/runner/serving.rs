@@ -49,7 +49,7 @@ impl Serving {
 
     /// The end of each server's stderr, joined.
     pub(super) fn stderr_tail(&self) -> String {
-        let said: Vec<String> = self.servers.iter().map(|server| server.stderr_tail()).collect();
-        said.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join("\n")
+        let stderrs: Vec<String> = self.servers.iter().map(|server| server.stderr_tail()).collect();
+        stderrs.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join("\n")
     }
 }

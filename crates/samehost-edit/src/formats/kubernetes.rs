@@ -47,12 +47,12 @@ impl Editor for Kubernetes {
     fn recognises(&self, path: &Path, text: &[u8]) -> bool {
         let is_yaml = path.extension().is_some_and(|end| end == "yaml" || end == "yml");
         let lines = || text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
-        let has = |key: &[u8]| lines().any(|line| line.starts_with(key));
+        let has_line = |key: &[u8]| lines().any(|line| line.starts_with(key));
         let is_kind = |line: &[u8]| {
             let kind = line.strip_prefix(b"kind:").map(<[u8]>::trim_ascii);
             kind.is_some_and(|kind| WORKLOADS.iter().any(|(name, _)| name.as_bytes() == kind))
         };
-        is_yaml && has(b"apiVersion:") && lines().any(is_kind)
+        is_yaml && has_line(b"apiVersion:") && lines().any(is_kind)
     }
 
     fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
@@ -203,11 +203,11 @@ impl<'a> Manifests<'a> {
     fn behind<'p>(&self, pods: &'p Pods<'a>, host: &str) -> Option<&'p Pod<'a>> {
         let service = self.services.get(host.split('.').next()?)?;
         let selector = at(&service.root, &["spec", "selector"])?.pairs();
-        let has = |pod: &Pod<'_>, key: &Node, value: &Node| {
+        let has_label = |pod: &Pod<'_>, key: &Node, value: &Node| {
             let own = pod.labels.and_then(|labels| labels.get(key.text()?));
             own.is_some_and(|(_, own)| own.text() == value.text())
         };
-        let fits = |pod: &&Pod<'_>| selector.iter().all(|(key, value)| has(pod, key, value));
+        let fits = |pod: &&Pod<'_>| selector.iter().all(|(key, value)| has_label(pod, key, value));
         // Those with the rarest of the labels.
         let few = selector.iter().map(|pair| pods.with(pair)).min_by_key(|few| few.len())?;
         few.iter().map(|place| &pods.all[*place]).find(fits)

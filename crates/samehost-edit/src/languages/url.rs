@@ -296,13 +296,13 @@ mod tests {
 
     #[test]
     fn an_escaped_dollar_is_text_and_a_bare_one_a_variable() {
-        let of = |text: &str| {
+        let parsed = |text: &str| {
             let url = Url::parse(text).unwrap();
             (url.user(), url.password().map(|password| password.reveal().to_owned()), url.database())
         };
         let some = |text: &str| Some(text.to_owned());
-        assert_eq!(of("mysql://a%24b:c%24@h/d%24"), (some("a$b"), some("c$"), some("d$")));
-        assert_eq!(of("mysql://$USER:$PASS@h/$DB"), (None, None, None));
+        assert_eq!(parsed("mysql://a%24b:c%24@h/d%24"), (some("a$b"), some("c$"), some("d$")));
+        assert_eq!(parsed("mysql://$USER:$PASS@h/$DB"), (None, None, None));
     }
 
     #[test]

@@ -219,8 +219,8 @@ impl<'a> Reader<'a> {
     fn next(&mut self) -> Result<(Event<'a>, Range<usize>, u32)> {
         match self.events.next_event() {
             Some(Ok((event, span))) => {
-                let at = |index: usize| self.bytes.get(index).copied().unwrap_or(self.text.len());
-                let range = at(span.start.index())..at(span.end.index());
+                let offset = |index: usize| self.bytes.get(index).copied().unwrap_or(self.text.len());
+                let range = offset(span.start.index())..offset(span.end.index());
                 Ok((event, range, u32::try_from(span.start.line()).unwrap_or(0)))
             }
             Some(Err(error)) => {

@@ -46,8 +46,9 @@ pub(super) fn capabilities_for_files(who: &As) -> u64 {
     if who.uid != 0 {
         return 0;
     }
-    let held = who.pid.map_or(u64::MAX, |pid| status::read(pid).map_or(0, |status| status.capabilities));
-    held & FOR_FILES.bits()
+    let capabilities =
+        who.pid.map_or(u64::MAX, |pid| status::read(pid).map_or(0, |status| status.capabilities));
+    capabilities & FOR_FILES.bits()
 }
 
 /// Becomes this user.

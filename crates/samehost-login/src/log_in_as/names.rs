@@ -24,9 +24,9 @@ pub(super) fn of_user(who: &As) -> String {
 /// Resolves the endpoint to addresses: those in that user's hosts file, else those that the name has here.
 pub(super) fn addresses(who: &As, endpoint: &Endpoint) -> Result<Vec<Endpoint>, LoginError> {
     let Endpoint::Tcp { host, port } = endpoint else { return Ok(vec![endpoint.clone()]) };
-    let at = |ip: IpAddr| Endpoint::Tcp { host: ip.to_string(), port: *port };
+    let endpoint_at = |ip: IpAddr| Endpoint::Tcp { host: ip.to_string(), port: *port };
     if let Ok(ip) = host.parse() {
-        return Ok(vec![at(ip)]);
+        return Ok(vec![endpoint_at(ip)]);
     }
     let mut found = in_hosts(&String::from_utf8_lossy(&file(who, "/etc/hosts")), host);
     if found.is_empty() {
@@ -39,7 +39,7 @@ pub(super) fn addresses(who: &As, endpoint: &Endpoint) -> Result<Vec<Endpoint>, 
     }
     found.sort_by_key(IpAddr::is_ipv6);
     found.dedup();
-    Ok(found.into_iter().map(at).collect())
+    Ok(found.into_iter().map(endpoint_at).collect())
 }
 
 fn file(who: &As, path: &str) -> Vec<u8> {

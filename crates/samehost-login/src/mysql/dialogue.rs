@@ -10,9 +10,9 @@ use super::login::{Channel, Denied, Greeting, Login, Step};
 use super::packet::{self, Answer, SqlError, first_frame, frame, take_text};
 use crate::error::{LoginError, Refused};
 use crate::expected::Expected;
-use crate::held::hold;
 use crate::link::{Link, plain, prove};
 use crate::log_in::Encrypted;
+use crate::sent_passwords::hold;
 
 /// COM_QUIT.
 const QUIT: u8 = 0x01;

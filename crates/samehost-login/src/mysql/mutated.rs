@@ -16,7 +16,7 @@ fn recorded() -> Vec<Vec<u8>> {
     ]
 }
 
-fn said(bytes: &[u8]) -> Result<String, LoginError> {
+fn answer(bytes: &[u8]) -> Result<String, LoginError> {
     let expected = Expected::of_private_server();
     let account = Account { user: "app", password: "hunter2", database: None, expected: &expected };
     login(bytes, |link| {
@@ -29,14 +29,14 @@ fn said(bytes: &[u8]) -> Result<String, LoginError> {
 #[test]
 fn what_was_recorded_is_understood() {
     let [native, ed25519, refused] = &recorded()[..] else { panic!() };
-    assert!(said(native).unwrap().contains("app@127.0.0.1"));
-    assert!(said(ed25519).unwrap().contains("TCP/IP"));
-    assert_eq!(said(refused).unwrap_err().code(), Some("1045"));
+    assert!(answer(native).unwrap().contains("app@127.0.0.1"));
+    assert!(answer(ed25519).unwrap().contains("TCP/IP"));
+    assert_eq!(answer(refused).unwrap_err().code(), Some("1045"));
 }
 
 proptest! {
     #[test]
     fn a_login_ends_whatever_the_server_says(bytes in bent(recorded())) {
-        let _ = said(&bytes);
+        let _ = answer(&bytes);
     }
 }

@@ -59,11 +59,11 @@ impl LoggedIn {
                     rows.push(row(&body).map_err(|reason| LoginError::lost(self.link.endpoint(), reason))?);
                 }
                 Message::ErrorResponse(body) => {
-                    let said = Refusal::read(body.fields());
-                    if said.is_final() {
-                        return Ok(Err(said));
+                    let new = Refusal::read(body.fields());
+                    if new.is_final() {
+                        return Ok(Err(new));
                     }
-                    refusal.get_or_insert(said);
+                    refusal.get_or_insert(new);
                 }
                 Message::ReadyForQuery(_) => {
                     return Ok(match refusal {

@@ -10,8 +10,8 @@ use super::LoggedIn;
 use super::messages::{Refusal, bytes, parse};
 use crate::error::{LoginError, Refused};
 use crate::expected::Expected;
-use crate::held::hold;
 use crate::link::Link;
+use crate::sent_passwords::hold;
 
 /// TLS of a connection to a TCP endpoint (libpq's sslmode). A `tcp+tls` endpoint always has TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

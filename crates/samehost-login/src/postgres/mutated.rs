@@ -26,7 +26,7 @@ fn recorded() -> Vec<Vec<u8>> {
     ]
 }
 
-fn said(bytes: &[u8]) -> Result<String, LoginError> {
+fn answer(bytes: &[u8]) -> Result<String, LoginError> {
     let expected = Expected::of_private_server();
     let account = Account {
         user: "app",
@@ -46,15 +46,15 @@ fn said(bytes: &[u8]) -> Result<String, LoginError> {
 #[test]
 fn what_was_recorded_is_understood() {
     for understood in &recorded()[..3] {
-        assert!(said(understood).unwrap().contains("user app"));
+        assert!(answer(understood).unwrap().contains("user app"));
     }
     // The server proves that it knows the password, which a recording cannot do.
-    assert!(said(&recorded()[3]).is_err());
+    assert!(answer(&recorded()[3]).is_err());
 }
 
 proptest! {
     #[test]
     fn a_login_ends_whatever_the_server_says(bytes in bent(recorded())) {
-        let _ = said(&bytes);
+        let _ = answer(&bytes);
     }
 }

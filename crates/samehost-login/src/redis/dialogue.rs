@@ -10,8 +10,8 @@ use samehost_services::Kind;
 use super::resp::{self, Reply};
 use crate::error::{LoginError, Refused};
 use crate::expected::Expected;
-use crate::held::hold;
 use crate::link::{Link, prove};
+use crate::sent_passwords::hold;
 
 /// Account to log in as.
 #[derive(Clone, Copy)]
@@ -112,8 +112,8 @@ impl Dialogue {
 
     /// The error that the server sent before it hung up: too many clients, protected mode.
     fn last_words(&mut self) -> Option<LoginError> {
-        let said = self.link.ask(&[], |input| resp::parse(input).map_err(|error| error.to_string()));
-        match said.ok()? {
+        let answer = self.link.ask(&[], |input| resp::parse(input).map_err(|error| error.to_string()));
+        match answer.ok()? {
             Reply::Error(answer) => Some(self.refused("a connection", answer)),
             _ => None,
         }

@@ -14,7 +14,7 @@ fn recorded() -> Vec<Vec<u8>> {
     vec![include_bytes!("../../tests/recorded/redis.bin").to_vec(), list]
 }
 
-fn said(bytes: &[u8]) -> Result<String, LoginError> {
+fn answer(bytes: &[u8]) -> Result<String, LoginError> {
     let expected = Expected::of_private_server();
     let account = Account { user: None, password: Some("hunter2"), database: 0, expected: &expected };
     login(bytes, |link| {
@@ -26,13 +26,13 @@ fn said(bytes: &[u8]) -> Result<String, LoginError> {
 
 #[test]
 fn what_was_recorded_is_understood() {
-    let said = said(&recorded()[0]).unwrap();
-    assert!(said.contains("addr=127.0.0.1") && said.contains("7.0.15"), "{said}");
+    let answer = answer(&recorded()[0]).unwrap();
+    assert!(answer.contains("addr=127.0.0.1") && answer.contains("7.0.15"), "{answer}");
 }
 
 proptest! {
     #[test]
     fn a_login_ends_whatever_the_server_says(bytes in bent(recorded())) {
-        let _ = said(&bytes);
+        let _ = answer(&bytes);
     }
 }

@@ -12,7 +12,7 @@ pub struct Process {
     pub pid: u32,
     /// The process that started it; 0 when that cannot be seen.
     pub parent: u32,
-    /// Its name (`comm`), at most 15 bytes; bytes that are no UTF-8 as `\xNN`.
+    /// Its name (`comm`), at most 15 bytes; bytes that are not UTF-8 as `\xNN`.
     pub name: String,
     /// Its effective user.
     pub uid: u32,

@@ -23,7 +23,7 @@ static PAGE: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 
 /// The linker's list of functions that are called when the library is loaded.
 #[cfg_attr(not(test), used, unsafe(link_section = ".init_array"))]
-#[cfg_attr(test, allow(dead_code, reason = "a test is no preloaded library"))]
+#[cfg_attr(test, allow(dead_code, reason = "a test is not preloaded"))]
 static AT_LOAD: extern "C" fn() = map_page;
 
 /// Early: a program that gives up its user may not open the file any more.

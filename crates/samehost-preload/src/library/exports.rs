@@ -199,18 +199,18 @@ pub unsafe extern "C" fn getsockopt(
     length: *mut Length,
 ) -> c_int {
     // SAFETY: they are the program's arguments, and the descriptor is one like its own.
-    let of = |fd: c_int| unsafe {
+    let address_of = |fd: c_int| unsafe {
         let arguments = [fd as usize, level as usize, option as usize, value as usize, length as usize, 0];
         calls::call(GETSOCKOPT, arguments)
     };
     let label = options::is_of_interest(level, option).then(|| Label::of(fd)).flatten();
-    let Some(label) = label else { return finish(of(fd)) };
+    let Some(label) = label else { return finish(address_of(fd)) };
     finish(match options::asked(fd, label, level, option) {
-        Asked::OfEvery => of(fd),
-        Asked::OfTcp => options::stand_in(label).and_then(|tcp| of(tcp.0)),
+        Asked::OfEvery => address_of(fd),
+        Asked::OfTcp => options::stand_in(label).and_then(|tcp| address_of(tcp.0)),
         // SAFETY: the program promises room for as many bytes as the length says.
         Asked::Number(number) => unsafe { give(&number.to_ne_bytes(), value, length) },
-        Asked::State(state) => options::stand_in(label).and_then(|tcp| of(tcp.0)).inspect(|_| {
+        Asked::State(state) => options::stand_in(label).and_then(|tcp| address_of(tcp.0)).inspect(|_| {
             // SAFETY: the kernel wrote there, and the length.
             if unsafe { length.read_unaligned() } > 0 {
                 // SAFETY: at least one byte was written there.
@@ -232,15 +232,15 @@ pub unsafe extern "C" fn setsockopt(
     length: Length,
 ) -> c_int {
     // SAFETY: they are the program's arguments, and the descriptor is one like its own.
-    let of = |fd: c_int| unsafe {
+    let address_of = |fd: c_int| unsafe {
         let arguments = [fd as usize, level as usize, option as usize, value as usize, length as usize, 0];
         calls::call(SETSOCKOPT, arguments)
     };
     let label = options::is_of_interest(level, option).then(|| Label::of(fd)).flatten();
     // What a fresh TCP socket takes is taken, and has no effect: a Unix socket has nothing of it.
     finish(match label {
-        Some(label) => options::stand_in(label).and_then(|tcp| of(tcp.0)),
-        None => of(fd),
+        Some(label) => options::stand_in(label).and_then(|tcp| address_of(tcp.0)),
+        None => address_of(fd),
     })
 }
 

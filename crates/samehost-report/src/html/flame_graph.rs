@@ -140,16 +140,16 @@ mod tests {
         // In the order of bytes, "a b;x" stands between "a" and "a;c".
         let all = stacks(&[("a", 100), ("a b;x", 200), ("a;c", 300), ("a;d;e", 400)]);
         let frames = frames(&all, None);
-        let of = |name: &str| {
+        let frame = |name: &str| {
             let found: Vec<_> = frames.iter().filter(|frame| frame.name == name).collect();
             assert_eq!(found.len(), 1, "{name}");
             (found[0].depth, found[0].start, found[0].end)
         };
-        assert_eq!(of("all"), (0, 0, 1000));
-        assert_eq!(of("a"), (1, 0, 800));
-        assert_eq!(of("c"), (2, 100, 400));
-        assert_eq!(of("e"), (3, 400, 800));
-        assert_eq!(of("a b"), (1, 800, 1000));
+        assert_eq!(frame("all"), (0, 0, 1000));
+        assert_eq!(frame("a"), (1, 0, 800));
+        assert_eq!(frame("c"), (2, 100, 400));
+        assert_eq!(frame("e"), (3, 400, 800));
+        assert_eq!(frame("a b"), (1, 800, 1000));
     }
 
     #[test]

@@ -140,8 +140,8 @@ fn summed(values: impl Iterator<Item = (String, f64)>) -> Vec<Sample> {
 
 /// Sums a value of pairs over each service.
 fn by_service(scan: &Scan, value: impl Fn(&Advice) -> Option<f64>) -> Vec<Sample> {
-    let of = |advice: &Advice| Some((service_of(scan, advice.service), value(advice)?));
-    summed(scan.advice.iter().filter_map(of))
+    let service_and_value = |advice: &Advice| Some((service_of(scan, advice.service), value(advice)?));
+    summed(scan.advice.iter().filter_map(service_and_value))
 }
 
 /// Hops over TCP, by whether they could use a Unix socket.

@@ -71,7 +71,7 @@ fn unmeasured(experiment: &Experiment) -> Option<String> {
 /// Explanations for each experiment: what was found, what is different on this machine, what may explain it.
 /// An explanation shared by several experiments appears once.
 fn whys(reproduction: &Reproduction) -> Vec<Vec<String>> {
-    let mut said: Vec<(&str, &str)> = Vec::new();
+    let mut shown: Vec<(&str, &str)> = Vec::new();
     reproduction
         .experiments
         .iter()
@@ -82,11 +82,11 @@ fn whys(reproduction: &Reproduction) -> Vec<Vec<String>> {
             }
             let mut before: Vec<&str> = Vec::new();
             for text in &experiment.explanations {
-                match said.iter().find(|(_, known)| known == text) {
+                match shown.iter().find(|(_, known)| known == text) {
                     Some((id, _)) if before.contains(id) => {}
                     Some((id, _)) => before.push(id),
                     None => {
-                        said.push((&experiment.id, text));
+                        shown.push((&experiment.id, text));
                         sentences.push(sentence(text));
                     }
                 }
@@ -104,14 +104,14 @@ fn whys(reproduction: &Reproduction) -> Vec<Vec<String>> {
 
 /// Findings about the claims; claims with the same finding are grouped.
 fn found(experiment: &Experiment) -> Vec<String> {
-    let mut told: Vec<(Vec<&str>, &str)> = Vec::new();
+    let mut notes: Vec<(Vec<&str>, &str)> = Vec::new();
     for claim in experiment.claims.iter().filter(|claim| !claim.why.is_empty()) {
-        match told.iter_mut().find(|(_, why)| *why == claim.why) {
+        match notes.iter_mut().find(|(_, why)| *why == claim.why) {
             Some((claims, _)) => claims.push(&claim.claim),
-            None => told.push((vec![&claim.claim], &claim.why)),
+            None => notes.push((vec![&claim.claim], &claim.why)),
         }
     }
-    told.iter().map(|(claims, why)| sentence(&format!("{} – {why}", claims.join(", ")))).collect()
+    notes.iter().map(|(claims, why)| sentence(&format!("{} – {why}", claims.join(", ")))).collect()
 }
 
 /// Summary sentence.

@@ -31,6 +31,16 @@ struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Acl(Vec<Entry>);
 
+impl Entry {
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        Some(Entry {
+            tag: u16::from_le_bytes(bytes.get(..2)?.try_into().ok()?),
+            rights: u32::from(u16::from_le_bytes(bytes.get(2..4)?.try_into().ok()?)),
+            id: u32::from_le_bytes(bytes.get(4..8)?.try_into().ok()?),
+        })
+    }
+}
+
 impl Acl {
     /// ACL of an open file (O_PATH suffices); `None` when it has only mode bits.
     pub(crate) fn of(file: impl AsFd) -> Option<Self> {
@@ -45,51 +55,48 @@ impl Acl {
         if u32::from_le_bytes(*version) != VERSION {
             return None;
         }
-        let entry = |bytes: &[u8]| {
-            Some(Entry {
-                tag: u16::from_le_bytes(bytes.get(..2)?.try_into().ok()?),
-                rights: u32::from(u16::from_le_bytes(bytes.get(2..4)?.try_into().ok()?)),
-                id: u32::from_le_bytes(bytes.get(4..8)?.try_into().ok()?),
-            })
-        };
-        let entries: Vec<Entry> = entries.chunks_exact(ENTRY).filter_map(entry).collect();
+        let entries: Vec<Entry> = entries.chunks_exact(ENTRY).filter_map(Entry::parse).collect();
         (!entries.is_empty()).then_some(Acl(entries))
+    }
+
+    /// Rights of the only entry with this tag.
+    fn rights_of(&self, tag: u16) -> Option<u32> {
+        self.0.iter().find(|entry| entry.tag == tag).map(|entry| entry.rights)
     }
 
     /// Whether the permissions `wanted` (4 read, 2 write, 1 search) are granted to a process, on a file of
     /// that owner and group. Capabilities are not considered.
     pub(crate) fn gives(&self, wanted: u32, status: &Status, owner: u32, group: u32) -> bool {
-        let has = |rights: u32| rights & wanted == wanted;
-        let of = |tag: u16| self.0.iter().find(|entry| entry.tag == tag).map_or(0, |entry| entry.rights);
         if status.uid == owner {
-            return has(of(USER_OBJ));
+            return self.rights_of(USER_OBJ).unwrap_or(0) & wanted == wanted;
         }
-        let mask = self.0.iter().find(|entry| entry.tag == MASK).map_or(7, |entry| entry.rights);
+        let mask = self.rights_of(MASK).unwrap_or(7);
         if let Some(entry) = self.0.iter().find(|entry| entry.tag == USER && entry.id == status.uid) {
-            return has(entry.rights & mask);
+            return entry.rights & mask & wanted == wanted;
         }
-        let is_in = |group: u32| status.gid == group || status.groups.contains(&group);
-        let mut of_groups = self
-            .0
-            .iter()
-            .filter(|entry| {
-                (entry.tag == GROUP_OBJ && is_in(group)) || (entry.tag == GROUP && is_in(entry.id))
-            })
-            .peekable();
-        // One matching group must grant all of it; the entry for others applies only to processes in none of
-        // the groups.
-        if of_groups.peek().is_some() {
-            return of_groups.any(|entry| has(entry.rights & mask));
+        let mut is_in_a_group = false;
+        for entry in &self.0 {
+            let entrys_group = match entry.tag {
+                GROUP_OBJ => group,
+                GROUP => entry.id,
+                _ => continue,
+            };
+            if status.gid != entrys_group && !status.groups.contains(&entrys_group) {
+                continue;
+            }
+            is_in_a_group = true;
+            // One matching group must grant all of it.
+            if entry.rights & mask & wanted == wanted {
+                return true;
+            }
         }
-        has(of(OTHER))
+        // The entry for others applies only to processes in none of the groups.
+        !is_in_a_group && self.rights_of(OTHER).unwrap_or(0) & wanted == wanted
     }
 
     /// Permissions of the owning group with the mask applied. Without an ACL these are the mode's middle bits.
     pub(crate) fn of_own_group(&self) -> u32 {
-        let of = |tag: u16, without: u32| {
-            self.0.iter().find(|entry| entry.tag == tag).map_or(without, |entry| entry.rights)
-        };
-        of(GROUP_OBJ, 0) & of(MASK, 7)
+        self.rights_of(GROUP_OBJ).unwrap_or(0) & self.rights_of(MASK).unwrap_or(7)
     }
 }
 

@@ -45,17 +45,17 @@ mod tests {
 
     #[test]
     fn it_speaks_of_the_proxy_and_the_service_at_hand() {
-        let said = |proxy: Kind, service: Kind| remedy(proxy.descriptor(), service.descriptor());
-        let apache = said(Kind::Apache, Kind::Gunicorn);
+        let remedy_for = |proxy: Kind, service: Kind| remedy(proxy.descriptor(), service.descriptor());
+        let apache = remedy_for(Kind::Apache, Kind::Gunicorn);
         assert!(apache.contains("Apache (mod_proxy_http sends") && apache.contains("gunicorn"), "{apache}");
-        let haproxy = said(Kind::Haproxy, Kind::Nginx);
+        let haproxy = remedy_for(Kind::Haproxy, Kind::Nginx);
         assert!(
             haproxy.contains("`option forwardfor`") && haproxy.contains("set_real_ip_from unix:"),
             "{haproxy}"
         );
-        assert!(!said(Kind::Caddy, Kind::Haproxy).contains("nginx"));
+        assert!(!remedy_for(Kind::Caddy, Kind::Haproxy).contains("nginx"));
         // nginx is a proxy as well; here it is behind one.
-        assert!(said(Kind::Nginx, Kind::Nginx).contains("proxy_set_header"));
+        assert!(remedy_for(Kind::Nginx, Kind::Nginx).contains("proxy_set_header"));
     }
 
     #[test]

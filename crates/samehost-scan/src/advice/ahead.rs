@@ -65,8 +65,8 @@ pub fn service_at(
     trusted: &Trusted,
 ) -> Result<usize, Unserved> {
     let all = services_at(scan, endpoint);
-    let of = |at: &usize| scan.services.get(*at);
-    let services: Vec<&Service> = all.iter().filter_map(of).collect();
+    let service = |at: &usize| scan.services.get(*at);
+    let services: Vec<&Service> = all.iter().filter_map(service).collect();
     let (Some(at), Some((first, others))) = (all.first(), services.split_first()) else {
         return Err(Unserved::Nobody(endpoint.clone()));
     };

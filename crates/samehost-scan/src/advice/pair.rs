@@ -111,33 +111,32 @@ impl<'a> Pair<'a> {
 /// master is another pool's; `stats socket` of HAProxy is a console. Such a service's socket is found in its
 /// configuration (`samehost switch`), and never guessed.
 fn listener<'a>(scan: &'a Scan, service: &Service, port: Option<u16>) -> Option<&'a Socket> {
-    let sockets = || {
-        let all = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
-        all.filter(|socket| socket.kind == SocketKind::UnixStream && socket.is_listening())
-    };
-    let name_of = |socket: &Socket| {
-        socket.local.path().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned())
-    };
     let known = service.kind.map(Kind::descriptor);
     if known.is_some_and(|known| known.several_sites) {
         return None;
     }
     // MySQL's X protocol has its own port and socket.
     let is_x = port == Some(33060);
-    let fits = |socket: &&Socket| name_of(socket).is_none_or(|name| name.contains("mysqlx") == is_x);
-    let has_port = |socket: &&Socket| {
-        port.is_some_and(|port| name_of(socket).is_some_and(|name| name.ends_with(&format!(".{port}"))))
-    };
-    let is_usual = |socket: &&Socket| {
-        known.is_some_and(|known| name_of(socket).is_some_and(|name| name == known.socket_name()))
-    };
-    let only = || {
-        let mut with_path = sockets().filter(fits).filter(|socket| socket.local.path().is_some());
-        match (with_path.next(), with_path.next()) {
-            (Some(only), None) => Some(only),
-            (Some(_), Some(_)) => None,
-            (None, _) => sockets().find(fits),
+    let mut named: Vec<(&Socket, String)> = Vec::new();
+    let mut unnamed = None;
+    for socket in service.listeners.iter().filter_map(|at| scan.sockets.get(*at)) {
+        if socket.kind != SocketKind::UnixStream || !socket.is_listening() {
+            continue;
         }
-    };
-    sockets().filter(fits).find(has_port).or_else(|| sockets().filter(fits).find(is_usual)).or_else(only)
+        match socket.local.path().and_then(Path::file_name) {
+            Some(name) => named.push((socket, name.to_string_lossy().into_owned())),
+            None => unnamed = unnamed.or(Some(socket)),
+        }
+    }
+    named.retain(|(_, name)| name.contains("mysqlx") == is_x);
+    let ending = port.map(|port| format!(".{port}"));
+    let of_port = named.iter().find(|(_, name)| ending.as_ref().is_some_and(|end| name.ends_with(end)));
+    let usual = known.map(Descriptor::socket_name);
+    let found = of_port.or_else(|| named.iter().find(|(_, name)| usual == Some(name.as_str())));
+    match (found, named.as_slice()) {
+        (Some((socket, _)), _) | (None, [(socket, _)]) => Some(socket),
+        (None, []) => unnamed,
+        // Which of several is meant is not known.
+        (None, _) => None,
+    }
 }

@@ -70,16 +70,16 @@ pub fn questions(question: Question, scan: &Scan) -> Vec<Question> {
     if protocols.is_empty() || question.client.is_some() {
         return vec![question];
     }
-    let of = |service| Question { service, client: Some(name.clone()), ..question.clone() };
+    let question_about = |service| Question { service, client: Some(name.clone()), ..question.clone() };
     if question.url.is_some() {
-        return vec![of(None)];
+        return vec![question_about(None)];
     }
     let mut asked = Vec::new();
     for protocol in protocols {
         let mut kinds = Kind::all().filter(|kind| speaks(*kind) == Some(protocol));
         let usual = Kind::of_protocol(protocol).or(kinds.clone().next());
         let runs = kinds.find(|kind| !of_kind(scan, *kind).is_empty());
-        asked.extend(runs.or(usual).map(|kind| of(Some(kind.name().to_owned()))));
+        asked.extend(runs.or(usual).map(|kind| question_about(Some(kind.name().to_owned()))));
     }
     asked
 }

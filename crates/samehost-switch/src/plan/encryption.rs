@@ -3,7 +3,7 @@
 //! (`pg_stat_ssl`).
 //!
 //! A trial login of ours asks for nothing of that and succeeds, and the application failed at its next restart. That the
-//! present connection has TLS is no reason by itself: libpq takes TLS over TCP wherever the server has it (`prefer`), and goes
+//! present connection has TLS is not a reason by itself: libpq takes TLS over TCP wherever the server has it (`prefer`), and goes
 //! without over a socket. So the library decides (`samehost_edit::Library`); where it is not known, a person does.
 
 use samehost_edit::{Library, OverSocket, Word, parameter};

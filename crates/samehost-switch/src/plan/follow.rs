@@ -69,7 +69,7 @@ fn pools(
     if stage.changes.iter().any(|change| texts.keys().any(|path| real(path) == real(&change.path))) {
         return findings;
     }
-    findings.add(told(hop, master, moved));
+    findings.add(as_obstacles(hop, master, moved));
     for (path, Changed { before, after }) in texts {
         stage.of.push((path.clone(), "php-fpm"));
         stage.changes.push(Replacement {
@@ -87,14 +87,14 @@ fn pools(
 }
 
 /// The lines of pools that change with the file.
-fn told(hop: &Hop, master: &Master, moved: &Variables) -> Vec<SwitchObstacle> {
-    let mut told = Vec::new();
+fn as_obstacles(hop: &Hop, master: &Master, moved: &Variables) -> Vec<SwitchObstacle> {
+    let mut obstacles = Vec::new();
     for one in master.handed() {
         let HandedKind::Variable(name) = &one.what else { continue };
         if moved.get(name).is_none_or(|new| one.value.as_ref() == Some(new)) {
             continue;
         }
-        told.push(SwitchObstacle {
+        obstacles.push(SwitchObstacle {
             code: ObstacleCode::EffectiveValue,
             bars: false,
             found: format!(
@@ -108,7 +108,7 @@ fn told(hop: &Hop, master: &Master, moved: &Variables) -> Vec<SwitchObstacle> {
             remedy: String::new(),
         });
     }
-    told
+    obstacles
 }
 
 /// The text of a file before and after.

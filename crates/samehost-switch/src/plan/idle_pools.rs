@@ -67,15 +67,18 @@ mod tests {
 
     #[test]
     fn a_pools_account_is_by_name_or_number() {
-        let of = |user: &str, group: Option<&str>| {
+        let account = |user: &str, group: Option<&str>| {
             let group = group.map(str::to_owned);
             account(&RunsAs { pool: "www".into(), user: user.into(), group, has_own_root: false })
         };
         let nobody = accounts::account("nobody").unwrap();
-        assert_eq!(of("nobody", None), Some(nobody.clone()));
-        assert_eq!(of("nobody", Some("root")).unwrap().gid, 0);
-        let numbers = of("54321", Some("54322")).unwrap();
+        assert_eq!(account("nobody", None), Some(nobody.clone()));
+        assert_eq!(account("nobody", Some("root")).unwrap().gid, 0);
+        let numbers = account("54321", Some("54322")).unwrap();
         assert_eq!((numbers.uid, numbers.gid, numbers.groups), (54_321, 54_322, Vec::new()));
-        assert_eq!((of("no-such-user-here", None), of("nobody", Some("no-such-group"))), (None, None));
+        assert_eq!(
+            (account("no-such-user-here", None), account("nobody", Some("no-such-group"))),
+            (None, None)
+        );
     }
 }

@@ -188,7 +188,7 @@ pub fn finishing(
 }
 
 /// Logs in again over the connections of a switch, as the application, with the current configuration. Returns why one
-/// of the logins fails. Connections that cannot be found any more are no failure.
+/// of the logins fails. Connections that cannot be found any more are not failures.
 #[must_use]
 pub fn refused_since(store: &Store, id: &str, scan: &Scan, program: &Path) -> Option<String> {
     let hops = moved_hops(store, id, scan, Purpose::Login).into_iter();

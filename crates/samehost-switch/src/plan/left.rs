@@ -105,14 +105,14 @@ fn values(
     let (mut found, mut seen): (Vec<Left>, BTreeSet<PathBuf>) = Default::default();
     for parsed in read {
         let files = parsed.config.files();
-        let told = Told::of(scan, parsed, &files);
+        let known = Told::of(scan, parsed, &files);
         for path in paths(parsed, &files) {
             if !seen.insert(files.real(&path)) {
                 continue;
             }
             let changed = changed_lines(&path, stages);
             for left in of_file(request, scan, &parsed.config, &path, &files) {
-                if !changed.contains(&left.lead.line) && !told.has(&left, &files.real(&path)) {
+                if !changed.contains(&left.lead.line) && !known.has(&left, &files.real(&path)) {
                     found.push(left);
                 }
             }
@@ -264,7 +264,7 @@ struct Told {
 
 impl Told {
     fn of(scan: &Scan, parsed: &ParsedConfig, files: &dyn Files) -> Self {
-        let mut told = Told {
+        let mut known = Told {
             lines: HashMap::new(),
             names: HashSet::new(),
             blocks: HashMap::new(),
@@ -276,14 +276,14 @@ impl Told {
             |path: &Path| real.entry(path.to_owned()).or_insert_with(|| files.real(path)).clone();
         for refusal in &parsed.reading.refused {
             let file = real_of(&refusal.file);
-            told.lines.entry(file.clone()).or_default().insert(refusal.line);
-            told.refused.entry(file).or_default().insert(refusal.line);
+            known.lines.entry(file.clone()).or_default().insert(refusal.line);
+            known.refused.entry(file).or_default().insert(refusal.line);
         }
         for setting in &parsed.reading.settings {
             let file = real_of(&setting.file);
-            told.lines.entry(file.clone()).or_default().insert(setting.line);
-            told.names.extend(setting.name.rsplit(' ').next().map(str::to_owned));
-            told.names.insert(setting.name.clone());
+            known.lines.entry(file.clone()).or_default().insert(setting.line);
+            known.names.extend(setting.name.rsplit(' ').next().map(str::to_owned));
+            known.names.insert(setting.name.clone());
             if setting.role != Role::Connects {
                 continue;
             }
@@ -291,10 +291,10 @@ impl Told {
                 .entry(setting.endpoint.clone())
                 .or_insert_with(|| services_at(scan, &setting.endpoint));
             for service in there.iter() {
-                told.blocks.entry((file.clone(), *service)).or_default().insert(setting.line);
+                known.blocks.entry((file.clone(), *service)).or_default().insert(setting.line);
             }
         }
-        told
+        known
     }
 
     fn has(&self, left: &Left, file: &Path) -> bool {

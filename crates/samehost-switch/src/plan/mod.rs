@@ -228,7 +228,7 @@ fn secrets(configurations: &[ParsedConfig]) -> Vec<Secret> {
 /// The client connections in a configuration, or in those of an application's directory.
 ///
 /// # Errors
-/// When it is no configuration, or not understood.
+/// When it is not a configuration, or not understood.
 pub fn clients(path: &str) -> Result<Vec<Setting>, ConfigFileError> {
     let (mut settings, mut refused) = (Vec::new(), Vec::new());
     let configs = target::configs(path, &Scan::default(), None);

@@ -346,9 +346,9 @@ mod tests {
         let only = std::net::TcpListener::bind("127.0.0.3:0").unwrap();
         let port = only.local_addr().unwrap().port();
         let scan = samehost_scan::collect("test").unwrap();
-        let at = |host: &str| {
+        let endpoint = |host: &str| {
             listener(&scan, &unknown_server(&scan), &Endpoint::Tcp { host: host.into(), port }).is_some()
         };
-        assert!(at("127.0.0.3") && at("0.0.0.0") && !at("127.0.0.1"));
+        assert!(endpoint("127.0.0.3") && endpoint("0.0.0.0") && !endpoint("127.0.0.1"));
     }
 }

@@ -66,7 +66,7 @@ pub(super) fn find(scan: &Scan, hops: &[Hop], stages: &[PlannedStage]) -> Vec<Sw
             };
             let is_its = known.contains(&process.parent) || is_of_the_application(&process, file);
             if !is_its && !is_onlooker(&process) {
-                found.push(told(scan, &process, file, how, moves));
+                found.push(as_obstacle(scan, &process, file, how, moves));
             }
         }
     }
@@ -156,7 +156,7 @@ fn reads(pid: u32, file: &Path) -> Option<Reads> {
     None
 }
 
-fn told(scan: &Scan, process: &Process, file: &Path, how: Reads, moves: &[&Hop]) -> SwitchObstacle {
+fn as_obstacle(scan: &Scan, process: &Process, file: &Path, how: Reads, moves: &[&Hop]) -> SwitchObstacle {
     let talks =
         moves.iter().filter(|hop| talks_to(scan, process, hop)).map(|hop| hop.setting.endpoint.to_string());
     let talks: Vec<String> = talks.collect();

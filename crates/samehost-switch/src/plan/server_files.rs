@@ -70,7 +70,7 @@ fn is_same_file(pid: u32, path: &Path) -> bool {
     }
     match (ours, open::regular_in_root(pid, path).and_then(|file| file.metadata())) {
         (Ok(ours), Ok(theirs)) => (ours.dev(), ours.ino()) == (theirs.dev(), theirs.ino()),
-        // Neither sees it, so it is no candidate at all.
+        // Neither sees it, so it is not a candidate at all.
         (Err(_), Err(_)) => true,
         _ => false,
     }

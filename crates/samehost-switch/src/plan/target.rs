@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn processes_that_share_a_port_are_one_service() {
-        let of = |ports: &[u16]| {
+        let service = |ports: &[u16]| {
             let scan = Scan {
                 sockets: ports.iter().map(|port| listener(*port)).collect(),
                 services: (0..ports.len()).map(|at| redis(None, at)).collect(),
@@ -196,11 +196,11 @@ mod tests {
                 Err(error) => error.to_string(),
             }
         };
-        assert_eq!(of(&[6379]), "0");
-        assert_eq!(of(&[6379, 6379]), "0", "SO_REUSEPORT");
-        let several = of(&[6379, 6380]);
+        assert_eq!(service(&[6379]), "0");
+        assert_eq!(service(&[6379, 6379]), "0", "SO_REUSEPORT");
+        let several = service(&[6379, 6380]);
         assert!(several.contains("2 services") && several.contains("samehost switch FILE"), "{several}");
-        assert!(of(&[]).contains("neither a file"));
+        assert!(service(&[]).contains("neither a file"));
         let scan = Scan { services: vec![redis(None, 0)], sockets: vec![listener(6379)], ..Scan::default() };
         assert!(meant("valkey", &scan).is_ok(), "one of its family");
         assert!(meant("redis-server", &scan).is_ok() && meant("nginx", &scan).is_err());

@@ -113,17 +113,17 @@ mod tests {
         ] {
             assert_eq!(unit(text).as_deref(), Some(name), "{text}");
         }
-        let of = |runtime: &str, id: &str| Some((runtime.to_owned(), id.to_owned()));
-        assert_eq!(container("0::/system.slice/docker-ab12.scope"), of("docker", "ab12"));
-        assert_eq!(container("5:memory:/docker/ab12\n0::/\n"), of("docker", "ab12"));
-        assert_eq!(container("0::/machine.slice/libpod-77.scope/container"), of("podman", "77"));
-        assert_eq!(container("0::/lxc.payload.web/system.slice/nginx.service"), of("lxc", "web"));
+        let expected = |runtime: &str, id: &str| Some((runtime.to_owned(), id.to_owned()));
+        assert_eq!(container("0::/system.slice/docker-ab12.scope"), expected("docker", "ab12"));
+        assert_eq!(container("5:memory:/docker/ab12\n0::/\n"), expected("docker", "ab12"));
+        assert_eq!(container("0::/machine.slice/libpod-77.scope/container"), expected("podman", "77"));
+        assert_eq!(container("0::/lxc.payload.web/system.slice/nginx.service"), expected("lxc", "web"));
         let id = "0123456789abcdef".repeat(4);
-        assert_eq!(container(&format!("0::/kubepods/besteffort/pod1/{id}")), of("kubernetes", &id));
+        assert_eq!(container(&format!("0::/kubepods/besteffort/pod1/{id}")), expected("kubernetes", &id));
         assert_eq!(container("0::/system.slice/docker.service"), None);
         let is_foreign = |text: &str| parse(text.as_bytes()).1.map(|container| container.foreign);
         let users = "0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-77.scope/container";
-        assert_eq!((container(users), is_foreign(users)), (of("podman", "77"), Some(true)));
+        assert_eq!((container(users), is_foreign(users)), (expected("podman", "77"), Some(true)));
         assert_eq!(is_foreign("0::/system.slice/docker-ab12.scope"), Some(false));
     }
 

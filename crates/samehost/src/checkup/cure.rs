@@ -50,10 +50,10 @@ pub fn cure(scan: &Scan, measured: Option<&Report>) -> Option<Cure> {
 fn compared(report: &Report) -> Option<Comparison> {
     let metric = report.head.workload.metrics.iter().find(|metric| metric.is(&metric::BANDWIDTH))?;
     let arm = |name: &str| {
-        let of = |arm: &&samehost_model::Arm| {
+        let is_compared = |arm: &&samehost_model::Arm| {
             arm.name == "tcp" && arm.point.parameters.get("congestion").is_some_and(|found| found == name)
         };
-        report.head.arms.iter().find(of)
+        report.head.arms.iter().find(is_compared)
     };
     let now = report.head.arms.iter().find(|arm| arm.name == "tcp")?;
     compare_arms(report, metric, now, arm(USUAL)?)
@@ -103,8 +103,8 @@ fn gain(found: &Comparison, digits: usize) -> String {
 mod tests {
     use super::*;
 
-    fn said(verdict: Verdict, ratio: f64, low: f64, high: f64) -> Cure {
-        let one = |address: &str| SlowCongestion {
+    fn cure_of(verdict: Verdict, ratio: f64, low: f64, high: f64) -> Cure {
+        let slow = |address: &str| SlowCongestion {
             address: address.into(),
             congestion: "bbr".into(),
             cure: vec!["ip route replace".into(), "ip route flush cache".into()],
@@ -112,7 +112,7 @@ mod tests {
             undo: Vec::new(),
             note: String::new(),
         };
-        let scan = Scan { slow_congestion: vec![one("127.0.0.1"), one("::1")], ..Scan::default() };
+        let scan = Scan { slow_congestion: vec![slow("127.0.0.1"), slow("::1")], ..Scan::default() };
         let found =
             Comparison { verdict, ratio, ci_low: Some(low), ci_high: Some(high), ..Comparison::default() };
         assert!(matches!(in_words(&scan, None, 0.0), Some(Cure::Worth(_))), "as advice without a figure");
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn a_gain_is_advised_with_its_commands() {
         for verdict in [Verdict::Faster, Verdict::Inconclusive] {
-            let Cure::Worth(lines) = said(verdict, 1.9, 1.1, 3.3) else { panic!("{verdict}") };
+            let Cure::Worth(lines) = cure_of(verdict, 1.9, 1.1, 3.3) else { panic!("{verdict}") };
             assert_eq!(lines.len(), 2);
             assert!(
                 lines[0].about.contains("use BBR. With CUBIC, 512 KiB writes moved 1.9 times (1.1–3.3) the")
@@ -141,9 +141,9 @@ mod tests {
         let open = "use BBR; no cost that matters was shown here: with CUBIC, 512 KiB writes moved 1.00 times (0.60–1.70) the";
         let small = "was shown here: with CUBIC, 512 KiB writes moved 1.02 times (1.01–1.04) the";
         for (told, expected) in [
-            (said(Verdict::Equivalent, 1.0, 0.99, 1.01), nothing),
-            (said(Verdict::Inconclusive, 1.0, 0.6, 1.7), open),
-            (said(Verdict::Inconclusive, 1.02, 1.01, 1.04), small),
+            (cure_of(Verdict::Equivalent, 1.0, 0.99, 1.01), nothing),
+            (cure_of(Verdict::Inconclusive, 1.0, 0.6, 1.7), open),
+            (cure_of(Verdict::Inconclusive, 1.02, 1.01, 1.04), small),
         ] {
             assert!(matches!(&told, Cure::Not(note) if note.contains(expected)), "{told:?}");
         }

@@ -146,13 +146,13 @@ fn look(interrupted: &AtomicBool) -> Option<Scan> {
 /// Predictions for the scan from the checkup's own measurements: a summary sentence, and recommended actions.
 fn priced(looked: Option<Scan>, legs: &[Leg]) -> (String, Vec<Worth>) {
     let Some(mut scan) = looked else { return (String::new(), Vec::new()) };
-    let of = |kinds: &[FindingKind], metric: &str| {
+    let measured_of = |kinds: &[FindingKind], metric: &str| {
         let is_one = |part: &Part| part.lines.iter().any(|line| kinds.contains(&line.kind));
         let raw = legs.iter().filter(|leg| leg.part.workload == "raw" && is_one(&leg.part));
         raw.filter_map(|leg| measured(leg.report.as_ref()?, metric)).collect::<Vec<_>>()
     };
-    let cpu = of(&[FindingKind::RoundTrip, FindingKind::Busy], metric::TOTAL_CPU_PER_OP.name);
-    if let Some(costs) = Costs::of(&cpu, &of(&[FindingKind::RoundTrip], metric::LATENCY_MEAN.name)) {
+    let cpu = measured_of(&[FindingKind::RoundTrip, FindingKind::Busy], metric::TOTAL_CPU_PER_OP.name);
+    if let Some(costs) = Costs::of(&cpu, &measured_of(&[FindingKind::RoundTrip], metric::LATENCY_MEAN.name)) {
         samehost_scan::predict(&mut scan, &costs);
     }
     (here(&scan), worth_doing(&scan, &can_switch))

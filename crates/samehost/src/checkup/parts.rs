@@ -251,10 +251,10 @@ pub fn neighbours() -> Vec<Neighbour> {
 }
 
 fn introduce(workload: &str, login: &str, server: &RunningServer) -> (String, String) {
-    let of = |transports: &[Transport]| {
+    let arms = |transports: &[Transport]| {
         server.endpoints.iter().find(|endpoint| transports.contains(&endpoint.transport()))
     };
-    let (tcp, unix) = (of(&[Transport::Tcp, Transport::Tcp6]), of(&[Transport::Unix]));
+    let (tcp, unix) = (arms(&[Transport::Tcp, Transport::Tcp6]), arms(&[Transport::Unix]));
     let named = |endpoint: &Endpoint| quoted(&endpoint.to_string());
     let lead = format!("{} (process {})", server.name, server.pid);
     let bench = format!("samehost bench {workload}");

@@ -173,8 +173,8 @@ mod tests {
             (saving.worth_it, saving.undecided) = (false, true);
             saving.cpu_s_per_day = Range { low: -3_784.0, high: 3_102.0 };
         }
-        let told = &worth_doing(&undecided)[0].about;
-        assert!(told.contains("between -63.1 and +51.7 min of CPU time a day"), "{told}");
+        let sentence = &worth_doing(&undecided)[0].about;
+        assert!(sentence.contains("between -63.1 and +51.7 min of CPU time a day"), "{sentence}");
     }
 
     fn scan(advice: Vec<Advice>) -> Scan {

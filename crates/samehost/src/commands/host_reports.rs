@@ -33,7 +33,7 @@ pub(super) fn has_hosts(place: &Path) -> bool {
     place == Path::new("-") || place.is_dir()
 }
 
-/// Reads all reports of a place. What is no report is left out, and said.
+/// Reads all reports of a place. Files that are not reports are left out with a warning.
 pub(super) fn gather<T: Gathered>(place: &Path) -> anyhow::Result<T> {
     let (gathered, mut left_out) =
         if place == Path::new("-") { of_lines(io::stdin().lock())? } else { of_folder(place)? };

@@ -95,34 +95,34 @@ fn once(options: &ScanOptions) -> anyhow::Result<Ending> {
         Ok((scan, inventory))
     });
     let inventory = found.as_ref().ok().and_then(|(_, inventory)| inventory.as_ref());
-    let held = expectation.zip(inventory).map(|(expectation, inventory)| expectation.hold(inventory));
+    let checked = expectation.zip(inventory).map(|(expectation, inventory)| expectation.hold(inventory));
     // Also of a scan that failed: what an earlier one found must not look current.
-    let told = receivers.tell(found.as_ref().ok(), held.as_ref(), at, begun.elapsed());
+    let ending = receivers.tell(found.as_ref().ok(), checked.as_ref(), at, begun.elapsed());
     let (scan, inventory) = match found {
         Ok(found) => found,
         Err(error) => {
-            if let Err(error) = told {
+            if let Err(error) = ending {
                 output::complain(&format!("{error:#}"));
             }
             return Err(error);
         }
     };
     let mut is_changed = false;
-    let is_unexpected = held.as_ref().is_some_and(|held| !held.unexpected.is_empty());
+    let is_unexpected = checked.as_ref().is_some_and(|checked| !checked.unexpected.is_empty());
     if let (Some(earlier), Some(inventory)) = (earlier, &inventory) {
         let changes = earlier.changes(inventory)?;
         is_changed = changes.is_changed;
         show_changes(&changes, options.json)?;
     } else if options.json || receivers.is_none() {
-        match held {
-            Some(held) => show_unexpected(&held.unexpected, options.json)?,
+        match checked {
+            Some(checked) => show_unexpected(&checked.unexpected, options.json)?,
             None => show(scan, options)?,
         }
     }
     if let (Some(history), Some(inventory)) = (&history, &inventory) {
         history.keep(inventory, at)?;
     }
-    told?;
+    ending?;
     Ok(if interrupted.load(Ordering::Relaxed) {
         Ending::Interrupted
     } else if options.fail_on_change && is_changed || is_unexpected {

@@ -81,8 +81,8 @@ fn is_configuration(target: &str) -> bool {
 /// Verifies a process, an endpoint or a URL, or every endpoint of a service that is named.
 fn target_or_service(options: &VerifyOptions) -> anyhow::Result<Vec<Verification>> {
     let text = &options.target;
-    let spelled = if Path::new(text).exists() { format!("unix:{text}") } else { text.clone() };
-    match spelled.parse::<Target>() {
+    let target = if Path::new(text).exists() { format!("unix:{text}") } else { text.clone() };
+    match target.parse::<Target>() {
         Ok(target) => Ok(vec![verify_target(&target, text, options)?]),
         Err(error @ TargetError::Form(_)) => service(options, &error),
         Err(error) => Err(WrongUse(error.to_string()).into()),
@@ -107,8 +107,8 @@ fn service(options: &VerifyOptions, error: &TargetError) -> anyhow::Result<Vec<V
     }
     let (mut found, mut failed) = (Vec::new(), Vec::new());
     for endpoint in endpoints {
-        let spelled = endpoint.to_string();
-        match verify_target(&Target::Address { protocol, endpoint, notes: Vec::new() }, &spelled, options) {
+        let text = endpoint.to_string();
+        match verify_target(&Target::Address { protocol, endpoint, notes: Vec::new() }, &text, options) {
             Ok(one) => found.push(one),
             Err(error) => failed.push(error),
         }

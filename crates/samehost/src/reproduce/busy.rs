@@ -22,12 +22,12 @@ pub fn of(found: &Comparison, report: &Report) -> Option<String> {
     if report.arm(&found.baseline)?.point != report.arm(&found.candidate)?.point {
         return None;
     }
-    let told = |id: &str| {
+    let utilization = |id: &str| {
         let limit = report.analysis.limits.iter().find(|limit| limit.arm == id)?;
         let name = report.arm(id).map_or(id, |arm| arm.name.as_str());
         Some(format!("{name}: {}", in_words(limit)))
     };
-    Some(format!("{}; {}", told(&found.baseline)?, told(&found.candidate)?))
+    Some(format!("{}; {}", utilization(&found.baseline)?, utilization(&found.candidate)?))
 }
 
 /// The claim that the client was the bottleneck: holds if it was in every condition, does not hold if it was in none.
@@ -75,13 +75,14 @@ mod tests {
             expected: Expected::ClientLimit,
             find: Find::Busy,
         };
-        let of = |limits: &[(LimitedBy, f64)]| judge(&claim, &report(limits)).map(|found| found.judgement);
+        let judgement =
+            |limits: &[(LimitedBy, f64)]| judge(&claim, &report(limits)).map(|found| found.judgement);
         let (client, waiting) = ((LimitedBy::Client, 0.99), (LimitedBy::Waiting, 0.2));
-        assert_eq!(of(&[client, client]), Some(Judgement::Holds));
-        assert_eq!(of(&[waiting, (LimitedBy::Server, 0.3)]), Some(Judgement::DoesNotHold));
-        assert_eq!(of(&[client, waiting]), Some(Judgement::CannotTell));
-        assert_eq!(of(&[]), None);
-        let told = judge(&claim, &report(&[client, waiting])).unwrap().why;
-        assert!(told.contains("20 to 99 % of a CPU") && told.contains("1 of 2 conditions"), "{told}");
+        assert_eq!(judgement(&[client, client]), Some(Judgement::Holds));
+        assert_eq!(judgement(&[waiting, (LimitedBy::Server, 0.3)]), Some(Judgement::DoesNotHold));
+        assert_eq!(judgement(&[client, waiting]), Some(Judgement::CannotTell));
+        assert_eq!(judgement(&[]), None);
+        let why = judge(&claim, &report(&[client, waiting])).unwrap().why;
+        assert!(why.contains("20 to 99 % of a CPU") && why.contains("1 of 2 conditions"), "{why}");
     }
 }

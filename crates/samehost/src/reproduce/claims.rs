@@ -129,8 +129,8 @@ fn here(found: &Comparison, report: &Report) -> Here {
 /// The same ratio against TCP with TLS, if there is such an arm at the same point.
 fn against_tls(found: &Comparison, report: &Report) -> Option<String> {
     let metric = metric_of(report, &found.metric)?;
-    let at = |arm: &&Arm| arm.point == found.point;
-    let encrypted = report.head.arms.iter().filter(at).find(|arm| arm.transport == Transport::TcpTls)?;
+    let is_here = |arm: &&Arm| arm.point == found.point;
+    let encrypted = report.head.arms.iter().filter(is_here).find(|arm| arm.transport == Transport::TcpTls)?;
     let plain = report.arm(&found.candidate)?;
     let ratio = compare_arms(report, metric, encrypted, plain)?;
     let interval = match (ratio.ci_low, ratio.ci_high) {
@@ -159,7 +159,7 @@ fn every_point(claim: &Claim, report: &Report, metric: &str) -> Option<ClaimOutc
         }
     };
     // The claim requires that all points agree, so each is tested without adjustment: agreement of all by
-    // chance is no likelier than agreement of one. A contradiction is searched for among all points, so its
+    // chance is not likelier than agreement of one. A contradiction is searched for among all points, so its
     // p-value is adjusted.
     let asked = |found: &Comparison| {
         let adjusted = answer(claim, found, report);
@@ -185,7 +185,7 @@ fn every_point(claim: &Claim, report: &Report, metric: &str) -> Option<ClaimOutc
 
 /// Whether exchanges succeeded over every transport without errors.
 fn works(claim: &Claim, reports: &[&Report]) -> ClaimOutcome {
-    let mut told = Vec::new();
+    let mut points = Vec::new();
     let mut judgement = if reports.is_empty() { Judgement::CannotTell } else { Judgement::Holds };
     for report in reports {
         let mut counts = Vec::new();
@@ -200,9 +200,9 @@ fn works(claim: &Claim, reports: &[&Report]) -> ClaimOutcome {
             }
             counts.push(format!("{good} exchanges over {}, {bad} errors", arm.name));
         }
-        told.push(format!("{}: {}", report.head.workload.server.kind, counts.join(", ")));
+        points.push(format!("{}: {}", report.head.workload.server.kind, counts.join(", ")));
     }
-    ClaimOutcome { judgement, why: told.join("; "), ..not_measured(claim) }
+    ClaimOutcome { judgement, why: points.join("; "), ..not_measured(claim) }
 }
 
 #[cfg(test)]
@@ -269,12 +269,12 @@ pub mod tests {
     #[test]
     fn a_claim_is_answered_at_its_point() {
         let report = report(&[(1, 1.2), (8, 0.8)]);
-        let at = |at| judge(&claim(UP_TO, Find::Transports { metric: "throughput", at }), &[&report]);
-        let one = at(ONE);
+        let judged = |at| judge(&claim(UP_TO, Find::Transports { metric: "throughput", at }), &[&report]);
+        let one = judged(ONE);
         assert_eq!((one.judgement, one.size), (Judgement::Holds, Some(EffectSize::Inside)), "{one:?}");
         assert_eq!(one.here.as_ref().unwrap().of, "unix ÷ tcp");
-        assert_eq!(at(EIGHT).judgement, Judgement::DoesNotHold);
-        let nowhere = at(At { connections: Some(3), ..ONE });
+        assert_eq!(judged(EIGHT).judgement, Judgement::DoesNotHold);
+        let nowhere = judged(At { connections: Some(3), ..ONE });
         assert_eq!((nowhere.judgement, nowhere.here), (Judgement::CannotTell, None));
         assert!(nowhere.why.contains("nothing was measured"));
     }
@@ -336,12 +336,12 @@ pub mod tests {
             trial.measurements.insert("page_us".into(), 100_000.0);
         }
         let find = Find::Share { part: "query_ms", whole: "page_us", transport: Transport::Tcp };
-        let of = |low, high| judge(&claim(Expected::Value { low, high }, find), &[&report]);
-        let found = of(3.0, 6.0);
+        let judged = |low, high| judge(&claim(Expected::Value { low, high }, find), &[&report]);
+        let found = judged(3.0, 6.0);
         assert_eq!(found.judgement, Judgement::Holds, "{found:?}");
         let here = found.here.unwrap();
         assert!((here.value - 5.05).abs() < 0.06 && here.unit == "percent", "{here:?}");
-        assert_eq!(of(10.0, 20.0).judgement, Judgement::DoesNotHold);
+        assert_eq!(judged(10.0, 20.0).judgement, Judgement::DoesNotHold);
     }
 
     #[test]

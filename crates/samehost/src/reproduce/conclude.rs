@@ -47,7 +47,7 @@ pub fn conclude(experiment: &mut Experiment, published: &Published, mut reports:
     let all: Vec<&Report> = reports.iter().map(|(_, report)| report).collect();
     experiment.claims = published.claims.iter().map(|claim| claims::judge(claim, &all)).collect();
     experiment.differs.extend(all.first().and_then(|report| other_server(published, report)));
-    experiment.differs.extend(congestion::said(&all));
+    experiment.differs.extend(congestion::remark(&all));
     experiment.differs.extend(all.iter().flat_map(|report| scaled(report)));
     // A claim that holds as published needs no explanation.
     let as_published =

@@ -37,7 +37,7 @@ pub fn as_here(request: &Request, error: &BenchError) -> Option<Request> {
 }
 
 /// Remark about the congestion control of an experiment, if one is needed.
-pub fn said(reports: &[&Report]) -> Option<String> {
+pub fn remark(reports: &[&Report]) -> Option<String> {
     let default = |report: &Report| report.head.host.sysctls.get("net.ipv4.tcp_congestion_control").cloned();
     let asked = |report: &&&Report| {
         report.head.workload.parameters.get("congestion").is_some_and(|name| name == THEN)
@@ -94,13 +94,13 @@ mod tests {
     #[test]
     fn what_is_said_of_bulk_with_another_tcp_is_not_comparable() {
         let (bbr, cubic) = (with("bbr"), with("cubic"));
-        let of = |report: &Report, metric: &str| {
+        let remark_on = |report: &Report, metric: &str| {
             let found = report.analysis.comparisons.iter().find(|found| found.metric == metric).unwrap();
             not_comparable(found, report)
         };
-        assert!(of(&bbr, OF_BULK).unwrap().contains("bbr"));
-        assert_eq!((of(&bbr, "throughput"), of(&cubic, OF_BULK)), (None, None));
-        assert!(said(&[&bbr]).unwrap().contains("not comparable"));
+        assert!(remark_on(&bbr, OF_BULK).unwrap().contains("bbr"));
+        assert_eq!((remark_on(&bbr, "throughput"), remark_on(&cubic, OF_BULK)), (None, None));
+        assert!(remark(&[&bbr]).unwrap().contains("not comparable"));
         let bulk = EXPERIMENTS.iter().find(|one| one.id == "G2").unwrap();
         let claim = bulk.claims.iter().find(|claim| claim.text.starts_with("512 KiB")).unwrap();
         let judged = |report: &Report| crate::reproduce::claims::judge(claim, &[report]);
@@ -112,10 +112,10 @@ mod tests {
     #[test]
     fn what_was_chosen_is_said() {
         let mut cubic = with("cubic");
-        assert_eq!(said(&[&cubic]), None);
+        assert_eq!(remark(&[&cubic]), None);
         cubic.head.workload.parameters.insert("congestion".into(), "cubic".into());
         cubic.head.host.sysctls.insert("net.ipv4.tcp_congestion_control".into(), "bbr".into());
-        assert!(said(&[&cubic]).unwrap().contains("the default here is bbr"));
+        assert!(remark(&[&cubic]).unwrap().contains("the default here is bbr"));
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub fn next(all: &[(&Published, &Experiment, u32)], left_s: f64) -> Option<(usiz
 
 /// Questions that the claims ask of a measurement.
 pub fn questions(claims: &[Claim]) -> Vec<Question> {
-    let of = |claim: &Claim| {
+    let is_open = |claim: &Claim| {
         let (metric, connections) = match claim.find {
             Find::Transports { metric, at } | Find::Between { metric, at, .. } => (metric, at.connections),
             Find::Peak { metric } | Find::EveryPoint { metric } | Find::Points { metric, .. } => {
@@ -36,7 +36,7 @@ pub fn questions(claims: &[Claim]) -> Vec<Question> {
         };
         Some(Question { metric: metric.to_owned(), connections })
     };
-    claims.iter().filter_map(of).collect()
+    claims.iter().filter_map(is_open).collect()
 }
 
 /// Indexes of the comparisons behind the claims, which form one family.

@@ -110,13 +110,18 @@ impl Stage<'_> {
             !said.contains(PASSWORD) && !errors.contains(PASSWORD),
             "{book} shows the password: {said}{errors}"
         );
-        let told = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).map(|line| {
-            let of = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
-            Told { host: of("host"), task: of("task"), state: of("state"), result: line["result"].clone() }
+        let results = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).map(|line| {
+            let field = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
+            Told {
+                host: field("host"),
+                task: field("task"),
+                state: field("state"),
+                result: line["result"].clone(),
+            }
         });
-        let told: Vec<Told> = told.collect();
-        ensure!(!told.is_empty(), "{book}: {said}{errors}");
-        Ok(told)
+        let results: Vec<Told> = results.collect();
+        ensure!(!results.is_empty(), "{book}: {said}{errors}");
+        Ok(results)
     }
 
     /// Plays a book, and prints what became of each task.
@@ -126,10 +131,10 @@ impl Stage<'_> {
         book: &str,
         words: &[&str],
     ) -> anyhow::Result<Vec<Told>> {
-        let told = self.play(book, words)?;
+        let results = self.play(book, words)?;
         account.tell(&format!("hosts | $ ansible-playbook {} {book}", words.join(" ")));
         let mut tasks: Vec<(&str, BTreeMap<&str, Vec<&str>>)> = Vec::new();
-        for one in &told {
+        for one in &results {
             if tasks.iter().all(|(task, _)| *task != one.task) {
                 tasks.push((&one.task, BTreeMap::new()));
             }
@@ -144,7 +149,7 @@ impl Stage<'_> {
             }
             account.tell(&format!("hosts |   {task}{line}"));
         }
-        Ok(told)
+        Ok(results)
     }
 
     fn install(&self, account: &mut Account<'_>) -> anyhow::Result<()> {
@@ -184,8 +189,8 @@ impl Stage<'_> {
         same(account, &foreseen, &made, 6)?;
         self.assert_written(&before, &made)?;
         account.tell("hosts | these are the lines that differ in the files, and nothing else of them");
-        let told = made.iter().find(|told| told.host == "web1" && told.task == "Switch the shop");
-        for line in diff(told.context("web1 has a shop")?) {
+        let result = made.iter().find(|told| told.host == "web1" && told.task == "Switch the shop");
+        for line in diff(result.context("web1 has a shop")?) {
             account.tell(&format!("hosts |   {line}"));
         }
         self.refused(account, &foreseen, &made, &before)?;
@@ -213,9 +218,9 @@ impl Stage<'_> {
                 let differ = old.iter().zip(&new).filter(|(old, new)| old != new);
                 let differ: Vec<String> =
                     differ.flat_map(|(old, new)| [format!("-{old}"), format!("+{new}")]).collect();
-                let told = made.iter().find(|told| told.host == host.name && told.task == task);
-                let told = diff(told.context("it is in the play")?);
-                ensure!(differ == told, "{key}: {differ:?} and not {told:?}");
+                let result = made.iter().find(|told| told.host == host.name && told.task == task);
+                let result = diff(result.context("it is in the play")?);
+                ensure!(differ == result, "{key}: {differ:?} and not {result:?}");
             }
         }
         Ok(())
@@ -246,10 +251,10 @@ impl Stage<'_> {
 
     /// A switch that takes itself back, until it is confirmed.
     fn confirm(&self, account: &mut Account<'_>) -> anyhow::Result<()> {
-        let told = self.shown(account, "confirm.yml", &["--limit", "web3"])?;
-        let states: Vec<&str> = told.iter().map(|told| told.state.as_str()).collect();
+        let results = self.shown(account, "confirm.yml", &["--limit", "web3"])?;
+        let states: Vec<&str> = results.iter().map(|results| results.state.as_str()).collect();
         ensure!(states == ["changed", "ok", "changed", "ok"], "{states:?}");
-        let waits = |at: usize| told[at].result["confirm_until"].is_string();
+        let waits = |at: usize| results[at].result["confirm_until"].is_string();
         ensure!(waits(0) && waits(1) && !waits(2) && !waits(3), "it is not confirmed once");
         Ok(())
     }
@@ -294,21 +299,23 @@ fn count(told: &[Told], state: &str) -> usize {
 /// The lines that a result says go and come.
 fn diff(told: &Told) -> Vec<String> {
     let all = told.result["diff"].as_array().map_or(&[][..], Vec::as_slice);
-    let of = |one: &Value, name: &str, sign: char| {
+    let lines_with = |one: &Value, name: &str, sign: char| {
         let text = one[name].as_str().unwrap_or_default().to_owned();
         text.lines().map(|line| format!("{sign}{line}")).collect::<Vec<_>>()
     };
-    all.iter().flat_map(|one| [of(one, "before", '-'), of(one, "after", '+')].concat()).collect()
+    all.iter()
+        .flat_map(|one| [lines_with(one, "before", '-'), lines_with(one, "after", '+')].concat())
+        .collect()
 }
 
 /// Compares what check mode says with what the run does: the same tasks change the same files by the same lines.
 fn same(account: &mut Account<'_>, foreseen: &[Told], made: &[Told], changes: usize) -> anyhow::Result<()> {
     let compared = |told: &[Told]| -> BTreeMap<(String, String), Value> {
-        let of = |told: &Told| {
+        let difference = |told: &Told| {
             let [files, reloads, diff] = ["files", "reloads", "diff"].map(|name| told.result[name].clone());
             ((told.host.clone(), told.task.clone()), json!([told.state, files, reloads, diff]))
         };
-        told.iter().map(of).collect()
+        told.iter().map(difference).collect()
     };
     let (foreseen, told) = (compared(foreseen), compared(made));
     ensure!(foreseen == told, "check mode and the run differ:\n{foreseen:#?}\n{told:#?}");

@@ -251,8 +251,8 @@ impl<'a> Cluster<'a> {
 
     /// What kubectl prints as JSON.
     pub(super) fn get(&self, arguments: &[&str]) -> anyhow::Result<Value> {
-        let said = text(&mut self.kubectl(&[&["get", "--output=json"], arguments].concat()))?;
-        Ok(serde_json::from_str(&said)?)
+        let json = text(&mut self.kubectl(&[&["get", "--output=json"], arguments].concat()))?;
+        Ok(serde_json::from_str(&json)?)
     }
 
     /// Adds nodes, whose names begin with `node-`.

@@ -179,7 +179,7 @@ impl SliceCounter {
         client.cpu_ns = client.cpu_ns.saturating_sub(reading);
         let counted = self.tally.operations as f64 / self.driven.max(1) as f64;
         let part = |amount: u64| (amount as f64 * counted) as u64;
-        let of = |used: ServerUse| ServerUse {
+        let per_operation = |used: ServerUse| ServerUse {
             cpu_ns: part(used.cpu_ns),
             switches: used.switches.map(part),
             ..used
@@ -191,7 +191,11 @@ impl SliceCounter {
             system_us: part(client.system_us),
             switches: part(client.switches),
         };
-        let metered = Metered { server: metered.server.map(of), proxy: metered.proxy.map(of), ..metered };
+        let metered = Metered {
+            server: metered.server.map(per_operation),
+            proxy: metered.proxy.map(per_operation),
+            ..metered
+        };
         let seconds = (self.measured as f64 / 1e9).max(1e-9);
         let mut trial = of_counted(&self.tally, seconds);
         trial.tenths = Vec::new();

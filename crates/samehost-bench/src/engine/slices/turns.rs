@@ -131,13 +131,13 @@ mod tests {
 
     #[test]
     fn the_seed_decides_the_orders() {
-        let of = |seed| {
+        let turns = |seed| {
             let mut borders = Counted::default();
             play(&mut arms(&Log::default(), 3), (20, 1), seed, &mut borders).unwrap();
             borders.after
         };
-        assert_eq!(of(1), of(1));
-        assert_ne!(of(1), of(2));
+        assert_eq!(turns(1), turns(1));
+        assert_ne!(turns(1), turns(2));
     }
 
     #[test]

@@ -121,26 +121,29 @@ mod tests {
     #[test]
     fn every_metric_has_one_fate_and_what_arrives_counts() {
         let fates = Fates { taken: 700, full: 290, no_memory: 10, arrived: 500, dropped: Some(200) };
-        let mut told = trial();
-        fates.tell(&mut told, true);
-        let measured = |name: &str| told.measurements[name];
+        let mut received = trial();
+        fates.tell(&mut received, true);
+        let measured = |name: &str| received.measurements[name];
         assert_eq!((measured("arrived_percent"), measured("lost_percent")), (50.0, 20.0));
         assert_eq!((measured("refused_percent"), measured("enobufs_percent")), (30.0, 1.0));
         assert_eq!(measured("kernel_dropped_percent"), 20.0);
-        assert_eq!((told.operations, told.throughput_per_s), (500, Some(500.0)));
-        assert_eq!(told.client_cpu_us_per_op, Some(4.0), "those that arrive bear the cost of all");
-        let mut told = trial();
-        fates.tell(&mut told, false);
-        assert_eq!((told.throughput_per_s, told.measurements["delivered_per_s"]), (Some(1000.0), 500.0));
+        assert_eq!((received.operations, received.throughput_per_s), (500, Some(500.0)));
+        assert_eq!(received.client_cpu_us_per_op, Some(4.0), "those that arrive bear the cost of all");
+        let mut received = trial();
+        fates.tell(&mut received, false);
+        assert_eq!(
+            (received.throughput_per_s, received.measurements["delivered_per_s"]),
+            (Some(1000.0), 500.0)
+        );
     }
 
     #[test]
     fn where_nothing_arrives_nothing_is_divided_by_it() {
-        let mut told = trial();
-        Fates { taken: 1000, ..Fates::default() }.tell(&mut told, true);
-        assert_eq!((told.operations, told.client_cpu_us_per_op), (0, None));
-        let mut told = trial();
-        Fates::default().tell(&mut told, true);
-        assert!(told.measurements.values().all(|value| *value == 0.0), "{:?}", told.measurements);
+        let mut received = trial();
+        Fates { taken: 1000, ..Fates::default() }.tell(&mut received, true);
+        assert_eq!((received.operations, received.client_cpu_us_per_op), (0, None));
+        let mut received = trial();
+        Fates::default().tell(&mut received, true);
+        assert!(received.measurements.values().all(|value| *value == 0.0), "{:?}", received.measurements);
     }
 }

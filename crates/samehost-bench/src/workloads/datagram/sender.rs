@@ -85,7 +85,7 @@ impl Caller for Sender {
         });
         match sent {
             Ok(_) => self.sent.taken.add_one(),
-            // The metric is gone, as with a client that cannot wait. The workload counts it; it is no failure of the
+            // The metric is gone, as with a client that cannot wait. The workload counts it; it is not a failure of the
             // measurement.
             Err(Errno::AGAIN) => self.sent.full.add_one(),
             Err(Errno::NOBUFS) => self.sent.no_memory.add_one(),

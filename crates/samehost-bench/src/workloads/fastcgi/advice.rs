@@ -55,8 +55,8 @@ mod tests {
 
     #[test]
     fn a_short_backlog_is_told_with_the_one_that_is_enough() {
-        let said = advise(128, 16, Some(4096)).unwrap().message;
-        assert!(said.contains("listen.backlog = 128") && !said.contains("somaxconn"), "{said}");
+        let message = advise(128, 16, Some(4096)).unwrap().message;
+        assert!(message.contains("listen.backlog = 128") && !message.contains("somaxconn"), "{message}");
         assert_eq!(advise(128, 128, Some(4096)), None);
         let capped = advise(500, 511, Some(128)).unwrap().message;
         assert!(capped.contains("a backlog of 128") && capped.contains("net.core.somaxconn=500"), "{capped}");
@@ -66,8 +66,8 @@ mod tests {
     fn a_bad_gateway_is_explained_by_the_log_on_its_server() {
         let log = "2026/11/21 07:43:04 [error] 12#12: *57 connect() to unix:/run/x/unix-16.sock failed (11: Resource temporarily unavailable) while connecting to upstream, client: 127.0.0.1";
         let explained = |asked: &str| explain(FrontKind::Nginx, &asked.parse().unwrap(), log);
-        let said = explained("unix:/run/x/unix-16.sock").unwrap().message;
-        assert!(said.ends_with("failed (11: Resource temporarily unavailable)"), "{said}");
+        let message = explained("unix:/run/x/unix-16.sock").unwrap().message;
+        assert!(message.ends_with("failed (11: Resource temporarily unavailable)"), "{message}");
         assert_eq!(explained("tcp:127.0.0.1:9000"), None);
     }
 }

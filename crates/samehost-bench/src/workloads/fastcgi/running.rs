@@ -196,8 +196,8 @@ impl RunningFastCgi {
     }
 
     fn refused(&self, endpoint: &Endpoint, reply: &Reply, body: &[u8]) -> BenchError {
-        let said = String::from_utf8_lossy(&body[..body.len().min(300)]).trim().replace(['\n', '\r'], " ");
-        let words = [format!("status {}", reply.status), said, reply.complaint.replace('\n', " ")];
+        let answer = String::from_utf8_lossy(&body[..body.len().min(300)]).trim().replace(['\n', '\r'], " ");
+        let words = [format!("status {}", reply.status), answer, reply.complaint.replace('\n', " ")];
         let answer: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
         BenchError::Refused {
             endpoint: endpoint.to_string(),

@@ -267,7 +267,7 @@ impl OneShot {
         let stream = connect(endpoint, &options())?;
         prove(&stream, endpoint.transport())?;
         let seen = Some(Seen::of_socket(&stream));
-        let one = |_| {
+        let exchange_once = |_| {
             Box::new(OneShot {
                 endpoint: endpoint.clone(),
                 // A time limit would cost each connection two more system calls.
@@ -278,7 +278,7 @@ impl OneShot {
                 seen: seen.clone(),
             }) as Box<dyn Caller>
         };
-        Ok((0..number).map(one).collect())
+        Ok((0..number).map(exchange_once).collect())
     }
 }
 

@@ -156,8 +156,8 @@ fn once(url: &str) -> Result<PageLook, BenchError> {
 /// Field of a cache that answered itself.
 fn cached(field: impl Fn(&str) -> Option<String>) -> Option<String> {
     for name in CACHES {
-        let said = field(name).filter(|value| value.to_ascii_lowercase().contains("hit"));
-        if let Some(value) = said {
+        let hit = field(name).filter(|value| value.to_ascii_lowercase().contains("hit"));
+        if let Some(value) = hit {
             return Some(format!("{name}: {value}"));
         }
     }
@@ -229,13 +229,13 @@ mod tests {
 
     #[test]
     fn caches_are_known_by_their_words() {
-        let said = |fields: &'static [(&str, &str)]| {
+        let answer = |fields: &'static [(&str, &str)]| {
             cached(|name| {
                 fields.iter().find(|(field, _)| *field == name).map(|(_, value)| (*value).to_owned())
             })
         };
-        assert_eq!(said(&[("x-cache", "HIT from a")]).as_deref(), Some("x-cache: HIT from a"));
-        assert_eq!(said(&[("age", "12")]).as_deref(), Some("age: 12"));
-        assert_eq!(said(&[("x-cache", "MISS"), ("age", "0")]), None);
+        assert_eq!(answer(&[("x-cache", "HIT from a")]).as_deref(), Some("x-cache: HIT from a"));
+        assert_eq!(answer(&[("age", "12")]).as_deref(), Some("age: 12"));
+        assert_eq!(answer(&[("x-cache", "MISS"), ("age", "0")]), None);
     }
 }

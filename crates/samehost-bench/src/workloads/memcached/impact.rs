@@ -34,9 +34,9 @@ fn numbers(stats: &str) -> BTreeMap<&str, u64> {
 }
 
 fn look_at(look: &Look<'_>, settings: Settings, stats: &BTreeMap<&str, u64>, impact: &mut Impact) {
-    let of = |name: &str| stats.get(name).copied();
+    let stat = |name: &str| stats.get(name).copied();
     // Our own connection is not counted.
-    if let (Some(open), Some(most)) = (of("curr_connections"), of("max_connections")) {
+    if let (Some(open), Some(most)) = (stat("curr_connections"), stat("max_connections")) {
         let connections =
             Connections { ours: u64::from(look.connections), open: open.saturating_sub(1), most };
         impact.connections(connections, "its option -c");
@@ -48,7 +48,7 @@ fn look_at(look: &Look<'_>, settings: Settings, stats: &BTreeMap<&str, u64>, imp
     if settings.command == Command::Set {
         impact.does.push("sets it again with every command, as fast as it answers".into());
     }
-    if let (Some(used), Some(all)) = (of("bytes"), of("limit_maxbytes")) {
+    if let (Some(used), Some(all)) = (stat("bytes"), stat("limit_maxbytes")) {
         impact.memory(look.sizes, used, all, "of its memory, beyond which it gives up others' items");
     }
 }

@@ -81,11 +81,11 @@ impl CopySession {
         let Some((tag, length)) = first(input).map_err(malformed)? else { return Ok(None) };
         if tag == b'E' {
             if let Some((Message::ErrorResponse(body), _)) = parse(input).map_err(malformed)? {
-                let said = Refusal::read(body.fields());
-                if said.is_final() {
-                    return Err(Bad::new(said.kind(), said.to_string()));
+                let refusal = Refusal::read(body.fields());
+                if refusal.is_final() {
+                    return Err(Bad::new(refusal.kind(), refusal.to_string()));
                 }
-                self.refused.get_or_insert(said);
+                self.refused.get_or_insert(refusal);
             }
         } else if !is_aside(tag) && self.refused.is_none() {
             let kind = if matches!(tag, b'd' | b'c' | b'C') { "wrong row" } else { "wrong reply" };

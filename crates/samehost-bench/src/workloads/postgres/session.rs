@@ -44,11 +44,11 @@ impl RowSession {
             if tag == b'E'
                 && let Some((Message::ErrorResponse(body), _)) = parse(message).map_err(malformed)?
             {
-                let said = Refusal::read(body.fields());
-                if said.is_final() {
-                    return Err(Bad::new(said.kind(), said.to_string()));
+                let new = Refusal::read(body.fields());
+                if new.is_final() {
+                    return Err(Bad::new(new.kind(), new.to_string()));
                 }
-                refusal.get_or_insert(said);
+                refusal.get_or_insert(new);
             }
             done = tag == b'Z';
         }

@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn what_it_says_of_its_memory_is_read() {
-        let told = |policy: &str, bytes| {
+        let lines = |policy: &str, bytes| {
             let text = format!(
                 "# Memory\r\nused_memory:900000\r\nmaxmemory:1000000\r\nmaxmemory_policy:{policy}\r\n"
             );
@@ -140,11 +140,11 @@ mod tests {
             memory(bytes, &fields(&text), &mut impact);
             impact
         };
-        let evicting = told("allkeys-lru", 30_000);
+        let evicting = lines("allkeys-lru", 30_000);
         assert!(evicting.beyond[0].contains("gives up others' keys (allkeys-lru)"), "{evicting:?}");
-        assert!(told("allkeys-lru", 9_000).beyond.is_empty());
+        assert!(lines("allkeys-lru", 9_000).beyond.is_empty());
         assert!(
-            told("noeviction", 20_000).beyond.is_empty() && !told("noeviction", 30_000).beyond.is_empty()
+            lines("noeviction", 20_000).beyond.is_empty() && !lines("noeviction", 30_000).beyond.is_empty()
         );
     }
 }

@@ -93,9 +93,9 @@ async fn channel(endpoint: &Endpoint, seen: &Arc<OnceLock<Seen>>) -> Result<Chan
             match connected(&to, &seen).await {
                 Ok(stream) => Ok(TokioIo::new(stream)),
                 Err(error) => {
-                    let told = std::io::Error::other(error.to_string());
+                    let for_tower = std::io::Error::other(error.to_string());
                     let _ = failed.set(error);
-                    Err(told)
+                    Err(for_tower)
                 }
             }
         }
@@ -218,11 +218,11 @@ mod tests {
     #[test]
     fn a_server_without_our_service_gets_advice() {
         let endpoint: Endpoint = "unix:/run/other.sock".parse().unwrap();
-        let told = |status: &Status| no_answer(&endpoint, status).to_string();
-        let other = told(&Status::unimplemented("unknown service"));
+        let message = |status: &Status| no_answer(&endpoint, status).to_string();
+        let other = message(&Status::unimplemented("unknown service"));
         assert!(other.contains("UNIMPLEMENTED: unknown service"), "{other}");
         assert!(other.contains("samehost serve rpc --listen unix:/run/other.sock"), "{other}");
-        let broken = told(&Status::unavailable("broken pipe"));
+        let broken = message(&Status::unavailable("broken pipe"));
         assert!(broken.contains("/run/other.sock") && broken.contains("gRPC without TLS"), "{broken}");
     }
 

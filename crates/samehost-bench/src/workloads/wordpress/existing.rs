@@ -134,9 +134,10 @@ impl Php {
         if output.status.success() {
             return Ok(());
         }
-        let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8_lossy(&said);
-        let first = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("php -l failed");
+        let output_bytes = [output.stdout, output.stderr].concat();
+        let output_bytes = String::from_utf8_lossy(&output_bytes);
+        let first =
+            output_bytes.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("php -l failed");
         Err(BenchError::Path {
             path: settings.to_owned(),
             reason: format!("PHP cannot read it: {}; mend it, and try `php -l`", without_quotes(first)),
@@ -147,27 +148,27 @@ impl Php {
         let root = root.display().to_string();
         let output = self.run(&[], INSPECT, &[("SAMEHOST_SITE", &root), ("SAMEHOST_HOST", host)])?;
         let text = String::from_utf8_lossy(&output.stdout);
-        let said: Said = text
+        let answer: Said = text
             .lines()
             .filter_map(|line| line.split_once('\t'))
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect();
         let wrong = |reason: String| BenchError::Path { path: settings.to_owned(), reason };
-        if !said.contains_key("samehost") {
+        if !answer.contains_key("samehost") {
             return Err(wrong("PHP ended without a word when it ran it".into()));
         }
-        match (said.get("missing"), said.get("own_error")) {
+        match (answer.get("missing"), answer.get("own_error")) {
             (Some(missing), _) if missing == "class wpdb" => {
                 Err(wrong("it ends before WordPress is loaded; does it need --host?".into()))
             }
             (Some(missing), _) => Err(wrong(format!("it does not set all of {missing}"))),
             (None, Some(error)) => Err(BenchError::Refused {
-                endpoint: said.get("db_host").cloned().unwrap_or_default(),
+                endpoint: answer.get("db_host").cloned().unwrap_or_default(),
                 what: "the site itself".into(),
                 answer: error.clone(),
                 try_next: "start its database, or mend wp-config.php: the site does not work as it is".into(),
             }),
-            (None, None) => Ok(said),
+            (None, None) => Ok(answer),
         }
     }
 }
@@ -240,7 +241,7 @@ mod tests {
 
     #[test]
     fn an_account_that_is_for_one_host_only_is_named() {
-        let said: Said = [
+        let answer: Said = [
             ("user", "u"),
             ("tcp", "127.0.0.1:3306"),
             ("unix", "/run/m.sock"),
@@ -248,9 +249,9 @@ mod tests {
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into();
-        let error = databases(&said, &[Transport::Tcp, Transport::Unix]).unwrap_err().to_string();
+        let error = databases(&answer, &[Transport::Tcp, Transport::Unix]).unwrap_err().to_string();
         assert!(error.contains("`u`@`127.0.0.1`") && error.contains("tcp:127.0.0.1:3306"), "{error}");
-        let found = databases(&said, &[Transport::Unix]).unwrap();
+        let found = databases(&answer, &[Transport::Unix]).unwrap();
         assert_eq!(found[&Transport::Unix].host, "localhost:/run/m.sock");
         let silent = Said::from([("unix".to_owned(), String::new())]);
         assert!(databases(&silent, &[Transport::Unix]).is_err());

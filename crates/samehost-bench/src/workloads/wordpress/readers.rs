@@ -52,8 +52,8 @@ pub(super) fn readers(root: &Path, settings: &Path) -> Result<Vec<Reader>, Bench
     readers.retain(|reader| reader.account.is_some_and(|account| site.is_open_to(account)));
     if let Some((uid, gid)) = owner.filter(|(uid, _)| *uid != 0) {
         let name = accounts::user_name(uid).unwrap_or_else(|| uid.to_string());
-        let told = format!(", run as its owner {name}, for nobody else may read it");
-        readers.push(Reader { account: Some(Account::of(uid, gid)), told });
+        let run_as = format!(", run as its owner {name}, for nobody else may read it");
+        readers.push(Reader { account: Some(Account::of(uid, gid)), told: run_as });
     }
     Ok(readers)
 }
@@ -102,7 +102,7 @@ mod tests {
 
     use super::*;
 
-    fn told(root: &Path) -> Vec<String> {
+    fn advice(root: &Path) -> Vec<String> {
         readers(root, &root.join("wp-config.php")).unwrap().into_iter().map(|reader| reader.told).collect()
     }
 
@@ -117,7 +117,7 @@ mod tests {
         fs::write(root.path().join("index.php"), "").unwrap();
         mode(&settings, 0o644);
         mode(&root.path().join("index.php"), 0o644);
-        assert_eq!(told(root.path())[0], "");
+        assert_eq!(advice(root.path())[0], "");
 
         mode(&settings, 0o640);
         chown(&settings, None, Some(3)).unwrap();
@@ -128,7 +128,7 @@ mod tests {
 
         chown(&settings, Some(0), Some(0)).unwrap();
         mode(&settings, 0o600);
-        assert!(told(root.path()).is_empty(), "root alone may read it");
+        assert!(advice(root.path()).is_empty(), "root alone may read it");
         chown(root.path(), Some(1), Some(1)).unwrap();
         chown(&settings, Some(1), Some(1)).unwrap();
         let alone = readers(root.path(), &settings).unwrap();

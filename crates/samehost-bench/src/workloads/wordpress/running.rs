@@ -128,13 +128,13 @@ impl RunningWordPress {
         if self.web.is_going() {
             return self.web.lost();
         }
-        let said = self.web.stderr_tail();
-        let said = said.trim();
-        let separator = if said.is_empty() { "" } else { "; the servers said: " };
+        let stderr = self.web.stderr_tail();
+        let stderr = stderr.trim();
+        let separator = if stderr.is_empty() { "" } else { "; the servers said: " };
         BenchError::Refused {
             endpoint: endpoint.to_string(),
             what: format!("the page {}", self.path()),
-            answer: format!("{answer}{separator}{said}"),
+            answer: format!("{answer}{separator}{stderr}"),
             try_next: try_next.into(),
         }
     }
@@ -183,11 +183,11 @@ fn install(web: &Web) -> Result<(String, String), BenchError> {
         reason,
         server_said: web.stderr_tail(),
     };
-    let said = web.run("/install").map_err(|error| failed(error.to_string()))?;
-    let last = said.lines().last().unwrap_or_default();
+    let page = web.run("/install").map_err(|error| failed(error.to_string()))?;
+    let last = page.lines().last().unwrap_or_default();
     let installed = last.strip_prefix("installed WordPress ").and_then(|rest| rest.split_once(", theme "));
     let Some((version, theme)) = installed else {
-        return Err(failed(format!("its installer said `{}`", last.escape_debug())));
+        return Err(failed(format!("its installer page `{}`", last.escape_debug())));
     };
     Ok((format!("WordPress, theme {theme}"), version.to_owned()))
 }

@@ -163,11 +163,15 @@ mod tests {
     #[test]
     fn what_is_missing_is_named_with_its_package() {
         let directory = tempfile::tempdir().unwrap();
-        let said = |directory: &Path| require_wordpress(directory).unwrap_err().to_string();
-        assert!(said(directory.path()).contains("apt install wordpress`"), "{}", said(directory.path()));
+        let message = |directory: &Path| require_wordpress(directory).unwrap_err().to_string();
+        assert!(
+            message(directory.path()).contains("apt install wordpress`"),
+            "{}",
+            message(directory.path())
+        );
         std::fs::create_dir_all(directory.path().join("wp-includes")).unwrap();
         std::fs::write(directory.path().join("wp-includes/version.php"), "").unwrap();
-        assert!(said(directory.path()).contains("wordpress-theme"), "{}", said(directory.path()));
+        assert!(message(directory.path()).contains("wordpress-theme"), "{}", message(directory.path()));
         let theme = directory.path().join("wp-content/themes/one");
         std::fs::create_dir_all(&theme).unwrap();
         std::fs::write(theme.join("style.css"), "").unwrap();

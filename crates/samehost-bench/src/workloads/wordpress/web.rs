@@ -157,8 +157,11 @@ impl Web {
     pub(super) fn stderr_tail(&self) -> String {
         let fronts = self.fronts.iter().map(|(kind, server)| (kind.title(), server.stderr_tail()));
         let each = fronts.chain([("PHP-FPM", self.fpm.stderr_tail())]);
-        let said = each.filter(|(_, said)| !said.trim().is_empty());
-        said.map(|(name, said)| format!("{name}: {}", said.trim())).collect::<Vec<_>>().join("\n")
+        let with_messages = each.filter(|(_, said)| !said.trim().is_empty());
+        with_messages
+            .map(|(name, with_messages)| format!("{name}: {}", with_messages.trim()))
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 }
 

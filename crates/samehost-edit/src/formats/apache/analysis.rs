@@ -82,9 +82,9 @@ impl Analysis {
 
     fn setting(&self, one: &Use) -> Setting {
         let node = &self.tree.nodes[one.node];
-        let spelled = String::from_utf8_lossy(&one.text(&self.tree).bytes).into_owned();
+        let text = String::from_utf8_lossy(&one.text(&self.tree).bytes).into_owned();
         let name = format!("{}, {}", spelled_name(&node.name), self.tree.place(one.node));
-        Setting::connects(name, one.target.protocol, spelled, one.target.endpoint.clone())
+        Setting::connects(name, one.target.protocol, text, one.target.endpoint.clone())
             .at(self.tree.path(one.node), node.line)
     }
 

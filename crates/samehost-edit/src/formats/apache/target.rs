@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn urls_are_what_mod_proxy_takes_them_for() {
-        let at = |text: &str| parse(text.as_bytes()).unwrap().map(|target| target.endpoint.to_string());
+        let parsed = |text: &str| parse(text.as_bytes()).unwrap().map(|target| target.endpoint.to_string());
         for (text, endpoint) in [
             ("http://127.0.0.1:3000/a", "tcp:127.0.0.1:3000"),
             ("HTTP://LocalHost", "tcp:localhost:80"),
@@ -202,10 +202,10 @@ mod tests {
             ("fcgi://127.0.0.1:9000%{DOCUMENT_ROOT}/$1", "tcp:127.0.0.1:9000"),
             ("Unix:/run/a.sock|fcgi://localhost", "unix:/run/a.sock"),
         ] {
-            assert_eq!(at(text).as_deref(), Some(endpoint));
+            assert_eq!(parsed(text).as_deref(), Some(endpoint));
         }
         for text in ["!", "balancer://app", "/local", "ftp://a/"] {
-            assert_eq!(at(text), None, "{text}");
+            assert_eq!(parsed(text), None, "{text}");
         }
         for text in [
             "unix:/run/a.sock",

@@ -212,8 +212,8 @@ impl Upstream<'_> {
             more = health::named_host(self.proxy.statement, self.proxy.is_alone(), now, files)
                 .map_err(|(why, by_hand)| self.refuse(why, by_hand))?;
         }
-        let spelled = upstream::spell(to, scheme).map_err(|why| self.refuse(why, BY_HAND))?;
-        let edit = Edit::new(&self.statement.file, self.token.range.clone(), spelled);
+        let written = upstream::spell(to, scheme).map_err(|why| self.refuse(why, BY_HAND))?;
+        let edit = Edit::new(&self.statement.file, self.token.range.clone(), written);
         Ok([edit].into_iter().chain(more).collect())
     }
 }

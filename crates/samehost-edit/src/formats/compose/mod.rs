@@ -224,9 +224,8 @@ impl<'a> Project<'a> {
         };
         let (library, asked) =
             asked(client, words, server.protocol, url.as_ref(), (self.file, variable.line));
-        let spelled = url.as_ref().map_or_else(|| value.to_owned(), Url::shown);
-        let setting =
-            Setting::connects(name, server.protocol, spelled, endpoint).at(self.file, variable.line);
+        let shown = url.as_ref().map_or_else(|| value.to_owned(), Url::shown);
+        let setting = Setting::connects(name, server.protocol, shown, endpoint).at(self.file, variable.line);
         let setting = Setting { library, words: asked, user, password, database, ..setting };
         Some(Ok(Found { setting, client: client.clone(), target: target.clone(), server, variable, words }))
     }

@@ -149,8 +149,8 @@ impl<'a> Yml<'a> {
             // An environment may have several connections; the database server's variables are not connections.
             let mut several = value.pairs().iter().filter_map(|(key, value)| {
                 let (inner, map) = (key.text().filter(|inner| *inner != "<<")?, self.document.resolve(value));
-                let has = |key: &str| self.value(map, key).is_ok_and(|value| value.is_some());
-                let is_one = !map.pairs().is_empty() && (has("adapter") || has("url"));
+                let has_key = |key: &str| self.value(map, key).is_ok_and(|value| value.is_some());
+                let is_one = !map.pairs().is_empty() && (has_key("adapter") || has_key("url"));
                 is_one.then(|| Environment { name: format!("{name}.{inner}"), map })
             });
             match several.next() {

@@ -98,21 +98,21 @@ fn beside(directory: &Path, files: &dyn Files) -> Vec<Framework> {
 }
 
 fn inside(lines: &Lines) -> Vec<Framework> {
-    let has = |name: &str| lines.last(name).is_some();
+    let has_variable = |name: &str| lines.last(name).is_some();
     let mut found = Vec::new();
-    if has("APP_KEY") && has("DB_CONNECTION") {
+    if has_variable("APP_KEY") && has_variable("DB_CONNECTION") {
         found.push(Framework::Laravel);
     }
-    if has("APP_SECRET") && has("APP_ENV") && !has("APP_KEY") {
+    if has_variable("APP_SECRET") && has_variable("APP_ENV") && !has_variable("APP_KEY") {
         found.push(Framework::Symfony);
     }
-    if has("RAILS_ENV") || has("RAILS_MASTER_KEY") {
+    if has_variable("RAILS_ENV") || has_variable("RAILS_MASTER_KEY") {
         found.push(Framework::Rails);
     }
-    if has("DJANGO_SETTINGS_MODULE") || has("DJANGO_SECRET_KEY") {
+    if has_variable("DJANGO_SETTINGS_MODULE") || has_variable("DJANGO_SECRET_KEY") {
         found.push(Framework::Django);
     }
-    if has("WP_ENV") && has("WP_HOME") {
+    if has_variable("WP_ENV") && has_variable("WP_HOME") {
         found.push(Framework::Bedrock);
     }
     found

@@ -181,9 +181,9 @@ fn connection(file: &Path, items: &[Item], name: String, keys: String) -> Result
     };
     let socket = items.iter().find(|item| item.key == b"unix_socket" && item.value.value != Value::Null);
     let socket = socket.filter(|_| protocol == Protocol::Mysql).map(|_| text(items, "unix_socket"));
-    let spelled = socket.clone().flatten().or_else(|| host.clone()).unwrap_or_default();
+    let written = socket.clone().flatten().or_else(|| host.clone()).unwrap_or_default();
     let endpoint = endpoint(protocol, socket, host.as_deref(), port).map_err(wrong)?;
-    Ok(Some(Connection { name, keys, protocol, endpoint, spelled, port, items: items.to_vec() }))
+    Ok(Some(Connection { name, keys, protocol, endpoint, spelled: written, port, items: items.to_vec() }))
 }
 
 /// Where a connection leads.

@@ -222,9 +222,9 @@ mod tests {
     fn a_proxy_has_the_defaults_above_or_those_that_it_names() {
         let text = "defaults one\n a 1\ndefaults two from one\n b 2\ndefaults\n c 3\nbackend x\n d 4\nbackend y from two\n e 5\n";
         let config = Config::parse(Path::new("f"), text.as_bytes()).unwrap();
-        let of = |index: usize| -> String {
+        let text_of = |index: usize| -> String {
             config.lines_of(index).iter().map(|line| line.word(0).to_owned()).collect()
         };
-        assert_eq!((of(3), of(4)), ("cd".to_owned(), "abe".to_owned()));
+        assert_eq!((text_of(3), text_of(4)), ("cd".to_owned(), "abe".to_owned()));
     }
 }

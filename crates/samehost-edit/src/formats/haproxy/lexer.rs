@@ -120,19 +120,19 @@ mod tests {
     /// The right-hand sides are what HAProxy 2.6 made of these.
     #[test]
     fn words_are_split_as_the_program_splits_them() {
-        let one = |line: &str| values(line).concat();
+        let joined = |line: &str| values(line).concat();
         assert_eq!(
             values("server a\\ b '127.0.0.1:80'\tcheck#x"),
             ["server", "a b", "127.0.0.1:80", "check"]
         );
-        assert_eq!(one(r"/run/\x41"), "/run/A");
-        assert_eq!(one(r"/run/'a\ b'"), r"/run/a\ b");
-        assert_eq!(one(r#""/run/a\"b""#), r#"/run/a"b"#);
-        assert_eq!(one(r"/run/a\qb"), r"/run/a\qb");
-        assert_eq!(one("/run/a#b"), "/run/a");
-        assert_eq!(one("\"/run/a#b\""), "/run/a#b");
-        assert_eq!(one("/run/a\"b c\"d"), "/run/ab cd");
-        assert_eq!(one(r"/run/a\'b"), "/run/a'b");
+        assert_eq!(joined(r"/run/\x41"), "/run/A");
+        assert_eq!(joined(r"/run/'a\ b'"), r"/run/a\ b");
+        assert_eq!(joined(r#""/run/a\"b""#), r#"/run/a"b"#);
+        assert_eq!(joined(r"/run/a\qb"), r"/run/a\qb");
+        assert_eq!(joined("/run/a#b"), "/run/a");
+        assert_eq!(joined("\"/run/a#b\""), "/run/a#b");
+        assert_eq!(joined("/run/a\"b c\"d"), "/run/ab cd");
+        assert_eq!(joined(r"/run/a\'b"), "/run/a'b");
         assert_eq!(values("a\x0cb\r"), ["a", "b"]);
         assert_eq!(values("''"), [""]);
     }

@@ -185,8 +185,8 @@ impl<'a> Server<'a> {
             }
             _ => (Err("only a Unix socket or plain TCP can be written here".to_owned()), BY_HAND.to_owned()),
         };
-        let spelled = spelled.map_err(|why| self.refuse(why, by_hand))?;
-        let edit = Edit::new(&self.config.file, self.address.range.clone(), spelled);
+        let written = spelled.map_err(|why| self.refuse(why, by_hand))?;
+        let edit = Edit::new(&self.config.file, self.address.range.clone(), written);
         Ok([edit].into_iter().chain(more).collect())
     }
 

@@ -224,8 +224,9 @@ impl Editing<'_> {
     /// Writes an option: in place of the effective one if that is the group's own, else as a new line.
     fn set(&mut self, name: &str, value: &str) -> Result<()> {
         let listens = self.setting.role == Role::Listens;
-        let own = |entry: &&Entry| if listens { is_server(&entry.group) } else { entry.group == self.group };
-        match self.last(name).filter(own).cloned() {
+        let is_own =
+            |entry: &&Entry| if listens { is_server(&entry.group) } else { entry.group == self.group };
+        match self.last(name).filter(is_own).cloned() {
             Some(entry) => self.replace(&entry, value),
             None => self.insert(name, Some(value)),
         }

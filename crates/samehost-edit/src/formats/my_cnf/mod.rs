@@ -151,7 +151,7 @@ fn is_numbered(group: &str) -> bool {
 fn unsure(options: &Options, of: impl Fn(&str) -> bool, watched: &[&str]) -> Option<Refusal> {
     options.entries.iter().filter(|entry| of(&entry.group)).find_map(|entry| {
         let name = entry.name.as_str();
-        let at = |reason: String, by_hand: String| {
+        let refusal = |reason: String, by_hand: String| {
             Some(Refusal::new(&entry.file, entry.line.number, reason, by_hand))
         };
         let prefixes = ["loose-", "skip-", "disable-", "enable-", "maximum-", "autoset-"];
@@ -165,7 +165,7 @@ fn unsure(options: &Options, of: impl Fn(&str) -> bool, watched: &[&str]) -> Opt
             });
         }
         if let Some(full) = behind.and_then(|rest| watched.iter().find(|full| **full == rest)) {
-            return at(
+            return refusal(
                 format!("`{name}` is `{full}` behind a prefix"),
                 format!("write `{full}` without a prefix"),
             );
@@ -175,7 +175,7 @@ fn unsure(options: &Options, of: impl Fn(&str) -> bool, watched: &[&str]) -> Opt
         }
         if is_version(&entry.group) {
             let reason = format!("only one version of the server reads [{}]", entry.group);
-            return at(reason, format!("write `{name}` in [mysqld] or [mariadb]"));
+            return refusal(reason, format!("write `{name}` in [mysqld] or [mariadb]"));
         }
         let value = entry.value.as_deref();
         let wrong = match name {

@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn addresses_are_what_nginx_takes_them_for() {
-        let at = |text: &str| parse(text.as_bytes()).map(|address| address.endpoint(80).to_string());
+        let parsed = |text: &str| parse(text.as_bytes()).map(|address| address.endpoint(80).to_string());
         for (text, endpoint) in [
             ("127.0.0.1", "tcp:127.0.0.1:80"),
             ("localhost:3000", "tcp:localhost:3000"),
@@ -155,23 +155,23 @@ mod tests {
             ("unix:/run/a:b", "unix:/run/a:b"),
             ("UNIX:/run/a", "unix:/run/a"),
         ] {
-            assert_eq!(at(text).unwrap(), endpoint);
+            assert_eq!(parsed(text).unwrap(), endpoint);
         }
         for text in
             ["", "127.0.0.1:", "127.0.0.1:0", "a/b", "[::1", "[x]", "[::1]9", "unix:", "unix:a", "a:1-2", "é"]
         {
-            assert!(at(text).is_err(), "{text}");
+            assert!(parsed(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn listeners_may_leave_the_host_out() {
-        let at = |text: &str| parse_listen(text.as_bytes()).map(|endpoint| endpoint.to_string());
-        assert_eq!(at("8080").unwrap(), "tcp:0.0.0.0:8080");
-        assert_eq!(at("*:8080").unwrap(), "tcp:0.0.0.0:8080");
-        assert_eq!(at("[::]:80").unwrap(), "tcp:[::]:80");
-        assert_eq!(at("127.0.0.1").unwrap(), "tcp:127.0.0.1:80");
-        assert!(at("8080-8090").is_err() && at("99999").is_err());
+        let parsed = |text: &str| parse_listen(text.as_bytes()).map(|endpoint| endpoint.to_string());
+        assert_eq!(parsed("8080").unwrap(), "tcp:0.0.0.0:8080");
+        assert_eq!(parsed("*:8080").unwrap(), "tcp:0.0.0.0:8080");
+        assert_eq!(parsed("[::]:80").unwrap(), "tcp:[::]:80");
+        assert_eq!(parsed("127.0.0.1").unwrap(), "tcp:127.0.0.1:80");
+        assert!(parsed("8080-8090").is_err() && parsed("99999").is_err());
     }
 
     #[test]

@@ -67,9 +67,9 @@ impl Analysis {
             return Ok(Analysis::of_tree(tree));
         };
         let mut analysis = Analysis::of_tree(around);
-        let own = |path: &Path| tree.sources.iter().any(|source| source.path == path);
-        analysis.found.retain(|found| own(&found.setting.file));
-        analysis.refused.retain(|refusal| own(&refusal.file));
+        let is_own = |path: &Path| tree.sources.iter().any(|source| source.path == path);
+        analysis.found.retain(|found| is_own(&found.setting.file));
+        analysis.refused.retain(|refusal| is_own(&refusal.file));
         Ok(analysis)
     }
 
@@ -138,8 +138,8 @@ impl Analysis {
 
     fn setting(&self, node: usize, name: String, protocol: Protocol, endpoint: Endpoint) -> Setting {
         let directive = &self.tree.nodes[node];
-        let spelled = directive.arguments().first().map_or(&b""[..], |word| &word.value);
-        Setting::connects(name, protocol, String::from_utf8_lossy(spelled).into_owned(), endpoint)
+        let written = directive.arguments().first().map_or(&b""[..], |word| &word.value);
+        Setting::connects(name, protocol, String::from_utf8_lossy(written).into_owned(), endpoint)
             .at(&self.tree.source(node).path, directive.line())
     }
 

@@ -121,10 +121,10 @@ impl Moved<'_> {
                 }
                 let variables: [&[u8]; 4] =
                     [b"$proxy_host", b"${proxy_host", b"$proxy_port", b"${proxy_port"];
-                let has = |value: &[u8]| {
+                let has_value = |value: &[u8]| {
                     variables.iter().any(|name| value.windows(name.len()).any(|window| window == *name))
                 };
-                if node.arguments().iter().any(|word| has(&word.value)) {
+                if node.arguments().iter().any(|word| has_value(&word.value)) {
                     let place = format!("{}:{}", self.tree.source(other).path.display(), node.line());
                     let reason = format!("`{}` ({place}) depends on the address", self.tree.text(other));
                     return Err(self.refuse(reason, "replace the variable there by what it should be"));
@@ -146,8 +146,8 @@ impl Moved<'_> {
     }
 
     fn refuse(&self, reason: String, by_hand: &str) -> Refusal {
-        let spelled = format!("`{} {};`", self.pass.directive, self.after);
-        self.tree.refusal(self.node, reason, format!("{by_hand}; then {spelled}"))
+        let directive = format!("`{} {};`", self.pass.directive, self.after);
+        self.tree.refusal(self.node, reason, format!("{by_hand}; then {directive}"))
     }
 
     /// The `Host` among the headers that are set.

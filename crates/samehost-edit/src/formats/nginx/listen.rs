@@ -43,7 +43,7 @@ impl Listener<'_> {
         if goal.endpoint == setting.endpoint {
             return Ok(self.backlog());
         }
-        let spelled =
+        let written =
             address::spell(&goal.endpoint).map_err(|reason| self.refuse(reason, &self.example()))?;
         let moved =
             Moved { tree: &self.analysis.tree, node: self.node, from: &setting.endpoint, to: &goal.endpoint };
@@ -56,7 +56,7 @@ impl Listener<'_> {
             return Ok(edits);
         }
         if goal.stays {
-            let mut line = format!("listen {spelled}");
+            let mut line = format!("listen {written}");
             let words = &self.analysis.tree.nodes[self.node].arguments()[1..];
             for word in words.iter().filter(|word| CARRIED.contains(&&word.value[..])) {
                 line += &format!(" {}", String::from_utf8_lossy(&word.value));
@@ -67,7 +67,7 @@ impl Listener<'_> {
             let (at, bytes) = self.spot().behind(&[line + ";"]);
             edits.push(Edit::new(&setting.file, at..at, bytes));
         } else {
-            edits.extend(self.in_place(&spelled)?);
+            edits.extend(self.in_place(&written)?);
         }
         Ok(edits)
     }

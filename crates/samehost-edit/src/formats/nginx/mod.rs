@@ -214,11 +214,11 @@ fn connection(analysis: &Analysis, found: &Found, node: usize, goal: &Goal) -> R
     }
     let value = std::str::from_utf8(&word.value).map_err(|_| refused("the address is not UTF-8".into()))?;
     let Kind::Pass(pass) = found.kind else {
-        let spelled = address::spell(&goal.endpoint).map_err(refused)?;
+        let written = address::spell(&goal.endpoint).map_err(refused)?;
         let edit = if goal.stays {
-            beside(analysis, found, node, &spelled)
+            beside(analysis, found, node, &written)
         } else {
-            Edit::new(&setting.file, word.range.clone(), spelled)
+            Edit::new(&setting.file, word.range.clone(), written)
         };
         return Ok(vec![edit]);
     };

@@ -169,7 +169,7 @@ impl Pass {
         parts.authority.strip_suffix(':').filter(|_| is_socket).unwrap_or(parts.authority)
     }
 
-    /// Whether a host without a port certainly is no upstream.
+    /// Whether a host without a port certainly is not an upstream.
     fn is_known(&self, tree: &Tree, host: &str) -> bool {
         tree.is_whole || host == "localhost" || host.parse::<std::net::IpAddr>().is_ok()
     }
@@ -212,16 +212,16 @@ impl Pass {
     /// Why that cannot be written.
     pub(super) fn with(&self, value: &str, endpoint: &Endpoint) -> Result<String, String> {
         let parts = self.parts(value);
-        let spelled = address::spell(endpoint)?;
+        let written = address::spell(endpoint)?;
         if !self.is_url || !matches!(endpoint, Endpoint::Unix(_)) {
-            return Ok(format!("{}{spelled}{}", parts.scheme, parts.uri));
+            return Ok(format!("{}{written}{}", parts.scheme, parts.uri));
         }
-        if spelled["unix:".len()..].contains(':') {
+        if written["unix:".len()..].contains(':') {
             return Err("a path with a colon would end there: a URI follows it".into());
         }
         let had_colon = address::unix(parts.authority).is_some() && parts.authority.ends_with(':');
         let colon = if parts.uri.is_empty() && !had_colon { "" } else { ":" };
-        Ok(format!("{}{spelled}{colon}{}", parts.scheme, parts.uri))
+        Ok(format!("{}{written}{colon}{}", parts.scheme, parts.uri))
     }
 }
 

@@ -183,13 +183,19 @@ mod tests {
 
     #[test]
     fn networks_cover_addresses() {
-        let at = |text: &str, client: &str| covers(text, client.parse().ok());
+        let is_covered = |text: &str, client: &str| covers(text, client.parse().ok());
         assert!(
-            at("127.0.0.1", "127.0.0.1") && at("127.0.0.0/8", "127.0.0.1") && at("0.0.0.0/0", "127.0.0.1")
+            is_covered("127.0.0.1", "127.0.0.1")
+                && is_covered("127.0.0.0/8", "127.0.0.1")
+                && is_covered("0.0.0.0/0", "127.0.0.1")
         );
-        assert!(at("::1", "::1") && at("::/0", "::1") && !at("::/0", "127.0.0.1"));
-        assert!(!at("10.0.0.0/8", "127.0.0.1") && !at("173.245.48.0/20", "127.0.0.1"));
-        assert!(at("10.0.0.0/8", "any") && at("localhost", "127.0.0.1") && !at("173.245.48.0/20", "any"));
-        assert!(!at("unix:", "any"));
+        assert!(is_covered("::1", "::1") && is_covered("::/0", "::1") && !is_covered("::/0", "127.0.0.1"));
+        assert!(!is_covered("10.0.0.0/8", "127.0.0.1") && !is_covered("173.245.48.0/20", "127.0.0.1"));
+        assert!(
+            is_covered("10.0.0.0/8", "any")
+                && is_covered("localhost", "127.0.0.1")
+                && !is_covered("173.245.48.0/20", "any")
+        );
+        assert!(!is_covered("unix:", "any"));
     }
 }

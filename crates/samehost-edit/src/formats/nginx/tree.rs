@@ -204,21 +204,21 @@ impl Reader<'_> {
         if let Some(index) = self.tree.sources.iter().position(|source| source.path == path) {
             return Ok(index);
         }
-        let at = |line: u32, reason: String, by_hand: &str| Refusal::new(path, line, reason, by_hand);
+        let refusal = |line: u32, reason: String, by_hand: &str| Refusal::new(path, line, reason, by_hand);
         let text = self.files.read(path).map_err(|error| match from {
             Some(node) => self.tree.refusal(
                 node,
                 format!("{}: {error}", path.display()),
                 "make the file readable, or remove the include; then try again",
             ),
-            None => at(0, error.to_string(), "make the file readable; then try again"),
+            None => refusal(0, error.to_string(), "make the file readable; then try again"),
         })?;
         if text.starts_with(b"\xef\xbb\xbf") {
             let reason = "begins with a byte order mark, which nginx takes for a part of the first word";
-            return Err(at(1, reason.into(), "save the file without the byte order mark"));
+            return Err(refusal(1, reason.into(), "save the file without the byte order mark"));
         }
         let statements = lexer::statements(&text)
-            .map_err(|error| at(error.line, error.reason, "nginx -t says the same: correct it first"))?;
+            .map_err(|error| refusal(error.line, error.reason, "nginx -t says the same: correct it first"))?;
         self.tree.sources.push(Source { path: path.to_owned(), text, statements });
         Ok(self.tree.sources.len() - 1)
     }

@@ -49,10 +49,10 @@ impl Editor for PgBouncer {
 
     fn recognises(&self, path: &Path, text: &[u8]) -> bool {
         let text = String::from_utf8_lossy(text);
-        let has = |section: &str| text.lines().any(|line| line.trim_start().starts_with(section));
+        let has_section = |section: &str| text.lines().any(|line| line.trim_start().starts_with(section));
         let is_named = path.file_name().is_some_and(|name| name.to_string_lossy().contains("pgbouncer"));
         path.extension().is_some_and(|extension| extension == "ini")
-            && (has("[pgbouncer]") || is_named && has("[databases]"))
+            && (has_section("[pgbouncer]") || is_named && has_section("[databases]"))
     }
 
     fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
@@ -178,11 +178,11 @@ impl<'a> Database<'a> {
         let endpoint = self.endpoint().map_err(|why| self.entry.refuse(why, BY_HAND))?;
         let text = |name: &str| self.connection.last(name).map(|pair| pair.value.clone());
         let name = format!("database {}", self.entry.key);
-        let spelled = match text("host") {
+        let written = match text("host") {
             Some(host) => format!("host={host}"),
             None => "no host".to_owned(),
         };
-        let mut setting = Setting::connects(name, Protocol::Postgres, spelled, endpoint)
+        let mut setting = Setting::connects(name, Protocol::Postgres, written, endpoint)
             .at(&self.entry.file, self.entry.line);
         setting.library = Library::PgBouncer;
         setting.user = text("user");

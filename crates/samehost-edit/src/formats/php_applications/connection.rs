@@ -26,7 +26,7 @@ pub(super) struct Connection {
     pub(super) protocol: Protocol,
     pub(super) endpoint: Endpoint,
     /// The value as written.
-    pub(super) spelled: String,
+    pub(super) written: String,
     pub(super) login: Login,
     /// The arrays that contain its words, each with the words that it may have. The first has the host.
     pub(super) groups: Vec<Group>,

@@ -57,17 +57,17 @@ fn database(file: &Path, items: &[Item]) -> Option<Result<Connection>> {
         }
     };
     Some(group.understood(file, DATABASE).and_then(|group| {
-        let spelled = group.text("host").unwrap_or_default();
+        let written = group.text("host").unwrap_or_default();
         let understood = match (driver.as_str(), protocol) {
-            ("mysqli", _) => understand_mysqli(&spelled),
-            (_, Protocol::Postgres) => understand_postgres(&spelled),
-            _ => mysql::endpoint(&spelled, 3306, None),
+            ("mysqli", _) => understand_mysqli(&written),
+            (_, Protocol::Postgres) => understand_postgres(&written),
+            _ => mysql::endpoint(&written, 3306, None),
         };
         let mut connection = Connection {
             name: "host".into(),
             protocol,
             endpoint: Endpoint::Unix(MYSQL_SOCKET.into()),
-            spelled,
+            written,
             login: Login {
                 user: word(items, "user"),
                 password: word(items, "password"),
@@ -157,20 +157,20 @@ fn spell_postgres(_: &Connection, to: &Endpoint) -> Result<Words, String> {
 fn cache(file: &Path, items: &[Item], keys: &'static [&'static str], name: &str) -> Result<Connection> {
     let group = Group { keys, items: items.to_vec() }.understood(file, REDIS)?;
     let missing = || refuse(&Trouble::new(file, 0, format!("${} is not set", keys[0])), name, REDIS);
-    let spelled = group.text(keys[0]).ok_or_else(missing)?;
+    let written = group.text(keys[0]).ok_or_else(missing)?;
     let number = group.text(keys[1]);
     let word = |last: &str| word(items, &format!("{name}_{last}"));
     let mut connection = Connection {
         name: name.to_owned(),
         protocol: Protocol::Redis,
-        endpoint: Endpoint::Unix(spelled.clone().into()),
+        endpoint: Endpoint::Unix(written.clone().into()),
         login: Login { user: None, password: word("auth"), database: word("db") },
-        spelled,
+        written,
         groups: vec![group],
         spell: spell_redis,
         by_hand: REDIS,
     };
-    let understood = redis(&connection.spelled, number.as_deref());
+    let understood = redis(&connection.written, number.as_deref());
     connection.endpoint = understood.map_err(|reason| connection.refusal(reason.into()))?;
     Ok(connection)
 }

@@ -85,7 +85,7 @@ fn each(
 
 fn database(file: &Path, name: &str, items: &[Item]) -> Result<Connection> {
     let group = Group { keys: &["host"], items: items.to_vec() }.understood(file, DATABASE)?;
-    let spelled = group.text("host").unwrap_or_default();
+    let written = group.text("host").unwrap_or_default();
     let mut connection = Connection {
         name: format!("db.{name}"),
         protocol: Protocol::Mysql,
@@ -95,22 +95,22 @@ fn database(file: &Path, name: &str, items: &[Item]) -> Result<Connection> {
             password: word(items, "password"),
             database: word(items, "dbname"),
         },
-        spelled,
+        written,
         groups: vec![group],
         spell: spell_database,
         by_hand: DATABASE,
     };
-    let understood = match connection.spelled.split_once(':') {
+    let understood = match connection.written.split_once(':') {
         _ if element(items, "port").is_some() => Err("Magento refuses a `port`: it belongs to the host"),
-        _ if connection.spelled.starts_with('/') => {
-            mysql::endpoint("localhost", 3306, Some(&connection.spelled))
+        _ if connection.written.starts_with('/') => {
+            mysql::endpoint("localhost", 3306, Some(&connection.written))
         }
-        _ if connection.spelled.contains('/') => {
+        _ if connection.written.contains('/') => {
             Err("Magento takes the whole of it for the path of a socket, because it has a slash")
         }
         Some((_, rest)) if rest.contains(':') => Err("Magento splits this at its colons"),
         Some((host, number)) => port(Some(number), 3306).and_then(|port| mysql::endpoint(host, port, None)),
-        None => mysql::endpoint(&connection.spelled, 3306, None),
+        None => mysql::endpoint(&connection.written, 3306, None),
     };
     connection.endpoint = understood.map_err(|reason| connection.refusal(reason.into()))?;
     Ok(connection)
@@ -131,25 +131,25 @@ fn spell_database(_: &Connection, to: &Endpoint) -> Result<Words, String> {
 
 fn cache(file: &Path, name: String, items: &[Item], keys: &'static [&'static str]) -> Result<Connection> {
     let group = Group { keys, items: items.to_vec() }.understood(file, REDIS)?;
-    let spelled = group.text(keys[0]).unwrap_or_else(|| "127.0.0.1".into());
+    let written = group.text(keys[0]).unwrap_or_else(|| "127.0.0.1".into());
     let number = group.text("port");
     let mut connection = Connection {
         name,
         protocol: Protocol::Redis,
-        endpoint: Endpoint::Unix(spelled.clone().into()),
+        endpoint: Endpoint::Unix(written.clone().into()),
         login: Login { user: None, password: word(items, "password"), database: word(items, "database") },
-        spelled,
+        written,
         groups: vec![group],
         spell: spell_cache,
         by_hand: REDIS,
     };
-    let has = |key: &str| word(items, key).is_some_and(|text| !text.is_empty() && text != "0");
-    let understood = match connection.spelled.strip_prefix("unix://") {
-        _ if has("sentinel_master") || has("sentinel_servers") || has("cluster") => {
+    let is_set = |key: &str| word(items, key).is_some_and(|text| !text.is_empty() && text != "0");
+    let understood = match connection.written.strip_prefix("unix://") {
+        _ if is_set("sentinel_master") || is_set("sentinel_servers") || is_set("cluster") => {
             Err("its servers are found through a sentinel or a cluster")
         }
         Some(path) => redis(path, None),
-        None => redis(&connection.spelled, number.as_deref()),
+        None => redis(&connection.written, number.as_deref()),
     };
     connection.endpoint = understood.map_err(|reason| connection.refusal(reason.into()))?;
     Ok(connection)

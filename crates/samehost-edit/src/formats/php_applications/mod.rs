@@ -86,8 +86,8 @@ impl Editor for PhpApplications {
 }
 
 fn application(path: &Path, text: &[u8]) -> Option<&'static Application> {
-    let has = |mark: &str| text.windows(mark.len()).any(|part| part == mark.as_bytes());
-    APPLICATIONS.iter().find(|known| path.ends_with(known.file) && has(known.mark))
+    let has_mark = |mark: &str| text.windows(mark.len()).any(|part| part == mark.as_bytes());
+    APPLICATIONS.iter().find(|known| path.ends_with(known.file) && has_mark(known.mark))
 }
 
 fn connections(file: &Path, files: &dyn Files) -> Result<(Outcome, Vec<Result<Connection>>)> {
@@ -113,7 +113,7 @@ fn setting(connection: &Connection) -> Setting {
         ..Setting::connects(
             connection.name.clone(),
             connection.protocol,
-            connection.spelled.clone(),
+            connection.written.clone(),
             connection.endpoint.clone(),
         )
         .at(&place.file, place.line)

@@ -60,7 +60,7 @@ fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Vec<Result<Conn
                 name: "dbhost".into(),
                 protocol,
                 endpoint: Endpoint::Unix(MYSQL_SOCKET.into()),
-                spelled: groups[0].text("dbhost").unwrap_or_default(),
+                written: groups[0].text("dbhost").unwrap_or_default(),
                 login: Login {
                     user: word(items, "dbuser"),
                     password: word(items, "dbpass"),
@@ -83,7 +83,7 @@ fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Vec<Result<Conn
 fn understand_mysql(connection: &Connection) -> Result<Endpoint, &'static str> {
     let socket = connection.text("dbsocket").filter(|socket| socket.contains('/'));
     let port = port(connection.text("dbport").as_deref(), 3306)?;
-    mysql::endpoint(&connection.spelled, port, socket.as_deref())
+    mysql::endpoint(&connection.written, port, socket.as_deref())
 }
 
 fn spell_mysql(connection: &Connection, to: &Endpoint) -> Result<Words, String> {
@@ -113,7 +113,7 @@ fn is_local(host: &str) -> bool {
 }
 
 fn understand_postgres(connection: &Connection) -> Result<Endpoint, &'static str> {
-    let host = connection.spelled.as_str();
+    let host = connection.written.as_str();
     let port = port(connection.text("dbport").as_deref(), 5432)?;
     let unix = |folder: &str| Endpoint::Unix(Path::new(folder).join(format!(".s.PGSQL.{port}")));
     let socket = connection.text("dbsocket").filter(|socket| !socket.is_empty() && socket != "0");
@@ -134,8 +134,8 @@ fn spell_postgres(connection: &Connection, to: &Endpoint) -> Result<Words, Strin
     let number = (set.is_some() || port != 5432).then_some(number);
     let mut words = match to {
         Endpoint::Unix(_) => {
-            let keeps = is_local(&connection.spelled);
-            let name = if keeps { connection.spelled.clone() } else { "localhost".to_owned() };
+            let keeps = is_local(&connection.written);
+            let name = if keeps { connection.written.clone() } else { "localhost".to_owned() };
             vec![("dbhost", Some(name)), ("dbsocket", Some(host))]
         }
         _ => {

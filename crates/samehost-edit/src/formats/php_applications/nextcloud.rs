@@ -61,16 +61,16 @@ fn database(file: &Path, items: &[Item]) -> Option<Result<Connection>> {
     };
     let group = Group { keys: &["dbhost"], items: items.to_vec() };
     Some(group.understood(file, DATABASE).and_then(|group| {
-        let spelled = group.text("dbhost").unwrap_or_default();
+        let written = group.text("dbhost").unwrap_or_default();
         let understood = match protocol {
-            Protocol::Postgres => understand_postgres(&spelled),
-            _ => understand_mysql(&spelled),
+            Protocol::Postgres => understand_postgres(&written),
+            _ => understand_mysql(&written),
         };
         let mut connection = Connection {
             name: "dbhost".into(),
             protocol,
             endpoint: Endpoint::Unix(MYSQL_SOCKET.into()),
-            spelled,
+            written,
             login: Login {
                 user: word(items, "dbuser"),
                 password: word(items, "dbpassword"),
@@ -145,27 +145,27 @@ fn cache(file: &Path, outcome: &Outcome, items: &[Item]) -> Option<Result<Connec
     };
     let group = Group { keys: &["host", "port"], items };
     Some(group.understood(file, REDIS).and_then(|group| {
-        let spelled = group.text("host").unwrap_or_else(|| "127.0.0.1".into());
+        let written = group.text("host").unwrap_or_else(|| "127.0.0.1".into());
         let number = group.text("port");
         let mut connection = Connection {
             name: "redis".into(),
             protocol: Protocol::Redis,
-            endpoint: Endpoint::Unix(spelled.clone().into()),
+            endpoint: Endpoint::Unix(written.clone().into()),
             login: Login {
                 user: word(&group.items, "user"),
                 password: word(&group.items, "password"),
                 database: word(&group.items, "dbindex"),
             },
-            spelled,
+            written,
             groups: vec![group],
             spell: spell_redis,
             by_hand: REDIS,
         };
-        let is_path = connection.spelled.starts_with('/');
+        let is_path = connection.written.starts_with('/');
         let is_lookup = is_path && !matches!(number.as_deref().map(str::trim), None | Some("" | "0"));
         let understood = match is_lookup {
             true => Err("with a port, phpredis takes the path for the name of a host: it has to be 0"),
-            false => redis(&connection.spelled, number.as_deref()),
+            false => redis(&connection.written, number.as_deref()),
         };
         connection.endpoint = understood.map_err(|reason| connection.refusal(reason.into()))?;
         Ok(connection)

@@ -50,18 +50,18 @@ fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Vec<Result<Conn
 fn connection(file: &Path, name: String, items: &[Item]) -> Result<Connection> {
     let keys = &["host", "port", "socket", "connect_type"];
     let group = Group { keys, items: items.to_vec() }.understood(file, BY_HAND)?;
-    let spelled = group.text("host").unwrap_or_default();
+    let written = group.text("host").unwrap_or_default();
     let mut connection = Connection {
         name,
         protocol: Protocol::Mysql,
         endpoint: Endpoint::Unix(MYSQL_SOCKET.into()),
-        spelled,
+        written,
         login: Login { user: word(items, "user"), password: word(items, "password"), database: None },
         groups: vec![group],
         spell,
         by_hand: BY_HAND,
     };
-    let host = Some(connection.spelled.as_str()).filter(|host| !host.is_empty()).unwrap_or("localhost");
+    let host = Some(connection.written.as_str()).filter(|host| !host.is_empty()).unwrap_or("localhost");
     let understood = if host == "localhost" && connection.text("connect_type").as_deref() == Some("tcp") {
         Err(
             "`connect_type` made versions before 4.7 use TCP for `localhost`, and is ignored since: say 127.0.0.1 or remove it",

@@ -94,9 +94,9 @@ impl Editor for PhpFpm {
         };
         let mut edits = Vec::new();
         if self::setting(&pools, pool, placed)?.endpoint != goal.endpoint {
-            let spelled = spell(&goal.endpoint).map_err(|reason| pools.refusal(placed, reason, BY_HAND))?;
+            let written = spell(&goal.endpoint).map_err(|reason| pools.refusal(placed, reason, BY_HAND))?;
             let path = &pools.sources[placed.source].path;
-            edits.push(Edit::new(path, placed.entry.range.clone(), spelled));
+            edits.push(Edit::new(path, placed.entry.range.clone(), written));
         }
         edits.extend(access(&pools, pool, placed, goal)?);
         Ok(edits)
@@ -206,7 +206,7 @@ fn endpoint(value: &str) -> Result<Endpoint, String> {
 
 /// How an endpoint is written.
 fn spell(endpoint: &Endpoint) -> Result<String, String> {
-    let spelled = match endpoint {
+    let written = match endpoint {
         Endpoint::Unix(path) => {
             let text = path.to_str().ok_or("a path that is not UTF-8 cannot be written")?;
             let plain =
@@ -222,9 +222,9 @@ fn spell(endpoint: &Endpoint) -> Result<String, String> {
         other => return Err(format!("PHP-FPM cannot listen at {other}")),
     };
     // The result must be read as what was meant.
-    match self::endpoint(&spelled) {
-        Ok(read) if read == *endpoint => Ok(spelled),
-        Ok(read) => Err(format!("PHP-FPM would take `{spelled}` for {read}")),
+    match self::endpoint(&written) {
+        Ok(read) if read == *endpoint => Ok(written),
+        Ok(read) => Err(format!("PHP-FPM would take `{written}` for {read}")),
         Err(reason) => Err(reason),
     }
 }

@@ -112,7 +112,7 @@ pub struct RunsAs {
 #[must_use]
 pub fn runs_as(file: &Path, files: &dyn Files) -> Vec<RunsAs> {
     let Ok(pools) = Pools::read(file, files) else { return Vec::new() };
-    let of = |pool: &Pool| {
+    let pool_setting = |pool: &Pool| {
         let value = |key: &str| {
             let value = pool.last(key)?.entry.value.clone().ok()?;
             Some(pool.expanded(&value)).filter(|value| !value.is_empty())
@@ -120,7 +120,7 @@ pub fn runs_as(file: &Path, files: &dyn Files) -> Vec<RunsAs> {
         let has_own_root = value("chroot").is_some();
         Some(RunsAs { pool: pool.name.clone(), user: value("user")?, group: value("group"), has_own_root })
     };
-    pools.pools.iter().filter_map(of).collect()
+    pools.pools.iter().filter_map(pool_setting).collect()
 }
 
 /// What a pool hands to PHP, before any file of the application is read.
@@ -175,7 +175,7 @@ pub fn handed(file: &Path, files: &dyn Files) -> Vec<Handed> {
 }
 
 /// The edits that give variables of these pools (of all, where none is named) the values that they shall have; one that shall
-/// be empty goes. Lines whose value is no plain text, or would not be, are left alone.
+/// be empty goes. Lines whose value is not plain text, or would not be, are left alone.
 #[must_use]
 pub fn handed_on(
     file: &Path,

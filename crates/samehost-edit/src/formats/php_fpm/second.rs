@@ -32,7 +32,7 @@ pub fn second_pool(
         refused(format!("`{}` is not there any more", setting.name), "look at the file again")
     })?;
     let by_hand = "copy the pool's section under another name, with another `listen`";
-    let spelled = spell(&goal.endpoint).map_err(|reason| refused(reason, by_hand))?;
+    let written = spell(&goal.endpoint).map_err(|reason| refused(reason, by_hand))?;
     let name = format!("{}{SUFFIX}", pool.name);
     if pools.pools.iter().any(|other| other.name == name) {
         return Err(refused(format!("there is a pool `{name}` already"), "remove it, if nothing uses it"));
@@ -41,7 +41,7 @@ pub fn second_pool(
         refused("no `include` of php-fpm.conf would read a file beside this one".into(), by_hand)
     })?;
     let mut text = format!(
-        "; A copy of the pool {}, made by samehost for the time of a switch. It is removed when that is done.\n[{name}]\nlisten = {spelled}\n",
+        "; A copy of the pool {}, made by samehost for the time of a switch. It is removed when that is done.\n[{name}]\nlisten = {written}\n",
         pool.name
     )
     .into_bytes();

@@ -33,7 +33,7 @@ impl Saved<'_> {
                 if is_alone { self.title.clone() } else { format!("{}, server {}", self.title, index + 1) };
             let endpoint = server.endpoint.clone();
             let mut setting =
-                Setting::connects(name, self.handler.protocol(), server.spelled(path), endpoint)
+                Setting::connects(name, self.handler.protocol(), server.written(path), endpoint)
                     .at(self.file, self.entry.number);
             setting.user.clone_from(&server.user);
             setting.password.clone_from(&server.password);

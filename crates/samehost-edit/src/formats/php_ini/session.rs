@@ -90,7 +90,7 @@ impl Handler {
         server: &Server,
         to: &Endpoint,
     ) -> Result<(Range<usize>, String), String> {
-        let spelled = match to {
+        let written = match to {
             Endpoint::Unix(_) => {
                 let socket = lines::socket_path(to)?;
                 if !socket.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+".contains(&byte)) {
@@ -114,7 +114,7 @@ impl Handler {
             }
             other => return Err(format!("no extension of PHP keeps sessions at {other}")),
         };
-        Ok((server.address.clone(), spelled))
+        Ok((server.address.clone(), written))
     }
 }
 
@@ -190,7 +190,7 @@ fn memcached(path: &str, range: Range<usize>) -> Result<Server, String> {
 
 impl Server {
     /// Its address, which has no password.
-    pub(crate) fn spelled(&self, path: &str) -> String {
+    pub(crate) fn written(&self, path: &str) -> String {
         path[self.address.clone()].to_owned()
     }
 

@@ -91,19 +91,23 @@ impl Editor for Postgresql {
 fn listening(file: &Path, files: &dyn Files) -> Result<Listening> {
     let parameters = Parameters::read(file, files)?;
     overridden(file, files, &parameters)?;
-    let at = |parameter: &Parameter, reason: &str, by_hand: &str| {
+    let refusal = |parameter: &Parameter, reason: &str, by_hand: &str| {
         Err(Refusal::new(&parameter.file, parameter.line.number, reason, by_hand))
     };
     let mut found = Listening { parameters, port: PORT, hosts: vec!["127.0.0.1".into()], folders: None };
     if let Some(parameter) = found.parameters.last("unix_socket_directory") {
-        return at(parameter, "this parameter ended with version 9.2", "write unix_socket_directories");
+        return refusal(parameter, "this parameter ended with version 9.2", "write unix_socket_directories");
     }
     if let Some(parameter) = found.parameters.last("port") {
         let digits = Some(parameter.value.as_str()).filter(|value| !value.starts_with(['0', '+']));
         match digits.and_then(|digits| digits.parse().ok()) {
             Some(port) => found.port = port,
             None => {
-                return at(parameter, "the port is not a plain number", "write it in decimal: `port = 5432`");
+                return refusal(
+                    parameter,
+                    "the port is not a plain number",
+                    "write it in decimal: `port = 5432`",
+                );
             }
         }
     }
@@ -119,7 +123,11 @@ fn listening(file: &Path, files: &dyn Files) -> Result<Listening> {
             *host == "*" || (!host.is_empty() && host.bytes().all(fits))
         };
         if !hosts.iter().all(plain) {
-            return at(parameter, "the list of addresses is not understood", "write it without inner quotes");
+            return refusal(
+                parameter,
+                "the list of addresses is not understood",
+                "write it without inner quotes",
+            );
         }
         let host = |host: &&str| if *host == "*" { "0.0.0.0".into() } else { listening_host(host) };
         found.hosts = hosts.iter().map(host).collect();
@@ -133,7 +141,7 @@ fn listening(file: &Path, files: &dyn Files) -> Result<Listening> {
             .collect();
         let plain = |folder: &&str| folder.starts_with('/') && !folder.contains(['"', '\'', '\\']);
         if !folders.iter().all(plain) {
-            return at(
+            return refusal(
                 parameter,
                 "the list of directories has quotes, an abstract name or a relative path",
                 "write each directory from / on, without inner quotes",

@@ -101,8 +101,8 @@ fn meaning(
         Some(url) => (url.user(), url.password(), url.database()),
         None => (text(user), text(password).map(Secret::new), text(database)),
     };
-    let spelled = url.as_ref().map_or_else(|| value.to_owned(), Url::shown);
-    let setting = Setting::connects("", protocol, spelled, found);
+    let shown = url.as_ref().map_or_else(|| value.to_owned(), Url::shown);
+    let setting = Setting::connects("", protocol, shown, found);
     Ok(Some(Setting { user, password, database, ..setting }))
 }
 

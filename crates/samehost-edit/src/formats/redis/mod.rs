@@ -201,8 +201,8 @@ fn reading(file: &Path, configuration: &Configuration) -> Reading {
             Endpoint::Tcp { host, port } if name == "tls-port" => Endpoint::TcpTls { host, port },
             other => other,
         };
-        let spelled = at.map_or_else(|| port.to_string().into_bytes(), |at| at.value().to_owned());
-        settings.push(setting(name, endpoint, &spelled, at.or_else(|| configuration.last("bind"))));
+        let written = at.map_or_else(|| port.to_string().into_bytes(), |at| at.value().to_owned());
+        settings.push(setting(name, endpoint, &written, at.or_else(|| configuration.last("bind"))));
     }
     if let Some(socket) = configuration.socket() {
         let path = utf8(socket.value()).and_then(|path| format!("unix:{path}").parse().ok());
@@ -277,7 +277,7 @@ fn collect(file: &Path, files: &dyn Files, depth: usize, into: &mut Configuratio
 
 /// Refuses a relevant line that the server would not start with, or that its versions understand differently.
 fn understood(directive: &Directive) -> Result<()> {
-    let at = |reason: String| {
+    let refusal = |reason: String| {
         let by_hand = format!("correct `{}` in this line: the server does not start with it", directive.name);
         Err(Refusal::new(&directive.file, directive.number(), reason, by_hand))
     };
@@ -288,20 +288,23 @@ fn understood(directive: &Directive) -> Result<()> {
         _ => 1..=1,
     };
     if !wanted.contains(&count) {
-        return at(format!("`{}` has {count} values (a comment needs a line of its own)", directive.name));
+        return refusal(format!(
+            "`{}` has {count} values (a comment needs a line of its own)",
+            directive.name
+        ));
     }
     let text = utf8(directive.value());
     match directive.name.as_str() {
         "port" | "tls-port" if port(directive.value()).is_none() => {
-            at(format!("`{}` has no port number", directive.name))
+            refusal(format!("`{}` has no port number", directive.name))
         }
         "unixsocketperm" if text.is_none_or(|text| u32::from_str_radix(text, 8).is_err()) => {
-            at("`unixsocketperm` is not an octal number".into())
+            refusal("`unixsocketperm` is not an octal number".into())
         }
         "tcp-backlog" if text.is_none_or(|text| text.parse::<u32>().is_err()) => {
-            at("`tcp-backlog` is not a number".into())
+            refusal("`tcp-backlog` is not a number".into())
         }
-        "unixsocket" if text.is_none() => at("the path is not UTF-8".into()),
+        "unixsocket" if text.is_none() => refusal("the path is not UTF-8".into()),
         "unixsocket" if text.is_some_and(|text| !text.is_empty() && !text.starts_with('/')) => {
             Err(Refusal::new(
                 &directive.file,

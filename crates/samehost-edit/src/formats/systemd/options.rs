@@ -34,7 +34,7 @@ impl Server {
     /// Where its options make it listen. Not understood if they do not say, and the program has no default.
     pub(super) fn listens(&'static self, words: &[Word], program: usize) -> Result<Listens, String> {
         let given = self.given(words, program)?;
-        let one = |kind: Kind| -> Result<Option<&Given>, String> {
+        let only_one = |kind: Kind| -> Result<Option<&Given>, String> {
             let mut found = given.iter().filter(|given| given.kind == kind);
             match (found.next(), found.next()) {
                 (Some(given), Some(_)) => {
@@ -44,9 +44,9 @@ impl Server {
             }
         };
         let (bind, host, port, socket) =
-            (one(Kind::Bind)?, one(Kind::Host)?, one(Kind::Port)?, one(Kind::Socket)?);
-        one(Kind::Mode)?;
-        let backlog = one(Kind::Backlog)?.map(|given| given.value.parse()).transpose();
+            (only_one(Kind::Bind)?, only_one(Kind::Host)?, only_one(Kind::Port)?, only_one(Kind::Socket)?);
+        only_one(Kind::Mode)?;
+        let backlog = only_one(Kind::Backlog)?.map(|given| given.value.parse()).transpose();
         let backlog = backlog.map_err(|_| "its backlog is not a number".to_owned())?;
         for given in &given {
             if let Kind::Stop(why) = given.kind

@@ -42,7 +42,7 @@ impl Found {
     /// The connection.
     pub(super) fn setting(&self, outcome: &Outcome) -> Setting {
         let place = self.place();
-        let spelled = match &self.endpoint {
+        let written = match &self.endpoint {
             Endpoint::Unix(path) => path.display().to_string(),
             _ => self
                 .host
@@ -52,7 +52,7 @@ impl Found {
         Setting {
             password: literal(outcome, "WP_REDIS_PASSWORD").map(Secret::new),
             database: literal(outcome, "WP_REDIS_DATABASE"),
-            ..Setting::connects(NAME, Protocol::Redis, spelled, self.endpoint.clone())
+            ..Setting::connects(NAME, Protocol::Redis, written, self.endpoint.clone())
                 .at(place.map_or(Path::new(""), |place| &place.file), place.map_or(0, |place| place.line))
         }
     }

@@ -116,14 +116,14 @@ pub(super) fn take_back_overdue() -> anyhow::Result<()> {
 /// Rolls back a switch that awaits confirmation, and reports it.
 pub(super) fn put_back(store: &Store, entry: &Entry, why: &str) {
     let id = &entry.id;
-    let mut said = vec![format!("switch {id} ({}) is put back: {why}", entry.summary)];
+    let mut lines = vec![format!("switch {id} ({}) is put back: {why}", entry.summary)];
     match take_back(store, id, why, &mut |step| reload(&step.command)) {
-        Ok(back) => said.extend(left_undone(&back)),
+        Ok(back) => lines.extend(left_undone(&back)),
         // Another process is rolling it back, or it is finished.
         Err(TransactionError::State { .. }) => return,
-        Err(error) => said.push(format!("switch {id} could not be put back: {error}")),
+        Err(error) => lines.push(format!("switch {id} could not be put back: {error}")),
     }
-    for line in &said {
+    for line in &lines {
         output::complain(line);
         // Standard error may have no reader, so the message also goes to the system log.
         let _ = Command::new("logger")
@@ -231,7 +231,7 @@ mod tests {
             .unwrap();
         let output = Command::new("systemd-analyze").arg("verify").arg(&path).output();
         let output = output.expect("systemd-analyze must be installed: cargo xtask test");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(!said.contains("samehost-watch-x.service:"), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(!stderr.contains("samehost-watch-x.service:"), "{stderr}");
     }
 }

@@ -33,26 +33,26 @@ pub(super) fn one(options: &SwitchOptions, targets: &[String]) -> anyhow::Result
         ))
         .into());
     }
-    let wish = wish(options, targets)?;
+    let request = request_of(options, targets)?;
     let scan = look()?;
-    let mut plan = plan(&wish, &scan).map_err(|error| WrongUse(error.to_string()))?;
+    let mut plan = plan(&request, &scan).map_err(|error| WrongUse(error.to_string()))?;
     let interrupted = interrupt::flag();
     if !plan.is_barred() {
         let is_interrupted = || interrupted.load(Ordering::Relaxed);
-        plan = plan.look_who_stays(&wish, &scan, &|| look().ok(), &is_interrupted);
+        plan = plan.look_who_stays(&request, &scan, &|| look().ok(), &is_interrupted);
     }
-    make(options, plan, &wish, words(options, targets), &interrupted)
+    make(options, plan, &request, words(options, targets), &interrupted)
 }
 
 /// Performs the deferred part of a switch.
 pub(super) fn finish(options: &SwitchOptions, id: &str) -> anyhow::Result<Ending> {
-    let wish = wish(options, &[id.to_owned()])?;
+    let request = request_of(options, &[id.to_owned()])?;
     let scan = look()?;
     let interrupted = interrupt::flag();
     let is_interrupted = || interrupted.load(Ordering::Relaxed);
-    let plan = finishing(&switches::store_of(id)?, id, &wish, &scan, &|| look().ok(), &is_interrupted)
+    let plan = finishing(&switches::store_of(id)?, id, &request, &scan, &|| look().ok(), &is_interrupted)
         .map_err(|error| WrongUse(error.to_string()))?;
-    make(options, plan, &wish, format!("samehost switch --finish {id}"), &interrupted)
+    make(options, plan, &request, format!("samehost switch --finish {id}"), &interrupted)
 }
 
 /// Runs the pre-flight checks, shows the plan, prompts, and applies it.
@@ -152,7 +152,7 @@ pub(super) fn look() -> anyhow::Result<Scan> {
     Ok(samehost_scan::collect(env!("CARGO_PKG_VERSION"))?)
 }
 
-fn wish(options: &SwitchOptions, targets: &[String]) -> anyhow::Result<SwitchRequest> {
+fn request_of(options: &SwitchOptions, targets: &[String]) -> anyhow::Result<SwitchRequest> {
     let endpoint = |text: &String| format!("tcp:{text}").parse::<Endpoint>();
     let address = options.address.as_ref().map(endpoint).transpose();
     Ok(SwitchRequest {

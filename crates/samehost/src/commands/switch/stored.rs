@@ -114,7 +114,7 @@ pub(super) fn undo(id: &str, options: &SwitchOptions) -> anyhow::Result<Ending> 
     }
     let back = undo_one(&store, id, &mut |step| reload(&step.command))
         .map_err(|error| WrongUse(error.to_string()))?;
-    told(
+    report(
         &[Told {
             id: id.to_owned(),
             how: "undone".into(),
@@ -203,7 +203,7 @@ pub(super) fn recover(options: &SwitchOptions) -> anyhow::Result<Ending> {
     if let Some(last) = all.last_mut() {
         last.unreachable = without_a_socket();
     }
-    let ending = told(&all, options.json)?;
+    let ending = report(&all, options.json)?;
     Ok(if is_left { Ending::Finding } else { ending })
 }
 
@@ -260,7 +260,7 @@ pub(super) fn not_agreed(
     Ok(Some(Ending::Finding))
 }
 
-fn told(all: &[Told], json: bool) -> anyhow::Result<Ending> {
+fn report(all: &[Told], json: bool) -> anyhow::Result<Ending> {
     let mut out = Vec::new();
     if json {
         let mut values = Vec::new();

@@ -88,10 +88,10 @@ fn watch(options: &WatchSwitchOptions, store: &Store, parent: u32) -> anyhow::Re
         recover(store, &mut |step| reload(&step.command))?;
     }
     // The previous watcher may be about to exit.
-    let mut held = store.hold(&options.id, "watch");
-    while matches!(held, Ok(None)) && awaiting(store, &options.id).is_some() {
+    let mut lock = store.hold(&options.id, "watch");
+    while matches!(lock, Ok(None)) && awaiting(store, &options.id).is_some() {
         std::thread::sleep(Duration::from_millis(100));
-        held = store.hold(&options.id, "watch");
+        lock = store.hold(&options.id, "watch");
     }
     let noted = store.noted(&options.id, "watch").unwrap_or_default();
     // Without readable data nothing is checked, but the deadline still applies.

@@ -9,7 +9,7 @@ static HELD: RwLock<Vec<Secret>> = RwLock::new(Vec::new());
 
 /// All passwords so far.
 #[must_use]
-pub fn held() -> Vec<Secret> {
+pub fn sent_passwords() -> Vec<Secret> {
     HELD.read().map(|all| all.clone()).unwrap_or_default()
 }
 
@@ -30,6 +30,6 @@ mod tests {
         for password in ["of-this-test", "of-this-test"] {
             hold(password);
         }
-        assert_eq!(held().iter().filter(|one| one.reveal() == "of-this-test").count(), 1);
+        assert_eq!(sent_passwords().iter().filter(|one| one.reveal() == "of-this-test").count(), 1);
     }
 }

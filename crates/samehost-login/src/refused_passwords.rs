@@ -89,8 +89,8 @@ mod tests {
         note(Protocol::Mysql, &of("wrong"), Some(&refused(false)));
         assert!(!may("wrong") && may("another"));
         assert!(look(Protocol::Redis, &endpoint, &of("wrong")).is_ok(), "another kind of server");
-        let said = look(Protocol::Mysql, &endpoint, &of("wrong")).unwrap_err().to_string();
-        assert!(said.contains("servers count refusals") && !said.contains("wrong"), "{said}");
+        let message = look(Protocol::Mysql, &endpoint, &of("wrong")).unwrap_err().to_string();
+        assert!(message.contains("servers count refusals") && !message.contains("wrong"), "{message}");
         note(Protocol::Mysql, &of("right"), None);
         note(Protocol::Mysql, &of("right"), Some(&refused(false)));
         assert!(may("right"), "the account is the matter, not the password");
