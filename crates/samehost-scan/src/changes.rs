@@ -101,9 +101,9 @@ fn services(old: &Inventory, new: &Inventory, found: &mut ScanChanges) {
 }
 
 fn only_in(these: &[Noted], others: &[Noted]) -> Vec<Noted> {
-    let key = |noted: &Noted| (noted.code.clone(), noted.subject.clone());
-    let others: BTreeSet<(String, String)> = others.iter().map(key).collect();
-    these.iter().filter(|noted| !others.contains(&key(noted))).cloned().collect()
+    let others: BTreeSet<(&str, &str)> =
+        others.iter().map(|noted| (noted.code.as_str(), noted.subject.as_str())).collect();
+    these.iter().filter(|noted| !others.contains(&(&noted.code, &noted.subject))).cloned().collect()
 }
 
 /// Those of `old` that `new` does not have, and those of `new` that `old` does not have.
@@ -157,11 +157,11 @@ fn shape(service: &ServiceName, endpoint: &str) -> String {
     if service.kind.is_some() {
         return endpoint.to_owned();
     }
-    let parts = || endpoint.split('/');
-    if !parts().any(is_random) {
+    let parts: Vec<&str> = endpoint.split('/').collect();
+    if !parts.iter().any(|part| is_random(part)) {
         return endpoint.to_owned();
     }
-    parts().map(without_random).collect::<Vec<_>>().join("/")
+    parts.into_iter().map(without_random).collect::<Vec<_>>().join("/")
 }
 
 /// Whether a part of a path has a process number, a UUID or the letters of mkdtemp(3) in it.
@@ -174,9 +174,12 @@ fn is_random(part: &str) -> bool {
 }
 
 fn without_random(part: &str) -> String {
-    let number = |run: &str| run.bytes().any(|byte| byte.is_ascii_digit()) || is_drawn(run) || run.len() <= 2;
-    let replaced = runs(part).map(|run| if number(run) { "*" } else { run });
-    replaced.collect::<Vec<_>>().join("-")
+    let mut replaced = Vec::new();
+    for run in runs(part) {
+        let is_random = run.bytes().any(|byte| byte.is_ascii_digit()) || is_drawn(run) || run.len() <= 2;
+        replaced.push(if is_random { "*" } else { run });
+    }
+    replaced.join("-")
 }
 
 /// Whether letters look drawn: as many as mkdtemp(3) draws, of both cases.

@@ -96,11 +96,11 @@ fn hold(sockets: &mut [Socket], descriptors: &Descriptors) {
 fn hidden(sockets: &[Socket], descriptors: &Descriptors, spaces: &[NetworkNamespace]) -> Hidden {
     // Inode 0: the process has closed the socket, and the kernel is still finishing the connection.
     let unheld = sockets.iter().filter(|socket| socket.pids.is_empty() && socket.inode != 0).count() as u32;
-    let refused = |space: &&NetworkNamespace| matches!(space.read_by, ReadBy::Refused(_));
+    let refused = spaces.iter().filter(|space| matches!(space.read_by, ReadBy::Refused(_)));
     Hidden {
         processes: descriptors.refused,
         sockets: unheld,
-        network_namespaces: spaces.iter().filter(refused).count() as u32,
+        network_namespaces: refused.count() as u32,
         in_pid_namespace: namespaces::in_pid_namespace(),
     }
 }

@@ -165,8 +165,8 @@ impl Ended {
                     is_full |= unmatched.add((local, peer), one.cookie, MOST_UNMATCHED);
                     return;
                 };
-                let is_server = |end: SocketAddr| listeners.accepts(inode, end).is_some();
-                let (client, server, cookie) = match [is_server(local), is_server(peer)] {
+                let is_server = [local, peer].map(|end| listeners.accepts(inode, end).is_some());
+                let (client, server, cookie) = match is_server {
                     [true, _] => (peer, local, other),
                     [false, true] => (local, peer, one.cookie),
                     [false, false] => return,

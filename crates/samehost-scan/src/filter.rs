@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use samehost_model::scan::{Advice, Connection, Finding, Scan, Service};
+use samehost_model::scan::{Finding, Scan, Service};
 use samehost_services::Kind;
 
 /// What of a scan is wanted: services and programs by name, or services by port. Without either, all of it.
@@ -37,12 +37,15 @@ impl Filter {
         let mut kept: BTreeSet<usize> = (0..is_asked.len()).filter(|at| is_asked[*at]).collect();
         kept.extend(advice.iter().map(|one| one.service));
         kept.extend(connections.iter().filter_map(|one| one.service));
-        let place = |at: usize| kept.range(..at).count();
-        // Members count among all connections.
-        let moved = |one: Advice| Advice { service: place(one.service), members: Vec::new(), ..one };
-        scan.advice = advice.into_iter().map(moved).collect();
-        let moved = |one: Connection| Connection { service: one.service.map(place), ..one };
-        scan.connections = connections.into_iter().map(moved).collect();
+        for advice in &mut advice {
+            advice.service = kept.range(..advice.service).count();
+            // Members count among all connections.
+            advice.members.clear();
+        }
+        for connection in &mut connections {
+            connection.service = connection.service.map(|at| kept.range(..at).count());
+        }
+        (scan.advice, scan.connections) = (advice, connections);
         scan.services = kept.iter().map(|at| scan.services[*at].clone()).collect();
         scan.findings.retain(|finding| self.has_finding(finding));
         scan.slow_congestion.clear();
@@ -50,13 +53,10 @@ impl Filter {
 
     fn has_service(&self, scan: &Scan, service: &Service) -> bool {
         let mut addresses = service.listeners.iter().filter_map(|at| scan.sockets.get(*at)?.local.inet());
-        let is_of = |name: &String| {
-            let asked = Kind::called(name).zip(service.kind);
-            asked.is_some_and(|(asked, kind)| asked.family() == kind.family())
-        };
+        let mut kinds = self.names.iter().filter_map(|name| Kind::called(name));
         let program = service.pid.and_then(|pid| scan.process(pid)).map(|process| process.name.as_str());
         addresses.any(|address| self.ports.contains(&address.port()))
-            || self.names.iter().any(is_of)
+            || service.kind.is_some_and(|kind| kinds.any(|asked| asked.family() == kind.family()))
             || self.has_name(&service.name)
             || program.is_some_and(|program| self.has_name(program))
     }
@@ -67,17 +67,15 @@ impl Filter {
     }
 
     fn has_finding(&self, finding: &Finding) -> bool {
-        let ends_with_port = |port: &u16| {
-            let mut words = finding.subject.split_whitespace();
-            words.any(|word| word.rsplit_once(':').is_some_and(|(_, end)| end == port.to_string()))
-        };
-        self.has_name(&finding.subject) || self.ports.iter().any(ends_with_port)
+        let words = finding.subject.split_whitespace();
+        let mut ports = words.filter_map(|word| word.rsplit_once(':')?.1.parse::<u16>().ok());
+        self.has_name(&finding.subject) || ports.any(|port| self.ports.contains(&port))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use samehost_model::scan::Possible;
+    use samehost_model::scan::{Advice, Possible};
 
     use super::*;
 

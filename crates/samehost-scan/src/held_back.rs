@@ -77,8 +77,9 @@ impl HeldBack {
             .filter_map(|(end, at)| Some((scan.sockets.get(end)?.inode, (at, end))))
             .collect();
         for (socket, before) in first {
-            let is_same = |now: &Unsent| now.segments_out == before.segments_out && is_held(now);
-            if let Some(unsent) = ask(socket).filter(is_same)
+            if let Some(unsent) = ask(socket)
+                && unsent.segments_out == before.segments_out
+                && is_held(&unsent)
                 && let Some((connection, end)) = ends.get(&socket.inode)
             {
                 self.0.insert(*connection, (*end, unsent.not_sent));

@@ -56,8 +56,10 @@ pub fn read_inventory(json: &[u8]) -> Result<Inventory, InventoryError> {
         }
         "" => Err(InventoryError::Damaged("it names no format".into())),
         other => {
-            let kind = |schema: &str| schema.split('/').next().map(str::to_owned);
-            let is_ours = [INVENTORY_SCHEMA, SCAN_SCHEMA].into_iter().any(|own| kind(own) == kind(other));
+            // `samehost.scan/2` is a scan of a later version.
+            let [others, inventorys, scans] =
+                [other, INVENTORY_SCHEMA, SCAN_SCHEMA].map(|schema| schema.split('/').next());
+            let is_ours = others == inventorys || others == scans;
             Err(if is_ours {
                 InventoryError::Newer(other.to_owned())
             } else {

@@ -78,27 +78,22 @@ fn place(namespace: u64, local: SocketAddr, foreign: &[u64]) -> u64 {
 
 fn join_tcp(sockets: &[Socket], foreign: &[u64]) -> Vec<Connection> {
     let listeners = Listeners::of(sockets);
-    let connected = || {
-        sockets.iter().enumerate().filter_map(|(at, socket)| {
-            let is_connected = socket.kind.is_tcp()
-                && !matches!(socket.state, SocketState::Listen | SocketState::Close | SocketState::SynSent);
-            if !is_connected {
-                return None;
-            }
-            Some((at, socket.network_namespace, socket.local.inet()?, socket.peer.inet()?))
-        })
-    };
     let mut waiting: HashMap<(u64, SocketAddr, SocketAddr), usize> = HashMap::new();
     let mut joined = Vec::new();
-    for (at, namespace, local, peer) in connected() {
-        let place = place(namespace, local, foreign);
+    for (at, socket) in sockets.iter().enumerate() {
+        let is_connected = socket.kind.is_tcp()
+            && !matches!(socket.state, SocketState::Listen | SocketState::Close | SocketState::SynSent);
+        let (true, Some(local), Some(peer)) = (is_connected, socket.local.inet(), socket.peer.inet()) else {
+            continue;
+        };
+        let place = place(socket.network_namespace, local, foreign);
         let Some(other) = waiting.remove(&(place, peer, local)) else {
             waiting.insert((place, local, peer), at);
             continue;
         };
-        let accepts =
-            |at: usize, address| listeners.accepts(sockets[at].network_namespace, address).is_some();
-        let is_server = match (accepts(at, local), accepts(other, peer)) {
+        let here = listeners.accepts(socket.network_namespace, local).is_some();
+        let there = listeners.accepts(sockets[other].network_namespace, peer).is_some();
+        let is_server = match (here, there) {
             (here, there) if here != there => here,
             // Heuristic: clients get ports from a range above most servers' ports.
             _ => local.port() < peer.port(),

@@ -277,28 +277,44 @@ fn ends(scan: &Scan, advice: &Advice, end: End) -> BTreeSet<u32> {
 
 /// Adds the CPU time per request at both ends. A service's CPU time is divided by the requests of all its pairs.
 fn add_cpu(scan: &Scan, all: &mut [Advice], before: &Look, after: &Look, seconds: f64) {
-    let used = |pids: &BTreeSet<u32>| {
-        let used = |pid: &u32| Some(after.cpu_s.get(pid)? - before.cpu_s.get(pid)?);
-        let each: Option<Vec<f64>> = pids.iter().map(used).collect();
-        each.filter(|each| !each.is_empty()).map(|each| each.iter().sum::<f64>())
-    };
-    let rate = |advice: &Advice| advice.traffic.map_or(0.0, |traffic| traffic.all_round_trips_per_s());
-    let mut of_service: HashMap<usize, (f64, BTreeSet<u32>)> = HashMap::new();
+    let mut services: HashMap<usize, ServersEnd> = HashMap::new();
     for advice in all.iter() {
-        let service = of_service.entry(advice.service).or_default();
-        service.0 += rate(advice);
-        service.1.extend(ends(scan, advice, End::Server));
+        let service = services.entry(advice.service).or_default();
+        service.round_trips += seconds * rate(advice);
+        service.pids.extend(ends(scan, advice, End::Server));
     }
-    let a_request = |used_s: Option<f64>, per_s: f64| {
-        used_s.filter(|_| per_s > 0.0).map(|used_s| 1e6 * used_s / (per_s * seconds))
-    };
     for advice in all {
-        let client = a_request(used(&ends(scan, advice, End::Client)), rate(advice));
-        let server = of_service.get(&advice.service).and_then(|(per_s, pids)| a_request(used(pids), *per_s));
-        if let Some(traffic) = &mut advice.traffic {
-            (traffic.client_cpu_us_per_request, traffic.server_cpu_us_per_request) = (client, server);
-        }
+        let clients = ends(scan, advice, End::Client);
+        let round_trips = seconds * rate(advice);
+        let Some(traffic) = &mut advice.traffic else { continue };
+        traffic.client_cpu_us_per_request = cpu_us_per_request(&clients, before, after, round_trips);
+        let Some(service) = services.get(&advice.service) else { continue };
+        traffic.server_cpu_us_per_request =
+            cpu_us_per_request(&service.pids, before, after, service.round_trips);
     }
+}
+
+/// The processes at a service's end, and the round trips with all its local clients.
+#[derive(Default)]
+struct ServersEnd {
+    pids: BTreeSet<u32>,
+    round_trips: f64,
+}
+
+fn rate(advice: &Advice) -> f64 {
+    advice.traffic.map_or(0.0, |traffic| traffic.all_round_trips_per_s())
+}
+
+/// CPU time of processes for one of so many round trips; `None` without either, or where one of them was not there at both looks.
+fn cpu_us_per_request(pids: &BTreeSet<u32>, before: &Look, after: &Look, round_trips: f64) -> Option<f64> {
+    if pids.is_empty() || round_trips <= 0.0 {
+        return None;
+    }
+    let mut used_s = 0.0;
+    for pid in pids {
+        used_s += after.cpu_s.get(pid)? - before.cpu_s.get(pid)?;
+    }
+    Some(1e6 * used_s / round_trips)
 }
 
 fn look(scan: &Scan) -> Look {
@@ -390,8 +406,8 @@ fn short_connections(
 ) -> HashMap<usize, Short> {
     let service_of = services_of_listeners(scan);
     let service = |namespace, ends: &[SocketAddr]| {
-        let listener = ends.iter().find_map(|end| listeners.accepts(namespace, *end));
-        listener.and_then(|at| service_of.get(&at).copied())
+        let listener = ends.iter().find_map(|end| listeners.accepts(namespace, *end))?;
+        service_of.get(&listener).copied()
     };
     let mut found: HashMap<usize, Short> = HashMap::new();
     for ((namespace, local, peer), left_ms) in &after.closed {

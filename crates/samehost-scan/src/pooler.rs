@@ -16,8 +16,11 @@ pub(crate) struct Pooler {
 impl Pooler {
     /// The service, if it is a pooler whose process is visible.
     pub(crate) fn of(service: Option<&Service>) -> Option<Self> {
-        let is_pooler = |service: &&Service| matches!(service.kind, Some(Kind::Pgbouncer | Kind::Odyssey));
-        let service = service.filter(is_pooler)?;
+        let service = service?;
+        let is_pooler = matches!(service.kind, Some(Kind::Pgbouncer | Kind::Odyssey));
+        if !is_pooler {
+            return None;
+        }
         Some(Pooler { name: service.name.clone(), pid: service.pid? })
     }
 
@@ -27,20 +30,21 @@ impl Pooler {
         for connection in &scan.connections {
             let ends = (scan.sockets.get(connection.client), scan.sockets.get(connection.server));
             let (Some(client), Some(server)) = ends else { continue };
-            let service = connection.service.and_then(|at| scan.services.get(at));
-            let is_postgres = |service: &&Service| service.kind == Some(Kind::Postgres);
-            if let Some(service) = service.filter(is_postgres)
+            if let Some(service) = connection.service.and_then(|at| scan.services.get(at))
+                && service.kind == Some(Kind::Postgres)
                 && client.pids.contains(&self.pid)
             {
                 *counts.entry((service.name.clone(), address(server))).or_default() += 1;
             }
         }
-        let says = |((service, at), count): (_, usize)| {
+        let mut proofs = Vec::new();
+        for ((service, place), count) in counts {
             let noun = if count == 1 { "connection" } else { "connections" };
-            format!("{} {} → {service} at {at}, {count} {noun}", self.name, self.pid)
-        };
-        // About other connections than the one that is verified.
-        counts.into_iter().map(|one| Proof { by: "behind it", says: says(one), transport: None }).collect()
+            let says = format!("{} {} → {service} at {place}, {count} {noun}", self.name, self.pid);
+            // About other connections than the one that is verified.
+            proofs.push(Proof { by: "behind it", says, transport: None });
+        }
+        proofs
     }
 
     /// What the server's view is about.

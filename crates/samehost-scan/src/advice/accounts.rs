@@ -75,11 +75,9 @@ fn rules_paths(words: &[String], environment: &[u8]) -> Vec<PathBuf> {
         return vec![PathBuf::from(path)];
     }
     let beside = parameter(words, "config_file").and_then(|path| Path::new(path).parent());
-    let in_environment = || {
-        let mut variables = environment.split(|byte| *byte == 0);
-        variables.find_map(|variable| variable.strip_prefix(b"PGDATA=")).map(OsStr::from_bytes)
-    };
-    let folder = data_option(words).map(OsStr::new).or_else(in_environment).map(Path::new);
+    let mut variables = environment.split(|byte| *byte == 0);
+    let in_environment = variables.find_map(|variable| variable.strip_prefix(b"PGDATA="));
+    let folder = data_option(words).map(OsStr::new).or(in_environment.map(OsStr::from_bytes)).map(Path::new);
     beside.into_iter().chain(folder).map(|folder| folder.join("pg_hba.conf")).collect()
 }
 

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::stat;
-use samehost_model::scan::{Connection, FileId, Obstacle, Scan, Service, Weight};
+use samehost_model::scan::{Connection, Obstacle, Scan, Service, Weight};
 use samehost_model::{Endpoint, Protocol};
 use samehost_system::{Executable, hosts, ownership};
 
@@ -65,8 +65,7 @@ pub fn service_at(
     trusted: &Trusted,
 ) -> Result<usize, Unserved> {
     let all = services_at(scan, endpoint);
-    let service = |at: &usize| scan.services.get(*at);
-    let services: Vec<&Service> = all.iter().filter_map(service).collect();
+    let services: Vec<&Service> = all.iter().filter_map(|at| scan.services.get(*at)).collect();
     let (Some(at), Some((first, others))) = (all.first(), services.split_first()) else {
         return Err(Unserved::Nobody(endpoint.clone()));
     };
@@ -101,19 +100,18 @@ pub fn services_at(scan: &Scan, endpoint: &Endpoint) -> Vec<usize> {
 
 /// Whether both services are the same program and user: workers sharing a port, or one forwarder per address family.
 fn are_alike(scan: &Scan, one: &Service, other: &Service) -> bool {
-    let process = |service: &Service| service.pid.and_then(|pid| scan.process(pid));
-    let (one, other) = match (process(one), process(other)) {
-        (Some(one), Some(other)) => (one, other),
+    let (one, other) = match [one, other].map(|service| scan.process(service.pid?)) {
+        [Some(one), Some(other)] => (one, other),
         // For invisible processes only the sockets' owner is known; SO_REUSEPORT shares an address only
         // within one user.
-        (None, None) => return makers(scan, one) == makers(scan, other),
+        [None, None] => return makers(scan, one) == makers(scan, other),
         _ => return false,
     };
-    let file = |pid| Executable::of(pid).map(|file| file.file);
+    let [file, others_file] = [one.pid, other.pid].map(|pid| Executable::of(pid).map(|file| file.file));
     one.uid == other.uid
         && one.container == other.container
         && one.executable == other.executable
-        && file(one.pid) == file(other.pid)
+        && file == others_file
 }
 
 /// Owners of a service's sockets.
@@ -149,18 +147,26 @@ fn addresses(endpoint: &Endpoint) -> Vec<SocketAddr> {
 /// another mount namespace.
 fn at_path(scan: &Scan, path: &Path) -> Vec<usize> {
     let real = path.canonicalize().ok();
-    // /var/run is a link to /run; the kernel reports the name that the server bound.
-    let is_called = |local: &Path| {
-        local == path || (real.is_some() && local.canonicalize().ok().as_ref() == real.as_ref())
-    };
-    let listening = scan.sockets.iter().enumerate().filter(|(_, socket)| {
-        socket.is_listening() && socket.kind.is_unix() && socket.local.path().is_some_and(is_called)
-    });
-    let called: Vec<(usize, Option<FileId>)> = listening.map(|(at, socket)| (at, socket.file)).collect();
     let inode = stat(path).ok().map(|found| found.st_ino);
-    let is_it = |file: &Option<FileId>| file.zip(inode).is_some_and(|(file, inode)| file.has_inode(inode));
-    let exact: Vec<usize> = called.iter().filter(|(_, file)| is_it(file)).map(|(at, _)| *at).collect();
-    if exact.is_empty() { called.into_iter().map(|(at, _)| at).collect() } else { exact }
+    let (mut called, mut exact) = (Vec::new(), Vec::new());
+    for (index, socket) in scan.sockets.iter().enumerate() {
+        if !socket.is_listening() || !socket.kind.is_unix() {
+            continue;
+        }
+        let Some(local) = socket.local.path() else { continue };
+        // /var/run is a link to /run; the kernel reports the name that the server bound.
+        let is_called = local == path || (real.is_some() && local.canonicalize().ok() == real);
+        if !is_called {
+            continue;
+        }
+        called.push(index);
+        if let (Some(file), Some(inode)) = (socket.file, inode)
+            && file.has_inode(inode)
+        {
+            exact.push(index);
+        }
+    }
+    if exact.is_empty() { called } else { exact }
 }
 
 /// A service's Unix socket that must not be used.
@@ -228,13 +234,14 @@ pub fn obstacles(scan: &Scan, service: usize, now: &Endpoint, clients: &[u32]) -
         Endpoint::Tcp { port, .. } => Some(*port),
         _ => None,
     };
-    let is_theirs = |connection: &&Connection| {
-        let pids = scan.sockets.get(connection.client).map(|socket| socket.pids.as_slice());
-        connection.service == Some(service)
-            && connection.kind.is_tcp()
-            && pids.unwrap_or_default().iter().any(|pid| clients.contains(pid))
-    };
-    let connections: Vec<&Connection> = scan.connections.iter().filter(is_theirs).collect();
+    let mut connections: Vec<&Connection> = Vec::new();
+    for connection in &scan.connections {
+        let Some(client) = scan.sockets.get(connection.client) else { continue };
+        let is_theirs = client.pids.iter().any(|pid| clients.contains(pid));
+        if connection.service == Some(service) && connection.kind.is_tcp() && is_theirs {
+            connections.push(connection);
+        }
+    }
     // Checked for each client, as their permissions differ. There may be no client yet.
     let each: Vec<&[u32]> = if clients.is_empty() { vec![&[]] } else { clients.chunks(1).collect() };
     let pairs: Vec<Pair<'_>> =

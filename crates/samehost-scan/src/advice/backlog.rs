@@ -12,8 +12,9 @@ use super::pair::Pair;
 const FEW: u32 = 128;
 
 pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
-    let space = |inode| pair.scan.network_namespaces.iter().find(|space| space.inode == inode);
-    let somaxconn = space(pair.service.network_namespace).and_then(|space| space.somaxconn);
+    let mut spaces = pair.scan.network_namespaces.iter();
+    let space = spaces.find(|space| space.inode == pair.service.network_namespace);
+    let somaxconn = space.and_then(|space| space.somaxconn);
     // All clients may reconnect at once after the service restarts.
     let seen = pair.service.connections.max(pair.connections.len() as u32);
     let Some(listener) = pair.listener else {

@@ -61,10 +61,6 @@ struct Ends<'a> {
 
 pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     let client = pair.client()?;
-    let label = |pid: u32| {
-        let bytes = open::proc_file(&format!("/proc/{pid}/attr/current"), 4096).unwrap_or_default();
-        String::from_utf8_lossy(&bytes).into_owned()
-    };
     judge(&Ends {
         client: &client.name,
         labels: (label(client.pid), pair.server().map(|server| label(server.pid)).unwrap_or_default()),
@@ -109,7 +105,7 @@ fn judge(ends: &Ends<'_>) -> Option<Finding> {
             Found::with(
                 format!("{client} runs under a filter of system calls (Seccomp: 2 in /proc/PID/status), which may forbid Unix sockets, as RestrictAddressFamilies= without AF_UNIX does"),
                 "a login from here is not under it",
-),
+            ),
             "Have its sandbox allow AF_UNIX (systemctl edit UNIT, [Service], RestrictAddressFamilies=AF_UNIX), or give --page URL, which asks through the process itself".to_owned(),
         ));
     }
@@ -129,11 +125,7 @@ fn judge(ends: &Ends<'_>) -> Option<Finding> {
         ));
     }
     let (kind, server) = (selinux(&ends.labels.0)?, selinux(&ends.labels.1).unwrap_or_default());
-    let is_allowed = |(one, other, folders): &(&str, &str, &[&str])| {
-        let inside = |folder: &&str| ends.path.as_ref().is_some_and(|path| path.starts_with(folder));
-        *one == kind && *other == server && folders.iter().any(inside)
-    };
-    if FREE.contains(&kind) || kind == server || ALLOWED.iter().any(is_allowed) {
+    if FREE.contains(&kind) || kind == server || is_allowed(kind, server, ends.path.as_deref()) {
         return None;
     }
     Some(Finding::new(
@@ -150,15 +142,28 @@ fn judge(ends: &Ends<'_>) -> Option<Finding> {
     ))
 }
 
+/// Whether the usual policy lets one SELinux type connect to a socket of the other at this path.
+fn is_allowed(client: &str, server: &str, path: Option<&Path>) -> bool {
+    let Some(path) = path else { return false };
+    ALLOWED.iter().any(|(one, other, folders)| {
+        *one == client && *other == server && folders.iter().any(|folder| path.starts_with(folder))
+    })
+}
+
 /// Enforced AppArmor profile; `None` without one, or when the profile is known to allow sockets.
 fn profile(label: &str) -> Option<&str> {
     let label = label.trim_end_matches(['\0', '\n']).trim();
     let stack = label.strip_suffix(" (enforce)").or_else(|| label.strip_suffix(" (mixed)"))?;
-    let confines = |profile: &&str| {
+    stack.split("//&").find(|profile| {
         let name = profile.rsplit("://").next().unwrap_or(profile);
         !name.ends_with("unconfined") && !OF_CONTAINERS.iter().any(|known| name.starts_with(known))
-    };
-    stack.split("//&").find(confines)
+    })
+}
+
+/// The label of a process, by which AppArmor or SELinux confine it.
+fn label(pid: u32) -> String {
+    let bytes = open::proc_file(&format!("/proc/{pid}/attr/current"), 4096).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// SELinux type of a label; `None` for an AppArmor label.

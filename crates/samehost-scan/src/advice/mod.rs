@@ -120,8 +120,7 @@ pub fn advise(scan: &mut Scan) {
 /// service. Connections that the scan saw without their holder are filled in.
 pub(crate) fn add_short_lived(scan: &mut Scan, service: usize, senders: &[Sender], is_left: bool) {
     for sender in senders {
-        let is_its = |advice: &Advice| is_of(scan, advice, service, sender);
-        if scan.advice.iter().any(is_its) {
+        if scan.advice.iter().any(|advice| is_of(scan, advice, service, sender)) {
             continue;
         }
         let unheld = scan.advice.iter().position(|one| one.service == service && one.client_pids.is_empty());
@@ -134,8 +133,8 @@ pub(crate) fn add_short_lived(scan: &mut Scan, service: usize, senders: &[Sender
         }
         add(scan, service, now, sender.process.name.clone(), members, &[sender.process.pid]);
     }
-    let is_nobodys = |one: &Advice| one.service == service && one.client_pids.is_empty();
-    if is_left && !scan.advice.iter().any(is_nobodys) {
+    let mut of_service = scan.advice.iter().filter(|advice| advice.service == service);
+    if is_left && !of_service.any(|advice| advice.client_pids.is_empty()) {
         add(scan, service, None, "short-lived clients".to_owned(), Vec::new(), &[]);
     }
 }
@@ -171,10 +170,8 @@ fn advise_pair(
     clients: Option<&[u32]>,
 ) -> Option<Advice> {
     let connections: Vec<&Connection> = members.iter().filter_map(|at| scan.connections.get(*at)).collect();
-    let is_unseen = |connection: &&&Connection| {
-        scan.sockets.get(connection.client).is_some_and(|client| client.pids.is_empty())
-    };
-    let unseen = connections.iter().filter(is_unseen).count() as u32;
+    let clients_ends = connections.iter().filter_map(|connection| scan.sockets.get(connection.client));
+    let unseen = clients_ends.filter(|client| client.pids.is_empty()).count() as u32;
     let mut pair = Pair::new(scan, scan.services.get(program.service)?, connections);
     if let Some(clients) = clients {
         pair.clients = clients.iter().filter_map(|pid| scan.process(*pid)).collect();

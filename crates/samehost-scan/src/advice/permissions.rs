@@ -44,18 +44,21 @@ fn may(status: &Status, step: &Step, wanted: u32) -> bool {
         }
 }
 
+fn name_or_number(names: &Names, id: u32) -> String {
+    names.name(id).map_or_else(|| id.to_string(), str::to_owned)
+}
+
 fn explain(pair: &Pair<'_>, status: &Status, step: &Step, wanted: u32) -> Finding {
     let (users, groups) = (Names::of_users(), Names::of_groups());
-    let name = |names: &Names, id: u32| names.name(id).map_or_else(|| id.to_string(), str::to_owned);
-    let user = name(&users, status.uid);
-    let group = name(&groups, step.stat.st_gid);
+    let user = name_or_number(&users, status.uid);
+    let group = name_or_number(&groups, step.stat.st_gid);
     let what =
         if wanted == SEARCH { "may not pass through the directory" } else { "may not write to the socket" };
     let found = format!(
         "user {user} {what} {} (mode {:04o}, {}:{group}{})",
         show(&step.path),
         step.mode(),
-        name(&users, step.stat.st_uid),
+        name_or_number(&users, step.stat.st_uid),
         if step.acl.is_some() { ", with an access control list" } else { "" }
     );
     let of_group = step.acl.as_ref().map_or(step.mode() >> 3, super::acl::Acl::of_own_group);

@@ -39,8 +39,8 @@ pub(super) fn programs(scan: &Scan) -> Programs {
     for (unseen, by) in [(made, Made::By), (closed, Made::BySomebody)] {
         for (program, connections) in unseen {
             let unit = connections.first().and_then(|at| client(scan, *at)?.made_in.as_deref());
-            let fits = |known: &&Program| by.fits(scan, &program, unit, known, &seen);
-            let fitting: Vec<&Program> = seen.keys().filter(fits).collect();
+            let fitting: Vec<&Program> =
+                seen.keys().filter(|known| by.fits(scan, &program, unit, known, &seen)).collect();
             let into = match fitting.as_slice() {
                 [only] => Some(*only),
                 several => several.iter().copied().find(|known| known.name == program.name),
@@ -94,11 +94,14 @@ fn program(
     holder: Option<&Process>,
 ) -> Option<Program> {
     let server = scan.sockets.get(connection.server)?.local.inet()?;
-    let unseen = || client.made_in.clone().unwrap_or_else(|| "not visible".to_owned());
+    let name = match holder {
+        Some(process) => process.name.clone(),
+        None => client.made_in.clone().unwrap_or_else(|| "not visible".to_owned()),
+    };
     Some(Program {
         service: connection.service?,
         now: format!("{}:{server}", if server.is_ipv4() { "tcp" } else { "tcp6" }),
-        name: holder.map_or_else(unseen, |process| process.name.clone()),
+        name,
         uid: holder.map(|process| process.uid).or(client.uid),
         mount_namespace: holder.and_then(|process| process.mount_namespace),
         network_namespace: client.network_namespace,

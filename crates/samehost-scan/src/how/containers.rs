@@ -144,12 +144,12 @@ fn named(wanted: &str, kind: Kind) -> Result<(&'static str, &'static Client), Ho
         let clients = language.clients.iter().filter(|client| Some(client.protocol) == protocol);
         all.extend(clients.map(|client| (language.name, client)));
     }
-    let unknown = || {
-        let names: Vec<&str> = all.iter().map(|(_, client)| client.name.as_str()).collect();
-        HowError::Client(wanted.to_owned(), kind.label(), names.join(", "))
-    };
     let same = all.iter().find(|(_, client)| client.name.eq_ignore_ascii_case(wanted));
-    same.or(all.iter().find(|(_, client)| client.is_called(wanted))).copied().ok_or_else(unknown)
+    if let Some(found) = same.or(all.iter().find(|(_, client)| client.is_called(wanted))) {
+        return Ok(*found);
+    }
+    let names: Vec<&str> = all.iter().map(|(_, client)| client.name.as_str()).collect();
+    Err(HowError::Client(wanted.to_owned(), kind.label(), names.join(", ")))
 }
 
 /// Words that are variables, `NAME=VALUE` in each line.

@@ -6,7 +6,7 @@ mod server;
 
 use samehost_model::scan::{Address, ClientWords, HOW_SCHEMA, HowTo, Scan, Socket, SocketKind};
 use samehost_model::{Endpoint, Protocol};
-use samehost_services::{Client, Kind, Language, UnixSocket, languages};
+use samehost_services::{Client, Kind, UnixSocket, languages};
 
 use crate::advice::{services_at, socket_of};
 use crate::target::Target;
@@ -249,35 +249,38 @@ fn clients(
     protocol: Protocol,
     place: &Place,
 ) -> Result<Vec<ClientWords>, HowError> {
-    let spoken = |language: &'static Language| {
+    let mut all: Vec<(&'static str, &'static Client)> = Vec::new();
+    for language in languages() {
         let clients = language.clients.iter().filter(|client| client.protocol == protocol);
-        clients.map(move |client| (language.name, client))
-    };
-    let all = || languages().iter().flat_map(spoken);
+        all.extend(clients.map(|client| (language.name, client)));
+    }
     let wanted = question.client.as_deref().map(str::to_lowercase);
-    let is_language = wanted.as_deref().is_some_and(|wanted| all().any(|(language, _)| language == wanted));
-    let fits = |language: &str, client: &Client| {
-        let Some(wanted) = wanted.as_deref() else { return true };
-        if is_language { language == wanted } else { client.is_called(wanted) }
-    };
-    let found: Vec<ClientWords> = all()
-        .filter(|(language, client)| fits(language, client))
-        .map(|(language, client)| ClientWords {
+    let is_language =
+        wanted.as_deref().is_some_and(|wanted| all.iter().any(|(language, _)| *language == wanted));
+    let mut found = Vec::new();
+    for (language, client) in all.iter().copied() {
+        let is_wanted = match wanted.as_deref() {
+            None => true,
+            Some(wanted) if is_language => language == wanted,
+            Some(wanted) => client.is_called(wanted),
+        };
+        if !is_wanted {
+            continue;
+        }
+        let socket = client.socket.as_ref();
+        found.push(ClientWords {
             language,
             client: &client.name,
             localhost: client.localhost.name(),
-            socket: client
-                .socket
-                .as_ref()
-                .map(|words| place.fill(&question.parts.fill(words, Words::Socket))),
+            socket: socket.map(|words| place.fill(&question.parts.fill(words, Words::Socket))),
             tcp: place.fill(&question.parts.fill(&client.tcp, Words::Tcp)),
             note: &client.note,
             tested: client.tested || client.by_evidence,
-        })
-        .collect();
+        });
+    }
     if let (true, Some(wanted)) = (found.is_empty(), &question.client) {
         let mut names: Vec<&str> =
-            all().flat_map(|(language, client)| [language, client.name.as_str()]).collect();
+            all.iter().flat_map(|(language, client)| [language, client.name.as_str()]).collect();
         names.sort_unstable();
         names.dedup();
         return Err(HowError::Client(wanted.clone(), kind.label(), names.join(", ")));
