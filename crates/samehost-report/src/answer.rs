@@ -4,7 +4,7 @@ use samehost_analysis::{Along, Crossover, find_crossovers};
 use samehost_model::human::{
     capitalised, count, format_percent, format_ratio_aligned, format_size, format_together, format_value,
 };
-use samehost_model::{Arm, Better, Code, Comparison, MetricInfo, Verdict, metric};
+use samehost_model::{Better, Code, Comparison, MetricInfo, Reason, Verdict, metric};
 
 use crate::line::{Paragraph, Span, Tone};
 use crate::view::{self, Parameter, View};
@@ -21,9 +21,13 @@ pub(crate) fn answer(view: &View<'_>) -> Vec<Paragraph> {
         let text = "No answer: no block has a good trial of both arms.";
         return vec![vec![Span::new(Tone::Doubt, text)]];
     }
-    let worded = |name: &String| if view.is_sweep() { over_points(view, name) } else { at_point(view, name) };
-    let mut answer: Vec<Paragraph> =
-        names.iter().map(worded).filter(|paragraph| !paragraph.is_empty()).collect();
+    let mut answer = Vec::new();
+    for name in &names {
+        let paragraph = if view.is_sweep() { over_points(view, name) } else { at_point(view, name) };
+        if !paragraph.is_empty() {
+            answer.push(paragraph);
+        }
+    }
     answer.extend(predictions::sentences(view));
     answer
 }
@@ -63,16 +67,18 @@ fn at_point(view: &View<'_>, name: &str) -> Paragraph {
         text.extend(spared(view, name));
         return text;
     }
-    let rest = || all[1..].iter().copied().filter(|(_, c)| is_decided(c.verdict));
+    let mut rest = all[1..].iter().copied().filter(|(_, c)| is_decided(c.verdict));
     if !is_decided(first.verdict) {
         // A metric that only shows queueing in the client does not count as an answer.
-        let clear = |c: &Comparison| c.warnings.iter().all(|warning| warning.code != Code::ClientBound);
-        text.extend(rest().find(|(_, c)| clear(c)).into_iter().flat_map(|(m, c)| sentence(view, m, c)));
-    } else if let Some((metric, other)) = rest().find(|(_, c)| c.verdict != first.verdict) {
+        let clear = rest.find(|(_, c)| c.warnings.iter().all(|warning| warning.code != Code::ClientBound));
+        if let Some((metric, comparison)) = clear {
+            text.extend(sentence(view, metric, comparison));
+        }
+    } else if let Some((metric, other)) = rest.clone().find(|(_, c)| c.verdict != first.verdict) {
         // A contradicting metric is reported before agreeing ones.
         text.push(Span::plain("But"));
         text.extend(decided(view, metric, other, ""));
-    } else if let Some((metric, cpu)) = rest().find(|(m, _)| m.is(&metric::TOTAL_CPU_PER_OP)) {
+    } else if let Some((metric, cpu)) = rest.find(|(m, _)| m.is(&metric::TOTAL_CPU_PER_OP)) {
         text.push(Span::plain(format!("{}.", capitalised(&words::statement(metric, cpu.ratio, false).0))));
     }
     text.extend(spared(view, name));
@@ -105,17 +111,20 @@ fn without_ratio(
     tone: Tone,
     is_one: impl Fn(&MetricInfo, f64, f64) -> bool,
 ) -> Paragraph {
-    let value = |metric: &MetricInfo, arm: &Arm| view::typical(view.report, &arm.id, metric);
     let mut found = Paragraph::new();
     for metric in view.metrics() {
-        let pairs = view.groups.iter().flat_map(|group| {
-            let candidates = group.candidates.iter().filter(|arm| view.name(&arm.id) == name);
-            candidates.filter_map(|arm| Some((value(metric, group.baseline)?, value(metric, arm)?)))
-        });
-        let such = pairs.filter(|(base, candidate)| is_one(metric, *base, *candidate));
-        let Some((base, candidate)) = such.max_by(|a, b| (a.0 + a.1).total_cmp(&(b.0 + b.1))) else {
-            continue;
-        };
+        let mut most: Option<(f64, f64)> = None;
+        for group in &view.groups {
+            let Some(base) = view::typical(view.report, &group.baseline.id, metric) else { continue };
+            for arm in group.candidates.iter().filter(|arm| view.name(&arm.id) == name) {
+                let Some(candidate) = view::typical(view.report, &arm.id, metric) else { continue };
+                let is_more = most.is_none_or(|(base_of_most, most)| base + candidate >= base_of_most + most);
+                if is_one(metric, base, candidate) && is_more {
+                    most = Some((base, candidate));
+                }
+            }
+        }
+        let Some((base, candidate)) = most else { continue };
         let worst = if view.is_sweep() { ", where it is most" } else { "" };
         let values = [format_value(candidate, &metric.unit), format_value(base, &metric.unit)];
         let text = format!("{}: {} against {}{worst}.", words::title(&metric.name), values[0], values[1]);
@@ -268,9 +277,9 @@ fn part(view: &View<'_>, metric: &MetricInfo, all: &[&Comparison], verdict: Verd
 
 /// The reason why there is no verdict, if it is the same for all comparisons.
 fn common_cause(these: &[&Comparison]) -> Option<&'static str> {
-    let cause = |c: &Comparison| words::cause(c.reason.as_ref()?.code());
-    let first = cause(these.first()?)?;
-    these.iter().all(|c| cause(c) == Some(first)).then_some(first)
+    let first = these.first()?.reason.as_ref()?.code();
+    let is_common = these.iter().all(|c| c.reason.as_ref().map(Reason::code) == Some(first));
+    words::cause(first).filter(|_| is_common)
 }
 
 /// Crossovers of sweeps and the rates at which latency rises sharply, as sentences.
@@ -282,32 +291,28 @@ pub(crate) fn turns(view: &View<'_>) -> Vec<Paragraph> {
 
 fn crossovers(view: &View<'_>) -> Vec<Paragraph> {
     let Some(metric) = view.metrics().first() else { return Vec::new() };
-    let turn = |found: &Crossover| {
-        let many = view.varying.len() > 1 || view.candidates().len() > 1;
+    let many = view.varying.len() > 1 || view.candidates().len() > 1;
+    let mut turns = Vec::new();
+    for found in find_crossovers(view.report, &metric.name) {
         let grows = match &found.along {
             Along::Size => Parameter::Size,
             Along::Parameter(name) => Parameter::Own(name.clone()),
         };
-        let value = |value: u64| match &grows {
-            Parameter::Own(_) => format!("{} {}", grows.title(), count(value)),
-            _ => format_size(value),
-        };
-        let at = view.point_but(&grows, &found.point);
-        let lead = match (many, at.is_empty()) {
+        let point = view.point_but(&grows, &found.point);
+        let lead = match (many, point.is_empty()) {
             (false, _) => String::new(),
             (true, true) => format!("{}: ", found.candidate),
-            (true, false) => format!("{}, {at}: ", found.candidate),
+            (true, false) => format!("{}, {point}: ", found.candidate),
         };
-        let text = format!(
-            "{lead}Up to {}, {}; from {} on, {}.",
-            value(found.from),
-            outcome(metric, found, found.before),
-            value(found.to),
-            outcome(metric, found, found.after)
-        );
-        vec![Span::plain(text)]
-    };
-    find_crossovers(view.report, &metric.name).iter().map(turn).collect()
+        let [from, to] = [found.from, found.to].map(|value| match &grows {
+            Parameter::Own(_) => format!("{} {}", grows.title(), count(value)),
+            _ => format_size(value),
+        });
+        let before = outcome(metric, &found, found.before);
+        let after = outcome(metric, &found, found.after);
+        turns.push(vec![Span::plain(format!("{lead}Up to {from}, {before}; from {to} on, {after}."))]);
+    }
+    turns
 }
 
 fn outcome(metric: &MetricInfo, found: &Crossover, verdict: Verdict) -> String {

@@ -46,33 +46,9 @@ pub(crate) fn compose(page: &mut Page, changes: &Changes, old: &Report, new: &Re
 
 /// Sentences about the changes: counts for arms and for ratios, then each arm whose first metric changed.
 pub(crate) fn summary(changes: &Changes, new: &Report) -> Vec<Vec<Span>> {
-    let tell = |what: &str, all: &[Comparison]| {
-        let count = |verdict: Verdict| all.iter().filter(|c| c.verdict == verdict).count();
-        let (better, worse) = (count(Verdict::Faster), count(Verdict::Slower));
-        let (same, open) = (count(Verdict::Equivalent), count(Verdict::Inconclusive));
-        if all.is_empty() {
-            return None;
-        }
-        let mut parts = Vec::new();
-        for (number, tone, word) in [
-            (worse, Tone::Bad, "worse"),
-            (better, Tone::Good, "better"),
-            (same, Tone::Plain, "unchanged"),
-            (open, Tone::Doubt, "undecided"),
-        ] {
-            if number > 0 {
-                parts.push((tone, format!("{number} {word}")));
-            }
-        }
-        let mut text = vec![Span::new(Tone::Bold, format!("{what}:"))];
-        let last = parts.len() - 1;
-        text.extend(parts.into_iter().enumerate().map(|(i, (tone, words))| {
-            Span::new(tone, format!("{words}{}", if i == last { "." } else { "," }))
-        }));
-        Some(text)
-    };
-    let mut rows: Vec<Vec<Span>> =
-        [tell("Arms", &changes.arms), tell("Ratios", &changes.ratios)].into_iter().flatten().collect();
+    let mut rows = Vec::new();
+    rows.extend(counted("Arms", &changes.arms));
+    rows.extend(counted("Ratios", &changes.ratios));
     let first = new.head.workload.metrics.first().map(|metric| &metric.name);
     for c in changes.arms.iter().filter(|c| Some(&c.metric) == first) {
         if let (Verdict::Faster | Verdict::Slower, Some(metric)) = (c.verdict, metric(new, c)) {
@@ -126,6 +102,30 @@ fn table(page: &mut Page, title: &str, report: &Report, all: &[Comparison]) {
     let mut lines = vec![Line::from(vec![Span::new(Tone::Bold, title)])];
     lines.extend(grid.lines(page.columns));
     page.section(lines);
+}
+
+/// How many comparisons have each verdict: `Arms: 1 worse, 3 unchanged.`; `None` where there are none.
+fn counted(what: &str, all: &[Comparison]) -> Option<Vec<Span>> {
+    if all.is_empty() {
+        return None;
+    }
+    let mut text = vec![Span::new(Tone::Bold, format!("{what}:"))];
+    let mut left = all.len();
+    for (verdict, tone, word) in [
+        (Verdict::Slower, Tone::Bad, "worse"),
+        (Verdict::Faster, Tone::Good, "better"),
+        (Verdict::Equivalent, Tone::Plain, "unchanged"),
+        (Verdict::Inconclusive, Tone::Doubt, "undecided"),
+    ] {
+        let number = all.iter().filter(|comparison| comparison.verdict == verdict).count();
+        if number == 0 {
+            continue;
+        }
+        left -= number;
+        let end = if left == 0 { "." } else { "," };
+        text.push(Span::new(tone, format!("{number} {word}{end}")));
+    }
+    Some(text)
 }
 
 /// Whether a note is among the headlines.

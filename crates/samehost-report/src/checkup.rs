@@ -248,15 +248,14 @@ fn of_kind<'a>(findings: &'a [Finding<'a>], kind: FindingKind) -> Option<&'a Fin
 /// The checkup in a line: `Unix socket or TCP on this machine: time of a request 31 % less (30–32 %); …`.
 #[cfg(feature = "html")]
 pub(crate) fn answer(findings: &[Finding<'_>]) -> String {
-    let row = |kind: FindingKind, what: &str| {
-        let row = of_kind(findings, kind)?;
-        Some(format!("{what} {}", difference(row.comparison()?)))
-    };
-    let rows = [
-        row(FindingKind::RoundTrip, "time of a request"),
-        row(FindingKind::Busy, "its CPU time, 64 at once,"),
-    ];
-    let rows: Vec<String> = rows.into_iter().flatten().collect();
+    let mut rows = Vec::new();
+    for (kind, what) in
+        [(FindingKind::RoundTrip, "time of a request"), (FindingKind::Busy, "its CPU time, 64 at once,")]
+    {
+        if let Some(comparison) = of_kind(findings, kind).and_then(Finding::comparison) {
+            rows.push(format!("{what} {}", difference(comparison)));
+        }
+    }
     let mark = if rows.is_empty() { "?" } else { ": " };
     format!("Unix socket or TCP on this machine{mark}{}", rows.join("; "))
 }
@@ -394,21 +393,22 @@ fn doubts(findings: &[Finding<'_>]) -> Vec<String> {
     // Rows that depend on the scheduler need no verdict, so warnings about them are irrelevant.
     let findings: Vec<&Finding<'_>> =
         findings.iter().filter(|finding| finding.kind != FindingKind::Scheduler).collect();
-    let caution = |code: Code| {
-        let of_kind = |finding: &&Finding<'_>| {
-            finding.report.warnings.iter().find(|warning| warning.code == code).cloned()
-        };
-        let rows: Vec<Warning> = findings.iter().filter_map(of_kind).collect();
-        let message = &rows.first()?.message;
-        let steal: Vec<f64> = findings.iter().map(|finding| finding.report.head.host.steal_percent).collect();
-        let (least, most) = steal.iter().fold((f64::MAX, 0.0_f64), |(l, m), one| (l.min(*one), m.max(*one)));
-        Some(match (code, rows.len()) {
-            (Code::Steal, 2..) => format!(
+    let steal = findings.iter().map(|finding| finding.report.head.host.steal_percent);
+    let (least, most) = (steal.clone().fold(f64::MAX, f64::min), steal.fold(0.0, f64::max));
+    let mut cautions = Vec::new();
+    for code in KINDS {
+        let mut rows: Vec<&Warning> = Vec::new();
+        for finding in &findings {
+            rows.extend(finding.report.warnings.iter().find(|warning| warning.code == code));
+        }
+        cautions.push(match (code, rows.as_slice()) {
+            (_, []) => continue,
+            (Code::Steal, [_, _, ..]) => format!(
                 "Caution: the hypervisor took {least:.0} to {most:.0} % of the CPU time while these rows were measured: the intervals are wider for it."
             ),
-            (_, 1) => format!("Caution: {message}."),
-            (_, number) => format!("Caution ({}): {message}.", count(number, "row")),
-        })
-    };
-    KINDS.into_iter().filter_map(caution).collect()
+            (_, [only]) => format!("Caution: {}.", only.message),
+            (_, [first, ..]) => format!("Caution ({}): {}.", count(rows.len(), "row"), first.message),
+        });
+    }
+    cautions
 }

@@ -86,14 +86,19 @@ fn harness(view: &View<'_>) -> Option<String> {
 
 /// Lateness of the open loop's generator, at the worst arm.
 fn generator(view: &View<'_>) -> Option<String> {
-    let arms =
-        || view.groups.iter().flat_map(|g| std::iter::once(g.baseline).chain(g.candidates.iter().copied()));
-    let worst = |read: fn(&Trial) -> Option<f64>| {
-        arms().filter_map(|arm| median(view.report, &arm.id, read)).reduce(f64::max)
+    let mut arms = Vec::new();
+    for group in &view.groups {
+        arms.push(group.baseline);
+        arms.extend(group.candidates.iter().copied());
+    }
+    let medians = |read: fn(&Trial) -> Option<f64>| {
+        arms.iter().filter_map(move |arm| median(view.report, &arm.id, read))
     };
-    let typical = worst(|trial| trial.lateness_us.as_ref()?.p50)?;
-    let tail = worst(|trial| trial.lateness_us.as_ref()?.p99)
-        .map_or_else(String::new, |p99| format!(", at p99 {}", format_value(p99, "us")));
+    let typical = medians(|trial| trial.lateness_us.as_ref()?.p50).reduce(f64::max)?;
+    let tail = match medians(|trial| trial.lateness_us.as_ref()?.p99).reduce(f64::max) {
+        Some(p99) => format!(", at p99 {}", format_value(p99, "us")),
+        None => String::new(),
+    };
     Some(format!(
         "It sent {} late at the median{tail} (worst arm). Latency counts from when a request was due.",
         format_value(typical, "us")
@@ -120,34 +125,36 @@ fn evidence(view: &View<'_>) -> Vec<String> {
     let mut found: Vec<(String, &Evidence, u64)> = Vec::new();
     for evidence in &view.report.analysis.evidence {
         let name = view.name(&evidence.arm);
-        let same = |(known, first, _): &&mut (String, &Evidence, u64)| {
+        match found.iter_mut().find(|(known, first, _)| {
             *known == name && first.says_the_same(&evidence.observed, evidence.cipher.as_deref())
-        };
-        match found.iter_mut().find(same) {
+        }) {
             Some((.., trials)) => *trials += u64::from(evidence.trials),
             None => found.push((name, evidence, u64::from(evidence.trials))),
         }
     }
-    let total = |name: &str| {
-        let ids: Vec<&str> = view.arms(name).map(|arm| arm.id.as_str()).collect();
-        view.report.trials.iter().filter(|s| s.counts() && ids.contains(&s.arm.as_str())).count() as u64
-    };
-    found
-        .into_iter()
-        .map(|(name, evidence, trials)| {
-            let all = total(&name);
-            let often = if trials >= all {
-                if all == 1 { "the only trial".to_owned() } else { format!("all {} trials", count(trials)) }
-            } else {
-                format!("{} of {} trials", count(trials), count(all))
-            };
-            let cipher = match &evidence.cipher {
-                Some(cipher) => format!(", {}", clean(cipher)),
-                None => String::new(),
-            };
-            format!("{name}: {}{cipher} ({often})", clean(&evidence.observed))
-        })
-        .collect()
+    let mut lines = Vec::new();
+    for (name, evidence, trials) in found {
+        let all = counted_trials(view, &name);
+        let often = if trials < all {
+            format!("{} of {} trials", count(trials), count(all))
+        } else if all == 1 {
+            "the only trial".to_owned()
+        } else {
+            format!("all {} trials", count(trials))
+        };
+        let cipher = match &evidence.cipher {
+            Some(cipher) => format!(", {}", clean(cipher)),
+            None => String::new(),
+        };
+        lines.push(format!("{name}: {}{cipher} ({often})", clean(&evidence.observed)));
+    }
+    lines
+}
+
+/// Trials of the arms with this name that count.
+fn counted_trials(view: &View<'_>, name: &str) -> u64 {
+    let ids: Vec<&str> = view.arms(name).map(|arm| arm.id.as_str()).collect();
+    view.report.trials.iter().filter(|s| s.counts() && ids.contains(&s.arm.as_str())).count() as u64
 }
 
 /// Bottleneck: utilisation of client and server, with a row for each arm. Adds CPU per operation when no
@@ -157,11 +164,11 @@ pub(crate) fn limits(view: &View<'_>) -> Option<Grid> {
         return Some(crate::effects::limits(view.report));
     }
     let names = view.arm_names();
-    let is_shown_above = |metric: &Metric| !view.is_sweep() && view.metric(metric.name).is_some();
     let mut columns: Vec<&LimitColumn> = Vec::new();
     for column in &LIMIT_COLUMNS {
-        let is_repeated = column.metric.is_some_and(is_shown_above);
-        if !is_repeated && names.iter().any(|name| !view.medians(name, column.read).is_empty()) {
+        // Over one point the metric has a row of its own.
+        let has_row = column.metric.is_some_and(|metric| view.metric(metric.name).is_some());
+        if (view.is_sweep() || !has_row) && names.iter().any(|name| !view.medians(name, column.read).is_empty()) {
             columns.push(column);
         }
     }
