@@ -168,7 +168,9 @@ pub(crate) fn limits(view: &View<'_>) -> Option<Grid> {
     for column in &LIMIT_COLUMNS {
         // Over one point the metric has a row of its own.
         let has_row = column.metric.is_some_and(|metric| view.metric(metric.name).is_some());
-        if (view.is_sweep() || !has_row) && names.iter().any(|name| !view.medians(name, column.read).is_empty()) {
+        if (view.is_sweep() || !has_row)
+            && names.iter().any(|name| !view.medians(name, column.read).is_empty())
+        {
             columns.push(column);
         }
     }

@@ -4,7 +4,7 @@
 use samehost_model::human::{format_percent, format_ratio_aligned, format_value};
 use samehost_model::{Combination, Effect, LimitedBy, Report};
 
-use crate::figure::Figure;
+use crate::grid::Figure;
 use crate::grid::{Align, Column, Grid};
 use crate::line::Span;
 use crate::view::{View, median};

@@ -3,8 +3,8 @@
 use samehost_model::human::{format_percent, format_ratio_aligned, format_together, format_value};
 use samehost_model::{Better, Comparison, MetricInfo, Verdict, metric};
 
-use crate::figure::{Figure, dash, value_cells};
 use crate::grid::{Align, Column, Grid};
+use crate::grid::{Figure, dash, value_cells};
 use crate::line::{Span, Tone};
 use crate::view::{self, Parameter, View};
 use crate::words::interval;

@@ -1,5 +1,7 @@
-//! A table without lines: column heads, cells with a tone, aligned numbers and units. Fits itself into a
+//! A table without lines, and one with its title: column heads, cells with a tone, aligned numbers and units. Fits itself into a
 //! width by dropping the least important columns first.
+
+use samehost_model::human::format_together;
 
 use crate::line::{Line, Span};
 use crate::text::{truncate, width};
@@ -196,6 +198,22 @@ impl Grid {
             row[column] = Span::new(row[column].tone(), truncate(row[column].text(), limit));
         }
     }
+}
+
+pub(crate) struct Figure {
+    pub(crate) title: String,
+    pub(crate) grid: Grid,
+}
+
+pub(crate) fn dash() -> Span {
+    Span::dim("–")
+}
+
+/// Cells of values with one common unit; a dash for `None`.
+pub(crate) fn value_cells(values: &[Option<f64>], unit: &str) -> Vec<Span> {
+    let known: Vec<f64> = values.iter().map(|value| value.unwrap_or(f64::NAN)).collect();
+    let texts = format_together(&known, unit);
+    texts.into_iter().map(|text| if text == "–" { dash() } else { Span::from(text) }).collect()
 }
 
 #[cfg(test)]

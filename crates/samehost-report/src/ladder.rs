@@ -4,8 +4,8 @@ use samehost_analysis::{Knee, Ladder, Step, StepState, TAKES_OFF, find_ladders};
 
 use samehost_model::human::{format_percent, format_rate, format_ratio, format_value};
 
-use crate::figure::{Figure, value_cells};
 use crate::grid::{Align, Column, Grid};
+use crate::grid::{Figure, value_cells};
 use crate::line::{Paragraph, Span, Tone};
 use crate::view::{Parameter, View};
 use crate::words;

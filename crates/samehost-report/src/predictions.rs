@@ -3,7 +3,7 @@
 use samehost_model::human::{format_percent, format_ratio_aligned};
 use samehost_model::{Bounds, Prediction};
 
-use crate::figure::Figure;
+use crate::grid::Figure;
 use crate::grid::{Align, Column, Grid};
 use crate::line::{Paragraph, Span, Tone};
 use crate::view::View;

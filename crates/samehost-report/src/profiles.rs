@@ -3,7 +3,7 @@
 use samehost_model::human::{count, format_seconds, significant};
 use samehost_model::{Profile, ProfileDifference};
 
-use crate::figure::Figure;
+use crate::grid::Figure;
 use crate::grid::{Align, Column, Grid};
 use crate::line::Span;
 use crate::view::View;

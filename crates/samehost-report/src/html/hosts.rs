@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
 use super::page::{Articles, Front};
-use super::{escape, figure, render_with, scale};
+use super::{escape, figure, render_with};
 use crate::grid::{Align, Column, Grid};
 use crate::hosts::{named, not_compared, of_what, ratio, standing, verdict, what};
 use crate::line::Span;
@@ -251,7 +251,7 @@ fn dots(colour: &str, symbol: &'static str, size: u32, marks: &Marks) -> Value {
 fn layout(ends: impl Iterator<Item = f64>, y: &Value, height: usize) -> Value {
     let (low, high) = (1.0 / (1.0 + MARGIN), 1.0 + MARGIN);
     let ends = ends.filter(|end| end.is_finite() && *end > 0.0).chain([1.0, low, high]);
-    let mut layout = chart::layout(&scale::log_axis("ratio", "", ends), y, height);
+    let mut layout = chart::layout(&chart::log_axis("ratio", "", ends), y, height);
     layout["shapes"] = chart::no_difference(MARGIN);
     layout
 }

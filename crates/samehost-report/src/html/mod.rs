@@ -1,20 +1,17 @@
 //! The report as one HTML file that works offline: answer, tables, charts drawn by plotly.js, conditions, and
 //! the raw JSON to download. Each kind of chart is a file; charts without data are omitted.
 
-mod about;
 mod chart;
 mod checkup;
 mod cpu;
 pub(crate) mod escape;
 mod figure;
-mod flame_graph;
 mod flames;
 mod hosts;
 mod page;
 mod quantiles;
 mod rates;
 mod ratios;
-mod scale;
 mod sweeps;
 mod timeline;
 

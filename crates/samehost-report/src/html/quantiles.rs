@@ -7,7 +7,6 @@ use samehost_model::human::{format_ratio_aligned, format_value};
 use serde_json::json;
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
-use super::scale;
 use crate::grid::{Align, Column, Grid};
 use crate::line::Span;
 use crate::view::{View, trials};
@@ -70,7 +69,7 @@ fn axis(quantiles: &[f64]) -> serde_json::Value {
     let lowest = quantiles.iter().copied().fold(0.5, f64::min);
     let ticked = TICKED.into_iter().filter(|quantile| (lowest..=highest).contains(quantile));
     let ticks: Vec<(f64, String)> = ticked.map(|quantile| (place(quantile), label(quantile))).collect();
-    let mut axis = scale::named_axis("percentile", false, &ticks);
+    let mut axis = chart::named_axis("percentile", false, &ticks);
     axis["range"] = json!([place(lowest) - 0.08, place(highest) + 0.08]);
     axis
 }
@@ -114,7 +113,7 @@ fn by_percentile(view: &View<'_>, levels: &[Level]) -> Option<Chart> {
             add(series, &shifts.iter().map(|s| (s.quantile, s.candidate_us)).collect::<Vec<_>>());
         }
         if !values.is_empty() {
-            let layout = chart::layout(&axis(&quantiles), &scale::log_axis("latency", "us", values), 400);
+            let layout = chart::layout(&axis(&quantiles), &chart::log_axis("latency", "us", values), 400);
             views.push(ChartView { label: level.label.clone(), traces, layout });
         }
     }
@@ -184,7 +183,7 @@ fn shift(view: &View<'_>, levels: &[Level]) -> Option<Chart> {
         if quantiles.is_empty() {
             continue;
         }
-        let y = scale::log_axis(&format!("latency ÷ {base}'s"), "", ratios);
+        let y = chart::log_axis(&format!("latency ÷ {base}'s"), "", ratios);
         let mut layout = chart::layout(&axis(&quantiles), &y, 340);
         layout["shapes"] = margin_band(view.report.head.plan.margin);
         views.push(ChartView { label: level.label.clone(), traces, layout });

@@ -6,7 +6,7 @@ use samehost_model::human::{format_percent, format_rate, format_value};
 use serde_json::json;
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
-use super::{escape, scale};
+use super::escape;
 use crate::grid::{Align, Column, Grid};
 use crate::line::Span;
 use crate::view::{Parameter, View};
@@ -81,7 +81,7 @@ pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
 fn picture(view: &View<'_>, ladders: &[&Ladder], label: &str, read: Read) -> Option<ChartView> {
     let (title, unit, read) = read;
     let values = || ladders.iter().flat_map(|l| &l.steps).filter_map(read).filter(|v| *v > 0.0);
-    let (low, high) = scale::ends(values())?;
+    let (low, high) = chart::ends(values())?;
     let mut rates: Vec<f64> = ladders.iter().flat_map(|l| &l.steps).map(|step| step.rate_per_s).collect();
     rates.sort_by(f64::total_cmp);
     let mut traces = Vec::new();
@@ -121,9 +121,9 @@ fn picture(view: &View<'_>, ladders: &[&Ladder], label: &str, read: Read) -> Opt
         trace["marker"]["symbol"] = json!(symbols);
         traces.push(trace);
     }
-    let mut x = scale::log_axis("offered rate", "per_s", rates);
+    let mut x = chart::log_axis("offered rate", "per_s", rates);
     x["showgrid"] = json!(true);
-    let y = scale::log_axis(title, unit, values());
+    let y = chart::log_axis(title, unit, values());
     let parts: Vec<&str> = [title, label].into_iter().filter(|part| !part.is_empty()).collect();
     Some(ChartView { label: parts.join(", "), traces, layout: chart::layout(&x, &y, 420) })
 }

@@ -5,7 +5,7 @@ use samehost_model::{Better, Comparison, MetricInfo, Verdict};
 use serde_json::{Value, json};
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
-use super::{escape, scale};
+use super::escape;
 use crate::grid::{Align, Column, Grid};
 use crate::line::Span;
 use crate::text::{count, truncate};
@@ -173,7 +173,7 @@ fn layout(view: &View<'_>, rows: &[Row<'_>]) -> Value {
     let better = |row: &Row<'_>| if row.metric.better == Better::Higher { "right" } else { "left" };
     let side = rows.first().map(better).filter(|side| rows.iter().all(|row| better(row) == *side));
     let side = side.map_or_else(String::new, |side| format!(" ({side} is better)"));
-    let x = scale::log_axis(
+    let x = chart::log_axis(
         &format!("{}{side}", truncate(&title, 40)),
         "",
         ends.chain([1.0, 1.0 + margin, 1.0 / (1.0 + margin)]),

@@ -5,7 +5,6 @@ use samehost_model::human::{capitalised, format_percent, format_value};
 use samehost_model::{Arm, Family, MetricInfo, Point};
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
-use super::scale;
 use crate::grid::{Align, Column, Grid};
 use crate::line::Span;
 use crate::view::{self, Parameter, View};
@@ -141,8 +140,8 @@ impl Panel<'_> {
         // Lines are drawn on top of all bands.
         bands.extend(lines);
         let title = words::title(&self.metric.name);
-        let x = scale::named_axis(self.swept, true, &self.along.places);
-        let y = scale::log_axis(&title, &self.metric.unit, values);
+        let x = chart::named_axis(self.swept, true, &self.along.places);
+        let y = chart::log_axis(&title, &self.metric.unit, values);
         let parts: Vec<&str> =
             [title.as_str(), self.level].into_iter().filter(|part| !part.is_empty()).collect();
         Some(ChartView { label: parts.join(", "), traces: bands, layout: chart::layout(&x, &y, 400) })

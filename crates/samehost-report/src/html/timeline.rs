@@ -6,7 +6,6 @@ use samehost_model::{MetricInfo, Trial};
 use serde_json::json;
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
-use super::scale;
 use crate::grid::{Align, Column, Grid};
 use crate::line::Span;
 use crate::view::View;
@@ -143,8 +142,8 @@ fn picture(
     if traces.is_empty() {
         return None;
     }
-    let x = scale::linear_axis("trial, in the order made", "count", false, numbers);
-    let y = scale::linear_axis(&title, &metric.unit, false, values);
+    let x = chart::linear_axis("trial, in the order made", "count", false, numbers);
+    let y = chart::linear_axis(&title, &metric.unit, false, values);
     let parts: Vec<&str> = [title.as_str(), &at].into_iter().filter(|part| !part.is_empty()).collect();
     Some(ChartView { label: parts.join(", "), traces, layout: chart::layout(&x, &y, 360) })
 }
