@@ -92,7 +92,8 @@ mod tests {
     use samehost_model::scan::Process;
 
     use super::*;
-    use crate::catch::{Opener, Sender};
+    use crate::catch::Sender;
+    use crate::ended::Opener;
 
     fn sum(connections: u64, round_trips: u64) -> Sum {
         Sum { connections, round_trips, bytes: 100 * round_trips }

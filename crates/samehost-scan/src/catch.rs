@@ -16,7 +16,7 @@ use samehost_system::identity::stat_field;
 use samehost_system::peer::children;
 
 use crate::diag::Diag;
-use crate::ended::{Closed, canonical};
+use crate::ended::{Closed, Opener, canonical};
 use crate::join::Listeners;
 use crate::namespaces;
 use crate::proc::descriptors::sockets_of;
@@ -52,15 +52,6 @@ impl Sender {
         let own = &self.process;
         (&own.name, own.uid, &own.unit) == (&process.name, process.uid, &process.unit)
     }
-}
-
-/// Who opened a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Opener {
-    /// The user whose socket it is.
-    pub(crate) uid: Option<u32>,
-    /// Place of the program in [`Seen::senders`]; `None` where its process had closed the connection when it was looked for.
-    pub(crate) sender: Option<usize>,
 }
 
 /// What was seen of the short connections of a service.

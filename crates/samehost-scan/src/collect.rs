@@ -5,13 +5,12 @@ use rustix::fd::AsFd;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use samehost_model::scan::{Hidden, NetworkNamespace, Process, ReadBy, Scan, Socket};
-
 use samehost_system::interrupt;
 
 use crate::diag::Diag;
-use crate::error::ScanError;
 use crate::proc::descriptors::{Descriptors, pids, walk};
-use crate::proc::{net_table, users::Names};
+use crate::proc::net_table;
+use crate::proc::users::Names;
 use crate::{congestion, join, namespaces, process, service, unheld};
 
 /// Snapshot of this machine: sockets, processes, services, connections, without advice.
@@ -118,4 +117,19 @@ impl From<Errno> for ScanError {
     fn from(errno: Errno) -> Self {
         ScanError::Kernel(errno)
     }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScanError {
+    #[error("/proc cannot be read ({0}); mount it: mount -t proc proc /proc")]
+    Proc(#[source] Errno),
+    /// Neither sock_diag nor /proc/self/net lists sockets.
+    #[error(
+        "the kernel does not list its sockets ({0}), and /proc/self/net does not show them; load the modules tcp_diag and unix_diag"
+    )]
+    Kernel(#[source] Errno),
+    /// Interrupted by a signal.
+    #[error("stopped before everything was looked at")]
+    Interrupted,
 }

@@ -6,13 +6,22 @@ use std::net::SocketAddr;
 
 use samehost_model::scan::{NetworkNamespace, ReadBy};
 
-use crate::catch::Opener;
 use crate::diag::{Counters, Endings};
 use crate::join::Listeners;
 use crate::namespaces;
 
 /// Limit on ends whose other end is remote or was not announced yet. Beyond it the oldest is dropped.
 const MOST_UNMATCHED: usize = 65_536;
+
+/// Who opened a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Opener {
+    /// The user whose socket it is.
+    pub(crate) uid: Option<u32>,
+    /// Place of the program in [`Seen::senders`](crate::catch::Seen::senders); `None` where its process had closed the connection
+    /// when it was looked for.
+    pub(crate) sender: Option<usize>,
+}
 
 /// Totals of the connections to one address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,13 +7,13 @@ use std::net::{IpAddr, SocketAddr};
 
 use samehost_model::scan::{Address, Finding, Found, Queues, Scan, Service, Socket, SocketKind, SocketState};
 use samehost_services::Protocol;
+use samehost_system::mounts::{Share, share};
 
 use crate::advice::Root;
 use crate::datagrams;
 use crate::diag::{Activity, Diag};
 use crate::namespaces::network_setting;
 use crate::published::published;
-use crate::shares;
 
 /// Permission of others to write, which connect(2) requires on a socket.
 const OTHERS_WRITE: u32 = 0o002;
@@ -39,7 +39,7 @@ pub fn findings(scan: &Scan) -> Vec<Finding> {
     found.extend(datagrams::findings(scan));
     found.extend(published(scan));
     found.extend(scan.services.iter().filter_map(|service| open_to_everybody(scan, service)));
-    found.extend(shares::findings(scan));
+    found.extend(on_shared_files(scan));
     found
 }
 
@@ -159,5 +159,37 @@ fn open_to_everybody(scan: &Scan, service: &Service) -> Option<Finding> {
         )
         .into(),
         remedy: "Set the socket's mode to 0660 and its group to one that the clients are in, or put it into a directory that only they may pass; leave it if everybody is meant".to_owned(),
+    })
+}
+
+/// Sockets on file systems that others have too, who see the file and cannot connect: one for each service that listens there.
+fn on_shared_files(scan: &Scan) -> Vec<Finding> {
+    let mut known: BTreeMap<u64, Option<Share>> = BTreeMap::new();
+    scan.services.iter().filter_map(|service| on_shared_file(scan, service, &mut known)).collect()
+}
+
+fn on_shared_file(
+    scan: &Scan,
+    service: &Service,
+    known: &mut BTreeMap<u64, Option<Share>>,
+) -> Option<Finding> {
+    let sockets = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
+    let streams =
+        sockets.filter(|socket| matches!(socket.kind, SocketKind::UnixStream | SocketKind::UnixSeqpacket));
+    let mut on_shares = streams.filter_map(|socket| {
+        let device = socket.file?.device;
+        let share = known.entry(device).or_insert_with(|| share(device, service.pid)).clone()?;
+        Some((socket.local.path()?, share))
+    });
+    let (path, share) = on_shares.next()?;
+    Some(Finding {
+        code: "shared-files",
+        subject: format!("{} {}", service.name, path.display()),
+        found: Found::with(
+            format!("{}: {} is on {}", service.name, path.display(), share.kind),
+            format!("{} see the file, and their connections are refused", share.others),
+        ),
+        remedy: "For programs here put the socket into a directory below /run; for the others keep a port"
+            .to_owned(),
     })
 }

@@ -1,13 +1,13 @@
 //! Measures traffic from the kernel's counters of every TCP connection at two moments. Captures no packets.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use samehost_model::scan::{Advice, ReadBy, Scan, ShortTraffic, SocketState, Traffic};
+use samehost_model::scan::{Advice, Connection, ReadBy, Scan, ShortTraffic, Socket, SocketState, Traffic};
 
-use crate::advice;
+use crate::advice::{self, advise};
 use crate::booking::{Part, Shares, only_program, shares};
 use crate::catch::{Catcher, Caught, Seen};
 use crate::collect::collect;
@@ -16,7 +16,6 @@ use crate::ended::{Ended, Heard, Sums, Tally};
 use crate::held_back::HeldBack;
 use crate::join::Listeners;
 use crate::namespaces;
-use crate::opened::{self, add_opened};
 use crate::proc::stat;
 
 /// How long the kernel keeps a closed connection in TIME_WAIT (`TCP_TIMEWAIT_LEN`), in milliseconds.
@@ -372,7 +371,7 @@ fn traffic(scan: &Scan, advice: &Advice, before: &Look, after: &Look, seconds: f
         let Some(client) = scan.connections.get(*at).and_then(|one| scan.sockets.get(one.client)) else {
             continue;
         };
-        let Some(key) = opened::key(client) else { continue };
+        let Some(key) = key_of(client) else { continue };
         let (Some(was), Some(is)) = (before.counters.get(&key), after.counters.get(&key)) else { continue };
         let bytes = grown(was.bytes_acked, is.bytes_acked) + grown(was.bytes_received, is.bytes_received);
         let segments = wrapped(was.segments_out, is.segments_out) + wrapped(was.segments_in, is.segments_in);
@@ -428,6 +427,59 @@ fn short_connections(
         short.per_s = short.per_s.max(short.counted() as f64 / seconds);
     }
     found
+}
+
+/// The key of a TCP connection, by its client.
+fn key_of(client: &Socket) -> Option<Key> {
+    Some((client.network_namespace, client.local.inet()?, client.peer.inet()?))
+}
+
+/// Adds the TCP connections that only a later scan of the same machine has, with their processes and with advice on them, and
+/// gives their keys. They were opened while traffic was observed and stayed open: no notice of an end tells of them, and of a
+/// program that connects now and then for a second, one scan in three had nothing to say. `listeners` and `service_of` are the
+/// earlier scan's: a service that came later has no advice.
+fn add_opened(
+    scan: &mut Scan,
+    later: &Scan,
+    listeners: &Listeners,
+    service_of: &HashMap<usize, usize>,
+) -> Vec<Key> {
+    let known: HashSet<Key> = scan
+        .connections
+        .iter()
+        .filter_map(|connection| key_of(scan.sockets.get(connection.client)?))
+        .collect();
+    let mut added = Vec::new();
+    for connection in later.connections.iter().filter(|connection| connection.kind.is_tcp()) {
+        let (Some(client), Some(server)) =
+            (later.sockets.get(connection.client), later.sockets.get(connection.server))
+        else {
+            continue;
+        };
+        let Some(key) = key_of(client).filter(|key| !known.contains(key)) else { continue };
+        let (namespace, _, place) = key;
+        let listener = listeners.accepts(namespace, place);
+        let Some(service) = listener.and_then(|at| service_of.get(&at)) else { continue };
+        for pid in client.pids.iter().chain(&server.pids) {
+            let Some(process) = later.process(*pid) else { continue };
+            if let Err(at) = scan.processes.binary_search_by_key(pid, |process| process.pid) {
+                scan.processes.insert(at, process.clone());
+            }
+        }
+        let first = scan.sockets.len();
+        scan.sockets.extend([client.clone(), server.clone()]);
+        scan.connections.push(Connection {
+            kind: connection.kind,
+            client: first,
+            server: first + 1,
+            service: Some(*service),
+        });
+        added.push(key);
+    }
+    if !added.is_empty() {
+        advise(scan);
+    }
+    added
 }
 
 #[cfg(test)]

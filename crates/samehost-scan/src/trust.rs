@@ -1,15 +1,16 @@
 //! Whether a process is plausible as the server that a configuration means. A process chooses its name and
 //! command line itself, so only its user, executable and control group are used. The result is only a
-//! plausibility: before a secret is sent, that very connection must be tied to the process.
+//! plausibility: before a secret is sent, that very connection must be tied to the process, by the policy of [`expected`].
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use samehost_login::{Expected, Known};
 use samehost_model::Protocol;
 use samehost_model::scan::{Process, Scan, Service};
 use samehost_services::Kind;
 use samehost_system::proc::users::Names;
-use samehost_system::{Executable, accounts};
+use samehost_system::{Executable, Identity, accounts};
 
 /// Users a configuration's server may run as, besides root and its package's account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -166,6 +167,33 @@ pub fn users(scan: &Scan, service: &Service) -> (Vec<u32>, Vec<u32>) {
 #[must_use]
 pub fn accounts_of(kind: Kind) -> Vec<u32> {
     kind.descriptor().accounts.iter().filter_map(|name| accounts::number(name)).collect()
+}
+
+/// Accepts a server of this protocol that runs as its package's account, as root, as the user of this program, or
+/// as a user whom the configuration trusts. The configuration's owner is trusted, as the owner of the credentials.
+#[must_use]
+pub fn expected(protocol: Protocol, trusted: &Trusted) -> Expected {
+    trusted.users().fold(Expected::of_service(protocol), Expected::or_account)
+}
+
+/// Like [`expected`], for a service that was found and identified: also accepts the processes that hold its
+/// sockets, even in a container.
+#[must_use]
+pub fn expected_of(scan: &Scan, service: usize, protocol: Protocol, trusted: &Trusted) -> Expected {
+    let known = scan.services.get(service).map(|found| holders_of(scan, found)).unwrap_or_default();
+    Expected::processes(known).or(expected(protocol, trusted))
+}
+
+/// The processes that hold a service's listening sockets. The init system holds them on behalf of services and is not
+/// the server.
+#[must_use]
+pub fn holders_of(scan: &Scan, service: &Service) -> Vec<Known> {
+    let sockets = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
+    let mut pids: Vec<u32> = sockets.flat_map(|socket| socket.pids.iter().copied()).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    pids.retain(|pid| *pid != 1);
+    pids.into_iter().filter_map(Identity::of).map(|holder| Known::from(&holder)).collect()
 }
 
 #[cfg(test)]

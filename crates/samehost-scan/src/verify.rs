@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use samehost_login::{Connection, Credentials, Expected, LoginError, View};
 use samehost_model::scan::{
-    HeldConnection, Process, Proof, Scan, SocketKind, SocketState, VERIFY_SCHEMA, Verification,
+    HeldConnection, Process, Proof, Scan, Service, Socket, SocketKind, SocketState, VERIFY_SCHEMA,
+    Verification,
 };
 use samehost_model::{Endpoint, Protocol, Redactor};
+use samehost_services::Kind;
 use samehost_transport::Family;
 
-use crate::collect::collect;
-use crate::error::ScanError;
-use crate::pooler::Pooler;
+use crate::collect::{ScanError, collect};
 use crate::target::Target;
 
 /// Time limit for a server to accept, and to answer.
@@ -237,7 +237,7 @@ fn process(verification: &mut Verification, pid: u32, version: &str) -> Result<(
     }
     let scan = collect(version)?;
     let joined = held_connections(verification, &scan, pid);
-    let is_remote = |socket: &&samehost_model::scan::Socket| {
+    let is_remote = |socket: &&Socket| {
         socket.kind.is_tcp()
             && socket.state == SocketState::Established
             && socket.pids.contains(&pid)
@@ -306,6 +306,66 @@ pub fn expect(verification: &mut Verification, expected: &str) {
             .all(|proof| proof.transport.is_none_or(|transport| transport == expected));
     verification.expected = Some(expected.to_owned());
     verification.as_expected = Some(agrees);
+}
+
+/// A pooler at the other end of a connection: what the server sees is the pooler's own connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Pooler {
+    name: String,
+    pid: u32,
+}
+
+impl Pooler {
+    /// The service, if it is a pooler whose process is visible.
+    fn of(service: Option<&Service>) -> Option<Self> {
+        let service = service?;
+        let is_pooler = matches!(service.kind, Some(Kind::Pgbouncer | Kind::Odyssey));
+        if !is_pooler {
+            return None;
+        }
+        Some(Pooler { name: service.name.clone(), pid: service.pid? })
+    }
+
+    /// Its connections to servers on this machine, as the kernel lists them: one proof for each address.
+    fn behind(&self, scan: &Scan) -> Vec<Proof> {
+        let mut counts: BTreeMap<(String, String), usize> = BTreeMap::new();
+        for connection in &scan.connections {
+            let ends = (scan.sockets.get(connection.client), scan.sockets.get(connection.server));
+            let (Some(client), Some(server)) = ends else { continue };
+            if let Some(service) = connection.service.and_then(|at| scan.services.get(at))
+                && service.kind == Some(Kind::Postgres)
+                && client.pids.contains(&self.pid)
+            {
+                *counts.entry((service.name.clone(), place_of(server))).or_default() += 1;
+            }
+        }
+        let mut proofs = Vec::new();
+        for ((service, place), count) in counts {
+            let noun = if count == 1 { "connection" } else { "connections" };
+            let says = format!("{} {} → {service} at {place}, {count} {noun}", self.name, self.pid);
+            // About other connections than the one that is verified.
+            proofs.push(Proof { by: "behind it", says, transport: None });
+        }
+        proofs
+    }
+
+    /// What the server's view is about.
+    fn note(&self, transport: Option<&str>) -> String {
+        let over = match transport {
+            Some("unix") => "a Unix socket",
+            Some(_) => "TCP",
+            None => return format!("{} answers here, and stands between client and server", self.name),
+        };
+        format!(
+            "{} answers here, and reaches the server over {over} for this database: the server sees that connection, and not this one",
+            self.name
+        )
+    }
+}
+
+fn place_of(server: &Socket) -> String {
+    let transport = if server.kind.is_unix() { "unix:" } else { "tcp:" };
+    format!("{transport}{}", server.local)
 }
 
 #[cfg(test)]
