@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 use samehost_model::Endpoint;
 use samehost_services::{Kind, Leads as SchemeLeads, scheme};
 
+use crate::lines::has_only;
+
 /// A value that may lead to a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lead {
@@ -143,7 +145,7 @@ pub fn leads(text: &str) -> Vec<Lead> {
 fn with_its_name<'a>(key: String, text: &'a str, above: &str) -> (String, &'a str) {
     if let Some((name, value)) = text.split_once('=')
         && !name.is_empty()
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
+        && has_only(name, "_.-")
         && !value.contains([' ', ';'])
     {
         return (name.to_owned(), value);
@@ -155,14 +157,12 @@ fn with_its_name<'a>(key: String, text: &'a str, above: &str) -> (String, &'a st
 fn name_for_below(code: &str) -> Option<String> {
     let code = code.trim().trim_start_matches("- ");
     let (key, value) = code.split_once(':')?;
-    let is_name =
-        |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
     let name = match (key.trim_matches(['"', '\'']), value.trim().trim_matches(['"', '\'', ','])) {
         ("name", value) => value,
         (key, "" | "[" | "|" | ">") => key,
         _ => return None,
     };
-    (!name.is_empty() && is_name(name)).then(|| name.to_owned())
+    (!name.is_empty() && has_only(name, "_.-")).then(|| name.to_owned())
 }
 
 fn has_no_port(endpoint: &Endpoint) -> bool {

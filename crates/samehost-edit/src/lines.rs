@@ -129,7 +129,12 @@ pub(super) fn socket_path(endpoint: &Endpoint) -> Result<&str, &'static str> {
 
 /// Whether no character of a path has a special meaning in any configuration.
 pub(super) fn is_plain(path: &str) -> bool {
-    path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+@:".contains(&byte))
+    has_only(path, "/._-+@:")
+}
+
+/// Whether a text has only letters and digits of ASCII, and `others`.
+pub(super) fn has_only(text: impl AsRef<[u8]>, others: &str) -> bool {
+    text.as_ref().iter().all(|byte| byte.is_ascii_alphanumeric() || others.as_bytes().contains(byte))
 }
 
 /// Whether only this machine reaches an address or host name.

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::lines::{self, trim};
+use crate::lines::{self, has_only, trim};
 
 /// How far a quoted value may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,11 +119,10 @@ fn is_odd(text: &[u8], line: &Line, start: usize) -> bool {
 /// Whether a key is a name, with an index behind it or not. Words for values are none.
 fn is_key(key: &str) -> bool {
     let name = key.split_once('[').map_or(Some(key), |(name, index)| index.ends_with(']').then_some(name));
-    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"._-:/ ".contains(&byte);
     let is_word = |name: &str| {
         ["null", "yes", "no", "true", "false", "on", "off", "none"].contains(&&*name.to_ascii_lowercase())
     };
-    name.is_some_and(|name| !name.is_empty() && name.bytes().all(is_of_name) && !is_word(name))
+    name.is_some_and(|name| !name.is_empty() && has_only(name, "._-:/ ") && !is_word(name))
 }
 
 /// Whether a value without quotes is one word, or constants with operators: `E_ALL & ~E_STRICT`.
@@ -135,7 +134,7 @@ fn is_expression(value: &[u8]) -> bool {
     let parts = value.split(|byte| b"|&^".contains(byte)).map(<[u8]>::trim_ascii);
     { parts }.all(|part| {
         let name = part.strip_prefix(b"~").or_else(|| part.strip_prefix(b"!")).unwrap_or(part);
-        !name.is_empty() && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+        !name.is_empty() && has_only(name, "_")
     })
 }
 

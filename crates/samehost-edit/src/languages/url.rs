@@ -5,6 +5,7 @@ use std::path::Path;
 use samehost_model::{Endpoint, Protocol, Redactor, Secret, percent_decoded};
 
 use crate::asked::{LIBPQ_WORDS, Word};
+use crate::lines::has_only;
 
 /// The parts of a URL as written, with percent signs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -215,7 +216,7 @@ pub(crate) fn usual_port(protocol: Protocol) -> u16 {
 /// An endpoint, if host and port form one.
 pub(crate) fn tcp(host: &str, port: u16) -> Option<Endpoint> {
     let bracketed = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-    let plain = host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:".contains(&byte));
+    let plain = has_only(host, ".-_:");
     format!("tcp:{bracketed}:{port}").parse().ok().filter(|_| plain && port > 0)
 }
 
@@ -230,7 +231,7 @@ pub(crate) fn is_plain_path(path: &str) -> bool {
     path.starts_with('/')
         && path.len() <= samehost_model::UNIX_PATH_MAX
         && !path.contains("//")
-        && path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte))
+        && has_only(path, "._-/")
 }
 
 /// Directory and port of PostgreSQL's socket: `/run/postgresql/.s.PGSQL.5432`.

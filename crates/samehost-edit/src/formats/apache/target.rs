@@ -7,6 +7,8 @@ use std::ops::Range;
 use samehost_model::{Endpoint, UNIX_PATH_MAX};
 use samehost_services::Protocol;
 
+use crate::lines::has_only;
+
 /// Schemes that Apache speaks over sockets as well, with what they are and the port without one.
 const SCHEMES: &[(&str, Protocol, u16)] = &[
     ("http", Protocol::Http, 80),
@@ -132,8 +134,7 @@ fn host_and_port(authority: &str) -> Result<(String, Option<u16>), String> {
         }
         None => authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port))),
     };
-    let is_named = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
-    if host.is_empty() || !authority.starts_with('[') && !host.bytes().all(is_named) {
+    if host.is_empty() || !authority.starts_with('[') && !has_only(host, ".-_") {
         return Err(wrong());
     }
     let port = port.map(|port| port.parse().ok().filter(|port| *port != 0).ok_or_else(wrong)).transpose()?;
@@ -156,7 +157,7 @@ fn path_of(path: &str) -> Result<Endpoint, String> {
 
 /// Whether Apache takes a path as it is: not for a part of a URL, a variable, or a reference of mod_rewrite.
 fn is_plain(path: &str) -> bool {
-    path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+@".contains(&byte))
+    has_only(path, "/._-+@")
 }
 
 /// How a socket is written before a URL.

@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use crate::lines::has_only;
+
 /// What `Define` has set so far. `None` stands for a variable that is only set under a condition.
 pub(super) type Variables = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
@@ -67,8 +69,7 @@ impl Text {
             end += 1;
         }
         let around = [&self.bytes[start..range.start], &self.bytes[range.end..end]];
-        let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-:@|+".contains(byte);
-        if !around.iter().all(|part| part.iter().all(is_plain)) {
+        if !around.iter().all(|part| has_only(part, "/._-:@|+")) {
             return None;
         }
         let [before, after] = around.map(String::from_utf8_lossy);

@@ -6,6 +6,7 @@ use samehost_model::{Endpoint, Protocol, percent_decoded};
 
 use crate::asked::{LIBPQ_WORDS, Library, Word};
 use crate::languages::url::{self, Url, is_plain_path};
+use crate::lines::has_only;
 use crate::spelling::Spelling;
 
 /// What a container's program gets.
@@ -72,7 +73,7 @@ pub(crate) fn host_of(value: &str) -> Option<String> {
         return Some(value.to_owned());
     }
     let host = value.split(':').next().unwrap_or(value);
-    let plain = host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+    let plain = has_only(host, "._-");
     (plain && !host.is_empty()).then(|| host.to_owned())
 }
 

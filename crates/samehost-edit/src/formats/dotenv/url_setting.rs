@@ -9,6 +9,7 @@ use super::urls::Asked;
 use super::{Found, How, Reader};
 use crate::edit::Edit;
 use crate::languages::url::{self, Url};
+use crate::lines::has_only;
 use crate::refusal::{Refusal, Result};
 use crate::setting::Setting;
 use crate::spelling::Spelling;
@@ -122,7 +123,7 @@ impl Reader<'_> {
 fn is_simply_filled(text: &str) -> bool {
     text.split("${").skip(1).all(|rest| {
         let name = rest.split('}').next().unwrap_or_default();
-        rest.contains('}') && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        rest.contains('}') && has_only(name, "_")
     })
 }
 

@@ -9,7 +9,7 @@ use super::{MyCnf, SERVER, client_groups, hosts, is_server, port, skips_networki
 use crate::edit::Edit;
 use crate::files::Files;
 use crate::goal::Goal;
-use crate::lines::{self, insert_below, is_loopback, listening_host, socket_path, utf8};
+use crate::lines::{self, has_only, insert_below, is_loopback, listening_host, socket_path, utf8};
 use crate::proposal::verify_edits;
 use crate::refusal::{Refusal, Result};
 use crate::setting::{Role, Setting};
@@ -205,7 +205,7 @@ impl Editing<'_> {
         let groups: Vec<&str> = self.groups.iter().map(String::as_str).collect();
         let present = port(&self.options, &groups);
         let local = host.eq_ignore_ascii_case("localhost");
-        if !host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".:-".contains(&byte)) || wanted == 0 {
+        if !has_only(host, ".:-") || wanted == 0 {
             return Err(self.refuse("this address cannot be written", "write `host = 127.0.0.1`"));
         }
         if self.value("host") != Some(host) {

@@ -6,6 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use samehost_model::{Endpoint, UNIX_PATH_MAX};
 
+use crate::lines::has_only;
+
 /// What stands where an address may.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Address {
@@ -41,8 +43,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Address, String> {
         }
         None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
     };
-    let named = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
-    if !text.starts_with('[') && (host.is_empty() || !host.bytes().all(named)) {
+    if !text.starts_with('[') && (host.is_empty() || !has_only(host, ".-_")) {
         return Err(format!("`{text}` is not an address"));
     }
     Ok(Address::Tcp { host: host.to_owned(), port: port.map(number).transpose()? })
@@ -130,8 +131,7 @@ pub(super) fn spell(endpoint: &Endpoint) -> Result<String, String> {
         Endpoint::Tcp { port: 0, .. } => Err("port 0 is none that anybody could connect to".into()),
         Endpoint::Tcp { host, port } if host.parse::<Ipv6Addr>().is_ok() => Ok(format!("[{host}]:{port}")),
         Endpoint::Tcp { host, port } => {
-            let named = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
-            if host.is_empty() || !host.bytes().all(named) {
+            if host.is_empty() || !has_only(host, ".-_") {
                 return Err(format!("`{host}` is not a host that nginx could look up"));
             }
             Ok(format!("{host}:{port}"))

@@ -9,6 +9,7 @@ use samehost_model::Endpoint;
 
 use super::pass::Pass;
 use super::tree::Tree;
+use crate::lines::has_only;
 use crate::refusal::{Refusal, Result};
 
 /// Values of a directive at a level of the configuration, or at those around it.
@@ -189,8 +190,8 @@ impl Moved<'_> {
         } else {
             (self.before.to_owned(), self.location())
         };
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/:._-[]~%+".contains(&byte);
-        if !pattern.bytes().chain(replacement.bytes()).all(plain) || replacement.is_empty() {
+        let is_plain = [&pattern, &replacement].into_iter().all(|text| has_only(text, "/:._-[]~%+"));
+        if !is_plain || replacement.is_empty() {
             let reason =
                 "redirects to the address are rewritten by default, in a way that cannot be written out here";
             return Err(self.refuse(reason.into(), "write a `proxy_redirect` for it"));

@@ -13,7 +13,7 @@ use crate::files::Files;
 use crate::formats::php_ini::saved::Saved;
 use crate::goal::Goal;
 use crate::languages::php_ini::{self, Quotes};
-use crate::lines::around;
+use crate::lines::{around, has_only};
 use crate::refusal::{Refusal, Result};
 use crate::setting::{Reading, Role, Setting, Uptake};
 
@@ -188,11 +188,10 @@ fn endpoint(value: &str) -> Result<Endpoint, String> {
     if let Some((host, port)) = value.rsplit_once(':') {
         let port = number(port)?;
         let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-        let named = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
         let host = match inner {
             Some(inner) if inner.parse::<std::net::Ipv6Addr>().is_ok() => inner,
             None if host.is_empty() => "::",
-            None if host.bytes().all(named) => host,
+            None if has_only(host, ".-_") => host,
             _ => return Err(format!("`{value}` is not an address")),
         };
         return Ok(Endpoint::Tcp { host: host.into(), port });
@@ -246,8 +245,7 @@ fn access(pools: &Pools, pool: &Pool, listen: &Placed, goal: &Goal) -> Result<Ve
     let mut edits = Vec::new();
     let mut new = Vec::new();
     for (key, value) in access_lines(goal) {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+@".contains(&byte);
-        if value.is_empty() || !value.bytes().all(plain) {
+        if value.is_empty() || !has_only(&value, "._-+@") {
             let reason = format!("`{value}` cannot be written as `{key}`");
             return Err(pools.refusal(listen, reason, BY_HAND));
         }

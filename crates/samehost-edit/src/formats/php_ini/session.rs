@@ -12,7 +12,7 @@ use std::ops::Range;
 use samehost_model::{Endpoint, Protocol, Secret, percent_decoded};
 
 use crate::languages::url;
-use crate::lines;
+use crate::lines::{self, has_only};
 
 /// What to write by hand.
 pub(crate) const BY_HAND: &str =
@@ -93,7 +93,7 @@ impl Handler {
         let written = match to {
             Endpoint::Unix(_) => {
                 let socket = lines::socket_path(to)?;
-                if !socket.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+".contains(&byte)) {
+                if !has_only(socket, "/._-+") {
                     return Err("such a path means something else in a list of servers".into());
                 }
                 let has_weight = path[server.address.end..server.range.end].starts_with(':');

@@ -15,7 +15,7 @@ use crate::editing::Editing;
 use crate::editor::Editor;
 use crate::files::Files;
 use crate::goal::Goal;
-use crate::lines::{self, is_loopback, listening_host};
+use crate::lines::{self, has_only, is_loopback, listening_host};
 use crate::proposal::verify_edits;
 use crate::refusal::{Refusal, Result};
 use crate::setting::{Reading, Setting, Uptake};
@@ -118,19 +118,17 @@ fn listening(file: &Path, files: &dyn Files) -> Result<Listening> {
             .map(str::trim)
             .filter(|_| !parameter.value.trim().is_empty())
             .collect();
-        let plain = |host: &&str| {
-            let fits = |byte: u8| byte.is_ascii_alphanumeric() || b".:-_".contains(&byte);
-            *host == "*" || (!host.is_empty() && host.bytes().all(fits))
-        };
-        if !hosts.iter().all(plain) {
+        if !hosts.iter().all(|host| *host == "*" || !host.is_empty() && has_only(host, ".:-_")) {
             return refusal(
                 parameter,
                 "the list of addresses is not understood",
                 "write it without inner quotes",
             );
         }
-        let host = |host: &&str| if *host == "*" { "0.0.0.0".into() } else { listening_host(host) };
-        found.hosts = hosts.iter().map(host).collect();
+        found.hosts.clear();
+        for host in hosts {
+            found.hosts.push(if host == "*" { "0.0.0.0".into() } else { listening_host(host) });
+        }
     }
     if let Some(parameter) = found.parameters.last("unix_socket_directories") {
         let folders: Vec<&str> = parameter
@@ -139,8 +137,7 @@ fn listening(file: &Path, files: &dyn Files) -> Result<Listening> {
             .map(str::trim)
             .filter(|_| !parameter.value.trim().is_empty())
             .collect();
-        let plain = |folder: &&str| folder.starts_with('/') && !folder.contains(['"', '\'', '\\']);
-        if !folders.iter().all(plain) {
+        if !folders.iter().all(|folder| folder.starts_with('/') && !folder.contains(['"', '\'', '\\'])) {
             return refusal(
                 parameter,
                 "the list of directories has quotes, an abstract name or a relative path",

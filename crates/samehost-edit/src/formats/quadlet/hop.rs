@@ -9,7 +9,7 @@ use super::super::systemd::quoted;
 use super::container::{Container, Variable};
 use crate::edit::Edit;
 use crate::languages::url::{self, Url};
-use crate::lines::{self, is_plain, lines};
+use crate::lines::{self, has_only, is_plain, lines};
 use crate::refusal::Refusal;
 use crate::setting::Setting;
 
@@ -188,8 +188,8 @@ impl Hop<'_> {
 
     /// Sets a variable: in its own line if it is alone there, else in a new one, which counts because it is later.
     fn set(&self, file: &Path, name: &str, value: &str) -> Result<Edit, String> {
-        let bare = |byte: u8| byte.is_ascii_alphanumeric() || b"./_-:@?&=+,".contains(&byte);
-        let word = if value.bytes().all(bare) { format!("{name}={value}") } else { quoted(name, value) };
+        let word =
+            if has_only(value, "./_-:@?&=+,") { format!("{name}={value}") } else { quoted(name, value) };
         let own = self.container.variables.iter().find(|one| one.name == name);
         match own.and_then(|one| one.alone.clone()) {
             Some(range) => Ok(Edit::new(file, range, word)),

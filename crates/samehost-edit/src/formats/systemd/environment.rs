@@ -12,6 +12,7 @@ use crate::editor::Editor;
 use crate::files::{Files, Overlay};
 use crate::formats::dotenv::{self, Dotenv};
 use crate::goal::Goal;
+use crate::lines::has_only;
 use crate::refusal::{Refusal, Result};
 use crate::setting::{Reading, Setting};
 
@@ -69,14 +70,13 @@ impl<'a> Environment<'a> {
         let imagined = under(&unit.root, directory.trim_start_matches('-')).join("systemd.env");
         let (mut text, mut lines) = (String::new(), Vec::new());
         for (number, one) in all.iter_mut().enumerate() {
-            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"./_-:@%?&=+,".contains(&byte);
             if one.odd.is_none() && one.value.contains(['\'', '\\', '\n', '\r']) {
                 one.odd = Some("an unusual character".into());
             }
             if one.odd.is_some() {
                 continue;
             }
-            let quote = if one.value.bytes().all(is_plain) { "" } else { "'" };
+            let quote = if has_only(&one.value, "./_-:@%?&=+,") { "" } else { "'" };
             text += &format!("{}={quote}{}{quote}\n", one.name, one.value);
             lines.push(number);
         }

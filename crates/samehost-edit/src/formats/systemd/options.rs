@@ -5,7 +5,7 @@ use samehost_model::Endpoint;
 use super::servers::{Kind, Say, Server};
 use super::words::Word;
 use crate::languages::url::is_plain_path;
-use crate::lines::{listening_host, tcp};
+use crate::lines::{has_only, listening_host, tcp};
 
 /// An option on a command line.
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ impl Server {
                 Some(given) => given.value.parse().ok(),
                 None => self.port,
             };
-            let plain = host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:*".contains(&byte));
+            let plain = has_only(host, ".-_:*");
             let numeric = self.say != Say::Memcached
                 || !host.contains(':')
                 || host.parse::<std::net::Ipv6Addr>().is_ok();
@@ -115,7 +115,7 @@ impl Server {
         }
         let host = bare.unwrap_or(host);
         let host = if host.is_empty() { "0.0.0.0" } else { host };
-        let plain = host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:".contains(&byte));
+        let plain = has_only(host, ".-_:");
         let port = port.parse().ok().filter(|port| *port > 0 && plain)?;
         tcp(&listening_host(host), port)
     }

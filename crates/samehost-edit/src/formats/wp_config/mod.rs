@@ -15,6 +15,7 @@ use crate::editor::Editor;
 use crate::files::Files;
 use crate::goal::Goal;
 use crate::languages::php::{self, Constant, Outcome, Place, Setup, Trouble, Value};
+use crate::lines::has_only;
 use crate::refusal::{Refusal, Result};
 use crate::setting::{Reading, Setting, Uptake};
 
@@ -277,9 +278,8 @@ fn lines(alternatives: &[php::Valued]) -> Vec<String> {
 
 /// A variable or constant by its name; longer text may contain secrets.
 fn shown(via: Option<&[u8]>) -> String {
-    let name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_$[]'\"".contains(byte);
     match via {
-        Some(via) if via.iter().all(name) => String::from_utf8_lossy(via).into_owned(),
+        Some(via) if has_only(via, "_$[]'\"") => String::from_utf8_lossy(via).into_owned(),
         _ => "an expression".into(),
     }
 }

@@ -9,7 +9,7 @@ use super::{Known, constant, literal, write};
 use crate::edit::Edit;
 use crate::goal::Goal;
 use crate::languages::php::{Outcome, Place};
-use crate::lines::around;
+use crate::lines::{around, has_only};
 use crate::refusal::{Refusal, Result};
 use crate::setting::Setting;
 
@@ -182,8 +182,7 @@ fn insert(anchor: &Place, outcome: &Outcome, lines: &[(&str, String)]) -> Result
     for (name, value) in lines {
         let number = *name == "WP_REDIS_PORT";
         let value = if number { value.clone() } else { format!("'{value}'") };
-        let plain = value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"'/._@+,=~:-".contains(&byte));
-        if !plain {
+        if !has_only(&value, "'/._@+,=~:-") {
             return Err("the new value has characters that are not written here");
         }
         with.extend_from_slice(ending);

@@ -6,7 +6,7 @@ use tree_sitter::Node;
 
 use super::source::Source;
 use super::value::Quoting;
-use crate::lines::around;
+use crate::lines::{around, has_only};
 
 /// Range of a string literal's content; an expression has none.
 pub(crate) fn content(source: &Source, node: Node<'_>) -> Option<(Quoting, Range<usize>)> {
@@ -132,8 +132,7 @@ fn run(text: &[u8], most: usize, wanted: impl Fn(u8) -> bool) -> &[u8] {
 /// A value in the form of a literal: the bytes that replace its content, or the whole expression. `None` for anything
 /// but plain letters, digits and the punctuation of hosts and paths, which are literal in all four kinds.
 pub(crate) fn encode(quoting: Quoting, value: &str) -> Option<String> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._@+,=~:[]-".contains(&byte);
-    if !value.bytes().all(plain) {
+    if !has_only(value, "/._@+,=~:[]-") {
         return None;
     }
     Some(match quoting {

@@ -7,7 +7,7 @@ use super::run::Outcome;
 use super::source::{Source, children};
 use super::value::{Entry, Item, Place, Quoting, Value};
 use crate::edit::Edit;
-use crate::lines::around;
+use crate::lines::{around, has_only};
 
 const STRANGE: &str = "the new value has characters that are not written here";
 const ALONE: &str = "it stands where nothing can be added or removed";
@@ -19,8 +19,7 @@ pub(crate) fn change(item: &Item, value: &str) -> Result<Edit, String> {
         (Some(place), None) if !place.comment => place,
         (Some(_), None) => return Err(format!("a comment inside of `{key}` would be lost")),
         (_, via) => {
-            let name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_$".contains(byte);
-            let via = via.as_ref().filter(|via| via.iter().all(name));
+            let via = via.as_ref().filter(|via| has_only(via, "_$"));
             let via = via.map_or_else(|| "elsewhere".into(), |via| String::from_utf8_lossy(via));
             return Err(format!("`{key}` is taken from {via}"));
         }
