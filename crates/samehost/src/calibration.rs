@@ -110,20 +110,18 @@ fn wanted(scan: &Scan) -> Vec<Wanted> {
         }
     }
     shapes.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let busiest = shapes.into_iter().take(MOST_SHAPES);
-    busiest
-        .map(|(at, _, shape)| {
-            let own_requests = |kind| parts::own_requests(kind, shape.connections, shape.size_bytes);
-            let anew = |kind| parts::own_connections(kind, shape.connections);
-            let has_short = scan.advice.get(at).is_some_and(|advice| short(advice) >= FEW_CONNECTIONS);
-            Wanted {
-                at,
-                own: shape.kind.and_then(own_requests),
-                own_connections: shape.kind.filter(|_| has_short).and_then(anew),
-                shape,
+    let mut wanted = Vec::new();
+    for (at, _, shape) in shapes.into_iter().take(MOST_SHAPES) {
+        let (mut own, mut own_connections) = (None, None);
+        if let Some(kind) = shape.kind {
+            own = parts::own_requests(kind, shape.connections, shape.size_bytes);
+            if scan.advice.get(at).is_some_and(|advice| short(advice) >= FEW_CONNECTIONS) {
+                own_connections = parts::own_connections(kind, shape.connections);
             }
-        })
-        .collect()
+        }
+        wanted.push(Wanted { at, own, own_connections, shape });
+    }
+    wanted
 }
 
 fn part(

@@ -164,8 +164,11 @@ pub fn status(result: anyhow::Result<Ending>) -> ExitCode {
 
 /// Whether an error says only that there was a signal.
 fn is_of_interrupt(error: &anyhow::Error) -> bool {
-    let is_interrupted = |cause: &io::Error| cause.kind() == ErrorKind::Interrupted;
-    code(error) == INTERRUPTED || error.chain().any(|cause| cause.downcast_ref().is_some_and(is_interrupted))
+    code(error) == INTERRUPTED
+        || error
+            .chain()
+            .filter_map(|cause| cause.downcast_ref::<io::Error>())
+            .any(|cause| cause.kind() == ErrorKind::Interrupted)
 }
 
 /// Whether nobody waits for another try: the reader has gone, or a signal came.

@@ -63,8 +63,10 @@ pub fn stored(directory: &Path, suffix: &str) -> io::Result<Vec<StoredFile>> {
         // Gone meanwhile, or no file of ours.
         let Ok(found) = fs::symlink_metadata(entry.path()) else { continue };
         if found.is_file() {
-            let changed = || Timestamp::from_second(found.mtime()).unwrap_or(Timestamp::UNIX_EPOCH);
-            let at = time_of(&name).unwrap_or_else(changed);
+            let at = match time_of(&name) {
+                Some(at) => at,
+                None => Timestamp::from_second(found.mtime()).unwrap_or(Timestamp::UNIX_EPOCH),
+            };
             files.push(StoredFile { path: entry.path(), bytes: found.len(), at });
         }
     }
@@ -87,12 +89,15 @@ impl Kind {
     /// The oldest files, as many as are too many when `coming` more are stored. The newest one always stays.
     pub fn surplus<'a>(&self, files: &'a [StoredFile], coming: usize) -> &'a [StoredFile] {
         let most = self.most.saturating_sub(coming);
-        let mut bytes = 0;
-        let fits = |file: &&StoredFile| {
+        let (mut bytes, mut kept) = (0, 0);
+        for file in files.iter().rev().take(most) {
             bytes += file.bytes;
-            bytes <= self.most_bytes || bytes == file.bytes
-        };
-        let kept = files.iter().rev().take(most).take_while(fits).count();
+            // The newest stays, however large it is.
+            if bytes > self.most_bytes && bytes != file.bytes {
+                break;
+            }
+            kept += 1;
+        }
         &files[..files.len() - kept]
     }
 }

@@ -83,8 +83,9 @@ fn text(command: &Command, above: Option<&str>) -> io::Result<Vec<u8>> {
 
 /// The entries that a page has.
 fn named(all: &'static [Entry], wanted: &'static [&'static str]) -> impl Iterator<Item = (String, String)> {
-    let is_wanted = |entry: &&Entry| wanted.contains(&entry.name) || entry.is_everywhere;
-    all.iter().filter(is_wanted).map(|entry| (entry.name.to_owned(), entry.text.to_owned()))
+    all.iter()
+        .filter(|entry| wanted.contains(&entry.name) || entry.is_everywhere)
+        .map(|entry| (entry.name.to_owned(), entry.text.to_owned()))
 }
 
 /// Examples of a page: command and explanation. A workload has its own.

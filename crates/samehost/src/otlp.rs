@@ -70,19 +70,17 @@ struct Receiver {
 
 impl Receiver {
     fn open(named: Option<&str>) -> Result<Self, WrongUse> {
-        let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
-        let below = |base: String| format!("{}{PATH}", base.trim_end_matches('/'));
         let protocol = variable("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL")
             .or_else(|| variable("OTEL_EXPORTER_OTLP_PROTOCOL"));
         let url = match named {
-            Some(base) => below(base.to_owned()),
+            Some(base) => below(base),
             None if protocol.is_some_and(|protocol| protocol == "grpc") => {
                 return Err(WrongUse(
                     "OTEL_EXPORTER_OTLP_PROTOCOL is grpc, and samehost speaks OTLP over HTTP only: name that receiver, --otlp http://localhost:4318".into(),
                 ));
             }
             None => variable("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT").unwrap_or_else(|| {
-                below(variable("OTEL_EXPORTER_OTLP_ENDPOINT").unwrap_or_else(|| USUAL.to_owned()))
+                below(variable("OTEL_EXPORTER_OTLP_ENDPOINT").as_deref().unwrap_or(USUAL))
             }),
         };
         let mut receiver = Receiver::at(url)?;
@@ -224,6 +222,16 @@ fn shortened(text: &str) -> String {
 /// Whether text may stand in a request's head.
 fn is_plain(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// A variable that is set to something.
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// The URL for metrics below that for all signals.
+fn below(base: &str) -> String {
+    format!("{}{PATH}", base.trim_end_matches('/'))
 }
 
 /// The pairs of a variable as `a=b,c=d`, percent-decoded. An error does not repeat them: they may be secret.

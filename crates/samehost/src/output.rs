@@ -258,10 +258,14 @@ pub fn complain(message: &str) {
 /// Further lines are indented, so that none looks like a separate message.
 fn harmless(message: &str) -> String {
     let lines: Vec<String> = own_secrets().message(message).lines().map(clean).collect();
-    let line = |line: &String| if line.starts_with(' ') { line.clone() } else { format!("  {line}") };
-    let (first, further) = lines.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
-    let further: Vec<String> = further.iter().map(line).collect();
-    [&[first.to_owned()], further.as_slice()].concat().join("\n")
+    let mut text = String::new();
+    for (index, line) in lines.iter().enumerate() {
+        if index > 0 {
+            text.push_str(if line.starts_with(' ') { "\n" } else { "\n  " });
+        }
+        text.push_str(line);
+    }
+    text
 }
 
 /// Redacts secrets of this command: from its arguments, and from environment variables of database clients.

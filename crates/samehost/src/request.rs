@@ -77,20 +77,24 @@ pub fn fresh_seed() -> u64 {
 
 /// Commands and their names. Those without a name have that of their program where that tells them apart, else a letter.
 fn commands(options: &BenchOptions) -> Vec<(String, String)> {
-    let program = |script: &str| {
-        let first = script.split_whitespace().next().unwrap_or_default();
-        first.rsplit('/').next().unwrap_or_default().to_owned()
-    };
     let mut names: Vec<String> = options.positional.iter().map(|script| program(script)).collect();
-    let is_word = |name: &String| {
-        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
-    };
     let are_distinct = names.iter().collect::<BTreeSet<_>>().len() == names.len();
-    if !are_distinct || !names.iter().all(is_word) {
+    if !are_distinct || !names.iter().all(|name| is_word(name)) {
         names = (0..names.len()).map(letter).collect();
     }
     let named = names.into_iter().zip(options.positional.iter().cloned());
     named.chain(options.arm.iter().cloned()).collect()
+}
+
+/// The name of the program that a command begins with.
+fn program(command: &str) -> String {
+    let first = command.split_whitespace().next().unwrap_or_default();
+    first.rsplit('/').next().unwrap_or_default().to_owned()
+}
+
+/// Whether a name can stand for an arm.
+fn is_word(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
 /// `a` to `z`, then `a2`.

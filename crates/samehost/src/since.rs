@@ -47,25 +47,32 @@ impl FromStr for Since {
 
 /// A length of time with its unit: `90m`, `2d`, `1w`.
 pub fn length(text: &str) -> Option<SignedDuration> {
-    let days = |suffix: char, days: f64| {
-        let number = text.strip_suffix(suffix)?;
-        let is_plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-        let days = number.parse::<f64>().ok().filter(|_| is_plain)? * days;
-        (days > 0.0 && days <= MOST_DAYS).then(|| SignedDuration::from_secs_f64(days * DAY_S))
-    };
-    let shorter = || {
-        // A number without a unit could be anything.
-        let duration =
-            parse_duration(text).ok().filter(|_| text.ends_with(|c: char| c.is_ascii_alphabetic()));
-        SignedDuration::try_from(duration?).ok()
-    };
-    days('d', 1.0).or_else(|| days('w', 7.0)).or_else(shorter)
+    for (suffix, days) in [('d', 1.0), ('w', 7.0)] {
+        if let Some(length) = text.strip_suffix(suffix).and_then(|number| in_days(number, days)) {
+            return Some(length);
+        }
+    }
+    // A number without a unit could be anything.
+    if !text.ends_with(|c: char| c.is_ascii_alphabetic()) {
+        return None;
+    }
+    SignedDuration::try_from(parse_duration(text).ok()?).ok()
+}
+
+/// A number of `days`.
+fn in_days(number: &str, days: f64) -> Option<SignedDuration> {
+    let is_plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let days = number.parse::<f64>().ok().filter(|_| is_plain)? * days;
+    (days > 0.0 && days <= MOST_DAYS).then(|| SignedDuration::from_secs_f64(days * DAY_S))
 }
 
 /// A date, a date and a time of this machine, or one with its offset.
 fn time(text: &str) -> Option<Timestamp> {
-    let local = || Some(text.parse::<DateTime>().ok()?.to_zoned(TimeZone::system()).ok()?.timestamp());
-    text.parse().ok().or_else(local)
+    if let Ok(time) = text.parse() {
+        return Some(time);
+    }
+    // Local time.
+    Some(text.parse::<DateTime>().ok()?.to_zoned(TimeZone::system()).ok()?.timestamp())
 }
 
 /// Formats as `Tuesday 2026-11-17 14:00, 6 days ago`.

@@ -111,8 +111,7 @@ pub fn read(path: &Path) -> anyhow::Result<Report> {
             WrongUse(format!("{name} is neither a samehost report nor a samples file: {reason}"))
         })?,
     };
-    let major = |schema: &str| schema.split_once('/').map(|(_, version)| version.to_owned());
-    if !report.head.schema.starts_with("samehost.report/") || major(&report.head.schema) != major(SCHEMA) {
+    if report.head.schema != SCHEMA {
         let schema = &report.head.schema;
         return Err(WrongUse(format!("{name} is of format `{schema}`; this version reads {SCHEMA}")).into());
     }

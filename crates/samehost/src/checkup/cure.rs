@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use samehost_analysis::compare_arms;
-use samehost_model::scan::{Scan, SlowCongestion};
+use samehost_model::scan::Scan;
 use samehost_model::{Comparison, Report, Transport, Verdict, metric};
 
 use super::parts::{BULK_TRIAL, Part};
@@ -49,14 +49,11 @@ pub fn cure(scan: &Scan, measured: Option<&Report>) -> Option<Cure> {
 /// CUBIC's bandwidth ÷ that of the present congestion control.
 fn compared(report: &Report) -> Option<Comparison> {
     let metric = report.head.workload.metrics.iter().find(|metric| metric.is(&metric::BANDWIDTH))?;
-    let arm = |name: &str| {
-        let is_compared = |arm: &&samehost_model::Arm| {
-            arm.name == "tcp" && arm.point.parameters.get("congestion").is_some_and(|found| found == name)
-        };
-        report.head.arms.iter().find(is_compared)
-    };
-    let now = report.head.arms.iter().find(|arm| arm.name == "tcp")?;
-    compare_arms(report, metric, now, arm(USUAL)?)
+    let over_tcp = || report.head.arms.iter().filter(|arm| arm.name == "tcp");
+    let now = over_tcp().next()?;
+    let usual =
+        over_tcp().find(|arm| arm.point.parameters.get("congestion").is_some_and(|name| name == USUAL))?;
+    compare_arms(report, metric, now, usual)
 }
 
 fn in_words(scan: &Scan, measured: Option<&Comparison>, margin: f64) -> Option<Cure> {
@@ -80,11 +77,12 @@ fn in_words(scan: &Scan, measured: Option<&Comparison>, margin: f64) -> Option<C
         "Connections to {} use {name}. With CUBIC, {gain}; small requests stay the same. As root, for new connections only, until the next start (samehost explain bbr says how to make it last and how to take it back):",
         now.address
     );
-    let others = scan.slow_congestion.iter().skip(1);
-    let others = others.map(|one| format!("The same for connections to {}:", one.address));
-    let about = std::iter::once(first).chain(others);
-    let worth = |(one, about): (&SlowCongestion, String)| Worth { about, command: one.cure.join(" && ") };
-    Some(Cure::Worth(scan.slow_congestion.iter().zip(about).map(worth).collect()))
+    let mut worth = vec![Worth { about: first, command: now.cure.join(" && ") }];
+    for other in &scan.slow_congestion[1..] {
+        let about = format!("The same for connections to {}:", other.address);
+        worth.push(Worth { about, command: other.cure.join(" && ") });
+    }
+    Some(Cure::Worth(worth))
 }
 
 /// The gain in words: `512 KiB writes moved 3.1 times (2.8–3.3) the bytes per second over TCP in a private network here`.
@@ -101,6 +99,8 @@ fn gain(found: &Comparison, digits: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use samehost_model::scan::SlowCongestion;
+
     use super::*;
 
     fn cure_of(verdict: Verdict, ratio: f64, low: f64, high: f64) -> Cure {

@@ -146,16 +146,25 @@ fn look(interrupted: &AtomicBool) -> Option<Scan> {
 /// Predictions for the scan from the checkup's own measurements: a summary sentence, and recommended actions.
 fn priced(looked: Option<Scan>, legs: &[Leg]) -> (String, Vec<Worth>) {
     let Some(mut scan) = looked else { return (String::new(), Vec::new()) };
-    let measured_of = |kinds: &[FindingKind], metric: &str| {
-        let is_one = |part: &Part| part.lines.iter().any(|line| kinds.contains(&line.kind));
-        let raw = legs.iter().filter(|leg| leg.part.workload == "raw" && is_one(&leg.part));
-        raw.filter_map(|leg| measured(leg.report.as_ref()?, metric)).collect::<Vec<_>>()
-    };
-    let cpu = measured_of(&[FindingKind::RoundTrip, FindingKind::Busy], metric::TOTAL_CPU_PER_OP.name);
-    if let Some(costs) = Costs::of(&cpu, &measured_of(&[FindingKind::RoundTrip], metric::LATENCY_MEAN.name)) {
+    let round_trips = [FindingKind::RoundTrip, FindingKind::Busy];
+    let cpu = measured_alone(legs, &round_trips, metric::TOTAL_CPU_PER_OP.name);
+    let latency = measured_alone(legs, &round_trips[..1], metric::LATENCY_MEAN.name);
+    if let Some(costs) = Costs::of(&cpu, &latency) {
         samehost_scan::predict(&mut scan, &costs);
     }
     (here(&scan), worth_doing(&scan, &can_switch))
+}
+
+/// What parts of these kinds measured with nothing but the transport.
+fn measured_alone(legs: &[Leg], kinds: &[FindingKind], metric: &str) -> Vec<Measured> {
+    let mut found = Vec::new();
+    for leg in legs {
+        let is_asked = leg.part.lines.iter().any(|line| kinds.contains(&line.kind));
+        if leg.part.workload == "raw" && is_asked {
+            found.extend(leg.report.as_ref().and_then(|report| measured(report, metric)));
+        }
+    }
+    found
 }
 
 /// What a report measured of a metric, unless something bars it: a price rests on intervals that carry it.

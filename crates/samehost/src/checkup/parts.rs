@@ -182,8 +182,11 @@ fn own(kind: Kind, label: String, connections: u32, size_bytes: Option<u64>) -> 
     if !matches!(protocol, Protocol::Mysql | Protocol::Postgres | Protocol::Redis | Protocol::Memcached) {
         return None;
     }
-    let is_own = |workload: &&dyn Workload| server_kind(*workload).is_some_and(|of| of.is_like(kind));
-    let workload = WORKLOADS.iter().copied().filter(is_own).find(is_installed)?;
+    let mut suitable = WORKLOADS
+        .iter()
+        .copied()
+        .filter(|workload| server_kind(*workload).is_some_and(|server| server.is_like(kind)));
+    let workload = suitable.find(is_installed)?;
     let mut part = server(workload);
     // MySQL and MariaDB are served by one workload.
     if has_parameter(workload, "server") {
@@ -251,10 +254,14 @@ pub fn neighbours() -> Vec<Neighbour> {
 }
 
 fn introduce(workload: &str, login: &str, server: &RunningServer) -> (String, String) {
-    let arms = |transports: &[Transport]| {
-        server.endpoints.iter().find(|endpoint| transports.contains(&endpoint.transport()))
-    };
-    let (tcp, unix) = (arms(&[Transport::Tcp, Transport::Tcp6]), arms(&[Transport::Unix]));
+    let (mut tcp, mut unix) = (None, None);
+    for endpoint in &server.endpoints {
+        match endpoint.transport() {
+            Transport::Tcp | Transport::Tcp6 => tcp = tcp.or(Some(endpoint)),
+            Transport::Unix => unix = unix.or(Some(endpoint)),
+            _ => {}
+        }
+    }
     let named = |endpoint: &Endpoint| quoted(&endpoint.to_string());
     let lead = format!("{} (process {})", server.name, server.pid);
     let bench = format!("samehost bench {workload}");
@@ -281,8 +288,10 @@ fn introduce(workload: &str, login: &str, server: &RunningServer) -> (String, St
 
 /// Quotes a word for a shell if necessary.
 fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/:._-@%+=,".contains(c);
-    if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+    if word.chars().all(|c| c.is_ascii_alphanumeric() || "/:._-@%+=,".contains(c)) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]

@@ -57,10 +57,9 @@ impl Leg {
     /// Rows measured so far, with their index among the report's comparisons.
     pub fn rows(&self) -> impl Iterator<Item = (usize, &Comparison)> {
         self.report.iter().flat_map(|report| {
-            let is_row = |found: &Comparison| {
-                report.head.plan.asked.iter().any(|asked| asked.is_about(&found.metric, &found.point))
-            };
-            report.analysis.comparisons.iter().enumerate().filter(move |(_, found)| is_row(found))
+            let asked = &report.head.plan.asked;
+            let all = report.analysis.comparisons.iter().enumerate();
+            all.filter(move |(_, found)| asked.iter().any(|row| row.is_about(&found.metric, &found.point)))
         })
     }
 

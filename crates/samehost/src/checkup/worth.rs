@@ -29,20 +29,22 @@ pub fn here(scan: &Scan) -> String {
         number => format!("{number} programs talk to a service over TCP"),
     };
     let also = if scan.as_root { "" } else { "; root sees the others' as well" };
-    let number = |number: usize, of: &str| format!("{number} {of}{}", if number == 1 { "" } else { "s" });
     format!(
         "Here now: {pairs} ({}), {} over Unix sockets, {}{also}.",
-        number(over_tcp, "connection"),
-        number(over_unix, "connection"),
-        number(known, "known service")
+        counted(over_tcp, "connection"),
+        counted(over_unix, "connection"),
+        counted(known, "known service")
     )
+}
+
+fn counted(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Recommended actions, the largest saving first. `can_switch` tells whether the switch of a service has a plan, so that
 /// no command is printed that ends with "nothing to do".
 pub fn worth_doing(scan: &Scan, can_switch: &dyn Fn(&str) -> bool) -> Vec<Worth> {
     let mut all: Vec<&Advice> = scan.advice.iter().filter(|advice| rank(advice).is_some()).collect();
-    let saved = |advice: &Advice| advice.saving.map_or(0.0, |saving| saving.cpu_s_per_day.high);
     all.sort_by(|a, b| {
         (rank(a), a.possible)
             .cmp(&(rank(b), b.possible))
@@ -57,6 +59,11 @@ pub fn worth_doing(scan: &Scan, can_switch: &dyn Fn(&str) -> bool) -> Vec<Worth>
         }
     }
     found
+}
+
+/// The most CPU time that it may save, in seconds a day.
+fn saved(advice: &Advice) -> f64 {
+    advice.saving.map_or(0.0, |saving| saving.cpu_s_per_day.high)
 }
 
 /// 0 for a proven saving, 1 for too little traffic or an undecided saving; `None` if not worth a line.

@@ -1,11 +1,10 @@
 //! `samehost history [FILE…]`: stored results of this machine in order of time, each compared with the previous run of the
 //! same command.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use samehost_model::{Report, Verdict};
-use samehost_report::{Change, Run, Terminal};
+use samehost_report::{Change, Run};
 use serde_json::{Value, json};
 
 use super::history_hosts::history_hosts;
@@ -61,13 +60,15 @@ pub fn history(options: &HistoryOptions) -> anyhow::Result<Ending> {
         };
         runs.push(Run { file: &names[index], report, change });
     }
-    let value = || {
-        let all: Vec<Value> =
-            runs.iter().zip(&before).map(|(run, old)| as_json(run, old.map(|i| &names[i]))).collect();
-        json!({ "schema": "samehost.history/1", "runs": all })
-    };
-    let render = |terminal: &Terminal, out: &mut dyn Write| terminal.render_history(&runs, out);
-    output::json_or_show(options.json.as_deref(), value, render)?;
+    output::json_or_show(
+        options.json.as_deref(),
+        || {
+            let all: Vec<Value> =
+                runs.iter().zip(&before).map(|(run, old)| as_json(run, old.map(|i| &names[i]))).collect();
+            json!({ "schema": "samehost.history/1", "runs": all })
+        },
+        |terminal, out| terminal.render_history(&runs, out),
+    )?;
     if options.fail_on_slower && slower > 0 {
         output::complain(&format!("{slower} comparisons became slower from one run to the next"));
         return Ok(Ending::Finding);
@@ -77,12 +78,11 @@ pub fn history(options: &HistoryOptions) -> anyhow::Result<Ending> {
 
 /// The newest earlier run of the same measurement.
 fn previous(results: &[(PathBuf, Report)], index: usize) -> Option<usize> {
-    let same = |report: &Report| {
-        let other = &results[index].1;
-        report.head.workload.name == other.head.workload.name
-            && measures(&report.head.command) == measures(&other.head.command)
-    };
-    (0..index).rev().find(|&i| same(&results[i].1))
+    let newer = &results[index].1.head;
+    results[..index].iter().rposition(|(_, report)| {
+        report.head.workload.name == newer.workload.name
+            && measures(&report.head.command) == measures(&newer.command)
+    })
 }
 
 /// Words of a command line that determine what is measured, without the program's path and output options.

@@ -1,10 +1,8 @@
 //! `samehost history FOLDER`: the runs of many hosts, and whether the newest of each differs from its earlier ones.
 
-use std::io::Write;
 use std::path::Path;
 
 use samehost_analysis::{Histories, HostReport};
-use samehost_report::Terminal;
 
 use super::history::measures;
 use super::host_reports::{Gathered, gather, no_report};
@@ -27,10 +25,13 @@ pub(super) fn history_hosts(place: &Path, options: &HistoryOptions) -> anyhow::R
     if found.reports == 0 {
         return Err(no_report(place));
     }
-    let render = |terminal: &Terminal, out: &mut dyn Write| terminal.render_hosts_history(&found, out);
-    output::json_or_show(options.json.as_deref(), || &found, render)?;
-    let is_slower = |newest: &samehost_analysis::Newest| newest.is_slower == Some(true);
-    let slower = found.histories.iter().filter(|one| one.newest.as_ref().is_some_and(is_slower)).count();
+    output::json_or_show(
+        options.json.as_deref(),
+        || &found,
+        |terminal, out| terminal.render_hosts_history(&found, out),
+    )?;
+    let newest = found.histories.iter().filter_map(|history| history.newest.as_ref());
+    let slower = newest.filter(|newest| newest.is_slower == Some(true)).count();
     if options.fail_on_slower && slower > 0 {
         output::complain(&format!(
             "{slower} of the newest runs are slower than the earlier ones of their host"

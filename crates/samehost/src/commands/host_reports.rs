@@ -181,21 +181,28 @@ fn read_file(path: &Path) -> Result<HostReport, String> {
 
 /// The files of a folder with the names of their hosts: `web1.json`, and `web1/anything.json`.
 fn files(folder: &Path) -> anyhow::Result<Vec<(String, PathBuf)>> {
-    let list = |folder: &Path| -> anyhow::Result<Vec<PathBuf>> {
-        let entries =
-            fs::read_dir(folder).map_err(|error| WrongUse(format!("{}: {error}", folder.display())))?;
-        entries.map(|entry| Ok(entry?.path())).collect()
-    };
-    let is_report = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "json");
-    let name = |path: &Path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let mut files = Vec::new();
     for path in list(folder)? {
         if path.is_dir() {
             let host = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            files.extend(list(&path)?.into_iter().filter(is_report).map(|file| (host.clone(), file)));
+            for file in list(&path)? {
+                if is_report(&file) {
+                    files.push((host.clone(), file));
+                }
+            }
         } else if is_report(&path) {
-            files.push((name(&path), path));
+            let host = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            files.push((host, path));
         }
     }
     Ok(files)
+}
+
+fn list(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).map_err(|error| WrongUse(format!("{}: {error}", folder.display())))?;
+    entries.map(|entry| Ok(entry?.path())).collect()
+}
+
+fn is_report(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "json")
 }

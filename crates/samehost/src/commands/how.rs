@@ -87,6 +87,11 @@ const PROJECTS: &[(&str, &[&str])] = &[
 
 /// The languages of the project in this directory.
 fn languages_here() -> Vec<&'static str> {
-    let is_here = |names: &[&str]| names.iter().any(|name| Path::new(name).is_file());
-    PROJECTS.iter().filter(|(_, names)| is_here(names)).map(|(language, _)| *language).collect()
+    let mut languages = Vec::new();
+    for (language, names) in PROJECTS {
+        if names.iter().any(|name| Path::new(name).is_file()) {
+            languages.push(*language);
+        }
+    }
+    languages
 }

@@ -185,12 +185,11 @@ impl Outputs {
 
 /// Success if anything was measured; missing experiments are explained in their rows.
 fn ending(reproduction: &Reproduction) -> Ending {
-    let measured = |one: &Experiment| one.state == ExperimentState::Measured;
+    let has_one =
+        |state: ExperimentState| reproduction.experiments.iter().any(|experiment| experiment.state == state);
     if reproduction.interrupted {
         Ending::Interrupted
-    } else if reproduction.experiments.iter().any(|one| one.state == ExperimentState::Failed)
-        || !reproduction.experiments.iter().any(measured)
-    {
+    } else if has_one(ExperimentState::Failed) || !has_one(ExperimentState::Measured) {
         Ending::CutShort
     } else {
         Ending::Done

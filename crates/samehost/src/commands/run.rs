@@ -65,8 +65,8 @@ pub fn run(options: &RunOptions) -> anyhow::Result<Ending> {
     let log = options.log.as_deref().map(open_log).transpose()?;
     if options.preload || !options.listen.is_empty() {
         let ports = Ports { connects: maps.0, listens: options.listen.clone() };
-        let supervise = |running: Preloaded| running.supervise(&output::complain);
-        return end(Preloaded::start(&options.command, ports)?, supervise, options);
+        let started = Preloaded::start(&options.command, ports)?;
+        return end(started, |running| running.supervise(&output::complain), options);
     }
     end(Supervisor::start(&options.command, maps, Tally::new(log))?, Supervisor::supervise, options)
 }

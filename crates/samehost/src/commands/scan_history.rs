@@ -1,10 +1,8 @@
 //! `samehost history --scans`: the scans that were kept, each with what changed since the one before.
 
-use std::io::Write;
 use std::path::Path;
 
 use samehost_model::scan::{Inventory, ScanChanges};
-use samehost_report::Terminal;
 use samehost_scan::changes;
 use serde_json::{Value, json};
 
@@ -27,18 +25,22 @@ pub(super) fn scan_history(json: Option<&Path>) -> anyhow::Result<Ending> {
     if kept.is_empty() {
         return Err(history.nothing().into());
     }
-    let value = || {
-        let value =
-            |one: &Kept| json!({ "file": one.file, "taken_at": one.taken_at, "changes": one.changes });
-        let scans: Vec<Value> = kept.iter().map(value).collect();
-        json!({ "schema": "samehost.scan-history/1", "scans": scans })
-    };
     let scans: Vec<(&str, Option<&ScanChanges>)> =
         kept.iter().map(|one| (one.taken_at.as_str(), one.changes.as_ref())).collect();
-    let render =
-        |terminal: &Terminal, out: &mut dyn Write| terminal.render_scan_history(&scans, &in_words, out);
-    output::json_or_show(json, value, render)?;
+    output::json_or_show(
+        json,
+        || as_json(&kept),
+        |terminal, out| terminal.render_scan_history(&scans, &in_words, out),
+    )?;
     Ok(Ending::Done)
+}
+
+fn as_json(kept: &[Kept]) -> Value {
+    let mut scans = Vec::new();
+    for one in kept {
+        scans.push(json!({ "file": one.file, "taken_at": one.taken_at, "changes": one.changes }));
+    }
+    json!({ "schema": "samehost.scan-history/1", "scans": scans })
 }
 
 /// All kept scans, the oldest first, each compared with the one before.

@@ -2,7 +2,7 @@
 
 use samehost_analysis::{Judged, compare_arms, judge_alone, judge_ratio};
 use samehost_model::{
-    Arm, ClaimOutcome, Comparison, Expected, Here, Judgement, MetricInfo, Point, Report, Transport,
+    ClaimOutcome, Comparison, Expected, Here, Judgement, MetricInfo, Point, Report, Transport,
 };
 
 use super::congestion::not_comparable;
@@ -23,11 +23,10 @@ pub fn not_measured(claim: &Claim) -> ClaimOutcome {
 
 /// Judges a claim by the experiment's reports: the first that answers it, or all of them together.
 pub fn judge(claim: &Claim, reports: &[&Report]) -> ClaimOutcome {
-    let by_one = || reports.iter().find_map(|report| by_figure(claim, report));
     let outcome = match claim.find {
         Find::Works => Some(works(claim, reports)),
         Find::Busy => reports.first().and_then(|report| busy::judge(claim, report)),
-        _ => by_one(),
+        _ => reports.iter().find_map(|report| by_figure(claim, report)),
     };
     outcome.unwrap_or_else(|| ClaimOutcome {
         judgement: Judgement::CannotTell,
@@ -129,8 +128,8 @@ fn here(found: &Comparison, report: &Report) -> Here {
 /// The same ratio against TCP with TLS, if there is such an arm at the same point.
 fn against_tls(found: &Comparison, report: &Report) -> Option<String> {
     let metric = metric_of(report, &found.metric)?;
-    let is_here = |arm: &&Arm| arm.point == found.point;
-    let encrypted = report.head.arms.iter().filter(is_here).find(|arm| arm.transport == Transport::TcpTls)?;
+    let mut here = report.head.arms.iter().filter(|arm| arm.point == found.point);
+    let encrypted = here.find(|arm| arm.transport == Transport::TcpTls)?;
     let plain = report.arm(&found.candidate)?;
     let ratio = compare_arms(report, metric, encrypted, plain)?;
     let interval = match (ratio.ci_low, ratio.ci_high) {
@@ -190,9 +189,11 @@ fn works(claim: &Claim, reports: &[&Report]) -> ClaimOutcome {
     for report in reports {
         let mut counts = Vec::new();
         for arm in report.head.arms.iter().filter(|arm| arm.transport != Transport::None) {
-            let trials = || report.trials.iter().filter(|trial| trial.arm == arm.id);
-            let good: u64 = trials().map(|trial| trial.operations).sum();
-            let bad: u64 = trials().map(samehost_model::Trial::error_count).sum();
+            let (mut good, mut bad) = (0, 0);
+            for trial in report.trials.iter().filter(|trial| trial.arm == arm.id) {
+                good += trial.operations;
+                bad += trial.error_count();
+            }
             if bad > 0 {
                 judgement = Judgement::DoesNotHold;
             } else if good == 0 && judgement == Judgement::Holds {
@@ -208,7 +209,7 @@ fn works(claim: &Claim, reports: &[&Report]) -> ClaimOutcome {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use samehost_model::{EffectSize, Head, Host, Trial, WorkloadInfo, metric};
+    use samehost_model::{Arm, EffectSize, Head, Host, Trial, WorkloadInfo, metric};
 
     /// A report of throughput at these numbers of connections: 100 over TCP, and `factor` times that over the
     /// Unix socket.

@@ -30,12 +30,15 @@ fn read(text: &'static str) -> Result<Vec<Published>, String> {
     let named = |texts: &BTreeMap<String, &'static str>, name: &str| {
         texts.get(name).copied().ok_or_else(|| format!("no text is called {name}"))
     };
-    let whole = |one: Published| {
-        let why: Result<Vec<&str>, String> =
-            one.explanations.iter().map(|name| named(&explanations, name)).collect();
-        Ok(Published { source: named(&sources, one.source)?, explanations: why?.leak(), ..one })
-    };
-    file.experiment.into_iter().map(whole).collect()
+    let mut published = Vec::new();
+    for one in file.experiment {
+        let mut why = Vec::new();
+        for name in one.explanations {
+            why.push(named(&explanations, name)?);
+        }
+        published.push(Published { source: named(&sources, one.source)?, explanations: why.leak(), ..one });
+    }
+    Ok(published)
 }
 
 fn leaked(texts: BTreeMap<String, String>) -> BTreeMap<String, &'static str> {
@@ -49,6 +52,8 @@ pub fn chosen(ids: &[String]) -> Result<Vec<&'static Published>, WrongUse> {
         let all: Vec<&str> = EXPERIMENTS.iter().map(|one| one.id).collect();
         return Err(WrongUse(format!("no experiment is called `{unknown}`; known are {}", all.join(", "))));
     }
-    let asked = |one: &&Published| ids.is_empty() || ids.iter().any(|id| one.id.eq_ignore_ascii_case(id));
-    Ok(EXPERIMENTS.iter().filter(asked).collect())
+    if ids.is_empty() {
+        return Ok(EXPERIMENTS.iter().collect());
+    }
+    Ok(EXPERIMENTS.iter().filter(|one| ids.iter().any(|id| one.id.eq_ignore_ascii_case(id))).collect())
 }

@@ -26,17 +26,18 @@ pub fn next(all: &[(&Published, &Experiment, u32)], left_s: f64) -> Option<(usiz
 
 /// Questions that the claims ask of a measurement.
 pub fn questions(claims: &[Claim]) -> Vec<Question> {
-    let is_open = |claim: &Claim| {
+    let mut questions = Vec::new();
+    for claim in claims {
         let (metric, connections) = match claim.find {
             Find::Transports { metric, at } | Find::Between { metric, at, .. } => (metric, at.connections),
             Find::Peak { metric } | Find::EveryPoint { metric } | Find::Points { metric, .. } => {
                 (metric, None)
             }
-            Find::Share { .. } | Find::Works | Find::Busy => return None,
+            Find::Share { .. } | Find::Works | Find::Busy => continue,
         };
-        Some(Question { metric: metric.to_owned(), connections })
-    };
-    claims.iter().filter_map(is_open).collect()
+        questions.push(Question { metric: metric.to_owned(), connections });
+    }
+    questions
 }
 
 /// Indexes of the comparisons behind the claims, which form one family.

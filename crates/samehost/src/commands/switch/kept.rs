@@ -65,22 +65,26 @@ fn is_over(entry: &Entry, older_than: Option<u32>) -> bool {
     }
 }
 
-fn forget_all(all: &[(Store, Entry)], options: &SwitchOptions) -> anyhow::Result<Ending> {
-    let planned = |(store, entry): &(Store, Entry)| StoredSwitch {
+/// What would be forgotten of a switch.
+fn forgetting(store: &Store, entry: &Entry) -> StoredSwitch {
+    let would = match entry.state {
+        State::Committed => "it would be forgotten; it stays in force, and cannot be undone any more",
+        _ => "it would be forgotten",
+    };
+    StoredSwitch {
         id: entry.id.clone(),
         summary: entry.summary.clone(),
-        would: match entry.state {
-            State::Committed => "it would be forgotten; it stays in force, and cannot be undone any more",
-            _ => "it would be forgotten",
-        }
-        .to_owned(),
+        would: would.to_owned(),
         steps: Vec::new(),
         left: vec![format!(
             "{} is removed with the files in it as they were; it is not overwritten, and a disk may keep it for a while",
             store.path().join(&entry.id).display()
         )],
-    };
-    let planned: Vec<StoredSwitch> = all.iter().map(planned).collect();
+    }
+}
+
+fn forget_all(all: &[(Store, Entry)], options: &SwitchOptions) -> anyhow::Result<Ending> {
+    let planned: Vec<StoredSwitch> = all.iter().map(|(store, entry)| forgetting(store, entry)).collect();
     if let Some(ending) = not_agreed(options, &planned)? {
         return Ok(ending);
     }
@@ -166,17 +170,20 @@ fn in_words(all: &[CheckedFile], used: &BTreeMap<String, Seen>, out: &mut Vec<u8
 
 /// What an application was seen to do, and what would tell more.
 fn done(seen: &Seen) -> String {
-    let who = |names: &BTreeSet<String>| names.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
     match (seen.new.is_empty(), seen.old.is_empty()) {
-        (false, true) => format!("in use: {} connected at the new address", who(&seen.new)),
+        (false, true) => format!("in use: {} connected at the new address", list(&seen.new)),
         (true, true) => "written: no connection of the application was seen. Make a request meanwhile: samehost switch --check --wait 60s".to_owned(),
-        (true, false) => format!("NOT FOLLOWED: {} connected at the old address. Restart the application, or look what goes before its file", who(&seen.old)),
+        (true, false) => format!("NOT FOLLOWED: {} connected at the old address. Restart the application, or look what goes before its file", list(&seen.old)),
         (false, false) => format!(
             "at both: {} connected at the new address, {} at the old one; what shares its processes may have a file of its own",
-            who(&seen.new),
-            who(&seen.old)
+            list(&seen.new),
+            list(&seen.old)
         ),
     }
+}
+
+fn list(names: &BTreeSet<String>) -> String {
+    names.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

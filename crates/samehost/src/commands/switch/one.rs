@@ -153,8 +153,7 @@ pub(super) fn look() -> anyhow::Result<Scan> {
 }
 
 fn request_of(options: &SwitchOptions, targets: &[String]) -> anyhow::Result<SwitchRequest> {
-    let endpoint = |text: &String| format!("tcp:{text}").parse::<Endpoint>();
-    let address = options.address.as_ref().map(endpoint).transpose();
+    let address = options.address.as_ref().map(|text| format!("tcp:{text}").parse::<Endpoint>()).transpose();
     Ok(SwitchRequest {
         address: address.map_err(|error| WrongUse(error.to_string()))?,
         targets: targets.to_vec(),

@@ -103,8 +103,8 @@ pub(super) fn notes(options: &SwitchOptions, report: &SwitchReport) -> Vec<Strin
     if options.user.is_some() && hops.iter().all(|hop| hop.clients.is_empty()) {
         notes.push("--user is used for nothing: no connection of an application moves".to_owned());
     }
-    let steps = || report.steps.iter().chain(&report.later);
-    if !options.reload.is_empty() && steps().all(|step| step.reloads.is_empty()) {
+    let reloads_nothing = report.steps.iter().chain(&report.later).all(|step| step.reloads.is_empty());
+    if !options.reload.is_empty() && reloads_nothing {
         notes.push("--reload is used for nothing: no program has to be told of this change".to_owned());
     }
     if options.keep_tcp && report.later.is_empty() {

@@ -237,8 +237,14 @@ fn unanswered(text: &str) -> Option<String> {
 /// Processes with a TCP connection to an address.
 fn speaking(scan: &Scan, endpoint: &Endpoint) -> BTreeSet<String> {
     let services = services_at(scan, endpoint);
-    let is_its = |at: usize| services.contains(&at);
-    let over_tcp = scan.connections.iter().filter(|one| one.service.is_some_and(is_its) && one.kind.is_tcp());
-    let holders = over_tcp.filter_map(|one| scan.holder(one.client));
-    holders.map(|process| format!("{} {}", process.name, process.pid)).collect()
+    let mut names = BTreeSet::new();
+    for connection in &scan.connections {
+        if !connection.kind.is_tcp() || !connection.service.is_some_and(|at| services.contains(&at)) {
+            continue;
+        }
+        if let Some(process) = scan.holder(connection.client) {
+            names.insert(format!("{} {}", process.name, process.pid));
+        }
+    }
+    names
 }
