@@ -13,7 +13,7 @@ use samehost_model::{Endpoint, Protocol, Redactor};
 use samehost_services::Kind;
 use samehost_transport::Family;
 
-use crate::collect::{ScanError, collect};
+use crate::listing::collect::{ScanError, collect};
 use crate::target::Target;
 
 /// Time limit for a server to accept, and to answer.

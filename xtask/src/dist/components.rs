@@ -142,7 +142,7 @@ fn standard_library(version: &str) -> Component {
 
 /// plotly.js, which the program writes into HTML pages; its head says which version it is.
 fn charting_script(source: &Path) -> anyhow::Result<Component> {
-    let script = source.join("crates/samehost-report/src/html/plotly-basic.min.js.gz");
+    let script = source.join("crates/samehost-report/src/formats/html/plotly-basic.min.js.gz");
     let script = text(Command::new("gzip").arg("-dc").arg(script))?;
     let version =
         script.lines().take(5).find_map(|line| line.rsplit_once(" v")).context("plotly.js has no version")?.1;

@@ -50,7 +50,7 @@ const DRAWN_BY_PLOTLY_BASIC: [&str; 2] = ["bar", "scatter"];
 
 #[test]
 fn the_charts_library_is_npms_and_draws_every_trace() {
-    let compressed = include_bytes!("../../src/html/plotly-basic.min.js.gz");
+    let compressed = include_bytes!("../../src/formats/html/plotly-basic.min.js.gz");
     let mut script = Vec::new();
     flate2::read::GzDecoder::new(&compressed[..]).read_to_end(&mut script).unwrap();
     let sum: String = Sha256::digest(&script).iter().map(|byte| format!("{byte:02x}")).collect();

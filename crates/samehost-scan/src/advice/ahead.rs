@@ -11,8 +11,8 @@ use samehost_model::{Endpoint, Protocol};
 use samehost_system::{Executable, hosts, ownership};
 
 use super::{BLOCKERS, pair::Pair};
-use crate::join::Listeners;
-use crate::trust::{Trusted, described, plausible, users};
+use crate::listing::join::Listeners;
+use crate::listing::trust::{Trusted, described, plausible, users};
 
 /// Why no service is accepted as the server at an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -34,7 +34,7 @@ use pair::Pair;
 use program::{Program, programs};
 pub(crate) use walk::Root;
 
-use crate::catch::Sender;
+use crate::traffic::catch::Sender;
 
 /// A check for something that may prevent a switch.
 pub struct Blocker {

@@ -1,0 +1,298 @@
+//! Building blocks of charts: views with plotly.js traces and layout, series that can be toggled, and the same
+//! values as a table; axes with their ticks. Colours are names such as `$series0`, which the page replaces by those of its theme.
+
+use samehost_model::human::format_value;
+use serde_json::{Value, json};
+
+use crate::formats::html::escape;
+use crate::layout::grid::Grid;
+use crate::measurement::view::View;
+
+/// Symbols and dashes, so that series can be distinguished without colour.
+const SYMBOLS: [&str; 8] =
+    ["circle", "square", "diamond", "triangle-up", "star", "pentagon", "hexagon", "hourglass"];
+const DASHES: [&str; 4] = ["solid", "dash", "dot", "dashdot"];
+/// Number of series colours in the style sheet.
+const COLOURS: usize = 8;
+
+pub(crate) struct Chart {
+    /// Unique in a report.
+    pub(crate) id: String,
+    pub(crate) title: String,
+    /// How to read the chart.
+    pub(crate) about: String,
+    /// Series that can be toggled.
+    pub(crate) series: Vec<Series>,
+    /// One or more; with several, the reader chooses from a list.
+    pub(crate) views: Vec<ChartView>,
+    /// Values of all views.
+    pub(crate) table: Grid,
+}
+
+/// One drawing of a chart.
+pub(crate) struct ChartView {
+    pub(crate) label: String,
+    pub(crate) traces: Vec<Value>,
+    pub(crate) layout: Value,
+}
+
+/// How an arm is drawn; the same in every chart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Series {
+    /// Key shared by the traces of the series.
+    pub(crate) key: String,
+    pub(crate) name: String,
+    /// Name of a colour in the theme.
+    pub(crate) colour: String,
+    pub(crate) symbol: &'static str,
+    pub(crate) dash: &'static str,
+}
+
+impl Series {
+    /// Series of the arm with this name.
+    pub(crate) fn of(view: &View<'_>, name: &str) -> Self {
+        let index = view.arm_names().iter().position(|known| known == name).unwrap_or(0);
+        Series {
+            key: format!("series{index}"),
+            name: name.to_owned(),
+            colour: format!("$series{}", index % COLOURS),
+            symbol: SYMBOLS[index % SYMBOLS.len()],
+            dash: DASHES[(index / COLOURS) % DASHES.len()],
+        }
+    }
+
+    /// Series of all compared arms, the baseline first.
+    pub(crate) fn all(view: &View<'_>) -> Vec<Series> {
+        view.arm_names().iter().map(|name| Series::of(view, name)).collect()
+    }
+
+    /// Series that does not belong to an arm.
+    pub(crate) fn other(key: &str, name: &str, colour: &str) -> Self {
+        Series {
+            key: key.to_owned(),
+            name: name.to_owned(),
+            colour: colour.to_owned(),
+            symbol: "square",
+            dash: "solid",
+        }
+    }
+}
+
+/// Points of a trace, with hover texts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Marks {
+    pub(crate) x: Vec<f64>,
+    pub(crate) y: Vec<f64>,
+    pub(crate) hover: Vec<String>,
+}
+
+impl Marks {
+    pub(crate) fn push(&mut self, x: f64, y: f64, hover: String) {
+        self.x.push(x);
+        self.y.push(y);
+        self.hover.push(hover);
+    }
+}
+
+/// Joins lines to a hover text and escapes them, because reports may come from others.
+pub(crate) fn hover(lines: &[String]) -> String {
+    let lines: Vec<String> =
+        lines.iter().filter(|line| !line.is_empty()).map(|line| escape::chart(line)).collect();
+    lines.join("<br>")
+}
+
+/// A trace of points; `mode` is `lines+markers` or `markers`.
+pub(crate) fn points(series: &Series, mode: &str, marks: &Marks) -> Value {
+    json!({
+        "type": "scatter", "mode": mode, "name": escape::chart(&series.name), "legendgroup": series.key,
+        "x": marks.x, "y": marks.y, "hovertext": marks.hover, "hoverinfo": "text",
+        "line": { "color": series.colour, "dash": series.dash, "width": 2 },
+        "marker": { "color": series.colour, "symbol": series.symbol, "size": 8 },
+    })
+}
+
+/// A filled band between `low` and `high` along `x`.
+pub(crate) fn band(series: &Series, x: &[f64], low: &[f64], high: &[f64]) -> Value {
+    let along: Vec<f64> = x.iter().chain(x.iter().rev()).copied().collect();
+    let around: Vec<f64> = high.iter().chain(low.iter().rev()).copied().collect();
+    json!({
+        "type": "scatter", "mode": "lines", "name": format!("{} interval", escape::chart(&series.name)),
+        "legendgroup": series.key, "x": along, "y": around, "fill": "toself", "hoverinfo": "skip",
+        "fillcolor": format!("{}-soft", series.colour), "line": { "width": 0, "color": series.colour },
+    })
+}
+
+/// Unconnected line segments.
+pub(crate) fn segments(key: &str, colour: &str, width: u32, ends: &[([f64; 2], [f64; 2])]) -> Value {
+    let mut x = Vec::with_capacity(3 * ends.len());
+    let mut y = Vec::with_capacity(3 * ends.len());
+    for (xs, ys) in ends {
+        x.extend([json!(xs[0]), json!(xs[1]), Value::Null]);
+        y.extend([json!(ys[0]), json!(ys[1]), Value::Null]);
+    }
+    json!({
+        "type": "scatter", "mode": "lines", "legendgroup": key, "x": x, "y": y, "hoverinfo": "skip",
+        "line": { "color": colour, "width": width },
+    })
+}
+
+/// A plotly.js layout with its axes and height.
+pub(crate) fn layout(x: &Value, y: &Value, height: usize) -> Value {
+    json!({ "height": height, "xaxis": x, "yaxis": y, "shapes": [], "annotations": [] })
+}
+
+/// The line of no difference, and the zone of the margin around it, for a logarithmic axis of ratios.
+pub(crate) fn no_difference(margin: f64) -> Value {
+    json!([
+        { "type": "rect", "xref": "x", "yref": "paper", "x0": 1.0 / (1.0 + margin), "x1": 1.0 + margin,
+          "y0": 0, "y1": 1, "layer": "below", "line": { "width": 0 }, "fillcolor": "$margin" },
+        { "type": "line", "xref": "x", "yref": "paper", "x0": 1, "x1": 1, "y0": 0, "y1": 1,
+          "layer": "below", "line": { "width": 1.5, "color": "$ink" } },
+    ])
+}
+
+/// Minimum distance of two named ticks, as a fraction of the axis.
+const NEAREST: f64 = 0.07;
+/// A logarithmic axis whose ends have a ratio below this gets the ticks of a linear one.
+const NARROW: f64 = 6.0;
+/// From this ratio on only decades get ticks.
+const WIDE: f64 = 3e3;
+
+/// Smallest and largest finite value.
+pub(crate) fn ends(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
+    let mut ends: Option<(f64, f64)> = None;
+    for value in values.into_iter().filter(|value| value.is_finite()) {
+        ends = Some(ends.map_or((value, value), |(low, high)| (low.min(value), high.max(value))));
+    }
+    ends
+}
+
+/// 1, 2 or 5 times a power of ten, so that about five steps cover `span`.
+fn step(span: f64) -> f64 {
+    let rough = span / 5.0;
+    let power = 10_f64.powf(rough.log10().floor());
+    let digit = rough / power;
+    let nice = match digit {
+        d if d < 1.5 => 1.0,
+        d if d < 3.5 => 2.0,
+        d if d < 7.5 => 5.0,
+        _ => 10.0,
+    };
+    nice * power
+}
+
+fn linear_ticks(low: f64, high: f64) -> Vec<f64> {
+    let span = high - low;
+    if !(span.is_finite() && span > 0.0) {
+        return vec![low];
+    }
+    let step = step(span);
+    let (from, to) = ((low / step).floor() as i64, (high / step).ceil() as i64);
+    // Dividing by a power of ten avoids rounding errors such as 3 × 0.1 = 0.30000000000000004.
+    (from..=to).map(|i| if step < 1.0 { i as f64 / (1.0 / step).round() } else { i as f64 * step }).collect()
+}
+
+fn log_ticks(low: f64, high: f64) -> Vec<f64> {
+    if high / low < NARROW {
+        return linear_ticks(low, high).into_iter().filter(|tick| *tick > 0.0).collect();
+    }
+    let digits: &[f64] = match high / low {
+        r if r > WIDE => &[1.0],
+        r if r > 200.0 => &[1.0, 3.0],
+        _ => &[1.0, 2.0, 5.0],
+    };
+    let decades = low.log10().floor() as i32..=high.log10().ceil() as i32;
+    let all = decades.flat_map(|decade| digits.iter().map(move |digit| digit * 10_f64.powi(decade)));
+    all.filter(|tick| (0.5 * low..=2.0 * high).contains(tick)).collect()
+}
+
+/// Label of a tick without trailing zeros: `20 k/s`.
+fn tick(value: f64, unit: &str) -> String {
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    let text = format_value(value, unit);
+    let (number, unit) = text.split_once(' ').unwrap_or((&text, ""));
+    let number =
+        if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number };
+    format!("{number} {unit}").trim_end().to_owned()
+}
+
+pub(crate) fn log_axis(title: &str, unit: &str, values: impl IntoIterator<Item = f64>) -> Value {
+    let (low, high) = ends(values.into_iter().filter(|value| *value > 0.0)).unwrap_or((1.0, 1.0));
+    let ticks = log_ticks(low, high);
+    let texts: Vec<String> = ticks.iter().map(|value| tick(*value, unit)).collect();
+    let pad = ((high / low).log10() * 0.06).max(0.01);
+    json!({
+        "type": "log", "title": { "text": escape::chart(title) }, "tickvals": ticks, "ticktext": texts,
+        "range": [low.log10() - pad, high.log10() + pad],
+    })
+}
+
+/// A linear axis of values with this unit, starting at 0 if `from_zero`.
+pub(crate) fn linear_axis(
+    title: &str,
+    unit: &str,
+    from_zero: bool,
+    values: impl IntoIterator<Item = f64>,
+) -> Value {
+    let (low, high) = ends(values).unwrap_or((0.0, 1.0));
+    let low = if from_zero { low.min(0.0) } else { low };
+    let ticks = linear_ticks(low, high);
+    let texts: Vec<String> = ticks.iter().map(|value| tick(*value, unit)).collect();
+    let pad = if high > low { 0.06 * (high - low) } else { 0.05 * high.abs().max(1e-9) };
+    let from = if from_zero && low >= 0.0 { 0.0 } else { low - pad };
+    json!({
+        "type": "linear", "title": { "text": escape::chart(title) }, "tickvals": ticks, "ticktext": texts,
+        "range": [from, high + pad],
+    })
+}
+
+/// An axis with one labelled tick for each value.
+pub(crate) fn named_axis(title: &str, log: bool, ticks: &[(f64, String)]) -> Value {
+    let place = |value: f64| if log { value.log10() } else { value };
+    let (low, high) = ends(ticks.iter().map(|(value, _)| place(*value))).unwrap_or((0.0, 1.0));
+    // Omits labels that would overlap the previous one.
+    let mut last = f64::NEG_INFINITY;
+    let apart = |(value, _): &&(f64, String)| {
+        let free = place(*value) - last >= NEAREST * (high - low);
+        if free {
+            last = place(*value);
+        }
+        free
+    };
+    let (values, texts): (Vec<f64>, Vec<String>) =
+        ticks.iter().filter(apart).map(|(value, text)| (*value, escape::chart(text))).unzip();
+    let pad = if high > low { 0.05 * (high - low) } else { 0.5 };
+    json!({
+        "type": if log { "log" } else { "linear" }, "title": { "text": escape::chart(title) },
+        "tickvals": values, "ticktext": texts, "range": [low - pad, high + pad],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_few() {
+        assert_eq!(linear_ticks(0.93, 1.32), [0.9, 1.0, 1.1, 1.2, 1.3, 1.4]);
+        assert_eq!(log_ticks(12.0, 180.0), [10.0, 20.0, 50.0, 100.0, 200.0]);
+        assert_eq!(linear_ticks(5.0, 5.0), [5.0]);
+        for (low, high) in [(1e-3, 1e9), (1.0, 1.001), (3.0, 400.0), (0.7, 50.0)] {
+            assert!(
+                (2..=14).contains(&log_ticks(low, high).len()),
+                "{low} {high}: {:?}",
+                log_ticks(low, high)
+            );
+        }
+    }
+
+    #[test]
+    fn ticks_are_written_shortly() {
+        assert_eq!(tick(20_000.0, "per_s"), "20 k/s");
+        assert_eq!(tick(0.5, "us"), "500 ns");
+        assert_eq!(tick(1.05, ""), "1.05");
+        assert_eq!(tick(0.0, "us"), "0");
+    }
+}

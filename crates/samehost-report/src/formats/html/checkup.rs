@@ -1,0 +1,179 @@
+//! The checkup as one page: the answer as its heading, the table with a chart of its rows, what it means and what is worth
+//! doing on the first screen; the measurement of each row below, with its tables. It needs no script: a page with every
+//! chart and every trial of eleven measurements had 2.3 MB, and nobody found the answer in it.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use samehost_model::{Comparison, Report, Verdict};
+
+use super::escape::{html as escaped, sentence};
+use super::page::{Articles, Front};
+use super::render_with;
+use crate::measurement::head;
+use crate::verbs::checkup::{Around, Finding, FindingKind, NOTHING_WORTH, answer, legend, meaning};
+
+/// Size of a row's drawing, in its own units.
+const WIDTH: f64 = 176.0;
+const HEIGHT: f64 = 20.0;
+/// Kept free at both ends.
+const PAD: f64 = 6.0;
+
+/// What a page of the checkup consists of.
+#[derive(Clone, Copy, Debug)]
+pub struct CheckupPage<'a> {
+    /// Heading in place of the answer.
+    pub title: Option<&'a str>,
+    /// Rows of the table.
+    pub findings: &'a [Finding<'a>],
+    pub around: Around<'a>,
+    /// Failed measurements and hints.
+    pub notes: &'a [String],
+    /// All measurements with their labels.
+    pub reports: &'a [(&'a str, &'a Report)],
+}
+
+/// Writes the checkup as one HTML page that works offline.
+pub fn checkup_as_html(page: &CheckupPage<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let title = page.title.map_or_else(|| answer(page.findings), str::to_owned);
+    let front = Front { title: &title, html: &front(page), articles: Articles::WithoutCharts };
+    render_with(&front, page.reports, out)
+}
+
+fn front(page: &CheckupPage<'_>) -> String {
+    let mut html = String::new();
+    if let Some((_, report)) = page.reports.first() {
+        let head = &report.head;
+        let how = [head::machine(&head.host), head.started_at.chars().take(10).collect()];
+        let _ = writeln!(html, "<p class=\"how\">{}</p>", escaped(&how.join(" · ")));
+    }
+    let _ = writeln!(html, "<div class=\"front\"><div>{}", table(page.findings));
+    let _ = writeln!(html, "<p class=\"about\">{}</p>", escaped(&legend(page.findings)));
+    worth(&page.around, &mut html);
+    html.push_str("</div>\n<div><h2>What it means</h2>\n<ul>");
+    for one in meaning(page.findings, page.notes) {
+        let _ = writeln!(html, "<li>{}</li>", sentence(&one));
+    }
+    html.push_str("</ul></div></div>\n");
+    html
+}
+
+/// What is worth doing, and the servers that run, each with its command.
+fn worth(around: &Around<'_>, html: &mut String) {
+    let mut list = |title: &str, lead: Option<&str>, all: &[(&str, &str)]| {
+        let _ = writeln!(html, "<h2>{title}</h2>\n<ul>");
+        if let Some(lead) = lead {
+            let _ = writeln!(html, "<li>{}</li>", escaped(lead));
+        }
+        for (about, line) in all {
+            let _ = writeln!(html, "<li>{}<pre><code>{}</code></pre></li>", escaped(about), escaped(line));
+        }
+        html.push_str("</ul>\n");
+    };
+    if !around.here.is_empty() {
+        let worth: Vec<(&str, &str)> = around.worth.iter().map(|one| (one.about, one.line)).collect();
+        let all = if worth.is_empty() { vec![NOTHING_WORTH] } else { worth };
+        list("Most worth doing here", Some(around.here), &all);
+    }
+    if !around.running.is_empty() {
+        let running: Vec<(&str, &str)> = around.running.iter().map(|one| (one.about, one.line)).collect();
+        list("Servers that run here (not touched; measuring one puts load on it)", None, &running);
+    }
+}
+
+/// The rows, with a drawing of each interval on one axis.
+fn table(findings: &[Finding<'_>]) -> String {
+    let axis = Axis::of(findings);
+    let mut html = String::from(
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Checkup\"><table class=\"rows\"><thead><tr>\
+         <td></td><th scope=\"col\" class=\"right\">TCP</th><th scope=\"col\" class=\"right\">Unix</th>\
+         <th scope=\"col\">Unix against TCP</th>",
+    );
+    let _ = writeln!(html, "<td>{}</td></tr></thead><tbody>", axis.head());
+    for finding in findings {
+        let label = escaped(finding.label.trim_start());
+        let class = if finding.label.starts_with(' ') { " class=\"part\"" } else { "" };
+        let _ = write!(html, "<tr><th scope=\"row\"{class}>{label}</th>");
+        let Some([tcp, unix, told]) = finding.cells() else {
+            html.push_str("<td class=\"right dim\">not measured</td><td></td><td></td><td></td></tr>\n");
+            continue;
+        };
+        let drawing =
+            finding.comparison().map_or_else(String::new, |found| axis.row(found, look(finding, found)));
+        let _ = writeln!(
+            html,
+            "<td class=\"right\">{}</td><td class=\"right\">{}</td><td>{}</td><td>{drawing}</td></tr>",
+            escaped(&tcp),
+            escaped(&unix),
+            sentence(&told)
+        );
+    }
+    html.push_str("</tbody></table></div>");
+    html
+}
+
+/// CSS class of a row's drawing.
+fn look(finding: &Finding<'_>, comparison: &Comparison) -> &'static str {
+    match comparison.verdict {
+        _ if finding.kind == FindingKind::Scheduler => "open",
+        Verdict::Faster => "better",
+        Verdict::Slower => "worse",
+        Verdict::Equivalent => "same",
+        Verdict::Inconclusive => "open",
+    }
+}
+
+/// Logarithmic axis of ratios that all rows share.
+struct Axis {
+    low: f64,
+    high: f64,
+}
+
+impl Axis {
+    fn of(findings: &[Finding<'_>]) -> Self {
+        let (mut low, mut high) = (0.5_f64, 1.25_f64);
+        for comparison in findings.iter().filter_map(Finding::comparison) {
+            for end in [Some(comparison.ratio), comparison.ci_low, comparison.ci_high].into_iter().flatten() {
+                if end.is_finite() && end > 0.0 {
+                    (low, high) = (low.min(end), high.max(end));
+                }
+            }
+        }
+        // One row that nothing is known of must not press all others together.
+        Axis { low: low.max(0.1), high: high.min(10.0) }
+    }
+
+    fn place(&self, ratio: f64) -> f64 {
+        let part = (ratio.clamp(self.low, self.high) / self.low).ln() / (self.high / self.low).ln();
+        PAD + part * (WIDTH - 2.0 * PAD)
+    }
+
+    /// The axis itself: both ends in words. The line in each row is no difference.
+    fn head(&self) -> String {
+        let text = |ratio: f64, anchor: &str, words: &str| {
+            format!("<text x=\"{:.0}\" y=\"14\" text-anchor=\"{anchor}\">{words}</text>", self.place(ratio))
+        };
+        format!(
+            "<svg class=\"interval\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" aria-hidden=\"true\">{}{}</svg>",
+            text(self.low, "start", &format!("{:.0} % less", 100.0 * (1.0 - self.low))),
+            text(self.high, "end", &format!("{:.0} % more", 100.0 * (self.high - 1.0)))
+        )
+    }
+
+    /// The interval of a row as a line, and its estimate as a dot.
+    fn row(&self, comparison: &Comparison, look: &str) -> String {
+        let middle = HEIGHT / 2.0;
+        let none = self.place(1.0);
+        let mut svg = format!(
+            "<svg class=\"interval {look}\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" aria-hidden=\"true\">\
+             <line class=\"none\" x1=\"{none:.1}\" x2=\"{none:.1}\" y1=\"0\" y2=\"{HEIGHT}\"/>"
+        );
+        if let Some((low, high)) = comparison.ci_low.zip(comparison.ci_high) {
+            let (from, to) = (self.place(low), self.place(high));
+            let _ = write!(svg, "<line x1=\"{from:.1}\" x2=\"{to:.1}\" y1=\"{middle}\" y2=\"{middle}\"/>");
+        }
+        let _ =
+            write!(svg, "<circle cx=\"{:.1}\" cy=\"{middle}\" r=\"4\"/></svg>", self.place(comparison.ratio));
+        svg
+    }
+}

@@ -1,0 +1,142 @@
+//! CPU time per operation as stacked bars: client, proxy and server, each in user and kernel mode.
+
+use samehost_model::Trial;
+use samehost_model::human::format_value;
+use serde_json::json;
+
+use super::chart::{self, Chart, ChartView, Series};
+use super::escape;
+use crate::layout::grid::{Align, Column, Grid};
+use crate::layout::line::Span;
+use crate::layout::text::truncate;
+use crate::measurement::view::{self, View};
+
+/// A segment of the bars: key, name, colour, hatching, and its value in a trial.
+struct Part {
+    key: &'static str,
+    name: &'static str,
+    colour: &'static str,
+    pattern: &'static str,
+    read: fn(&Trial) -> Option<f64>,
+}
+
+fn part(
+    key: &'static str,
+    name: &'static str,
+    colour: &'static str,
+    pattern: &'static str,
+    read: fn(&Trial) -> Option<f64>,
+) -> Part {
+    Part { key, name, colour, pattern, read }
+}
+
+/// Segments for trials that distinguish user and kernel time, and for those that do not.
+fn parts() -> [Part; 9] {
+    [
+        part("client-user", "client, user", "$client", "", |s| s.client_user_us_per_op),
+        part("client-kernel", "client, kernel", "$client-soft", "/", |s| {
+            Some((s.client_cpu_us_per_op? - s.client_user_us_per_op?).max(0.0))
+        }),
+        part("client", "client", "$client", "", |s| {
+            s.client_cpu_us_per_op.filter(|_| s.client_user_us_per_op.is_none())
+        }),
+        part("proxy-user", "proxy, user", "$proxy", "", |s| s.proxy_user_us_per_op),
+        part("proxy-kernel", "proxy, kernel", "$proxy-soft", "/", |s| {
+            Some((s.proxy_cpu_us_per_op? - s.proxy_user_us_per_op?).max(0.0))
+        }),
+        part("proxy", "proxy", "$proxy", "", |s| {
+            s.proxy_cpu_us_per_op.filter(|_| s.proxy_user_us_per_op.is_none())
+        }),
+        part("server-user", "server, user", "$server", "", |s| s.server_user_us_per_op),
+        part("server-kernel", "server, kernel", "$server-soft", "/", |s| {
+            Some((s.server_cpu_us_per_op? - s.server_user_us_per_op?).max(0.0))
+        }),
+        part("server", "server", "$server", "", |s| {
+            s.server_cpu_us_per_op.filter(|_| s.server_user_us_per_op.is_none())
+        }),
+    ]
+}
+
+/// Maximum length of an axis label.
+const LABEL: usize = 30;
+
+/// Label of an arm, and the median of each segment over its trials.
+type Row = (String, [Option<f64>; 9]);
+
+fn rows(view: &View<'_>) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for group in &view.groups {
+        for arm in std::iter::once(group.baseline).chain(group.candidates.iter().copied()) {
+            let medians = parts().map(|part| view::median(view.report, &arm.id, part.read));
+            if medians.iter().any(Option::is_some) {
+                let at = view.point(&arm.point);
+                let at = if at.is_empty() { at } else { format!("{at}, ") };
+                rows.push((format!("{at}{}", view.name(&arm.id)), medians));
+            }
+        }
+    }
+    rows
+}
+
+fn cell(median: Option<f64>) -> String {
+    median.map_or_else(|| "–".to_owned(), |value| format_value(value, "us"))
+}
+
+/// The bars of one segment, one for each row.
+fn bar(index: usize, part: &Part, rows: &[Row]) -> serde_json::Value {
+    let hover = |(label, medians): &Row| {
+        chart::hover(&[label.clone(), format!("{}: {} per operation", part.name, cell(medians[index]))])
+    };
+    json!({
+        "type": "bar", "orientation": "h", "name": part.name, "legendgroup": part.key,
+        "y": (0..rows.len()).collect::<Vec<_>>(),
+        "x": rows.iter().map(|(_, medians)| medians[index]).collect::<Vec<_>>(),
+        "hovertext": rows.iter().map(hover).collect::<Vec<_>>(), "hoverinfo": "text", "textposition": "none",
+        "marker": {
+            "color": part.colour, "line": { "width": 0.5, "color": "$paper" },
+            "pattern": { "shape": part.pattern, "fillmode": "overlay", "fgcolor": "$ink", "fgopacity": 0.35, "size": 7 },
+        },
+    })
+}
+
+/// The chart; `None` when no trial has CPU times.
+pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
+    let rows = rows(view);
+    let used: Vec<(usize, Part)> = parts()
+        .into_iter()
+        .enumerate()
+        .filter(|(i, _)| rows.iter().any(|(_, medians)| medians[*i].is_some_and(|m| m > 0.0)))
+        .collect();
+    if rows.is_empty() || used.is_empty() {
+        return None;
+    }
+    let heads = used.iter().map(|(_, part)| Column::new(part.name, Align::Value));
+    let mut table = Grid::new(std::iter::once(Column::new("", Align::Left)).chain(heads).collect());
+    for (label, medians) in &rows {
+        let mut row = vec![Span::plain(label)];
+        row.extend(used.iter().map(|(i, _)| Span::plain(cell(medians[*i]))));
+        table.push(row);
+    }
+    let traces = used.iter().map(|(i, part)| bar(*i, part, &rows)).collect();
+    let totals = rows.iter().map(|(_, medians)| medians.iter().flatten().sum::<f64>());
+    let x = chart::linear_axis("CPU time per operation", "us", true, totals.chain([0.0]));
+    let texts: Vec<String> = rows.iter().map(|(label, _)| escape::chart(&truncate(label, LABEL))).collect();
+    let y = json!({
+        "type": "linear", "range": [rows.len() as f64 - 0.5, -0.5], "ticktext": texts,
+        "tickvals": (0..rows.len()).collect::<Vec<_>>(), "showgrid": false,
+    });
+    let mut layout = chart::layout(&x, &y, 90 + 28 * rows.len());
+    layout["barmode"] = json!("stack");
+    layout["bargap"] = json!(0.25);
+    Some(Chart {
+        id: "cpu".into(),
+        title: "CPU time per operation".into(),
+        about:
+            "Medians over trials of each part, stacked; kernel time is hatched. A part's median need not add \
+                up to the median of the whole."
+                .into(),
+        series: used.iter().map(|(_, part)| Series::other(part.key, part.name, part.colour)).collect(),
+        views: vec![ChartView { label: String::new(), traces, layout }],
+        table,
+    })
+}

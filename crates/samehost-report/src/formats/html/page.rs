@@ -1,0 +1,377 @@
+//! The page around the reports: head, style, plotly.js, and the script that connects them; the context of the measurement.
+
+use std::io::{self, Write};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use samehost_model::human::{format_percent, format_seconds};
+use samehost_model::printable::clean;
+use samehost_model::{Report, Stopping};
+
+use crate::formats::html::{charts, escape, figure, flames};
+use crate::formats::json;
+use crate::layout::line::Span;
+use crate::measurement::question::question;
+use crate::measurement::view::View;
+use crate::measurement::{answer, conditions, figures, head, notes, profiles, words};
+
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("page.js");
+/// plotly.js with the charts that pages have (scatter and bar), as npm has it, compressed; browsers decompress it.
+const PLOTLY: &[u8] = include_bytes!("plotly-basic.min.js.gz");
+/// Content security policy: the page makes no network requests, whatever it contains.
+const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; \
+                      img-src data: blob:; font-src data:; base-uri 'none'; form-action 'none'";
+
+/// A report and its label in the page.
+pub(crate) struct Body<'a> {
+    pub(crate) label: &'a str,
+    pub(crate) report: &'a Report,
+}
+
+/// Part of the page before the reports.
+pub(crate) struct Front<'a> {
+    /// Title of the page; when empty, the first report's question and answer.
+    pub(crate) title: &'a str,
+    /// HTML of a separate section.
+    pub(crate) html: &'a str,
+    pub(crate) articles: Articles,
+}
+
+/// How much of each report a page has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Articles {
+    Whole,
+    /// Neither charts nor the report itself, for a page whose front answers.
+    WithoutCharts,
+}
+
+pub(crate) fn write(front: &Front<'_>, bodies: &[Body<'_>], out: &mut dyn Write) -> io::Result<()> {
+    let first = bodies.first().map_or_else(String::new, |body| question(&View::of(body.report)));
+    let title = if front.title.is_empty() { first } else { front.title.to_owned() };
+    let safe = escape::html(&title);
+    writeln!(
+        out,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <meta name=\"generator\" content=\"samehost {}\">\n\
+         <link rel=\"icon\" href=\"data:,\">\n<title>{safe} · samehost</title>\n<style>\n{STYLE}</style>\n\
+         </head>\n<body>\n<main>",
+        env!("CARGO_PKG_VERSION")
+    )?;
+    let many = bodies.len() > 1 || !front.html.is_empty();
+    if many {
+        writeln!(out, "<h1>{}</h1>", escape::sentence(&title))?;
+        out.write_all(front.html.as_bytes())?;
+        if !bodies.is_empty() {
+            contents(bodies, out)?;
+        }
+    }
+    for (index, body) in bodies.iter().enumerate() {
+        let heading = if many { None } else { Some(title.as_str()) };
+        article(index, body, heading, front.articles, out)?;
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    let complete = "This file is complete: it loads nothing.";
+    if front.articles == Articles::WithoutCharts {
+        return writeln!(
+            out,
+            "</main>\n<footer><p>Made by samehost {version}. {complete}</p></footer>\n</body>\n</html>"
+        );
+    }
+    writeln!(
+        out,
+        "</main>\n<footer><p>Made by samehost {version}. Charts: plotly.js, MIT licence, © Plotly, Inc. \
+         {complete}</p></footer>\n\
+         <noscript><p class=\"note\">The charts need JavaScript; every value stands in the tables.</p></noscript>\n\
+         <script type=\"text/plain\" id=\"plotly\">{}</script>\n<script>\n{SCRIPT}</script>\n</body>\n</html>",
+        STANDARD.encode(PLOTLY)
+    )
+}
+
+/// Label of a report, or its head when it has none.
+fn called(body: &Body<'_>) -> String {
+    if body.label.is_empty() { head::what(&View::of(body.report)).join(", ") } else { body.label.to_owned() }
+}
+
+fn contents(bodies: &[Body<'_>], out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "<nav aria-label=\"Reports\"><ul>")?;
+    for (index, body) in bodies.iter().enumerate() {
+        writeln!(out, "<li><a href=\"#r{index}\">{}</a></li>", escape::html(&called(body)))?;
+    }
+    writeln!(out, "</ul></nav>")
+}
+
+/// One report; `heading` is that of a page which has no other.
+fn article(
+    index: usize,
+    body: &Body<'_>,
+    heading: Option<&str>,
+    articles: Articles,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let report = body.report;
+    let view = View::of(report);
+    let prefix = format!("r{index}");
+    writeln!(out, "<article id=\"{prefix}\" aria-labelledby=\"{prefix}-title\">\n<header>")?;
+    match heading {
+        Some(heading) => {
+            writeln!(out, "<h1 id=\"{prefix}-title\">{}</h1>", escape::sentence(heading))?;
+        }
+        None => {
+            let title = escape::html(&called(body));
+            writeln!(out, "<h2 class=\"top\" id=\"{prefix}-title\">{title}</h2>")?;
+        }
+    }
+    if let Some(text) = head::outcome(report.head.outcome, &report.head.plan) {
+        writeln!(out, "<p class=\"doubt\">{}.</p>", escape::html(&text))?;
+    }
+    for headline in notes::headlines(&report.warnings) {
+        let label = words::code(headline.code).to_uppercase();
+        let text = notes::sentence(&headline.message);
+        writeln!(out, "<p class=\"loud\" role=\"alert\">{label}! {}</p>", escape::html(&text))?;
+    }
+    for paragraph in answer::answer(&view).iter().chain(&answer::turns(&view)) {
+        writeln!(out, "<p class=\"answer\">{}</p>", spans(paragraph))?;
+    }
+    let parameters: Vec<String> = head::what(&view).into_iter().chain(head::how(&view)).collect();
+    writeln!(out, "<p class=\"how\">{}</p>\n</header>", escape::html(&parameters.join(" · ")))?;
+    tables(&view, out)?;
+    if articles == Articles::Whole {
+        drawings(&view, &prefix, out)?;
+        profile(&view, out)?;
+    }
+    basis(&view, out)?;
+    if articles == Articles::Whole {
+        raw(report, &prefix, out)?;
+    }
+    writeln!(out, "</article>")
+}
+
+fn drawings(view: &View<'_>, prefix: &str, out: &mut dyn Write) -> io::Result<()> {
+    let (charts, failure) = charts(view);
+    if !charts.is_empty() || failure.is_some() {
+        writeln!(out, "<h2>Charts</h2>")?;
+    }
+    if let Some(failure) = failure {
+        writeln!(out, "<p class=\"note\">{}</p>", escape::html(&failure))?;
+    }
+    writeln!(out, "<div class=\"charts\">")?;
+    for chart in &charts {
+        out.write_all(figure::figure(chart, prefix).as_bytes())?;
+    }
+    writeln!(out, "</div>")
+}
+
+fn spans(spans: &[Span]) -> String {
+    spans.iter().map(figure::span).collect::<Vec<_>>().join(" ")
+}
+
+fn tables(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let (figures, _) = figures::figures(view);
+    let shown: Vec<_> = figures.iter().filter(|figure| !figure.grid.rows.is_empty()).collect();
+    if shown.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "<h2>Results</h2>\n<div class=\"tables\">")?;
+    for figure in shown {
+        writeln!(out, "<div>")?;
+        if !figure.title.is_empty() {
+            writeln!(out, "<h3>{}</h3>", escape::html(&figure.title))?;
+        }
+        let caption = if figure.title.is_empty() { "Results" } else { &figure.title };
+        writeln!(out, "{}</div>", figure::table(&figure.grid, caption))?;
+    }
+    writeln!(out, "</div>")?;
+    if let Some(legend) = figures::legend(view, &figures) {
+        writeln!(out, "<p class=\"how\">{}</p>", escape::html(&legend))?;
+    }
+    Ok(())
+}
+
+/// CPU profile, from `--profile`.
+fn profile(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let Some(basis) = profiles::basis(view) else { return Ok(()) };
+    writeln!(out, "<h2>Where CPU time went</h2>\n<p>{}</p>\n<div class=\"tables\">", escape::html(&basis))?;
+    for figure in profiles::differences(view) {
+        let title = escape::html(&figure.title);
+        writeln!(out, "<div><h3>{title}</h3>{}</div>", figure::table(&figure.grid, &figure.title))?;
+    }
+    writeln!(out, "</div>")?;
+    for flame in flames::flames(view) {
+        out.write_all(flames::section(&flame).as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Warnings and conditions.
+fn basis(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let report = view.report;
+    let notes = notes::notes(view);
+    if !notes.is_empty() {
+        writeln!(out, "<h2>Warnings</h2>\n<ul class=\"warnings\">")?;
+        for group in &notes {
+            for message in &group.messages {
+                let code = words::code(group.code);
+                writeln!(out, "<li><span class=\"doubt\">{code}</span> {}</li>", escape::html(message))?;
+            }
+        }
+        writeln!(out, "</ul>")?;
+    }
+    writeln!(out, "<h2>What this rests on</h2>")?;
+    for (grid, caption) in [
+        (figures::besides(view), "Also measured"),
+        (conditions::limits(view), "How busy client and server were"),
+    ] {
+        if let Some(grid) = grid {
+            writeln!(out, "<h3>{caption}</h3>\n{}", figure::table(&grid, caption))?;
+        }
+    }
+    let conditions = conditions::conditions(view);
+    if !conditions.is_empty() {
+        writeln!(out, "<h3>Evidence and conditions</h3>\n<dl>")?;
+        for condition in &conditions {
+            let (label, text) = (escape::html(condition.label), escape::html(&condition.text));
+            writeln!(out, "<dt>{label}</dt><dd>{text}</dd>")?;
+        }
+        writeln!(out, "</dl>")?;
+    }
+    writeln!(out, "<h3>Method</h3>\n<p>{}</p>", escape::html(&method(report)))?;
+    writeln!(out, "<h3>Environment</h3>\n<dl>")?;
+    for (label, value) in environment(report) {
+        writeln!(out, "<dt>{}</dt><dd>{}</dd>", escape::html(&label), escape::html(&value))?;
+    }
+    writeln!(out, "</dl>")?;
+    if !report.head.command.is_empty() {
+        let command = escape::html(&report.head.command.join(" "));
+        writeln!(out, "<h3>Command</h3>\n<pre tabindex=\"0\"><code>{command}</code></pre>")?;
+    }
+    Ok(())
+}
+
+/// The report itself as a download.
+fn raw(report: &Report, prefix: &str, out: &mut dyn Write) -> io::Result<()> {
+    let bytes = json::compact(report)?;
+    let text = String::from_utf8_lossy(&bytes);
+    writeln!(
+        out,
+        "<h3>Raw data</h3>\n<p>Every trial with its histogram, as <code>{}</code>; <code>samehost report</code> \
+         reads it again. <button type=\"button\" class=\"download\" data-report=\"{prefix}\">Download JSON\
+         </button></p>\n<script type=\"application/json\" class=\"report\" data-report=\"{prefix}\">{}</script>",
+        escape::html(&report.head.schema),
+        escape::json(&text)
+    )
+}
+
+/// Environment as label and value; unknown values are omitted.
+pub(crate) fn environment(report: &Report) -> Vec<(String, String)> {
+    let (host, server) = (&report.head.host, &report.head.workload.server);
+    let allowed = if host.cpus_allowed > 0 && host.cpus_allowed != host.cpus {
+        format!("{} of {}", host.cpus_allowed, host.cpus)
+    } else {
+        host.cpus.to_string()
+    };
+    let whose = if server.managed { "started by samehost" } else { "was running" };
+    let server_text = if server.kind.is_empty() {
+        String::new()
+    } else {
+        format!("{} {} ({whose})", server.kind, server.version).replace("  ", " ")
+    };
+    let mut all: Vec<(String, String)> = [
+        ("CPU", host.cpu_model.clone()),
+        ("CPUs", if host.cpus > 0 { allowed } else { String::new() }),
+        ("quota", host.cgroup_quota.map_or_else(String::new, |quota| format!("{quota} CPUs"))),
+        ("memory", if host.memory_mib > 0 { format!("{} MiB", host.memory_mib) } else { String::new() }),
+        ("distribution", host.distribution.clone()),
+        ("kernel", host.kernel.clone()),
+        ("virtualization", host.virtualization.clone()),
+        ("governor", host.governor.clone()),
+        ("clock source", host.clock_source.clone()),
+        ("mitigations", host.mitigations.join(", ")),
+        ("stolen time", format!("{:.1} %", host.steal_percent)),
+        ("server", server_text),
+        ("started", report.head.started_at.clone()),
+        ("seed", report.head.seed.to_string()),
+        ("samehost", report.head.samehost_version.clone()),
+    ]
+    .into_iter()
+    .map(|(label, value)| (label.to_owned(), clean(&value)))
+    .collect();
+    all.extend(host.sysctls.iter().map(|(name, value)| (clean(name), clean(value))));
+    all.retain(|(_, value)| !value.trim().is_empty());
+    all
+}
+
+/// Explains how the numbers were obtained, for readers who have only this page.
+pub(crate) fn method(report: &Report) -> String {
+    let plan = &report.head.plan;
+    let trial = plan.trial_s.map_or_else(
+        || "One run of the operation is a trial.".to_owned(),
+        |s| match head::slices(plan) {
+            Some(slices) => format!(
+                "In a round the connections of all arms are open and take turns in {slices}; {} of each arm are one sample.",
+                format_seconds(s)
+            ),
+            None => format!("A trial is {} of checked operations.", format_seconds(s)),
+        },
+    );
+    let compared = if report.analysis.comparisons.is_empty() {
+        return format!("{trial} Values are medians over trials.");
+    } else {
+        "Every block runs each arm once, in a random order, so that what changes with time meets all arms alike."
+    };
+    let control = if plan.control {
+        " The baseline also runs against itself. If the two differed, this report would give no verdict."
+    } else {
+        ""
+    };
+    let stopping = match plan.stopping {
+        Stopping::Precision => format!(
+            "How much to measure was decided beforehand: at fixed numbers of blocks ({} to {}) the precision of ±{} was \
+             looked at.",
+            plan.min_blocks,
+            plan.max_blocks,
+            format_percent(plan.precision)
+        ),
+        Stopping::Decision => format!(
+            "Each point was measured until it was decided, by a test that may be looked at after every block, or for {} \
+             blocks.",
+            plan.max_blocks
+        ),
+    };
+    format!(
+        "{trial} {compared} The ratio is that of the blocks' log ratios with its {} interval, by the method that each \
+         comparison names.{control} A verdict needs a p-value below 5 % of a difference within the margin (±{}), adjusted for all \
+         that is asked (Holm); equivalent means the difference is shown to lie inside the margin. {stopping} Trials that \
+         something else on the machine disturbed were measured again, by a rule that does not see the result.",
+        format_percent(plan.confidence),
+        format_percent(plan.margin),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use samehost_model::{Head, Host};
+
+    use super::*;
+
+    #[test]
+    fn what_is_unknown_is_left_out() {
+        let report = Report::new(Head {
+            samehost_version: "0".into(),
+            seed: 7,
+            host: Host { cpus: 8, cpus_allowed: 2, ..Host::default() },
+            ..Head::default()
+        });
+        let labels: Vec<(String, String)> = environment(&report);
+        let labels: Vec<&str> = labels.iter().map(|(label, _)| label.as_str()).collect();
+        assert_eq!(labels, ["CPUs", "stolen time", "seed", "samehost"]);
+        assert_eq!(environment(&report)[0].1, "2 of 8");
+        assert_eq!(
+            method(&report),
+            "A trial is 0.5 s of checked operations. Values are medians over trials."
+        );
+    }
+}

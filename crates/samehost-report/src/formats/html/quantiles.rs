@@ -1,0 +1,202 @@
+//! Latency by percentile, and the shift plot. Both pool the requests of all trials; verdicts are never based
+//! on them.
+
+use samehost_analysis::{HistogramError, Shift, quantiles_for_shift};
+use samehost_model::Trial;
+use samehost_model::human::{format_ratio_aligned, format_value};
+use serde_json::json;
+
+use super::chart::{self, Chart, ChartView, Marks, Series};
+use crate::layout::grid::{Align, Column, Grid};
+use crate::layout::line::Span;
+use crate::measurement::view::{View, trials};
+
+const QUANTILES: [f64; 25] = [
+    0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95,
+    0.98, 0.99, 0.995, 0.999, 0.9995, 0.9999,
+];
+const TICKED: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
+
+/// Position of a quantile on the axis: the number of nines.
+fn place(quantile: f64) -> f64 {
+    -(1.0 - quantile).log10()
+}
+
+fn label(quantile: f64) -> String {
+    let percent = format!("{:.2}", 100.0 * quantile);
+    format!("p{}", percent.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// One point: the quantiles of the baseline, and of each candidate with the baseline's.
+struct Level {
+    label: String,
+    baseline: (Series, Vec<Shift>),
+    candidates: Vec<(Series, Vec<Shift>)>,
+}
+
+fn levels(view: &View<'_>) -> Result<Vec<Level>, HistogramError> {
+    let mut levels = Vec::new();
+    for group in &view.groups {
+        let base: Vec<&Trial> = trials(view.report, &group.baseline.id).collect();
+        let own = quantiles_for_shift(&base, &base, &QUANTILES)?;
+        let mut candidates = Vec::new();
+        for candidate in &group.candidates {
+            let samples: Vec<&Trial> = trials(view.report, &candidate.id).collect();
+            let shifts = quantiles_for_shift(&base, &samples, &QUANTILES)?;
+            if !shifts.is_empty() {
+                candidates.push((Series::of(view, &view.name(&candidate.id)), shifts));
+            }
+        }
+        if !own.is_empty() {
+            levels.push(Level {
+                label: view.point(&group.baseline.point),
+                baseline: (Series::of(view, &view.name(&group.baseline.id)), own),
+                candidates,
+            });
+        }
+    }
+    Ok(levels)
+}
+
+/// Both charts, where there are histograms. Fails when a stored histogram is corrupt.
+pub(crate) fn charts(view: &View<'_>) -> Result<Vec<Chart>, HistogramError> {
+    let levels = levels(view)?;
+    Ok([by_percentile(view, &levels), shift(view, &levels)].into_iter().flatten().collect())
+}
+
+fn axis(quantiles: &[f64]) -> serde_json::Value {
+    let highest = quantiles.iter().copied().fold(0.5, f64::max);
+    let lowest = quantiles.iter().copied().fold(0.5, f64::min);
+    let ticked = TICKED.into_iter().filter(|quantile| (lowest..=highest).contains(quantile));
+    let ticks: Vec<(f64, String)> = ticked.map(|quantile| (place(quantile), label(quantile))).collect();
+    let mut axis = chart::named_axis("percentile", false, &ticks);
+    axis["range"] = json!([place(lowest) - 0.08, place(highest) + 0.08]);
+    axis
+}
+
+fn by_percentile(view: &View<'_>, levels: &[Level]) -> Option<Chart> {
+    let mut table = Grid::new(vec![
+        Column::new("at", Align::Left),
+        Column::new("arm", Align::Left),
+        Column::new("percentile", Align::Left),
+        Column::new("latency", Align::Value),
+    ]);
+    let mut views = Vec::new();
+    for level in levels {
+        let mut traces = Vec::new();
+        let (mut values, mut quantiles) = (Vec::new(), Vec::new());
+        let mut add = |series: &Series, of: &[(f64, f64)]| {
+            let mut marks = Marks::default();
+            for (quantile, us) in of.iter().copied().filter(|(_, us)| *us > 0.0) {
+                let text = format!("{}: {}", label(quantile), format_value(us, "us"));
+                marks.push(
+                    place(quantile),
+                    us,
+                    chart::hover(&[series.name.clone(), level.label.clone(), text]),
+                );
+                values.push(us);
+                quantiles.push(quantile);
+                table.push(vec![
+                    Span::plain(&level.label),
+                    Span::plain(&series.name),
+                    Span::plain(label(quantile)),
+                    Span::plain(format_value(us, "us")),
+                ]);
+            }
+            let mut trace = chart::points(series, "lines+markers", &marks);
+            trace["marker"]["size"] = json!(6);
+            traces.push(trace);
+        };
+        let (series, own) = &level.baseline;
+        add(series, &own.iter().map(|s| (s.quantile, s.baseline_us)).collect::<Vec<_>>());
+        for (series, shifts) in &level.candidates {
+            add(series, &shifts.iter().map(|s| (s.quantile, s.candidate_us)).collect::<Vec<_>>());
+        }
+        if !values.is_empty() {
+            let layout = chart::layout(&axis(&quantiles), &chart::log_axis("latency", "us", values), 400);
+            views.push(ChartView { label: level.label.clone(), traces, layout });
+        }
+    }
+    (!views.is_empty()).then(|| Chart {
+        id: "percentiles".into(),
+        title: "Latency by percentile".into(),
+        about:
+            "Requests of all trials together, so that one sees whether all of the distribution moved or only \
+                its tail; a percentile needs ten requests beyond it. Verdicts do not rest on this picture."
+                .into(),
+        series: Series::all(view),
+        views,
+        table,
+    })
+}
+
+fn shift_hover(series: &Series, base: &str, level: &str, shift: &Shift) -> String {
+    let [candidate, baseline] = [shift.candidate_us, shift.baseline_us].map(|us| format_value(us, "us"));
+    chart::hover(&[
+        format!("{} ÷ {base} at {}", series.name, label(shift.quantile)),
+        level.to_owned(),
+        format_ratio_aligned(shift.candidate_us / shift.baseline_us),
+        format!("{candidate} against {baseline}"),
+    ])
+}
+
+/// Shapes for the margin and the line at ratio 1.
+fn margin_band(margin: f64) -> serde_json::Value {
+    json!([
+        { "type": "rect", "xref": "paper", "yref": "y", "x0": 0, "x1": 1, "y0": 1.0 / (1.0 + margin),
+          "y1": 1.0 + margin, "layer": "below", "line": { "width": 0 }, "fillcolor": "$margin" },
+        { "type": "line", "xref": "paper", "yref": "y", "x0": 0, "x1": 1, "y0": 1, "y1": 1,
+          "layer": "below", "line": { "width": 1.5, "color": "$ink" } },
+    ])
+}
+
+fn shift(view: &View<'_>, levels: &[Level]) -> Option<Chart> {
+    let mut table = Grid::new(vec![
+        Column::new("at", Align::Left),
+        Column::new("candidate", Align::Left),
+        Column::new("percentile", Align::Left),
+        Column::new("ratio", Align::Right),
+    ]);
+    let mut views = Vec::new();
+    for level in levels.iter().filter(|level| !level.candidates.is_empty()) {
+        let base = &level.baseline.0.name;
+        let (mut traces, mut ratios, mut quantiles) = (Vec::new(), vec![1.0], Vec::new());
+        for (series, shifts) in &level.candidates {
+            let mut marks = Marks::default();
+            for shift in shifts.iter().filter(|s| s.baseline_us > 0.0 && s.candidate_us > 0.0) {
+                let ratio = shift.candidate_us / shift.baseline_us;
+                let hover = shift_hover(series, base, &level.label, shift);
+                marks.push(place(shift.quantile), ratio, hover);
+                ratios.push(ratio);
+                quantiles.push(shift.quantile);
+                table.push(vec![
+                    Span::plain(&level.label),
+                    Span::plain(&series.name),
+                    Span::plain(label(shift.quantile)),
+                    Span::plain(format_ratio_aligned(ratio)),
+                ]);
+            }
+            let mut trace = chart::points(series, "lines+markers", &marks);
+            trace["marker"]["size"] = json!(6);
+            traces.push(trace);
+        }
+        if quantiles.is_empty() {
+            continue;
+        }
+        let y = chart::log_axis(&format!("latency ÷ {base}'s"), "", ratios);
+        let mut layout = chart::layout(&axis(&quantiles), &y, 340);
+        layout["shapes"] = margin_band(view.report.head.plan.margin);
+        views.push(ChartView { label: level.label.clone(), traces, layout });
+    }
+    (!views.is_empty()).then(|| Chart {
+        id: "shift".into(),
+        title: "Shift by percentile".into(),
+        about:
+            "The candidate's latency ÷ the baseline's at the same percentile: below the line it is smaller. \
+                A level curve moves every request alike; one that bends moves the tail."
+                .into(),
+        series: view.candidates().iter().map(|name| Series::of(view, name)).collect(),
+        views,
+        table,
+    })
+}

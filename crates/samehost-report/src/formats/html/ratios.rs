@@ -1,0 +1,218 @@
+//! Forest plot: the ratio of each comparison with its interval, the margin, and the noise floor.
+
+use samehost_model::human::{format_percent, format_ratio_aligned, format_value};
+use samehost_model::{Better, Comparison, MetricInfo, Verdict};
+use serde_json::{Value, json};
+
+use super::chart::{self, Chart, ChartView, Marks, Series};
+use super::escape;
+use crate::layout::grid::{Align, Column, Grid};
+use crate::layout::line::Span;
+use crate::layout::text::{count, truncate};
+use crate::measurement::view::{self, View};
+use crate::measurement::words;
+use crate::measurement::words::interval;
+
+/// Verdict, colour, symbol.
+const LOOKS: [(Verdict, &str, &str); 4] = [
+    (Verdict::Faster, "$good", "circle"),
+    (Verdict::Slower, "$bad", "square"),
+    (Verdict::Equivalent, "$plain", "diamond"),
+    (Verdict::Inconclusive, "$doubt", "circle-open"),
+];
+const FLOOR: &str = "floor";
+/// Maximum length of an axis label.
+const LABEL: usize = 30;
+
+struct Row<'a> {
+    label: String,
+    metric: &'a MetricInfo,
+    comparison: &'a Comparison,
+    name: String,
+    floor: Option<f64>,
+}
+
+/// The chart; `None` without comparisons.
+pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
+    let mut views = Vec::new();
+    let mut table = table_head(view);
+    let mut has_floor = false;
+    let mut add = |label: String, rows: &[Row<'_>]| {
+        if !rows.is_empty() {
+            has_floor |= rows.iter().any(|row| row.floor.is_some());
+            views.push(ChartView { label, traces: traces(view, rows), layout: layout(view, rows) });
+            rows.iter().for_each(|row| table.push(cells(view, row)));
+        }
+    };
+    if view.is_sweep() {
+        for metric in view.metrics() {
+            add(words::title(&metric.name), &rows(view, std::slice::from_ref(metric)));
+        }
+    } else {
+        add(String::new(), &rows(view, view.metrics()));
+    }
+    if views.is_empty() {
+        return None;
+    }
+    let candidates = view.candidates();
+    let mut series: Vec<Series> = if candidates.len() > 1 {
+        candidates.iter().map(|name| Series::of(view, name)).collect()
+    } else {
+        Vec::new()
+    };
+    if has_floor {
+        series.push(Series::other(FLOOR, "self-check", "$floor"));
+    }
+    let plan = &view.report.head.plan;
+    let about = format!(
+        "Candidate ÷ baseline with its {} interval. The dark line is no difference, the shaded zone the margin \
+         of ±{}; a thick grey bar is the self-check: as far as the baseline may differ from itself. ● better, \
+         ■ worse, ◆ equivalent, ○ no verdict.",
+        format_percent(plan.confidence),
+        format_percent(plan.margin)
+    );
+    Some(Chart { id: "ratios".into(), title: "Ratios".into(), about, series, views, table })
+}
+
+fn rows<'a>(view: &View<'a>, metrics: &'a [MetricInfo]) -> Vec<Row<'a>> {
+    let mut rows = Vec::new();
+    for metric in metrics {
+        for group in &view.groups {
+            for candidate in &group.candidates {
+                let Some(comparison) = view.comparison(&metric.name, &candidate.id) else { continue };
+                if !(comparison.ratio.is_finite() && comparison.ratio > 0.0) {
+                    continue;
+                }
+                let name = view.name(&candidate.id);
+                let mut parts = Vec::new();
+                if view.is_sweep() {
+                    parts.push(view.point(&comparison.point));
+                } else {
+                    parts.push(words::title(&metric.name));
+                }
+                if view.candidates().len() > 1 {
+                    parts.push(name.clone());
+                }
+                let floor = view::noise_floor(view.report, &comparison.point, &metric.name);
+                rows.push(Row { label: parts.join(", "), metric, comparison, name, floor });
+            }
+        }
+    }
+    rows
+}
+
+/// Both ends of an interval, if they are positive and finite, as the logarithmic axis requires.
+fn both(comparison: &Comparison) -> Option<[f64; 2]> {
+    let ends = [comparison.ci_low?, comparison.ci_high?];
+    ends.iter().all(|end| end.is_finite() && *end > 0.0).then_some(ends)
+}
+
+fn traces(view: &View<'_>, rows: &[Row<'_>]) -> Vec<Value> {
+    let mut traces = Vec::new();
+    let floors: Vec<_> = rows
+        .iter()
+        .enumerate()
+        .filter_map(|(at, row)| row.floor.map(|f| ([1.0 / (1.0 + f), 1.0 + f], [at as f64; 2])))
+        .collect();
+    if !floors.is_empty() {
+        traces.push(chart::segments(FLOOR, "$floor", 9, &floors));
+    }
+    for name in view.candidates() {
+        let series = Series::of(view, &name);
+        for (verdict, colour, symbol) in LOOKS {
+            let these: Vec<(usize, &Row<'_>)> = rows
+                .iter()
+                .enumerate()
+                .filter(|(_, row)| row.name == name && row.comparison.verdict == verdict)
+                .collect();
+            if these.is_empty() {
+                continue;
+            }
+            let intervals: Vec<_> =
+                these.iter().filter_map(|(at, row)| Some((both(row.comparison)?, [*at as f64; 2]))).collect();
+            traces.push(chart::segments(&series.key, colour, 2, &intervals));
+            let mut marks = Marks::default();
+            for (at, row) in these {
+                marks.push(row.comparison.ratio, at as f64, hover(view, row));
+            }
+            let mut trace = chart::points(&series, "markers", &marks);
+            trace["marker"] = json!({ "color": colour, "symbol": symbol, "size": 10, "line": { "width": 2, "color": colour } });
+            traces.push(trace);
+        }
+    }
+    traces
+}
+
+fn hover(view: &View<'_>, row: &Row<'_>) -> String {
+    let c = row.comparison;
+    let unit = &row.metric.unit;
+    chart::hover(&[
+        row.label.clone(),
+        format!(
+            "{} ÷ {} = {}{}",
+            row.name,
+            view.name(&c.baseline),
+            format_ratio_aligned(c.ratio),
+            interval(c).map_or_else(String::new, |interval| format!(" ({interval})"))
+        ),
+        format!("{} against {}", format_value(c.candidate_value, unit), format_value(c.baseline_value, unit)),
+        row.floor.map_or_else(String::new, |floor| format!("self-check within ±{}", format_percent(floor))),
+        format!("{}, {}", words::cell(Some(row.metric), c), count(c.blocks as usize, "block")),
+    ])
+}
+
+fn layout(view: &View<'_>, rows: &[Row<'_>]) -> Value {
+    let margin = view.report.head.plan.margin;
+    let ends = rows.iter().flat_map(|row| {
+        let floor = row.floor.map_or(1.0, |floor| 1.0 + floor);
+        let [low, high] = both(row.comparison).unwrap_or([row.comparison.ratio; 2]);
+        [low, high, floor, 1.0 / floor]
+    });
+    let base = view.groups.first().map_or_else(String::new, |group| view.name(&group.baseline.id));
+    let title = format!("{} ÷ {base}", view.candidates().join(", "));
+    let better = |row: &Row<'_>| if row.metric.better == Better::Higher { "right" } else { "left" };
+    let side = rows.first().map(better).filter(|side| rows.iter().all(|row| better(row) == *side));
+    let side = side.map_or_else(String::new, |side| format!(" ({side} is better)"));
+    let x = chart::log_axis(
+        &format!("{}{side}", truncate(&title, 40)),
+        "",
+        ends.chain([1.0, 1.0 + margin, 1.0 / (1.0 + margin)]),
+    );
+    let texts: Vec<String> = rows.iter().map(|row| escape::chart(&truncate(&row.label, LABEL))).collect();
+    let y = json!({
+        "type": "linear", "range": [rows.len() as f64 - 0.5, -0.5], "ticktext": texts,
+        "tickvals": (0..rows.len()).collect::<Vec<_>>(), "showgrid": false,
+    });
+    let mut layout = chart::layout(&x, &y, 90 + 30 * rows.len());
+    layout["shapes"] = chart::no_difference(margin);
+    layout
+}
+
+fn table_head(view: &View<'_>) -> Grid {
+    Grid::new(vec![
+        Column::new("comparison", Align::Left),
+        Column::new("metric", Align::Left),
+        Column::new("baseline", Align::Value),
+        Column::new("candidate", Align::Value),
+        Column::new("ratio", Align::Right),
+        Column::new(format!("{} interval", format_percent(view.report.head.plan.confidence)), Align::Right),
+        Column::new("self-check", Align::Right),
+        Column::new("verdict", Align::Left),
+    ])
+}
+
+fn cells(view: &View<'_>, row: &Row<'_>) -> Vec<Span> {
+    let c = row.comparison;
+    let point = view.point(&c.point);
+    let lead = if point.is_empty() { String::new() } else { format!("{point}: ") };
+    vec![
+        Span::plain(format!("{lead}{} ÷ {}", row.name, view.name(&c.baseline))),
+        Span::plain(words::title(&row.metric.name)),
+        Span::plain(format_value(c.baseline_value, &row.metric.unit)),
+        Span::plain(format_value(c.candidate_value, &row.metric.unit)),
+        Span::plain(format_ratio_aligned(c.ratio)),
+        Span::plain(interval(c).unwrap_or_else(|| "–".into())),
+        Span::plain(row.floor.map_or_else(|| "–".into(), format_percent)),
+        Span::new(words::tone(c.verdict), words::cell(Some(row.metric), c)),
+    ]
+}

@@ -1,0 +1,143 @@
+//! The report on a terminal or in a pipe, at any width from 40 columns on, with or without colour: head,
+//! invalidating warnings, answer, tables, plots, conditions, warnings.
+
+use std::io::{self, Write};
+
+use samehost_analysis::Changes;
+use samehost_model::Report;
+
+use crate::formats::page::Page;
+use crate::layout::line::{Line, Span, Tone, labelled, wrap_spans};
+use crate::layout::text::width;
+use crate::measurement::quantile_plot::quantile_plot;
+use crate::measurement::ratio_plot::ratio_plot;
+use crate::measurement::view::View;
+use crate::measurement::{answer, changes, conditions, figures, head, notes, profiles, words};
+
+#[derive(Clone, Copy, Debug)]
+pub struct Terminal {
+    /// Maximum width of a line, in columns.
+    pub width: usize,
+    /// Whether to use colours and bold.
+    pub color: bool,
+}
+
+impl Terminal {
+    /// Renders an analysed report.
+    pub fn render(&self, report: &Report, out: &mut dyn Write) -> io::Result<()> {
+        let view = View::of(report);
+        let mut page = Page::new(self.width);
+        page.section(page.head(&view));
+        for headline in notes::headlines(&report.warnings) {
+            page.loud(words::code(headline.code), &headline.message);
+        }
+        page.answer(&view);
+        page.figures(&view);
+        page.pictures(&view);
+        page.profiles(&view);
+        page.conditions(&view);
+        page.notes(&notes::notes(&view));
+        self.print(&page, out)
+    }
+
+    /// Renders the changes from `old` to `new`.
+    pub fn render_changes(
+        &self,
+        changes: &Changes,
+        old: &Report,
+        new: &Report,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        let mut page = Page::new(self.width);
+        changes::compose(&mut page, changes, old, new);
+        self.print(&page, out)
+    }
+
+    pub(crate) fn print(&self, page: &Page, out: &mut dyn Write) -> io::Result<()> {
+        for line in &page.lines {
+            writeln!(out, "{}", line.print(self.color))?;
+        }
+        Ok(())
+    }
+}
+
+impl Page {
+    fn head(&self, view: &View<'_>) -> Vec<Line> {
+        let set = |tone: Tone, lines: Vec<String>| {
+            lines.into_iter().map(move |text| vec![Span::new(tone, text)].into())
+        };
+        let mut lines: Vec<Line> = set(Tone::Bold, head::flow(&head::what(view), self.columns)).collect();
+        lines.extend(set(Tone::Dim, head::flow(&head::how(view), self.columns)));
+        if let Some(text) = head::outcome(view.report.head.outcome, &view.report.head.plan) {
+            lines.extend(wrap_spans(&[Span::new(Tone::Doubt, text)], self.measure()));
+        }
+        lines
+    }
+
+    fn answer(&mut self, view: &View<'_>) {
+        let mut lines = Vec::new();
+        for paragraph in answer::answer(view).iter().chain(&answer::turns(view)) {
+            lines.extend(wrap_spans(paragraph, self.measure()));
+        }
+        self.section(lines);
+    }
+
+    fn figures(&mut self, view: &View<'_>) {
+        let (figures, note) = figures::figures(view);
+        let legend = figures::legend(view, &figures);
+        for figure in figures.into_iter().filter(|figure| !figure.grid.rows.is_empty()) {
+            let mut lines = Vec::new();
+            if !figure.title.is_empty() {
+                lines.extend(wrap_spans(&[Span::new(Tone::Bold, figure.title)], self.columns));
+            }
+            lines.extend(figure.grid.lines(self.columns));
+            self.section(lines);
+        }
+        for note in legend.into_iter().chain(note) {
+            self.section(wrap_spans(&[Span::dim(note)], self.measure()));
+        }
+    }
+
+    fn pictures(&mut self, view: &View<'_>) {
+        self.section(ratio_plot(view, self.columns));
+        match quantile_plot(view, self.columns) {
+            Ok(lines) => self.section(lines),
+            Err(error) => {
+                let text = format!("No picture of the latencies: {error}.");
+                self.section(wrap_spans(&[Span::dim(text)], self.measure()));
+            }
+        }
+    }
+
+    fn profiles(&mut self, view: &View<'_>) {
+        for figure in profiles::differences(view) {
+            let mut lines = wrap_spans(&[Span::new(Tone::Bold, figure.title)], self.columns);
+            lines.extend(figure.grid.lines(self.columns));
+            self.section(lines);
+        }
+        if let Some(basis) = profiles::basis(view) {
+            self.section(wrap_spans(&[Span::dim(basis)], self.measure()));
+        }
+    }
+
+    fn conditions(&mut self, view: &View<'_>) {
+        for grid in [figures::besides(view), conditions::limits(view)].into_iter().flatten() {
+            self.section(grid.lines(self.columns));
+        }
+        let all = conditions::conditions(view);
+        let indent = all.iter().map(|condition| width(condition.label)).max().unwrap_or(0) + 2;
+        let mut lines = Vec::new();
+        let mut before = "";
+        for condition in &all {
+            let label = if condition.label == before { "" } else { condition.label };
+            before = condition.label;
+            lines.extend(labelled(
+                &Span::dim(label),
+                indent,
+                &[Span::plain(&condition.text)],
+                self.measure(),
+            ));
+        }
+        self.section(lines);
+    }
+}

@@ -1,0 +1,6 @@
+//! Lines, tables and an axis in character columns, whatever they are about.
+
+pub(crate) mod axis;
+pub(crate) mod grid;
+pub(crate) mod line;
+pub(crate) mod text;

@@ -1,0 +1,253 @@
+//! Conditions of the measurement: self-check, cost of the harness, generator, evidence, repeats.
+
+use samehost_model::human::{count, format_percent, format_value, percent_number};
+use samehost_model::{Code, Evidence, Metric, Trial, Verdict, metric};
+
+use crate::layout::grid::{Align, Column, Grid};
+use crate::layout::line::Span;
+use crate::measurement::sockets;
+use crate::measurement::view::{View, median};
+use crate::measurement::words;
+use samehost_model::printable::clean;
+
+/// Number of metrics whose self-check is reported.
+const FLOORS: usize = 3;
+
+pub(crate) struct Condition {
+    pub(crate) label: &'static str,
+    pub(crate) text: String,
+}
+
+/// All conditions. A label is printed once for consecutive sentences.
+pub(crate) fn conditions(view: &View<'_>) -> Vec<Condition> {
+    let mut all = Vec::new();
+    all.extend(noise(view).map(|text| Condition { label: "self-check", text }));
+    all.extend(margin(view).map(|text| Condition { label: "margin", text }));
+    all.extend(harness(view).map(|text| Condition { label: "harness", text }));
+    all.extend(generator(view).map(|text| Condition { label: "generator", text }));
+    all.extend(repeats(view).map(|text| Condition { label: "repeats", text }));
+    all.extend(evidence(view).into_iter().map(|text| Condition { label: "evidence", text }));
+    all.extend(sockets::settings(view).into_iter().map(|text| Condition { label: "sockets", text }));
+    all
+}
+
+/// The self-check's noise floor over all points, for the first metrics.
+fn noise(view: &View<'_>) -> Option<String> {
+    if view.candidates().is_empty() {
+        return None;
+    }
+    if !view.report.head.plan.control {
+        return Some(
+            "No control was measured: whether the baseline would differ from itself is unknown.".to_owned(),
+        );
+    }
+    let floors: Vec<String> = view.metrics().iter().filter_map(|metric| floor(view, &metric.name)).collect();
+    let shown = floors.iter().take(FLOORS).cloned().collect::<Vec<_>>().join(", ");
+    (!shown.is_empty()).then(|| format!("The same measurement against itself differed by at most {shown}."))
+}
+
+/// Formats as `1.8 % in throughput`, or `0.9–2.8 %` over several points.
+fn floor(view: &View<'_>, metric: &str) -> Option<String> {
+    let floors: Vec<f64> = view
+        .report
+        .analysis
+        .controls
+        .iter()
+        .filter(|control| control.metric == metric)
+        .filter_map(|control| control.noise_floor.filter(|floor| floor.is_finite()))
+        .collect();
+    let (low, high) = (floors.iter().copied().reduce(f64::min)?, floors.iter().copied().reduce(f64::max)?);
+    let (low, high) = (percent_number(low), percent_number(high));
+    let range = if low == high { high } else { format!("{low} to {high}") };
+    Some(format!("{range} % in {}", words::title(metric)))
+}
+
+/// Explains `equivalent`, if a verdict uses it.
+fn margin(view: &View<'_>) -> Option<String> {
+    let has_equivalence = view.report.analysis.comparisons.iter().any(|c| c.verdict == Verdict::Equivalent);
+    let margin = format_percent(view.report.head.plan.margin);
+    has_equivalence.then(|| format!("Equivalent means that the difference is shown to be inside ±{margin}."))
+}
+
+/// CPU time per operation of the harness itself, from the arm without a transport.
+fn harness(view: &View<'_>) -> Option<String> {
+    let costs: Vec<f64> = view
+        .noop()
+        .filter_map(|arm| {
+            let busy = median(view.report, &arm.id, |trial| trial.client_cpu_us_per_op);
+            busy.or_else(|| {
+                median(view.report, &arm.id, |s| Some(1e6 / s.throughput_per_s.filter(|t| *t > 0.0)?))
+            })
+        })
+        .collect();
+    let worst = costs.into_iter().reduce(f64::max)?;
+    Some(format!("The harness itself costs {} per operation.", format_value(worst, "us")))
+}
+
+/// Lateness of the open loop's generator, at the worst arm.
+fn generator(view: &View<'_>) -> Option<String> {
+    let mut arms = Vec::new();
+    for group in &view.groups {
+        arms.push(group.baseline);
+        arms.extend(group.candidates.iter().copied());
+    }
+    let medians = |read: fn(&Trial) -> Option<f64>| {
+        arms.iter().filter_map(move |arm| median(view.report, &arm.id, read))
+    };
+    let typical = medians(|trial| trial.lateness_us.as_ref()?.p50).reduce(f64::max)?;
+    let tail = match medians(|trial| trial.lateness_us.as_ref()?.p99).reduce(f64::max) {
+        Some(p99) => format!(", at p99 {}", format_value(p99, "us")),
+        None => String::new(),
+    };
+    Some(format!(
+        "It sent {} late at the median{tail} (worst arm). Latency counts from when a request was due.",
+        format_value(typical, "us")
+    ))
+}
+
+/// How many trials were measured again, and why.
+fn repeats(view: &View<'_>) -> Option<String> {
+    let warning = view.report.warnings.iter().find(|w| is_repeats(w.code, &w.subject))?;
+    let mut text = warning.message.clone();
+    if !text.ends_with('.') {
+        text.push('.');
+    }
+    Some(text)
+}
+
+/// Whether a warning only counts repeated trials. Such a warning is not an issue.
+pub(crate) fn is_repeats(code: Code, subject: &str) -> bool {
+    code == Code::Remeasured && subject.is_empty()
+}
+
+/// Evidence from kernel and server for each arm, once for all its points.
+fn evidence(view: &View<'_>) -> Vec<String> {
+    let mut found: Vec<(String, &Evidence, u64)> = Vec::new();
+    for evidence in &view.report.analysis.evidence {
+        let name = view.name(&evidence.arm);
+        match found.iter_mut().find(|(known, first, _)| {
+            *known == name && first.says_the_same(&evidence.observed, evidence.cipher.as_deref())
+        }) {
+            Some((.., trials)) => *trials += u64::from(evidence.trials),
+            None => found.push((name, evidence, u64::from(evidence.trials))),
+        }
+    }
+    let mut lines = Vec::new();
+    for (name, evidence, trials) in found {
+        let all = counted_trials(view, &name);
+        let often = if trials < all {
+            format!("{} of {} trials", count(trials), count(all))
+        } else if all == 1 {
+            "the only trial".to_owned()
+        } else {
+            format!("all {} trials", count(trials))
+        };
+        let cipher = match &evidence.cipher {
+            Some(cipher) => format!(", {}", clean(cipher)),
+            None => String::new(),
+        };
+        lines.push(format!("{name}: {}{cipher} ({often})", clean(&evidence.observed)));
+    }
+    lines
+}
+
+/// Trials of the arms with this name that count.
+fn counted_trials(view: &View<'_>, name: &str) -> u64 {
+    let ids: Vec<&str> = view.arms(name).map(|arm| arm.id.as_str()).collect();
+    view.report.trials.iter().filter(|s| s.counts() && ids.contains(&s.arm.as_str())).count() as u64
+}
+
+/// Bottleneck: utilisation of client and server, with a row for each arm. Adds CPU per operation when no
+/// table has it.
+pub(crate) fn limits(view: &View<'_>) -> Option<Grid> {
+    if !view.report.analysis.limits.is_empty() {
+        return Some(crate::measurement::effects::limits(view.report));
+    }
+    let names = view.arm_names();
+    let mut columns: Vec<&LimitColumn> = Vec::new();
+    for column in &LIMIT_COLUMNS {
+        // Over one point the metric has a row of its own.
+        let has_row = column.metric.is_some_and(|metric| view.metric(metric.name).is_some());
+        if (view.is_sweep() || !has_row)
+            && names.iter().any(|name| !view.medians(name, column.read).is_empty())
+        {
+            columns.push(column);
+        }
+    }
+    if columns.is_empty() {
+        return None;
+    }
+    let heads = columns.iter().enumerate().map(|(i, column)| {
+        Column::new(column.title, Align::Value).or_short(column.short).spare(if i < 2 { 0 } else { i as u8 })
+    });
+    let mut grid = Grid::new(std::iter::once(Column::new("", Align::Left)).chain(heads).collect());
+    for name in &names {
+        let mut row = vec![Span::plain(name)];
+        for column in &columns {
+            let medians = view.medians(name, column.read);
+            row.push(match column.unit {
+                "percent" => plain_range(&medians, 0, " %"),
+                "" => plain_range(&medians, 2, ""),
+                unit => crate::measurement::figures::range(&medians, unit),
+            });
+        }
+        grid.push(row);
+    }
+    Some(grid)
+}
+
+/// A column of the table of what limited each arm.
+struct LimitColumn {
+    title: &'static str,
+    /// Title where there is little room.
+    short: &'static str,
+    unit: &'static str,
+    read: fn(&Trial) -> Option<f64>,
+    /// The metric that it shows; left out where the report has a row for it.
+    metric: Option<&'static Metric>,
+}
+
+impl LimitColumn {
+    const fn new(
+        title: &'static str,
+        short: &'static str,
+        unit: &'static str,
+        read: fn(&Trial) -> Option<f64>,
+    ) -> Self {
+        LimitColumn { title, short, unit, read, metric: None }
+    }
+
+    const fn of(metric: &'static Metric, short: &'static str) -> Self {
+        let Metric { title, unit, read, .. } = *metric;
+        LimitColumn { title, short, unit, read, metric: Some(metric) }
+    }
+}
+
+const LIMIT_COLUMNS: [LimitColumn; 7] = [
+    LimitColumn::new("client busy", "client", "percent", |trial| Some(100.0 * trial.client_utilization?)),
+    LimitColumn::new("client waits", "waits", "percent", |trial| Some(100.0 * trial.client_wait?)),
+    LimitColumn::new("interrupted", "interrupted", "percent", |trial| trial.interrupted_percent),
+    LimitColumn::new("server CPUs", "server", "", |trial| trial.server_utilization),
+    LimitColumn::of(&metric::CLIENT_CPU_PER_OP, "client CPU"),
+    LimitColumn::of(&metric::SERVER_CPU_PER_OP, "server CPU"),
+    LimitColumn::new("switches/op", "switches", "", |trial| trial.context_switches_per_op),
+];
+
+/// One number or the range, without insignificant digits.
+fn plain_range(medians: &[f64], decimals: usize, unit: &str) -> Span {
+    let ends = (medians.iter().copied().reduce(f64::min), medians.iter().copied().reduce(f64::max));
+    let (Some(low), Some(high)) = ends else { return Span::dim("–") };
+    let (low, high) = (format!("{low:.decimals$}"), format!("{high:.decimals$}"));
+    Span::from(if low == high { format!("{high}{unit}") } else { format!("{low}–{high}{unit}") })
+}
+
+/// Margin, precision and confidence behind the verdicts.
+pub(crate) fn terms(view: &View<'_>) -> String {
+    let plan = &view.report.head.plan;
+    format!(
+        "margin ±{}, precision ±{}, {} confidence",
+        format_percent(plan.margin),
+        format_percent(plan.precision),
+        format_percent(plan.confidence)
+    )
+}

@@ -1,0 +1,143 @@
+//! Tables of a factorial experiment: the effect of each factor over all levels of the others, each combination of
+//! their levels against the first, and the bottleneck of each condition.
+
+use samehost_model::human::{format_percent, format_ratio_aligned, format_value};
+use samehost_model::{Combination, Effect, LimitedBy, Report};
+
+use crate::layout::grid::Figure;
+use crate::layout::grid::{Align, Column, Grid};
+use crate::layout::line::Span;
+use crate::measurement::view::{View, median};
+use crate::measurement::words;
+
+/// A table of the first metric's effects for each set of arms that differ only in the factors.
+pub(crate) fn effects(view: &View<'_>) -> Vec<Figure> {
+    let Some(metric) = view.metrics().first() else { return Vec::new() };
+    let of_metric: Vec<&Effect> =
+        view.report.analysis.effects.iter().filter(|effect| effect.metric == metric.name).collect();
+    let mut points: Vec<&samehost_model::Point> = Vec::new();
+    for effect in &of_metric {
+        if !points.contains(&&effect.point) {
+            points.push(&effect.point);
+        }
+    }
+    points
+        .into_iter()
+        .map(|point| {
+            let place = match view.point_of_factors(point) {
+                one if one.is_empty() => String::new(),
+                several => format!(", {several}"),
+            };
+            let at = of_metric.iter().filter(|effect| effect.point == *point);
+            Figure {
+                title: format!(
+                    "{}: what each factor does over all the others{place}",
+                    words::title(&metric.name)
+                ),
+                grid: table(view, at.copied()),
+            }
+        })
+        .collect()
+}
+
+fn table<'a>(view: &View<'_>, effects: impl Iterator<Item = &'a Effect>) -> Grid {
+    let mut grid = ratios(view, "factor");
+    for effect in effects {
+        let Effect { ratio, ci_low, ci_high, blocks, .. } = effect;
+        grid.push(row(name(effect), *ratio, [*ci_low, *ci_high], *blocks));
+    }
+    grid
+}
+
+/// A table of the first metric for each set of combinations that are held against the same one.
+pub(crate) fn combinations(view: &View<'_>) -> Vec<Figure> {
+    let Some(metric) = view.metrics().first() else { return Vec::new() };
+    let all = &view.report.analysis.combinations;
+    let of_metric: Vec<&Combination> =
+        all.iter().filter(|combination| combination.metric == metric.name).collect();
+    of_metric
+        .chunk_by(|one, next| one.against == next.against)
+        .filter_map(|set| {
+            let mut grid = ratios(view, "combination");
+            for Combination { arm, ratio, ci_low, ci_high, blocks, .. } in set {
+                grid.push(row(arm.clone(), *ratio, [*ci_low, *ci_high], *blocks));
+            }
+            let against = &set.first()?.against;
+            let title = format!("{}: each combination against {against}", words::title(&metric.name));
+            Some(Figure { title, grid })
+        })
+        .collect()
+}
+
+fn ratios(view: &View<'_>, of: &str) -> Grid {
+    let confidence = format_percent(view.report.head.plan.confidence);
+    Grid::new(vec![
+        Column::new(of, Align::Left),
+        Column::new("ratio", Align::Right),
+        Column::new(format!("{confidence} interval"), Align::Right),
+        Column::new("blocks", Align::Right).spare(1),
+    ])
+}
+
+fn row(name: String, ratio: f64, ends: [Option<f64>; 2], blocks: u32) -> Vec<Span> {
+    let interval = match ends {
+        [Some(low), Some(high)] => format!("{}–{}", format_ratio_aligned(low), format_ratio_aligned(high)),
+        _ => "–".into(),
+    };
+    vec![
+        Span::plain(name),
+        Span::from(format_ratio_aligned(ratio)),
+        Span::from(interval),
+        Span::from(blocks.to_string()),
+    ]
+}
+
+/// Formats as `transport: unix ÷ tcp`, or `transport × http` for an interaction.
+fn name(effect: &Effect) -> String {
+    match effect.factors.as_slice() {
+        [only] => format!("{}: {} ÷ {}", only.name, only.to, only.from),
+        several => several.iter().map(|factor| factor.name.as_str()).collect::<Vec<_>>().join(" × "),
+    }
+}
+
+/// Table of bottlenecks: a row for each arm with the CPUs that client, proxy and server used.
+pub(crate) fn limits(report: &Report) -> Grid {
+    let mut grid = Grid::new(vec![
+        Column::new("condition", Align::Left),
+        Column::new("limit", Align::Left),
+        Column::new("client CPUs", Align::Right).or_short("client"),
+        Column::new("proxy CPUs", Align::Right).or_short("proxy"),
+        Column::new("server CPUs", Align::Right).or_short("server"),
+        Column::new("client CPU/op", Align::Value).or_short("client/op").spare(3),
+        Column::new("proxy CPU/op", Align::Value).or_short("proxy/op").spare(2),
+        Column::new("server CPU/op", Align::Value).or_short("server/op").spare(1),
+    ]);
+    for limit in &report.analysis.limits {
+        let per_op = |read: fn(&samehost_model::Trial) -> Option<f64>| {
+            median(report, &limit.arm, read)
+                .map_or_else(|| Span::dim("–"), |value| Span::from(format_value(value, "us")))
+        };
+        let cpus = |used: f64| Span::from(format!("{used:.2}"));
+        grid.push(vec![
+            Span::plain(&limit.arm),
+            Span::plain(word(limit.by)),
+            cpus(limit.client_cpus),
+            cpus(limit.proxy_cpus),
+            cpus(limit.server_cpus),
+            per_op(|trial| trial.client_cpu_us_per_op),
+            per_op(|trial| trial.proxy_cpu_us_per_op),
+            per_op(|trial| trial.server_cpu_us_per_op),
+        ]);
+    }
+    grid
+}
+
+fn word(by: LimitedBy) -> &'static str {
+    match by {
+        LimitedBy::Client => "client",
+        LimitedBy::Proxy => "proxy",
+        LimitedBy::Server => "server",
+        LimitedBy::Machine => "machine full",
+        LimitedBy::Waiting => "none: each waits",
+    }
+}

@@ -1,0 +1,329 @@
+//! Tables of a report as data, for the terminal and for Markdown.
+
+use samehost_model::human::{format_percent, format_ratio_aligned, format_together, format_value};
+use samehost_model::{Better, Comparison, MetricInfo, Verdict, metric};
+
+use crate::layout::grid::{Align, Column, Grid};
+use crate::layout::grid::{Figure, dash, value_cells};
+use crate::layout::line::{Span, Tone};
+use crate::measurement::view::{self, Parameter, View};
+use crate::measurement::words::interval;
+use crate::measurement::{effects, ladder, predictions, words};
+
+/// Metrics of a sweep that have a table; the others are in JSON and CSV.
+const SWEPT: usize = 3;
+/// The metric that has a table beside these wherever there were enough requests: what users ask a benchmark for most.
+const TAIL: &str = metric::LATENCY_P99_9.name;
+/// A sweep with more points than this has only one table.
+const MANY_POINTS: usize = 16;
+
+/// All tables, and a sentence about what was left out.
+pub(crate) fn figures(view: &View<'_>) -> (Vec<Figure>, Option<String>) {
+    if let Some(group) = view.single() {
+        let grid = match group.candidates.len() {
+            0 => alone(view),
+            1 => pair(view),
+            _ => stacked(view),
+        };
+        return (vec![Figure { title: String::new(), grid }], None);
+    }
+    let has_values = |metric: &&MetricInfo| {
+        view.groups.iter().any(|group| median(view, metric, &group.baseline.id).is_some())
+    };
+    let metrics: Vec<&MetricInfo> = view.metrics().iter().filter(has_values).collect();
+    let mut figures = ladder::tables(view);
+    let most = if view.groups.len() > MANY_POINTS || !figures.is_empty() { 1 } else { SWEPT };
+    if view.candidates().is_empty() {
+        figures.push(Figure { title: String::new(), grid: sweep_alone(view, &metrics) });
+        return (figures, None);
+    }
+    let mut rest: Vec<String> = Vec::new();
+    for (place, metric) in metrics.into_iter().enumerate() {
+        let title = words::title(&metric.name);
+        if place < most || most == SWEPT && metric.name == TAIL {
+            figures.push(Figure { title, grid: sweep(view, metric) });
+        } else {
+            rest.push(title);
+        }
+    }
+    figures.extend(effects::effects(view));
+    figures.extend(effects::combinations(view));
+    figures.extend(predictions::figures(view));
+    let note =
+        (!rest.is_empty()).then(|| format!("Also measured: {}; see --json or --csv.", rest.join(", ")));
+    (figures, note)
+}
+
+/// What the words in the tables mean, where one needs it.
+pub(crate) fn legend(view: &View<'_>, figures: &[Figure]) -> Option<String> {
+    let cells: Vec<&str> =
+        figures.iter().flat_map(|figure| figure.grid.rows.iter().flatten()).map(Span::text).collect();
+    words::legend(&cells, view.report.head.plan.margin)
+}
+
+fn median(view: &View<'_>, metric: &MetricInfo, arm: &str) -> Option<f64> {
+    view::typical(view.report, arm, metric)
+}
+
+fn confidence_head(view: &View<'_>) -> Column {
+    let head = format!("{} interval", format_percent(view.report.head.plan.confidence));
+    Column::new(head, Align::Right).spare(1)
+}
+
+fn verdict_cells(metric: &MetricInfo, comparison: Option<&Comparison>) -> [Span; 3] {
+    let Some(comparison) = comparison else { return [dash(), dash(), Span::default()] };
+    let tone = words::tone(comparison.verdict);
+    let weight = if comparison.verdict == Verdict::Inconclusive { Tone::Plain } else { Tone::Bold };
+    [
+        Span::new(weight, format_ratio_aligned(comparison.ratio)),
+        interval(comparison).map_or_else(dash, Span::from),
+        Span::new(tone, words::cell(Some(metric), comparison)),
+    ]
+}
+
+/// One arm: metric, median, smallest and largest trial.
+fn alone(view: &View<'_>) -> Grid {
+    let mut grid = Grid::new(vec![
+        Column::new("", Align::Left),
+        Column::new("median", Align::Value),
+        Column::new("min", Align::Value),
+        Column::new("max", Align::Value),
+    ]);
+    let Some(group) = view.single() else { return grid };
+    for metric in view.metrics() {
+        let values = view::values(view.report, &group.baseline.id, |trial| metric.value(trial));
+        let Some(median) = samehost_stats::median(&values) else { continue };
+        let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let mut row = vec![Span::plain(words::title(&metric.name))];
+        row.extend(value_cells(&[Some(median), Some(low), Some(high)], &metric.unit));
+        grid.push(row);
+    }
+    grid
+}
+
+/// One point, two arms: a row for each metric.
+fn pair(view: &View<'_>) -> Grid {
+    let Some(group) = view.single() else { return Grid::default() };
+    let (base, candidate) = (group.baseline, group.candidates[0]);
+    let (base_name, name) = (view.name(&base.id), view.name(&candidate.id));
+    let mut grid = Grid::new(vec![
+        Column::new("", Align::Left),
+        Column::new(&base_name, Align::Value),
+        Column::new(&name, Align::Value),
+        Column::new(format!("{name} ÷ {base_name}"), Align::Right).or_short("ratio"),
+        confidence_head(view),
+        Column::new("verdict", Align::Left),
+    ]);
+    for metric in view.metrics() {
+        let comparison = view.comparison(&metric.name, &candidate.id);
+        let values = match comparison {
+            Some(c) => [Some(c.baseline_value), Some(c.candidate_value)],
+            None => [median(view, metric, &base.id), median(view, metric, &candidate.id)],
+        };
+        let needs = samehost_analysis::time_for_percentile(view.report, metric, &base.point);
+        if values == [None, None] && needs.is_none() {
+            continue;
+        }
+        let mut row = vec![Span::plain(words::title(&metric.name))];
+        row.extend(value_cells(&values, &metric.unit));
+        row.extend(verdict_cells(metric, comparison));
+        if let (None, Some(time), Some(last)) = (comparison, needs, row.last_mut()) {
+            *last = Span::dim(format!("needs --trial-time {time:?}"));
+        }
+        grid.push(row);
+    }
+    for own in own_measurements(view) {
+        let values = [median(view, &own, &base.id), median(view, &own, &candidate.id)];
+        let mut row = vec![Span::plain(words::title(&own.name))];
+        row.extend(value_cells(&values, &own.unit));
+        row.extend(verdict_cells(&own, None));
+        grid.push(row);
+    }
+    grid
+}
+
+/// One point, several candidates: a row for each metric and arm, compared with the baseline.
+fn stacked(view: &View<'_>) -> Grid {
+    let Some(group) = view.single() else { return Grid::default() };
+    let mut grid = Grid::new(vec![
+        Column::new("", Align::Left),
+        Column::new("", Align::Left),
+        Column::new("median", Align::Value),
+        Column::new(format!("÷ {}", view.name(&group.baseline.id)), Align::Right).or_short("ratio"),
+        confidence_head(view),
+        Column::new("verdict", Align::Left),
+    ]);
+    for metric in view.metrics() {
+        let arms: Vec<_> = std::iter::once(&group.baseline).chain(&group.candidates).collect();
+        let values: Vec<Option<f64>> = arms
+            .iter()
+            .map(|arm| match view.comparison(&metric.name, &arm.id) {
+                Some(comparison) => Some(comparison.candidate_value),
+                None => median(view, metric, &arm.id),
+            })
+            .collect();
+        if values.iter().all(Option::is_none) {
+            continue;
+        }
+        for (i, (arm, value)) in arms.iter().zip(value_cells(&values, &metric.unit)).enumerate() {
+            let title = if i == 0 { words::title(&metric.name) } else { String::new() };
+            let mut row = vec![Span::from(title), Span::plain(view.name(&arm.id)), value];
+            if i == 0 {
+                row.extend([Span::default(), Span::default(), Span::default()]);
+            } else {
+                row.extend(verdict_cells(metric, view.comparison(&metric.name, &arm.id)));
+            }
+            grid.push(row);
+        }
+    }
+    grid
+}
+
+fn parameter_column(parameter: &Parameter) -> Column {
+    let column = Column::new(parameter.title(), Align::Value);
+    if *parameter == Parameter::Connections { column.or_short("conn.") } else { column }
+}
+
+/// Several points: a row for each point and candidate.
+fn sweep(view: &View<'_>, metric: &MetricInfo) -> Grid {
+    let names = view.candidates();
+    let base = view.groups.first().map_or_else(String::new, |group| view.name(&group.baseline.id));
+    let many = names.len() > 1;
+    let mut columns: Vec<Column> = view.varying.iter().map(parameter_column).collect();
+    columns.push(Column::new(&base, Align::Value));
+    if many {
+        columns.push(Column::new("", Align::Left));
+    }
+    let (value, ratio) = if many {
+        ("median".to_owned(), format!("÷ {base}"))
+    } else {
+        (names.first().cloned().unwrap_or_default(), format!("{} ÷ {base}", names[0]))
+    };
+    columns.extend([
+        Column::new(value, Align::Value),
+        Column::new(ratio, Align::Right).or_short("ratio"),
+        confidence_head(view),
+        Column::new("verdict", Align::Left),
+    ]);
+    let mut grid = Grid::new(columns);
+    let mut rows = Vec::new();
+    for group in &view.groups {
+        for (i, candidate) in group.candidates.iter().enumerate() {
+            let comparison = view.comparison(&metric.name, &candidate.id);
+            let values = match comparison {
+                Some(c) => [Some(c.baseline_value), Some(c.candidate_value)],
+                None => [median(view, metric, &group.baseline.id), median(view, metric, &candidate.id)],
+            };
+            rows.push((group, i, *candidate, values, comparison));
+        }
+    }
+    let values: Vec<Option<f64>> = rows.iter().flat_map(|row| row.3).collect();
+    let mut cells = value_cells(&values, &metric.unit).into_iter();
+    for (group, i, candidate, _, comparison) in rows {
+        let cell = |parameter: &Parameter| {
+            if i == 0 { Span::from(parameter.value(&group.baseline.point)) } else { Span::default() }
+        };
+        let mut row: Vec<Span> = view.varying.iter().map(cell).collect();
+        let (base, value) = (cells.next().unwrap_or_default(), cells.next().unwrap_or_default());
+        row.push(if i == 0 { base } else { Span::default() });
+        if many {
+            row.push(Span::plain(view.name(&candidate.id)));
+        }
+        row.push(value);
+        row.extend(verdict_cells(metric, comparison));
+        grid.push(row);
+    }
+    grid
+}
+
+/// Several points of one arm: a row for each point, a column for each of the first metrics.
+fn sweep_alone(view: &View<'_>, metrics: &[&MetricInfo]) -> Grid {
+    let mut columns: Vec<Column> = view.varying.iter().map(parameter_column).collect();
+    columns.extend(
+        metrics
+            .iter()
+            .enumerate()
+            .map(|(i, metric)| Column::new(words::title(&metric.name), Align::Value).spare(i as u8)),
+    );
+    let mut grid = Grid::new(columns);
+    let mut by_metric: Vec<_> = metrics
+        .iter()
+        .map(|metric| {
+            let values: Vec<Option<f64>> =
+                view.groups.iter().map(|group| median(view, metric, &group.baseline.id)).collect();
+            value_cells(&values, &metric.unit).into_iter()
+        })
+        .collect();
+    for group in &view.groups {
+        let mut row: Vec<Span> =
+            view.varying.iter().map(|parameter| Span::from(parameter.value(&group.baseline.point))).collect();
+        row.extend(by_metric.iter_mut().map(|cells| cells.next().unwrap_or_default()));
+        grid.push(row);
+    }
+    grid
+}
+
+/// Measurements of trials that are not a metric of any table.
+fn own_measurements(view: &View<'_>) -> Vec<MetricInfo> {
+    let mut keys: Vec<&String> =
+        view.report.trials.iter().flat_map(|trial| trial.measurements.keys()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let compared = |key: &str| view.report.analysis.comparisons.iter().any(|c| c.metric == key);
+    keys.into_iter()
+        .filter_map(|key| match view.metric(key) {
+            Some(metric) => (view.is_sweep() && !compared(key)).then(|| metric.clone()),
+            None => Some(MetricInfo::own(key, samehost_model::split_unit(key).1, Better::Lower)),
+        })
+        .collect()
+}
+
+/// Table of additional measurements: typical values, or their range over several points.
+pub(crate) fn besides(view: &View<'_>) -> Option<Grid> {
+    if view.single().is_some_and(|group| group.candidates.len() == 1) {
+        return None;
+    }
+    let names = view.arm_names();
+    let values = names.iter().map(|name| Column::new(name, Align::Value));
+    let mut grid = Grid::new(std::iter::once(Column::new("", Align::Left)).chain(values).collect());
+    for own in own_measurements(view) {
+        let mut row = vec![Span::from(words::title(&own.name))];
+        for name in &names {
+            row.push(range(&view.typicals(name, &own), &own.unit));
+        }
+        grid.push(row);
+    }
+    (!grid.rows.is_empty()).then_some(grid)
+}
+
+/// One value, or the range from the smallest to the largest.
+pub(crate) fn range(values: &[f64], unit: &str) -> Span {
+    let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let (from, to) = (format_value(low, unit), format_value(high, unit));
+    match values.len() {
+        0 => dash(),
+        _ if from == to => Span::from(from),
+        _ => {
+            let texts = format_together(&[low, high], unit);
+            let short = match (texts[0].rsplit_once(' '), texts[1].rsplit_once(' ')) {
+                (Some((number, unit)), Some((_, other))) if unit == other => number,
+                _ => texts[0].as_str(),
+            };
+            Span::from(format!("{short}–{}", texts[1]))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_share_their_unit() {
+        assert_eq!(range(&[12.0, 14.5], "us").text(), "12.0–14.5 µs");
+        assert_eq!(range(&[12.0], "us").text(), "12.0 µs");
+        assert_eq!(range(&[], "us").text(), "–");
+    }
+}

@@ -1,0 +1,355 @@
+//! Head of a report: what was measured, and how, in a line each; how arms were driven and CPUs kept from idle states.
+
+use std::collections::BTreeSet;
+
+use samehost_model::human::{count, format_seconds, format_value};
+use samehost_model::printable::clean;
+use samehost_model::{
+    AwakeBy, Driven, Host, MetricInfo, Outcome, Placement, Plan, Point, Stopping, Transport, Undivided,
+};
+
+use crate::layout::text::{width, wrap};
+use crate::measurement::sockets;
+use crate::measurement::view::{Parameter, View};
+
+/// What was measured: `raw ping-pong`, `128 B`, `1 connection`, `closed loop`.
+pub(crate) fn what(view: &View<'_>) -> Vec<String> {
+    let workload = &view.report.head.workload;
+    let (name, title) = (clean(&workload.name), clean(&workload.title));
+    let mut parts = vec![match () {
+        () if title.is_empty() || title == name => name,
+        () if title.starts_with(&name) => title,
+        () => format!("{name} {title}"),
+    }];
+    let points: Vec<&Point> = view.groups.iter().map(|group| &group.baseline.point).collect();
+    let Some(first) = points.first() else { return parts };
+    let varies = |parameter: &Parameter| view.varying.contains(parameter).then(|| range(parameter, &points));
+    if first.size_bytes.is_some() {
+        parts.push(varies(&Parameter::Size).unwrap_or_else(|| Parameter::Size.phrase(first)));
+    }
+    let commands =
+        view.report.head.arms.iter().all(|arm| matches!(arm.transport, Transport::Command | Transport::None));
+    if !commands {
+        parts.push(varies(&Parameter::Connections).unwrap_or_else(|| Parameter::Connections.phrase(first)));
+        parts.extend(load(view, first, varies(&Parameter::Rate)));
+    }
+    if let Some(placements) = varies(&Parameter::Placement) {
+        parts.push(placements);
+    } else if first.placement != Placement::Free && points.iter().all(|p| p.placement == first.placement) {
+        parts.push(first.placement.to_string());
+    }
+    // Capacities at several levels are too many for a head; JSON has them for each arm.
+    let parameters = workload.parameters.iter().filter(|(key, _)| !key.starts_with("capacity_per_s/"));
+    parts.extend(parameters.map(|(key, value)| pair(key, value)));
+    for key in first.parameters.keys() {
+        let own = Parameter::Own(key.clone());
+        parts.push(varies(&own).unwrap_or_else(|| pair(key, &own.value(first))));
+    }
+    parts
+}
+
+fn pair(key: &str, value: &str) -> String {
+    format!("{} {}", clean(key).replace('_', " "), clean(value))
+}
+
+/// How requests were driven; `None` for a stream of bytes, which has no requests.
+fn load(view: &View<'_>, first: &Point, rates: Option<String>) -> Option<String> {
+    let by_request = |metric: &MetricInfo| metric.is_latency() || metric.is_rate_of_work();
+    match (rates, first.rate_per_s) {
+        (Some(rates), _) => Some(format!("open loop at {rates}")),
+        (None, Some(_)) => Some(format!("open loop at {}", Parameter::Rate.phrase(first))),
+        (None, None) if view.metrics().iter().any(by_request) => Some("closed loop".to_owned()),
+        (None, None) => None,
+    }
+}
+
+/// Values of a swept parameter: all of them if there are few, else the first and the last.
+fn range(parameter: &Parameter, points: &[&Point]) -> String {
+    let mut values: Vec<String> = Vec::new();
+    for point in points {
+        let value = parameter.value(point);
+        if !value.is_empty() && !values.contains(&value) {
+            values.push(value);
+        }
+    }
+    let text = match values.as_slice() {
+        [first, .., last] if values.len() > 4 => format!("{first} to {last}"),
+        _ => values.join(", "),
+    };
+    match parameter {
+        Parameter::Connections => format!("{text} connections"),
+        Parameter::Own(_) => format!("{} {text}", parameter.title()),
+        _ => text,
+    }
+}
+
+/// How it was measured: blocks and trials, server, machine, time.
+pub(crate) fn how(view: &View<'_>) -> Vec<String> {
+    let report = view.report;
+    let mut parts = vec![trials(view)];
+    parts.extend(why_trials(&report.head.plan));
+    parts.extend(cpus(&report.head.plan));
+    parts.extend(awake(&report.head.plan));
+    let server = &report.head.workload.server;
+    let own = server.kind.starts_with("samehost") || server.kind.is_empty();
+    if !own {
+        let managed = if server.managed { "" } else { " (was running)" };
+        parts.push(format!("{} {}{managed}", clean(&server.kind), clean(&server.version)).replace("  ", " "));
+    }
+    parts.extend(sockets::congestion(view));
+    parts.push(machine(&report.head.host));
+    parts.extend(started(&report.head.started_at));
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+fn trials(view: &View<'_>) -> String {
+    let report = view.report;
+    let blocks: Vec<usize> = view
+        .groups
+        .iter()
+        .map(|group| {
+            let ids: Vec<&str> = std::iter::once(&group.baseline)
+                .chain(&group.candidates)
+                .map(|arm| arm.id.as_str())
+                .collect();
+            let counted = report.trials.iter().filter(|s| s.counts() && ids.contains(&s.arm.as_str()));
+            counted.map(|s| s.block).collect::<BTreeSet<_>>().len()
+        })
+        .collect();
+    let (low, high) = (blocks.iter().min().copied().unwrap_or(0), blocks.iter().max().copied().unwrap_or(0));
+    let number = if low == high { count(low as u64) } else { format!("{low}–{high}") };
+    let plural = if high == 1 { "" } else { "s" };
+    let kept = count(report.trials.iter().filter(|s| !s.set_aside).count() as u64);
+    let length = |what: &str| {
+        report.head.plan.trial_s.map_or_else(String::new, |s| format!(" of {} {what}", format_seconds(s)))
+    };
+    match slices(&report.head.plan) {
+        Some(slices) => {
+            format!("{number} round{plural}{} in {slices}, seed {}", length("an arm"), report.head.seed)
+        }
+        None => {
+            format!("{number} block{plural}{}, {kept} trials, seed {}", length("trials"), report.head.seed)
+        }
+    }
+}
+
+/// Formats as `2 × AMD EPYC, Linux 6.18, virtual machine`.
+pub(crate) fn machine(host: &Host) -> String {
+    let mut parts = Vec::new();
+    let model = short_cpu(&host.cpu_model);
+    if host.cpus > 0 {
+        let model = if model.is_empty() { "CPU".to_owned() } else { model };
+        if host.cpus_allowed > 0 && host.cpus_allowed < host.cpus {
+            parts.push(format!("{} of {} × {model}", host.cpus_allowed, host.cpus));
+        } else {
+            parts.push(format!("{} × {model}", host.cpus));
+        }
+    }
+    if let Some(quota) = host.cgroup_quota {
+        parts.push(format!("quota of {quota} CPUs"));
+    }
+    if !host.kernel.is_empty() {
+        parts.push(format!("Linux {}", clean(&host.kernel)));
+    }
+    match clean(&host.virtualization).as_str() {
+        "" | "none" | "unknown" => {}
+        kind @ ("docker" | "podman" | "lxc" | "container" | "kubernetes") => parts.push(kind.to_owned()),
+        kind if kind.contains("machine") => parts.push(kind.to_owned()),
+        kind => parts.push(format!("virtual machine ({kind})")),
+    }
+    parts.join(", ")
+}
+
+/// Name of a CPU without trademarks and filler words.
+fn short_cpu(model: &str) -> String {
+    let model = clean(model).replace("(R)", "").replace("(TM)", "").replace("(tm)", "");
+    let model = model.split('@').next().unwrap_or_default();
+    let empty = |word: &&str| !matches!(*word, "CPU" | "Processor") && !word.ends_with("-Core");
+    model.split_whitespace().filter(empty).collect::<Vec<_>>().join(" ")
+}
+
+/// Start time, to the minute.
+pub(crate) fn started(at: &str) -> Option<String> {
+    let at = clean(at);
+    let (day, time) = at.split_once('T')?;
+    let minute = time.get(..5)?;
+    Some(if at.ends_with('Z') { format!("{day} {minute} UTC") } else { format!("{day} {minute}") })
+}
+
+/// How the measurement ended, unless it ended as planned.
+pub(crate) fn outcome(outcome: Outcome, plan: &Plan) -> Option<String> {
+    match outcome {
+        Outcome::Complete => None,
+        Outcome::OutOfBudget => {
+            let before = match plan.stopping {
+                Stopping::Precision => "the precision was reached",
+                Stopping::Decision => "all was decided",
+            };
+            // A plan that was measured together with others has no time budget of its own.
+            let budget = plan.budget_s.filter(|_| plan.asked.is_empty());
+            let of = budget.map_or_else(String::new, |s| format!(" of {}", format_seconds(s)));
+            Some(format!("the budget{of} ran out before {before}"))
+        }
+        Outcome::Interrupted => Some("interrupted: this is what was measured until then".to_owned()),
+        Outcome::Failed => Some("the measurement failed; this is what was measured until then".to_owned()),
+        Outcome::Unfinished => Some("unfinished: this measurement never said how it ended".to_owned()),
+    }
+}
+
+/// Joins parts by dots into lines of at most `columns`. A part is broken only if it is longer than a line.
+pub(crate) fn flow(parts: &[String], columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for part in parts {
+        match lines.last_mut() {
+            Some(line) if width(line) + 3 + width(part) <= columns => {
+                line.push_str(" · ");
+                line.push_str(part);
+            }
+            _ => lines.extend(wrap(part, columns)),
+        }
+    }
+    lines
+}
+
+/// Formats as `slices of 3 ms` or `slices of 3 ms to 20 ms`; `None` unless everything was measured in slices.
+pub(crate) fn slices(plan: &Plan) -> Option<String> {
+    let lengths: Vec<f64> = plan.driven.iter().map(|driven| driven.slice_s).collect::<Option<_>>()?;
+    let (low, high) = (lengths.iter().copied().reduce(f64::min)?, lengths.iter().copied().reduce(f64::max)?);
+    let (least, most) = (format_seconds(low), format_seconds(high));
+    Some(if low < high { format!("slices of {least} to {most}") } else { format!("slices of {most}") })
+}
+
+/// Why trials were not divided into slices. Omitted when the workload itself does not allow it.
+fn why_trials(plan: &Plan) -> Option<String> {
+    let why =
+        plan.driven.iter().filter_map(|driven| driven.undivided).find(|why| *why != Undivided::Workload)?;
+    let reason = match why {
+        Undivided::OpenLoop => "requests come due by themselves",
+        Undivided::Threads => "several client threads",
+        Undivided::Connections => "so many connections",
+        Undivided::Asked | Undivided::Workload => "as asked",
+    };
+    Some(format!("no slices ({reason})"))
+}
+
+/// Formats as `client on CPU 0, server on CPU 1`.
+pub(crate) fn cpus(plan: &Plan) -> Option<String> {
+    let is_pinned = |driven: &&Driven| !driven.client_cpus.is_empty();
+    let pinned = plan.driven.iter().find(is_pinned)?;
+    let list = |cpus: &[u32]| cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    let client = list(&pinned.client_cpus);
+    let whose = if plan.driven.iter().all(|driven| is_pinned(&driven)) || pinned.connections != 1 {
+        ""
+    } else {
+        "one connection: "
+    };
+    Some(match pinned.server_cpus.as_slice() {
+        [] => format!("{whose}client on CPU {client}, the server wherever it runs"),
+        server if server == pinned.client_cpus => format!("{whose}client and server on CPU {client}"),
+        server => {
+            let swapped = if pinned.swapped_at_random { ", changing places at random" } else { "" };
+            format!("{whose}client on CPU {client}, server on CPU {}{swapped}", list(server))
+        }
+    })
+}
+
+/// Whether CPUs were kept from idle states, and what the choice costs where one request at a time was measured.
+pub(crate) fn awake(plan: &Plan) -> Option<String> {
+    let wake_up = plan.wake_up_us.map(|us| format_value(us, "us"));
+    match (plan.awake, wake_up) {
+        (None, None) => None,
+        (None, Some(us)) => Some(format!("CPUs may sleep, which adds about {us} to one request (--awake)")),
+        (Some(by), wake_up) => {
+            let how = match by {
+                AwakeBy::LatencyRequest => "/dev/cpu_dma_latency",
+                AwakeBy::IdleThreads => "idle-priority threads",
+            };
+            let asleep = wake_up.map_or_else(String::new, |us| {
+                format!(
+                    "; asleep, waking them adds about {us} to one request, over each transport (--awake=no)"
+                )
+            });
+            Some(format!("CPUs kept awake ({how}{asleep})"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machines_are_named_shortly() {
+        assert_eq!(short_cpu("AMD EPYC 7B13 64-Core Processor"), "AMD EPYC 7B13");
+        assert_eq!(short_cpu("Intel(R) Xeon(R) CPU E5-2670 v3 @ 2.30GHz"), "Intel Xeon E5-2670 v3");
+        let host = Host { cpus: 8, cpus_allowed: 2, virtualization: "kvm".into(), ..Host::default() };
+        assert_eq!(machine(&host), "2 of 8 × CPU, virtual machine (kvm)");
+        assert_eq!(machine(&Host::default()), "");
+    }
+
+    #[test]
+    fn times_to_the_minute() {
+        assert_eq!(started("2026-07-14T10:12:33Z").as_deref(), Some("2026-07-14 10:12 UTC"));
+        assert_eq!(started("yesterday"), None);
+        assert_eq!(started("xTé"), None);
+    }
+
+    #[test]
+    fn parts_stay_whole() {
+        let parts = ["one two".to_owned(), "three".to_owned(), "four five".to_owned()];
+        assert_eq!(flow(&parts, 17), ["one two · three", "four five"]);
+    }
+}
+
+#[cfg(test)]
+mod driving_tests {
+    use samehost_model::Placement;
+
+    use super::*;
+
+    fn driven(connections: u32, slice_s: Option<f64>, cpus: &[u32]) -> Driven {
+        Driven {
+            connections,
+            placement: if cpus.is_empty() { Placement::Free } else { Placement::CrossCore },
+            slice_s,
+            undivided: slice_s.is_none().then_some(Undivided::OpenLoop),
+            client_cpus: cpus.iter().copied().take(1).collect(),
+            server_cpus: cpus.iter().copied().skip(1).collect(),
+            swapped_at_random: false,
+        }
+    }
+
+    fn plan(driven: Vec<Driven>) -> Plan {
+        Plan { driven, ..Plan::default() }
+    }
+
+    #[test]
+    fn rounds_say_their_slices_and_cpus() {
+        let one = plan(vec![driven(1, Some(0.003), &[0, 1])]);
+        assert_eq!(slices(&one).as_deref(), Some("slices of 3 ms"));
+        assert_eq!(cpus(&one).as_deref(), Some("client on CPU 0, server on CPU 1"));
+        let both = plan(vec![driven(1, Some(0.003), &[0, 1]), driven(64, Some(0.02), &[])]);
+        assert_eq!(slices(&both).as_deref(), Some("slices of 3 ms to 20 ms"));
+        assert_eq!(cpus(&both).as_deref(), Some("one connection: client on CPU 0, server on CPU 1"));
+        let foreign = plan(vec![driven(1, Some(0.003), &[0])]);
+        assert_eq!(cpus(&foreign).as_deref(), Some("client on CPU 0, the server wherever it runs"));
+        let awake_too = Plan { awake: Some(AwakeBy::IdleThreads), ..one };
+        assert!(awake(&awake_too).unwrap().contains("idle-priority"));
+        let with_cost = Plan { wake_up_us: Some(38.4), ..awake_too };
+        assert!(
+            awake(&with_cost).unwrap().contains("38.4 µs to one request, over each transport (--awake=no)")
+        );
+        let asleep = Plan { awake: None, ..with_cost };
+        assert!(awake(&asleep).unwrap().ends_with("adds about 38.4 µs to one request (--awake)"));
+    }
+
+    #[test]
+    fn trials_say_why() {
+        let open = plan(vec![driven(1, None, &[])]);
+        assert_eq!(slices(&open), None);
+        assert!(why_trials(&open).unwrap().contains("come due"));
+        assert_eq!(cpus(&open), None);
+        assert_eq!((slices(&Plan::default()), why_trials(&Plan::default())), (None, None));
+    }
+}

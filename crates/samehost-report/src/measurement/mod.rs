@@ -1,0 +1,19 @@
+//! What a report of a measurement says, piece by piece: head, answer, tables, plots, conditions, warnings.
+
+pub(crate) mod answer;
+pub(crate) mod changes;
+pub(crate) mod conditions;
+pub(crate) mod effects;
+pub(crate) mod figures;
+pub(crate) mod head;
+pub(crate) mod ladder;
+pub(crate) mod notes;
+pub(crate) mod predictions;
+pub(crate) mod profiles;
+pub(crate) mod quantile_plot;
+#[cfg(feature = "html")]
+pub(crate) mod question;
+pub(crate) mod ratio_plot;
+pub(crate) mod sockets;
+pub(crate) mod view;
+pub(crate) mod words;

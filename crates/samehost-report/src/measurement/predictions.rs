@@ -1,0 +1,138 @@
+//! Predictions for a whole from the gain of its part, compared with measurements: a sentence, and a table.
+
+use samehost_model::human::{format_percent, format_ratio_aligned};
+use samehost_model::{Bounds, Prediction};
+
+use crate::layout::grid::Figure;
+use crate::layout::grid::{Align, Column, Grid};
+use crate::layout::line::{Paragraph, Span, Tone};
+use crate::measurement::view::View;
+use crate::measurement::words;
+
+/// A sentence for each prediction, if there is only one point.
+pub(crate) fn sentences(view: &View<'_>) -> Vec<Paragraph> {
+    if view.is_sweep() {
+        return Vec::new();
+    }
+    view.report.analysis.predictions.iter().map(|prediction| sentence(view, prediction)).collect()
+}
+
+fn sentence(view: &View<'_>, prediction: &Prediction) -> Paragraph {
+    let (part, whole) = (words::title(&prediction.part), words::title(&prediction.whole));
+    let arithmetic = format!(
+        "The arithmetic: {part} is {} of {whole} over {}, and over {} {}; so {whole} should be {}. Measured: {}.",
+        percent(&prediction.share),
+        view.name(&prediction.baseline),
+        view.name(&prediction.candidate),
+        change(&prediction.part_ratio),
+        change(&prediction.predicted),
+        change(&prediction.measured),
+    );
+    let (tone, agreement) = match (prediction.agrees, &prediction.deviation) {
+        (Some(true), Bounds { ci_low: Some(low), ci_high: Some(high), .. }) => {
+            let [low, high] = [low, high].map(|end| format_ratio_aligned(*end));
+            (
+                Tone::Plain,
+                format!("The two do not differ significantly: measured ÷ predicted is {low}–{high}."),
+            )
+        }
+        (Some(false), _) => {
+            (Tone::Doubt, "The two do not agree: something besides the part changed.".to_owned())
+        }
+        _ => (Tone::Doubt, "One block is too few to say whether the two agree.".to_owned()),
+    };
+    vec![Span::plain(arithmetic), Span::new(tone, agreement)]
+}
+
+/// A fraction with its interval: `9.8 % (9.5 %–10 %)`.
+fn percent(bounds: &Bounds) -> String {
+    let value = format_percent(bounds.value);
+    match (bounds.ci_low, bounds.ci_high) {
+        (Some(low), Some(high)) => format!("{value} ({}–{})", format_percent(low), format_percent(high)),
+        _ => value,
+    }
+}
+
+/// A ratio of times as a change: `12 % shorter (10 % to 14 %)`.
+fn change(ratio: &Bounds) -> String {
+    let word = |ratio: f64| if ratio <= 1.0 { "shorter" } else { "longer" };
+    let amount = |ratio: f64| format_percent((ratio - 1.0).abs());
+    let value = format!("{} {}", amount(ratio.value), word(ratio.value));
+    match (ratio.ci_low, ratio.ci_high) {
+        (Some(low), Some(high)) if word(low) == word(high) => {
+            let (near, far) = if high <= 1.0 { (high, low) } else { (low, high) };
+            format!("{value} ({} to {})", amount(near), amount(far))
+        }
+        (Some(low), Some(high)) => {
+            format!("{value} (from {} {} to {} {})", amount(low), word(low), amount(high), word(high))
+        }
+        _ => value,
+    }
+}
+
+/// A table for each prediction.
+pub(crate) fn figures(view: &View<'_>) -> Vec<Figure> {
+    let of =
+        |prediction: &Prediction| Figure { title: title(view, prediction), grid: table(view, prediction) };
+    view.report.analysis.predictions.iter().map(of).collect()
+}
+
+fn title(view: &View<'_>, prediction: &Prediction) -> String {
+    let (part, whole) = (words::title(&prediction.part), words::title(&prediction.whole));
+    let place = if view.is_sweep() { format!(", {}", view.point(&prediction.point)) } else { String::new() };
+    format!("what the gain of {part} predicts for {whole}{place}")
+}
+
+/// Row of a table: label, value, formatter, note.
+type Row<'a> = (String, &'a Bounds, fn(f64) -> String, Span);
+
+fn table(view: &View<'_>, prediction: &Prediction) -> Grid {
+    let confidence = format_percent(view.report.head.plan.confidence);
+    let mut grid = Grid::new(vec![
+        Column::new("", Align::Left),
+        Column::new("estimate", Align::Right),
+        Column::new(format!("{confidence} interval"), Align::Right),
+        Column::new("", Align::Left),
+    ]);
+    let (part, whole) = (words::title(&prediction.part), words::title(&prediction.whole));
+    let (base, candidate) = (view.name(&prediction.baseline), view.name(&prediction.candidate));
+    let ratio = format!("{candidate} ÷ {base}");
+    let verdict = match prediction.agrees {
+        Some(true) => Span::plain("no difference found"),
+        Some(false) => Span::new(Tone::Doubt, "they do not agree"),
+        None => Span::default(),
+    };
+    let rows: [Row<'_>; 5] = [
+        (format!("{part}, of {whole} over {base}"), &prediction.share, format_percent, Span::default()),
+        (format!("{part}, {ratio}"), &prediction.part_ratio, format_ratio_aligned, Span::default()),
+        (format!("{whole}, predicted"), &prediction.predicted, format_ratio_aligned, Span::default()),
+        (format!("{whole}, measured"), &prediction.measured, format_ratio_aligned, Span::default()),
+        ("measured ÷ predicted".to_owned(), &prediction.deviation, format_ratio_aligned, verdict),
+    ];
+    for (label, bounds, format, note) in rows {
+        let interval = match (bounds.ci_low, bounds.ci_high) {
+            (Some(low), Some(high)) => format!("{}–{}", format(low), format(high)),
+            _ => "–".into(),
+        };
+        grid.push(vec![Span::plain(label), Span::from(format(bounds.value)), Span::from(interval), note]);
+    }
+    grid
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bounds(value: f64, low: f64, high: f64) -> Bounds {
+        Bounds { value, ci_low: Some(low), ci_high: Some(high) }
+    }
+
+    #[test]
+    fn ratios_are_told_as_changes_of_a_time() {
+        assert_eq!(change(&bounds(0.75, 0.7, 0.8)), "25 % shorter (20 % to 30 %)");
+        assert_eq!(change(&bounds(1.2, 1.1, 1.3)), "20 % longer (10 % to 30 %)");
+        assert_eq!(change(&bounds(0.9, 0.7, 1.2)), "10 % shorter (from 30 % shorter to 20 % longer)");
+        assert_eq!(change(&Bounds { value: 0.9, ci_low: None, ci_high: None }), "10 % shorter");
+        assert_eq!(percent(&bounds(0.25, 0.2, 0.3)), "25 % (20 %–30 %)");
+    }
+}

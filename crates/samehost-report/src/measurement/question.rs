@@ -1,0 +1,169 @@
+//! A report's question and its answer in one line, as the heading of its page.
+
+use samehost_model::{Comparison, Grade, MetricInfo, Transport, Verdict};
+
+use samehost_model::human::format_value;
+use samehost_model::printable::clean;
+
+use crate::measurement::view::{self, View};
+use crate::measurement::words;
+
+/// More candidates than this are a question without its answer.
+const MOST_ANSWERS: usize = 2;
+
+/// Formats as `Unix socket or TCP for redis GET: 49 % less CPU time (48–50 %)`.
+pub(crate) fn question(view: &View<'_>) -> String {
+    let subject = subject(view);
+    let names: Vec<String> = view.arm_names().iter().rev().map(|name| arm_name(view, name)).collect();
+    let candidates = view.candidates();
+    if candidates.is_empty() {
+        return alone(view, &subject).unwrap_or(subject);
+    }
+    let question = format!("{} for {subject}", names.join(" or "));
+    if candidates.len() > MOST_ANSWERS {
+        return format!("{question}?");
+    }
+    let mut answers = Vec::new();
+    for name in &candidates {
+        let Some(found) = answer(view, name) else { continue };
+        let lead = if candidates.len() > 1 { format!("{} ", arm_name(view, name)) } else { String::new() };
+        answers.push(format!("{lead}{found}"));
+    }
+    if answers.is_empty() { format!("{question}?") } else { format!("{question}: {}", answers.join("; ")) }
+}
+
+/// What was measured: `redis GET`, `raw ping-pong`.
+fn subject(view: &View<'_>) -> String {
+    let workload = &view.report.head.workload;
+    let (name, title) = (clean(&workload.name), clean(&workload.title));
+    if title.is_empty() || title.starts_with(&name) {
+        return if title.is_empty() { name } else { title };
+    }
+    format!("{name} {title}")
+}
+
+/// A transport's name for readers; commands and others have their own.
+fn arm_name(view: &View<'_>, name: &str) -> String {
+    let is_arm = |arm: &&samehost_model::Arm| view.name(&arm.id) == name && arm.name == arm.transport.name();
+    let transport = view.report.head.arms.iter().find(is_arm).map(|arm| arm.transport);
+    match transport {
+        Some(Transport::Tcp) if name == "tcp" => "TCP".to_owned(),
+        Some(Transport::Unix) if name == "unix" => "Unix socket".to_owned(),
+        Some(Transport::TcpTls) if name == "tcp+tls" => "TCP with TLS".to_owned(),
+        _ => clean(name),
+    }
+}
+
+/// The first metric that is decided, or the first; over several points, its range.
+fn answer(view: &View<'_>, name: &str) -> Option<String> {
+    let mut first = None;
+    for metric in view.metrics() {
+        let all: Vec<&Comparison> = view.comparisons(&metric.name, name).collect();
+        if all.is_empty() {
+            continue;
+        }
+        let answer = over(metric, &all);
+        if all.iter().any(|found| found.verdict.is_decided()) {
+            return Some(answer);
+        }
+        first.get_or_insert(answer);
+    }
+    first
+}
+
+fn over(metric: &MetricInfo, all: &[&Comparison]) -> String {
+    if let [only] = all {
+        return one(metric, only);
+    }
+    let decided: Vec<f64> =
+        all.iter().filter(|found| is_a_difference(found)).map(|found| found.ratio).collect();
+    let (low, high) =
+        decided.iter().fold((f64::MAX, f64::MIN), |(l, h), ratio| (l.min(*ratio), h.max(*ratio)));
+    let title = words::title(&metric.name);
+    match decided.len() {
+        0 => format!("no difference is shown in {title}"),
+        number if low < 1.0 && high > 1.0 => {
+            let (less, more) = (words::change(metric, low).0, words::change(metric, high).0);
+            format!("{less} to {more} at {number} of {} points", all.len())
+        }
+        number if number == all.len() => format!("{} {title}", words::span(metric, low, high)),
+        number => format!("{} {title} at {number} of {} points", words::span(metric, low, high), all.len()),
+    }
+}
+
+fn is_a_difference(found: &Comparison) -> bool {
+    matches!(found.verdict, Verdict::Faster | Verdict::Slower)
+}
+
+fn one(metric: &MetricInfo, found: &Comparison) -> String {
+    let title = words::title(&metric.name);
+    match (found.verdict, found.grade()) {
+        (Verdict::Equivalent, _) => format!("no difference that matters in {title}"),
+        (_, Grade::Open | Grade::Barred) => format!("{}, by {title}", words::CANNOT_TELL),
+        (Verdict::Inconclusive, grade) => {
+            format!("{} in {title}", words::graded(grade, words::direction(Some(metric), found.ratio)))
+        }
+        _ => {
+            let interval = found.ci_low.zip(found.ci_high);
+            let interval = interval.filter(|(low, high)| (*low > 1.0) == (*high > 1.0));
+            let range =
+                interval.map_or_else(String::new, |(low, high)| format!(" ({})", words::range(low, high)));
+            format!("{}{range}", words::change(metric, found.ratio).0)
+        }
+    }
+}
+
+/// One arm, with nothing to compare it with.
+fn alone(view: &View<'_>, subject: &str) -> Option<String> {
+    let group = view.single()?;
+    let metric = view.metrics().first()?;
+    let values = view::values(view.report, &group.baseline.id, |trial| metric.value(trial));
+    let median = samehost_stats::median(&values)?;
+    let name = arm_name(view, &view.name(&group.baseline.id));
+    Some(format!(
+        "{subject} over {name}: {} {}",
+        words::title(&metric.name),
+        format_value(median, &metric.unit)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use samehost_model::metric;
+
+    use super::*;
+
+    fn worded(verdict: Verdict, grade: Grade, ratio: f64, low: f64, high: f64) -> String {
+        let found = Comparison {
+            verdict,
+            grade: Some(grade),
+            ratio,
+            ci_low: Some(low),
+            ci_high: Some(high),
+            ..Comparison::default()
+        };
+        one(&metric::TOTAL_CPU_PER_OP.info(), &found)
+    }
+
+    #[test]
+    fn an_answer_has_its_size_or_says_how_sure_it_is() {
+        let decided = worded(Verdict::Faster, Grade::Decided, 0.51, 0.5, 0.52);
+        assert_eq!(decided, "49 % less CPU per operation (48–50 %)");
+        let same = worded(Verdict::Equivalent, Grade::Decided, 1.0, 0.99, 1.01);
+        assert_eq!(same, "no difference that matters in total CPU/op");
+        let maybe = worded(Verdict::Inconclusive, Grade::Leaning, 0.9, 0.8, 1.1);
+        assert_eq!(maybe, "maybe less CPU in total CPU/op");
+        assert_eq!(worded(Verdict::Inconclusive, Grade::Open, 1.0, 0.8, 1.3), "cannot tell, by total CPU/op");
+    }
+
+    #[test]
+    fn several_points_are_one_range() {
+        let comparison = |ratio, verdict| Comparison { ratio, verdict, ..Comparison::default() };
+        let metric = metric::THROUGHPUT.info();
+        let (low, high) = (comparison(1.12, Verdict::Faster), comparison(1.38, Verdict::Faster));
+        let open = comparison(1.0, Verdict::Inconclusive);
+        assert_eq!(over(&metric, &[&low, &high]), "12–38 % more throughput");
+        assert_eq!(over(&metric, &[&low, &high, &open]), "12–38 % more throughput at 2 of 3 points");
+        assert_eq!(over(&metric, &[&open, &open]), "no difference is shown in throughput");
+    }
+}

@@ -1,0 +1,350 @@
+//! Wording of metrics, verdicts and codes. Verdicts come from the comparisons and are never changed here.
+
+use samehost_model::human::{capitalised, format_percent, format_ratio_aligned, percent_number};
+use samehost_model::{Arm, Better, Code, Comparison, Family, Grade, Metric, MetricInfo, Reason, Verdict};
+
+use crate::layout::line::Tone;
+use samehost_model::printable::clean;
+
+/// Subjects of sentences about metrics of single workloads; those that samehost measures everywhere have theirs in
+/// [`Metric`].
+const SUBJECTS: &[(&str, &str)] = &[
+    ("delivered_per_s", ""),
+    ("arrived_percent", "the share that arrives is"),
+    ("send_mean_us", "a send takes"),
+    ("send_p99_us", "a send at the 99th percentile takes"),
+];
+
+/// Display name of a metric.
+pub(crate) fn title(name: &str) -> String {
+    clean(&samehost_model::metric_title(name))
+}
+
+/// Subject and verb before a change: `a round trip takes`; empty for rates, whose sentences start with the number.
+fn subject(metric: &MetricInfo, open_loop: bool) -> String {
+    let own = SUBJECTS.iter().find(|(name, _)| *name == metric.name).map(|(_, subject)| *subject);
+    match Metric::named(&metric.name).map(|metric| metric.subject).or(own) {
+        // There a request is due, whether or not the one before it has its reply.
+        Some(subject) if open_loop => subject.replace("round trip", "request"),
+        Some(subject) => subject.to_owned(),
+        None => match metric.family() {
+            Family::Rate | Family::Bandwidth => format!("{}:", title(&metric.name)),
+            Family::Time => format!("{} takes", title(&metric.name)),
+            Family::Cpu => format!("{} needs", title(&metric.name)),
+            Family::Other => format!("{} is", title(&metric.name)),
+        },
+    }
+}
+
+/// Nouns for more, for less, and after a factor such as `3.4 times`.
+fn noun(metric: &MetricInfo) -> (&'static str, &'static str, &'static str) {
+    match metric.family() {
+        Family::Rate if metric.name == "delivered_per_s" => (
+            "more metrics delivered per second",
+            "fewer metrics delivered per second",
+            "as many metrics delivered per second",
+        ),
+        Family::Rate => {
+            ("more operations per second", "fewer operations per second", "as many operations per second")
+        }
+        Family::Bandwidth => ("more bytes per second", "fewer bytes per second", "as many bytes per second"),
+        Family::Time => ("more time", "less time", "as long"),
+        Family::Cpu if metric.name.ends_with("_per_op") => {
+            ("more CPU per operation", "less CPU per operation", "as much CPU per operation")
+        }
+        Family::Cpu => ("more CPU time", "less CPU time", "as much CPU time"),
+        Family::Other => ("higher", "lower", "as high"),
+    }
+}
+
+/// A change, and the conjunction that introduces the baseline: `31 % less time`, `than`.
+pub(crate) fn change(metric: &MetricInfo, ratio: f64) -> (String, &'static str) {
+    let (more, less, times) = noun(metric);
+    if is_factor(ratio) {
+        return (format!("{} times {times}", samehost_model::human::format_ratio(ratio)), "as");
+    }
+    let word = if ratio < 1.0 { less } else { more };
+    (format!("{} % {word}", percent_number((ratio - 1.0).abs())), "than")
+}
+
+/// A change with its subject: `a round trip takes 31 % less time`.
+pub(crate) fn statement(metric: &MetricInfo, ratio: f64, open_loop: bool) -> (String, &'static str) {
+    let (change, than) = change(metric, ratio);
+    (format!("{} {change}", subject(metric, open_loop)).trim().to_owned(), than)
+}
+
+/// Whether a ratio is worded as a factor, and not in per cent: from twice as much on.
+fn is_factor(ratio: f64) -> bool {
+    ratio >= 2.0
+}
+
+/// The middle of two ratios.
+fn middle(low: f64, high: f64) -> f64 {
+    (low * high).sqrt()
+}
+
+/// Two ratios on the same side of 1, without a word: `29–33 %`, `3.1–3.8`.
+pub(crate) fn range(low: f64, high: f64) -> String {
+    let (ends, unit) = if is_factor(middle(low, high)) {
+        ([low, high].map(samehost_model::human::format_ratio), "")
+    } else if low >= 1.0 {
+        ([low - 1.0, high - 1.0].map(percent_number), " %")
+    } else {
+        ([1.0 - high, 1.0 - low].map(percent_number), " %")
+    };
+    let [small, large] = ends;
+    if small == large { format!("{small}{unit}") } else { format!("{small}–{large}{unit}") }
+}
+
+/// Two ratios on the same side of 1 as one change: `29–33 % less`, `3.1–3.8 times`.
+pub(crate) fn span(metric: &MetricInfo, low: f64, high: f64) -> String {
+    if is_factor(middle(low, high)) {
+        return format!("{} times", range(low, high));
+    }
+    let fewer = matches!(metric.family(), Family::Rate | Family::Bandwidth);
+    let word = match (low >= 1.0, metric.family()) {
+        (true, Family::Other) => "higher",
+        (true, _) => "more",
+        (false, Family::Other) => "lower",
+        (false, _) if fewer => "fewer",
+        (false, _) => "less",
+    };
+    format!("{} {word}", range(low, high))
+}
+
+/// The verdict as an adjective that suits the metric.
+pub(crate) fn verdict(metric: Option<&MetricInfo>, verdict: Verdict) -> &'static str {
+    let more = match (verdict, metric.map(|metric| metric.better)) {
+        (Verdict::Equivalent, _) => return "equivalent",
+        (Verdict::Inconclusive, _) => return "none",
+        (Verdict::Faster, better) => better == Some(Better::Higher),
+        (Verdict::Slower, better) => better == Some(Better::Lower),
+    };
+    match metric.map_or(Family::Other, MetricInfo::family) {
+        Family::Rate | Family::Bandwidth if more => "more",
+        Family::Rate | Family::Bandwidth => "less",
+        Family::Time if more => "slower",
+        Family::Time => "faster",
+        Family::Cpu if more => "more CPU",
+        Family::Cpu => "less CPU",
+        Family::Other if more => "higher",
+        Family::Other => "lower",
+    }
+}
+
+pub(crate) fn tone(verdict: Verdict) -> Tone {
+    match verdict {
+        Verdict::Faster => Tone::Good,
+        Verdict::Slower => Tone::Bad,
+        Verdict::Equivalent => Tone::Plain,
+        Verdict::Inconclusive => Tone::Doubt,
+    }
+}
+
+/// Wordings of a code: the name of its group of warnings, the reason in a cell without a verdict, and the
+/// reason in a sentence when the warning's message is shown elsewhere.
+fn words(code: Code) -> (&'static str, &'static str, Option<&'static str>) {
+    match code {
+        Code::Errors => ("errors", "errors", Some("too many operations failed")),
+        Code::ClientBound => ("client bound", "client", Some("the client was the limit")),
+        Code::SharedCpu => ("one CPU", "one CPU", Some("client and server had one CPU between them")),
+        Code::ClientStarved => ("CPU wait", "CPU wait", None),
+        Code::MachineFull => ("full machine", "full machine", None),
+        Code::Steal => ("steal", "steal", None),
+        Code::Throttled => ("throttled", "throttled", None),
+        Code::ForeignLoad => ("other load", "other load", None),
+        Code::Softirq => ("softirq", "softirq", Some("the kernel books TCP's receive path to no process")),
+        Code::Remeasured => ("repeats", "repeats", None),
+        Code::ClockChange => ("clock change", "clock", None),
+        Code::Drift => ("drift", "drift", None),
+        Code::GeneratorLate => ("generator", "void", Some("too many trials are void")),
+        Code::Overload => ("overload", "overload", None),
+        Code::Imprecise => ("imprecise", "undecided", None),
+        Code::FewBlocks => ("few blocks", "few blocks", None),
+        Code::NoiseFloor => ("noise floor", "noise", None),
+        Code::SelfCheck => ("self-check", "self-check", Some("the baseline differs from itself")),
+        Code::OneProcess => ("one process", "one process", None),
+        Code::Interrupted => ("interrupted", "interrupted", None),
+        Code::TransportMismatch => {
+            ("transport", "transport", Some("another transport was in use than asked for"))
+        }
+        Code::TlsDiffers => ("encryption", "encryption", None),
+        Code::OwnNetwork => ("own network", "own network", None),
+        Code::Congestion => ("congestion control", "congestion", None),
+        Code::NotMeasured => ("not measured", "not measured", None),
+        Code::NotStored => ("not stored", "not stored", None),
+        Code::HostDiffers => ("not alike", "not alike", None),
+        Code::Note => ("note", "note", None),
+    }
+}
+
+/// Name of a group of warnings.
+pub(crate) fn code(code: Code) -> &'static str {
+    words(code).0
+}
+
+/// Direction of a comparison in words that suit the metric, whatever its verdict: `faster`, `less CPU`.
+pub(crate) fn direction(metric: Option<&MetricInfo>, ratio: f64) -> &'static str {
+    let more = metric.map(|metric| metric.better) == Some(Better::Higher);
+    verdict(metric, if (ratio > 1.0) == more { Verdict::Faster } else { Verdict::Slower })
+}
+
+/// Verdict or grade of a comparison as a cell, or the reason why there is no verdict.
+pub(crate) fn cell(metric: Option<&MetricInfo>, comparison: &Comparison) -> String {
+    let reason = comparison.reason.as_ref().map(Reason::code);
+    match (comparison.grade(), reason) {
+        (Grade::Decided, _) => verdict(metric, comparison.verdict).to_owned(),
+        (Grade::Open | Grade::Barred, None | Some(Code::Imprecise)) => CANNOT_TELL.to_owned(),
+        (Grade::Open | Grade::Barred, Some(code)) => format!("no verdict: {}", words(code).1),
+        (grade, _) => graded(grade, direction(metric, comparison.ratio)),
+    }
+}
+
+pub(crate) const CANNOT_TELL: &str = "cannot tell";
+
+/// A direction with the strength of its evidence: `probably less`.
+pub(crate) fn graded(grade: Grade, direction: &str) -> String {
+    match grade {
+        Grade::Decided => direction.to_owned(),
+        Grade::SizeOpen => format!("{direction}, size open"),
+        Grade::Probable => format!("probably {direction}"),
+        Grade::Leaning => format!("maybe {direction}"),
+        Grade::Open => CANNOT_TELL.to_owned(),
+        Grade::Barred => "no verdict".to_owned(),
+    }
+}
+
+/// A direction with the strength of its evidence, at the beginning of a sentence: `Probably less (20 to 1, …)`.
+pub(crate) fn graded_at_length(grade: Grade, direction: &str) -> String {
+    match grade {
+        Grade::SizeOpen => format!("Different ({direction}), by how much is uncertain"),
+        Grade::Probable => format!("Probably {direction} (20 to 1, of this comparison alone)"),
+        Grade::Leaning => format!("Maybe {direction} (4 to 1)"),
+        Grade::Open | Grade::Decided => capitalised(CANNOT_TELL),
+        Grade::Barred => "No verdict".to_owned(),
+    }
+}
+
+/// What the words in these cells mean, for below their table; `None` where they hold none that needs it.
+pub(crate) fn legend(cells: &[&str], margin: f64) -> Option<String> {
+    let margin = format_percent(margin);
+    let meanings = [
+        ("size open", format!("they differ; by how much is uncertain, maybe by less than {margin}")),
+        ("probably", "wrong in at most 1 of 20 such rows".to_owned()),
+        ("maybe", "wrong in at most 1 of 5 such rows".to_owned()),
+        (CANNOT_TELL, "nothing shows which is better".to_owned()),
+    ];
+    let mut explained = Vec::new();
+    for (word, meaning) in meanings {
+        if cells.iter().any(|cell| cell.contains(word)) {
+            explained.push(format!("{word}: {meaning}"));
+        }
+    }
+    (!explained.is_empty()).then(|| format!("{}.", explained.join("; ")))
+}
+
+/// Reason for a missing verdict, in a sentence; `None` if only the warning's message explains it.
+pub(crate) fn cause(code: Code) -> Option<&'static str> {
+    words(code).2
+}
+
+/// Whether a warning invalidates the report and comes first.
+pub(crate) fn is_headline(code: Code) -> bool {
+    matches!(code, Code::Errors | Code::TransportMismatch)
+}
+
+/// An arm in a sentence: `over tcp`, but `A` for a command with that name.
+pub(crate) fn via(arm: Option<&Arm>, name: &str) -> String {
+    let travels = arm.is_some_and(|arm| arm.name == arm.transport.name());
+    if travels { format!("over {name}") } else { name.to_owned() }
+}
+
+/// Interval of a ratio: `0.675–0.709`.
+pub(crate) fn interval(comparison: &Comparison) -> Option<String> {
+    let (low, high) = (comparison.ci_low?, comparison.ci_high?);
+    Some(format!("{}–{}", format_ratio_aligned(low), format_ratio_aligned(high)))
+}
+
+#[cfg(test)]
+mod tests {
+    use samehost_model::metric;
+
+    use super::*;
+
+    #[test]
+    fn words_follow_metric_and_direction() {
+        let words = |metric: Metric, ratio: f64| statement(&metric.info(), ratio, false).0;
+        assert_eq!(words(metric::LATENCY_MEAN, 0.69), "a round trip takes 31 % less time");
+        assert_eq!(words(metric::LATENCY_MEAN, 3.41), "a round trip takes 3.41 times as long");
+        assert_eq!(words(metric::THROUGHPUT, 1.45), "45 % more operations per second");
+        assert_eq!(words(metric::THROUGHPUT, 0.8), "20 % fewer operations per second");
+        assert_eq!(
+            words(metric::TOTAL_CPU_PER_OP, 0.75),
+            "client and server together need 25 % less CPU per operation"
+        );
+        let own = MetricInfo::own("refused_percent", "percent", Better::Lower);
+        assert_eq!(statement(&own, 0.5, false).0, "refused is 50 % lower");
+        assert_eq!(
+            statement(&metric::LATENCY_P99.info(), 0.5, true).0,
+            "a request at the 99th percentile takes 50 % less time"
+        );
+    }
+
+    #[test]
+    fn units_of_measurements_stand_in_their_names() {
+        for (key, name, unit) in [
+            ("refused_percent", "refused", "percent"),
+            ("time_waits_left", "time waits left", ""),
+            ("drain_ms", "drain", "ms"),
+            ("moved_bytes_per_s", "moved", "bytes_per_s"),
+            ("_s", " s", ""),
+        ] {
+            assert_eq!((title(key), samehost_model::split_unit(key).1), (name.to_owned(), unit), "{key}");
+        }
+    }
+
+    #[test]
+    fn words_that_need_it_are_explained_where_they_stand() {
+        assert_eq!(legend(&["faster", "31 % less (29–33 %)"], 0.02), None);
+        let found = legend(&["faster, size open", "maybe less CPU", "equivalent"], 0.02);
+        let expected = "size open: they differ; by how much is uncertain, maybe by less than 2 %; maybe: wrong in at most 1 of 5 such rows.";
+        assert_eq!(found.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn spans_of_change() {
+        let metric = metric::LATENCY_MEAN.info();
+        assert_eq!(span(&metric, 0.67, 0.71), "29–33 % less");
+        assert_eq!(span(&metric, 1.02, 1.154), "2–15 % more");
+        assert_eq!(span(&metric, 2.9, 3.5), "2.90–3.50 times");
+        assert_eq!(span(&metric::THROUGHPUT.info(), 0.9, 0.95), "5–10 % fewer");
+    }
+
+    #[test]
+    fn directions_suit_their_metric() {
+        let worded = |metric: Metric, ratio| direction(Some(&metric.info()), ratio);
+        assert_eq!(
+            (worded(metric::LATENCY_MEAN, 0.9), worded(metric::LATENCY_MEAN, 1.1)),
+            ("faster", "slower")
+        );
+        assert_eq!((worded(metric::THROUGHPUT, 0.9), worded(metric::THROUGHPUT, 1.1)), ("less", "more"));
+        assert_eq!(
+            (worded(metric::TOTAL_CPU_PER_OP, 0.9), worded(metric::TOTAL_CPU_PER_OP, 1.1)),
+            ("less CPU", "more CPU")
+        );
+    }
+
+    #[test]
+    fn verdicts_suit_their_metric() {
+        for (metric, faster, slower) in [
+            (metric::THROUGHPUT, "more", "less"),
+            (metric::LATENCY_P99, "faster", "slower"),
+            (metric::CLIENT_CPU_PER_OP, "less CPU", "more CPU"),
+            (metric::WALL_TIME, "faster", "slower"),
+        ] {
+            let metric = metric.info();
+            assert_eq!(verdict(Some(&metric), Verdict::Faster), faster, "{}", metric.name);
+            assert_eq!(verdict(Some(&metric), Verdict::Slower), slower, "{}", metric.name);
+        }
+    }
+}

@@ -1,0 +1,527 @@
+//! Renders the checkup: the cost of a local connection on this machine, and what it means for the reader's
+//! programs. Every sentence follows from a verdict, or says that there is none.
+
+use std::io::{self, Write};
+
+use samehost_analysis::OtherLoad;
+use samehost_model::human::{format_value, rough_time};
+use samehost_model::{Code, Comparison, Grade, Host, Report, Verdict, Warning};
+
+use crate::formats::terminal::Terminal;
+use crate::layout::text::{count, width, wrap};
+use crate::measurement::{head, sockets, words};
+
+/// Narrowest column for the differences.
+const NARROW: usize = 24;
+/// What is said where nothing is worth doing, and the command.
+pub(crate) const NOTHING_WORTH: (&str, &str) = (
+    "Nothing that was seen is worth a switch. Look again when the machine is at work:",
+    "samehost scan --observe 60s",
+);
+/// Smallest share of a request that is worth pointing out.
+const NOTICEABLE: f64 = 0.05;
+/// Below this share the gain is negligible.
+const NEGLIGIBLE: f64 = 0.01;
+/// Number of queries of a page in the best-known article on the question (WordPress 5.0 with a common theme).
+const PAGE_QUERIES: f64 = 54.0;
+
+/// One line of the checkup.
+#[derive(Clone, Copy, Debug)]
+pub struct Finding<'a> {
+    /// What was measured, in plain words.
+    pub label: &'a str,
+    /// Report with the measurement.
+    pub report: &'a Report,
+    /// Metric that the line shows.
+    pub metric: &'static str,
+    /// Connections of the point that the line shows; `None` when there is only one point.
+    pub connections: Option<u32>,
+    pub kind: FindingKind,
+}
+
+/// A running server, which the checkup does not touch.
+#[derive(Clone, Copy, Debug)]
+pub struct Running<'a> {
+    /// Name and address.
+    pub about: &'a str,
+    /// Command line that would measure it.
+    pub line: &'a str,
+}
+
+/// Findings about the programs that run on this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Around<'a> {
+    /// Summary sentence; empty when the scan failed.
+    pub here: &'a str,
+    pub running: &'a [Running<'a>],
+    /// Recommended actions with their commands, best first.
+    pub worth: &'a [Running<'a>],
+}
+
+/// Which statement a finding supports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FindingKind {
+    /// Time of one request and its reply.
+    RoundTrip,
+    /// Time of a round trip with unpinned processes. It depends on the scheduler's choices, so no verdict is
+    /// required.
+    Scheduler,
+    /// Throughput with many connections.
+    Busy,
+    Bulk,
+    /// A new connection for each request.
+    Connect,
+    /// A private server of a real program; it only adds a line to the table.
+    Server,
+}
+
+impl Finding<'_> {
+    pub(crate) fn comparison(&self) -> Option<&Comparison> {
+        self.report.analysis.comparisons.iter().find(|comparison| {
+            comparison.metric == self.metric
+                && self.connections.is_none_or(|connections| comparison.point.connections == connections)
+        })
+    }
+
+    #[must_use]
+    pub fn is_decided(&self) -> bool {
+        self.comparison().is_some_and(|comparison| comparison.verdict.is_decided())
+    }
+
+    /// TCP's value, the Unix socket's, and the difference in words; `None` if the row was not measured.
+    pub(crate) fn cells(&self) -> Option<[String; 3]> {
+        let comparison = self.comparison()?;
+        let answer = match self.kind {
+            FindingKind::Scheduler => varies(self.report, comparison),
+            _ => difference(comparison),
+        };
+        let value = |value: f64| format_value(value, self.unit());
+        Some([value(comparison.baseline_value), value(comparison.candidate_value), answer])
+    }
+
+    fn unit(&self) -> &str {
+        let metric = self.report.head.workload.metrics.iter().find(|metric| metric.name == self.metric);
+        metric.map_or("", |metric| metric.unit.as_str())
+    }
+
+    /// Microseconds that a Unix socket saves per operation, if the verdict is that it is faster.
+    fn saved_us(&self) -> Option<Saved> {
+        let comparison = self.comparison().filter(|comparison| comparison.verdict == Verdict::Faster)?;
+        (self.unit() == "us").then(|| Saved::of(comparison))
+    }
+}
+
+/// A saving with its interval, computed from the baseline's value and the ratio. The ratio pairs trials of
+/// one block, so drift cancels out; the difference of two medians over all blocks would include it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Saved {
+    us: f64,
+    low: Option<f64>,
+    high: Option<f64>,
+}
+
+impl Saved {
+    fn of(comparison: &Comparison) -> Self {
+        let saving = |ratio: f64| comparison.baseline_value * (1.0 - ratio);
+        Saved {
+            us: saving(comparison.ratio),
+            low: comparison.ci_high.map(saving),
+            high: comparison.ci_low.map(saving),
+        }
+    }
+
+    /// Formats as `15.1 µs (12.0–18.2 µs)`.
+    fn in_words(self) -> String {
+        let text = |us: f64| format_value(us, "us");
+        match (self.low, self.high) {
+            (Some(low), Some(high)) => format!("{} ({}–{})", text(self.us), text(low), text(high)),
+            _ => text(self.us),
+        }
+    }
+}
+
+impl Terminal {
+    /// Writes the head of the checkup's table.
+    pub fn begin_checkup(&self, host: &Host, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "What a connection between two programs costs on this machine")?;
+        writeln!(out, "{}\n", head::machine(host))?;
+        writeln!(out, "  {:<31} {:>9} {:>9}  unix against tcp", "", "TCP", "Unix")
+    }
+
+    /// Writes conclusions from the rows, and the findings about this machine.
+    pub fn end_checkup(
+        &self,
+        findings: &[Finding<'_>],
+        around: &Around<'_>,
+        notes: &[String],
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        writeln!(out)?;
+        for line in wrap(&legend(findings), self.text_width()) {
+            writeln!(out, "{line}")?;
+        }
+        writeln!(out)?;
+        self.wrapped(out, "What it means")?;
+        for sentence in meaning(findings, notes) {
+            self.bullet(out, &sentence)?;
+        }
+        self.running(around.running, out)?;
+        self.worth(around, out)?;
+        writeln!(out)?;
+        self.wrapped(out, "Look closer: samehost bench raw --connections 1,64 --size 128,64k")?;
+        self.wrapped(out, "             samehost bench connect --pattern burst --backlog 16")
+    }
+
+    /// Lists running servers. They belong to users, so the checkup does not measure them.
+    fn running(&self, running: &[Running<'_>], out: &mut dyn Write) -> io::Result<()> {
+        if running.is_empty() {
+            return Ok(());
+        }
+        writeln!(out)?;
+        self.wrapped(out, "Servers that run here (not touched; measuring one puts load on it)")?;
+        for server in running {
+            self.bullet(out, &samehost_model::printable::clean(server.about))?;
+            writeln!(out, "    {}", samehost_model::printable::clean(server.line))?;
+        }
+        Ok(())
+    }
+
+    /// Lists recommendations with their commands; says so when there are none.
+    fn worth(&self, around: &Around<'_>, out: &mut dyn Write) -> io::Result<()> {
+        if around.here.is_empty() {
+            return Ok(());
+        }
+        writeln!(out)?;
+        self.wrapped(out, "Most worth doing here")?;
+        self.bullet(out, around.here)?;
+        for one in around.worth {
+            self.bullet(out, &samehost_model::printable::clean(one.about))?;
+            writeln!(out, "    {}", samehost_model::printable::clean(one.line))?;
+        }
+        if around.worth.is_empty() {
+            self.bullet(out, NOTHING_WORTH.0)?;
+            writeln!(out, "    {}", NOTHING_WORTH.1)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a row of the table.
+    pub fn checkup_row(&self, finding: &Finding<'_>, out: &mut dyn Write) -> io::Result<()> {
+        let Some([tcp, unix, answer]) = finding.cells() else {
+            return writeln!(out, "  {:<31} {:>9}", finding.label, "not measured");
+        };
+        let figures = format!("  {:<31} {tcp:>9} {unix:>9}  ", finding.label);
+        let indent = width(&figures);
+        for (index, line) in wrap(&answer, self.width.saturating_sub(indent).max(NARROW)).iter().enumerate() {
+            match index {
+                0 => writeln!(out, "{figures}{line}")?,
+                _ => writeln!(out, "{:indent$}{line}", "")?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Width of running text.
+    fn text_width(&self) -> usize {
+        self.width.clamp(40, 100)
+    }
+
+    fn bullet(&self, out: &mut dyn Write, text: &str) -> io::Result<()> {
+        for (index, line) in wrap(text, self.text_width() - 4).iter().enumerate() {
+            writeln!(out, "  {} {line}", if index == 0 { "•" } else { " " })?;
+        }
+        Ok(())
+    }
+
+    fn wrapped(&self, out: &mut dyn Write, text: &str) -> io::Result<()> {
+        writeln!(out, "{text}")
+    }
+}
+
+fn of_kind<'a>(findings: &'a [Finding<'a>], kind: FindingKind) -> Option<&'a Finding<'a>> {
+    findings.iter().find(|finding| finding.kind == kind)
+}
+
+/// The checkup in a line: `Unix socket or TCP on this machine: time of a request 31 % less (30–32 %); …`.
+#[cfg(feature = "html")]
+pub(crate) fn answer(findings: &[Finding<'_>]) -> String {
+    let mut rows = Vec::new();
+    for (kind, what) in
+        [(FindingKind::RoundTrip, "time of a request"), (FindingKind::Busy, "its CPU time, 64 at once,")]
+    {
+        if let Some(comparison) = of_kind(findings, kind).and_then(Finding::comparison) {
+            rows.push(format!("{what} {}", difference(comparison)));
+        }
+    }
+    let mark = if rows.is_empty() { "?" } else { ": " };
+    format!("Unix socket or TCP on this machine{mark}{}", rows.join("; "))
+}
+
+/// What the words of the table mean.
+pub(crate) fn legend(findings: &[Finding<'_>]) -> String {
+    let margin = findings.first().map_or(0.0, |finding| finding.report.head.plan.margin);
+    let answers: Vec<String> =
+        findings.iter().filter_map(Finding::cells).map(|[_, _, answer]| answer).collect();
+    let words = words::legend(&answers.iter().map(String::as_str).collect::<Vec<_>>(), margin);
+    format!("In parentheses: the 95 % interval. {}", words.unwrap_or_default()).trim_end().to_owned()
+}
+
+/// What the rows mean, how sure that is, and what else was noticed.
+pub(crate) fn meaning(findings: &[Finding<'_>], notes: &[String]) -> Vec<String> {
+    let mut all = sentences(findings);
+    all.extend(more_time(findings));
+    all.extend(load(findings));
+    all.extend(doubts(findings));
+    all.extend(notes.iter().cloned());
+    all
+}
+
+fn sentences(findings: &[Finding<'_>]) -> Vec<String> {
+    let mut sentences = Vec::new();
+    if let Some(finding) = of_kind(findings, FindingKind::RoundTrip) {
+        sentences.extend(round_trip(finding));
+    }
+    if let Some(finding) = of_kind(findings, FindingKind::Connect)
+        && let Some(saved) = finding.saved_us()
+    {
+        sentences.push(format!(
+            "Programs that connect anew for each request (PHP without persistent connections, most scripts) save {} on each.",
+            saved.in_words()
+        ));
+    }
+    if let Some(comparison) = of_kind(findings, FindingKind::Busy).and_then(Finding::comparison) {
+        match comparison.verdict {
+            Verdict::Faster => sentences.push(format!(
+                "With many connections at once a request costs client and server together {} CPU time over a Unix socket: the same CPUs do up to {:.1} times the work.",
+                amount(comparison.ratio),
+                1.0 / comparison.ratio
+            )),
+            Verdict::Slower => {
+                sentences.push("With many connections at once TCP costs less CPU time here.".into());
+            }
+            _ => {}
+        }
+    }
+    if let Some(finding) = of_kind(findings, FindingKind::Bulk)
+        && let Some(comparison) = finding.comparison()
+    {
+        sentences.push(bulk(comparison, &sockets::of_arm(finding.report, &comparison.baseline)));
+    }
+    if findings.iter().any(|finding| finding.report.head.plan.awake.is_some()) {
+        sentences.push(awake(findings));
+    }
+    sentences
+}
+
+/// That CPUs were kept awake, and what it costs where they are not.
+fn awake(findings: &[Finding<'_>]) -> String {
+    let asleep =
+        of_kind(findings, FindingKind::RoundTrip).and_then(|finding| finding.report.head.plan.wake_up_us);
+    let cost = asleep.map_or_else(String::new, |us| {
+        format!(
+            " Where they sleep, waking them adds about {} to one request over either transport (samehost bench raw --awake=no).",
+            format_value(us, "us")
+        )
+    });
+    format!(
+        "CPUs were kept from sleeping, as on a busy machine.{cost} The second line was measured without this."
+    )
+}
+
+fn round_trip(finding: &Finding<'_>) -> Vec<String> {
+    let Some(comparison) = finding.comparison() else { return Vec::new() };
+    match (comparison.verdict, finding.saved_us()) {
+        (Verdict::Faster, Some(saved)) => vec![
+            format!(
+                "A Unix socket saves {} on every request and reply. A page that makes {PAGE_QUERIES:.0} database queries, one after the other, gains {}.",
+                saved.in_words(),
+                format_value(saved.us * PAGE_QUERIES, "us")
+            ),
+            format!(
+                "Worth it where a whole request takes less than {}: cache look-ups, primary-key selects, small RPCs gain {:.0} % and more. Not worth it where it takes more than {}: the gain is below {:.0} %.",
+                format_value(saved.us / NOTICEABLE, "us"),
+                100.0 * NOTICEABLE,
+                format_value(saved.us / NEGLIGIBLE, "us"),
+                100.0 * NEGLIGIBLE
+            ),
+        ],
+        (Verdict::Slower, _) => vec!["On this machine a Unix socket is slower than TCP for single requests: switching is not worth it.".into()],
+        (Verdict::Equivalent, _) => vec!["On this machine it makes no difference that matters for single requests: switching is not worth it.".into()],
+        _ => {
+            // Why an interval does not decide is told once, below.
+            let bar = comparison.reason.as_ref().filter(|reason| reason.is_bar());
+            let why = bar.map_or_else(String::new, |bar| format!("; {}", bar.message));
+            vec![format!("Single requests: {}{why}.", difference(comparison))]
+        }
+    }
+}
+
+/// How much more time would decide the open rows.
+fn more_time(findings: &[Finding<'_>]) -> Option<String> {
+    let mut rows = Vec::new();
+    for finding in findings.iter().filter(|finding| finding.kind != FindingKind::Scheduler) {
+        let Some(open) = finding.comparison().filter(|comparison| comparison.is_open()) else { continue };
+        let Some(seconds) = open.seconds_to_decide() else { continue };
+        rows.push(format!("{} (about {} more)", finding.label, rough_time(seconds)));
+    }
+    (!rows.is_empty())
+        .then(|| format!("Not decided yet: {}. Give it more time: samehost --budget 2m.", rows.join("; ")))
+}
+
+/// The load under which the rows were measured, once for all.
+fn load(findings: &[Finding<'_>]) -> Option<String> {
+    let mut reports: Vec<&Report> = Vec::new();
+    for finding in findings {
+        if !reports.iter().any(|known| std::ptr::eq(*known, finding.report)) {
+            reports.push(finding.report);
+        }
+    }
+    let load = OtherLoad::of(&reports)?;
+    Some(format!(
+        "Measured on this machine at work: {}. The verdicts are about the machine with that load.",
+        load.in_words()
+    ))
+}
+
+/// Warnings about rows, one of each kind, as what is wrong with the machine affects all rows.
+fn doubts(findings: &[Finding<'_>]) -> Vec<String> {
+    const KINDS: [Code; 6] =
+        [Code::Errors, Code::SelfCheck, Code::Steal, Code::Throttled, Code::Softirq, Code::SharedCpu];
+    // Rows that depend on the scheduler need no verdict, so warnings about them are irrelevant.
+    let findings: Vec<&Finding<'_>> =
+        findings.iter().filter(|finding| finding.kind != FindingKind::Scheduler).collect();
+    let steal = findings.iter().map(|finding| finding.report.head.host.steal_percent);
+    let (least, most) = (steal.clone().fold(f64::MAX, f64::min), steal.fold(0.0, f64::max));
+    let mut cautions = Vec::new();
+    for code in KINDS {
+        let mut rows: Vec<&Warning> = Vec::new();
+        for finding in &findings {
+            rows.extend(finding.report.warnings.iter().find(|warning| warning.code == code));
+        }
+        cautions.push(match (code, rows.as_slice()) {
+            (_, []) => continue,
+            (Code::Steal, [_, _, ..]) => format!(
+                "Caution: the hypervisor took {least:.0} to {most:.0} % of the CPU time while these rows were measured: the intervals are wider for it."
+            ),
+            (_, [only]) => format!("Caution: {}.", only.message),
+            (_, [first, ..]) => format!("Caution ({}): {}.", count(rows.len(), "row"), first.message),
+        });
+    }
+    cautions
+}
+
+/// Difference by grade, always with the interval: `31 % less (29–33 %)`, `probably less (2–21 %)`,
+/// `cannot tell (12 % less to 9 % more)`.
+pub(crate) fn difference(comparison: &Comparison) -> String {
+    let direction = direction(comparison.ratio);
+    let words = match (comparison.verdict, comparison.grade()) {
+        (Verdict::Equivalent, Grade::Decided) => "no difference".to_owned(),
+        (_, Grade::Decided) => amount(comparison.ratio),
+        (_, grade) => words::graded(grade, direction),
+    };
+    let Some((low, high)) = comparison.ci_low.zip(comparison.ci_high) else { return words };
+    if words.contains(direction) && !(low < 1.0 && high > 1.0) {
+        return format!("{words} ({})", percents(low, high));
+    }
+    format!("{words} ({})", span(low, high))
+}
+
+/// Range of the blocks of a pair placed by the scheduler: `varies: 40 % less to 70 % more`. Not a confidence interval.
+pub(crate) fn varies(report: &Report, comparison: &Comparison) -> String {
+    let metric = report.head.workload.metrics.iter().find(|metric| metric.name == comparison.metric);
+    let Some(metric) = metric else { return "varies".to_owned() };
+    let (baseline, candidate) = (&comparison.baseline, &comparison.candidate);
+    let blocks = samehost_analysis::Index::of_report(report).pairs(metric, baseline, candidate).log_ratios();
+    let (least, most) = blocks.iter().fold((f64::MAX, f64::MIN), |(l, m), one| (l.min(*one), m.max(*one)));
+    if blocks.len() < 2 {
+        return "varies".to_owned();
+    }
+    let (least, most) = (least.exp(), most.exp());
+    if amount(least) == amount(most) {
+        return format!("{} in every block", amount(least));
+    }
+    format!("varies: {}", span(least, most))
+}
+
+fn direction(ratio: f64) -> &'static str {
+    if ratio < 1.0 { "less" } else { "more" }
+}
+
+/// Formats as `31 % less` or `98 % more`: one convention for all rows, so that they can be held against each other.
+pub(crate) fn amount(ratio: f64) -> String {
+    format!("{:.0} % {}", 100.0 * (ratio - 1.0).abs(), direction(ratio))
+}
+
+/// Range of a difference: `29–33 % less`, or `12 % less to 9 % more` where it spans no difference.
+fn span(low: f64, high: f64) -> String {
+    if low < 1.0 && high > 1.0 {
+        return format!("{} to {}", amount(low), amount(high));
+    }
+    format!("{} {}", percents(low, high), direction(low.min(high)))
+}
+
+/// Range of a difference on one side of no difference: `29–33 %`.
+fn percents(low: f64, high: f64) -> String {
+    let (a, b) = (100.0 * (low - 1.0).abs(), 100.0 * (high - 1.0).abs());
+    format!("{:.0}–{:.0} %", a.min(b), a.max(b))
+}
+
+/// Gain of large transfers over TCP with the given congestion control.
+fn bulk(comparison: &Comparison, congestion: &str) -> String {
+    let than = if congestion.is_empty() { String::new() } else { format!(" with {congestion}") };
+    let paced = congestion.contains("bbr");
+    match comparison.verdict {
+        Verdict::Faster if paced => format!(
+            "Large transfers: a Unix socket moves {} bytes a second than TCP{than}, which paces them. With cubic, which most machines have, TCP may move more than the socket (samehost bench raw --pattern bulk --congestion cubic).",
+            difference(comparison)
+        ),
+        Verdict::Faster => {
+            format!(
+                "Large transfers gain as well: {} bytes a second than over TCP{than}.",
+                difference(comparison)
+            )
+        }
+        Verdict::Slower => format!(
+            "Large transfers are faster over TCP{than} here; a Unix socket moves {} bytes a second: do not switch a connection that mostly moves bulk data.",
+            amount(comparison.ratio)
+        ),
+        Verdict::Equivalent => format!("For large transfers over TCP{than} it makes no difference."),
+        Verdict::Inconclusive => format!("Large transfers, TCP{than}: {}.", difference(comparison)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_have_neither_signs_nor_factors() {
+        let worded = |grade, verdict, ratio, low, high| {
+            let (ci_low, ci_high) = (Some(low), Some(high));
+            difference(&Comparison {
+                ratio,
+                ci_low,
+                ci_high,
+                verdict,
+                grade: Some(grade),
+                ..Comparison::default()
+            })
+        };
+        let open = Verdict::Inconclusive;
+        for (found, expected) in [
+            (worded(Grade::Decided, Verdict::Faster, 0.65, 0.63, 0.68), "35 % less (32–37 %)"),
+            (worded(Grade::Decided, Verdict::Faster, 2.2, 1.97, 2.43), "120 % more (97–143 %)"),
+            (
+                worded(Grade::Decided, Verdict::Equivalent, 1.0, 0.99, 1.01),
+                "no difference (1 % less to 1 % more)",
+            ),
+            (worded(Grade::SizeOpen, open, 0.9, 0.82, 0.99), "less, size open (1–18 %)"),
+            (worded(Grade::Probable, open, 0.72, 0.64, 0.79), "probably less (21–36 %)"),
+            (worded(Grade::Leaning, open, 0.9, 0.8, 1.02), "maybe less (20 % less to 2 % more)"),
+            (worded(Grade::Open, open, 1.0, 0.6, 3.6), "cannot tell (40 % less to 260 % more)"),
+            (worded(Grade::Barred, open, 1.1, 1.09, 1.59), "no verdict (9–59 % more)"),
+        ] {
+            assert_eq!(found, expected);
+        }
+    }
+}

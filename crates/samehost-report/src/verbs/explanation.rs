@@ -1,0 +1,70 @@
+//! `samehost explain CODE`: what a code of a scan means, what of it was found on this machine, and what to set.
+
+use std::io::{self, Write};
+
+use samehost_model::printable::clean;
+use samehost_model::scan::{Explanation, Scan};
+
+use crate::formats::page::Page;
+use crate::formats::terminal::Terminal;
+use crate::layout::line::{Line, Span, Tone, labelled, titled, wrap_spans};
+use crate::layout::text::width;
+use crate::verbs::scan_congestion;
+
+impl Terminal {
+    /// Renders an explanation with what the scan found of it.
+    pub fn render_explanation(&self, one: &Explanation, scan: &Scan, out: &mut dyn Write) -> io::Result<()> {
+        let mut page = Page::new(self.width);
+        let columns = page.measure();
+        page.section(wrap_spans(
+            &[Span::new(Tone::Bold, format!("{}:", one.code)), Span::plain(one.is)],
+            columns,
+        ));
+        let texts = [("matters", one.matters), ("change", one.change), ("undo", one.undo)];
+        let paragraphs = texts.into_iter().flat_map(|(label, text)| {
+            labelled(&Span::new(Tone::Bold, label), 9, &[Span::plain(text)], columns)
+        });
+        page.section(paragraphs.collect());
+        page.section(titled("On this machine", here(one.code, scan, columns)));
+        self.print(&page, out)
+    }
+
+    /// Lists all codes, each with the first sentence of its explanation.
+    pub fn render_explanations(&self, all: &[Explanation], out: &mut dyn Write) -> io::Result<()> {
+        let mut page = Page::new(self.width);
+        let indent = all.iter().map(|one| width(one.code)).max().unwrap_or(0) + 2;
+        let each = all.iter().flat_map(|one| {
+            let first = one.is.split_inclusive(". ").next().unwrap_or(one.is);
+            labelled(&Span::new(Tone::Bold, one.code), indent, &[Span::plain(first)], page.measure())
+        });
+        let lines: Vec<Line> = each.collect();
+        page.section(lines);
+        self.print(&page, out)
+    }
+}
+
+/// What was found of it, each with its remedy.
+fn here(code: &str, scan: &Scan, columns: usize) -> Vec<Line> {
+    let mut found: Vec<String> = Vec::new();
+    for advice in &scan.advice {
+        let service = scan.services.get(advice.service).map_or("unknown", |service| service.name.as_str());
+        for obstacle in advice.obstacles.iter().filter(|obstacle| obstacle.code.name() == code) {
+            found.push(format!("{} → {service}: {}. {}", advice.client, obstacle.found, obstacle.remedy));
+        }
+    }
+    for finding in scan.findings.iter().filter(|finding| finding.code == code) {
+        found.push(format!("{}. {}", finding.found, finding.remedy));
+    }
+    let mut lines = Vec::new();
+    for text in &found {
+        let text = format!("{}.", clean(text).trim_end_matches('.'));
+        lines.extend(labelled(&Span::plain("  •"), 4, &[Span::plain(text)], columns));
+    }
+    if code == scan_congestion::CODE {
+        lines.extend(scan_congestion::cure(scan, columns));
+    }
+    if lines.is_empty() {
+        lines.extend(labelled(&Span::plain("  "), 2, &[Span::dim("Nothing of it was found now.")], columns));
+    }
+    lines
+}

@@ -1,0 +1,219 @@
+//! The comparison of many hosts on the terminal, and the runs of many hosts over time.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+
+use samehost_analysis::{Cell, HostHistory, HostsCompared, HostsHistory, Newest};
+use samehost_model::metric_title;
+use samehost_model::printable::clean;
+
+use crate::formats::page::Page;
+use crate::formats::terminal::Terminal;
+use crate::layout::line::{Line, Span, Tone, labelled, titled, wrap_spans};
+use crate::layout::text::count;
+
+/// Entries of a list that are shown; JSON has all.
+pub(crate) const MOST: usize = 20;
+
+impl Terminal {
+    /// Renders which hosts differ, and by what.
+    pub fn render_hosts(&self, found: &HostsCompared, out: &mut dyn Write) -> io::Result<()> {
+        let mut page = Page::new(self.width);
+        let columns = page.measure();
+        page.section(head(found, columns));
+        page.section(hosts(found, columns));
+        page.section(factors(found, columns));
+        if let Some(text) = not_compared(found) {
+            page.section(wrap_spans(&[Span::new(Tone::Doubt, text)], columns));
+        }
+        self.print(&page, out)
+    }
+}
+
+fn head(found: &HostsCompared, columns: usize) -> Vec<Line> {
+    let mut lines = wrap_spans(&[Span::new(Tone::Bold, verdict(found))], columns);
+    lines.extend(wrap_spans(&[Span::dim(of_what(found))], columns));
+    lines
+}
+
+/// How many hosts differ.
+pub(crate) fn verdict(found: &HostsCompared) -> String {
+    let mut names: Vec<&str> = found.differ.iter().map(|host| host.host.as_str()).collect();
+    names.dedup();
+    let verdict = match names.len() {
+        0 => "no host differs from those like it beyond chance".to_owned(),
+        1 => "1 host differs from those like it beyond chance".to_owned(),
+        many => format!("{many} hosts differ from those like them beyond chance"),
+    };
+    format!("Of {} {verdict}", count(found.hosts as usize, "host"))
+}
+
+/// What was read.
+pub(crate) fn of_what(found: &HostsCompared) -> String {
+    format!(
+        "{} of {}, {}",
+        count(found.reports as usize, "report"),
+        count(found.hosts as usize, "host"),
+        count(found.environments as usize, "environment"),
+    )
+}
+
+/// Hosts that could not be compared, if there are any.
+pub(crate) fn not_compared(found: &HostsCompared) -> Option<String> {
+    let hosts = count(found.not_compared.len(), "host");
+    (!found.not_compared.is_empty()).then(|| {
+        format!(
+            "Not compared: {hosts} with fewer than three reports, or with an environment that fewer than four others have."
+        )
+    })
+}
+
+/// A word for how a host stands, and its tone.
+pub(crate) fn standing(is_slower: Option<bool>) -> (Tone, &'static str) {
+    match is_slower {
+        Some(true) => (Tone::Bad, "slower"),
+        Some(false) => (Tone::Good, "faster"),
+        None => (Tone::Doubt, "differs"),
+    }
+}
+
+pub(crate) fn what(cell: &Cell) -> String {
+    clean(&format!("{}, {}, {}", cell.workload, cell.arm, metric_title(&cell.metric)))
+}
+
+pub(crate) fn ratio(ratio: f64, low: f64, high: f64) -> String {
+    format!("{ratio:.3} × ({low:.3}–{high:.3})")
+}
+
+fn hosts(found: &HostsCompared, columns: usize) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for host in found.differ.iter().take(MOST) {
+        let (tone, word) = standing(host.is_slower);
+        let spans = [
+            Span::new(Tone::Bold, clean(&host.host)),
+            Span::new(tone, word),
+            Span::plain(ratio(host.ratio, host.ci_low, host.ci_high)),
+            Span::dim(format!(
+                "{}; {}, {} like it",
+                what(&host.cell),
+                count(host.reports as usize, "report"),
+                count(host.peers as usize, "host")
+            )),
+        ];
+        lines.extend(labelled(&Span::plain("  "), 4, &spans, columns));
+    }
+    lines.extend(more(found.differ.len(), columns));
+    titled("Hosts that differ from those with the same environment", lines)
+}
+
+fn factors(found: &HostsCompared, columns: usize) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for factor in found.factors.iter().take(MOST) {
+        let spans = [
+            Span::new(Tone::Bold, clean(&format!("{} {}", factor.factors.join(", "), named(&factor.level)))),
+            Span::plain(ratio(factor.ratio, factor.ci_low, factor.ci_high)),
+            Span::plain(clean(&format!("of {}", named(&factor.usual)))),
+            Span::dim(format!("{}; {}", what(&factor.cell), count(factor.hosts as usize, "host"))),
+        ];
+        lines.extend(labelled(&Span::plain("  "), 4, &spans, columns));
+    }
+    lines.extend(more(found.factors.len(), columns));
+    titled("Environments that differ from the usual one", lines)
+}
+
+pub(crate) fn named(level: &str) -> &str {
+    if level.is_empty() { "none" } else { level }
+}
+
+pub(crate) fn more(number: usize, columns: usize) -> Vec<Line> {
+    match number.checked_sub(MOST).filter(|more| *more > 0) {
+        Some(more) => {
+            let text = format!("and {more} more; --json has all");
+            labelled(&Span::plain("  "), 2, &[Span::dim(text)], columns)
+        }
+        None => Vec::new(),
+    }
+}
+
+impl Terminal {
+    /// Renders the runs of many hosts, and which of the newest differ.
+    pub fn render_hosts_history(&self, found: &HostsHistory, out: &mut dyn Write) -> io::Result<()> {
+        let mut page = Page::new(self.width);
+        let columns = page.measure();
+        page.section(history_head(found, columns));
+        page.section(differ(found, columns));
+        page.section(ratios(found, columns));
+        self.print(&page, out)
+    }
+}
+
+fn called(found: &HostsHistory) -> impl Iterator<Item = (&HostHistory, &Newest)> {
+    let newest = found.histories.iter().filter_map(|history| Some((history, history.newest.as_ref()?)));
+    newest.filter(|(_, newest)| newest.differs)
+}
+
+fn history_head(found: &HostsHistory, columns: usize) -> Vec<Line> {
+    let names: BTreeSet<&str> = called(found).map(|(history, _)| history.host.as_str()).collect();
+    let verdict = match names.len() {
+        0 => "no newest run differs from the earlier ones of its host beyond chance".to_owned(),
+        1 => "1 host's newest run differs from its earlier ones beyond chance".to_owned(),
+        many => format!("{many} hosts' newest runs differ from their earlier ones beyond chance"),
+    };
+    let hosts = count(found.hosts as usize, "host");
+    let mut lines = wrap_spans(&[Span::new(Tone::Bold, format!("Of {hosts} {verdict}"))], columns);
+    let of = format!("{} of {hosts}", count(found.reports as usize, "report"));
+    lines.extend(wrap_spans(&[Span::dim(of)], columns));
+    lines
+}
+
+fn differ(found: &HostsHistory, columns: usize) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for (history, newest) in called(found).take(MOST) {
+        let (tone, word) = standing(newest.is_slower);
+        let mut spans = vec![
+            Span::new(Tone::Bold, clean(&history.host)),
+            Span::new(tone, word),
+            Span::plain(ratio(newest.ratio, newest.ci_low, newest.ci_high)),
+            Span::dim(format!("{}; {}", what(&history.cell), when(history))),
+        ];
+        if !history.changed.is_empty() {
+            spans.push(Span::new(Tone::Doubt, clean(&history.changed.join(", "))));
+        }
+        lines.extend(labelled(&Span::plain("  "), 4, &spans, columns));
+    }
+    lines.extend(more(called(found).count(), columns));
+    titled("Hosts whose newest run differs from their earlier ones", lines)
+}
+
+/// The ratios of arms: what a host's runs have in common, whatever its hardware.
+fn ratios(found: &HostsHistory, columns: usize) -> Vec<Line> {
+    let all = || found.histories.iter().filter(|history| history.cell.arm.contains('÷'));
+    let mut lines = Vec::new();
+    for history in all().take(MOST) {
+        let Some((newest, earlier)) = history.runs.split_last() else { continue };
+        let mut spans = vec![
+            Span::new(Tone::Bold, clean(&history.host)),
+            Span::plain(format!("{:.3}", newest.value)),
+            Span::dim(format!("{}; {}", what(&history.cell), when(history))),
+        ];
+        let low = earlier.iter().map(|run| run.value).reduce(f64::min);
+        let high = earlier.iter().map(|run| run.value).reduce(f64::max);
+        if let (Some(low), Some(high)) = (low, high) {
+            spans.insert(2, Span::plain(format!("before: {low:.3}–{high:.3}")));
+        }
+        lines.extend(labelled(&Span::plain("  "), 4, &spans, columns));
+    }
+    lines.extend(more(all().count(), columns));
+    titled("Ratios of the newest runs", lines)
+}
+
+/// How many runs, and from when to when.
+fn when(history: &HostHistory) -> String {
+    let day = |run: Option<&samehost_analysis::HostRun>| -> String {
+        let start = run.map_or("", |run| run.started_at.as_str());
+        clean(start.get(..10).unwrap_or(start))
+    };
+    let (first, last) = (day(history.runs.first()), day(history.runs.last()));
+    let runs = count(history.runs.len(), "run");
+    if first == last { format!("{runs}, {last}") } else { format!("{runs}, {first} to {last}") }
+}

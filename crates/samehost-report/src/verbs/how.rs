@@ -1,0 +1,109 @@
+//! Renders `samehost how`: how a service and its clients are configured for a socket. Lines to copy are not wrapped.
+
+use std::io::{self, Write};
+
+use samehost_model::scan::{ClientWords, HowTo};
+
+use crate::formats::page::Page;
+use crate::formats::terminal::Terminal;
+use crate::layout::line::titled;
+use crate::layout::line::{Line, Span, Tone, labelled, wrap_spans};
+
+/// How much of each client is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clients<'a> {
+    /// What it is told, for both transports, and what else to know of it. With the languages that were chosen for the
+    /// reader.
+    Whole(&'a [&'a str]),
+    /// How it names the socket, in a line.
+    Brief,
+}
+
+impl Terminal {
+    /// Renders an answer.
+    pub fn render_how(&self, answer: &HowTo, how: Clients<'_>, out: &mut dyn Write) -> io::Result<()> {
+        let mut page = Page::new(self.width);
+        let columns = page.measure();
+        let head = format!("{} over a Unix socket: {}", answer.label, answer.path);
+        let mut lines = wrap_spans(&[Span::new(Tone::Bold, head)], columns);
+        let from = match answer.path_from {
+            "found here" => "It listens there now.",
+            "given" => "The path is the one of the URL.",
+            _ => "Default path. The service is not listening on it now (stopped, or not configured).",
+        };
+        lines.extend(wrap_spans(&[Span::dim(from)], columns));
+        page.section(lines);
+        let steps = answer.server.iter().enumerate().flat_map(|(index, step)| {
+            labelled(&Span::plain(format!("  {}.", index + 1)), 5, &[Span::plain(step)], columns)
+        });
+        page.section(titled("The server", steps.collect()));
+        let clients: Vec<Line> = match how {
+            Clients::Whole(_) => {
+                answer.clients.iter().flat_map(|words| client(words, answer.beside, columns)).collect()
+            }
+            Clients::Brief => answer.clients.iter().map(brief).collect(),
+        };
+        page.section(titled("The clients", clients));
+        if let Some(text) = others(how) {
+            page.section(wrap_spans(&[Span::dim(text)], columns));
+        }
+        if answer.clients.iter().any(|words| !words.tested) {
+            let text = if answer.beside == "udp" {
+                "Rows marked * were not tested against a server: samehost scan shows who sends to it."
+            } else {
+                "Rows marked * were not tested against a server: samehost verify shows what really happens."
+            };
+            page.section(wrap_spans(&[Span::dim(text)], columns));
+        }
+        self.print(&page, out)
+    }
+}
+
+/// How to see what is not shown.
+fn others(how: Clients<'_>) -> Option<String> {
+    match how {
+        Clients::Whole([]) => None,
+        Clients::Whole(languages) => Some(format!(
+            "Clients of what this directory is written in ({}); others: --client LANGUAGE",
+            languages.join(", ")
+        )),
+        Clients::Brief => {
+            Some("Both transports, and what else to know: --client LANGUAGE, or NAME".to_owned())
+        }
+    }
+}
+
+/// The client and how it names the socket. A text of several lines has its first.
+fn brief(words: &ClientWords) -> Line {
+    let mark = if words.tested { "" } else { " *" };
+    let name = Span::new(Tone::Bold, format!("  {}, {}{mark}  ", words.client, words.language));
+    let socket = words.socket.as_deref().unwrap_or("only under samehost run");
+    let more = if socket.lines().count() > 1 { " …" } else { "" };
+    Line::from(vec![name, Span::plain(format!("{}{more}", socket.lines().next().unwrap_or_default()))])
+}
+
+fn client(words: &ClientWords, beside: &str, columns: usize) -> Vec<Line> {
+    let mark = if words.tested { "" } else { " *" };
+    let localhost = match words.localhost {
+        "socket" => "`localhost` means the default socket",
+        "tcp" => "`localhost` means TCP",
+        _ => "",
+    };
+    let mut notes = vec![Span::new(Tone::Bold, format!("{}, {}{mark}", words.client, words.language))];
+    let remarks: Vec<&str> = [localhost, words.note].into_iter().filter(|text| !text.is_empty()).collect();
+    notes.push(Span::dim(remarks.join("; ")));
+    let mut lines = labelled(&Span::plain("  "), 2, &notes, columns);
+    let mut add = |label: &str, text: &str| {
+        for (index, line) in text.lines().enumerate() {
+            let label = if index == 0 { label } else { "" };
+            lines.push(Line::from(vec![Span::dim(format!("    {label:<7}")), Span::plain(line)]));
+        }
+    };
+    match &words.socket {
+        Some(socket) => add("socket", socket),
+        None if beside == "tcp" => add("socket", "it cannot by itself; under `samehost run` it can"),
+        None => add("socket", "it cannot by itself"),
+    }
+    add(beside, &words.tcp);
+    lines
+}

@@ -1,0 +1,13 @@
+//! What a verb besides `bench` prints: a file for each.
+
+pub(crate) mod checkup;
+pub(crate) mod explanation;
+pub(crate) mod history;
+pub(crate) mod hosts;
+pub(crate) mod how;
+pub(crate) mod reproduction;
+pub(crate) mod scan;
+pub(crate) mod scan_changes;
+pub(crate) mod scan_congestion;
+pub(crate) mod switch;
+pub(crate) mod verification;

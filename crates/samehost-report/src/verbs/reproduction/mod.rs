@@ -1,0 +1,291 @@
+//! Renders a reproduction: each claim as published, as measured here, and whether it holds. Judgements come
+//! from the data and are only worded here.
+
+#[cfg(feature = "html")]
+mod html;
+mod markdown;
+mod terminal;
+
+use samehost_model::human::{format_seconds, format_value, significant};
+use samehost_model::{ClaimOutcome, EffectSize, Experiment, ExperimentState, Here, Judgement, Reproduction};
+
+use crate::layout::line::{Span, Tone};
+use crate::measurement::head;
+use crate::measurement::notes::sentence;
+
+#[cfg(feature = "html")]
+pub use html::reproduction_as_html;
+pub use markdown::reproduction_as_markdown;
+
+/// A ratio for a narrow column: two decimals, three below 0.1.
+fn ratio(value: f64) -> String {
+    match value {
+        v if v >= 9.995 => significant(v),
+        v if v < 0.0995 => format!("{v:.3}"),
+        v => format!("{v:.2}"),
+    }
+}
+
+/// The measured value with its interval: `1.13 (1.10–1.16)`.
+fn here(here: &Here) -> String {
+    let text = |value: f64| {
+        if here.unit.is_empty() { ratio(value) } else { significant(value) }
+    };
+    let value = if here.unit.is_empty() { ratio(here.value) } else { format_value(here.value, &here.unit) };
+    match (here.low, here.high) {
+        (Some(low), Some(high)) => format!("{value} ({}–{})", text(low), text(high)),
+        _ => value,
+    }
+}
+
+/// The judgement, with a remark when the size differs.
+fn outcome(claim: &ClaimOutcome) -> Span {
+    let tone = match claim.judgement {
+        Judgement::Holds => Tone::Good,
+        Judgement::DoesNotHold => Tone::Bad,
+        Judgement::CannotTell => Tone::Doubt,
+        Judgement::NotMeasured => Tone::Dim,
+    };
+    let size = match (claim.judgement, claim.size) {
+        (Judgement::Holds, Some(EffectSize::Larger)) => ", larger",
+        (Judgement::Holds, Some(EffectSize::Smaller)) => ", smaller",
+        _ => "",
+    };
+    Span::new(tone, format!("{}{size}", claim.judgement))
+}
+
+/// Why an experiment has no results: `not measured: needs mariadb-server`.
+fn unmeasured(experiment: &Experiment) -> Option<String> {
+    let reason = || experiment.reason.as_deref().unwrap_or_default();
+    Some(match experiment.state {
+        ExperimentState::Measured => return None,
+        ExperimentState::NotInstalled => {
+            format!("not measured: needs {}", experiment.package.as_deref().unwrap_or_else(reason))
+        }
+        ExperimentState::NoWorkload => format!("not measured: {}", reason()),
+        ExperimentState::Failed => format!("failed: {}", reason()),
+        ExperimentState::Interrupted => "not measured: interrupted".into(),
+    })
+}
+
+/// Explanations for each experiment: what was found, what is different on this machine, what may explain it.
+/// An explanation shared by several experiments appears once.
+fn whys(reproduction: &Reproduction) -> Vec<Vec<String>> {
+    let mut shown: Vec<(&str, &str)> = Vec::new();
+    reproduction
+        .experiments
+        .iter()
+        .map(|experiment| {
+            let mut sentences = found(experiment);
+            if experiment.state == ExperimentState::Measured {
+                sentences.extend(experiment.differs.iter().map(|text| sentence(text)));
+            }
+            let mut before: Vec<&str> = Vec::new();
+            for text in &experiment.explanations {
+                match shown.iter().find(|(_, known)| known == text) {
+                    Some((id, _)) if before.contains(id) => {}
+                    Some((id, _)) => before.push(id),
+                    None => {
+                        shown.push((&experiment.id, text));
+                        sentences.push(sentence(text));
+                    }
+                }
+            }
+            if !before.is_empty() {
+                sentences.push(format!("What may explain {} may explain this too.", before.join(" and ")));
+            }
+            if let (true, Some(at)) = (experiment.kept, &experiment.measured_at) {
+                sentences.push(format!("Measured at {at}, by an earlier call."));
+            }
+            sentences
+        })
+        .collect()
+}
+
+/// Findings about the claims; claims with the same finding are grouped.
+fn found(experiment: &Experiment) -> Vec<String> {
+    let mut notes: Vec<(Vec<&str>, &str)> = Vec::new();
+    for claim in experiment.claims.iter().filter(|claim| !claim.why.is_empty()) {
+        match notes.iter_mut().find(|(_, why)| *why == claim.why) {
+            Some((claims, _)) => claims.push(&claim.claim),
+            None => notes.push((vec![&claim.claim], &claim.why)),
+        }
+    }
+    notes.iter().map(|(claims, why)| sentence(&format!("{} – {why}", claims.join(", ")))).collect()
+}
+
+/// Summary sentence.
+fn summary(reproduction: &Reproduction) -> String {
+    let claims = || reproduction.experiments.iter().flat_map(|experiment| &experiment.claims);
+    let count = |judgement| claims().filter(|claim| claim.judgement == judgement).count();
+    let all = claims().count();
+    let mut parts = vec![format!(
+        "{} of {all} published claims {} on this machine",
+        count(Judgement::Holds),
+        if count(Judgement::Holds) == 1 { "holds" } else { "hold" }
+    )];
+    for (judgement, one, many) in [
+        (Judgement::DoesNotHold, "does not", "do not"),
+        (Judgement::CannotTell, "cannot be told", "cannot be told"),
+        (Judgement::NotMeasured, "was not measured", "were not measured"),
+    ] {
+        match count(judgement) {
+            0 => {}
+            1 => parts.push(format!("1 {one}")),
+            some => parts.push(format!("{some} {many}")),
+        }
+    }
+    let other = claims().filter(|c| c.judgement == Judgement::Holds && c.is_of_other_size()).count();
+    let sizes = match other {
+        0 => String::new(),
+        1 => " One of those that hold is of another size here.".into(),
+        some => format!(" {some} of those that hold are of another size here."),
+    };
+    format!("{}.{sizes}", parts.join(", "))
+}
+
+/// Machine, mode and duration.
+fn how(reproduction: &Reproduction) -> Vec<String> {
+    let mut parts = vec![head::machine(&reproduction.host)];
+    parts.push(format!("{}, {}", reproduction.mode, format_seconds(reproduction.seconds.round())));
+    parts.push(format!("samehost {}", reproduction.samehost_version));
+    parts.push(format!("seed {}", reproduction.seed));
+    parts
+}
+
+/// Legend of the columns.
+const LEGEND: &str = "Ratios are unix ÷ tcp where the claim names no others, with 95 % intervals. “holds” is about the direction, beyond the \
+                      margin; “larger” and “smaller” say that the published size is outside the interval.";
+
+const TITLE: &str = "Published experiments on this machine";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::terminal::Terminal;
+    use samehost_model::{Expected, Host, Mode, REPRODUCTION_SCHEMA};
+
+    fn claim(judgement: Judgement, size: Option<EffectSize>, here: Option<Here>) -> ClaimOutcome {
+        ClaimOutcome {
+            claim: "64 threads: more | queries/s".into(),
+            published: "1.49 ×".into(),
+            expected: Expected::Above,
+            here,
+            judgement,
+            size,
+            why: "because of <that>".into(),
+        }
+    }
+
+    fn measured(value: f64, unit: &str) -> Option<Here> {
+        let (low, high) = (Some(0.9 * value), Some(1.1 * value));
+        Some(Here {
+            of: "unix ÷ tcp".into(),
+            metric: "throughput".into(),
+            value,
+            low,
+            high,
+            unit: unit.into(),
+            blocks: 10,
+        })
+    }
+
+    fn experiment(id: &str, state: ExperimentState, claims: Vec<ClaimOutcome>) -> Experiment {
+        Experiment {
+            id: id.into(),
+            title: "MySQL point select, closed loop".into(),
+            source: "a blog".into(),
+            setup: "28 cores".into(),
+            state,
+            reason: Some("the server died".into()),
+            package: (state == ExperimentState::NotInstalled).then(|| "mariadb-server".into()),
+            measured_at: Some("2026-01-01T00:00:00Z".into()),
+            kept: true,
+            differs: vec!["MariaDB in place of MySQL".into()],
+            explanations: vec!["It had more cores".into()],
+            claims,
+            measurements: Vec::new(),
+        }
+    }
+
+    fn scene() -> Reproduction {
+        let none = || vec![claim(Judgement::NotMeasured, None, None)];
+        Reproduction {
+            schema: REPRODUCTION_SCHEMA.into(),
+            samehost_version: "0.1.0".into(),
+            started_at: String::new(),
+            command: Vec::new(),
+            mode: Mode::Quick,
+            seed: 7,
+            host: Host { cpus: 2, kernel: "6.1".into(), ..Host::default() },
+            seconds: 250.4,
+            interrupted: false,
+            experiments: vec![
+                experiment(
+                    "P1",
+                    ExperimentState::Measured,
+                    vec![
+                        claim(Judgement::Holds, Some(EffectSize::Smaller), measured(1.13, "")),
+                        claim(Judgement::Holds, Some(EffectSize::Inside), measured(0.0512, "")),
+                        claim(Judgement::DoesNotHold, None, measured(0.8, "")),
+                        claim(Judgement::CannotTell, None, measured(7.5, "percent")),
+                    ],
+                ),
+                experiment("P2", ExperimentState::NotInstalled, none()),
+                experiment("N", ExperimentState::Failed, none()),
+                experiment("D", ExperimentState::Interrupted, none()),
+            ],
+        }
+    }
+
+    #[test]
+    fn the_table_fits_eighty_columns_and_says_everything() {
+        let mut bytes = Vec::new();
+        Terminal { width: 80, color: false }.render_reproduction(&scene(), &mut bytes).unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        for line in text.lines() {
+            assert!(crate::layout::text::width(line) <= 80, "{line}");
+        }
+        assert!(!text.contains('…'), "nothing is cut: {text}");
+        assert_eq!(text.matches("It had more cores").count(), 1, "said once: {text}");
+        for wanted in [
+            "2 of 7 published claims hold on this machine, 1 does not, 1 cannot be told, 3",
+            "1.13 (1.02–1.24)  holds, smaller",
+            "0.051 (0.046–0.056)  holds\n",
+            "0.80 (0.72–0.88)  does not hold",
+            "7.50 % (6.75–8.25)  cannot tell",
+            "P2  MySQL point select, closed loop\n    not measured: needs mariadb-server",
+            "failed: the server died",
+            "not measured: interrupted",
+            "MariaDB in place of MySQL.",
+            "Measured at 2026-01-01T00:00:00Z, by an earlier call.",
+            "What may explain P1 may explain this too.",
+        ] {
+            assert!(text.contains(wanted), "`{wanted}` in\n{text}");
+        }
+    }
+
+    #[test]
+    fn markdown_is_one_table() {
+        let mut bytes = Vec::new();
+        reproduction_as_markdown(&scene(), &mut bytes).unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        let rows: Vec<&str> = text.lines().filter(|line| line.starts_with('|')).collect();
+        assert_eq!(rows.len(), 2 + 4 + 3, "{text}");
+        let columns = |row: &str| row.replace("\\|", "").matches('|').count();
+        assert!(rows.iter().all(|row| columns(row) == 6), "{text}");
+        assert!(text.contains("needs mariadb-server") && text.contains("&lt;that&gt;"), "{text}");
+    }
+
+    #[cfg(feature = "html")]
+    #[test]
+    fn the_page_has_the_table_even_without_reports() {
+        let mut bytes = Vec::new();
+        reproduction_as_html(&scene(), &mut bytes).unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        assert!(text.starts_with("<!doctype html>") && text.ends_with("</html>\n"));
+        assert!(text.contains("<h1>Published experiments on this machine</h1>"));
+        assert!(text.contains("1.13 (1.02–1.24)") && text.contains("holds, smaller"));
+        assert!(text.contains("because of &lt;that&gt;") && !text.contains("<that>"));
+    }
+}

@@ -1,0 +1,609 @@
+//! A scan on the terminal: services with endpoints, connections by pair, advice on each pair, and what was not visible.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use samehost_model::human::format_value;
+use samehost_model::printable::clean;
+use samehost_model::scan::{
+    Advice, Possible, Process, Queues, Range, ReadBy, Saving, Scan, Service, Socket, SocketKind, Traffic,
+    Weight,
+};
+
+use crate::formats::page::Page;
+use crate::formats::terminal::Terminal;
+use crate::layout::line::{Line, Span, Tone, labelled, titled, wrap_spans};
+use crate::layout::text::count;
+use crate::verbs::scan_congestion;
+
+/// Endpoints listed per service; the rest are counted.
+const MOST_ENDPOINTS: usize = 4;
+/// Pairs over Unix sockets that are listed; the rest are counted, and JSON has all.
+const MOST_PAIRS: usize = 20;
+
+/// How much of each note is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notes {
+    /// A line; `samehost explain CODE` has the rest.
+    Brief,
+    Whole,
+}
+
+impl Terminal {
+    /// Renders a scan: who talks to whom over TCP, what is worth it and what is in the way come first.
+    pub fn render_scan(&self, scan: &Scan, notes: Notes, out: &mut dyn Write) -> io::Result<()> {
+        let mut page = Page::new(self.width);
+        page.section(head(scan, page.measure()));
+        if notes == Notes::Whole && scan.services.is_empty() && scan.connections.is_empty() {
+            page.section(vec![Line::from(vec![Span::plain("Nothing of that name or port is here.")])]);
+        }
+        page.section(advice(scan, notes, page.measure()));
+        page.section(findings(scan, notes, page.measure()));
+        page.section(explained(scan, notes, page.measure()));
+        page.section(pairs(scan, page.measure()));
+        page.section(services(scan, page.measure()));
+        page.section(hidden(scan, page.measure()));
+        self.print(&page, out)
+    }
+}
+
+/// Where notes are brief: how to read one in full.
+fn explained(scan: &Scan, notes: Notes, columns: usize) -> Vec<Line> {
+    let has_note = |advice: &Advice| advice.obstacles.iter().any(|one| one.weight == Weight::Note);
+    let is_brief =
+        !scan.findings.is_empty() || !scan.slow_congestion.is_empty() || scan.advice.iter().any(has_note);
+    if notes == Notes::Whole || !is_brief {
+        return Vec::new();
+    }
+    wrap_spans(&[Span::dim("A note in full, and what to set: samehost explain CODE")], columns)
+}
+
+fn head(scan: &Scan, columns: usize) -> Vec<Line> {
+    let services = scan.services.iter().filter(|service| is_shown(scan, service)).count();
+    let tcp = scan.connections.iter().filter(|connection| connection.kind.is_tcp()).count();
+    let unix = scan.connections.iter().filter(|connection| connection.kind.is_unix()).count();
+    let text = format!(
+        "{}, {} with both ends here: {tcp} over TCP, {unix} over Unix sockets",
+        count(services, "service"),
+        count(scan.connections.len(), "connection"),
+    );
+    let mut lines = wrap_spans(&[Span::new(Tone::Bold, text)], columns);
+    let others = scan.network_namespaces.len().saturating_sub(1);
+    let mut seen =
+        vec![count(scan.sockets.len(), "socket"), count(scan.processes.len(), "process that holds any")];
+    seen[1] = seen[1].replace("process that holds anys", "processes that hold any");
+    if others > 0 {
+        seen.push(count(others, "other network namespace"));
+    }
+    seen.push(if scan.as_root { "seen as root".to_owned() } else { "seen as an ordinary user".to_owned() });
+    lines.extend(wrap_spans(&[Span::dim(seen.join(" · "))], columns));
+    lines
+}
+
+/// Whether a service has stream sockets. Services that have only datagram sockets are in JSON.
+fn is_shown(scan: &Scan, service: &Service) -> bool {
+    service.listeners.iter().any(|at| {
+        scan.sockets.get(*at).is_some_and(|socket| {
+            socket.kind.is_tcp() || matches!(socket.kind, SocketKind::UnixStream | SocketKind::UnixSeqpacket)
+        })
+    })
+}
+
+/// Formats as `mariadbd 812, user mysql, mariadb.service`.
+fn identity(process: &Process) -> String {
+    let user = process.user.clone().unwrap_or_else(|| process.uid.to_string());
+    let mut parts = vec![format!("{} {}", process.name, process.pid), format!("user {user}")];
+    parts.extend(process.unit.clone());
+    if let Some(container) = &process.container {
+        parts.push(container.to_string());
+    }
+    parts.join(", ")
+}
+
+fn services(scan: &Scan, columns: usize) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for service in scan.services.iter().filter(|service| is_shown(scan, service)) {
+        let who = match service.pid.and_then(|pid| scan.process(pid)) {
+            // An unrecognised service is already named after its process.
+            Some(process) if process.name == service.name => {
+                identity(process).trim_start_matches(&process.name).trim_start().to_owned()
+            }
+            Some(process) => identity(process),
+            None => unseen(scan, service),
+        };
+        let mut spans = vec![Span::new(Tone::Bold, &service.name), Span::dim(who)];
+        if service.network_namespace != own_namespace(scan) {
+            spans.push(Span::dim(format!("· {}", namespace_name(scan, service.network_namespace))));
+        }
+        let shown = service.listeners.iter().take(MOST_ENDPOINTS).filter_map(|at| scan.sockets.get(*at));
+        spans.extend(shown.map(|socket| Span::plain(format!("· {}", endpoint(socket)))));
+        if let Some(more) = service.listeners.len().checked_sub(MOST_ENDPOINTS).filter(|more| *more > 0) {
+            spans.push(Span::dim(format!("· and {more} more")));
+        }
+        lines.extend(labelled(&Span::plain("  "), 2, &spans, columns));
+    }
+    titled("Services", lines)
+}
+
+/// For a service with an invisible process: why, and how to see it.
+fn unseen(scan: &Scan, service: &Service) -> String {
+    let sockets = || service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
+    match sockets().find_map(|socket| socket.uid) {
+        Some(uid) if !scan.as_root => format!("process of user {uid} not visible: {}", way_to_see(scan)),
+        _ => format!("process not visible: {}", way_to_see(scan)),
+    }
+}
+
+/// How to see the invisible processes.
+fn way_to_see(scan: &Scan) -> &'static str {
+    match (scan.as_root, scan.hidden.in_pid_namespace) {
+        (false, _) => "root sees it, sudo samehost scan",
+        (true, true) => {
+            "it is outside of this PID namespace, run samehost on the host or with docker run --pid=host"
+        }
+        (true, false) => "no process found for this socket",
+    }
+}
+
+fn endpoint(socket: &Socket) -> String {
+    let waiting = match socket.queues {
+        Queues::Listening { waiting, .. } if waiting > 0 => format!(" ({waiting} waiting)"),
+        _ => String::new(),
+    };
+    // One word, as `verify` takes it.
+    let between = if socket.kind.label().contains(' ') { " " } else { ":" };
+    format!("{}{between}{}{waiting}", socket.kind.label(), socket.local)
+}
+
+/// What else is worth knowing.
+fn findings(scan: &Scan, notes: Notes, columns: usize) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for finding in &scan.findings {
+        let label = Span::new(Tone::Doubt, format!("• {}:", finding.code));
+        let spans = match notes {
+            Notes::Brief => vec![label, Span::plain(clean(&finding.found.fact))],
+            Notes::Whole => {
+                vec![
+                    label,
+                    Span::plain(format!(
+                        "{}. {}.",
+                        clean(&finding.found.to_string()),
+                        clean(&finding.remedy)
+                    )),
+                ]
+            }
+        };
+        lines.extend(labelled(&Span::plain("  "), 2, &spans, columns));
+    }
+    lines.extend(scan_congestion::note(scan, columns));
+    titled("Worth knowing", lines)
+}
+
+fn own_namespace(scan: &Scan) -> u64 {
+    scan.network_namespaces.first().map_or(0, |space| space.inode)
+}
+
+fn namespace_name(scan: &Scan, inode: u64) -> String {
+    let space = scan.network_namespaces.iter().find(|space| space.inode == inode);
+    match space.and_then(|space| space.name.clone()) {
+        Some(name) => format!("network namespace {name}"),
+        None => format!("network namespace {inode}"),
+    }
+}
+
+/// Connections over Unix sockets, by client program and socket.
+fn pairs(scan: &Scan, columns: usize) -> Vec<Line> {
+    let mut pairs: BTreeMap<(String, String, String), usize> = BTreeMap::new();
+    let mut unnamed = 0;
+    for connection in scan.connections.iter().filter(|connection| connection.kind.is_unix()) {
+        let (Some(service), Some(server)) =
+            (connection.service.and_then(|at| scan.services.get(at)), scan.sockets.get(connection.server))
+        else {
+            unnamed += 1;
+            continue;
+        };
+        let client = match scan.holder(connection.client) {
+            Some(process) => process.name.clone(),
+            None => "not visible".to_owned(),
+        };
+        let to = format!("{} {}", server.kind.label(), server.local);
+        *pairs.entry((client, service.name.clone(), to)).or_default() += 1;
+    }
+    let mut lines = Vec::new();
+    for ((client, service, to), number) in pairs.iter().take(MOST_PAIRS) {
+        let text = format!("{client} → {service}");
+        let spans = [Span::plain(text), Span::dim(format!("{to}, {}", count(*number, "connection")))];
+        lines.extend(labelled(&Span::plain("  "), 2, &spans, columns));
+    }
+    let mut rest = Vec::new();
+    if let Some(more) = pairs.len().checked_sub(MOST_PAIRS).filter(|more| *more > 0) {
+        rest.push(count(more, "more pair"));
+    }
+    if unnamed > 0 {
+        rest.push(format!("{} without a listener (socket pairs)", count(unnamed, "connection")));
+    }
+    if !rest.is_empty() {
+        lines.extend(labelled(
+            &Span::plain("  "),
+            2,
+            &[Span::dim(format!("and {}", rest.join(", ")))],
+            columns,
+        ));
+    }
+    titled("Over Unix sockets already", lines)
+}
+
+fn hidden(scan: &Scan, columns: usize) -> Vec<Line> {
+    let hidden = &scan.hidden;
+    let mut parts = Vec::new();
+    if hidden.processes > 0 {
+        let processes = if hidden.processes == 1 {
+            "1 process".to_owned()
+        } else {
+            format!("{} processes", hidden.processes)
+        };
+        parts.push(format!(
+            "the descriptors of {processes} of other users, so {} without an owner{}",
+            count(hidden.sockets as usize, "socket"),
+            by_namespace(scan)
+        ));
+    } else if hidden.sockets > 0 && hidden.in_pid_namespace {
+        parts.push(format!(
+            "processes outside of this PID namespace, so {} without an owner{}",
+            count(hidden.sockets as usize, "socket"),
+            by_namespace(scan)
+        ));
+    }
+    for space in &scan.network_namespaces {
+        match &space.read_by {
+            ReadBy::SockDiag => {}
+            ReadBy::Proc => parts.push(format!(
+                "the peers of Unix sockets in {}, which may not be entered",
+                namespace_name(scan, space.inode)
+            )),
+            ReadBy::Refused(why) => {
+                parts.push(format!("the sockets of {} ({why})", namespace_name(scan, space.inode)));
+            }
+        }
+    }
+    if parts.is_empty() {
+        return Vec::new();
+    }
+    let way_out = match (scan.as_root, hidden.in_pid_namespace) {
+        (false, _) => " Root sees them: sudo samehost scan.",
+        (true, true) => " On the host they are seen: run samehost there, or with docker run --pid=host.",
+        (true, false) => "",
+    };
+    let text = format!("Not seen: {}.{way_out}", parts.join("; "));
+    wrap_spans(&[Span::new(Tone::Doubt, text)], columns)
+}
+
+/// Number of unowned sockets in other network namespaces: ` (3 in network namespace web)`.
+fn by_namespace(scan: &Scan) -> String {
+    let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
+    let unowned = scan.sockets.iter().filter(|socket| socket.pids.is_empty() && socket.inode != 0);
+    for socket in unowned.filter(|socket| socket.network_namespace != own_namespace(scan)) {
+        *counts.entry(socket.network_namespace).or_default() += 1;
+    }
+    let parts: Vec<String> = counts
+        .iter()
+        .map(|(inode, number)| format!("{number} in {}", namespace_name(scan, *inode)))
+        .collect();
+    if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
+}
+
+/// Ends of a range between which a person asks why it is so wide.
+const WIDE: f64 = 3.0;
+/// Why a range is wide, and what makes it narrower.
+const HURRIED: &str = "try --observe 2m, which gives each pair more time";
+
+impl Terminal {
+    /// Renders one piece of advice.
+    pub fn render_advice(&self, scan: &Scan, advice: &Advice, out: &mut dyn Write) -> io::Result<()> {
+        let mut page = Page::new(self.width);
+        page.section(pair(scan, advice, Notes::Whole, page.measure()));
+        self.print(&page, out)
+    }
+}
+
+/// Short form of a saving: `6.6 to 12 h`, `not worth it`, and `-1.0 to +0.9 h` where it cannot be told.
+#[must_use]
+pub fn saving_in_short(saving: &Saving) -> String {
+    if saving.undecided {
+        let Range { low, high } = saving.cpu_s_per_day;
+        let (scale, unit) = unit_of_time(low.abs().max(high.abs()));
+        let number = |seconds: f64| format!("{:+.*}", digits(seconds, scale, unit), seconds / scale);
+        return format!("{} to {} {unit}", number(low), number(high));
+    }
+    if !saving.worth_it || saving.cpu_s_per_day.high <= 0.0 {
+        return "not worth it".to_owned();
+    }
+    span_of_time(saving.cpu_s_per_day)
+}
+
+/// All pairs; those that could switch now come first.
+pub(crate) fn advice(scan: &Scan, notes: Notes, columns: usize) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for advice in &scan.advice {
+        lines.extend(pair(scan, advice, notes, columns));
+    }
+    titled("Over TCP", lines)
+}
+
+fn pair(scan: &Scan, advice: &Advice, notes: Notes, columns: usize) -> Vec<Line> {
+    let service = scan.services.get(advice.service).map_or("unknown", |service| service.name.as_str());
+    let connections = count(advice.connections as usize, "connection");
+    let unseen = match advice.unseen {
+        0 => String::new(),
+        all if all == advice.connections => String::new(),
+        part => format!(", {part} of them of no visible process"),
+    };
+    let to = format!("{}, {connections}{unseen}", advice.now);
+    let mut lines = labelled(
+        &Span::plain("  "),
+        2,
+        &[Span::new(Tone::Bold, format!("{} → {service}", client(scan, advice))), Span::dim(to)],
+        columns,
+    );
+    lines.extend(labelled(&Span::plain(""), 6, &[verdict(advice)], columns));
+    for obstacle in &advice.obstacles {
+        let tone = match obstacle.weight {
+            Weight::Note => Tone::Dim,
+            Weight::Setting => Tone::Doubt,
+            Weight::Blocks => Tone::Bad,
+        };
+        let label = Span::new(tone, format!("• {}:", obstacle.code));
+        let text = match (notes, obstacle.weight) {
+            (Notes::Brief, Weight::Note) => clean(&obstacle.found.fact),
+            _ => format!("{}. {}", obstacle.found, obstacle.remedy),
+        };
+        let spans = [label, Span::plain(text.trim_end())];
+        lines.extend(labelled(&Span::plain("      "), 6, &spans, columns));
+    }
+    if let Some(traffic) = &advice.traffic {
+        lines.extend(labelled(&Span::plain(""), 6, &[Span::plain(traffic_in_words(traffic))], columns));
+    }
+    if let Some(saving) = &advice.saving {
+        let tone = if saving.worth_it { Tone::Good } else { Tone::Dim };
+        lines.extend(labelled(&Span::plain(""), 6, &[Span::new(tone, saving_in_words(saving))], columns));
+    }
+    lines
+}
+
+/// The client's name, with its user where several programs of that name are clients of the service.
+fn client(scan: &Scan, advice: &Advice) -> String {
+    let is_like_it = |other: &&Advice| other.client == advice.client && other.service == advice.service;
+    let process = scan.processes.iter().find(|process| advice.client_pids.contains(&process.pid));
+    match process {
+        Some(process) if scan.advice.iter().filter(is_like_it).count() > 1 => {
+            let user = process.user.clone().unwrap_or_else(|| process.uid.to_string());
+            format!("{} ({user})", advice.client)
+        }
+        _ => advice.client.clone(),
+    }
+}
+
+fn verdict(advice: &Advice) -> Span {
+    match (advice.possible, &advice.socket) {
+        (Possible::Now, Some(socket)) => Span::new(Tone::Good, format!("could switch now: {socket}")),
+        (Possible::Now, None) => Span::new(Tone::Good, "could switch now"),
+        (Possible::AfterSetting, Some(socket)) => {
+            Span::new(Tone::Doubt, format!("could switch after a setting: {socket}"))
+        }
+        (Possible::AfterSetting, None) => Span::new(Tone::Doubt, "could switch after a setting"),
+        (Possible::Unknown, _) => Span::dim(
+            "it has no Unix socket; samehost does not know this program and cannot say whether it supports one",
+        ),
+        (Possible::Cannot, _) => Span::new(Tone::Bad, "cannot switch as things stand"),
+    }
+}
+
+fn traffic_in_words(traffic: &Traffic) -> String {
+    let has_short = traffic.short_connections_per_s >= 0.5;
+    let mut parts = Vec::new();
+    if traffic.busy_connections > 0 || !has_short {
+        parts.push(format!(
+            "{}, {:.0} segments/s, about {:.0} round trips/s on {}",
+            format_value(traffic.bytes_per_s, "bytes_per_s"),
+            traffic.segments_per_s,
+            traffic.round_trips_per_s,
+            count(traffic.busy_connections as usize, "busy connection"),
+        ));
+    }
+    if has_short {
+        let mut text = format!("about {:.0} short connections/s", traffic.short_connections_per_s);
+        if let Some(short) = traffic.short {
+            let each = short.round_trips_per_s / traffic.short_connections_per_s;
+            let bytes = format_value(short.bytes_per_s, "bytes_per_s");
+            text.push_str(&format!(" of {} each, {bytes}", count(each.round() as usize, "round trip")));
+        }
+        parts.push(text);
+    }
+    parts.join("; ")
+}
+
+/// A saving as a sentence, always with its ranges.
+#[must_use]
+pub fn saving_in_words(saving: &Saving) -> String {
+    if saving.undecided {
+        let why = if saving.hurried { HURRIED } else { "scan again when less runs" };
+        return format!(
+            "cannot tell: between {} of CPU time a day, and between {} of a busy connection's time; {why}, or measure this service with samehost bench",
+            signed_span_of_time(saving.cpu_s_per_day),
+            signed_part(saving.waiting_part),
+        );
+    }
+    if !saving.worth_it {
+        return format!("not worth it: at most {}", at_most(saving));
+    }
+    let mut parts = Vec::new();
+    if saving.cpu_us_per_request.low > 0.0 {
+        parts.push(format!(
+            "{} CPU time a request, {} of a CPU a day",
+            range(saving.cpu_us_per_request, "us"),
+            span_of_time(saving.cpu_s_per_day)
+        ));
+    }
+    if saving.us_per_round_trip.low > 0.0 {
+        let trip = format!("{} a round trip", range(saving.us_per_round_trip, "us"));
+        parts.push(match saving.us_per_short_connection {
+            Some(us) => format!("{trip}, {} of each short connection's time", range(us, "us")),
+            None => format!("{trip}, {} of a busy connection's time", part_in_percent(saving.waiting_part)),
+        });
+    }
+    let is_wide = |range: Range| range.low > 0.0 && range.high > WIDE * range.low;
+    let hurried = saving.hurried && (is_wide(saving.cpu_us_per_request) || is_wide(saving.us_per_round_trip));
+    let why = if hurried { format!("; a wide range: {HURRIED}") } else { String::new() };
+    format!("could save {}; a prediction; check it with samehost bench{why}", parts.join("; "))
+}
+
+/// The most that would be saved: `0.2 % of one CPU and 0.4 % of a busy connection's time`.
+fn at_most(saving: &Saving) -> String {
+    let percent_of_a_cpu = 100.0 * saving.cpu_s_per_day.high.max(0.0) / SECONDS_A_DAY;
+    let percent_of_waiting = 100.0 * saving.waiting_part.high.max(0.0);
+    let text = |percent: f64| if percent < 0.05 { "0.1".to_owned() } else { format!("{percent:.1}") };
+    format!(
+        "{} % of one CPU and {} % of a busy connection's time",
+        text(percent_of_a_cpu),
+        text(percent_of_waiting)
+    )
+}
+
+const SECONDS_A_DAY: f64 = 86_400.0;
+
+/// A span that may begin below zero, in the unit of its larger end: `-1.0 and +0.9 h`.
+#[must_use]
+pub fn signed_span_of_time(seconds: Range) -> String {
+    let (scale, unit) = unit_of_time(seconds.low.abs().max(seconds.high.abs()));
+    format!("{:+.1} and {:+.1} {unit}", seconds.low / scale, seconds.high / scale)
+}
+
+/// A part that may begin below zero: `-3.1 and +8.2 %`.
+#[must_use]
+pub fn signed_part(part: Range) -> String {
+    format!("{:+.1} and {:+.1} %", 100.0 * part.low, 100.0 * part.high)
+}
+
+/// A part with its range: `6–9 %`.
+#[must_use]
+pub fn part_in_percent(part: Range) -> String {
+    format!("{:.0}–{:.0} %", 100.0 * part.low, 100.0 * part.high)
+}
+
+/// Digits of a time in this unit after the point: two digits are enough.
+fn digits(seconds: f64, scale: f64, unit: &str) -> usize {
+    usize::from((seconds / scale).abs() < 9.95 && unit != "s")
+}
+
+/// The unit that suits so many seconds, and its length.
+fn unit_of_time(seconds: f64) -> (f64, &'static str) {
+    match seconds {
+        few if few < 120.0 => (1.0, "s"),
+        more if more < 7_200.0 => (60.0, "min"),
+        _ => (3_600.0, "h"),
+    }
+}
+
+fn range(range: Range, unit: &str) -> String {
+    format!("{} to {}", format_value(range.low, unit), format_value(range.high, unit))
+}
+
+/// A span in the unit of its larger end, with two digits: `50 to 100 s`, `1.2 to 8.3 min`, `6.6 to 12 h`.
+fn span_of_time(seconds: Range) -> String {
+    let (scale, unit) = unit_of_time(seconds.high);
+    let number = |seconds: f64| format!("{:.*}", digits(seconds, scale, unit), seconds / scale);
+    format!("{} to {} {unit}", number(seconds.low), number(seconds.high))
+}
+
+#[cfg(test)]
+mod tests {
+    use samehost_model::scan::ShortTraffic;
+
+    use super::*;
+
+    #[test]
+    fn times_are_in_the_unit_of_their_larger_end() {
+        let span = |low, high| span_of_time(Range { low, high });
+        assert_eq!(span(50.2, 99.8), "50 to 100 s");
+        assert_eq!(span(72.0, 497.0), "1.2 to 8.3 min");
+        assert_eq!(span(598.0, 7_100.0), "10 to 118 min");
+        assert_eq!(span(394.0 * 60.0, 732.0 * 60.0), "6.6 to 12 h");
+        assert_eq!(signed_span_of_time(Range { low: -3_784.0, high: 3_102.0 }), "-63.1 and +51.7 min");
+        assert_eq!(signed_span_of_time(Range { low: -14_400.0, high: 3_240.0 }), "-4.0 and +0.9 h");
+    }
+
+    #[test]
+    fn what_is_not_worth_it_says_what_it_would_save_at_most() {
+        let saving = Saving {
+            cpu_us_per_request: Range { low: 0.0, high: 1.0 },
+            cpu_s_per_day: Range { low: 10.0, high: 172.8 },
+            us_per_round_trip: Range { low: 0.0, high: 1.0 },
+            cpu_us_per_short_connection: None,
+            us_per_short_connection: None,
+            waiting_part: Range { low: 0.0, high: 0.004 },
+            undecided: false,
+            worth_it: false,
+            hurried: false,
+        };
+        assert_eq!(
+            saving_in_words(&saving),
+            "not worth it: at most 0.2 % of one CPU and 0.4 % of a busy connection's time"
+        );
+        let undecided =
+            Saving { undecided: true, cpu_s_per_day: Range { low: -60.0, high: 600.0 }, ..saving };
+        assert!(
+            saving_in_words(&undecided)
+                .starts_with("cannot tell: between -1.0 and +10.0 min of CPU time a day, and between +0.0 and +0.4 % of a busy connection's time; ")
+        );
+        let short = |low, high| saving_in_short(&Saving { cpu_s_per_day: Range { low, high }, ..undecided });
+        assert_eq!(short(-60.0, 600.0), "-1.0 to +10 min");
+        assert_eq!(short(-3_784.0, 3_102.0), "-63 to +52 min");
+        assert_eq!(short(-7_100.0, 7_100.0), "-118 to +118 min", "as wide as the column of top");
+    }
+
+    #[test]
+    fn a_wide_range_says_that_its_measurement_was_hurried() {
+        let saving = |high, hurried, undecided| Saving {
+            cpu_us_per_request: Range { low: 1.0, high },
+            cpu_s_per_day: Range { low: 100.0, high: 200.0 },
+            us_per_round_trip: Range { low: 1.0, high: 2.0 },
+            cpu_us_per_short_connection: None,
+            us_per_short_connection: None,
+            waiting_part: Range { low: 0.01, high: 0.02 },
+            undecided,
+            worth_it: !undecided,
+            hurried,
+        };
+        let says = |high, hurried, undecided| {
+            saving_in_words(&saving(high, hurried, undecided)).contains("--observe 2m")
+        };
+        assert!(says(3.5, true, false) && says(2.0, true, true));
+        assert!(!says(2.5, true, false), "narrow all the same");
+        assert!(!says(3.5, false, false) && !says(2.0, false, true), "it had its full time");
+    }
+
+    #[test]
+    fn connections_that_stay_and_those_that_go_are_told_apart() {
+        let stay = Traffic {
+            bytes_per_s: 3e6,
+            round_trips_per_s: 7_000.0,
+            busy_connections: 2,
+            ..Traffic::default()
+        };
+        assert_eq!(
+            traffic_in_words(&stay),
+            "3.00 MB/s, 0 segments/s, about 7000 round trips/s on 2 busy connections"
+        );
+        let go = Traffic {
+            short_connections_per_s: 16.0,
+            short: Some(ShortTraffic { round_trips_per_s: 976.0, bytes_per_s: 1.5e6 }),
+            ..Traffic::default()
+        };
+        assert_eq!(traffic_in_words(&go), "about 16 short connections/s of 61 round trips each, 1.50 MB/s");
+        let web = Traffic { short: Some(ShortTraffic { round_trips_per_s: 16.2, bytes_per_s: 5.4e3 }), ..go };
+        assert!(traffic_in_words(&web).contains(" of 1 round trip each, "));
+        let both = Traffic { short_connections_per_s: 16.0, ..stay };
+        assert!(traffic_in_words(&both).ends_with("busy connections; about 16 short connections/s"));
+        assert!(traffic_in_words(&Traffic::default()).contains("0 round trips/s"));
+    }
+}

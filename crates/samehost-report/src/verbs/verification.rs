@@ -1,0 +1,102 @@
+//! Result of `verify` on the terminal: the answer, then its proofs.
+
+use std::io::{self, Write};
+
+use samehost_model::scan::Verification;
+use samehost_model::switch::Standing;
+
+use crate::formats::page::Page;
+use crate::formats::terminal::Terminal;
+use crate::layout::line::{Line, Span, Tone, labelled, wrap_spans};
+use crate::layout::text::count;
+
+impl Terminal {
+    pub fn render_verification(&self, found: &Verification, out: &mut dyn Write) -> io::Result<()> {
+        let mut page = Page::new(self.width);
+        let columns = page.measure();
+        page.section(wrap_spans(&[answer(found)], columns));
+        let proofs = found.proofs.iter().flat_map(|proof| {
+            labelled(&Span::dim(format!("  {}", proof.by)), 15, &[Span::plain(&proof.says)], columns)
+        });
+        let settings = found.settings.iter().flat_map(|settings| {
+            let text = samehost_model::printable::clean(&settings.to_string());
+            labelled(&Span::dim("  sockets"), 15, &[Span::plain(text)], columns)
+        });
+        page.section(proofs.chain(settings).collect());
+        page.section(connections(found, columns));
+        let notes = found.notes.iter();
+        page.section(notes.flat_map(|note| wrap_spans(&[Span::plain(note)], columns)).collect());
+        self.print(&page, out)
+    }
+}
+
+fn answer(found: &Verification) -> Span {
+    let target = &found.target;
+    let place = match found.transport {
+        Some("unix") => "the Unix socket",
+        _ => "TCP",
+    };
+    if !found.seen_elsewhere.is_empty() {
+        let who = found.seen_elsewhere.join(", ");
+        return Span::new(
+            Tone::Loud,
+            format!("{target} names {place}, and the application connects elsewhere: {who}"),
+        );
+    }
+    if let Some(standing) = found.standing {
+        let (tone, text) = match standing {
+            Standing::InUse => {
+                (Tone::Good, format!("the application uses {place}: {}", found.seen_there.join(", ")))
+            }
+            Standing::Tried => (
+                Tone::Bold,
+                format!(
+                    "a login over {place} works; the application was not seen to use it (--wait 60s looks longer)"
+                ),
+            ),
+            Standing::Written => (Tone::Bold, format!("{place} is what it names")),
+        };
+        return match found.as_expected {
+            Some(false) => Span::new(
+                Tone::Loud,
+                format!("{target}: {text}; {} was expected", found.expected.as_deref().unwrap_or_default()),
+            ),
+            _ => Span::new(tone, format!("{target}: {text}")),
+        };
+    }
+    let what = match found.transport {
+        Some("unix") => format!("{target} uses a Unix socket"),
+        Some("tcp") => format!("{target} uses TCP"),
+        Some("mixed") => format!("{target} uses both TCP and Unix sockets"),
+        _ => format!(
+            "{target} has no connection to a service on this machine now; one for each request shows in samehost scan --observe 10s"
+        ),
+    };
+    match (found.as_expected, &found.expected) {
+        (Some(true), Some(expected)) => Span::new(Tone::Good, format!("{what}, as expected ({expected})")),
+        (Some(false), Some(expected)) => {
+            Span::new(Tone::Loud, format!("{what}, but {expected} was expected"))
+        }
+        _ => Span::new(Tone::Bold, what),
+    }
+}
+
+fn connections(found: &Verification, columns: usize) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
+    for held in &found.connections {
+        let service = held.service.as_deref().unwrap_or("no listener");
+        let arrow = if held.role == "client" { "→" } else { "←" };
+        let other = held.other.as_deref().unwrap_or("not visible");
+        let far = if held.role == "client" { format!("{service} ({other})") } else { other.to_owned() };
+        let spans = [
+            Span::plain(format!("{arrow} {far}")),
+            Span::dim(format!("{}, {}", held.service_address, count(held.count as usize, "connection"))),
+        ];
+        lines.extend(labelled(&Span::new(Tone::Bold, format!("  {}", held.transport)), 8, &spans, columns));
+    }
+    if found.remote > 0 {
+        let text = format!("  and {} to other machines", count(found.remote as usize, "connection"));
+        lines.push(Line::from(vec![Span::dim(text)]));
+    }
+    lines
+}

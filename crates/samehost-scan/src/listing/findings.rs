@@ -1,0 +1,195 @@
+//! What the sockets show beside pairs that could switch: queues that are full now, ports that run out, ports of containers,
+//! datagrams, and sockets that every local user may use although the service asks nobody who he is. Each costs one look, and
+//! nothing is changed.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use samehost_model::scan::{Address, Finding, Found, Queues, Scan, Service, Socket, SocketKind, SocketState};
+use samehost_services::Protocol;
+use samehost_system::mounts::{Share, share};
+
+use crate::advice::Root;
+use crate::diag::{Activity, Diag};
+use crate::listing::datagrams;
+use crate::listing::published::published;
+use crate::namespaces::network_setting;
+
+/// Permission of others to write, which connect(2) requires on a socket.
+const OTHERS_WRITE: u32 = 0o002;
+/// Permission of others to pass through a directory.
+const OTHERS_SEARCH: u32 = 0o001;
+/// The part of the ports that may be taken before it is worth a line.
+const MOST_TAKEN: f64 = 0.5;
+/// How long the kernel keeps a socket in TIME_WAIT (`TCP_TIMEWAIT_LEN`), in milliseconds.
+const TIME_WAIT_MS: u32 = 60_000;
+/// Age at which `net.ipv4.tcp_tw_reuse` gives its port to a new connection (`tcp_twsk_unique`), in milliseconds.
+const REUSED_AFTER_MS: u32 = 1_000;
+
+/// All of them, the most urgent first.
+#[must_use]
+pub fn findings(scan: &Scan) -> Vec<Finding> {
+    let mut found: Vec<Finding> = scan
+        .services
+        .iter()
+        .flat_map(|service| service.listeners.iter().map(move |at| (service, &scan.sockets[*at])))
+        .filter_map(|(service, socket)| full(service, socket))
+        .collect();
+    found.extend(ports(scan));
+    found.extend(datagrams::findings(scan));
+    found.extend(published(scan));
+    found.extend(scan.services.iter().filter_map(|service| open_to_everybody(scan, service)));
+    found.extend(on_shared_files(scan));
+    found
+}
+
+/// A listener whose queue is full: `sk_acceptq_is_full` lets one more wait than the backlog says.
+fn full(service: &Service, socket: &Socket) -> Option<Finding> {
+    let Queues::Listening { waiting, backlog: Some(backlog) } = socket.queues else { return None };
+    if waiting <= backlog {
+        return None;
+    }
+    let then = if socket.kind.is_unix() {
+        "the next that connects is refused at once (\"Resource temporarily unavailable\"), or waits if it blocks"
+    } else {
+        "the next that connects waits a second and more for another try"
+    };
+    Some(Finding {
+        code: "full-queue",
+        subject: format!("{} {}", service.name, socket.local),
+        found: Found::with(
+            format!(
+                "{} at {}: the queue of new connections is full now ({waiting} wait, backlog {backlog})",
+                service.name, socket.local
+            ),
+            then,
+        ),
+        remedy: "If it hangs, look at the service; if it is busy, give it more workers, a longer backlog and a net.core.somaxconn to match".to_owned(),
+    })
+}
+
+/// The ports that new connections of this network namespace may have, and how many are taken towards one destination.
+fn ports(scan: &Scan) -> Vec<Finding> {
+    let Some((first, last)) = range() else { return Vec::new() };
+    let Ok(ended) = Diag::open().and_then(|mut diag| diag.in_time_wait()) else { return Vec::new() };
+    let reuse = network_setting("ipv4/tcp_tw_reuse").unwrap_or_default();
+    let all = usize::from(last - first) + 1;
+    let mut taken: BTreeMap<(IpAddr, SocketAddr), [usize; 2]> = BTreeMap::new();
+    let mut count = |local: &Address, peer: &Address, is_ended: bool| {
+        if let (Some(local), Some(peer)) = (local.inet(), peer.inet())
+            && (first..=last).contains(&local.port())
+        {
+            taken.entry((local.ip(), peer)).or_default()[usize::from(is_ended)] += 1;
+        }
+    };
+    let own = scan.network_namespaces.first().map_or(0, |space| space.inode);
+    let open = scan.sockets.iter().filter(|socket| {
+        socket.kind.is_tcp() && socket.network_namespace == own && socket.state == SocketState::Established
+    });
+    open.for_each(|socket| count(&socket.local, &socket.peer, false));
+    let ended = ended
+        .iter()
+        .filter(|socket| socket.peer.inet().is_some_and(|peer| !is_free_again(socket, peer.ip(), &reuse)));
+    ended.for_each(|socket| count(&socket.local, &socket.peer, true));
+    let scarce =
+        taken.into_iter().filter(|(_, [open, ended])| (open + ended) as f64 >= MOST_TAKEN * all as f64);
+    scarce
+        .map(|((_, to), [open, ended])| Finding {
+            code: "ports-run-out",
+            subject: to.to_string(),
+            found: Found::with(
+                format!(
+                    "{} of the {all} ports for connections to {to} are taken ({open} connected, {ended} in TIME_WAIT)",
+                    open + ended
+                ),
+                format!("at {all} new ones fail with \"Cannot assign requested address\""),
+            ),
+            remedy: "Keep connections open instead of making one for each request, or use a Unix socket: it has no ports".to_owned(),
+        })
+        .collect()
+}
+
+/// Whether the kernel gives the port of this socket in TIME_WAIT to a new connection already.
+fn is_free_again(socket: &Activity, peer: IpAddr, reuse: &str) -> bool {
+    let may = match reuse {
+        "1" => true,
+        // Only of connections inside this machine.
+        "2" => peer.to_canonical().is_loopback(),
+        _ => false,
+    };
+    let age = TIME_WAIT_MS.saturating_sub(socket.expires_ms);
+    may && age >= REUSED_AFTER_MS
+}
+
+fn range() -> Option<(u16, u16)> {
+    let text = network_setting("ipv4/ip_local_port_range")?;
+    let mut numbers = text.split_ascii_whitespace().map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+/// A socket file that everybody may use, of a service that does not ask for a login. MySQL and PostgreSQL always ask,
+/// and their sockets are meant to be open.
+fn open_to_everybody(scan: &Scan, service: &Service) -> Option<Finding> {
+    let protocol = service.kind?.protocol()?;
+    if matches!(protocol, Protocol::Mysql | Protocol::Postgres) {
+        return None;
+    }
+    let root = Root::of(service.pid?).ok()?;
+    let sockets = service.listeners.iter().map(|at| &scan.sockets[*at]);
+    let streams =
+        sockets.filter(|socket| matches!(socket.kind, SocketKind::UnixStream | SocketKind::UnixSeqpacket));
+    let open = streams.filter_map(|socket| match &socket.local {
+        Address::Path(path) => Some(path),
+        _ => None,
+    });
+    let open = open.filter(|path| {
+        let steps = root.walk(path).unwrap_or_default();
+        let Some((file, directories)) = steps.split_last() else { return false };
+        file.mode() & OTHERS_WRITE != 0 && directories.iter().all(|step| step.mode() & OTHERS_SEARCH != 0)
+    });
+    let paths: Vec<String> = open.map(|path| path.display().to_string()).collect();
+    let (first, more) = paths.split_first()?;
+    let others = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+    Some(Finding {
+        code: "open-to-everybody",
+        subject: format!("{} {}", service.name, paths.join(" ")),
+        found: format!(
+            "{}: every local user may connect to {first}{others}, as to a port of 127.0.0.1",
+            service.name
+        )
+        .into(),
+        remedy: "Set the socket's mode to 0660 and its group to one that the clients are in, or put it into a directory that only they may pass; leave it if everybody is meant".to_owned(),
+    })
+}
+
+/// Sockets on file systems that others have too, who see the file and cannot connect: one for each service that listens there.
+fn on_shared_files(scan: &Scan) -> Vec<Finding> {
+    let mut known: BTreeMap<u64, Option<Share>> = BTreeMap::new();
+    scan.services.iter().filter_map(|service| on_shared_file(scan, service, &mut known)).collect()
+}
+
+fn on_shared_file(
+    scan: &Scan,
+    service: &Service,
+    known: &mut BTreeMap<u64, Option<Share>>,
+) -> Option<Finding> {
+    let sockets = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
+    let streams =
+        sockets.filter(|socket| matches!(socket.kind, SocketKind::UnixStream | SocketKind::UnixSeqpacket));
+    let mut on_shares = streams.filter_map(|socket| {
+        let device = socket.file?.device;
+        let share = known.entry(device).or_insert_with(|| share(device, service.pid)).clone()?;
+        Some((socket.local.path()?, share))
+    });
+    let (path, share) = on_shares.next()?;
+    Some(Finding {
+        code: "shared-files",
+        subject: format!("{} {}", service.name, path.display()),
+        found: Found::with(
+            format!("{}: {} is on {}", service.name, path.display(), share.kind),
+            format!("{} see the file, and their connections are refused", share.others),
+        ),
+        remedy: "For programs here put the socket into a directory below /run; for the others keep a port"
+            .to_owned(),
+    })
+}

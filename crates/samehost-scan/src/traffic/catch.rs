@@ -1,0 +1,325 @@
+//! Sees who opens short connections while traffic is observed. The kernel notes it (see [`Connects`]) as root, or with CAP_BPF
+//! and CAP_PERFMON.
+//!
+//! Where it does not, this lists the connected sockets again and again, and looks up who holds the client's end before it is
+//! closed. Each service is looked at, also one with a client that stays connected: that
+//! one need not be the one that comes and goes. A connection belongs to whoever was seen to hold it. Where its holder has closed
+//! it by the time that it is looked for, the user of the socket is known, and who that is where the user runs one program.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use samehost_bpf::{Connects, Opened};
+use samehost_model::scan::{Process, Scan};
+use samehost_system::identity::stat_field;
+use samehost_system::peer::children;
+
+use crate::diag::Diag;
+use crate::listing::join::Listeners;
+use crate::namespaces;
+use crate::proc::descriptors::sockets_of;
+use crate::proc::{pids, status, users::Names};
+use crate::traffic::ended::{Closed, Opener, canonical};
+use crate::traffic::talk::holders;
+
+/// Looks at the processes for one service until it is given up.
+const MOST_TRIES: u32 = 2000;
+/// Connections that were seen of a service, after which the shares of its clients are known well enough.
+const ENOUGH: u32 = 1000;
+/// A look may take this part of a CPU at most, so that it does not disturb what is observed. Its CPU time counts: on a busy
+/// machine a look takes several times as long, and would be made as much more seldom, just where there is more to see.
+const PART_OF_A_CPU: u32 = 6;
+
+/// So many processes of a user whose socket was seen are asked before all others from then on.
+const MOST_OF_A_USER: usize = 64;
+/// A look is counted as this much CPU time at least; one at 20 sockets takes 0.4 ms.
+const SHORTEST_LOOK: Duration = Duration::from_micros(250);
+/// Once the programs of all users are known that were seen with a service, all processes are asked this seldom: to ask all
+/// takes as long as three looks, and another program of the same user would be found later.
+const SELDOM: u32 = 4;
+
+/// A program that opens short connections to a service: its processes have one name, user and unit.
+#[derive(Clone, Debug)]
+pub(crate) struct Sender {
+    /// One of its processes, as it was when it was seen.
+    pub(crate) process: Process,
+}
+
+impl Sender {
+    /// Whether a process is of this program.
+    pub(crate) fn is_of(&self, process: &Process) -> bool {
+        let own = &self.process;
+        (&own.name, own.uid, &own.unit) == (&process.name, process.uid, &process.unit)
+    }
+}
+
+/// What was seen of the short connections of a service.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) senders: Vec<Sender>,
+    /// How many of its connections were seen, by who opened them.
+    pub(crate) openers: BTreeMap<Opener, u32>,
+}
+
+impl Seen {
+    fn sender(&mut self, process: Process) -> usize {
+        let place = self.senders.iter().position(|sender| sender.is_of(&process));
+        place.unwrap_or_else(|| {
+            self.senders.push(Sender { process });
+            self.senders.len() - 1
+        })
+    }
+
+    fn count(&self) -> u32 {
+        self.openers.values().sum()
+    }
+
+    /// The program of an opener. Of a socket whose holder was not found, the only program of its user that was seen with
+    /// this service.
+    pub(crate) fn program(&self, opener: Opener) -> Option<usize> {
+        if opener.sender.is_some() {
+            return opener.sender;
+        }
+        let mut of_user: Option<usize> = None;
+        for known in self.openers.keys() {
+            let Some(sender) = known.sender.filter(|_| known.uid == opener.uid) else { continue };
+            if of_user.is_some_and(|other| other != sender) {
+                return None;
+            }
+            of_user = Some(sender);
+        }
+        of_user
+    }
+}
+
+/// What was seen of each service.
+pub(crate) type Caught = HashMap<usize, Seen>;
+
+/// Addresses of a connection: the client's end, and the server's.
+type Addresses = (SocketAddr, SocketAddr);
+
+/// A client's end of a connection.
+struct ClientEnd {
+    inode: u64,
+    uid: Option<u32>,
+    addresses: Option<Addresses>,
+}
+
+pub(crate) struct Catcher<'a> {
+    /// The kernel's notes; without them it looks.
+    connects: Option<Connects>,
+    /// The processes that the kernel's notes named.
+    noted: HashMap<u32, Process>,
+    listeners: &'a Listeners,
+    service_of: &'a HashMap<usize, usize>,
+    namespace: u64,
+    diag: Diag,
+    /// Services, and the tries that are left for each.
+    wanted: BTreeMap<usize, u32>,
+    /// Inodes of sockets that need no look.
+    known: HashSet<u64>,
+    /// Processes with clients that are visible, or that were seen: the next connection is likely theirs or that of a
+    /// process with the same parent, and to ask them takes a hundredth of asking all.
+    likely: BTreeSet<u32>,
+    next: Instant,
+    users: Names,
+    /// The only program of each user that was asked about.
+    only_ones: HashMap<u32, Option<Process>>,
+    /// Connections that were seen, until they end.
+    open: HashMap<Addresses, Opener>,
+    pub(crate) caught: Caught,
+}
+
+impl<'a> Catcher<'a> {
+    /// `None` where the scan is of another network namespace, or the kernel lists nothing.
+    pub(crate) fn open(
+        scan: &Scan,
+        listeners: &'a Listeners,
+        service_of: &'a HashMap<usize, usize>,
+    ) -> Option<Self> {
+        let namespace = namespaces::own_of(scan)?;
+        let services = service_of.values().copied();
+        let with_holders = scan.sockets.iter().filter(|socket| !socket.pids.is_empty());
+        Some(Catcher {
+            connects: connects(),
+            noted: HashMap::new(),
+            listeners,
+            service_of,
+            namespace,
+            diag: Diag::open().ok()?,
+            wanted: services.map(|service| (service, MOST_TRIES)).collect(),
+            known: with_holders.map(|socket| socket.inode).collect(),
+            likely: scan.advice.iter().flat_map(|one| one.client_pids.iter().copied()).collect(),
+            next: Instant::now(),
+            users: Names::of_users(),
+            only_ones: HashMap::new(),
+            open: HashMap::new(),
+            caught: Caught::new(),
+        })
+    }
+
+    /// Looks again and again for this long, unless the kernel does.
+    pub(crate) fn watch(&mut self, period: Duration) {
+        let until = Instant::now() + period;
+        while self.connects.is_none() && Instant::now() < until && !self.wanted.is_empty() {
+            self.look();
+            std::thread::sleep(self.next.min(until).saturating_duration_since(Instant::now()));
+        }
+        std::thread::sleep(until.saturating_duration_since(Instant::now()));
+    }
+
+    /// Who opened a connection that has ended now; none where it was not seen.
+    pub(crate) fn ended(&mut self, closed: &Closed) -> Option<Opener> {
+        let Some(connects) = &self.connects else {
+            let seen = self.open.remove(&(closed.client, closed.server));
+            return seen.filter(|_| closed.namespace == self.namespace);
+        };
+        let listener = self.listeners.accepts(closed.namespace, closed.server)?;
+        let service = *self.service_of.get(&listener)?;
+        let opened = connects.opener(closed.cookie)?;
+        let users = &self.users;
+        let noted = self.noted.entry(opened.pid);
+        let process = noted.or_insert_with(|| process_of(&opened, users)).clone();
+        let seen = self.caught.entry(service).or_default();
+        let opener = Opener { uid: Some(opened.uid), sender: Some(seen.sender(process)) };
+        *seen.openers.entry(opener).or_default() += 1;
+        Some(opener)
+    }
+
+    /// Looks once, if it is time to.
+    fn look(&mut self) {
+        if Instant::now() < self.next || self.wanted.is_empty() {
+            return;
+        }
+        let begun = cpu_time();
+        let mut ends: HashMap<usize, Vec<ClientEnd>> = HashMap::new();
+        for socket in self.diag.connected(self.namespace).unwrap_or_default() {
+            let listener = socket.peer.inet().and_then(|peer| self.listeners.accepts(self.namespace, peer));
+            let Some(service) = listener.and_then(|at| self.service_of.get(&at)) else { continue };
+            if !self.wanted.contains_key(service) || socket.inode == 0 || !self.known.insert(socket.inode) {
+                continue;
+            }
+            let addresses = socket.local.inet().zip(socket.peer.inet());
+            let addresses = addresses.map(|(client, server)| (canonical(client), canonical(server)));
+            let end = ClientEnd { inode: socket.inode, uid: socket.uid, addresses };
+            ends.entry(*service).or_default().push(end);
+        }
+        for (service, ends) in ends {
+            let seen = self.caught.entry(service).or_default();
+            let is_known = |end: &ClientEnd| seen.program(Opener { uid: end.uid, sender: None }).is_some();
+            let asks_all = seen.count().is_multiple_of(SELDOM) || !ends.iter().all(is_known);
+            let holders = self.holders_of(&ends, asks_all);
+            let seen = self.caught.entry(service).or_default();
+            for end in ends {
+                let holder = holders.iter().find(|(_, inodes)| inodes.contains(&end.inode));
+                let mut process = holder.map(|(process, _)| process.clone());
+                if process.is_none() && seen.program(Opener { uid: end.uid, sender: None }).is_none() {
+                    let uid = end.uid.filter(|uid| *uid != 0);
+                    let users = &self.users;
+                    let likely = &mut self.likely;
+                    process = uid.and_then(|uid| {
+                        let only = self.only_ones.entry(uid).or_insert_with(|| {
+                            let all = processes_of(uid, users);
+                            likely.extend(all.iter().take(MOST_OF_A_USER).map(|process| process.pid));
+                            only_program(all)
+                        });
+                        only.clone()
+                    });
+                }
+                let sender = process.map(|process| seen.sender(process));
+                let opener = Opener { uid: end.uid, sender };
+                *seen.openers.entry(opener).or_default() += 1;
+                if let Some(addresses) = end.addresses {
+                    self.open.insert(addresses, opener);
+                }
+            }
+            if let Some(tries) = self.wanted.get_mut(&service) {
+                *tries = tries.saturating_sub(1);
+            }
+            let is_known = seen.count() >= ENOUGH;
+            self.wanted.retain(|at, tries| *tries > 0 && !(*at == service && is_known));
+            self.likely.extend(holders.iter().map(|(process, _)| process.pid));
+        }
+        let used = cpu_time().saturating_sub(begun).max(SHORTEST_LOOK);
+        self.next = Instant::now() + used * (PART_OF_A_CPU - 1);
+    }
+
+    /// The processes that hold one of these sockets, with the sockets of each: the likely ones and those beside them are
+    /// asked first, then all, if that is asked for.
+    fn holders_of(&self, ends: &[ClientEnd], asks_all: bool) -> Vec<(Process, Vec<u64>)> {
+        let mut asked = self.likely.clone();
+        let parents: BTreeSet<u32> = self.likely.iter().filter_map(|pid| parent_of(*pid)).collect();
+        for parent in parents.into_iter().filter(|parent| *parent > 1) {
+            asked.extend(children(parent));
+        }
+        let mut found = Vec::new();
+        for pid in asked {
+            let inodes = sockets_of(pid);
+            if ends.iter().any(|end| inodes.contains(&end.inode)) {
+                found.extend(crate::process(pid, &self.users).map(|process| (process, inodes)));
+            }
+        }
+        if found.is_empty() && asks_all {
+            let wanted: Vec<(u64, Option<u32>)> = ends.iter().map(|end| (end.inode, end.uid)).collect();
+            found.extend(holders(&wanted));
+        }
+        found
+    }
+}
+
+/// The kernel's notes. In a PID namespace their numbers would be those of others.
+fn connects() -> Option<Connects> {
+    if namespaces::in_pid_namespace() { None } else { Connects::open().ok() }
+}
+
+/// The process that opened a connection. Of one that has ended, what the kernel noted: its user and its name.
+fn process_of(opened: &Opened, users: &Names) -> Process {
+    let there = crate::process(opened.pid, users).filter(|process| process.uid == opened.uid);
+    there.unwrap_or_else(|| Process {
+        pid: opened.pid,
+        name: opened.name.clone(),
+        uid: opened.uid,
+        user: users.name(opened.uid).map(str::to_owned),
+        ..Process::default()
+    })
+}
+
+/// The processes of a user.
+fn processes_of(uid: u32, users: &Names) -> Vec<Process> {
+    let mut found = Vec::new();
+    for pid in pids() {
+        if status::read(pid).is_some_and(|status| status.uid == uid) {
+            found.extend(crate::process(pid, users));
+        }
+    }
+    found
+}
+
+/// One of these processes, if all are of one program: a connection of 0.3 ms is closed before its holder is looked for, each
+/// time, and its user is known.
+fn only_program(all: Vec<Process>) -> Option<Process> {
+    let mut all = all.into_iter();
+    let first = Sender { process: all.next()? };
+    all.all(|process| first.is_of(&process)).then_some(first.process)
+}
+
+/// CPU time of this thread.
+fn cpu_time() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    stat_field(pid, 4)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_another_pid_namespace_are_not_taken_as_root() {
+        assert_eq!(connects().is_some(), !namespaces::in_pid_namespace());
+    }
+}

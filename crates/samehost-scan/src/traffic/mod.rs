@@ -1,0 +1,9 @@
+//! What moves over the connections: rates, short connections, and what a switch would save of it.
+
+pub(crate) mod booking;
+pub(crate) mod catch;
+pub(crate) mod ended;
+pub(crate) mod held_back;
+pub(crate) mod observe;
+pub(crate) mod predict;
+pub(crate) mod talk;

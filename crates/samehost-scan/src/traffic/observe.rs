@@ -1,0 +1,505 @@
+//! Measures traffic from the kernel's counters of every TCP connection at two moments. Captures no packets.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use samehost_model::scan::{Advice, Connection, ReadBy, Scan, ShortTraffic, Socket, SocketState, Traffic};
+
+use crate::advice::{self, advise};
+use crate::diag::{Activity, Counters, Diag};
+use crate::listing::collect::collect;
+use crate::listing::join::Listeners;
+use crate::namespaces;
+use crate::proc::stat;
+use crate::traffic::booking::{Part, Shares, only_program, shares};
+use crate::traffic::catch::{Catcher, Caught, Seen};
+use crate::traffic::ended::{Ended, Heard, Sums, Tally};
+use crate::traffic::held_back::HeldBack;
+
+/// How long the kernel keeps a closed connection in TIME_WAIT (`TCP_TIMEWAIT_LEN`), in milliseconds.
+const TIME_WAIT_MS: f64 = 60_000.0;
+/// Maximum number of steps in an observation and minimum length of each. The scatter of the steps gives the
+/// error of the rate.
+const STEPS: u32 = 8;
+const SHORTEST_STEP: Duration = Duration::from_millis(400);
+/// A step, and a rest between two looks, is at least so many times as long as what it does takes.
+const MOST_OF_A_STEP: u32 = 4;
+/// Two-sided 95 % quantiles of Student's t for 2 to 7 degrees of freedom.
+const T: [f64; 6] = [4.303, 3.182, 2.776, 2.571, 2.447, 2.365];
+/// Interval at which a request to stop is checked.
+const NAP: Duration = Duration::from_millis(50);
+
+/// Namespace and the two addresses of a connection.
+pub(crate) type Key = (u64, SocketAddr, SocketAddr);
+
+/// Snapshot of all connections' counters.
+struct Look {
+    at: Instant,
+    counters: HashMap<Key, Counters>,
+    /// CPU time of the processes at either end of connections with advice, in seconds.
+    cpu_s: HashMap<u32, f64>,
+    /// Ends in TIME_WAIT: namespace, both addresses, milliseconds left.
+    closed: Vec<(Key, u32)>,
+}
+
+/// Measures traffic from scan to scan, as differences between successive snapshots.
+#[derive(Default)]
+pub struct Observer {
+    before: Option<(Look, Ended)>,
+}
+
+impl Observer {
+    /// Fills in the traffic of each piece of advice since the previous snapshot, and takes a new one. The
+    /// first call has nothing to compare with and fills in nothing.
+    pub fn measure(&mut self, scan: &mut Scan) {
+        let after = look(scan);
+        let ended = match self.before.take() {
+            Some((before, mut ended)) => {
+                let listeners = Listeners::of(&scan.sockets);
+                before.count_closed(&mut ended, &listeners, None);
+                fill(scan, &before, &after, ended.take(), &Caught::new(), &listeners);
+                Some(ended).filter(|ended| ended.covers(&scan.network_namespaces))
+            }
+            None => None,
+        };
+        let ended = ended.unwrap_or_else(|| Ended::open(&scan.network_namespaces));
+        self.before = Some((after, ended));
+    }
+}
+
+/// Observes the connections of a scan for a period and fills in the traffic of each piece of advice. Ends
+/// early when `stop` becomes true; what was counted until then is kept. Returns the connections that held bytes back.
+pub fn observe(scan: &mut Scan, period: Duration, stop: &AtomicBool) -> HeldBack {
+    let mut ended = Ended::open(&scan.network_namespaces);
+    let listeners = Listeners::of(&scan.sockets);
+    let begun = Instant::now();
+    let mut before = look(scan);
+    // Each look costs as much as the first. With 12,500 connections eight of them took longer than the period, and so did
+    // what is done every `NAP`: the looks together have a share of the period.
+    let cost = begun.elapsed();
+    let service_of = services_of_listeners(scan);
+    let mut catcher = Catcher::open(scan, &listeners, &service_of);
+    let step = (period / STEPS).max(SHORTEST_STEP).max(cost * MOST_OF_A_STEP);
+    let mut rest = NAP;
+    let mut steps: Vec<HashMap<usize, f64>> = Vec::new();
+    let mut held_back = HeldBack::default();
+    while before.at.elapsed() < period && !stop.load(Ordering::Relaxed) {
+        let rest_now = rest.min(period.saturating_sub(before.at.elapsed()));
+        match &mut catcher {
+            Some(catcher) => catcher.watch(rest_now),
+            None => std::thread::sleep(rest_now),
+        }
+        let begun = Instant::now();
+        before.count_closed(&mut ended, &listeners, catcher.as_mut());
+        if before.at.elapsed() >= step * (steps.len() as u32 + 1) {
+            held_back.look_now(scan);
+            steps.push(so_far(scan, &before, &look(scan), ended.sums(), &listeners));
+        }
+        rest = NAP.max(begun.elapsed() * MOST_OF_A_STEP);
+    }
+    let after = look(scan);
+    let caught = catcher.map(|catcher| catcher.caught).unwrap_or_default();
+    if !stop.load(Ordering::Relaxed)
+        && after.has_opened_since(&before, &listeners)
+        && let Ok(later) = collect(&scan.samehost_version)
+    {
+        // They began with nothing.
+        for key in add_opened(scan, &later, &listeners, &service_of) {
+            before.counters.entry(key).or_default();
+        }
+    }
+    fill(scan, &before, &after, ended.take(), &caught, &listeners);
+    for advice in &mut scan.advice {
+        let totals: Vec<f64> =
+            steps.iter().map(|step| step.get(&advice.service).copied().unwrap_or(0.0)).collect();
+        if let Some(traffic) = &mut advice.traffic {
+            traffic.rate_error = rate_error(&totals);
+        }
+    }
+    held_back
+}
+
+/// Round trips of each service since `before`, with those of closed connections.
+fn so_far(
+    scan: &Scan,
+    before: &Look,
+    now: &Look,
+    ended: &Sums,
+    listeners: &Listeners,
+) -> HashMap<usize, f64> {
+    let mut totals = HashMap::new();
+    for advice in &scan.advice {
+        *totals.entry(advice.service).or_default() +=
+            traffic(scan, advice, before, now, 1.0).round_trips_per_s;
+    }
+    let service_of = services_of_listeners(scan);
+    for ((namespace, server), tallies) in ended {
+        let listener = listeners.accepts(*namespace, *server);
+        if let Some(service) = listener.and_then(|at| service_of.get(&at)) {
+            let round_trips: u64 = tallies.values().map(|tally| tally.all.round_trips).sum();
+            *totals.entry(*service).or_default() += round_trips as f64;
+        }
+    }
+    totals
+}
+
+/// Relative error of a rate counted in equal steps, from the running totals at the end of each: the scatter
+/// of the steps, and at least the Poisson error of the total.
+fn rate_error(totals: &[f64]) -> f64 {
+    let steps: Vec<f64> =
+        totals.iter().scan(0.0, |last, total| Some(total - std::mem::replace(last, *total))).collect();
+    let (count, total) = (steps.len() as f64, steps.iter().sum::<f64>());
+    if total <= 0.0 {
+        return 0.0;
+    }
+    let mean = total / count;
+    let by_chance = 1.96 / total.sqrt();
+    let variance = steps.iter().map(|step| (step - mean).powi(2)).sum::<f64>() / (count - 1.0).max(1.0);
+    let t = steps.len().checked_sub(3).map_or(0.0, |at| T[at.min(T.len() - 1)]);
+    by_chance.max(t * (variance / count).sqrt() / mean)
+}
+
+/// Service of each listener, by index.
+fn services_of_listeners(scan: &Scan) -> HashMap<usize, usize> {
+    let mut service_of = HashMap::new();
+    for (index, service) in scan.services.iter().enumerate() {
+        service_of.extend(service.listeners.iter().map(|at| (*at, index)));
+    }
+    service_of
+}
+
+/// Short connections to a service.
+#[derive(Default)]
+struct Short {
+    per_s: f64,
+    /// What the kernel told of them; empty where it tells nothing.
+    tallies: Vec<Tally>,
+}
+
+/// A part of them that is booked as that of clients whom nobody saw, beyond which it is worth a line.
+const WORTH_A_LINE: f64 = 0.05;
+
+fn fill(scan: &mut Scan, before: &Look, after: &Look, ended: Heard, caught: &Caught, listeners: &Listeners) {
+    let seconds = after.at.duration_since(before.at).as_secs_f64();
+    let short = short_connections(scan, after, ended, listeners, seconds);
+    let nobody = Seen::default();
+    let mut booked: HashMap<usize, (&Seen, Shares)> = HashMap::new();
+    for (service, short) in short.iter().collect::<BTreeMap<_, _>>() {
+        let seen = caught.get(service).unwrap_or(&nobody);
+        let shares = short.shares(seen, seconds);
+        let is_left = shares.nobodys.connections > WORTH_A_LINE * short.per_s * seconds;
+        advice::add_short_lived(scan, *service, &seen.senders, is_left);
+        booked.insert(*service, (seen, shares));
+    }
+    let mut all = scan.advice.clone();
+    for advice in &mut all {
+        let mut traffic = traffic(scan, advice, before, after, seconds);
+        if let Some((seen, shares)) = booked.get(&advice.service) {
+            let part = part(scan, advice, seen, shares);
+            traffic.short_connections_per_s = part.connections / seconds;
+            let is_told = part.connections > 0.0 && !short[&advice.service].tallies.is_empty();
+            traffic.short = is_told.then(|| ShortTraffic {
+                round_trips_per_s: part.round_trips / seconds,
+                bytes_per_s: part.bytes / seconds,
+            });
+        }
+        advice.traffic = Some(traffic);
+    }
+    add_cpu(scan, &mut all, before, after, seconds);
+    scan.advice = all;
+}
+
+impl Short {
+    /// How many of them the kernel told of.
+    fn counted(&self) -> u64 {
+        self.tallies.iter().map(|tally| tally.all.connections).sum()
+    }
+
+    /// Whose they are. What the kernel did not tell of is taken to be like the rest; where it tells of none, all are the only
+    /// program's that was seen, or nobody's.
+    fn shares(&self, seen: &Seen, seconds: f64) -> Shares {
+        let mut shares = shares(seen, self.tallies.iter());
+        let counted = self.counted();
+        let number = self.per_s * seconds;
+        if counted == 0 {
+            let all = Part { connections: number, ..Part::default() };
+            match only_program(seen) {
+                Some(only) => shares.of_senders[only] = all,
+                None => shares.nobodys = all,
+            }
+            return shares;
+        }
+        let times = number / counted as f64 - 1.0;
+        for part in shares.of_senders.iter_mut().chain([&mut shares.nobodys]) {
+            part.add_part(*part, times);
+        }
+        shares
+    }
+}
+
+/// The short connections of a pair: those of its program, or what is nobody's where it has none.
+fn part(scan: &Scan, advice: &Advice, seen: &Seen, shares: &Shares) -> Part {
+    let mut part = Part::default();
+    if advice.client_pids.is_empty() {
+        let nobodys =
+            scan.advice.iter().filter(|one| one.service == advice.service && one.client_pids.is_empty());
+        part.add_part(shares.nobodys, 1.0 / nobodys.count().max(1) as f64);
+        return part;
+    }
+    for (sender, its) in seen.senders.iter().zip(&shares.of_senders) {
+        if advice::is_of(scan, advice, advice.service, sender) {
+            part.add_part(*its, 1.0);
+        }
+    }
+    part
+}
+
+#[derive(Clone, Copy)]
+enum End {
+    Client,
+    Server,
+}
+
+/// Processes that hold one end of a pair's connections.
+fn ends(scan: &Scan, advice: &Advice, end: End) -> BTreeSet<u32> {
+    let members = advice.members.iter().filter_map(|at| scan.connections.get(*at));
+    let sockets = members.filter_map(|one| {
+        scan.sockets.get(match end {
+            End::Client => one.client,
+            End::Server => one.server,
+        })
+    });
+    sockets.flat_map(|socket| socket.pids.iter().copied()).collect()
+}
+
+/// Adds the CPU time per request at both ends. A service's CPU time is divided by the requests of all its pairs.
+fn add_cpu(scan: &Scan, all: &mut [Advice], before: &Look, after: &Look, seconds: f64) {
+    let mut services: HashMap<usize, ServersEnd> = HashMap::new();
+    for advice in all.iter() {
+        let service = services.entry(advice.service).or_default();
+        service.round_trips += seconds * rate(advice);
+        service.pids.extend(ends(scan, advice, End::Server));
+    }
+    for advice in all {
+        let clients = ends(scan, advice, End::Client);
+        let round_trips = seconds * rate(advice);
+        let Some(traffic) = &mut advice.traffic else { continue };
+        traffic.client_cpu_us_per_request = cpu_us_per_request(&clients, before, after, round_trips);
+        let Some(service) = services.get(&advice.service) else { continue };
+        traffic.server_cpu_us_per_request =
+            cpu_us_per_request(&service.pids, before, after, service.round_trips);
+    }
+}
+
+/// The processes at a service's end, and the round trips with all its local clients.
+#[derive(Default)]
+struct ServersEnd {
+    pids: BTreeSet<u32>,
+    round_trips: f64,
+}
+
+fn rate(advice: &Advice) -> f64 {
+    advice.traffic.map_or(0.0, |traffic| traffic.all_round_trips_per_s())
+}
+
+/// CPU time of processes for one of so many round trips; `None` without either, or where one of them was not there at both looks.
+fn cpu_us_per_request(pids: &BTreeSet<u32>, before: &Look, after: &Look, round_trips: f64) -> Option<f64> {
+    if pids.is_empty() || round_trips <= 0.0 {
+        return None;
+    }
+    let mut used_s = 0.0;
+    for pid in pids {
+        used_s += after.cpu_s.get(pid)? - before.cpu_s.get(pid)?;
+    }
+    Some(1e6 * used_s / round_trips)
+}
+
+fn look(scan: &Scan) -> Look {
+    let mut look =
+        Look { at: Instant::now(), counters: HashMap::new(), cpu_s: HashMap::new(), closed: Vec::new() };
+    let ends = scan
+        .advice
+        .iter()
+        .flat_map(|advice| [ends(scan, advice, End::Client), ends(scan, advice, End::Server)]);
+    for pid in ends.flatten().collect::<BTreeSet<u32>>() {
+        look.cpu_s.extend(stat::read(pid).map(|stat| (pid, stat.cpu_s())));
+    }
+    for space in scan.network_namespaces.iter().filter(|space| space.read_by == ReadBy::SockDiag) {
+        let activity = namespaces::within(space, || Diag::open()?.activity());
+        // A namespace that has gone meanwhile has no traffic.
+        for one in activity.and_then(Result::ok).unwrap_or_default() {
+            look.add(space.inode, &one);
+        }
+    }
+    look
+}
+
+impl Look {
+    fn add(&mut self, namespace: u64, activity: &Activity) {
+        let (Some(local), Some(peer)) = (activity.local.inet(), activity.peer.inet()) else { return };
+        let key = (namespace, local, peer);
+        if activity.state == SocketState::TimeWait {
+            self.closed.push((key, activity.expires_ms));
+        } else if let Some(counters) = activity.counters {
+            self.counters.insert(key, counters);
+        }
+    }
+
+    /// Whether a connection to a listener is open that was not before.
+    fn has_opened_since(&self, before: &Look, listeners: &Listeners) -> bool {
+        self.counters.keys().any(|key| {
+            let (namespace, local, _) = *key;
+            !before.counters.contains_key(key) && listeners.accepts(namespace, local).is_some()
+        })
+    }
+
+    /// Counts the connections that opened and closed since this snapshot.
+    fn count_closed(&self, ended: &mut Ended, listeners: &Listeners, mut catcher: Option<&mut Catcher<'_>>) {
+        ended.read(
+            listeners,
+            |namespace, local, peer| self.counters.contains_key(&(namespace, local, peer)),
+            |closed| catcher.as_mut()?.ended(&closed),
+        );
+    }
+}
+
+fn traffic(scan: &Scan, advice: &Advice, before: &Look, after: &Look, seconds: f64) -> Traffic {
+    let mut traffic = Traffic { seconds, ..Traffic::default() };
+    for at in &advice.members {
+        let Some(client) = scan.connections.get(*at).and_then(|one| scan.sockets.get(one.client)) else {
+            continue;
+        };
+        let Some(key) = key_of(client) else { continue };
+        let (Some(was), Some(is)) = (before.counters.get(&key), after.counters.get(&key)) else { continue };
+        let bytes = grown(was.bytes_acked, is.bytes_acked) + grown(was.bytes_received, is.bytes_received);
+        let segments = wrapped(was.segments_out, is.segments_out) + wrapped(was.segments_in, is.segments_in);
+        let sent = wrapped(was.data_segments_out, is.data_segments_out);
+        let received = wrapped(was.data_segments_in, is.data_segments_in);
+        traffic.bytes_per_s += bytes / seconds;
+        traffic.segments_per_s += segments / seconds;
+        traffic.round_trips_per_s += sent.min(received) / seconds;
+        traffic.busy_connections += u32::from(bytes > 0.0);
+    }
+    traffic
+}
+
+/// Growth of a counter. A smaller value means that the addresses were reused by another connection.
+fn grown(was: u64, is: u64) -> f64 {
+    is.saturating_sub(was) as f64
+}
+
+/// Growth of a 32-bit counter that may have wrapped.
+fn wrapped(was: u32, is: u32) -> f64 {
+    f64::from(is.wrapping_sub(was))
+}
+
+/// Short connections to each service: from close events, else from sockets that entered TIME_WAIT meanwhile.
+fn short_connections(
+    scan: &Scan,
+    after: &Look,
+    Heard { sums: counted, is_all }: Heard,
+    listeners: &Listeners,
+    seconds: f64,
+) -> HashMap<usize, Short> {
+    let service_of = services_of_listeners(scan);
+    let service = |namespace, ends: &[SocketAddr]| {
+        let listener = ends.iter().find_map(|end| listeners.accepts(namespace, *end))?;
+        service_of.get(&listener).copied()
+    };
+    let mut found: HashMap<usize, Short> = HashMap::new();
+    for ((namespace, local, peer), left_ms) in &after.closed {
+        // Only the end that closed first is in TIME_WAIT; that may be either the service or the client.
+        if !is_all
+            && f64::from(*left_ms) >= TIME_WAIT_MS - 1000.0 * seconds
+            && let Some(service) = service(*namespace, &[*local, *peer])
+        {
+            found.entry(service).or_default().per_s += 1.0 / seconds;
+        }
+    }
+    for ((namespace, server), tallies) in counted {
+        if let Some(service) = service(namespace, &[server]) {
+            found.entry(service).or_default().tallies.extend(tallies.into_values());
+        }
+    }
+    for short in found.values_mut() {
+        short.per_s = short.per_s.max(short.counted() as f64 / seconds);
+    }
+    found
+}
+
+/// The key of a TCP connection, by its client.
+fn key_of(client: &Socket) -> Option<Key> {
+    Some((client.network_namespace, client.local.inet()?, client.peer.inet()?))
+}
+
+/// Adds the TCP connections that only a later scan of the same machine has, with their processes and with advice on them, and
+/// gives their keys. They were opened while traffic was observed and stayed open: no notice of an end tells of them, and of a
+/// program that connects now and then for a second, one scan in three had nothing to say. `listeners` and `service_of` are the
+/// earlier scan's: a service that came later has no advice.
+fn add_opened(
+    scan: &mut Scan,
+    later: &Scan,
+    listeners: &Listeners,
+    service_of: &HashMap<usize, usize>,
+) -> Vec<Key> {
+    let known: HashSet<Key> = scan
+        .connections
+        .iter()
+        .filter_map(|connection| key_of(scan.sockets.get(connection.client)?))
+        .collect();
+    let mut added = Vec::new();
+    for connection in later.connections.iter().filter(|connection| connection.kind.is_tcp()) {
+        let (Some(client), Some(server)) =
+            (later.sockets.get(connection.client), later.sockets.get(connection.server))
+        else {
+            continue;
+        };
+        let Some(key) = key_of(client).filter(|key| !known.contains(key)) else { continue };
+        let (namespace, _, place) = key;
+        let listener = listeners.accepts(namespace, place);
+        let Some(service) = listener.and_then(|at| service_of.get(&at)) else { continue };
+        for pid in client.pids.iter().chain(&server.pids) {
+            let Some(process) = later.process(*pid) else { continue };
+            if let Err(at) = scan.processes.binary_search_by_key(pid, |process| process.pid) {
+                scan.processes.insert(at, process.clone());
+            }
+        }
+        let first = scan.sockets.len();
+        scan.sockets.extend([client.clone(), server.clone()]);
+        scan.connections.push(Connection {
+            kind: connection.kind,
+            client: first,
+            server: first + 1,
+            service: Some(*service),
+        });
+        added.push(key);
+    }
+    if !added.is_empty() {
+        advise(scan);
+    }
+    added
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_as_sure_as_its_steps_are_alike() {
+        // 1,000 in each of 4 steps: the Poisson error alone, 1.96 ÷ √4,000.
+        assert!((rate_error(&[1000.0, 2000.0, 3000.0, 4000.0]) - 0.031).abs() < 1e-3);
+        // All in one of 4 steps: the mean is very uncertain.
+        assert!(rate_error(&[0.0, 4000.0, 4000.0, 4000.0]) > 1.0);
+        assert_eq!(rate_error(&[0.0, 0.0]), 0.0);
+        // Two steps are too few to estimate the scatter.
+        assert!((rate_error(&[100.0, 10_000.0]) - 0.0196).abs() < 1e-4);
+    }
+
+    #[test]
+    fn counters_may_begin_anew() {
+        assert_eq!(wrapped(u32::MAX, 4), 5.0);
+        assert_eq!(grown(10, 4), 0.0);
+    }
+}
