@@ -1,17 +1,20 @@
 //! `samehost history [FILE…]`: stored results of this machine in order of time, each compared with the previous run of the
-//! same command.
+//! same command; those of many hosts, and the scans that were kept.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use samehost_analysis::{Histories, HostReport};
+use samehost_model::scan::{Inventory, ScanChanges};
 use samehost_model::{Report, Verdict};
 use samehost_report::{Change, Run};
+use samehost_scan::changes;
 use serde_json::{Value, json};
 
-use super::history_hosts::history_hosts;
-use super::host_reports::has_hosts;
-use super::scan_history::scan_history;
 use crate::cli::HistoryOptions;
+use crate::commands::host_reports::{Gathered, gather, has_hosts, no_report};
+use crate::commands::scan_changes::{find_returned, in_words};
 use crate::exit::Ending;
+use crate::scans::Scans;
 use crate::wrong_use::WrongUse;
 use crate::{output, storage};
 
@@ -86,7 +89,7 @@ fn previous(results: &[(PathBuf, Report)], index: usize) -> Option<usize> {
 }
 
 /// Words of a command line that determine what is measured, without the program's path and output options.
-pub(super) fn measures(command: &[String]) -> Vec<&str> {
+fn measures(command: &[String]) -> Vec<&str> {
     let mut words = command.iter().skip(1).map(String::as_str);
     let mut kept = Vec::new();
     while let Some(word) = words.next() {
@@ -119,6 +122,92 @@ fn as_json(run: &Run<'_>, previous: Option<&String>) -> Value {
         "workload": report.head.workload.name, "host": report.head.host, "headline": headline,
         "previous": previous, "changes": changes, "not_comparable": reason,
     })
+}
+
+impl Gathered for Histories {
+    fn add(&mut self, host: &str, report: &HostReport) {
+        Histories::add(self, host, &measures(&report.command).join(" "), report);
+    }
+
+    fn merge(&mut self, other: Self) {
+        Histories::merge(self, other);
+    }
+}
+
+/// The runs of many hosts, and whether the newest of each differs from its earlier ones.
+fn history_hosts(place: &Path, options: &HistoryOptions) -> anyhow::Result<Ending> {
+    let found = gather::<Histories>(place)?.in_order();
+    if found.reports == 0 {
+        return Err(no_report(place));
+    }
+    output::json_or_show(
+        options.json.as_deref(),
+        || &found,
+        |terminal, out| terminal.render_hosts_history(&found, out),
+    )?;
+    let newest = found.histories.iter().filter_map(|history| history.newest.as_ref());
+    let slower = newest.filter(|newest| newest.is_slower == Some(true)).count();
+    if options.fail_on_slower && slower > 0 {
+        output::complain(&format!(
+            "{slower} of the newest runs are slower than the earlier ones of their host"
+        ));
+        return Ok(Ending::Finding);
+    }
+    Ok(Ending::Done)
+}
+
+/// A kept scan.
+struct Kept {
+    file: String,
+    taken_at: String,
+    /// None of the first one.
+    changes: Option<ScanChanges>,
+}
+
+/// The scans that were kept, each with what changed since the one before.
+fn scan_history(json: Option<&Path>) -> anyhow::Result<Ending> {
+    let history = Scans::open()?;
+    let kept = compared(&history)?;
+    if kept.is_empty() {
+        return Err(history.nothing().into());
+    }
+    let scans: Vec<(&str, Option<&ScanChanges>)> =
+        kept.iter().map(|one| (one.taken_at.as_str(), one.changes.as_ref())).collect();
+    output::json_or_show(
+        json,
+        || kept_as_json(&kept),
+        |terminal, out| terminal.render_scan_history(&scans, &in_words, out),
+    )?;
+    Ok(Ending::Done)
+}
+
+fn kept_as_json(kept: &[Kept]) -> Value {
+    let mut scans = Vec::new();
+    for one in kept {
+        scans.push(json!({ "file": one.file, "taken_at": one.taken_at, "changes": one.changes }));
+    }
+    json!({ "schema": "samehost.scan-history/1", "scans": scans })
+}
+
+/// All kept scans, the oldest first, each compared with the one before.
+fn compared(history: &Scans) -> anyhow::Result<Vec<Kept>> {
+    let mut all: Vec<Kept> = Vec::new();
+    // Those before the last one.
+    let mut seen: Vec<Inventory> = Vec::new();
+    let mut last: Option<(Inventory, String)> = None;
+    for file in history.files()? {
+        let Some(inventory) = history.read(&file) else { continue };
+        let name = file.path.display().to_string();
+        let found = last.as_ref().map(|(old, file)| {
+            let mut found = changes(old, &inventory, Some(file));
+            find_returned(&mut found, seen.iter().rev());
+            found
+        });
+        let taken_at = inventory.taken_at.clone().unwrap_or_default();
+        all.push(Kept { file: name.clone(), taken_at, changes: found });
+        seen.extend(last.replace((inventory, name)).map(|(old, _)| old));
+    }
+    Ok(all)
 }
 
 #[cfg(test)]

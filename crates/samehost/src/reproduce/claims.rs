@@ -1,13 +1,16 @@
 //! Judges a claim by a report: finds the figure that answers it, and applies the verdict from `samehost-stats`.
 
-use samehost_analysis::{Judged, compare_arms, judge_alone, judge_ratio};
-use samehost_model::{
-    ClaimOutcome, Comparison, Expected, Here, Judgement, MetricInfo, Point, Report, Transport,
-};
+use std::collections::BTreeMap;
 
-use super::congestion::not_comparable;
-use super::published::{At, Claim, Find};
-use super::{busy, share};
+use samehost_analysis::{Index, Judged, compare_arms, judge_alone, judge_ratio, judge_value};
+use samehost_model::{
+    ClaimOutcome, Comparison, Expected, Here, Judgement, Limit, LimitedBy, MetricInfo, Point, Report,
+    Stopping, Transport,
+};
+use samehost_stats::{Asked, estimate, estimate_sequential};
+
+use crate::reproduce::congestion::not_comparable;
+use crate::reproduce::published::{At, Claim, Find};
 
 pub fn not_measured(claim: &Claim) -> ClaimOutcome {
     ClaimOutcome {
@@ -25,7 +28,7 @@ pub fn not_measured(claim: &Claim) -> ClaimOutcome {
 pub fn judge(claim: &Claim, reports: &[&Report]) -> ClaimOutcome {
     let outcome = match claim.find {
         Find::Works => Some(works(claim, reports)),
-        Find::Busy => reports.first().and_then(|report| busy::judge(claim, report)),
+        Find::Busy => reports.first().and_then(|report| judge_busy(claim, report)),
         _ => reports.iter().find_map(|report| by_figure(claim, report)),
     };
     outcome.unwrap_or_else(|| ClaimOutcome {
@@ -49,7 +52,7 @@ fn by_figure(claim: &Claim, report: &Report) -> Option<ClaimOutcome> {
         Find::Between { metric, from, to, at } => {
             points(report, metric, (from, at), (to, at)).map(|found| answer(claim, &found, report))
         }
-        Find::Share { part, whole, transport } => share::judge(claim, report, part, whole, transport),
+        Find::Share { part, whole, transport } => judge_share(claim, report, part, whole, transport),
         Find::Works | Find::Busy => None,
     }
 }
@@ -90,7 +93,7 @@ fn points(report: &Report, metric: &str, from: (Transport, At), to: (Transport, 
     compare_arms(report, metric, arm(from)?, arm(to)?)
 }
 
-pub fn metric_of<'a>(report: &'a Report, name: &str) -> Option<&'a MetricInfo> {
+fn metric_of<'a>(report: &'a Report, name: &str) -> Option<&'a MetricInfo> {
     report.head.workload.metrics.iter().find(|metric| metric.name == name)
 }
 
@@ -100,7 +103,7 @@ fn answer(claim: &Claim, found: &Comparison, report: &Report) -> ClaimOutcome {
         return ClaimOutcome { here, judgement: Judgement::CannotTell, why, ..not_measured(claim) };
     }
     let Judged { judgement, size, mut why } = judge_ratio(&claim.expected, found);
-    for more in [against_tls(found, report), busy::of(found, report)].into_iter().flatten() {
+    for more in [against_tls(found, report), bottlenecks(found, report)].into_iter().flatten() {
         why = [why, more].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
     }
     ClaimOutcome { here: Some(here(found, report)), judgement, size, why, ..not_measured(claim) }
@@ -204,6 +207,99 @@ fn works(claim: &Claim, reports: &[&Report]) -> ClaimOutcome {
         points.push(format!("{}: {}", report.head.workload.server.kind, counts.join(", ")));
     }
     ClaimOutcome { judgement, why: points.join("; "), ..not_measured(claim) }
+}
+
+/// One time as a share of another: the median over blocks, with the signed-rank interval.
+fn judge_share(
+    claim: &Claim,
+    report: &Report,
+    part: &str,
+    whole: &str,
+    transport: Transport,
+) -> Option<ClaimOutcome> {
+    let Expected::Value { low, high } = claim.expected else { return None };
+    let arm = report.head.arms.iter().find(|arm| arm.transport == transport)?;
+    let index = Index::of_report(report);
+    let times = |name: &str| {
+        let metric = metric_of(report, name)?;
+        let unit = microseconds(&metric.unit)?;
+        let values = index.values(metric, &arm.id);
+        Some(values.into_iter().map(|(block, value)| (block, unit * value)).collect::<BTreeMap<u32, f64>>())
+    };
+    let (parts, wholes) = (times(part)?, times(whole)?);
+    let percents = parts.iter().filter_map(|(block, part)| Some((100.0 * part / wholes.get(block)?).ln()));
+    let percents: Vec<f64> = percents.collect();
+    let found = match report.head.plan.stopping {
+        Stopping::Precision => estimate(&percents, report.head.plan.confidence)?,
+        Stopping::Decision => {
+            let asked = Asked { confidence: report.head.plan.confidence, limit: 0.0, multiplicity: 1.0 };
+            estimate_sequential(&percents, &vec![None; percents.len()], &asked)?
+        }
+    };
+    let Judged { judgement, size, why } = judge_value(low, high, &found);
+    let here = Here {
+        of: arm.name.clone(),
+        metric: format!("{part} of {whole}"),
+        value: found.ratio,
+        low: found.interval.map(|interval| interval.low),
+        high: found.interval.map(|interval| interval.high),
+        unit: "percent".into(),
+        blocks: found.n,
+    };
+    Some(ClaimOutcome { here: Some(here), judgement, size, why, ..not_measured(claim) })
+}
+
+/// Microseconds of a unit of time.
+fn microseconds(unit: &str) -> Option<f64> {
+    match unit {
+        "us" => Some(1.0),
+        "ms" => Some(1e3),
+        "s" => Some(1e6),
+        _ => None,
+    }
+}
+
+fn bottleneck(limit: &Limit) -> String {
+    let who = match limit.by {
+        LimitedBy::Client => "the client was the limit",
+        LimitedBy::Proxy => "the proxy was the bottleneck",
+        LimitedBy::Server => "the server was the limit",
+        LimitedBy::Machine => "the machine was full",
+        LimitedBy::Waiting => "nothing was the bottleneck",
+    };
+    let Limit { client_cpus, proxy_cpus, server_cpus, .. } = limit;
+    format!("client {client_cpus:.2}, proxy {proxy_cpus:.2}, server {server_cpus:.2} CPUs, {who}")
+}
+
+/// Utilisation of client, proxy and server in both arms of a comparison at one point, and the bottleneck.
+fn bottlenecks(found: &Comparison, report: &Report) -> Option<String> {
+    if report.arm(&found.baseline)?.point != report.arm(&found.candidate)?.point {
+        return None;
+    }
+    let utilization = |id: &str| {
+        let limit = report.analysis.limits.iter().find(|limit| limit.arm == id)?;
+        let name = report.arm(id).map_or(id, |arm| arm.name.as_str());
+        Some(format!("{name}: {}", bottleneck(limit)))
+    };
+    Some(format!("{}; {}", utilization(&found.baseline)?, utilization(&found.candidate)?))
+}
+
+/// The claim that the client was the bottleneck: holds if it was in every condition, does not hold if it was in none.
+fn judge_busy(claim: &Claim, report: &Report) -> Option<ClaimOutcome> {
+    let all = &report.analysis.limits;
+    let limited = all.iter().filter(|limit| limit.by == LimitedBy::Client).count();
+    let busy = || all.iter().map(|limit| 100.0 * limit.client_cpus);
+    let (least, most) = (busy().reduce(f64::min)?, busy().reduce(f64::max)?);
+    let judgement = match limited {
+        0 => Judgement::DoesNotHold,
+        some if some == all.len() => Judgement::Holds,
+        _ => Judgement::CannotTell,
+    };
+    let why = format!(
+        "the client used {least:.0} to {most:.0} % of a CPU here, and was the limit in {limited} of {} conditions",
+        all.len()
+    );
+    Some(ClaimOutcome { judgement, why, ..not_measured(claim) })
 }
 
 #[cfg(test)]
@@ -354,5 +450,42 @@ pub mod tests {
         assert_eq!(judge(&works, &[&report]).judgement, Judgement::DoesNotHold);
         report.trials.clear();
         assert_eq!(judge(&works, &[&report]).judgement, Judgement::CannotTell);
+    }
+}
+
+#[cfg(test)]
+mod busy_tests {
+    use super::*;
+
+    fn report(limits: &[(LimitedBy, f64)]) -> Report {
+        let limits = limits.iter().enumerate().map(|(arm, (by, client_cpus))| Limit {
+            arm: arm.to_string(),
+            by: *by,
+            client_cpus: *client_cpus,
+            proxy_cpus: 0.25,
+            server_cpus: 0.5,
+        });
+        let mut report = tests::report(&[(1, 1.0)]);
+        report.analysis.limits = limits.collect();
+        report
+    }
+
+    #[test]
+    fn the_client_was_the_limit_in_all_conditions_or_in_none() {
+        let claim = Claim {
+            text: "the client was the limit",
+            published: "~ 100 %",
+            expected: Expected::ClientLimit,
+            find: Find::Busy,
+        };
+        let judgement =
+            |limits: &[(LimitedBy, f64)]| judge_busy(&claim, &report(limits)).map(|found| found.judgement);
+        let (client, waiting) = ((LimitedBy::Client, 0.99), (LimitedBy::Waiting, 0.2));
+        assert_eq!(judgement(&[client, client]), Some(Judgement::Holds));
+        assert_eq!(judgement(&[waiting, (LimitedBy::Server, 0.3)]), Some(Judgement::DoesNotHold));
+        assert_eq!(judgement(&[client, waiting]), Some(Judgement::CannotTell));
+        assert_eq!(judgement(&[]), None);
+        let why = judge_busy(&claim, &report(&[client, waiting])).unwrap().why;
+        assert!(why.contains("20 to 99 % of a CPU") && why.contains("1 of 2 conditions"), "{why}");
     }
 }

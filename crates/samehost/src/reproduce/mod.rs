@@ -1,7 +1,6 @@
 //! Reproduces the published experiments: the registry, the run, the judgement of each claim, and results
 //! stored so that an interrupted run can continue.
 
-mod busy;
 mod claims;
 mod conclude;
 mod congestion;
@@ -9,7 +8,6 @@ mod experiments;
 mod published;
 mod race;
 mod run;
-mod share;
 mod store;
 
 pub use experiments::chosen;
