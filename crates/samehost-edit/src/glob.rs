@@ -32,8 +32,11 @@ pub fn glob(files: &dyn Files, pattern: &[u8]) -> io::Result<Vec<PathBuf>> {
                 Err(error) if missing(&error) => continue,
                 Err(error) => return Err(error),
             };
-            let named = |path: &PathBuf| path.file_name().is_some_and(|name| matches(part, name.as_bytes()));
-            next.extend(entries.into_iter().filter(named));
+            for entry in entries {
+                if entry.file_name().is_some_and(|name| matches(part, name.as_bytes())) {
+                    next.push(entry);
+                }
+            }
         }
         found = next;
         if found.is_empty() || index + 1 == parts.len() {

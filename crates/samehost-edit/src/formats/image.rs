@@ -45,8 +45,8 @@ impl Served {
         }
         let path = image.split('@').next().unwrap_or_default();
         let name = path.rsplit('/').next().and_then(|name| name.split(':').next());
-        let is_redis = |kind: &Kind| kind.protocol() == Some(Protocol::Redis) && Some(kind.name()) == name;
-        Kind::all().any(|kind| is_redis(&kind)).then_some(Served {
+        let mut named = Kind::all().filter(|kind| Some(kind.name()) == name);
+        named.any(|kind| kind.protocol() == Some(Protocol::Redis)).then_some(Served {
             directory: "/sockets",
             socket: "/sockets/redis.sock",
             port: 6379,

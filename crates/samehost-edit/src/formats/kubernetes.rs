@@ -47,12 +47,11 @@ impl Editor for Kubernetes {
     fn recognises(&self, path: &Path, text: &[u8]) -> bool {
         let is_yaml = path.extension().is_some_and(|end| end == "yaml" || end == "yml");
         let lines = || text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
-        let has_line = |key: &[u8]| lines().any(|line| line.starts_with(key));
         let is_kind = |line: &[u8]| {
             let kind = line.strip_prefix(b"kind:").map(<[u8]>::trim_ascii);
             kind.is_some_and(|kind| WORKLOADS.iter().any(|(name, _)| name.as_bytes() == kind))
         };
-        is_yaml && has_line(b"apiVersion:") && lines().any(is_kind)
+        is_yaml && lines().any(|line| line.starts_with(b"apiVersion:")) && lines().any(is_kind)
     }
 
     fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {

@@ -119,16 +119,15 @@ fn is_odd(text: &[u8], line: &Line, start: usize) -> bool {
 /// Whether a key is a name, with an index behind it or not. Words for values are none.
 fn is_key(key: &str) -> bool {
     let name = key.split_once('[').map_or(Some(key), |(name, index)| index.ends_with(']').then_some(name));
-    let is_word = |name: &str| {
-        ["null", "yes", "no", "true", "false", "on", "off", "none"].contains(&&*name.to_ascii_lowercase())
-    };
-    name.is_some_and(|name| !name.is_empty() && has_only(name, "._-:/ ") && !is_word(name))
+    let Some(name) = name else { return false };
+    let is_word =
+        ["null", "yes", "no", "true", "false", "on", "off", "none"].contains(&&*name.to_ascii_lowercase());
+    !name.is_empty() && has_only(name, "._-:/ ") && !is_word
 }
 
 /// Whether a value without quotes is one word, or constants with operators: `E_ALL & ~E_STRICT`.
 fn is_expression(value: &[u8]) -> bool {
-    let is_special = |byte: &u8| b"\"'\\()|&!^~{}=$".contains(byte);
-    if !value.iter().any(is_special) {
+    if !value.iter().any(|byte| b"\"'\\()|&!^~{}=$".contains(byte)) {
         return true;
     }
     let parts = value.split(|byte| b"|&^".contains(byte)).map(<[u8]>::trim_ascii);

@@ -74,9 +74,13 @@ impl Url {
     /// The text without its password and, of the query, only the endpoint: the query may contain a password too.
     pub(crate) fn shown(&self) -> String {
         const PLACES: &[&str] = &["unix_socket", "socket", "host", "db", "virtual_host"];
-        let is_place = |(key, value): &(&str, &str)| PLACES.contains(key) && !value.contains(['@', ':', '?']);
-        let places = self.parameters().filter(is_place).map(|(key, value)| format!("{key}={value}"));
-        let query = Some(places.collect::<Vec<_>>().join("&")).filter(|query| !query.is_empty());
+        let mut places = Vec::new();
+        for (key, value) in self.parameters() {
+            if PLACES.contains(&key) && !value.contains(['@', ':', '?']) {
+                places.push(format!("{key}={value}"));
+            }
+        }
+        let query = Some(places.join("&")).filter(|query| !query.is_empty());
         Redactor::default().word(&Url { query, ..self.clone() }.text())
     }
 
@@ -141,9 +145,8 @@ impl Url {
             self.query = Some(pair);
             return;
         };
-        let is_it = |one: &&str| one.split('=').next() == Some(name);
         let mut pairs: Vec<&str> = query.split('&').collect();
-        match pairs.iter_mut().find(|one| is_it(one)) {
+        match pairs.iter_mut().find(|one| one.split('=').next() == Some(name)) {
             Some(one) => *one = &pair,
             None => pairs.push(&pair),
         }

@@ -122,8 +122,7 @@ impl Analysis {
             }
         }
         let nodes: HashSet<usize> = confused.iter().map(|(node, _)| *node).collect();
-        let is_confused = |one: &Use| nodes.contains(&one.node);
-        self.groups.retain(|group| !group.uses.iter().any(is_confused));
+        self.groups.retain(|group| !group.uses.iter().any(|one| nodes.contains(&one.node)));
         self.refused.extend(confused.into_iter().map(|(_, refusal)| refusal));
     }
 

@@ -76,14 +76,14 @@ impl<'a> Workers<'a> {
         // Those of the main server are everybody's.
         let visible = |other: Option<usize>| other == host || other.is_none() || host.is_none();
         let counts = |kind: &Kind| is_own || kind.1 || is_shared && !(is_socket && kind.2);
-        let of_kind = |kind: Kind| kinds.get(&kind).map(|paths| (kind, paths));
         let fitting: Vec<(Kind, &ByPath<'_>)> = if host.is_none() {
             kinds.iter().map(|(kind, paths)| (*kind, paths)).collect()
         } else {
             let mut all = Vec::new();
             for host in [None, host] {
                 for (own, socket) in [(false, false), (false, true), (true, false), (true, true)] {
-                    all.extend(of_kind((host, own, socket)));
+                    let kind = (host, own, socket);
+                    all.extend(kinds.get(&kind).map(|paths| (kind, paths)));
                 }
             }
             all

@@ -25,8 +25,8 @@ pub(super) fn named_host(
     let check = below.iter().find(|one| ["health_uri", "health_path"].contains(&one.word(0)));
     let Some(check) = check else { return Ok(None) };
     let headers: Vec<&&Statement> = below.iter().filter(|one| one.word(0) == "health_headers").collect();
-    let is_host = |header: &&Statement| header.word(0).eq_ignore_ascii_case("Host");
-    if headers.iter().any(|one| one.below().iter().any(is_host)) {
+    let mut set = headers.iter().flat_map(|one| one.below());
+    if set.any(|header| header.word(0).eq_ignore_ascii_case("Host")) {
         return Ok(None);
     }
     let host = match now {

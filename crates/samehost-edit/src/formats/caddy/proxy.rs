@@ -80,8 +80,9 @@ impl<'a> Proxy<'a> {
 
     /// Its upstreams; `main` is the file that the configuration begins with.
     pub(super) fn upstreams(&self, main: &Path) -> Vec<Upstream<'_>> {
-        let is_matcher = |word: &str| word == "*" || word.starts_with(['/', '@']);
-        let skipped = if is_matcher(self.statement.word(1)) { 2 } else { 1 };
+        let first = self.statement.word(1);
+        let is_matcher = first == "*" || first.starts_with(['/', '@']);
+        let skipped = if is_matcher { 2 } else { 1 };
         let own = self.statement.words.iter().skip(skipped).map(|token| (self.statement, token));
         let more = self.block().filter(|one| one.word(0) == "to");
         let more = more.flat_map(|one| one.words.iter().skip(1).map(move |token| (one, token)));
@@ -203,9 +204,8 @@ impl Upstream<'_> {
     /// The edits that lead it to another endpoint.
     pub(super) fn write(&self, now: &Endpoint, to: &Endpoint, files: &dyn Files) -> Result<Vec<Edit>> {
         let (scheme, _) = upstream::parse(self.token).map_err(|why| self.refuse(why, BY_HAND))?;
-        let is_socket = |endpoint: &Endpoint| matches!(endpoint, Endpoint::Unix(_));
         let mut more = None;
-        if is_socket(now) != is_socket(to) {
+        if now.path().is_some() != to.path().is_some() {
             if let Some((why, by_hand)) = self.proxy.obstacle(scheme) {
                 return Err(self.refuse(why, by_hand));
             }

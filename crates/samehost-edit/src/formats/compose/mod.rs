@@ -309,15 +309,16 @@ fn by_hand(client: &Service<'_>, target: &Service<'_>, server: &Server) -> Strin
 /// Why something that looks like a server is not a known one, and the manual edit; `None` for everything else.
 fn unknown_image(target: &Service<'_>) -> Option<(&'static str, String)> {
     let (image, name) = (target.image()?, &target.name);
-    let is_one = |words: &[&str]| words.iter().any(|word| image.contains(word));
-    let has_no_socket = |kind: Kind| matches!(kind.protocol(), Some(Protocol::Redis | Protocol::Memcached));
-    if Kind::all().filter(|kind| has_no_socket(*kind)).any(|kind| image.contains(kind.name())) {
+    let mut without_socket =
+        Kind::all().filter(|kind| matches!(kind.protocol(), Some(Protocol::Redis | Protocol::Memcached)));
+    if without_socket.any(|kind| image.contains(kind.name())) {
         let by_hand = format!(
             "{name}: command: redis-server --unixsocket /sockets/redis.sock --unixsocketperm 777, and in both services a volume at /sockets that its user may write to"
         );
         return Some(("makes no socket by itself", by_hand));
     }
-    is_one(&["mysql", "mariadb", "percona", "postgres", "postgis", "timescale", "pgvector"]).then(|| {
+    let databases = ["mysql", "mariadb", "percona", "postgres", "postgis", "timescale", "pgvector"];
+    databases.iter().any(|name| image.contains(name)).then(|| {
         let by_hand = format!("a named volume at the directory of the socket, in {name} and in its client");
         ("is not one whose socket is known", by_hand)
     })

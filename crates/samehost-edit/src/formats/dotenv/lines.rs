@@ -152,8 +152,9 @@ fn uses(text: &str, name: &str) -> bool {
     text.match_indices('$').any(|(at, _)| {
         let rest = &text[at + 1..];
         let rest = rest.strip_prefix('{').unwrap_or(rest);
-        let after = |rest: &str| !rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '_');
-        rest.strip_prefix(name).is_some_and(after)
+        rest.strip_prefix(name).is_some_and(|behind| {
+            !behind.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '_')
+        })
     })
 }
 

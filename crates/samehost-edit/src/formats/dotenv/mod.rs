@@ -113,8 +113,14 @@ impl Editor for Dotenv {
 /// The variables of a text with their values, the last of each name; `None` if it is not understood.
 pub(super) fn variables(text: &[u8]) -> Option<Vec<(String, String)>> {
     let lines = Lines::parse(text).ok()?;
-    let counts = |entry: &&Entry| lines.last(&entry.name).is_some_and(|last| last.line == entry.line);
-    Some(lines.entries.iter().filter(counts).map(|entry| (entry.name.clone(), entry.text.clone())).collect())
+    let mut counting = Vec::new();
+    for entry in &lines.entries {
+        // Of several with one name the last one counts.
+        if lines.last(&entry.name).is_some_and(|last| last.line == entry.line) {
+            counting.push((entry.name.clone(), entry.text.clone()));
+        }
+    }
+    Some(counting)
 }
 
 /// A file with what reads it.

@@ -165,8 +165,9 @@ impl<'a> Server<'a> {
 
     /// The edits that lead it to another endpoint.
     pub(super) fn write(&self, now: &Endpoint, to: &Endpoint) -> Result<Vec<Edit>> {
-        let is_socket = |endpoint: &Endpoint| matches!(endpoint, Endpoint::Unix(_));
-        if let Some(why) = self.obstacle().filter(|_| is_socket(now) || is_socket(to)) {
+        if let Some(why) = self.obstacle()
+            && (now.path().is_some() || to.path().is_some())
+        {
             return Err(self.refuse(why, format!("{BY_HAND}, and change that")));
         }
         let by_hand = "name where its health check goes: `addr ADDRESS port PORT`";

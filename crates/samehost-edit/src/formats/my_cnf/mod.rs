@@ -213,8 +213,11 @@ fn hosts(options: &Options) -> Vec<String> {
     let Some(value) = options.last(SERVER, "bind-address").and_then(|entry| entry.value.as_deref()) else {
         return vec!["0.0.0.0".into()];
     };
-    let host = |host: &str| if host == "*" { "0.0.0.0".into() } else { listening_host(host) };
-    value.split(',').map(str::trim).map(host).collect()
+    let mut hosts = Vec::new();
+    for host in value.split(',').map(str::trim) {
+        hosts.push(if host == "*" { "0.0.0.0".into() } else { listening_host(host) });
+    }
+    hosts
 }
 
 fn port(options: &Options, groups: &[&str]) -> u16 {

@@ -113,8 +113,8 @@ pub(super) fn spell(endpoint: &Endpoint) -> Result<String, String> {
     match endpoint {
         Endpoint::Unix(path) => {
             let text = path.to_str().ok_or("a path that is not UTF-8 cannot be written")?;
-            let unsafe_byte = |byte: u8| byte <= b' ' || byte == 0x7f || b";{}\"'\\$#*".contains(&byte);
-            if let Some(byte) = text.bytes().find(|byte| unsafe_byte(*byte)) {
+            let is_special = |byte: &u8| *byte <= b' ' || *byte == 0x7f || b";{}\"'\\$#*".contains(byte);
+            if let Some(byte) = text.bytes().find(is_special) {
                 return Err(format!(
                     "a path with `{}` means something else to nginx",
                     char::from(byte).escape_default()

@@ -176,12 +176,17 @@ impl Pass {
 
     /// Whether `proxy_ssl on` is effective in `stream`.
     fn is_secured(&self, tree: &Tree, node: usize) -> bool {
-        let levels = || tree.around(node).map(Some).chain([None]);
-        let says = |level| {
-            let last = *tree.named(level, b"proxy_ssl").last()?;
-            Some(tree.nodes[last].arguments().first()?.value.eq_ignore_ascii_case(b"on"))
-        };
-        self.is_stream() && levels().find_map(says) == Some(true)
+        if !self.is_stream() {
+            return false;
+        }
+        // The innermost level that has it counts.
+        for level in tree.around(node).map(Some).chain([None]) {
+            let Some(last) = tree.named(level, b"proxy_ssl").last() else { continue };
+            if let Some(word) = tree.nodes[*last].arguments().first() {
+                return word.value.eq_ignore_ascii_case(b"on");
+            }
+        }
+        false
     }
 
     fn is_stream(&self) -> bool {

@@ -52,8 +52,8 @@ fn skip(text: &str, from: usize) -> usize {
 
 fn pair(text: &str, start: usize) -> Result<Pair, &'static str> {
     const NO_PAIR: &str = "it is not a list of key=value";
-    let is_of_key = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    let length = text[start..].bytes().take_while(|byte| is_of_key(*byte)).count();
+    let length =
+        text[start..].bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_').count();
     let key = &text[start..start + length];
     let equals = skip(text, start + length);
     if key.is_empty() || text.as_bytes().get(equals) != Some(&b'=') {

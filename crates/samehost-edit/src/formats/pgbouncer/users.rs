@@ -35,8 +35,8 @@ impl Users {
         if database.password.is_some() {
             return database;
         }
-        let is_meant = |name: &str| database.user.as_deref().is_none_or(|user| user == name);
-        let mut known = self.0.iter().filter(|user| is_meant(&user.name));
+        let mut known =
+            self.0.iter().filter(|known| database.user.as_deref().is_none_or(|user| user == known.name));
         if let Some((name, password)) = known.find_map(|user| Some((&user.name, user.password.as_ref()?))) {
             database.user = Some(name.clone());
             database.password = Some(Secret::new(password.clone()));

@@ -86,8 +86,9 @@ impl Editor for PhpApplications {
 }
 
 fn application(path: &Path, text: &[u8]) -> Option<&'static Application> {
-    let has_mark = |mark: &str| text.windows(mark.len()).any(|part| part == mark.as_bytes());
-    APPLICATIONS.iter().find(|known| path.ends_with(known.file) && has_mark(known.mark))
+    APPLICATIONS.iter().find(|known| {
+        path.ends_with(known.file) && text.windows(known.mark.len()).any(|part| part == known.mark.as_bytes())
+    })
 }
 
 fn connections(file: &Path, files: &dyn Files) -> Result<(Outcome, Vec<Result<Connection>>)> {

@@ -249,13 +249,12 @@ fn access(pools: &Pools, pool: &Pool, listen: &Placed, goal: &Goal) -> Result<Ve
             let reason = format!("`{value}` cannot be written as `{key}`");
             return Err(pools.refusal(listen, reason, BY_HAND));
         }
-        let is_ignored = |key: &str, acl: &str, listed: &str| {
-            key == acl && pool.last(listed).is_some_and(|placed| placed.entry.value != Ok(String::new()))
-        };
+        let is_owner = ["listen.owner", "listen.group"].contains(&key);
         let lists = ["listen.acl_users", "listen.acl_groups"];
-        let owners = ["listen.owner", "listen.group"];
-        let ignored = owners.iter().flat_map(|owner| lists.map(|list| (*owner, list)));
-        if let Some((_, list)) = { ignored }.find(|(owner, list)| is_ignored(key, owner, list)) {
+        let set = lists
+            .iter()
+            .find(|list| pool.last(list).is_some_and(|placed| placed.entry.value != Ok(String::new())));
+        if let Some(list) = set.filter(|_| is_owner) {
             let reason = format!("`{list}` is set, which makes PHP-FPM take no notice of `{key}`");
             return Err(pools.refusal(listen, reason, format!("add `{value}` to `{list}`")));
         }
@@ -319,8 +318,8 @@ fn socket_of_version(file: &Path, path: &Path) -> PathBuf {
 fn version_of(file: &Path) -> Option<&str> {
     let parts: Vec<&str> = file.iter().filter_map(std::ffi::OsStr::to_str).collect();
     let version = parts.windows(3).find(|three| three[..2] == ["etc", "php"])?[2];
-    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    version.split('.').all(is_number).then_some(version)
+    let mut parts = version.split('.');
+    parts.all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit())).then_some(version)
 }
 
 #[cfg(test)]

@@ -77,11 +77,9 @@ impl Pools {
     /// Whether an include makes FPM read this path.
     pub(super) fn includes(&self, path: &Path) -> bool {
         self.patterns.iter().any(|pattern| {
-            let name = |path: &Path| path.file_name().map(|name| name.as_bytes().to_vec());
-            let same = pattern.parent() == path.parent();
-            let matching =
-                name(pattern).zip(name(path)).is_some_and(|(pattern, name)| matches(&pattern, &name));
-            same && matching
+            let names = pattern.file_name().zip(path.file_name());
+            pattern.parent() == path.parent()
+                && names.is_some_and(|(pattern, name)| matches(pattern.as_bytes(), name.as_bytes()))
         })
     }
 
@@ -211,11 +209,10 @@ pub fn handed_on(
 #[must_use]
 pub fn keeps_environment(file: &Path, files: &dyn Files) -> bool {
     let Ok(pools) = Pools::read(file, files) else { return false };
-    let is_off = |placed: &Placed| {
+    pools.pools.iter().filter_map(|pool| pool.last("clear_env")).any(|placed| {
         let value = placed.entry.value.as_deref().unwrap_or_default().to_ascii_lowercase();
         ["no", "off", "0", "false"].contains(&value.as_str())
-    };
-    pools.pools.iter().any(|pool| pool.last("clear_env").is_some_and(is_off))
+    })
 }
 
 /// The configuration around a pool's file: that of the php-fpm.conf above which includes it.

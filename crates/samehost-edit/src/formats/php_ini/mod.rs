@@ -120,11 +120,12 @@ impl Ini {
             parts.sort();
             paths.extend(parts);
         }
-        let source = |path: PathBuf| {
+        let mut sources = Vec::new();
+        for path in paths {
             let text = lines::read(&path, files)?;
-            Ok(Source { lines: php_ini::lines(&text, Quotes::OfAFile), path })
-        };
-        Ok(Ini { sources: paths.into_iter().map(source).collect::<Result<_>>()? })
+            sources.push(Source { lines: php_ini::lines(&text, Quotes::OfAFile), path });
+        }
+        Ok(Ini { sources })
     }
 
     /// Whether a line of a file is asked about, when this file was named: a part stands for itself alone.

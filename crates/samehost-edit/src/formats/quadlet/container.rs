@@ -160,8 +160,9 @@ impl Container {
                 "DropCapability= may take from root the right to use a socket of another user".to_owned(),
             );
         }
-        let is_enforced = || files.read(Path::new("/sys/fs/selinux/enforce")).is_ok_and(|text| text == b"1");
-        if self.last("SecurityLabelDisable") != Some("true") && is_enforced() {
+        if self.last("SecurityLabelDisable") != Some("true")
+            && files.read(Path::new("/sys/fs/selinux/enforce")).is_ok_and(|text| text == b"1")
+        {
             return Some(
                 "SELinux keeps containers from sockets of this machine; SecurityLabelDisable=true would let it"
                     .to_owned(),
@@ -172,8 +173,9 @@ impl Container {
 
     /// Whether it has this machine's network.
     pub(super) fn is_on_host(&self) -> bool {
-        let networks = || self.list("Network").iter().any(|one| one.value == "host");
-        *self.on_host.get_or_init(|| self.pod.is_none() && networks())
+        *self.on_host.get_or_init(|| {
+            self.pod.is_none() && self.list("Network").iter().any(|network| network.value == "host")
+        })
     }
 
     /// Whether a host that it names is this machine.

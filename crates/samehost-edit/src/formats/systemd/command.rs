@@ -106,11 +106,11 @@ impl<'a> Command<'a> {
 
 /// What an unknown program may do with an address in its command.
 fn unknown<'a>(assignment: &Assignment, words: &[Word]) -> Result<Option<Command<'a>>> {
-    let is_local = |word: &&Word| {
+    let leads_here = words.iter().find(|word| {
         ["127.0.0.1", "localhost", "[::1]"].iter().any(|place| word.text.contains(place))
             || ["memcached.conf", "redis.conf"].iter().any(|file| word.text.ends_with(file))
-    };
-    let Some(word) = words.iter().find(is_local) else { return Ok(None) };
+    });
+    let Some(word) = leads_here else { return Ok(None) };
     let program = base(&words[0].text);
     if word.text.ends_with(".conf") {
         let reason = format!("where {program} listens is said in {}", word.text);

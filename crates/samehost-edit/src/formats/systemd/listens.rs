@@ -17,8 +17,9 @@ impl Listens {
 
     /// Whether anything in the command says where.
     pub(super) fn is_said(&self) -> bool {
-        let says = |kind: Kind| matches!(kind, Kind::Bind | Kind::Host | Kind::Port | Kind::Socket);
-        self.given.iter().any(|given| says(given.kind))
+        self.given
+            .iter()
+            .any(|given| matches!(given.kind, Kind::Bind | Kind::Host | Kind::Port | Kind::Socket))
     }
 
     /// The command with the goal in it.

@@ -132,8 +132,8 @@ fn forbidden(unit: &Unit, setting: &Setting, goal: &Goal) -> Option<Refusal> {
             return stop(one, "the service sees another file system", by_hand);
         }
     }
-    let is_on = |one: &&Assignment| matches!(one.value.as_str(), "yes" | "true" | "on" | "1");
-    if let Some(one) = unit.last("Service", "PrivateTmp").filter(is_on)
+    if let Some(one) = unit.last("Service", "PrivateTmp")
+        && matches!(one.value.as_str(), "yes" | "true" | "on" | "1")
         && (path.starts_with("/tmp") || path.starts_with("/var/tmp"))
     {
         return stop(one, "the service has a /tmp of its own", "choose a path below /run".into());

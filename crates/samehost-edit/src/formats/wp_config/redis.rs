@@ -78,8 +78,7 @@ pub(super) fn read(file: &Path, outcome: &Outcome) -> Result<Option<Found>> {
     if many.iter().any(|name| defined(name)) {
         return Err(refusal("WP_REDIS_HOST is one of several Redis servers here"));
     }
-    let plain = |known: &Known| known.text.iter().all(u8::is_ascii_graphic);
-    if !found.all().all(plain) {
+    if !found.all().all(|known| known.text.iter().all(u8::is_ascii_graphic)) {
         return Err(refusal("the WP_REDIS_* constants have characters that no server's name has"));
     }
     let text =

@@ -168,6 +168,7 @@ pub(crate) fn walk(top: Node<'_>) -> impl Iterator<Item = Node<'_>> {
 /// The children of a node, without comments and punctuation.
 pub(crate) fn children(node: Node<'_>) -> Vec<Node<'_>> {
     let mut cursor = node.walk();
-    let meaning = |child: &Node<'_>| !matches!(child.kind(), "comment" | "text_interpolation");
-    node.named_children(&mut cursor).filter(meaning).collect()
+    node.named_children(&mut cursor)
+        .filter(|child| !matches!(child.kind(), "comment" | "text_interpolation"))
+        .collect()
 }
