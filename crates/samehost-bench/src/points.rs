@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use samehost_model::{Arm, Driven, Plan, Point, Question, Redactor, Stopping, Transport};
+use samehost_model::{Arm, Driven, Placement, Plan, Point, Question, Redactor, Stopping, Transport};
 use samehost_stats::{looks, min_blocks_for};
 
 use crate::driving::Slicing;
@@ -174,8 +174,7 @@ fn rounds(driven: &[Driven]) -> (u32, Option<f64>) {
     if driven.is_empty() || driven.iter().any(|one| one.slice_s.is_none()) {
         return (MOST_BLOCKS, None);
     }
-    let is_free = |one: &Driven| one.connections == 1 && one.placement == samehost_model::Placement::Free;
-    if driven.iter().any(is_free) {
+    if driven.iter().any(|one| one.connections == 1 && one.placement == Placement::Free) {
         return (MOST_FREE_ROUNDS, Some(IN_A_FREE_ROUND));
     }
     (MOST_BLOCKS, Some(IN_A_ROUND))
@@ -197,8 +196,6 @@ fn trial_length(budget: f64, least_trials: f64, is_asked: bool) -> Result<f64, B
 
 #[cfg(test)]
 mod tests {
-    use samehost_model::Placement;
-
     use super::*;
     use crate::matrix::Matrix;
     use crate::matrix::tests::matrix;
