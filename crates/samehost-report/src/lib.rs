@@ -27,9 +27,10 @@ pub use verbs::how::Clients;
 #[cfg(feature = "html")]
 pub use verbs::reproduction::reproduction_as_html;
 pub use verbs::reproduction::reproduction_as_markdown;
-pub use verbs::scan::{
-    Notes, part_in_percent, saving_in_short, saving_in_words, signed_part, signed_span_of_time,
+pub use verbs::saving::{
+    part_in_percent, saving_in_short, saving_in_words, signed_part, signed_span_of_time,
 };
+pub use verbs::scan::Notes;
 pub use verbs::scan_changes::When;
 
 pub struct Renderer {

@@ -3,13 +3,15 @@
 use std::io::{self, Write};
 
 use samehost_model::printable::clean;
-use samehost_model::scan::{Explanation, Scan};
+use samehost_model::scan::{Explanation, Scan, SlowCongestion};
 
 use crate::formats::page::Page;
 use crate::formats::terminal::Terminal;
 use crate::layout::line::{Line, Span, Tone, labelled, titled, wrap_spans};
 use crate::layout::text::width;
-use crate::verbs::scan_congestion;
+
+/// The code of connections inside this machine that begin with BBR.
+pub(crate) const BBR: &str = "bbr";
 
 impl Terminal {
     /// Renders an explanation with what the scan found of it.
@@ -60,11 +62,66 @@ fn here(code: &str, scan: &Scan, columns: usize) -> Vec<Line> {
         let text = format!("{}.", clean(text).trim_end_matches('.'));
         lines.extend(labelled(&Span::plain("  •"), 4, &[Span::plain(text)], columns));
     }
-    if code == scan_congestion::CODE {
-        lines.extend(scan_congestion::cure(scan, columns));
+    if code == BBR {
+        lines.extend(cure(scan, columns));
     }
     if lines.is_empty() {
         lines.extend(labelled(&Span::plain("  "), 2, &[Span::dim("Nothing of it was found now.")], columns));
     }
+    lines
+}
+
+/// The commands that change BBR for all affected addresses, make that last, and take it back whole.
+fn cure(scan: &Scan, columns: usize) -> Vec<Line> {
+    if scan.slow_congestion.is_empty() {
+        return Vec::new();
+    }
+    let indented = |text: &str| labelled(&Span::plain("  "), 2, &[Span::plain(text)], columns);
+    let mut lines = indented("As root, until the next start:");
+    for one in &scan.slow_congestion {
+        lines.extend(commands(&one.cure));
+        if !one.note.is_empty() {
+            lines.extend(indented(&format!("{}: {}", one.address, clean(&one.note))));
+        }
+    }
+    lines.extend(indented("To make it last:"));
+    lines.extend(commands(&unit(&scan.slow_congestion)));
+    lines.extend(indented("To take it back, all of it:"));
+    lines.extend(commands(&WITHOUT_UNIT.map(str::to_owned)));
+    for one in &scan.slow_congestion {
+        lines.extend(commands(&one.undo));
+    }
+    let none = "samehost runs none of this; `samehost` without a verb measures what it would bring here.";
+    lines.extend(labelled(&Span::plain("  "), 2, &[Span::dim(none)], columns));
+    lines
+}
+
+/// Commands to copy, which are never broken.
+fn commands(commands: &[String]) -> Vec<Line> {
+    let line = |command: &String| Line::from(vec![Span::new(Tone::Bold, format!("    {}", clean(command)))]);
+    commands.iter().map(line).collect()
+}
+
+/// Removes the unit, where it was made. Before the routes go back, for it would set them again.
+const WITHOUT_UNIT: [&str; 3] = [
+    "systemctl disable --now loopback-cubic",
+    "rm -f /etc/systemd/system/loopback-cubic.service",
+    "systemctl daemon-reload",
+];
+
+/// Commands that write a systemd unit, which applies the change at every boot.
+fn unit(all: &[SlowCongestion]) -> Vec<String> {
+    let mut lines = vec![
+        "cat > /etc/systemd/system/loopback-cubic.service <<END".to_owned(),
+        "[Unit]".to_owned(),
+        "After=network.target".to_owned(),
+        "[Service]".to_owned(),
+        "Type=oneshot".to_owned(),
+    ];
+    lines.extend(all.iter().flat_map(|one| &one.cure).map(|command| format!("ExecStart={command}")));
+    lines.extend(
+        ["[Install]", "WantedBy=multi-user.target", "END", "systemctl enable loopback-cubic"]
+            .map(str::to_owned),
+    );
     lines
 }
