@@ -248,14 +248,19 @@ impl<'a> TrialRunner<'a> {
         }
     }
 
+    /// Seed of the next trial or round, from that of the measurement and its number.
+    fn next_seed(&mut self) -> u64 {
+        self.trials += 1;
+        self.request.seed.wrapping_add(self.trials.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
     /// Open loop of the arm's next trial; `None` for a closed loop.
     fn open_loop(&mut self, arm: &Arm) -> Option<OpenLoop> {
-        self.trials += 1;
-        // Each trial has its own schedule, from the seed and the trial's number.
+        let seed = self.next_seed();
         arm.point.rate_per_s.map(|rate_per_s| OpenLoop {
             rate_per_s,
             spacing: self.request.spacing,
-            seed: self.request.seed.wrapping_add(self.trials.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+            seed,
             spin: spin(&self.driving.allowed, rate_per_s),
         })
     }

@@ -39,7 +39,7 @@ const STEP: f64 = 1.03;
 const FIRST_MEDIAN: f64 = 5_000.0;
 
 /// How long client and server waited for a CPU so far.
-pub(super) trait Waits: Send {
+pub(super) trait Waits: Send + Sync {
     /// In nanoseconds, of all threads together.
     fn waited_ns(&self) -> u64;
 }
@@ -54,21 +54,21 @@ impl Listed {
         Listed(Threads::of(pids))
     }
 
-    /// The calling thread, and those listed threads that have run since.
-    pub(super) fn clock(self) -> Arc<ThreadWaits> {
+    /// The calling thread, and the listed ones; where those are many, so many that have run most often since.
+    pub(super) fn clock(self) -> Arc<dyn Waits> {
         Arc::new(ThreadWaits { client: ThreadMeter::current(), servers: self.0.watched(MOST_THREADS) })
     }
 }
 
 /// Waits of the thread that made it and of watched threads, as the kernel has them. Only that thread reads it.
-pub(super) struct ThreadWaits {
+struct ThreadWaits {
     client: ThreadMeter,
     servers: Vec<SwitchCounter>,
 }
 
-impl Waits for Arc<ThreadWaits> {
+impl Waits for ThreadWaits {
     fn waited_ns(&self) -> u64 {
-        self.client.waited_ns() + self.servers.iter().map(SwitchCounter::waited_ns).sum::<u64>()
+        self.client.waited_ns() + self.servers.iter().map(|thread| thread.read().waited_ns).sum::<u64>()
     }
 }
 
@@ -85,7 +85,7 @@ pub(super) enum Heard {
 
 /// Finds interrupted exchanges, and sums up the others.
 pub(super) struct Interruptions {
-    waits: Box<dyn Waits>,
+    waits: Arc<dyn Waits>,
     /// Estimate of the median latency.
     median: f64,
     /// Waiting at the last reading, and exchanges since.
@@ -113,7 +113,7 @@ pub struct Sums {
 
 impl Interruptions {
     /// Begins after a warm-up whose shortest exchange took so many nanoseconds; `None` without an exchange.
-    pub(super) fn new(waits: Box<dyn Waits>, shortest: Option<Nanos>) -> Self {
+    pub(super) fn new(waits: Arc<dyn Waits>, shortest: Option<Nanos>) -> Self {
         let mut interruptions = Interruptions {
             waits,
             median: shortest.map_or(FIRST_MEDIAN, |shortest| shortest as f64),
@@ -125,6 +125,8 @@ impl Interruptions {
             sums: Sums::default(),
         };
         interruptions.begin();
+        // What is counted of the client's CPU time begins after this.
+        interruptions.reading = 0;
         interruptions
     }
 
@@ -132,11 +134,6 @@ impl Interruptions {
     pub(super) fn begin(&mut self) {
         self.read();
         self.follows_reading = false;
-    }
-
-    /// Ends a slice.
-    pub(super) fn end(&mut self) {
-        self.learn();
     }
 
     /// Counts an exchange.
@@ -181,9 +178,9 @@ impl Interruptions {
         self.sums.left_out_ns += latency;
     }
 
-    /// Learns how long an exchange waits ordinarily: the least that was seen.
+    /// Learns how long an exchange waits ordinarily: the least that was seen. Called at the end of a slice, too.
     #[cold]
-    fn learn(&mut self) {
+    pub(super) fn learn(&mut self) {
         let exchanges = self.since;
         let waited = self.read() as f64 / exchanges.max(1) as f64;
         if exchanges >= FEWEST {
@@ -254,7 +251,7 @@ mod tests {
 
     /// After a warm-up whose shortest exchange took 1,000 ns.
     fn started(waits: &Scripted) -> Interruptions {
-        Interruptions::new(Box::new(waits.clone()), Some(1000))
+        Interruptions::new(Arc::new(waits.clone()), Some(1000))
     }
 
     #[test]
@@ -286,7 +283,7 @@ mod tests {
         };
         interruptions.begin();
         ordinary(&mut interruptions, 10);
-        interruptions.end();
+        interruptions.learn();
         interruptions.begin();
         // 30 exchanges wait for 6 µs together, and a slow one of 8 µs waited for nobody.
         ordinary(&mut interruptions, 30);
@@ -300,7 +297,7 @@ mod tests {
     #[test]
     fn without_a_warm_up_the_median_is_found_at_once() {
         let waits = Scripted::default();
-        let mut interruptions = Interruptions::new(Box::new(waits.clone()), None);
+        let mut interruptions = Interruptions::new(Arc::new(waits.clone()), None);
         for number in 0..2000 {
             // Every twentieth waits for 3 ms.
             let wait = if number % 20 == 19 { 3_000_000 } else { 0 };

@@ -123,10 +123,11 @@ impl Recorder {
         self
     }
 
-    /// Leaves exchanges that waited for a CPU out of the mean: for one connection in a closed loop.
+    /// Leaves exchanges that waited for a CPU out of the mean, where the server's threads are listed: for one connection in a closed
+    /// loop.
     #[must_use]
-    pub(super) fn leaving_out_waits(mut self, listed: Listed) -> Self {
-        self.warm_up = Some((listed, None));
+    pub(super) fn leaving_out_waits(mut self, listed: Option<Listed>) -> Self {
+        self.warm_up = listed.map(|listed| (listed, None));
         self
     }
 
@@ -151,7 +152,7 @@ impl Recorder {
     fn pass_marks(&mut self, at: Nanos) -> bool {
         if self.started.is_none() {
             if let Some((listed, shortest)) = self.warm_up.take() {
-                self.interruptions = Some(Interruptions::new(Box::new(listed.clock()), shortest));
+                self.interruptions = Some(Interruptions::new(listed.clock(), shortest));
             }
             self.started = Some(ThreadUse::current());
             self.next_mark = self.tenth_end();

@@ -236,10 +236,7 @@ fn session_work(
         match due {
             None if small && share.len() == 1 => {
                 let (stream, session) = share.remove(0);
-                let mut recorder = recorder;
-                if let Some(listed) = listed {
-                    recorder = recorder.leaving_out_waits(listed);
-                }
+                let mut recorder = recorder.leaving_out_waits(listed);
                 blocking::Single::new(stream, session, connector).drive(&mut recorder)?;
                 Ok(recorder.finish())
             }
@@ -295,10 +292,7 @@ pub fn callers(
             if queue.is_some() {
                 ask_for_priority();
             }
-            let mut recorder = Recorder::new(window, queue.is_some());
-            if let Some(listed) = listed {
-                recorder = recorder.leaving_out_waits(listed);
-            }
+            let recorder = Recorder::new(window, queue.is_some()).leaving_out_waits(listed);
             let tally = callers::drive(caller.as_mut(), recorder, queue.as_ref());
             let _ = seen.send(caller.seen());
             Ok(tally)

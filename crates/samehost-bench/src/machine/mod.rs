@@ -25,7 +25,7 @@ pub use listening::{RunningServer, running_servers};
 pub use machine_meter::{MachineMeter, doubt_clock};
 pub use others::Others;
 pub use placement::{CpuPlan, allowed_cpus};
-pub use proc::command_line;
+pub use proc::{Schedstat, command_line};
 pub use server_use::{ServerMeter, ServerUse, families};
 pub use switches::{SwitchCounter, Threads};
 pub use thread_use::{ProcessClocks, ThreadMeter, ThreadUse, process_cpu_ns, thread_cpu_ns};

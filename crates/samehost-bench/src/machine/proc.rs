@@ -13,13 +13,19 @@ pub fn command_line(pid: u32) -> Option<String> {
     Some(line.trim_end_matches('\0').replace('\0', " "))
 }
 
-/// Parses a schedstat file: time on a CPU, and time ready to run but waiting, in nanoseconds.
-pub fn parse_schedstat(text: &str) -> Option<(u64, u64)> {
-    let mut fields = text.split_ascii_whitespace();
-    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+/// A thread's schedstat file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Schedstat {
+    /// Time on a CPU, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Time ready to run but waiting for a CPU, in nanoseconds.
+    pub waited_ns: u64,
+    /// How often it was given a CPU.
+    pub runs: u64,
 }
 
-/// How often a thread was given a CPU, from its schedstat file.
-pub fn parse_timeslices(text: &str) -> Option<u64> {
-    text.split_ascii_whitespace().nth(2)?.parse().ok()
+/// Parses a schedstat file.
+pub fn parse_schedstat(text: &str) -> Option<Schedstat> {
+    let mut fields = text.split_ascii_whitespace().map(|field| field.parse().ok());
+    Some(Schedstat { cpu_ns: fields.next()??, waited_ns: fields.next()??, runs: fields.next()?? })
 }

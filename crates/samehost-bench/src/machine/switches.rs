@@ -3,14 +3,14 @@
 
 use std::fs::{self, File};
 
-use super::proc;
+use super::proc::Schedstat;
 use super::thread_use::schedstat;
 
 /// Threads of some processes, and how often each was given a CPU when listed.
 #[derive(Debug)]
-pub struct Threads(Vec<(u32, File, u64)>);
+pub struct Threads(Vec<(SwitchCounter, u64)>);
 
-/// Counter of one working thread: how often it was given a CPU, and how long it waited for one.
+/// Counter of one thread: how often it was given a CPU, and how long it used one and waited for one.
 #[derive(Debug)]
 pub struct SwitchCounter {
     pub pid: u32,
@@ -25,8 +25,8 @@ impl Threads {
             let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
             tasks.filter_map(|task| {
                 let file = File::open(task.path().join("schedstat")).ok()?;
-                let count = read(&file)?;
-                Some((*pid, file, count))
+                let runs = schedstat(&file)?.runs;
+                Some((SwitchCounter { pid: *pid, file }, runs))
             })
         });
         Threads(threads.collect())
@@ -35,14 +35,11 @@ impl Threads {
     /// Threads that have run since they were listed; empty if there are more than `most`.
     #[must_use]
     pub fn working(self, most: usize) -> Vec<SwitchCounter> {
-        let worked =
-            self.0.into_iter().filter(|(_, file, before)| read(file).is_some_and(|now| now > *before));
-        let working: Vec<SwitchCounter> = worked.map(|(pid, file, _)| SwitchCounter { pid, file }).collect();
+        let worked = self.0.into_iter().filter(|(thread, before)| thread.read().runs > *before);
+        let working: Vec<SwitchCounter> = worked.map(|(thread, _)| thread).collect();
         if working.len() > most { Vec::new() } else { working }
     }
-}
 
-impl Threads {
     /// All threads if there are at most `most`; else so many that have run most often since they were listed.
     #[must_use]
     pub fn watched(self, most: usize) -> Vec<SwitchCounter> {
@@ -50,10 +47,10 @@ impl Threads {
             return self.all();
         }
         let mut ran = Vec::new();
-        for (pid, file, before) in self.0 {
-            let runs = read(&file).unwrap_or(0).saturating_sub(before);
+        for (thread, before) in self.0 {
+            let runs = thread.read().runs.saturating_sub(before);
             if runs > 0 {
-                ran.push((runs, SwitchCounter { pid, file }));
+                ran.push((runs, thread));
             }
         }
         ran.sort_by_key(|(runs, _)| std::cmp::Reverse(*runs));
@@ -64,34 +61,16 @@ impl Threads {
     /// All threads.
     #[must_use]
     pub fn all(self) -> Vec<SwitchCounter> {
-        self.0.into_iter().map(|(pid, file, _)| SwitchCounter { pid, file }).collect()
+        self.0.into_iter().map(|(thread, _)| thread).collect()
     }
 }
 
 impl SwitchCounter {
-    /// How often the thread was given a CPU so far; 0 if it has ended.
+    /// What the kernel counted of the thread so far; its CPU time is exact while it rests. All 0 if it has ended.
     #[must_use]
-    pub fn read(&self) -> u64 {
-        read(&self.file).unwrap_or(0)
+    pub fn read(&self) -> Schedstat {
+        schedstat(&self.file).unwrap_or_default()
     }
-
-    /// CPU time of the thread so far in nanoseconds, exact while it rests; 0 if it has ended.
-    #[must_use]
-    pub fn cpu_ns(&self) -> u64 {
-        schedstat(&self.file).map_or(0, |(cpu, _)| cpu)
-    }
-
-    /// How long the thread was ready to run and waited for a CPU so far, in nanoseconds; 0 if it has ended.
-    #[must_use]
-    pub fn waited_ns(&self) -> u64 {
-        schedstat(&self.file).map_or(0, |(_, waited)| waited)
-    }
-}
-
-fn read(file: &File) -> Option<u64> {
-    let mut text = [0; 96];
-    let length = rustix::io::pread(file, &mut text, 0).ok()?;
-    proc::parse_timeslices(std::str::from_utf8(&text[..length]).ok()?)
 }
 
 #[cfg(test)]
@@ -109,12 +88,12 @@ mod tests {
         }
         let working = threads.working(1000);
         assert!(!working.is_empty() && working.iter().all(|thread| thread.pid == own));
-        let before: Vec<u64> = working.iter().map(SwitchCounter::read).collect();
+        let before: Vec<u64> = working.iter().map(|thread| thread.read().runs).collect();
         // A timer that fires before the thread has left its CPU takes it from nobody: on a busy machine not
         // every sleep counts. This thread is one of them; those of other tests may end meanwhile.
         let counted = (0..10_000).any(|_| {
             std::thread::sleep(Duration::from_micros(50));
-            working.iter().zip(&before).any(|(thread, before)| thread.read() >= before + 20)
+            working.iter().zip(&before).any(|(thread, before)| thread.read().runs >= before + 20)
         });
         assert!(counted, "10,000 sleeps were not counted as 20");
         assert!(Threads::of(&[own]).working(0).is_empty(), "too many");

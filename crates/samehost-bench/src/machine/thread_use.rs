@@ -7,7 +7,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 use nix::unistd::Pid;
 
-use super::proc;
+use super::proc::{self, Schedstat};
 
 /// Use of a thread: a reading, or the difference of two.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -108,12 +108,12 @@ impl ThreadMeter {
     /// How long the thread was ready to run and waited for a CPU so far, in nanoseconds; 0 where the kernel does not count it.
     #[must_use]
     pub fn waited_ns(&self) -> u64 {
-        self.schedstat.as_ref().and_then(schedstat).map_or(0, |(_, waited)| waited)
+        self.schedstat.as_ref().and_then(schedstat).map_or(0, |counted| counted.waited_ns)
     }
 }
 
-/// CPU time and waiting time in an open schedstat file, in nanoseconds; `None` if its thread has ended.
-pub(super) fn schedstat(file: &File) -> Option<(u64, u64)> {
+/// Reads an open schedstat file; `None` if its thread has ended.
+pub(super) fn schedstat(file: &File) -> Option<Schedstat> {
     let mut text = [0; 96];
     let length = rustix::io::pread(file, &mut text, 0).ok()?;
     std::str::from_utf8(&text[..length]).ok().and_then(proc::parse_schedstat)

@@ -25,15 +25,14 @@ impl TrialRunner<'_> {
 
     /// Measures the arms of a point in slices. Returns their trials in the order of the slots.
     ///
-    /// Their connections are opened in an order of their own. A server gives its threads out by that order: MariaDB takes the one
-    /// that was free last, memcached the next one, and a thread stays on its CPU for longer than a round. The order of the slots is
-    /// reversed two blocks later, so that drift cancels; with the last thread first that gave an arm the same thread in both
-    /// blocks, and one seed of a site's MariaDB failed its self-check in three of three runs.
+    /// Their connections are opened in an order of their own. A server gives its threads out by that order (MariaDB those that were
+    /// free last, memcached the next one), and a thread stays on its CPU for longer than a round. The order of the slots is reversed
+    /// two blocks later, so that drift cancels; such a pair of blocks can then give an arm the same thread twice. One seed of
+    /// a site's MariaDB failed its self-check in three of three runs; that this was why is inferred and not shown.
     pub(super) fn round(&mut self, slots: &[ArmSlot<'_>], slice: Duration) -> Result<Vec<Trial>, BenchError> {
         let Some(first) = slots.first() else { return Ok(Vec::new()) };
         self.set_congestion(first.arm)?;
-        self.trials += 1;
-        let seed = self.request.seed.wrapping_add(self.trials.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let seed = self.next_seed();
         let mut opened: Vec<(usize, &ArmSlot<'_>)> = slots.iter().enumerate().collect();
         opened.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(seed.rotate_left(16)));
         let mut lanes = Lanes::default();

@@ -4,6 +4,7 @@
 
 use samehost_model::MachineUse;
 
+use super::census::OwnThreads;
 use crate::machine::{
     MachineMeter, ProcessClocks, ServerMeter, ServerUse, SwitchCounter, ThreadMeter, ThreadUse, Threads,
 };
@@ -115,43 +116,12 @@ impl Kernel {
 impl Clocks for Kernel {
     fn processes(&mut self, into: &mut Vec<u64>) {
         self.processes.read(into);
-        into.extend(self.switches.iter().map(SwitchCounter::read));
+        into.extend(self.switches.iter().map(|thread| thread.read().runs));
     }
 
     fn thread(&mut self) -> ThreadUse {
         self.thread.read()
     }
-}
-
-/// Threads of a shared server that serve one arm's connections each, by arm, and their CPU time and runs at the beginning.
-pub(super) struct OwnThreads {
-    threads: Vec<Vec<SwitchCounter>>,
-    before: Vec<(u64, u64)>,
-}
-
-impl OwnThreads {
-    /// Reads them at the beginning, when they rest.
-    pub(super) fn begin(threads: Vec<Vec<SwitchCounter>>) -> Self {
-        let before = threads.iter().map(|own| total(own)).collect();
-        OwnThreads { threads, before }
-    }
-
-    /// What the threads of an arm used since.
-    fn used(&self, arm: usize) -> ServerUse {
-        let (cpu, runs) = total(&self.threads[arm]);
-        let (cpu_before, runs_before) = self.before[arm];
-        ServerUse {
-            cpu_ns: cpu.saturating_sub(cpu_before),
-            user_part: None,
-            switches: Some(runs.saturating_sub(runs_before)),
-            threads: u32::try_from(self.threads[arm].len()).ok(),
-        }
-    }
-}
-
-/// CPU time and runs of some threads.
-fn total(threads: &[SwitchCounter]) -> (u64, u64) {
-    (threads.iter().map(SwitchCounter::cpu_ns).sum(), threads.iter().map(SwitchCounter::read).sum())
 }
 
 /// Accounts of what each arm used during a round.

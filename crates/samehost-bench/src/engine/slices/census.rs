@@ -8,8 +8,7 @@
 //! serves several arms (Redis, memcached) belongs to none, and then the process counts, as it does for a private server, whose
 //! background work is a part of what an operation costs.
 
-use super::books::OwnThreads;
-use crate::machine::{SwitchCounter, Threads};
+use crate::machine::{Schedstat, ServerUse, SwitchCounter, Threads};
 
 /// Most threads that are looked at: each takes a microsecond at every border of the warm-up.
 const MOST_THREADS: usize = 256;
@@ -40,14 +39,14 @@ impl Census {
     /// Before a slice.
     pub(super) fn begin(&mut self) {
         for (last, thread) in self.last.iter_mut().zip(&self.threads) {
-            *last = thread.read();
+            *last = thread.read().runs;
         }
     }
 
     /// After a slice of this arm.
     pub(super) fn end(&mut self, arm: usize) {
         for ((runs, last), thread) in self.runs.iter_mut().zip(&self.last).zip(&self.threads) {
-            runs[arm] += thread.read().saturating_sub(*last);
+            runs[arm] += thread.read().runs.saturating_sub(*last);
         }
     }
 
@@ -63,6 +62,43 @@ impl Census {
         }
         Some(OwnThreads::begin(own))
     }
+}
+
+/// Threads of a shared server that serve one arm's connections each, by arm, and their CPU time and runs at the beginning.
+pub(super) struct OwnThreads {
+    threads: Vec<Vec<SwitchCounter>>,
+    before: Vec<Schedstat>,
+}
+
+impl OwnThreads {
+    /// Reads them at the beginning, when they rest.
+    fn begin(threads: Vec<Vec<SwitchCounter>>) -> Self {
+        let before = threads.iter().map(|own| total(own)).collect();
+        OwnThreads { threads, before }
+    }
+
+    /// What the threads of an arm used since.
+    pub(super) fn used(&self, arm: usize) -> ServerUse {
+        let (before, now) = (self.before[arm], total(&self.threads[arm]));
+        ServerUse {
+            cpu_ns: now.cpu_ns.saturating_sub(before.cpu_ns),
+            user_part: None,
+            switches: Some(now.runs.saturating_sub(before.runs)),
+            threads: u32::try_from(self.threads[arm].len()).ok(),
+        }
+    }
+}
+
+/// What the kernel counted of some threads together.
+fn total(threads: &[SwitchCounter]) -> Schedstat {
+    let mut sum = Schedstat::default();
+    for thread in threads {
+        let counted = thread.read();
+        sum.cpu_ns += counted.cpu_ns;
+        sum.waited_ns += counted.waited_ns;
+        sum.runs += counted.runs;
+    }
+    sum
 }
 
 /// Whose each thread is, from how often it ran in whose slices. `None` unless each arm has as many of its own as it has

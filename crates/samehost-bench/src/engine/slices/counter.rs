@@ -165,7 +165,7 @@ impl SliceCounter {
         let length = at - self.began;
         self.measured += length;
         if let Some(interruptions) = &mut self.interruptions {
-            interruptions.end();
+            interruptions.learn();
         }
         if self.in_slice > 0 {
             self.levels.add((length as f64 / self.in_slice as f64).ln());

@@ -206,7 +206,7 @@ fn in_turn(
         let shortest = lane.shortest();
         lane.forget();
         if lane.is_one_connection() {
-            lane.leave_out(Interruptions::new(Box::new(Arc::clone(&waits)), shortest));
+            lane.leave_out(Interruptions::new(Arc::clone(&waits), shortest));
         }
     }
     let sleeps = round.cpus.is_shared();
