@@ -1,4 +1,4 @@
-//! Runs `cargo test`; what failed beside the other tests is run once more, alone.
+//! Runs `cargo test`, what only computes beside what waits for servers; what failed beside the others is run once more, alone.
 //!
 //! Five hundred tests with real servers share a machine, two at a time: a server's deadline, a port that was free a moment ago, a
 //! name that another test's program has as well. Three landings failed by one such test each, and none of the three failed again.
@@ -7,12 +7,13 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, pipe};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
+use serde_json::Value;
 
 use crate::{cargo_program, root};
 
@@ -47,6 +48,15 @@ impl Failed {
         }
     }
 
+    /// Adds what failed in another run.
+    fn add(&mut self, other: Failed) {
+        self.targets.extend(other.targets);
+        self.tests.extend(other.tests);
+        self.ended += other.ended;
+        self.count_failed += other.count_failed;
+        self.count_passed += other.count_passed;
+    }
+
     /// Whether each failure is known by its name, and they are few.
     fn can_be_run_again(&self) -> bool {
         let are_known = self.ended == self.targets.len() && self.count_failed == self.tests.len();
@@ -71,8 +81,63 @@ fn number_before(text: &str, word: &str) -> usize {
 ///
 /// If a test fails beside the others and alone, or anything else goes wrong.
 pub(crate) fn test(options: &[&str], words: &[&str]) -> anyhow::Result<()> {
-    let arguments = [&["test"], options, &["--no-fail-fast", "--"], words].concat();
-    let (passed, failed) = run(&arguments)?;
+    let (passed, failed) = run(&[&["test"], options, &["--no-fail-fast", "--"], words].concat())?;
+    judge(passed, &failed, options)
+}
+
+/// Test targets that start servers and wait for them for half of their time.
+const WITH_SERVERS: [&str; 2] = ["e2e", "hostile"];
+
+/// As [`test`], for all tests: what only computes runs while the others wait for servers.
+///
+/// One after the other, half of both CPUs was idle: 1,350 s of tests with servers, then 460 s of the rest. Beside each other, the rest
+/// at a lower priority, all end with the former. Rejected: more tests with servers at once, as they share ports, names of
+/// programs and deadlines; the idle class (`chrt --idle`), which gets nothing while two tests measure, for a minute at times.
+///
+/// # Errors
+///
+/// As [`test`].
+pub(crate) fn test_all(options: &[&str]) -> anyhow::Result<()> {
+    let mut front = [&["test"], options, &["--no-fail-fast"]].concat();
+    let documentation = [&front[..], &["--doc"]].concat();
+    let mut computing = [&front[..], &["--lib", "--bins"]].concat();
+    let targets = test_targets()?;
+    for name in &targets {
+        let place = if WITH_SERVERS.contains(&name.as_str()) { &mut front } else { &mut computing };
+        place.extend(["--test", name]);
+    }
+    thread::scope(|scope| {
+        let behind = scope.spawn(|| Ok([run_behind(&computing)?, run_behind(&documentation)?]));
+        let (mut passed, mut failed) = run(&front)?;
+        let behind: anyhow::Result<_> = behind.join().map_err(|_| anyhow!("a thread panicked"))?;
+        for (others_passed, others) in behind? {
+            passed &= others_passed;
+            failed.add(others);
+        }
+        judge(passed, &failed, options)
+    })
+}
+
+/// The names of the test targets of all crates.
+fn test_targets() -> anyhow::Result<BTreeSet<String>> {
+    let output = Command::new(cargo_program())
+        .args(["metadata", "--no-deps", "--format-version", "1", "--locked"])
+        .current_dir(root())
+        .output()?;
+    let metadata: Value = serde_json::from_slice(&output.stdout).context("reading cargo metadata")?;
+    let mut names = BTreeSet::new();
+    for package in metadata["packages"].as_array().context("no packages")? {
+        for target in package["targets"].as_array().context("no targets")? {
+            if target["kind"][0] == "test" {
+                names.insert(target["name"].as_str().context("no name")?.to_owned());
+            }
+        }
+    }
+    Ok(names)
+}
+
+/// Runs again, alone, what failed beside the others.
+fn judge(passed: bool, failed: &Failed, options: &[&str]) -> anyhow::Result<()> {
     if passed {
         return Ok(());
     }
@@ -98,14 +163,30 @@ pub(crate) fn test(options: &[&str], words: &[&str]) -> anyhow::Result<()> {
 /// Runs cargo, shows what it prints, and says whether it succeeded and what failed.
 fn run(arguments: &[&str]) -> anyhow::Result<(bool, Failed)> {
     println!("$ cargo {}", arguments.join(" "));
+    follow(Command::new(cargo_program()).args(arguments), |line| println!("{line}"))
+}
+
+/// As [`run`], at a lower priority, and shows what was printed at the end.
+fn run_behind(arguments: &[&str]) -> anyhow::Result<(bool, Failed)> {
+    let mut lines = vec![format!("$ cargo {}", arguments.join(" "))];
+    let mut command = Command::new("nice");
+    command.args(["-n", "10"]).arg(cargo_program()).args(arguments);
+    let result = follow(&mut command, |line| lines.push(line.to_owned()));
+    println!("{}", lines.join("\n"));
+    result
+}
+
+/// Runs cargo, hands on each line that it prints, and says whether it succeeded and what failed.
+fn follow(command: &mut Command, mut show: impl FnMut(&str)) -> anyhow::Result<(bool, Failed)> {
     let (reader, writer) = pipe()?;
-    let mut child = Command::new(cargo_program())
-        .args(arguments)
+    let mut child = command
         .current_dir(root())
         .stdout(writer.try_clone()?)
         .stderr(writer)
         .spawn()
         .context("starting cargo")?;
+    // The command keeps both ends that it was given until it is given others.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
     // A thread reads, as what a test left running may hold the pipe open after the end.
     let (lines, read) = mpsc::channel();
     thread::spawn(move || {
@@ -119,7 +200,7 @@ fn run(arguments: &[&str]) -> anyhow::Result<(bool, Failed)> {
     loop {
         match read.recv_timeout(Duration::from_secs(1)) {
             Ok(line) => {
-                println!("{line}");
+                show(&line);
                 failed.note(&line);
             }
             Err(RecvTimeoutError::Disconnected) => break,

@@ -82,7 +82,10 @@ fn timed(suite: Suite, features: &[&str], words: &[&str]) -> anyhow::Result<()> 
     cargo(&[&["test"], &options[..], &["--no-run"]].concat())?;
     let build_s = begun.elapsed().as_secs();
     let begun = Instant::now();
-    alone::test(&options, words)?;
+    match suite {
+        Suite::All => alone::test_all(&options)?,
+        Suite::Quick => alone::test(&options, words)?,
+    }
     let took = Took { suite, build_s, run_s: begun.elapsed().as_secs(), cpus: cpus() };
     println!("{took}");
     keep(&took)
