@@ -195,6 +195,7 @@ impl Instance for RunningMySql {
                     address.clone(),
                     statement,
                     table.clone(),
+                    ids.clone(),
                     u64::from(number),
                     Some(seen.clone()),
                 )) as Box<dyn Caller>
