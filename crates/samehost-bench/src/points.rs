@@ -17,7 +17,8 @@ const IN_A_ROUND: f64 = 0.2;
 /// The same where the scheduler places client and server of one connection: a server that runs already. Each connection of a
 /// server with a thread for each has its thread on the client's CPU or on another one for as long as a round, and that is a
 /// factor of two of its time: rounds of 0.2 s of a site's MariaDB differed by 66 % (standard deviation of the ln ratio), whatever
-/// happened in them. So they are as short as six slices of many connections allow, and four times as many.
+/// happened in them. So they are as short as six slices of many connections allow, and four times as many; where the client
+/// begins is drawn anew for each slice besides (`engine::slices`).
 const IN_A_FREE_ROUND: f64 = 0.05;
 /// Most blocks by default, and most of such rounds.
 const MOST_BLOCKS: u32 = 40;

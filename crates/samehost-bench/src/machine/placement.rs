@@ -1,5 +1,7 @@
 //! CPU affinity of client and server.
 
+use rand::Rng;
+use rand::seq::IndexedRandom;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use samehost_model::Placement;
@@ -82,6 +84,15 @@ impl CpuPlan {
         }
     }
 
+    /// Moves the calling thread to one of the client's CPUs, and leaves it to the scheduler from there.
+    pub fn start_anew(&self, random: &mut impl Rng) {
+        if let Some(cpu) = self.client.choose(random)
+            && sched_setaffinity(None, &set(&[*cpu])).is_ok()
+        {
+            self.place_client();
+        }
+    }
+
     /// Pins every thread of these processes and their descendants to the server's CPUs. Threads that they
     /// start later inherit that.
     pub fn place_server(&self, roots: &[u32]) {
@@ -109,6 +120,12 @@ fn set(cpus: &[usize]) -> CpuSet {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use rand::SeedableRng;
+    use rand_xoshiro::Xoshiro256PlusPlus;
+    use rustix::thread::sched_getcpu;
+
     use super::*;
 
     #[test]
@@ -125,5 +142,20 @@ mod tests {
         assert_eq!((one_each.client.as_slice(), one_each.server.len()), (&[0][..], 1));
         assert_eq!(plan(Placement::Free, &[0, 1]).unwrap().one_each().server, [0, 1], "free stays free");
         assert!(!allowed_cpus().is_empty());
+    }
+
+    #[test]
+    fn a_thread_that_starts_anew_may_go_on_wherever_it_could() {
+        let cpus = allowed_cpus();
+        let plan = CpuPlan::new(Placement::Free, &cpus).unwrap();
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
+        let began: BTreeSet<usize> = (0..64)
+            .map(|_| {
+                plan.start_anew(&mut random);
+                assert_eq!(allowed_cpus(), cpus);
+                sched_getcpu()
+            })
+            .collect();
+        assert!(began.len() > 1 || cpus.len() == 1, "{began:?}");
     }
 }
