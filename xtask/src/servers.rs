@@ -73,6 +73,11 @@ const NEEDED: &[Needed] = &[
         package: "valgrind",
         why: "counts the steps that a long configuration costs its editor",
     },
+    Needed {
+        program: "strace",
+        package: "strace",
+        why: "holds up what `run` does between its look at a socket and the exchange",
+    },
     Needed { program: "java", package: "default-jdk-headless", why: "runs clients that `how` knows" },
     Needed { program: "curl", package: "curl", why: "is a client that `how` knows, and fetches others" },
     Needed {

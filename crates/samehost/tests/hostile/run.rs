@@ -402,3 +402,37 @@ else: print('goes on'); os.kill(pid, 9)";
         }
     }
 }
+
+/// Gives the number of a socket to something else while the socket is exchanged, in several ways, and lastly does not.
+const TAKES_THE_NUMBER: &str = "
+import time
+address = struct.pack('=HH4s8x', socket.AF_INET, socket.htons(int(sys.argv[1])), socket.inet_aton('127.0.0.1'))
+def log(): return os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT)
+def by_dup2(fd): os.dup2(log(), fd)
+def by_open(fd):
+    os.close(fd); opened = log()
+    if opened != fd: os.dup2(opened, fd)
+def by_a_pipe(fd): os.dup2(os.pipe()[1], fd)
+def by_a_socket(fd): os.dup2(socket.socket().detach(), fd)
+def by_nothing(fd): pass
+for way in by_dup2, by_open, by_a_pipe, by_a_socket, by_nothing:
+    fd = socket.socket().detach()
+    connecting = threading.Thread(target=libc.connect, args=(fd, address, 16)); connecting.start()
+    time.sleep(1.5); way(fd); put = os.fstat(fd).st_ino; connecting.join()
+    print(way.__name__, 'kept' if os.fstat(fd).st_ino == put else 'exchanged', flush=True)";
+
+/// The looks at a socket and its exchange are microseconds apart, and hit by chance. So what `run` does in between, a `connect` of
+/// its own, is held up for a second, and so is the program's: the number is given away in the middle of the second one.
+#[test]
+fn what_takes_the_number_of_a_socket_while_it_is_exchanged_stays_what_it_is() {
+    let guarded = Guarded::new();
+    let (script, log) = (format!("{IMPORTS}{TAKES_THE_NUMBER}"), guarded.machine.path("log"));
+    let log = log.display().to_string();
+    let command = guarded.command(&["/usr/bin/python3", "-c", &script, &guarded.port, &log]);
+    let slowly = ["strace", "-f", "-qq", "-o", "/dev/null"];
+    let held_up = ["-e", "trace=connect", "-e", "inject=connect:delay_enter=1000000"];
+    let ended = bounded(behind(&[&slowly[..], &held_up].concat(), &command));
+    let ways = ["by_dup2 kept", "by_open kept", "by_a_pipe kept", "by_a_socket kept", "by_nothing exchanged"];
+    assert_eq!(ended.stdout.lines().collect::<Vec<_>>(), ways, "{}", ended.stderr);
+    assert_eq!(fs::read(&log).unwrap(), b"", "nothing of the connection is in the log");
+}
