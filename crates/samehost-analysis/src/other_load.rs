@@ -17,7 +17,7 @@ pub(crate) const LEAST_SPAN_MS: f64 = 1000.0;
 /// The load of other programs, over one report or several.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OtherLoad {
-    /// Percent of one CPU, the mean over all trials.
+    /// Percent of one CPU, the mean over all trials, or of the whole measurement where its programs used more.
     pub percent: f64,
     /// The busiest programs.
     pub programs: Vec<OtherProgram>,
@@ -49,6 +49,10 @@ impl OtherLoad {
         }
         programs.sort_by(|a, b| b.cpu_percent.total_cmp(&a.cpu_percent));
         programs.truncate(MOST_NAMED);
+        // The total is of the trials, the programs are of the whole measurement, with the pauses between trials. Where the
+        // programs come to more, that is the total: a part is never larger than its whole.
+        let named: f64 = programs.iter().map(|program| program.cpu_percent).sum();
+        let percent = percent.max(named);
         Some(OtherLoad { percent, programs })
     }
 

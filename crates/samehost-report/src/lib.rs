@@ -28,7 +28,7 @@ pub use verbs::how::Clients;
 pub use verbs::reproduction::reproduction_as_html;
 pub use verbs::reproduction::reproduction_as_markdown;
 pub use verbs::saving::{
-    part_in_percent, saving_in_short, saving_in_words, signed_part, signed_span_of_time,
+    part_in_percent, saving_in_short, saving_in_words, undecided_in_words,
 };
 pub use verbs::scan::Notes;
 pub use verbs::scan_changes::When;

@@ -16,7 +16,7 @@ const fn explain(
     change: &'static str,
     undo: &'static str,
 ) -> Explanation {
-    Explanation { code, is, matters, change, undo }
+    Explanation { code, is, more: "", matters, change, undo }
 }
 
 /// All codes: first what stands in the way of a pair, then what else is worth knowing.
@@ -28,13 +28,16 @@ pub const EXPLANATIONS: &[Explanation] = &[
         "Give the service its socket; `samehost how SERVICE` prints the setting, and `samehost switch` makes it.",
         "Remove the setting and restart the service, or `samehost switch --undo`.",
     ),
-    explain(
-        "backlog",
-        "Connections wait in a queue, the backlog, until the service accepts them. Over TCP a client whose place is taken tries again after a second; at a Unix socket connect() blocks, or fails at once with EAGAIN where the client does not block, as in nginx, Node and Go.",
-        "Where more clients may connect at the same moment than the backlog holds: after a restart, or where each request has a connection of its own. Not for a few workers that stay connected.",
-        "Raise the service's backlog to twice its clients, and net.core.somaxconn where that is less, which limits all of them; then restart the service.",
-        "Remove the setting and restart the service. A larger backlog costs nothing while it is empty.",
-    ),
+    Explanation {
+        more: "Over TCP a client whose place is taken tries again after a second; at a Unix socket connect() blocks, or fails at once with EAGAIN where the client does not block, as in nginx, Node and Go.",
+        ..explain(
+            "backlog",
+            "Connections wait in a queue, the backlog, until the service accepts them.",
+            "Where more clients may connect at the same moment than the backlog holds: after a restart, or where each request has a connection of its own. Not for a few workers that stay connected.",
+            "Raise the service's backlog to twice its clients, and net.core.somaxconn where that is less, which limits all of them; then restart the service.",
+            "Remove the setting and restart the service. A larger backlog costs nothing while it is empty.",
+        )
+    },
     explain(
         "permissions",
         "The client's user may not write to the socket file, or not pass through a directory above it.",
@@ -42,13 +45,16 @@ pub const EXPLANATIONS: &[Explanation] = &[
         "Put the client's user into the socket's group (usermod -aG GROUP USER) and restart the client: a running process keeps its groups.",
         "gpasswd -d USER GROUP, then restart the client.",
     ),
-    explain(
-        "confinement",
-        "SELinux, AppArmor or systemd (RestrictAddressFamilies=) confine the client or the service. samehost does not evaluate the policy.",
-        "Where the policy does not allow this path: the connection fails although the file's mode allows it.",
-        "Look in the audit log after a try (ausearch -m avc, journalctl -k | grep apparmor), and allow that path in the policy or unit.",
-        "Remove the rule that you added, and load the policy again.",
-    ),
+    Explanation {
+        more: "samehost does not evaluate the policy.",
+        ..explain(
+            "confinement",
+            "SELinux, AppArmor or systemd (RestrictAddressFamilies=) confine the client or the service.",
+            "Where the policy does not allow this path: the connection fails although the file's mode allows it.",
+            "Look in the audit log after a try (ausearch -m avc, journalctl -k | grep apparmor), and allow that path in the policy or unit.",
+            "Remove the rule that you added, and load the policy again.",
+        )
+    },
     explain(
         "mount-namespace",
         "Client and service see different files: PrivateTmp=, a chroot or a container stands between them.",
@@ -56,13 +62,16 @@ pub const EXPLANATIONS: &[Explanation] = &[
         "Put the socket below /run in a directory that both see, or share the directory (BindPaths= in the unit, a volume in a container).",
         "Take the shared directory out again, and restart both.",
     ),
-    explain(
-        "localhost",
-        "Client libraries look for a socket at a path of their own when a configuration says `localhost`. Some take `localhost` for the socket, others for TCP.",
-        "Where the socket is not at that path, or the library takes `localhost` for TCP.",
-        "Name the path in the client's setting; `samehost how SERVICE --client LANGUAGE` prints it.",
-        "Put the former address back, or `samehost switch --undo`.",
-    ),
+    Explanation {
+        more: "Some take `localhost` for the socket, others for TCP.",
+        ..explain(
+            "localhost",
+            "Client libraries look for a socket at a path of their own when a configuration says `localhost`.",
+            "Where the socket is not at that path, or the library takes `localhost` for TCP.",
+            "Name the path in the client's setting; `samehost how SERVICE --client LANGUAGE` prints it.",
+            "Put the former address back, or `samehost switch --undo`.",
+        )
+    },
     explain(
         "accounts",
         "A server may know the client by another name over a socket: MySQL has 'user'@'localhost' beside 'user'@'127.0.0.1', PostgreSQL has `local` lines in pg_hba.conf, where `peer` asks for the system's user.",
@@ -98,13 +107,16 @@ pub const EXPLANATIONS: &[Explanation] = &[
         "Give each server a path of its own, and name the right one.",
         "Put the former path back.",
     ),
-    explain(
-        "client-address",
-        "A proxy's service reads its client's address from the connection. A Unix socket has none.",
-        "Where the service logs, limits or trusts by address.",
-        "Have the proxy pass the address in a header, and the service believe it.",
-        "Remove both settings, and reload.",
-    ),
+    Explanation {
+        more: "A Unix socket has none.",
+        ..explain(
+            "client-address",
+            "A proxy's service reads its client's address from the connection.",
+            "Where the service logs, limits or trusts by address.",
+            "Have the proxy pass the address in a header, and the service believe it.",
+            "Remove both settings, and reload.",
+        )
+    },
     explain(
         "tls",
         "The connection is encrypted, or may be: both ends have a TLS library loaded.",
@@ -112,13 +124,16 @@ pub const EXPLANATIONS: &[Explanation] = &[
         "Look whether it is encrypted (`samehost verify PID`), and take the demand out of the client's setting.",
         "Put the demand back.",
     ),
-    explain(
-        "path-length",
-        "A socket's address holds 107 bytes of path. A server can bind a longer one by a relative path; no client can reach it.",
-        "Always.",
-        "Choose a shorter path, below /run.",
-        "Put the former path back.",
-    ),
+    Explanation {
+        more: "A server can bind a longer one by a relative path; no client can reach it.",
+        ..explain(
+            "path-length",
+            "A socket's address holds 107 bytes of path.",
+            "Always.",
+            "Choose a shorter path, below /run.",
+            "Put the former path back.",
+        )
+    },
     explain(
         "file-system",
         "The directory is on a file system that carries no sockets, or not to all who have its files: 9p, virtiofs, drvfs, NFS, CIFS, FUSE.",
@@ -126,13 +141,16 @@ pub const EXPLANATIONS: &[Explanation] = &[
         "Put the socket below /run, and mount that directory into containers.",
         "Put the former path back.",
     ),
-    explain(
-        "bbr",
-        "TCP connections inside this machine begin with BBR, which paces what it sends. CUBIC, which most distributions have, does not pace.",
-        "For large transfers over loopback: they are slower. Small requests are the same.",
-        "Give the local routes CUBIC; connections to other machines keep BBR. `samehost` without a verb measures what that brings here. It is for connections that are made from then on; programs keep theirs until they connect again.",
-        "Put the routes back, and remove the unit where you made one.",
-    ),
+    Explanation {
+        more: "CUBIC, which most distributions have, does not pace.",
+        ..explain(
+            "bbr",
+            "TCP connections inside this machine begin with BBR, which paces what it sends.",
+            "For large transfers over loopback: they are slower. Small requests are the same.",
+            "Give the local routes CUBIC; connections to other machines keep BBR. `samehost` without a verb measures what that brings here. It is for connections that are made from then on; programs keep theirs until they connect again.",
+            "Put the routes back, and remove the unit where you made one.",
+        )
+    },
     explain(
         "full-queue",
         "More connections wait at a listener than its backlog says.",

@@ -207,6 +207,19 @@ fn what_others_take_is_a_condition_and_bars_nothing() {
     assert!(said(&report, Code::Throttled)[0].message.contains("in 1 of 36 trials"));
 }
 
+/// The programs are counted over the pauses between trials too, and may come to more than the total of the trials.
+#[test]
+fn a_program_never_used_more_than_all_together() {
+    let mut report = clear();
+    for trial in &mut report.trials {
+        trial.machine.foreign_percent = 44.0;
+    }
+    report.head.host.other_programs = vec![OtherProgram { name: "backup".into(), cpu_percent: 45.0 }];
+    assert_eq!(verdicts(&report), FASTER);
+    let message = &said(&report, Code::ForeignLoad)[0].message;
+    assert!(message.starts_with("other programs used 45 % of one CPU meanwhile: backup 45 %"), "{message}");
+}
+
 #[test]
 fn a_server_that_serves_others_is_said() {
     let mut report = clear();

@@ -18,10 +18,11 @@ impl Terminal {
     pub fn render_explanation(&self, one: &Explanation, scan: &Scan, out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
         let columns = page.measure();
-        page.section(wrap_spans(
-            &[Span::new(Tone::Bold, format!("{}:", one.code)), Span::plain(one.is)],
-            columns,
-        ));
+        let mut head = vec![Span::new(Tone::Bold, format!("{}:", one.code)), Span::plain(one.is)];
+        if !one.more.is_empty() {
+            head.push(Span::plain(one.more));
+        }
+        page.section(wrap_spans(&head, columns));
         let texts = [("matters", one.matters), ("change", one.change), ("undo", one.undo)];
         let paragraphs = texts.into_iter().flat_map(|(label, text)| {
             labelled(&Span::new(Tone::Bold, label), 9, &[Span::plain(text)], columns)
@@ -31,15 +32,15 @@ impl Terminal {
         self.print(&page, out)
     }
 
-    /// Lists all codes, each with the first sentence of its explanation.
+    /// Lists all codes, each with the sentence that says what it is.
     pub fn render_explanations(&self, all: &[Explanation], out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
         let indent = all.iter().map(|one| width(one.code)).max().unwrap_or(0) + 2;
-        let each = all.iter().flat_map(|one| {
-            let first = one.is.split_inclusive(". ").next().unwrap_or(one.is);
-            labelled(&Span::new(Tone::Bold, one.code), indent, &[Span::plain(first)], page.measure())
-        });
-        let lines: Vec<Line> = each.collect();
+        let mut lines: Vec<Line> = Vec::new();
+        for one in all {
+            let code = Span::new(Tone::Bold, one.code);
+            lines.extend(labelled(&code, indent, &[Span::plain(one.is)], page.measure()));
+        }
         page.section(lines);
         self.print(&page, out)
     }

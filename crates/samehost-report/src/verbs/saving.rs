@@ -1,5 +1,5 @@
 //! What a switch would save, in words: for the advice of a scan, for `top`, the checkup and `switch --all`. Always with the
-//! range, and "cannot tell" where it reaches from a loss to a gain.
+//! range; where it reaches from a loss to a gain, or from too little to enough, with what cannot be told.
 
 use samehost_model::human::format_value;
 use samehost_model::scan::{Range, Saving};
@@ -29,11 +29,7 @@ pub fn saving_in_short(saving: &Saving) -> String {
 pub fn saving_in_words(saving: &Saving) -> String {
     if saving.undecided {
         let why = if saving.hurried { HURRIED } else { "scan again when less runs" };
-        return format!(
-            "cannot tell: between {} of CPU time a day, and between {} of a busy connection's time; {why}, or measure this service with samehost bench",
-            signed_span_of_time(saving.cpu_s_per_day),
-            signed_part(saving.waiting_part),
-        );
+        return format!("{}; {why}, or measure this service with samehost bench", undecided_in_words(saving));
     }
     if !saving.worth_it {
         return format!("not worth it: at most {}", at_most(saving));
@@ -57,6 +53,20 @@ pub fn saving_in_words(saving: &Saving) -> String {
     let hurried = saving.hurried && (is_wide(saving.cpu_us_per_request) || is_wide(saving.us_per_round_trip));
     let why = if hurried { format!("; a wide range: {HURRIED}") } else { String::new() };
     format!("could save {}; a prediction; check it with samehost bench{why}", parts.join("; "))
+}
+
+/// What cannot be told of an undecided saving, and between what it lies: `cannot tell whether it is a gain or a loss: between …`.
+#[must_use]
+pub fn undecided_in_words(saving: &Saving) -> String {
+    let ranges = format!(
+        "between {} of CPU time a day, and between {} of a busy connection's time",
+        signed_span_of_time(saving.cpu_s_per_day),
+        signed_part(saving.waiting_part),
+    );
+    if saving.cpu_s_per_day.low < 0.0 || saving.waiting_part.low < 0.0 {
+        return format!("cannot tell whether it is a gain or a loss: {ranges}");
+    }
+    format!("cannot tell whether the gain is worth a switch: {ranges}")
 }
 
 /// The most that would be saved: `0.2 % of one CPU and 0.4 % of a busy connection's time`.
@@ -153,7 +163,12 @@ mod tests {
             Saving { undecided: true, cpu_s_per_day: Range { low: -60.0, high: 600.0 }, ..saving };
         assert!(
             saving_in_words(&undecided)
-                .starts_with("cannot tell: between -1.0 and +10.0 min of CPU time a day, and between +0.0 and +0.4 % of a busy connection's time; ")
+                .starts_with("cannot tell whether it is a gain or a loss: between -1.0 and +10.0 min of CPU time a day, and between +0.0 and +0.4 % of a busy connection's time; ")
+        );
+        let gain = Saving { cpu_s_per_day: Range { low: 330.0, high: 432.0 }, ..undecided };
+        assert!(
+            saving_in_words(&gain)
+                .starts_with("cannot tell whether the gain is worth a switch: between +5.5 and +7.2 min of CPU time a day, "),
         );
         let short = |low, high| saving_in_short(&Saving { cpu_s_per_day: Range { low, high }, ..undecided });
         assert_eq!(short(-60.0, 600.0), "-1.0 to +10 min");

@@ -2,7 +2,7 @@
 //! their commands. Uses the results of scan and checkup; does not measure.
 
 use samehost_model::scan::{Advice, Possible, Scan};
-use samehost_report::{part_in_percent, saving_in_short, signed_part, signed_span_of_time};
+use samehost_report::{part_in_percent, saving_in_short, undecided_in_words};
 
 /// Maximum number of recommendations; more would not be read.
 pub const MOST: usize = 3;
@@ -111,9 +111,8 @@ fn in_words(scan: &Scan, advice: &Advice, can_switch: &dyn Fn(&str) -> bool) -> 
         },
         (Some(saving), _) if saving.undecided => Worth {
             about: format!(
-                "{pair} could use a Unix socket{after}; it may save between {} of CPU time a day, and between {} of a busy connection's time.",
-                signed_span_of_time(saving.cpu_s_per_day),
-                signed_part(saving.waiting_part),
+                "{pair} could use a Unix socket{after}; {}.",
+                undecided_in_words(&saving),
             ),
             command: "samehost scan --observe 60s".to_owned(),
         },
