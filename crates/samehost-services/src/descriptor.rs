@@ -2,6 +2,8 @@
 //! the service that it is `like`, and else empty.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -55,6 +57,8 @@ pub struct Descriptor {
     pub ports: Vec<u16>,
     /// A usual path of its socket: the one to propose. Its file name tells what a socket is.
     pub socket: String,
+    /// The same where its configuration is in a directory of one version; `{version}` stands for that.
+    socket_of_version: Option<String>,
     /// Where its clients look for a socket when none is named, the most usual first. `{port}` stands for the port.
     pub default_sockets: Vec<String>,
     /// The setting that makes it listen on a Unix socket; `{}` stands for the path.
@@ -236,6 +240,39 @@ pub struct Others {
     pub tools: Vec<String>,
 }
 
+impl FileName {
+    /// The path that a command line names in this way.
+    #[must_use]
+    pub fn find(&self, words: &[&str]) -> Option<PathBuf> {
+        let found = if let Some(start) = &self.begins {
+            words.iter().find_map(|word| word.strip_prefix(start.as_str())).map(PathBuf::from)
+        } else if let Some(option) = &self.after {
+            word_after(words, option)
+        } else if let Some(end) = &self.first {
+            words.get(1).filter(|word| word.ends_with(end.as_str())).map(PathBuf::from)
+        } else if let Some(end) = &self.last {
+            words.get(1..)?.last().filter(|word| word.ends_with(end.as_str())).map(PathBuf::from)
+        } else if let Some(start) = &self.title {
+            let title = words.join(" ");
+            title.split_once(start.as_str()).map(|(_, rest)| PathBuf::from(rest.trim_end_matches(')')))
+        } else {
+            self.usual.as_ref().map(PathBuf::from)
+        }?;
+        let found = self.holds.as_ref().map_or_else(|| found.clone(), |file| found.join(file));
+        Some(match self.below.as_deref().and_then(|option| word_after(words, option)) {
+            Some(folder) if found.is_relative() => folder.join(found),
+            _ => found,
+        })
+    }
+}
+
+/// The word after an option of a command line, as a path.
+#[must_use]
+pub fn word_after(words: &[&str], option: &str) -> Option<PathBuf> {
+    let at = words.iter().position(|word| *word == option)?;
+    words.get(at + 1).map(PathBuf::from)
+}
+
 impl Descriptor {
     /// Whether it can listen on a Unix socket.
     #[must_use]
@@ -258,11 +295,31 @@ impl Descriptor {
         if self.edited_files.is_empty() { &self.main_files } else { &self.edited_files }
     }
 
+    /// The path to propose for the socket of a server with this configuration. On Debian the usual path of PHP-FPM is a link
+    /// to the socket of one version, which php-fpm-socket-helper makes when that version starts: a pool that listened there
+    /// would lose its socket, and two versions would take it from each other.
+    #[must_use]
+    pub fn socket_for(&self, configuration: &Path) -> String {
+        match (&self.socket_of_version, php_version(configuration)) {
+            (Some(path), Some(version)) => path.replace("{version}", version),
+            _ => self.socket.clone(),
+        }
+    }
+
     /// The file name of its usual socket.
     #[must_use]
     pub fn socket_name(&self) -> &str {
         self.socket.rsplit('/').next().unwrap_or_default()
     }
+}
+
+/// The version of PHP to which a file belongs. Debian has one directory per version: `8.2` of `/etc/php/8.2/fpm/pool.d/www.conf`, also below another root.
+#[must_use]
+pub fn php_version(file: &Path) -> Option<&str> {
+    let parts: Vec<&str> = file.iter().filter_map(OsStr::to_str).collect();
+    let version = parts.windows(3).find(|three| three[..2] == ["etc", "php"])?[2];
+    let mut numbers = version.split('.');
+    numbers.all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit())).then_some(version)
 }
 
 /// Reads descriptors, by name and text, in this order.
@@ -304,6 +361,21 @@ mod tests {
         let read = read(&[("redis", redis), ("other", other)]).unwrap();
         assert_eq!((read[1].ports.as_slice(), read[1].place), (&[1][..], None));
         assert_eq!((read[1].socket_name(), read[1].like), ("b.sock", Some(Kind::Redis)));
+    }
+
+    #[test]
+    fn a_socket_that_is_a_link_is_left_to_the_version_that_it_leads_to() {
+        let known = Kind::PhpFpm.descriptor();
+        let socket = |file| known.socket_for(Path::new(file));
+        assert_eq!(socket("/etc/php/8.2/fpm/pool.d/www.conf"), "/run/php/php8.2-fpm.sock");
+        assert_eq!(socket("/root/etc/php/8.2/fpm/php-fpm.conf"), "/run/php/php8.2-fpm.sock");
+        for other in ["/etc/php-fpm.d/www.conf", "/srv/php/8.2/www.conf", "/etc/php/fpm/www.conf"] {
+            assert_eq!(socket(other), known.socket, "{other}");
+        }
+        assert_eq!(
+            Kind::Redis.descriptor().socket_for(Path::new("/etc/php/8.2/x")),
+            "/run/redis/redis-server.sock"
+        );
     }
 
     #[test]

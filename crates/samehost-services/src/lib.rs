@@ -11,6 +11,7 @@ mod scheme;
 pub use client::{Client, Language, Localhost, languages};
 pub use descriptor::{
     Container, ContainerClient, Descriptor, FileName, NewSocket, Others, Schemes, Threading, UnixSocket,
+    php_version, word_after,
 };
 pub use kind::Kind;
 pub use protocol::Protocol;

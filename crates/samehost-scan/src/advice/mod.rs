@@ -31,6 +31,7 @@ pub use accounts::rule_of_socket;
 pub use address_lost::address_lost;
 pub use ahead::{Identity, UnsafeSocket, Unserved, identity, obstacles, service_at, services_at, socket_of};
 use pair::Pair;
+pub(crate) use pair::proposed_socket;
 use program::{Program, programs};
 pub(crate) use walk::Root;
 
@@ -197,14 +198,15 @@ fn advise_pair(
 
 /// Endpoint that the client could use.
 fn socket(pair: &Pair<'_>) -> Option<String> {
-    match (pair.listener, pair.known.map(|known| (known.unix(), known.socket.as_str()))) {
-        (Some(listener), _) => Some(match pair.path() {
+    if let Some(listener) = pair.listener {
+        return Some(match pair.path() {
             Some(path) => format!("unix:{}", samehost_model::scan::Address::Path(path)),
             None => format!("abstract:{}", listener.local.to_string().trim_start_matches('@')),
-        }),
-        (None, Some((UnixSocket::Setting(_), path))) if !path.is_empty() => Some(format!("unix:{path}")),
-        _ => None,
+        });
     }
+    let known = pair.known.filter(|known| matches!(known.unix(), UnixSocket::Setting(_)))?;
+    let path = proposed_socket(known, pair.server());
+    (!path.is_empty()).then(|| format!("unix:{path}"))
 }
 
 fn possible(pair: &Pair<'_>, obstacles: &[Obstacle]) -> Possible {

@@ -9,6 +9,17 @@ use samehost_services::{Descriptor, Kind};
 use super::walk::Root;
 use crate::proc::status::{self, Status};
 
+/// The path to propose for the socket of a service that has none, as a switch does: by the configuration that the command
+/// line of its process names.
+pub(crate) fn proposed_socket(known: &Descriptor, server: Option<&Process>) -> String {
+    let Some(server) = server else { return known.socket.clone() };
+    // A title that a process set itself is one word with spaces.
+    let words: Vec<&str> =
+        server.command_line.iter().flat_map(|word| word.split_ascii_whitespace()).collect();
+    let configuration = known.file_named_by.iter().find_map(|way| way.find(&words));
+    configuration.map_or_else(|| known.socket.clone(), |file| known.socket_for(&file))
+}
+
 pub(crate) struct Pair<'a> {
     pub(crate) scan: &'a Scan,
     pub(crate) service: &'a Service,
@@ -138,5 +149,23 @@ fn listener<'a>(scan: &'a Scan, service: &Service, port: Option<u16>) -> Option<
         (None, []) => unnamed,
         // Which of several is meant is not known.
         (None, _) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_is_proposed_by_the_configuration_of_its_server() {
+        let master = |file: &str| Process {
+            command_line: vec![format!("php-fpm: master process ({file})")],
+            ..Process::default()
+        };
+        let proposed = |process: Option<&Process>| proposed_socket(Kind::PhpFpm.descriptor(), process);
+        let debians = master("/etc/php/8.2/fpm/php-fpm.conf");
+        assert_eq!(proposed(Some(&debians)), "/run/php/php8.2-fpm.sock");
+        assert_eq!(proposed(Some(&master("/usr/local/etc/php-fpm.conf"))), "/run/php/php-fpm.sock");
+        assert_eq!(proposed(None), "/run/php/php-fpm.sock");
     }
 }

@@ -4,7 +4,7 @@ use samehost_model::scan::Weight;
 use samehost_services::{Descriptor, UnixSocket};
 
 use super::Finding;
-use super::pair::Pair;
+use super::pair::{Pair, proposed_socket};
 
 pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     if pair.listener.is_some() {
@@ -20,18 +20,19 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
         UnixSocket::Setting(setting) => Finding::new(
             Weight::Setting,
             format!("{} listens on no Unix socket", known.label),
-            remedy(known, setting),
+            remedy(known, &setting.replace("{}", &proposed_socket(known, pair.server()))),
         ),
     })
 }
 
+/// What to set, and what becomes of the port.
 fn remedy(known: &Descriptor, setting: &str) -> String {
     let port = if known.one_address {
         "It listens on one address: for tools that want the port, run another one beside it"
     } else {
         "Keep the port as well, for tools that want it"
     };
-    let set = format!("Set: {}", setting.replace("{}", &known.socket));
+    let set = format!("Set: {setting}");
     [set.as_str(), port]
         .into_iter()
         .chain(known.about_socket.iter().map(String::as_str))

@@ -8,7 +8,7 @@ use samehost_model::scan::{Address, ClientWords, HOW_SCHEMA, HowTo, Scan, Socket
 use samehost_model::{Endpoint, Protocol};
 use samehost_services::{Client, Kind, UnixSocket, languages};
 
-use crate::advice::{services_at, socket_of};
+use crate::advice::{proposed_socket, services_at, socket_of};
 use crate::target::Target;
 pub use blanks::UrlParts;
 use blanks::Words;
@@ -179,7 +179,7 @@ impl Place {
         let mut place = Place {
             listens: found.is_some(),
             from: if found.is_some() { "found here" } else { "usual" },
-            path: found.unwrap_or_else(|| usual_path(kind, port)),
+            path: found.unwrap_or_else(|| usual_path(scan, &services, kind, port)),
             host: "127.0.0.1".to_owned(),
             port,
         };
@@ -234,12 +234,14 @@ fn datagram_path(sockets: &[&Socket]) -> Option<String> {
     })
 }
 
-/// The usual path of a kind's socket. PostgreSQL's has the port in its name.
-fn usual_path(kind: Kind, port: u16) -> String {
-    let usual = &kind.descriptor().socket;
+/// The path that a switch would propose for the first of these services, or the usual one of its kind. PostgreSQL's has the
+/// port in its name.
+fn usual_path(scan: &Scan, services: &[usize], kind: Kind, port: u16) -> String {
+    let first = services.first().and_then(|at| scan.services.get(*at)).and_then(|service| service.pid);
+    let usual = proposed_socket(kind.descriptor(), first.and_then(|pid| scan.process(pid)));
     match usual.rsplit_once(".s.PGSQL.") {
         Some((folder, _)) => format!("{folder}.s.PGSQL.{port}"),
-        None => usual.clone(),
+        None => usual,
     }
 }
 

@@ -105,9 +105,9 @@ impl Apache {
     fn of(scan: &Scan, service: &Service, process: &Process) -> Option<Self> {
         let words: Vec<&str> = process.command_line.iter().map(String::as_str).collect();
         let usual = ["/etc/apache2", "/etc/httpd"].map(PathBuf::from);
-        let given = server_files::word_after(&words, "-d");
+        let given = samehost_services::word_after(&words, "-d");
         let root = given.or_else(|| usual.into_iter().find(|path| path.is_dir()))?;
-        let main = match server_files::word_after(&words, "-f") {
+        let main = match samehost_services::word_after(&words, "-f") {
             Some(path) => root.join(path),
             None => {
                 let usual = ["apache2.conf", "conf/httpd.conf"].map(|name| root.join(name));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use samehost_model::Protocol;
 use samehost_model::scan::{Process, Scan, Service};
 use samehost_scan::{Trusted, plausible};
-use samehost_services::{FileName, Kind};
+use samehost_services::Kind;
 use samehost_system::{open, ownership};
 
 use super::config_file::ConfigFile;
@@ -81,35 +81,12 @@ fn named(kind: Kind, process: &Process) -> Option<PathBuf> {
     // A title that a process set itself is one word with spaces.
     let words: Vec<&str> =
         process.command_line.iter().flat_map(|word| word.split_ascii_whitespace()).collect();
-    let found = kind.descriptor().file_named_by.iter().find_map(|way| path(way, &words))?;
+    let found = kind.descriptor().file_named_by.iter().find_map(|way| way.find(&words))?;
     if found.is_absolute() {
         return Some(found);
     }
     let directory = std::fs::read_link(format!("/proc/{}/cwd", reader(kind, process.pid))).ok()?;
     Some(directory.join(found))
-}
-
-/// The path that a command line names in one of the descriptor's ways.
-fn path(way: &FileName, words: &[&str]) -> Option<PathBuf> {
-    let found = if let Some(start) = &way.begins {
-        words.iter().find_map(|word| word.strip_prefix(start.as_str())).map(PathBuf::from)
-    } else if let Some(option) = &way.after {
-        word_after(words, option)
-    } else if let Some(end) = &way.first {
-        words.get(1).filter(|word| word.ends_with(end.as_str())).map(PathBuf::from)
-    } else if let Some(end) = &way.last {
-        words.get(1..).and_then(<[&str]>::last).filter(|word| word.ends_with(end.as_str())).map(PathBuf::from)
-    } else if let Some(start) = &way.title {
-        let title = words.join(" ");
-        title.split_once(start.as_str()).map(|(_, rest)| PathBuf::from(rest.trim_end_matches(')')))
-    } else {
-        way.usual.as_ref().map(PathBuf::from)
-    }?;
-    let found = way.holds.as_ref().map_or_else(|| found.clone(), |file| found.join(file));
-    Some(match way.below.as_deref().and_then(|option| word_after(words, option)) {
-        Some(folder) if found.is_relative() => folder.join(found),
-        _ => found,
-    })
 }
 
 /// The process that runs by a configuration: the one whose command line names this file; else the only one whose own
@@ -138,12 +115,6 @@ fn only(services: &[&Service]) -> Option<u32> {
         [service] => service.pid,
         _ => None,
     }
-}
-
-/// The word after an option of a command line, as a path.
-pub(super) fn word_after(words: &[&str], option: &str) -> Option<PathBuf> {
-    let at = words.iter().position(|word| *word == option)?;
-    words.get(at + 1).map(PathBuf::from)
 }
 
 /// The directory that a file's program resolves relative names against.

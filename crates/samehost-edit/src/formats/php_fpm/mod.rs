@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use samehost_model::{Endpoint, Protocol, UNIX_PATH_MAX};
-use samehost_services::Kind;
+use samehost_services::{Kind, php_version};
 
 use crate::check::{Check, Program};
 use crate::edit::Edit;
@@ -33,9 +33,6 @@ pub struct PhpFpm;
 /// What to write by hand.
 const BY_HAND: &str = "`listen = /run/php/NAME.sock` in the pool's section";
 
-/// The link of Debian's alternatives to the socket of one version.
-const DEBIANS_LINK: &str = "/run/php/php-fpm.sock";
-
 impl Editor for PhpFpm {
     fn name(&self) -> &'static str {
         "php-fpm"
@@ -52,7 +49,7 @@ impl Editor for PhpFpm {
         }
         let folder = path.parent().and_then(Path::file_name).map(std::ffi::OsStr::as_encoded_bytes);
         let is_pools = matches!(folder, Some(b"pool.d" | b"php-fpm.d" | b"fpm.d"));
-        name.ends_with(b".conf") && (is_pools || has_pool(text))
+        name.ends_with(b".conf") && (is_pools || has_pool(text) || is_main(text))
     }
 
     fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
@@ -103,7 +100,12 @@ impl Editor for PhpFpm {
     }
 
     fn socket(&self, setting: &Setting, path: &Path) -> PathBuf {
-        socket_of_version(&setting.file, path)
+        let known = Kind::PhpFpm.descriptor();
+        if path == Path::new(&known.socket) {
+            known.socket_for(&setting.file).into()
+        } else {
+            path.to_owned()
+        }
     }
 
     fn transition(
@@ -120,7 +122,7 @@ impl Editor for PhpFpm {
     fn check(&self, file: &Path, files: &dyn Files) -> Option<Check> {
         let main = pools::main_path(file, files).unwrap_or_else(|| file.to_owned());
         let main = std::path::absolute(main).ok()?;
-        let preferred = version_of(&main).map(|version| format!("php-fpm{version}"));
+        let preferred = php_version(&main).map(|version| format!("php-fpm{version}"));
         let arguments = vec!["-t".into(), "-y".into(), main.to_str()?.to_owned()];
         let (reads, unknown) = match Pools::read(&main, files) {
             Ok(pools) => (pools.sources.into_iter().map(|source| source.path).collect(), None),
@@ -140,6 +142,24 @@ fn has_pool(text: &[u8]) -> bool {
     let has =
         |key: &str| lines.iter().any(|line| matches!(line, php_ini::Line::Entry(entry) if entry.is(key)));
     has("listen") && has("pm")
+}
+
+/// Whether it is a main file under another name, which has its pools in other files: `include` in `[global]`, with a setting that
+/// FPM alone has there. Samba has `include` in a `[global]` too.
+fn is_main(text: &[u8]) -> bool {
+    const OWN: [&str; 4] = ["error_log", "daemonize", "process_control_timeout", "emergency_restart_threshold"];
+    let (mut section, mut includes, mut is_fpm) = (String::new(), false, false);
+    for line in php_ini::lines(text, Quotes::OfALine) {
+        match line {
+            php_ini::Line::Section(name) => section = name,
+            php_ini::Line::Entry(entry) if section == "global" => {
+                includes |= entry.is("include");
+                is_fpm |= OWN.iter().any(|own| entry.is(own));
+            }
+            _ => {}
+        }
+    }
+    includes && is_fpm
 }
 
 /// The pools of the file in question: all of a main file, or those that a part has lines of.
@@ -305,36 +325,16 @@ fn behind(pools: &Pools, listen: &Placed, new: &[(&str, String)]) -> Edit {
     Edit::new(&source.path, end..end, out)
 }
 
-/// On Debian the usual path is a link to the socket of one version, which php-fpm-socket-helper makes when that version starts: a
-/// pool that listened there would lose its socket, and two versions would take it from each other.
-fn socket_of_version(file: &Path, path: &Path) -> PathBuf {
-    match version_of(file) {
-        Some(version) if path == Path::new(DEBIANS_LINK) => format!("/run/php/php{version}-fpm.sock").into(),
-        _ => path.to_owned(),
-    }
-}
-
-/// Debian has one directory per version: `8.2` of `/etc/php/8.2/fpm/pool.d/www.conf`, also below another root.
-fn version_of(file: &Path) -> Option<&str> {
-    let parts: Vec<&str> = file.iter().filter_map(std::ffi::OsStr::to_str).collect();
-    let version = parts.windows(3).find(|three| three[..2] == ["etc", "php"])?[2];
-    let mut parts = version.split('.');
-    parts.all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit())).then_some(version)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn debians_link_is_left_to_the_version_that_it_leads_to() {
-        let socket = |file, path| socket_of_version(Path::new(file), Path::new(path)).display().to_string();
-        let pool = "/etc/php/8.2/fpm/pool.d/www.conf";
-        assert_eq!(socket(pool, DEBIANS_LINK), "/run/php/php8.2-fpm.sock");
-        assert_eq!(socket(pool, "/run/php/shop.sock"), "/run/php/shop.sock");
-        for other in ["/etc/php-fpm.d/www.conf", "/srv/php/8.2/www.conf", "/etc/php/fpm/www.conf"] {
-            assert_eq!(socket(other, DEBIANS_LINK), DEBIANS_LINK, "{other}");
-        }
+    fn a_main_file_under_another_name_is_known_and_sambas_is_not() {
+        let is = |text: &str| PhpFpm.recognises(Path::new("/srv/x/fpm.conf"), text.as_bytes());
+        assert!(is("[global]\nerror_log = /srv/x/log\ninclude=/srv/x/www.conf\n"));
+        assert!(!is("[global]\nworkgroup = W\ninclude = /etc/samba/more.conf\n"));
+        assert!(!is("[other]\nerror_log = /srv/x/log\ninclude=/srv/x/www.conf\n"));
     }
 
     #[test]
