@@ -27,9 +27,7 @@ pub use verbs::how::Clients;
 #[cfg(feature = "html")]
 pub use verbs::reproduction::reproduction_as_html;
 pub use verbs::reproduction::reproduction_as_markdown;
-pub use verbs::saving::{
-    part_in_percent, saving_in_short, saving_in_words, undecided_in_words,
-};
+pub use verbs::saving::{part_in_percent, saving_in_short, saving_in_words, undecided_in_words};
 pub use verbs::scan::Notes;
 pub use verbs::scan_changes::When;
 

@@ -13,6 +13,8 @@ use crate::measurement::{head, sockets, words};
 
 /// Narrowest column for the differences.
 const NARROW: usize = 24;
+/// Open rows that are named one by one; of more, the table tells which.
+const MOST_OPEN_NAMED: usize = 3;
 /// What is said where nothing is worth doing, and the command.
 pub(crate) const NOTHING_WORTH: (&str, &str) = (
     "Nothing that was seen is worth a switch. Look again when the machine is at work:",
@@ -358,14 +360,26 @@ fn round_trip(finding: &Finding<'_>) -> Vec<String> {
 
 /// How much more time would decide the open rows.
 fn more_time(findings: &[Finding<'_>]) -> Option<String> {
-    let mut rows = Vec::new();
+    let mut rows: Vec<(f64, &str)> = Vec::new();
     for finding in findings.iter().filter(|finding| finding.kind != FindingKind::Scheduler) {
         let Some(open) = finding.comparison().filter(|comparison| comparison.is_open()) else { continue };
         let Some(seconds) = open.seconds_to_decide() else { continue };
-        rows.push(format!("{} (about {} more)", finding.label, rough_time(seconds)));
+        rows.push((seconds, &finding.label));
+    }
+    if rows.len() > MOST_OPEN_NAMED {
+        let (longest, label) = rows.iter().copied().max_by(|one, other| one.0.total_cmp(&other.0))?;
+        return Some(format!(
+            "Not decided yet: {} rows; {label} takes longest, about {} more. Give them more time: samehost --budget 2m.",
+            rows.len(),
+            rough_time(longest)
+        ));
+    }
+    let mut named: Vec<String> = Vec::new();
+    for (seconds, label) in &rows {
+        named.push(format!("{label} (about {} more)", rough_time(*seconds)));
     }
     (!rows.is_empty())
-        .then(|| format!("Not decided yet: {}. Give it more time: samehost --budget 2m.", rows.join("; ")))
+        .then(|| format!("Not decided yet: {}. Give it more time: samehost --budget 2m.", named.join("; ")))
 }
 
 /// The load under which the rows were measured, once for all.

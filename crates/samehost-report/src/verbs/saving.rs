@@ -166,10 +166,9 @@ mod tests {
                 .starts_with("cannot tell whether it is a gain or a loss: between -1.0 and +10.0 min of CPU time a day, and between +0.0 and +0.4 % of a busy connection's time; ")
         );
         let gain = Saving { cpu_s_per_day: Range { low: 330.0, high: 432.0 }, ..undecided };
-        assert!(
-            saving_in_words(&gain)
-                .starts_with("cannot tell whether the gain is worth a switch: between +5.5 and +7.2 min of CPU time a day, "),
-        );
+        assert!(saving_in_words(&gain).starts_with(
+            "cannot tell whether the gain is worth a switch: between +5.5 and +7.2 min of CPU time a day, "
+        ),);
         let short = |low, high| saving_in_short(&Saving { cpu_s_per_day: Range { low, high }, ..undecided });
         assert_eq!(short(-60.0, 600.0), "-1.0 to +10 min");
         assert_eq!(short(-3_784.0, 3_102.0), "-63 to +52 min");

@@ -10,6 +10,7 @@ use crate::formats::page::Page;
 use crate::formats::terminal::Terminal;
 use crate::layout::line::titled;
 use crate::layout::line::{Line, Span, Tone, labelled, wrap_spans};
+use crate::measurement::head::started;
 
 impl Terminal {
     /// Renders a planned or finished switch.
@@ -242,9 +243,9 @@ fn next(report: &SwitchReport) -> Vec<String> {
     let (SwitchOutcome::Committed, Some(id)) = (report.outcome, &report.id) else { return Vec::new() };
     let mut next = Vec::new();
     if let Some(until) = &report.confirm_until {
-        next.push(format!(
-            "It will be undone automatically at {until} unless you run: samehost switch --confirm {id}"
-        ));
+        let until = started(until).unwrap_or_else(|| until.clone());
+        next.push(format!("It will be undone automatically at {until}, unless you keep it."));
+        next.push(format!("To keep it: samehost switch --confirm {id}"));
     }
     if !report.later.is_empty() {
         next.push(format!("When nobody uses the old address any more: samehost switch --finish {id}"));

@@ -110,10 +110,7 @@ fn in_words(scan: &Scan, advice: &Advice, can_switch: &dyn Fn(&str) -> bool) -> 
             command: "samehost scan --greet --observe 10s".to_owned(),
         },
         (Some(saving), _) if saving.undecided => Worth {
-            about: format!(
-                "{pair} could use a Unix socket{after}; {}.",
-                undecided_in_words(&saving),
-            ),
+            about: format!("{pair} could use a Unix socket{after}; {}.", undecided_in_words(&saving),),
             command: "samehost scan --observe 60s".to_owned(),
         },
         _ => Worth {

@@ -147,7 +147,8 @@ fn has_pool(text: &[u8]) -> bool {
 /// Whether it is a main file under another name, which has its pools in other files: `include` in `[global]`, with a setting that
 /// FPM alone has there. Samba has `include` in a `[global]` too.
 fn is_main(text: &[u8]) -> bool {
-    const OWN: [&str; 4] = ["error_log", "daemonize", "process_control_timeout", "emergency_restart_threshold"];
+    const OWN: [&str; 4] =
+        ["error_log", "daemonize", "process_control_timeout", "emergency_restart_threshold"];
     let (mut section, mut includes, mut is_fpm) = (String::new(), false, false);
     for line in php_ini::lines(text, Quotes::OfALine) {
         match line {

@@ -10,9 +10,10 @@ pub(crate) fn html(text: &str) -> String {
     chart(text).replace('"', "&quot;").replace('\'', "&#39;")
 }
 
-/// The same of a sentence, in which no line ends between a number and its percent sign. Not for what is copied, such as a command.
+/// The same of a sentence, in which no line ends between a number and its percent sign, or within a range (`47–55 %`). Not for what is
+/// copied, such as a command.
 pub(crate) fn sentence(text: &str) -> String {
-    html(text).replace(" %", "&nbsp;%")
+    html(text).replace(" %", "&nbsp;%").replace('–', "–&NoBreak;")
 }
 
 /// Escapes text that plotly.js draws: it interprets some tags and entities, and `%{` starts a template.
