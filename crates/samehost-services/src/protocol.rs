@@ -30,6 +30,8 @@ pub enum Protocol {
     Statsd,
     /// syslog, in datagrams.
     Syslog,
+    /// MongoDB's wire protocol. It has clients for `how`, and no login.
+    Mongodb,
     /// None that is known: a plain endpoint.
     Plain,
 }
@@ -49,6 +51,7 @@ impl Protocol {
             Protocol::Uwsgi => "uwsgi",
             Protocol::Statsd => "statsd",
             Protocol::Syslog => "syslog",
+            Protocol::Mongodb => "mongodb",
             Protocol::Plain => "plain",
         }
     }

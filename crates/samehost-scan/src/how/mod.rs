@@ -51,7 +51,7 @@ pub enum HowError {
 /// Names of the services that `how` supports.
 #[must_use]
 pub fn services() -> Vec<&'static str> {
-    Kind::all().filter(|kind| kind.protocol().is_some()).map(Kind::name).collect()
+    Kind::all().filter(|kind| speaks(*kind).is_some()).map(Kind::name).collect()
 }
 
 /// A question that names a client in place of a service (`how prisma`) asks for that client with each service that it uses:
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn services_and_clients_are_found_by_what_people_call_them() {
-        for name in ["postgresql", "redis-server", "mysqld", "php-fpm8.2"] {
+        for name in ["postgresql", "redis-server", "mysqld", "php-fpm8.2", "mongodb", "mongod"] {
             assert!(ask(name, None).is_ok(), "{name}");
         }
         for (service, part) in
@@ -361,6 +361,7 @@ mod tests {
         assert_eq!(asked("spring"), named(&["mysql", "postgres", "redis"]));
         assert_eq!(asked("sidekiq"), named(&["redis"]));
         assert_eq!(asked("npgsql"), named(&["postgres"]));
+        assert_eq!(asked("mongoose"), named(&["mongodb"]));
         assert!(matches!(asked("cobol")[..], [Err(HowError::Service(..))]));
     }
 
