@@ -38,9 +38,9 @@ impl Terminal {
         let mut page = Page::new(self.width);
         let columns = page.measure();
         let (tone, text) = match unexpected.len() {
-            0 => (Tone::Good, "Every hop that was seen is as expected.".to_owned()),
-            1 => (Tone::Loud, "1 hop is not as expected".to_owned()),
-            number => (Tone::Loud, format!("{number} hops are not as expected")),
+            0 => (Tone::Good, "Every client that was seen is as expected.".to_owned()),
+            1 => (Tone::Loud, "1 client is not as expected".to_owned()),
+            number => (Tone::Loud, format!("{number} clients are not as expected")),
         };
         page.section(wrap_spans(&[Span::new(tone, text)], columns));
         let mut lines = Vec::new();
@@ -101,9 +101,9 @@ fn head(changes: &ScanChanges, when: When<'_>) -> Span {
         return Span::plain(format!("No change since {since}"));
     }
     let parts: Vec<String> = [
-        (changes.new_hops.iter().filter(|hop| hop.is_tcp()).count(), "new TCP hop"),
-        (changes.new_hops.iter().filter(|hop| !hop.is_tcp()).count(), "new Unix hop"),
-        (changes.changed_hops.len(), "changed hop"),
+        (changes.new_hops.iter().filter(|hop| hop.is_tcp()).count(), "new TCP client"),
+        (changes.new_hops.iter().filter(|hop| !hop.is_tcp()).count(), "new Unix client"),
+        (changes.changed_hops.len(), "changed client"),
         (changes.new_services.len(), "new service"),
         (changes.changed_services.len(), "changed service"),
         (changes.gone_services.len(), "service gone"),
@@ -263,7 +263,7 @@ mod tests {
         }
         let wide = text(100, |terminal, out| terminal.render_scan_changes(&found, &when, out).unwrap());
         assert!(
-            wide.starts_with("25 new TCP hops, 1 new Unix hop, 1 changed hop since Tuesday T\n"),
+            wide.starts_with("25 new TCP clients, 1 new Unix client, 1 changed client since Tuesday T\n"),
             "{wide}"
         );
         assert!(wide.contains("  app (www-data) → store unix:/run/a, before tcp:127.0.0.1:1\n"), "{wide}");

@@ -35,11 +35,11 @@ pub struct ScanOptions {
     /// scan --json
     #[arg(long, value_name = "WHEN")]
     pub since: Option<Since>,
-    /// Exit with 1 when something is new or changed: hops, services, findings
+    /// Exit with 1 when something is new or changed: clients, services, findings
     #[arg(long, requires = "since")]
     pub fail_on_change: bool,
-    /// Exit with 1 when a hop is over another transport than this file says (lines such as `mariadb unix except
-    /// mysqldump`), and list such hops only
+    /// Exit with 1 when a client is over another transport than this file says (lines such as `mariadb unix except
+    /// mysqldump`), and list such clients only
     #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "port", "since"])]
     pub expect: Option<PathBuf>,
     /// Write metrics for Prometheus to this file, in place of the listing (`-`: standard output)

@@ -131,7 +131,7 @@ fn a_hop_that_comes_moves_to_a_socket_and_goes_is_shown() {
     let new = since(&quiet);
     assert_eq!(new.status, 1, "{}", new.both());
     for words in [
-        "1 new TCP hop, 1 new service since",
+        "1 new TCP client, 1 new service since",
         "New over TCP\n  shop (root) → Redis tcp:127.0.0.1:6379, 1 connection",
     ] {
         assert!(new.stdout.contains(words), "{words}: {}", new.stdout);

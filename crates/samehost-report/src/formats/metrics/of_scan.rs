@@ -15,7 +15,8 @@ const TRANSPORT: &str = "network.transport";
 const OTHER: &str = "other";
 const SECONDS_PER_DAY: f64 = 86_400.0;
 
-const HOP: MetricUnit = MetricUnit::Of("hop");
+/// A hop is a client program and the service that it uses; to operators it is called by the first.
+const HOP: MetricUnit = MetricUnit::Of("client");
 
 /// What a scan that succeeded found.
 #[derive(Clone, Copy, Debug)]
@@ -165,13 +166,13 @@ fn could_switch(scan: &Scan) -> [Metric; 2] {
         Metric::gauge(
             "samehost.tcp.hops",
             HOP,
-            "Hops over TCP, by whether they could use a Unix socket.",
+            "Client programs that use a service of the same host over TCP, by whether they could use a Unix socket.",
             all.into_iter().map(sample).collect(),
         ),
         Metric::gauge(
             "samehost.hops.worth_switching",
             HOP,
-            "Hops over TCP whose predicted saving is worth a switch; only of a scan with --observe.",
+            "Those of them whose predicted saving is worth a switch; only of a scan with --observe.",
             by_service(scan, worth),
         ),
     ]
