@@ -151,15 +151,31 @@ pub fn status(result: anyhow::Result<Ending>) -> ExitCode {
         // Whatever was under way when the signal came, and however it says so: a login, a wait for a server.
         Err(error) if interrupt::is_requested() => {
             if !is_of_interrupt(&error) {
-                output::complain(&format!("{error:#}"));
+                output::complain(&in_full(&error));
             }
             ExitCode::from(INTERRUPTED)
         }
         Err(error) => {
-            output::complain(&format!("{error:#}"));
+            output::complain(&in_full(&error));
             ExitCode::from(code(&error))
         }
     }
+}
+
+/// An error with its causes, each once: many of ours name their cause in their own words already.
+pub fn in_full(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let cause = cause.to_string();
+        if text.ends_with(&cause) {
+            continue;
+        }
+        if !text.is_empty() {
+            text.push_str(": ");
+        }
+        text.push_str(&cause);
+    }
+    text
 }
 
 /// Whether an error says only that there was a signal.
@@ -193,4 +209,18 @@ fn code(error: &anyhow::Error) -> u8 {
         }
     }
     MISSING
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let full = || io::Error::new(ErrorKind::ReadOnlyFilesystem, "read-only");
+        let named = anyhow::Error::new(BenchError::io("making /run/x", full()));
+        assert_eq!(in_full(&named), "making /run/x: read-only");
+        let around = anyhow::Error::new(full()).context("writing page.html").context("the page");
+        assert_eq!(in_full(&around), "the page: writing page.html: read-only");
+    }
 }

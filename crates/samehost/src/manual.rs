@@ -55,7 +55,7 @@ fn text(command: &Command, above: Option<&str>) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     man.render_title(&mut text)?;
     man.render_name_section(&mut text)?;
-    man.render_synopsis_section(&mut text)?;
+    synopsis(command).to_writer(&mut text)?;
     man.render_description_section(&mut text)?;
     if command.get_arguments().any(|argument| !argument.is_hide_set()) {
         man.render_options_section(&mut text)?;
@@ -79,6 +79,20 @@ fn text(command: &Command, above: Option<&str>) -> io::Result<Vec<u8>> {
     see_also(&mut roff, command, above, &extra);
     roff.to_writer(&mut text)?;
     Ok(text)
+}
+
+/// How a command is called, as its help says it. The options have a section of their own, with their values.
+fn synopsis(command: &Command) -> Roff {
+    let usage = command.clone().render_usage().to_string();
+    let mut roff = Roff::new();
+    roff.control("SH", ["SYNOPSIS"]);
+    for (at, line) in usage.trim_start_matches("Usage:").lines().enumerate() {
+        if at > 0 {
+            roff.control("br", []);
+        }
+        roff.text([roman(line.trim())]);
+    }
+    roff
 }
 
 /// The entries that a page has.

@@ -80,7 +80,8 @@ fn the_page_answers_first_and_needs_no_script() {
     let answered = page(None);
     std::fs::write(format!("{}/checkup.html", env!("CARGO_TARGET_TMPDIR")), &answered).unwrap();
     let place = |text: &str| answered.find(text).unwrap_or_else(|| panic!("no {text}"));
-    let heading = "<h1>Unix socket or TCP on this machine: time of a request 31&nbsp;% less (31–&NoBreak;32&nbsp;%)";
+    let heading =
+        "<h1>Unix socket or TCP on this machine: time of a request 31&nbsp;% less (31–&NoBreak;32&nbsp;%)";
     assert!(place(heading) < place("class=\"rows\""));
     assert!(place("class=\"rows\"") < place("What it means"));
     assert!(place("Most worth doing here") < place("<article"));

@@ -12,6 +12,7 @@ use samehost_model::{Question, Report, Stopping};
 
 use super::parts::{Part, PartLine};
 use super::race::Leg;
+use crate::exit::in_full;
 use crate::progress::Watcher;
 
 const MOST_BLOCKS: u32 = 400;
@@ -83,8 +84,11 @@ impl Bench {
         match self.measure(&leg.part, Spend::Until { time, others, earlier: earlier.clone() }) {
             Ok(report) => leg.report = Some(report),
             Err(_) if earlier.is_some() => leg.report = earlier.map(Arc::unwrap_or_clone),
-            Err(error) if leg.part.installed && !self.is_interrupted() => failed
-                .push(format!("{} is installed but could not be measured: {error:#}.", leg.part.workload)),
+            Err(error) if leg.part.installed && !self.is_interrupted() => failed.push(format!(
+                "{} is installed but could not be measured: {}.",
+                leg.part.workload,
+                in_full(&error)
+            )),
             Err(error) => return Err(error),
         }
         Ok(())

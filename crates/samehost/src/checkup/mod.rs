@@ -19,6 +19,8 @@ use samehost_report::{Finding, FindingKind};
 use samehost_scan::{Costs, Measured};
 use samehost_system::nowhere;
 
+use crate::exit::in_full;
+
 use self::cure::{CURE_TIME, Cure, cure, cure_part};
 use self::measure::{Bench, Spend};
 use self::parts::{Neighbour, Part, neighbours, parts, server_kind};
@@ -109,7 +111,8 @@ pub fn run(
     // Last, because the comparison of transports is more important.
     let cured = cure_part.filter(|_| !bench.is_interrupted()).and_then(|part| {
         let made = bench.measure(&part, Spend::Hastily(CURE_TIME));
-        let failed = |error| format!("What CUBIC would bring here could not be measured: {error:#}.");
+        let failed =
+            |error| format!("What CUBIC would bring here could not be measured: {}.", in_full(&error));
         made.map_err(|error| notes.push(failed(error))).ok().map(|report| (part, report))
     });
     let cure = looked.as_ref().and_then(|scan| cure(scan, cured.as_ref().map(|(_, report)| report)));

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::cli::HistoryOptions;
 use crate::commands::host_reports::{Gathered, gather, has_hosts, no_report};
 use crate::commands::scan_changes::{find_returned, in_words};
-use crate::exit::Ending;
+use crate::exit::{Ending, in_full};
 use crate::scans::Scans;
 use crate::wrong_use::WrongUse;
 use crate::{output, storage};
@@ -38,7 +38,7 @@ pub fn history(options: &HistoryOptions) -> anyhow::Result<Ending> {
             Ok(report) => results.push((file, report)),
             Err(error) if named => return Err(error),
             // A damaged file must not hide the others.
-            Err(error) => output::complain(&format!("left out: {error:#}")),
+            Err(error) => output::complain(&format!("left out: {}", in_full(&error))),
         }
     }
     if results.is_empty() {

@@ -10,7 +10,7 @@ use samehost_bench::machine::host;
 use samehost_model::{Experiment, ExperimentState, Mode, REPRODUCTION_SCHEMA, Reproduction};
 
 use crate::cli::ReproduceOptions;
-use crate::exit::Ending;
+use crate::exit::{Ending, in_full};
 use crate::output::{self, Target};
 use crate::reproduce::{Published, Reproducer, Store, chosen, next, planned};
 use crate::request::fresh_seed;
@@ -115,7 +115,11 @@ fn keep(store: &Store, experiment: &Experiment) {
     if experiment.state == ExperimentState::Measured
         && let Err(error) = store.keep(experiment)
     {
-        output::complain(&format!("{} is not kept, should this be interrupted: {error:#}", experiment.id));
+        output::complain(&format!(
+            "{} is not kept, should this be interrupted: {}",
+            experiment.id,
+            in_full(&error)
+        ));
     }
 }
 

@@ -50,7 +50,7 @@ fn again_and_again(options: &ScanOptions, period: Duration) -> anyhow::Result<En
         let next = Instant::now() + period;
         match once(options) {
             Err(error) if exit::is_final(&error) => return Err(error),
-            Err(error) => output::complain(&format!("{error:#}")),
+            Err(error) => output::complain(&exit::in_full(&error)),
             Ok(_) if output::has_no_reader() => return Ok(Ending::Done),
             Ok(_) => {}
         }
@@ -102,7 +102,7 @@ fn once(options: &ScanOptions) -> anyhow::Result<Ending> {
         Ok(found) => found,
         Err(error) => {
             if let Err(error) = ending {
-                output::complain(&format!("{error:#}"));
+                output::complain(&exit::in_full(&error));
             }
             return Err(error);
         }

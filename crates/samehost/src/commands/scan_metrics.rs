@@ -10,6 +10,8 @@ use samehost_report::{Found, Metric, metrics_as_prometheus, metrics_of_scan};
 use samehost_scan::Held;
 
 use crate::cli::ScanOptions;
+#[cfg(feature = "switch")]
+use crate::exit::in_full;
 use crate::otlp::Exporter;
 use crate::output;
 use crate::wrong_use::WrongUse;
@@ -80,7 +82,7 @@ fn metrics(
 #[cfg(feature = "switch")]
 fn switches(scan: &Scan) -> Option<SwitchHealth> {
     let health = crate::switches::existing().and_then(|stores| Ok(samehost_switch::health(&stores, scan)?));
-    health.map_err(|error| output::complain(&format!("no metrics of switches: {error:#}"))).ok()
+    health.map_err(|error| output::complain(&format!("no metrics of switches: {}", in_full(&error)))).ok()
 }
 
 #[cfg(not(feature = "switch"))]

@@ -15,7 +15,7 @@ use samehost_scan::{Target, TargetError, Trusted};
 use samehost_system::accounts;
 
 use crate::cli::VerifyOptions;
-use crate::exit::Ending;
+use crate::exit::{Ending, in_full};
 use crate::output;
 use crate::wrong_use::WrongUse;
 
@@ -118,7 +118,7 @@ fn service(options: &VerifyOptions, error: &TargetError) -> anyhow::Result<Vec<V
         return Err(failed.swap_remove(0));
     }
     for error in failed {
-        output::complain(&format!("{error:#}"));
+        output::complain(&in_full(&error));
     }
     Ok(found)
 }

@@ -14,6 +14,7 @@ use super::conclude::{blank, conclude};
 use super::published::{Command, Planned, Published};
 use super::{congestion, race};
 use crate::cli::{Bench, Cli, Verb};
+use crate::exit::in_full;
 use crate::progress::Watcher;
 use crate::request::request as bench_request;
 
@@ -282,7 +283,7 @@ impl Reproducer {
                 experiment.reason = Some(error.to_string());
             }
             _ if self.interrupted.load(Ordering::Relaxed) => experiment.state = ExperimentState::Interrupted,
-            _ => experiment.reason = Some(format!("{error:#}")),
+            _ => experiment.reason = Some(in_full(&error)),
         }
     }
 }

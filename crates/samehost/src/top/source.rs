@@ -10,6 +10,7 @@ use samehost_scan::{Costs, Observer};
 
 use super::Source;
 use crate::calibration::calibrate;
+use crate::exit::in_full;
 
 /// State of the measurement of a request's cost.
 enum Calibration {
@@ -44,7 +45,7 @@ impl Live {
         self.calibration = match thread.join() {
             Ok(Ok(Some(costs))) => Calibration::Known(costs),
             Ok(Ok(None)) => Calibration::Failed("no interval was reached".to_owned()),
-            Ok(Err(error)) => Calibration::Failed(format!("{error:#}")),
+            Ok(Err(error)) => Calibration::Failed(in_full(&error)),
             Err(_) => Calibration::Failed("the measurement broke off".to_owned()),
         };
     }

@@ -62,6 +62,25 @@ fn offered_by_bash(script: &Path, line: &[&str]) -> Vec<String> {
     said.lines().map(str::to_owned).collect()
 }
 
+/// What zsh makes of a command line when the tab key is pressed at its end: it runs on a terminal of its own, where `samehost` is a
+/// function that prints its words.
+const PRESSED_IN_ZSH: &str = r#"
+zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell "PS1=; unsetopt beep; autoload -Uz compinit; compinit -D -u; source $1; samehost() { print -r -- \"<<\$*>>\" }"
+zpty -w -n shell "$2"$'\t\n'
+zpty -r shell found $'*<<[a-z]*>>*'
+print -r -- ${${found##*<<}%%>>*}
+zpty -d shell
+"#;
+
+fn completed_by_zsh(script: &Path, line: &str) -> String {
+    let script = script.to_str().unwrap();
+    // Where nothing comes of it, nothing is printed, and the read of the terminal has no end.
+    let words = ["20", "zsh", "-f", "-c", PRESSED_IN_ZSH, "zsh", script, line];
+    must("timeout", &words).trim().to_owned()
+}
+
 #[test]
 fn completions_know_services_clients_and_placements_with_programs() {
     let home = Home::new();
@@ -90,6 +109,14 @@ fn completions_know_services_clients_and_placements_with_programs() {
     }
     let fish = format!("source {}; complete -C 'samehost how typeo'", home.path("fish").display());
     assert_eq!(must("fish", &["-c", &fish]).trim(), "typeorm");
+    for (line, whole) in [
+        ("samehost how typeo", "how typeorm"),
+        ("samehost verify mariad", "verify mariadb"),
+        ("samehost how mysql --client hik", "how mysql --client hikaricp"),
+        ("samehost bench redis --placement same", "bench redis --placement same-core"),
+    ] {
+        assert_eq!(completed_by_zsh(&home.path("zsh"), line), whole);
+    }
     // What is offered is not all that is allowed.
     assert_eq!(home.run(&["how", "postgresql", "--client", "Prisma PostgreSQL"]).status, 0);
 }
