@@ -34,13 +34,21 @@ held "in the unit: $(last probe.service '^confined')"
 journalctl --unit probe.service --output cat --no-pager | grep '^allowed: .' | sed 's/^/held: WRONG: in the unit /'
 held "without it: $(perl /probe.pl | grep '^allowed')"
 
-# With the drop-in of docs/metrics.md.
+# With the drop-in of docs/metrics.md. Its --observe measures only where there is traffic.
+perl -MIO::Socket::INET -e '
+	$listener = IO::Socket::INET->new(LocalAddr => "127.0.0.1", LocalPort => 7777, Listen => 5) or die;
+	while ($client = $listener->accept) { syswrite $client, $bytes while sysread $client, $bytes, 100 }' &
+sleep 1
+perl -MIO::Socket::INET -e '
+	$server = IO::Socket::INET->new("127.0.0.1:7777") or die;
+	while (1) { syswrite $server, "x" x 50; sysread $server, $bytes, 100; select undef, undef, undef, 0.005 }' &
 mkdir -p /etc/systemd/system/$unit.d /var/lib/prometheus/node-exporter
 cp /metrics.conf /etc/systemd/system/$unit.d/override.conf
 systemctl daemon-reload
 systemctl start $unit || finish "WRONG: $(journalctl --unit $unit --no-pager | tail -n 5 | tr '\n' '/')"
 file=/var/lib/prometheus/node-exporter/samehost.prom
 held "with the drop-in for metrics: $(stat -c '%n, %a of %U' $file), $(grep -c '^samehost_' $file) series"
+grep -q '^samehost_predicted_saving_cpu_cores{' $file || held "WRONG: nothing predicts a saving"
 served=$(perl -MIO::Socket::INET -e '
 	$c = IO::Socket::INET->new("127.0.0.1:9100") or exit; syswrite $c, "GET /metrics HTTP/1.0\r\n\r\n"; print while <$c>' | grep -c '^samehost_')
 held "node_exporter of Debian serves $served of them"
