@@ -155,6 +155,18 @@ pub fn change(ratio: f64) -> String {
     format!("{percent:+.decimals$} %")
 }
 
+/// Formats the ends of a ratio's interval as what they mean: `1 to 20 % less`, `6 to 150 % more`, or
+/// `63 % less to 130 % more`.
+#[must_use]
+pub fn change_range(low: f64, high: f64) -> String {
+    let amount = |ratio: f64| percent_number((ratio - 1.0).abs());
+    match (low < 1.0, high > 1.0) {
+        (true, true) => format!("{} % less to {} % more", amount(low), amount(high)),
+        (true, false) => format!("{} to {} % less", amount(high), amount(low)),
+        (false, _) => format!("{} to {} % more", amount(low), amount(high)),
+    }
+}
+
 /// Formats an integer with commas: `50,000`.
 #[must_use]
 pub fn count(number: u64) -> String {

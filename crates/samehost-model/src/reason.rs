@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::human::{change, count, format_percent, rough_time};
+use crate::human::{change_range, count, format_percent, rough_time};
 use crate::warning::{Code, Warning};
 
 /// Why a comparison is inconclusive.
@@ -67,8 +67,7 @@ pub struct Needed {
 impl Why {
     /// The sentence. `interval` has the ends of the comparison's interval, as ratios.
     fn message(self, interval: Option<(f64, f64)>) -> String {
-        let interval =
-            interval.map_or_else(String::new, |(low, high)| format!("{} to {}", change(low), change(high)));
+        let interval = interval.map_or_else(String::new, |(low, high)| change_range(low, high));
         match self {
             Why::OneBlock => {
                 "one block gives no interval: at least two are needed, and ten for a verdict worth having"
@@ -78,7 +77,7 @@ impl Why {
                 "so few blocks, on servers that differ, exclude nothing: more of either would".into()
             }
             Why::Barred { .. } => "an issue forbids a verdict".into(),
-            Why::SpansNone => format!("the interval spans no difference at all: {interval}"),
+            Why::SpansNone => format!("it may be {interval}"),
             Why::WithinNoise { limit } => format!(
                 "the difference ({interval}) is not clear of what the noise alone may be: {}",
                 format_percent(limit)
@@ -176,17 +175,17 @@ mod tests {
             (
                 SMALLER,
                 more(1, Some(3.2)),
-                "there is a difference (-20 % to -1.0 %), but it may be smaller than the margin of 2 %; about 1 more block (3 s or more) would decide it if the estimate stays",
+                "there is a difference (1 to 20 % less), but it may be smaller than the margin of 2 %; about 1 more block (3 s or more) would decide it if the estimate stays",
             ),
             (
                 Why::SpansNone,
                 more(1200, None),
-                "the interval spans no difference at all: -20 % to -1.0 %; about 1,200 more blocks would decide it if the estimate stays",
+                "it may be 1 to 20 % less; about 1,200 more blocks would decide it if the estimate stays",
             ),
             (
                 Why::MaybeChance { p: 0.08 },
                 None,
-                "the difference (-20 % to -1.0 %) may be chance: p is 0.08 among all that is asked; no reasonable number of blocks would decide it",
+                "the difference (1 to 20 % less) may be chance: p is 0.08 among all that is asked; no reasonable number of blocks would decide it",
             ),
         ] {
             assert_eq!(Reason::new(why, Some((0.8, 0.99)), more).in_full(), expected);

@@ -282,7 +282,7 @@ pub struct BenchOptions {
     /// Stop each point as soon as its first metric is decided; its time goes to the others
     #[arg(long, conflicts_with = "precision", help_heading = "How much to measure")]
     pub until_decided: bool,
-    /// Give each arm a private server of its own, so that the luck of a process meets one arm only
+    /// Give each arm a private server of its own: how server processes differ is then part of the interval
     #[arg(long, help_heading = "How much to measure")]
     pub own_servers: bool,
     /// Do not run the baseline against itself

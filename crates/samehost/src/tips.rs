@@ -1,10 +1,19 @@
 //! The parser of the command line adds a tip to a word that it does not know. One that is far from what was typed leads astray:
 //! `--top` is not `--otlp`, and `--list` not `--client`. A tip is right or absent.
 
+use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue};
 
 /// Letters that may differ for each that stands for a typing error.
 const LETTERS_TO_AN_ERROR: usize = 4;
+
+/// Verbs that people type, and what does that here.
+const ELSEWHERE: [(&str, &str); 4] = [
+    ("undo", "samehost switch --undo"),
+    ("rollback", "samehost switch --undo"),
+    ("confirm", "samehost switch --confirm"),
+    ("list", "samehost switch --list, samehost history"),
+];
 
 /// The same error without a tip that is far from what was typed.
 pub fn only_near(mut error: clap::Error) -> clap::Error {
@@ -15,9 +24,20 @@ pub fn only_near(mut error: clap::Error) -> clap::Error {
         let (Some(word), Some(suggested)) = (text(&error, typed), text(&error, tip)) else { continue };
         if !is_near(&word, &suggested) {
             error.remove(tip);
+            // The usage line was made from the tip: `samehost bench raw --otlp [<URL>] …`.
+            error.remove(ContextKind::Usage);
         }
     }
+    if let Some((_, instead)) = ELSEWHERE.iter().find(|(word, _)| is_typed(&error, word)) {
+        let line = StyledStr::from(format!("to do that: {instead}"));
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![line]));
+    }
     error
+}
+
+/// Whether this verb was typed and is none.
+fn is_typed(error: &clap::Error, word: &str) -> bool {
+    text(error, ContextKind::InvalidSubcommand).is_some_and(|typed| typed == word)
 }
 
 fn text(error: &clap::Error, kind: ContextKind) -> Option<String> {

@@ -204,7 +204,10 @@ fn an_open_case_says_how_long_it_would_take() {
     let more = reason.more.unwrap();
     assert!(more.blocks > 12 && more.seconds == Some(seconds), "{more:?}");
     let message = reason.in_full();
-    assert!(message.contains("spans no difference") && message.contains("more blocks ("), "{message}");
+    assert!(
+        message.contains("% less to ") && message.contains("% more;") && message.contains("more blocks ("),
+        "{message}"
+    );
     assert!(message.contains("would decide it if the estimate stays"), "{message}");
 }
 

@@ -364,7 +364,7 @@ fn more_time(findings: &[Finding<'_>]) -> Option<String> {
     for finding in findings.iter().filter(|finding| finding.kind != FindingKind::Scheduler) {
         let Some(open) = finding.comparison().filter(|comparison| comparison.is_open()) else { continue };
         let Some(seconds) = open.seconds_to_decide() else { continue };
-        rows.push((seconds, &finding.label));
+        rows.push((seconds, finding.label));
     }
     if rows.len() > MOST_OPEN_NAMED {
         let (longest, label) = rows.iter().copied().max_by(|one, other| one.0.total_cmp(&other.0))?;

@@ -298,11 +298,12 @@ impl<'a> Project<'a> {
 
 fn by_hand(client: &Service<'_>, target: &Service<'_>, server: &Server) -> String {
     format!(
-        "add the volume {name}-socket: below volumes: at the top of the file, mount it in both services (- {name}-socket:{directory} in volumes: of {name} and of {client}), and set {client}'s variable to {socket}",
+        "add the volume {name}-socket: below volumes: at the top of the file, mount it in both services (- {name}-socket:{directory} in volumes: of {name} and of {client}), and name {socket} in {client}'s variable; `samehost how {protocol} --client LIBRARY --compose` prints the whole file in the library's words",
         name = target.name,
         directory = server.directory,
         client = client.name,
         socket = if server.protocol == Protocol::Postgres { server.directory } else { server.socket },
+        protocol = server.protocol,
     )
 }
 
