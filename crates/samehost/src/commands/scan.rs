@@ -49,6 +49,8 @@ fn again_and_again(options: &ScanOptions, period: Duration) -> anyhow::Result<En
     while !interrupt::is_requested() {
         let next = Instant::now() + period;
         match once(options) {
+            // A signal ends it as well in the middle of a scan as between two.
+            Err(_) if interrupt::is_requested() => return Ok(Ending::Done),
             Err(error) if exit::is_final(&error) => return Err(error),
             Err(error) => output::complain(&exit::in_full(&error)),
             Ok(_) if output::has_no_reader() => return Ok(Ending::Done),

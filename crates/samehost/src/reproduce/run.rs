@@ -283,7 +283,7 @@ impl Reproducer {
                 experiment.reason = Some(error.to_string());
             }
             _ if self.interrupted.load(Ordering::Relaxed) => experiment.state = ExperimentState::Interrupted,
-            _ => experiment.reason = Some(in_full(&error)),
+            _ => experiment.reason = Some(in_full(error)),
         }
     }
 }
