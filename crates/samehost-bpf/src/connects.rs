@@ -11,9 +11,9 @@ use crate::instruction::Register::{R0, R1, R2, R3, R4, R6, R10};
 use crate::instruction::{
     Instruction, add, call, copy, end, load_long, map, set, skip_unless_int, store_long,
 };
-use crate::map::Map;
-use crate::program::{Attached, Program};
-use crate::types::tracepoint;
+use crate::map::{Kind, Map};
+use crate::program::{Attached, Place, Program};
+use crate::types::Types;
 
 /// Connections that are known at once; the one that was used least recently goes for a new one.
 const MOST: u32 = 1 << 16;
@@ -51,9 +51,9 @@ impl Connects {
     /// # Errors
     /// EPERM without CAP_BPF and CAP_PERFMON, `NotFound` without the kernel's types, EINVAL before Linux 5.12.
     pub fn open() -> io::Result<Self> {
-        let notes = Map::least_recently_used(8, VALUE, MOST)?;
-        let number = tracepoint("inet_sock_set_state")?;
-        let program = Program::load(number, &instructions(&notes))?;
+        let notes = Map::make(Kind::LeastRecentlyUsed, 8, VALUE, MOST)?;
+        let number = Types::read()?.tracepoint("inet_sock_set_state")?;
+        let program = Program::load(Place::Tracepoint, number, &instructions(&notes))?;
         Ok(Connects { _attached: program.watch()?, notes })
     }
 

@@ -1,7 +1,11 @@
 //! Functions of the kernel that programs call, as `linux/bpf.h` numbers them.
 
+/// `bpf_map_lookup_elem`
+pub(crate) const LOOK_UP: i32 = 1;
 /// `bpf_map_update_elem`
 pub(crate) const UPDATE: i32 = 2;
+/// `bpf_ktime_get_ns`
+pub(crate) const NOW: i32 = 5;
 /// `bpf_get_current_pid_tgid`
 pub(crate) const PROCESS: i32 = 14;
 /// `bpf_get_current_uid_gid`
@@ -10,3 +14,11 @@ pub(crate) const USER: i32 = 15;
 pub(crate) const COMM: i32 = 16;
 /// `bpf_get_socket_cookie`
 pub(crate) const COOKIE: i32 = 46;
+/// `bpf_sk_storage_get`
+pub(crate) const OF_SOCKET: i32 = 107;
+/// `bpf_task_storage_get`
+pub(crate) const OF_TASK: i32 = 156;
+/// `bpf_get_current_task_btf`
+pub(crate) const TASK: i32 = 158;
+/// `bpf_sock_from_file`
+pub(crate) const SOCKET_OF_FILE: i32 = 162;

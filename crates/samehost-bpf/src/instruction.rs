@@ -25,7 +25,62 @@ pub(crate) enum Register {
     R3,
     R4,
     R6 = 6,
-    R10 = 10,
+    R7,
+    R8,
+    R9,
+    R10,
+}
+
+/// What is done to a register with a number or with another register, on 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arithmetic {
+    Add = 0x00,
+    Subtract = 0x10,
+    Or = 0x40,
+    And = 0x50,
+    ShiftLeft = 0x60,
+    ShiftRight = 0x70,
+}
+
+/// What a jump asks of a register, as numbers without a sign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Test {
+    Is = 0x10,
+    IsMore = 0x20,
+    IsNot = 0x50,
+    IsLess = 0xa0,
+    IsAtMost = 0xb0,
+}
+
+/// The second of two values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operand {
+    Number(i32),
+    Of(Register),
+}
+
+impl From<i32> for Operand {
+    fn from(number: i32) -> Self {
+        Operand::Number(number)
+    }
+}
+
+impl From<Register> for Operand {
+    fn from(register: Register) -> Self {
+        Operand::Of(register)
+    }
+}
+
+impl Operand {
+    /// The code of an instruction with this operand, the register and the number.
+    fn encoded(self, code: u8) -> (u8, u8, i32) {
+        /// `BPF_X`
+        const BY_REGISTER: u8 = 0x08;
+        match self {
+            Operand::Number(number) => (code, 0, number),
+            Operand::Of(register) => (code | BY_REGISTER, register as u8, 0),
+        }
+    }
 }
 
 /// `BPF_PSEUDO_MAP_FD`: the number is a map's descriptor.
@@ -55,6 +110,57 @@ pub(crate) const fn load_long(to: Register, from: Register, offset: i16) -> Inst
     instruction(0x79, to, from as u8, offset, 0)
 }
 
+/// `to` = 32 bits at `from + offset`
+pub(crate) const fn load_word(to: Register, from: Register, offset: i16) -> Instruction {
+    instruction(0x61, to, from as u8, offset, 0)
+}
+
+/// 32 bits at `to + offset` = `from`
+pub(crate) const fn store_word(to: Register, offset: i16, from: Register) -> Instruction {
+    instruction(0x63, to, from as u8, offset, 0)
+}
+
+/// 64 bits at `to + offset` = `number`
+pub(crate) const fn store_number(to: Register, offset: i16, number: i32) -> Instruction {
+    instruction(0x7a, to, 0, offset, number)
+}
+
+/// 64 bits at `to + offset` += `from`, whatever other processors do meanwhile
+pub(crate) const fn count(to: Register, offset: i16, from: Register) -> Instruction {
+    instruction(0xdb, to, from as u8, offset, 0)
+}
+
+/// `to` = the lower 32 bits of `from`
+pub(crate) const fn copy_word(to: Register, from: Register) -> Instruction {
+    instruction(0xbc, to, from as u8, 0, 0)
+}
+
+/// `to` is added to, shifted, … by a number or a register
+pub(crate) fn compute(to: Register, how: Arithmetic, by: impl Into<Operand>) -> Instruction {
+    /// `BPF_ALU64`
+    const LONG: u8 = 0x07;
+    let (code, from, number) = by.into().encoded(how as u8 | LONG);
+    instruction(code, to, from, 0, number)
+}
+
+/// Leaves out the next `by` instructions.
+pub(crate) const fn skip(by: i16) -> Instruction {
+    instruction(0x05, Register::R0, 0, by, 0)
+}
+
+/// Leaves out the next `by` instructions if the test holds.
+pub(crate) fn skip_if(of: Register, test: Test, than: impl Into<Operand>, by: i16) -> Instruction {
+    /// `BPF_JMP`
+    const LONG: u8 = 0x05;
+    let (code, from, number) = than.into().encoded(test as u8 | LONG);
+    instruction(code, of, from, by, number)
+}
+
+/// Leaves out the next `by` instructions if the lower 32 bits, with their sign, are not above zero.
+pub(crate) const fn skip_unless_positive(of: Register, by: i16) -> Instruction {
+    instruction(0xd6, of, 0, by, 0)
+}
+
 /// 64 bits at `to + offset` = `from`
 pub(crate) const fn store_long(to: Register, offset: i16, from: Register) -> Instruction {
     instruction(0x7b, to, from as u8, offset, 0)
@@ -81,4 +187,47 @@ pub(crate) fn map(to: Register, map: &Map) -> [Instruction; 2] {
         instruction(0x18, to, MAP_DESCRIPTOR, 0, map.descriptor().as_raw_fd()),
         instruction(0, Register::R0, 0, 0, 0),
     ]
+}
+
+impl Instruction {
+    /// The same jump, over so many instructions.
+    pub(crate) const fn over(mut self, by: i16) -> Self {
+        self.offset = by;
+        self
+    }
+
+    /// The 64 bits that the kernel reads, in the order of `struct bpf_insn`.
+    #[cfg(test)]
+    pub(crate) fn bytes(self) -> [u8; 8] {
+        let ([o, p], [i, j, k, l]) = (self.offset.to_le_bytes(), self.immediate.to_le_bytes());
+        [self.code, self.registers, o, p, i, j, k, l]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Register::{R0, R1, R2, R7, R8, R9, R10};
+    use super::*;
+
+    /// The encodings are those that `clang -target bpf` and `llvm-objdump` give for the lines beside them.
+    #[test]
+    fn instructions_are_encoded_as_a_compiler_does() {
+        let cases = [
+            (compute(R1, Arithmetic::Add, 8), [0x07, 0x01, 0, 0, 8, 0, 0, 0]), // r1 += 8
+            (compute(R7, Arithmetic::ShiftRight, R2), [0x7f, 0x27, 0, 0, 0, 0, 0, 0]), // r7 >>= r2
+            (compute(R2, Arithmetic::And, 511), [0x57, 0x02, 0, 0, 0xff, 1, 0, 0]), // r2 &= 511
+            (compute(R9, Arithmetic::Subtract, R8), [0x1f, 0x89, 0, 0, 0, 0, 0, 0]), // r9 -= r8
+            (load_word(R1, R10, -4), [0x61, 0xa1, 0xfc, 0xff, 0, 0, 0, 0]),    // r1 = *(u32 *)(r10 - 4)
+            (store_word(R10, -4, R1), [0x63, 0x1a, 0xfc, 0xff, 0, 0, 0, 0]),   // *(u32 *)(r10 - 4) = r1
+            (count(R0, 8, R1), [0xdb, 0x10, 8, 0, 0, 0, 0, 0]),                // lock *(u64 *)(r0 + 8) += r1
+            (copy_word(R8, R8), [0xbc, 0x88, 0, 0, 0, 0, 0, 0]),               // w8 = w8
+            (skip_if(R1, Test::Is, 0, 3), [0x15, 0x01, 3, 0, 0, 0, 0, 0]),     // if r1 == 0 goto +3
+            (skip_if(R1, Test::IsLess, R2, -2), [0xad, 0x21, 0xfe, 0xff, 0, 0, 0, 0]), // if r1 < r2 goto -2
+            (skip_unless_positive(R8, 1), [0xd6, 0x08, 1, 0, 0, 0, 0, 0]),     // if w8 s<= 0 goto +1
+            (skip(5), [0x05, 0, 5, 0, 0, 0, 0, 0]),                            // goto +5
+        ];
+        for (instruction, bytes) in cases {
+            assert_eq!(instruction.bytes(), bytes, "{instruction:?}");
+        }
+    }
 }

@@ -1,8 +1,10 @@
-//! Small programs in the kernel and their maps (bpf(2)), with a safe interface: who opens each TCP connection. It pins nothing, so
-//! that all ends when its descriptors are closed.
+//! Small programs in the kernel and their maps (bpf(2)), with a safe interface: who opens each TCP connection, and how long
+//! exchanges over TCP and Unix sockets take. It pins nothing, so that all ends when its descriptors are closed.
 
+mod assembly;
 mod call;
 mod connects;
+mod exchanges;
 mod function;
 mod instruction;
 mod map;
@@ -10,3 +12,4 @@ mod program;
 mod types;
 
 pub use connects::{Connects, Opened};
+pub use exchanges::{Counted, Exchanges, Mode, PairCounts, Times, Unavailable, Wanted};

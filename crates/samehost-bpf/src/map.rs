@@ -3,10 +3,31 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use crate::call::{self, MapCreate, MapElement};
+use crate::call::{self, MapCreate, MapElement, TypesLoad};
+use crate::types;
 
-/// `BPF_MAP_TYPE_LRU_HASH`: any bytes; the entry that was used least recently goes for a new one.
-const LEAST_RECENTLY_USED: u32 = 9;
+/// A kind of map (`enum bpf_map_type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// `BPF_MAP_TYPE_HASH`
+    Hash = 1,
+    /// `BPF_MAP_TYPE_ARRAY`: its key is a number of 32 bits.
+    Array = 2,
+    /// `BPF_MAP_TYPE_PERCPU_ARRAY`: each processor has its own values.
+    PerProcessor = 6,
+    /// `BPF_MAP_TYPE_LRU_HASH`: the entry that was used least recently goes for a new one.
+    LeastRecentlyUsed = 9,
+    /// `BPF_MAP_TYPE_SK_STORAGE`: a value that a socket carries, and that goes with it.
+    OfSockets = 24,
+    /// `BPF_MAP_TYPE_TASK_STORAGE`: a value that a thread carries.
+    OfTasks = 29,
+}
+
+impl Kind {
+    fn is_carried(self) -> bool {
+        matches!(self, Kind::OfSockets | Kind::OfTasks)
+    }
+}
 
 /// A map that is gone when it and the programs that use it are dropped.
 #[derive(Debug)]
@@ -14,35 +35,51 @@ pub(crate) struct Map {
     descriptor: OwnedFd,
     key_bytes: usize,
     value_bytes: usize,
+    /// How many values an entry has.
+    values: usize,
 }
 
 impl Map {
-    /// Makes an empty map of the kind `BPF_MAP_TYPE_LRU_HASH`.
+    /// Makes a map: an array is full of zeros, any other is empty. Maps whose values are carried take no number of entries.
     ///
     /// # Errors
     /// EPERM without CAP_BPF; EINVAL where the kernel has no such map.
-    pub(crate) fn least_recently_used(
+    pub(crate) fn make(
+        kind: Kind,
         key_bytes: usize,
         value_bytes: usize,
         most_entries: u32,
     ) -> io::Result<Self> {
-        let argument = MapCreate {
-            kind: LEAST_RECENTLY_USED,
+        /// `BPF_F_NO_PREALLOC`, which maps of sockets and tasks demand.
+        const AS_NEEDED: u32 = 1;
+        let mut argument = MapCreate {
+            kind: kind as u32,
             key_bytes: key_bytes as u32,
             value_bytes: value_bytes as u32,
             most_entries,
+            ..MapCreate::default()
         };
+        // The kernel refuses these two (EINVAL) without a type of the key and one of the value.
+        let types = if kind.is_carried() { Some(load_types(value_bytes)?) } else { None };
+        if let Some(types) = &types {
+            argument.flags = AS_NEEDED;
+            argument.types = types.as_raw_fd() as u32;
+            (argument.key_type, argument.value_type) = (types::INTEGER, types::STRUCTURE);
+        }
+        let values = if kind == Kind::PerProcessor { processors()? } else { 1 };
         // SAFETY: the argument is that of this command and has no pointers.
         let descriptor = unsafe { call::open(call::MAP_CREATE, &argument) }?;
-        Ok(Map { descriptor, key_bytes, value_bytes })
+        Ok(Map { descriptor, key_bytes, value_bytes, values })
     }
 
-    /// The value of an entry; `None` if there is none, or the key has another size.
+    /// The value of an entry, or one of each processor in a row; `None` if there is none, or the key has another size.
     pub(crate) fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
         if key.len() != self.key_bytes {
             return None;
         }
-        let mut value = vec![0; self.value_bytes];
+        // The kernel writes each processor's value at a multiple of eight bytes.
+        let bytes = if self.values > 1 { self.value_bytes.next_multiple_of(8) } else { self.value_bytes };
+        let mut value = vec![0; bytes * self.values];
         let argument = MapElement {
             map: self.descriptor.as_raw_fd() as u32,
             reserved: 0,
@@ -50,14 +87,60 @@ impl Map {
             value: value.as_mut_ptr() as u64,
             flags: 0,
         };
-        // SAFETY: the kernel reads as many bytes as the map was made with from the key, and writes as many into the value;
-        // both have so many, and nobody else has the value.
+        // SAFETY: the kernel reads as many bytes as the map was made with from the key, and writes as many into the value for
+        // each processor; both have so many, and nobody else has the value.
         unsafe { call::bpf(call::MAP_LOOK_UP, &argument) }.is_ok().then_some(value)
+    }
+
+    /// Writes the value of an entry, which a map of one value has.
+    ///
+    /// # Errors
+    /// E2BIG where the map is full; EINVAL if the key or the value has another size.
+    pub(crate) fn put(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        if key.len() != self.key_bytes || value.len() != self.value_bytes || self.values != 1 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let argument = MapElement {
+            map: self.descriptor.as_raw_fd() as u32,
+            reserved: 0,
+            key: key.as_ptr() as u64,
+            value: value.as_ptr() as u64,
+            flags: 0,
+        };
+        // SAFETY: the kernel reads as many bytes as the map was made with from the key and from the value; both have so many.
+        unsafe { call::bpf(call::MAP_UPDATE, &argument) }?;
+        Ok(())
     }
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
+}
+
+/// Gives the kernel the types of a number of 32 bits and of a value.
+fn load_types(value_bytes: usize) -> io::Result<OwnedFd> {
+    let bytes = types::of_carried(value_bytes);
+    let argument = TypesLoad {
+        first: bytes.as_ptr() as u64,
+        log: 0,
+        bytes: bytes.len() as u32,
+        log_bytes: 0,
+        log_level: 0,
+        reserved: 0,
+    };
+    // SAFETY: the bytes live until this returns, with the length that is given.
+    unsafe { call::open(call::TYPES_LOAD, &argument) }
+}
+
+/// How many processors the machine may have: so many values the kernel writes.
+fn processors() -> io::Result<usize> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
+    last_of(&text).map(|last| last + 1).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// The last of a list such as `0-3` or `0,2-7`.
+fn last_of(list: &str) -> Option<usize> {
+    list.trim().rsplit([',', '-']).next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -66,7 +149,34 @@ mod tests {
 
     #[test]
     fn a_map_without_entries_has_no_value_of_any_key_as_root() {
-        let map = Map::least_recently_used(4, 8, 2).expect("bpf(2) needs root");
+        let map = Map::make(Kind::LeastRecentlyUsed, 4, 8, 2).expect("bpf(2) needs root");
         assert_eq!((map.get(&[1; 4]), map.get(&[1; 3])), (None, None));
+    }
+
+    #[test]
+    fn an_array_is_of_zeros_and_keeps_what_is_put_as_root() {
+        let map = Map::make(Kind::Array, 4, 8, 2).expect("bpf(2) needs root");
+        map.put(&1_u32.to_ne_bytes(), &[7; 8]).expect("there is room");
+        assert_eq!(map.get(&0_u32.to_ne_bytes()), Some(vec![0; 8]));
+        assert_eq!(map.get(&1_u32.to_ne_bytes()), Some(vec![7; 8]));
+        assert!(map.put(&2_u32.to_ne_bytes(), &[7; 8]).is_err(), "it has two");
+        assert!(map.put(&[0; 4], &[7; 4]).is_err(), "a value has eight bytes");
+        let each = Map::make(Kind::PerProcessor, 4, 8, 1).expect("bpf(2) needs root");
+        assert_eq!(each.get(&[0; 4]).map(|values| values.len()), processors().ok().map(|all| all * 8));
+    }
+
+    #[test]
+    fn sockets_and_threads_carry_values_as_root() {
+        for kind in [Kind::OfSockets, Kind::OfTasks] {
+            Map::make(kind, 4, 8, 0).unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+        }
+    }
+
+    #[test]
+    fn processors_are_counted_to_the_last() {
+        assert_eq!(
+            [last_of("0-3\n"), last_of("0\n"), last_of("0,2-7"), last_of("")],
+            [Some(3), Some(0), Some(7), None]
+        );
     }
 }

@@ -1,47 +1,141 @@
-//! The kernel's own types (BTF), as far as a program needs them that is attached to one: the number of a tracepoint.
+//! Types of programs (BTF): the kernel's own, as far as a program needs them that is attached to one, and those of a value that
+//! sockets or threads carry.
 
 use std::fs;
 use std::io::{self, ErrorKind};
 
 const PLACE: &str = "/sys/kernel/btf/vmlinux";
 const MAGIC: u32 = 0xeb9f;
+const VERSION: u32 = 1;
+const HEADER: u32 = 24;
 /// Bytes of a type before what its kind adds.
 const TYPE: usize = 12;
+const MEMBER: usize = 12;
+const INTEGER_KIND: u32 = 1;
+const STRUCTURE_KIND: u32 = 4;
 const TYPEDEF: u32 = 8;
+const FUNCTION: u32 = 12;
 
-/// The number of a tracepoint among the types of the running kernel, by its name without the group: `inet_sock_set_state`.
-///
-/// # Errors
-/// `NotFound` where the kernel has no BTF (CONFIG_DEBUG_INFO_BTF; Debian 11 and later have it) or no such tracepoint.
-pub(crate) fn tracepoint(name: &str) -> io::Result<u32> {
-    let types = fs::read(PLACE)?;
-    number_of(&types, &format!("btf_trace_{name}"))
-        .ok_or_else(|| io::Error::new(ErrorKind::NotFound, format!("{PLACE} has no tracepoint {name}")))
+/// Numbers of the types in [`of_carried`].
+pub(crate) const INTEGER: u32 = 1;
+pub(crate) const STRUCTURE: u32 = 2;
+
+/// The types of the running kernel.
+#[derive(Debug)]
+pub(crate) struct Types(Vec<u8>);
+
+/// A type, as it is found on a walk.
+struct Found<'a> {
+    number: u32,
+    kind: u32,
+    /// Where its parts begin.
+    parts: usize,
+    members: usize,
+    /// Its name, and all that follows.
+    name: &'a [u8],
+    /// Where the names begin.
+    names: usize,
 }
 
-/// The number of a typedef; `None` if there is none, or the bytes are not BTF of this byte order.
-fn number_of(types: &[u8], wanted: &str) -> Option<u32> {
-    let header = word(types, 4)? as usize;
-    if word(types, 0)? & 0xffff != MAGIC {
-        return None;
+impl Types {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// `NotFound` where the kernel has no BTF (CONFIG_DEBUG_INFO_BTF; Debian 11 and later have it).
+    pub(crate) fn read() -> io::Result<Self> {
+        Ok(Types(fs::read(PLACE)?))
     }
-    let mut at = header + word(types, 8)? as usize;
-    let end = at + word(types, 12)? as usize;
-    let names = header + word(types, 16)? as usize;
-    let mut number = 1;
-    while at < end {
-        let info = word(types, at + 4)?;
-        let (kind, members) = (info >> 24 & 31, (info & 0xffff) as usize);
-        if kind == TYPEDEF {
-            let name = types.get(names + word(types, at)? as usize..)?;
-            if name.starts_with(wanted.as_bytes()) && name.get(wanted.len()) == Some(&0) {
-                return Some(number);
+
+    /// The number of a tracepoint, by its name without the group: `inet_sock_set_state`.
+    ///
+    /// # Errors
+    /// `NotFound` where there is none.
+    pub(crate) fn tracepoint(&self, name: &str) -> io::Result<u32> {
+        self.number(TYPEDEF, &format!("btf_trace_{name}"))
+            .ok_or_else(|| missing(&format!("no tracepoint {name}")))
+    }
+
+    /// The number of a function.
+    ///
+    /// # Errors
+    /// `NotFound` where there is none, or it was built into its callers.
+    pub(crate) fn function(&self, name: &str) -> io::Result<u32> {
+        self.number(FUNCTION, name).ok_or_else(|| missing(&format!("no function {name}")))
+    }
+
+    /// Where a member begins in its structure, in bytes.
+    ///
+    /// # Errors
+    /// `NotFound` where there is none.
+    pub(crate) fn offset(&self, structure: &str, member: &str) -> io::Result<i16> {
+        self.bytes_before(structure, member)
+            .and_then(|bytes| i16::try_from(bytes).ok())
+            .ok_or_else(|| missing(&format!("no {structure}.{member}")))
+    }
+
+    fn number(&self, kind: u32, name: &str) -> Option<u32> {
+        let mut found = None;
+        self.walk(|one| {
+            if one.kind == kind && is_called(one.name, name) {
+                found = Some(one.number);
             }
-        }
-        at += TYPE + added(kind, members)?;
-        number += 1;
+            found.is_some()
+        })?;
+        found
     }
-    None
+
+    fn bytes_before(&self, structure: &str, member: &str) -> Option<u32> {
+        let mut found = None;
+        self.walk(|one| {
+            if one.kind != STRUCTURE_KIND || !is_called(one.name, structure) {
+                return false;
+            }
+            for part in 0..one.members {
+                let at = one.parts + MEMBER * part;
+                let (Some(name), Some(bits)) = (word(&self.0, at), word(&self.0, at + 8)) else { break };
+                let name = self.0.get(one.names + name as usize..).unwrap_or_default();
+                if is_called(name, member) {
+                    // With bit fields the size stands above the place; a pointer has none.
+                    found = Some((bits & 0xff_ffff) / 8);
+                }
+            }
+            true
+        })?;
+        found
+    }
+
+    /// Shows each type, until one is taken; `None` if the bytes are not BTF of this byte order, or end early.
+    fn walk(&self, mut takes: impl FnMut(&Found<'_>) -> bool) -> Option<()> {
+        let types = self.0.as_slice();
+        let header = word(types, 4)? as usize;
+        if word(types, 0)? & 0xffff != MAGIC {
+            return None;
+        }
+        let mut at = header + word(types, 8)? as usize;
+        let end = at + word(types, 12)? as usize;
+        let names = header + word(types, 16)? as usize;
+        let mut number = 1;
+        while at < end {
+            let info = word(types, at + 4)?;
+            let (kind, members) = (info >> 24 & 31, (info & 0xffff) as usize);
+            let name = types.get(names + word(types, at)? as usize..)?;
+            if takes(&Found { number, kind, parts: at + TYPE, members, name, names }) {
+                return Some(());
+            }
+            at += TYPE + added(kind, members)?;
+            number += 1;
+        }
+        Some(())
+    }
+}
+
+/// Whether a name that ends with a zero byte, with all that follows, is this one.
+fn is_called(name: &[u8], wanted: &str) -> bool {
+    name.starts_with(wanted.as_bytes()) && name.get(wanted.len()) == Some(&0)
+}
+
+fn missing(what: &str) -> io::Error {
+    io::Error::new(ErrorKind::NotFound, format!("{PLACE} has {what}"))
 }
 
 /// Bytes that follow a type (`linux/btf.h`); `None` for a kind that is newer than this list, after which nothing can be read.
@@ -65,36 +159,61 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
+/// BTF of a number of 32 bits and of a structure without members that has as many bytes as a value.
+pub(crate) fn of_carried(value_bytes: usize) -> Vec<u8> {
+    let names = b"\0int\0value\0";
+    let (int, value) = (1, 5);
+    written(&[int, INTEGER_KIND << 24, 4, 32, value, STRUCTURE_KIND << 24, value_bytes as u32], names)
+}
+
+/// BTF with these types and names.
+fn written(types: &[u32], names: &[u8]) -> Vec<u8> {
+    let bytes = 4 * types.len() as u32;
+    // The magic and the version share a word, which a machine writes in its own order.
+    let first = [(MAGIC as u16).to_ne_bytes(), [VERSION as u8, 0]].concat();
+    let header = [HEADER, 0, bytes, bytes, names.len() as u32];
+    let mut all = first;
+    for word in header.iter().chain(types) {
+        all.extend(word.to_ne_bytes());
+    }
+    all.extend(names);
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// BTF of an integer, a structure of one member, and a typedef.
+    /// BTF of an integer, a structure of one member, a typedef and a function.
     fn types() -> Vec<u8> {
-        let names = b"\0int\0pair\0btf_trace_connect\0";
+        let names = b"\0int\0pair\0btf_trace_connect\0sk\0send\0";
         let kind = |kind: u32, members: u32| kind << 24 | members;
-        let words = [1, kind(1, 0), 4, 0x20, 5, kind(4, 1), 4, 1, 1, 0, 10, kind(TYPEDEF, 0), 2];
-        let mut bytes = Vec::new();
-        for word in
-            [MAGIC | 1 << 16, 24, 0, 4 * words.len() as u32, 4 * words.len() as u32, names.len() as u32]
-        {
-            bytes.extend(word.to_ne_bytes());
-        }
-        for word in words {
-            bytes.extend(word.to_ne_bytes());
-        }
-        bytes.extend(names);
-        bytes
+        let structure = [5, kind(4, 1), 4, 28, 1, 64];
+        let words = [&[1, kind(1, 0), 4, 0x20][..], &structure, &[10, kind(TYPEDEF, 0), 2]].concat();
+        written(&[&words[..], &[31, kind(FUNCTION, 0), 3]].concat(), names)
     }
 
     #[test]
-    fn a_typedef_is_found_behind_types_of_other_sizes() {
-        let types = types();
-        assert_eq!(number_of(&types, "btf_trace_connect"), Some(3));
-        assert_eq!(number_of(&types, "btf_trace_conn"), None);
-        for length in 0..types.len() - 1 {
-            assert_eq!(number_of(&types[..length], "btf_trace_connect"), None, "{length} bytes");
+    fn what_is_named_is_found_behind_types_of_other_sizes() {
+        let whole = Types(types());
+        assert_eq!(whole.tracepoint("connect").ok(), Some(3));
+        assert_eq!(whole.tracepoint("conn").map_err(|error| error.kind()), Err(ErrorKind::NotFound));
+        assert_eq!(whole.function("send").ok(), Some(4));
+        assert_eq!(whole.offset("pair", "sk").ok(), Some(8));
+        assert!(whole.offset("pair", "other").is_err() && whole.offset("int", "sk").is_err());
+        for length in 0..whole.0.len() - 1 {
+            let short = Types(whole.0[..length].to_vec());
+            assert!(short.function("send").is_err(), "{length} bytes");
         }
-        assert_eq!(number_of(&[0xff; 400], "btf_trace_connect"), None);
+        assert!(Types(vec![0xff; 400]).tracepoint("connect").is_err());
+    }
+
+    #[test]
+    fn the_types_of_a_value_have_its_size() {
+        let carried = Types(of_carried(8));
+        assert_eq!(
+            (carried.number(INTEGER_KIND, "int"), carried.number(STRUCTURE_KIND, "value")),
+            (Some(INTEGER), Some(STRUCTURE))
+        );
     }
 }

@@ -1,0 +1,139 @@
+//! What was counted of each pair.
+
+use super::buckets::{BUCKETS, bucket, quantile};
+use super::programs::Maps;
+use super::record::{
+    BACK, EXCHANGES, FIRST_SUM, LAST_SUM, LASTS, OUT, PART_SUMS, PARTS, RECEIVED, RECEIVES, Record, TAKEN,
+    UNASKED, UNTIMED, VIOLATIONS,
+};
+
+/// What was counted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Counted {
+    /// By the numbers with which connections were named.
+    pub pairs: Vec<PairCounts>,
+    /// Events that no program saw, because it ran already on that processor.
+    pub lost: u64,
+}
+
+/// What was counted of a pair's connections.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PairCounts {
+    /// Connections both of whose ends were found.
+    pub connections: u32,
+    /// Exchanges one at a time.
+    pub exchanges: u64,
+    /// Exchanges that overlapped with others of their connection; they are not among [`PairCounts::exchanges`].
+    pub violations: u64,
+    /// Exchanges without a stamp of their beginning, which have no time.
+    pub untimed: u64,
+    /// Pieces that clients read, and those of them that they had not asked for.
+    pub receives: u64,
+    pub unasked: u64,
+    /// Bytes that clients sent, that servers read of them, that servers sent, and that clients read of them.
+    pub bytes_out: u64,
+    pub bytes_taken: u64,
+    pub bytes_back: u64,
+    pub bytes_received: u64,
+    /// Until the first piece of the reply was read.
+    pub first: Times,
+    /// Until the last one was.
+    pub last: Times,
+    /// Exchanges whose parts are all known, and the nanoseconds of each part: the way there, waiting for the server, its work,
+    /// the way back, the client's own delay.
+    pub parted: u64,
+    pub parts: [u64; 5],
+}
+
+/// Times of exchanges.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Times {
+    pub count: u64,
+    /// Their sum, in nanoseconds.
+    pub nanoseconds: u64,
+    counts: Vec<u64>,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Times { count: 0, nanoseconds: 0, counts: vec![0; BUCKETS] }
+    }
+}
+
+impl Times {
+    /// Their mean, in microseconds, which is exact; `None` without any.
+    #[must_use]
+    pub fn mean_us(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.nanoseconds as f64 / self.count as f64 / 1000.0)
+    }
+
+    /// The microseconds below which this part of them lies, 0 to 1, within 3 %; `None` without any.
+    #[must_use]
+    pub fn quantile_us(&self, part: f64) -> Option<f64> {
+        quantile(&self.counts, part).map(|nanoseconds| nanoseconds / 1000.0)
+    }
+
+    fn add(&mut self, nanoseconds: u64) {
+        self.count += 1;
+        self.nanoseconds += nanoseconds;
+        self.counts[bucket(nanoseconds)] += 1;
+    }
+}
+
+/// Reads the records of so many connections.
+pub(super) fn count(maps: &Maps, named: u32, pairs: u32, lost: u64) -> Counted {
+    let mut all = vec![PairCounts::default(); pairs as usize];
+    for (pair, counts) in (0_u32..).zip(&mut all) {
+        counts.first.counts = buckets(maps, 2 * pair);
+        counts.last.counts = buckets(maps, 2 * pair + 1);
+    }
+    for number in 0..named {
+        let Some(bytes) = maps.records.get(&number.to_ne_bytes()) else { continue };
+        let Some(pair) = bytes.first_chunk().map(|pair| u32::from_ne_bytes(*pair)) else { continue };
+        let (Some(counts), Some(record)) = (all.get_mut(pair as usize), Record::new(bytes)) else { continue };
+        counts.add(&record);
+    }
+    Counted { pairs: all, lost }
+}
+
+/// Buckets of all processors together.
+fn buckets(maps: &Maps, key: u32) -> Vec<u64> {
+    let mut sums = vec![0; BUCKETS];
+    let bytes = maps.times.get(&key.to_ne_bytes()).unwrap_or_default();
+    for (at, count) in bytes.chunks_exact(8).enumerate() {
+        let mut word = [0; 8];
+        word.copy_from_slice(count);
+        sums[at % BUCKETS] += u64::from_ne_bytes(word);
+    }
+    sums
+}
+
+impl PairCounts {
+    fn add(&mut self, record: &Record) {
+        self.connections += u32::from(record.is_named());
+        self.exchanges += record.at(EXCHANGES);
+        self.violations += record.at(VIOLATIONS);
+        self.untimed += record.at(UNTIMED);
+        self.receives += record.at(RECEIVES);
+        self.unasked += record.at(UNASKED);
+        self.bytes_out += record.at(OUT);
+        self.bytes_taken += record.at(TAKEN);
+        self.bytes_back += record.at(BACK);
+        self.bytes_received += record.at(RECEIVED);
+        self.first.count += record.at(EXCHANGES) - record.at(UNTIMED).min(record.at(EXCHANGES));
+        self.first.nanoseconds += record.at(FIRST_SUM);
+        self.last.count += record.at(LASTS);
+        self.last.nanoseconds += record.at(LAST_SUM);
+        self.parted += record.at(PARTS);
+        for (sum, place) in self.parts.iter_mut().zip(PART_SUMS) {
+            *sum += record.at(place);
+        }
+        if let Some(unfinished) = record.unfinished() {
+            self.exchanges += 1;
+            match unfinished.nanoseconds {
+                Some(nanoseconds) => self.first.add(nanoseconds),
+                None => self.untimed += 1,
+            }
+        }
+    }
+}

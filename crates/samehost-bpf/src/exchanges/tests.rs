@@ -1,0 +1,444 @@
+//! On real sockets, as root: each way to send and receive, and what is not one request at a time.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::call;
+
+/// A connected stream of either kind.
+trait Stream: Read + Write + AsRawFd + Send {}
+impl<T: Read + Write + AsRawFd + Send> Stream for T {}
+
+type End = Box<dyn Stream>;
+
+fn tcp() -> (End, End) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let client = TcpStream::connect(listener.local_addr().expect("its port")).expect("connected");
+    let (server, _) = listener.accept().expect("accepted");
+    for end in [&client, &server] {
+        end.set_nodelay(true).expect("it is TCP");
+    }
+    (Box::new(client), Box::new(server))
+}
+
+fn unix() -> (End, End) {
+    let (client, server) = UnixStream::pair().expect("a pair");
+    (Box::new(client), Box::new(server))
+}
+
+type Connect = fn() -> (End, End);
+
+const BOTH: [(&str, Connect); 2] = [("TCP", tcp), ("Unix", unix)];
+
+fn cookie(of: &End) -> u64 {
+    let mut cookie = 0_u64;
+    let mut bytes = size_of::<u64>() as libc::socklen_t;
+    let place = (&raw mut cookie).cast();
+    // SAFETY: SO_COOKIE writes at most `bytes` bytes, as many as the number has.
+    let result =
+        unsafe { libc::getsockopt(of.as_raw_fd(), libc::SOL_SOCKET, libc::SO_COOKIE, place, &mut bytes) };
+    assert_eq!(result, 0);
+    cookie
+}
+
+fn watch(ends: &(End, End), exact: bool) -> Exchanges {
+    let mut exchanges = Exchanges::open(8, 1, exact).expect("bpf(2) needs root");
+    let wanted = Wanted { client: cookie(&ends.0), server: cookie(&ends.1), pair: 0 };
+    assert_eq!(exchanges.name(&[wanted]).expect("named"), 1);
+    exchanges
+}
+
+fn counted(exchanges: Exchanges) -> PairCounts {
+    let mut counted = exchanges.finish();
+    assert_eq!((counted.pairs.len(), counted.pairs[0].connections), (1, 1));
+    counted.pairs.remove(0)
+}
+
+fn shown(found: &PairCounts) -> String {
+    let PairCounts { exchanges, violations, untimed, receives, unasked, parted, parts, .. } = found;
+    let bytes = [found.bytes_out, found.bytes_taken, found.bytes_back, found.bytes_received];
+    format!(
+        "{exchanges} exchanges, {violations} violations, {untimed} untimed, {receives} receives, {unasked} unasked, bytes {bytes:?}, \
+         {} first of {:?} µs, {} last of {:?} µs, {parted} parted {parts:?}",
+        found.first.count,
+        found.first.mean_us(),
+        found.last.count,
+        found.last.mean_us(),
+    )
+}
+
+/// Replies to each request of `size` bytes with as many, until the client closes.
+fn echo(mut server: End, size: usize) {
+    let mut bytes = vec![0; size];
+    while server.read_exact(&mut bytes).is_ok() && server.write_all(&bytes).is_ok() {}
+}
+
+fn ask(client: &mut End, request: &[u8]) {
+    client.write_all(request).expect("sent");
+    let mut reply = vec![0; request.len()];
+    client.read_exact(&mut reply).expect("received");
+}
+
+#[test]
+fn requests_one_at_a_time_are_counted_as_root() {
+    for (transport, connect) in BOTH {
+        for exact in [false, true] {
+            let ends = connect();
+            let exchanges = watch(&ends, exact);
+            let mode = exchanges.mode();
+            let (mut client, server) = ends;
+            let server = thread::spawn(move || echo(server, 100));
+            for _ in 0..500 {
+                ask(&mut client, &[7; 100]);
+            }
+            let found = counted(exchanges);
+            drop(client);
+            server.join().expect("it ends");
+            let what = format!("{transport}, {mode:?}: {}", shown(&found));
+            // Where the server's processor is late to say that a request is there, one may be counted with the next.
+            assert!((495..=500).contains(&found.exchanges) && found.violations <= 5, "{what}");
+            assert_eq!((found.receives, found.unasked), (500, 0), "{what}");
+            let bytes = [found.bytes_out, found.bytes_taken, found.bytes_back, found.bytes_received];
+            assert_eq!(bytes, [50_000; 4], "{what}");
+            // A thread's first send is not stamped.
+            assert!(found.untimed <= if mode == Mode::SystemCalls { 60 } else { 0 }, "{what}");
+            assert!(found.last.count >= 440, "{what}");
+            assert_eq!(found.parted > 400, mode != Mode::Arrivals, "{what}");
+        }
+    }
+}
+
+/// Checks what a system call returned, and gives the bytes.
+fn bytes(result: isize) -> usize {
+    usize::try_from(result).unwrap_or_else(|_| panic!("{}", io::Error::last_os_error()))
+}
+
+fn send_many(end: &End, pieces: [&[u8]; 2]) {
+    let mut vectors =
+        pieces.map(|piece| libc::iovec { iov_base: piece.as_ptr() as *mut _, iov_len: piece.len() });
+    let mut messages = Vec::new();
+    for vector in &mut vectors {
+        // SAFETY: zeros are a message without parts.
+        let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
+        (message.msg_hdr.msg_iov, message.msg_hdr.msg_iovlen) = (vector, 1);
+        messages.push(message);
+    }
+    // SAFETY: the messages and what they lead to live until this returns.
+    let sent = unsafe { libc::sendmmsg(end.as_raw_fd(), messages.as_mut_ptr(), 2, 0) };
+    assert_eq!(sent, 2);
+}
+
+fn receive(end: &End, flags: i32, most: usize) -> isize {
+    let mut buffer = vec![0_u8; most];
+    // SAFETY: the buffer has so many bytes, and nobody else has it.
+    unsafe { libc::recv(end.as_raw_fd(), buffer.as_mut_ptr().cast(), most, flags) }
+}
+
+fn send_file(end: &End, size: usize) {
+    let mut file = tempfile();
+    file.write_all(&vec![1; size]).expect("there is room");
+    let mut from = 0;
+    // SAFETY: the offset is a number that nobody else has.
+    assert_eq!(bytes(unsafe { libc::sendfile(end.as_raw_fd(), file.as_raw_fd(), &mut from, size) }), size);
+}
+
+fn tempfile() -> std::fs::File {
+    // SAFETY: the name is a text that ends with a zero byte.
+    let descriptor = unsafe { libc::memfd_create(c"samehost".as_ptr(), 0) };
+    assert!(descriptor >= 0);
+    // SAFETY: it was just opened, and nobody else has it.
+    unsafe { std::os::fd::FromRawFd::from_raw_fd(descriptor) }
+}
+
+fn splice(from: &(impl AsRawFd + ?Sized), to: &(impl AsRawFd + ?Sized), size: usize) {
+    let null = std::ptr::null_mut();
+    // SAFETY: without offsets it reads and writes nothing of this process.
+    let moved = unsafe { libc::splice(from.as_raw_fd(), null, to.as_raw_fd(), null, size, 0) };
+    assert_eq!(bytes(moved), size);
+}
+
+#[test]
+fn each_way_to_send_and_receive_is_seen_or_known_not_to_be_as_root() {
+    for (transport, connect) in BOTH {
+        let ends = connect();
+        let exchanges = watch(&ends, false);
+        let (mut client, mut server) = ends;
+        client.write_all(&[1; 10]).expect("sent");
+        let pieces = [io::IoSlice::new(&[1; 4]), io::IoSlice::new(&[1; 6])];
+        assert_eq!(client.write_vectored(&pieces).expect("sent"), 10);
+        send_many(&client, [&[1; 10], &[1; 10]]);
+        // It looks, and takes nothing.
+        assert!(receive(&server, libc::MSG_PEEK, 100) > 0);
+        assert_eq!(bytes(receive(&server, libc::MSG_WAITALL, 40)), 40);
+        // Nothing is there (EAGAIN).
+        assert_eq!(receive(&server, libc::MSG_DONTWAIT, 10), -1);
+        send_file(&server, 5000);
+        let (mut from, to) = io::pipe().expect("a pipe");
+        splice(&server_file(2000), &to, 2000);
+        splice(&from, server.as_ref(), 2000);
+        assert_eq!(bytes(receive(&client, libc::MSG_WAITALL, 7000)), 7000);
+        // A second exchange, whose request the server moves to a pipe: nobody sees that.
+        client.write_all(&[1; 10]).expect("sent");
+        splice(server.as_ref(), &to, 10);
+        from.read_exact(&mut [0; 10]).expect("it is there");
+        server.write_all(&[1; 10]).expect("sent");
+        ask_nothing(&mut client, 10);
+        drop(server);
+        // The end of the stream, and a send to nobody (EPIPE, or it is there before that is known).
+        assert_eq!(receive(&client, 0, 10), 0);
+        let found = counted(exchanges);
+        let what = format!("{transport}: {}", shown(&found));
+        assert_eq!((found.bytes_out, found.bytes_taken), (50, 40), "{what}");
+        assert_eq!((found.bytes_back, found.bytes_received), (7010, 7010), "{what}");
+        // One that the server answered without having read it is not one at a time, as far as can be seen.
+        assert_eq!((found.exchanges, found.unasked), (1, 0), "{what}");
+    }
+}
+
+fn server_file(size: usize) -> std::fs::File {
+    let mut file = tempfile();
+    file.write_all(&vec![1; size]).expect("there is room");
+    io::Seek::rewind(&mut file).expect("it is a file");
+    file
+}
+
+/// Reads so many bytes.
+fn ask_nothing(client: &mut End, size: usize) {
+    client.read_exact(&mut vec![0; size]).expect("received");
+}
+
+#[test]
+fn large_replies_and_requests_in_pieces_are_one_exchange_as_root() {
+    /// More than a socket's buffer.
+    const LARGE: usize = 2_000_000;
+    const PIECES: usize = 20;
+    for (transport, connect) in BOTH {
+        for exact in [false, true] {
+            let ends = connect();
+            let exchanges = watch(&ends, exact);
+            let (mut client, mut server) = ends;
+            let answers = thread::spawn(move || {
+                let mut head = [0; 4];
+                while server.read_exact(&mut head).is_ok() {
+                    server.read_exact(&mut [0; 1000]).expect("received");
+                    server.write_all(&vec![1; LARGE]).expect("sent");
+                }
+            });
+            for _ in 0..20 {
+                client.write_all(&[1; 4]).expect("sent");
+                client.write_all(&[1; 1000]).expect("sent");
+                for _ in 0..PIECES {
+                    ask_nothing(&mut client, LARGE / PIECES);
+                }
+            }
+            let found = counted(exchanges);
+            drop(client);
+            answers.join().expect("it ends");
+            let what = format!("{transport}: {}", shown(&found));
+            assert!((18..=20).contains(&found.exchanges), "{what}");
+            // A server that is interrupted in the midst of a reply looks as if it began anew.
+            assert!(found.unasked * 20 <= found.receives, "{what}");
+            assert_eq!(found.bytes_received, 20 * LARGE as u64, "{what}");
+            assert!(found.last.quantile_us(0.5) > found.first.quantile_us(0.5), "{what}");
+        }
+    }
+}
+
+#[test]
+fn overlapping_requests_are_no_exchanges_as_root() {
+    /// Requests at once, and how often.
+    const DEEP: usize = 4;
+    const TIMES: usize = 100;
+    for (transport, connect) in BOTH {
+        for exact in [false, true] {
+            let ends = connect();
+            let exchanges = watch(&ends, exact);
+            let (mut client, server) = ends;
+            let server = thread::spawn(move || echo(server, 10));
+            for _ in 0..TIMES {
+                for _ in 0..DEEP {
+                    client.write_all(&[1; 10]).expect("sent");
+                }
+                ask_nothing(&mut client, 10 * DEEP);
+            }
+            let found = counted(exchanges);
+            drop(client);
+            server.join().expect("it ends");
+            let what = format!("{transport}: {}", shown(&found));
+            assert!(found.violations * 4 > found.exchanges, "{what}");
+        }
+    }
+}
+
+#[test]
+fn what_nobody_asked_for_is_no_reply_as_root() {
+    for (transport, connect) in BOTH {
+        let ends = connect();
+        let exchanges = watch(&ends, false);
+        let (mut client, mut server) = ends;
+        let pushes = thread::spawn(move || {
+            // It subscribes.
+            server.read_exact(&mut [0; 10]).expect("received");
+            for _ in 0..15 {
+                server.write_all(&[1; 10]).expect("sent");
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        client.write_all(&[1; 10]).expect("sent");
+        ask_nothing(&mut client, 150);
+        pushes.join().expect("it ends");
+        let found = counted(exchanges);
+        let what = format!("{transport}: {}", shown(&found));
+        assert!(found.exchanges <= 1 && found.last.count == 0, "{what}");
+        assert!(found.receives <= 15 && found.unasked * 2 > found.receives, "{what}");
+    }
+}
+
+#[test]
+fn nothing_is_left_of_a_process_that_is_killed_as_root() {
+    const CHILD: &str = "SAMEHOST_TEST_HOLDS_PROGRAMS";
+    let (client, server) = unix();
+    if std::env::var_os(CHILD).is_some() {
+        let exchanges = watch(&(client, server), true);
+        let numbers: Vec<String> = exchanges.programs.iter().map(|one| one.number().to_string()).collect();
+        std::fs::write(std::env::var_os(CHILD).expect("it is set"), numbers.join(" ")).expect("written");
+        thread::sleep(Duration::from_secs(60));
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("samehost-bpf-{}", std::process::id()));
+    let name = "exchanges::tests::nothing_is_left_of_a_process_that_is_killed_as_root";
+    let mut command = std::process::Command::new(std::env::current_exe().expect("this program"));
+    let mut child = Killed(command.args(["--exact", name]).env(CHILD, &folder).spawn().expect("it starts"));
+    let numbers = wait_for(|| {
+        let text = std::fs::read_to_string(&folder).ok()?;
+        let numbers: Vec<u32> = text.split(' ').filter_map(|number| number.parse().ok()).collect();
+        // Four, or six where there are programs at the entries of functions.
+        (numbers.len() >= 4).then_some(numbers)
+    });
+    let are_loaded = numbers.iter().any(|number| is_loaded(*number));
+    child.0.kill().expect("it is ours");
+    child.0.wait().expect("it ends");
+    let _ = std::fs::remove_file(&folder);
+    assert!(are_loaded);
+    wait_for(|| numbers.iter().all(|number| !is_loaded(*number)).then_some(()));
+}
+
+/// A child that ends with the test.
+struct Killed(std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn wait_for<T>(mut ready: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = ready() {
+            return found;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Whether the kernel has a program of this number.
+fn is_loaded(number: u32) -> bool {
+    let argument = [number, 0, 0];
+    // SAFETY: the argument is that of this command and has no pointers.
+    unsafe { call::open(call::PROGRAM_BY_NUMBER, &argument) }.is_ok()
+}
+
+/// Mean times of one run, in microseconds.
+struct Run {
+    /// By the client's clock.
+    client: f64,
+    /// The server's work, by its clock.
+    work: f64,
+    found: PairCounts,
+}
+
+/// Requests one at a time to a server that works for so long on each.
+fn run(connect: Connect, works: Duration, times: u32, exact: bool) -> Run {
+    let ends = connect();
+    let exchanges = watch(&ends, exact);
+    let (mut client, mut server) = ends;
+    let server = thread::spawn(move || {
+        let (mut all, mut number) = (Duration::ZERO, 0);
+        let mut request = [0; 100];
+        while server.read_exact(&mut request).is_ok() {
+            let begun = Instant::now();
+            while begun.elapsed() < works {}
+            all += begun.elapsed();
+            number += 1;
+            server.write_all(&request).expect("sent");
+        }
+        1e6 * all.as_secs_f64() / f64::from(number)
+    });
+    let mut all = Duration::ZERO;
+    for _ in 0..times {
+        let begun = Instant::now();
+        ask(&mut client, &[7; 100]);
+        all += begun.elapsed();
+    }
+    let found = counted(exchanges);
+    drop(client);
+    Run { client: 1e6 * all.as_secs_f64() / f64::from(times), work: server.join().expect("it ends"), found }
+}
+
+/// Whether a time is within 5 % or 3 µs of what a clock says.
+fn is_near(found: f64, clock: f64) -> bool {
+    (found - clock).abs() <= (0.05 * clock).max(3.0)
+}
+
+/// Tries of what neighbours on this machine may disturb: an interruption of a millisecond between two stamps is 1 µs of a mean.
+const TRIES: usize = 8;
+
+/// The promise, with the exception that makes it worth one: times that begin with the arrival do not keep it over TCP.
+#[test]
+fn times_are_those_of_the_clients_clock_as_root() {
+    for (transport, connect) in BOTH {
+        for (works, times) in [(10, 3000), (100, 1000), (1000, 200), (10_000, 30)] {
+            let mut kept = [false; 3];
+            let mut seen = Vec::new();
+            for _ in 0..TRIES {
+                let run = run(connect, Duration::from_micros(works), times, true);
+                let (keeps, shown) = promises(&run);
+                seen.push(shown);
+                for (kept, keeps) in kept.iter_mut().zip(keeps) {
+                    *kept |= keeps;
+                }
+                if kept == [true; 3] {
+                    break;
+                }
+            }
+            assert_eq!(kept, [true; 3], "time, work, sum: {transport}, {works} µs: {seen:#?}");
+        }
+    }
+    let hides_the_way = (0..TRIES).any(|_| {
+        let run = run(tcp, Duration::ZERO, 5000, false);
+        let mean = run.found.first.mean_us().expect("it has times");
+        run.found.parted == 0 && mean < run.client && !is_near(mean, run.client)
+    });
+    assert!(hides_the_way, "it would be as good as the exact one");
+}
+
+/// Whether the time and the server's work are those of the clocks, and the parts sum up; and the numbers.
+fn promises(run: &Run) -> ([bool; 3], String) {
+    let mean = run.found.first.mean_us().expect("it has times");
+    let parts = run.found.parts.map(|part| part as f64 / run.found.parted as f64 / 1000.0);
+    let sum: f64 = parts.iter().sum();
+    let sums_up = (sum - mean).abs() <= (0.02 * mean).max(1.5);
+    let shown = format!(
+        "{mean:.1} of {:.1} µs, work {:.1} of {:.1} µs, parts {parts:.1?}",
+        run.client, parts[2], run.work
+    );
+    ([is_near(mean, run.client), is_near(parts[2], run.work), sums_up], shown)
+}
