@@ -37,6 +37,14 @@ impl Filter {
         let mut kept: BTreeSet<usize> = (0..is_asked.len()).filter(|at| is_asked[*at]).collect();
         kept.extend(advice.iter().map(|one| one.service));
         kept.extend(connections.iter().filter_map(|one| one.service));
+        let mut exchanges = scan.exchanges.take();
+        if let Some(exchanges) = &mut exchanges {
+            exchanges.pairs.retain(|one| is_asked[one.service] || self.has_name(&one.client));
+            kept.extend(exchanges.pairs.iter().map(|one| one.service));
+            for pair in &mut exchanges.pairs {
+                pair.service = kept.range(..pair.service).count();
+            }
+        }
         for advice in &mut advice {
             advice.service = kept.range(..advice.service).count();
             // Members count among all connections.
@@ -45,7 +53,7 @@ impl Filter {
         for connection in &mut connections {
             connection.service = connection.service.map(|at| kept.range(..at).count());
         }
-        (scan.advice, scan.connections) = (advice, connections);
+        (scan.advice, scan.connections, scan.exchanges) = (advice, connections, exchanges);
         scan.services = kept.iter().map(|at| scan.services[*at].clone()).collect();
         scan.findings.retain(|finding| self.has_finding(finding));
         scan.slow_congestion.clear();
@@ -75,7 +83,7 @@ impl Filter {
 
 #[cfg(test)]
 mod tests {
-    use samehost_model::scan::{Advice, Possible};
+    use samehost_model::scan::{Advice, Exchanges, PairExchanges, Possible, SocketKind};
 
     use super::*;
 
@@ -117,6 +125,33 @@ mod tests {
             scan.advice.iter().map(|one| (one.client.clone(), scan.services[one.service].name.clone()));
         let pairs = pairs.collect();
         (scan.services.iter().map(|service| service.name.clone()).collect(), pairs)
+    }
+
+    #[test]
+    fn exchanges_are_left_with_the_service_that_is_asked_for() {
+        let pair = |client: &str, service| PairExchanges {
+            service,
+            client: client.to_owned(),
+            kind: SocketKind::UnixStream,
+            connections: 1,
+            exchanges_per_s: 1.0,
+            bytes_out_per_s: 1.0,
+            bytes_back_per_s: 1.0,
+            overlapping: 0.0,
+            unasked: 0.0,
+            unstamped: 0.0,
+            no_time: None,
+            first: None,
+            last: None,
+            parts: None,
+        };
+        let mut scan = scan();
+        let pairs = vec![pair("php-fpm8.2", 1), pair("worker", 2), pair("nginx", 0)];
+        scan.exchanges = Some(Exchanges { pairs, ..Exchanges::default() });
+        Filter { names: vec!["redis".to_owned()], ports: vec![] }.apply(&mut scan);
+        let left = scan.exchanges.unwrap().pairs;
+        assert_eq!(left, [pair("worker", 0)]);
+        assert_eq!(scan.services[0].name, "Redis");
     }
 
     #[test]

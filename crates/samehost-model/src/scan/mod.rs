@@ -5,6 +5,7 @@ mod advice;
 mod changes;
 mod congestion;
 mod dropped;
+mod exchanges;
 mod explanation;
 mod finding;
 mod found;
@@ -23,6 +24,9 @@ pub use advice::{Advice, Obstacle, Possible, Range, Saving, ShortTraffic, Traffi
 pub use changes::{ChangedHop, ChangedService, Compared, ReturnedHop, SCAN_CHANGES_SCHEMA, ScanChanges};
 pub use congestion::SlowCongestion;
 pub use dropped::Dropped;
+pub use exchanges::{
+    ExchangeMode, ExchangeParts, ExchangeTimes, Exchanges, NoTime, PairExchanges, Unmeasured,
+};
 pub use explanation::Explanation;
 pub use finding::{FINDING_CODES, Finding};
 pub use found::Found;
@@ -118,6 +122,8 @@ pub struct Scan {
     pub slow_congestion: Vec<SlowCongestion>,
     /// What the UDP sockets of services dropped; not part of the JSON.
     pub dropped: Vec<Dropped>,
+    /// How long exchanges took, with `--observe`.
+    pub exchanges: Option<Exchanges>,
     /// What else is worth knowing of the sockets now.
     pub findings: Vec<Finding>,
     /// What was not visible.
@@ -183,6 +189,8 @@ pub(crate) struct ScanView<'a> {
     services: &'a [Service],
     advice: &'a [Advice],
     slow_congestion: &'a [SlowCongestion],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exchanges: Option<&'a Exchanges>,
     findings: &'a [Finding],
     processes: &'a [Process],
     connections: Vec<ConnectionView<'a>>,
@@ -213,6 +221,7 @@ impl Serialize for Scan {
             services: &self.services,
             advice: &self.advice,
             slow_congestion: &self.slow_congestion,
+            exchanges: self.exchanges.as_ref(),
             findings: &self.findings,
             processes: &self.processes,
             connections: connections.collect(),

@@ -288,6 +288,9 @@ pub struct Socket {
     /// The control group (cgroup v2) that made it, by the kernel's number; none of Unix sockets and of old kernels.
     #[serde(skip)]
     pub control_group: Option<u64>,
+    /// The kernel's number for it, which no other socket has since the machine started; 0 where it was not read.
+    #[serde(skip)]
+    pub cookie: u64,
     /// The unit or the container that made it, of a connection's client that no process here holds any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub made_in: Option<String>,
@@ -316,6 +319,7 @@ impl Socket {
             kernel_tls: false,
             v6only: None,
             control_group: None,
+            cookie: 0,
             made_in: None,
             pids: Vec::new(),
         }

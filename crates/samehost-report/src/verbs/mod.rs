@@ -1,6 +1,7 @@
 //! What a verb besides `bench` prints: a file for each.
 
 pub(crate) mod checkup;
+pub(crate) mod exchanges;
 pub(crate) mod explanation;
 pub(crate) mod history;
 pub(crate) mod hosts;

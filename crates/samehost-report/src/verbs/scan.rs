@@ -13,6 +13,7 @@ use crate::formats::page::Page;
 use crate::formats::terminal::Terminal;
 use crate::layout::line::{Line, Span, Tone, labelled, titled, wrap_spans};
 use crate::layout::text::count;
+use crate::verbs::exchanges::exchanges;
 use crate::verbs::explanation::BBR;
 use crate::verbs::saving::saving_in_words;
 
@@ -41,6 +42,7 @@ impl Terminal {
             page.section(vec![Line::from(vec![Span::plain("Nothing of that name or port is here.")])]);
         }
         page.section(advice(scan, notes, page.measure()));
+        page.section(exchanges(scan, page.measure()));
         page.section(findings(scan, notes, page.measure()));
         page.section(explained(scan, notes, page.measure()));
         page.section(pairs(scan, page.measure()));

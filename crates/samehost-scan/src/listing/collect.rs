@@ -62,6 +62,7 @@ pub fn collect(version: &str) -> Result<Scan, ScanError> {
         advice: Vec::new(),
         slow_congestion: Vec::new(),
         dropped: Vec::new(),
+        exchanges: None,
         findings: Vec::new(),
         hidden,
     };

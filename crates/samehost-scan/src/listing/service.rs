@@ -122,34 +122,52 @@ fn unix_name(socket: &Socket) -> Option<(SocketKind, UnixName)> {
     }
 }
 
-/// Records the service that accepted each connection, and counts connections, including those of remote clients.
-fn assign(scan: &mut Scan) {
-    let mut service_of = HashMap::new();
-    let mut unix = HashMap::new();
-    for (index, service) in scan.services.iter().enumerate() {
-        for at in &service.listeners {
-            service_of.insert(*at, index);
-            unix.extend(unix_name(&scan.sockets[*at]).map(|name| (name, index)));
+/// Finds the service that accepted a socket.
+pub(crate) struct Acceptors {
+    tcp: Listeners,
+    service_of: HashMap<usize, usize>,
+    unix: HashMap<(SocketKind, UnixName), usize>,
+}
+
+impl Acceptors {
+    pub(crate) fn of(scan: &Scan) -> Self {
+        let mut service_of = HashMap::new();
+        let mut unix = HashMap::new();
+        for (index, service) in scan.services.iter().enumerate() {
+            for at in &service.listeners {
+                service_of.insert(*at, index);
+                unix.extend(unix_name(&scan.sockets[*at]).map(|name| (name, index)));
+            }
+        }
+        Acceptors { tcp: Listeners::of(&scan.sockets), service_of, unix }
+    }
+
+    /// The position of the service; `None` for a client's socket, and where no listener here has its address.
+    pub(crate) fn service(&self, socket: &Socket) -> Option<usize> {
+        match socket.kind {
+            kind if kind.is_tcp() => {
+                let at = self.tcp.accepts(socket.network_namespace, socket.local.inet()?)?;
+                self.service_of.get(&at).copied()
+            }
+            kind if kind.is_unix() => self.unix.get(&unix_name(socket)?).copied(),
+            _ => None,
         }
     }
-    let listeners = Listeners::of(&scan.sockets);
-    let accepted_by = |socket: &Socket| match socket.kind {
-        kind if kind.is_tcp() => {
-            let at = listeners.accepts(socket.network_namespace, socket.local.inet()?)?;
-            service_of.get(&at).copied()
-        }
-        kind if kind.is_unix() => unix.get(&unix_name(socket)?).copied(),
-        _ => None,
-    };
+}
+
+/// Records the service that accepted each connection, and counts connections, including those of remote clients.
+fn assign(scan: &mut Scan) {
+    let acceptors = Acceptors::of(scan);
     let mut counts = vec![0; scan.services.len()];
     for socket in &scan.sockets {
         let is_open = socket.state == SocketState::Established && !socket.is_listening();
-        if let Some(index) = accepted_by(socket).filter(|_| is_open) {
+        if let Some(index) = acceptors.service(socket).filter(|_| is_open) {
             counts[index] += 1;
         }
     }
     for connection in &mut scan.connections {
-        connection.service = scan.sockets.get(connection.server).and_then(accepted_by);
+        let server = scan.sockets.get(connection.server);
+        connection.service = server.and_then(|server| acceptors.service(server));
     }
     for (service, count) in scan.services.iter_mut().zip(counts) {
         service.connections = count;

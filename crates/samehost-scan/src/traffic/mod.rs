@@ -3,6 +3,7 @@
 pub(crate) mod booking;
 pub(crate) mod catch;
 pub(crate) mod ended;
+pub(crate) mod exchanges;
 pub(crate) mod held_back;
 pub(crate) mod observe;
 pub(crate) mod predict;

@@ -16,6 +16,7 @@ use crate::proc::stat;
 use crate::traffic::booking::{Part, Shares, only_program, shares};
 use crate::traffic::catch::{Catcher, Caught, Seen};
 use crate::traffic::ended::{Ended, Heard, Sums, Tally};
+use crate::traffic::exchanges::{Timed, Watched};
 use crate::traffic::held_back::HeldBack;
 
 /// How long the kernel keeps a closed connection in TIME_WAIT (`TCP_TIMEWAIT_LEN`), in milliseconds.
@@ -70,8 +71,9 @@ impl Observer {
 }
 
 /// Observes the connections of a scan for a period and fills in the traffic of each piece of advice. Ends
-/// early when `stop` becomes true; what was counted until then is kept. Returns the connections that held bytes back.
-pub fn observe(scan: &mut Scan, period: Duration, stop: &AtomicBool) -> HeldBack {
+/// early when `stop` becomes true; what was counted until then is kept. Times exchanges if that is asked for. Returns the
+/// connections that held bytes back.
+pub fn observe(scan: &mut Scan, period: Duration, timed: Timed, stop: &AtomicBool) -> HeldBack {
     let mut ended = Ended::open(&scan.network_namespaces);
     let listeners = Listeners::of(&scan.sockets);
     let begun = Instant::now();
@@ -81,6 +83,10 @@ pub fn observe(scan: &mut Scan, period: Duration, stop: &AtomicBool) -> HeldBack
     let cost = begun.elapsed();
     let service_of = services_of_listeners(scan);
     let mut catcher = Catcher::open(scan, &listeners, &service_of);
+    let mut watched = match timed {
+        Timed::Not => None,
+        Timed::Cheaply | Timed::Exactly => Some(Watched::open(scan, timed == Timed::Exactly)),
+    };
     let step = (period / STEPS).max(SHORTEST_STEP).max(cost * MOST_OF_A_STEP);
     let mut rest = NAP;
     let mut steps: Vec<HashMap<usize, f64>> = Vec::new();
@@ -95,10 +101,14 @@ pub fn observe(scan: &mut Scan, period: Duration, stop: &AtomicBool) -> HeldBack
         before.count_closed(&mut ended, &listeners, catcher.as_mut());
         if before.at.elapsed() >= step * (steps.len() as u32 + 1) {
             held_back.look_now(scan);
+            if let Some(Ok(watched)) = &mut watched {
+                watched.look(scan);
+            }
             steps.push(so_far(scan, &before, &look(scan), ended.sums(), &listeners));
         }
         rest = NAP.max(begun.elapsed() * MOST_OF_A_STEP);
     }
+    scan.exchanges = watched.map(|watched| watched.map_or_else(|unmeasured| unmeasured, Watched::finish));
     let after = look(scan);
     let caught = catcher.map(|catcher| catcher.caught).unwrap_or_default();
     if !stop.load(Ordering::Relaxed)

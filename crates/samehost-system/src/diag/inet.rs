@@ -110,6 +110,7 @@ pub fn parse(payload: &[u8], kind: SocketKind, namespace: u64) -> Option<Socket>
         } else {
             Queues::Bytes { received_bytes: receive_queue, unsent_bytes: send_queue }
         },
+        cookie: cookie(payload),
         ..Socket::new(kind, state, u64::from(u32_at(payload, 68)?), namespace)
     };
     for (attribute, value) in attributes(&payload[FIXED..]) {

@@ -350,6 +350,23 @@ mod tests {
     }
 
     #[test]
+    fn a_cookie_is_what_the_socket_says_of_itself() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let tcp = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let sockets = Diag::open().unwrap().sockets(1).unwrap();
+        let inodes = [rustix::fs::fstat(&tcp).unwrap().st_ino, rustix::fs::fstat(&one).unwrap().st_ino];
+        let cookies = [
+            rustix::net::sockopt::socket_cookie(&tcp).unwrap(),
+            rustix::net::sockopt::socket_cookie(&one).unwrap(),
+        ];
+        for (inode, cookie) in inodes.into_iter().zip(cookies) {
+            let found = sockets.iter().find(|socket| socket.inode == inode).unwrap();
+            assert_eq!((found.cookie, found.cookie > 0), (cookie, true), "{found:?}");
+        }
+    }
+
+    #[test]
     fn finds_the_other_end_of_a_unix_connection() {
         let (one, other) = std::os::unix::net::UnixStream::pair().unwrap();
         let inode = |stream| rustix::fs::fstat(stream).unwrap().st_ino;

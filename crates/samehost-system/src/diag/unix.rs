@@ -52,6 +52,7 @@ pub fn parse(payload: &[u8], namespace: u64) -> Option<Socket> {
         _ => return None,
     };
     let mut socket = Socket::new(kind, state, u64::from(u32_at(fixed, 4)?), namespace);
+    socket.cookie = u64::from(u32_at(fixed, 12)?) << 32 | u64::from(u32_at(fixed, 8)?);
     for (kind, value) in attributes(&payload[FIXED..]) {
         match kind {
             NAME => socket.local = Address::from_sun_path(value),
@@ -95,7 +96,7 @@ mod tests {
     fn a_listener_with_a_path() {
         let mut bytes = vec![AF_UNIX, SOCK_STREAM, 10, 0];
         bytes.extend(4711u32.to_ne_bytes());
-        bytes.extend([0; 8]);
+        bytes.extend([7, 0, 0, 0, 1, 0, 0, 0]);
         bytes.extend(attribute(NAME, b"/run/app.sock\0"));
         bytes.extend(attribute(RQLEN, &[2, 0, 0, 0, 5, 0, 0, 0]));
         bytes.extend(attribute(VFS, &[9, 0, 0, 0, 1, 0, 0x80, 0]));
@@ -105,6 +106,7 @@ mod tests {
         if cfg!(target_endian = "little") {
             assert_eq!(socket.queues, Queues::Listening { waiting: 2, backlog: Some(5) });
             assert_eq!(socket.file, Some(FileId { device: 0x801, inode: 9 }));
+            assert_eq!(socket.cookie, 1 << 32 | 7);
         }
         assert_eq!(request().len(), 24);
     }

@@ -16,7 +16,7 @@ use samehost_bench::workloads::workload;
 use samehost_model::scan::Scan;
 use samehost_model::{Grade, Report, metric};
 use samehost_report::{Finding, FindingKind};
-use samehost_scan::{Costs, Measured};
+use samehost_scan::{Costs, Measured, Timed};
 use samehost_system::nowhere;
 
 use crate::exit::in_full;
@@ -142,7 +142,7 @@ fn begin_ahead(legs: &[Leg]) -> Vec<Ahead> {
 fn look(interrupted: &AtomicBool) -> Option<Scan> {
     let mut scan = samehost_scan::collect(env!("CARGO_PKG_VERSION")).ok()?;
     samehost_scan::advise(&mut scan);
-    samehost_scan::observe(&mut scan, OBSERVED, interrupted);
+    samehost_scan::observe(&mut scan, OBSERVED, Timed::Not, interrupted);
     Some(scan)
 }
 

@@ -22,9 +22,13 @@ pub struct ScanOptions {
     /// Print everything found as JSON
     #[arg(long)]
     pub json: bool,
-    /// Measure the traffic of TCP connections for this long, and predict what a switch would save
+    /// Measure the traffic of TCP connections for this long, and predict what a switch would save; as root, also how long
+    /// requests take over TCP and Unix sockets
     #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME")]
     pub observe: Option<Duration>,
+    /// With --observe: know when each request begins, also where that takes a stamp at every system call of the machine
+    #[arg(long, requires = "observe")]
+    pub exact: bool,
     /// Connect to local services of unknown kind, and recognise them by what they say
     #[arg(long)]
     pub greet: bool,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use samehost_model::scan::{EXPECTATION_SCHEMA, Scan, Unexpected};
 use samehost_report::Notes;
-use samehost_scan::{Expectation, Filter};
+use samehost_scan::{Expectation, Filter, Timed};
 use samehost_system::{interrupt, open};
 use serde_json::json;
 
@@ -91,7 +91,9 @@ fn once(options: &ScanOptions) -> anyhow::Result<Ending> {
     let interrupted = interrupt::flag();
     let (at, begun) = (Timestamp::now(), Instant::now());
     let is_compared = history.is_some() || earlier.is_some() || expectation.is_some() || !receivers.is_none();
-    let found = look(options.observe, options.greet, options.quiet, &interrupted).and_then(|scan| {
+    let timed = if options.exact { Timed::Exactly } else { Timed::Cheaply };
+    let observed = options.observe.map(|period| (period, timed));
+    let found = look(observed, options.greet, options.quiet, &interrupted).and_then(|scan| {
         let taken_at = at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let inventory = is_compared.then(|| samehost_scan::inventory(&scan, &taken_at)).transpose()?;
         Ok((scan, inventory))
@@ -161,7 +163,7 @@ fn show(mut scan: Scan, options: &ScanOptions) -> anyhow::Result<()> {
 
 /// A scan with advice and, if traffic was observed, predicted savings.
 pub fn look(
-    observe: Option<Duration>,
+    observe: Option<(Duration, Timed)>,
     greet: bool,
     quiet: bool,
     interrupted: &Arc<AtomicBool>,
@@ -174,15 +176,15 @@ pub fn look(
     scan.dropped = samehost_scan::dropped(&scan);
     scan.findings = samehost_scan::findings(&scan);
     let held_back = match observe {
-        Some(period) => {
+        Some((period, timed)) => {
             // After an interrupt, results so far are shown and private servers are stopped.
             signals::watch()?;
-            samehost_scan::observe(&mut scan, period, interrupted)
+            samehost_scan::observe(&mut scan, period, timed, interrupted)
         }
         None => samehost_scan::held_back(&scan),
     };
     scan.findings.extend(held_back.findings(&scan, &ask(&held_back.senders(&scan))));
-    if let Some(period) = observe {
+    if let Some((period, _)) = observe {
         price(&mut scan, period, interrupted, quiet)?;
     }
     Ok(scan)

@@ -13,6 +13,7 @@ mod crowd;
 mod current;
 mod docs;
 mod endings;
+mod exchanges;
 mod findings;
 mod greet;
 mod honesty;

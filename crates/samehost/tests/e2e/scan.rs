@@ -57,6 +57,10 @@ impl Held {
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(Some(_)))
+    }
 }
 
 pub(crate) fn is_root() -> bool {

@@ -6,6 +6,7 @@ use std::path::Path;
 use samehost_model::ObstacleCode;
 use samehost_model::scan::{Advice, Possible, Scan};
 use samehost_report::saving_in_words;
+use samehost_scan::Timed;
 use samehost_system::interrupt;
 
 use super::one::one;
@@ -20,7 +21,7 @@ const OBSERVE: std::time::Duration = std::time::Duration::from_secs(10);
 pub(super) fn all(options: &SwitchOptions) -> anyhow::Result<Ending> {
     let interrupted = interrupt::flag();
     let observe = options.observe.unwrap_or(OBSERVE);
-    let scan = scan::look(Some(observe), false, options.json, &interrupted)?;
+    let scan = scan::look(Some((observe, Timed::Not)), false, options.json, &interrupted)?;
     signals::done();
     if interrupt::is_requested() {
         return Ok(Ending::Interrupted);

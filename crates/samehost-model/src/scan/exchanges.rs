@@ -1,0 +1,150 @@
+//! Exchanges of local pairs, as the kernel's tracepoints show them: how many, how large, and how long a reply took.
+
+use serde::Serialize;
+
+use super::SocketKind;
+
+/// How it is known when a client begins to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum ExchangeMode {
+    /// The functions of the kernel that send are stamped where they begin.
+    Entries,
+    /// System calls are stamped where they begin, with `--exact`.
+    SystemCalls,
+    /// It is not known: times begin when a request is there for the server. The way there, 2 to 11 µs, is not in them, and
+    /// they are not to be compared between transports.
+    Arrivals,
+}
+
+/// Why exchanges were not measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Unmeasured {
+    /// The kernel has no types of its own (BTF) in `/sys/kernel/btf/vmlinux`.
+    NoTypes,
+    /// It takes root, or CAP_BPF and CAP_PERFMON.
+    NoRights,
+    /// The kernel is older than Linux 6.3.
+    OldKernel,
+    /// The kernel refuses the programs.
+    Refused,
+}
+
+/// Why a pair has no times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum NoTime {
+    /// More than 20 % of its requests overlap with others of their connection: a pipeline, or many at once.
+    Overlapping,
+    /// More than 5 % of what its clients read was not asked for: a subscription, or a stream.
+    Unasked,
+    /// Its servers read otherwise than by receiving, so that what they have read is not known (splice).
+    Unseen,
+    /// More than 1 % of all events were lost.
+    Lost,
+    /// Of more than 20 % of its exchanges it is not known when they began.
+    Unstamped,
+}
+
+/// Times of exchanges, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ExchangeTimes {
+    /// How many.
+    pub count: u64,
+    /// Their mean, which is exact.
+    pub mean_us: f64,
+    /// The median, within 3 %.
+    pub p50_us: f64,
+    /// The 99th percentile, within 3 %; none of fewer than 100.
+    pub p99_us: Option<f64>,
+}
+
+/// Parts of the time until the first piece of a reply was read, in microseconds on average.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ExchangeParts {
+    /// Of how many exchanges all parts are known.
+    pub count: u64,
+    /// From the beginning of the client's send until the request is there for the server.
+    pub way_there_us: f64,
+    /// Until the server has read it: its wake-up, and what it does before.
+    pub waiting_us: f64,
+    /// Until the server begins to send the reply.
+    pub work_us: f64,
+    /// Until the reply is there for the client.
+    pub way_back_us: f64,
+    /// Until the client has read it: its wake-up, and what it does before.
+    pub client_us: f64,
+}
+
+impl ExchangeParts {
+    /// Both ways: what a switch to another transport changes, beside the wake-ups.
+    #[must_use]
+    pub fn hop_us(&self) -> f64 {
+        self.way_there_us + self.way_back_us
+    }
+}
+
+/// Exchanges of a client's program with a service over one transport.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PairExchanges {
+    /// The service, as a position in the list of services.
+    pub service: usize,
+    /// The client's name.
+    pub client: String,
+    /// The kind of its sockets.
+    pub kind: SocketKind,
+    /// Connections that were measured.
+    pub connections: u32,
+    /// Exchanges, those that overlap included: what a client sends until it has a reply, and the reply. Several commands in
+    /// one write are one.
+    pub exchanges_per_s: f64,
+    /// Bytes that the clients sent.
+    pub bytes_out_per_s: f64,
+    /// Bytes that the servers sent.
+    pub bytes_back_per_s: f64,
+    /// The part of the exchanges that overlap with others of their connection, 0 to 1; their times are not among those below.
+    pub overlapping: f64,
+    /// The part of what the clients read that they had not asked for, 0 to 1.
+    pub unasked: f64,
+    /// The part of the exchanges of which it is not known when they began, 0 to 1.
+    pub unstamped: f64,
+    /// Why there are no times.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_time: Option<NoTime>,
+    /// Until the first piece of the reply was read.
+    pub first: Option<ExchangeTimes>,
+    /// Until the last piece was.
+    pub last: Option<ExchangeTimes>,
+    /// Parts of `first`; none where the mode is `arrivals`.
+    pub parts: Option<ExchangeParts>,
+}
+
+/// What was seen of exchanges.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Exchanges {
+    /// How they were measured; none where they were not.
+    pub mode: Option<ExchangeMode>,
+    /// Why they were not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unmeasured: Option<Unmeasured>,
+    /// What the kernel replied where it refused a more exact mode, or all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+    /// How long they were measured.
+    pub seconds: f64,
+    /// Events that were lost.
+    pub lost: u64,
+    /// Connections that were not measured: too many, or opened meanwhile by a process that was not found. Short ones are not
+    /// among them.
+    pub left_out: u32,
+    /// Pairs, those over TCP first.
+    pub pairs: Vec<PairExchanges>,
+}
