@@ -225,6 +225,13 @@ mod tests {
     }
 
     #[test]
+    fn a_hostile_name_does_not_reach_the_terminal() {
+        let hostile = PairExchanges { client: "a\u{1b}[2J\n  b".to_owned(), ..pair() };
+        let text = shown(hostile, ExchangeMode::Entries);
+        assert!(!text.contains('\u{1b}') && !text.contains("\n  b"), "{text}");
+    }
+
+    #[test]
     fn without_a_time_it_is_said_why() {
         let pair =
             PairExchanges { no_time: Some(NoTime::Overlapping), overlapping: 0.62, first: None, ..pair() };

@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use samehost_model::scan::{Advice, FINDING_CODES, Inventory, Possible, Range, Scan};
+use samehost_model::scan::{
+    Advice, ExchangeMode, FINDING_CODES, Inventory, PairExchanges, Possible, Range, Scan,
+};
 use samehost_model::switch::SwitchHealth;
 
 use super::{Metric, MetricKind, MetricUnit, Sample};
@@ -71,6 +73,7 @@ pub fn metrics_of_scan(
         metrics.extend(hops(found.inventory));
         metrics.extend(could_switch(found.scan));
         metrics.extend(savings(found.scan));
+        metrics.extend(exchanges(found.scan));
         metrics.push(findings(found.scan));
         metrics.push(dropped(found.scan));
         metrics.extend(found.switches.into_iter().flat_map(switches));
@@ -240,6 +243,92 @@ fn savings(scan: &Scan) -> [Metric; 6] {
     ]
 }
 
+/// Exchanges, by service and transport. A time that begins with the arrival has a name of its own: it is not to be compared
+/// between transports.
+fn exchanges(scan: &Scan) -> Vec<Metric> {
+    let Some(exchanges) = &scan.exchanges else { return Vec::new() };
+    let is_whole = exchanges.mode != Some(ExchangeMode::Arrivals);
+    let (mean, p99) = if is_whole {
+        ("samehost.exchange.duration", "samehost.exchange.duration_p99")
+    } else {
+        ("samehost.exchange.since_arrival", "samehost.exchange.since_arrival_p99")
+    };
+    let mut groups = Groups::new();
+    for pair in exchanges.pairs.iter().filter(|pair| pair.exchanges_per_s > 0.0) {
+        let transport = if pair.kind.is_unix() { "unix" } else { "tcp" };
+        groups.entry((service_of(scan, pair.service), transport)).or_default().push(pair);
+    }
+    vec![
+        Metric::gauge(
+            "samehost.exchange.rate",
+            MetricUnit::PerSecond,
+            "Requests with their replies; several commands in one write are one.",
+            samples_of(&groups, per_s),
+        ),
+        Metric::gauge(
+            mean,
+            MetricUnit::Seconds,
+            "Mean time until the first piece of a reply is read.",
+            samples_of(&groups, mean_s),
+        ),
+        Metric::gauge(
+            p99,
+            MetricUnit::Seconds,
+            "The longest p99 of a pair.",
+            samples_of(&groups, longest_p99_s),
+        ),
+        Metric::gauge(
+            "samehost.exchange.hop",
+            MetricUnit::Seconds,
+            "Mean time of both ways, without waiting and work.",
+            samples_of(&groups, hop_s),
+        ),
+    ]
+}
+
+/// Pairs by service and transport.
+type Groups<'a> = BTreeMap<(String, &'static str), Vec<&'a PairExchanges>>;
+
+/// A value of each group that has one.
+fn samples_of(groups: &Groups<'_>, value: fn(&[&PairExchanges]) -> Option<f64>) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    for ((service, transport), pairs) in groups {
+        let Some(value) = value(pairs) else { continue };
+        let labels = vec![(SERVICE, service.clone()), (TRANSPORT, (*transport).to_owned())];
+        samples.push(Sample { labels, value });
+    }
+    samples
+}
+
+const MICROSECONDS: f64 = 1e6;
+
+fn per_s(pairs: &[&PairExchanges]) -> Option<f64> {
+    Some(pairs.iter().map(|pair| pair.exchanges_per_s).sum())
+}
+
+fn mean_s(pairs: &[&PairExchanges]) -> Option<f64> {
+    weighted(pairs.iter().filter_map(|pair| pair.first).map(|first| (first.count, first.mean_us)))
+}
+
+fn hop_s(pairs: &[&PairExchanges]) -> Option<f64> {
+    weighted(pairs.iter().filter_map(|pair| pair.parts).map(|parts| (parts.count, parts.hop_us())))
+}
+
+fn longest_p99_s(pairs: &[&PairExchanges]) -> Option<f64> {
+    let all = pairs.iter().filter_map(|pair| pair.first?.p99_us);
+    all.max_by(f64::total_cmp).map(|longest| longest / MICROSECONDS)
+}
+
+/// The mean of means in microseconds by their numbers, in seconds; `None` without any.
+fn weighted(means: impl Iterator<Item = (u64, f64)>) -> Option<f64> {
+    let (mut number, mut sum) = (0, 0.0);
+    for (count, mean) in means {
+        number += count;
+        sum += count as f64 * mean;
+    }
+    (number > 0).then(|| sum / number as f64 / MICROSECONDS)
+}
+
 fn findings(scan: &Scan) -> Metric {
     let codes: BTreeSet<&str> =
         FINDING_CODES.into_iter().chain(scan.findings.iter().map(|finding| finding.code)).collect();
@@ -304,4 +393,58 @@ fn switches(health: &SwitchHealth) -> [Metric; 5] {
             summed(left.map(|left| (named(left.service), f64::from(left.clients)))),
         ),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use samehost_model::scan::{ExchangeTimes, Exchanges, SocketKind};
+
+    use super::*;
+
+    fn pair(kind: SocketKind, count: u64, mean_us: f64, p99_us: Option<f64>) -> PairExchanges {
+        PairExchanges {
+            service: 0,
+            client: "worker".to_owned(),
+            kind,
+            connections: 1,
+            exchanges_per_s: 10.0,
+            bytes_out_per_s: 1.0,
+            bytes_back_per_s: 1.0,
+            overlapping: 0.0,
+            unasked: 0.0,
+            unstamped: 0.0,
+            no_time: None,
+            first: Some(ExchangeTimes { count, mean_us, p50_us: mean_us, p99_us }),
+            last: None,
+            parts: None,
+        }
+    }
+
+    fn values(mode: ExchangeMode) -> Vec<(&'static str, Vec<(String, f64)>)> {
+        let pairs = vec![
+            pair(SocketKind::Tcp, 300, 100.0, Some(500.0)),
+            pair(SocketKind::Tcp6, 100, 300.0, Some(900.0)),
+            pair(SocketKind::UnixStream, 10, 50.0, None),
+        ];
+        let exchanges = Exchanges { mode: Some(mode), pairs, ..Exchanges::default() };
+        let scan = Scan { exchanges: Some(exchanges), ..Scan::default() };
+        let mut all = Vec::new();
+        for metric in super::exchanges(&scan) {
+            let samples = metric.samples.iter().map(|one| (one.labels[1].1.clone(), one.value));
+            all.push((metric.name, samples.collect()));
+        }
+        all
+    }
+
+    #[test]
+    fn times_of_a_service_are_weighted_and_none_without_a_beginning_has_the_others_name() {
+        let values_of = values(ExchangeMode::Entries);
+        let (tcp, unix) = ("tcp".to_owned(), "unix".to_owned());
+        assert_eq!(values_of[0].1, [(tcp.clone(), 20.0), (unix.clone(), 10.0)]);
+        assert_eq!(values_of[1], ("samehost.exchange.duration", vec![(tcp.clone(), 150e-6), (unix, 50e-6)]));
+        assert_eq!(values_of[2].1, [(tcp, 900e-6)]);
+        assert!(values_of[3].1.is_empty(), "no parts are known");
+        let names: Vec<&str> = values(ExchangeMode::Arrivals).iter().map(|(name, _)| *name).collect();
+        assert!(names.contains(&"samehost.exchange.since_arrival") && !names.contains(&values_of[1].0));
+    }
 }
