@@ -365,6 +365,15 @@ struct Run {
     found: PairCounts,
 }
 
+/// Lets no ordinary program interrupt this thread and those that it starts: beside other tests a mean of 10 µs of work was 40 µs
+/// by the stamps and 15 µs by the server's clock, which does not see what comes between the two.
+fn go_first() {
+    let priority = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the parameter lives as long as the call.
+    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) };
+    assert_eq!(result, 0, "CAP_SYS_NICE is root's");
+}
+
 /// Requests one at a time to a server that works for so long on each.
 fn run(connect: Connect, works: Duration, times: u32, exact: bool) -> Run {
     let ends = connect();
@@ -398,28 +407,22 @@ fn is_near(found: f64, clock: f64) -> bool {
     (found - clock).abs() <= (0.05 * clock).max(3.0)
 }
 
-/// Tries of what neighbours on this machine may disturb: an interruption of a millisecond between two stamps is 1 µs of a mean.
-const TRIES: usize = 8;
+/// Tries of what the kernel and the machine below may disturb: an interruption of a millisecond between two stamps is 1 µs of a mean.
+const TRIES: usize = 3;
 
 /// The promise, with the exception that makes it worth one: times that begin with the arrival do not keep it over TCP.
 #[test]
 fn times_are_those_of_the_clients_clock_as_root() {
+    go_first();
     for (transport, connect) in BOTH {
         for (works, times) in [(10, 3000), (100, 1000), (1000, 200), (10_000, 30)] {
-            let mut kept = [false; 3];
             let mut seen = Vec::new();
-            for _ in 0..TRIES {
-                let run = run(connect, Duration::from_micros(works), times, true);
-                let (keeps, shown) = promises(&run);
+            let is_kept = (0..TRIES).any(|_| {
+                let (keeps, shown) = promises(&run(connect, Duration::from_micros(works), times, true));
                 seen.push(shown);
-                for (kept, keeps) in kept.iter_mut().zip(keeps) {
-                    *kept |= keeps;
-                }
-                if kept == [true; 3] {
-                    break;
-                }
-            }
-            assert_eq!(kept, [true; 3], "time, work, sum: {transport}, {works} µs: {seen:#?}");
+                keeps
+            });
+            assert!(is_kept, "{transport}, {works} µs: {seen:#?}");
         }
     }
     let hides_the_way = (0..TRIES).any(|_| {
@@ -431,7 +434,7 @@ fn times_are_those_of_the_clients_clock_as_root() {
 }
 
 /// Whether the time and the server's work are those of the clocks, and the parts sum up; and the numbers.
-fn promises(run: &Run) -> ([bool; 3], String) {
+fn promises(run: &Run) -> (bool, String) {
     let mean = run.found.first.mean_us().expect("it has times");
     let parts = run.found.parts.map(|part| part as f64 / run.found.parted as f64 / 1000.0);
     let sum: f64 = parts.iter().sum();
@@ -440,5 +443,5 @@ fn promises(run: &Run) -> ([bool; 3], String) {
         "{mean:.1} of {:.1} µs, work {:.1} of {:.1} µs, parts {parts:.1?}",
         run.client, parts[2], run.work
     );
-    ([is_near(mean, run.client), is_near(parts[2], run.work), sums_up], shown)
+    (is_near(mean, run.client) && is_near(parts[2], run.work) && sums_up, shown)
 }

@@ -426,7 +426,7 @@ for way in by_dup2, by_open, by_a_pipe, by_a_socket, by_nothing:
 #[test]
 fn what_takes_the_number_of_a_socket_while_it_is_exchanged_stays_what_it_is() {
     let guarded = Guarded::new();
-    let (script, log) = (format!("{IMPORTS}{TAKES_THE_NUMBER}"), guarded.machine.path("log"));
+    let (script, log) = (format!("{IMPORTS}{TAKES_THE_NUMBER}"), guarded.machine.path("its.log"));
     let log = log.display().to_string();
     let command = guarded.command(&["/usr/bin/python3", "-c", &script, &guarded.port, &log]);
     let slowly = ["strace", "-f", "-qq", "-o", "/dev/null"];
