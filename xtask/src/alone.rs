@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, pipe};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
@@ -91,7 +91,7 @@ const WITH_SERVERS: [&str; 2] = ["e2e", "hostile"];
 /// As [`test`], for all tests: what only computes runs while the others wait for servers.
 ///
 /// One after the other, half of both CPUs was idle: 1,350 s of tests with servers, then 460 s of the rest. Beside each other, the rest
-/// at a lower priority, all end with the former. Rejected: more tests with servers at once, as they share ports, names of
+/// at a lower priority, all ended with the former, after 1,670 s. Rejected: more tests with servers at once, as they share ports, names of
 /// programs and deadlines; the idle class (`chrt --idle`), which gets nothing while two tests measure, for a minute at times.
 ///
 /// # Errors
@@ -163,7 +163,9 @@ fn judge(passed: bool, failed: &Failed, options: &[&str]) -> anyhow::Result<()> 
 /// Runs cargo, shows what it prints, and says whether it succeeded and what failed.
 fn run(arguments: &[&str]) -> anyhow::Result<(bool, Failed)> {
     println!("$ cargo {}", arguments.join(" "));
-    follow(Command::new(cargo_program()).args(arguments), |line| println!("{line}"))
+    let mut command = Command::new(cargo_program());
+    command.args(arguments);
+    follow(command, |line| println!("{line}"))
 }
 
 /// As [`run`], at a lower priority, and shows what was printed at the end.
@@ -171,13 +173,13 @@ fn run_behind(arguments: &[&str]) -> anyhow::Result<(bool, Failed)> {
     let mut lines = vec![format!("$ cargo {}", arguments.join(" "))];
     let mut command = Command::new("nice");
     command.args(["-n", "10"]).arg(cargo_program()).args(arguments);
-    let result = follow(&mut command, |line| lines.push(line.to_owned()));
+    let result = follow(command, |line| lines.push(line.to_owned()));
     println!("{}", lines.join("\n"));
     result
 }
 
 /// Runs cargo, hands on each line that it prints, and says whether it succeeded and what failed.
-fn follow(command: &mut Command, mut show: impl FnMut(&str)) -> anyhow::Result<(bool, Failed)> {
+fn follow(mut command: Command, mut show: impl FnMut(&str)) -> anyhow::Result<(bool, Failed)> {
     let (reader, writer) = pipe()?;
     let mut child = command
         .current_dir(root())
@@ -185,8 +187,8 @@ fn follow(command: &mut Command, mut show: impl FnMut(&str)) -> anyhow::Result<(
         .stderr(writer)
         .spawn()
         .context("starting cargo")?;
-    // The command keeps both ends that it was given until it is given others.
-    command.stdout(Stdio::null()).stderr(Stdio::null());
+    // It keeps both ends that it was given, and the pipe would have no end.
+    drop(command);
     // A thread reads, as what a test left running may hold the pipe open after the end.
     let (lines, read) = mpsc::channel();
     thread::spawn(move || {

@@ -80,16 +80,21 @@ impl Map {
         // The kernel writes each processor's value at a multiple of eight bytes.
         let bytes = if self.values > 1 { self.value_bytes.next_multiple_of(8) } else { self.value_bytes };
         let mut value = vec![0; bytes * self.values];
-        let argument = MapElement {
-            map: self.descriptor.as_raw_fd() as u32,
-            reserved: 0,
-            key: key.as_ptr() as u64,
-            value: value.as_mut_ptr() as u64,
-            flags: 0,
-        };
+        let argument = self.element(key, value.as_mut_ptr() as u64);
         // SAFETY: the kernel reads as many bytes as the map was made with from the key, and writes as many into the value for
         // each processor; both have so many, and nobody else has the value.
         unsafe { call::bpf(call::MAP_LOOK_UP, &argument) }.is_ok().then_some(value)
+    }
+
+    /// The argument about an entry, whose value is at an address.
+    fn element(&self, key: &[u8], value: u64) -> MapElement {
+        MapElement {
+            map: self.descriptor.as_raw_fd() as u32,
+            reserved: 0,
+            key: key.as_ptr() as u64,
+            value,
+            flags: 0,
+        }
     }
 
     /// Writes the value of an entry, which a map of one value has.
@@ -100,13 +105,7 @@ impl Map {
         if key.len() != self.key_bytes || value.len() != self.value_bytes || self.values != 1 {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let argument = MapElement {
-            map: self.descriptor.as_raw_fd() as u32,
-            reserved: 0,
-            key: key.as_ptr() as u64,
-            value: value.as_ptr() as u64,
-            flags: 0,
-        };
+        let argument = self.element(key, value.as_ptr() as u64);
         // SAFETY: the kernel reads as many bytes as the map was made with from the key and from the value; both have so many.
         unsafe { call::bpf(call::MAP_UPDATE, &argument) }?;
         Ok(())

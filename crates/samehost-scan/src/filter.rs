@@ -133,17 +133,7 @@ mod tests {
             service,
             client: client.to_owned(),
             kind: SocketKind::UnixStream,
-            connections: 1,
-            exchanges_per_s: 1.0,
-            bytes_out_per_s: 1.0,
-            bytes_back_per_s: 1.0,
-            overlapping: 0.0,
-            unasked: 0.0,
-            unstamped: 0.0,
-            no_time: None,
-            first: None,
-            last: None,
-            parts: None,
+            ..PairExchanges::default()
         };
         let mut scan = scan();
         let pairs = vec![pair("php-fpm8.2", 1), pair("worker", 2), pair("nginx", 0)];

@@ -85,9 +85,11 @@ impl Exchanges {
     /// What is missing.
     pub fn open(connections: u32, pairs: u32, exact: bool) -> Result<Self, Unavailable> {
         let types = Types::read().map_err(Unavailable::Types)?;
-        // The first thing that an older kernel lacks; maps of tasks would fail there without such a name.
-        for (name, _) in TRACEPOINTS {
-            types.tracepoint(name).map_err(unavailable)?;
+        // The first thing that an older kernel lacks; maps of tasks would fail there without such a name. Each is looked for once: a
+        // walk through the kernel's types takes milliseconds.
+        let mut tracepoints = Vec::new();
+        for (name, write) in TRACEPOINTS {
+            tracepoints.push((types.tracepoint(name).map_err(unavailable)?, write));
         }
         let maps = Maps::make(connections.max(1), pairs.max(1)).map_err(unavailable)?;
         let sock = types.offset("socket", "sk").map_err(unavailable)?;
@@ -99,11 +101,16 @@ impl Exchanges {
             Err(error) if exact => (Mode::SystemCalls, Some(error), Vec::new()),
             Err(error) => (Mode::Arrivals, Some(error), Vec::new()),
         };
-        for (name, write) in TRACEPOINTS {
-            programs.push(at_tracepoint(&types, name, &write(&maps, mode)).map_err(unavailable)?);
+        let mut at_tracepoints = Vec::new();
+        for (number, write) in tracepoints {
+            at_tracepoints.push((number, write(&maps, mode)));
         }
         if mode == Mode::SystemCalls {
-            programs.push(at_tracepoint(&types, "sys_enter", &programs::calls(&maps)).map_err(unavailable)?);
+            let number = types.tracepoint("sys_enter").map_err(unavailable)?;
+            at_tracepoints.push((number, programs::calls(&maps)));
+        }
+        for (number, instructions) in &at_tracepoints {
+            programs.push(Program::load(Place::Tracepoint, *number, instructions).map_err(unavailable)?);
         }
         let mut attached = Vec::new();
         for program in &programs {
@@ -158,10 +165,6 @@ impl Exchanges {
         }
         counted::count(&self.maps, self.named, self.pairs, lost)
     }
-}
-
-fn at_tracepoint(types: &Types, name: &str, instructions: &[Instruction]) -> io::Result<Program> {
-    Program::load(Place::Tracepoint, types.tracepoint(name)?, instructions)
 }
 
 /// The programs at the entries of functions that send. A kernel without IPv6 has two of them.

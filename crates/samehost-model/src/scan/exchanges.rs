@@ -91,7 +91,7 @@ impl ExchangeParts {
 }
 
 /// Exchanges of a client's program with a service over one transport.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PairExchanges {
     /// The service, as a position in the list of services.

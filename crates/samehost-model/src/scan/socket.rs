@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use serde::{Serialize, Serializer};
 
 /// What kind of socket it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SocketKind {
     /// TCP over IPv4.
+    #[default]
     Tcp,
     /// TCP on an IPv6 socket, which may carry IPv4 (`::ffff:127.0.0.1`).
     Tcp6,

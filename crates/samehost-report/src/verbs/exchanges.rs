@@ -172,20 +172,15 @@ mod tests {
     fn pair() -> PairExchanges {
         let times = ExchangeTimes { count: 1000, mean_us: 312.0, p50_us: 280.0, p99_us: Some(900.0) };
         PairExchanges {
-            service: 0,
             client: "worker".to_owned(),
             kind: SocketKind::Tcp,
             connections: 3,
             exchanges_per_s: 1200.0,
             bytes_out_per_s: 42_000.0,
             bytes_back_per_s: 6000.0,
-            overlapping: 0.0,
-            unasked: 0.0,
-            unstamped: 0.0,
-            no_time: None,
             first: Some(times),
             last: Some(times),
-            parts: None,
+            ..PairExchanges::default()
         }
     }
 

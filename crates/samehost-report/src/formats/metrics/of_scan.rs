@@ -403,20 +403,11 @@ mod tests {
 
     fn pair(kind: SocketKind, count: u64, mean_us: f64, p99_us: Option<f64>) -> PairExchanges {
         PairExchanges {
-            service: 0,
             client: "worker".to_owned(),
             kind,
-            connections: 1,
             exchanges_per_s: 10.0,
-            bytes_out_per_s: 1.0,
-            bytes_back_per_s: 1.0,
-            overlapping: 0.0,
-            unasked: 0.0,
-            unstamped: 0.0,
-            no_time: None,
             first: Some(ExchangeTimes { count, mean_us, p50_us: mean_us, p99_us }),
-            last: None,
-            parts: None,
+            ..PairExchanges::default()
         }
     }
 
