@@ -7,6 +7,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 pub(crate) const MAP_CREATE: libc::c_long = 0;
 pub(crate) const MAP_LOOK_UP: libc::c_long = 1;
 pub(crate) const MAP_UPDATE: libc::c_long = 2;
+pub(crate) const MAP_NEXT_KEY: libc::c_long = 4;
 pub(crate) const PROGRAM_LOAD: libc::c_long = 5;
 #[cfg(test)]
 pub(crate) const PROGRAM_TEST: libc::c_long = 10;
@@ -37,7 +38,7 @@ pub(crate) struct MapCreate {
     pub(crate) value_type: u32,
 }
 
-/// Argument of [`MAP_LOOK_UP`] and [`MAP_UPDATE`].
+/// Argument of [`MAP_LOOK_UP`], [`MAP_UPDATE`] and [`MAP_NEXT_KEY`], which has the next key in the place of the value.
 #[repr(C)]
 pub(crate) struct MapElement {
     pub(crate) map: u32,

@@ -115,6 +115,16 @@ pub(crate) const fn load_word(to: Register, from: Register, offset: i16) -> Inst
     instruction(0x61, to, from as u8, offset, 0)
 }
 
+/// `to` = 16 bits at `from + offset`
+pub(crate) const fn load_half(to: Register, from: Register, offset: i16) -> Instruction {
+    instruction(0x69, to, from as u8, offset, 0)
+}
+
+/// `to` = 8 bits at `from + offset`
+pub(crate) const fn load_byte(to: Register, from: Register, offset: i16) -> Instruction {
+    instruction(0x71, to, from as u8, offset, 0)
+}
+
 /// 32 bits at `to + offset` = `from`
 pub(crate) const fn store_word(to: Register, offset: i16, from: Register) -> Instruction {
     instruction(0x63, to, from as u8, offset, 0)
@@ -128,6 +138,11 @@ pub(crate) const fn store_number(to: Register, offset: i16, number: i32) -> Inst
 /// 64 bits at `to + offset` += `from`, whatever other processors do meanwhile
 pub(crate) const fn count(to: Register, offset: i16, from: Register) -> Instruction {
     instruction(0xdb, to, from as u8, offset, 0)
+}
+
+/// As [`count`], and `from` = what it was before (Linux 5.12)
+pub(crate) const fn count_and_load(to: Register, offset: i16, from: Register) -> Instruction {
+    instruction(0xdb, to, from as u8, offset, 1)
 }
 
 /// `to` = the lower 32 bits of `from`
@@ -206,7 +221,7 @@ impl Instruction {
 
 #[cfg(test)]
 mod tests {
-    use super::Register::{R0, R1, R2, R7, R8, R9, R10};
+    use super::Register::{R0, R1, R2, R6, R7, R8, R9, R10};
     use super::*;
 
     /// The encodings are those that `clang -target bpf` and `llvm-objdump` give for the lines beside them.
@@ -220,11 +235,14 @@ mod tests {
             (load_word(R1, R10, -4), [0x61, 0xa1, 0xfc, 0xff, 0, 0, 0, 0]),    // r1 = *(u32 *)(r10 - 4)
             (store_word(R10, -4, R1), [0x63, 0x1a, 0xfc, 0xff, 0, 0, 0, 0]),   // *(u32 *)(r10 - 4) = r1
             (count(R0, 8, R1), [0xdb, 0x10, 8, 0, 0, 0, 0, 0]),                // lock *(u64 *)(r0 + 8) += r1
-            (copy_word(R8, R8), [0xbc, 0x88, 0, 0, 0, 0, 0, 0]),               // w8 = w8
-            (skip_if(R1, Test::Is, 0, 3), [0x15, 0x01, 3, 0, 0, 0, 0, 0]),     // if r1 == 0 goto +3
+            (count_and_load(R6, 8, R1), [0xdb, 0x16, 8, 0, 1, 0, 0, 0]), // r1 = atomic_fetch_add((u64 *)(r6 + 8), r1)
+            (load_half(R2, R6, 16), [0x69, 0x62, 16, 0, 0, 0, 0, 0]),    // r2 = *(u16 *)(r6 + 16)
+            (load_byte(R2, R6, 18), [0x71, 0x62, 18, 0, 0, 0, 0, 0]),    // r2 = *(u8 *)(r6 + 18)
+            (copy_word(R8, R8), [0xbc, 0x88, 0, 0, 0, 0, 0, 0]),         // w8 = w8
+            (skip_if(R1, Test::Is, 0, 3), [0x15, 0x01, 3, 0, 0, 0, 0, 0]), // if r1 == 0 goto +3
             (skip_if(R1, Test::IsLess, R2, -2), [0xad, 0x21, 0xfe, 0xff, 0, 0, 0, 0]), // if r1 < r2 goto -2
-            (skip_unless_positive(R8, 1), [0xd6, 0x08, 1, 0, 0, 0, 0, 0]),     // if w8 s<= 0 goto +1
-            (skip(5), [0x05, 0, 5, 0, 0, 0, 0, 0]),                            // goto +5
+            (skip_unless_positive(R8, 1), [0xd6, 0x08, 1, 0, 0, 0, 0, 0]), // if w8 s<= 0 goto +1
+            (skip(5), [0x05, 0, 5, 0, 0, 0, 0, 0]),                      // goto +5
         ];
         for (instruction, bytes) in cases {
             assert_eq!(instruction.bytes(), bytes, "{instruction:?}");

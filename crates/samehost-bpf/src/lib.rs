@@ -1,5 +1,5 @@
-//! Small programs in the kernel and their maps (bpf(2)), with a safe interface: who opens each TCP connection, and how long
-//! exchanges over TCP and Unix sockets take. It pins nothing, so that all ends when its descriptors are closed.
+//! Small programs in the kernel and their maps (bpf(2)), with a safe interface: who opens each connection over TCP and to
+//! Unix sockets, and how long exchanges over both take. It pins nothing, so that all ends when its descriptors are closed.
 
 mod assembly;
 mod call;
@@ -11,5 +11,5 @@ mod map;
 mod program;
 mod types;
 
-pub use connects::{Connects, Opened};
+pub use connects::{Connects, Opened, UnixConnects, UnixOpened, UnixQueue};
 pub use exchanges::{Counted, Exchanges, Mode, PairCounts, Times, Unavailable, Wanted};

@@ -86,6 +86,29 @@ impl Map {
         unsafe { call::bpf(call::MAP_LOOK_UP, &argument) }.is_ok().then_some(value)
     }
 
+    /// The keys of a hash. While a program adds some, one may be missing, or stand in it twice.
+    pub(crate) fn keys(&self, most: usize) -> Vec<Vec<u8>> {
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        while keys.len() < most {
+            let mut next = vec![0; self.key_bytes];
+            let last = keys.last().map_or(0, |last| last.as_ptr() as u64);
+            let argument = MapElement {
+                map: self.descriptor.as_raw_fd() as u32,
+                reserved: 0,
+                key: last,
+                value: next.as_mut_ptr() as u64,
+                flags: 0,
+            };
+            // SAFETY: the kernel reads a key where there is one, and writes one; both have as many bytes as the map was made with, and
+            // nobody else has the second.
+            if unsafe { call::bpf(call::MAP_NEXT_KEY, &argument) }.is_err() {
+                break;
+            }
+            keys.push(next);
+        }
+        keys
+    }
+
     /// The argument about an entry, whose value is at an address.
     fn element(&self, key: &[u8], value: u64) -> MapElement {
         MapElement {
@@ -162,6 +185,19 @@ mod tests {
         assert!(map.put(&[0; 4], &[7; 4]).is_err(), "a value has eight bytes");
         let each = Map::make(Kind::PerProcessor, 4, 8, 1).expect("bpf(2) needs root");
         assert_eq!(each.get(&[0; 4]).map(|values| values.len()), processors().ok().map(|all| all * 8));
+    }
+
+    #[test]
+    fn keys_of_a_hash_are_those_that_were_put_as_root() {
+        let map = Map::make(Kind::LeastRecentlyUsed, 4, 8, 64).expect("bpf(2) needs root");
+        assert_eq!(map.keys(9).len(), 0);
+        for key in [3_u32, 4, 5] {
+            map.put(&key.to_ne_bytes(), &[7; 8]).expect("there is room");
+        }
+        let mut keys = map.keys(9);
+        keys.sort();
+        assert_eq!(keys, [3_u32, 4, 5].map(|key| key.to_ne_bytes().to_vec()));
+        assert_eq!(map.keys(2).len(), 2, "as many as asked for");
     }
 
     #[test]

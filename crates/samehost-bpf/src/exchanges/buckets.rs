@@ -65,6 +65,14 @@ pub(crate) fn bucket(nanoseconds: u64) -> usize {
     (log - EACH_LOG as usize + 1) * EACH as usize + step as usize
 }
 
+/// How many times are at most so many nanoseconds; one in the bucket of the bound counts if more of the bucket is below it.
+pub(crate) fn at_most(counts: &[u64], nanoseconds: u64) -> u64 {
+    let nanoseconds = nanoseconds.min((1 << LONGEST_LOG) - 1);
+    let last = bucket(nanoseconds);
+    let is_below = 2 * nanoseconds >= begin(last) + begin(last + 1);
+    counts.iter().take(last + usize::from(is_below)).sum()
+}
+
 /// The nanoseconds below which this part of all times lies, 0 to 1; `None` without any.
 pub(crate) fn quantile(counts: &[u64], part: f64) -> Option<f64> {
     let all: u64 = counts.iter().sum();
@@ -179,6 +187,11 @@ mod tests {
         for time in 10_000..20_000 {
             counts[bucket(time)] += 1;
         }
+        for time in [11_000, 15_000, 20_000] {
+            let found = at_most(&counts, time) as f64;
+            assert!((found - (time as f64 - 10_000.0)).abs() <= 0.032 * time as f64, "{time}: {found}");
+        }
+        assert_eq!((at_most(&counts, 9000), at_most(&counts, u64::MAX)), (0, 10_000));
         for part in [0.01, 0.5, 0.99, 1.0] {
             let (found, real) = (quantile(&counts, part).unwrap(), 10_000.0 + 10_000.0 * part);
             assert!((found / real - 1.0).abs() < 0.03, "{part}: {found}, not {real}");

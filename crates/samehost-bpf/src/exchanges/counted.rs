@@ -1,6 +1,6 @@
 //! What was counted of each pair.
 
-use super::buckets::{BUCKETS, bucket, quantile};
+use super::buckets::{BUCKETS, at_most, bucket, quantile};
 use super::programs::Maps;
 use super::record::{
     BACK, EXCHANGES, FIRST_SUM, LAST_SUM, LASTS, OUT, PART_SUMS, PARTS, RECEIVED, RECEIVES, Record, TAKEN,
@@ -73,6 +73,24 @@ impl Times {
         quantile(&self.counts, part).map(|nanoseconds| nanoseconds / 1000.0)
     }
 
+    /// How many of them are at most so many microseconds, within 3 %.
+    #[must_use]
+    pub fn at_most_us(&self, microseconds: f64) -> u64 {
+        at_most(&self.counts, (1000.0 * microseconds) as u64).min(self.count)
+    }
+
+    fn since(&self, earlier: &Times) -> Times {
+        let mut counts = self.counts.clone();
+        for (count, was) in counts.iter_mut().zip(&earlier.counts) {
+            *count = count.saturating_sub(*was);
+        }
+        Times {
+            count: self.count.saturating_sub(earlier.count),
+            nanoseconds: self.nanoseconds.saturating_sub(earlier.nanoseconds),
+            counts,
+        }
+    }
+
     fn add(&mut self, nanoseconds: u64) {
         self.count += 1;
         self.nanoseconds += nanoseconds;
@@ -80,8 +98,17 @@ impl Times {
     }
 }
 
+/// What becomes of an exchange that has its reply and that no other followed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Last {
+    /// It is counted: the measurement is at its end.
+    Counts,
+    /// It waits: the programs count it when the next one begins.
+    Waits,
+}
+
 /// Reads the records of so many connections.
-pub(super) fn count(maps: &Maps, named: u32, pairs: u32, lost: u64) -> Counted {
+pub(super) fn count(maps: &Maps, named: u32, pairs: u32, lost: u64, last: Last) -> Counted {
     let mut all = vec![PairCounts::default(); pairs as usize];
     for (pair, counts) in (0_u32..).zip(&mut all) {
         counts.first.counts = buckets(maps, 2 * pair);
@@ -91,7 +118,7 @@ pub(super) fn count(maps: &Maps, named: u32, pairs: u32, lost: u64) -> Counted {
         let Some(bytes) = maps.records.get(&number.to_ne_bytes()) else { continue };
         let Some(pair) = bytes.first_chunk().map(|pair| u32::from_ne_bytes(*pair)) else { continue };
         let (Some(counts), Some(record)) = (all.get_mut(pair as usize), Record::new(bytes)) else { continue };
-        counts.add(&record);
+        counts.add(&record, last);
     }
     Counted { pairs: all, lost }
 }
@@ -108,8 +135,45 @@ fn buckets(maps: &Maps, key: u32) -> Vec<u64> {
     sums
 }
 
+impl Counted {
+    /// What was counted since an earlier count of the same measurement.
+    #[must_use]
+    pub fn since(&self, earlier: &Counted) -> Counted {
+        let none = PairCounts::default();
+        let mut pairs = Vec::new();
+        for (at, pair) in self.pairs.iter().enumerate() {
+            pairs.push(pair.since(earlier.pairs.get(at).unwrap_or(&none)));
+        }
+        Counted { pairs, lost: self.lost.saturating_sub(earlier.lost) }
+    }
+}
+
 impl PairCounts {
-    fn add(&mut self, record: &Record) {
+    /// Counts of both ends are read one after the other, so that one may be behind by what is under way: never below zero.
+    fn since(&self, earlier: &PairCounts) -> PairCounts {
+        let mut parts = self.parts;
+        for (part, was) in parts.iter_mut().zip(earlier.parts) {
+            *part = part.saturating_sub(was);
+        }
+        PairCounts {
+            connections: self.connections,
+            exchanges: self.exchanges.saturating_sub(earlier.exchanges),
+            violations: self.violations.saturating_sub(earlier.violations),
+            untimed: self.untimed.saturating_sub(earlier.untimed),
+            receives: self.receives.saturating_sub(earlier.receives),
+            unasked: self.unasked.saturating_sub(earlier.unasked),
+            bytes_out: self.bytes_out.saturating_sub(earlier.bytes_out),
+            bytes_taken: self.bytes_taken.saturating_sub(earlier.bytes_taken),
+            bytes_back: self.bytes_back.saturating_sub(earlier.bytes_back),
+            bytes_received: self.bytes_received.saturating_sub(earlier.bytes_received),
+            first: self.first.since(&earlier.first),
+            last: self.last.since(&earlier.last),
+            parted: self.parted.saturating_sub(earlier.parted),
+            parts,
+        }
+    }
+
+    fn add(&mut self, record: &Record, last: Last) {
         self.connections += u32::from(record.is_named());
         self.exchanges += record.at(EXCHANGES);
         self.violations += record.at(VIOLATIONS);
@@ -128,7 +192,7 @@ impl PairCounts {
         for (sum, place) in self.parts.iter_mut().zip(PART_SUMS) {
             *sum += record.at(place);
         }
-        if let Some(unfinished) = record.unfinished() {
+        if let Some(unfinished) = record.unfinished().filter(|_| last == Last::Counts) {
             self.exchanges += 1;
             match unfinished.nanoseconds {
                 Some(nanoseconds) => self.first.add(nanoseconds),

@@ -9,6 +9,7 @@ mod record;
 
 use std::io::{self, ErrorKind};
 
+use counted::Last;
 pub use counted::{Counted, PairCounts, Times};
 use programs::Maps;
 
@@ -155,15 +156,21 @@ impl Exchanges {
         Ok(taken)
     }
 
+    /// Counts what there was so far; an exchange that has its reply and that no other followed is not among it yet.
+    #[must_use]
+    pub fn so_far(&self) -> Counted {
+        counted::count(&self.maps, self.named, self.pairs, self.lost(), Last::Waits)
+    }
+
     /// Ends the measurement and counts.
     #[must_use]
     pub fn finish(mut self) -> Counted {
         self.attached.clear();
-        let mut lost = 0;
-        for program in &self.programs {
-            lost += program.misses().unwrap_or(0);
-        }
-        counted::count(&self.maps, self.named, self.pairs, lost)
+        counted::count(&self.maps, self.named, self.pairs, self.lost(), Last::Counts)
+    }
+
+    fn lost(&self) -> u64 {
+        self.programs.iter().map(|program| program.misses().unwrap_or(0)).sum()
     }
 }
 

@@ -113,6 +113,43 @@ fn requests_one_at_a_time_are_counted_as_root() {
     }
 }
 
+#[test]
+fn what_came_since_the_last_look_is_told_apart_as_root() {
+    for (transport, connect) in BOTH {
+        let ends = connect();
+        let exchanges = watch(&ends, false);
+        let (mut client, server) = ends;
+        let server = thread::spawn(move || echo(server, 100));
+        let mut seen = Counted::default();
+        let mut all = 0;
+        for times in [0, 100, 0, 200] {
+            for _ in 0..times {
+                ask(&mut client, &[7; 100]);
+            }
+            let now = exchanges.so_far();
+            let since = &now.since(&seen).pairs[0];
+            // The last one waits until another follows it.
+            assert!(since.exchanges.abs_diff(times) <= 2, "{transport}, {times}: {}", shown(since));
+            assert_eq!(
+                since.first.quantile_us(0.5).is_some(),
+                times > 0,
+                "{transport}, {times}: {}",
+                shown(since)
+            );
+            all += since.exchanges;
+            seen = now;
+        }
+        let found = counted(exchanges);
+        drop(client);
+        server.join().expect("it ends");
+        assert!(
+            found.exchanges - all <= 1 && found.exchanges >= 298,
+            "{transport}: {all} of {}",
+            shown(&found)
+        );
+    }
+}
+
 /// Checks what a system call returned, and gives the bytes.
 fn bytes(result: isize) -> usize {
     usize::try_from(result).unwrap_or_else(|_| panic!("{}", io::Error::last_os_error()))
@@ -246,6 +283,115 @@ fn large_replies_and_requests_in_pieces_are_one_exchange_as_root() {
             assert_eq!(found.bytes_received, 20 * LARGE as u64, "{what}");
             assert!(found.last.quantile_us(0.5) > found.first.quantile_us(0.5), "{what}");
         }
+    }
+}
+
+/// Receives two messages of so many bytes in one call.
+fn receive_many(end: &End, size: usize) {
+    let mut buffers = vec![vec![0_u8; size]; 2];
+    let mut vectors = Vec::new();
+    for buffer in &mut buffers {
+        vectors.push(libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: size });
+    }
+    let mut messages = Vec::new();
+    for vector in &mut vectors {
+        // SAFETY: zeros are a message without parts.
+        let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
+        (message.msg_hdr.msg_iov, message.msg_hdr.msg_iovlen) = (vector, 1);
+        messages.push(message);
+    }
+    let (first, none) = (messages.as_mut_ptr(), std::ptr::null_mut());
+    // SAFETY: the messages and the buffers that they lead to live until this returns, and nobody else has them.
+    assert_eq!(unsafe { libc::recvmmsg(end.as_raw_fd(), first, 2, 0, none) }, 2);
+}
+
+#[test]
+fn a_request_that_is_received_in_two_messages_is_one_as_root() {
+    for (transport, connect) in BOTH {
+        let ends = connect();
+        let exchanges = watch(&ends, false);
+        let (mut client, mut server) = ends;
+        for _ in 0..5 {
+            client.write_all(&[1; 20]).expect("sent");
+            receive_many(&server, 10);
+            server.write_all(&[1; 10]).expect("sent");
+            ask_nothing(&mut client, 10);
+        }
+        let found = counted(exchanges);
+        let what = format!("{transport}: {}", shown(&found));
+        assert_eq!((found.exchanges, found.violations, found.unasked), (5, 0, 0), "{what}");
+        assert_eq!((found.bytes_out, found.bytes_taken), (100, 100), "{what}");
+    }
+}
+
+/// Sends without a copy, where the socket allows that (MSG_ZEROCOPY), and reads that the pages are free again.
+fn send_without_copy(end: &End, bytes_of: &[u8]) {
+    let (one, size) = (1_i32, size_of::<i32>() as libc::socklen_t);
+    let place = (&raw const one).cast();
+    // SAFETY: the option is a number of 32 bits.
+    let set = unsafe { libc::setsockopt(end.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ZEROCOPY, place, size) };
+    assert_eq!(set, 0, "{}", io::Error::last_os_error());
+    let (first, flags) = (bytes_of.as_ptr().cast(), libc::MSG_ZEROCOPY);
+    // SAFETY: the bytes live until this returns, and are not changed before their peer has read them.
+    let sent = unsafe { libc::send(end.as_raw_fd(), first, bytes_of.len(), flags) };
+    assert_eq!(bytes(sent), bytes_of.len());
+}
+
+/// Reads the notice that the pages of a send are free again; it has no bytes.
+fn is_free_again(end: &End) -> bool {
+    let mut space = [0_u64; 16];
+    // SAFETY: zeros are a message without parts.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    (message.msg_control, message.msg_controllen) = (space.as_mut_ptr().cast(), 128);
+    // SAFETY: the message and its room for the notice live until this returns, and nobody else has them.
+    unsafe { libc::recvmsg(end.as_raw_fd(), &raw mut message, libc::MSG_ERRQUEUE) == 0 }
+}
+
+#[test]
+fn a_request_without_a_copy_is_an_exchange_and_its_notice_is_no_reply_as_root() {
+    let ends = tcp();
+    let exchanges = watch(&ends, false);
+    let (mut client, mut server) = ends;
+    let request = vec![1; 20_000];
+    for _ in 0..3 {
+        send_without_copy(&client, &request);
+        server.read_exact(&mut vec![0; 20_000]).expect("received");
+        wait_for(|| is_free_again(&client).then_some(()));
+        server.write_all(&[1; 10]).expect("sent");
+        ask_nothing(&mut client, 10);
+    }
+    let found = counted(exchanges);
+    let what = shown(&found);
+    assert_eq!((found.exchanges, found.violations, found.unasked), (3, 0, 0), "{what}");
+    assert_eq!((found.receives, found.bytes_out, found.bytes_received), (3, 60_000, 30), "{what}");
+}
+
+/// As a replica: what it says once in a while is no request, and what comes next is no reply to it. A few of such have a time
+/// here; whoever reads the counts sees by the pieces of each that it is a stream.
+#[test]
+fn a_stream_with_acknowledgements_shows_as_many_pieces_for_few_exchanges_as_root() {
+    for (transport, connect) in BOTH {
+        let ends = connect();
+        let exchanges = watch(&ends, false);
+        let (mut client, mut server) = ends;
+        let streams = thread::spawn(move || {
+            for _ in 0..400 {
+                server.write_all(&[1; 100]).expect("sent");
+                thread::sleep(Duration::from_millis(1));
+            }
+            // What the replica said is read at the end.
+            server.read_exact(&mut [0; 20]).expect("received");
+        });
+        for _ in 0..2 {
+            client.write_all(&[1; 10]).expect("sent");
+            for _ in 0..200 {
+                ask_nothing(&mut client, 100);
+            }
+        }
+        streams.join().expect("it ends");
+        let found = counted(exchanges);
+        let what = format!("{transport}: {}", shown(&found));
+        assert!(found.exchanges + found.violations <= 2 && found.receives >= 300, "{what}");
     }
 }
 
