@@ -62,6 +62,12 @@ const ALL: &[Evidence] = &[
         run: attribution::attribution,
     },
     Evidence {
+        name: "watching",
+        about: "what it costs a saturated Redis that its requests are timed, in 40 blocks, over both transports",
+        length: Duration::from_secs(150),
+        run: attribution::watching,
+    },
+    Evidence {
         name: "same",
         about: "200 reports of two arms that are the same: how many call them different",
         length: Duration::from_secs(3600),

@@ -17,11 +17,12 @@ use samehost_model::Report;
 pub use formats::html::{CheckupPage, checkup_as_html, hosts_as_html, render_page};
 pub use formats::json::reproduction_as_json;
 pub use formats::metrics::{
-    Found, Metric, metrics_as_otlp, metrics_as_prometheus, metrics_of_report, metrics_of_scan,
+    Distribution, Found, Metric, metrics_as_otlp, metrics_as_prometheus, metrics_of_report, metrics_of_scan,
 };
 pub use formats::terminal::Terminal;
 pub use layout::text::wrap;
 pub use verbs::checkup::{Around, Finding, FindingKind, Running};
+pub use verbs::exchanges::missing_for_exchanges;
 pub use verbs::history::{Change, Run};
 pub use verbs::how::Clients;
 #[cfg(feature = "html")]

@@ -158,6 +158,16 @@ pub const EXPLANATIONS: &[Explanation] = &[
         "If the service hangs, look at it; if it is busy, give it more workers and a longer backlog.",
         "Remove the settings, and restart the service.",
     ),
+    Explanation {
+        more: "Seen with --observe, as root: where a connection is the third in the queue, the first is the one two before it, and how long ago that came is known. So the wait that is shown is the least that it was.",
+        ..explain(
+            "slow-accept",
+            "New connections to a Unix socket wait in its queue for milliseconds before the service accepts them.",
+            "Where each request has a connection of its own, as behind nginx and PHP-FPM: the wait is part of each. A client that does not block is refused when the queue is full.",
+            "More workers (pm.max_children, workers, processes): a longer backlog does not make the wait shorter, it only keeps the next client from being refused.",
+            "Remove the settings, and restart the service.",
+        )
+    },
     explain(
         "ports-run-out",
         "Half of the ports that this machine may use towards one destination are taken, most of them in TIME_WAIT.",

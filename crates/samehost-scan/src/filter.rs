@@ -41,8 +41,13 @@ impl Filter {
         if let Some(exchanges) = &mut exchanges {
             exchanges.pairs.retain(|one| is_asked[one.service] || self.has_name(&one.client));
             kept.extend(exchanges.pairs.iter().map(|one| one.service));
+            exchanges.unix_openers.retain(|one| is_asked[one.service] || self.has_name(&one.client));
+            kept.extend(exchanges.unix_openers.iter().map(|one| one.service));
             for pair in &mut exchanges.pairs {
                 pair.service = kept.range(..pair.service).count();
+            }
+            for opener in &mut exchanges.unix_openers {
+                opener.service = kept.range(..opener.service).count();
             }
         }
         for advice in &mut advice {

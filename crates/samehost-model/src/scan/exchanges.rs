@@ -44,14 +44,20 @@ pub enum NoTime {
     Unasked,
     /// Its servers read otherwise than by receiving, so that what they have read is not known (splice).
     Unseen,
+    /// Its clients read a hundred pieces and more for each time that they send, which is seldom: replication.
+    Streaming,
     /// More than 1 % of all events were lost.
     Lost,
     /// Of more than 20 % of its exchanges it is not known when they began.
     Unstamped,
 }
 
+/// Bounds of [`ExchangeTimes::at_most`], in microseconds.
+pub const EXCHANGE_BOUNDS_US: [f64; 19] =
+    [10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 2e6, 5e6, 1e7];
+
 /// Times of exchanges, in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExchangeTimes {
     /// How many.
@@ -62,10 +68,12 @@ pub struct ExchangeTimes {
     pub p50_us: f64,
     /// The 99th percentile, within 3 %; none of fewer than 100.
     pub p99_us: Option<f64>,
+    /// How many took at most 10 µs, 20, 50, 100 and so on until 10 s; each bound is within 3 %.
+    pub at_most: [u64; EXCHANGE_BOUNDS_US.len()],
 }
 
 /// Parts of the time until the first piece of a reply was read, in microseconds on average.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExchangeParts {
     /// Of how many exchanges all parts are known.
@@ -100,6 +108,8 @@ pub struct PairExchanges {
     pub client: String,
     /// The kind of its sockets.
     pub kind: SocketKind,
+    /// Where it connects to: `tcp:127.0.0.1:3306`, or the name of a Unix socket.
+    pub address: String,
     /// Connections that were measured.
     pub connections: u32,
     /// Exchanges, those that overlap included: what a client sends until it has a reply, and the reply. Several commands in
@@ -126,6 +136,24 @@ pub struct PairExchanges {
     pub parts: Option<ExchangeParts>,
 }
 
+/// Connections that a program opened to a Unix socket of a service.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct UnixOpener {
+    /// The service, as a position in the list of services.
+    pub service: usize,
+    /// The socket's name.
+    pub socket: String,
+    /// The program's name.
+    pub client: String,
+    /// Its user.
+    pub user: Option<String>,
+    /// One of its processes.
+    pub pid: u32,
+    /// Connections that it opened.
+    pub connections_per_s: f64,
+}
+
 /// What was seen of exchanges.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -147,4 +175,7 @@ pub struct Exchanges {
     pub left_out: u32,
     /// Pairs, those over TCP first.
     pub pairs: Vec<PairExchanges>,
+    /// Who opened connections to Unix sockets, the most first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unix_openers: Vec<UnixOpener>,
 }

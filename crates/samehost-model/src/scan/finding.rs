@@ -5,8 +5,9 @@ use serde::Serialize;
 use super::found::Found;
 
 /// Every kind of finding.
-pub const FINDING_CODES: [&str; 8] = [
+pub const FINDING_CODES: [&str; 9] = [
     "full-queue",
+    "slow-accept",
     "ports-run-out",
     "datagrams-dropped",
     "datagrams-over-udp",
@@ -20,7 +21,7 @@ pub const FINDING_CODES: [&str; 8] = [
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finding {
-    /// What kind: `full-queue`, `ports-run-out`, `datagrams-dropped`, `datagrams-over-udp`, `published-port`,
+    /// What kind: `full-queue`, `slow-accept`, `ports-run-out`, `datagrams-dropped`, `datagrams-over-udp`, `published-port`,
     /// `open-to-everybody`, `small-writes-wait`, `shared-files`.
     pub code: &'static str,
     /// What it is about, in words that stay the same while it holds: a service and its endpoint.

@@ -25,7 +25,8 @@ pub use changes::{ChangedHop, ChangedService, Compared, ReturnedHop, SCAN_CHANGE
 pub use congestion::SlowCongestion;
 pub use dropped::Dropped;
 pub use exchanges::{
-    ExchangeMode, ExchangeParts, ExchangeTimes, Exchanges, NoTime, PairExchanges, Unmeasured,
+    EXCHANGE_BOUNDS_US, ExchangeMode, ExchangeParts, ExchangeTimes, Exchanges, NoTime, PairExchanges,
+    UnixOpener, Unmeasured,
 };
 pub use explanation::Explanation;
 pub use finding::{FINDING_CODES, Finding};

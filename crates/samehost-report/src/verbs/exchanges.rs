@@ -1,18 +1,29 @@
 //! How long requests take, in words: one or two lines for each pair that exchanged anything.
 
+use std::io::{self, Write};
+
 use samehost_model::human::{format_percent, format_size, format_value};
 use samehost_model::printable::clean;
 use samehost_model::scan::{
-    ExchangeMode, ExchangeParts, ExchangeTimes, Exchanges, NoTime, PairExchanges, Scan, Unmeasured,
+    Advice, ExchangeMode, ExchangeParts, ExchangeTimes, Exchanges, NoTime, PairExchanges, Range, Scan,
+    Unmeasured,
 };
 
+use crate::formats::page::Page;
+use crate::formats::terminal::Terminal;
 use crate::layout::line::{Line, Span, Tone, labelled, titled, wrap_spans};
 use crate::layout::text::count;
+use crate::verbs::saving::{range, span_of_time};
 
 /// Pairs that are shown; the rest are counted, and JSON has all.
 const MOST_PAIRS: usize = 20;
 /// The time to the last piece is shown where it is so many times that to the first.
 const WORTH_SAYING: f64 = 1.1;
+/// Connections per second from which a program that opens them is shown.
+const FREQUENT: f64 = 0.5;
+/// The part of a request's time that is worth a switch for the time alone. Less nobody notices behind the scatter of requests, and
+/// the CPU time that is saved stands beside it.
+const WORTH_THE_TIME: f64 = 0.05;
 
 /// What the parts are.
 const LEGEND: &str =
@@ -22,7 +33,7 @@ const LEGEND: &str =
 pub(crate) fn exchanges(scan: &Scan, columns: usize) -> Vec<Line> {
     let Some(exchanges) = &scan.exchanges else { return Vec::new() };
     let Some(mode) = exchanges.mode else {
-        let text = format!("How long requests take is not measured: {}.", missing(exchanges));
+        let text = format!("How long requests take is not measured: {}.", missing_for_exchanges(exchanges));
         return wrap_spans(&[Span::new(Tone::Doubt, text)], columns);
     };
     let mut lines = Vec::new();
@@ -32,7 +43,8 @@ pub(crate) fn exchanges(scan: &Scan, columns: usize) -> Vec<Line> {
     for pair in busy.iter().take(MOST_PAIRS) {
         let service = scan.services.get(pair.service).map_or("unknown", |service| service.name.as_str());
         let name = Span::new(Tone::Bold, format!("{} → {service}", clean(&pair.client)));
-        lines.extend(labelled(&Span::plain("  "), 2, &[name, Span::dim(rate(pair))], columns));
+        let rate = Span::dim(rate(pair, is_one_of_several(pair, &busy)));
+        lines.extend(labelled(&Span::plain("  "), 2, &[name, rate], columns));
         lines.extend(labelled(&Span::plain(""), 6, &[Span::plain(duration(pair, mode))], columns));
     }
     let mut rest = Vec::new();
@@ -48,12 +60,90 @@ pub(crate) fn exchanges(scan: &Scan, columns: usize) -> Vec<Line> {
     if !rest.is_empty() {
         lines.extend(labelled(&Span::plain("  "), 2, &[Span::dim(rest.join(", "))], columns));
     }
-    lines.extend(wrap_spans(&[Span::dim(how(exchanges, mode))], columns));
+    // What a time is needs no words where there is none.
+    if !busy.is_empty() {
+        lines.extend(wrap_spans(&[Span::dim(how(exchanges, mode))], columns));
+    }
     titled("How long requests take", lines)
 }
 
-/// What is missing, in a line.
-fn missing(exchanges: &Exchanges) -> String {
+impl Terminal {
+    /// Renders how long the requests of a pair take; nothing where that is not measured.
+    ///
+    /// # Errors
+    /// What `out` says.
+    pub fn render_exchanges(
+        &self,
+        exchanges: &Exchanges,
+        pair: &PairExchanges,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        let Some(mode) = exchanges.mode else { return Ok(()) };
+        let mut page = Page::new(self.width);
+        let mut lines = labelled(&Span::plain(""), 6, &[Span::dim(rate(pair, true))], page.measure());
+        lines.extend(labelled(&Span::plain(""), 6, &[Span::plain(duration(pair, mode))], page.measure()));
+        page.section(lines);
+        self.print(&page, out)
+    }
+}
+
+/// What a switch would change of the time that a pair's requests take, where it is known when they begin: `a request takes 312 µs,
+/// of which the hop 9.70 µs; …`. A ratio of nothing else than one transport's own time: mode `arrivals` has no parts, and no line.
+pub(crate) fn of_a_request(scan: &Scan, advice: &Advice) -> Option<String> {
+    let pairs = &scan.exchanges.as_ref()?.pairs;
+    let mut pairs = pairs.iter().filter(|pair| pair.service == advice.service);
+    let pair = pairs.find(|pair| pair.client == advice.client && pair.address == advice.now)?;
+    let (first, hop_us) = (pair.first?, pair.parts?.hop_us());
+    let takes = format!("a request takes {}, of which the hop {}", mean(&first), format_value(hop_us, "us"));
+    let saving = advice.saving.filter(|saving| saving.us_per_round_trip.low > 0.0 && !saving.undecided);
+    let Some(saving) = saving else {
+        return Some(format!("{takes}, {}", format_percent(hop_us / first.mean_us)));
+    };
+    let saved = saving.us_per_round_trip;
+    let part = Range { low: saved.low / first.mean_us, high: saved.high / first.mean_us };
+    let worth = if part.high < WORTH_THE_TIME { "not worth it for time" } else { "worth it for time" };
+    let cpu = match saving.cpu_s_per_day {
+        day if day.low > 0.0 => format!("; {} of CPU time a day", span_of_time(day)),
+        _ => String::new(),
+    };
+    let saved = range(saved, "us");
+    Some(format!("{takes}; a socket would save {saved}, {} of it: {worth}{cpu}", in_percent(part)))
+}
+
+/// `1.6–2.2 %`, and without digits that say nothing from 10 % on.
+fn in_percent(part: Range) -> String {
+    let digits = usize::from(part.high < 0.1);
+    format!("{:.digits$}–{:.digits$} %", 100.0 * part.low, 100.0 * part.high)
+}
+
+/// Whether the client's program talks to the service at another address over the same transport as well.
+fn is_one_of_several(pair: &PairExchanges, all: &[&PairExchanges]) -> bool {
+    let is_like_it = |other: &&&PairExchanges| {
+        (other.service, &other.client, other.kind.is_unix())
+            == (pair.service, &pair.client, pair.kind.is_unix())
+    };
+    all.iter().filter(is_like_it).count() > 1
+}
+
+/// The section of who opens connections to Unix sockets; nothing where nobody does.
+pub(crate) fn unix_openers(scan: &Scan, columns: usize) -> Vec<Line> {
+    let Some(exchanges) = &scan.exchanges else { return Vec::new() };
+    let mut lines = Vec::new();
+    let frequent = exchanges.unix_openers.iter().filter(|one| one.connections_per_s >= FREQUENT);
+    for opener in frequent.take(MOST_PAIRS) {
+        let service = scan.services.get(opener.service).map_or("unknown", |service| service.name.as_str());
+        let user = opener.user.as_ref().map(|user| format!(" ({})", clean(user))).unwrap_or_default();
+        let name = format!("{}{user} → {service}", clean(&opener.client));
+        let rate = format_value(opener.connections_per_s, "per_s");
+        let to = Span::dim(format!("unix {}, {rate}", clean(&opener.socket)));
+        lines.extend(labelled(&Span::plain("  "), 2, &[Span::plain(name), to], columns));
+    }
+    titled("Who opens connections to Unix sockets", lines)
+}
+
+/// What is missing to measure how long requests take, in a line without a full stop.
+#[must_use]
+pub fn missing_for_exchanges(exchanges: &Exchanges) -> String {
     let refused = exchanges.refused.as_deref().map(clean).unwrap_or_default();
     match exchanges.unmeasured {
         Some(Unmeasured::NoRights) => "it takes root, or CAP_BPF and CAP_PERFMON".to_owned(),
@@ -65,10 +155,15 @@ fn missing(exchanges: &Exchanges) -> String {
     }
 }
 
-/// `tcp, 3 connections, 1.20 k/s of 35 B out, 5 B back`
-fn rate(pair: &PairExchanges) -> String {
+/// `tcp, 3 connections, 1.20 k/s of 35 B out, 5 B back`; with the address in place of `tcp` where that is asked for.
+fn rate(pair: &PairExchanges, is_with_address: bool) -> String {
     let connections = count(pair.connections as usize, "connection");
-    let head = format!("{}, {connections}", pair.kind.label());
+    let place = match (is_with_address, pair.kind.is_unix()) {
+        (false, _) => pair.kind.label().to_owned(),
+        (true, false) => clean(&pair.address),
+        (true, true) => format!("{}:{}", pair.kind.label(), clean(&pair.address)),
+    };
+    let head = format!("{place}, {connections}");
     if pair.exchanges_per_s <= 0.0 {
         let bytes =
             [pair.bytes_out_per_s, pair.bytes_back_per_s].map(|value| format_value(value, "bytes_per_s"));
@@ -139,6 +234,7 @@ fn no_time(pair: &PairExchanges) -> String {
             format!("{} of what the client read was not asked for", format_percent(pair.unasked))
         }
         Some(NoTime::Unseen) => "one end moves its bytes without receiving them (splice)".to_owned(),
+        Some(NoTime::Streaming) => "the client follows a stream, and sends seldom (replication)".to_owned(),
         Some(NoTime::Lost) => "more than 1 % of the events were lost".to_owned(),
         Some(NoTime::Unstamped) => {
             format!("of {} it is not known when they began", format_percent(pair.unstamped))
@@ -165,12 +261,18 @@ fn how(exchanges: &Exchanges, mode: ExchangeMode) -> String {
 
 #[cfg(test)]
 mod tests {
-    use samehost_model::scan::SocketKind;
+    use samehost_model::scan::{Possible, Saving, SocketKind, UnixOpener};
 
     use super::*;
 
     fn pair() -> PairExchanges {
-        let times = ExchangeTimes { count: 1000, mean_us: 312.0, p50_us: 280.0, p99_us: Some(900.0) };
+        let times = ExchangeTimes {
+            count: 1000,
+            mean_us: 312.0,
+            p50_us: 280.0,
+            p99_us: Some(900.0),
+            ..ExchangeTimes::default()
+        };
         PairExchanges {
             client: "worker".to_owned(),
             kind: SocketKind::Tcp,
@@ -195,6 +297,89 @@ mod tests {
         let scan = Scan { exchanges: Some(exchanges), ..Scan::default() };
         let lines = super::exchanges(&scan, 80);
         lines.iter().map(|line| format!("{}\n", line.print(false))).collect()
+    }
+
+    #[test]
+    fn nothing_that_was_exchanged_is_one_line() {
+        let quiet = PairExchanges { bytes_out_per_s: 0.0, bytes_back_per_s: 0.0, ..pair() };
+        let text = shown(quiet, ExchangeMode::Arrivals);
+        assert_eq!(text, "How long requests take\n  nothing was exchanged\n");
+    }
+
+    #[test]
+    fn a_service_with_two_ports_is_named_by_the_one_that_was_used() {
+        let at = |port: u16| PairExchanges { address: format!("tcp:127.0.0.1:{port}"), ..pair() };
+        let exchanges = Exchanges {
+            mode: Some(ExchangeMode::Entries),
+            pairs: vec![at(18_180), at(18_181)],
+            ..Exchanges::default()
+        };
+        let scan = Scan { exchanges: Some(exchanges), ..Scan::default() };
+        let lines: String = super::exchanges(&scan, 80).iter().map(|line| line.print(false)).collect();
+        for port in [18_180, 18_181] {
+            assert!(lines.contains(&format!("worker → unknown tcp:127.0.0.1:{port}, 3")), "{lines}");
+        }
+    }
+
+    #[test]
+    fn the_advice_has_the_part_of_a_request_that_a_socket_would_save() {
+        let parts =
+            ExchangeParts { count: 9, way_there_us: 4.8, way_back_us: 4.9, ..ExchangeParts::default() };
+        let address = "tcp:127.0.0.1:6379".to_owned();
+        let timed = PairExchanges { parts: Some(parts), address: address.clone(), ..pair() };
+        let mut scan = Scan::default();
+        let mut advice = Advice {
+            service: 0,
+            client: "worker".to_owned(),
+            client_pids: Vec::new(),
+            now: address,
+            members: Vec::new(),
+            connections: 3,
+            unseen: 0,
+            socket: None,
+            possible: Possible::Now,
+            obstacles: Vec::new(),
+            traffic: None,
+            saving: None,
+        };
+        assert_eq!(of_a_request(&scan, &advice), None);
+        let exchanges = Exchanges { mode: Some(ExchangeMode::Entries), ..Exchanges::default() };
+        scan.exchanges = Some(Exchanges { pairs: vec![timed], ..exchanges.clone() });
+        let text = of_a_request(&scan, &advice).unwrap();
+        assert_eq!(text, "a request takes 312 µs, of which the hop 9.70 µs, 3.1 %");
+        advice.saving = Some(Saving {
+            cpu_us_per_request: Range { low: 5.0, high: 6.0 },
+            cpu_s_per_day: Range { low: 394.0, high: 497.0 },
+            us_per_round_trip: Range { low: 5.0, high: 7.0 },
+            cpu_us_per_short_connection: None,
+            us_per_short_connection: None,
+            waiting_part: Range { low: 0.01, high: 0.02 },
+            undecided: false,
+            worth_it: true,
+            hurried: false,
+        });
+        let text = of_a_request(&scan, &advice).unwrap();
+        let words = "; a socket would save 5.00 µs to 7.00 µs, 1.6–2.2 % of it: not worth it for time; 6.6 to 8.3 min of CPU time a day";
+        assert!(text.ends_with(words), "{text}");
+        scan.exchanges = Some(Exchanges { pairs: vec![pair()], ..exchanges });
+        assert_eq!(of_a_request(&scan, &advice), None, "no parts");
+    }
+
+    #[test]
+    fn who_opens_connections_has_a_line() {
+        let opener = |client: &str, connections_per_s| UnixOpener {
+            socket: "/run/a.sock".to_owned(),
+            client: client.to_owned(),
+            user: Some("www-data".to_owned()),
+            connections_per_s,
+            ..UnixOpener::default()
+        };
+        let unix_openers = vec![opener("php-fpm8.2", 16.0), opener("cron", 0.1)];
+        let exchanges = Exchanges { unix_openers, ..Exchanges::default() };
+        let scan = Scan { exchanges: Some(exchanges), ..Scan::default() };
+        let lines: String = super::unix_openers(&scan, 80).iter().map(|line| line.print(false)).collect();
+        assert!(lines.contains("php-fpm8.2 (www-data) → unknown unix /run/a.sock, 16.0 /s"), "{lines}");
+        assert!(!lines.contains("cron"), "{lines}");
     }
 
     #[test]

@@ -116,12 +116,12 @@ fn unit_of_time(seconds: f64) -> (f64, &'static str) {
     }
 }
 
-fn range(range: Range, unit: &str) -> String {
+pub(crate) fn range(range: Range, unit: &str) -> String {
     format!("{} to {}", format_value(range.low, unit), format_value(range.high, unit))
 }
 
 /// A span in the unit of its larger end, with two digits: `50 to 100 s`, `1.2 to 8.3 min`, `6.6 to 12 h`.
-fn span_of_time(seconds: Range) -> String {
+pub(crate) fn span_of_time(seconds: Range) -> String {
     let (scale, unit) = unit_of_time(seconds.high);
     let number = |seconds: f64| format!("{:.*}", digits(seconds, scale, unit), seconds / scale);
     format!("{} to {} {unit}", number(seconds.low), number(seconds.high))

@@ -13,7 +13,7 @@ use crate::formats::page::Page;
 use crate::formats::terminal::Terminal;
 use crate::layout::line::{Line, Span, Tone, labelled, titled, wrap_spans};
 use crate::layout::text::count;
-use crate::verbs::exchanges::exchanges;
+use crate::verbs::exchanges::{exchanges, of_a_request, unix_openers};
 use crate::verbs::explanation::BBR;
 use crate::verbs::saving::saving_in_words;
 
@@ -43,6 +43,7 @@ impl Terminal {
         }
         page.section(advice(scan, notes, page.measure()));
         page.section(exchanges(scan, page.measure()));
+        page.section(unix_openers(scan, page.measure()));
         page.section(findings(scan, notes, page.measure()));
         page.section(explained(scan, notes, page.measure()));
         page.section(pairs(scan, page.measure()));
@@ -363,6 +364,9 @@ fn pair(scan: &Scan, advice: &Advice, notes: Notes, columns: usize) -> Vec<Line>
     if let Some(saving) = &advice.saving {
         let tone = if saving.worth_it { Tone::Good } else { Tone::Dim };
         lines.extend(labelled(&Span::plain(""), 6, &[Span::new(tone, saving_in_words(saving))], columns));
+    }
+    if let Some(text) = of_a_request(scan, advice) {
+        lines.extend(labelled(&Span::plain(""), 6, &[Span::plain(text)], columns));
     }
     lines
 }

@@ -62,6 +62,6 @@ fn setting(pair: &Pair<'_>, backlog: u32) -> String {
 }
 
 /// Twice the connections seen, rounded up to a power of two; at least 512 (nginx uses 511).
-fn enough(seen: u32) -> u32 {
+pub(crate) fn enough(seen: u32) -> u32 {
     seen.saturating_mul(2).max(512).checked_next_power_of_two().unwrap_or(u32::MAX)
 }

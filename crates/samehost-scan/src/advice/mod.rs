@@ -22,6 +22,8 @@ mod stale;
 mod tls;
 mod walk;
 
+use std::net::SocketAddr;
+
 use samehost_model::ObstacleCode;
 use samehost_model::scan::{Advice, Connection, Found, Obstacle, Possible, Scan, Weight};
 use samehost_services::UnixSocket;
@@ -30,6 +32,7 @@ use samehost_system::interrupt;
 pub use accounts::rule_of_socket;
 pub use address_lost::address_lost;
 pub use ahead::{Identity, UnsafeSocket, Unserved, identity, obstacles, service_at, services_at, socket_of};
+pub(crate) use backlog::enough;
 use pair::Pair;
 pub(crate) use pair::proposed_socket;
 use program::{Program, programs};
@@ -118,16 +121,22 @@ pub fn advise(scan: &mut Scan) {
 
 /// Adds advice for the programs that were seen to open short connections to a service, where the scan has none on them.
 /// Where some are left, they are those of short-lived clients: never of a program that happens to stay connected to the same
-/// service. Connections that the scan saw without their holder are filled in.
-pub(crate) fn add_short_lived(scan: &mut Scan, service: usize, senders: &[Sender], is_left: bool) {
-    for sender in senders {
+/// service. Connections that the scan saw without their holder are filled in. Beside each program, and for those that are left, is
+/// the address that they came to, where it is known: a service may have several.
+pub(crate) fn add_short_lived(
+    scan: &mut Scan,
+    service: usize,
+    senders: &[(&Sender, Option<SocketAddr>)],
+    left: Option<Option<SocketAddr>>,
+) {
+    for (sender, came_to) in senders {
         if scan.advice.iter().any(|advice| is_of(scan, advice, service, sender)) {
             continue;
         }
         let unheld = scan.advice.iter().position(|one| one.service == service && one.client_pids.is_empty());
         let (now, members) = match unheld.map(|at| scan.advice.remove(at)) {
             Some(advice) => (Some(advice.now), advice.members),
-            None => (None, Vec::new()),
+            None => (came_to.map(endpoint), Vec::new()),
         };
         if let Err(at) = scan.processes.binary_search_by_key(&sender.process.pid, |process| process.pid) {
             scan.processes.insert(at, sender.process.clone());
@@ -135,9 +144,16 @@ pub(crate) fn add_short_lived(scan: &mut Scan, service: usize, senders: &[Sender
         add(scan, service, now, sender.process.name.clone(), members, &[sender.process.pid]);
     }
     let mut of_service = scan.advice.iter().filter(|advice| advice.service == service);
-    if is_left && !of_service.any(|advice| advice.client_pids.is_empty()) {
-        add(scan, service, None, "short-lived clients".to_owned(), Vec::new(), &[]);
+    if let Some(came_to) = left
+        && !of_service.any(|advice| advice.client_pids.is_empty())
+    {
+        add(scan, service, came_to.map(endpoint), "short-lived clients".to_owned(), Vec::new(), &[]);
     }
+}
+
+/// `tcp:127.0.0.1:3306`
+pub(crate) fn endpoint(address: SocketAddr) -> String {
+    format!("{}:{address}", if address.is_ipv4() { "tcp" } else { "tcp6" })
 }
 
 /// Whether advice is on a program that opens short connections to a service.

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use samehost_model::scan::{Connection, Process, Scan, Socket};
 
+use super::endpoint;
+
 /// What tells one pair from another.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Program {
@@ -100,7 +102,7 @@ fn program(
     };
     Some(Program {
         service: connection.service?,
-        now: format!("{}:{server}", if server.is_ipv4() { "tcp" } else { "tcp6" }),
+        now: endpoint(server),
         name,
         uid: holder.map(|process| process.uid).or(client.uid),
         mount_namespace: holder.and_then(|process| process.mount_namespace),

@@ -5,11 +5,13 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
+use samehost_bpf::UnixQueue;
+use samehost_model::human::format_value;
 use samehost_model::scan::{Address, Finding, Found, Queues, Scan, Service, Socket, SocketKind, SocketState};
 use samehost_services::Protocol;
 use samehost_system::mounts::{Share, share};
 
-use crate::advice::Root;
+use crate::advice::{Root, enough};
 use crate::diag::{Activity, Diag};
 use crate::listing::datagrams;
 use crate::listing::published::published;
@@ -66,6 +68,55 @@ fn full(service: &Service, socket: &Socket) -> Option<Finding> {
         ),
         remedy: "If it hangs, look at the service; if it is busy, give it more workers, a longer backlog and a net.core.somaxconn to match".to_owned(),
     })
+}
+
+/// Fewer connections that found another waiting for long are chance.
+const FEWEST_BEHIND: u64 = 3;
+/// The part of all connections that they are at least.
+const PART_BEHIND: f64 = 0.01;
+
+/// Listeners of a scan whose connections waited while they were looked at.
+pub(crate) fn slow_accepts(scan: &Scan, queues: &[UnixQueue]) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for service in &scan.services {
+        for socket in service.listeners.iter().filter_map(|at| scan.sockets.get(*at)) {
+            let queue = queues.iter().find(|queue| queue.listener == socket.cookie);
+            found.extend(queue.and_then(|queue| slow_accept(service, socket, queue)));
+        }
+    }
+    found
+}
+
+/// A Unix socket whose connections wait until they are accepted, or find the queue full, while they are looked at. A server that
+/// accepts at once is silent here, whatever its backlog is: how long one waits is what costs, and not how many may.
+fn slow_accept(service: &Service, socket: &Socket, queue: &UnixQueue) -> Option<Finding> {
+    let is_behind = queue.behind_long >= FEWEST_BEHIND
+        && queue.behind_long as f64 >= PART_BEHIND * queue.connections as f64;
+    if queue.full == 0 && !is_behind {
+        return None;
+    }
+    let Queues::Listening { backlog: Some(backlog), .. } = socket.queues else { return None };
+    let (name, place) = (&service.name, &socket.local);
+    let waited = format_value(queue.longest as f64 / 1000.0, "us");
+    let all = queue.connections;
+    let fact = match queue.full {
+        0 => format!("{name} at {place}: connections wait {waited} and more until it accepts them"),
+        full => {
+            format!("{name} at {place}: {full} of {all} connections filled its queue (backlog {backlog})")
+        }
+    };
+    let follows = format!(
+        "{} of {all} came behind one that had waited for 5 ms or more, the longest for {waited}; at most {} waited at once",
+        queue.behind_long, queue.most_waiting
+    );
+    let most = u32::try_from(queue.most_waiting).unwrap_or(u32::MAX);
+    let setting = service.kind.and_then(|kind| kind.descriptor().backlog_of(enough(most)));
+    let setting = setting.unwrap_or_else(|| format!("a backlog of {} or more", enough(most)));
+    let remedy = format!(
+        "Give it more workers, or less to do before it accepts the next; so that none is refused meanwhile, set {setting}, and net.core.somaxconn to match"
+    );
+    let subject = format!("{name} {place}");
+    Some(Finding { code: "slow-accept", subject, found: Found::with(fact, follows), remedy })
 }
 
 /// The ports that new connections of this network namespace may have, and how many are taken towards one destination.

@@ -2,6 +2,7 @@
 //! connection. Pure.
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
 use std::path::Path;
 
 use samehost_model::scan::{
@@ -122,7 +123,7 @@ fn unix_name(socket: &Socket) -> Option<(SocketKind, UnixName)> {
     }
 }
 
-/// Finds the service that accepted a socket.
+/// Finds the service that accepted a socket, or has an address.
 pub(crate) struct Acceptors {
     tcp: Listeners,
     service_of: HashMap<usize, usize>,
@@ -142,13 +143,26 @@ impl Acceptors {
         Acceptors { tcp: Listeners::of(&scan.sockets), service_of, unix }
     }
 
+    /// Listeners over TCP.
+    pub(crate) fn listeners(&self) -> &Listeners {
+        &self.tcp
+    }
+
+    /// The service to which the kernel gives connections to an address.
+    pub(crate) fn at(&self, namespace: u64, address: SocketAddr) -> Option<usize> {
+        let listener = self.tcp.accepts(namespace, address)?;
+        self.service_of.get(&listener).copied()
+    }
+
+    /// Services that listen, each once for each of its sockets.
+    pub(crate) fn services(&self) -> impl Iterator<Item = usize> {
+        self.service_of.values().copied()
+    }
+
     /// The position of the service; `None` for a client's socket, and where no listener here has its address.
     pub(crate) fn service(&self, socket: &Socket) -> Option<usize> {
         match socket.kind {
-            kind if kind.is_tcp() => {
-                let at = self.tcp.accepts(socket.network_namespace, socket.local.inet()?)?;
-                self.service_of.get(&at).copied()
-            }
+            kind if kind.is_tcp() => self.at(socket.network_namespace, socket.local.inet()?),
             kind if kind.is_unix() => self.unix.get(&unix_name(socket)?).copied(),
             _ => None,
         }

@@ -10,13 +10,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use samehost_bpf::{Connects, Opened};
-use samehost_model::scan::{Process, Scan};
+use samehost_bpf::{Connects, Opened, UnixConnects, UnixQueue};
+use samehost_model::scan::{Process, Scan, UnixOpener};
 use samehost_system::identity::stat_field;
 use samehost_system::peer::children;
 
 use crate::diag::Diag;
-use crate::listing::join::Listeners;
+use crate::listing::service::Acceptors;
 use crate::namespaces;
 use crate::proc::descriptors::sockets_of;
 use crate::proc::{pids, status, users::Names};
@@ -111,8 +111,7 @@ pub(crate) struct Catcher<'a> {
     connects: Option<Connects>,
     /// The processes that the kernel's notes named.
     noted: HashMap<u32, Process>,
-    listeners: &'a Listeners,
-    service_of: &'a HashMap<usize, usize>,
+    acceptors: &'a Acceptors,
     namespace: u64,
     diag: Diag,
     /// Services, and the tries that are left for each.
@@ -133,22 +132,16 @@ pub(crate) struct Catcher<'a> {
 
 impl<'a> Catcher<'a> {
     /// `None` where the scan is of another network namespace, or the kernel lists nothing.
-    pub(crate) fn open(
-        scan: &Scan,
-        listeners: &'a Listeners,
-        service_of: &'a HashMap<usize, usize>,
-    ) -> Option<Self> {
+    pub(crate) fn open(scan: &Scan, acceptors: &'a Acceptors) -> Option<Self> {
         let namespace = namespaces::own_of(scan)?;
-        let services = service_of.values().copied();
         let with_holders = scan.sockets.iter().filter(|socket| !socket.pids.is_empty());
         Some(Catcher {
             connects: connects(),
             noted: HashMap::new(),
-            listeners,
-            service_of,
+            acceptors,
             namespace,
             diag: Diag::open().ok()?,
-            wanted: services.map(|service| (service, MOST_TRIES)).collect(),
+            wanted: acceptors.services().map(|service| (service, MOST_TRIES)).collect(),
             known: with_holders.map(|socket| socket.inode).collect(),
             likely: scan.advice.iter().flat_map(|one| one.client_pids.iter().copied()).collect(),
             next: Instant::now(),
@@ -175,8 +168,7 @@ impl<'a> Catcher<'a> {
             let seen = self.open.remove(&(closed.client, closed.server));
             return seen.filter(|_| closed.namespace == self.namespace);
         };
-        let listener = self.listeners.accepts(closed.namespace, closed.server)?;
-        let service = *self.service_of.get(&listener)?;
+        let service = self.acceptors.at(closed.namespace, closed.server)?;
         let opened = connects.opener(closed.cookie)?;
         let users = &self.users;
         let noted = self.noted.entry(opened.pid);
@@ -195,15 +187,15 @@ impl<'a> Catcher<'a> {
         let begun = cpu_time();
         let mut ends: HashMap<usize, Vec<ClientEnd>> = HashMap::new();
         for socket in self.diag.connected(self.namespace).unwrap_or_default() {
-            let listener = socket.peer.inet().and_then(|peer| self.listeners.accepts(self.namespace, peer));
-            let Some(service) = listener.and_then(|at| self.service_of.get(&at)) else { continue };
-            if !self.wanted.contains_key(service) || socket.inode == 0 || !self.known.insert(socket.inode) {
+            let Some(peer) = socket.peer.inet() else { continue };
+            let Some(service) = self.acceptors.at(self.namespace, peer) else { continue };
+            if !self.wanted.contains_key(&service) || socket.inode == 0 || !self.known.insert(socket.inode) {
                 continue;
             }
             let addresses = socket.local.inet().zip(socket.peer.inet());
             let addresses = addresses.map(|(client, server)| (canonical(client), canonical(server)));
             let end = ClientEnd { inode: socket.inode, uid: socket.uid, addresses };
-            ends.entry(*service).or_default().push(end);
+            ends.entry(service).or_default().push(end);
         }
         for (service, ends) in ends {
             let seen = self.caught.entry(service).or_default();
@@ -266,6 +258,70 @@ impl<'a> Catcher<'a> {
         }
         found
     }
+}
+
+/// Who connects to Unix sockets while traffic is observed, and how long connections wait there until they are accepted.
+pub(crate) struct UnixCatcher {
+    connects: UnixConnects,
+    begun: Instant,
+}
+
+impl UnixCatcher {
+    /// `None` where the kernel tells nothing; in a PID namespace its numbers would be those of others.
+    pub(crate) fn open() -> Option<Self> {
+        if namespaces::in_pid_namespace() {
+            return None;
+        }
+        Some(UnixCatcher { connects: UnixConnects::open().ok()?, begun: Instant::now() })
+    }
+
+    /// The programs that connected to services of this scan, the most frequent first; not this one.
+    pub(crate) fn openers(&self, scan: &Scan) -> Vec<UnixOpener> {
+        let seconds = self.begun.elapsed().as_secs_f64();
+        let listeners = unix_listeners(scan);
+        let users = Names::of_users();
+        let mut found: BTreeMap<(usize, String, u32), UnixOpener> = BTreeMap::new();
+        for one in self.connects.openers() {
+            let Some((service, socket)) = listeners.get(&one.listener) else { continue };
+            if one.pid == std::process::id() {
+                continue;
+            }
+            let opened = Opened { pid: one.pid, thread: one.pid, uid: one.uid, name: one.name };
+            let process = process_of(&opened, &users);
+            let opener =
+                found.entry((*socket, process.name.clone(), process.uid)).or_insert_with(|| UnixOpener {
+                    service: *service,
+                    socket: scan.sockets[*socket].local.to_string(),
+                    client: process.name,
+                    user: process.user,
+                    pid: process.pid,
+                    connections_per_s: 0.0,
+                });
+            opener.connections_per_s += one.connections as f64 / seconds;
+        }
+        let mut openers: Vec<UnixOpener> = found.into_values().collect();
+        openers.sort_by(|one, other| other.connections_per_s.total_cmp(&one.connections_per_s));
+        openers
+    }
+
+    /// The queues of listeners to which somebody connected.
+    pub(crate) fn queues(&self) -> Vec<UnixQueue> {
+        self.connects.queues()
+    }
+}
+
+/// Service and position of each Unix socket that listens, by its cookie.
+fn unix_listeners(scan: &Scan) -> HashMap<u64, (usize, usize)> {
+    let mut listeners = HashMap::new();
+    for (index, service) in scan.services.iter().enumerate() {
+        for at in &service.listeners {
+            let Some(socket) = scan.sockets.get(*at) else { continue };
+            if socket.kind.is_unix() && socket.cookie != 0 {
+                listeners.insert(socket.cookie, (index, *at));
+            }
+        }
+    }
+    listeners
 }
 
 /// The kernel's notes. In a PID namespace their numbers would be those of others.

@@ -9,12 +9,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::time::Instant;
 
-use samehost_bpf::{Mode, PairCounts, Times, Unavailable, Wanted};
+use samehost_bpf::{Counted, Mode, PairCounts, Times, Unavailable, Wanted};
 use samehost_model::scan::{
-    Connection, ExchangeMode, ExchangeParts, ExchangeTimes, Exchanges, NoTime, PairExchanges, Scan, Socket,
-    SocketKind, SocketState, Unmeasured,
+    Connection, EXCHANGE_BOUNDS_US, ExchangeMode, ExchangeParts, ExchangeTimes, Exchanges, NoTime,
+    PairExchanges, Scan, Socket, SocketKind, SocketState, Unmeasured,
 };
 
+use crate::advice::endpoint;
 use crate::diag::Diag;
 use crate::listing::join::join;
 use crate::listing::service::Acceptors;
@@ -35,6 +36,10 @@ const MOST_LOST: f64 = 0.01;
 /// Both ends' bytes may differ by this part, and by what is under way as the observation begins and ends.
 const MOST_UNSEEN: f64 = 0.01;
 const UNDER_WAY: u64 = 1 << 20;
+/// A client that reads so many pieces for each time that it sends, and sends this seldom, follows a stream: what a replica
+/// acknowledges asks for nothing. A rare query with a reply of so many pieces has no time either; only its payload would tell.
+const PIECES_OF_A_STREAM: u64 = 100;
+const MOST_SENT_OF_A_STREAM_PER_S: f64 = 2.0;
 /// Events of an exchange: two sends, two receives, two arrivals.
 const EVENTS: u64 = 6;
 /// Fewer times have no 99th percentile.
@@ -50,33 +55,48 @@ pub enum Timed {
     Exactly,
 }
 
-/// What tells one pair from another: the service, the client's program, and whether it is over a Unix socket.
-type Key = (usize, String, bool);
+/// What tells one pair from another. `top` scans again and again, and a service has another position in each scan.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    service: Served,
+    client: String,
+    /// As [`PairExchanges::address`].
+    address: String,
+}
+
+/// A service, whatever scan it is in.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Served {
+    name: String,
+    pid: Option<u32>,
+    network_namespace: u64,
+    /// Of one whose process is not seen: its first address.
+    address: Option<String>,
+}
 
 /// Exchanges that are being measured.
 pub(crate) struct Watched {
     kernel: samehost_bpf::Exchanges,
     begun: Instant,
-    acceptors: Acceptors,
     pairs: Vec<Pair>,
     numbers: HashMap<Key, usize>,
     room: usize,
     /// Cookies of the clients' ends that are measured or left out.
     known: HashSet<u64>,
     left_out: u32,
+    /// What was reported already.
+    reported: Counted,
 }
 
 struct Pair {
-    service: usize,
-    client: String,
+    key: Key,
     kind: SocketKind,
     connections: u32,
 }
 
 /// A connection that may be measured.
 struct Candidate<'a> {
-    service: usize,
-    client_name: String,
+    key: Key,
     kind: SocketKind,
     client: &'a Socket,
     server: &'a Socket,
@@ -89,33 +109,33 @@ impl Watched {
     /// Why nothing is measured, as it is reported.
     pub(crate) fn open(scan: &Scan, is_exact: bool) -> Result<Self, Exchanges> {
         let candidates = candidates(scan);
-        let pairs: HashSet<Key> = candidates.iter().map(Candidate::key).collect();
+        let pairs: HashSet<&Key> = candidates.iter().map(|candidate| &candidate.key).collect();
         let room = (pairs.len() + SPARE).min(MOST_PAIRS);
         let connections = MOST_OF_A_PAIR * room as u32;
         let kernel = samehost_bpf::Exchanges::open(connections, room as u32, is_exact).map_err(unmeasured)?;
         let mut watched = Watched {
             kernel,
             begun: Instant::now(),
-            acceptors: Acceptors::of(scan),
             pairs: Vec::new(),
             numbers: HashMap::new(),
             room,
             known: HashSet::new(),
             left_out: 0,
+            reported: Counted::default(),
         };
         watched.add(candidates).map_err(|error| unmeasured(Unavailable::Refused(error)))?;
         Ok(watched)
     }
 
     /// Measures those as well that were opened since the last look, in this program's network namespace.
-    pub(crate) fn look(&mut self, scan: &Scan) {
+    pub(crate) fn look(&mut self, scan: &Scan, acceptors: &Acceptors) {
         let Some(own) = namespaces::own_of(scan) else { return };
         let Ok(mut sockets) = Diag::open().and_then(|mut diag| diag.sockets(own)) else { return };
         let connections = join(&mut sockets, &scan.network_namespaces);
         let mut opened = Vec::new();
         for connection in &connections {
             let (client, server) = (&sockets[connection.client], &sockets[connection.server]);
-            let Some(service) = self.acceptors.service(server) else { continue };
+            let Some(service) = acceptors.service(server) else { continue };
             if is_stream(client, server) && !self.known.contains(&client.cookie) {
                 opened.push((service, connection.kind, client, server));
             }
@@ -133,7 +153,7 @@ impl Watched {
                 self.left_out += 1;
                 continue;
             };
-            found.push(Candidate { service, client_name: process.name.clone(), kind, client, server });
+            found.extend(Candidate::new(scan, service, &process.name, kind, [client, server]));
         }
         // Those that were named already go on being measured.
         let _ = self.add(found);
@@ -164,45 +184,107 @@ impl Watched {
 
     /// The number of its pair; `None` where there is no room for another.
     fn number_of(&mut self, candidate: &Candidate<'_>) -> Option<usize> {
-        let key = candidate.key();
-        if let Some(number) = self.numbers.get(&key) {
+        let key = &candidate.key;
+        if let Some(number) = self.numbers.get(key) {
             return Some(*number);
         }
         let number = self.pairs.len();
         if number >= self.room {
             return None;
         }
-        let (service, client, _) = key.clone();
-        self.pairs.push(Pair { service, client, kind: candidate.kind, connections: 0 });
-        self.numbers.insert(key, number);
+        self.pairs.push(Pair { key: key.clone(), kind: candidate.kind, connections: 0 });
+        self.numbers.insert(key.clone(), number);
         Some(number)
     }
 
-    /// Ends the measurement.
-    pub(crate) fn finish(self) -> Exchanges {
-        let seconds = self.begun.elapsed().as_secs_f64();
+    /// Ends the measurement. Services are those of this scan.
+    pub(crate) fn finish(self, scan: &Scan) -> Exchanges {
+        let described = self.described();
+        let Watched { kernel, begun, pairs, .. } = self;
+        report(described, &pairs, &kernel.finish(), begun, scan)
+    }
+
+    /// What came since the last call or since it was opened, by the services of this scan, whose connections are measured as well
+    /// from now on.
+    pub(crate) fn since_last(&mut self, scan: &Scan) -> Exchanges {
+        let counted = self.kernel.so_far();
+        let since = counted.since(&self.reported);
+        let exchanges = report(self.described(), &self.pairs, &since, self.begun, scan);
+        (self.reported, self.begun) = (counted, Instant::now());
+        // Those that were named already go on being measured.
+        let _ = self.add(candidates(scan));
+        exchanges
+    }
+
+    /// Whether connections of this scan found no room that there would be if it began anew: what a connection took stays taken
+    /// when it ends.
+    pub(crate) fn is_used_up(&self, scan: &Scan) -> bool {
+        if self.left_out == 0 {
+            return false;
+        }
+        let open = candidates(scan).iter().filter(|one| self.known.contains(&one.client.cookie)).count();
+        open * 2 <= self.known.len() || self.pairs.len() >= self.room && self.room < MOST_PAIRS
+    }
+
+    /// How it is measured, without what was counted.
+    fn described(&self) -> Exchanges {
         let mode = match self.kernel.mode() {
             Mode::Entries => ExchangeMode::Entries,
             Mode::SystemCalls => ExchangeMode::SystemCalls,
             Mode::Arrivals => ExchangeMode::Arrivals,
         };
         let refused = self.kernel.refused().map(ToString::to_string);
-        let counted = self.kernel.finish();
-        let all: u64 = counted.pairs.iter().map(exchanges_of).sum();
-        let is_lossy = counted.lost as f64 > MOST_LOST * (EVENTS * all) as f64;
-        let mut pairs = Vec::new();
-        for (pair, counts) in self.pairs.into_iter().zip(&counted.pairs) {
-            pairs.push(seen(pair, counts, seconds, is_lossy));
-        }
-        pairs.sort_by_key(|pair| pair.kind.is_unix());
-        let (lost, left_out) = (counted.lost, self.left_out);
-        Exchanges { mode: Some(mode), unmeasured: None, refused, seconds, lost, left_out, pairs }
+        Exchanges { mode: Some(mode), refused, left_out: self.left_out, ..Exchanges::default() }
     }
 }
 
-impl Candidate<'_> {
-    fn key(&self) -> Key {
-        (self.service, self.client_name.clone(), self.kind.is_unix())
+/// What was counted of the pairs whose services are in this scan.
+fn report(described: Exchanges, pairs: &[Pair], counted: &Counted, begun: Instant, scan: &Scan) -> Exchanges {
+    let seconds = begun.elapsed().as_secs_f64();
+    let all: u64 = counted.pairs.iter().map(exchanges_of).sum();
+    let is_lossy = counted.lost as f64 > MOST_LOST * (EVENTS * all) as f64;
+    let mut services: HashMap<Served, usize> = HashMap::new();
+    for at in 0..scan.services.len() {
+        if let Some(served) = Served::of(scan, at) {
+            services.entry(served).or_insert(at);
+        }
+    }
+    let mut found = Vec::new();
+    for (pair, counts) in pairs.iter().zip(&counted.pairs) {
+        let Some(service) = services.get(&pair.key.service) else { continue };
+        found.push(seen(pair, *service, counts, seconds, is_lossy));
+    }
+    found.sort_by_key(|pair| pair.kind.is_unix());
+    Exchanges { seconds, lost: counted.lost, pairs: found, ..described }
+}
+
+impl Served {
+    fn of(scan: &Scan, service: usize) -> Option<Self> {
+        let service = scan.services.get(service)?;
+        let first = service.listeners.first().and_then(|at| scan.sockets.get(*at));
+        Some(Served {
+            name: service.name.clone(),
+            pid: service.pid,
+            network_namespace: service.network_namespace,
+            address: first.filter(|_| service.pid.is_none()).map(|socket| socket.local.to_string()),
+        })
+    }
+}
+
+impl<'a> Candidate<'a> {
+    fn new(
+        scan: &Scan,
+        service: usize,
+        client_name: &str,
+        kind: SocketKind,
+        [client, server]: [&'a Socket; 2],
+    ) -> Option<Self> {
+        let address = match server.local.inet() {
+            Some(address) => endpoint(address),
+            None => server.local.to_string(),
+        };
+        let key = Key { service: Served::of(scan, service)?, client: client_name.to_owned(), address };
+        Some(Candidate { key, kind, client, server })
     }
 }
 
@@ -227,8 +309,9 @@ fn candidates(scan: &Scan) -> Vec<Candidate<'_>> {
     for connection in scan.connections.iter().filter(|connection| connection.kind == SocketKind::UnixStream) {
         let Some(holder) = scan.holder(connection.client) else { continue };
         let Some(candidate) = candidate(scan, connection, &holder.name) else { continue };
-        let is_unknown = scan.services.get(candidate.service).is_none_or(|service| service.kind.is_none());
-        unix.entry((is_unknown, candidate.service)).or_default().push(candidate);
+        let Some(service) = connection.service else { continue };
+        let is_unknown = scan.services.get(service).is_none_or(|service| service.kind.is_none());
+        unix.entry((is_unknown, service)).or_default().push(candidate);
     }
     found.extend(unix.into_values().flatten());
     found
@@ -239,8 +322,7 @@ fn candidate<'a>(scan: &'a Scan, connection: &Connection, client_name: &str) -> 
     if !is_stream(client, server) {
         return None;
     }
-    let (service, client_name) = (connection.service?, client_name.to_owned());
-    Some(Candidate { service, client_name, kind: connection.kind, client, server })
+    Candidate::new(scan, connection.service?, client_name, connection.kind, [client, server])
 }
 
 fn unmeasured(why: Unavailable) -> Exchanges {
@@ -262,7 +344,7 @@ fn part(of: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { of as f64 / whole as f64 }
 }
 
-fn seen(pair: Pair, counts: &PairCounts, seconds: f64, is_lossy: bool) -> PairExchanges {
+fn seen(pair: &Pair, service: usize, counts: &PairCounts, seconds: f64, is_lossy: bool) -> PairExchanges {
     let exchanges = exchanges_of(counts);
     let (overlapping, unasked) = (part(counts.violations, exchanges), part(counts.unasked, counts.receives));
     let unstamped = part(counts.untimed, counts.exchanges);
@@ -272,6 +354,8 @@ fn seen(pair: Pair, counts: &PairCounts, seconds: f64, is_lossy: bool) -> PairEx
         Some(NoTime::Overlapping)
     } else if unasked > MOST_UNASKED {
         Some(NoTime::Unasked)
+    } else if is_stream_of_pieces(counts, seconds) {
+        Some(NoTime::Streaming)
     } else if is_lossy {
         Some(NoTime::Lost)
     } else if unstamped > MOST_UNSTAMPED {
@@ -281,9 +365,10 @@ fn seen(pair: Pair, counts: &PairCounts, seconds: f64, is_lossy: bool) -> PairEx
     };
     let is_timed = no_time.is_none();
     PairExchanges {
-        service: pair.service,
-        client: pair.client,
+        service,
+        client: pair.key.client.clone(),
         kind: pair.kind,
+        address: pair.key.address.clone(),
         connections: counts.connections,
         exchanges_per_s: exchanges as f64 / seconds,
         bytes_out_per_s: counts.bytes_out as f64 / seconds,
@@ -296,6 +381,13 @@ fn seen(pair: Pair, counts: &PairCounts, seconds: f64, is_lossy: bool) -> PairEx
         last: times(&counts.last).filter(|_| is_timed),
         parts: parts(counts).filter(|_| is_timed),
     }
+}
+
+/// Whether clients read on and on, and send once in a while.
+fn is_stream_of_pieces(counts: &PairCounts, seconds: f64) -> bool {
+    let sent = exchanges_of(counts);
+    let most = MOST_SENT_OF_A_STREAM_PER_S * seconds * f64::from(counts.connections.max(1));
+    counts.receives >= PIECES_OF_A_STREAM * sent.max(1) && sent as f64 <= most
 }
 
 /// Whether much was sent that nobody was seen to read: it was spliced.
@@ -315,6 +407,7 @@ fn times(times: &Times) -> Option<ExchangeTimes> {
         mean_us: times.mean_us()?,
         p50_us: times.quantile_us(0.5)?,
         p99_us: times.quantile_us(0.99).filter(|_| has_p99),
+        at_most: EXCHANGE_BOUNDS_US.map(|bound| times.at_most_us(bound)),
     })
 }
 
@@ -332,20 +425,29 @@ mod tests {
     use super::*;
 
     fn pair() -> Pair {
-        Pair { service: 0, client: "worker".to_owned(), kind: SocketKind::Tcp, connections: 1 }
+        let service = Served { name: "Redis".to_owned(), pid: Some(7), network_namespace: 1, address: None };
+        let key = Key { service, client: "worker".to_owned(), address: "tcp:127.0.0.1:6379".to_owned() };
+        Pair { key, kind: SocketKind::Tcp, connections: 1 }
     }
 
     #[test]
     fn a_time_is_refused_where_it_would_not_be_one() {
         let mut good = PairCounts { connections: 1, exchanges: 100, receives: 100, ..PairCounts::default() };
         (good.bytes_out, good.bytes_taken) = (1000, 1000);
-        let reason = |counts: PairCounts| seen(pair(), &counts, 1.0, false).no_time;
+        let reason = |counts: PairCounts| seen(&pair(), 0, &counts, 1.0, false).no_time;
         assert_eq!(reason(good.clone()), None);
         assert_eq!(reason(PairCounts { violations: 30, ..good.clone() }), Some(NoTime::Overlapping));
         assert_eq!(reason(PairCounts { violations: 20, ..good.clone() }), None, "a sixth");
         assert_eq!(reason(PairCounts { unasked: 6, ..good.clone() }), Some(NoTime::Unasked));
         assert_eq!(reason(PairCounts { untimed: 30, ..good.clone() }), Some(NoTime::Unstamped));
-        assert_eq!(seen(pair(), &good, 1.0, true).no_time, Some(NoTime::Lost));
+        assert_eq!(seen(&pair(), 0, &good, 1.0, true).no_time, Some(NoTime::Lost));
+        let followed = PairCounts { exchanges: 2, receives: 900, ..good.clone() };
+        assert_eq!(reason(followed.clone()), Some(NoTime::Streaming), "a replica");
+        assert_eq!(
+            reason(PairCounts { exchanges: 9, ..followed }),
+            None,
+            "large replies, one after the other"
+        );
         let spliced = PairCounts { violations: 50, exchanges: 50, bytes_taken: 0, ..good.clone() };
         assert_eq!(reason(spliced), Some(NoTime::Unseen));
         let much = PairCounts { bytes_out: 100 << 20, bytes_taken: 90 << 20, ..good };

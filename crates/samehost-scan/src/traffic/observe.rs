@@ -5,17 +5,21 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use samehost_model::scan::{Advice, Connection, ReadBy, Scan, ShortTraffic, Socket, SocketState, Traffic};
+use samehost_model::scan::{
+    Advice, Connection, Exchanges, ReadBy, Scan, ShortTraffic, Socket, SocketState, Traffic,
+};
 
 use crate::advice::{self, advise};
 use crate::diag::{Activity, Counters, Diag};
 use crate::listing::collect::collect;
+use crate::listing::findings::slow_accepts;
 use crate::listing::join::Listeners;
+use crate::listing::service::Acceptors;
 use crate::namespaces;
 use crate::proc::stat;
 use crate::traffic::booking::{Part, Shares, only_program, shares};
-use crate::traffic::catch::{Catcher, Caught, Seen};
-use crate::traffic::ended::{Ended, Heard, Sums, Tally};
+use crate::traffic::catch::{Catcher, Caught, Seen, UnixCatcher};
+use crate::traffic::ended::{Ended, Heard, Sums, Tally, canonical};
 use crate::traffic::exchanges::{Timed, Watched};
 use crate::traffic::held_back::HeldBack;
 
@@ -46,27 +50,52 @@ struct Look {
 }
 
 /// Measures traffic from scan to scan, as differences between successive snapshots.
-#[derive(Default)]
 pub struct Observer {
     before: Option<(Look, Ended)>,
+    timed: Timed,
+    /// Exchanges that are measured, or why none are.
+    watched: Option<Result<Watched, Exchanges>>,
 }
 
 impl Observer {
+    /// Measures from the first scan on.
+    #[must_use]
+    pub fn new(timed: Timed) -> Self {
+        Observer { before: None, timed, watched: None }
+    }
+
     /// Fills in the traffic of each piece of advice since the previous snapshot, and takes a new one. The
     /// first call has nothing to compare with and fills in nothing.
     pub fn measure(&mut self, scan: &mut Scan) {
         let after = look(scan);
         let ended = match self.before.take() {
             Some((before, mut ended)) => {
-                let listeners = Listeners::of(&scan.sockets);
-                before.count_closed(&mut ended, &listeners, None);
-                fill(scan, &before, &after, ended.take(), &Caught::new(), &listeners);
+                let acceptors = Acceptors::of(scan);
+                before.count_closed(&mut ended, acceptors.listeners(), None);
+                fill(scan, &before, &after, ended.take(), &Caught::new(), &acceptors);
                 Some(ended).filter(|ended| ended.covers(&scan.network_namespaces))
             }
             None => None,
         };
         let ended = ended.unwrap_or_else(|| Ended::open(&scan.network_namespaces));
         self.before = Some((after, ended));
+        if self.timed != Timed::Not {
+            scan.exchanges = Some(self.exchanges(scan));
+        }
+    }
+
+    /// The exchanges since the previous call.
+    fn exchanges(&mut self, scan: &Scan) -> Exchanges {
+        let is_exact = self.timed == Timed::Exactly;
+        let watched = self.watched.get_or_insert_with(|| Watched::open(scan, is_exact));
+        let (exchanges, is_used_up) = match watched {
+            Ok(watched) => (watched.since_last(scan), watched.is_used_up(scan)),
+            Err(unmeasured) => (unmeasured.clone(), false),
+        };
+        if is_used_up {
+            *watched = Watched::open(scan, is_exact);
+        }
+        exchanges
     }
 }
 
@@ -75,14 +104,14 @@ impl Observer {
 /// connections that held bytes back.
 pub fn observe(scan: &mut Scan, period: Duration, timed: Timed, stop: &AtomicBool) -> HeldBack {
     let mut ended = Ended::open(&scan.network_namespaces);
-    let listeners = Listeners::of(&scan.sockets);
+    let acceptors = Acceptors::of(scan);
     let begun = Instant::now();
     let mut before = look(scan);
     // Each look costs as much as the first. With 12,500 connections eight of them took longer than the period, and so did
     // what is done every `NAP`: the looks together have a share of the period.
     let cost = begun.elapsed();
-    let service_of = services_of_listeners(scan);
-    let mut catcher = Catcher::open(scan, &listeners, &service_of);
+    let mut catcher = Catcher::open(scan, &acceptors);
+    let unix = if timed == Timed::Not { None } else { UnixCatcher::open() };
     let mut watched = match timed {
         Timed::Not => None,
         Timed::Cheaply | Timed::Exactly => Some(Watched::open(scan, timed == Timed::Exactly)),
@@ -98,29 +127,37 @@ pub fn observe(scan: &mut Scan, period: Duration, timed: Timed, stop: &AtomicBoo
             None => std::thread::sleep(rest_now),
         }
         let begun = Instant::now();
-        before.count_closed(&mut ended, &listeners, catcher.as_mut());
+        before.count_closed(&mut ended, acceptors.listeners(), catcher.as_mut());
         if before.at.elapsed() >= step * (steps.len() as u32 + 1) {
             held_back.look_now(scan);
             if let Some(Ok(watched)) = &mut watched {
-                watched.look(scan);
+                watched.look(scan, &acceptors);
             }
-            steps.push(so_far(scan, &before, &look(scan), ended.sums(), &listeners));
+            steps.push(so_far(scan, &before, &look(scan), ended.sums(), &acceptors));
         }
         rest = NAP.max(begun.elapsed() * MOST_OF_A_STEP);
     }
-    scan.exchanges = watched.map(|watched| watched.map_or_else(|unmeasured| unmeasured, Watched::finish));
+    if let Some(watched) = watched {
+        finish(scan, watched, unix.as_ref());
+    }
     let after = look(scan);
     let caught = catcher.map(|catcher| catcher.caught).unwrap_or_default();
     if !stop.load(Ordering::Relaxed)
-        && after.has_opened_since(&before, &listeners)
+        && after.has_opened_since(&before, acceptors.listeners())
         && let Ok(later) = collect(&scan.samehost_version)
     {
         // They began with nothing.
-        for key in add_opened(scan, &later, &listeners, &service_of) {
+        for key in add_opened(scan, &later, &acceptors) {
             before.counters.entry(key).or_default();
         }
     }
-    fill(scan, &before, &after, ended.take(), &caught, &listeners);
+    fill(scan, &before, &after, ended.take(), &caught, &acceptors);
+    fill_errors(scan, &steps);
+    held_back
+}
+
+/// Fills in how sure each rate is, from the totals of its service at each step.
+fn fill_errors(scan: &mut Scan, steps: &[HashMap<usize, f64>]) {
     for advice in &mut scan.advice {
         let totals: Vec<f64> =
             steps.iter().map(|step| step.get(&advice.service).copied().unwrap_or(0.0)).collect();
@@ -128,7 +165,19 @@ pub fn observe(scan: &mut Scan, period: Duration, timed: Timed, stop: &AtomicBoo
             traffic.rate_error = rate_error(&totals);
         }
     }
-    held_back
+}
+
+/// Fills in what was seen of exchanges and of Unix sockets.
+fn finish(scan: &mut Scan, watched: Result<Watched, Exchanges>, unix: Option<&UnixCatcher>) {
+    let mut exchanges = match watched {
+        Ok(watched) => watched.finish(scan),
+        Err(unmeasured) => unmeasured,
+    };
+    if let Some(unix) = unix {
+        exchanges.unix_openers = unix.openers(scan);
+        scan.findings.extend(slow_accepts(scan, &unix.queues()));
+    }
+    scan.exchanges = Some(exchanges);
 }
 
 /// Round trips of each service since `before`, with those of closed connections.
@@ -137,19 +186,17 @@ fn so_far(
     before: &Look,
     now: &Look,
     ended: &Sums,
-    listeners: &Listeners,
+    acceptors: &Acceptors,
 ) -> HashMap<usize, f64> {
     let mut totals = HashMap::new();
     for advice in &scan.advice {
         *totals.entry(advice.service).or_default() +=
             traffic(scan, advice, before, now, 1.0).round_trips_per_s;
     }
-    let service_of = services_of_listeners(scan);
     for ((namespace, server), tallies) in ended {
-        let listener = listeners.accepts(*namespace, *server);
-        if let Some(service) = listener.and_then(|at| service_of.get(&at)) {
+        if let Some(service) = acceptors.at(*namespace, *server) {
             let round_trips: u64 = tallies.values().map(|tally| tally.all.round_trips).sum();
-            *totals.entry(*service).or_default() += round_trips as f64;
+            *totals.entry(service).or_default() += round_trips as f64;
         }
     }
     totals
@@ -171,36 +218,33 @@ fn rate_error(totals: &[f64]) -> f64 {
     by_chance.max(t * (variance / count).sqrt() / mean)
 }
 
-/// Service of each listener, by index.
-fn services_of_listeners(scan: &Scan) -> HashMap<usize, usize> {
-    let mut service_of = HashMap::new();
-    for (index, service) in scan.services.iter().enumerate() {
-        service_of.extend(service.listeners.iter().map(|at| (*at, index)));
-    }
-    service_of
-}
-
 /// Short connections to a service.
 #[derive(Default)]
 struct Short {
     per_s: f64,
-    /// What the kernel told of them; empty where it tells nothing.
-    tallies: Vec<Tally>,
+    /// What the kernel told of them, by the address that they came to; empty where it tells nothing.
+    tallies: Vec<(SocketAddr, Tally)>,
+    /// How many the kernel has kept of those that came to each address, where it tells nothing.
+    kept: BTreeMap<SocketAddr, u64>,
 }
 
 /// A part of them that is booked as that of clients whom nobody saw, beyond which it is worth a line.
 const WORTH_A_LINE: f64 = 0.05;
 
-fn fill(scan: &mut Scan, before: &Look, after: &Look, ended: Heard, caught: &Caught, listeners: &Listeners) {
+fn fill(scan: &mut Scan, before: &Look, after: &Look, ended: Heard, caught: &Caught, acceptors: &Acceptors) {
     let seconds = after.at.duration_since(before.at).as_secs_f64();
-    let short = short_connections(scan, after, ended, listeners, seconds);
+    let short = short_connections(after, ended, acceptors, seconds);
     let nobody = Seen::default();
     let mut booked: HashMap<usize, (&Seen, Shares)> = HashMap::new();
     for (service, short) in short.iter().collect::<BTreeMap<_, _>>() {
         let seen = caught.get(service).unwrap_or(&nobody);
         let shares = short.shares(seen, seconds);
         let is_left = shares.nobodys.connections > WORTH_A_LINE * short.per_s * seconds;
-        advice::add_short_lived(scan, *service, &seen.senders, is_left);
+        let mut senders = Vec::new();
+        for (place, sender) in seen.senders.iter().enumerate() {
+            senders.push((sender, short.came_to(Some(place))));
+        }
+        advice::add_short_lived(scan, *service, &senders, is_left.then(|| short.came_to(None)));
         booked.insert(*service, (seen, shares));
     }
     let mut all = scan.advice.clone();
@@ -224,13 +268,34 @@ fn fill(scan: &mut Scan, before: &Look, after: &Look, ended: Heard, caught: &Cau
 impl Short {
     /// How many of them the kernel told of.
     fn counted(&self) -> u64 {
-        self.tallies.iter().map(|tally| tally.all.connections).sum()
+        self.tallies.iter().map(|(_, tally)| tally.all.connections).sum()
+    }
+
+    /// The address that most of a program's connections came to, or most of all; `None` where that is not known.
+    fn came_to(&self, sender: Option<usize>) -> Option<SocketAddr> {
+        let mut numbers = if sender.is_none() { self.kept.clone() } else { BTreeMap::new() };
+        for (address, tally) in &self.tallies {
+            let number = numbers.entry(*address).or_default();
+            if sender.is_none() {
+                *number += tally.all.connections;
+            }
+            for (opener, sum) in &tally.seen {
+                if sender.is_some() && opener.sender == sender {
+                    *number += sum.connections;
+                }
+            }
+        }
+        numbers
+            .into_iter()
+            .filter(|(_, number)| *number > 0)
+            .max_by_key(|(_, number)| *number)
+            .map(|(at, _)| at)
     }
 
     /// Whose they are. What the kernel did not tell of is taken to be like the rest; where it tells of none, all are the only
     /// program's that was seen, or nobody's.
     fn shares(&self, seen: &Seen, seconds: f64) -> Shares {
-        let mut shares = shares(seen, self.tallies.iter());
+        let mut shares = shares(seen, self.tallies.iter().map(|(_, tally)| tally));
         let counted = self.counted();
         let number = self.per_s * seconds;
         if counted == 0 {
@@ -407,31 +472,29 @@ fn wrapped(was: u32, is: u32) -> f64 {
 
 /// Short connections to each service: from close events, else from sockets that entered TIME_WAIT meanwhile.
 fn short_connections(
-    scan: &Scan,
     after: &Look,
     Heard { sums: counted, is_all }: Heard,
-    listeners: &Listeners,
+    acceptors: &Acceptors,
     seconds: f64,
 ) -> HashMap<usize, Short> {
-    let service_of = services_of_listeners(scan);
-    let service = |namespace, ends: &[SocketAddr]| {
-        let listener = ends.iter().find_map(|end| listeners.accepts(namespace, *end))?;
-        service_of.get(&listener).copied()
-    };
     let mut found: HashMap<usize, Short> = HashMap::new();
     for ((namespace, local, peer), left_ms) in &after.closed {
+        if is_all || f64::from(*left_ms) < TIME_WAIT_MS - 1000.0 * seconds {
+            continue;
+        }
         // Only the end that closed first is in TIME_WAIT; that may be either the service or the client.
-        if !is_all
-            && f64::from(*left_ms) >= TIME_WAIT_MS - 1000.0 * seconds
-            && let Some(service) = service(*namespace, &[*local, *peer])
-        {
-            found.entry(service).or_default().per_s += 1.0 / seconds;
+        for end in [*local, *peer] {
+            let Some(service) = acceptors.at(*namespace, end) else { continue };
+            let short = found.entry(service).or_default();
+            short.per_s += 1.0 / seconds;
+            *short.kept.entry(canonical(end)).or_default() += 1;
+            break;
         }
     }
     for ((namespace, server), tallies) in counted {
-        if let Some(service) = service(namespace, &[server]) {
-            found.entry(service).or_default().tallies.extend(tallies.into_values());
-        }
+        let Some(service) = acceptors.at(namespace, server) else { continue };
+        let short = found.entry(service).or_default();
+        short.tallies.extend(tallies.into_values().map(|tally| (server, tally)));
     }
     for short in found.values_mut() {
         short.per_s = short.per_s.max(short.counted() as f64 / seconds);
@@ -446,14 +509,9 @@ fn key_of(client: &Socket) -> Option<Key> {
 
 /// Adds the TCP connections that only a later scan of the same machine has, with their processes and with advice on them, and
 /// gives their keys. They were opened while traffic was observed and stayed open: no notice of an end tells of them, and of a
-/// program that connects now and then for a second, one scan in three had nothing to say. `listeners` and `service_of` are the
-/// earlier scan's: a service that came later has no advice.
-fn add_opened(
-    scan: &mut Scan,
-    later: &Scan,
-    listeners: &Listeners,
-    service_of: &HashMap<usize, usize>,
-) -> Vec<Key> {
+/// program that connects now and then for a second, one scan in three had nothing to say. `acceptors` are the earlier scan's: a
+/// service that came later has no advice.
+fn add_opened(scan: &mut Scan, later: &Scan, acceptors: &Acceptors) -> Vec<Key> {
     let known: HashSet<Key> = scan
         .connections
         .iter()
@@ -468,8 +526,7 @@ fn add_opened(
         };
         let Some(key) = key_of(client).filter(|key| !known.contains(key)) else { continue };
         let (namespace, _, place) = key;
-        let listener = listeners.accepts(namespace, place);
-        let Some(service) = listener.and_then(|at| service_of.get(&at)) else { continue };
+        let Some(service) = acceptors.at(namespace, place) else { continue };
         for pid in client.pids.iter().chain(&server.pids) {
             let Some(process) = later.process(*pid) else { continue };
             if let Err(at) = scan.processes.binary_search_by_key(pid, |process| process.pid) {
@@ -482,7 +539,7 @@ fn add_opened(
             kind: connection.kind,
             client: first,
             server: first + 1,
-            service: Some(*service),
+            service: Some(service),
         });
         added.push(key);
     }
@@ -495,6 +552,7 @@ fn add_opened(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::traffic::ended::{Opener, Sum};
 
     #[test]
     fn a_rate_is_as_sure_as_its_steps_are_alike() {
@@ -505,6 +563,24 @@ mod tests {
         assert_eq!(rate_error(&[0.0, 0.0]), 0.0);
         // Two steps are too few to estimate the scatter.
         assert!((rate_error(&[100.0, 10_000.0]) - 0.0196).abs() < 1e-4);
+    }
+
+    #[test]
+    fn short_connections_are_named_by_the_port_that_most_of_them_came_to() {
+        let sum = |connections| Sum { connections, ..Sum::default() };
+        let of = |sender| Opener { uid: None, sender: Some(sender) };
+        let tally = |all, seen: [(Opener, Sum); 2]| Tally { all: sum(all), seen: seen.into() };
+        let [first, second] = [18_180, 18_181].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+        let mut short = Short::default();
+        short.tallies.push((first, tally(100, [(of(0), sum(90)), (of(1), sum(2))])));
+        short.tallies.push((second, tally(50, [(of(0), sum(10)), (of(1), sum(40))])));
+        assert_eq!(
+            [Some(0), Some(1), None].map(|one| short.came_to(one)),
+            [Some(first), Some(second), Some(first)]
+        );
+        assert_eq!(short.came_to(Some(2)), None, "nobody saw it");
+        let kept = Short { kept: BTreeMap::from([(first, 1), (second, 3)]), ..Short::default() };
+        assert_eq!((kept.came_to(None), kept.came_to(Some(0))), (Some(second), None));
     }
 
     #[test]

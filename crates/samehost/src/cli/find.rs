@@ -67,6 +67,9 @@ pub struct TopOptions {
     /// Time from one look to the next
     #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME", default_value = "1s")]
     pub interval: Duration,
+    /// Know when each request begins, also where that takes a stamp at every system call of the machine
+    #[arg(long)]
+    pub exact: bool,
 }
 
 #[derive(Args, Clone, Debug)]

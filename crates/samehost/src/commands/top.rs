@@ -25,7 +25,7 @@ pub fn top(options: &TopOptions) -> anyhow::Result<Ending> {
     }
     let stop = signals::watch()?;
     let mut state = State::new(options.interval.as_secs_f64(), output::terminal().color);
-    let mut source = Live::new();
+    let mut source = Live::new(options.exact);
     // Also installs a panic hook that restores the terminal before the message.
     let mut terminal = ratatui::try_init().context("the terminal")?;
     let mut events = Events::new(options.interval, stop);

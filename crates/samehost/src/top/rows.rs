@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use samehost_model::scan::{Saving, Scan, Traffic};
+use samehost_model::scan::{PairExchanges, Saving, Scan, Traffic};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
@@ -16,6 +16,8 @@ pub struct Row {
     pub connections: u32,
     /// Traffic since the previous scan; the kernel counts it only for TCP.
     pub traffic: Option<Traffic>,
+    /// How long its requests took since the previous scan, where that is measured.
+    pub exchanges: Option<PairExchanges>,
     /// Predicted saving, once it was measured.
     pub saving: Option<Saving>,
     /// Index in the scan's advice.
@@ -28,6 +30,12 @@ pub struct Row {
 pub type Identity = (String, String, String, Option<u32>);
 
 impl Row {
+    /// Bytes a second of both directions; `None` where nobody counted them.
+    pub fn bytes_per_s(&self) -> Option<f64> {
+        let counted = self.traffic.map(|traffic| traffic.bytes_per_s);
+        counted.or_else(|| self.exchanges.as_ref().map(|pair| pair.bytes_out_per_s + pair.bytes_back_per_s))
+    }
+
     pub fn identity(&self) -> Identity {
         (self.service.clone(), self.client.clone(), self.address.clone(), self.pid)
     }
@@ -49,6 +57,7 @@ pub fn rows(scan: &Scan) -> Vec<Row> {
                 address: advice.now.clone(),
                 connections: advice.connections,
                 traffic: advice.traffic,
+                exchanges: exchanges(scan, advice.service, &advice.client, &advice.now),
                 saving: advice.saving,
                 advice: Some(at),
                 pid: service.and_then(|service| service.pid),
@@ -57,6 +66,13 @@ pub fn rows(scan: &Scan) -> Vec<Row> {
         .collect();
     rows.extend(over_unix(scan));
     rows
+}
+
+/// What was seen of a pair's exchanges.
+fn exchanges(scan: &Scan, service: usize, client: &str, address: &str) -> Option<PairExchanges> {
+    let pairs = &scan.exchanges.as_ref()?.pairs;
+    let mut pairs = pairs.iter().filter(|pair| pair.service == service);
+    pairs.find(|pair| pair.client == client && pair.address == address).cloned()
 }
 
 fn over_unix(scan: &Scan) -> Vec<Row> {
@@ -75,6 +91,7 @@ fn over_unix(scan: &Scan) -> Vec<Row> {
             .entry((at, client.clone(), address.clone()))
             .or_insert_with(|| Row {
                 service: service.name.clone(),
+                exchanges: exchanges(scan, at, &client, &address),
                 client,
                 transport: connection.kind.label(),
                 address,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use samehost_model::scan::Scan;
-use samehost_scan::{Costs, Observer};
+use samehost_scan::{Costs, Observer, Timed};
 
 use super::Source;
 use crate::calibration::calibrate;
@@ -29,8 +29,10 @@ pub struct Live {
 }
 
 impl Live {
-    pub fn new() -> Self {
-        Live { observer: Observer::default(), calibration: Calibration::None }
+    /// With `is_exact` it is known when each request begins, also where that takes a stamp at every system call.
+    pub fn new(is_exact: bool) -> Self {
+        let timed = if is_exact { Timed::Exactly } else { Timed::Cheaply };
+        Live { observer: Observer::new(timed), calibration: Calibration::None }
     }
 
     /// Takes the result of a finished measurement.

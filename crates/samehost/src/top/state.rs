@@ -30,7 +30,7 @@ impl Order {
     }
 
     fn compare(self, a: &Row, b: &Row) -> Ordering {
-        let bytes = |row: &Row| row.traffic.map_or(-1.0, |traffic| traffic.bytes_per_s);
+        let bytes = |row: &Row| row.bytes_per_s().unwrap_or(-1.0);
         let saved = |row: &Row| row.saving.map_or(f64::NEG_INFINITY, |saving| saving.cpu_s_per_day.high);
         let first = match self {
             Order::Bytes => bytes(b).total_cmp(&bytes(a)),

@@ -8,7 +8,8 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Paragraph, Row as TableRow, Table, TableState, Wrap};
 use samehost_model::human::format_value;
 use samehost_model::printable::clean;
-use samehost_report::{Terminal, saving_in_short};
+use samehost_model::scan::ExchangeMode;
+use samehost_report::{Terminal, missing_for_exchanges, saving_in_short};
 
 use super::rows::Row;
 use super::state::{Order, State};
@@ -17,16 +18,35 @@ use super::state::{Order, State};
 const NOTHING: &str = "—";
 
 pub fn draw(frame: &mut Frame<'_>, state: &mut State) {
-    let [head, body, foot] =
-        Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)])
-            .areas(frame.area());
+    let note = note(state);
+    let note_lines = u16::from(note.is_some());
+    let [head, body, below, foot] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Min(1),
+        Constraint::Length(note_lines),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
     frame.render_widget(Paragraph::new(summary(state)), head);
     if state.details.is_some() {
         details(frame, body, state);
     } else {
         list(frame, body, state);
     }
+    frame.render_widget(Paragraph::new(note.unwrap_or_default()).style(Modifier::DIM), below);
     frame.render_widget(Paragraph::new(keys(state)), foot);
+}
+
+/// Why requests are not timed, or what their times are not good for: one line.
+fn note(state: &State) -> Option<String> {
+    let exchanges = state.scan.exchanges.as_ref()?;
+    match exchanges.mode {
+        None => Some(format!("requests are not timed: {}", missing_for_exchanges(exchanges))),
+        Some(ExchangeMode::Arrivals) => {
+            Some("P50, P99: from a request's arrival; to compare transports: top --exact".to_owned())
+        }
+        Some(_) => None,
+    }
 }
 
 fn summary(state: &State) -> Line<'static> {
@@ -81,30 +101,15 @@ fn list(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
         frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: true }), area);
         return;
     }
-    let titles = [
-        ("SERVICE", Some(Order::Service)),
-        ("CLIENT", None),
-        ("OVER", None),
-        ("CONNS", Some(Order::Connections)),
-        ("BYTES/S", Some(Order::Bytes)),
-        ("SEGMENTS/S", None),
-        ("CPU SAVED A DAY", Some(Order::Saving)),
-    ];
-    let header = TableRow::new(titles.iter().enumerate().map(|(index, (title, order))| {
-        let mark = if *order == Some(state.order) { Modifier::UNDERLINED } else { Modifier::empty() };
-        let text = if *order == Some(state.order) { format!("{title}↓") } else { (*title).to_owned() };
-        aligned(index, Span::styled(text, Modifier::BOLD | mark))
+    let columns = columns(state, area.width);
+    let header = TableRow::new(columns.iter().map(|column| {
+        let is_sorted = column.order() == Some(state.order);
+        let mark = if is_sorted { Modifier::UNDERLINED } else { Modifier::empty() };
+        let title = if is_sorted { format!("{}↓", column.title()) } else { column.title().to_owned() };
+        column.aligned(Span::styled(title, Modifier::BOLD | mark))
     }));
-    let widths = [
-        Constraint::Fill(3),
-        Constraint::Fill(3),
-        Constraint::Length(5),
-        Constraint::Length(6),
-        Constraint::Length(11),
-        Constraint::Length(11),
-        Constraint::Length(16),
-    ];
-    let rows: Vec<TableRow<'_>> = state.rows().iter().map(|row| line(row, state)).collect();
+    let widths = columns.iter().map(|column| column.width());
+    let rows: Vec<TableRow<'_>> = state.rows().iter().map(|row| line(row, state, columns)).collect();
     let table = Table::new(rows, widths)
         .header(header)
         .column_spacing(1)
@@ -114,32 +119,130 @@ fn list(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
     frame.render_stateful_widget(table, area, &mut table_state);
 }
 
-/// Left-aligns names and right-aligns numbers.
-fn aligned(index: usize, span: Span<'static>) -> Cell<'static> {
-    let line = Line::from(span);
-    Cell::from(if index < 3 { line } else { line.right_aligned() })
+/// A column of the list.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Column {
+    Service,
+    Client,
+    Over,
+    Connections,
+    Bytes,
+    Segments,
+    Requests,
+    P50,
+    P99,
+    Hop,
+    Saving,
 }
 
-fn line(row: &Row, state: &State) -> TableRow<'static> {
-    let rate = |value: Option<f64>, unit: &str| match value {
+use Column::{Bytes, Client, Connections, Hop, Over, P50, P99, Requests, Saving, Segments, Service};
+
+/// Where requests are not timed.
+const UNTIMED: &[Column] = &[Service, Client, Over, Connections, Bytes, Segments, Saving];
+/// Where they are. On 80 columns there is room for either bytes or the saving beside two names; without a beginning of each
+/// request there is no hop.
+const TIMED: &[Column] = &[Service, Client, Over, Connections, Requests, P50, P99, Hop, Bytes];
+const TIMED_SAVING: &[Column] = &[Service, Client, Over, Connections, Requests, P50, P99, Hop, Saving];
+const ARRIVALS: &[Column] = &[Service, Client, Over, Connections, Requests, P50, P99, Bytes];
+const ARRIVALS_SAVING: &[Column] = &[Service, Client, Over, Connections, Requests, P50, P99, Saving];
+const WIDE: &[Column] = &[Service, Client, Over, Connections, Requests, P50, P99, Hop, Bytes, Saving];
+const WIDE_ARRIVALS: &[Column] = &[Service, Client, Over, Connections, Requests, P50, P99, Bytes, Saving];
+/// Columns of a terminal that has room for all.
+const ROOM_FOR_ALL: u16 = 100;
+
+/// The columns that are shown, in a list so wide.
+fn columns(state: &State, width: u16) -> &'static [Column] {
+    let mode = state.scan.exchanges.as_ref().and_then(|exchanges| exchanges.mode);
+    let is_saving = state.order == Order::Saving || state.rows().iter().any(|row| row.saving.is_some());
+    match mode {
+        None => UNTIMED,
+        Some(ExchangeMode::Arrivals) if width >= ROOM_FOR_ALL => WIDE_ARRIVALS,
+        Some(_) if width >= ROOM_FOR_ALL => WIDE,
+        Some(ExchangeMode::Arrivals) if is_saving => ARRIVALS_SAVING,
+        Some(ExchangeMode::Arrivals) => ARRIVALS,
+        Some(_) if is_saving => TIMED_SAVING,
+        Some(_) => TIMED,
+    }
+}
+
+impl Column {
+    fn title(self) -> &'static str {
+        match self {
+            Service => "SERVICE",
+            Client => "CLIENT",
+            Over => "OVER",
+            Connections => "CONNS",
+            Bytes => "BYTES/S",
+            Segments => "SEGMENTS/S",
+            Requests => "REQS/S",
+            P50 => "P50",
+            P99 => "P99",
+            Hop => "HOP",
+            Saving => "CPU SAVED A DAY",
+        }
+    }
+
+    /// The order in which the list stands by it.
+    fn order(self) -> Option<Order> {
+        match self {
+            Service => Some(Order::Service),
+            Connections => Some(Order::Connections),
+            Bytes => Some(Order::Bytes),
+            Saving => Some(Order::Saving),
+            Client | Over | Segments | Requests | P50 | P99 | Hop => None,
+        }
+    }
+
+    fn width(self) -> Constraint {
+        match self {
+            Service | Client => Constraint::Fill(3),
+            Over => Constraint::Length(5),
+            Connections => Constraint::Length(6),
+            Bytes | Segments => Constraint::Length(11),
+            Requests | P50 | P99 | Hop => Constraint::Length(8),
+            Saving => Constraint::Length(16),
+        }
+    }
+
+    /// Left-aligns names and right-aligns numbers.
+    fn aligned(self, span: Span<'static>) -> Cell<'static> {
+        let line = Line::from(span);
+        Cell::from(if matches!(self, Service | Client | Over) { line } else { line.right_aligned() })
+    }
+
+    fn value(self, row: &Row) -> String {
+        let pair = row.exchanges.as_ref();
+        let first = pair.and_then(|pair| pair.first);
+        match self {
+            Service => clean(&row.service),
+            Client => clean(&row.client),
+            Over => row.transport.split(' ').next().unwrap_or_default().to_owned(),
+            Connections => row.connections.to_string(),
+            Bytes => shown(row.bytes_per_s(), "bytes_per_s"),
+            Segments => shown(row.traffic.map(|traffic| traffic.segments_per_s), "per_s"),
+            Requests => shown(pair.map(|pair| pair.exchanges_per_s), "per_s"),
+            P50 => shown(first.map(|first| first.p50_us), "us"),
+            P99 => shown(first.and_then(|first| first.p99_us), "us"),
+            Hop => shown(pair.and_then(|pair| pair.parts).map(|parts| parts.hop_us()), "us"),
+            Saving => row.saving.as_ref().map_or_else(|| NOTHING.to_owned(), saving_in_short),
+        }
+    }
+}
+
+fn shown(value: Option<f64>, unit: &str) -> String {
+    match value {
         Some(value) if value > 0.0 => format_value(value, unit),
         Some(_) => "0".to_owned(),
         None => NOTHING.to_owned(),
-    };
-    let saving = row.saving.as_ref().map_or_else(|| NOTHING.to_owned(), saving_in_short);
-    let worth_it = row.saving.is_some_and(|saving| saving.worth_it);
-    let tone = if worth_it { toned(state, Color::Green) } else { Style::new() };
-    let transport = row.transport.split(' ').next().unwrap_or_default();
-    let cells = [
-        Span::raw(clean(&row.service)),
-        Span::raw(clean(&row.client)),
-        Span::raw(transport),
-        Span::raw(row.connections.to_string()),
-        Span::raw(rate(row.traffic.map(|traffic| traffic.bytes_per_s), "bytes_per_s")),
-        Span::raw(rate(row.traffic.map(|traffic| traffic.segments_per_s), "per_s")),
-        Span::styled(saving, tone),
-    ];
-    TableRow::new(cells.into_iter().enumerate().map(|(index, span)| aligned(index, span)))
+    }
+}
+
+fn line(row: &Row, state: &State, columns: &[Column]) -> TableRow<'static> {
+    let is_worth_it = row.saving.is_some_and(|saving| saving.worth_it);
+    TableRow::new(columns.iter().map(|column| {
+        let tone = if *column == Saving && is_worth_it { toned(state, Color::Green) } else { Style::new() };
+        column.aligned(Span::styled(column.value(row), tone))
+    }))
 }
 
 fn details(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
@@ -164,14 +267,21 @@ fn in_words(state: &State, width: usize) -> Vec<String> {
         }
     } else {
         let about = format!(
-            "  {} → {} {} {}, {}\n      over a Unix socket already; the kernel counts no bytes on those\n",
+            "  {} → {} {} {}, {}\n      over a Unix socket already{}\n",
             clean(&row.client),
             clean(&row.service),
             row.transport,
             clean(&row.address),
-            count(row.connections as usize, "connection")
+            count(row.connections as usize, "connection"),
+            if row.exchanges.is_some() { "" } else { "; the kernel counts no bytes on those" },
         );
         bytes.extend(about.into_bytes());
+    }
+    if let (Some(exchanges), Some(pair)) = (&state.scan.exchanges, &row.exchanges) {
+        let words = Terminal { width, color: false };
+        if words.render_exchanges(exchanges, pair, &mut bytes).is_err() {
+            return Vec::new();
+        }
     }
     String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect()
 }

@@ -12,7 +12,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use samehost_scan::{Observer, Timed};
+use samehost_stats::signed_rank::SignedRank;
 use samehost_testing::free_port;
+use samehost_testing::postgres::Cluster;
 use serde_json::Value;
 
 use crate::scan::{Held, is_root};
@@ -28,7 +31,7 @@ trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
 
 /// A server and a client of this process, one request at a time, until this is dropped.
-struct Talk {
+pub(crate) struct Talk {
     clock: Arc<Clock>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -97,7 +100,7 @@ fn over_tcp() -> (TcpListener, Talk) {
     (listener, Talk::start(Box::new(client), Box::new(server)))
 }
 
-fn over_unix(path: &Path) -> (UnixListener, Talk) {
+pub(crate) fn over_unix(path: &Path) -> (UnixListener, Talk) {
     let listener = UnixListener::bind(path).unwrap();
     let client = UnixStream::connect(path).unwrap();
     let (server, _) = listener.accept().unwrap();
@@ -214,6 +217,63 @@ fn without_a_beginning_no_transports_are_compared_as_root() {
 }
 
 #[test]
+fn the_advice_says_what_part_the_hop_is_as_root() {
+    if !is_root() {
+        not_tested("without root: how long requests take");
+        return;
+    }
+    let home = Home::new();
+    let (_listener, _talk) = over_tcp();
+    let observing = Observing::start(&home, &["--exact"]);
+    std::thread::sleep(Duration::from_secs(1));
+    let shown = observing.end().stdout;
+    assert!(shown.contains("a request takes ") && shown.contains("of which the hop "), "{shown}");
+}
+
+#[test]
+fn who_connects_to_a_unix_socket_is_named_and_a_late_server_is_found_as_root() {
+    if !is_root() {
+        not_tested("without root: who connects to Unix sockets");
+        return;
+    }
+    let home = Home::new();
+    let path = home.path("late.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let ends = AtomicBool::new(false);
+    let found = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ends.load(Ordering::Relaxed) {
+                let _accepted = listener.accept();
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        scope.spawn(|| {
+            // More than are accepted, so that each comes behind one that waits.
+            while !ends.load(Ordering::Relaxed) {
+                drop(UnixStream::connect(&path));
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let observing = Observing::start(&home, &["--json"]);
+        std::thread::sleep(Duration::from_secs(2));
+        let found = observing.found();
+        ends.store(true, Ordering::Relaxed);
+        let _last = UnixStream::connect(&path);
+        found
+    });
+    let place = path.to_str().unwrap();
+    let openers = found["exchanges"]["unix_openers"].as_array().unwrap();
+    let own: Vec<&Value> = openers.iter().filter(|one| one["socket"] == place).collect();
+    assert_eq!(own.len(), 1, "{openers:?}");
+    assert_eq!(own[0]["pid"], std::process::id());
+    assert!(number(own[0], "connections_per_s") > 5.0, "{openers:?}");
+    let findings = found["findings"].as_array().unwrap();
+    let is_it =
+        |one: &&Value| one["code"] == "slow-accept" && one["subject"].as_str().unwrap().contains(place);
+    assert_eq!(findings.iter().filter(is_it).count(), 1, "{findings:?}");
+}
+
+#[test]
 fn who_may_not_load_a_program_is_told_what_is_missing() {
     let home = Home::new();
     let mut command = Command::new("setpriv");
@@ -289,5 +349,129 @@ fn a_redis_counts_as_many_over_both_transports_as_root() {
         let run = after[at] - before[at];
         assert!(run > 5000.0, "{kind}: {run} were left");
         assert!((seen / run - 1.0).abs() <= 0.02, "{kind}: {seen} seen of {run}; {}", found["exchanges"]);
+    }
+}
+
+/// CPU time of all threads of a process, in nanoseconds.
+fn cpu_time(pid: u32) -> f64 {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let mut all = 0.0;
+    for thread in threads {
+        let text = std::fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
+        all += text.split(' ').next().and_then(|first| first.parse::<f64>().ok()).unwrap_or(0.0);
+    }
+    all
+}
+
+/// Nanoseconds of CPU time of both processes for each command that the Redis ran in a slice.
+fn slice(socket: &Path, pids: [u32; 2]) -> f64 {
+    let so_far = || [calls(socket, "get"), cpu_time(pids[0]) + cpu_time(pids[1])];
+    let before = so_far();
+    std::thread::sleep(Duration::from_millis(200));
+    let after = so_far();
+    (after[1] - before[1]) / (after[0] - before[0])
+}
+
+/// What it costs a saturated Redis to be looked at, which nothing here asserts: `cargo xtask evidence watching` prints it.
+#[test]
+#[allow(clippy::print_stdout, reason = "the figures are for a reader")]
+fn a_redis_that_is_watched_goes_on_as_root() {
+    if !is_root() {
+        not_tested("without root: what it costs to be looked at");
+        return;
+    }
+    let blocks = std::env::var("SAMEHOST_BLOCKS").ok().and_then(|number| number.parse().ok()).unwrap_or(2);
+    let home = Home::new();
+    let (port, socket) = (free_port(), home.path("redis.sock"));
+    let redis = Held::redis(&home, port, &socket, &[]);
+    let by_port = port.to_string();
+    for (kind, place) in [("tcp", ["-p", &by_port]), ("unix", ["-s", socket.to_str().unwrap()])] {
+        let load = [&place[..], &["-n", "1000000000", "-c", "50", "-t", "get"]].concat();
+        let mut benchmark = Held::start("redis-benchmark", &load);
+        let pids = [redis.pid(), benchmark.pid()];
+        wait_for("the load", || (calls(&socket, "get") > 0.0).then(|| slice(&socket, pids)));
+        for timed in [Timed::Cheaply, Timed::Exactly] {
+            let mut logarithms = Vec::new();
+            let mut without = Vec::new();
+            for block in 0..blocks {
+                let mut pair = [0.0; 2];
+                // Either comes first in every other block.
+                for is_watched in if block % 2 == 0 { [false, true] } else { [true, false] } {
+                    let mut observer = Observer::new(timed);
+                    if is_watched {
+                        let mut scan = samehost_scan::collect("0").unwrap();
+                        samehost_scan::advise(&mut scan);
+                        observer.measure(&mut scan);
+                        assert!(scan.exchanges.unwrap().mode.is_some());
+                    }
+                    pair[usize::from(is_watched)] = slice(&socket, pids);
+                }
+                logarithms.push((pair[1] / pair[0]).ln());
+                without.push(pair[0]);
+            }
+            let ranks = SignedRank::new(&logarithms);
+            let (ratio, interval) = (ranks.estimate().unwrap().exp(), ranks.interval(0.95));
+            let (low, high) =
+                interval.map_or((0.0, 0.0), |interval| (interval.low.exp(), interval.high.exp()));
+            without.sort_by(f64::total_cmp);
+            println!(
+                "watched: {kind}, {timed:?}: {blocks} blocks, CPU time of both a request {ratio:.3} ({low:.3} to {high:.3}) of {:.2} µs",
+                without[without.len() / 2] / 1000.0
+            );
+        }
+        assert!(!benchmark.has_ended());
+    }
+}
+
+/// A pgbench whose transactions are one statement each, the first of which waits until the lock is free.
+fn pgbench(home: &Home, host: &str, port: u16) -> Held {
+    let script = home.path("locked.sql");
+    std::fs::write(&script, "SELECT pg_advisory_xact_lock_shared(7);\n").unwrap();
+    let [port, script] = [port.to_string(), script.display().to_string()];
+    let own = ["-n", "-c", "1", "-t", "2000", "-U", "by_trust", "-h", host, "-p", &port, "-f", &script];
+    Held::start("pgbench", &[&own[..], &["shop"]].concat())
+}
+
+#[test]
+fn a_postgres_has_as_many_exchanges_as_its_client_has_transactions_as_root() {
+    if !is_root() {
+        not_tested("without root: how long requests take");
+        return;
+    }
+    let home = Home::new();
+    let cluster = Cluster::start(20);
+    let socket = cluster.socket();
+    let directory = Path::new(socket.trim_start_matches("unix:")).parent().unwrap().display().to_string();
+    let mut lock = Command::new("psql")
+        .args(["-qAt", "-h", &directory, "-p", &cluster.port.to_string(), "-U", "admin", "shop"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    lock.stdin.as_mut().unwrap().write_all(b"SELECT pg_advisory_lock(7);\n").unwrap();
+    let locks = |is_granted: &str| {
+        let all = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND";
+        cluster.sql("shop", &format!("{all} {is_granted}"))
+    };
+    wait_for("the lock", || (locks("granted") == "1").then_some(()));
+    let mut clients = ["127.0.0.1", &directory].map(|host| pgbench(&home, host, cluster.port));
+    wait_for("both to wait", || (locks("NOT granted") == "2").then_some(()));
+    let observing = Observing::start(&home, &["--json"]);
+    std::thread::sleep(Duration::from_secs(1));
+    drop(lock.stdin.take());
+    lock.wait().unwrap();
+    for client in &mut clients {
+        wait_for("the end of pgbench", || client.has_ended().then_some(()));
+    }
+    let found = observing.found();
+    let seconds = number(&found["exchanges"], "seconds");
+    let pairs = found["exchanges"]["pairs"].as_array().unwrap();
+    for kind in ["tcp", "unix_stream"] {
+        let own: Vec<&Value> =
+            pairs.iter().filter(|pair| pair["client"] == "pgbench" && pair["kind"] == kind).collect();
+        let seen: f64 = own.iter().map(|pair| number(pair, "exchanges_per_s") * seconds).sum();
+        // What was sent before it was looked at is not among them.
+        assert!((seen / 2000.0 - 1.0).abs() <= 0.02, "{kind}: {seen} of 2000; {}", found["exchanges"]);
+        assert!(own.iter().all(|pair| pair["no_time"].is_null()), "{own:?}");
     }
 }

@@ -339,8 +339,17 @@ fn the_alert_fires_where_tcp_comes_back_after_a_switch() {
     let busy = Held::start("redis-benchmark", &load);
     // The client over TCP is not as expected.
     let expected = stack.write("expected", "redis unix\n").display().to_string();
-    let observed =
-        stack.samehost(&["scan", "--observe", "2s", "--quiet", "--expect", &expected, "--prometheus", "-"]);
+    let observed = stack.samehost(&[
+        "scan",
+        "--observe",
+        "2s",
+        "--exact",
+        "--quiet",
+        "--expect",
+        &expected,
+        "--prometheus",
+        "-",
+    ]);
     assert_eq!(observed.status, 1, "{}", observed.both());
     drop(busy);
     let measured = stack.path("bench.prom");

@@ -5,7 +5,9 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::Signal;
 
-use crate::support::{Home, SAMEHOST, rest, send, wait_for};
+use crate::exchanges::over_unix;
+use crate::scan::is_root;
+use crate::support::{Home, SAMEHOST, not_tested, rest, send, wait_for};
 
 /// Enters and leaves the terminal's other screen.
 const ENTER: &str = "\u{1b}[?1049h";
@@ -13,7 +15,11 @@ const LEAVE: &str = "\u{1b}[?1049l";
 
 /// The view on a terminal of 80 × 12, after its first drawing.
 fn begin(home: &Home) -> (Child, String) {
-    let inner = format!("stty cols 80 rows 12; exec {SAMEHOST} top --interval 200ms");
+    begin_with(home, "")
+}
+
+fn begin_with(home: &Home, options: &str) -> (Child, String) {
+    let inner = format!("stty cols 80 rows 12; exec {SAMEHOST} top --interval 200ms {options}");
     let mut child = Command::new("script")
         .args(["-q", "-e", "-f", "-c", &inner, "/dev/null"])
         .env("XDG_RUNTIME_DIR", home.path("run"))
@@ -56,6 +62,30 @@ fn a_signal_ends_it_and_the_terminal_is_given_back() {
     let text = rest(child.stdout.take().unwrap());
     assert_eq!(child.wait().unwrap().code(), Some(130), "{text}");
     assert!(text.contains(LEAVE), "{text:?}");
+}
+
+#[test]
+fn requests_are_timed_live_over_a_unix_socket_as_root() {
+    if !is_root() {
+        not_tested("without root: how long requests take, live");
+        return;
+    }
+    let home = Home::new();
+    let (_listener, _talk) = over_unix(&home.path("a.sock"));
+    let (mut child, first) = begin_with(&home, "--exact");
+    assert!(first.contains("REQS/S"), "{first:?}");
+    child.stdin.as_mut().unwrap().write_all(b"u").unwrap();
+    // The server sleeps for half a millisecond, so that the median of the only busy pair is some hundred microseconds.
+    let mut said = String::new();
+    let mut piece = [0; 4096];
+    while !said.contains("µs") {
+        let length = child.stdout.as_mut().unwrap().read(&mut piece).unwrap();
+        assert!(length > 0, "{said}");
+        said.push_str(&String::from_utf8_lossy(&piece[..length]));
+    }
+    child.stdin.as_mut().unwrap().write_all(b"q").unwrap();
+    let text = rest(child.stdout.take().unwrap());
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{text}");
 }
 
 #[test]

@@ -22,6 +22,8 @@ pub enum MetricKind {
     Gauge,
     /// Only grows, until what counts is started again.
     Counter,
+    /// How values are spread.
+    Histogram,
 }
 
 /// What a value counts or measures.
@@ -49,6 +51,23 @@ pub struct Metric {
     pub kind: MetricKind,
     pub unit: MetricUnit,
     pub samples: Vec<Sample>,
+    /// In place of samples, of a histogram.
+    pub distributions: Vec<Distribution>,
+}
+
+/// How many values were at most so much, and what they are of.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Distribution {
+    /// As those of a sample.
+    pub labels: Vec<(&'static str, String)>,
+    /// Upper bounds, ascending.
+    pub bounds: Vec<f64>,
+    /// How many values are at most each of them.
+    pub at_most: Vec<u64>,
+    pub count: u64,
+    pub sum: f64,
+    /// For how long they were gathered until now, in seconds: they begin anew with each scan.
+    pub seconds: f64,
 }
 
 /// A value, and what it is of.
@@ -61,7 +80,13 @@ pub struct Sample {
 
 impl Metric {
     fn gauge(name: &'static str, unit: MetricUnit, help: &'static str, samples: Vec<Sample>) -> Self {
-        Metric { name, help, kind: MetricKind::Gauge, unit, samples }
+        Metric { name, help, kind: MetricKind::Gauge, unit, samples, distributions: Vec::new() }
+    }
+}
+
+impl Metric {
+    fn is_empty(&self) -> bool {
+        self.samples.is_empty() && self.distributions.is_empty()
     }
 }
 

@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use samehost_model::scan::{
-    Advice, ExchangeMode, FINDING_CODES, Inventory, PairExchanges, Possible, Range, Scan,
+    Advice, EXCHANGE_BOUNDS_US, ExchangeMode, FINDING_CODES, Inventory, PairExchanges, Possible, Range, Scan,
 };
 use samehost_model::switch::SwitchHealth;
 
-use super::{Metric, MetricKind, MetricUnit, Sample};
+use super::{Distribution, Metric, MetricKind, MetricUnit, Sample};
 
 const SERVICE: &str = "samehost.service";
 /// OpenTelemetry's name; its values are `tcp` and `unix` here.
@@ -283,7 +283,40 @@ fn exchanges(scan: &Scan) -> Vec<Metric> {
             "Mean time of both ways, without waiting and work.",
             samples_of(&groups, hop_s),
         ),
+        Metric {
+            name: if is_whole { "samehost.exchange.time" } else { "samehost.exchange.time_since_arrival" },
+            help: "Time until the first piece of a reply is read, of the last observation alone.",
+            kind: MetricKind::Histogram,
+            unit: MetricUnit::Seconds,
+            samples: Vec::new(),
+            distributions: distributions(&groups, exchanges.seconds),
+        },
     ]
+}
+
+/// How times are spread, in each group that has any.
+fn distributions(groups: &Groups<'_>, seconds: f64) -> Vec<Distribution> {
+    let mut found = Vec::new();
+    for ((service, transport), pairs) in groups {
+        let mut one = Distribution {
+            labels: vec![(SERVICE, service.clone()), (TRANSPORT, (*transport).to_owned())],
+            bounds: EXCHANGE_BOUNDS_US.map(|bound| bound / MICROSECONDS).to_vec(),
+            at_most: vec![0; EXCHANGE_BOUNDS_US.len()],
+            seconds,
+            ..Distribution::default()
+        };
+        for first in pairs.iter().filter_map(|pair| pair.first) {
+            for (all, at_most) in one.at_most.iter_mut().zip(first.at_most) {
+                *all += at_most;
+            }
+            one.count += first.count;
+            one.sum += first.count as f64 * first.mean_us / MICROSECONDS;
+        }
+        if one.count > 0 {
+            found.push(one);
+        }
+    }
+    found
 }
 
 /// Pairs by service and transport.
@@ -352,6 +385,7 @@ fn dropped(scan: &Scan) -> Metric {
         kind: MetricKind::Counter,
         unit: MetricUnit::Of("datagram"),
         samples: summed(dropped.map(|one| (service_of(scan, one.service), f64::from(one.datagrams)))),
+        distributions: Vec::new(),
     }
 }
 
@@ -406,7 +440,13 @@ mod tests {
             client: "worker".to_owned(),
             kind,
             exchanges_per_s: 10.0,
-            first: Some(ExchangeTimes { count, mean_us, p50_us: mean_us, p99_us }),
+            first: Some(ExchangeTimes {
+                count,
+                mean_us,
+                p50_us: mean_us,
+                p99_us,
+                at_most: EXCHANGE_BOUNDS_US.map(|bound| if bound >= mean_us { count } else { 0 }),
+            }),
             ..PairExchanges::default()
         }
     }
@@ -425,6 +465,19 @@ mod tests {
             all.push((metric.name, samples.collect()));
         }
         all
+    }
+
+    #[test]
+    fn times_of_a_transport_are_one_histogram() {
+        let pairs = vec![pair(SocketKind::Tcp, 300, 100.0, None), pair(SocketKind::Tcp6, 100, 300.0, None)];
+        let exchanges =
+            Exchanges { mode: Some(ExchangeMode::Entries), pairs, seconds: 10.0, ..Exchanges::default() };
+        let scan = Scan { exchanges: Some(exchanges), ..Scan::default() };
+        let metrics = super::exchanges(&scan);
+        let metric = metrics.iter().find(|metric| metric.name == "samehost.exchange.time").unwrap();
+        let [all] = metric.distributions.as_slice() else { panic!("{metric:?}") };
+        assert_eq!((all.count, &all.at_most[2..6]), (400, &[0, 300, 300, 400][..]));
+        assert!((all.sum - 0.06).abs() < 1e-12 && all.bounds[3] == 1e-4, "{all:?}");
     }
 
     #[test]

@@ -14,7 +14,8 @@ use ratatui::style::Color;
 use samehost_model::scan::Scan;
 
 use super::{Input, Inputs, Key, Left, Source, State, run};
-use scene::{busy, costs, nothing};
+use samehost_model::scan::ExchangeMode;
+use scene::{busy, costs, nothing, timed};
 
 enum Step {
     Press(Key),
@@ -109,6 +110,19 @@ fn the_first_look_has_no_rates_and_the_next_has() {
 #[test]
 fn unix_sockets_are_shown_on_request() {
     insta::assert_snapshot!("unix-too", screen(vec![busy()], vec![Press(Key::Unix)]));
+}
+
+#[test]
+fn requests_are_timed_over_both_transports() {
+    let scan = |mode| vec![timed(mode)];
+    let over_both = || vec![Press(Key::Unix)];
+    insta::assert_snapshot!("timed", screen(scan(Some(ExchangeMode::SystemCalls)), over_both()));
+    insta::assert_snapshot!("timed-arrivals", screen(scan(Some(ExchangeMode::Arrivals)), over_both()));
+    insta::assert_snapshot!("timed-not", screen(scan(None), over_both()));
+    let wide = vec![Press(Key::Unix), Resize(110, 8)];
+    insta::assert_snapshot!("timed-wide", screen(scan(Some(ExchangeMode::Entries)), wide));
+    let details = vec![Press(Key::Unix), Press(Key::Last), Press(Key::Details)];
+    insta::assert_snapshot!("timed-details", screen(scan(Some(ExchangeMode::Entries)), details));
 }
 
 #[test]

@@ -2,8 +2,9 @@
 
 use samehost_model::ObstacleCode;
 use samehost_model::scan::{
-    Address, Advice, Connection, Obstacle, Possible, Process, Scan, Service, Socket, SocketKind, SocketState,
-    Traffic, Weight,
+    Address, Advice, Connection, ExchangeMode, ExchangeParts, ExchangeTimes, Exchanges, Obstacle,
+    PairExchanges, Possible, Process, Scan, Service, Socket, SocketKind, SocketState, Traffic, Unmeasured,
+    Weight,
 };
 use samehost_scan::{Costs, Measured};
 use samehost_services::Kind;
@@ -68,6 +69,59 @@ fn socket(inode: u64, local: Address, pid: u32) -> Socket {
         pids: vec![pid],
         ..Socket::new(SocketKind::UnixStream, SocketState::Established, inode, 1)
     }
+}
+
+/// The same machine, with the times of its requests.
+pub fn timed(mode: Option<ExchangeMode>) -> Scan {
+    let mut scan = busy();
+    let pair = |service, kind, address: &str, rate: f64| PairExchanges {
+        service,
+        client: "php-fpm8.2".to_owned(),
+        kind,
+        address: address.to_owned(),
+        connections: 4,
+        exchanges_per_s: rate,
+        bytes_out_per_s: 36.0 * rate,
+        bytes_back_per_s: 9.0 * rate,
+        first: Some(ExchangeTimes {
+            count: 1000,
+            mean_us: 117.0,
+            p50_us: 44.7,
+            p99_us: Some(2490.0),
+            ..ExchangeTimes::default()
+        }),
+        parts: (mode != Some(ExchangeMode::Arrivals)).then_some(ExchangeParts {
+            count: 1000,
+            way_there_us: 4.8,
+            waiting_us: 84.1,
+            work_us: 2.14,
+            way_back_us: 4.9,
+            client_us: 20.9,
+        }),
+        ..PairExchanges::default()
+    };
+    let quiet = PairExchanges {
+        exchanges_per_s: 0.0,
+        first: None,
+        parts: None,
+        ..pair(1, SocketKind::Tcp, "tcp:127.0.0.1:3306", 0.0)
+    };
+    let is_measured = mode.is_some();
+    scan.exchanges = Some(Exchanges {
+        mode,
+        unmeasured: (!is_measured).then_some(Unmeasured::NoRights),
+        pairs: if is_measured {
+            vec![
+                pair(0, SocketKind::Tcp, "tcp:127.0.0.1:6379", 7370.0),
+                quiet,
+                pair(2, SocketKind::UnixStream, "/run/systemd/journal/stdout", 12.0),
+            ]
+        } else {
+            Vec::new()
+        },
+        ..Exchanges::default()
+    });
+    scan
 }
 
 /// A busy machine.
