@@ -74,6 +74,12 @@ const ALL: &[Evidence] = &[
         run: verdicts::same,
     },
     Evidence {
+        name: "trial",
+        about: "100 own trials (run --trial) of two equal ways, and 50 with one slowed by 20 %: how many call them different",
+        length: Duration::from_secs(300),
+        run: verdicts::trials,
+    },
+    Evidence {
         name: "slowed",
         about: "50 runs with one arm slowed by 10 %: how many call it slower",
         length: Duration::from_secs(500),

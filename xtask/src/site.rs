@@ -39,7 +39,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "docs/serve.md",
         ],
     ),
-    ("Find", &["docs/scan.md", "docs/your-own-requests.md", "docs/top.md", "docs/verify.md"]),
+    ("Find", &["docs/scan.md", "docs/your-own-requests.md", "docs/try.md", "docs/top.md", "docs/verify.md"]),
     ("Switch", &["docs/how.md", "docs/switch.md", "docs/switch-php.md", "docs/containers.md", "docs/run.md"]),
     ("Many hosts", &["docs/metrics.md", "docs/ansible.md", "docs/kubernetes.md"]),
     ("Why", &["docs/method.md", "docs/congestion.md", "docs/programs.md"]),

@@ -2,11 +2,11 @@
 //!
 //! Rules consider errors, CPU and the machine. They must not depend on which arm is faster.
 
-mod disturbance;
 mod drift;
 mod errors;
 mod generator;
 mod machine;
+mod own_trial;
 mod percentiles;
 pub(crate) mod processor;
 mod self_check;
@@ -23,11 +23,12 @@ pub(crate) fn find_issues(report: &Report, index: &Index<'_>) -> Vec<Issue> {
     let arms = &index.arms;
     let mut issues: Vec<Issue> = arms.iter().filter_map(errors::find_errors).collect();
     issues.extend(self_check::issue(report, index));
+    issues.extend(own_trial::issues(report, index));
     issues.extend(arms.iter().filter_map(generator::find_generator));
     issues.extend(generator::find_lateness(index));
     issues.extend(processor::issue(report, arms));
     issues.extend(machine::issue(report, arms));
-    issues.extend(disturbance::find_repeats(report));
+    issues.extend(machine::find_repeats(report));
     issues.extend(self_check::find_one_process(report, index));
     issues.extend(arms.iter().filter_map(generator::find_load));
     issues.extend(arms.iter().filter_map(drift::find_drift_inside));

@@ -174,6 +174,17 @@ fn blocks_to_decide(comparison: &Comparison, terms: &Terms) -> Option<f64> {
     (room > 0.0 && more <= REASONABLE_BLOCKS).then_some(more)
 }
 
+/// The smallest difference, as a part of 1, that a measurement with an interval this wide finds in four of five cases: one that is
+/// z(97.5 %) + z(80 %) standard errors away from none. `None` without an interval.
+#[must_use]
+pub fn smallest_found(comparison: &Comparison) -> Option<f64> {
+    const IN_FOUR_OF_FIVE: f64 = 0.8;
+    let half_width = 0.5 * (comparison.ci_high? / comparison.ci_low?).ln();
+    let of_the_interval = normal::quantile(0.5 * (1.0 + comparison.confidence));
+    let error = half_width / of_the_interval;
+    Some((error * (of_the_interval + normal::quantile(IN_FOUR_OF_FIVE))).exp_m1())
+}
+
 /// Warning that the requested precision was missed; `None` if it was reached or there is no interval.
 pub(crate) fn warn_of_precision(comparison: &Comparison, precision: f64) -> Option<Warning> {
     let reached = 0.5 * (comparison.ci_high? / comparison.ci_low?).ln();

@@ -25,7 +25,6 @@ mod other_load;
 mod prediction;
 mod profiles;
 mod published;
-mod reasons;
 mod stopping;
 
 pub use analyse::{Analysed, analyse};
@@ -41,7 +40,7 @@ pub use hosts::{
 pub use hosts_history::{Histories, HostHistory, HostRun, HostsHistory, Newest};
 pub use index::{ArmTrials, Group, Index, Pairs, group};
 pub use issues::time_for_percentile;
-pub use judge::{Terms, judge, judge_again};
+pub use judge::{Terms, judge, judge_again, smallest_found};
 pub use ladder::{
     Knee, LEAST_RATES, Ladder, Step, StepState, TAKES_OFF, falls_short, find_knee, find_ladders,
 };

@@ -4,6 +4,8 @@
 pub(crate) const LOOK_UP: i32 = 1;
 /// `bpf_map_update_elem`
 pub(crate) const UPDATE: i32 = 2;
+/// `bpf_map_delete_elem`
+pub(crate) const DELETE: i32 = 3;
 /// `bpf_ktime_get_ns`
 pub(crate) const NOW: i32 = 5;
 /// `bpf_get_current_pid_tgid`
@@ -22,3 +24,5 @@ pub(crate) const OF_TASK: i32 = 156;
 pub(crate) const TASK: i32 = 158;
 /// `bpf_sock_from_file`
 pub(crate) const SOCKET_OF_FILE: i32 = 162;
+/// `bpf_skc_to_unix_sock`, since Linux 5.16
+pub(crate) const AS_UNIX: i32 = 178;

@@ -12,4 +12,4 @@ mod program;
 mod types;
 
 pub use connects::{Connects, Opened, UnixConnects, UnixOpened, UnixQueue};
-pub use exchanges::{Counted, Exchanges, Mode, PairCounts, Times, Unavailable, Wanted};
+pub use exchanges::{Counted, Exchanges, Mode, OfConnection, PairCounts, Times, Unavailable, Wanted};

@@ -13,6 +13,7 @@ const TYPE: usize = 12;
 const MEMBER: usize = 12;
 const INTEGER_KIND: u32 = 1;
 const STRUCTURE_KIND: u32 = 4;
+const UNION_KIND: u32 = 5;
 const TYPEDEF: u32 = 8;
 const FUNCTION: u32 = 12;
 
@@ -63,7 +64,7 @@ impl Types {
         self.number(FUNCTION, name).ok_or_else(|| missing(&format!("no function {name}")))
     }
 
-    /// Where a member begins in its structure, in bytes.
+    /// Where a member begins in its structure, in bytes; also one of a structure or union without a name in it.
     ///
     /// # Errors
     /// `NotFound` where there is none.
@@ -87,19 +88,44 @@ impl Types {
     fn bytes_before(&self, structure: &str, member: &str) -> Option<u32> {
         let mut found = None;
         self.walk(|one| {
-            if one.kind != STRUCTURE_KIND || !is_called(one.name, structure) {
-                return false;
+            if one.kind == STRUCTURE_KIND && is_called(one.name, structure) {
+                found = Some((one.parts, one.members, one.names));
             }
-            for part in 0..one.members {
-                let at = one.parts + MEMBER * part;
-                let (Some(name), Some(bits)) = (word(&self.0, at), word(&self.0, at + 8)) else { break };
-                let name = self.0.get(one.names + name as usize..).unwrap_or_default();
-                if is_called(name, member) {
-                    // With bit fields the size stands above the place; a pointer has none.
-                    found = Some((bits & 0xff_ffff) / 8);
-                }
+            found.is_some()
+        })?;
+        let (parts, members, names) = found?;
+        self.bytes_within(parts, members, names, member)
+    }
+
+    /// Where a member begins among so many parts of a structure.
+    fn bytes_within(&self, parts: usize, members: usize, names: usize, member: &str) -> Option<u32> {
+        for part in 0..members {
+            let at = parts + MEMBER * part;
+            // With bit fields the size stands above the place; a pointer has none.
+            let bytes = (word(&self.0, at + 8)? & 0xff_ffff) / 8;
+            let name = self.0.get(names + word(&self.0, at)? as usize..)?;
+            if is_called(name, member) {
+                return Some(bytes);
             }
-            true
+            if !is_called(name, "") {
+                continue;
+            }
+            let Some((inner, its_members)) = self.parts_of(word(&self.0, at + 4)?) else { continue };
+            if let Some(more) = self.bytes_within(inner, its_members, names, member) {
+                return Some(bytes + more);
+            }
+        }
+        None
+    }
+
+    /// Where the parts of a structure or union begin, and how many it has; `None` for types of other kinds.
+    fn parts_of(&self, number: u32) -> Option<(usize, usize)> {
+        let mut found = None;
+        self.walk(|one| {
+            if one.number == number && matches!(one.kind, STRUCTURE_KIND | UNION_KIND) {
+                found = Some((one.parts, one.members));
+            }
+            one.number >= number
         })?;
         found
     }

@@ -60,5 +60,5 @@ pub use reproduction::{
 pub use samehost_services::Protocol;
 pub use secret::Secret;
 pub use transport::{Transport, UnknownTransport};
-pub use trial::{Latency, MachineUse, Slices, Slot, Trial};
+pub use trial::{DrawnConnections, Latency, MachineUse, Slices, Slot, Trial};
 pub use warning::{Code, Warning};

@@ -93,6 +93,18 @@ pub struct Slices {
     pub are_weighed: bool,
 }
 
+/// Connections that an own trial (`run --trial`) has sent this arm's way by a coin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DrawnConnections {
+    /// All of them.
+    pub connections: u64,
+    /// Those that have requests with a time.
+    pub timed: u64,
+    /// Those that went over TCP although the coin sent them over the Unix socket. They are counted here as they were drawn.
+    pub fell_back: u64,
+}
+
 /// What one trial measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -211,6 +223,9 @@ pub struct Trial {
     /// What the workload measured besides, by metric name (the unit stands in `workload.metrics`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub measurements: BTreeMap<String, f64>,
+    /// The connections of an own trial; absent where samehost itself is the client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drawn: Option<DrawnConnections>,
     /// What else the machine did.
     #[serde(default)]
     pub machine: MachineUse,

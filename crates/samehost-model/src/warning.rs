@@ -39,6 +39,8 @@ pub enum Code {
     Imprecise,
     /// Fewer blocks than the signed-rank interval needs.
     FewBlocks,
+    /// An own trial had fewer connections than a verdict needs.
+    FewConnections,
     /// Between two reports: what the machine does by itself is wider than the margin or the change.
     NoiseFloor,
     /// The baseline differs from itself: no difference of the report is believed.
@@ -84,6 +86,7 @@ impl Code {
             | Code::GeneratorLate
             | Code::Overload
             | Code::Imprecise
+            | Code::FewConnections
             | Code::NoiseFloor
             | Code::SelfCheck
             | Code::OneProcess => true,

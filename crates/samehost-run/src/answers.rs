@@ -7,9 +7,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
 use samehost_seccomp::{Answer, Call, Listener, Trap, option, set_option};
 
-use super::address;
 use super::connects::Connects;
-use super::replaced::{Replaced, SetOption};
+use super::replaced::{Replaced, SetOption, bytes_of};
 use super::thread::{Socket, memory_of, write_memory_of};
 
 const TCP: i32 = libc::IPPROTO_TCP;
@@ -95,12 +94,8 @@ pub fn answer(connects: &mut Connects, listener: &Listener, call: &Call) -> Opti
     let may_choose =
         || its().is_ok_and(|its| rights.difference(&its).is_none()) && listener.is_waiting(call.id);
     let result = match call.number {
-        libc::SYS_getpeername => {
-            write_value(&memory, &address::bytes(replaced.peer), arguments[1], arguments[2])
-        }
-        libc::SYS_getsockname => {
-            write_value(&memory, &address::bytes(replaced.local), arguments[1], arguments[2])
-        }
+        libc::SYS_getpeername => write_value(&memory, &bytes_of(replaced.peer), arguments[1], arguments[2]),
+        libc::SYS_getsockname => write_value(&memory, &bytes_of(replaced.local), arguments[1], arguments[2]),
         libc::SYS_setsockopt => set(&memory, replaced, arguments, may_choose),
         libc::SYS_getsockopt => get(&memory, replaced, arguments),
         _ => return None,

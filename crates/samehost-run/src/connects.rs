@@ -18,13 +18,13 @@ use samehost_seccomp::{
     Answer, Call, Listener, SO_BINDTOIFINDEX, SO_BUF_LOCK, SO_NETNS_COOKIE, option, set_option,
 };
 
-use super::address;
 use super::answers;
 use super::maps::{Map, Maps};
-use super::replaced::{Replaced, Sockets};
+use super::replaced::{LONGEST, Replaced, Sockets, local_of, parse};
 use super::rights::Rights;
 use super::tally::{Kept, Reason, Tally};
 use super::thread::{Socket, Thread, Threads, memory_of};
+use super::trial::{Draw, Trial, Tried, Way};
 use super::watchers::{Epolls, Remains};
 
 /// Options of every socket that change what reads, writes and the end do, and their usual values, read as one number.
@@ -71,6 +71,23 @@ pub struct Connects {
     pub sets_options: bool,
     pub sockets: Sockets,
     pub tally: Tally,
+    pub trial: Option<Trial>,
+    /// Connections after a trial go over TCP, as without `run`: what it has found is for somebody to read first.
+    was_tried: bool,
+}
+
+/// A call of `connect` to a mapped port.
+struct Asked<'a> {
+    call: &'a Call,
+    thread: &'a Thread,
+    to: SocketAddr,
+    map: &'a Map,
+}
+
+impl Asked<'_> {
+    fn descriptor(&self) -> i32 {
+        self.call.arguments[0] as i32
+    }
 }
 
 /// What is to be done with a connection to a mapped port.
@@ -83,7 +100,13 @@ enum Decision {
 }
 
 impl Connects {
-    pub fn new(maps: Maps, threads: Threads, own: &Thread, tally: Tally) -> io::Result<Self> {
+    pub fn new(
+        maps: Maps,
+        threads: Threads,
+        own: &Thread,
+        tally: Tally,
+        trial: Option<Trial>,
+    ) -> io::Result<Self> {
         let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         Ok(Connects {
             maps,
@@ -100,13 +123,15 @@ impl Connects {
             sets_options: false,
             sockets: Sockets::default(),
             tally,
+            trial,
+            was_tried: false,
         })
     }
 
     /// The answer to a call of `connect`; None where it has been given. What is not ours goes on.
     pub fn answer(&mut self, listener: &Listener, call: &Call) -> Option<Answer> {
         let Some((thread, to, map)) = self.mapped(listener, call) else { return Some(Answer::GoOn) };
-        match self.decide(listener, call, &thread, to, &map) {
+        match self.decide(listener, &Asked { call, thread: &thread, to, map: &map }) {
             Ok(()) => None,
             Err(Decision::Connected(answer)) => Some(answer),
             Err(Decision::NotOurs) => Some(Answer::GoOn),
@@ -124,7 +149,7 @@ impl Connects {
 
     /// Who connects, where to, and the map of that.
     fn mapped(&mut self, listener: &Listener, call: &Call) -> Option<(Rc<Thread>, SocketAddr, Map)> {
-        let length = (call.arguments[2] as usize & 0xffff_ffff).min(address::LONGEST);
+        let length = (call.arguments[2] as usize & 0xffff_ffff).min(LONGEST);
         let Some(bytes) = memory_of(call.thread, call.arguments[1], length) else {
             // Whoever gave a bad address, or a signal took out of the call, is not meant.
             if length > 0 && listener.is_waiting(call.id) && is_closed_to_us(call.thread) {
@@ -132,23 +157,16 @@ impl Connects {
             }
             return None;
         };
-        let to = address::parse(&bytes)?;
+        let to = parse(&bytes)?;
         let map = self.maps.of(to)?.clone();
         let thread = self.threads.of(call.thread).ok()?;
         // What was read, and what was opened, is the caller's only if it still waits.
         listener.is_waiting(call.id).then_some((thread, to, map))
     }
 
-    fn decide(
-        &mut self,
-        listener: &Listener,
-        call: &Call,
-        thread: &Thread,
-        to: SocketAddr,
-        map: &Map,
-    ) -> Result<(), Decision> {
-        let not_visible = |error| Decision::Stay(Reason::NotVisible(error));
-        let descriptor = call.arguments[0] as i32;
+    fn decide(&mut self, listener: &Listener, asked: &Asked<'_>) -> Result<(), Decision> {
+        let Asked { thread, to, map, .. } = *asked;
+        let descriptor = asked.descriptor();
         let found = thread.socket(descriptor).map_err(not_visible)?;
         let socket = found.ok_or(Decision::NotOurs)?;
         let old = socket.cookie().map_err(not_visible)?;
@@ -156,11 +174,62 @@ impl Connects {
             return Err(Decision::Connected(again(before)));
         }
         self.may_be_replaced(thread, descriptor, &socket, old, &map.socket)?;
+        if self.was_tried {
+            return Err(Decision::Stay(Reason::WasTried));
+        }
+        let Some(trial) = &mut self.trial else { return self.exchange(listener, asked, socket, old, None) };
+        match trial.draw(old, map, to) {
+            Draw::Again => Err(Decision::NotOurs),
+            Draw::Not => Err(Decision::Stay(Reason::NotTried)),
+            Draw::New(drawn, Way::Tcp) => {
+                trial.watch(drawn, &socket.own, thread);
+                Err(Decision::Stay(Reason::Drawn))
+            }
+            Draw::New(drawn, Way::Unix) => {
+                let exchanged = self.exchange(listener, asked, socket, old, Some(drawn));
+                if matches!(exchanged, Err(Decision::Stay(_))) {
+                    self.falls_back(asked, drawn);
+                }
+                exchanged
+            }
+        }
+    }
+
+    /// Ends the trial, if one goes on.
+    pub fn end_trial(&mut self) -> Option<Tried> {
+        let trial = self.trial.take()?;
+        self.was_tried = true;
+        Some(trial.finish())
+    }
+
+    /// A connection that was drawn for the Unix socket goes over TCP, and is watched there.
+    fn falls_back(&mut self, asked: &Asked<'_>, drawn: usize) {
+        let Some(trial) = &mut self.trial else { return };
+        trial.fell_back(drawn);
+        if let Ok(Some(socket)) = asked.thread.socket(asked.descriptor()) {
+            trial.watch(drawn, &socket.own, asked.thread);
+        }
+    }
+
+    /// Connects the Unix socket and puts it in place of the program's socket, which has this cookie.
+    fn exchange(
+        &mut self,
+        listener: &Listener,
+        asked: &Asked<'_>,
+        socket: Socket,
+        old: u64,
+        drawn: Option<usize>,
+    ) -> Result<(), Decision> {
+        let Asked { call, thread, to, map } = *asked;
+        let descriptor = asked.descriptor();
         let (unix, cookie, inode) = self.replacement(map, &socket, old)?;
+        if let (Some(drawn), Some(trial)) = (drawn, &mut self.trial) {
+            trial.watch(drawn, &unix, thread);
+        }
         let not_replaced = |error| Decision::Stay(Reason::NotReplaced(error));
         let replaced = Replaced {
             peer: to,
-            local: address::local_of(to, cookie),
+            local: local_of(to, cookie),
             options: if self.sets_options { answers::options_of(&socket) } else { Vec::new() },
             is_known: true,
         };
@@ -273,6 +342,11 @@ impl Connects {
 /// written to the server. What is left of this is a few microseconds; the kernel has no exchange that compares.
 fn is_still(thread: &Thread, descriptor: i32, socket: &Socket) -> Result<(), Decision> {
     if thread.socket_inode(descriptor) == Some(socket.inode) { Ok(()) } else { Err(Decision::NotOurs) }
+}
+
+/// What is to be done where a process may not be looked at.
+fn not_visible(error: io::Error) -> Decision {
+    Decision::Stay(Reason::NotVisible(error))
 }
 
 /// Whether a process may not be looked at: it is not dumpable (PR_SET_DUMPABLE, a program whose file cannot be read), or a

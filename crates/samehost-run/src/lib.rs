@@ -2,7 +2,6 @@
 //! `connect` stop until the supervisor answers them (`samehost_seccomp`), or a preloaded library makes them otherwise
 //! (`samehost_preload`). It is not a sandbox.
 
-mod address;
 mod answers;
 pub mod auto;
 mod connects;
@@ -16,9 +15,12 @@ mod rights;
 mod supervisor;
 mod tally;
 mod thread;
+mod trial;
 mod watchers;
 
 pub use maps::{Map, Maps};
 pub use preloaded::{Ports, Preloaded};
+pub use samehost_bpf::Mode;
 pub use supervisor::{Started, Supervisor};
 pub use tally::Tally;
+pub use trial::{BLOCKS, Share, Terms, Trial, Tried, TriedArm, TriedBlock, TriedPort, Way};

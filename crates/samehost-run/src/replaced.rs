@@ -1,9 +1,9 @@
-//! The sockets that were put in place of TCP sockets. A socket is known by its cookie, which no other ever gets; inodes
-//! only tell which are surely none of them.
+//! The sockets that were put in place of TCP sockets, and addresses as the program knows them. A socket is known by its cookie,
+//! which no other ever gets; inodes only tell which are surely none of them.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 /// As many are kept at least before it is looked which are gone.
 const FEW: usize = 1024;
@@ -65,6 +65,62 @@ fn inodes(table: &str) -> HashSet<u64> {
     table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(6)?.parse().ok()).collect()
 }
 
+const FAMILY: usize = size_of::<libc::sa_family_t>();
+const V4: usize = size_of::<libc::sockaddr_in>();
+const V6: usize = size_of::<libc::sockaddr_in6>();
+/// The kernel takes an IPv6 address without its scope.
+const SHORTEST_V6: usize = 24;
+
+/// The longest address of any family: `struct sockaddr_storage`.
+pub const LONGEST: usize = 128;
+
+/// The IP address that these bytes are. None for what the kernel would refuse, and for other families.
+pub fn parse(bytes: &[u8]) -> Option<SocketAddr> {
+    let family = i32::from(u16::from_ne_bytes(bytes.get(..FAMILY)?.try_into().ok()?));
+    let port = u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?);
+    match family {
+        libc::AF_INET if bytes.len() >= V4 => {
+            let address: [u8; 4] = bytes[4..8].try_into().ok()?;
+            Some(SocketAddr::new(Ipv4Addr::from(address).into(), port))
+        }
+        libc::AF_INET6 if bytes.len() >= SHORTEST_V6 => {
+            let address: [u8; 16] = bytes[8..24].try_into().ok()?;
+            Some(SocketAddr::new(Ipv6Addr::from(address).into(), port))
+        }
+        _ => None,
+    }
+}
+
+/// The bytes of an address.
+pub fn bytes_of(address: SocketAddr) -> Vec<u8> {
+    match address {
+        SocketAddr::V4(address) => {
+            let mut bytes = vec![0; V4];
+            bytes[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+            bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
+            bytes[4..8].copy_from_slice(&address.ip().octets());
+            bytes
+        }
+        SocketAddr::V6(address) => {
+            let mut bytes = vec![0; V6];
+            bytes[..2].copy_from_slice(&(libc::AF_INET6 as u16).to_ne_bytes());
+            bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
+            bytes[8..24].copy_from_slice(&address.ip().octets());
+            bytes
+        }
+    }
+}
+
+/// The local address of a connection to `peer`: what TCP chooses on loopback, with a port that it could have chosen.
+pub fn local_of(peer: SocketAddr, cookie: u64) -> SocketAddr {
+    let port = samehost_preload::port_of(cookie, peer.port());
+    match peer.ip() {
+        IpAddr::V4(_) => SocketAddrV4::new(Ipv4Addr::LOCALHOST, port).into(),
+        IpAddr::V6(peer) if peer == Ipv6Addr::LOCALHOST => SocketAddrV6::new(peer, port, 0, 0).into(),
+        IpAddr::V6(_) => SocketAddrV6::new(Ipv4Addr::LOCALHOST.to_ipv6_mapped(), port, 0, 0).into(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::MetadataExt;
@@ -91,5 +147,38 @@ mod tests {
         assert!(sockets.may_have(inode) && sockets.get(1).is_some());
         assert!(sockets.get(2).is_none() && !sockets.may_have(u64::MAX - 2));
         assert!(sockets.get(FEW as u64 + 1).is_some(), "the newest");
+    }
+
+    #[test]
+    fn an_address_is_its_bytes() {
+        for text in ["127.0.0.1:3306", "[::1]:5432", "[::ffff:127.0.0.1]:1"] {
+            let address: SocketAddr = text.parse().expect("an address");
+            assert_eq!(parse(&bytes_of(address)), Some(address));
+        }
+        let v4 = bytes_of("127.0.0.1:258".parse().expect("an address"));
+        assert_eq!(v4, [2, 0, 1, 2, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn what_the_kernel_refuses_is_no_address() {
+        let v4 = bytes_of("127.0.0.1:258".parse().expect("an address"));
+        let v6 = bytes_of("[::1]:258".parse().expect("an address"));
+        assert!(parse(&v6[..24]).is_some());
+        for short in [&v4[..15], &v4[..3], &v4[..1], &v4[..0], &v6[..23], &[0; 128], &[1; 16]] {
+            assert_eq!(parse(short), None);
+        }
+    }
+
+    #[test]
+    fn a_connection_never_leads_to_itself() {
+        for cookie in [0, 1, 28_231, u64::MAX] {
+            let port = 32_768 + (cookie % 28_232) as u16;
+            let peer = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+            let local = local_of(peer, cookie);
+            assert_ne!(local, peer);
+            assert_eq!(local.ip(), peer.ip());
+        }
+        let mapped = "[::ffff:127.0.0.9]:80".parse().expect("an address");
+        assert_eq!(local_of(mapped, 0).to_string(), "[::ffff:127.0.0.1]:32768");
     }
 }

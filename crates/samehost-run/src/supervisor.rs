@@ -5,7 +5,7 @@ use std::io;
 use std::process::Command;
 use std::thread::sleep;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, WaitOptions, getpid};
 use samehost_seccomp::{Answer, Call, Filter, Listener, SpawnError, spawn};
 
@@ -15,6 +15,7 @@ use super::maps::Maps;
 use super::processes::{Processes, RESPITE, Signals};
 use super::tally::Tally;
 use super::thread::Threads;
+use super::trial::{Terms, Trial, TrialError, Tried};
 
 pub struct Supervisor {
     listener: Listener,
@@ -51,16 +52,24 @@ pub enum RunError {
     )]
     Filter(#[source] io::Error),
     #[error("{0}")]
+    Trial(#[from] TrialError),
+    #[error("{0}")]
     System(#[from] io::Error),
 }
 
 impl Supervisor {
-    /// Starts a program whose connections follow `maps`.
-    pub fn start(command: &[OsString], maps: Maps, tally: Tally) -> Result<Started<Supervisor>, RunError> {
+    /// Starts a program whose connections follow `maps`, or a trial's coin.
+    pub fn start(
+        command: &[OsString],
+        maps: Maps,
+        tally: Tally,
+        terms: Option<Terms>,
+    ) -> Result<Started<Supervisor>, RunError> {
         let filter = Filter::new(TRAPS).ok_or(RunError::Architecture)?;
         let mut threads = Threads::open()?;
         let own = threads.of(getpid().as_raw_nonzero().get().unsigned_abs())?;
-        let connects = Connects::new(maps, threads, &own, tally)?;
+        let trial = terms.map(|terms| Trial::begin(&maps, terms)).transpose()?;
+        let connects = Connects::new(maps, threads, &own, tally, trial)?;
         // Orphans stay below this process: where ptrace is restricted, only descendants may be looked at.
         let signals = Signals::take_over()?;
         let (name, arguments) = command.split_first().ok_or_else(|| io::Error::other("no program"))?;
@@ -78,15 +87,18 @@ impl Supervisor {
         Ok(Started::Running(Box::new(Supervisor { listener, connects, processes })))
     }
 
-    /// Answers until no process is left that could ask; a process that outlives the program is one of them. Returns the
-    /// program's exit status, and what was counted.
-    pub fn supervise(mut self) -> io::Result<(u8, Tally)> {
+    /// Answers until no process is left that could ask; a process that outlives the program is one of them. Hands over what a trial
+    /// has found when it ends. Returns the program's exit status, and what was counted.
+    pub fn supervise(mut self, conclude: impl FnOnce(Tried)) -> io::Result<(u8, Tally)> {
+        let mut conclude = Some(conclude);
         loop {
             let mut waits = [
                 PollFd::new(&self.listener, PollFlags::IN),
                 PollFd::new(&self.processes.signals, PollFlags::IN),
             ];
-            if poll(&mut waits, None).is_err_and(|errno| errno != rustix::io::Errno::INTR) {
+            let left = self.connects.trial.as_ref().and_then(Trial::left);
+            let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+            if poll(&mut waits, timeout.as_ref()).is_err_and(|errno| errno != rustix::io::Errno::INTR) {
                 sleep(RESPITE);
                 continue;
             }
@@ -102,11 +114,19 @@ impl Supervisor {
             if signals.contains(PollFlags::IN) {
                 self.processes.take_signals()?;
             }
+            if left.is_some_and(|left| left.is_zero())
+                && let (Some(tried), Some(conclude)) = (self.connects.end_trial(), conclude.take())
+            {
+                conclude(tried);
+            }
             if calls.contains(PollFlags::HUP) {
                 break;
             }
         }
         self.processes.reap(WaitOptions::empty())?;
+        if let (Some(tried), Some(conclude)) = (self.connects.end_trial(), conclude) {
+            conclude(tried);
+        }
         Ok((self.processes.exit_status(), self.connects.tally))
     }
 

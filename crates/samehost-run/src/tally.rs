@@ -40,6 +40,12 @@ pub enum Reason {
     Signals,
     /// The process may open no Unix socket.
     NoUnixSocket,
+    /// A trial's coin says so.
+    Drawn,
+    /// The trial is over.
+    WasTried,
+    /// A trial does not compare it.
+    NotTried,
     /// The kernel did not exchange the descriptor.
     NotReplaced(io::Error),
 }
@@ -64,6 +70,14 @@ impl fmt::Display for Reason {
                 f,
                 "the process may open no Unix socket: its sandbox forbids AF_UNIX (RestrictAddressFamilies= of its unit, or another filter of system calls)"
             ),
+            Reason::Drawn => write!(f, "the trial's coin says so"),
+            Reason::WasTried => write!(f, "the trial is over"),
+            Reason::NotTried => {
+                write!(
+                    f,
+                    "the trial leaves it out: nobody listens at this address over TCP, or the trial is full"
+                )
+            }
             Reason::NotReplaced(error) => write!(f, "the descriptor could not be replaced: {error}"),
         }
     }

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::rc::Rc;
@@ -126,6 +126,11 @@ impl Thread {
 
     fn lives(&self) -> bool {
         !has_ended(&self.descriptor)
+    }
+
+    /// A pidfd of it; on kernels before 6.9 of its process.
+    pub fn pidfd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
     }
 
     /// Its process, users and groups, where this kernel says them of a thread.

@@ -33,7 +33,7 @@ pub use listing::trust::{
 pub use listing::unreachable::{Unreachable, unreachable};
 pub use samehost_system::diag::Counters;
 pub use target::{Target, TargetError, endpoints_of};
-pub use traffic::exchanges::Timed;
+pub use traffic::exchanges::{Timed, are_too_many_lost, no_time, parts};
 pub use traffic::held_back::{HeldBack, Sender, held_back};
 pub use traffic::observe::{Observer, observe};
 pub use traffic::predict::{Costs, Measured, Shape, predict, predict_one, shape};

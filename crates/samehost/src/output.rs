@@ -307,6 +307,15 @@ pub fn show(render: impl FnOnce(&Terminal, &mut dyn Write) -> io::Result<()>) ->
     Stdout.write_all(&bytes).context("standard output")
 }
 
+/// The same on standard error, where standard output is another program's.
+pub fn show_beside(render: impl FnOnce(&Terminal, &mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
+    let mut bytes = Vec::new();
+    render(&Terminal { color: false, ..terminal() }, &mut bytes)?;
+    // A failure to write to standard error cannot be reported.
+    let _ = io::stderr().write_all(&bytes);
+    Ok(())
+}
+
 /// Writes JSON where `--json` wants it, and shows the rest unless standard output has the JSON.
 pub fn json_or_show<T: Serialize>(
     json: Option<&Path>,

@@ -4,8 +4,7 @@ use samehost_model::human::{count, format_percent};
 use samehost_model::{Code, Warning};
 
 use crate::index::ArmTrials;
-use crate::issue::{Invalidates, Issue};
-use crate::reasons::reasons;
+use crate::issue::{Invalidates, Issue, reasons};
 
 /// Error rate above which verdicts are invalid and errors become the headline.
 const ERROR_RATE: f64 = 0.001;

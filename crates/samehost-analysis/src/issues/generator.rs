@@ -4,9 +4,8 @@ use samehost_model::human::count;
 use samehost_model::{Code, Latency, Trial};
 
 use crate::index::{ArmTrials, Index};
-use crate::issue::{Invalidates, Issue};
+use crate::issue::{Invalidates, Issue, reasons};
 use crate::ladder::falls_short;
-use crate::reasons::reasons;
 
 /// Lateness of the generator, as a fraction of the baseline's latency, above which it distorts the measurement.
 const LATE: f64 = 0.2;

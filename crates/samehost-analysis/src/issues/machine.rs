@@ -1,10 +1,11 @@
 //! Issues of the machine: steal, throttling, other programs. They are conditions of the measurement, common to
 //! all arms: each is reported once and bars nothing.
 
-use samehost_model::{Code, Report, Warning};
+use samehost_model::human::count;
+use samehost_model::{Code, Report, Trial, Warning};
 
 use crate::index::ArmTrials;
-use crate::issue::{Invalidates, Issue};
+use crate::issue::{Invalidates, Issue, reasons};
 use crate::other_load::{LEAST_SPAN_MS, OtherLoad};
 
 /// Limit of the median steal, in percent of all CPUs' time.
@@ -98,6 +99,25 @@ fn find_throttling(arms: &[ArmTrials<'_>]) -> Option<Issue> {
     })
 }
 
+/// Trials that were measured again, in reports of versions that did so.
+pub(crate) fn find_repeats(report: &Report) -> Option<Issue> {
+    let aside: Vec<&Trial> = report.trials.iter().filter(|s| s.set_aside).collect();
+    if aside.is_empty() {
+        return None;
+    }
+    let message = format!(
+        "{} {} measured again because other work disturbed the machine: {}",
+        count(aside.len() as u64),
+        if aside.len() == 1 { "trial was" } else { "trials were" },
+        reasons(aside.iter().flat_map(|s| s.polluted.iter().map(String::as_str)))
+    );
+    Some(Issue {
+        arm: None,
+        warning: Warning::new(Code::Remeasured, "", message),
+        invalidates: Invalidates::Nothing,
+    })
+}
+
 struct Worst {
     id: String,
     value: f64,
@@ -116,7 +136,7 @@ fn worst(
     arms: &[ArmTrials<'_>],
     counts: impl Fn(&ArmTrials<'_>) -> bool,
     limit: f64,
-    read: impl Fn(&samehost_model::Trial) -> f64,
+    read: impl Fn(&Trial) -> f64,
 ) -> Option<Worst> {
     let beyond: Vec<(&str, f64)> = arms
         .iter()

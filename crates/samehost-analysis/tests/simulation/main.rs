@@ -9,6 +9,7 @@ mod coverage;
 mod hosts;
 mod noise;
 mod others;
+mod own_trials;
 mod power;
 mod reports;
 mod verdicts;

@@ -12,8 +12,23 @@ use super::record::{
 pub struct Counted {
     /// By the numbers with which connections were named.
     pub pairs: Vec<PairCounts>,
+    /// Each connection, in the order in which they were named.
+    pub connections: Vec<OfConnection>,
     /// Events that no program saw, because it ran already on that processor.
     pub lost: u64,
+}
+
+/// What was counted of one connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OfConnection {
+    /// Whether both its ends were found.
+    pub has_both_ends: bool,
+    /// Whether its client sent anything, and read anything.
+    pub has_sent: bool,
+    pub has_read: bool,
+    /// Exchanges one at a time that have a time, and all their nanoseconds until the first piece of the reply was read.
+    pub timed: u64,
+    pub nanoseconds: u64,
 }
 
 /// What was counted of a pair's connections.
@@ -91,6 +106,14 @@ impl Times {
         }
     }
 
+    fn merge(&mut self, other: &Times) {
+        self.count += other.count;
+        self.nanoseconds += other.nanoseconds;
+        for (sum, count) in self.counts.iter_mut().zip(&other.counts) {
+            *sum += count;
+        }
+    }
+
     fn add(&mut self, nanoseconds: u64) {
         self.count += 1;
         self.nanoseconds += nanoseconds;
@@ -114,13 +137,28 @@ pub(super) fn count(maps: &Maps, named: u32, pairs: u32, lost: u64, last: Last) 
         counts.first.counts = buckets(maps, 2 * pair);
         counts.last.counts = buckets(maps, 2 * pair + 1);
     }
-    for number in 0..named {
+    let mut connections = vec![OfConnection::default(); named as usize];
+    for (number, connection) in (0..named).zip(&mut connections) {
         let Some(bytes) = maps.records.get(&number.to_ne_bytes()) else { continue };
         let Some(pair) = bytes.first_chunk().map(|pair| u32::from_ne_bytes(*pair)) else { continue };
         let (Some(counts), Some(record)) = (all.get_mut(pair as usize), Record::new(bytes)) else { continue };
         counts.add(&record, last);
+        *connection = OfConnection::of(&record);
     }
-    Counted { pairs: all, lost }
+    Counted { pairs: all, connections, lost }
+}
+
+impl OfConnection {
+    fn of(record: &Record) -> Self {
+        let unfinished = record.unfinished().and_then(|unfinished| unfinished.nanoseconds);
+        OfConnection {
+            has_both_ends: record.is_named(),
+            has_sent: record.at(OUT) > 0,
+            has_read: record.at(RECEIVES) > 0,
+            timed: record.timed() + u64::from(unfinished.is_some()),
+            nanoseconds: record.at(FIRST_SUM) + unfinished.unwrap_or(0),
+        }
+    }
 }
 
 /// Buckets of all processors together.
@@ -144,7 +182,8 @@ impl Counted {
         for (at, pair) in self.pairs.iter().enumerate() {
             pairs.push(pair.since(earlier.pairs.get(at).unwrap_or(&none)));
         }
-        Counted { pairs, lost: self.lost.saturating_sub(earlier.lost) }
+        let lost = self.lost.saturating_sub(earlier.lost);
+        Counted { pairs, connections: self.connections.clone(), lost }
     }
 }
 
@@ -173,6 +212,26 @@ impl PairCounts {
         }
     }
 
+    /// Adds what was counted of other connections.
+    pub fn merge(&mut self, other: &PairCounts) {
+        self.connections += other.connections;
+        self.exchanges += other.exchanges;
+        self.violations += other.violations;
+        self.untimed += other.untimed;
+        self.receives += other.receives;
+        self.unasked += other.unasked;
+        self.bytes_out += other.bytes_out;
+        self.bytes_taken += other.bytes_taken;
+        self.bytes_back += other.bytes_back;
+        self.bytes_received += other.bytes_received;
+        self.first.merge(&other.first);
+        self.last.merge(&other.last);
+        self.parted += other.parted;
+        for (sum, part) in self.parts.iter_mut().zip(other.parts) {
+            *sum += part;
+        }
+    }
+
     fn add(&mut self, record: &Record, last: Last) {
         self.connections += u32::from(record.is_named());
         self.exchanges += record.at(EXCHANGES);
@@ -184,7 +243,7 @@ impl PairCounts {
         self.bytes_taken += record.at(TAKEN);
         self.bytes_back += record.at(BACK);
         self.bytes_received += record.at(RECEIVED);
-        self.first.count += record.at(EXCHANGES) - record.at(UNTIMED).min(record.at(EXCHANGES));
+        self.first.count += record.timed();
         self.first.nanoseconds += record.at(FIRST_SUM);
         self.last.count += record.at(LASTS);
         self.last.nanoseconds += record.at(LAST_SUM);
@@ -197,6 +256,12 @@ impl PairCounts {
             match unfinished.nanoseconds {
                 Some(nanoseconds) => self.first.add(nanoseconds),
                 None => self.untimed += 1,
+            }
+            if let Some(parts) = unfinished.parts {
+                self.parted += 1;
+                for (sum, part) in self.parts.iter_mut().zip(parts) {
+                    *sum += part;
+                }
             }
         }
     }

@@ -8,12 +8,14 @@ mod programs;
 mod record;
 
 use std::io::{self, ErrorKind};
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use counted::Last;
-pub use counted::{Counted, PairCounts, Times};
+pub use counted::{Counted, OfConnection, PairCounts, Times};
 use programs::Maps;
 
 use crate::instruction::Instruction;
+use crate::map::{Kind, Map};
 use crate::program::{Attached, Place, Program};
 use crate::types::Types;
 
@@ -63,6 +65,28 @@ pub struct Wanted {
     pub pair: u32,
 }
 
+/// What connections need whose server's end does not exist yet when they are named.
+#[derive(Debug)]
+struct Opening {
+    /// Ports of a TCP connection, as its client's socket has them → its record, until the server's socket is there.
+    ports: Map,
+    /// Where a `struct sock` has both ports, and where a `struct unix_sock` has its other end.
+    ports_at: i16,
+    peer_at: i16,
+}
+
+impl Opening {
+    fn new(types: &Types) -> io::Result<Self> {
+        /// Connections that are being opened at once, each for microseconds.
+        const MOST: u32 = 1024;
+        Ok(Opening {
+            ports: Map::make(Kind::LeastRecentlyUsed, 4, 4, MOST)?,
+            ports_at: types.offset("sock_common", "skc_portpair")?,
+            peer_at: types.offset("unix_sock", "peer")?,
+        })
+    }
+}
+
 /// Measures exchanges until it is dropped.
 #[derive(Debug)]
 pub struct Exchanges {
@@ -85,6 +109,19 @@ impl Exchanges {
     /// # Errors
     /// What is missing.
     pub fn open(connections: u32, pairs: u32, exact: bool) -> Result<Self, Unavailable> {
+        Exchanges::begin(connections, pairs, exact, false)
+    }
+
+    /// The same for connections that are going to be opened: those that [`Exchanges::name_client`] names. Their first exchange is
+    /// measured too, however short they are.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn open_for_new(connections: u32, pairs: u32, exact: bool) -> Result<Self, Unavailable> {
+        Exchanges::begin(connections, pairs, exact, true)
+    }
+
+    fn begin(connections: u32, pairs: u32, exact: bool, are_new: bool) -> Result<Self, Unavailable> {
         let types = Types::read().map_err(Unavailable::Types)?;
         // The first thing that an older kernel lacks; maps of tasks would fail there without such a name. Each is looked for once: a
         // walk through the kernel's types takes milliseconds.
@@ -92,7 +129,10 @@ impl Exchanges {
         for (name, write) in TRACEPOINTS {
             tracepoints.push((types.tracepoint(name).map_err(unavailable)?, write));
         }
-        let maps = Maps::make(connections.max(1), pairs.max(1)).map_err(unavailable)?;
+        let mut maps = Maps::make(connections.max(1), pairs.max(1)).map_err(unavailable)?;
+        if are_new {
+            maps.opening = Some(Opening::new(&types).map_err(unavailable)?);
+        }
         let sock = types.offset("socket", "sk").map_err(unavailable)?;
         let walk = types.function("bpf_iter_task_file").map_err(unavailable)?;
         let names =
@@ -109,6 +149,10 @@ impl Exchanges {
         if mode == Mode::SystemCalls {
             let number = types.tracepoint("sys_enter").map_err(unavailable)?;
             at_tracepoints.push((number, programs::calls(&maps)));
+        }
+        if let Some(opening) = &maps.opening {
+            let number = types.tracepoint("inet_sock_set_state").map_err(unavailable)?;
+            at_tracepoints.push((number, programs::established(&maps, opening)));
         }
         for (number, instructions) in &at_tracepoints {
             programs.push(Program::load(Place::Tracepoint, *number, instructions).map_err(unavailable)?);
@@ -160,6 +204,33 @@ impl Exchanges {
     #[must_use]
     pub fn so_far(&self) -> Counted {
         counted::count(&self.maps, self.named, self.pairs, self.lost(), Last::Waits)
+    }
+
+    /// Measures from now on a connection that its client's socket is about to open over TCP, or that it has just opened to a Unix
+    /// socket. `thread` is a pidfd of who is going to send on it: where system calls are stamped, its first one is as well.
+    /// Returns its place in [`Counted::connections`]; `None` where there is no room.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn name_client(
+        &mut self,
+        client: BorrowedFd<'_>,
+        thread: BorrowedFd<'_>,
+        pair: u32,
+    ) -> io::Result<Option<u32>> {
+        if self.named >= self.connections || pair >= self.pairs {
+            return Ok(None);
+        }
+        let number = self.named;
+        self.maps.records.put(&number.to_ne_bytes(), &record::of_client(pair))?;
+        let value = [number.to_ne_bytes(), 0_u32.to_ne_bytes()].concat();
+        self.maps.own.put(&client.as_raw_fd().to_ne_bytes(), &value)?;
+        if self.mode == Mode::SystemCalls {
+            // Without it the thread's first exchange has no time, and is counted so.
+            let _ = self.maps.stamps.put(&thread.as_raw_fd().to_ne_bytes(), &[0; 8]);
+        }
+        self.named += 1;
+        Ok(Some(number))
     }
 
     /// Ends the measurement and counts.

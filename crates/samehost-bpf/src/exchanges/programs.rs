@@ -11,16 +11,18 @@
 
 use std::io;
 
-use super::Mode;
 use super::buckets::{BUCKETS, compute_bucket};
 use super::record::{
     ANSWERED, ARRIVED, BACK, BEGUN, BYTES, EXCHANGES, FIRST_SUM, IS_UNTIMED, LAST, LAST_SUM, LASTS, NAMED,
     OUT, PAIR, PART_SUMS, PARTS, PUSHED, READ, RECEIVED, RECEIVES, RETURNED, STREAMED, TAKEN, TAKEN_AT,
     UNASKED, UNTIMED, VIOLATED, VIOLATIONS,
 };
+use super::{Mode, Opening};
 use crate::assembly::{Assembly, Label};
-use crate::function::{COOKIE, LOOK_UP, NOW, OF_SOCKET, OF_TASK, SOCKET_OF_FILE, TASK};
-use crate::instruction::Arithmetic::{Add, And, Or, ShiftLeft, Subtract};
+use crate::function::{
+    AS_UNIX, COOKIE, DELETE, LOOK_UP, NOW, OF_SOCKET, OF_TASK, SOCKET_OF_FILE, TASK, UPDATE,
+};
+use crate::instruction::Arithmetic::{Add, And, Or, ShiftLeft, ShiftRight, Subtract};
 use crate::instruction::Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
 use crate::instruction::{
     Instruction, Register, Test, call, compute, copy, copy_word, count, end, load_long, load_word, map, set,
@@ -45,12 +47,14 @@ pub(super) struct Maps {
     /// Sockets that are to be measured: cookie → record and end.
     pub(super) wanted: Map,
     /// What such a socket carries: its record and end. A hash by cookie for each event took 60 ns more.
-    own: Map,
+    pub(super) own: Map,
     pub(super) records: Map,
     /// Buckets of the time to the first piece and to the last, for each pair.
     pub(super) times: Map,
     /// When a thread that has sent on such a socket entered the system call that sends; zero in any other call.
-    stamps: Map,
+    pub(super) stamps: Map,
+    /// Where connections are measured from their opening on.
+    pub(super) opening: Option<Opening>,
 }
 
 impl Maps {
@@ -61,6 +65,7 @@ impl Maps {
             records: Map::make(Kind::Array, 4, BYTES, connections)?,
             times: Map::make(Kind::PerProcessor, 4, 8 * BUCKETS, 2 * pairs)?,
             stamps: Map::make(Kind::OfTasks, 4, 8, 0)?,
+            opening: None,
         })
     }
 }
@@ -143,7 +148,10 @@ pub(super) fn arrived(maps: &Maps, mode: Mode) -> Vec<Instruction> {
     let mut to = Writer::new(maps, mode);
     let is_servers = to.program.label();
     to.program.put([load_long(R2, R1, 0)]);
-    to.find_record();
+    match &maps.opening {
+        Some(opening) => to.find_or_give_record(opening),
+        None => to.find_record(),
+    }
     if mode == Mode::SystemCalls {
         let (is_known, is_read) = (to.program.label(), to.program.label());
         to.find_stamp(0);
@@ -250,6 +258,41 @@ pub(super) fn names(maps: &Maps, sock: i16) -> Vec<Instruction> {
     to.finish()
 }
 
+/// Tracepoint `inet_sock_set_state`: socket, old state, new state. A connection is established for its client, whose socket is
+/// measured already, and right after that for the server, whose new socket has the same ports the other way round.
+pub(super) fn established(maps: &Maps, opening: &Opening) -> Vec<Instruction> {
+    /// `TCP_ESTABLISHED`
+    const ESTABLISHED: i32 = 1;
+    let mut to = Writer::new(maps, Mode::Entries);
+    let is_servers = to.program.label();
+    to.program.put([load_long(R2, R1, 16), copy_word(R2, R2), load_long(R9, R1, 0)]);
+    to.program.go_if(R2, Test::IsNot, ESTABLISHED, to.out);
+    to.program.put([load_word(R8, R9, opening.ports_at)]);
+    to.program.put([copy(R2, R9)]);
+    to.find_carried();
+    to.program.go_if(R0, Test::Is, 0, is_servers);
+    to.program.put([load_word(R1, R0, 0), store_word(R10, LONG, R1), store_word(R10, NUMBER, R8)]);
+    to.program.put(map(R1, &opening.ports));
+    to.program.put([copy(R2, R10), compute(R2, Add, i32::from(NUMBER))]);
+    to.program.put([copy(R3, R10), compute(R3, Add, i32::from(LONG)), set(R4, 0), call(UPDATE)]);
+    to.program.go(to.out);
+    to.program.place(is_servers);
+    // The lower half is the peer's port in the network's order, the upper half the socket's own in this machine's.
+    to.program.put([copy(R1, R8), compute(R1, ShiftRight, 16)]);
+    to.swap_bytes(R1, R2);
+    to.program.put([copy(R3, R8), compute(R3, And, 0xffff)]);
+    to.swap_bytes(R3, R4);
+    to.program.put([compute(R3, ShiftLeft, 16), compute(R1, Or, R3), store_word(R10, NUMBER, R1)]);
+    to.program.put(map(R1, &opening.ports));
+    to.program.put([copy(R2, R10), compute(R2, Add, i32::from(NUMBER)), call(LOOK_UP)]);
+    to.program.go_if(R0, Test::Is, 0, to.out);
+    to.program.put([load_word(R8, R0, 0)]);
+    to.program.put(map(R1, &opening.ports));
+    to.program.put([copy(R2, R10), compute(R2, Add, i32::from(NUMBER)), call(DELETE)]);
+    to.give_servers_end();
+    to.finish()
+}
+
 impl<'a> Writer<'a> {
     fn new(maps: &'a Maps, mode: Mode) -> Self {
         let mut program = Assembly::default();
@@ -265,12 +308,66 @@ impl<'a> Writer<'a> {
 
     /// The record and the end of the socket in `R2`; of a socket that is not measured the program ends here.
     fn find_record(&mut self) {
+        self.find_carried();
+        self.program.go_if(R0, Test::Is, 0, self.out);
+        self.take_record();
+    }
+
+    /// In `R0` what the socket in `R2` carries, or zero.
+    fn find_carried(&mut self) {
         self.program.put(map(R1, &self.maps.own));
         self.program.put([set(R3, 0), set(R4, 0), call(OF_SOCKET)]);
-        self.program.go_if(R0, Test::Is, 0, self.out);
+    }
+
+    /// In `R6` and `R7` the record and the end that are in `R0`.
+    fn take_record(&mut self) {
         self.program.put([load_word(R7, R0, 4), load_word(R1, R0, 0), store_word(R10, NUMBER, R1)]);
         self.look_up_record();
         self.program.put([copy(R6, R0)]);
+    }
+
+    /// The same for bytes that arrive. A Unix socket that carries nothing, and whose other end is a client's, becomes that
+    /// connection's server's end: it is made by the kernel at `connect`, and nobody knows its cookie or has its descriptor before
+    /// it is accepted. A list of all sockets (unix_diag) has it, and would be asked for at each connect.
+    fn find_or_give_record(&mut self, opening: &Opening) {
+        let (is_known, is_given) = (self.program.label(), self.program.label());
+        self.program.put([copy(R9, R2)]);
+        self.find_carried();
+        self.program.go_if(R0, Test::IsNot, 0, is_known);
+        self.program.put([copy(R1, R9), call(AS_UNIX)]);
+        self.program.go_if(R0, Test::Is, 0, self.out);
+        self.program.put([load_long(R2, R0, opening.peer_at)]);
+        self.program.go_if(R2, Test::Is, 0, self.out);
+        self.find_carried();
+        self.program.go_if(R0, Test::Is, 0, self.out);
+        self.program.put([load_word(R1, R0, 4), load_word(R8, R0, 0)]);
+        self.program.go_if(R1, Test::IsNot, 0, self.out);
+        self.give_servers_end();
+        self.program.go(is_given);
+        self.program.place(is_known);
+        self.take_record();
+        self.program.place(is_given);
+    }
+
+    /// Gives the socket in `R9` what the server's end carries of the record whose number is in `R8`, and puts both into `R6` and
+    /// `R7`.
+    fn give_servers_end(&mut self) {
+        self.program.put([set(R7, 1), store_word(R10, LONG, R8), store_word(R10, LONG + 4, R7)]);
+        self.program.put(map(R1, &self.maps.own));
+        self.program.put([copy(R2, R9), copy(R3, R10), compute(R3, Add, i32::from(LONG)), set(R4, MAKE)]);
+        self.program.put([call(OF_SOCKET)]);
+        self.program.go_if(R0, Test::Is, 0, self.out);
+        self.program.put([store_word(R10, NUMBER, R8)]);
+        self.look_up_record();
+        self.program.put([copy(R6, R0), load_word(R2, R6, NAMED)]);
+        self.program.put([compute(R2, Or, 2), store_word(R6, NAMED, R2)]);
+    }
+
+    /// Swaps both bytes of a number of 16 bits; uses up the other register.
+    fn swap_bytes(&mut self, number: Register, other: Register) {
+        self.program.put([copy(other, number), compute(other, ShiftRight, 8)]);
+        self.program.put([compute(number, And, 0xff), compute(number, ShiftLeft, 8)]);
+        self.program.put([compute(number, Or, other)]);
     }
 
     /// In `R0` the record whose number is on the stack.
@@ -317,7 +414,9 @@ impl<'a> Writer<'a> {
         let (is_new, follows, is_whole, goes_on) =
             (self.program.label(), self.program.label(), self.program.label(), self.program.label());
         self.program.put([store_number(R10, NO_STAMP, 0), load_word(R1, R6, NAMED)]);
-        self.program.go_if(R1, Test::IsNot, 3, self.out);
+        if self.maps.opening.is_none() {
+            self.program.go_if(R1, Test::IsNot, 3, self.out);
+        }
         if self.mode == Mode::SystemCalls {
             let is_stamped = self.program.label();
             self.program.go_if(R8, Test::IsNot, 0, is_stamped);

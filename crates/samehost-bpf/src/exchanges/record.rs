@@ -66,6 +66,11 @@ impl Record {
         u64::from_ne_bytes(word)
     }
 
+    /// Exchanges that have a time and that another followed.
+    pub(super) fn timed(&self) -> u64 {
+        self.at(EXCHANGES) - self.at(UNTIMED).min(self.at(EXCHANGES))
+    }
+
     pub(super) fn is_named(&self) -> bool {
         self.0[NAMED as usize..NAMED as usize + 4] == 3_u32.to_ne_bytes()
     }
@@ -77,7 +82,20 @@ impl Record {
             return None;
         }
         let is_timed = self.at(IS_UNTIMED) == 0;
-        Some(Unfinished { nanoseconds: is_timed.then_some(read - begun) })
+        let parts = if is_timed { self.parts() } else { None };
+        Some(Unfinished { nanoseconds: is_timed.then_some(read - begun), parts })
+    }
+
+    /// The parts of the exchange that goes on, as the programs count them: if all moments are known and follow each other.
+    fn parts(&self) -> Option<[u64; 5]> {
+        let moments = [BEGUN, ARRIVED, TAKEN_AT, ANSWERED, RETURNED, READ].map(|place| self.at(place));
+        let [begun, arrived, taken, answered, returned, read] = moments;
+        // A reader on another processor may have it before the sender says that it is there.
+        let (arrived, returned) = (arrived.min(taken), returned.min(read));
+        if moments.contains(&0) || arrived < begun || answered < taken || returned < answered {
+            return None;
+        }
+        Some([arrived - begun, taken - arrived, answered - taken, returned - answered, read - returned])
     }
 }
 
@@ -85,11 +103,19 @@ impl Record {
 pub(super) struct Unfinished {
     /// `None` where nobody knows when it began.
     pub(super) nanoseconds: Option<u64>,
+    pub(super) parts: Option<[u64; 5]>,
 }
 
 /// A record without anything but its pair.
 pub(super) fn empty(pair: u32) -> [u8; BYTES] {
     let mut bytes = [0; BYTES];
     bytes[PAIR as usize..4].copy_from_slice(&pair.to_ne_bytes());
+    bytes
+}
+
+/// The same of a connection whose client has its storage already.
+pub(super) fn of_client(pair: u32) -> [u8; BYTES] {
+    let mut bytes = empty(pair);
+    bytes[NAMED as usize..NAMED as usize + 4].copy_from_slice(&1_u32.to_ne_bytes());
     bytes
 }

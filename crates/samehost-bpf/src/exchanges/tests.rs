@@ -2,8 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -150,6 +150,88 @@ fn what_came_since_the_last_look_is_told_apart_as_root() {
     }
 }
 
+/// A pidfd of this thread.
+fn own_thread() -> OwnedFd {
+    // SAFETY: the call takes numbers alone.
+    let thread = unsafe { libc::syscall(libc::SYS_gettid) };
+    // SAFETY: the call takes numbers alone; O_EXCL is PIDFD_THREAD.
+    let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, thread, libc::O_EXCL) };
+    assert!(descriptor >= 0, "{}", io::Error::last_os_error());
+    // SAFETY: the kernel has just opened it, and nobody else has it.
+    unsafe { OwnedFd::from_raw_fd(descriptor as i32) }
+}
+
+/// A TCP socket that is named before it is connected to a port of this machine.
+fn connected_tcp(exchanges: &mut Exchanges, thread: &OwnedFd, port: u16) -> End {
+    // SAFETY: the call takes numbers alone.
+    let descriptor = unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
+    assert!(descriptor >= 0, "{}", io::Error::last_os_error());
+    // SAFETY: the kernel has just opened it, and nobody else has it.
+    let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    exchanges.name_client(socket.as_fd(), thread.as_fd(), 0).expect("named").expect("there is room");
+    let address = libc::sockaddr_in {
+        sin_family: libc::AF_INET as u16,
+        sin_port: port.to_be(),
+        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes([127, 0, 0, 1]) },
+        sin_zero: [0; 8],
+    };
+    let bytes = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+    // SAFETY: the address lives until this returns, and has so many bytes.
+    let result = unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), bytes) };
+    assert_eq!(result, 0, "{}", io::Error::last_os_error());
+    Box::new(TcpStream::from(socket))
+}
+
+/// A connection lives for one exchange, and all of it is seen: the server's end is found as it is made, and the thread's first send
+/// has its stamp.
+#[test]
+fn short_connections_are_measured_from_their_opening_as_root() {
+    const TIMES: usize = 50;
+    let folder = std::env::temp_dir().join(format!("samehost-bpf-new-{}", std::process::id()));
+    let _ = std::fs::remove_file(&folder);
+    let (tcp, unix) = (TcpListener::bind("127.0.0.1:0").expect("a port"), UnixListener::bind(&folder));
+    let unix = unix.expect("a socket");
+    let port = tcp.local_addr().expect("its port").port();
+    for transport in ["TCP", "Unix"] {
+        let mut exchanges = Exchanges::open_for_new(64, 2, true).expect("bpf(2) needs root");
+        let listeners = (tcp.try_clone().expect("another"), unix.try_clone().expect("another"));
+        let server = thread::spawn(move || {
+            for _ in 0..TIMES {
+                let end: End = match transport {
+                    "TCP" => Box::new(listeners.0.accept().expect("accepted").0),
+                    _ => Box::new(listeners.1.accept().expect("accepted").0),
+                };
+                echo(end, 100);
+            }
+        });
+        let path = folder.clone();
+        let client = thread::spawn(move || {
+            let thread = own_thread();
+            for _ in 0..TIMES {
+                let mut end = if transport == "TCP" {
+                    connected_tcp(&mut exchanges, &thread, port)
+                } else {
+                    let end = UnixStream::connect(&path).expect("connected");
+                    exchanges.name_client(end.as_fd(), thread.as_fd(), 0).expect("named").expect("room");
+                    Box::new(end)
+                };
+                ask(&mut end, &[7; 100]);
+            }
+            exchanges.finish()
+        });
+        let counted = client.join().expect("it ends");
+        server.join().expect("it ends");
+        let what = format!("{transport}: {}, {:?}", shown(&counted.pairs[0]), counted.connections);
+        assert_eq!(counted.connections.len(), TIMES, "{what}");
+        let are_whole = counted.connections.iter().filter(|one| one.has_both_ends && one.timed == 1).count();
+        assert!(are_whole >= TIMES - 3, "{what}");
+        assert!(counted.connections.iter().all(|one| one.has_sent && one.has_read), "{what}");
+        assert!(counted.pairs[0].parted >= TIMES as u64 / 2, "{what}");
+        assert_eq!(counted.pairs[0].unasked, 0, "{what}");
+    }
+    let _ = std::fs::remove_file(&folder);
+}
+
 /// Checks what a system call returned, and gives the bytes.
 fn bytes(result: isize) -> usize {
     usize::try_from(result).unwrap_or_else(|_| panic!("{}", io::Error::last_os_error()))
@@ -189,7 +271,7 @@ fn tempfile() -> std::fs::File {
     let descriptor = unsafe { libc::memfd_create(c"samehost".as_ptr(), 0) };
     assert!(descriptor >= 0);
     // SAFETY: it was just opened, and nobody else has it.
-    unsafe { std::os::fd::FromRawFd::from_raw_fd(descriptor) }
+    unsafe { FromRawFd::from_raw_fd(descriptor) }
 }
 
 fn splice(from: &(impl AsRawFd + ?Sized), to: &(impl AsRawFd + ?Sized), size: usize) {

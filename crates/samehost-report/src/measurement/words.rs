@@ -11,6 +11,7 @@ use samehost_model::printable::clean;
 const SUBJECTS: &[(&str, &str)] = &[
     ("delivered_per_s", ""),
     ("arrived_percent", "the share that arrives is"),
+    ("exchange_time_us", "an exchange takes"),
     ("send_mean_us", "a send takes"),
     ("send_p99_us", "a send at the 99th percentile takes"),
 ];
@@ -161,6 +162,7 @@ fn words(code: Code) -> (&'static str, &'static str, Option<&'static str>) {
         Code::Overload => ("overload", "overload", None),
         Code::Imprecise => ("imprecise", "undecided", None),
         Code::FewBlocks => ("few blocks", "few blocks", None),
+        Code::FewConnections => ("few connections", "few connections", Some("too few connections came")),
         Code::NoiseFloor => ("noise floor", "noise", None),
         Code::SelfCheck => ("self-check", "self-check", Some("the baseline differs from itself")),
         Code::OneProcess => ("one process", "one process", None),

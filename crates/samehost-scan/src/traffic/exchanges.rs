@@ -241,8 +241,7 @@ impl Watched {
 /// What was counted of the pairs whose services are in this scan.
 fn report(described: Exchanges, pairs: &[Pair], counted: &Counted, begun: Instant, scan: &Scan) -> Exchanges {
     let seconds = begun.elapsed().as_secs_f64();
-    let all: u64 = counted.pairs.iter().map(exchanges_of).sum();
-    let is_lossy = counted.lost as f64 > MOST_LOST * (EVENTS * all) as f64;
+    let is_lossy = are_too_many_lost(counted);
     let mut services: HashMap<Served, usize> = HashMap::new();
     for at in 0..scan.services.len() {
         if let Some(served) = Served::of(scan, at) {
@@ -344,25 +343,38 @@ fn part(of: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { of as f64 / whole as f64 }
 }
 
-fn seen(pair: &Pair, service: usize, counts: &PairCounts, seconds: f64, is_lossy: bool) -> PairExchanges {
-    let exchanges = exchanges_of(counts);
-    let (overlapping, unasked) = (part(counts.violations, exchanges), part(counts.unasked, counts.receives));
-    let unstamped = part(counts.untimed, counts.exchanges);
-    let no_time = if is_unseen(counts) {
+/// Whether so many events were lost that no time of these exchanges counts.
+#[must_use]
+pub fn are_too_many_lost(counted: &Counted) -> bool {
+    let all: u64 = counted.pairs.iter().map(exchanges_of).sum();
+    counted.lost as f64 > MOST_LOST * (EVENTS * all) as f64
+}
+
+/// Why exchanges of so many seconds have no time; `None` where they have.
+#[must_use]
+pub fn no_time(counts: &PairCounts, seconds: f64, is_lossy: bool) -> Option<NoTime> {
+    if is_unseen(counts) {
         Some(NoTime::Unseen)
-    } else if overlapping > MOST_OVERLAPPING {
+    } else if part(counts.violations, exchanges_of(counts)) > MOST_OVERLAPPING {
         Some(NoTime::Overlapping)
-    } else if unasked > MOST_UNASKED {
+    } else if part(counts.unasked, counts.receives) > MOST_UNASKED {
         Some(NoTime::Unasked)
     } else if is_stream_of_pieces(counts, seconds) {
         Some(NoTime::Streaming)
     } else if is_lossy {
         Some(NoTime::Lost)
-    } else if unstamped > MOST_UNSTAMPED {
+    } else if part(counts.untimed, counts.exchanges) > MOST_UNSTAMPED {
         Some(NoTime::Unstamped)
     } else {
         None
-    };
+    }
+}
+
+fn seen(pair: &Pair, service: usize, counts: &PairCounts, seconds: f64, is_lossy: bool) -> PairExchanges {
+    let exchanges = exchanges_of(counts);
+    let (overlapping, unasked) = (part(counts.violations, exchanges), part(counts.unasked, counts.receives));
+    let unstamped = part(counts.untimed, counts.exchanges);
+    let no_time = no_time(counts, seconds, is_lossy);
     let is_timed = no_time.is_none();
     PairExchanges {
         service,
@@ -411,7 +423,9 @@ fn times(times: &Times) -> Option<ExchangeTimes> {
     })
 }
 
-fn parts(counts: &PairCounts) -> Option<ExchangeParts> {
+/// The means of the parts of exchanges; `None` where they are not known.
+#[must_use]
+pub fn parts(counts: &PairCounts) -> Option<ExchangeParts> {
     if counts.parted == 0 {
         return None;
     }

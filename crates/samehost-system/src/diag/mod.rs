@@ -7,7 +7,7 @@ pub(crate) mod frame;
 mod inet;
 mod unix;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
@@ -136,6 +136,15 @@ impl Diag {
         let Some(request) = inet::exact(local, peer) else { return Ok(None) };
         let found = self.one(&request, |payload| inet::parse(payload, SocketKind::Tcp, 0))?;
         Ok(found.filter(|socket| is_between(socket, local, peer)))
+    }
+
+    /// Whether somebody listens at this TCP address: at it alone, or at all addresses.
+    pub fn listens(&mut self, at: SocketAddr) -> Result<bool, Errno> {
+        let nobody: IpAddr =
+            if at.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let Some(request) = inet::exact(at, SocketAddr::new(nobody, 0)) else { return Ok(false) };
+        let found = self.one(&request, |payload| inet::parse(payload, SocketKind::Tcp, 0))?;
+        Ok(found.is_some_and(|socket| socket.state == SocketState::Listen))
     }
 
     /// What the connected TCP socket with this local address and this peer has not sent yet.

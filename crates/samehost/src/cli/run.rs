@@ -2,11 +2,13 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
-use samehost_run::Map;
+use samehost_run::{Map, Share};
 
 use crate::exit;
+use crate::left_out::page_path;
 
 #[derive(Args, Clone, Debug)]
 #[command(after_help = exit::in_help(exit::STATUSES_OF_RUN))]
@@ -30,6 +32,25 @@ pub struct RunOptions {
     /// Add a line for each connection to a mapped port to this file
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
+    /// Try it on the program's own traffic: this part of its new connections goes over the Unix sockets, the others over TCP, by a
+    /// coin; what their requests take is compared at the end
+    #[arg(long, value_name = "PERCENT", num_args = 0..=1, default_missing_value = "50%")]
+    pub trial: Option<Share>,
+    /// End the trial after this time, and write its report; the program goes on over TCP
+    #[arg(long = "for", value_name = "TIME", value_parser = samehost_model::parse_duration, requires = "trial")]
+    pub trial_time: Option<Duration>,
+    /// Seed of the coin, to throw it the same way again
+    #[arg(long, value_name = "NUMBER", requires = "trial")]
+    pub seed: Option<u64>,
+    /// Stamp system calls where the kernel allows nothing better; each one of the machine costs a little then
+    #[arg(long, requires = "trial")]
+    pub exact: bool,
+    /// Write the trial's report as JSON to this file
+    #[arg(long, value_name = "FILE", requires = "trial")]
+    pub json: Option<PathBuf>,
+    /// Write the trial's report as one HTML page to this file
+    #[arg(long, value_name = "FILE", requires = "trial", value_parser = page_path(), hide = !cfg!(feature = "html"))]
+    pub html: Option<PathBuf>,
     /// Say nothing of what the servers see differently, and print no summary at the end
     #[arg(long, short)]
     pub quiet: bool,

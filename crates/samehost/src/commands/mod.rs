@@ -24,6 +24,7 @@ mod supervise;
 mod switch;
 #[cfg(feature = "tui")]
 mod top;
+mod trial;
 mod verify;
 
 pub use bench::bench;

@@ -7,9 +7,10 @@ use std::path::Path;
 
 use anyhow::bail;
 use rustix::fs::{Access, access};
-use samehost_run::{Map, Maps, Ports, Preloaded, Started, Supervisor, Tally, foreseen, reach};
+use samehost_run::{Map, Maps, Ports, Preloaded, Started, Supervisor, Tally, Tried, foreseen, reach};
 
 use crate::cli::RunOptions;
+use crate::commands::trial::{self, Planned};
 use crate::exit::Ending;
 use crate::output;
 use crate::wrong_use::WrongUse;
@@ -26,6 +27,7 @@ const OF_LISTENING: &str = "who may connect depends on the socket's mode (from t
 
 pub fn run(options: &RunOptions) -> anyhow::Result<Ending> {
     check(options)?;
+    let trial = trial::planned(options)?;
     let says_something = options.dry_run || !options.quiet;
     // Without a map, what a scan finds is meant.
     let auto = options.auto || options.map.is_empty() && options.listen.is_empty();
@@ -68,7 +70,17 @@ pub fn run(options: &RunOptions) -> anyhow::Result<Ending> {
         let started = Preloaded::start(&options.command, ports)?;
         return end(started, |running| running.supervise(&output::complain), options);
     }
-    end(Supervisor::start(&options.command, maps, Tally::new(log))?, Supervisor::supervise, options)
+    let terms = trial.as_ref().map(|trial| trial.terms);
+    let started = Supervisor::start(&options.command, maps, Tally::new(log), terms)?;
+    end(started, |running| running.supervise(|tried| conclude(trial, &tried, options)), options)
+}
+
+/// Reports a trial. The exit status is the program's, whatever becomes of the report.
+fn conclude(trial: Option<Planned>, tried: &Tried, options: &RunOptions) {
+    let Some(trial) = trial else { return };
+    if let Err(error) = trial.conclude(tried, options) {
+        output::complain(&format!("{error:#}"));
+    }
 }
 
 /// Names the maps that lead nowhere now, also with `--quiet`: the program would run over TCP and nobody would know.
@@ -89,7 +101,7 @@ fn say_which_sockets_are_missing(maps: &Maps) {
 /// Waits for the program, and says what became of it.
 fn end<T>(
     started: Started<T>,
-    supervise: impl Fn(T) -> io::Result<(u8, Tally)>,
+    supervise: impl FnOnce(T) -> io::Result<(u8, Tally)>,
     options: &RunOptions,
 ) -> anyhow::Result<Ending> {
     match started {

@@ -8,6 +8,7 @@ mod listen;
 mod lives;
 mod preload;
 mod sockets;
+mod trial;
 
 use std::process::{Command, Stdio};
 

@@ -1,0 +1,465 @@
+//! A trial on the program's own traffic: each new connection to a mapped port goes over TCP or over the Unix socket by a coin, and
+//! the kernel times the exchanges of both (`samehost_bpf`). What it amounts to is for others to say.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use samehost_bpf::{Counted, Exchanges, Mode, PairCounts, Unavailable};
+use samehost_model::scan::NoTime;
+use samehost_scan::{are_too_many_lost, no_time};
+use samehost_system::diag::Diag;
+
+use super::maps::{Map, Maps};
+use super::thread::Thread;
+
+/// Blocks of the report: each has every 24th block of the coin. So many have an exact signed-rank interval, and each has room for
+/// a histogram of both arms in the kernel (4 KiB for each processor); a block of the report for each of the coin's would need as
+/// much for four connections.
+pub const BLOCKS: u32 = 24;
+/// Connections that a trial has at most: 8 MB of records in the kernel. Those after them go over TCP, and are counted.
+const MOST: usize = 1 << 15;
+/// Ports that are tried at once.
+const MOST_PORTS: usize = 8;
+/// The smallest block of the coin: in one of two, the second connection would follow from the first.
+const SMALLEST: u8 = 4;
+
+/// Which way a connection is to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    Tcp,
+    Unix,
+}
+
+impl Way {
+    pub const BOTH: [Way; 2] = [Way::Tcp, Way::Unix];
+}
+
+/// Which part of the connections goes over the Unix socket: 5 to 95 %, in steps of 5.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share(u8);
+
+impl Share {
+    /// Connections of the smallest block, and how many of them go over the Unix socket.
+    fn smallest_block(self) -> (u8, u8) {
+        for size in SMALLEST..=20 {
+            if u32::from(size) * u32::from(self.0) % 100 == 0 {
+                return (size, (u32::from(size) * u32::from(self.0) / 100) as u8);
+            }
+        }
+        (20, self.0 / 5)
+    }
+}
+
+impl FromStr for Share {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<u8>().ok();
+        match number {
+            Some(percent) if (5..=95).contains(&percent) && percent % 5 == 0 => Ok(Share(percent)),
+            _ => Err(
+                "write 5% to 95%, in steps of 5: the part of the connections that goes over the Unix socket"
+                    .into(),
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} %", self.0)
+    }
+}
+
+/// Random numbers from a seed: SplitMix64 (Steele, Lea and Flood 2014).
+struct Random(u64);
+
+impl Random {
+    /// A number below `end`. The remainder prefers small numbers by less than one in 10¹⁷.
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % end
+    }
+}
+
+/// The coin: ways in permuted blocks, so that both have their part of any few connections in a row.
+struct Coin {
+    random: Random,
+    share: Share,
+    /// Blocks that were begun.
+    blocks: u32,
+}
+
+impl Coin {
+    /// The ways of the next block, the first one at the end, and the block's number. A block of four or of six where each way has
+    /// half: whoever knows the last ways does not know the next one.
+    fn next_block(&mut self) -> (u32, Vec<Way>) {
+        let (size, unix) = self.share.smallest_block();
+        let (size, unix) = match (size, self.random.below(2)) {
+            (4, 1) if unix == 2 => (6, 3),
+            (_, 1) => (2 * size, 2 * unix),
+            _ => (size, unix),
+        };
+        let mut ways = vec![Way::Unix; usize::from(unix)];
+        ways.resize(usize::from(size), Way::Tcp);
+        for last in (1..ways.len()).rev() {
+            ways.swap(last, self.random.below(last as u64 + 1) as usize);
+        }
+        self.blocks += 1;
+        (self.blocks - 1, ways)
+    }
+}
+
+/// A mapped port.
+struct Port {
+    map: Map,
+    /// The block that is open, and its ways that were not drawn yet.
+    block: u32,
+    left: Vec<Way>,
+}
+
+/// A connection that was drawn.
+struct Drawn {
+    port: usize,
+    way: Way,
+    block: u32,
+    /// Its place among those that the kernel times; `None` where it could not be named.
+    number: Option<u32>,
+    fell_back: bool,
+}
+
+/// What became of a draw.
+pub enum Draw {
+    /// It is this connection.
+    New(usize, Way),
+    /// The same socket asks again.
+    Again,
+    /// Both ways are not to be had, or the trial is full: it goes over TCP, and is not compared.
+    Not,
+}
+
+/// What a trial needs, and how its coin is thrown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    pub share: Share,
+    pub seed: u64,
+    /// When it ends before the program does.
+    pub length: Option<Duration>,
+    /// Whether system calls may be stamped where the kernel allows nothing better.
+    pub exact: bool,
+}
+
+/// Why there is no trial.
+#[derive(Debug, thiserror::Error)]
+pub enum TrialError {
+    #[error(
+        "a trial needs --map, and has room for {MOST_PORTS} of them: name the ports that the program connects to"
+    )]
+    Ports,
+    #[error(
+        "a trial needs to know when a request begins, and this kernel allows no program where functions begin to send ({0}): times \
+         over TCP would lack the way there, 2 to 11 µs, and are not to be compared; --exact stamps system calls instead, for \
+         about 2 µs of CPU time a request and a little at each system call of the machine"
+    )]
+    Inexact(String),
+    #[error(
+        "a trial needs the kernel's types (BTF), which are not here: {0}; a kernel with CONFIG_DEBUG_INFO_BTF has them"
+    )]
+    Types(String),
+    #[error("a trial needs root, or CAP_BPF and CAP_PERFMON, to time requests in the kernel: {0}")]
+    Rights(String),
+    #[error("a trial needs Linux 6.3 or later to time requests in the kernel: {0}")]
+    Kernel(String),
+    #[error("the kernel refuses what times requests: {0}")]
+    Refused(String),
+}
+
+impl From<Unavailable> for TrialError {
+    fn from(why: Unavailable) -> Self {
+        match why {
+            Unavailable::Types(error) => TrialError::Types(error.to_string()),
+            Unavailable::Rights(error) => TrialError::Rights(error.to_string()),
+            Unavailable::Kernel(error) => TrialError::Kernel(error.to_string()),
+            Unavailable::Refused(error) => TrialError::Refused(error.to_string()),
+        }
+    }
+}
+
+/// A trial under way.
+pub struct Trial {
+    exchanges: Exchanges,
+    /// Tells who listens; `None` where the kernel does not.
+    diag: Option<Diag>,
+    begun: Instant,
+    length: Option<Duration>,
+    coin: Coin,
+    ports: Vec<Port>,
+    drawn: Vec<Drawn>,
+    /// The cookie of each socket that was drawn.
+    known: HashMap<u64, usize>,
+    /// Connections that were not drawn, because only the other family's address is served, and because the trial was full.
+    unserved: u64,
+    left_out: u64,
+}
+
+impl Trial {
+    /// Begins a trial on these maps.
+    ///
+    /// # Errors
+    /// What is missing, and what to do.
+    pub fn begin(maps: &Maps, terms: Terms) -> Result<Self, TrialError> {
+        if maps.0.is_empty() || maps.0.len() > MOST_PORTS {
+            return Err(TrialError::Ports);
+        }
+        let pairs = maps.0.len() as u32 * Way::BOTH.len() as u32 * BLOCKS;
+        let exchanges = Exchanges::open_for_new(MOST as u32, pairs, terms.exact)?;
+        if exchanges.mode() == Mode::Arrivals {
+            let refused = exchanges.refused().map(ToString::to_string).unwrap_or_default();
+            return Err(TrialError::Inexact(refused));
+        }
+        let mut ports = Vec::new();
+        for map in &maps.0 {
+            ports.push(Port { map: map.clone(), block: 0, left: Vec::new() });
+        }
+        Ok(Trial {
+            exchanges,
+            diag: Diag::open().ok(),
+            begun: Instant::now(),
+            length: terms.length,
+            coin: Coin { random: Random(terms.seed), share: terms.share, blocks: 0 },
+            ports,
+            drawn: Vec::new(),
+            known: HashMap::new(),
+            unserved: 0,
+            left_out: 0,
+        })
+    }
+
+    /// How long it goes on; `None` until the program ends.
+    pub fn left(&self) -> Option<Duration> {
+        self.length.map(|length| length.saturating_sub(self.begun.elapsed()))
+    }
+
+    /// Draws the way of a connection from the socket with this cookie. It is drawn once, whatever becomes of it: a program that asks
+    /// again on the same socket goes on as before.
+    pub fn draw(&mut self, cookie: u64, map: &Map, to: SocketAddr) -> Draw {
+        if self.known.contains_key(&cookie) {
+            return Draw::Again;
+        }
+        let Some(port) = self.ports.iter().position(|port| port.map == *map) else { return Draw::Not };
+        if self.drawn.len() >= MOST {
+            self.left_out += 1;
+            return Draw::Not;
+        }
+        if !self.is_served(to) {
+            self.unserved += 1;
+            return Draw::Not;
+        }
+        let open = &mut self.ports[port];
+        if open.left.is_empty() {
+            (open.block, open.left) = self.coin.next_block();
+        }
+        let way = open.left.pop().unwrap_or(Way::Tcp);
+        self.known.insert(cookie, self.drawn.len());
+        self.drawn.push(Drawn { port, way, block: open.block, number: None, fell_back: false });
+        Draw::New(self.drawn.len() - 1, way)
+    }
+
+    /// Whether a connection there can be tried. Clients of `localhost` ask at ::1 first, and at 127.0.0.1 when nobody listens: over
+    /// the Unix socket the first would be answered, over TCP refused, and the second drawn anew. So it is left alone where the
+    /// other address alone is served. Where none is, the server is away, or has no port: that is an error of the TCP arm.
+    fn is_served(&mut self, to: SocketAddr) -> bool {
+        let other: IpAddr = match to.ip().to_canonical() {
+            IpAddr::V4(_) => Ipv6Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv4Addr::LOCALHOST.into(),
+        };
+        let Some(diag) = &mut self.diag else { return true };
+        let here = diag.listens(SocketAddr::new(to.ip().to_canonical(), to.port())).unwrap_or(true);
+        here || !diag.listens(SocketAddr::new(other, to.port())).unwrap_or(false)
+    }
+
+    /// Has the kernel time the connection of a client's socket.
+    pub fn watch(&mut self, drawn: usize, client: &impl AsFd, thread: &Thread) {
+        let Some(one) = self.drawn.get_mut(drawn) else { return };
+        let way = usize::from(one.way == Way::Unix);
+        let pair = ((Way::BOTH.len() * one.port + way) as u32) * BLOCKS + one.block % BLOCKS;
+        one.number = self.exchanges.name_client(client.as_fd(), thread.pidfd(), pair).ok().flatten();
+    }
+
+    /// A connection was to go over the Unix socket and goes over TCP.
+    pub fn fell_back(&mut self, drawn: usize) {
+        if let Some(one) = self.drawn.get_mut(drawn) {
+            one.fell_back = true;
+        }
+    }
+
+    /// Ends the trial and counts.
+    #[must_use]
+    pub fn finish(self) -> Tried {
+        let seconds = self.begun.elapsed().as_secs_f64();
+        let mode = self.exchanges.mode();
+        let counted = self.exchanges.finish();
+        let mut ports = Vec::new();
+        for port in self.ports {
+            ports.push(TriedPort { map: port.map, arms: [TriedArm::default(), TriedArm::default()] });
+        }
+        for drawn in &self.drawn {
+            let arm = &mut ports[drawn.port].arms[usize::from(drawn.way == Way::Unix)];
+            arm.add(drawn, &counted);
+        }
+        let is_lossy = are_too_many_lost(&counted);
+        let mut pairs = counted.pairs.into_iter();
+        for arm in ports.iter_mut().flat_map(|port| &mut port.arms) {
+            let mut all = PairCounts::default();
+            for block in &mut arm.blocks {
+                block.counts = pairs.next().unwrap_or_default();
+                all.merge(&block.counts);
+            }
+            arm.no_time = no_time(&all, seconds, is_lossy);
+            arm.counts = all;
+        }
+        let (unserved, left_out) = (self.unserved, self.left_out);
+        Tried { mode, seconds, ports, unserved, left_out }
+    }
+}
+
+/// What a trial has counted.
+#[derive(Debug)]
+pub struct Tried {
+    pub mode: Mode,
+    pub seconds: f64,
+    pub ports: Vec<TriedPort>,
+    /// Connections that went over TCP and are not compared: nobody listens at their address while somebody does at that of the
+    /// other family, and those after the most that a trial has.
+    pub unserved: u64,
+    pub left_out: u64,
+}
+
+#[derive(Debug)]
+pub struct TriedPort {
+    pub map: Map,
+    /// TCP, the Unix socket.
+    pub arms: [TriedArm; 2],
+}
+
+/// The connections that were drawn for one way.
+#[derive(Debug)]
+pub struct TriedArm {
+    /// Why they have no time; `None` where they have.
+    pub no_time: Option<NoTime>,
+    pub counts: PairCounts,
+    pub blocks: Vec<TriedBlock>,
+}
+
+impl Default for TriedArm {
+    fn default() -> Self {
+        let blocks = (0..BLOCKS).map(|_| TriedBlock::default()).collect();
+        TriedArm { no_time: None, counts: PairCounts::default(), blocks }
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct TriedBlock {
+    /// Connections that were drawn, those of them that went over TCP although they were drawn for the Unix socket, those that
+    /// nobody took, and those that sent and never had a reply.
+    pub connections: u64,
+    pub fell_back: u64,
+    pub refused: u64,
+    pub unanswered: u64,
+    /// Connections that have exchanges with a time, and the sum of the logarithms of the mean microseconds of each.
+    pub timed: u64,
+    pub log_sum: f64,
+    pub counts: PairCounts,
+}
+
+impl TriedArm {
+    fn add(&mut self, drawn: &Drawn, counted: &Counted) {
+        let Some(block) = self.blocks.get_mut((drawn.block % BLOCKS) as usize) else { return };
+        block.connections += 1;
+        block.fell_back += u64::from(drawn.fell_back);
+        let Some(number) = drawn.number else { return };
+        let Some(found) = counted.connections.get(number as usize) else { return };
+        let is_tcp = drawn.way == Way::Tcp || drawn.fell_back;
+        // `run` itself has connected a Unix socket; the kernel finds its other end with the first bytes.
+        block.refused += u64::from(is_tcp && !found.has_both_ends);
+        block.unanswered += u64::from(found.has_sent && !found.has_read);
+        if found.timed > 0 && found.nanoseconds > 0 {
+            block.timed += 1;
+            block.log_sum += (found.nanoseconds as f64 / found.timed as f64 / 1000.0).ln();
+        }
+    }
+}
+
+impl TriedBlock {
+    /// The geometric mean over its connections of the mean time of each, in microseconds; `None` without any.
+    #[must_use]
+    pub fn typical_us(&self) -> Option<f64> {
+        (self.timed > 0).then(|| (self.log_sum / self.timed as f64).exp())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn coin(percent: u8, seed: u64) -> Coin {
+        Coin { random: Random(seed), share: Share(percent), blocks: 0 }
+    }
+
+    #[test]
+    fn each_block_has_its_part_of_both_ways() {
+        for (percent, sizes, unix_of_100) in
+            [(50, [4, 6], 50), (25, [4, 8], 25), (10, [10, 20], 10), (95, [20, 40], 95), (60, [5, 10], 60)]
+        {
+            let mut coin = coin(percent, 1);
+            let mut seen = Vec::new();
+            for number in 0..200 {
+                let (block, ways) = coin.next_block();
+                assert_eq!(block, number);
+                let unix = ways.iter().filter(|way| **way == Way::Unix).count();
+                assert_eq!(100 * unix, unix_of_100 * ways.len(), "{percent} %");
+                seen.push(ways.len());
+            }
+            seen.sort_unstable();
+            seen.dedup();
+            assert_eq!(seen, sizes, "{percent} %");
+        }
+    }
+
+    #[test]
+    fn a_seed_throws_the_same_coin_and_another_another() {
+        let draw = |seed| -> Vec<Way> {
+            let mut coin = coin(50, seed);
+            (0..20).flat_map(|_| coin.next_block().1).collect()
+        };
+        assert_eq!(draw(7), draw(7));
+        assert_ne!(draw(7), draw(8));
+    }
+
+    #[test]
+    fn each_place_of_a_block_has_either_way_as_often() {
+        let mut coin = coin(50, 3);
+        let mut first_is_unix = 0;
+        for _ in 0..10_000 {
+            first_is_unix += u32::from(coin.next_block().1.last() == Some(&Way::Unix));
+        }
+        assert!((4800..5200).contains(&first_is_unix), "{first_is_unix}");
+    }
+
+    #[test]
+    fn a_share_is_a_multiple_of_five() {
+        for text in ["50%", "50", "5%", "95%"] {
+            assert!(text.parse::<Share>().is_ok(), "{text}");
+        }
+        for text in ["", "0%", "100%", "33%", "-5%", "x"] {
+            assert!(text.parse::<Share>().is_err(), "{text}");
+        }
+    }
+}

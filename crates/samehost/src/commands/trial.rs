@@ -1,0 +1,361 @@
+//! `samehost run --trial`: what a trial has counted, as a report like any other.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use anyhow::Context;
+use samehost_analysis::{analyse, smallest_found};
+use samehost_bench::machine;
+use samehost_model::human::{count, format_percent, format_value};
+use samehost_model::scan::NoTime;
+use samehost_model::{
+    Arm, Better, Code, DrawnConnections, Endpoint, Head, MetricInfo, Plan, Point, Redactor, Report,
+    Transport, Trial, Warning, WorkloadInfo,
+};
+use samehost_run::{BLOCKS, Mode, Terms, Tried, TriedArm, TriedBlock, TriedPort, Way};
+
+use crate::cli::RunOptions;
+use crate::output::{self, Target};
+use crate::wrong_use::WrongUse;
+
+/// What is compared, and its name in JSON; the first decides.
+const TIME: &str = "exchange_time_us";
+const MEAN: &str = "exchange_mean_us";
+const P99: &str = "exchange_p99_us";
+const HOP: &str = "hop_us";
+/// The other parts are shown and not compared: what the server works, and how long it has others before, a transport changes by way of
+/// caches and queues at most, and "work takes 49 % more" of 2 µs was the second sentence of an answer.
+const OTHER_PARTS: [&str; 3] = ["waiting_us", "work_us", "client_us"];
+/// Fewer times of a block have no 99th percentile: ten lie beyond it.
+const FEWEST_FOR_P99: u64 = 1000;
+
+/// A trial that is going to run: its terms, and its outputs, which are open.
+pub struct Planned {
+    pub terms: Terms,
+    outputs: Vec<(&'static str, Target)>,
+    started_at: String,
+}
+
+/// The trial that is asked for; `None` without one.
+pub fn planned(options: &RunOptions) -> anyhow::Result<Option<Planned>> {
+    let Some(share) = options.trial else { return Ok(None) };
+    if options.preload || !options.listen.is_empty() {
+        return Err(WrongUse(
+            "--trial is not to be had with a preloaded library (--preload, --listen): leave it out".into(),
+        )
+        .into());
+    }
+    let mut outputs = Vec::new();
+    for (name, path) in [("json", &options.json), ("html", &options.html)] {
+        let Some(path) = path else { continue };
+        if path == Path::new("-") {
+            return Err(WrongUse(format!("--{name} -: standard output is the program's; name a file")).into());
+        }
+        outputs.push((name, output::open(path)?));
+    }
+    let seed = options.seed.unwrap_or_else(output_seed);
+    let started_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    Ok(Some(Planned {
+        terms: Terms { share, seed, length: options.trial_time, exact: options.exact },
+        outputs,
+        started_at,
+    }))
+}
+
+/// A seed that nobody chose.
+fn output_seed() -> u64 {
+    jiff::Timestamp::now().as_nanosecond() as u64 % 1_000_000
+}
+
+impl Planned {
+    /// Analyses what was counted and writes it: the text on standard error, for standard output is the program's.
+    pub fn conclude(self, tried: &Tried, options: &RunOptions) -> anyhow::Result<()> {
+        let mut report = report(tried, options, &self);
+        analyse(&report).apply(&mut report);
+        let notes = notes(tried, &report, options);
+        report.warnings.extend(notes);
+        report.hide(&output::own_secrets());
+        for (name, target) in self.outputs {
+            let Some(renderer) = samehost_report::RENDERERS.iter().find(|one| one.name == name) else {
+                continue;
+            };
+            let mut bytes = Vec::new();
+            (renderer.render)(&report, &mut bytes).with_context(|| format!("rendering {name}"))?;
+            output::write(target, &bytes)?;
+        }
+        if !options.quiet {
+            output::show_beside(|terminal, out| terminal.render(&report, out))?;
+        }
+        Ok(())
+    }
+}
+
+fn report(tried: &Tried, options: &RunOptions, planned: &Planned) -> Report {
+    let mut report = Report::new(head(tried, options, planned));
+    let is_alone = tried.ports.iter().filter(|port| has_connections(port)).count() <= 1;
+    for port in tried.ports.iter().filter(|port| is_alone || has_connections(port)) {
+        if is_alone && !has_connections(port) && !report.head.arms.is_empty() {
+            continue;
+        }
+        let arms = arms(port, is_alone);
+        for (arm, found) in arms.iter().zip(&port.arms) {
+            for (block, counted) in (0..BLOCKS).zip(&found.blocks) {
+                if counted.connections > 0 {
+                    report.trials.push(trial(arm, block, found, counted, tried.seconds));
+                }
+            }
+        }
+        report.head.arms.extend(arms);
+    }
+    report
+}
+
+fn has_connections(port: &TriedPort) -> bool {
+    port.arms.iter().any(|arm| arm.blocks.iter().any(|block| block.connections > 0))
+}
+
+fn head(tried: &Tried, options: &RunOptions, planned: &Planned) -> Head {
+    let metrics = [TIME, MEAN, P99, HOP].map(|name| MetricInfo::own(name, "us", Better::Lower)).to_vec();
+    let program = options.command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let mut workload = WorkloadInfo {
+        name: "own traffic".into(),
+        title: format!("own traffic of {program}"),
+        metrics,
+        ..WorkloadInfo::default()
+    };
+    let share = planned.terms.share;
+    workload.parameters.insert("over_the_unix_socket".into(), share.to_string());
+    let stamps = match tried.mode {
+        Mode::Entries => "functions that send",
+        Mode::SystemCalls => "system calls",
+        Mode::Arrivals => "arrivals",
+    };
+    workload.parameters.insert("stamped_by".into(), stamps.into());
+    Head {
+        samehost_version: env!("CARGO_PKG_VERSION").into(),
+        started_at: planned.started_at.clone(),
+        command: Redactor::default().words(std::env::args()),
+        seed: planned.terms.seed,
+        host: machine::host(),
+        workload,
+        plan: Plan {
+            max_blocks: BLOCKS,
+            looks: Vec::new(),
+            // The program decides how much there is to measure.
+            precision: 1e9,
+            trial_s: None,
+            budget_s: None,
+            control: false,
+            ..Plan::default()
+        },
+        ..Head::default()
+    }
+}
+
+fn arms(port: &TriedPort, is_alone: bool) -> [Arm; 2] {
+    let number = port.map.port;
+    let mut point = Point { connections: connections(port), ..Point::default() };
+    if !is_alone {
+        point.parameters.insert("port".into(), number.to_string());
+    }
+    Way::BOTH.map(|way| {
+        let (name, transport, endpoint) = match way {
+            Way::Tcp => ("tcp", Transport::Tcp, format!("tcp:127.0.0.1:{number}").parse::<Endpoint>().ok()),
+            Way::Unix => ("unix", Transport::Unix, Some(port.map.socket.clone())),
+        };
+        Arm {
+            id: if is_alone { name.to_owned() } else { format!("{name}/{number}") },
+            name: name.to_owned(),
+            transport,
+            endpoint,
+            tls: false,
+            capacity_per_s: None,
+            point: point.clone(),
+        }
+    })
+}
+
+fn connections(port: &TriedPort) -> u32 {
+    port.arms.iter().flat_map(|arm| &arm.blocks).map(|block| block.connections).sum::<u64>() as u32
+}
+
+/// One arm in one block. Where its requests have no time, it has none here.
+fn trial(arm: &Arm, block: u32, found: &TriedArm, counted: &TriedBlock, seconds: f64) -> Trial {
+    let counts = &counted.counts;
+    let mut trial = Trial {
+        arm: arm.id.clone(),
+        block,
+        position: u32::from(arm.transport == Transport::Unix),
+        // A block has its part of the whole time, and both arms share it.
+        seconds: seconds / f64::from(2 * BLOCKS),
+        operations: counts.exchanges + counts.violations,
+        transport_observed: None,
+        drawn: Some(DrawnConnections {
+            connections: counted.connections,
+            timed: counted.timed,
+            fell_back: counted.fell_back,
+        }),
+        ..Trial::default()
+    };
+    for (kind, number) in [("not connected", counted.refused), ("no reply", counted.unanswered)] {
+        if number > 0 {
+            trial.errors.insert(kind.into(), number);
+        }
+    }
+    if found.no_time.is_some() {
+        return trial;
+    }
+    let has_p99 = counts.first.count >= FEWEST_FOR_P99;
+    let p99 = counts.first.quantile_us(0.99).filter(|_| has_p99);
+    let mut values = vec![(TIME, counted.typical_us()), (MEAN, counts.first.mean_us()), (P99, p99)];
+    if let Some(parts) = samehost_scan::parts(counts) {
+        values.push((HOP, Some(parts.hop_us())));
+        for (name, part) in OTHER_PARTS.into_iter().zip([parts.waiting_us, parts.work_us, parts.client_us]) {
+            values.push((name, Some(part)));
+        }
+    }
+    for (name, value) in values {
+        if let Some(value) = value {
+            trial.measurements.insert(name.into(), value);
+        }
+    }
+    trial
+}
+
+/// What a reader has to keep in mind, besides what the analysis finds.
+fn notes(tried: &Tried, report: &Report, options: &RunOptions) -> Vec<Warning> {
+    let mut notes = Vec::new();
+    for port in &tried.ports {
+        for (name, arm) in ["TCP", "the Unix socket"].into_iter().zip(&port.arms) {
+            if let Some(why) = arm.no_time {
+                let message = format!("requests over {name} at {} have no time: {}", port.map, words(why));
+                notes.push(Warning::new(Code::NotMeasured, name, message));
+            }
+        }
+        if has_connections(port) {
+            notes.push(Warning::new(Code::Note, "arms", shares(port)));
+        }
+    }
+    if let Some(smallest) =
+        report.analysis.comparisons.iter().find(|one| one.metric == TIME).and_then(smallest_found)
+    {
+        let message = format!(
+            "a difference of {} or more would have been found in four of five such runs; more connections find smaller ones",
+            format_percent(smallest)
+        );
+        notes.push(Warning::new(Code::Note, "smallest", message));
+    }
+    notes.extend(left_out(tried));
+    if report.warnings.iter().any(|warning| warning.code == Code::FewConnections) {
+        let program = options.command.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
+        let message = format!("a pool opens new connections with {}", setting(program));
+        notes.push(Warning::new(Code::Note, "pool", message));
+    }
+    let message = "one server and the same CPUs served both: what the faster way spares them shortens the other's waiting too, so that \
+                   a whole switch gains more than this shows the busier the server is";
+    notes.push(Warning::new(Code::Note, "interference", message));
+    notes
+}
+
+/// How many connections and exchanges went each way.
+fn shares(port: &TriedPort) -> String {
+    let [tcp, unix] = [&port.arms[0], &port.arms[1]].map(|arm| {
+        let connections: u64 = arm.blocks.iter().map(|block| block.connections).sum();
+        (connections, arm.counts.exchanges + arm.counts.violations)
+    });
+    let fell_back: u64 = port.arms[1].blocks.iter().map(|block| block.fell_back).sum();
+    let fell_back = match fell_back {
+        0 => String::new(),
+        number => format!(" ({} of them fell back to TCP)", count(number)),
+    };
+    format!(
+        "{}: {} connections with {} exchanges{} over TCP, {}{fell_back} with {}{} over the Unix socket; a pool that gives work to whichever \
+         connection is free gives the faster way more",
+        port.map,
+        count(tcp.0),
+        count(tcp.1),
+        p99(&port.arms[0]),
+        count(unix.0),
+        count(unix.1),
+        p99(&port.arms[1])
+    )
+}
+
+/// The 99th percentile of all exchanges of an arm, where it has one: ten times lie beyond it.
+fn p99(arm: &TriedArm) -> String {
+    let has_p99 = arm.no_time.is_none() && arm.counts.first.count >= FEWEST_FOR_P99;
+    match arm.counts.first.quantile_us(0.99).filter(|_| has_p99) {
+        Some(time) => format!(" (p99 {})", format_value(time, "us")),
+        None => String::new(),
+    }
+}
+
+fn left_out(tried: &Tried) -> Vec<Warning> {
+    let mut notes = Vec::new();
+    if tried.unserved > 0 {
+        let message = format!(
+            "{} connections to an address at which nobody listens over TCP were left alone: the program asks there before it asks where \
+             somebody does",
+            count(tried.unserved)
+        );
+        notes.push(Warning::new(Code::Note, "unserved", message));
+    }
+    if tried.left_out > 0 {
+        let message = format!(
+            "the trial was full: {} later connections went over TCP and are not in it",
+            count(tried.left_out)
+        );
+        notes.push(Warning::new(Code::Note, "full", message));
+    }
+    notes
+}
+
+fn words(why: NoTime) -> &'static str {
+    match why {
+        NoTime::Overlapping => {
+            "more than 20 % of them overlap with others of their connection (a pipeline, or many at once)"
+        }
+        NoTime::Unasked => {
+            "more than 5 % of what the clients read was not asked for (subscriptions, streams)"
+        }
+        NoTime::Streaming => "clients read on and on, and send once in a while",
+        NoTime::Unseen => "one end moves its bytes without receiving them (splice)",
+        NoTime::Lost => "more than 1 % of the events were lost",
+        NoTime::Unstamped => "of more than 20 % of them it is not known when they began",
+    }
+}
+
+/// What has a pool open new connections, by the program's name; of all that are known where it says nothing.
+fn setting(program: &OsStr) -> String {
+    let program = program.to_string_lossy();
+    let known = [
+        ("java", "maxLifetime of HikariCP (30 s or more)"),
+        ("node", "maxLifetimeSeconds of pg's Pool"),
+        ("python", "pool_recycle of SQLAlchemy, max_lifetime of psycopg_pool, CONN_MAX_AGE of Django"),
+        (
+            "php",
+            "connections that are not persistent (without PDO::ATTR_PERSISTENT, or `p:` before the host)",
+        ),
+        ("dotnet", "Connection Lifetime of Npgsql"),
+    ];
+    match known.iter().find(|(name, _)| program.starts_with(name)) {
+        Some((_, setting)) => (*setting).to_owned(),
+        None => {
+            "its longest lifetime: SetConnMaxLifetime of Go's database/sql, MaxConnLifetime of pgxpool, ConnMaxLifetime of go-redis, \
+             max_lifetime of sqlx, maxLifetime of HikariCP, pool_recycle of SQLAlchemy"
+                .to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_is_named_by_the_programs_name() {
+        assert!(setting(OsStr::new("java")).contains("maxLifetime"));
+        assert!(setting(OsStr::new("python3.11")).contains("pool_recycle"));
+        assert!(setting(OsStr::new("shop")).contains("SetConnMaxLifetime"));
+    }
+}
