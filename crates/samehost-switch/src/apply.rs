@@ -10,12 +10,17 @@ use samehost_model::{Endpoint, ObstacleCode, Protocol, Redactor};
 use samehost_transport::{ConnectOptions, connect};
 
 use crate::check::Verdict;
-use crate::plan::{
-    Hop, Plan, PlannedStage, SwitchRequest, bar, keep, listener, shown, still_in_use, stranger,
-};
+use crate::findings::{bar, shown};
+use crate::later::keep;
+use crate::old_place::still_in_use;
+use crate::plan::Plan;
+use crate::plan::hop::Hop;
+use crate::plan::occupant::{listener, stranger};
+use crate::plan::stages::stage::PlannedStage;
 use crate::preflight::{fewer_rights, obstacle, try_hop};
 use crate::redacted::redacted;
 use crate::reload::{reload, reload_now};
+use crate::request::SwitchRequest;
 use crate::usage::{Seen, Usage};
 use samehost_transaction::{
     FileChange, Intent, Reload, RolledBack, Stage, Store, Transaction, TransactionError,

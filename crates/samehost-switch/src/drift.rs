@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use samehost_edit::{Overlay, Reading, Setting, recognise};
 use samehost_model::Endpoint;
 
-use crate::plan::{ConfigFile, shown};
+use crate::configuration::config_file::ConfigFile;
+use crate::findings::{place, shown};
 use samehost_transaction::{Standing, Stands, Store, TransactionError, standing};
 
 /// How a file of a switch is now.
@@ -67,7 +68,7 @@ fn changed(switch: &Standing, file: &Path, text: &[u8]) -> (bool, String) {
                 "{} names {} again ({})",
                 setting.name,
                 setting.endpoint,
-                crate::report::place(&setting.file, setting.line)
+                place(&setting.file, setting.line)
             ),
         ),
         (None, None) => (

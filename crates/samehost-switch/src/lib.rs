@@ -3,25 +3,34 @@
 
 mod apply;
 mod check;
+mod configuration;
+mod connecting;
 mod disk;
 mod drift;
+mod findings;
 mod health;
+mod later;
+mod old_place;
+mod place;
 mod plan;
 mod preflight;
 mod preview;
 mod redacted;
 mod reload;
 mod report;
+mod request;
 mod usage;
 
 pub use apply::{Confirm, Environment, Page, apply, left_undone};
+pub use configuration::config_file::ConfigFileError;
+pub use configuration::target::configurations;
+pub use connecting::clients;
 pub use disk::{Disk, Reads};
 pub use drift::{CheckedFile, drift};
 pub use health::health;
-pub use plan::{
-    ConfigFileError, Direction, FinishError, Plan, SwitchRequest, clients, configurations, finishing, plan,
-    refused_since,
-};
+pub use later::{FinishError, finishing, refused_since};
+pub use plan::{Plan, plan};
 pub use preview::preview;
 pub use reload::{ReloadWords, reload};
+pub use request::{Direction, SwitchRequest};
 pub use usage::{Seen, Usage, followed};

@@ -11,8 +11,12 @@ use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, ObstacleCode, Protocol, Secret};
 use samehost_scan::{DecidedBy, decided_by};
 
-use crate::plan::{ClientIdentity, Hop, Plan, in_code, lost_password, own_login};
-use crate::report::place;
+use crate::findings::place;
+use crate::plan::Plan;
+use crate::plan::client::identity::ClientIdentity;
+use crate::plan::hop::Hop;
+use crate::plan::obstacles::encryption::in_code;
+use crate::plan::obstacles::own_login::{lost_password, own_login};
 
 /// Time limit for a server's reply.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -183,7 +187,11 @@ fn is_about_the_password(error: &LoginError) -> bool {
 }
 
 fn everyone(hop: &Hop) -> Vec<ClientIdentity> {
-    if hop.clients.is_empty() { vec![ClientIdentity::ourselves()] } else { hop.clients.clone() }
+    if hop.client.identities.is_empty() {
+        vec![ClientIdentity::ourselves()]
+    } else {
+        hop.client.identities.clone()
+    }
 }
 
 fn lacks_account(hop: &Hop) -> bool {

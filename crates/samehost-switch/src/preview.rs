@@ -5,7 +5,9 @@ use samehost_edit::recognise;
 use samehost_model::switch::{StoredSwitch, SwitchStep};
 use samehost_model::{Redactor, Secret};
 
-use crate::plan::{ConfigFile, Replacement, shown};
+use crate::configuration::config_file::ConfigFile;
+use crate::findings::shown;
+use crate::plan::stages::stage::Replacement;
 use crate::report::diff;
 use samehost_transaction::{FileChange, Foreseen, Prospect};
 

@@ -1,15 +1,17 @@
 //! A plan as plain data for people and JSON: changed lines, with every secret masked.
 
-use std::path::Path;
-
 use samehost_model::Redactor;
 use samehost_model::switch::{
     DiffLine, FileDiff, SWITCH_SCHEMA, SwitchHop, SwitchOutcome, SwitchReport, SwitchStep,
 };
 use similar::{ChangeTag, TextDiff};
 
-use crate::plan::{Hop, Plan, PlannedStage, Replacement, SwitchRequest, shown};
+use crate::findings::{place, shown};
+use crate::plan::Plan;
+use crate::plan::hop::Hop;
+use crate::plan::stages::stage::{PlannedStage, Replacement};
 use crate::redacted::redacted;
+use crate::request::SwitchRequest;
 
 impl Plan {
     /// The report of the plan, before anything is done.
@@ -56,12 +58,12 @@ impl Plan {
 fn hop(hop: &Hop) -> SwitchHop {
     SwitchHop {
         name: hop.setting.name.clone(),
-        place: format!("{}:{}", shown(&hop.setting.file), hop.setting.line),
+        place: place(&hop.setting.file, hop.setting.line),
         protocol: hop.setting.protocol.name(),
         from: hop.setting.endpoint.to_string(),
         to: hop.to.to_string(),
         service: hop.server.name.clone(),
-        clients: hop.clients.iter().map(|client| client.name.clone()).collect(),
+        clients: hop.client.identities.iter().map(|client| client.name.clone()).collect(),
         login: hop.login.clone(),
         standing: None,
         seen_new: Vec::new(),
@@ -107,12 +109,6 @@ pub(crate) fn diff(change: &Replacement, redactor: &Redactor) -> FileDiff {
         removed: change.after.is_none(),
         lines: changed.collect(),
     }
-}
-
-/// Path and line, as in compiler messages.
-#[must_use]
-pub(crate) fn place(path: &Path, line: u32) -> String {
-    format!("{}:{line}", shown(path))
 }
 
 #[cfg(test)]

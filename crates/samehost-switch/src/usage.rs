@@ -24,7 +24,13 @@ use samehost_system::diag::Endings;
 use samehost_system::open;
 use samehost_transaction::{Store, TransactionError, standing};
 
-use crate::plan::{Application, ConfigFileError, Hop, Purpose, connecting, moved_hops, real};
+use crate::configuration::config_file::ConfigFileError;
+use crate::connecting::connecting;
+use crate::later::moved_hops;
+use crate::place::real;
+use crate::plan::client::Wanted;
+use crate::plan::client::application::Application;
+use crate::plan::hop::Hop;
 
 /// How often is asked whether a wait is over.
 const STEP: Duration = Duration::from_millis(5);
@@ -193,12 +199,12 @@ impl Usage {
     /// Begins to watch the moves of a plan, whose files were written just now: what connects from now on is new.
     pub(crate) fn of_moves(hops: &[Hop]) -> Self {
         let usage = Usage::begin(hops.iter().map(|hop| {
-            (hop.to.clone(), vec![hop.setting.endpoint.clone()], Processes::of(&hop.application))
+            (hop.to.clone(), vec![hop.setting.endpoint.clone()], Processes::of(&hop.client.application))
         }));
         for (one, hop) in usage.watched().iter_mut().zip(hops) {
             // A second beside it: PHP counts in whole ones.
-            let longest =
-                if hop.settles.is_zero() { hop.settles } else { hop.settles + Duration::from_secs(1) };
+            let settles = hop.client.settles();
+            let longest = if settles.is_zero() { settles } else { settles + Duration::from_secs(1) };
             one.settled = Instant::now() + longest.min(LONGEST_SETTLING);
         }
         usage
@@ -221,7 +227,7 @@ impl Usage {
     /// The same for the moves of a stored switch, from now on; none where it moved no client.
     #[must_use]
     pub fn of_switch(store: &Store, id: &str, scan: &Scan) -> Self {
-        Usage::of_moves(&moved_hops(store, id, scan, Purpose::Look))
+        Usage::of_moves(&moved_hops(store, id, scan, Wanted::ToLook))
     }
 
     /// Counts what is open already as well.
@@ -356,7 +362,7 @@ pub fn followed(
     for store in stores {
         // One without files was overtaken by a later one.
         for switch in standing(store)?.iter().filter(|switch| !switch.files.is_empty()) {
-            let moved = moved_hops(store, &switch.id, scan, Purpose::Look);
+            let moved = moved_hops(store, &switch.id, scan, Wanted::ToLook);
             ids.extend(moved.iter().map(|_| switch.id.clone()));
             hops.extend(moved);
         }

@@ -16,7 +16,8 @@ use samehost_system::{Identity, User, open, peer};
 
 use super::Candidate;
 use super::arguments::{self, Arguments};
-use crate::plan::{ConfigFile, real};
+use crate::configuration::config_file::ConfigFile;
+use crate::place::real;
 use crate::reload::master;
 
 /// How much is read of a command line and of an environment, in bytes.

@@ -1,20 +1,22 @@
 //! Where a connection goes: the endpoint at which its service listens already, else the one that it will have.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use samehost_edit::Setting;
 use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
-use samehost_model::{Endpoint, ObstacleCode};
+use samehost_model::{Endpoint, ObstacleCode, UNIX_PATH_MAX};
 use samehost_scan::{accounts_of, services_at, socket_of};
 use samehost_services::{Descriptor, Kind, UnixSocket};
+use samehost_system::mounts;
+use samehost_system::ownership::View;
 
-use super::SwitchRequest;
-use super::config_file::ParsedConfig;
-use super::findings::bar;
 use super::occupant::{Occupant, occupant};
-use super::place::unfit;
 use super::server::Server;
+use crate::configuration::config_file::ParsedConfig;
+use crate::findings::bar;
+use crate::request::SwitchRequest;
 
 /// Where a connection goes.
 pub(crate) struct Place {
@@ -223,4 +225,71 @@ fn not_free(path: &Path, occupant: &Occupant) -> SwitchObstacle {
         ),
         "Name a path that nobody uses: --socket /run/NAME/NAME.sock",
     )
+}
+
+/// Reason not to use a path as a new socket of a server with these users and groups; `None` if it is suitable.
+fn unfit(path: &Path, users: &[u32], groups: &[u32]) -> Option<(String, String)> {
+    let text = path.display();
+    let length = path.as_os_str().len();
+    if !path.is_absolute() {
+        return Some((
+            format!("{text} is not absolute"),
+            "Name the whole path: --socket /run/NAME/NAME.sock".into(),
+        ));
+    }
+    if length > UNIX_PATH_MAX {
+        return Some((
+            format!("{text} has {length} bytes, and a socket's address holds {UNIX_PATH_MAX}"),
+            "Choose a shorter path: --socket /run/NAME/NAME.sock".into(),
+        ));
+    }
+    if path.starts_with("/tmp") || path.starts_with("/var/tmp") {
+        return Some((
+            format!(
+                "{text}: services with PrivateTmp= have a /tmp of their own, and anyone may put a file there"
+            ),
+            "Choose a directory of the service's: --socket /run/NAME/NAME.sock".into(),
+        ));
+    }
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    if !folder.is_dir() {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        return Some((
+            format!("the directory {} is not there", folder.display()),
+            format!(
+                "Have the service's unit make it (RuntimeDirectory={name}), or name another: --socket PATH"
+            ),
+        ));
+    }
+    let device = std::fs::metadata(folder).map(|metadata| metadata.dev()).unwrap_or_default();
+    if let Some(share) = mounts::share(device, None) {
+        return Some((
+            share.refusal(folder),
+            "Choose a directory of this machine's own: --socket /run/NAME/NAME.sock".into(),
+        ));
+    }
+    let view = View { root: "/".into(), users: users.to_vec(), groups: groups.to_vec() };
+    if let Ok(Some(foreign)) = view.foreign_writer(folder) {
+        return Some((
+            format!("{text}: {foreign}, who could put a socket of his own there"),
+            "Choose a directory that only root or the server's user writes: --socket /run/NAME/NAME.sock"
+                .into(),
+        ));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unfit_paths_say_what_to_do() {
+        let long = format!("/run/{}", "x".repeat(120));
+        for path in ["x.sock", "/tmp/x.sock", "/no/such/folder/x.sock", &long] {
+            let (found, remedy) = unfit(Path::new(path), &[], &[]).unwrap();
+            assert!(!found.is_empty() && !remedy.is_empty(), "{path}");
+        }
+        assert!(unfit(Path::new("/run/x.sock"), &[], &[]).is_none());
+    }
 }

@@ -1,8 +1,7 @@
-//! The connections that move: each setting of a client, the server that it reaches, the endpoint where that listens or
-//! could listen, and who will connect.
+//! A connection that moves, as it was found: the setting of a client, the server that it reaches, the endpoint where that listens
+//! or could listen, and who will connect. Every later step has it from here, and none looks for it anew.
 
 use std::path::Path;
-use std::time::Duration;
 
 use samehost_edit::{Files, Role, Setting};
 use samehost_model::scan::{Scan, Weight};
@@ -10,26 +9,23 @@ use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, ObstacleCode, Protocol};
 use samehost_scan::{DecidedBy, address_lost, decided_by, obstacles};
 use samehost_services::Kind;
-use samehost_system::accounts;
 
-use super::advice::Leading;
-use super::around::Around;
-use super::client_identity::{A_MOMENT, Application, ClientIdentity, application, client_identities};
-use super::config_file::{ConfigFile, ParsedConfig};
+use super::client::identity::ClientIdentity;
+use super::client::masters::Revalidation;
+use super::client::{ClientSide, Wanted};
 use super::destination::{Surroundings, tcp_place, unix_place};
-use super::effective::{Revalidation, note_on_php, revalidation};
-use super::findings::{Findings, bar};
-use super::place::{in_one_line, is_local, is_loopback, same_port};
 use super::server::{Server, ServerLine};
-use super::{Direction, SwitchRequest, server_files};
+use crate::configuration::config_file::{ConfigFile, ParsedConfig};
+use crate::configuration::leads::Leading;
+use crate::findings::{Findings, in_one_line, shown};
+use crate::place::{is_local, is_loopback, same_port};
+use crate::request::{Direction, SwitchRequest};
 
 /// A connection that moves.
 #[derive(Clone, Debug)]
 pub(crate) struct Hop {
     /// The configuration that names it.
     pub(crate) config: ConfigFile,
-    /// The process that runs by that configuration.
-    pub(crate) process: Option<u32>,
     /// What is written there.
     pub(crate) setting: Setting,
     /// Where it goes.
@@ -39,15 +35,9 @@ pub(crate) struct Hop {
     /// The line of the server's configuration that has to change first.
     pub(crate) server_line: Option<ServerLine>,
     /// Who connects.
-    pub(crate) clients: Vec<ClientIdentity>,
+    pub(crate) client: ClientSide,
     /// What a login showed.
     pub(crate) login: Option<String>,
-    /// By which processes its connections are known.
-    pub(crate) application: Application,
-    /// How long its program may go on with the file as it was.
-    pub(crate) settles: Duration,
-    /// What its clients have beside the configuration.
-    pub(crate) around: Around,
 }
 
 /// The connections that move, and the configurations that name them or their servers.
@@ -72,7 +62,7 @@ struct Found {
 /// web server's own port for what is to move, and had nginx listen at the socket of its own backend.
 pub(crate) fn find(request: &SwitchRequest, scan: &Scan, mut configurations: Vec<ParsedConfig>) -> Moves {
     let (mut settings, mut findings) = clients(request, scan, &configurations);
-    let has_clients = configurations.iter().any(|read| has_role(read, Role::Connects));
+    let has_clients = configurations.iter().any(|read| read.has_role(Role::Connects));
     if !has_clients {
         let (listeners, notes) = listeners(request, &configurations);
         settings = listeners;
@@ -95,10 +85,6 @@ pub(crate) fn find(request: &SwitchRequest, scan: &Scan, mut configurations: Vec
         }
     }
     Moves { hops, configurations, findings }
-}
-
-pub(super) fn has_role(read: &ParsedConfig, role: Role) -> bool {
-    read.reading.settings.iter().any(|setting| setting.role == role)
 }
 
 /// Settings of clients that move, with notes on those that stay and obstacles for what is not understood.
@@ -223,55 +209,33 @@ fn hop(
         let (line, read) = server.line(scan, &setting)?;
         (Some(line), read)
     };
-    let process = server_files::process_of(scan, &config);
-    let (clients, mut notes) = match &request.user {
-        _ if !is_client => Default::default(),
-        Some(user) => (vec![named_client(user)?], Vec::new()),
-        None => client_identities(scan, &config, process, server.service, A_MOMENT),
+    let wanted = match &request.user {
+        _ if !is_client => Wanted::Nobody,
+        Some(user) => Wanted::User(user),
+        None => Wanted::ToLogIn,
     };
+    let (client, mut notes) = ClientSide::find(scan, &config, &setting, server.service, wanted)?;
     notes.extend(another_path);
-    let to = place.endpoint;
-    let application = application(scan, &config, process, &clients);
-    let mut hop = Hop {
-        config,
-        process,
-        setting,
-        to,
-        server,
-        server_line,
-        clients,
-        login: None,
-        application,
-        settles: Duration::ZERO,
-        around: Around::default(),
-    };
-    if is_client {
-        hop.around = Around::of(scan, &hop);
-    }
-    if is_client && let Some(Revalidation::After(time)) = revalidation(scan, &hop) {
-        hop.settles = time;
-    }
-    notes.extend(note_on_php(scan, &hop).filter(|_| is_client));
+    let hop = Hop { config, setting, to: place.endpoint, server, server_line, client, login: None };
+    notes.extend(note_on_php(&hop));
     let obstacles =
         if is_client && request.to == Direction::Unix { blockers(request, scan, &hop) } else { Vec::new() };
     Ok(Found { hop, read, findings: Findings { obstacles, notes } })
 }
 
-fn named_client(user: &str) -> Result<ClientIdentity, SwitchObstacle> {
-    match accounts::account(user) {
-        Some(account) => Ok(ClientIdentity::account(user, &account)),
-        None => Err(bar(
-            ObstacleCode::User,
-            format!("there is no user {user}"),
-            "Name the one that the application runs as: --user NAME",
-        )),
-    }
+/// The note on a reload that is there for PHP's cache.
+fn note_on_php(hop: &Hop) -> Option<String> {
+    let Some(Revalidation::Never { master, place, .. }) = &hop.client.revalidation else { return None };
+    Some(format!(
+        "PHP-FPM {master} does not look at its files again (opcache.validate_timestamps, {place}): it is reloaded, so that it reads {}",
+        shown(&hop.setting.file)
+    ))
 }
 
 /// Obstacles from the scan's blockers for a move, before anything is tried.
 fn blockers(request: &SwitchRequest, scan: &Scan, hop: &Hop) -> Vec<SwitchObstacle> {
     let mut found = Vec::new();
-    let pids: Vec<u32> = hop.clients.iter().filter_map(ClientIdentity::present).collect();
+    let pids: Vec<u32> = hop.client.identities.iter().filter_map(ClientIdentity::present).collect();
     let service = hop.server.service;
     let mut all = service.map_or_else(Vec::new, |at| obstacles(scan, at, &hop.setting.endpoint, &pids));
     // A proxy that does not run, or whose server does not, loses the address all the same.

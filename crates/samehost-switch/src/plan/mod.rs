@@ -1,116 +1,31 @@
-//! Plans a switch: the connections that move, their destinations, and the files of each stage with their new content.
-//! Only looks at the machine.
+//! Plans a switch, one step after the other: what the user asked for, the connections that move as they were found (each with
+//! its server side and its client side), the stages with the files' new content, and what is in the way. Each step has what
+//! it needs from the steps before, and none imports from a later one. Only looks at the machine.
 
-mod advice;
-mod around;
-mod client;
-mod client_identity;
-mod compose_over;
-mod config_file;
+pub(crate) mod client;
 mod destination;
-mod discover;
-mod effective;
-mod elsewhere;
-mod encryption;
-mod environment_file;
-mod findings;
-mod follow;
-mod hop;
-mod host;
-mod idle_pools;
-mod later;
-mod leaving;
-mod left;
-mod node_sources;
-mod occupant;
-mod others;
-mod own_login;
-mod place;
-mod second_reader;
-mod server;
-mod server_files;
-mod serving;
-mod stages;
-mod target;
-mod unfamiliar;
+pub(crate) mod hop;
+pub(crate) mod obstacles;
+pub(crate) mod occupant;
+pub(crate) mod server;
+pub(crate) mod stages;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
-use samehost_edit::{Refusal, Role, Setting};
 use samehost_model::scan::Scan;
 use samehost_model::{Endpoint, ObstacleCode, Redactor, Secret};
-use samehost_scan::services_at;
 use samehost_system::User;
 
-pub(crate) use client_identity::{Application, ClientIdentity};
-use client_identity::{application, client_identities};
-pub use config_file::ConfigFileError;
-pub(crate) use config_file::{ConfigFile, ParsedConfig};
-pub use discover::configurations;
-pub(crate) use encryption::in_code;
-pub(crate) use findings::{Findings, bar};
-pub(crate) use hop::Hop;
-use hop::Moves;
-pub use later::{FinishError, finishing, refused_since};
-pub(crate) use later::{Purpose, keep, moved_hops};
-pub(crate) use leaving::still_in_use;
-pub(crate) use occupant::{listener, stranger};
-pub(crate) use own_login::{lost_password, own_login};
-pub(crate) use place::real;
-use place::same_port;
-pub(crate) use stages::{PlannedStage, Replacement, shown};
-
+use self::hop::{Hop, Moves};
+use self::obstacles::host;
+use self::stages::stage::PlannedStage;
+use crate::configuration::config_file::ConfigFileError;
+use crate::configuration::config_file::{ConfigFile, ParsedConfig};
+use crate::configuration::{target, unfamiliar};
+use crate::findings::{Findings, bar, in_one_line, shown};
+use crate::place::same_port;
 use crate::redacted::in_file;
-use crate::reload::ReloadWords;
-
-/// Which way connections move.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// From TCP to a Unix socket.
-    Unix,
-    /// Back to TCP.
-    Tcp,
-}
-
-impl Direction {
-    /// Its name on the command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Direction::Unix => "unix",
-            Direction::Tcp => "tcp",
-        }
-    }
-}
-
-/// What the user asks for.
-#[derive(Clone, Debug)]
-pub struct SwitchRequest {
-    /// Directories, files or services.
-    pub targets: Vec<String>,
-    /// Which way.
-    pub to: Direction,
-    /// The socket to use, instead of the one that the server has or usually has.
-    pub socket: Option<PathBuf>,
-    /// The TCP address to use, if the server has none.
-    pub address: Option<Endpoint>,
-    /// Whether servers stop listening on TCP.
-    pub close_tcp: bool,
-    /// The application's user, if it cannot be seen.
-    pub user: Option<String>,
-    /// A user that its servers may run as, beside root, the owner of the configuration and the account that their
-    /// package created.
-    pub server_user: Option<String>,
-    /// How services are reloaded that cannot be reloaded otherwise.
-    pub reloads: Vec<ReloadWords>,
-    /// Whether a server that could leave its TCP port stays there for now.
-    pub keep_tcp: bool,
-    /// How long to observe who else uses what would be closed.
-    pub observe: Duration,
-    /// Whether a page is requested afterwards, through the application's own processes.
-    pub has_page: bool,
-}
+use crate::request::SwitchRequest;
 
 /// What would be done.
 #[derive(Debug, Default)]
@@ -214,96 +129,18 @@ impl Plan {
     }
 }
 
-/// The secrets of configurations that were read.
-fn secrets(configurations: &[ParsedConfig]) -> Vec<Secret> {
+/// The secrets of configurations that were read, and of the environments of their clients.
+fn secrets(configurations: &[ParsedConfig], hops: &[Hop]) -> Vec<Secret> {
     let mut all = Vec::new();
     for read in configurations {
         let settings = &read.reading.settings;
         all.extend(settings.iter().filter_map(|setting| setting.password.clone()));
         all.extend(in_file(&read.config.files(), &read.config.file));
     }
+    for hop in hops {
+        all.extend(hop.client.around.variable("PGPASSWORD").map(|given| given.value.clone()));
+    }
     all
-}
-
-/// The client connections in a configuration, or in those of an application's directory.
-///
-/// # Errors
-/// When it is not a configuration, or not understood.
-pub fn clients(path: &str) -> Result<Vec<Setting>, ConfigFileError> {
-    let (mut settings, mut refused) = (Vec::new(), Vec::new());
-    let configs = target::configs(path, &Scan::default(), None);
-    let configs = configs.map_err(|error| match samehost_scan::collect(env!("CARGO_PKG_VERSION")) {
-        Ok(scan) => unfamiliar::with_lines(error, &scan, Direction::Unix, None),
-        Err(_) => error,
-    })?;
-    for config in &configs {
-        let files = config.files();
-        let error = |refusal: Refusal| {
-            let redactor = Redactor::new(&in_file(&files, &config.file));
-            ConfigFileError::Refused(refusal.redacted(&redactor))
-        };
-        let reading = config.editor.read(&config.file, &files).map_err(error)?;
-        refused.extend(reading.refused.into_iter().map(error));
-        settings.extend(reading.settings.into_iter().filter(|setting| setting.role == Role::Connects));
-    }
-    match refused.into_iter().next() {
-        Some(refusal) if settings.is_empty() => Err(refusal),
-        None if settings.is_empty() => match not_understood(&configs) {
-            Some(lines) => Err(ConfigFileError::NotUnderstood { path: path.into(), lines }),
-            None => Ok(settings),
-        },
-        _ => Ok(settings),
-    }
-}
-
-/// Lines of configurations without any connection that is understood, which lead to services here all the same.
-fn not_understood(configs: &[ConfigFile]) -> Option<unfamiliar::LeadingLines> {
-    let scan = samehost_scan::collect(env!("CARGO_PKG_VERSION")).ok()?;
-    let over_tcp = unfamiliar::of_configurations(configs, &scan, Direction::Unix);
-    over_tcp.or_else(|| unfamiliar::of_configurations(configs, &scan, Direction::Tcp))
-}
-
-/// A line of a configuration that connects, and by which processes its connections are known.
-pub(crate) struct Connecting {
-    pub(crate) endpoint: Endpoint,
-    /// The other places at which the same service listens.
-    pub(crate) elsewhere: Vec<Endpoint>,
-    pub(crate) application: Application,
-}
-
-/// The lines that [`clients`] has of a target, in the same order.
-pub(crate) fn connecting(target: &str, scan: &Scan) -> Result<Vec<Connecting>, ConfigFileError> {
-    let mut found = Vec::new();
-    for config in target::configs(target, scan, None)? {
-        let Ok(read) = config.read() else { continue };
-        let process = server_files::process_of(scan, &config);
-        for setting in read.reading.settings.iter().filter(|setting| setting.role == Role::Connects) {
-            let service = services_at(scan, &setting.endpoint).first().copied();
-            let (clients, _) = client_identities(scan, &config, process, service, Duration::ZERO);
-            found.push(Connecting {
-                endpoint: setting.endpoint.clone(),
-                elsewhere: elsewhere_of(scan, service, &setting.endpoint),
-                application: application(scan, &config, process, &clients),
-            });
-        }
-    }
-    Ok(found)
-}
-
-/// The endpoints of a service over the other transport than this one.
-fn elsewhere_of(scan: &Scan, service: Option<usize>, endpoint: &Endpoint) -> Vec<Endpoint> {
-    let Some(service) = service.and_then(|at| scan.services.get(at)) else { return Vec::new() };
-    let mut found = Vec::new();
-    for socket in service.listeners.iter().filter_map(|at| scan.sockets.get(*at)) {
-        match (endpoint, socket.local.inet(), socket.local.path()) {
-            (Endpoint::Unix(_), Some(address), _) if socket.kind.is_tcp() => {
-                found.push(Endpoint::Tcp { host: address.ip().to_string(), port: address.port() });
-            }
-            (Endpoint::Tcp { .. }, _, Some(path)) => found.push(Endpoint::Unix(path.to_owned())),
-            _ => {}
-        }
-    }
-    found
 }
 
 /// Plans a switch.
@@ -312,57 +149,35 @@ fn elsewhere_of(scan: &Scan, service: Option<usize>, endpoint: &Endpoint) -> Vec
 /// When a target stands for no configuration. What else is in the way is an obstacle of the plan.
 pub fn plan(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileError> {
     let mut plan = Plan::default();
-    let (mut read, mut unread): (Vec<ParsedConfig>, Vec<ConfigFile>) = Default::default();
     let named = named(request, scan)?;
     let named_files: Vec<PathBuf> = named.iter().map(|config| config.file.clone()).collect();
+    let (mut read, mut unread): (Vec<ParsedConfig>, Vec<ConfigFile>) = Default::default();
     for config in named {
         match config.read() {
             Ok(parsed) => read.push(parsed),
             Err(refusal) => {
                 plan.secrets.extend(in_file(&config.files(), &config.file));
-                plan.findings.add([bar(
-                    ObstacleCode::NotUnderstood,
-                    place::in_one_line(&refusal),
-                    refusal.by_hand,
-                )]);
+                plan.findings.add([bar(ObstacleCode::NotUnderstood, in_one_line(&refusal), refusal.by_hand)]);
                 unread.push(config);
             }
         }
     }
     let Moves { hops, configurations, findings } = hop::find(request, scan, read);
     plan.findings.merge(findings);
-    plan.secrets.extend(secrets(&configurations));
-    plan.secrets.extend(hops.iter().filter_map(|hop| Some(hop.around.variable("PGPASSWORD")?.value.clone())));
+    plan.secrets.extend(secrets(&configurations, &hops));
     // What bars it does not keep the rest from being looked at: all that is in the way is told at once.
     if !hops.is_empty() {
         let staged = stages::build(request, scan, &configurations, &hops);
         plan.findings.merge(staged.findings);
-        plan.findings.add(host::other_owners(&configurations, &staged.stages));
+        plan.findings.add(host::files::other_owners(&configurations, &staged.stages));
         plan.stages = staged.stages;
-        let followed = follow::follow(request, scan, &hops, &mut plan.stages);
+        let followed = stages::follow::follow(request, scan, &hops, &mut plan.stages);
         plan.findings.merge(followed);
         plan.unnamed = unnamed(&plan.stages, &named_files);
         plan.findings.note(not_closed(request, &hops, &plan.stages));
     }
-    let mut left = left::findings(request, scan, &configurations, &unread, &plan.stages);
-    let is_understood = configurations.iter().any(|read| hop::has_role(read, Role::Connects));
-    if hops.is_empty() && !is_understood {
-        // Nothing moves, and these lead to services here: that is no "nothing to do".
-        left.obstacles.iter_mut().for_each(|obstacle| obstacle.bars = true);
-    }
-    plan.findings.merge(left);
-    if !hops.is_empty() {
-        plan.findings.add(second_reader::find(scan, &hops, &plan.stages));
-        plan.findings.add(effective::overrides(scan, &hops, &plan.stages));
-        plan.findings.note(effective::unseen_environments(scan, &hops));
-        plan.findings.add(encryption::demands(&hops));
-        plan.findings.merge(encryption::unseen(&hops));
-        plan.findings.note(effective::other_names(scan, &hops, &plan.stages));
-        plan.findings.note(compose_over::notes(&hops, &plan.stages));
-    }
-    if !plan.is_empty() {
-        plan.findings.merge(host::look(scan, &hops, &plan.stages));
-    }
+    let found = obstacles::find(request, scan, &configurations, &unread, &hops, &plan.stages);
+    plan.findings.merge(found);
     Ok(Plan { hops, ..plan })
 }
 

@@ -16,9 +16,10 @@ use samehost_services::Kind;
 use samehost_system::{hosts, ownership};
 use samehost_transport::{ConnectError, ConnectOptions, connect};
 
-use super::config_file::{ConfigFile, ParsedConfig};
 use super::server::Server;
-use super::{server_files, shown};
+use crate::configuration::config_file::{ConfigFile, ParsedConfig};
+use crate::configuration::server_files;
+use crate::findings::shown;
 
 /// Time limit for the question whether anybody answers at a socket's file that no process here is known to hold.
 const PROBE: Duration = Duration::from_secs(1);

@@ -1,6 +1,9 @@
 //! The server that a setting names, as the scan shows it. It is found once, and carried with the connection from then
 //! on.
 
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
 use samehost_edit::{Role, Setting};
 use samehost_login::{Expected, Known};
 use samehost_model::scan::{Scan, Service};
@@ -8,13 +11,13 @@ use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, ObstacleCode, Protocol};
 use samehost_scan::{Trusted, Unserved, described, expected, expected_of, holders_of, service_at};
 use samehost_services::Kind;
-use samehost_system::{peer, start_time};
+use samehost_system::{accounts, peer, start_time};
 
-use super::config_file::{ConfigFile, ParsedConfig};
-use super::findings::bar;
-use super::place::{in_one_line, same_port, trusted};
-use super::target::share_a_port;
-use super::{SwitchRequest, server_files};
+use crate::configuration::config_file::{ConfigFile, ParsedConfig};
+use crate::configuration::server_files::{self, share_a_port};
+use crate::findings::{bar, in_one_line};
+use crate::place::same_port;
+use crate::request::SwitchRequest;
 
 /// A line of a server's configuration, and the file that it is part of.
 pub(crate) type ServerLine = (ConfigFile, Setting);
@@ -205,4 +208,28 @@ fn own_line(
             service.kind.map_or("SERVICE", Kind::name)
         ),
     ))
+}
+
+/// Users that the server of a setting may run as: the owners of the file with the setting and of the server's own file,
+/// and the user given on the command line.
+fn trusted(
+    request: &SwitchRequest,
+    setting: &Setting,
+    named: Option<&Path>,
+) -> Result<Trusted, SwitchObstacle> {
+    let mut trusted = Trusted::default();
+    for file in [Some(setting.file.as_path()), named].into_iter().flatten() {
+        if let Ok(metadata) = std::fs::metadata(file) {
+            trusted = trusted.or(metadata.uid());
+        }
+    }
+    let Some(name) = &request.server_user else { return Ok(trusted) };
+    match accounts::account(name) {
+        Some(account) => Ok(trusted.or(account.uid)),
+        None => Err(bar(
+            ObstacleCode::ServerUser,
+            format!("there is no user {name}"),
+            "Name the one that the server runs as: --server-user NAME",
+        )),
+    }
 }

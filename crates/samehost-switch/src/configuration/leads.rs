@@ -1,0 +1,270 @@
+//! Values in files that lead to a service here, whatever reads them: each with its line, the service at its address, and what
+//! to write by hand where it is not moved. An editor's own words have the usual paths; those of this machine take their place.
+//!
+//! A value counts where its address has a listener on this machine. Values that say where the program itself listens, and
+//! the server's own file, are none (`samehost_edit::leads`).
+
+use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use samehost_edit::{Files, Lead, LeadForm, Refusal, leads};
+use samehost_model::scan::Scan;
+use samehost_model::{Endpoint, Protocol};
+use samehost_scan::{described, services_at, socket_of};
+use samehost_services::Kind;
+use samehost_system::hosts;
+
+use super::config_file::ConfigFile;
+use crate::findings::shown;
+use crate::place::is_local;
+use crate::request::Direction;
+
+/// Longest file that is searched, in bytes.
+const LONGEST: usize = 1 << 20;
+
+/// A value that leads to a service here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Left {
+    pub(crate) file: PathBuf,
+    pub(crate) lead: Lead,
+    /// The one of its endpoints that has a listener.
+    pub(crate) endpoint: Endpoint,
+    /// Who listens there, as an index into the scan's services.
+    pub(crate) service: usize,
+}
+
+impl Left {
+    /// What it leads to, in words.
+    pub(crate) fn leads(&self, scan: &Scan) -> String {
+        let name = if self.lead.name.is_empty() { String::new() } else { format!(" {}", self.lead.name) };
+        let who =
+            scan.services.get(self.service).map_or_else(String::new, |service| described(scan, service));
+        format!("{}:{}:{name} leads to {}, {who}", shown(&self.file), self.lead.line, self.endpoint)
+    }
+}
+
+/// The values of a text that lead to services here: over TCP, or with the other direction to their sockets.
+pub(crate) fn of_text(scan: &Scan, path: &Path, bytes: &[u8], to: Direction) -> Vec<Left> {
+    if bytes.len() > LONGEST || bytes.contains(&0) {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let mut services: HashMap<Endpoint, Option<usize>> = HashMap::new();
+    for lead in leads(&String::from_utf8_lossy(bytes)) {
+        if lead.form == LeadForm::MountedPath {
+            continue;
+        }
+        for endpoint in &lead.endpoints {
+            let known = services.entry(endpoint.clone());
+            let service = *known.or_insert_with(|| service_of(scan, endpoint, to));
+            if let Some(service) = service {
+                found.push(Left {
+                    file: path.to_owned(),
+                    lead: lead.clone(),
+                    endpoint: endpoint.clone(),
+                    service,
+                });
+                break;
+            }
+        }
+    }
+    found
+}
+
+/// The service at an endpoint that a switch in this direction would move away from.
+fn service_of(scan: &Scan, endpoint: &Endpoint, to: Direction) -> Option<usize> {
+    let is_wanted = match (to, endpoint) {
+        (Direction::Unix, Endpoint::Tcp { host, port }) => {
+            is_listened_at(scan, *port) && is_here(host) && is_local(endpoint)
+        }
+        (Direction::Tcp, Endpoint::Unix(_)) => true,
+        _ => false,
+    };
+    if !is_wanted {
+        return None;
+    }
+    let there = services_at(scan, endpoint).first().copied();
+    there.or_else(|| service_in(scan, endpoint.path()?))
+}
+
+/// The PostgreSQL whose socket is in a directory: its clients take that for a host.
+fn service_in(scan: &Scan, directory: &Path) -> Option<usize> {
+    let listening = scan.sockets.iter().filter(|socket| socket.is_listening() && socket.kind.is_unix());
+    for path in listening.filter_map(|socket| socket.local.path()) {
+        let is_its = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(".s.PGSQL."));
+        if is_its && path.parent() == Some(directory) {
+            return services_at(scan, &Endpoint::Unix(path.to_owned())).first().copied();
+        }
+    }
+    None
+}
+
+fn is_listened_at(scan: &Scan, port: u16) -> bool {
+    let listening = scan.sockets.iter().filter(|socket| socket.is_listening() && socket.kind.is_tcp());
+    listening.filter_map(|socket| socket.local.inet()).any(|address| address.port() == port)
+}
+
+/// Whether a host is an address, `localhost`, or a name in the file of this machine's hosts. A word of somebody's text is
+/// asked of no name server.
+fn is_here(host: &str) -> bool {
+    match host.parse::<IpAddr>() {
+        Ok(ip) => !ip.is_unspecified(),
+        Err(_) => host.eq_ignore_ascii_case("localhost") || hosts::is_listed(host),
+    }
+}
+
+/// What to do about a value that stays.
+pub(crate) fn by_hand(scan: &Scan, left: &Left, to: Direction) -> String {
+    let kind = scan.services.get(left.service).and_then(|service| service.kind);
+    let words = match to {
+        Direction::Unix => to_unix(scan, left),
+        Direction::Tcp => to_tcp(scan, left),
+    };
+    let how = kind
+        .filter(|kind| kind.protocol().is_some())
+        .map_or_else(String::new, |kind| format!(". Each client's words: samehost how {}", kind.name()));
+    let run = match (to, &left.endpoint, socket(scan, left)) {
+        (Direction::Unix, Endpoint::Tcp { port, .. }, Some(path)) => {
+            format!(". Without an edit: samehost run --map {port}={path} -- PROGRAM")
+        }
+        _ => String::new(),
+    };
+    format!("{words}{how}{run}")
+}
+
+/// The socket of the server that a value leads to: the one at which it listens.
+fn socket(scan: &Scan, left: &Left) -> Option<String> {
+    let Endpoint::Tcp { port, .. } = left.endpoint else { return None };
+    socket_of(scan, left.service, Some(port)).ok().flatten().map(|path| shown(&path))
+}
+
+fn to_unix(scan: &Scan, left: &Left) -> String {
+    let kind = scan.services.get(left.service).and_then(|service| service.kind);
+    let Some(path) = socket(scan, left) else {
+        return "The server listens on no Unix socket yet: have it listen on one first".to_owned();
+    };
+    let name = &left.lead.name;
+    let directory = Path::new(&path).parent().map_or_else(|| path.clone(), shown);
+    let is_php = left.file.extension().is_some_and(|extension| extension == "php");
+    let is_variable = !is_php
+        && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_' || byte.is_ascii_digit());
+    let protocol = kind.and_then(Kind::protocol);
+    let words = match (protocol, left.lead.form) {
+        // PEAR's MDB2, which webmails use.
+        (Some(Protocol::Postgres | Protocol::Mysql), LeadForm::Url)
+            if is_php && name.starts_with("db_dsn") =>
+        {
+            let place = if protocol == Some(Protocol::Postgres) { &directory } else { &path };
+            format!(
+                "USER@unix({place})/DATABASE, with the password as it is, in place of USER@HOST:PORT/DATABASE"
+            )
+        }
+        (Some(Protocol::Postgres), LeadForm::Url) => {
+            format!("?host={directory} in the URL, with its port as it is")
+        }
+        (Some(Protocol::Postgres), _) => {
+            format!("{name} = {directory} (the socket's directory), with the port as it is")
+        }
+        (Some(Protocol::Mysql), _) if is_php => {
+            format!("'unix_socket' => '{path}' (or 'socket', where its program calls it so) beside {name}")
+        }
+        (Some(Protocol::Mysql), LeadForm::Dsn) => format!("unix_socket={path} in place of host and port"),
+        (Some(Protocol::Redis), _) if is_variable => {
+            format!("REDIS_URL=unix://{path} (ioredis, redis-rb, redis-py) in place of {name}")
+        }
+        (Some(Protocol::Redis), LeadForm::Url) => format!("unix://{path} for the URL"),
+        _ => format!("the socket {path}, as the program that reads {name} spells it"),
+    };
+    format!("By hand, where its program can use a socket: {words}")
+}
+
+/// The port at which the server of a socket listens as well, the usual one first.
+fn port(scan: &Scan, left: &Left) -> Option<u16> {
+    let service = scan.services.get(left.service)?;
+    let usual = service.kind.map_or(&[][..], |kind| &kind.descriptor().ports);
+    let sockets = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
+    let addresses = sockets.filter(|socket| socket.kind.is_tcp()).filter_map(|socket| socket.local.inet());
+    addresses.map(|address| address.port()).min_by_key(|port| (!usual.contains(port), *port))
+}
+
+fn to_tcp(scan: &Scan, left: &Left) -> String {
+    match port(scan, left) {
+        Some(port) => {
+            format!(
+                "By hand: the host 127.0.0.1 and the port {port} in place of the path in {}",
+                left.lead.name
+            )
+        }
+        None => "The server listens on no port: have it listen on one first".to_owned(),
+    }
+}
+
+/// Where the lines of refusals lead, so that an editor's words have this machine's places. Each file is read once.
+pub(crate) struct Leading<'a> {
+    scan: &'a Scan,
+    lines: HashMap<(PathBuf, u32), Vec<Left>>,
+}
+
+impl<'a> Leading<'a> {
+    pub(crate) fn of(scan: &'a Scan, config: &ConfigFile, refused: &[Refusal]) -> Self {
+        let mut lines: HashMap<(PathBuf, u32), Vec<Left>> = HashMap::new();
+        let files: BTreeSet<&PathBuf> = refused.iter().map(|refusal| &refusal.file).collect();
+        let disk = config.files();
+        for file in files {
+            let Ok(bytes) = disk.read(file) else { continue };
+            for to in [Direction::Unix, Direction::Tcp] {
+                for left in of_text(scan, file, &bytes, to) {
+                    lines.entry((file.clone(), left.lead.line)).or_default().push(left);
+                }
+            }
+        }
+        Leading { scan, lines }
+    }
+
+    fn at(&self, refusal: &Refusal) -> &[Left] {
+        self.lines.get(&(refusal.file.clone(), refusal.line)).map_or(&[], Vec::as_slice)
+    }
+
+    /// An editor's words for a line that it refuses, with the places of the server to which the line leads.
+    pub(crate) fn by_hand(&self, refusal: &Refusal) -> String {
+        let mut words = refusal.by_hand.clone();
+        for left in self.at(refusal) {
+            words = with_own_places(&words, self.scan, left);
+        }
+        words
+    }
+
+    /// Whether a refused line leads to a server here over TCP, and to none over its socket.
+    pub(crate) fn is_over_tcp(&self, refusal: &Refusal) -> bool {
+        let all = self.at(refusal);
+        !all.is_empty() && all.iter().all(|left| matches!(left.endpoint, Endpoint::Tcp { .. }))
+    }
+}
+
+/// Words with the places of this machine's server in place of the usual ones.
+fn with_own_places(by_hand: &str, scan: &Scan, left: &Left) -> String {
+    let kind = scan.services.get(left.service).and_then(|service| service.kind);
+    let Some(kind) = kind else { return by_hand.to_owned() };
+    let mut words = by_hand.to_owned();
+    if let (Endpoint::Unix(_), Some(own)) = (&left.endpoint, port(scan, left)) {
+        for usual in &kind.descriptor().ports {
+            words = words.replace(&format!("={usual}"), &format!("={own}"));
+        }
+    }
+    let Some(path) = socket(scan, left) else { return words };
+    for relative in kind.relatives().chain([kind.family()]) {
+        let usual = relative.descriptor().socket.as_str();
+        if usual.is_empty() || usual == path {
+            continue;
+        }
+        words = words.replace(usual, &path);
+        if kind.protocol() == Some(Protocol::Postgres) {
+            // Clients of PostgreSQL name the directory of the socket.
+            let [usual, own] =
+                [usual, &path].map(|path| Path::new(path).parent().map(shown).unwrap_or_default());
+            words = words.replace(&usual, &own);
+        }
+    }
+    words
+}

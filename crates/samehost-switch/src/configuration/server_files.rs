@@ -1,0 +1,181 @@
+//! Where a running server has its configuration: the file on its command line, else the usual files of distributions.
+//! Pure except for reading /proc.
+
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use samehost_edit::Files;
+use samehost_model::Protocol;
+use samehost_model::scan::{Process, Scan, Service};
+use samehost_scan::{Trusted, plausible};
+use samehost_services::Kind;
+use samehost_system::{open, ownership};
+
+use super::config_file::ConfigFile;
+use crate::reload::{is_kind, master};
+
+/// Files in which a service may have its configuration, the most certain first. A command line is the process' own
+/// claim: it counts for root's processes, for those of the service's account or unit, and for the owner of that file.
+/// Files of this system count only for a process that sees the same files.
+pub(crate) fn of(scan: &Scan, service: &Service) -> Vec<PathBuf> {
+    let usual = service.kind.map_or(&[][..], |kind| &kind.descriptor().main_files);
+    let named = named_by(scan, service).into_iter().chain(usual.iter().map(PathBuf::from));
+    named.filter(|path| is_for(scan, service, path)).collect()
+}
+
+/// The file that a service's command line names.
+pub(crate) fn named_by(scan: &Scan, service: &Service) -> Option<PathBuf> {
+    named(service.kind?, scan.process(service.pid?)?)
+}
+
+/// Whether a service is an application's own server.
+pub(crate) fn is_application(service: &Service) -> bool {
+    service.kind.is_some_and(|kind| kind.descriptor().application)
+}
+
+/// Reason why no file of this system can belong to a service; `None` if one can.
+pub(crate) fn elsewhere(scan: &Scan, service: &Service) -> Option<String> {
+    let process = service.pid.and_then(|pid| scan.process(pid))?;
+    let container = process.container.as_ref()?;
+    Some(format!("it runs in the {container}, and has files of its own"))
+}
+
+/// Whether a file of this system may be the configuration of a service.
+pub(crate) fn is_for(scan: &Scan, service: &Service, path: &Path) -> bool {
+    let owner = std::fs::metadata(path).map(|found| found.uid());
+    let trusted = owner.map_or_else(|_| Trusted::default(), |uid| Trusted::default().or(uid));
+    let Some(pid) = service.pid else { return true };
+    let reader = service.kind.map_or(pid, |kind| reader(kind, pid));
+    may_be(scan, service, &trusted) && is_same_file(reader, path)
+}
+
+/// The process that reads the configuration: a master, where one reloads. Its workers may be in a chroot.
+fn reader(kind: Kind, pid: u32) -> u32 {
+    let master = kind.descriptor().reloads_by_master.then(|| master(kind, pid));
+    master.flatten().unwrap_or(pid)
+}
+
+/// Whether a service may be what its program's name says.
+pub(crate) fn may_be(scan: &Scan, service: &Service, trusted: &Trusted) -> bool {
+    // These run as the application's account, started by a file of the administrator; the others have a root master.
+    let protocol = if is_application(service) { Protocol::Http } else { Protocol::Plain };
+    plausible(scan, service, protocol, trusted).is_ok()
+}
+
+/// Whether a path leads a process to the same file as us. Having its own mount namespace means nothing: most services
+/// have one that contains the system's files.
+fn is_same_file(pid: u32, path: &Path) -> bool {
+    let ours = std::fs::metadata(path);
+    if ownership::root_of(Some(pid)) == Path::new("/") {
+        return true;
+    }
+    match (ours, open::regular_in_root(pid, path).and_then(|file| file.metadata())) {
+        (Ok(ours), Ok(theirs)) => (ours.dev(), ours.ino()) == (theirs.dev(), theirs.ino()),
+        // Neither sees it, so it is not a candidate at all.
+        (Err(_), Err(_)) => true,
+        _ => false,
+    }
+}
+
+/// The file that a command line names.
+fn named(kind: Kind, process: &Process) -> Option<PathBuf> {
+    // A title that a process set itself is one word with spaces.
+    let words: Vec<&str> =
+        process.command_line.iter().flat_map(|word| word.split_ascii_whitespace()).collect();
+    let found = kind.descriptor().file_named_by.iter().find_map(|way| way.find(&words))?;
+    if found.is_absolute() {
+        return Some(found);
+    }
+    let directory = std::fs::read_link(format!("/proc/{}/cwd", reader(kind, process.pid))).ok()?;
+    Some(directory.join(found))
+}
+
+/// The process that runs by a configuration: the one whose command line names this file; else the only one whose own
+/// file is in a directory above it (an included part); else the only one at all. The order of several means nothing.
+pub(crate) fn process_of(scan: &Scan, config: &ConfigFile) -> Option<u32> {
+    let kind = config.kind()?;
+    let services: Vec<&Service> = scan.services.iter().filter(|service| is_kind(service, kind)).collect();
+    let sound: Vec<&Service> =
+        services.into_iter().filter(|service| is_for(scan, service, &config.file)).collect();
+    let mut below = Vec::new();
+    for service in &sound {
+        let Some(main) = of(scan, service).into_iter().next() else { continue };
+        if main == config.file && service.pid.is_some() {
+            return service.pid;
+        }
+        if config.file.starts_with(folder(&main)) {
+            below.push(*service);
+        }
+    }
+    only(&below).or_else(|| only(&sound))
+}
+
+/// The process of the only service of a list.
+fn only(services: &[&Service]) -> Option<u32> {
+    match services {
+        [service] => service.pid,
+        _ => None,
+    }
+}
+
+/// The directory that a file's program resolves relative names against.
+#[must_use]
+pub(crate) fn folder(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new("/"))
+}
+
+/// Whether two listen at one address: processes of one service that share it (SO_REUSEPORT).
+pub(crate) fn share_a_port(scan: &Scan, one: &Service, other: &Service) -> bool {
+    let theirs = ports(scan, other);
+    ports(scan, one).iter().any(|port| theirs.contains(port))
+}
+
+/// Where a service listens over TCP, each with its network namespace.
+fn ports(scan: &Scan, service: &Service) -> Vec<(u64, SocketAddr)> {
+    let sockets = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
+    sockets.filter_map(|socket| Some((socket.network_namespace, socket.local.inet()?))).collect()
+}
+
+/// All files of a web server's configuration, as the command that checks it would read them, with their texts. They are
+/// read with the permissions of whoever controls the first: an included one may be a tenant's.
+pub(crate) fn texts_of(mains: &[PathBuf]) -> Vec<(PathBuf, String)> {
+    let Some(config) = mains.iter().find_map(|path| ConfigFile::at(path, None).ok()?) else {
+        return Vec::new();
+    };
+    let files = config.files();
+    let Some(check) = config.editor.check(&config.file, &files) else { return Vec::new() };
+    let mut texts = Vec::new();
+    for path in check.reads {
+        let Ok(bytes) = files.read(&path) else { continue };
+        texts.push((path, String::from_utf8_lossy(&bytes).into_owned()));
+    }
+    texts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(kind: &str, words: &[&str]) -> Option<PathBuf> {
+        let kind = Kind::named(kind).unwrap();
+        let command_line = words.iter().map(|word| (*word).to_owned()).collect();
+        named(kind, &Process { command_line, ..Process::default() })
+    }
+
+    #[test]
+    fn command_lines_name_files() {
+        let is = |found: Option<PathBuf>, path: &str| assert_eq!(found, Some(PathBuf::from(path)));
+        is(
+            file("php-fpm", &["php-fpm: master process (/etc/php/8.2/fpm/php-fpm.conf)"]),
+            "/etc/php/8.2/fpm/php-fpm.conf",
+        );
+        is(file("nginx", &["nginx: master process /usr/sbin/nginx -p /srv/x -c a.conf"]), "/srv/x/a.conf");
+        is(file("nginx", &["nginx: master process nginx"]), "/etc/nginx/nginx.conf");
+        is(file("mariadb", &["/usr/sbin/mariadbd", "--defaults-file=/x/my.cnf"]), "/x/my.cnf");
+        is(file("postgres", &["postgres", "-D", "/var/lib/pg"]), "/var/lib/pg/postgresql.conf");
+        is(file("pgbouncer", &["pgbouncer", "-d", "-u", "pg", "/x/pool.ini"]), "/x/pool.ini");
+        assert_eq!(file("pgbouncer", &[]), None);
+        assert_eq!(file("redis", &["redis-server 127.0.0.1:6379"]), None);
+    }
+}

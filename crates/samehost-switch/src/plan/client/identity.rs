@@ -1,0 +1,382 @@
+//! Who will connect: the processes that read a configuration and talk to its service, or the user that they run as. The
+//! name of a process decides nothing; its executable does, and whether it may read the file.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use samehost_edit::Uptake;
+use samehost_model::scan::{Process, Scan};
+use samehost_scan::{Identity, talkers};
+use samehost_services::Kind;
+use samehost_system::{Account, Identity as Present, open, start_time};
+
+use super::fit::{Reader, unfit};
+use super::pools::{self, Worker};
+use crate::configuration::config_file::ConfigFile;
+use crate::configuration::environment_file::hands_over;
+use crate::configuration::server_files;
+use crate::place::real;
+use crate::reload::unit_of;
+
+/// A user that will connect, and a process of that user if one runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ClientIdentity {
+    /// A process whose view of the file system and permissions apply.
+    pub(crate) pid: Option<u32>,
+    /// Its parent, which has the same view and survives a reload.
+    pub(crate) parent: Option<u32>,
+    /// When those two started, because process numbers are reused.
+    started: [Option<u64>; 2],
+    /// Who it is.
+    pub(crate) identity: Identity,
+    /// For people: `php-fpm (www-data)`.
+    pub(crate) name: String,
+}
+
+impl ClientIdentity {
+    /// One of its processes that is still running, and not another process with the same number.
+    pub(crate) fn present(&self) -> Option<u32> {
+        for (pid, start) in [self.pid, self.parent].into_iter().zip(self.started) {
+            let (Some(pid), Some(start)) = (pid, start) else { continue };
+            if start_time(pid) == Some(start) {
+                return Some(pid);
+            }
+        }
+        None
+    }
+
+    /// An account without a known process.
+    pub(crate) fn account(name: &str, account: &Account) -> Self {
+        let identity = Identity { uid: account.uid, gid: account.gid, groups: account.groups.clone() };
+        ClientIdentity { pid: None, parent: None, started: [None; 2], identity, name: name.to_owned() }
+    }
+
+    /// This program itself, if no one else is known.
+    pub(crate) fn ourselves() -> Self {
+        let identity = samehost_scan::identity(std::process::id()).unwrap_or(Identity {
+            uid: 0,
+            gid: 0,
+            groups: Vec::new(),
+        });
+        ClientIdentity {
+            pid: None,
+            parent: None,
+            started: [None; 2],
+            identity,
+            name: "this user (no process of the application was seen; --user NAME tries as another)".into(),
+        }
+    }
+
+    fn of(scan: &Scan, candidate: &Candidate<'_>) -> Option<Self> {
+        let process = candidate.process;
+        let found = Present::of(process.pid)?;
+        let (identity, user) = match &candidate.will_start {
+            Some(Worker { account, name }) => {
+                let Account { uid, gid, groups } = account.clone();
+                (Identity { uid, gid, groups }, name.clone())
+            }
+            None => {
+                let identity = Identity { uid: found.uid, gid: found.gid, groups: found.groups.clone() };
+                let user = process.user.clone().unwrap_or_else(|| identity.uid.to_string());
+                (identity, user)
+            }
+        };
+        let parent = scan.process(process.parent).map(|parent| parent.pid);
+        Some(ClientIdentity {
+            pid: Some(found.pid),
+            parent,
+            started: [Some(found.start), parent.and_then(start_time)],
+            identity,
+            name: format!("{} ({user})", process.name),
+        })
+    }
+}
+
+/// A process that may be a client, or that starts one.
+struct Candidate<'a> {
+    process: &'a Process,
+    /// The client that it starts on demand.
+    will_start: Option<Worker>,
+}
+
+impl<'a> From<&'a Process> for Candidate<'a> {
+    fn from(process: &'a Process) -> Self {
+        Candidate { process, will_start: None }
+    }
+}
+
+/// PHP's own server, whose master starts workers on demand.
+pub(super) const PHP_FPM: &str = "php-fpm";
+/// Programs that run PHP for each request.
+const PHP: &[&str] = &[PHP_FPM, "php-cgi", "lsphp", "frankenphp"];
+/// Web servers that run PHP if it is loaded; otherwise they pass requests to one of those.
+const WITH_PHP: &[&str] = &["apache", "httpd", "unit"];
+/// Names of PHP's libraries in a process' memory map.
+const PHP_LIBRARIES: &[&str] = &["libphp", "php.unit", "php7_module", "mod_php"];
+/// How much of a memory map is read, in bytes.
+const MOST_MAPS: u64 = 4 << 20;
+/// How long connections to a service are observed for a login, if no suitable client is connected.
+pub(crate) const A_MOMENT: Duration = Duration::from_millis(1500);
+
+/// Who will connect to a service because of a configuration that this process runs by; one for each user and view of
+/// the file system. Where nobody is connected, whoever connects within `wait`; who only asks what the application does needs
+/// no such person. With notes on processes that were skipped, and why.
+pub(crate) fn client_identities(
+    scan: &Scan,
+    config: &ConfigFile,
+    process: Option<u32>,
+    service: Option<usize>,
+    wait: Duration,
+) -> (Vec<ClientIdentity>, Vec<String>) {
+    let mut notes = Vec::new();
+    let holders = holders(scan, service);
+    let (candidates, reader) = candidates(scan, config, process, &holders, &mut notes);
+    let found = fitting(scan, config, candidates, reader, &mut notes);
+    if !found.is_empty() {
+        return (found, notes);
+    }
+    let talking = scan.processes.iter().filter(|process| holders.contains(&process.pid));
+    let talking = talking.map(Candidate::from).collect();
+    let found = fitting(scan, config, talking, reader, &mut notes);
+    if !found.is_empty() {
+        return (found, notes);
+    }
+    // Connections that come and go.
+    let waited_for = service.filter(|_| !wait.is_zero());
+    let talking = waited_for.map(|at| talkers(scan, at, wait)).unwrap_or_default();
+    let found = fitting(scan, config, talking.iter().map(Candidate::from).collect(), reader, &mut notes);
+    (found, notes)
+}
+
+/// Processes that hold a connection to a service now.
+fn holders(scan: &Scan, service: Option<usize>) -> Vec<u32> {
+    let connections = scan.connections.iter().filter(|one| service.is_some() && one.service == service);
+    let sockets = connections.filter_map(|connection| scan.sockets.get(connection.client));
+    sockets.flat_map(|socket| socket.pids.iter().copied()).collect()
+}
+
+fn fitting(
+    scan: &Scan,
+    config: &ConfigFile,
+    candidates: Vec<Candidate<'_>>,
+    reader: Reader,
+    notes: &mut Vec<String>,
+) -> Vec<ClientIdentity> {
+    let mut seen = BTreeSet::new();
+    let mut found = Vec::new();
+    for candidate in candidates {
+        let Candidate { process, will_start } = &candidate;
+        let account = will_start.as_ref().map(|worker| &worker.account);
+        if let Some(why) = unfit(process, account, &config.file, reader) {
+            let user = match will_start {
+                Some(worker) => worker.name.clone(),
+                None => process.user.clone().unwrap_or_else(|| process.uid.to_string()),
+            };
+            let note = format!("{} {} (user {user}) is not asked: {why}", process.name, process.pid);
+            notes.push(note);
+            continue;
+        }
+        let Some(mut client) = ClientIdentity::of(scan, &candidate) else { continue };
+        if config.editor.mounts() {
+            // The socket's directory is what the next one sees; who it runs as decides, on this machine's own files.
+            (client.pid, client.parent) = (None, None);
+        }
+        let Identity { uid, gid, groups } = client.identity.clone();
+        if seen.insert((uid, gid, groups, process.mount_namespace, process.network_namespace)) {
+            found.push(client);
+        }
+    }
+    found
+}
+
+/// Processes that may read a configuration, and how they come to read it.
+fn candidates<'a>(
+    scan: &'a Scan,
+    config: &ConfigFile,
+    main: Option<u32>,
+    holders: &[u32],
+    notes: &mut Vec<String>,
+) -> (Vec<Candidate<'a>>, Reader) {
+    let uptake = config.editor.uptake(&config.file);
+    let reader = match uptake {
+        Uptake::AtOnce | Uptake::RestartApplication => Reader::Itself,
+        Uptake::Reload(..) | Uptake::Restart(_) | Uptake::RestartUnit => Reader::OrItsMaster,
+    };
+    let processes: Vec<&Process> = match uptake {
+        Uptake::AtOnce => return (php(scan, holders, notes), reader),
+        Uptake::Reload(Kind::PhpFpm) => return (fpm(scan, main, holders, notes), reader),
+        Uptake::Reload(kind) | Uptake::Restart(kind) => {
+            let names: Vec<&str> = kind.relatives().map(Kind::name).collect();
+            let all = of_programs(scan, &names);
+            // If several such services run, only the one of this configuration.
+            let its: Vec<&Process> =
+                all.iter().copied().filter(|process| is_of_main(process, main)).collect();
+            if its.is_empty() { all } else { its }
+        }
+        Uptake::RestartUnit => {
+            let unit = unit_of(&config.file);
+            scan.processes.iter().filter(|process| process.unit.as_ref() == Some(&unit)).collect()
+        }
+        Uptake::RestartApplication => {
+            let folder = &real(server_files::folder(&config.file));
+            let units = handing_over(scan, &config.file);
+            let mut inside = Vec::new();
+            for process in &scan.processes {
+                let is_handed = process.unit.as_deref().is_some_and(|unit| units.contains(unit));
+                // Not every shell in the directory: only processes that talk to the service, or serve themselves.
+                let is_client = holders.contains(&process.pid) || serves(scan, process);
+                if is_handed || (is_client && works_in(process.pid, folder)) {
+                    inside.push(process);
+                }
+            }
+            if inside.is_empty() && folder.join("composer.json").exists() {
+                return (php(scan, holders, notes), reader);
+            }
+            inside
+        }
+    };
+    (processes.into_iter().map(Candidate::from).collect(), reader)
+}
+
+/// Units that pass a file's content to their processes, wherever those work.
+pub(super) fn handing_over<'a>(scan: &'a Scan, file: &Path) -> BTreeSet<&'a str> {
+    let units: BTreeSet<&str> = scan.processes.iter().filter_map(|process| process.unit.as_deref()).collect();
+    units.into_iter().filter(|unit| hands_over(unit, file)).collect()
+}
+
+/// Processes that run PHP: those of its servers, web servers that have it loaded, and other PHP programs that talk to
+/// the service now; and those that PHP-FPM will start.
+fn php<'a>(scan: &'a Scan, holders: &[u32], notes: &mut Vec<String>) -> Vec<Candidate<'a>> {
+    let mut found = of_programs(scan, PHP);
+    found.extend(of_programs(scan, WITH_PHP).into_iter().filter(|process| has_php(process.pid)));
+    for process in &scan.processes {
+        if holders.contains(&process.pid) && program(process).starts_with("php") {
+            found.push(process);
+        }
+    }
+    found.sort_by_key(|process| process.pid);
+    found.dedup_by_key(|process| process.pid);
+    let all_fpm: Vec<&Process> =
+        scan.processes.iter().filter(|process| is_one_of(process, &[PHP_FPM])).collect();
+    let mut waiting = Vec::new();
+    for process in &all_fpm {
+        let is_worker = all_fpm.iter().any(|other| other.pid == process.parent);
+        if process.uid != 0 || is_worker {
+            continue;
+        }
+        for worker in pools::workers(scan, process, notes) {
+            waiting.push(Candidate { process, will_start: Some(worker) });
+        }
+    }
+    // A root master that has no worker at this moment runs no PHP itself.
+    if !waiting.is_empty() || found.iter().any(|process| process.uid != 0) {
+        found.retain(|process| process.uid != 0);
+    }
+    found.into_iter().map(Candidate::from).chain(waiting).collect()
+}
+
+/// The workers of a PHP-FPM, and those that it will start; of every one if it is not known which is meant.
+fn fpm<'a>(
+    scan: &'a Scan,
+    main: Option<u32>,
+    holders: &[u32],
+    notes: &mut Vec<String>,
+) -> Vec<Candidate<'a>> {
+    let mut found = php(scan, holders, notes);
+    found.retain(|candidate| is_one_of(candidate.process, &[PHP_FPM]));
+    if found.iter().any(|candidate| is_of_main(candidate.process, main)) {
+        found.retain(|candidate| is_of_main(candidate.process, main));
+    }
+    found
+}
+
+/// Whether a process is the main one of a service, or one of its workers.
+fn is_of_main(process: &Process, main: Option<u32>) -> bool {
+    main.is_some_and(|pid| process.pid == pid || process.parent == pid)
+}
+
+/// Whether a process or its parent is a service.
+fn serves(scan: &Scan, process: &Process) -> bool {
+    let own = [process.pid, process.parent];
+    scan.services.iter().any(|service| service.pid.is_some_and(|pid| own.contains(&pid)))
+}
+
+/// Whether a web server has PHP loaded.
+fn has_php(pid: u32) -> bool {
+    let maps = open::proc_file(&format!("/proc/{pid}/maps"), MOST_MAPS).unwrap_or_default();
+    let text = String::from_utf8_lossy(&maps);
+    let mut names = text.lines().filter_map(|line| line.rsplit_once('/')).map(|(_, name)| name);
+    names.any(|name| PHP_LIBRARIES.iter().any(|library| name.starts_with(library)))
+}
+
+/// Working processes of these programs, without those that are parents of others.
+pub(super) fn of_programs<'a>(scan: &'a Scan, programs: &[&str]) -> Vec<&'a Process> {
+    let all: Vec<&Process> = scan.processes.iter().filter(|process| is_one_of(process, programs)).collect();
+    let parents: BTreeSet<u32> = all.iter().map(|process| process.parent).collect();
+    all.into_iter().filter(|process| !parents.contains(&process.pid)).collect()
+}
+
+/// Whether a process runs one of these programs. One file may be several programs (Redis is its own checker); then the
+/// process' name decides.
+fn is_one_of(process: &Process, programs: &[&str]) -> bool {
+    let file = program(process);
+    let is =
+        |name: &str| is_program(file, name) || (file.starts_with(name) && is_program(&process.name, name));
+    programs.iter().any(|name| is(name))
+}
+
+/// Name of the executable that a process runs; if it is not visible, the name of the process.
+fn program(process: &Process) -> &str {
+    let path = process.executable.as_deref().map(|path| path.trim_end_matches(" (deleted)"));
+    path.and_then(|path| path.rsplit('/').next()).unwrap_or(&process.name)
+}
+
+/// Whether a name is a program's, possibly with a version (`php-fpm8.2`, `apache2`), `d` or `-server` at its end.
+fn is_program(name: &str, program: &str) -> bool {
+    name.strip_prefix(program).is_some_and(|rest| {
+        matches!(rest, "" | "d" | "-server") || rest.starts_with(|c: char| c.is_ascii_digit() || c == '.')
+    })
+}
+
+/// Whether a process' working directory is this directory, by its real path, or below it.
+pub(super) fn works_in(pid: u32, folder: &Path) -> bool {
+    std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_was_given_to_another_process_is_not_taken() {
+        let own = std::process::id();
+        let client = |started| ClientIdentity {
+            pid: Some(own),
+            parent: None,
+            started: [started, None],
+            ..ClientIdentity::account("x", &Account { uid: 1, gid: 1, groups: Vec::new() })
+        };
+        assert_eq!(client(start_time(own)).present(), Some(own));
+        assert_eq!(client(Some(1)).present(), None, "another one has its number now");
+        assert_eq!(client(None).present(), None);
+    }
+
+    #[test]
+    fn programs_are_known_by_their_files() {
+        let process = |file: &str, name: &str| Process {
+            pid: 7,
+            name: name.into(),
+            executable: Some(file.into()),
+            ..Process::default()
+        };
+        let is = |file: &str, name: &str, kind: &str| {
+            let scan = Scan { processes: vec![process(file, name)], ..Scan::default() };
+            !of_programs(&scan, &[kind]).is_empty()
+        };
+        assert!(is("/usr/sbin/php-fpm8.2 (deleted)", "php-fpm8.2", "php-fpm"));
+        assert!(is("/usr/bin/redis-check-rdb", "redis-server", "redis"));
+        assert!(!is("/usr/bin/perl", "php-fpm8.2", "php-fpm"), "what it calls itself");
+        assert!(!is("/usr/bin/redis-check-rdb", "x", "redis"));
+    }
+}

@@ -1,0 +1,253 @@
+//! Pools of PHP-FPM: which of them serves a site, and whose workers they will start. Only reads.
+//!
+//! A pool serves a site where a web server passes requests for files below the site's directory to it. Several sites have
+//! workers of one account, and each worker could read the other's files; only the web server's configuration tells whose
+//! connections are whose.
+//!
+//! A pool without a worker at this moment (`pm = ondemand`) runs PHP as the user of its configuration. The master itself
+//! belongs to root and runs no PHP.
+
+use std::path::Path;
+
+use samehost_edit::Role;
+use samehost_edit::formats::php_fpm::{RunsAs, runs_as};
+use samehost_model::Endpoint;
+use samehost_model::scan::{Process, Scan};
+use samehost_scan::services_at;
+use samehost_services::Kind;
+use samehost_system::{Account, User, accounts, identity};
+
+use crate::configuration::config_file::ConfigFile;
+use crate::configuration::server_files::{self, texts_of};
+use crate::place::same_port;
+
+/// The configuration by which a master of PHP-FPM runs.
+pub(crate) fn fpm_config(scan: &Scan, master: u32) -> Option<ConfigFile> {
+    let mut services = scan.services.iter().filter(|service| service.kind == Some(Kind::PhpFpm));
+    let service = services.find(|service| service.pid == Some(master))?;
+    server_files::of(scan, service).iter().find_map(|path| ConfigFile::at(path, None).ok()?)
+}
+
+/// A pool that serves a site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pool {
+    /// Its master.
+    pub(crate) master: u32,
+    /// Its name.
+    pub(crate) name: String,
+}
+
+/// The pools that serve files below a directory; none where no web server of this machine says so.
+pub(crate) fn pools_of(scan: &Scan, directory: &Path) -> Vec<Pool> {
+    let mut found: Vec<Pool> = Vec::new();
+    for endpoint in passes_for(scan, directory) {
+        for at in services_at(scan, &endpoint) {
+            let service = scan.services.get(at).filter(|service| service.kind == Some(Kind::PhpFpm));
+            let Some(master) = service.and_then(|service| service.pid) else { continue };
+            let Some(config) = fpm_config(scan, master) else { continue };
+            let Ok(reading) = config.editor.read(&config.file, &config.files()) else { continue };
+            for setting in reading.settings.iter().filter(|setting| setting.role == Role::Listens) {
+                let Some(name) = setting.name.strip_prefix("listen of pool ") else { continue };
+                let pool = Pool { master, name: name.to_owned() };
+                if same_port(&setting.endpoint, &endpoint) && !found.contains(&pool) {
+                    found.push(pool);
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Where nginx passes requests of the server blocks that name a directory.
+fn passes_for(scan: &Scan, directory: &Path) -> Vec<Endpoint> {
+    let mut found = Vec::new();
+    let nginx = scan.services.iter().filter(|service| service.kind == Some(Kind::Nginx));
+    for service in nginx {
+        let texts: Vec<String> =
+            texts_of(&server_files::of(scan, service)).into_iter().map(|(_, text)| text).collect();
+        for text in &texts {
+            for block in blocks(text, "server") {
+                if !names(block, directory) {
+                    continue;
+                }
+                for value in values(block, "fastcgi_pass") {
+                    found.extend(endpoints(value, &texts));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Whether a block names a directory or something below it.
+fn names(block: &str, directory: &Path) -> bool {
+    let directory = directory.display().to_string();
+    block.match_indices(&directory).any(|(at, found)| {
+        let rest = &block[at + found.len()..];
+        rest.is_empty() || rest.starts_with(['/', ';', '"', '\'', ' '])
+    })
+}
+
+/// The texts between the braces of blocks of this name.
+fn blocks<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices(name) {
+        let is_word = text[..at]
+            .chars()
+            .next_back()
+            .is_none_or(|before| before.is_whitespace() || "{};".contains(before));
+        let rest = &text[at + name.len()..];
+        let Some(open) = rest.find(['{', ';']).filter(|open| is_word && rest[*open..].starts_with('{'))
+        else {
+            continue;
+        };
+        let mut depth = 0_usize;
+        for (length, letter) in rest[open..].char_indices() {
+            match letter {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                _ => {}
+            }
+            if depth == 0 {
+                found.push(&rest[open + 1..open + length]);
+                break;
+            }
+        }
+    }
+    found
+}
+
+/// The first values of a directive in a block.
+fn values<'a>(block: &'a str, directive: &str) -> Vec<&'a str> {
+    let mut found = Vec::new();
+    for line in block.lines() {
+        let mut words = line.trim_start_matches(['{', ' ', '\t']).split_ascii_whitespace();
+        while let Some(word) = words.next() {
+            if word == directive {
+                found.extend(words.next().map(|value| value.trim_end_matches(';')));
+            }
+        }
+    }
+    found
+}
+
+/// The endpoints of an address, or of the upstream of that name.
+fn endpoints(value: &str, texts: &[String]) -> Vec<Endpoint> {
+    if let Some(endpoint) = endpoint(value) {
+        return vec![endpoint];
+    }
+    let mut found = Vec::new();
+    for text in texts {
+        for (at, _) in text.match_indices("upstream") {
+            let rest = &text[at + "upstream".len()..];
+            let Some((name, body)) = rest.split_once('{') else { continue };
+            if name.trim() == value {
+                let body = body.split_once('}').map_or(body, |(body, _)| body);
+                found.extend(values(body, "server").into_iter().filter_map(endpoint));
+            }
+        }
+    }
+    found
+}
+
+fn endpoint(value: &str) -> Option<Endpoint> {
+    match value.strip_prefix("unix:") {
+        Some(path) => Some(Endpoint::Unix(path.trim_end_matches(':').into())),
+        None => {
+            let (host, port) = value.rsplit_once(':')?;
+            Some(Endpoint::Tcp { host: host.to_owned(), port: port.parse().ok()? })
+        }
+    }
+}
+
+/// A worker that there will be.
+pub(crate) struct Worker {
+    /// Whose it will be.
+    pub(crate) account: Account,
+    /// For people: `www-data, pool www, which has no process now`.
+    pub(crate) name: String,
+}
+
+/// Workers that a master will start for pools without any; with notes on pools that remain unknown.
+pub(crate) fn workers(scan: &Scan, master: &Process, notes: &mut Vec<String>) -> Vec<Worker> {
+    let Some(config) = fpm_config(scan, master.pid) else { return Vec::new() };
+    let running: Vec<(u32, u32)> = scan
+        .processes
+        .iter()
+        .filter(|process| process.parent == master.pid)
+        .filter_map(|worker| identity::Identity::of(worker.pid))
+        .map(|worker| (worker.uid, worker.gid))
+        .collect();
+    let mut found = Vec::new();
+    for pool in runs_as(&config.file, &config.files()) {
+        let Some(account) = account(&pool) else { continue };
+        if running.contains(&(account.uid, account.gid)) {
+            continue;
+        }
+        let RunsAs { pool, user, has_own_root, .. } = pool;
+        if has_own_root {
+            let note = format!(
+                "pool {pool} of PHP-FPM {} has a root directory of its own and no process now, so that nobody can look as it; send it a request, and switch again",
+                master.pid
+            );
+            notes.push(note);
+            continue;
+        }
+        found.push(Worker { account, name: format!("{user}, pool {pool}, which has no process now") });
+    }
+    found
+}
+
+/// The account of a pool's workers, as PHP-FPM creates it: a user by name or number, with that user's other groups.
+fn account(pool: &RunsAs) -> Option<Account> {
+    let mut account = match pool.user.parse() {
+        Ok(uid) => User::of(uid).account,
+        Err(_) => accounts::account(&pool.user)?,
+    };
+    if let Some(group) = &pool.group {
+        let own = std::mem::replace(&mut account.gid, group.parse().ok().or_else(|| accounts::group(group))?);
+        // The list contains the user's own group, which the pool's group replaces.
+        if let Some(at) = account.groups.iter().rposition(|one| *one == own) {
+            account.groups.remove(at);
+        }
+    }
+    Some(account)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "http {\n upstream php { server unix:/run/b.sock; }\n server {\n  root /srv/a;\n  location / { fastcgi_pass unix:/run/a.sock; }\n }\n server {\n  listen 80;\n  location / { fastcgi_pass php; fastcgi_param SCRIPT_FILENAME /srv/ab/index.php; }\n }\n}\n";
+
+    #[test]
+    fn a_site_is_passed_to_the_address_of_its_own_server_block() {
+        let texts = [TEXT.to_owned()];
+        let passes = |directory: &str| -> Vec<String> {
+            let blocks =
+                blocks(TEXT, "server").into_iter().filter(|block| names(block, Path::new(directory)));
+            let values = blocks.flat_map(|block| values(block, "fastcgi_pass"));
+            values.flat_map(|value| endpoints(value, &texts)).map(|endpoint| endpoint.to_string()).collect()
+        };
+        assert_eq!(passes("/srv/a"), ["unix:/run/a.sock"]);
+        assert_eq!(passes("/srv/ab"), ["unix:/run/b.sock"]);
+        assert!(passes("/srv/abc").is_empty() && passes("/srv").len() == 2);
+    }
+
+    #[test]
+    fn a_pools_account_is_by_name_or_number() {
+        let account = |user: &str, group: Option<&str>| {
+            let group = group.map(str::to_owned);
+            account(&RunsAs { pool: "www".into(), user: user.into(), group, has_own_root: false })
+        };
+        let nobody = accounts::account("nobody").unwrap();
+        assert_eq!(account("nobody", None), Some(nobody.clone()));
+        assert_eq!(account("nobody", Some("root")).unwrap().gid, 0);
+        let numbers = account("54321", Some("54322")).unwrap();
+        assert_eq!((numbers.uid, numbers.gid, numbers.groups), (54_321, 54_322, Vec::new()));
+        assert_eq!(
+            (account("no-such-user-here", None), account("nobody", Some("no-such-group"))),
+            (None, None)
+        );
+    }
+}

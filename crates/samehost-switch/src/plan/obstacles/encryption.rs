@@ -1,0 +1,292 @@
+//! What a client asks for and a Unix socket does not give: TLS, channel binding, GSSAPI. It stands in the configuration, in
+//! the environment, or in the program's code; the last shows in the present connection alone, by the server's own word
+//! (`pg_stat_ssl`).
+//!
+//! A trial login of ours asks for nothing of that and succeeds, and the application failed at its next restart. That the
+//! present connection has TLS is not a reason by itself: libpq takes TLS over TCP wherever the server has it (`prefer`), and goes
+//! without over a socket. So the library decides (`samehost_edit::Library`); where it is not known, a person does.
+
+use std::path::{Path, PathBuf};
+
+use samehost_edit::{Files, Library, OverSocket, Word, parameter};
+use samehost_login::Encrypted;
+use samehost_model::switch::SwitchObstacle;
+use samehost_model::{ObstacleCode, Protocol};
+use samehost_system::diag::Diag;
+use samehost_system::peer::holder_among;
+
+use super::own_login::service_of;
+use crate::configuration::server_files::folder;
+use crate::findings::{Findings, bar, place, shown};
+use crate::plan::hop::Hop;
+
+/// The code of these obstacles, which `--accept` passes.
+const ENCRYPTION: ObstacleCode = ObstacleCode::Encryption;
+/// How many files are read at most, and how deep below the project.
+const MOST_FILES: usize = 300;
+const DEEPEST: u32 = 4;
+
+/// Directories whose files the project did not write.
+const FOREIGN: &[&str] = &["node_modules", ".git", ".next", "coverage", "test", "tests", "public"];
+const CLIENTS: &[&str] =
+    &["pg", "pg-pool", "postgres", "typeorm", "sequelize", "knex", "drizzle-orm/node-postgres"];
+
+/// A word, and where it stands.
+struct Asked {
+    word: Word,
+    place: String,
+}
+
+/// What configurations and environments ask for and a socket does not give.
+pub(super) fn demands(hops: &[Hop]) -> Vec<SwitchObstacle> {
+    let mut found = Vec::new();
+    for hop in hops.iter().filter(|hop| hop.to.path().is_some()) {
+        for asked in words(hop) {
+            let library = hop.client.around.library;
+            let outcome = match hop.setting.protocol {
+                Protocol::Postgres => library.of_postgres(&asked.word),
+                Protocol::Mysql => library.of_mysql(&asked.word),
+                _ => continue,
+            };
+            match outcome {
+                OverSocket::Connects => {}
+                OverSocket::Fails(sentence) => found.push(fails(hop, &asked, sentence)),
+                OverSocket::Depends => found.push(depends(hop, &asked)),
+            }
+        }
+    }
+    found
+}
+
+/// The words that count, the first of each: those of the configuration, then those of its service, then the environment's.
+fn words(hop: &Hop) -> Vec<Asked> {
+    let mut all: Vec<Asked> = Vec::new();
+    for word in &hop.setting.words {
+        all.push(Asked { word: word.clone(), place: place(&word.file, word.line) });
+    }
+    for (name, value) in service_of(hop) {
+        let word = Word::new(name, value, &hop.setting.file, hop.setting.line);
+        all.push(Asked { word, place: "in the file of its service".to_owned() });
+    }
+    for given in &hop.client.around.given {
+        let word = Word::new(&given.name, given.value.reveal(), &hop.setting.file, hop.setting.line);
+        all.push(Asked { word, place: given.place.clone() });
+    }
+    let mut counting: Vec<Asked> = Vec::new();
+    for asked in all {
+        let is_said = counting.iter().any(|other| subject(&other.word) == subject(&asked.word));
+        if !is_said {
+            counting.push(asked);
+        }
+    }
+    counting
+}
+
+/// What a word is about: `ssl` of Node's library and `sslmode` are one.
+fn subject(word: &Word) -> &str {
+    match parameter(&word.name) {
+        "ssl" => "sslmode",
+        other => other,
+    }
+}
+
+fn asks(hop: &Hop, asked: &Asked) -> String {
+    format!(
+        "{} ({}): {}={} ({}) asks for what is not to be had over a Unix socket",
+        hop.setting.name,
+        place(&hop.setting.file, hop.setting.line),
+        asked.word.name,
+        asked.word.value,
+        asked.place
+    )
+}
+
+fn fails(hop: &Hop, asked: &Asked, sentence: &str) -> SwitchObstacle {
+    bar(
+        ENCRYPTION,
+        format!(
+            "{}, and {} does not go without. The application would print: {sentence}",
+            asks(hop, asked),
+            hop.client.around.library.name()
+        ),
+        format!(
+            "Take {} out there: what goes through a Unix socket stays on this machine. Then switch again; or --accept {ENCRYPTION}",
+            asked.word.name
+        ),
+    )
+}
+
+fn depends(hop: &Hop, asked: &Asked) -> SwitchObstacle {
+    bar(
+        ENCRYPTION,
+        format!(
+            "{}. Which library connects is not known: libpq and pgx go without TLS there, pg of Node, lib/pq, asyncpg and others fail",
+            asks(hop, asked)
+        ),
+        format!(
+            "Take {} out there, then switch again; or --accept {ENCRYPTION} where the program connects by libpq",
+            asked.word.name
+        ),
+    )
+}
+
+/// The obstacle where a present connection of the application has TLS that its configuration does not explain.
+pub(crate) fn in_code(hop: &Hop, encrypted: &[Encrypted]) -> Option<SwitchObstacle> {
+    let library = hop.client.around.library;
+    let sentence = match hop.setting.protocol {
+        Protocol::Postgres => library.without_tls(),
+        // Over a socket of MySQL all others have TLS as well.
+        Protocol::Mysql if library == Library::Mysqlnd => Some("Cannot connect to MySQL using SSL"),
+        _ => return None,
+    };
+    // What its words ask for is told already.
+    let is_told = !demands(std::slice::from_ref(hop)).is_empty();
+    if hop.to.path().is_none() || library.does_without_tls() || is_told {
+        return None;
+    }
+    let (who, tls) = encrypted.iter().find_map(|one| Some((holder(hop, one.port)?, &one.tls)))?;
+    let what_then = match sentence {
+        Some(sentence) => format!("{} then fails: {sentence}", library.name()),
+        None => "whether the program goes without is not known".to_owned(),
+    };
+    Some(bar(
+        ENCRYPTION,
+        format!(
+            "{} ({}): the connection of {who} to {} has TLS ({tls}), as the server says, and nothing in {} asks for it: the program does, in its code. Over a Unix socket it has none; {what_then}",
+            hop.setting.name,
+            place(&hop.setting.file, hop.setting.line),
+            hop.setting.endpoint,
+            shown(&hop.setting.file),
+        ),
+        format!(
+            "Have the program ask for no TLS (in Node: no `ssl` beside the address), then switch again; or --accept {ENCRYPTION} where it goes without"
+        ),
+    ))
+}
+
+/// Who of the application has the connection from this port: as the scan saw it, or now.
+fn holder(hop: &Hop, port: u16) -> Option<String> {
+    if let Some(open) = hop.client.around.open.iter().find(|open| open.port == port) {
+        return Some(format!("{} {}", open.name, open.pid));
+    }
+    let pids = hop.client.application.pids();
+    let sockets = Diag::open().and_then(|mut diag| diag.connected(0)).unwrap_or_default();
+    let mut from = sockets.iter().filter(|socket| socket.local.inet().is_some_and(|at| at.port() == port));
+    let pid = from.find_map(|socket| holder_among(&pids, socket.inode))?;
+    let client =
+        hop.client.identities.iter().find(|client| client.pid == Some(pid) || client.parent == Some(pid));
+    Some(client.map_or_else(|| format!("process {pid}"), |client| format!("{} {pid}", client.name)))
+}
+
+/// What is known of a program that has no connection open, which would show whether its code asks for TLS: a line of its
+/// sources bars, and otherwise a note says that nothing was seen.
+pub(super) fn unseen(hops: &[Hop]) -> Findings {
+    let mut findings = Findings::default();
+    for hop in hops.iter().filter(|hop| hop.to.path().is_some() && hop.setting.protocol == Protocol::Postgres)
+    {
+        let library = hop.client.around.library;
+        let Some(sentence) = library.without_tls().filter(|_| hop.client.around.open.is_empty()) else {
+            continue;
+        };
+        let name = &hop.setting.name;
+        match line_with_tls(folder(&hop.config.file), &hop.config.files()) {
+            Some((file, line)) => findings.add([bar(
+                ENCRYPTION,
+                format!(
+                    "{name} ({}): {} asks for TLS in the program's code, and no connection of it is open that would show more. Over a Unix socket PostgreSQL has none; {} then fails: {sentence}",
+                    place(&hop.setting.file, hop.setting.line),
+                    place(&file, line),
+                    library.name()
+                ),
+                format!(
+                    "Take `ssl` out there and switch again; or --accept {ENCRYPTION} where that line is about another server"
+                ),
+            )]),
+            None => findings.note([format!(
+                "No connection of the application is open, so whether its code asks for TLS (`ssl` beside {name}) is not seen. {} with TLS fails over a Unix socket: start the application and switch again, or give --page",
+                library.name()
+            )]),
+        }
+    }
+    findings
+}
+
+/// The first line of a program of Node that asks for TLS, as it stands there without a condition: `ssl: {` or `ssl: true` in
+/// a file that names a client of PostgreSQL. `None` where none does, or the sources are not to be read.
+///
+/// It is asked only where no connection of the program is open, which would show it. What stands behind a condition or a
+/// variable is not judged.
+fn line_with_tls(project: &Path, files: &dyn Files) -> Option<(PathBuf, u32)> {
+    let mut folders = vec![(project.to_owned(), 0)];
+    let mut left = MOST_FILES;
+    while let Some((folder, depth)) = folders.pop() {
+        for path in files.list(&folder).unwrap_or_default() {
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let is_source = [".js", ".mjs", ".cjs", ".ts", ".mts"].iter().any(|end| name.ends_with(end));
+            if !is_source && depth < DEEPEST && !name.contains('.') && !FOREIGN.contains(&name.as_str()) {
+                folders.push((path, depth + 1));
+                continue;
+            }
+            if !is_source || left == 0 {
+                continue;
+            }
+            left -= 1;
+            let Ok(text) = files.read(&path) else { continue };
+            if let Some(line) = line_of(&String::from_utf8_lossy(&text)) {
+                return Some((path, line));
+            }
+        }
+    }
+    None
+}
+
+/// The line of a text that asks for TLS without a condition.
+fn line_of(text: &str) -> Option<u32> {
+    if !CLIENTS.iter().any(|client| names(text, client)) {
+        return None;
+    }
+    (1..).zip(text.lines()).find(|(_, line)| asks_for_tls(line)).map(|(number, _)| number)
+}
+
+/// Whether a source names a package, in any quotes.
+fn names(text: &str, client: &str) -> bool {
+    ['\'', '"', '`'].iter().any(|quote| text.contains(&format!("{quote}{client}{quote}")))
+}
+
+fn asks_for_tls(line: &str) -> bool {
+    let code = line.split("//").next().unwrap_or(line);
+    code.match_indices("ssl").any(|(at, _)| {
+        let is_whole =
+            !code[..at].ends_with(|before: char| before.is_ascii_alphanumeric() || "_.$".contains(before));
+        let Some(value) = code[at + 3..].trim_start().strip_prefix(':') else { return false };
+        let value = value.trim_start();
+        let is_true = value.strip_prefix("true").is_some_and(|rest| !rest.starts_with(char::is_alphanumeric));
+        is_whole && (value.starts_with('{') || is_true)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_stands_there_without_a_condition_is_taken() {
+        let with = |code: &str| line_of(&format!("import pg from 'pg';\n{code}\n"));
+        for code in
+            ["new pg.Pool({ url, ssl: { rejectUnauthorized: false } });", "  ssl: true,", "{ssl:{ca}}"]
+        {
+            assert_eq!(with(code), Some(2), "{code}");
+        }
+        for code in [
+            "  ssl: process.env.PGSSL === 'true',",
+            "  ssl: isProduction ? { ca } : false,",
+            "  ssl: false,",
+            "  // ssl: true",
+            "  nossl: true,",
+            "  tls.ssl: {",
+        ] {
+            assert_eq!(with(code), None, "{code}");
+        }
+        assert_eq!(line_of("import https from 'https';\n ssl: true\n"), None);
+    }
+}

@@ -1,0 +1,48 @@
+//! What is in the way of a planned switch, or worth a note: values that stay, values that go before those which are written,
+//! what a socket does not give, and the machine around the files. Changes nothing, and reads no plan but its hops and stages.
+
+pub(crate) mod encryption;
+pub(crate) mod host;
+mod left;
+mod overrides;
+pub(crate) mod own_login;
+mod second_reader;
+
+use samehost_edit::Role;
+use samehost_model::scan::Scan;
+
+use super::hop::Hop;
+use super::stages::stage::PlannedStage;
+use crate::configuration::config_file::{ConfigFile, ParsedConfig};
+use crate::findings::Findings;
+use crate::request::SwitchRequest;
+
+/// What is in the way of these hops and stages, given the configurations that were understood and those that were not.
+pub(crate) fn find(
+    request: &SwitchRequest,
+    scan: &Scan,
+    configurations: &[ParsedConfig],
+    unread: &[ConfigFile],
+    hops: &[Hop],
+    stages: &[PlannedStage],
+) -> Findings {
+    let mut findings = left::findings(request, scan, configurations, unread, stages);
+    if hops.is_empty() {
+        if !configurations.iter().any(|read| read.has_role(Role::Connects)) {
+            // Nothing moves, and these lead to services here: that is no "nothing to do".
+            findings.obstacles.iter_mut().for_each(|obstacle| obstacle.bars = true);
+        }
+        return findings;
+    }
+    findings.add(second_reader::find(scan, hops, stages));
+    findings.add(overrides::overrides(scan, hops, stages));
+    findings.note(overrides::unseen_environments(hops));
+    findings.add(encryption::demands(hops));
+    findings.merge(encryption::unseen(hops));
+    findings.note(overrides::other_names(scan, hops, stages));
+    findings.note(overrides::set_by_compose(hops, stages));
+    if stages.iter().any(|stage| !stage.changes.is_empty()) {
+        findings.merge(host::look(scan, hops, stages));
+    }
+    findings
+}

@@ -1,0 +1,345 @@
+//! What an application uses in the end. A variable of its environment goes before a file's, so an edit of the file changes
+//! nothing. It is looked for where it is set: in pools of PHP-FPM, in the environment of the processes, in units, in web
+//! servers, and in Compose.
+//!
+//! What Compose has in `environment:`, or in an `env_file:` of a service, goes before the file in that container. An
+//! application that runs on this machine is not concerned (its container's processes are asked for their environment), so
+//! these are notes: many projects have a compose.yaml for their developers alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use samehost_edit::formats::php_fpm::HandedKind;
+use samehost_edit::formats::systemd::places;
+use samehost_edit::{Files, Role, editor, leads};
+use samehost_model::ObstacleCode;
+use samehost_model::scan::{Process, Scan};
+use samehost_model::switch::SwitchObstacle;
+use samehost_services::Kind;
+
+use crate::configuration::environment_file::{environment_files_of, hands_over};
+use crate::configuration::server_files::{self, texts_of};
+use crate::disk::{Disk, Reads};
+use crate::findings::{bar, place, shown};
+use crate::plan::client::around::environment;
+use crate::plan::client::masters::Variables;
+use crate::plan::client::pools::fpm_config;
+use crate::plan::hop::Hop;
+use crate::plan::stages::follow::{moved_by, texts};
+use crate::plan::stages::stage::PlannedStage;
+use crate::reload::unit_of;
+
+/// Values that go before those which these stages write.
+pub(super) fn overrides(scan: &Scan, hops: &[Hop], stages: &[PlannedStage]) -> Vec<SwitchObstacle> {
+    let mut found = Vec::new();
+    for hop in hops.iter().filter(|hop| hop.setting.role == Role::Connects) {
+        let moved = moved_by(hop, stages);
+        if moved.is_empty() {
+            continue;
+        }
+        let (before, _) = texts(hop, stages);
+        for obstacle in of_hop(scan, hop, &before, &moved, stages) {
+            if !found.contains(&obstacle) {
+                found.push(obstacle);
+            }
+        }
+    }
+    found
+}
+
+fn of_hop(
+    scan: &Scan,
+    hop: &Hop,
+    file: &Variables,
+    moved: &Variables,
+    stages: &[PlannedStage],
+) -> Vec<SwitchObstacle> {
+    let mut found = Vec::new();
+    let mut add = |name: &str, value: &str, who: &str, place: &str| {
+        found.push(bar(
+            ObstacleCode::EffectiveValue,
+            format!(
+                "{who} sets {name} to {value} ({place}), and that goes before {}: the application would go on as it is",
+                shown(&hop.setting.file)
+            ),
+            format!("Take {name} out there, or give it the new value ({}); then switch again", moved[name]),
+        ));
+    };
+    for master in &hop.client.masters {
+        for one in master.handed_with(&written(stages)) {
+            let HandedKind::Variable(name) = &one.what else { continue };
+            let value = one.value.unwrap_or_else(|| "a value that is computed".to_owned());
+            if moved.get(name).is_some_and(|new| *new != value) {
+                let who = format!("pool {} of PHP-FPM {}", one.pool, master.pid);
+                add(name, &value, &who, &place(&one.file, one.line));
+            }
+        }
+    }
+    for (name, value, place) in of_web_servers(scan, moved) {
+        add(&name, &value, "a web server", &place);
+    }
+    for process in processes(scan, hop) {
+        let environment = environment(process.pid);
+        if is_loaded_from(file, &environment)
+            || process.unit.as_deref().is_some_and(|unit| hands_over(unit, &hop.setting.file))
+            || process.unit.as_deref().is_some_and(|unit| changes_unit(stages, unit))
+        {
+            continue;
+        }
+        for (name, new) in moved {
+            let Some(value) = environment.get(name).filter(|value| *value != new) else { continue };
+            let who = format!("the environment of {} {}", process.name, process.pid);
+            add(name, value, &who, &place_of(process, name));
+        }
+    }
+    found
+}
+
+/// The files that these stages write, with their last text.
+fn written(stages: &[PlannedStage]) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut texts = BTreeMap::new();
+    for change in stages.iter().flat_map(|stage| &stage.changes) {
+        if let Some(after) = &change.after {
+            texts.insert(change.path.clone(), after.clone());
+        }
+    }
+    texts
+}
+
+/// Notes on variables of the application's own environment that the file does not have, and that lead to the same place by
+/// another name (`REDIS_URL` beside a file's `REDIS_HOST`): which of the two its program asks for first is not known.
+pub(super) fn other_names(scan: &Scan, hops: &[Hop], stages: &[PlannedStage]) -> Vec<String> {
+    let mut notes = Vec::new();
+    for hop in hops.iter().filter(|hop| hop.config.editor.name() == "dotenv") {
+        let ((file, _), moved) = (texts(hop, stages), moved_by(hop, stages));
+        for process in processes(scan, hop) {
+            for (name, value) in environment(process.pid) {
+                if file.contains_key(&name) || moved.contains_key(&name) {
+                    continue;
+                }
+                let found = leads(&format!("{name}={value}"));
+                let is_there = found
+                    .iter()
+                    .flat_map(|lead| &lead.endpoints)
+                    .any(|endpoint| *endpoint == hop.setting.endpoint);
+                if is_there {
+                    notes.push(format!(
+                        "the environment of {} {} has {name}, which leads to {} as well ({}): whether it goes before {} is not known",
+                        process.name,
+                        process.pid,
+                        hop.setting.endpoint,
+                        place_of(process, &name),
+                        shown(&hop.setting.file)
+                    ));
+                }
+            }
+        }
+    }
+    notes
+}
+
+/// Notes on pools that hand on an environment which nobody can read.
+pub(super) fn unseen_environments(hops: &[Hop]) -> Vec<String> {
+    let mut notes = Vec::new();
+    for hop in hops.iter().filter(|hop| hop.config.editor.name() == "dotenv") {
+        for master in &hop.client.masters {
+            if master.keeps_environment() {
+                notes.push(format!(
+                    "PHP-FPM {} gives PHP the environment that it was started with (clear_env = no, {}), which cannot be read. A variable there goes before {}",
+                    master.pid,
+                    shown(&master.config.file),
+                    shown(&hop.setting.file)
+                ));
+            }
+        }
+    }
+    notes
+}
+
+/// The processes of a move's clients whose environment can be read. PHP-FPM writes its title over the one that it was
+/// started with: what is read there is none. A shell that started an application has an environment of its own.
+fn processes<'a>(scan: &'a Scan, hop: &Hop) -> Vec<&'a Process> {
+    let pids: BTreeSet<u32> = hop.client.identities.iter().filter_map(|client| client.pid).collect();
+    let clients = pids.into_iter().filter_map(|pid| scan.process(pid));
+    clients
+        .filter(|process| {
+            fpm_config(scan, process.pid).is_none() && fpm_config(scan, process.parent).is_none()
+        })
+        .collect()
+}
+
+/// Whether these stages change what a unit tells its processes.
+fn changes_unit(stages: &[PlannedStage], unit: &str) -> bool {
+    stages
+        .iter()
+        .flat_map(|stage| &stage.of)
+        .any(|(file, editor)| *editor == "systemd" && unit_of(file) == unit)
+}
+
+/// Whether an environment has all of a file, as it is now: it came from there, and the next start brings the new values.
+fn is_loaded_from(file: &Variables, environment: &Variables) -> bool {
+    !file.is_empty() && file.iter().all(|(name, value)| environment.get(name) == Some(value))
+}
+
+/// Where the environment of a process gets a variable: a line of its unit, if it is there.
+fn place_of(process: &Process, name: &str) -> String {
+    let Some(unit) = &process.unit else { return "set when it was started".to_owned() };
+    for path in places(Path::new("/"), unit) {
+        let Ok(bytes) = Disk::of(&path, Reads::RootsServer, None).read(&path) else { continue };
+        for (number, line) in String::from_utf8_lossy(&bytes).lines().enumerate() {
+            if line.trim_start().starts_with("Environment=") && line.contains(&format!("{name}=")) {
+                return place(&path, number as u32 + 1);
+            }
+        }
+    }
+    for path in environment_files_of(unit) {
+        let Ok(bytes) = Disk::of(&path, Reads::RootsServer, None).read(&path) else { continue };
+        for (number, line) in String::from_utf8_lossy(&bytes).lines().enumerate() {
+            if line.trim_start().starts_with(&format!("{name}=")) {
+                return format!("{}:{}, which {unit} names in EnvironmentFile=", shown(&path), number + 1);
+            }
+        }
+    }
+    format!("by {unit}, or what it reads")
+}
+
+/// Lines of running web servers that hand a variable on: `fastcgi_param` of nginx, `SetEnv` of Apache.
+fn of_web_servers(scan: &Scan, moved: &Variables) -> Vec<(String, String, String)> {
+    let mut found = Vec::new();
+    for service in &scan.services {
+        let directive = match service.kind {
+            Some(Kind::Nginx) => "fastcgi_param",
+            Some(Kind::Apache) => "SetEnv",
+            _ => continue,
+        };
+        for (path, text) in texts_of(&server_files::of(scan, service)) {
+            for (number, line) in text.lines().enumerate() {
+                let mut words = line.split_ascii_whitespace();
+                if words.next() != Some(directive) {
+                    continue;
+                }
+                let (Some(name), Some(value)) = (words.next(), words.next()) else { continue };
+                let value = value.trim_end_matches(';').trim_matches(['"', '\'']);
+                if moved.get(name).is_some_and(|new| new != value) {
+                    found.push((name.to_owned(), value.to_owned(), place(&path, number as u32 + 1)));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Notes on variables that move and that Compose sets as well.
+pub(super) fn set_by_compose(hops: &[Hop], stages: &[PlannedStage]) -> Vec<String> {
+    let mut notes = Vec::new();
+    let names = editor("compose").map_or(&[][..], |editor| editor.names());
+    for hop in hops {
+        let moved = moved_by(hop, stages);
+        let folder = hop.setting.file.parent().unwrap_or(Path::new("/"));
+        let files = hop.config.files();
+        for path in names.iter().map(|name| folder.join(name)) {
+            let Ok(bytes) = files.read(&path) else { continue };
+            let text = String::from_utf8_lossy(&bytes);
+            for (line, name) in set_in(&text, &moved) {
+                notes.push(format!(
+                    "{}:{line} gives a container {name}, which goes before {} there: change it too where the application runs in one",
+                    shown(&path),
+                    shown(&hop.setting.file)
+                ));
+            }
+            for other in env_files(&text).iter().map(|name| folder.join(name)) {
+                if other == hop.setting.file {
+                    continue;
+                }
+                let Ok(bytes) = files.read(&other) else { continue };
+                for (line, name) in set_in(&String::from_utf8_lossy(&bytes), &moved) {
+                    notes.push(format!(
+                        "{}:{line} sets {name} for a container (env_file of {}): change it too where the application runs in one",
+                        shown(&other),
+                        shown(&path)
+                    ));
+                }
+            }
+        }
+    }
+    notes
+}
+
+/// Lines that set a variable to another value than the one that it gets. `${DB_HOST}` is taken from the file itself.
+fn set_in(text: &str, moved: &Variables) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let code = line.trim().trim_start_matches("- ").trim_matches(['"', '\'']);
+        for sign in ["=", ":"] {
+            let Some((name, value)) = code.split_once(sign) else { continue };
+            let (name, value) = (name.trim(), value.trim().trim_matches(['"', '\'']));
+            if moved.get(name).is_some_and(|new| new != value) && !value.contains('$') && !value.is_empty() {
+                found.push((index + 1, name.to_owned()));
+                break;
+            }
+        }
+    }
+    found
+}
+
+/// The files in `env_file:` of any service.
+fn env_files(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut is_list = false;
+    for line in text.lines() {
+        let code = line.trim();
+        if let Some(value) = code.strip_prefix("env_file:") {
+            is_list = value.trim().is_empty();
+            found.extend(
+                Some(value.trim().trim_matches(['[', ']', '"', '\'', ' ']).to_owned())
+                    .filter(|one| !one.is_empty()),
+            );
+            continue;
+        }
+        let item = code
+            .strip_prefix("- ")
+            .map(|item| item.trim_start_matches("path:").trim().trim_matches(['"', '\'']));
+        match item.filter(|_| is_list) {
+            Some(item) => found.push(item.to_owned()),
+            None => is_list = false,
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::stages::follow::{assignments, changed};
+
+    #[test]
+    fn only_variables_that_move_matter_and_a_file_that_was_loaded_whole_is_its_source() {
+        let before = assignments(b"# A\nexport DB_HOST=127.0.0.1\nDB_PORT='3306'\nAPP=x\n");
+        let after = assignments(b"DB_HOST=localhost\nAPP=x\nDB_SOCKET=/run/s\n");
+        let moved = changed(&before, &after);
+        let names: Vec<&str> = moved.keys().map(String::as_str).collect();
+        assert_eq!(names, ["DB_HOST", "DB_PORT", "DB_SOCKET"]);
+        assert_eq!((moved["DB_HOST"].as_str(), moved["DB_PORT"].as_str()), ("localhost", ""));
+        let mut environment = before.clone();
+        environment.insert("PATH".into(), "/bin".into());
+        assert!(is_loaded_from(&before, &environment));
+        environment.remove("APP");
+        assert!(!is_loaded_from(&before, &environment), "a variable that somebody set by itself");
+    }
+
+    #[test]
+    fn what_compose_sets_itself_is_found_and_what_it_takes_from_the_file_is_not() {
+        let moved =
+            Variables::from([("DB_HOST".into(), "/run/pg".into()), ("DB_PORT".into(), "5432".into())]);
+        let text =
+            "services:\n  app:\n    environment:\n      DB_HOST: 127.0.0.1\n      - \"DB_PORT=5499\"\n";
+        assert_eq!(set_in(text, &moved), [(4, "DB_HOST".to_owned()), (5, "DB_PORT".to_owned())]);
+        assert!(
+            set_in("      DB_HOST: ${DB_HOST}\n      DB_PORT: 5432\n      - DB_HOST\n", &moved).is_empty()
+        );
+        let files = env_files(
+            "    env_file: a.env\n  b:\n    env_file:\n      - ./b.env\n      - path: c.env\n    image: x\n",
+        );
+        assert_eq!(files, ["a.env", "./b.env", "c.env"]);
+    }
+}

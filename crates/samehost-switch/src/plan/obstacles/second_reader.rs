@@ -1,0 +1,194 @@
+//! Programs beside the application that read the same file: those that have it in their command line, in their environment,
+//! or open. A companion in another language (a push daemon, a backup script) parses host and port by itself, and fails at its
+//! next start where it finds a socket; nobody thinks of it, because the application works.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use samehost_edit::Role;
+use samehost_model::ObstacleCode;
+use samehost_model::scan::{Process, Scan};
+use samehost_model::switch::SwitchObstacle;
+use samehost_system::open;
+use samehost_system::proc::users::Names;
+use samehost_system::proc::{pids, process, status};
+
+use crate::findings::shown;
+use crate::place::real;
+use crate::plan::hop::Hop;
+use crate::plan::stages::stage::PlannedStage;
+
+/// How much of a process's environment is read, in bytes.
+const LARGEST_ENVIRONMENT: u64 = 1 << 20;
+/// How many descriptors of a process are looked at.
+const MOST_DESCRIPTORS: usize = 4096;
+/// Programs that look at any file and make nothing of it.
+const ONLOOKERS: &[&str] = &[
+    "bash", "sh", "dash", "zsh", "fish", "vim", "vi", "nano", "emacs", "less", "more", "tail", "cat", "sudo",
+    "su", "ssh", "sshd", "tmux", "screen", "watch", "cargo",
+];
+
+/// How a process comes to read a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reads {
+    CommandLine,
+    Environment,
+    Open,
+}
+
+impl Reads {
+    fn in_words(self) -> &'static str {
+        match self {
+            Reads::CommandLine => "in its command line",
+            Reads::Environment => "in its environment",
+            Reads::Open => "open",
+        }
+    }
+}
+
+/// The second readers of the files that move, each named once. They bar nothing: TCP stays open for them.
+pub(super) fn find(scan: &Scan, hops: &[Hop], stages: &[PlannedStage]) -> Vec<SwitchObstacle> {
+    let mut found: Vec<SwitchObstacle> = Vec::new();
+    let files = files(hops, stages);
+    if files.is_empty() {
+        return found;
+    }
+    let own = ancestors(std::process::id());
+    // All of them: a scan has only those with sockets. Most are told apart by their command line and environment alone, so
+    // that little more is read of each.
+    let users = Names::of_users();
+    let all: Vec<u32> = pids().into_iter().filter(|pid| !own.contains(pid)).collect();
+    for (file, moves) in &files {
+        let known: BTreeSet<u32> = moves.iter().flat_map(|hop| known(hop)).collect();
+        for pid in all.iter().filter(|pid| !known.contains(pid)) {
+            let Some((process, how)) = reads(*pid, file).and_then(|how| Some((process(*pid, &users)?, how)))
+            else {
+                continue;
+            };
+            let is_its = known.contains(&process.parent) || is_of_the_application(&process, file);
+            if !is_its && !is_onlooker(&process) {
+                found.push(as_obstacle(scan, &process, file, how, moves));
+            }
+        }
+    }
+    found
+}
+
+/// The files that change, each with the moves in it.
+fn files<'a>(hops: &'a [Hop], stages: &[PlannedStage]) -> Vec<(PathBuf, Vec<&'a Hop>)> {
+    let mut files: Vec<(PathBuf, Vec<&Hop>)> = Vec::new();
+    let changed: Vec<PathBuf> =
+        stages.iter().flat_map(|stage| &stage.changes).map(|change| real(&change.path)).collect();
+    for hop in hops.iter().filter(|hop| hop.setting.role == Role::Connects) {
+        let file = real(&hop.setting.file);
+        if !changed.contains(&file) {
+            continue;
+        }
+        match files.iter_mut().find(|(other, _)| *other == file) {
+            Some((_, moves)) => moves.push(hop),
+            None => files.push((file, vec![hop])),
+        }
+    }
+    files
+}
+
+/// The processes of the application itself.
+fn known(hop: &Hop) -> Vec<u32> {
+    let mut known = hop.client.application.pids();
+    known.extend(hop.client.process);
+    for client in &hop.client.identities {
+        known.extend([client.pid, client.parent].into_iter().flatten().filter(|pid| *pid > 1));
+    }
+    known.extend(hop.server.pid);
+    known
+}
+
+/// A process and those that started it, one after the other: this program has the file in its own command line.
+fn ancestors(pid: u32) -> BTreeSet<u32> {
+    let mut found = BTreeSet::new();
+    let mut at = pid;
+    while at > 1 && found.insert(at) {
+        let Some(status) = status::read(at) else { break };
+        at = status.parent;
+    }
+    found
+}
+
+fn is_onlooker(process: &Process) -> bool {
+    let program = process.executable.as_deref().unwrap_or(&process.name);
+    let name = program.trim_end_matches(" (deleted)").rsplit('/').next().unwrap_or_default();
+    ONLOOKERS.contains(&name) || name.starts_with("samehost")
+}
+
+/// Whether a process runs the same language as the application, which then reads the file as the application does.
+fn is_of_the_application(process: &Process, file: &Path) -> bool {
+    let program = process.executable.as_deref().unwrap_or(&process.name);
+    let name = program.rsplit('/').next().unwrap_or_default();
+    file.extension().is_some_and(|extension| extension == "php") && name.starts_with("php")
+}
+
+fn reads(pid: u32, file: &Path) -> Option<Reads> {
+    let directory = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
+    let is_it = |word: &str| {
+        let path = word.rsplit('=').next().unwrap_or(word);
+        path.len() > 1
+            && path.ends_with(file.file_name().and_then(|name| name.to_str()).unwrap_or("/"))
+            && real(&directory.join(path)) == file
+    };
+    let text_of = |name: &str| {
+        let bytes = open::proc_file(&format!("/proc/{pid}/{name}"), LARGEST_ENVIRONMENT).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    if text_of("cmdline").split('\0').skip(1).any(is_it) {
+        return Some(Reads::CommandLine);
+    }
+    let text = text_of("environ");
+    // A shell leaves the last argument of its last command in `_`.
+    let mut values = text.split('\0').filter(|pair| !pair.starts_with("_=") && !pair.starts_with("OLDPWD="));
+    if values.any(|pair| pair.split_once('=').is_some_and(|(_, value)| is_it(value))) {
+        return Some(Reads::Environment);
+    }
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    for descriptor in descriptors.flatten().take(MOST_DESCRIPTORS) {
+        if std::fs::read_link(descriptor.path()).is_ok_and(|path| path == file) {
+            return Some(Reads::Open);
+        }
+    }
+    None
+}
+
+fn as_obstacle(scan: &Scan, process: &Process, file: &Path, how: Reads, moves: &[&Hop]) -> SwitchObstacle {
+    let talks =
+        moves.iter().filter(|hop| talks_to(scan, process, hop)).map(|hop| hop.setting.endpoint.to_string());
+    let talks: Vec<String> = talks.collect();
+    let user = process.user.clone().unwrap_or_else(|| process.uid.to_string());
+    let who = format!("{} {} ({user})", process.titled(), process.pid);
+    let talking =
+        if talks.is_empty() { String::new() } else { format!(", and talks to {}", talks.join(" and ")) };
+    let sockets: Vec<String> = moves.iter().map(|hop| hop.to.to_string()).collect();
+    SwitchObstacle {
+        code: ObstacleCode::SecondReader,
+        bars: false,
+        found: format!(
+            "{who} has {} {}{talking}. It is another program than the one that is moved: whether it takes {} for an address is not known, and it finds out at its next start",
+            shown(file),
+            how.in_words(),
+            sockets.join(" and ")
+        ),
+        remedy: format!(
+            "Start {} once by hand with the changed file before you rely on it, or give it a file of its own with the old address; do not close TCP while it needs it",
+            process.name
+        ),
+    }
+}
+
+fn talks_to(scan: &Scan, process: &Process, hop: &Hop) -> bool {
+    scan.connections.iter().any(|connection| {
+        let is_its =
+            scan.sockets.get(connection.client).is_some_and(|socket| socket.pids.contains(&process.pid));
+        is_its
+            && connection.kind.is_tcp()
+            && connection.service.is_some()
+            && connection.service == hop.server.service
+    })
+}

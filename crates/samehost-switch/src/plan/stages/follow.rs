@@ -1,0 +1,179 @@
+//! Lines that go before the file that moves, and that are changed with it as one transaction: a pool of PHP-FPM that sets the
+//! same variables. A pool's file was named by nobody but its operator: without a person it changes only where it was named, or
+//! where `--accept other-files` says so, as every other file (decision 129). What cannot be written there stays an obstacle.
+//!
+//! The other way, to take the line out, was rejected: a pool's variable is there on purpose, often so that the file may lack it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use samehost_edit::formats::php_fpm::{HandedKind, handed_on};
+use samehost_edit::{Edit, Files, Overlay, Role, Uptake, apply};
+use samehost_model::ObstacleCode;
+use samehost_model::scan::Scan;
+use samehost_model::switch::SwitchObstacle;
+use samehost_services::Kind;
+
+use super::stage::{PlannedStage, Replacement};
+use crate::findings::{Findings, shown};
+use crate::place::real;
+use crate::plan::client::masters::{Master, Variables};
+use crate::plan::hop::Hop;
+use crate::reload::reload_action;
+use crate::request::SwitchRequest;
+
+/// Has the pools that set a variable which moves say the same, in the stage in which the file changes.
+pub(crate) fn follow(
+    request: &SwitchRequest,
+    scan: &Scan,
+    hops: &[Hop],
+    stages: &mut [PlannedStage],
+) -> Findings {
+    let mut findings = Findings::default();
+    for hop in hops {
+        let moved = moved_by(hop, stages);
+        if moved.is_empty() {
+            continue;
+        }
+        for master in &hop.client.masters {
+            findings.merge(pools(request, scan, hop, master, &moved, stages));
+        }
+    }
+    findings
+}
+
+fn pools(
+    request: &SwitchRequest,
+    scan: &Scan,
+    hop: &Hop,
+    master: &Master,
+    moved: &Variables,
+    stages: &mut [PlannedStage],
+) -> Findings {
+    let mut findings = Findings::default();
+    let files = master.config.files();
+    let edits = handed_on(&master.config.file, &files, &master.pools, moved);
+    let Some(texts) = edited(&files, &edits).filter(|texts| !texts.is_empty()) else { return findings };
+    // The pools must say what was asked, and of everything else the same.
+    let after =
+        Overlay::new(&files, texts.iter().map(|(path, text)| (path.clone(), text.after.clone())).collect());
+    if !master.says(&after, moved) {
+        return findings;
+    }
+    let file = real(&hop.setting.file);
+    let Some(stage) =
+        stages.iter_mut().rev().find(|stage| stage.changes.iter().any(|change| real(&change.path) == file))
+    else {
+        return findings;
+    };
+    if stage.changes.iter().any(|change| texts.keys().any(|path| real(path) == real(&change.path))) {
+        return findings;
+    }
+    findings.add(as_obstacles(hop, master, moved));
+    for (path, Changed { before, after }) in texts {
+        stage.of.push((path.clone(), "php-fpm"));
+        stage.changes.push(Replacement {
+            path: real(&path),
+            before: Some(before),
+            after: Some(after),
+            like: None,
+        });
+    }
+    findings.note(stage.check(scan, &master.config, Some(master.pid)));
+    let file = &master.config.file;
+    let action = reload_action(scan, Uptake::Reload(Kind::PhpFpm), file, Some(master.pid), &request.reloads);
+    findings.merge(stage.reload(action));
+    findings
+}
+
+/// The lines of pools that change with the file.
+fn as_obstacles(hop: &Hop, master: &Master, moved: &Variables) -> Vec<SwitchObstacle> {
+    let mut obstacles = Vec::new();
+    for one in master.handed() {
+        let HandedKind::Variable(name) = &one.what else { continue };
+        if moved.get(name).is_none_or(|new| one.value.as_ref() == Some(new)) {
+            continue;
+        }
+        obstacles.push(SwitchObstacle {
+            code: ObstacleCode::EffectiveValue,
+            bars: false,
+            found: format!(
+                "pool {} of PHP-FPM {} sets {name} ({}:{}), and that goes before {}: that line is changed as well, and PHP-FPM is reloaded",
+                one.pool,
+                master.pid,
+                shown(&one.file),
+                one.line,
+                shown(&hop.setting.file)
+            ),
+            remedy: String::new(),
+        });
+    }
+    obstacles
+}
+
+/// The text of a file before and after.
+struct Changed {
+    before: Vec<u8>,
+    after: Vec<u8>,
+}
+
+/// Each file with its text before and after; `None` where the edits do not fit.
+fn edited(files: &dyn Files, edits: &[Edit]) -> Option<BTreeMap<PathBuf, Changed>> {
+    let mut texts = BTreeMap::new();
+    for edit in edits {
+        if texts.contains_key(&edit.file) {
+            continue;
+        }
+        let before = files.read(&edit.file).ok()?;
+        let own: Vec<&Edit> = edits.iter().filter(|other| other.file == edit.file).collect();
+        let after = apply(&before, &own).ok()?;
+        texts.insert(edit.file.clone(), Changed { before, after });
+    }
+    Some(texts)
+}
+
+/// The variables that get another value by a move, in a file to which the environment goes before; with that value.
+pub(crate) fn moved_by(hop: &Hop, stages: &[PlannedStage]) -> Variables {
+    if hop.setting.role != Role::Connects || hop.config.editor.name() != "dotenv" {
+        return Variables::new();
+    }
+    let (before, after) = texts(hop, stages);
+    changed(&before, &after)
+}
+
+/// The variables of a move's file before the first stage that changes it, and after the last.
+pub(crate) fn texts(hop: &Hop, stages: &[PlannedStage]) -> (Variables, Variables) {
+    let file = real(&hop.setting.file);
+    let (mut before, mut after) = (None, None);
+    for change in stages.iter().flat_map(|stage| &stage.changes) {
+        if real(&change.path) == file {
+            before = before.or_else(|| change.before.clone());
+            after.clone_from(&change.after);
+        }
+    }
+    (assignments(before.as_deref().unwrap_or_default()), assignments(after.as_deref().unwrap_or_default()))
+}
+
+/// The assignments of a text, as any program that reads such a file understands the simple ones.
+pub(crate) fn assignments(text: &[u8]) -> Variables {
+    let mut found = Variables::new();
+    for line in String::from_utf8_lossy(text).lines() {
+        let line = line.trim().trim_start_matches("export ");
+        let Some((name, value)) = line.split_once('=').filter(|_| !line.starts_with('#')) else { continue };
+        let value = value.trim().trim_matches(['"', '\'']);
+        found.insert(name.trim().to_owned(), value.to_owned());
+    }
+    found
+}
+
+/// The variables that get another value, with that value; one that goes has an empty one.
+pub(crate) fn changed(before: &Variables, after: &Variables) -> Variables {
+    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let mut moved = Variables::new();
+    for name in names {
+        if before.get(name) != after.get(name) {
+            moved.insert(name.clone(), after.get(name).cloned().unwrap_or_default());
+        }
+    }
+    moved
+}

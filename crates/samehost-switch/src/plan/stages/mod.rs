@@ -1,0 +1,399 @@
+//! The stages of a switch, in an order in which everything serves after each: servers also listen at the new place,
+//! then clients move, then servers leave the old place. Each stage computes its text from the original configuration,
+//! never from an edited one.
+//!
+//! A server that can listen at one place only is handled in one of three ways. A copy of it runs beside it for a while
+//! (`Editor::transition`), or its clients have both addresses for a while (`Editor::connects_to_both`), or it moves
+//! first and there is a gap.
+
+pub(crate) mod follow;
+pub(crate) mod reload_of_client;
+pub(crate) mod stage;
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use samehost_edit::{Access, Files, Goal, Role, Setting, apply};
+use samehost_edit::{Move, ProposalError, propose};
+use samehost_model::scan::Scan;
+use samehost_model::switch::SwitchObstacle;
+use samehost_model::{Endpoint, ObstacleCode};
+use samehost_scan::identity;
+use samehost_services::{Kind, NewSocket};
+use samehost_system::accounts;
+
+use self::reload_of_client::{client_reload_action, needs_restart};
+use self::stage::{Leaving, PlannedStage, Replacement, Staged, TITLES, moves_away};
+use super::hop::Hop;
+use crate::configuration::config_file::{ConfigFile, ParsedConfig};
+use crate::findings::{Findings, bar, in_one_line, shown};
+use crate::place::same_port;
+use crate::reload::{ReloadAction, reload_action};
+use crate::request::{Direction, SwitchRequest};
+use samehost_transaction::resolve;
+
+/// Contents of files; `None`: missing.
+type Texts = BTreeMap<PathBuf, Option<Vec<u8>>>;
+
+/// How far a side has moved.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Old,
+    /// At the old place, with a copy of itself at the new one.
+    Copied,
+    Both,
+    New,
+}
+
+/// The title of the first stage where a server can be at one place only: nothing listens at both.
+const MOVES_AWAY: &str = "the server moves to the new place";
+
+/// What a stage of these configurations is for.
+fn title(index: usize, changing: &[Changing<'_>]) -> &'static str {
+    let mut sides = changing.iter().flat_map(|changing| changing.sides.iter());
+    let is_gap = index == 0
+        && sides.any(|side| {
+            side.setting.role == Role::Listens
+                && side.states[index] == State::New
+                && side.state_before(index) == State::Old
+        });
+    if is_gap { MOVES_AWAY } else { TITLES[index] }
+}
+
+/// One side of a move: the change in one configuration.
+struct Side<'a> {
+    config: &'a ConfigFile,
+    setting: &'a Setting,
+    goal: Goal,
+    pid: Option<u32>,
+    /// The move, where it is the client's side.
+    client: Option<&'a Hop>,
+    /// How far it has moved after each stage.
+    states: [State; 4],
+}
+
+impl Side<'_> {
+    /// How far it had moved before a stage.
+    fn state_before(&self, index: usize) -> State {
+        index.checked_sub(1).map_or(State::Old, |before| self.states[before])
+    }
+}
+
+/// A configuration that changes, and how its program loads the change.
+struct Changing<'a> {
+    scan: &'a Scan,
+    config: &'a ConfigFile,
+    sides: Vec<&'a Side<'a>>,
+    /// The process that runs by it.
+    pid: Option<u32>,
+    reload: ReloadAction,
+}
+
+/// The stages in which these connections move.
+pub(crate) fn build(
+    request: &SwitchRequest,
+    scan: &Scan,
+    configurations: &[ParsedConfig],
+    hops: &[Hop],
+) -> Staged {
+    let mut staged = Staged::default();
+    let (sides, notes) = sides(request, hops);
+    staged.findings.note(notes);
+    let changing: Vec<Changing<'_>> =
+        configurations.iter().map(|read| Changing::of(request, scan, &read.config, &sides)).collect();
+    let restarts: Vec<(&Endpoint, String)> = hops
+        .iter()
+        .filter_map(|hop| Some((&hop.setting.endpoint, needs_restart(scan, request, hop)?)))
+        .collect();
+    // The files of each configuration so far.
+    let mut texts: Vec<Texts> = configurations.iter().map(|_| Texts::new()).collect();
+    for index in 0..TITLES.len() {
+        match stage(index, &changing, hops, &restarts, &mut texts) {
+            Ok((stage, findings)) => {
+                staged.findings.merge(findings);
+                staged.stages.extend(Some(stage).filter(|stage| !stage.changes.is_empty()));
+            }
+            Err(obstacle) => {
+                staged.findings.add([obstacle]);
+                staged.stages.clear();
+                return staged;
+            }
+        }
+    }
+    staged
+}
+
+impl<'a> Changing<'a> {
+    fn of(request: &SwitchRequest, scan: &'a Scan, config: &'a ConfigFile, sides: &'a [Side<'a>]) -> Self {
+        let sides: Vec<&Side<'_>> = sides.iter().filter(|side| side.config.file == config.file).collect();
+        let pid = sides.iter().find_map(|side| side.pid);
+        let reload = match sides.iter().find_map(|side| side.client) {
+            Some(hop) => client_reload_action(scan, request, hop, pid),
+            None => {
+                reload_action(scan, config.editor.uptake(&config.file), &config.file, pid, &request.reloads)
+            }
+        };
+        Changing { scan, config, sides, pid, reload }
+    }
+
+    /// Adds to a stage what follows from a change of this configuration: the check, the reload, and what must answer
+    /// then.
+    fn finish(&self, index: usize, stage: &mut PlannedStage) -> Findings {
+        let mut findings = Findings::default();
+        stage.of.push((self.config.file.clone(), self.config.editor.name()));
+        findings.note(stage.check(self.scan, self.config, self.pid));
+        findings.merge(stage.reload(self.reload.clone()));
+        for side in self.sides.iter().filter(|side| side.setting.role == Role::Listens) {
+            if side.states[index] == State::Old {
+                continue;
+            }
+            if side.state_before(index) == State::Old {
+                stage.takes.push(side.goal.endpoint.clone());
+            }
+            if side.pid.is_some() {
+                stage.awaits.push(side.goal.endpoint.clone());
+            }
+        }
+        findings
+    }
+}
+
+/// One stage, possibly without changes. `restarts`: clients that this program does not restart, and where they connect
+/// to.
+fn stage(
+    index: usize,
+    changing: &[Changing<'_>],
+    hops: &[Hop],
+    restarts: &[(&Endpoint, String)],
+    texts: &mut [Texts],
+) -> Result<(PlannedStage, Findings), SwitchObstacle> {
+    let mut stage = PlannedStage { title: title(index, changing), ..PlannedStage::default() };
+    let mut findings = Findings::default();
+    for (changing, texts) in changing.iter().zip(texts) {
+        let Changing { config, sides, .. } = changing;
+        let after = configuration(config, sides, index).map_err(|error| refused(config, error))?;
+        let changes = advance(&config.files(), texts, after, most_private(sides).as_deref());
+        if !changes.is_empty() {
+            stage.changes.extend(changes);
+            stage.leaves.extend(leaving(index, sides, hops, restarts));
+            findings.merge(changing.finish(index, &mut stage));
+        }
+    }
+    let twice =
+        |change: &&Replacement| stage.changes.iter().filter(|other| other.path == change.path).count() > 1;
+    if let Some(change) = stage.changes.iter().find(twice) {
+        return Err(bar(
+            ObstacleCode::SameFile,
+            format!("two of the configurations change {}", shown(&change.path)),
+            "Switch one after the other",
+        ));
+    }
+    for change in &mut stage.changes {
+        match resolve(&change.path) {
+            Ok(path) => change.path = path,
+            Err(error) => findings.add([bar(ObstacleCode::File, error.to_string(), "")]),
+        }
+    }
+    Ok((stage, findings))
+}
+
+fn refused(config: &ConfigFile, error: ProposalError) -> SwitchObstacle {
+    match error {
+        ProposalError::Refused(refusal) => {
+            bar(ObstacleCode::NotUnderstood, in_one_line(&refusal), refusal.by_hand)
+        }
+        other => bar(
+            ObstacleCode::NotUnderstood,
+            other.to_string(),
+            format!("Edit {} by hand; samehost how SERVICE has the words", config.file.display()),
+        ),
+    }
+}
+
+/// Everything that changes, with its state after each stage.
+fn sides<'a>(request: &SwitchRequest, hops: &'a [Hop]) -> (Vec<Side<'a>>, Vec<String>) {
+    let (mut sides, mut notes): (Vec<Side<'a>>, Vec<String>) = Default::default();
+    for hop in hops {
+        let mut client = [State::Old, State::New, State::New, State::New];
+        if let Some((config, setting)) = &hop.server_line {
+            let editor = config.editor;
+            let (goal, note) = server_goal(request, hop, setting);
+            notes.extend(note);
+            if request.to == Direction::Unix {
+                let known = hop.server.kind.map(Kind::descriptor);
+                notes.extend(known.into_iter().flat_map(|known| known.about_socket.clone()));
+            }
+            let copies = editor
+                .transition(&config.file, &config.files(), setting, &goal)
+                .is_ok_and(|edits| edits.is_some());
+            let holds =
+                hop.setting.role == Role::Connects && hop.config.editor.connects_to_both(&hop.setting);
+            let server = if editor.listens_on_both() {
+                let last = if request.close_tcp { State::New } else { State::Both };
+                [State::Both, State::Both, last, last]
+            } else {
+                notes.push(moves_away(&setting.endpoint));
+                if copies {
+                    [State::Copied, State::Copied, State::New, State::New]
+                } else if holds {
+                    client = [State::Old, State::Both, State::Both, State::New];
+                    [State::Old, State::Old, State::New, State::New]
+                } else {
+                    if hop.setting.role == Role::Connects {
+                        notes.push(format!(
+                            "between the restart of {} and that of its client nothing is served",
+                            hop.server.kind.map_or(editor.about(), Kind::label)
+                        ));
+                    }
+                    [State::New; 4]
+                }
+            };
+            if sides.iter().all(|side| side.config.file != config.file || side.setting != setting) {
+                let pid = hop.server.pid;
+                sides.push(Side { config, setting, goal, pid, client: None, states: server });
+            }
+        }
+        if hop.setting.role == Role::Connects {
+            sides.push(Side {
+                config: &hop.config,
+                setting: &hop.setting,
+                goal: Goal::client(hop.to.clone()),
+                pid: hop.client.process,
+                client: Some(hop),
+                states: client,
+            });
+        }
+    }
+    (sides, notes)
+}
+
+/// Permissions of a server's new socket: for the client alone, if the server can give it away or shares a group with
+/// it; else for everyone here, as with the port.
+fn server_goal(request: &SwitchRequest, hop: &Hop, setting: &Setting) -> (Goal, Option<String>) {
+    /// Default backlog of nginx and PHP-FPM.
+    const USUAL_BACKLOG: u32 = 511;
+    let backlog = setting.backlog.filter(|backlog| *backlog < USUAL_BACKLOG).map(|_| USUAL_BACKLOG);
+    let goal = Goal { endpoint: hop.to.clone(), stays: !request.close_tcp, access: None, backlog };
+    let kind = hop.server_line.as_ref().and_then(|(config, _)| config.kind());
+    let new_socket = kind.map(|kind| kind.descriptor().new_socket).unwrap_or_default();
+    if request.to == Direction::Tcp || new_socket == NewSocket::Everyone {
+        return (goal, None);
+    }
+    let client = hop.client.identities.first().map(|client| &client.identity);
+    let server = hop.server.pid.and_then(identity);
+    let gives = new_socket == NewSocket::Owner;
+    let shares = client.is_some_and(|client| {
+        let group = server.map(|server| server.gid);
+        client.uid == 0 || group.is_some_and(|group| client.gid == group || client.groups.contains(&group))
+    });
+    let mut note = None;
+    let access = match client {
+        Some(client) if gives => Access {
+            owner: accounts::user_name(client.uid),
+            group: accounts::group_name(client.gid),
+            mode: 0o660,
+        },
+        Some(_) if shares => Access { owner: None, group: None, mode: 0o660 },
+        _ => {
+            note = Some(format!(
+                "{} will be open to every user of this machine, as the port is: client and server have no group in common",
+                hop.to
+            ));
+            Access { owner: None, group: None, mode: 0o666 }
+        }
+    };
+    (Goal { access: Some(access), ..goal }, note)
+}
+
+/// The files of a configuration after a stage, if they differ from those on disk.
+fn configuration(config: &ConfigFile, sides: &[&Side<'_>], index: usize) -> Result<Texts, ProposalError> {
+    let mut moves = Vec::new();
+    let mut texts = Texts::new();
+    for side in sides {
+        match side.states[index] {
+            State::Old => {}
+            State::Both => moves.push(one(side, true)),
+            State::New => moves.push(one(side, false)),
+            State::Copied => {
+                let edits =
+                    config.editor.transition(&config.file, &config.files(), side.setting, &side.goal)?;
+                for edit in edits.into_iter().flatten() {
+                    let before = config.files().read(&edit.file).unwrap_or_default();
+                    texts.insert(edit.file.clone(), Some(apply(&before, &[&edit])?));
+                }
+            }
+        }
+    }
+    for proposal in propose(config.editor, &config.file, &config.files(), &moves)? {
+        texts.insert(proposal.file, Some(proposal.after));
+    }
+    Ok(texts)
+}
+
+fn one(side: &Side<'_>, stays: bool) -> Move {
+    Move { setting: side.setting.clone(), goal: Goal { stays, ..side.goal.clone() } }
+}
+
+/// The most private of the files that a new file may take its text from: a pool's file may be readable by fewer users
+/// than the file that includes it.
+fn most_private(sides: &[&Side<'_>]) -> Option<PathBuf> {
+    let files = sides.iter().flat_map(|side| [&side.setting.file, &side.config.file]);
+    files.min_by_key(|path| others_bits(path)).cloned()
+}
+
+/// How many of the permissions of others and of the group a file gives; the most where that is not to be seen.
+fn others_bits(path: &Path) -> u32 {
+    std::fs::metadata(path).map_or(u32::MAX, |found| (found.mode() & 0o077).count_ones())
+}
+
+/// Advances the files of one configuration to their state after a stage; returns the changes. A file that the stage
+/// before changed and this one does not mention returns to its original content.
+fn advance(files: &dyn Files, now: &mut Texts, mut after: Texts, like: Option<&Path>) -> Vec<Replacement> {
+    for path in now.keys() {
+        if !after.contains_key(path) {
+            after.insert(path.clone(), files.read(path).ok());
+        }
+    }
+    let mut changes = Vec::new();
+    for (path, after) in &after {
+        let before = now.get(path).cloned().unwrap_or_else(|| files.read(path).ok());
+        if before != *after {
+            let like = like.filter(|_| before.is_none()).map(Path::to_owned);
+            changes.push(Replacement { path: path.clone(), before, after: after.clone(), like });
+        }
+    }
+    *now = after;
+    changes
+}
+
+/// The servers of one configuration that leave their old place in a stage.
+fn leaving(
+    index: usize,
+    sides: &[&Side<'_>],
+    hops: &[Hop],
+    restarts: &[(&Endpoint, String)],
+) -> Vec<Leaving> {
+    let listeners = sides.iter().filter(|side| side.setting.role == Role::Listens);
+    let leaving = listeners
+        .filter(|side| side.states[index] == State::New && side.state_before(index) != State::New)
+        .map(|side| {
+            let from = side.setting.endpoint.clone();
+            Leaving {
+                can_wait: matches!(side.state_before(index), State::Both | State::Copied),
+                moved: has_clients(hops, &from),
+                restart: restarts
+                    .iter()
+                    .find(|(at, _)| same_port(at, &from))
+                    .map(|(_, client)| client.clone()),
+                to: side.goal.endpoint.clone(),
+                from,
+            }
+        });
+    leaving.collect()
+}
+
+/// Whether clients of an address are among the moves.
+pub(crate) fn has_clients(hops: &[Hop], from: &Endpoint) -> bool {
+    hops.iter().any(|hop| hop.setting.role == Role::Connects && same_port(&hop.setting.endpoint, from))
+}
