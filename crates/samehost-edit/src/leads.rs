@@ -284,9 +284,12 @@ fn values(code: &str) -> Vec<Value<'_>> {
     found
 }
 
+fn is_of_a_name(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.')
+}
+
 /// The key before a value: the last name in the text before it.
 fn key_before(before: &str) -> String {
-    let is_of_a_name = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.');
     let end = before.trim_end_matches(|letter: char| !is_of_a_name(letter));
     let start = end
         .rfind(|letter: char| !is_of_a_name(letter))
@@ -366,8 +369,7 @@ fn bracketed(text: &str) -> Option<Endpoint> {
 /// The host and the port of a URL; without a port the usual one of its scheme.
 fn in_url(url: &str) -> Option<Endpoint> {
     let (before, rest) = url.split_once("://")?;
-    let is_of_a_scheme = |one: char| one.is_ascii_alphanumeric() || matches!(one, '+' | '-' | '.' | '_');
-    let scheme_name = before.rsplit(|one: char| !is_of_a_scheme(one)).next().unwrap_or_default();
+    let scheme_name = before.rsplit(|one| one != '+' && !is_of_a_name(one)).next().unwrap_or_default();
     let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
     let place = authority.rsplit_once('@').map_or(authority, |(_, place)| place);
     // Go's words: `tcp(127.0.0.1:3306)`.
@@ -397,14 +399,14 @@ fn ports_of_scheme(name: &str) -> Vec<u16> {
 
 /// `mysql:host=127.0.0.1;port=3306`, and libpq's `host=127.0.0.1 port=5432`.
 fn in_dsn(text: &str) -> Option<Endpoint> {
-    let part = |name: &str| {
+    let [first, second, port] = ["host", "server", "port"].map(|name| {
         let mut parts = text.split([';', ' ', '&', '?', ',']);
         parts.find_map(|part| part.trim().rsplit(':').next()?.strip_prefix(name)?.strip_prefix('='))
-    };
-    let host = host(part("host").or_else(|| part("server"))?.trim_matches(['\'', '"']))?;
+    });
+    let host = host(first.or(second)?.trim_matches(['\'', '"']))?;
     let named = text.split(':').next().unwrap_or_default();
     let of_scheme = ports_of_scheme(named).first().copied();
-    let port = match part("port") {
+    let port = match port {
         Some(port) => port.trim_matches(['\'', '"']).parse().ok(),
         None => of_scheme.or_else(|| text.contains("dbname=").then_some(5432)),
     };

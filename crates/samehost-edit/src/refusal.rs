@@ -57,6 +57,20 @@ impl Refusal {
     }
 }
 
+/// A line of a file that is refused for one reason or another; line 0 stands for the whole file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct At<'a> {
+    pub(crate) file: &'a Path,
+    pub(crate) line: u32,
+}
+
+impl At<'_> {
+    /// The refusal of this line.
+    pub(crate) fn refusal(self, reason: impl Into<String>, by_hand: impl Into<String>) -> Refusal {
+        Refusal::new(self.file, self.line, reason, by_hand)
+    }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.file.display())?;

@@ -46,12 +46,14 @@ impl Editor for Kubernetes {
 
     fn recognises(&self, path: &Path, text: &[u8]) -> bool {
         let is_yaml = path.extension().is_some_and(|end| end == "yaml" || end == "yml");
-        let lines = || text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
-        let is_kind = |line: &[u8]| {
-            let kind = line.strip_prefix(b"kind:").map(<[u8]>::trim_ascii);
-            kind.is_some_and(|kind| WORKLOADS.iter().any(|(name, _)| name.as_bytes() == kind))
-        };
-        is_yaml && lines().any(|line| line.starts_with(b"apiVersion:")) && lines().any(is_kind)
+        let (mut has_version, mut has_kind) = (false, false);
+        for line in text.split(|byte| *byte == b'\n') {
+            has_version |= line.starts_with(b"apiVersion:");
+            if let Some(kind) = line.strip_prefix(b"kind:") {
+                has_kind |= WORKLOADS.iter().any(|(name, _)| name.as_bytes() == kind.trim_ascii());
+            }
+        }
+        is_yaml && has_version && has_kind
     }
 
     fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
@@ -169,47 +171,41 @@ impl<'a> Manifests<'a> {
     ) -> Option<Refusal> {
         let text = value.text().filter(|_| leads(name))?;
         let host = host_of(text)?;
-        let what = format!("{} in {}, {name}", client.name, pod.name);
-        let refuse = |reason: String, by_hand: String| {
-            Some(Refusal::new(self.file, value.line, format!("{what}: {reason}"), by_hand))
-        };
-        if is_loopback(&host) {
+        let (of, server, served) = if is_loopback(&host) {
             let (server, served) = pod.server(client, text)?;
-            let reason = format!("it reaches {} of its pod over TCP; manifests are not edited", server.name);
-            return refuse(reason, recipe(client, server, &served, name));
-        }
-        let other = self.behind(pods, &host)?;
-        let (server, served) = other.containers.iter().find_map(|one| Some((one, one.served()?)))?;
-        if std::ptr::eq(other, pod) {
-            let reason = format!("it reaches {} of its pod over TCP; manifests are not edited", server.name);
-            return refuse(reason, recipe(client, server, &served, name));
-        }
-        refuse(
-            format!(
-                "it reaches {} in {} over TCP, and two pods may run on two machines: a socket is for one pod",
-                server.name, other.name
-            ),
-            format!(
-                "keep TCP between the pods; or make {} a container of {} as well, and there {}",
-                server.name,
-                pod.name,
-                recipe(client, server, &served, name)
-            ),
-        )
+            (pod, server, served)
+        } else {
+            let other = self.behind(pods, &host)?;
+            let (server, served) = other.containers.iter().find_map(|one| Some((one, one.served()?)))?;
+            (other, server, served)
+        };
+        let recipe = recipe(client, server, &served, name);
+        let (reason, by_hand) = if std::ptr::eq(of, pod) {
+            (format!("it reaches {} of its pod over TCP; manifests are not edited", server.name), recipe)
+        } else {
+            (
+                format!(
+                    "it reaches {} in {} over TCP, and two pods may run on two machines: a socket is for one pod",
+                    server.name, of.name
+                ),
+                format!(
+                    "keep TCP between the pods; or make {} a container of {} as well, and there {recipe}",
+                    server.name, pod.name
+                ),
+            )
+        };
+        let what = format!("{} in {}, {name}", client.name, pod.name);
+        Some(Refusal::new(self.file, value.line, format!("{what}: {reason}"), by_hand))
     }
 
     /// The pod that a Service of this name leads to.
     fn behind<'p>(&self, pods: &'p Pods<'a>, host: &str) -> Option<&'p Pod<'a>> {
         let service = self.services.get(host.split('.').next()?)?;
         let selector = at(&service.root, &["spec", "selector"])?.pairs();
-        let has_label = |pod: &Pod<'_>, key: &Node, value: &Node| {
-            let own = pod.labels.and_then(|labels| labels.get(key.text()?));
-            own.is_some_and(|(_, own)| own.text() == value.text())
-        };
-        let fits = |pod: &&Pod<'_>| selector.iter().all(|(key, value)| has_label(pod, key, value));
         // Those with the rarest of the labels.
         let few = selector.iter().map(|pair| pods.with(pair)).min_by_key(|few| few.len())?;
-        few.iter().map(|place| &pods.all[*place]).find(fits)
+        let mut few = few.iter().map(|place| &pods.all[*place]);
+        few.find(|pod| selector.iter().all(|(key, value)| pod.has_label(key, value)))
     }
 }
 
@@ -225,23 +221,19 @@ fn pod(root: &Node) -> Option<Pod<'_>> {
     let (_, above) = path.split_last()?;
     let own = at(root, above)?;
     let name = at(root, &["metadata", "name"]).and_then(Node::text).unwrap_or_default();
-    let list = |name: &str| match spec.get(name).map(|(_, list)| &list.kind) {
-        Some(Kind::List(items)) => items.as_slice(),
-        _ => &[],
-    };
-    let all = list("containers").iter().chain(list("initContainers"));
+    let mut containers = Vec::new();
+    for list in ["containers", "initContainers"] {
+        let Some(Kind::List(items)) = spec.get(list).map(|(_, list)| &list.kind) else { continue };
+        for node in items {
+            let Some(name) = node.get("name").and_then(|(_, name)| name.text()) else { continue };
+            let image = node.get("image").and_then(|(_, image)| image.text()).unwrap_or_default();
+            containers.push(Container { name, image, node });
+        }
+    }
     let mut pod = Pod {
         name: format!("{kind} {name}"),
         labels: at(own, &["metadata", "labels"]),
-        containers: all
-            .filter_map(|node| {
-                Some(Container {
-                    name: node.get("name")?.1.text()?,
-                    image: node.get("image").and_then(|(_, image)| image.text()).unwrap_or_default(),
-                    node,
-                })
-            })
-            .collect(),
+        containers,
         servers: Vec::new(),
         server_names: HashMap::new(),
         server_count: 0,
@@ -251,6 +243,12 @@ fn pod(root: &Node) -> Option<Pod<'_>> {
 }
 
 impl Pod<'_> {
+    /// Whether it has a label with this value.
+    fn has_label(&self, key: &Node, value: &Node) -> bool {
+        let own = self.labels.and_then(|labels| labels.get(key.text()?));
+        own.is_some_and(|(_, own)| own.text() == value.text())
+    }
+
     /// Of the servers at one port only the first can be meant, or the first of another name, by a client in that one.
     fn find_servers(&mut self) {
         let mut known: HashMap<u16, Vec<&str>> = HashMap::new();

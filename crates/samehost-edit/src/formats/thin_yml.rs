@@ -48,12 +48,13 @@ impl Editor for ThinYml {
     fn recognises(&self, path: &Path, text: &[u8]) -> bool {
         let yaml = path.extension().is_some_and(|extension| extension == "yml" || extension == "yaml");
         let named = path.components().any(|part| part.as_os_str().to_string_lossy().contains("thin"));
-        let text = String::from_utf8_lossy(text);
-        let key = |name: &str| {
-            text.lines().any(|line| line.trim_start_matches(':').starts_with(&format!("{name}:")))
-        };
-        yaml && (key("port") || key("socket") || key("servers"))
-            && (named || key("max_persistent_conns") || key("rackup"))
+        let (mut listens, mut is_thins) = (false, named);
+        for line in String::from_utf8_lossy(text).lines() {
+            let Some((key, _)) = line.trim_start_matches(':').split_once(':') else { continue };
+            listens |= ["port", "socket", "servers"].contains(&key);
+            is_thins |= ["max_persistent_conns", "rackup"].contains(&key);
+        }
+        yaml && listens && is_thins
     }
 
     fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {

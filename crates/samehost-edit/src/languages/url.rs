@@ -121,13 +121,14 @@ impl Url {
 
     /// Its words about encryption and the login.
     pub(crate) fn words(&self, file: &Path, line: u32) -> Vec<Word> {
-        let is_one = |name: &str| {
-            matches!(name, "ssl" | "sslkey") || LIBPQ_WORDS.iter().any(|(parameter, _)| *parameter == name)
-        };
-        let asked = self.parameters().filter(|(name, _)| is_one(name));
-        asked
-            .map(|(name, value)| Word::new(name, percent_decoded(value).unwrap_or_default(), file, line))
-            .collect()
+        let mut words = Vec::new();
+        for (name, value) in self.parameters() {
+            let is_libpqs = LIBPQ_WORDS.iter().any(|(parameter, _)| *parameter == name);
+            if is_libpqs || matches!(name, "ssl" | "sslkey") {
+                words.push(Word::new(name, percent_decoded(value).unwrap_or_default(), file, line));
+            }
+        }
+        words
     }
 
     fn parameters(&self) -> impl Iterator<Item = (&str, &str)> {

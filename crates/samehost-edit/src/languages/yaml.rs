@@ -72,9 +72,9 @@ impl Pairs {
         if self.list.len() > FEW {
             return self.places.get(name).copied();
         }
-        let is_it = |(key, _): &(Node, Node)| key.text() == Some(name);
-        let last = self.list.iter().rposition(is_it)?;
-        Some((last, self.list[..last].iter().any(is_it)))
+        let last = self.list.iter().rposition(|(key, _)| key.text() == Some(name))?;
+        let is_twice = self.list[..last].iter().any(|(key, _)| key.text() == Some(name));
+        Some((last, is_twice))
     }
 }
 
@@ -219,9 +219,9 @@ impl<'a> Reader<'a> {
     fn next(&mut self) -> Result<(Event<'a>, Range<usize>, u32)> {
         match self.events.next_event() {
             Some(Ok((event, span))) => {
-                let offset = |index: usize| self.bytes.get(index).copied().unwrap_or(self.text.len());
-                let range = offset(span.start.index())..offset(span.end.index());
-                Ok((event, range, u32::try_from(span.start.line()).unwrap_or(0)))
+                let [start, end] = [span.start.index(), span.end.index()]
+                    .map(|index| self.bytes.get(index).copied().unwrap_or(self.text.len()));
+                Ok((event, start..end, u32::try_from(span.start.line()).unwrap_or(0)))
             }
             Some(Err(error)) => {
                 Err(not_yaml(u32::try_from(error.marker().line()).unwrap_or(0), error.info()))

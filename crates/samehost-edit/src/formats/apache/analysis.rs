@@ -34,16 +34,22 @@ pub(super) struct Analysis {
 impl Analysis {
     /// Analyses a configuration, or a part of one, which is read in its surroundings if they are known.
     pub(super) fn of(file: &Path, files: &dyn Files) -> Result<Analysis> {
-        let real = files.real(file);
-        let is_own = |path: &Path| path == file || files.real(path) == real;
         let around = main_of(file, files).and_then(|main| Tree::read(&main, files).ok());
-        let Some(tree) = around.filter(|tree| tree.sources.iter().any(|source| is_own(&source.path))) else {
+        let Some(tree) = around else { return Ok(Analysis::of_tree(Tree::read(file, files)?)) };
+        let mut own = HashSet::from([file.to_owned()]);
+        let real = files.real(file);
+        for source in &tree.sources {
+            if files.real(&source.path) == real {
+                own.insert(source.path.clone());
+            }
+        }
+        if !tree.sources.iter().any(|source| own.contains(&source.path)) {
             return Ok(Analysis::of_tree(Tree::read(file, files)?));
-        };
+        }
         let mut analysis = Analysis::of_tree(tree);
         let tree = &analysis.tree;
-        analysis.groups.retain(|group| group.uses.iter().any(|one| is_own(tree.path(one.node))));
-        analysis.refused.retain(|refusal| is_own(&refusal.file));
+        analysis.groups.retain(|group| group.uses.iter().any(|one| own.contains(tree.path(one.node))));
+        analysis.refused.retain(|refusal| own.contains(&refusal.file));
         Ok(analysis)
     }
 
@@ -133,10 +139,14 @@ impl Analysis {
             let node = &self.tree.nodes[one.node];
             places.entry((node.source, node.start)).or_default().push(index);
         }
-        let differ = |same: &Vec<usize>| {
-            same.iter().any(|index| uses[*index].target.endpoint != uses[same[0]].target.endpoint)
-        };
-        places.into_values().filter(differ).flatten().collect()
+        let mut elsewhere = HashSet::new();
+        for same in places.into_values() {
+            let first = &uses[same[0]].target.endpoint;
+            if same.iter().any(|index| uses[*index].target.endpoint != *first) {
+                elsewhere.extend(same);
+            }
+        }
+        elsewhere
     }
 }
 

@@ -66,6 +66,16 @@ const ITS_OWN: &[&str] = &[
     "LoadModule ",
 ];
 
+/// Whether a part of a path is the directory of a distribution's Apache.
+fn is_own_folder(part: Component<'_>) -> bool {
+    matches!(part, Component::Normal(name) if name == "apache2" || name == "httpd")
+}
+
+/// Whether a word has a URL in it, in any case.
+fn has_url(word: &text::Text, url: &str) -> bool {
+    String::from_utf8_lossy(&word.bytes).to_ascii_lowercase().contains(url)
+}
+
 impl Editor for Apache {
     fn name(&self) -> &'static str {
         "apache"
@@ -76,12 +86,11 @@ impl Editor for Apache {
     }
 
     fn recognises(&self, path: &Path, text: &[u8]) -> bool {
-        let is_own = |part: Component<'_>| matches!(part, Component::Normal(name) if ["apache2", "httpd"].iter().any(|own| name == *own));
         if path.ends_with("apache2.conf") || path.ends_with("httpd.conf") {
             return true;
         }
         let is_configuration = path.extension().is_some_and(|extension| extension == "conf")
-            || path.components().any(is_own) && path.extension().is_none_or(|one| one == "vhost");
+            || path.components().any(is_own_folder) && path.extension().is_none_or(|one| one == "vhost");
         is_configuration && text.split(|byte| *byte == b'\n').any(begins_as_its_own)
     }
 
@@ -240,23 +249,18 @@ impl Moved<'_> {
             ));
         }
         let url = format!("{scheme}://{host}");
-        let is_moved = |node: usize| {
-            let place = |node: usize| (tree.nodes[node].source, tree.nodes[node].start);
-            self.group.uses.iter().any(|own| place(own.node) == place(node))
-        };
-        let names = |node: &usize| {
-            let named = &tree.nodes[*node];
-            let has_url =
-                |text: &text::Text| String::from_utf8_lossy(&text.bytes).to_ascii_lowercase().contains(&url);
-            named.name == "<proxymatch" || named.words.iter().any(has_url)
-        };
-        match (0..tree.nodes.len()).find(|node| names(node) && !is_moved(*node)) {
-            Some(node) => {
+        for (node, named) in tree.nodes.iter().enumerate() {
+            let names = named.name == "<proxymatch" || named.words.iter().any(|word| has_url(word, &url));
+            let is_moved = self.group.uses.iter().any(|own| {
+                let own = &tree.nodes[own.node];
+                (own.source, own.start) == (named.source, named.start)
+            });
+            if names && !is_moved {
                 let reason =
                     format!("{} names `{url}` as well, or may, and would no longer apply", tree.place(node));
-                Err(self.refuse(one, reason, "change the URL there and here by hand"))
+                return Err(self.refuse(one, reason, "change the URL there and here by hand"));
             }
-            None => Ok(()),
         }
+        Ok(())
     }
 }

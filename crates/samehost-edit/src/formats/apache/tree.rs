@@ -215,12 +215,11 @@ impl Reader<'_> {
     /// Directives that act while Apache reads.
     fn at_once(&mut self, node: usize, depth: usize) -> Result<()> {
         let first = self.tree.nodes[node].words.first().map(|word| word.bytes.clone());
-        let is_in = |names: &[&str]| {
-            self.tree
-                .around(node)
-                .any(|one| names.iter().any(|name| one.name.strip_prefix('<') == Some(*name)))
-        };
-        let (is_conditional, in_macro) = (is_in(CONDITIONS), is_in(&["macro"]));
+        let (mut is_conditional, mut in_macro) = (false, false);
+        for section in self.tree.around(node).filter_map(|one| one.name.strip_prefix('<')) {
+            is_conditional |= CONDITIONS.contains(&section);
+            in_macro |= section == "macro";
+        }
         match (self.tree.nodes[node].name.as_str(), first) {
             ("define", Some(name)) => {
                 let value = self.tree.nodes[node].words.get(1).map_or(Vec::new(), |word| word.bytes.clone());

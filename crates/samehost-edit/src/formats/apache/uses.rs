@@ -62,12 +62,12 @@ impl Spot {
     }
 
     fn member(tree: &Tree, node: usize) -> Spot {
-        let named = |word: Option<&Text>| Some(String::from_utf8_lossy(&word?.bytes).to_ascii_lowercase());
         let around = tree.around(node).find(|outer| outer.name == "<proxy");
-        let (word, balancer) = match around {
-            Some(section) => (0, named(section.words.first())),
-            None => (1, named(tree.nodes[node].words.first())),
+        let (word, named) = match around {
+            Some(section) => (0, section.words.first()),
+            None => (1, tree.nodes[node].words.first()),
         };
+        let balancer = named.map(|name| String::from_utf8_lossy(&name.bytes).to_ascii_lowercase());
         Spot { word, offset: 0, worker: Worker::Own, balancer }
     }
 

@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 
 use samehost_services::Kind;
 
-use self::lexer::Token;
 use self::proxy::{DIRECTIVES, Proxy};
 use self::tree::Statement;
 use crate::check::{Check, Program};
@@ -109,18 +108,17 @@ impl Editor for Caddy {
 fn log_files(path: &Path, files: &dyn Files) -> Vec<PathBuf> {
     let text = files.read(path).unwrap_or_default();
     let tokens = lexer::tokens(&String::from_utf8_lossy(&text)).unwrap_or_default();
-    let is_output = |three: &&[Token]| {
-        three[0].begins_line
-            && three[0].value == "output"
-            && three[1].value == "file"
-            && !three[2].begins_line
-    };
-    let named = tokens.windows(3).filter(is_output).map(|three| PathBuf::from(&three[2].value));
-    let is_there = |log: PathBuf| {
+    let mut found = Vec::new();
+    for three in tokens.windows(3) {
+        let [output, file, log] = three else { continue };
+        if !output.begins_line || output.value != "output" || file.value != "file" || log.begins_line {
+            continue;
+        }
+        let log = PathBuf::from(&log.value);
         let folder = log.parent().unwrap_or(Path::new("/")).to_owned();
-        if files.exists(&log) { log } else { folder }
-    };
-    named.map(is_there).collect()
+        found.push(if files.exists(&log) { log } else { folder });
+    }
+    found
 }
 
 /// The directives that pass requests on, at any depth.

@@ -145,12 +145,8 @@ impl<'a> Proxy<'a> {
             let why = "the upstreams of a directive need the same scheme, and a socket has no `http://`";
             return Some((why.to_owned(), "remove `http://` from each upstream first"));
         }
-        let below = self.statement.below();
-        let uses_address = |word: &Token| {
-            word.value.contains("upstream_hostport") || word.value.contains("reverse_proxy.upstream.")
-        };
-        let text = |one: &Statement| format!("`{}` (line {})", one.word(0), one.line);
-        for one in &below {
+        for one in &self.statement.below() {
+            let text = format!("`{}` (line {})", one.word(0), one.line);
             if one.words.first().is_some_and(|word| word.has_variable) {
                 return Some((
                     format!("line {} is put together from environment variables", one.line),
@@ -159,7 +155,7 @@ impl<'a> Proxy<'a> {
             }
             if one.words.iter().any(uses_address) {
                 let by_hand = "write the host instead: header_up Host NAME";
-                return Some((format!("{} uses the address of the upstream", text(one)), by_hand));
+                return Some((format!("{text} uses the address of the upstream"), by_hand));
             }
             let (why, by_hand) = match one.word(0) {
                 "health_port" => {
@@ -176,7 +172,7 @@ impl<'a> Proxy<'a> {
                 }
                 _ => continue,
             };
-            return Some((format!("{} {why}", text(one)), by_hand));
+            return Some((format!("{text} {why}"), by_hand));
         }
         None
     }
@@ -216,4 +212,9 @@ impl Upstream<'_> {
         let edit = Edit::new(&self.statement.file, self.token.range.clone(), written);
         Ok([edit].into_iter().chain(more).collect())
     }
+}
+
+/// Whether a word is replaced by the address of the upstream.
+fn uses_address(word: &Token) -> bool {
+    word.value.contains("upstream_hostport") || word.value.contains("reverse_proxy.upstream.")
 }

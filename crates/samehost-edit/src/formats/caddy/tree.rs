@@ -8,7 +8,7 @@ use super::lexer::{self, Token};
 use crate::files::{Bounded, Files};
 use crate::glob::{glob, is_pattern};
 use crate::lines;
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{At, Refusal, Result};
 
 /// Imports nest no deeper than this.
 const DEEPEST: usize = 20;
@@ -161,6 +161,11 @@ impl Reader<'_> {
     }
 }
 
+/// Whether a word is a brace, in quotes or not.
+fn is_brace(word: &Token) -> bool {
+    matches!(word.value.as_str(), "{" | "}" | "{}")
+}
+
 /// The statements of a file.
 fn parse(file: &Rc<PathBuf>, tokens: Vec<Token>) -> Result<Vec<Statement>> {
     let mut stack: Vec<Statement> = Vec::new();
@@ -168,26 +173,27 @@ fn parse(file: &Rc<PathBuf>, tokens: Vec<Token>) -> Result<Vec<Statement>> {
     let mut tokens = tokens.into_iter().peekable();
     while let Some(first) = tokens.next() {
         let line = first.line;
-        let refuse = |why: &str| Refusal::new(file, line, why, "correct the braces first");
+        let by_hand = "correct the braces first";
+        let here = At { file, line };
         let mut words = vec![first];
         while let Some(word) = tokens.next_if(|next| !next.begins_line) {
             words.push(word);
         }
-        let is_brace = |word: &Token| matches!(word.value.as_str(), "{" | "}" | "{}");
         if words.iter().any(|word| is_brace(word) && word.is_quoted) {
-            return Err(refuse("a brace stands in quotes"));
+            return Err(here.refusal("a brace stands in quotes", by_hand));
         }
         if words[0].value == "}" {
             let closed = stack.pop().filter(|_| words.len() == 1);
-            let closed =
-                closed.ok_or_else(|| refuse("a closing brace is not alone in its line, or one too many"))?;
+            let closed = closed.ok_or_else(|| {
+                here.refusal("a closing brace is not alone in its line, or one too many", by_hand)
+            })?;
             let above = stack.last_mut().and_then(|open| open.block.as_mut());
             above.unwrap_or(&mut statements).push(closed);
             continue;
         }
         let opens = words.pop_if(|word| word.value == "{").is_some();
         if words.iter().any(is_brace) {
-            return Err(refuse("a brace stands in the middle of a line"));
+            return Err(here.refusal("a brace stands in the middle of a line", by_hand));
         }
         let statement = Statement { file: Rc::clone(file), words, block: opens.then(Vec::new), line };
         if opens {

@@ -55,7 +55,6 @@ pub(super) fn parse(token: &Token) -> Result<(Scheme, Endpoint), String> {
 }
 
 fn tcp(text: &str) -> Result<Endpoint, String> {
-    let unusual = || format!("`{text}` is an unusual address");
     let (host, port) = match text.rsplit_once(':').filter(|_| !text.ends_with(']')) {
         Some((host, port)) => {
             let number = port.parse().ok().filter(|number: &u16| number.to_string() == port);
@@ -64,12 +63,11 @@ fn tcp(text: &str) -> Result<Endpoint, String> {
         None => (text, USUAL_PORT),
     };
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    if bare.is_none() && host.contains(':') {
-        return Err(unusual());
-    }
     // Without a host, Go connects to this machine.
-    let host = if host.is_empty() { "localhost" } else { bare.unwrap_or(host) };
-    url::tcp(host, port).ok_or_else(unusual)
+    let name = if host.is_empty() { "localhost" } else { bare.unwrap_or(host) };
+    let is_several = bare.is_none() && host.contains(':');
+    let endpoint = if is_several { None } else { url::tcp(name, port) };
+    endpoint.ok_or_else(|| format!("`{text}` is an unusual address"))
 }
 
 /// An endpoint as an address of this scheme.

@@ -350,15 +350,17 @@ impl<'a> Services<'a> {
 
     /// Another service with this name, or whose socket is in the directory.
     fn behind(&self, client: &Service<'_>, host: &str) -> Option<&Service<'a>> {
-        let is_another = |place: &&usize| self.all[**place].name != client.name;
-        let place = if host.starts_with('/') {
-            let fitting =
-                self.servers.iter().filter(|(_, server)| Path::new(host).starts_with(server.directory));
-            fitting.map(|(place, _)| place).find(is_another)
-        } else {
-            self.named.get(host).filter(is_another)
-        };
-        place.map(|place| &self.all[*place])
+        if !host.starts_with('/') {
+            let named = &self.all[*self.named.get(host)?];
+            return Some(named).filter(|named| named.name != client.name);
+        }
+        for (place, server) in &self.servers {
+            let found = &self.all[*place];
+            if found.name != client.name && Path::new(host).starts_with(server.directory) {
+                return Some(found);
+            }
+        }
+        None
     }
 }
 

@@ -106,32 +106,31 @@ pub(super) struct Variable {
 /// Its variables, from a map or a list.
 fn variables(map: &Node) -> Vec<Variable> {
     let Some(environment) = map.get("environment").map(|(_, node)| node) else { return Vec::new() };
-    let plain = |text: &str| Some(text.to_owned()).filter(|text| !text.contains('$'));
+    let mut found = Vec::new();
     match &environment.kind {
-        Kind::Map(pairs) => pairs
-            .iter()
-            .filter_map(|(key, value)| {
+        Kind::Map(pairs) => {
+            for (key, value) in pairs.iter() {
+                let Some(name) = key.text() else { continue };
                 let inside = value.inside();
-                let text = inside.as_ref().and(value.text()).and_then(plain);
-                Some(Variable {
-                    name: key.text()?.to_owned(),
+                found.push(Variable {
+                    name: name.to_owned(),
                     filled: value.text().is_some_and(|text| text.contains('$')),
-                    value: text,
+                    value: inside.as_ref().and(value.text()).and_then(plain),
                     line: key.line,
                     range: inside.unwrap_or(0..0),
                     listed: false,
                     at: key.range.start,
-                })
-            })
-            .collect(),
-        Kind::List(items) => items
-            .iter()
-            .filter_map(|item| {
-                let (text, inside) = (item.text()?, item.inside());
-                let (name, value) =
-                    text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
+                });
+            }
+        }
+        Kind::List(items) => {
+            for item in items {
+                let Some(text) = item.text() else { continue };
+                let inside = item.inside();
+                let name = text.split('=').next().unwrap_or(text);
+                let value = text.split_once('=').map(|(_, value)| value);
                 let start = inside.as_ref().map_or(0, |inside| inside.start + name.len() + 1);
-                Some(Variable {
+                found.push(Variable {
                     name: name.to_owned(),
                     filled: text.contains('$'),
                     value: inside.as_ref().and(value).and_then(plain),
@@ -139,11 +138,17 @@ fn variables(map: &Node) -> Vec<Variable> {
                     range: inside.map_or(0..0, |inside| start.min(inside.end)..inside.end),
                     listed: true,
                     at: item.range.start,
-                })
-            })
-            .collect(),
-        _ => Vec::new(),
+                });
+            }
+        }
+        _ => {}
     }
+    found
+}
+
+/// A text into which Compose fills nothing.
+fn plain(text: &str) -> Option<String> {
+    Some(text.to_owned()).filter(|text| !text.contains('$'))
 }
 
 impl<'a> Service<'a> {
@@ -188,18 +193,17 @@ impl<'a> Service<'a> {
         if self.get("extends").is_some() || self.get("label_file").is_some() {
             return None;
         }
-        let is_merged =
-            |(key, value): &(Node, Node)| key.text() == Some("<<") || matches!(value.kind, Kind::Alias(_));
-        if self.map.pairs().iter().any(is_merged) {
-            return None;
+        for (key, value) in self.map.pairs() {
+            let is_merged = key.text() == Some("<<") || matches!(value.kind, Kind::Alias(_));
+            if is_merged {
+                return None;
+            }
         }
         let Some(named) = self.get("env_file") else { return Some(Vec::new()) };
-        let is_plain = |text: &&str| !text.contains('$');
-        let texts: Option<Vec<&str>> = match &named.kind {
-            Kind::List(items) => items.iter().map(|item| item.text().filter(is_plain)).collect(),
-            _ => named.text().filter(is_plain).map(|text| vec![text]),
-        };
-        Some(texts?.into_iter().map(str::to_owned).collect())
+        match &named.kind {
+            Kind::List(items) => items.iter().map(|item| item.text().and_then(plain)).collect(),
+            _ => Some(vec![plain(named.text()?)?]),
+        }
     }
 
     /// Keys that merge other definitions into a service.
@@ -223,22 +227,17 @@ impl<'a> Service<'a> {
 
     /// What may give a database another socket than its image's.
     pub(super) fn changes_socket(&self) -> Option<&'static str> {
-        let words = |name: &str| self.get(name).map(words).unwrap_or_default();
-        if words("command").contains("socket")
-            || self.get("entrypoint").is_some()
-            || self.get("user").is_some()
-        {
+        let [command, volumes, configs] =
+            ["command", "volumes", "configs"].map(|name| self.get(name).map(words).unwrap_or_default());
+        if command.contains("socket") || self.get("entrypoint").is_some() || self.get("user").is_some() {
             return Some("its server is started in a way that may change its socket");
         }
-        let targets = ["/etc/mysql", "/etc/my.cnf", "/etc/postgresql", "postgresql.conf"];
-        targets
-            .iter()
-            .any(|target| {
-                words("volumes").contains(target)
-                    || words("configs").contains(target)
-                    || words("command").contains(target)
-            })
-            .then_some("its server has a configuration of its own, which may change its socket")
+        for target in ["/etc/mysql", "/etc/my.cnf", "/etc/postgresql", "postgresql.conf"] {
+            if [&command, &volumes, &configs].iter().any(|words| words.contains(target)) {
+                return Some("its server has a configuration of its own, which may change its socket");
+            }
+        }
+        None
     }
 
     /// The source mounted at a directory: `db-socket` of `db-socket:/var/run/mysqld`.

@@ -14,10 +14,11 @@ impl Yml<'_> {
             None => None,
             Some((_, from)) => self.inherited(from, name, 0)?,
         };
-        let place = |key: &str| map.pairs().iter().position(|(one, _)| one.text() == Some(key));
+        let [merge, own] =
+            ["<<", name].map(|key| map.pairs().iter().position(|(one, _)| one.text() == Some(key)));
         match (map.get(name), inherited) {
             // In Ruby an inherited value wins if << is below the key.
-            (Some(_), Some(_)) if place("<<") > place(name) => Err("<< stands below a key that it overrides"),
+            (Some(_), Some(_)) if merge > own => Err("<< stands below a key that it overrides"),
             (Some((_, node)), _) => Ok(Some(Value {
                 node: self.document.resolve(node),
                 own: node.text().is_some() || !matches!(node.kind, Kind::Alias(_)),

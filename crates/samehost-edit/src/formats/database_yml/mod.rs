@@ -107,6 +107,11 @@ struct Yml<'a> {
     overridden: bool,
 }
 
+/// Whether a map has a key more than once.
+fn has_twice(map: &Node, key: &Node) -> bool {
+    key.text().is_some_and(|name| map.twice(name))
+}
+
 impl<'a> Yml<'a> {
     fn open(file: &'a Path, files: &dyn Files) -> Result<Self> {
         Self::parse(file, files).map_err(|refusal| refusal.in_file(file).by_hand(BY_HAND))
@@ -118,12 +123,12 @@ impl<'a> Yml<'a> {
         let document = Document::parse(&masked.text)?;
         let root = file.parent().and_then(Path::parent);
         let variables = root.and_then(|root| files.read(&root.join(".env")).ok()).unwrap_or_default();
-        let twice = document.root.pairs().iter().find(|(key, value)| {
-            let again = |node: &Node, key: &Node| key.text().is_some_and(|name| node.twice(name));
-            again(&document.root, key) || value.pairs().iter().any(|(inner, _)| again(value, inner))
-        });
-        if let Some((key, _)) = twice {
-            return Err(Refusal::at(key.line, "a key stands in it twice"));
+        for (key, value) in document.root.pairs() {
+            if has_twice(&document.root, key)
+                || value.pairs().iter().any(|(inner, _)| has_twice(value, inner))
+            {
+                return Err(Refusal::at(key.line, "a key stands in it twice"));
+            }
         }
         let overridden = String::from_utf8_lossy(&variables)
             .lines()
@@ -147,15 +152,18 @@ impl<'a> Yml<'a> {
             }
             let value = self.document.resolve(value);
             // An environment may have several connections; the database server's variables are not connections.
-            let mut several = value.pairs().iter().filter_map(|(key, value)| {
-                let (inner, map) = (key.text().filter(|inner| *inner != "<<")?, self.document.resolve(value));
-                let has_key = |key: &str| self.value(map, key).is_ok_and(|value| value.is_some());
-                let is_one = !map.pairs().is_empty() && (has_key("adapter") || has_key("url"));
-                is_one.then(|| Environment { name: format!("{name}.{inner}"), map })
-            });
-            match several.next() {
-                Some(first) => found.extend(std::iter::once(first).chain(several)),
-                None => found.push(Environment { name: name.to_owned(), map: value }),
+            let before = found.len();
+            for (key, value) in value.pairs() {
+                let Some(inner) = key.text().filter(|inner| *inner != "<<") else { continue };
+                let map = self.document.resolve(value);
+                let mut names = ["adapter", "url"].iter();
+                let is_one = names.any(|name| self.value(map, name).is_ok_and(|value| value.is_some()));
+                if is_one && !map.pairs().is_empty() {
+                    found.push(Environment { name: format!("{name}.{inner}"), map });
+                }
+            }
+            if found.len() == before {
+                found.push(Environment { name: name.to_owned(), map: value });
             }
         }
         found

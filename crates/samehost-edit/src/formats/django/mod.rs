@@ -59,11 +59,8 @@ impl Editor for Django {
 
     fn recognises(&self, path: &Path, text: &[u8]) -> bool {
         let is_python = path.extension().is_some_and(|extension| extension == "py");
-        let has_word = |word: &[u8]| text.windows(word.len()).any(|window| window == word);
-        is_python
-            && (has_word(b"DATABASES")
-                || has_word(b"CACHES")
-                || BROKERS.iter().any(|name| has_word(name.as_bytes())))
+        let mut names = ["DATABASES", "CACHES"].iter().chain(BROKERS);
+        is_python && names.any(|name| text.windows(name.len()).any(|window| window == name.as_bytes()))
     }
 
     fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {

@@ -6,6 +6,9 @@ use super::Settings;
 use super::literal::line;
 use crate::refusal::{Refusal, Result};
 
+/// Functions that run other code, or hand out the names of this one.
+const RUN_CODE: [&[u8]; 5] = [b"exec", b"execfile", b"include", b"globals", b"locals"];
+
 impl Settings<'_> {
     /// Value of a name that a single statement assigns and nothing else touches.
     pub(super) fn only(&self, name: &str) -> Result<Option<Node<'_>>> {
@@ -35,17 +38,13 @@ impl Settings<'_> {
     /// A later line that may set the name: a wildcard import, or code that runs other code.
     fn later(&self, statement: Node<'_>, name: &str) -> Option<(u32, String)> {
         let source = &self.source;
-        let below = |node: &Node<'_>| node.start_byte() > statement.end_byte();
-        // Code that runs other code can set anything.
-        let runs = |node: &Node<'_>| {
-            node.kind() == "call"
-                && node.child_by_field_name("function").is_some_and(|function| {
-                    [b"exec".as_slice(), b"execfile", b"include", b"globals", b"locals"]
-                        .contains(&source.bytes(function))
-                })
-        };
-        for node in source.all().into_iter().filter(below) {
-            if runs(&node) {
+        for node in source.all() {
+            if node.start_byte() <= statement.end_byte() {
+                continue;
+            }
+            // Code that runs other code can set anything.
+            let called = if node.kind() == "call" { node.child_by_field_name("function") } else { None };
+            if called.is_some_and(|function| RUN_CODE.contains(&source.bytes(function))) {
                 return Some((line(node), source.written(node)));
             }
             let mut cursor = node.walk();

@@ -69,50 +69,50 @@ pub(super) fn wants(directory: &Path, files: &dyn Files, package: &str) -> bool 
 }
 
 fn beside(directory: &Path, files: &dyn Files) -> Vec<Framework> {
-    let there = |name: &str| text(directory, name, files);
-    let composer = there("composer.json").unwrap_or_default();
+    let [artisan, composer, symfony, gems, manage, package] =
+        ["artisan", "composer.json", "symfony.lock", "Gemfile", "manage.py", "package.json"]
+            .map(|name| text(directory, name, files));
+    let composer = composer.unwrap_or_default();
     let mut found = Vec::new();
-    if there("artisan").is_some() || composer.contains("\"laravel/framework\"") {
+    if artisan.is_some() || composer.contains("\"laravel/framework\"") {
         found.push(Framework::Laravel);
     }
-    if composer.contains("\"symfony/framework-bundle\"") || there("symfony.lock").is_some() {
+    if composer.contains("\"symfony/framework-bundle\"") || symfony.is_some() {
         found.push(Framework::Symfony);
     }
     if composer.contains("\"roots/wordpress\"") || composer.contains("\"roots/bedrock") {
         found.push(Framework::Bedrock);
     }
-    let gems = there("Gemfile").unwrap_or_default();
-    if gems.lines().any(|line| {
+    if gems.unwrap_or_default().lines().any(|line| {
         let line = line.trim_start();
         line.starts_with("gem 'rails'") || line.starts_with("gem \"rails\"")
     }) {
         found.push(Framework::Rails);
     }
-    if there("manage.py").is_some_and(|text| text.contains("DJANGO_SETTINGS_MODULE")) {
+    if manage.is_some_and(|text| text.contains("DJANGO_SETTINGS_MODULE")) {
         found.push(Framework::Django);
     }
-    if there("package.json").is_some() {
+    if package.is_some() {
         found.push(Framework::Node);
     }
     found
 }
 
 fn inside(lines: &Lines) -> Vec<Framework> {
-    let has_variable = |name: &str| lines.last(name).is_some();
     let mut found = Vec::new();
-    if has_variable("APP_KEY") && has_variable("DB_CONNECTION") {
+    if lines.has("APP_KEY") && lines.has("DB_CONNECTION") {
         found.push(Framework::Laravel);
     }
-    if has_variable("APP_SECRET") && has_variable("APP_ENV") && !has_variable("APP_KEY") {
+    if lines.has("APP_SECRET") && lines.has("APP_ENV") && !lines.has("APP_KEY") {
         found.push(Framework::Symfony);
     }
-    if has_variable("RAILS_ENV") || has_variable("RAILS_MASTER_KEY") {
+    if lines.has("RAILS_ENV") || lines.has("RAILS_MASTER_KEY") {
         found.push(Framework::Rails);
     }
-    if has_variable("DJANGO_SETTINGS_MODULE") || has_variable("DJANGO_SECRET_KEY") {
+    if lines.has("DJANGO_SETTINGS_MODULE") || lines.has("DJANGO_SECRET_KEY") {
         found.push(Framework::Django);
     }
-    if has_variable("WP_ENV") && has_variable("WP_HOME") {
+    if lines.has("WP_ENV") && lines.has("WP_HOME") {
         found.push(Framework::Bedrock);
     }
     found

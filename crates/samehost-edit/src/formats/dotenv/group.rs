@@ -104,7 +104,7 @@ impl Group {
         if let Some(refusal) = carries_more(self, entry) {
             return Err(refusal);
         }
-        let path = || is_plain_path(host).then(|| Endpoint::Unix(host.into()));
+        let path = Some(Endpoint::Unix(host.into())).filter(|_| is_plain_path(host));
         let number = u16::try_from(port).ok();
         let endpoint = match self.form {
             Form::HostIsDirectory if host.starts_with('/') => {
@@ -116,9 +116,9 @@ impl Group {
                         format!("{} is a path, but the port beside it makes it a host name", entry.name);
                     return Err(Refusal::at(entry.line, reason));
                 }
-                path()
+                path
             }
-            Form::HostIsPath if host.starts_with('/') => path(),
+            Form::HostIsPath if host.starts_with('/') => path,
             _ => number.and_then(|port| tcp(host, port)),
         };
         endpoint.map(|endpoint| Some((endpoint, entry))).ok_or_else(|| unusual(entry))

@@ -53,12 +53,8 @@ impl Databases {
                 }
                 let is_php = path.extension().is_some_and(|extension| extension == "php");
                 if is_php && is_configuration && path != directory.join(USUAL) {
-                    let found =
-                        files.read(&path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-                    let asks = |text: &String| {
-                        ["env('DB_HOST'", "env(\"DB_HOST\""].iter().any(|call| text.contains(call))
-                    };
-                    if let Some(text) = found.filter(asks) {
+                    let text = String::from_utf8_lossy(&files.read(&path).unwrap_or_default()).into_owned();
+                    if ["env('DB_HOST'", "env(\"DB_HOST\""].iter().any(|call| text.contains(call)) {
                         let name = path.strip_prefix(directory).unwrap_or(&path).display().to_string();
                         return Some(Databases { name, text });
                     }
@@ -186,32 +182,29 @@ impl<'a> Laravel<'a> {
 
     fn redis(&self) -> Result<()> {
         let line = self.lines.last("REDIS_HOST").map_or(0, |entry| entry.line);
-        let refused = |reason: &str, by_hand: &str| Err(Refusal::at(line, reason).by_hand(by_hand));
         for name in ["REDIS_URL", "REDIS_SCHEME", "REDIS_PATH", "REDIS_SOCKET", "REDIS_CLUSTER"] {
             if self.lines.last(name).is_some_and(|entry| !entry.text.is_empty()) {
-                return refused(
-                    &format!("{name} counts as well"),
-                    &format!("{name}= (empty), then switch again: Laravel's URL cannot name a socket"),
-                );
+                let by_hand =
+                    format!("{name}= (empty), then switch again: Laravel's URL cannot name a socket");
+                return Err(Refusal::at(line, format!("{name} counts as well")).by_hand(by_hand));
             }
         }
         let client = match self.lines.last("REDIS_CLIENT") {
             Some(_) => self.lines.literal("REDIS_CLIENT"),
             None => self.default("REDIS_CLIENT"),
         };
-        match client {
-            Some("phpredis") => Ok(()),
-            None if self.database.is_none() && !wants(self.directory, self.files, "predis/predis") => {
-                refused(
-                    "whether phpredis or Predis reads it is not known: config/database.php is not there",
-                    "REDIS_CLIENT=phpredis, then switch again",
-                )
-            }
-            _ => refused(
+        let (reason, by_hand) = match client {
+            Some("phpredis") => return Ok(()),
+            None if self.database.is_none() && !wants(self.directory, self.files, "predis/predis") => (
+                "whether phpredis or Predis reads it is not known: config/database.php is not there",
+                "REDIS_CLIENT=phpredis, then switch again",
+            ),
+            _ => (
                 "Predis takes no path for a host",
                 "in config/database.php, in 'redis': 'scheme' => 'unix', 'path' => '/run/redis/redis-server.sock'",
             ),
-        }
+        };
+        Err(Refusal::at(line, reason).by_hand(by_hand))
     }
 }
 

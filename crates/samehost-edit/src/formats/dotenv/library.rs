@@ -12,7 +12,6 @@ const OF_PDO: &[&str] = &["MYSQL_ATTR_SSL_CA", "MYSQL_ATTR_SSL_CERT", "MYSQL_ATT
 impl Reader<'_> {
     /// By what the framework connects. An ORM of Node has `pg` beside it, and connects by that.
     pub(super) fn library(&self, protocol: Protocol) -> Library {
-        let wants = |package: &str| wants(self.directory, self.files, package);
         match (self.framework, protocol) {
             (Framework::Laravel | Framework::Symfony | Framework::Bedrock, Protocol::Mysql) => {
                 Library::Mysqlnd
@@ -20,12 +19,12 @@ impl Reader<'_> {
             (Framework::Laravel | Framework::Symfony | Framework::Rails, Protocol::Postgres) => {
                 Library::Libpq
             }
-            (Framework::Django, Protocol::Postgres) if !wants("asyncpg") => Library::Libpq,
+            (Framework::Django, Protocol::Postgres) if !self.wants("asyncpg") => Library::Libpq,
             (Framework::Node, Protocol::Postgres) => {
-                let is_prisma = wants("prisma")
-                    || wants("@prisma/client")
+                let is_prisma = self.wants("prisma")
+                    || self.wants("@prisma/client")
                     || text(self.directory, "prisma/schema.prisma", self.files).is_some();
-                match (is_prisma, wants("pg"), wants("postgres")) {
+                match (is_prisma, self.wants("pg"), self.wants("postgres")) {
                     // Prisma with an adapter connects by pg.
                     (true, false, _) => Library::Prisma,
                     (_, true, false) => Library::NodePostgres,
@@ -35,6 +34,11 @@ impl Reader<'_> {
             }
             _ => Library::Unknown,
         }
+    }
+
+    /// Whether the project asks for a package.
+    pub(super) fn wants(&self, package: &str) -> bool {
+        wants(self.directory, self.files, package)
     }
 
     /// The file's variables that a client of this protocol takes beside the address.

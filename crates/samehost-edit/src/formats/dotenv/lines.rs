@@ -108,6 +108,11 @@ impl Lines {
         self.all(name).next_back()
     }
 
+    /// Whether a name has an entry.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.last(name).is_some()
+    }
+
     /// Value of a name, if it is clear and has no variables in it.
     pub(super) fn literal(&self, name: &str) -> Option<&str> {
         let entry = self.last(name).filter(|entry| entry.unclear.is_none() && entry.is_plain())?;
@@ -177,9 +182,17 @@ struct Written {
     unclear: Option<&'static str>,
 }
 
+fn is_blank(byte: &u8) -> bool {
+    matches!(byte, b' ' | b'\t')
+}
+
+/// The first place from here on that is not blank.
+fn behind_blanks(body: &[u8], from: usize) -> usize {
+    from + body[from..].iter().take_while(|byte| is_blank(byte)).count()
+}
+
 /// Reads the value after an equals sign, starting at `value`.
 fn written(body: &[u8], equals: usize, value: usize) -> Written {
-    let blank = |byte: &u8| *byte == b' ' || *byte == b'\t';
     let rest = &body[value..];
     let (mut range, mut literal, mut commented, mut opens) = (equals + 1..equals + 1, false, false, None);
     let mut unclear = None;
@@ -196,7 +209,7 @@ fn written(body: &[u8], equals: usize, value: usize) -> Written {
             if inside.is_none() {
                 range = value..body.len();
                 opens = Some(quote);
-            } else if !(tail.is_empty() || (tail.starts_with(b"#") && after.first().is_some_and(&blank))) {
+            } else if !(tail.is_empty() || (tail.starts_with(b"#") && after.first().is_some_and(is_blank))) {
                 unclear = Some("something stands behind its closing quote");
             }
         }
@@ -206,11 +219,11 @@ fn written(body: &[u8], equals: usize, value: usize) -> Written {
             unclear = Some("only Node's library takes backticks for quotes");
         }
         Some(_) => {
-            let comment = rest.windows(2).position(|pair| blank(&pair[0]) && pair[1] == b'#');
+            let comment = rest.windows(2).position(|pair| is_blank(&pair[0]) && pair[1] == b'#');
             commented = comment.is_some();
             let text = rest[..comment.unwrap_or(rest.len())].trim_ascii_end();
             range = value..value + text.len();
-            if text.iter().any(blank) {
+            if text.iter().any(is_blank) {
                 unclear = Some("its value has spaces and no quotes");
             } else if text.iter().any(|byte| b"#\"'`".contains(byte)) {
                 unclear = Some("its value has a # or a quote inside, and no quotes around it");
@@ -233,22 +246,20 @@ fn ambiguous(text: &[u8]) -> Option<&'static str> {
 
 /// The entry of a line.
 fn entry(body: &[u8], at: usize, line: u32) -> Option<Entry> {
-    let blank = |byte: &u8| *byte == b' ' || *byte == b'\t';
-    let skip = |from: usize| from + body[from..].iter().take_while(|byte| blank(byte)).count();
-    let mut start = skip(0);
-    if body[start..].starts_with(b"export") && body.get(start + 6).is_some_and(&blank) {
-        start = skip(start + 6);
+    let mut start = behind_blanks(body, 0);
+    if body[start..].starts_with(b"export") && body.get(start + 6).is_some_and(is_blank) {
+        start = behind_blanks(body, start + 6);
     }
     let length =
         body[start..].iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
     let name = std::str::from_utf8(&body[start..start + length]).ok().filter(|name| !name.is_empty())?;
-    let equals = skip(start + length);
+    let equals = behind_blanks(body, start + length);
     let (unclear, is_equals) = match body.get(equals)? {
         b'=' => (None, true),
         b':' => (Some("only Ruby's library takes a colon for the equals sign"), false),
         _ => return None,
     };
-    let value = skip(equals + 1);
+    let value = behind_blanks(body, equals + 1);
     let rest = &body[value..];
     let spaced = is_equals
         && (equals > start + length || (value > equals + 1 && !matches!(rest.first(), None | Some(b'#'))));

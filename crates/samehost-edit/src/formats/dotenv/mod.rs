@@ -147,15 +147,19 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Whether a file is beside this one, and may be read.
+    fn is_readable(&self, name: &str) -> bool {
+        self.files.read(&self.directory.join(name)).is_ok()
+    }
+
     /// Why the framework does not read this file at all.
     fn stale(&self, has_mark: bool) -> Option<(&'static str, &'static str)> {
-        let there = |name: &str| self.files.read(&self.directory.join(name)).is_ok();
         match self.framework {
-            Framework::Laravel if there("bootstrap/cache/config.php") => Some((
+            Framework::Laravel if self.is_readable("bootstrap/cache/config.php") => Some((
                 "Laravel does not read it: bootstrap/cache/config.php holds what it said when that was made",
                 "php artisan config:clear, then switch again, then php artisan config:cache",
             )),
-            Framework::Symfony if there(".env.local.php") => Some((
+            Framework::Symfony if self.is_readable(".env.local.php") => Some((
                 "Symfony does not read it: .env.local.php holds what it said when that was made",
                 "rm .env.local.php, then switch again, then composer dump-env prod",
             )),
@@ -274,11 +278,9 @@ impl<'a> Reader<'a> {
     /// What to write for a host whose reader is not known. A path is a host's name to most clients of Redis, and a URL is
     /// not; PostgreSQL's take its directory for a host everywhere.
     fn orphan_by_hand(&self, name: &str) -> String {
-        let wants = |packages: &[&str]| {
-            packages.iter().any(|package| framework::wants(self.directory, self.files, package))
-        };
-        let has_postgres = wants(&["pg", "psycopg2", "psycopg", "psycopg2-binary", "asyncpg"]);
-        let has_mysql = wants(&["mysql2", "mysqlclient", "PyMySQL", "mysql"]);
+        let has_postgres =
+            ["pg", "psycopg2", "psycopg", "psycopg2-binary", "asyncpg"].iter().any(|name| self.wants(name));
+        let has_mysql = ["mysql2", "mysqlclient", "PyMySQL", "mysql"].iter().any(|name| self.wants(name));
         if name.starts_with("REDIS") {
             return format!(
                 "REDIS_URL=unix:///run/redis/redis-server.sock, where the program reads REDIS_URL (redis-rb, ioredis, redis-py), and {name} goes; a path in {name} would be a host's name"

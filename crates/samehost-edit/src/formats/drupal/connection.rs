@@ -153,20 +153,24 @@ fn connection(file: &Path, items: &[Item], name: String, keys: String) -> Result
     let names = ["driver", "host", "port", "unix_socket"];
     for item in items.iter().filter(|item| names.iter().any(|key| item.key == key.as_bytes())) {
         let key = String::from_utf8_lossy(&item.key);
-        let place = item.entry.place();
-        let here = |reason: &str| Trouble::new(&place.file, place.line, format!("{name}, `{key}`: {reason}"));
         match (&item.value.value, item.value.value.text()) {
             (Value::Unknown(trouble), _) => {
                 let reason = format!("{name}, `{key}`: {}", trouble.reason);
                 return Err(refuse(&Trouble { reason, ..trouble.clone() }, &keys));
             }
             (_, Some(text)) if text.is_ascii() => {}
-            _ => return Err(refuse(&here("this is not a name of a server"), &keys)),
+            _ => {
+                let place = item.entry.place();
+                let reason = format!("{name}, `{key}`: this is not a name of a server");
+                return Err(refuse(&Trouble::new(&place.file, place.line, reason), &keys));
+            }
         }
     }
-    let line = |item: &Item| (item.entry.place().file.clone(), item.entry.place().line);
-    let (place, first) = items.first().map_or((file.to_owned(), 0), line);
-    let wrong = |reason: &str| refuse(&Trouble::new(&place, first, format!("{name}: {reason}")), &keys);
+    let (place, first) = match items.first().map(|item| item.entry.place()) {
+        Some(place) => (place.file.as_path(), place.line),
+        None => (file, 0),
+    };
+    let wrong = |reason: &str| refuse(&Trouble::new(place, first, format!("{name}: {reason}")), &keys);
     let protocol = match text(items, "driver").as_deref() {
         Some("mysql") => Protocol::Mysql,
         Some("pgsql") => Protocol::Postgres,
@@ -186,6 +190,11 @@ fn connection(file: &Path, items: &[Item], name: String, keys: String) -> Result
     Ok(Some(Connection { name, keys, protocol, endpoint, spelled: written, port, items: items.to_vec() }))
 }
 
+/// Whether a character would end the value in a DSN, or its name.
+fn would_end_it(one: char) -> bool {
+    one.is_control() || ";, '\\".contains(one)
+}
+
 /// Where a connection leads.
 fn endpoint(
     protocol: Protocol,
@@ -193,15 +202,13 @@ fn endpoint(
     host: Option<&str>,
     port: u16,
 ) -> Result<Endpoint, &'static str> {
-    // Characters that would end the value in a DSN, or its name.
-    let strange = |one: char| one.is_control() || ";, '\\".contains(one);
     Ok(match (protocol, socket, host) {
-        (_, Some(Some(path)), _) if path.starts_with('/') && !path.contains(strange) => {
+        (_, Some(Some(path)), _) if path.starts_with('/') && !path.contains(would_end_it) => {
             Endpoint::Unix(PathBuf::from(path))
         }
         (_, Some(_), _) => return Err("its unix_socket is not a path"),
         (_, None, None | Some("")) => return Err("it has no host"),
-        (_, None, Some(host)) if host.contains(strange) => {
+        (_, None, Some(host)) if host.contains(would_end_it) => {
             return Err("its host is not understood");
         }
         (Protocol::Postgres, None, Some(host)) if host.starts_with('/') => {

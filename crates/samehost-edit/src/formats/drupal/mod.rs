@@ -84,17 +84,15 @@ fn site(path: &Path) -> Option<(&Path, String)> {
 
 fn follow(file: &Path, files: &dyn Files) -> Result<Outcome> {
     let real = files.real(file);
-    let empty = || Value::Array(php::Items::default());
-    let mut setup = Setup {
-        // Variables that Settings::initialize() sets before it includes the file.
-        variables: vec![("databases", empty()), ("settings", empty()), ("config", empty())],
-        ..Setup::default()
-    };
+    // Variables that Settings::initialize() sets before it includes the file.
+    let variables =
+        ["databases", "settings", "config"].map(|name| (name, Value::Array(php::Items::default())));
+    let mut setup = Setup { variables: variables.to_vec(), ..Setup::default() };
     if let Some((root, site)) = site(&real) {
-        let text = |text: String| Value::Text(text.into_bytes());
-        setup.variables.push(("app_root", text(root.display().to_string())));
-        setup.variables.push(("site_path", text(site)));
-        setup.constants.push(("DRUPAL_ROOT", text(root.display().to_string())));
+        let root = Value::Text(root.display().to_string().into_bytes());
+        setup.variables.push(("app_root", root.clone()));
+        setup.variables.push(("site_path", Value::Text(site.into_bytes())));
+        setup.constants.push(("DRUPAL_ROOT", root));
     }
     php::execute(&real, files, setup).map_err(|trouble| refuse(&trouble))
 }

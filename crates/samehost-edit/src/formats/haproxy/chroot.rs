@@ -1,7 +1,7 @@
 //! Where HAProxy looks for the socket of a server: it connects inside its `chroot`, and the path in the configuration
 //! begins there. (`bind` opens its sockets before, and its paths are those of the machine.)
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use super::config::{Config, Line};
 use super::lexer;
@@ -24,11 +24,12 @@ pub(super) enum Chroot {
 
 impl Chroot {
     pub(super) fn of(config: &Config, files: &dyn Files) -> Self {
-        let globals = || config.sections.iter().filter(|section| section.keyword() == "global");
-        let found: Vec<&Line> =
-            globals().flat_map(|section| &section.lines).filter(|line| line.word(0) == "chroot").collect();
+        let globals: Vec<_> =
+            config.sections.iter().filter(|section| section.keyword() == "global").collect();
+        let lines = globals.iter().flat_map(|section| &section.lines);
+        let found: Vec<&Line> = lines.filter(|line| line.word(0) == "chroot").collect();
         match found.as_slice() {
-            [] if globals().next().is_none() => match elsewhere(config, files) {
+            [] if globals.is_empty() => match elsewhere(config, files) {
                 Some(other) => {
                     Chroot::Unclear(format!("it may be read together with {other}, which has `chroot`"))
                 }
@@ -108,18 +109,21 @@ fn elsewhere(config: &Config, files: &dyn Files) -> Option<String> {
     // A directory of parts belongs to what is above it.
     let is_of_parts = folder.file_name().is_some_and(|name| name.to_string_lossy().ends_with(".d"));
     let above = folder.parent().filter(|_| is_of_parts).map(|above| above.join("*.cfg"));
-    let patterns = [folder.join("*.cfg"), folder.join("conf.d/*.cfg")].into_iter().chain(above);
-    let found = patterns.filter_map(|pattern| glob(files, pattern.as_os_str().as_encoded_bytes()).ok());
-    let has_chroot = |path: &PathBuf| {
-        let text = lines::read(path, files).unwrap_or_default();
-        let is_it = |line: &[u8]| {
-            lexer::words(line, 0).is_ok_and(|words| words.first().is_some_and(|word| word.value == "chroot"))
-        };
-        lines(&text).into_iter().any(|line| is_it(&text[line.range]))
-    };
-    found
-        .flatten()
-        .filter(|path| *path != config.file)
-        .find(has_chroot)
-        .map(|path| path.display().to_string())
+    for pattern in [folder.join("*.cfg"), folder.join("conf.d/*.cfg")].into_iter().chain(above) {
+        for path in glob(files, pattern.as_os_str().as_encoded_bytes()).unwrap_or_default() {
+            if path != config.file && has_chroot(&path, files) {
+                return Some(path.display().to_string());
+            }
+        }
+    }
+    None
+}
+
+/// Whether a file has a line with `chroot`.
+fn has_chroot(path: &Path, files: &dyn Files) -> bool {
+    let text = lines::read(path, files).unwrap_or_default();
+    lines(&text).into_iter().any(|line| {
+        let words = lexer::words(&text[line.range], 0).unwrap_or_default();
+        words.first().is_some_and(|word| word.value == "chroot")
+    })
 }

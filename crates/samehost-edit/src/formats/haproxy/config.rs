@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::lexer::{self, Word};
 use crate::files::Files;
 use crate::lines::{self, lines};
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{At, Refusal, Result};
 
 /// Most `defaults` that inherit from each other.
 pub(super) const DEEPEST: usize = 16;
@@ -115,16 +115,16 @@ impl Config {
         let mut sections: Vec<Section> = Vec::new();
         let mut depth = 0_usize;
         for line in lines(text) {
-            let refuse = |why: &str, by_hand: &str| Refusal::new(file, line.number, why, by_hand);
+            let here = At { file, line: line.number };
             // HAProxy suspects that the rest was lost.
             if line.next == line.range.end {
-                return Err(refuse(
+                return Err(here.refusal(
                     "HAProxy takes no file without a newline at its end",
                     "end the last line first",
                 ));
             }
             let words = lexer::words(&text[line.range.clone()], line.range.start)
-                .map_err(|why| refuse(why, "correct the line first"))?;
+                .map_err(|why| here.refusal(why, "correct the line first"))?;
             let Some(first) = words.first() else { continue };
             match first.value.as_str() {
                 ".if" => depth += 1,
@@ -146,7 +146,7 @@ impl Config {
             }
             if found.is_conditional {
                 let by_hand = "move the section out of `.if`, or edit it by hand";
-                return Err(refuse("a whole section holds only under a condition", by_hand));
+                return Err(here.refusal("a whole section holds only under a condition", by_hand));
             }
             sections.push(Section { head: found, lines: Vec::new(), for_servers: Vec::new() });
         }

@@ -133,8 +133,9 @@ impl<'a> Server<'a> {
         if bare.contains('@') {
             return Err(format!("`{text}` is a special kind of address"));
         }
-        let no_port = || "it has no port: HAProxy takes the one that the client came to".to_owned();
-        let (host, port) = bare.rsplit_once(':').filter(|_| !bare.ends_with(']')).ok_or_else(no_port)?;
+        let Some((host, port)) = bare.rsplit_once(':').filter(|_| !bare.ends_with(']')) else {
+            return Err("it has no port: HAProxy takes the one that the client came to".to_owned());
+        };
         let number: u16 = port.parse().unwrap_or_default();
         if number == 0 || number.to_string() != port {
             return Err(format!("`{port}` is not a plain port"));
@@ -236,9 +237,9 @@ impl<'a> Server<'a> {
     /// What has to be added so that health checks go where they went: over a socket, HAProxy ignores `port` unless there is
     /// an `addr`, and asks the socket.
     fn checks(&self, now: &Endpoint, to: &Endpoint) -> Result<Option<Edit>, String> {
-        let last = |key: &str| options::last(&self.options, key);
-        let (addr, port) = (last("addr"), last("port"));
-        let agent = (last("agent-addr").or(addr), last("agent-port"));
+        let [addr, port, agent_addr, agent_port] =
+            ["addr", "port", "agent-addr", "agent-port"].map(|key| options::last(&self.options, key));
+        let agent = (agent_addr.or(addr), agent_port);
         let mut added = String::new();
         for (flag, (addr, port), name) in
             [("check", (addr, port), "addr"), ("agent-check", agent, "agent-addr")]
@@ -261,6 +262,11 @@ enum Stays {
     WithAddress,
 }
 
+/// Whether an option has this value.
+fn is_value(option: Opt<'_>, value: &str) -> bool {
+    option.value.is_some_and(|word| word.value == value)
+}
+
 /// What becomes of a health check with its own address or port.
 fn check(
     addr: Option<Opt<'_>>,
@@ -268,27 +274,27 @@ fn check(
     now: &Endpoint,
     to: &Endpoint,
 ) -> Result<Stays, String> {
-    let is_port = |option: Opt<'_>, own: u16| option.value.is_some_and(|word| word.value == own.to_string());
-    let is_host = |option: Opt<'_>, own: &str| option.value.is_some_and(|word| word.value == bracketed(own));
     match (addr, port, now, to) {
         (None, None, ..) | (None, Some(_), Endpoint::Unix(_), Endpoint::Unix(_)) => Ok(Stays::AsItIs),
         (Some(_), None, ..) => Err("its health check has another address, and the server's port".to_owned()),
         (Some(addr), Some(port), Endpoint::Tcp { host, port: own }, _)
-            if is_host(addr, host) && is_port(port, *own) =>
+            if is_value(addr, &bracketed(host)) && is_value(port, &own.to_string()) =>
         {
             Err(format!("`{} {}` is the server's own, and would stay there", addr.text(), port.text()))
         }
         (Some(_), Some(_), ..) => Ok(Stays::AsItIs),
         // The server's own port is ignored over a socket, and the check moves with the server.
-        (None, Some(port), Endpoint::Tcp { port: own, .. }, _) if is_port(port, *own) => match to {
-            Endpoint::Tcp { port: other, .. } if own != other => {
-                Err(format!("`{}` is the server's own, and would stay there", port.text()))
+        (None, Some(port), Endpoint::Tcp { port: own, .. }, _) if is_value(port, &own.to_string()) => {
+            match to {
+                Endpoint::Tcp { port: other, .. } if own != other => {
+                    Err(format!("`{}` is the server's own, and would stay there", port.text()))
+                }
+                _ => Ok(Stays::AsItIs),
             }
-            _ => Ok(Stays::AsItIs),
-        },
+        }
         (None, Some(_), Endpoint::Tcp { .. }, Endpoint::Unix(_)) => Ok(Stays::WithAddress),
         (None, Some(port), Endpoint::Unix(_), Endpoint::Tcp { port: other, .. })
-            if !is_port(port, *other) =>
+            if !is_value(port, &other.to_string()) =>
         {
             Err(format!("`{}` is ignored over a socket, and would count then", port.text()))
         }

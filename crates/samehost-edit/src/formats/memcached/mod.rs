@@ -13,11 +13,9 @@ use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
 use crate::goal::Goal;
-use crate::lines::{
-    self, Line, append, insert_below, is_loopback, is_plain, lines, listening_host, socket_path,
-};
+use crate::lines::{self, append, insert_below, is_loopback, is_plain, lines, listening_host, socket_path};
 use crate::proposal::verify_edits;
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{At, Refusal, Result};
 use crate::setting::{Reading, Setting, Uptake};
 
 /// memcached.conf.
@@ -34,11 +32,11 @@ impl Editor for Memcached {
 
     fn recognises(&self, path: &Path, text: &[u8]) -> bool {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let begins = |line: &Line| {
-            let line = text[line.range.clone()].trim_ascii();
-            line.starts_with(b"-") || line.starts_with(b"OPTIONS=") || line.starts_with(b"PORT=")
-        };
-        name.starts_with("memcached") && lines(text).iter().any(begins)
+        name.starts_with("memcached")
+            && lines(text).iter().any(|line| {
+                let line = text[line.range.clone()].trim_ascii();
+                [b"-".as_slice(), b"OPTIONS=", b"PORT="].iter().any(|start| line.starts_with(start))
+            })
     }
 
     fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
@@ -105,23 +103,23 @@ fn to_unix(
     edits: &mut Vec<Edit>,
 ) -> Result<()> {
     let by_hand = "write `-s /run/memcached/memcached.sock` and `-a 0770`";
-    let stop = |reason: &str, by_hand: &str| Err(Refusal::new(file, setting.line, reason, by_hand));
+    let here = At { file, line: setting.line };
     let path = match socket_path(&goal.endpoint) {
         Ok(path) if is_plain(path) => path,
-        Ok(_) => return stop("the path has characters that mean something to a shell", by_hand),
-        Err(reason) => return stop(reason, by_hand),
+        Ok(_) => return Err(here.refusal("the path has characters that mean something to a shell", by_hand)),
+        Err(reason) => return Err(here.refusal(reason, by_hand)),
     };
     if options.last('s').is_none()
         && let Some(open) = options.hosts().iter().find(|host| !is_loopback(host))
     {
         let reason = format!("it listens at {open}, where other machines may need it, and cannot do both");
-        return stop(&reason, &format!("if only this machine uses it: {by_hand}"));
+        return Err(here.refusal(&reason, &format!("if only this machine uses it: {by_hand}")));
     }
     set(file, text, options, 's', path, edits);
     if let Some(access) = &goal.access {
         let mode = format!("{:04o}", access.mode & 0o777);
-        let octal = |value: &str| u32::from_str_radix(value, 8).ok();
-        if options.last('a').and_then(|given| octal(&given.value)) != octal(&mode) {
+        let now = options.last('a').and_then(|given| u32::from_str_radix(&given.value, 8).ok());
+        if now != Some(access.mode & 0o777) {
             set(file, text, options, 'a', &mode, edits);
         }
     }

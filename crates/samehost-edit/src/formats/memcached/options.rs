@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use crate::lines::{Line, lines, listening_host, utf8};
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{At, Refusal, Result};
 
 /// Options with a value, and options without.
 const VALUED: &str = "asmcpUlufnPtDRbBIYoeN";
@@ -70,7 +70,7 @@ pub(super) fn options(file: &Path, text: &[u8]) -> Result<Options> {
         [b"OPTIONS=".as_slice(), b"PORT=", b"USER=", b"CACHESIZE="].iter().any(|name| line.starts_with(name))
     });
     for line in all {
-        let stop = |reason: &str, by_hand: &str| Refusal::new(file, line.number, reason, by_hand);
+        let here = At { file, line: line.number };
         let content = &text[line.range.clone()];
         if is_shell {
             shell(file, text, &line, &mut options, &mut words)?;
@@ -80,7 +80,7 @@ pub(super) fn options(file: &Path, text: &[u8]) -> Result<Options> {
         let end = content.iter().position(|byte| *byte == b'#').unwrap_or(content.len());
         let kept = &content[..end];
         if end > 0 && !kept.trim_ascii().is_empty() && content.windows(2).any(|pair| pair == b"\\#") {
-            return Err(stop("an escaped # is not understood", "write the option without it"));
+            return Err(here.refusal("an escaped # is not understood", "write the option without it"));
         }
         let kept = kept.trim_ascii();
         if !kept.starts_with(b"-") || kept.starts_with(b"-d") || kept.starts_with(b"-h") {
@@ -167,27 +167,23 @@ fn split(
     Ok(())
 }
 
+/// What to write where a word is not understood.
+const ONE_A_LINE: &str = "write one option a line, such as `-s /run/memcached/memcached.sock`";
+
 /// The options that the words are.
 fn parse(file: &Path, text: &[u8], words: &[(Range<usize>, Line)], options: &mut Options) -> Result<()> {
     let mut at = 0;
     while let Some((range, line)) = words.get(at) {
         at += 1;
         let word = utf8(&text[range.clone()]).unwrap_or_default();
-        let stop = |reason: String| {
-            Err(Refusal::new(
-                file,
-                line.number,
-                reason,
-                "write one option a line, such as `-s /run/memcached/memcached.sock`",
-            ))
-        };
+        let here = At { file, line: line.number };
         let (letter, attached) = if let Some(long) = word.strip_prefix("--") {
             let (name, value) =
                 long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
             let letter = LONG.iter().find(|(long, _)| *long == name).map(|(_, letter)| *letter);
             let Some(letter) = letter else {
                 if !name.is_empty() && LONG.iter().any(|(long, _)| long.starts_with(name)) {
-                    return stop(format!("`--{name}` is an abbreviation"));
+                    return Err(here.refusal(format!("`--{name}` is an abbreviation"), ONE_A_LINE));
                 }
                 // For another option; its value, if it has one, is skipped as well.
                 let next = words.get(at).map(|(range, _)| &text[range.clone()]);
@@ -201,23 +197,25 @@ fn parse(file: &Path, text: &[u8], words: &[(Range<usize>, Line)], options: &mut
                 continue;
             }
             if !VALUED.contains(first) {
-                return stop(format!("`{word}` is not understood"));
+                return Err(here.refusal(format!("`{word}` is not understood"), ONE_A_LINE));
             }
             (first, Some(range.start + 2..range.end).filter(|value| !value.is_empty()))
         } else {
-            return stop(format!("`{word}` is not an option"));
+            return Err(here.refusal(format!("`{word}` is not an option"), ONE_A_LINE));
         };
         let (written, whole) = match attached {
             Some(written) => (written, range.clone()),
             None => {
-                let Some((next, _)) = words.get(at) else { return stop(format!("`{word}` has no value")) };
+                let Some((next, _)) = words.get(at) else {
+                    return Err(here.refusal(format!("`{word}` has no value"), ONE_A_LINE));
+                };
                 at += 1;
                 (next.clone(), range.start..next.end)
             }
         };
         let value = String::from_utf8_lossy(&text[written.clone()]).into_owned();
         if !is_value_of(letter, &value) {
-            return stop(format!("the value of -{letter} is not understood"));
+            return Err(here.refusal(format!("the value of -{letter} is not understood"), ONE_A_LINE));
         }
         options.given.push(Given { letter, value, written, whole, line: line.clone() });
     }

@@ -16,7 +16,7 @@ use crate::editor::Editor;
 use crate::files::Files;
 use crate::goal::Goal;
 use crate::lines::{self, is_loopback, listening_host};
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{At, Refusal, Result};
 use crate::setting::{Reading, Setting, Uptake};
 
 /// Groups that every version of the server reads; clients read the last one as well.
@@ -151,9 +151,7 @@ fn is_numbered(group: &str) -> bool {
 fn unsure(options: &Options, of: impl Fn(&str) -> bool, watched: &[&str]) -> Option<Refusal> {
     options.entries.iter().filter(|entry| of(&entry.group)).find_map(|entry| {
         let name = entry.name.as_str();
-        let refusal = |reason: String, by_hand: String| {
-            Some(Refusal::new(&entry.file, entry.line.number, reason, by_hand))
-        };
+        let here = At { file: &entry.file, line: entry.line.number };
         let prefixes = ["loose-", "skip-", "disable-", "enable-", "maximum-", "autoset-"];
         let behind = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix));
         if let Some(full) = watched.iter().find(|full| full.starts_with(name) && **full != name) {
@@ -165,17 +163,17 @@ fn unsure(options: &Options, of: impl Fn(&str) -> bool, watched: &[&str]) -> Opt
             });
         }
         if let Some(full) = behind.and_then(|rest| watched.iter().find(|full| **full == rest)) {
-            return refusal(
+            return Some(here.refusal(
                 format!("`{name}` is `{full}` behind a prefix"),
                 format!("write `{full}` without a prefix"),
-            );
+            ));
         }
         if !watched.contains(&name) {
             return None;
         }
         if is_version(&entry.group) {
             let reason = format!("only one version of the server reads [{}]", entry.group);
-            return refusal(reason, format!("write `{name}` in [mysqld] or [mariadb]"));
+            return Some(here.refusal(reason, format!("write `{name}` in [mysqld] or [mariadb]")));
         }
         let value = entry.value.as_deref();
         let wrong = match name {
@@ -264,8 +262,9 @@ fn unix(entry: &Entry) -> Option<Endpoint> {
 /// Where the programs of a group connect.
 fn connecting(options: &Options, group: &str, first: &Entry, reading: &mut Reading) {
     let groups = client_groups(group);
-    let value = |name: &str| options.last(&groups, name).and_then(|entry| entry.value.clone());
-    let (host, protocol) = (value("host"), value("protocol").map(|name| name.to_ascii_lowercase()));
+    let [host, protocol, user, database] = ["host", "protocol", "user", "database"]
+        .map(|name| options.last(&groups, name).and_then(|entry| entry.value.clone()));
+    let protocol = protocol.map(|name| name.to_ascii_lowercase());
     let local = host.as_deref().is_none_or(|host| host.eq_ignore_ascii_case("localhost"));
     let mut stop = |reason: &str, by_hand: &str| {
         reading.refused.push(Refusal::new(&first.file, first.line.number, reason, by_hand));
@@ -304,9 +303,9 @@ fn connecting(options: &Options, group: &str, first: &Entry, reading: &mut Readi
     });
     let password = password.and_then(|entry| entry.value.clone()).filter(|value| !value.contains('\u{fffd}'));
     reading.settings.push(Setting {
-        user: value("user"),
+        user,
         password: password.filter(|value| !value.is_empty()).map(Secret::new),
-        database: value("database"),
+        database,
         ..Setting::connects(
             format!("[{group}]"),
             Protocol::Mysql,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::files::{Bounded, Files};
 use crate::lines::{self, Line, lines, utf8};
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{At, Result};
 
 /// Maximum depth of includes, as in the programs.
 const DEEPEST: usize = 10;
@@ -58,7 +58,7 @@ impl Options {
         let text = lines::read(file, files)?;
         let mut block = None;
         for line in lines(&text) {
-            let stop = |reason: &str, by_hand: &str| Err(Refusal::new(file, line.number, reason, by_hand));
+            let here = At { file, line: line.number };
             let range = trim(&text, line.range.clone());
             let content = &text[range.clone()];
             match content.first() {
@@ -66,10 +66,10 @@ impl Options {
                 Some(b'!') => self.include(file, &line, content, files, depth)?,
                 Some(b'[') => {
                     let Some(end) = content.iter().position(|byte| *byte == b']') else {
-                        return stop(
+                        return Err(here.refusal(
                             "the group has no closing bracket",
                             "write the `]`: the programs do not start with it",
-                        );
+                        ));
                     };
                     let group = String::from_utf8_lossy(&content[1..end]).trim_end().to_ascii_lowercase();
                     block = Some(self.blocks.len());
@@ -77,13 +77,12 @@ impl Options {
                 }
                 Some(_) => {
                     if content.contains(&0) {
-                        return stop("it has a NUL byte", "remove it");
+                        return Err(here.refusal("it has a NUL byte", "remove it"));
                     }
                     let Some(block) = block else {
-                        return stop(
+                        return Err(here.refusal(
                             "an option stands before the first group (or the file begins with a byte order mark)",
-                            "write `[client]` or `[mysqld]` above it: the programs do not start with it",
-                        );
+                            "write `[client]` or `[mysqld]` above it: the programs do not start with it"));
                     };
                     self.entry(file, &text, &line, range, block);
                 }
@@ -119,15 +118,15 @@ impl Options {
         files: &dyn Files,
         depth: usize,
     ) -> Result<()> {
-        let stop = |reason: String, by_hand: &str| Err(Refusal::new(file, line.number, reason, by_hand));
+        let here = At { file, line: line.number };
         let Some(content) = utf8(content) else {
-            return stop("the include is not UTF-8".into(), "write the included options here");
+            return Err(here.refusal("the include is not UTF-8", "write the included options here"));
         };
         let (word, path) = content.split_once([' ', '\t']).unwrap_or((content, ""));
         let path = path.trim();
         if !path.starts_with('/') || depth == DEEPEST {
             let reason = format!("`{content}` is not understood, or nests too deep");
-            return stop(reason, "name the included file by its whole path");
+            return Err(here.refusal(reason, "name the included file by its whole path"));
         }
         match word {
             "!include" => match files.read(Path::new(path)) {
@@ -137,8 +136,9 @@ impl Options {
             },
             "!includedir" => {
                 let entries = files.list(Path::new(path)).or_else(|error| {
-                    stop(format!("{path} cannot be listed: {error}"), "correct the directory's name")
-                        .map(|()| Vec::new())
+                    Err(here
+                        .refusal(format!("{path} cannot be listed: {error}"), "correct the directory's name"))
+                    .map(|()| Vec::new())
                 })?;
                 for entry in entries {
                     if entry.extension().is_some_and(|extension| extension == "cnf") {
@@ -147,7 +147,10 @@ impl Options {
                 }
                 Ok(())
             }
-            _ => stop(format!("`{word}` is not understood"), "name the included file with `!include /PATH`"),
+            _ => Err(here.refusal(
+                format!("`{word}` is not understood"),
+                "name the included file with `!include /PATH`",
+            )),
         }
     }
 }

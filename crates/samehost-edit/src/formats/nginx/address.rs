@@ -54,15 +54,15 @@ pub(super) fn parse(text: &[u8]) -> Result<Address, String> {
 /// # Errors
 /// Why it is none.
 pub(super) fn parse_listen(text: &[u8]) -> Result<Endpoint, String> {
-    let any = |port: u16| Endpoint::Tcp { host: "0.0.0.0".into(), port };
-    if text.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-') {
-        return Ok(any(number(&String::from_utf8_lossy(text))?));
-    }
-    match text {
-        b"*" => Ok(any(80)),
-        [b'*', b':', port @ ..] => Ok(any(number(&String::from_utf8_lossy(port))?)),
-        _ => parse(text).map(|address| address.endpoint(80)),
-    }
+    let port = match text {
+        b"*" => 80,
+        [b'*', b':', port @ ..] => number(&String::from_utf8_lossy(port))?,
+        _ if text.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-') => {
+            number(&String::from_utf8_lossy(text))?
+        }
+        _ => return parse(text).map(|address| address.endpoint(80)),
+    };
+    Ok(Endpoint::Tcp { host: "0.0.0.0".into(), port })
 }
 
 /// The path, where it is a socket.
@@ -105,6 +105,11 @@ impl Address {
     }
 }
 
+/// Whether a byte of a path means something else to nginx.
+fn is_special(byte: u8) -> bool {
+    byte <= b' ' || byte == 0x7f || b";{}\"'\\$#*".contains(&byte)
+}
+
 /// How an endpoint is written.
 ///
 /// # Errors
@@ -113,8 +118,7 @@ pub(super) fn spell(endpoint: &Endpoint) -> Result<String, String> {
     match endpoint {
         Endpoint::Unix(path) => {
             let text = path.to_str().ok_or("a path that is not UTF-8 cannot be written")?;
-            let is_special = |byte: &u8| *byte <= b' ' || *byte == 0x7f || b";{}\"'\\$#*".contains(byte);
-            if let Some(byte) = text.bytes().find(is_special) {
+            if let Some(byte) = text.bytes().find(|byte| is_special(*byte)) {
                 return Err(format!(
                     "a path with `{}` means something else to nginx",
                     char::from(byte).escape_default()

@@ -1,7 +1,7 @@
 //! The connections of an nginx configuration, and those that cannot be moved, each with the reason. Changes nothing.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol};
@@ -67,10 +67,15 @@ impl Analysis {
             return Ok(Analysis::of_tree(tree));
         };
         let mut analysis = Analysis::of_tree(around);
-        let is_own = |path: &Path| tree.sources.iter().any(|source| source.path == path);
-        analysis.found.retain(|found| is_own(&found.setting.file));
-        analysis.refused.retain(|refusal| is_own(&refusal.file));
+        let own: HashSet<&Path> = tree.sources.iter().map(|source| source.path.as_path()).collect();
+        analysis.found.retain(|found| own.contains(found.setting.file.as_path()));
+        analysis.refused.retain(|refusal| own.contains(refusal.file.as_path()));
         Ok(analysis)
+    }
+
+    /// The server blocks that have a directive.
+    pub(super) fn servers_of(&self, found: &Found) -> Vec<Option<usize>> {
+        found.nodes.iter().map(|node| self.tree.nodes[*node].parent).collect()
     }
 
     fn of_tree(tree: Tree) -> Analysis {
@@ -78,12 +83,11 @@ impl Analysis {
         let mut analysis = Analysis { tree, found: Vec::new(), refused, places: HashMap::new() };
         let uses = analysis.passes();
         for node in 0..analysis.tree.nodes.len() {
-            let is = |name: &[u8]| analysis.tree.nodes[node].name() == name;
-            let within = analysis.tree.parent_name(node);
-            if is(b"server") && within == Some(b"upstream") && !analysis.tree.nodes[node].is_block {
-                analysis.server(node, &uses);
-            } else if is(b"listen") && within == Some(b"server") && !analysis.is_stream(node) {
-                analysis.listener(node);
+            let directive = &analysis.tree.nodes[node];
+            match (analysis.tree.parent_name(node), directive.name()) {
+                (Some(b"upstream"), b"server") if !directive.is_block => analysis.server(node, &uses),
+                (Some(b"server"), b"listen") if !analysis.is_stream(node) => analysis.listener(node),
+                _ => {}
             }
         }
         analysis.settle();
@@ -243,10 +247,10 @@ impl Analysis {
             }
             Ok(address) => {
                 let parameters = &tree.nodes[node].arguments()[1..];
-                let looked_up = |word: &&[u8]| *word == b"resolve" || word.starts_with(b"service=");
-                let looked_up = parameters.iter().map(|word| &word.value[..]).find(looked_up);
-                if let Some(parameter) = looked_up {
-                    let parameter = String::from_utf8_lossy(parameter).into_owned();
+                let mut values = parameters.iter().map(|word| String::from_utf8_lossy(&word.value));
+                if let Some(parameter) =
+                    values.find(|word| *word == "resolve" || word.starts_with("service="))
+                {
                     let reason =
                         format!("`{parameter}` has nginx look the name up while it runs; a socket has none");
                     return self.refuse(node, reason, by_hand + " without it");
@@ -265,7 +269,6 @@ impl Analysis {
         let Some(word) = words.first() else {
             return self.refuse(node, "`listen` without an address", by_hand);
         };
-        let parameter = |name: &[u8]| words[1..].iter().any(|word| word.value == name);
         let barred = [
             (&b"ssl"[..], "TLS is spoken there, which a socket on the same machine would do without"),
             (b"quic", "QUIC needs UDP"),
@@ -274,7 +277,8 @@ impl Analysis {
                 "the PROXY protocol is spoken there, and clients of the socket would have to as well",
             ),
         ];
-        let bar = barred.iter().find(|(name, _)| parameter(name)).map(|(_, reason)| (*reason).to_owned());
+        let bar = barred.iter().find(|(name, _)| words[1..].iter().any(|word| word.value == *name));
+        let bar = bar.map(|(_, reason)| (*reason).to_owned());
         // The directive before nginx 1.15.
         let server = self.tree.nodes[node].parent;
         let old = self.tree.named(server, b"ssl").iter().any(|node| {

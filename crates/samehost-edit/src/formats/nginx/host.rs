@@ -120,12 +120,7 @@ impl Moved<'_> {
                 if matches!(node.name(), b"log_format" | b"access_log") || node.is_block {
                     continue;
                 }
-                let variables: [&[u8]; 4] =
-                    [b"$proxy_host", b"${proxy_host", b"$proxy_port", b"${proxy_port"];
-                let has_value = |value: &[u8]| {
-                    variables.iter().any(|name| value.windows(name.len()).any(|window| window == *name))
-                };
-                if node.arguments().iter().any(|word| has_value(&word.value)) {
+                if node.arguments().iter().any(|word| has_address(&word.value)) {
                     let place = format!("{}:{}", self.tree.source(other).path.display(), node.line());
                     let reason = format!("`{}` ({place}) depends on the address", self.tree.text(other));
                     return Err(self.refuse(reason, "replace the variable there by what it should be"));
@@ -161,18 +156,20 @@ impl Moved<'_> {
         })
     }
 
+    /// Whether a directive is set to `default`.
+    fn is_default(&self, node: usize) -> bool {
+        self.tree.nodes[node].arguments().first().is_some_and(|word| word.value == b"default")
+    }
+
     /// The `proxy_redirect` that does what the default did; `None` if it did nothing.
     fn redirect(&self, host_header: &str, old: &str) -> Result<Option<String>> {
         // A server redirects to the host of the request.
         let authority = self.pass.parts(self.before).authority;
-        let is_default = |node: &usize| {
-            self.tree.nodes[*node].arguments().first().is_some_and(|word| word.value == b"default")
-        };
         if self.from.path().is_some() || (host_header != old && host_header != authority) {
             return Ok(None);
         }
         match effect(self.tree, self.node, b"proxy_redirect") {
-            Effect::Set { nodes, .. } if !nodes.iter().any(is_default) => return Ok(None),
+            Effect::Set { nodes, .. } if !nodes.iter().any(|node| self.is_default(*node)) => return Ok(None),
             Effect::Set { is_own: false, .. } => {
                 let reason =
                     "the `proxy_redirect default` around it rewrites redirects to the address".to_owned();
@@ -223,4 +220,10 @@ impl Moved<'_> {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether a value has a variable in it that is made of the address.
+fn has_address(value: &[u8]) -> bool {
+    let variables: [&[u8]; 4] = [b"$proxy_host", b"${proxy_host", b"$proxy_port", b"${proxy_port"];
+    variables.iter().any(|name| value.windows(name.len()).any(|window| window == *name))
 }

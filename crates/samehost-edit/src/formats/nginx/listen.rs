@@ -100,14 +100,16 @@ impl Listener<'_> {
 
     /// nginx accepts the options of an address only once, though many servers may share it: the first has them.
     fn wanted_backlog(&self) -> Option<u32> {
-        let same = |found: &&Found| {
-            found.kind == Kind::Listen && found.setting.endpoint == self.found.setting.endpoint
-        };
-        let first = self.analysis.found.iter().find(same);
-        let is_first = first.is_some_and(|first| first.nodes == self.found.nodes);
-        let has =
-            |found: &Found| found.setting.endpoint == self.goal.endpoint && found.setting.backlog.is_some();
-        self.goal.backlog.filter(|_| is_first && !self.analysis.found.iter().any(has))
+        let mut first = None;
+        for found in &self.analysis.found {
+            if found.setting.endpoint == self.goal.endpoint && found.setting.backlog.is_some() {
+                return None;
+            }
+            if found.kind == Kind::Listen && found.setting.endpoint == self.found.setting.endpoint {
+                first = first.or(Some(found));
+            }
+        }
+        self.goal.backlog.filter(|_| first.is_some_and(|first| first.nodes == self.found.nodes))
     }
 
     /// Another backlog where it is.

@@ -52,11 +52,9 @@ impl Editor for Nginx {
         if *name == b"nginx.conf" {
             return true;
         }
-        let below = |folder: &&&[u8]| {
-            folder.starts_with(b"sites-")
-                || [&b"conf.d"[..], b"snippets", b"vhosts", b"http.d", b"stream.d"].contains(*folder)
-        };
-        let is_below = above.iter().skip_while(|folder| **folder != b"nginx").any(|folder| below(&folder));
+        let folders = [&b"conf.d"[..], b"snippets", b"vhosts", b"http.d", b"stream.d"];
+        let mut below = above.iter().skip_while(|folder| **folder != b"nginx");
+        let is_below = below.any(|folder| folder.starts_with(b"sites-") || folders.contains(folder));
         // Also the files of hosting panels, which may be anywhere.
         is_below || (name.ends_with(b".conf") && has_blocks(text))
     }
@@ -69,16 +67,14 @@ impl Editor for Nginx {
 
     fn same_site(&self, file: &Path, files: &dyn Files, setting: &Setting) -> Result<Vec<Endpoint>> {
         let analysis = Analysis::of(file, files)?;
-        let servers_of = |found: &Found| -> Vec<_> {
-            found.nodes.iter().map(|node| analysis.tree.nodes[*node].parent).collect()
-        };
         let Some(own) = analysis.found.iter().find(|found| found.setting == *setting) else {
             return Ok(Vec::new());
         };
-        let servers = servers_of(own);
+        let servers = analysis.servers_of(own);
         let mut endpoints = Vec::new();
         for other in &analysis.found {
-            if other.kind == Kind::Listen && other.setting != *setting && servers_of(other) == servers {
+            let is_another = other.kind == Kind::Listen && other.setting != *setting;
+            if is_another && analysis.servers_of(other) == servers {
                 endpoints.push(other.setting.endpoint.clone());
             }
         }
@@ -87,12 +83,10 @@ impl Editor for Nginx {
 
     fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
         let analysis = Analysis::of(file, files)?;
-        let same = |found: &&Found| {
-            found.setting.name == setting.name
-                && found.setting.file == setting.file
-                && found.setting.line == setting.line
-        };
-        let Some(found) = analysis.found.iter().find(same) else {
+        let place = (&setting.name, &setting.file, setting.line);
+        let mut all = analysis.found.iter();
+        let found = all.find(|Found { setting, .. }| (&setting.name, &setting.file, setting.line) == place);
+        let Some(found) = found else {
             return Err(Refusal::new(
                 &setting.file,
                 setting.line,
@@ -173,16 +167,15 @@ fn has_blocks(text: &[u8]) -> bool {
 fn beside(analysis: &Analysis, found: &Found, node: usize, address: &str) -> Edit {
     let directive = &analysis.tree.nodes[node];
     let source = analysis.tree.source(node);
-    let text = |range: std::ops::Range<usize>| String::from_utf8_lossy(&source.text[range]).into_owned();
-    let more = directive.arguments()[1..].iter().map(|word| text(word.range.clone()));
-    let more = more.filter(|parameter| !parameter.starts_with("max_fails="));
-    let words: Vec<String> = ["server".to_owned(), address.to_owned()]
-        .into_iter()
-        .chain(more)
-        .chain(["max_fails=0".to_owned()])
-        .collect();
+    let mut line = format!("server {address}");
+    for word in &directive.arguments()[1..] {
+        let parameter = String::from_utf8_lossy(&source.text[word.range.clone()]);
+        if !parameter.starts_with("max_fails=") {
+            line = format!("{line} {parameter}");
+        }
+    }
     let spot = layout::Spot::new(&source.text, directive.words[0].range.start, directive.after);
-    let (at, bytes) = spot.behind(&[words.join(" ") + ";"]);
+    let (at, bytes) = spot.behind(&[line + " max_fails=0;"]);
     Edit::new(&found.setting.file, at..at, bytes)
 }
 

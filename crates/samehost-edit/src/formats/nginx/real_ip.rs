@@ -1,6 +1,7 @@
 //! Clients' addresses behind a socket. If nginx takes them from a header (`set_real_ip_from`), it must trust the socket
 //! as it trusted this machine. If it decides access by client address, a socket's clients have none.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use samehost_model::Endpoint;
@@ -30,21 +31,21 @@ impl Moved<'_> {
             return Ok(Vec::new());
         }
         let server = tree.nodes[node].parent;
-        let below = |node: &usize| tree.around(*node).any(|block| Some(block) == server);
-        let around = |other: &usize| {
-            let parent = tree.nodes[*other].parent;
-            parent.is_none() || tree.around(node).any(|block| Some(block) == parent)
-        };
-        let concerned: Vec<usize> =
-            (0..tree.nodes.len()).filter(|node| below(node) || around(node)).collect();
-        let named = |name: &'static [u8]| {
-            concerned.iter().copied().filter(move |node| tree.nodes[*node].name() == name)
-        };
+        let mut concerned = Vec::new();
+        let mut levels: BTreeSet<Option<usize>> = BTreeSet::new();
+        for (index, other) in tree.nodes.iter().enumerate() {
+            let is_below = tree.around(index).any(|block| Some(block) == server);
+            let is_around =
+                other.parent.is_none() || tree.around(node).any(|block| Some(block) == other.parent);
+            if !is_below && !is_around {
+                continue;
+            }
+            concerned.push(index);
+            if other.name() == b"set_real_ip_from" {
+                levels.insert(other.parent);
+            }
+        }
         let mut edits = Vec::new();
-        let mut levels: Vec<Option<usize>> =
-            named(b"set_real_ip_from").map(|node| tree.nodes[node].parent).collect();
-        levels.sort_unstable();
-        levels.dedup();
         let mut is_trusted = false;
         for level in &levels {
             let nodes = tree.named(*level, b"set_real_ip_from");
@@ -61,11 +62,11 @@ impl Moved<'_> {
 
     /// Whether a level trusts the listener's present clients, so that their addresses come from a header.
     fn trusts(&self, nodes: &[usize]) -> bool {
-        let from = self.from;
-        let known = |text: &String| {
-            if from.path().is_some() { is_socket(text) } else { covers(text, client_of(from)) }
-        };
-        trusted(self.tree, nodes).iter().any(known)
+        let mut trusted = trusted(self.tree, nodes).into_iter();
+        match self.from.path() {
+            Some(_) => trusted.any(|text| is_socket(&text)),
+            None => trusted.any(|text| covers(&text, client_of(self.from))),
+        }
     }
 
     /// The line to add to those of a level; `None` if the new clients are trusted already, or the old ones were not.
@@ -154,7 +155,21 @@ fn covers(text: &str, client: Option<IpAddr>) -> bool {
         return !text.contains(':');
     };
     let bits = length.and_then(|length| length.parse::<u32>().ok()).unwrap_or(128);
-    let inside = |client: IpAddr| match (address, client) {
+    match (client, address) {
+        (Some(client), network) => is_inside(client, network, bits),
+        // A listener at every address sees this machine by its loopback or a private address.
+        (None, IpAddr::V4(network)) => {
+            network.is_loopback()
+                || network.is_private()
+                || is_inside(IpAddr::from([127, 0, 0, 1]), address, bits)
+        }
+        (None, IpAddr::V6(network)) => network.is_loopback() || network.is_unique_local() || bits == 0,
+    }
+}
+
+/// Whether an address is in a network of this many bits.
+fn is_inside(client: IpAddr, network: IpAddr, bits: u32) -> bool {
+    match (network, client) {
         (IpAddr::V4(network), IpAddr::V4(client)) => {
             let mask = u32::MAX.checked_shl(32_u32.saturating_sub(bits)).unwrap_or(0);
             network.to_bits() & mask == client.to_bits() & mask
@@ -164,16 +179,6 @@ fn covers(text: &str, client: Option<IpAddr>) -> bool {
             network.to_bits() & mask == client.to_bits() & mask
         }
         _ => false,
-    };
-    match client {
-        Some(client) => inside(client),
-        // A listener at every address sees this machine by its loopback or a private address.
-        None => match address {
-            IpAddr::V4(network) => {
-                network.is_loopback() || network.is_private() || inside(IpAddr::from([127, 0, 0, 1]))
-            }
-            IpAddr::V6(network) => network.is_loopback() || network.is_unique_local() || bits == 0,
-        },
     }
 }
 

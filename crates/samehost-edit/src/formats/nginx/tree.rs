@@ -107,11 +107,10 @@ impl Tree {
             included: 0,
         };
         let source = reader.source(file, None)?;
-        let whole = |statement: &Statement| {
+        reader.tree.is_whole = reader.tree.sources[source].statements.iter().any(|statement| {
             statement.end == End::Opens
                 && matches!(&statement.words[0].value[..], b"http" | b"events" | b"stream")
-        };
-        reader.tree.is_whole = reader.tree.sources[source].statements.iter().any(whole);
+        });
         // Relative includes start at nginx.conf's directory, also in other files.
         let own = file.parent().unwrap_or(Path::new("/"));
         let main = if reader.tree.is_whole { None } else { main_of(file, files) };
@@ -124,22 +123,17 @@ impl Tree {
     /// Everything that nginx reads or loads because of it, the main file first: its sources, and files with code.
     pub(super) fn files(&self, main: &Path, files: &dyn Files) -> Vec<PathBuf> {
         let folder = main.parent().unwrap_or(Path::new("/"));
-        let loads = |name: &[u8]| {
-            let name = String::from_utf8_lossy(name);
-            ["load_module", "perl_", "js_", "lua_", "passenger_", "wasm_"]
-                .iter()
-                .any(|start| name.starts_with(start))
-                || name.contains("_by_lua")
-        };
-        let named = self.nodes.iter().filter(|node| loads(node.name())).flat_map(Node::arguments);
-        let code = named.flat_map(|word| {
-            let value = String::from_utf8_lossy(&word.value).into_owned();
+        let mut found: Vec<PathBuf> = self.sources.iter().map(|source| source.path.clone()).collect();
+        for word in self.nodes.iter().filter(|node| loads_code(node.name())).flat_map(Node::arguments) {
             // A search path of Lua or Perl: the part before the pattern.
-            let parts: Vec<String> = value.split(';').map(str::to_owned).collect();
-            parts.into_iter().map(|part| folder.join(part.split('?').next().unwrap_or_default()))
-        });
-        let sources = self.sources.iter().map(|source| source.path.clone());
-        sources.chain(code.filter(|path| path != folder && files.exists(path))).collect()
+            for part in String::from_utf8_lossy(&word.value).split(';') {
+                let path = folder.join(part.split('?').next().unwrap_or_default());
+                if path != folder && files.exists(&path) {
+                    found.push(path);
+                }
+            }
+        }
+        found
     }
 
     /// The directives of a block, or of the top level.
@@ -204,21 +198,21 @@ impl Reader<'_> {
         if let Some(index) = self.tree.sources.iter().position(|source| source.path == path) {
             return Ok(index);
         }
-        let refusal = |line: u32, reason: String, by_hand: &str| Refusal::new(path, line, reason, by_hand);
         let text = self.files.read(path).map_err(|error| match from {
             Some(node) => self.tree.refusal(
                 node,
                 format!("{}: {error}", path.display()),
                 "make the file readable, or remove the include; then try again",
             ),
-            None => refusal(0, error.to_string(), "make the file readable; then try again"),
+            None => Refusal::new(path, 0, error.to_string(), "make the file readable; then try again"),
         })?;
         if text.starts_with(b"\xef\xbb\xbf") {
             let reason = "begins with a byte order mark, which nginx takes for a part of the first word";
-            return Err(refusal(1, reason.into(), "save the file without the byte order mark"));
+            return Err(Refusal::new(path, 1, reason, "save the file without the byte order mark"));
         }
-        let statements = lexer::statements(&text)
-            .map_err(|error| refusal(error.line, error.reason, "nginx -t says the same: correct it first"))?;
+        let statements = lexer::statements(&text).map_err(|error| {
+            Refusal::new(path, error.line, error.reason, "nginx -t says the same: correct it first")
+        })?;
         self.tree.sources.push(Source { path: path.to_owned(), text, statements });
         Ok(self.tree.sources.len() - 1)
     }
@@ -304,4 +298,11 @@ impl Reader<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether a directive names files with code.
+fn loads_code(name: &[u8]) -> bool {
+    let name = String::from_utf8_lossy(name);
+    let starts = ["load_module", "perl_", "js_", "lua_", "passenger_", "wasm_"];
+    starts.iter().any(|start| name.starts_with(start)) || name.contains("_by_lua")
 }

@@ -16,7 +16,7 @@ use crate::files::Files;
 use crate::goal::Goal;
 use crate::lines::{self, Line, insert_above, insert_below};
 use crate::proposal::verify_edits;
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{At, Refusal, Result};
 use crate::setting::{Reading, Setting, Uptake};
 
 /// Methods that ask for a password, and the one that asks for nothing.
@@ -208,20 +208,20 @@ fn understood<'a>(file: &Path, records: &'a Records, index: usize, host: &str) -
 /// The edits that move a login to the socket, or back.
 fn edits(file: &Path, files: &dyn Files, text: &[u8], setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
     let records = records(file, text)?;
-    let stop = |reason: &str, by_hand: &str| Err(Refusal::new(file, setting.line, reason, by_hand));
+    let here = At { file, line: setting.line };
     if goal.endpoint == setting.endpoint {
         return Ok(Vec::new());
     }
     let Some(record) = records.iter().find(|record| record.line.number == setting.line) else {
-        return stop("the record is gone", "look at the file again");
+        return Err(here.refusal("the record is gone", "look at the file again"));
     };
     let (Some(database), Some(user)) = (setting.database.as_deref(), setting.user.as_deref()) else {
-        return stop("the record is not for one login", "write `local DATABASE USER METHOD`");
+        return Err(here.refusal("the record is not for one login", "write `local DATABASE USER METHOD`"));
     };
     let own = record.database.name() == Some(database) && record.user.name() == Some(user);
     if !own || !METHODS.contains(&record.method.as_str()) {
         let by_hand = "write a record for this login alone, and one for the other transport";
-        return stop("the record is for several logins: others may use it", by_hand);
+        return Err(here.refusal("the record is for several logins: others may use it", by_hand));
     }
     let found = reading(file, files, &records);
     let there = found.settings.iter().any(|one| {
@@ -236,7 +236,7 @@ fn edits(file: &Path, files: &dyn Files, text: &[u8], setting: &Setting, goal: &
         Endpoint::Tcp { .. } => None,
         to if *to != socket => {
             let by_hand = format!("use {socket}, or change postgresql.conf first");
-            return stop(&format!("the server's socket is {socket}"), &by_hand);
+            return Err(here.refusal(format!("the server's socket is {socket}"), &by_hand));
         }
         // A record for everybody may admit it already; without the one for TCP it needs its own.
         _ => (!there || !goal.stays).then(|| to_unix(file, text, &records, record, database, user)).flatten(),
@@ -258,15 +258,17 @@ fn to_unix(
     database: &str,
     user: &str,
 ) -> Option<Edit> {
-    let new = |like: &Line| local(&text[like.range.clone()], record);
-    Some(match first_local(records, database, user) {
-        Some((first, _)) if passes(first, &record.method) && first.user.name() == Some(user) => return None,
-        Some((above, _)) => insert_above(file, text, &above.line, &new(&above.line)),
-        None => match records.iter().rfind(|record| record.kind == "local") {
-            Some(last) => insert_below(file, text, &last.line, &new(&last.line)),
-            None => insert_above(file, text, &record.line, &new(&record.line)),
-        },
-    })
+    let first = first_local(records, database, user).map(|(first, _)| first);
+    if first.is_some_and(|first| passes(first, &record.method) && first.user.name() == Some(user)) {
+        return None;
+    }
+    let last = records.iter().rfind(|record| record.kind == "local");
+    let (like, insert): (&Line, fn(&Path, &[u8], &Line, &str) -> Edit) = match (first, last) {
+        (Some(above), _) => (&above.line, insert_above),
+        (None, Some(last)) => (&last.line, insert_below),
+        (None, None) => (&record.line, insert_above),
+    };
+    Some(insert(file, text, like, &local(&text[like.range.clone()], record)))
 }
 
 /// The record that admits a login of the socket over TCP from this machine.
@@ -283,17 +285,17 @@ fn to_tcp(
     let (database, user, method) = (&record.database.written, &record.user.written, &record.method);
     let by_hand =
         format!("write `host {database} {user} {network} {method}` above the first record that fits");
-    let stop = |reason: &str| Err(Refusal::new(file, record.line.number, reason, by_hand.as_str()));
+    let here = At { file, line: record.line.number };
     if lines::tcp(host, places(file, files).0).as_ref() != Some(goal) || !matches!(host, "127.0.0.1" | "::1")
     {
-        return stop("the server is not reached there");
+        return Err(here.refusal("the server is not reached there", by_hand.as_str()));
     }
     let names = (record.database.name().unwrap_or_default(), record.user.name().unwrap_or_default());
     let first = records
         .iter()
         .find(|one| one.loopback(host) != Meets::No && one.meets(names.0, names.1) != Meets::No);
     if first.is_some_and(|first| first.method == "reject") {
-        return stop("a record refuses this login over TCP on purpose");
+        return Err(here.refusal("a record refuses this login over TCP on purpose", by_hand.as_str()));
     }
     let like = &text[first.unwrap_or(record).line.range.clone()];
     let new = if like.contains(&b'\t') {

@@ -2,10 +2,11 @@
 //! make keywords plain names. Decides which record a login matches, or that this is unknown.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::path::Path;
 
 use crate::lines::{Line, lines, utf8};
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{At, Result};
 
 /// A word of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,15 +131,18 @@ fn any(field: &Field, meets: impl Fn(&Word) -> Meets) -> Meets {
     }
 }
 
-/// Whether a network contains an address.
-fn contains(network: &str, mask: &str, host: &str) -> Meets {
-    use std::net::IpAddr;
-    let (Ok(network), Ok(host)) = (network.parse::<IpAddr>(), host.parse::<IpAddr>()) else {
-        return Meets::Unknown;
-    };
-    let bits = |address: IpAddr| match address {
+/// The bits of an address, from the left.
+fn bits(address: IpAddr) -> u128 {
+    match address {
         IpAddr::V4(address) => u128::from(u32::from(address)) << 96,
         IpAddr::V6(address) => u128::from(address),
+    }
+}
+
+/// Whether a network contains an address.
+fn contains(network: &str, mask: &str, host: &str) -> Meets {
+    let (Ok(network), Ok(host)) = (network.parse::<IpAddr>(), host.parse::<IpAddr>()) else {
+        return Meets::Unknown;
     };
     let mask = match (mask.parse::<u32>(), mask.parse::<IpAddr>()) {
         (Ok(length), _) if length <= if network.is_ipv4() { 32 } else { 128 } => {
@@ -267,45 +271,49 @@ fn user_of(word: &Word) -> For {
 pub(super) fn records(file: &Path, text: &[u8]) -> Result<Records> {
     let mut records = Vec::new();
     for line in lines(text) {
-        let stop = |reason: &str, by_hand: &str| Err(Refusal::new(file, line.number, reason, by_hand));
+        let here = At { file, line: line.number };
         let content = &text[line.range.clone()];
         let trimmed = content.trim_ascii_start();
         let comment = trimmed.is_empty() || trimmed.starts_with(b"#");
         if content.ends_with(b"\\") {
-            return stop("the record goes on in the next line", "write each record in one line");
+            return Err(here.refusal("the record goes on in the next line", "write each record in one line"));
         }
         if comment {
             continue;
         }
         let Some(content) = utf8(content).filter(|content| !content.contains('\0')) else {
-            return stop("the record is not UTF-8", "write its names in UTF-8");
+            return Err(here.refusal("the record is not UTF-8", "write its names in UTF-8"));
         };
         let Some(fields) = fields(content) else {
-            return stop("its quotes are not closed", "correct this line: the server does not read the file");
+            return Err(here.refusal(
+                "its quotes are not closed",
+                "correct this line: the server does not read the file",
+            ));
         };
         let mut rest = fields.into_iter();
         let kind = rest.next().map(|field| field.written).unwrap_or_default();
         if kind.starts_with("include") {
-            return stop(
+            return Err(here.refusal(
                 "records are included from other files, whose order with these is not followed here",
                 "add `local DATABASE USER METHOD` above the first `local` record that the login would meet",
-            );
+            ));
         }
         if !["local", "host", "hostssl", "hostnossl", "hostgssenc", "hostnogssenc"].contains(&kind.as_str()) {
-            return stop(
+            return Err(here.refusal(
                 "it does not begin with local or host",
                 "correct this line: the server does not read the file",
-            );
+            ));
         }
         let (Some(database), Some(user)) = (rest.next(), rest.next()) else {
-            return stop("the record is too short", "correct this line: the server does not read the file");
+            return Err(here
+                .refusal("the record is too short", "correct this line: the server does not read the file"));
         };
         let mut address = None;
         let mut next = rest.next();
         if kind != "local" {
             let written = next.take().map(|field| bare(&field)).unwrap_or_default();
             next = rest.next();
-            let is_plain = written.parse::<std::net::IpAddr>().is_ok();
+            let is_plain = written.parse::<IpAddr>().is_ok();
             address = Some(if is_plain {
                 let mask = next.take().map(|field| bare(&field)).unwrap_or_default();
                 next = rest.next();
@@ -315,7 +323,10 @@ pub(super) fn records(file: &Path, text: &[u8]) -> Result<Records> {
             });
         }
         let Some(method) = next.map(|field| bare(&field)) else {
-            return stop("the record has no method", "correct this line: the server does not read the file");
+            return Err(here.refusal(
+                "the record has no method",
+                "correct this line: the server does not read the file",
+            ));
         };
         let has_options = rest.next().is_some();
         records.push(Record { line, kind, database, user, address, method, has_options });
@@ -327,10 +338,13 @@ fn bare(field: &Field) -> String {
     field.words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(",")
 }
 
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r')
+}
+
 /// The fields of a line; `None` if a quote is not closed.
 fn fields(line: &str) -> Option<Vec<Field>> {
     let bytes = line.as_bytes();
-    let is_blank = |byte: u8| matches!(byte, b' ' | b'\t' | b'\r');
     let mut found: Vec<Field> = Vec::new();
     let (mut at, mut listing) = (0, false);
     loop {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::edit::Edit;
 use crate::files::{Bounded, Files};
 use crate::lines::{self, lines, trim};
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{At, Result};
 
 /// Includes nest no deeper than this; PgBouncer's own limit.
 const DEEPEST: usize = 10;
@@ -79,10 +79,10 @@ impl Reader<'_> {
     fn file(&mut self, file: &Path, depth: usize) -> Result<()> {
         let text = lines::read(file, self.files)?;
         for line in lines(&text) {
-            let refuse = |why: &str, by_hand: &str| Refusal::new(file, line.number, why, by_hand);
+            let here = At { file, line: line.number };
             let content = trim(&text, line.range.clone());
             let Ok(words) = std::str::from_utf8(&text[content.clone()]) else {
-                return Err(refuse("it is not UTF-8", "write the line in UTF-8"));
+                return Err(here.refusal("it is not UTF-8", "write the line in UTF-8"));
             };
             if words.is_empty() || words.starts_with(['#', ';']) {
                 continue;
@@ -91,7 +91,7 @@ impl Reader<'_> {
                 // PgBouncer would read what follows the bracket as the next line.
                 let section = section.strip_suffix(']').filter(|name| !name.contains(']'));
                 section
-                    .ok_or_else(|| refuse("it is not the name of a section alone", "[databases]"))?
+                    .ok_or_else(|| here.refusal("it is not the name of a section alone", "[databases]"))?
                     .clone_into(&mut self.section);
                 continue;
             }
@@ -99,20 +99,21 @@ impl Reader<'_> {
                 let included = Path::new(name.trim());
                 if !included.is_absolute() {
                     // Relative to wherever the pooler was started.
-                    return Err(refuse("a relative path is included", "%include with the whole path"));
+                    return Err(here.refusal("a relative path is included", "%include with the whole path"));
                 }
                 if depth == DEEPEST {
-                    return Err(refuse("includes are nested too deeply", "remove the include"));
+                    return Err(here.refusal("includes are nested too deeply", "remove the include"));
                 }
                 self.file(included, depth + 1)?;
                 continue;
             }
-            let key =
-                key(words).ok_or_else(|| refuse("it is not a line that PgBouncer reads", "key = value"))?;
+            let key = key(words)
+                .ok_or_else(|| here.refusal("it is not a line that PgBouncer reads", "key = value"))?;
             let rest = &words[key.len()..];
             let value = rest.trim_ascii_start().strip_prefix('=');
-            let value =
-                value.ok_or_else(|| refuse("it has no `=` after its key", "key = value"))?.trim_ascii_start();
+            let value = value
+                .ok_or_else(|| here.refusal("it has no `=` after its key", "key = value"))?
+                .trim_ascii_start();
             let place = content.end - value.len()..content.end;
             let place_of_key = (self.section.clone(), key.to_owned());
             let (last, number) = self.ini.places.entry(place_of_key).or_default();

@@ -48,11 +48,12 @@ impl Editor for PgBouncer {
     }
 
     fn recognises(&self, path: &Path, text: &[u8]) -> bool {
-        let text = String::from_utf8_lossy(text);
-        let has_section = |section: &str| text.lines().any(|line| line.trim_start().starts_with(section));
         let is_named = path.file_name().is_some_and(|name| name.to_string_lossy().contains("pgbouncer"));
         path.extension().is_some_and(|extension| extension == "ini")
-            && (has_section("[pgbouncer]") || is_named && has_section("[databases]"))
+            && String::from_utf8_lossy(text)
+                .lines()
+                .map(str::trim_start)
+                .any(|line| line.starts_with("[pgbouncer]") || is_named && line.starts_with("[databases]"))
     }
 
     fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
@@ -176,19 +177,20 @@ impl<'a> Database<'a> {
             }
         }
         let endpoint = self.endpoint().map_err(|why| self.entry.refuse(why, BY_HAND))?;
-        let text = |name: &str| self.connection.last(name).map(|pair| pair.value.clone());
+        let [host, user, password, database] = ["host", "user", "password", "dbname"]
+            .map(|name| self.connection.last(name).map(|pair| pair.value.clone()));
         let name = format!("database {}", self.entry.key);
-        let written = match text("host") {
+        let written = match host {
             Some(host) => format!("host={host}"),
             None => "no host".to_owned(),
         };
         let mut setting = Setting::connects(name, Protocol::Postgres, written, endpoint)
             .at(&self.entry.file, self.entry.line);
         setting.library = Library::PgBouncer;
-        setting.user = text("user");
-        setting.password = text("password").map(Secret::new);
+        setting.user = user;
+        setting.password = password.map(Secret::new);
         // Without dbname it is the database of the same name; `*` is any.
-        setting.database = text("dbname").or_else(|| Some(self.entry.key.clone()).filter(|key| key != "*"));
+        setting.database = database.or_else(|| Some(self.entry.key.clone()).filter(|key| key != "*"));
         Ok(setting)
     }
 

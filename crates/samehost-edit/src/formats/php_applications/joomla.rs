@@ -32,11 +32,10 @@ fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Vec<Result<Conn
         None => return Vec::new(),
     };
     let mut found: Vec<Result<Connection>> = database(file, items).into_iter().collect();
-    let uses = |key: &str| word(items, key).as_deref() == Some("redis");
-    if uses("cache_handler") {
+    if word(items, "cache_handler").as_deref() == Some("redis") {
         found.push(cache(file, items, &["redis_server_host", "redis_server_port"], "redis_server"));
     }
-    if uses("session_handler") {
+    if word(items, "session_handler").as_deref() == Some("redis") {
         let keys = &["session_redis_server_host", "session_redis_server_port"];
         found.push(cache(file, items, keys, "session_redis_server"));
     }
@@ -156,15 +155,16 @@ fn spell_postgres(_: &Connection, to: &Endpoint) -> Result<Words, String> {
 
 fn cache(file: &Path, items: &[Item], keys: &'static [&'static str], name: &str) -> Result<Connection> {
     let group = Group { keys, items: items.to_vec() }.understood(file, REDIS)?;
-    let missing = || refuse(&Trouble::new(file, 0, format!("${} is not set", keys[0])), name, REDIS);
-    let written = group.text(keys[0]).ok_or_else(missing)?;
+    let Some(written) = group.text(keys[0]) else {
+        return Err(refuse(&Trouble::new(file, 0, format!("${} is not set", keys[0])), name, REDIS));
+    };
     let number = group.text(keys[1]);
-    let word = |last: &str| word(items, &format!("{name}_{last}"));
+    let [password, database] = ["auth", "db"].map(|last| word(items, &format!("{name}_{last}")));
     let mut connection = Connection {
         name: name.to_owned(),
         protocol: Protocol::Redis,
         endpoint: Endpoint::Unix(written.clone().into()),
-        login: Login { user: None, password: word("auth"), database: word("db") },
+        login: Login { user: None, password, database },
         written,
         groups: vec![group],
         spell: spell_redis,

@@ -143,11 +143,11 @@ fn cache(file: &Path, name: String, items: &[Item], keys: &'static [&'static str
         spell: spell_cache,
         by_hand: REDIS,
     };
-    let is_set = |key: &str| word(items, key).is_some_and(|text| !text.is_empty() && text != "0");
+    let mut others = ["sentinel_master", "sentinel_servers", "cluster"].iter();
+    let is_found_elsewhere =
+        others.any(|key| word(items, key).is_some_and(|text| !text.is_empty() && text != "0"));
     let understood = match connection.written.strip_prefix("unix://") {
-        _ if is_set("sentinel_master") || is_set("sentinel_servers") || is_set("cluster") => {
-            Err("its servers are found through a sentinel or a cluster")
-        }
+        _ if is_found_elsewhere => Err("its servers are found through a sentinel or a cluster"),
         Some(path) => redis(path, None),
         None => redis(&connection.written, number.as_deref()),
     };

@@ -21,7 +21,7 @@ use crate::editor::Editor;
 use crate::files::Files;
 use crate::goal::Goal;
 use crate::languages::php::{self, Outcome, Setup, Value, add, change, remove};
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{At, Refusal, Result};
 use crate::setting::{Reading, Setting, Uptake};
 
 /// The editor.
@@ -93,10 +93,11 @@ fn application(path: &Path, text: &[u8]) -> Option<&'static Application> {
 
 fn connections(file: &Path, files: &dyn Files) -> Result<(Outcome, Vec<Result<Connection>>)> {
     let real = files.real(file);
-    let unreadable = |reason: String| Refusal::new(&real, 0, reason, "look at the file, and switch again");
-    let text = files.read(&real).map_err(|error| unreadable(error.to_string()))?;
+    let by_hand = "look at the file, and switch again";
+    let here = At { file: &real, line: 0 };
+    let text = files.read(&real).map_err(|error| here.refusal(error.to_string(), by_hand))?;
     let application = application(&real, &text)
-        .ok_or_else(|| unreadable("this is not the configuration of a known application".into()))?;
+        .ok_or_else(|| here.refusal("this is not the configuration of a known application", by_hand))?;
     let outcome = php::execute(&real, files, (application.setup)()).map_err(|trouble| {
         Refusal::new(&trouble.file, trouble.line, trouble.reason, "look at the file, and switch again")
     })?;

@@ -115,16 +115,18 @@ fn is_local(host: &str) -> bool {
 fn understand_postgres(connection: &Connection) -> Result<Endpoint, &'static str> {
     let host = connection.written.as_str();
     let port = port(connection.text("dbport").as_deref(), 5432)?;
-    let unix = |folder: &str| Endpoint::Unix(Path::new(folder).join(format!(".s.PGSQL.{port}")));
     let socket = connection.text("dbsocket").filter(|socket| !socket.is_empty() && socket != "0");
-    match socket.filter(|_| is_local(host)) {
-        Some(folder) if folder.starts_with('/') => Ok(unix(folder.trim_end_matches('/'))),
-        Some(folder) if folder.contains('/') => Err("its dbsocket is not an absolute path"),
-        Some(_) => Ok(unix(DEFAULT_DIRECTORY)),
-        None if host.is_empty() || host.contains([' ', '\'', '\\', ',']) => Err("its host is not understood"),
-        None if host.starts_with('/') => Ok(unix(host)),
-        None => Ok(Endpoint::Tcp { host: host.to_owned(), port }),
-    }
+    let folder = match socket.as_deref().filter(|_| is_local(host)) {
+        Some(folder) if folder.starts_with('/') => folder.trim_end_matches('/'),
+        Some(folder) if folder.contains('/') => return Err("its dbsocket is not an absolute path"),
+        Some(_) => DEFAULT_DIRECTORY,
+        None if host.is_empty() || host.contains([' ', '\'', '\\', ',']) => {
+            return Err("its host is not understood");
+        }
+        None if host.starts_with('/') => host,
+        None => return Ok(Endpoint::Tcp { host: host.to_owned(), port }),
+    };
+    Ok(Endpoint::Unix(Path::new(folder).join(format!(".s.PGSQL.{port}"))))
 }
 
 fn spell_postgres(connection: &Connection, to: &Endpoint) -> Result<Words, String> {

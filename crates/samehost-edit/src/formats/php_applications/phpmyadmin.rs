@@ -35,16 +35,17 @@ fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Vec<Result<Conn
     if let Some(trouble) = variable_used(outcome, "$cfg") {
         return vec![Err(refuse(&trouble, "$cfg", BY_HAND))];
     }
-    let server = |item: &Item| {
+    let mut found = Vec::new();
+    for item in items {
         let name = format!("server {}", String::from_utf8_lossy(&item.key));
-        let inner = match elements(outcome, &item.value, &name, BY_HAND)? {
-            Ok(inner) => inner,
-            Err(refusal) => return Some(Err(refusal)),
-        };
-        // Without a host it is not meant to be used: phpMyAdmin's own default would be the socket.
-        element(inner, "host").map(|_| connection(file, name, inner))
-    };
-    items.iter().filter_map(server).collect()
+        match elements(outcome, &item.value, &name, BY_HAND) {
+            // Without a host it is not meant to be used: phpMyAdmin's own default would be the socket.
+            Some(Ok(inner)) if element(inner, "host").is_some() => found.push(connection(file, name, inner)),
+            Some(Err(refusal)) => found.push(Err(refusal)),
+            _ => {}
+        }
+    }
+    found
 }
 
 fn connection(file: &Path, name: String, items: &[Item]) -> Result<Connection> {

@@ -188,9 +188,9 @@ fn setting(pools: &Pools, pool: &Pool, placed: &Placed) -> Result<Setting> {
     let refused = |reason: String| pools.refusal(placed, reason, BY_HAND);
     let value = placed.entry.value.clone().map_err(|reason| refused(reason.to_owned()))?;
     let endpoint = endpoint(&pool.expanded(&value)).map_err(refused)?;
-    let number = |placed: &Placed| placed.entry.value.as_ref().ok()?.parse().ok();
+    let backlog = pool.last("listen.backlog").and_then(|placed| placed.entry.value.as_ref().ok());
     Ok(Setting {
-        backlog: pool.last("listen.backlog").and_then(number),
+        backlog: backlog.and_then(|number| number.parse().ok()),
         ..Setting::listens(title(pool), Protocol::FastCgi, value, endpoint)
             .at(&pools.sources[placed.source].path, placed.entry.number)
     })
@@ -199,15 +199,13 @@ fn setting(pools: &Pools, pool: &Pool, placed: &Placed) -> Result<Setting> {
 /// Meaning of an address to FPM: with a colon it is TCP, digits alone are a port at every address, and everything else
 /// is a path.
 fn endpoint(value: &str) -> Result<Endpoint, String> {
-    let number = |text: &str| match text.parse() {
-        Ok(port) if port != 0 && text.bytes().all(|byte| byte.is_ascii_digit()) => Ok(port),
-        _ => Err(format!("`{value}` has no port that is one")),
-    };
-    if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Ok(Endpoint::Tcp { host: "::".into(), port: number(value)? });
-    }
-    if let Some((host, port)) = value.rsplit_once(':') {
-        let port = number(port)?;
+    let is_port = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+    let address = if is_port { Some(("", value)) } else { value.rsplit_once(':') };
+    if let Some((host, text)) = address {
+        let port = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
+        let Some(port) = port.filter(|port| *port != 0) else {
+            return Err(format!("`{value}` has no port that is one"));
+        };
         let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         let host = match inner {
             Some(inner) if inner.parse::<std::net::Ipv6Addr>().is_ok() => inner,
@@ -305,9 +303,8 @@ fn behind(pools: &Pools, listen: &Placed, new: &[(&str, String)]) -> Edit {
     let start = around(text, line.start).start;
     let written = &text[line.clone()];
     let equals = written.iter().position(|byte| *byte == b'=').unwrap_or(0);
-    let is_space = |byte: &&u8| byte.is_ascii_whitespace();
-    let before = written[..equals].iter().rev().take_while(is_space).count();
-    let after = written[(equals + 1).min(written.len())..].iter().take_while(is_space).count();
+    let is_spaced_before = written[..equals].last().is_some_and(u8::is_ascii_whitespace);
+    let is_spaced_after = written.get(equals + 1).is_some_and(u8::is_ascii_whitespace);
     let newline: &[u8] = if text[line.end..].starts_with(b"\r\n") { b"\r\n" } else { b"\n" };
     let end = around(text, line.end).end;
     let end = if text[..end].ends_with(b"\r") && newline == b"\r\n" { end - 1 } else { end };
@@ -319,8 +316,8 @@ fn behind(pools: &Pools, listen: &Placed, new: &[(&str, String)]) -> Edit {
         out.extend_from_slice(indentation);
         out.extend_from_slice(key.as_bytes());
         // Aligned columns of `=` are not continued: several spaces become one.
-        out.extend_from_slice(if before > 0 { b" =" } else { b"=" });
-        out.extend_from_slice(if after > 0 { b" " } else { b"" });
+        out.extend_from_slice(if is_spaced_before { b" =" } else { b"=" });
+        out.extend_from_slice(if is_spaced_after { b" " } else { b"" });
         out.extend_from_slice(value.as_bytes());
     }
     Edit::new(&source.path, end..end, out)

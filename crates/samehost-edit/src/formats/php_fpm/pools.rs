@@ -9,7 +9,7 @@ use crate::files::{Bounded, Files};
 use crate::glob::{glob, matches};
 use crate::languages::php_ini::{self, Entry, Line, Quotes};
 use crate::lines::is_plain;
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{At, Refusal, Result};
 
 /// Maximum depth of includes; FPM's own limit is not higher.
 const DEEPEST: usize = 4;
@@ -110,15 +110,16 @@ pub struct RunsAs {
 #[must_use]
 pub fn runs_as(file: &Path, files: &dyn Files) -> Vec<RunsAs> {
     let Ok(pools) = Pools::read(file, files) else { return Vec::new() };
-    let pool_setting = |pool: &Pool| {
-        let value = |key: &str| {
+    let mut found = Vec::new();
+    for pool in &pools.pools {
+        let [user, group, root] = ["user", "group", "chroot"].map(|key| {
             let value = pool.last(key)?.entry.value.clone().ok()?;
             Some(pool.expanded(&value)).filter(|value| !value.is_empty())
-        };
-        let has_own_root = value("chroot").is_some();
-        Some(RunsAs { pool: pool.name.clone(), user: value("user")?, group: value("group"), has_own_root })
-    };
-    pools.pools.iter().filter_map(pool_setting).collect()
+        });
+        let Some(user) = user else { continue };
+        found.push(RunsAs { pool: pool.name.clone(), user, group, has_own_root: root.is_some() });
+    }
+    found
 }
 
 /// What a pool hands to PHP, before any file of the application is read.
@@ -239,17 +240,17 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn file(&mut self, path: &Path, depth: usize) -> Result<()> {
-        let refused = |reason: String, by_hand: &str| Refusal::new(path, 0, reason, by_hand);
+        let here = At { file: path, line: 0 };
         if depth > DEEPEST {
-            return Err(refused(
-                "the files include each other without an end".into(),
+            return Err(here.refusal(
+                "the files include each other without an end",
                 "remove the include that goes round",
             ));
         }
         let text = self
             .files
             .read(path)
-            .map_err(|error| refused(error.to_string(), "make the file readable; then try again"))?;
+            .map_err(|error| here.refusal(error.to_string(), "make the file readable; then try again"))?;
         let lines = php_ini::lines(&text, Quotes::OfALine);
         let source = self.pools.sources.len();
         self.pools.sources.push(Source { path: path.to_owned(), text });
@@ -279,13 +280,12 @@ impl Reader<'_> {
 
     fn include(&mut self, source: usize, entry: Entry, depth: usize) -> Result<()> {
         let placed = Placed { source, entry };
-        let refused = |pools: &Pools, reason: String| {
-            pools.refusal(&placed, reason, "write the path of the include in full")
-        };
-        let value = placed.entry.value.clone().map_err(|reason| refused(&self.pools, reason.to_owned()))?;
+        let by_hand = "write the path of the include in full";
+        let value = placed.entry.value.clone();
+        let value = value.map_err(|reason| self.pools.refusal(&placed, reason, by_hand))?;
         for pattern in self.candidates(&value) {
             let found = glob(self.files, pattern.as_os_str().as_bytes())
-                .map_err(|error| refused(&self.pools, error.to_string()))?;
+                .map_err(|error| self.pools.refusal(&placed, error.to_string(), by_hand))?;
             let found: Vec<PathBuf> =
                 found.into_iter().filter(|path| self.files.read(path).is_ok()).collect();
             if found.is_empty() && !value.starts_with('/') {

@@ -7,7 +7,7 @@ use super::pools::Pools;
 use super::{access_lines, spell};
 use crate::files::Files;
 use crate::goal::Goal;
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{At, Result};
 use crate::setting::Setting;
 
 /// Suffix of the name of the pool and of its file.
@@ -26,19 +26,21 @@ pub fn second_pool(
     goal: &Goal,
 ) -> Result<(PathBuf, Vec<u8>)> {
     let pools = Pools::read(file, files)?;
-    let refused = |reason: String, by_hand: &str| Refusal::new(&setting.file, setting.line, reason, by_hand);
+    let here = At { file: &setting.file, line: setting.line };
     let pool = pools.pools.iter().find(|pool| super::title(pool) == setting.name);
     let pool = pool.ok_or_else(|| {
-        refused(format!("`{}` is not there any more", setting.name), "look at the file again")
+        here.refusal(format!("`{}` is not there any more", setting.name), "look at the file again")
     })?;
     let by_hand = "copy the pool's section under another name, with another `listen`";
-    let written = spell(&goal.endpoint).map_err(|reason| refused(reason, by_hand))?;
+    let written = spell(&goal.endpoint).map_err(|reason| here.refusal(reason, by_hand))?;
     let name = format!("{}{SUFFIX}", pool.name);
     if pools.pools.iter().any(|other| other.name == name) {
-        return Err(refused(format!("there is a pool `{name}` already"), "remove it, if nothing uses it"));
+        return Err(
+            here.refusal(format!("there is a pool `{name}` already"), "remove it, if nothing uses it")
+        );
     }
     let path = beside(&pools, &setting.file, files).ok_or_else(|| {
-        refused("no `include` of php-fpm.conf would read a file beside this one".into(), by_hand)
+        here.refusal("no `include` of php-fpm.conf would read a file beside this one", by_hand)
     })?;
     let mut text = format!(
         "; A copy of the pool {}, made by samehost for the time of a switch. It is removed when that is done.\n[{name}]\nlisten = {written}\n",

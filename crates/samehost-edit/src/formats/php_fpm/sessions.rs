@@ -22,8 +22,7 @@ pub(super) fn of_pool<'a>(pools: &'a Pools, pool: &'a Pool, files: &dyn Files) -
         None => of_php_ini(pools, placed, files)?,
     };
     let title = format!("{PATH} of pool {}", pool.name);
-    let saved = |handler| Saved { handler, title, file, entry: &placed.entry };
-    let saved = handler.map(saved);
+    let saved = handler.map(|handler| Saved { handler, title, file, entry: &placed.entry });
     match (&saved, &placed.entry.value) {
         (Some(_), Ok(path)) if path.contains('$') => {
             Err(pools.refusal(placed, "the path has a variable of PHP-FPM in it", BY_HAND))

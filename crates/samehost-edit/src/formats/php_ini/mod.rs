@@ -49,11 +49,12 @@ impl Editor for PhpIni {
         }
         let folder = path.parent().and_then(Path::file_name).and_then(|name| name.to_str());
         let is_part = folder.is_some_and(|name| FOLDERS.contains(&name) || name == "mods-available");
-        let has =
-            |line: &Line| matches!(line, Line::Entry(entry) if [PATH, HANDLER].contains(&entry.key.as_str()));
-        is_part
-            && path.extension().is_some_and(|extension| extension == "ini")
-            && php_ini::lines(text, Quotes::OfAFile).iter().any(has)
+        if !is_part || path.extension().is_none_or(|extension| extension != "ini") {
+            return false;
+        }
+        php_ini::lines(text, Quotes::OfAFile)
+            .iter()
+            .any(|line| matches!(line, Line::Entry(entry) if [PATH, HANDLER].contains(&entry.key.as_str())))
     }
 
     fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
@@ -71,10 +72,9 @@ impl Editor for PhpIni {
     }
 
     fn uptake(&self, file: &Path) -> Uptake {
-        let is_in = |name: &str| file.iter().any(|part| part == name);
-        if is_in("cli") {
+        if file.iter().any(|part| part == "cli") {
             Uptake::AtOnce
-        } else if is_in("apache2") || is_in("apache") {
+        } else if file.iter().any(|part| part == "apache2" || part == "apache") {
             Uptake::Reload(Kind::Apache)
         } else {
             Uptake::Reload(Kind::PhpFpm)
@@ -162,14 +162,13 @@ impl Ini {
                 return Err(Refusal::new(&source.path, *number, why, "key = \"value\""));
             }
         }
-        let is_conditional = |section: &str| {
-            let name = section.to_ascii_lowercase();
-            name.starts_with("path=") || name.starts_with("host=")
-        };
         let all = self.all(key);
-        if let Some((file, entry, _)) = all.iter().find(|(_, _, section)| is_conditional(section)) {
-            let why = format!("{key} depends on the request: its section holds for some hosts or paths");
-            return Err(Refusal::new(file, entry.number, why, BY_HAND));
+        for (file, entry, section) in &all {
+            let section = section.to_ascii_lowercase();
+            if section.starts_with("path=") || section.starts_with("host=") {
+                let why = format!("{key} depends on the request: its section holds for some hosts or paths");
+                return Err(Refusal::new(file, entry.number, why, BY_HAND));
+            }
         }
         Ok(all.last().map(|(file, entry, _)| (*file, *entry)))
     }

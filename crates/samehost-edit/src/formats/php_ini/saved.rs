@@ -56,11 +56,10 @@ impl Saved<'_> {
         }
         let path = self.entry.value.as_deref().unwrap_or_default();
         let start = self.entry.range.start;
-        let edit = |(range, with): (std::ops::Range<usize>, String)| {
-            vec![Edit::new(self.file, start + range.start..start + range.end, with)]
-        };
-        let address = self.handler.address(path, &server, &goal.endpoint);
-        Some(address.map(edit).map_err(|why| self.refuse(why)))
+        Some(match self.handler.address(path, &server, &goal.endpoint) {
+            Ok((range, with)) => Ok(vec![Edit::new(self.file, start + range.start..start + range.end, with)]),
+            Err(why) => Err(self.refuse(why)),
+        })
     }
 
     fn refuse(&self, why: impl Into<String>) -> Refusal {

@@ -56,31 +56,30 @@ impl Handler {
 
     /// The servers of a path, each understood or with the reason why not.
     pub(crate) fn servers(self, path: &str) -> Vec<Result<Server, String>> {
-        let is_between = |letter: char| match self {
-            Handler::Memcached => letter == ',',
-            _ => letter == ',' || letter.is_ascii_whitespace(),
-        };
         if self == Handler::Memcached && (path.starts_with("--") || path.starts_with("PERSISTENT=")) {
             return vec![Err("it is not a list of servers".into())];
         }
         let mut parts: Vec<Range<usize>> = Vec::new();
         let mut start = 0;
-        for (at, letter) in path.char_indices().filter(|(_, letter)| is_between(*letter)) {
-            parts.push(start..at);
-            start = at + letter.len_utf8();
+        for (at, letter) in path.char_indices() {
+            if letter == ',' || self != Handler::Memcached && letter.is_ascii_whitespace() {
+                parts.push(start..at);
+                start = at + letter.len_utf8();
+            }
         }
         parts.push(start..path.len());
         parts.retain(|part| !part.is_empty());
         let is_alone = parts.len() == 1;
-        let server = |range: Range<usize>| {
-            match self {
-            Handler::Redis => redis(path, range),
-            _ if !is_alone => Err("sessions are spread by the servers' addresses: with another address most would be looked for elsewhere".into()),
-            Handler::Memcached => memcached(path, range),
-            Handler::Memcache => memcache(path, range),
+        let mut servers = Vec::new();
+        for range in parts {
+            servers.push(match self {
+                Handler::Redis => redis(path, range),
+                _ if !is_alone => Err("sessions are spread by the servers' addresses: with another address most would be looked for elsewhere".into()),
+                Handler::Memcached => memcached(path, range),
+                Handler::Memcache => memcache(path, range),
+            });
         }
-        };
-        parts.into_iter().map(server).collect()
+        servers
     }
 
     /// Another address of a server: which bytes of the path it replaces, and with what.
@@ -127,14 +126,15 @@ fn redis(path: &str, range: Range<usize>) -> Result<Server, String> {
     }
     let endpoint = place(address, 6379)?;
     let list = parameters(query, "auth[]");
-    let named = |index: &str, name: &str| {
-        let found = [index, name].map(|key| parameters(query, &format!("auth[{key}]")).pop());
-        found.into_iter().flatten().next()
-    };
+    let [first, second, named_user, named_password] =
+        ["0", "1", "user", "pass"].map(|key| parameters(query, &format!("auth[{key}]")).pop());
     let (user, password) = match list.as_slice() {
         [user, password] => (Some(user.clone()), Some(password.clone())),
         [password] => (None, Some(password.clone())),
-        _ => (named("0", "user"), named("1", "pass").or_else(|| parameters(query, "auth").pop())),
+        _ => {
+            let alone = parameters(query, "auth").pop();
+            (first.or(named_user), second.or(named_password).or(alone))
+        }
     };
     Ok(Server {
         address: range.start..range.start + address.len(),
@@ -148,13 +148,17 @@ fn redis(path: &str, range: Range<usize>) -> Result<Server, String> {
 
 /// The values of a parameter as PHP decodes them; the last one counts.
 fn parameters(query: &str, name: &str) -> Vec<String> {
-    let decoded = |text: &str| {
-        let text = text.replace('+', " ");
-        percent_decoded(&text).unwrap_or(text)
-    };
-    let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-    let values = pairs.filter(|(key, _)| decoded(key) == name).map(|(_, value)| decoded(value));
-    values.filter(|value| !value.is_empty()).collect()
+    let mut values = Vec::new();
+    for pair in query.split('&') {
+        let [key, value] = <[&str; 2]>::from(pair.split_once('=').unwrap_or((pair, ""))).map(|text| {
+            let text = text.replace('+', " ");
+            percent_decoded(&text).unwrap_or(text)
+        });
+        if key == name && !value.is_empty() {
+            values.push(value);
+        }
+    }
+    values
 }
 
 /// `tcp://127.0.0.1:11211?weight=1`, `unix:///path:0`.
@@ -199,13 +203,15 @@ impl Server {
     }
 }
 
+/// The endpoint of a socket's path.
+fn unix(path: &str) -> Result<Endpoint, String> {
+    let endpoint = Endpoint::Unix(path.into());
+    lines::socket_path(&endpoint).map(|_| ())?;
+    Ok(endpoint)
+}
+
 /// Where the address of a URL leads.
 fn place(address: &str, usual: u16) -> Result<Endpoint, String> {
-    let unix = |path: &str| {
-        let endpoint = Endpoint::Unix(path.into());
-        lines::socket_path(&endpoint).map(|_| ())?;
-        Ok(endpoint)
-    };
     if let Some(rest) = address.strip_prefix("unix:").or_else(|| address.strip_prefix("file:")) {
         return match rest.strip_prefix("//") {
             Some(path) if path.starts_with('/') => unix(path),

@@ -182,10 +182,12 @@ impl Editing<'_, Listening> {
         }
         let new = format!("{name} = {written}");
         let relations = ["unix_socket_directories", "listen_addresses", "port", "max_connections"];
-        let place = self.comment(name).map(|(line, _)| line).or_else(|| {
-            let own_parameter = |name: &&str| self.last(name).filter(|at| at.file == self.file);
-            relations.iter().find_map(own_parameter).map(|at| at.line.clone())
-        });
+        let mut related =
+            relations.iter().filter_map(|name| self.last(name)).filter(|at| at.file == self.file);
+        let place = match self.comment(name) {
+            Some((line, _)) => Some(line),
+            None => related.next().map(|at| at.line.clone()),
+        };
         self.edits.push(match place {
             Some(line) => insert_below(self.file, &self.text, &self.explanation(line), &new),
             None => append(self.file, &self.text, &new),

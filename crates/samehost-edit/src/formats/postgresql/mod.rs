@@ -91,23 +91,18 @@ impl Editor for Postgresql {
 fn listening(file: &Path, files: &dyn Files) -> Result<Listening> {
     let parameters = Parameters::read(file, files)?;
     overridden(file, files, &parameters)?;
-    let refusal = |parameter: &Parameter, reason: &str, by_hand: &str| {
-        Err(Refusal::new(&parameter.file, parameter.line.number, reason, by_hand))
-    };
     let mut found = Listening { parameters, port: PORT, hosts: vec!["127.0.0.1".into()], folders: None };
     if let Some(parameter) = found.parameters.last("unix_socket_directory") {
-        return refusal(parameter, "this parameter ended with version 9.2", "write unix_socket_directories");
+        let reason = "this parameter ended with version 9.2";
+        return Err(parameter.refusal(reason, "write unix_socket_directories"));
     }
     if let Some(parameter) = found.parameters.last("port") {
         let digits = Some(parameter.value.as_str()).filter(|value| !value.starts_with(['0', '+']));
         match digits.and_then(|digits| digits.parse().ok()) {
             Some(port) => found.port = port,
             None => {
-                return refusal(
-                    parameter,
-                    "the port is not a plain number",
-                    "write it in decimal: `port = 5432`",
-                );
+                let by_hand = "write it in decimal: `port = 5432`";
+                return Err(parameter.refusal("the port is not a plain number", by_hand));
             }
         }
     }
@@ -119,11 +114,8 @@ fn listening(file: &Path, files: &dyn Files) -> Result<Listening> {
             .filter(|_| !parameter.value.trim().is_empty())
             .collect();
         if !hosts.iter().all(|host| *host == "*" || !host.is_empty() && has_only(host, ".:-_")) {
-            return refusal(
-                parameter,
-                "the list of addresses is not understood",
-                "write it without inner quotes",
-            );
+            let reason = "the list of addresses is not understood";
+            return Err(parameter.refusal(reason, "write it without inner quotes"));
         }
         found.hosts.clear();
         for host in hosts {
@@ -138,11 +130,9 @@ fn listening(file: &Path, files: &dyn Files) -> Result<Listening> {
             .filter(|_| !parameter.value.trim().is_empty())
             .collect();
         if !folders.iter().all(|folder| folder.starts_with('/') && !folder.contains(['"', '\'', '\\'])) {
-            return refusal(
-                parameter,
-                "the list of directories has quotes, an abstract name or a relative path",
-                "write each directory from / on, without inner quotes",
-            );
+            let reason = "the list of directories has quotes, an abstract name or a relative path";
+            let by_hand = "write each directory from / on, without inner quotes";
+            return Err(parameter.refusal(reason, by_hand));
         }
         found.folders = Some(folders.iter().map(|folder| canonical(folder)).collect());
     }
@@ -186,22 +176,20 @@ fn overridden(file: &Path, files: &dyn Files, parameters: &Parameters) -> Result
     }
 }
 
+/// A listener, and the parameter that says so; without one it is the server's default.
+fn setting(file: &Path, name: String, endpoint: Endpoint, at: Option<&Parameter>) -> Setting {
+    let spelled = at.map_or_else(|| endpoint.to_string(), |at| at.value.clone());
+    let (file, line) = at.map_or((file, 1), |at| (&at.file, at.line.number));
+    Setting::listens(name, Protocol::Postgres, spelled, endpoint).at(file, line)
+}
+
 /// The settings.
 fn reading(file: &Path, listening: &Listening) -> Reading {
     let mut settings = Vec::new();
-    let setting = |name: String, endpoint: Endpoint, names: &[&str]| {
-        let at = names.iter().find_map(|name| listening.parameters.last(name));
-        Setting::listens(
-            name,
-            Protocol::Postgres,
-            at.map_or_else(|| endpoint.to_string(), |at| at.value.clone()),
-            endpoint,
-        )
-        .at(at.map_or(file, |at| &at.file), at.map_or(1, |at| at.line.number))
-    };
     let host = listening.hosts.iter().find(|host| is_loopback(host)).or_else(|| listening.hosts.first());
     if let Some(endpoint) = host.and_then(|host| lines::tcp(host, listening.port)) {
-        settings.push(setting("listen_addresses".into(), endpoint, &["listen_addresses", "port"]));
+        let at = listening.parameters.last("listen_addresses").or_else(|| listening.parameters.last("port"));
+        settings.push(setting(file, "listen_addresses".into(), endpoint, at));
     }
     for (index, folder) in listening.folders.iter().flatten().enumerate() {
         let name = match index {
@@ -210,7 +198,8 @@ fn reading(file: &Path, listening: &Listening) -> Reading {
         };
         let path = socket(folder, listening.port);
         if let Ok(endpoint @ Endpoint::Unix(_)) = format!("unix:{path}").parse() {
-            settings.push(setting(name, endpoint, &["unix_socket_directories"]));
+            let at = listening.parameters.last("unix_socket_directories");
+            settings.push(setting(file, name, endpoint, at));
         }
     }
     Reading { settings, refused: Vec::new() }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::files::{Bounded, Files};
 use crate::lines::{self, Line, lines, utf8};
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{At, Refusal, Result};
 
 /// Maximum depth of includes, as in the server.
 const DEEPEST: usize = 10;
@@ -21,6 +21,13 @@ pub(super) struct Parameter {
     pub(super) written: Range<usize>,
     pub(super) file: PathBuf,
     pub(super) line: Line,
+}
+
+impl Parameter {
+    /// The refusal of this line.
+    pub(super) fn refusal(&self, reason: &str, by_hand: &str) -> Refusal {
+        Refusal::new(&self.file, self.line.number, reason, by_hand)
+    }
 }
 
 /// All parameters, in the order in which the server reads them.
@@ -66,16 +73,17 @@ impl Parameters {
         files: &dyn Files,
         depth: usize,
     ) -> Result<()> {
-        let stop = |reason: String| Refusal::new(file, line.number, reason, "correct or remove the include");
+        let by_hand = "correct or remove the include";
+        let here = At { file, line: line.number };
         if value.is_empty() || depth == DEEPEST {
-            return Err(stop("the include is empty or nests too deep".into()));
+            return Err(here.refusal("the include is empty or nests too deep", by_hand));
         }
         let path = file.parent().unwrap_or(Path::new("/")).join(value);
         if name == "include_dir" {
             let entries = files.list(&path);
-            for entry in
-                entries.map_err(|error| stop(format!("{} cannot be listed: {error}", path.display())))?
-            {
+            for entry in entries.map_err(|error| {
+                here.refusal(format!("{} cannot be listed: {error}", path.display()), by_hand)
+            })? {
                 let name = entry.file_name().unwrap_or_default().to_string_lossy();
                 if name.ends_with(".conf") && !name.starts_with('.') && files.list(&entry).is_err() {
                     self.collect(&entry, files, depth + 1)?;

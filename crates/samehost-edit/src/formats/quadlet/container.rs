@@ -147,13 +147,11 @@ impl Container {
                 return Some(format!("files in {folder} add to it"));
             }
         }
-        let given = |one: &&Assignment| {
-            one.value
-                .split_ascii_whitespace()
-                .any(|word| OPTIONS.iter().any(|option| word.starts_with(option)))
-        };
-        if let Some(one) = self.list("PodmanArgs").into_iter().find(given) {
-            return Some(format!("PodmanArgs= in line {} sets such things too", one.line));
+        for one in self.list("PodmanArgs") {
+            let mut words = one.value.split_ascii_whitespace();
+            if words.any(|word| OPTIONS.iter().any(|option| word.starts_with(option))) {
+                return Some(format!("PodmanArgs= in line {} sets such things too", one.line));
+            }
         }
         if self.last("DropCapability").is_some() && self.last("User").is_none() {
             return Some(
@@ -227,18 +225,20 @@ impl Container {
         if directory.components().count() < 3 {
             return Some(format!("{text} as a whole would hide the container's own"));
         }
-        let names = |one: &Assignment, part: usize| {
-            one.value.split(':').nth(part).is_some_and(|path| Path::new(path) == directory)
-        };
-        let is_taken = self.list("Volume").into_iter().any(|one| names(one, 1))
-            || self.list("Tmpfs").into_iter().any(|one| names(one, 0))
+        let volumes = self.list("Volume").into_iter().map(|one| one.value.split(':').nth(1));
+        let temporary = self.list("Tmpfs").into_iter().map(|one| one.value.split(':').next());
+        let is_taken = volumes.chain(temporary).flatten().any(|path| Path::new(path) == directory)
             || self.list("Mount").iter().any(|one| one.value.contains(&text));
         is_taken.then(|| format!("something else is mounted at {text} already"))
     }
 
     /// Where a new assignment goes: the bytes of the last one of this key, else of another one.
     pub(super) fn last_of(&self, key: &str) -> Option<Range<usize>> {
-        let last = |key: &str| self.all.iter().rfind(|one| one.key == key).map(|one| one.range.clone());
-        last(key).or_else(|| last("Environment"))
+        for key in [key, "Environment"] {
+            if let Some(last) = self.all.iter().rfind(|one| one.key == key) {
+                return Some(last.range.clone());
+            }
+        }
+        None
     }
 }

@@ -95,11 +95,14 @@ fn meaning(
         }
         other => other,
     };
-    let text = |name: &str| container.value(name).flatten().filter(|text| !text.is_empty());
     let url = Url::parse(value).filter(|_| matches!(words, Words::Url(_)));
     let (user, password, database) = match &url {
         Some(url) => (url.user(), url.password(), url.database()),
-        None => (text(user), text(password).map(Secret::new), text(database)),
+        None => {
+            let [user, password, database] = [user, password, database]
+                .map(|name| container.value(name).flatten().filter(|text| !text.is_empty()));
+            (user, password.map(Secret::new), database)
+        }
     };
     let shown = url.as_ref().map_or_else(|| value.to_owned(), Url::shown);
     let setting = Setting::connects("", protocol, shown, found);

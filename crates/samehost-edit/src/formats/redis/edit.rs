@@ -67,19 +67,20 @@ impl Editing<'_, Configuration> {
         Ok(())
     }
 
+    /// Whether a line gives these permissions already; `None` where one of them is not understood.
+    fn covers(&self, at: &Directive, socket: Option<&Directive>, perm: &str) -> Option<bool> {
+        let present = u32::from_str_radix(utf8(at.value())?, 8).ok()?;
+        let wanted = u32::from_str_radix(perm, 8).ok()?;
+        // An existing socket that admits the clients stays as it is, because others use it.
+        let path = self.goal.endpoint.path().map(|path| path.as_os_str().as_encoded_bytes());
+        let is_there = socket.is_some_and(|socket| Some(socket.value()) == path);
+        Some(present == wanted || (is_there && present & wanted == wanted))
+    }
+
     /// Writes who may use the socket.
     fn permissions(&mut self, socket: Option<&Directive>, perm: &str) -> Result<()> {
-        let octal = |value: &[u8]| u32::from_str_radix(utf8(value)?, 8).ok();
-        let covers = |at: &Directive| {
-            let (present, wanted) = (octal(at.value())?, octal(perm.as_bytes())?);
-            // An existing socket that admits the clients stays as it is, because others use it.
-            let there = socket.is_some_and(|at| {
-                Some(at.value()) == self.goal.endpoint.path().map(|path| path.as_os_str().as_encoded_bytes())
-            });
-            Some(present == wanted || (there && present & wanted == wanted))
-        };
         match self.configuration.last("unixsocketperm") {
-            Some(at) if covers(at) == Some(true) => Ok(()),
+            Some(at) if self.covers(at, socket, perm) == Some(true) => Ok(()),
             Some(at) => self.replace(at, perm),
             None => {
                 let new = format!("unixsocketperm {perm}");
@@ -199,6 +200,12 @@ impl Editing<'_, Configuration> {
         Ok(())
     }
 
+    /// The last line of a name in the file itself.
+    fn own_line(&self, name: &str) -> Option<Line> {
+        let own = self.configuration.all(name).filter(|at| at.file == self.file);
+        own.last().map(|at| at.line.clone())
+    }
+
     /// A new line: below the comment that explains it, else below the most closely related line, else at the end.
     fn insert(&mut self, new: &str, name: &str) {
         let relations: &[&str] = match name {
@@ -207,15 +214,14 @@ impl Editing<'_, Configuration> {
             "bind" => &[],
             _ => &["tcp-backlog", "port", "bind"],
         };
-        let directive = |name: &&str| {
-            let at = self.configuration.all(name).filter(|at| at.file == self.file).last();
-            at.map(|at| at.line.clone())
-        };
-        let place = self
-            .comment(name)
-            .or_else(|| relations.iter().find_map(|name| directive(name).or_else(|| self.comment(name))))
-            // A server whose port was closed must be bound before the port is opened.
-            .or_else(|| (name == "bind").then(|| directive(&"port")).flatten());
+        let mut place = self.comment(name);
+        for related in relations {
+            place = place.or_else(|| self.own_line(related)).or_else(|| self.comment(related));
+        }
+        // A server whose port was closed must be bound before the port is opened.
+        if name == "bind" {
+            place = place.or_else(|| self.own_line("port"));
+        }
         self.edits.push(match place {
             Some(line) => insert_below(self.file, &self.text, &line, new),
             None => append(self.file, &self.text, new),

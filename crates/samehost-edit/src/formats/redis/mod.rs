@@ -20,7 +20,7 @@ use crate::glob::glob;
 use crate::goal::Goal;
 use crate::lines::{self, Line, is_loopback, lines, listening_host, utf8};
 use crate::proposal::verify_edits;
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{At, Refusal, Result};
 use crate::setting::{Reading, Setting, Uptake};
 
 /// Maximum depth of includes, so that a circle ends.
@@ -102,16 +102,16 @@ impl Configuration {
     /// The addresses that the server listens on, as written.
     fn hosts(&self) -> Vec<String> {
         let Some(bind) = self.last("bind") else { return vec!["0.0.0.0".into()] };
-        let host = |word: &Word| {
-            let text = String::from_utf8_lossy(&word.bytes).into_owned();
-            let text = text.strip_prefix('-').unwrap_or(&text);
-            match text {
+        let mut hosts = Vec::new();
+        for word in &bind.values {
+            let text = String::from_utf8_lossy(&word.bytes);
+            hosts.push(match text.strip_prefix('-').unwrap_or(&text) {
                 "*" => "0.0.0.0".into(),
                 "::*" => "::".into(),
                 host => listening_host(host),
-            }
-        };
-        bind.values.iter().map(host).collect()
+            });
+        }
+        hosts
     }
 
     /// The address that represents all: a loopback one, else one for any address, else the first.
@@ -146,9 +146,8 @@ impl Editor for Redis {
             return false;
         }
         let folder = path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
-        let is_relative = |name: &str| Kind::Redis.relatives().any(|kind| name.contains(kind.name()));
-        let named =
-            [name.as_str(), &folder].iter().any(|name| is_relative(name) || name.contains("sentinel.conf"));
+        let mut names = Kind::Redis.relatives().map(Kind::name).chain(["sentinel.conf"]);
+        let named = names.any(|known| name.contains(known) || folder.contains(known));
         let (mut typical, mut foreign) = (0, false);
         for line in lines(text) {
             let line = text[line.range.clone()].trim_ascii();
@@ -226,38 +225,45 @@ fn configuration(file: &Path, files: &dyn Files) -> Result<Configuration> {
     Ok(configuration)
 }
 
+/// What to do about a line with which the server does not start.
+const CORRECT_IT: &str = "correct this line: the server does not start with it";
+
 fn collect(file: &Path, files: &dyn Files, depth: usize, into: &mut Configuration) -> Result<()> {
     let text = lines::read(file, files)?;
     for line in lines(&text) {
         let content = &text[line.range.clone()];
-        let stop = |reason: &str, by_hand: &str| Refusal::new(file, line.number, reason, by_hand);
-        let dies = |reason: &str| stop(reason, "correct this line: the server does not start with it");
+        let here = At { file, line: line.number };
         if content.contains(&0) {
-            return Err(dies("it has a NUL byte, behind which the server does not read"));
+            return Err(here.refusal("it has a NUL byte, behind which the server does not read", CORRECT_IT));
         }
         if content.trim_ascii_start().starts_with(b"#") {
             continue;
         }
         let Some(mut found) = words(&text, line.range.clone()) else {
-            return Err(dies("its quotes are unbalanced"));
+            return Err(here.refusal("its quotes are unbalanced", CORRECT_IT));
         };
         if found.is_empty() {
             continue;
         }
         let name = String::from_utf8_lossy(&found.remove(0).bytes).to_ascii_lowercase();
         if name.starts_with('\u{feff}') {
-            return Err(dies("it begins with a byte order mark, which the server takes for a directive"));
+            return Err(here.refusal(
+                "it begins with a byte order mark, which the server takes for a directive",
+                CORRECT_IT,
+            ));
         }
         if name == "sentinel" {
-            return Err(stop(
+            return Err(here.refusal(
                 "this is the configuration of Sentinel, which speaks to other machines",
                 "leave it as it is: only a server's redis.conf is switched",
             ));
         }
         if name == "include" {
-            let [pattern] = found.as_slice() else { return Err(dies("include takes one file")) };
+            let [pattern] = found.as_slice() else {
+                return Err(here.refusal("include takes one file", CORRECT_IT));
+            };
             if depth == DEEPEST {
-                return Err(dies("the includes nest too deep"));
+                return Err(here.refusal("the includes nest too deep", CORRECT_IT));
             }
             let many = included(file, &line, &pattern.bytes, files)?;
             let before = into.directives.len();
@@ -276,10 +282,8 @@ fn collect(file: &Path, files: &dyn Files, depth: usize, into: &mut Configuratio
 
 /// Refuses a relevant line that the server would not start with, or that its versions understand differently.
 fn understood(directive: &Directive) -> Result<()> {
-    let refusal = |reason: String| {
-        let by_hand = format!("correct `{}` in this line: the server does not start with it", directive.name);
-        Err(Refusal::new(&directive.file, directive.number(), reason, by_hand))
-    };
+    let here = At { file: &directive.file, line: directive.number() };
+    let by_hand = format!("correct `{}` in this line: the server does not start with it", directive.name);
     let count = directive.values.len();
     let wanted = match directive.name.as_str() {
         "bind" => 1..=16,
@@ -287,34 +291,28 @@ fn understood(directive: &Directive) -> Result<()> {
         _ => 1..=1,
     };
     if !wanted.contains(&count) {
-        return refusal(format!(
-            "`{}` has {count} values (a comment needs a line of its own)",
-            directive.name
-        ));
+        let reason = format!("`{}` has {count} values (a comment needs a line of its own)", directive.name);
+        return Err(here.refusal(reason, by_hand));
     }
     let text = utf8(directive.value());
     match directive.name.as_str() {
         "port" | "tls-port" if port(directive.value()).is_none() => {
-            refusal(format!("`{}` has no port number", directive.name))
+            Err(here.refusal(format!("`{}` has no port number", directive.name), by_hand))
         }
         "unixsocketperm" if text.is_none_or(|text| u32::from_str_radix(text, 8).is_err()) => {
-            refusal("`unixsocketperm` is not an octal number".into())
+            Err(here.refusal("`unixsocketperm` is not an octal number", by_hand))
         }
         "tcp-backlog" if text.is_none_or(|text| text.parse::<u32>().is_err()) => {
-            refusal("`tcp-backlog` is not a number".into())
+            Err(here.refusal("`tcp-backlog` is not a number", by_hand))
         }
-        "unixsocket" if text.is_none() => refusal("the path is not UTF-8".into()),
+        "unixsocket" if text.is_none() => Err(here.refusal("the path is not UTF-8", by_hand)),
         "unixsocket" if text.is_some_and(|text| !text.is_empty() && !text.starts_with('/')) => {
-            Err(Refusal::new(
-                &directive.file,
-                directive.number(),
+            Err(here.refusal(
                 "the socket's path does not begin with /: where it is depends on where the server was started",
                 "write the socket's whole path in this line",
             ))
         }
-        "bind" if directive.value().is_empty() => Err(Refusal::new(
-            &directive.file,
-            directive.number(),
+        "bind" if directive.value().is_empty() => Err(here.refusal(
             "an empty bind means no address to new versions of the server, and every address to old ones",
             "write the addresses that are meant, such as `bind 127.0.0.1 -::1`",
         )),
@@ -324,13 +322,13 @@ fn understood(directive: &Directive) -> Result<()> {
 
 /// The files of an include, in the order in which the server reads them.
 fn included(file: &Path, line: &Line, pattern: &[u8], files: &dyn Files) -> Result<Vec<PathBuf>> {
-    let stop = |reason: String, by_hand: &str| Err(Refusal::new(file, line.number, reason, by_hand));
+    let here = At { file, line: line.number };
     let Some(pattern) = utf8(pattern) else {
-        return stop("the include is not UTF-8".into(), "write the included lines here");
+        return Err(here.refusal("the include is not UTF-8", "write the included lines here"));
     };
     if !pattern.starts_with('/') {
         let reason = format!("what `include {pattern}` names depends on where the server was started");
-        return stop(reason, "write the included file's whole path in this line");
+        return Err(here.refusal(reason, "write the included file's whole path in this line"));
     }
     if !pattern.contains(['*', '?', '[', '\\']) {
         return Ok(vec![PathBuf::from(pattern)]);
@@ -338,7 +336,7 @@ fn included(file: &Path, line: &Line, pattern: &[u8], files: &dyn Files) -> Resu
     let (folder, last) = pattern.rsplit_once('/').unwrap_or(("", pattern));
     if folder.contains(['*', '?', '[', '\\']) || last.contains(['[', '\\']) {
         let reason = format!("the pattern of `include {pattern}` is not understood");
-        return stop(reason, "name the included files one by one");
+        return Err(here.refusal(reason, "name the included files one by one"));
     }
     Ok(glob(files, pattern.as_bytes()).unwrap_or_default())
 }

@@ -9,7 +9,7 @@ use super::words::{Word, command};
 use crate::edit::Edit;
 use crate::files::Files;
 use crate::goal::Goal;
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{At, Refusal, Result};
 use crate::setting::Setting;
 
 /// A command that listens.
@@ -25,47 +25,45 @@ impl<'a> Command<'a> {
     pub(super) fn of(unit: &'a Unit, environment: &Environment, files: &dyn Files) -> Result<Option<Self>> {
         let all = unit.list("Service", "ExecStart");
         let Some(assignment) = all.last().copied() else { return Ok(None) };
-        let stop = |reason: String, by_hand: String| {
-            Err(Refusal::new(&assignment.file, assignment.line, reason, by_hand))
-        };
+        let here = At { file: &assignment.file, line: assignment.line };
         let Some(words) = command(&assignment.value) else {
-            return stop(
-                "a quote of ExecStart= does not end".into(),
-                "put that in order, and switch again".into(),
+            return Err(
+                here.refusal("a quote of ExecStart= does not end", "put that in order, and switch again")
             );
         };
         let Some((program, server)) = server(&words) else { return unknown(assignment, &words) };
         let by_hand =
             format!("in a drop-in, ExecStart= (empty), then ExecStart= with {}", hint(server.name()));
         if all.len() > 1 || words.iter().any(|word| word.text == ";" && word.raw.len() == 1) {
-            return stop("it has several commands".into(), by_hand);
+            return Err(here.refusal("it has several commands", by_hand));
         }
         let prefix = assignment.value.trim_start_matches(['-', ':', '+', '!']);
         if prefix.starts_with(['@', '|']) {
-            return stop("its command has another name than its program, or a shell".into(), by_hand);
+            return Err(here.refusal("its command has another name than its program, or a shell", by_hand));
         }
         let listens = match server.listens(&words, program) {
             Ok(listens) => listens,
-            Err(reason) => return stop(reason, by_hand),
+            Err(reason) => return Err(here.refusal(reason, by_hand)),
         };
         if let Some(name) = server.variables.iter().find(|name| environment.has(name))
             && !listens.is_bound()
         {
-            return stop(format!("{name} says where it listens as well"), by_hand);
+            return Err(here.refusal(format!("{name} says where it listens as well"), by_hand));
         }
         if !listens.is_said() {
             let directory = unit.last("Service", "WorkingDirectory").map_or("/", |one| one.value.as_str());
             let directory = under(&unit.root, directory.trim_start_matches('-'));
             if let Some(name) = server.unasked.filter(|name| files.read(&directory.join(name)).is_ok()) {
-                return stop(format!("{name} in its working directory may say where it listens"), by_hand);
+                return Err(here
+                    .refusal(format!("{name} in its working directory may say where it listens"), by_hand));
             }
             if let Some(one) = unit.list("Service", "EnvironmentFile").first() {
-                return stop(format!("{} may say where it listens", one.value), by_hand);
+                return Err(here.refusal(format!("{} may say where it listens", one.value), by_hand));
             }
         }
         if let Some(socket) = unit.socket(files).filter(|_| server.takes_sockets()) {
             let by_hand = format!("samehost switch {}", socket.display());
-            return stop(format!("{} hands it its socket", socket.display()), by_hand);
+            return Err(here.refusal(format!("{} hands it its socket", socket.display()), by_hand));
         }
         Ok(Some(Command { unit, assignment, words, listens }))
     }

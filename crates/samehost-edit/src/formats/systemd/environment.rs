@@ -13,7 +13,7 @@ use crate::files::{Files, Overlay};
 use crate::formats::dotenv::{self, Dotenv};
 use crate::goal::Goal;
 use crate::lines::has_only;
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{At, Refusal, Result};
 use crate::setting::{Reading, Setting};
 
 /// A variable, and where it is set.
@@ -110,7 +110,6 @@ impl<'a> Environment<'a> {
 
     /// The connections that the variables name.
     pub(super) fn read(&self, files: &dyn Files) -> Reading {
-        let is_local = |text: &str| ["localhost", "127.", "[::1]"].iter().any(|word| text.contains(word));
         let mut reading = Reading::default();
         match Dotenv.read(&self.imagined, &self.files(files)) {
             Ok(found) => {
@@ -156,25 +155,23 @@ impl<'a> Environment<'a> {
                 .strip_prefix('-')
                 .map_or((false, assignment.value.as_str()), |name| (true, name));
             let name = name.trim_matches('"');
-            let stop = |reason: String, by_hand: String| {
-                Refusal::new(&assignment.file, assignment.line, reason, by_hand)
-            };
+            let here = At { file: &assignment.file, line: assignment.line };
             let path = under(&self.unit.root, name);
             let Ok(text) = files.read(&path) else {
                 if !optional || name.contains(['*', '%', '?']) {
                     reading.settings.clear();
                     let reason =
                         format!("what {name} sets counts before Environment=, and it cannot be read");
-                    reading.refused.push(stop(reason, format!("samehost switch {name}")));
+                    reading.refused.push(here.refusal(reason, format!("samehost switch {name}")));
                 }
                 continue;
             };
             let text = String::from_utf8_lossy(&text).into_owned();
-            let sets = |group: &str| text.lines().any(|line| line.trim_start().starts_with(group));
-            if GROUPS.iter().any(|group| sets(group)) {
+            let mut names = text.lines().map(str::trim_start);
+            if names.any(|line| GROUPS.iter().any(|group| line.starts_with(group))) {
                 reading.settings.clear();
                 let reason = format!("{name} sets variables of connections, which count before Environment=");
-                reading.refused.push(stop(reason, format!("samehost switch {name}")));
+                reading.refused.push(here.refusal(reason, format!("samehost switch {name}")));
             }
         }
     }
@@ -184,12 +181,10 @@ impl<'a> Environment<'a> {
         let there = self.files(files);
         let edits =
             Dotenv.edit(&self.imagined, &there, setting, goal).map_err(|refusal| self.refusal(&refusal))?;
-        let odd = || {
-            let by_hand = format!("in a drop-in, Environment={} for {}", setting.name, goal.endpoint);
-            Refusal::new(&setting.file, setting.line, "it cannot be written in a unit", by_hand)
-        };
-        let after = apply(self.text.as_bytes(), &edits.iter().collect::<Vec<_>>()).map_err(|_| odd())?;
-        let after = dotenv::variables(&after).ok_or_else(odd)?;
+        let by_hand = format!("in a drop-in, Environment={} for {}", setting.name, goal.endpoint);
+        let odd = Refusal::new(&setting.file, setting.line, "it cannot be written in a unit", by_hand);
+        let after = apply(self.text.as_bytes(), &edits.iter().collect::<Vec<_>>());
+        let Some(after) = after.ok().and_then(|after| dotenv::variables(&after)) else { return Err(odd) };
         let (mut changed, mut new) = (Vec::new(), Vec::new());
         for (name, value) in after {
             let present = self.all.iter().find(|one| one.name == name);
@@ -197,7 +192,7 @@ impl<'a> Environment<'a> {
                 continue;
             }
             if value.contains(['$', '\'', '\n']) && present.is_none() {
-                return Err(odd());
+                return Err(odd);
             }
             if let Some(one) = present.filter(|one| self.unit.is_later(&one.assignment.file)) {
                 let reason = format!(
@@ -225,4 +220,9 @@ impl<'a> Environment<'a> {
         }
         Ok(changed)
     }
+}
+
+/// Whether a value names this machine.
+fn is_local(text: &str) -> bool {
+    ["localhost", "127.", "[::1]"].iter().any(|word| text.contains(word))
 }

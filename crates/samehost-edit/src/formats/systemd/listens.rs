@@ -24,7 +24,6 @@ impl Listens {
 
     /// The command with the goal in it.
     pub(super) fn moved(&self, value: &str, words: &[Word], goal: &Goal) -> Result<String, String> {
-        let say = self.server.say;
         if let Endpoint::Tcp { host, .. } = &self.endpoint
             && !is_loopback(host)
         {
@@ -47,15 +46,18 @@ impl Listens {
             }
         };
         let mut out: Vec<(usize, usize, String)> = Vec::new();
-        let gone = |kind: Kind| match kind {
-            // Redis keeps its addresses, which port 0 disables; an option for permissions stays with a socket.
-            Kind::Host => say != Say::Redis,
-            Kind::Port | Kind::Socket | Kind::Bind => true,
-            Kind::Mode => goal.access.is_some() || !matches!(goal.endpoint, Endpoint::Unix(_)),
-            Kind::Backlog | Kind::Stop(_) => false,
-        };
         let mut place = Some(new.join(" "));
-        for given in self.given.iter().filter(|given| gone(given.kind)) {
+        for given in &self.given {
+            let goes = match given.kind {
+                // Redis keeps its addresses, which port 0 disables; an option for permissions stays with a socket.
+                Kind::Host => self.server.say != Say::Redis,
+                Kind::Port | Kind::Socket | Kind::Bind => true,
+                Kind::Mode => goal.access.is_some() || !matches!(goal.endpoint, Endpoint::Unix(_)),
+                Kind::Backlog | Kind::Stop(_) => false,
+            };
+            if !goes {
+                continue;
+            }
             let with = match (given.kind, place.take()) {
                 (Kind::Bind, Some(_)) => {
                     let value = new.last().cloned().unwrap_or_default();
@@ -80,14 +82,7 @@ impl Listens {
     /// The words for a socket; the last is the value of `--bind`.
     fn unix(&self, path: &str, goal: &Goal) -> Vec<String> {
         let mode = goal.access.as_ref().map(|access| access.mode & 0o777);
-        let with = |first: [&str; 2], option: &str, mode: Option<String>| {
-            let mut words: Vec<String> = first.iter().map(|word| (*word).to_owned()).collect();
-            if let Some(mode) = mode {
-                words.extend([option.to_owned(), mode]);
-            }
-            words
-        };
-        match self.server.say {
+        let mut words: Vec<String> = match self.server.say {
             Say::Gunicorn => vec!["--bind".into(), format!("unix:{path}")],
             Say::Uvicorn => vec!["--uds".into(), path.into()],
             Say::Thin => vec!["--socket".into(), path.into()],
@@ -95,42 +90,34 @@ impl Listens {
                 let mode = mode.map_or_else(String::new, |mode| format!("?umask={:04o}", 0o777 & !mode));
                 vec!["--bind".into(), format!("unix://{path}{mode}")]
             }
-            Say::Memcached => with(["-s", path], "-a", mode.map(|mode| format!("{mode:04o}"))),
-            Say::Redis => {
-                let mut words = vec!["--port".to_owned(), "0".to_owned()];
-                words.extend(with(
-                    ["--unixsocket", path],
-                    "--unixsocketperm",
-                    mode.map(|mode| format!("{mode:o}")),
-                ));
-                words
-            }
+            Say::Memcached => vec!["-s".into(), path.into()],
+            Say::Redis => vec!["--port".into(), "0".into(), "--unixsocket".into(), path.into()],
+        };
+        match (self.server.say, mode) {
+            (Say::Memcached, Some(mode)) => words.extend(["-a".into(), format!("{mode:04o}")]),
+            (Say::Redis, Some(mode)) => words.extend(["--unixsocketperm".into(), format!("{mode:o}")]),
+            _ => {}
         }
+        words
     }
 
     /// The words for an address.
     fn tcp(&self, host: &str, port: u16) -> Result<Vec<String>, String> {
         let bracketed = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-        let words = |words: [&str; 3]| {
-            let mut words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            words.push(port.to_string());
-            words
+        let options = match self.server.say {
+            Say::Gunicorn => return Ok(vec!["--bind".into(), format!("{bracketed}:{port}")]),
+            Say::Puma => return Ok(vec!["--bind".into(), format!("tcp://{bracketed}:{port}")]),
+            Say::Uvicorn => ["--host", "--port"],
+            Say::Thin => ["-a", "-p"],
+            Say::Memcached => ["-l", "-p"],
+            Say::Redis => match self.given.iter().find(|given| given.kind == Kind::Host) {
+                Some(bind) if bind.value == host => return Ok(vec!["--port".into(), port.to_string()]),
+                Some(bind) => return Err(format!("it has --bind {}", bind.value)),
+                None => ["--bind", "--port"],
+            },
         };
-        Ok(match self.server.say {
-            Say::Gunicorn => vec!["--bind".into(), format!("{bracketed}:{port}")],
-            Say::Puma => vec!["--bind".into(), format!("tcp://{bracketed}:{port}")],
-            Say::Uvicorn => words(["--host", host, "--port"]),
-            Say::Thin => words(["-a", host, "-p"]),
-            Say::Memcached => words(["-l", host, "-p"]),
-            Say::Redis => {
-                let bind = self.given.iter().find(|given| given.kind == Kind::Host);
-                match bind {
-                    Some(bind) if bind.value == host => vec!["--port".into(), port.to_string()],
-                    Some(bind) => return Err(format!("it has --bind {}", bind.value)),
-                    None => words(["--bind", host, "--port"]),
-                }
-            }
-        })
+        let [for_host, for_port] = options.map(str::to_owned);
+        Ok(vec![for_host, host.to_owned(), for_port, port.to_string()])
     }
 
     /// The backlog that is asked for.

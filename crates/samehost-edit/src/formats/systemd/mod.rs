@@ -111,46 +111,48 @@ fn is_socket(file: &Path) -> bool {
     file.extension().is_some_and(|end| end == "socket")
 }
 
+/// The words of a key of the service, of all its lines.
+fn words_of<'a>(unit: &'a Unit, key: &str) -> Vec<&'a str> {
+    let all = unit.list("Service", key).into_iter();
+    all.flat_map(|one| one.value.split_ascii_whitespace()).collect()
+}
+
 /// What the unit's sandbox forbids the service.
 fn forbidden(unit: &Unit, setting: &Setting, goal: &Goal) -> Option<Refusal> {
     let Endpoint::Unix(path) = &goal.endpoint else { return None };
-    let stop = |one: &Assignment, reason: &str, by_hand: String| {
-        Some(Refusal::new(&one.file, one.line, reason, by_hand))
-    };
     if let [.., last] = unit.list("Service", "RestrictAddressFamilies").as_slice() {
-        let all = unit.list("Service", "RestrictAddressFamilies");
-        let words = || all.iter().flat_map(|one| one.value.split_ascii_whitespace());
-        let is_denied = words().next().is_some_and(|word| word.starts_with('~'));
-        if words().any(|word| word.trim_start_matches('~') == "AF_UNIX") == is_denied {
-            let by_hand = "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 in a drop-in".into();
-            return stop(last, "it does not let the service use Unix sockets", by_hand);
+        let words = words_of(unit, "RestrictAddressFamilies");
+        let is_denied = words.first().is_some_and(|word| word.starts_with('~'));
+        if words.iter().any(|word| word.trim_start_matches('~') == "AF_UNIX") == is_denied {
+            let by_hand = "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 in a drop-in";
+            return Some(last.refusal("it does not let the service use Unix sockets", by_hand));
         }
     }
     for key in ["RootDirectory", "RootImage"] {
         if let Some(one) = unit.last("Service", key) {
             let by_hand = format!("name the socket as the service sees it below {key}=");
-            return stop(one, "the service sees another file system", by_hand);
+            return Some(one.refusal("the service sees another file system", by_hand));
         }
     }
     if let Some(one) = unit.last("Service", "PrivateTmp")
         && matches!(one.value.as_str(), "yes" | "true" | "on" | "1")
         && (path.starts_with("/tmp") || path.starts_with("/var/tmp"))
     {
-        return stop(one, "the service has a /tmp of its own", "choose a path below /run".into());
+        return Some(one.refusal("the service has a /tmp of its own", "choose a path below /run"));
     }
     let strict = unit.last("Service", "ProtectSystem").filter(|one| one.value == "strict")?;
-    let words = |key: &str, place: &str| -> Vec<String> {
-        let all = unit.list("Service", key);
-        let words = all.iter().flat_map(|one| one.value.split_ascii_whitespace());
-        words.map(|word| format!("{place}{}", word.trim_start_matches(['-', '+']))).collect()
-    };
-    let mut writable = words("RuntimeDirectory", "/run/");
-    writable.extend(words("StateDirectory", "/var/lib/"));
-    writable.extend(words("ReadWritePaths", ""));
+    let mut writable = Vec::new();
+    for (key, place) in
+        [("RuntimeDirectory", "/run/"), ("StateDirectory", "/var/lib/"), ("ReadWritePaths", "")]
+    {
+        for word in words_of(unit, key) {
+            writable.push(format!("{place}{}", word.trim_start_matches(['-', '+'])));
+        }
+    }
     if setting.role == Role::Listens && !writable.iter().any(|place| path.starts_with(place)) {
         let name = unit.name.split(['.', '@']).next().unwrap_or_default();
         let by_hand = format!("RuntimeDirectory={name} in a drop-in, and a socket in /run/{name}");
-        return stop(strict, "it does not let the service write there", by_hand);
+        return Some(strict.refusal("it does not let the service write there", by_hand));
     }
     None
 }

@@ -34,19 +34,12 @@ impl Server {
     /// Where its options make it listen. Not understood if they do not say, and the program has no default.
     pub(super) fn listens(&'static self, words: &[Word], program: usize) -> Result<Listens, String> {
         let given = self.given(words, program)?;
-        let only_one = |kind: Kind| -> Result<Option<&Given>, String> {
-            let mut found = given.iter().filter(|given| given.kind == kind);
-            match (found.next(), found.next()) {
-                (Some(given), Some(_)) => {
-                    Err(format!("{} says more than once where it listens ({})", self.name(), given.value))
-                }
-                (first, _) => Ok(first),
-            }
-        };
-        let (bind, host, port, socket) =
-            (only_one(Kind::Bind)?, only_one(Kind::Host)?, only_one(Kind::Port)?, only_one(Kind::Socket)?);
-        only_one(Kind::Mode)?;
-        let backlog = only_one(Kind::Backlog)?.map(|given| given.value.parse()).transpose();
+        let [bind, host, port, socket, mode, backlog] =
+            [Kind::Bind, Kind::Host, Kind::Port, Kind::Socket, Kind::Mode, Kind::Backlog]
+                .map(|kind| self.only_one(&given, kind));
+        let (bind, host, port, socket) = (bind?, host?, port?, socket?);
+        mode?;
+        let backlog = backlog?.map(|given| given.value.parse()).transpose();
         let backlog = backlog.map_err(|_| "its backlog is not a number".to_owned())?;
         for given in &given {
             if let Kind::Stop(why) = given.kind
@@ -58,25 +51,22 @@ impl Server {
         if bind.is_none() && given.iter().any(|given| given.kind == Kind::Stop("")) {
             return Err("its configuration file may say where it listens".into());
         }
-        let unusual = || format!("where {} listens is written in an unusual way", self.name());
         let endpoint = if let Some(bind) = bind {
             if port.is_some() || socket.is_some() {
                 return Err(format!("{} says more than once where it listens", self.name()));
             }
-            self.bound(&bind.value).ok_or_else(unusual)?
+            self.bound(&bind.value)
         } else if let Some(socket) = socket {
             if self.say == Say::Redis && port.is_none_or(|port| port.value != "0") {
                 return Err("it listens at a port as well as at its socket".into());
             }
-            Some(socket.value.clone())
-                .filter(|path| is_plain_path(path))
-                .map(|path| Endpoint::Unix(path.into()))
-                .ok_or_else(unusual)?
+            unix(&socket.value)
         } else {
             // Puma's -p alone is open to all.
             let usual = if self.say == Say::Puma { port.and(Some("0.0.0.0")) } else { self.host };
-            let nowhere = || format!("its command does not say where {} listens", self.name());
-            let host = host.map(|given| given.value.as_str()).or(usual).ok_or_else(nowhere)?;
+            let Some(host) = host.map(|given| given.value.as_str()).or(usual) else {
+                return Err(format!("its command does not say where {} listens", self.name()));
+            };
             let port = match port {
                 Some(given) => given.value.parse().ok(),
                 None => self.port,
@@ -87,14 +77,26 @@ impl Server {
                 || host.parse::<std::net::Ipv6Addr>().is_ok();
             port.filter(|port| *port > 0 && plain && numeric)
                 .and_then(|port| tcp(&listening_host(host), port))
-                .ok_or_else(unusual)?
         };
-        Ok(Listens { server: self, endpoint, backlog, program, given })
+        match endpoint {
+            Some(endpoint) => Ok(Listens { server: self, endpoint, backlog, program, given }),
+            None => Err(format!("where {} listens is written in an unusual way", self.name())),
+        }
+    }
+
+    /// The option of a kind, which may be there once.
+    fn only_one<'a>(&self, given: &'a [Given], kind: Kind) -> Result<Option<&'a Given>, String> {
+        let mut found = given.iter().filter(|given| given.kind == kind);
+        match (found.next(), found.next()) {
+            (Some(given), Some(_)) => {
+                Err(format!("{} says more than once where it listens ({})", self.name(), given.value))
+            }
+            (first, _) => Ok(first),
+        }
     }
 
     /// What the value of `--bind` says.
     fn bound(&self, value: &str) -> Option<Endpoint> {
-        let unix = |path: &str| is_plain_path(path).then(|| Endpoint::Unix(path.into()));
         if self.say == Say::Puma {
             if let Some(path) = value.strip_prefix("unix://") {
                 return unix(path.split('?').next()?);
@@ -125,19 +127,16 @@ impl Server {
         let mut found = Vec::new();
         let mut at = program + 1;
         while let Some(word) = words.get(at) {
-            // `--workers ${WORKERS}` is one value; `$OPTIONS` may be several words.
-            let is_value = |dynamic: &str| {
-                dynamic.starts_with("${")
-                    && words[at - 1].text.starts_with('-')
-                    && !words[at - 1].text.contains('=')
-            };
-            if let Some(dynamic) = &word.dynamic
-                && (word.text == *dynamic && dynamic.starts_with('$') && !is_value(dynamic)
-                    || self.matching(&word.text).is_some())
-            {
-                return Err(format!(
-                    "{dynamic} is only known when systemd starts it, and may say where it listens"
-                ));
+            if let Some(dynamic) = &word.dynamic {
+                // `--workers ${WORKERS}` is one value; `$OPTIONS` may be several words.
+                let before = &words[at - 1].text;
+                let is_value = dynamic.starts_with("${") && before.starts_with('-') && !before.contains('=');
+                let may_be_options = word.text == *dynamic && dynamic.starts_with('$') && !is_value;
+                if may_be_options || self.matching(&word.text).is_some() {
+                    return Err(format!(
+                        "{dynamic} is only known when systemd starts it, and may say where it listens"
+                    ));
+                }
             }
             let first = at;
             at += 1;
@@ -191,9 +190,10 @@ impl Server {
     /// A word that the program may read as one of those options: an abbreviated name, or combined letters.
     fn lookalike(&self, text: &str) -> Result<(), String> {
         let name = text.split('=').next().unwrap_or(text);
-        let is_short = |spelling: &&str| spelling.starts_with("--") && spelling.starts_with(name);
         let mut spellings = self.options.iter().flat_map(|(spellings, _)| spellings.iter());
-        let shortened = self.say != Say::Redis && name.starts_with("--") && spellings.any(is_short);
+        let shortened = self.say != Say::Redis
+            && name.starts_with("--")
+            && spellings.any(|spelling| spelling.starts_with(name));
         let letters = self.say == Say::Memcached
             && text.starts_with('-')
             && !text.starts_with("--")
@@ -203,4 +203,9 @@ impl Server {
             && text[1..].contains(['l', 'p', 's', 'a', 'b', 'U']);
         if shortened || letters { Err(format!("{text} is not understood")) } else { Ok(()) }
     }
+}
+
+/// The endpoint of a socket's path; `None` where that is unusual.
+fn unix(path: &str) -> Option<Endpoint> {
+    is_plain_path(path).then(|| Endpoint::Unix(path.into()))
 }

@@ -195,12 +195,12 @@ pub(super) fn server(words: &[Word]) -> Option<(usize, &'static Server)> {
 impl Server {
     /// Whether a program is this server, or one that behaves like it.
     fn is_started_by(&self, program: &str) -> bool {
-        let behaves_like_it = |kind: services::Kind| {
-            let relatives = kind.relatives().filter(move |relative| *relative != kind);
-            relatives.flat_map(|relative| &relative.descriptor().programs).any(|name| name == program)
-        };
-        self.programs.contains(&program)
-            || services::Kind::of_program(self.name()).is_some_and(behaves_like_it)
+        if self.programs.contains(&program) {
+            return true;
+        }
+        let Some(kind) = services::Kind::of_program(self.name()) else { return false };
+        let mut relatives = kind.relatives().filter(|relative| *relative != kind);
+        relatives.any(|relative| relative.descriptor().programs.iter().any(|name| name == program))
     }
 
     pub(super) fn name(&self) -> &'static str {

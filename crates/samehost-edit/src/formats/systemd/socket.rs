@@ -13,7 +13,7 @@ use crate::files::Files;
 use crate::goal::Goal;
 use crate::languages::url::is_plain_path;
 use crate::lines::{is_loopback, listening_host, tcp};
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{At, Refusal, Result};
 use crate::setting::Setting;
 
 /// Services that accept any listening socket from systemd.
@@ -36,26 +36,29 @@ impl<'a> Socket<'a> {
         let all = &all[start..];
         let Some(assignment) = all.first().copied() else { return Ok(None) };
         let by_hand = "in a drop-in, ListenStream= (empty), then ListenStream=/run/NAME.sock";
-        let stop = |reason: &str| Err(Refusal::new(&assignment.file, assignment.line, reason, by_hand));
+        let here = At { file: &assignment.file, line: assignment.line };
         if all.len() > 1 {
-            return stop("it listens at several places");
+            return Err(here.refusal("it listens at several places", by_hand));
         }
         if assignment.key != "ListenStream" {
-            return stop("it is not a stream");
+            return Err(here.refusal("it is not a stream", by_hand));
         }
         if unit
             .last("Socket", "Accept")
             .is_some_and(|one| !matches!(one.value.as_str(), "no" | "false" | "off" | "0"))
         {
-            return stop("it starts a service for each connection");
+            return Err(here.refusal("it starts a service for each connection", by_hand));
         }
         let Some(endpoint) = place(&assignment.value) else {
-            return stop("its address is unusual");
+            return Err(here.refusal("its address is unusual", by_hand));
         };
         let protocol = match taker(unit, file, files) {
             Ok(protocol) => protocol,
             Err(program) => {
-                return stop(&format!("whether {program} takes a Unix socket from systemd is not known"));
+                return Err(here.refusal(
+                    format!("whether {program} takes a Unix socket from systemd is not known"),
+                    by_hand,
+                ));
             }
         };
         let backlog = unit.last("Socket", "Backlog").and_then(|one| one.value.parse().ok());

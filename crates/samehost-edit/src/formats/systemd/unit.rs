@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::files::Files;
 use crate::lines::{self, lines};
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{At, Refusal, Result};
 
 /// The drop-in that is written.
 pub(super) const OURS: &str = "50-samehost.conf";
@@ -41,6 +41,13 @@ pub(in crate::formats) struct Assignment {
     pub(in crate::formats) line: u32,
     /// Range of the value, with all its lines.
     pub(in crate::formats) range: Range<usize>,
+}
+
+impl Assignment {
+    /// The refusal of this line.
+    pub(super) fn refusal(&self, reason: impl Into<String>, by_hand: impl Into<String>) -> Refusal {
+        Refusal::new(&self.file, self.line, reason, by_hand)
+    }
 }
 
 /// A unit: its file and its drop-ins, in order of precedence.
@@ -178,21 +185,17 @@ impl Unit {
         let Some((prefix, "")) = self.name.rsplit_once('.').and_then(|(stem, _)| stem.split_once('@')) else {
             return Ok(());
         };
-        let is_instance = |path: &PathBuf| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            name.ends_with(".d")
-                && name.starts_with(&format!("{prefix}@"))
-                && name != format!("{}.d", self.name)
-        };
-        let mut entries =
-            DIRECTORIES.iter().flat_map(|place| files.list(&self.root.join(place)).unwrap_or_default());
-        match entries.find(is_instance) {
-            Some(path) => {
+        let (instances, own) = (format!("{prefix}@"), format!("{}.d", self.name));
+        for path in
+            DIRECTORIES.iter().flat_map(|place| files.list(&self.root.join(place)).unwrap_or_default())
+        {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if name.ends_with(".d") && name.starts_with(&instances) && name != own {
                 let reason = format!("{} changes one of its instances", path.display());
-                Err(Refusal::new(file, 0, reason, "switch each instance by a drop-in of its own"))
+                return Err(Refusal::new(file, 0, reason, "switch each instance by a drop-in of its own"));
             }
-            None => Ok(()),
         }
+        Ok(())
     }
 }
 
@@ -265,9 +268,12 @@ fn statement(
     found: &mut Vec<Assignment>,
 ) -> Result<()> {
     let logical = logical.trim_matches(SPACE);
-    let stop = |reason: &str| Err(Refusal::new(file, line, reason, "put that in order, and switch again"));
+    let by_hand = "put that in order, and switch again";
+    let here = At { file, line };
     if let Some(rest) = logical.strip_prefix('[') {
-        let Some(name) = rest.strip_suffix(']') else { return stop("the name of a section does not end") };
+        let Some(name) = rest.strip_suffix(']') else {
+            return Err(here.refusal("the name of a section does not end", by_hand));
+        };
         name.clone_into(section);
         return Ok(());
     }
@@ -275,7 +281,7 @@ fn statement(
     let Some((key, value)) = logical.split_once('=') else { return Ok(()) };
     let written = &text[range.clone()];
     let Some(equals) = written.find('=').filter(|at| !written[..*at].contains('\n')) else {
-        return stop("a name goes over several lines");
+        return Err(here.refusal("a name goes over several lines", by_hand));
     };
     let behind = &written[equals + 1..];
     let start = range.end - behind.trim_start_matches([' ', '\t']).len();

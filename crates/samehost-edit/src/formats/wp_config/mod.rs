@@ -16,7 +16,7 @@ use crate::files::Files;
 use crate::goal::Goal;
 use crate::languages::php::{self, Constant, Outcome, Place, Setup, Trouble, Value};
 use crate::lines::has_only;
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{At, Refusal, Result};
 use crate::setting::{Reading, Setting, Uptake};
 
 /// The constants that matter here.
@@ -110,20 +110,13 @@ impl Editor for WpConfig {
 
 /// The literal at a position with another value.
 fn write(place: &Place, name: &str, value: &str) -> Result<Edit> {
-    let refuse = |reason: &str| {
-        Refusal::new(
-            &place.file,
-            place.line,
-            format!("{name}: {reason}"),
-            format!("define( '{name}', '{value}' );"),
-        )
+    let reason = match php::encode(place.quoting, value) {
+        _ if place.comment => "a comment stands inside of the value and would be lost",
+        Some(text) => return Ok(Edit::new(&place.file, place.range.clone(), text)),
+        None => "the new value has characters that are not written here",
     };
-    if place.comment {
-        return Err(refuse("a comment stands inside of the value and would be lost"));
-    }
-    let text = php::encode(place.quoting, value)
-        .ok_or_else(|| refuse("the new value has characters that are not written here"))?;
-    Ok(Edit::new(&place.file, place.range.clone(), text))
+    let by_hand = format!("define( '{name}', '{value}' );");
+    Err(Refusal::new(&place.file, place.line, format!("{name}: {reason}"), by_hand))
 }
 
 fn follow(file: &Path, files: &dyn Files) -> Result<Outcome> {
@@ -154,10 +147,11 @@ fn database(file: &Path, files: &dyn Files, outcome: &Outcome) -> Result<Option<
     let understood = host.as_deref().ok_or("it is not text").and_then(host::understand);
     let Known { places, text, .. } = known;
     let place = &places[0];
-    let refusal = |reason: String| Refusal::new(&place.file, place.line, reason, by_hand_for(None));
-    let endpoint =
-        understood.map_err(|reason| refusal(format!("DB_HOST is not understood as a server: {reason}")))?;
-    drop_in(file, files, outcome).map_err(refusal)?;
+    let here = At { file: &place.file, line: place.line };
+    let endpoint = understood.map_err(|reason| {
+        here.refusal(format!("DB_HOST is not understood as a server: {reason}"), by_hand_for(None))
+    })?;
+    drop_in(file, files, outcome).map_err(|why| here.refusal(why, by_hand_for(None)))?;
     let setting = Setting {
         library: Library::Mysqlnd,
         words: tls_flags(file, files),

@@ -10,7 +10,7 @@ use crate::edit::Edit;
 use crate::goal::Goal;
 use crate::languages::php::{Outcome, Place};
 use crate::lines::{around, has_only};
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{At, Refusal, Result};
 use crate::setting::Setting;
 
 /// The setting.
@@ -60,9 +60,9 @@ impl Found {
 
 /// The plugin's constants; `None` if the file has none of them.
 pub(super) fn read(file: &Path, outcome: &Outcome) -> Result<Option<Found>> {
-    let defined = |name: &str| outcome.state.constants.contains_key(name.as_bytes());
+    let defined = &outcome.state.constants;
     let names = ["WP_REDIS_SCHEME", "WP_REDIS_HOST", "WP_REDIS_PORT", "WP_REDIS_PATH"];
-    if !names.iter().any(|name| defined(name)) {
+    if !names.iter().any(|name| defined.contains_key(name.as_bytes())) {
         return Ok(None);
     }
     let [scheme, host, port, path] = names.map(|name| constant(file, outcome, name));
@@ -75,21 +75,19 @@ pub(super) fn read(file: &Path, outcome: &Outcome) -> Result<Option<Found>> {
         Refusal::new(file, line, reason, BY_HAND)
     };
     let many = ["WP_REDIS_SERVERS", "WP_REDIS_CLUSTER", "WP_REDIS_SHARDS", "WP_REDIS_SENTINEL"];
-    if many.iter().any(|name| defined(name)) {
+    if many.iter().any(|name| defined.contains_key(name.as_bytes())) {
         return Err(refusal("WP_REDIS_HOST is one of several Redis servers here"));
     }
     if !found.all().all(|known| known.text.iter().all(u8::is_ascii_graphic)) {
         return Err(refusal("the WP_REDIS_* constants have characters that no server's name has"));
     }
-    let text =
-        |known: &Option<Known>| known.as_ref().and_then(|known| String::from_utf8(known.text.clone()).ok());
-    let scheme = text(&found.scheme).unwrap_or_else(|| "tcp".into()).to_ascii_lowercase();
-    let host = text(&found.host).unwrap_or_else(|| "127.0.0.1".into());
-    let port = text(&found.port).unwrap_or_else(|| "6379".into());
+    let [scheme, host, port, path] = [&found.scheme, &found.host, &found.port, &found.path]
+        .map(|known| String::from_utf8(known.as_ref()?.text.clone()).ok());
+    let scheme = scheme.unwrap_or_else(|| "tcp".into()).to_ascii_lowercase();
+    let host = host.unwrap_or_else(|| "127.0.0.1".into());
+    let port = port.unwrap_or_else(|| "6379".into());
     let endpoint = match scheme.as_str() {
-        "unix" => {
-            text(&found.path).filter(|path| path.starts_with('/')).map(|path| Endpoint::Unix(path.into()))
-        }
+        "unix" => path.filter(|path| path.starts_with('/')).map(|path| Endpoint::Unix(path.into())),
         "tcp" | "tls" if host.is_empty() || host.contains([':', '/']) => None,
         "tcp" => port.parse().ok().map(|port| Endpoint::Tcp { host, port }),
         "tls" => port.parse().ok().map(|port| Endpoint::TcpTls { host, port }),
@@ -107,10 +105,10 @@ pub(super) fn edit(found: &Found, outcome: &Outcome, goal: &Goal) -> Result<Vec<
         return Ok(Vec::new());
     }
     let Some(anchor) = found.place() else { return Ok(Vec::new()) };
-    let refusal = |reason: &str| Refusal::new(&anchor.file, anchor.line, reason, BY_HAND);
+    let here = At { file: &anchor.file, line: anchor.line };
     let wanted: Vec<(&str, &Option<Known>, String, &str)> = match &goal.endpoint {
         Endpoint::Unix(path) => {
-            let path = path.to_str().ok_or_else(|| refusal("the path is not text"))?;
+            let path = path.to_str().ok_or_else(|| here.refusal("the path is not text", BY_HAND))?;
             vec![
                 ("WP_REDIS_SCHEME", &found.scheme, "unix".into(), "tcp"),
                 ("WP_REDIS_PATH", &found.path, path.into(), ""),
@@ -121,7 +119,7 @@ pub(super) fn edit(found: &Found, outcome: &Outcome, goal: &Goal) -> Result<Vec<
             ("WP_REDIS_HOST", &found.host, host.clone(), "127.0.0.1"),
             ("WP_REDIS_PORT", &found.port, port.to_string(), "6379"),
         ],
-        _ => return Err(refusal(&format!("WP_REDIS_* is not written for {}", goal.endpoint))),
+        _ => return Err(here.refusal(format!("WP_REDIS_* is not written for {}", goal.endpoint), BY_HAND)),
     };
     let mut edits = Vec::new();
     let mut lines = Vec::new();
@@ -145,7 +143,7 @@ pub(super) fn edit(found: &Found, outcome: &Outcome, goal: &Goal) -> Result<Vec<
         }
     }
     if !lines.is_empty() {
-        edits.push(insert(anchor, outcome, &lines).map_err(refusal)?);
+        edits.push(insert(anchor, outcome, &lines).map_err(|why| here.refusal(why, BY_HAND))?);
     }
     Ok(edits)
 }

@@ -29,17 +29,16 @@ impl Run<'_> {
     }
 
     fn worth(&mut self, source: &Source, node: Node<'_>) -> Valued {
-        let unknown = |reason: &str| Valued::unknown(source.trouble(node, reason));
         match node.kind() {
             "string" | "encapsed_string" | "heredoc" | "nowdoc" => self.string(source, node),
             "integer" => {
                 let number = std::str::from_utf8(source.of(node)).ok().filter(|text| decimal(text));
                 match number.and_then(|text| text.parse().ok()) {
                     Some(number) => here(source, node, Value::Integer(number)),
-                    None => unknown("this number is not understood"),
+                    None => source.unknown(node, "this number is not understood"),
                 }
             }
-            "float" => unknown("this is a number with a fraction"),
+            "float" => source.unknown(node, "this is a number with a fraction"),
             "boolean" => here(source, node, Value::Truth(source.of(node).eq_ignore_ascii_case(b"true"))),
             "null" => here(source, node, Value::Null),
             "parenthesized_expression" | "error_suppression_expression" => self.first(source, node),
@@ -55,7 +54,7 @@ impl Run<'_> {
                 let (Some(left), Some(right)) =
                     (node.child_by_field_name("left"), node.child_by_field_name("right"))
                 else {
-                    return unknown("this is not understood");
+                    return source.unknown(node, "this is not understood");
                 };
                 let valued = self.evaluate(source, right);
                 self.assign(source, node, left, valued.clone());
@@ -129,37 +128,34 @@ impl Run<'_> {
     }
 
     fn cast(&mut self, source: &Source, node: Node<'_>) -> Valued {
-        let unknown = |reason: &str| Valued::unknown(source.trouble(node, reason));
         let kind = node.child_by_field_name("type");
         let valued = match node.child_by_field_name("value") {
             Some(value) => self.evaluate(source, value),
-            None => unknown("this is not understood"),
+            None => source.unknown(node, "this is not understood"),
         };
         let string = kind.is_some_and(|kind| source.of(kind).eq_ignore_ascii_case(b"string"));
         match valued.value {
             Value::Text(_) if string => valued,
             Value::Unknown(_) => valued,
-            _ => unknown("this is converted to another type"),
+            _ => source.unknown(node, "this is converted to another type"),
         }
     }
 
     fn unary(&mut self, source: &Source, node: Node<'_>) -> Valued {
-        let unknown = |reason: &str| Valued::unknown(source.trouble(node, reason));
         let valued = match node.child_by_field_name("argument") {
             Some(argument) => self.evaluate(source, argument),
-            None => unknown("this is not understood"),
+            None => source.unknown(node, "this is not understood"),
         };
         match (source.of(node).first(), valued.value.truth(), valued.value) {
             (Some(b'!'), Some(truth), _) => Valued::plain(Value::Truth(!truth)),
             (_, _, Value::Unknown(trouble)) => Valued::unknown(trouble),
-            _ => unknown("this is calculated"),
+            _ => source.unknown(node, "this is calculated"),
         }
     }
 
     fn binary(&mut self, source: &Source, node: Node<'_>) -> Valued {
-        let field = |name: &str| node.child_by_field_name(name);
-        let (Some(left), Some(right), Some(operator)) = (field("left"), field("right"), field("operator"))
-        else {
+        let parts = ["left", "right", "operator"].map(|name| node.child_by_field_name(name));
+        let [Some(left), Some(right), Some(operator)] = parts else {
             return self.opaque(source, node, "this is not understood");
         };
         let operator = source.of(operator).to_ascii_lowercase();
@@ -185,8 +181,9 @@ impl Run<'_> {
     }
 
     fn conditional(&mut self, source: &Source, node: Node<'_>) -> Valued {
-        let field = |name: &str| node.child_by_field_name(name);
-        let (Some(condition), Some(alternative)) = (field("condition"), field("alternative")) else {
+        let [condition, body, alternative] =
+            ["condition", "body", "alternative"].map(|name| node.child_by_field_name(name));
+        let (Some(condition), Some(alternative)) = (condition, alternative) else {
             return self.opaque(source, node, "this is not understood");
         };
         let asked = self.evaluate(source, condition);
@@ -196,7 +193,7 @@ impl Run<'_> {
             condition,
             asked.value.truth(),
             |run| {
-                yes = Some(match field("body") {
+                yes = Some(match body {
                     Some(body) => run.evaluate(source, body),
                     None => asked.clone(),
                 });
@@ -225,15 +222,13 @@ impl Run<'_> {
     fn name(&mut self, source: &Source, node: Node<'_>) -> Valued {
         let text = source.of(node);
         let text = text.strip_prefix(b"\\").unwrap_or(text);
-        let real = || self.files.real(&source.path);
-        let known = |path: &Path| Value::Text(path.as_os_str().as_encoded_bytes().to_vec());
         let value = match text.to_ascii_uppercase().as_slice() {
             b"EXIT" | b"DIE" => {
                 self.state.over = true;
                 return Valued::plain(Value::Null);
             }
-            b"__DIR__" => known(real().parent().unwrap_or(Path::new("/"))),
-            b"__FILE__" => known(&real()),
+            b"__DIR__" => path_value(self.files.real(&source.path).parent().unwrap_or(Path::new("/"))),
+            b"__FILE__" => path_value(&self.files.real(&source.path)),
             _ if text == b"PHP_EOL" => Value::Text(b"\n".to_vec()),
             _ if text == b"DIRECTORY_SEPARATOR" => Value::Text(b"/".to_vec()),
             _ => return self.constant(source, node, text),
@@ -246,7 +241,6 @@ impl Run<'_> {
     /// Value of a constant where it is used.
     pub(super) fn constant(&mut self, source: &Source, node: Node<'_>, name: &[u8]) -> Valued {
         let shown = String::from_utf8_lossy(name);
-        let trouble = |reason: String| Valued::unknown(source.trouble(node, reason));
         match self.state.constants.get(name) {
             Some(constant) if !constant.undefined && constant.alternatives.len() == 1 => {
                 let mut valued = constant.alternatives[0].clone();
@@ -255,8 +249,8 @@ impl Run<'_> {
                 self.budget.hold(valued.own());
                 valued
             }
-            Some(_) => trouble(format!("what {shown} is here depends on what cannot be known")),
-            None => trouble(format!("what {shown} is here is not known")),
+            Some(_) => source.unknown(node, format!("what {shown} is here depends on what cannot be known")),
+            None => source.unknown(node, format!("what {shown} is here is not known")),
         }
     }
 
@@ -425,4 +419,8 @@ fn compared(source: &Source, node: Node<'_>, one: Valued, two: Valued, same: boo
         (Value::Truth(mine), Value::Truth(theirs)) => Valued::plain(Value::Truth((mine == theirs) == same)),
         _ => Valued::unknown(source.trouble(node, "this comparison is not followed")),
     }
+}
+
+fn path_value(path: &Path) -> Value {
+    Value::Text(path.as_os_str().as_encoded_bytes().to_vec())
 }

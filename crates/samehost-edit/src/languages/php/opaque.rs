@@ -143,7 +143,6 @@ impl Run<'_> {
         let function = node.child_by_field_name("function");
         let name = function.map(|name| source.of(name).to_ascii_lowercase()).unwrap_or_default();
         let name = name.strip_prefix(b"\\").unwrap_or(&name);
-        let trouble = || source.trouble(node, reason);
         match name {
             b"define" => {
                 let first = node.child_by_field_name("arguments").and_then(|list| list.named_child(0));
@@ -162,7 +161,7 @@ impl Run<'_> {
             }
             _ if super::calls::calm(name) => {}
             _ => {
-                self.state.called.get_or_insert_with(trouble);
+                self.state.called.get_or_insert_with(|| source.trouble(node, reason));
             }
         }
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tree_sitter::{Node, Parser, Tree};
 
-use super::value::Trouble;
+use super::value::{Trouble, Valued};
 
 /// Longer than any configuration; limits what the parser gets.
 const LONGEST: usize = 4 << 20;
@@ -28,14 +28,13 @@ pub(crate) struct Source {
 impl Source {
     /// Parses a file.
     pub(crate) fn parse(path: &Path, text: Vec<u8>) -> Result<Source, Trouble> {
-        let trouble = |line: u32, reason: &str| Trouble::new(path, line, reason);
         if text.len() > LONGEST {
-            return Err(trouble(0, "the file is too long for a configuration"));
+            return Err(Trouble::new(path, 0, "the file is too long for a configuration"));
         }
         // To PHP every byte above 0x7f is a letter of a name, whatever the encoding. This letter keeps the position,
         // and neither Latin-1 nor a byte order mark can mislead the parser; strings are read from the text itself.
         let ascii: Vec<u8> = text.iter().map(|byte| if byte.is_ascii() { *byte } else { b'Z' }).collect();
-        let mut tree = tree(&ascii).ok_or_else(|| trouble(0, "the PHP parser gave up"))?;
+        let mut tree = tree(&ascii).ok_or_else(|| Trouble::new(path, 0, "the PHP parser gave up"))?;
         if tree.root_node().has_error() {
             tree = halted(&ascii, &tree).unwrap_or(tree);
         }
@@ -44,10 +43,12 @@ impl Source {
         if source.root().has_error() {
             let wrong = walk(source.root()).find(|node| node.is_error() || node.is_missing());
             let line = wrong.map_or(0, |node| source.line(node.start_byte()));
-            return Err(trouble(line, "this is not understood as PHP"));
+            return Err(Trouble::new(path, line, "this is not understood as PHP"));
         }
-        source.strange().map_or(Ok(()), |(line, reason)| Err(trouble(line, reason)))?;
-        Ok(source)
+        match source.strange() {
+            Some((line, reason)) => Err(Trouble::new(path, line, reason)),
+            None => Ok(source),
+        }
     }
 
     /// Text that PHP would read differently from the parser, or differently with another php.ini.
@@ -112,6 +113,11 @@ impl Source {
     pub(crate) fn trouble(&self, node: Node<'_>, reason: impl Into<String>) -> Trouble {
         Trouble::new(&self.path, self.line(node.start_byte()), reason)
     }
+
+    /// The value of a node that is not known.
+    pub(crate) fn unknown(&self, node: Node<'_>, reason: impl Into<String>) -> Valued {
+        Valued::unknown(self.trouble(node, reason))
+    }
 }
 
 /// Whether PHP takes a byte for a part of a name.
@@ -125,12 +131,15 @@ fn tree(text: &[u8]) -> Option<Tree> {
     parser.parse(text, None)
 }
 
+const HALT: &[u8] = b"__halt_compiler";
+
+/// Whether a node of a text is the name `__halt_compiler`.
+fn is_halt(node: &Node<'_>, text: &[u8]) -> bool {
+    node.kind() == "name" && text[node.byte_range()].eq_ignore_ascii_case(HALT)
+}
+
 /// The program before `__halt_compiler();`: everything after it is data.
 fn halted(text: &[u8], tree: &Tree) -> Option<Tree> {
-    const HALT: &[u8] = b"__halt_compiler";
-    let is_halt = |node: &Node<'_>, text: &[u8]| {
-        node.kind() == "name" && text[node.byte_range()].eq_ignore_ascii_case(HALT)
-    };
     let at = walk(tree.root_node()).find(|node| is_halt(node, text))?.start_byte();
     let shorter = [&text[..at], HALT, b"();"].concat();
     let tree = self::tree(&shorter).filter(|tree| !tree.root_node().has_error())?;

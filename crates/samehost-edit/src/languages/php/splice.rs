@@ -123,8 +123,9 @@ fn find<'a>(outcome: &'a Outcome, entry: &Entry) -> Result<(&'a Source, Node<'a>
         node = node.parent().ok_or(ALONE)?;
     }
     // A statement that is the whole body of an `if` cannot get a second one beside it.
-    let block = |parent: Node<'_>| matches!(parent.kind(), "program" | "compound_statement" | "colon_block");
-    if kind == "expression_statement" && !node.parent().is_some_and(block) {
+    let parent = node.parent().map(|parent| parent.kind());
+    let is_in_block = matches!(parent, Some("program" | "compound_statement" | "colon_block"));
+    if kind == "expression_statement" && !is_in_block {
         return Err(ALONE.into());
     }
     Ok((source, node))

@@ -1,7 +1,5 @@
 //! PHP statements, in order.
 
-use std::borrow::Cow;
-
 use tree_sitter::Node;
 
 use super::array::Items;
@@ -294,8 +292,11 @@ impl Run<'_> {
         let place = place(source, statement.unwrap_or(node));
         let unseen = self.state.anything.clone();
         if self.state.variables.get(&name).is_none() {
-            let empty = || unseen.map_or_else(|| Valued::plain(Value::Null), Valued::unknown);
-            let before = self.state.variable(&name).map_or_else(empty, Cow::into_owned);
+            let before = match (self.state.variable(&name), unseen) {
+                (Some(valued), _) => valued.into_owned(),
+                (None, Some(trouble)) => Valued::unknown(trouble),
+                (None, None) => Valued::plain(Value::Null),
+            };
             self.state.variables.insert(&name, before);
         }
         let work = &mut self.budget.work;

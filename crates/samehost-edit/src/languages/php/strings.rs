@@ -12,9 +12,8 @@ use super::value::{Quoting, Value, Valued};
 impl Run<'_> {
     /// A string, with the variables in it.
     pub(super) fn string(&mut self, source: &Source, node: Node<'_>) -> Valued {
-        let unknown = |reason: &str| Valued::unknown(source.trouble(node, reason));
         let Some((quoting, mut range)) = content(source, node) else {
-            return unknown("this string is not understood");
+            return source.unknown(node, "this string is not understood");
         };
         let document = matches!(quoting, Quoting::Heredoc | Quoting::Nowdoc);
         let parts = if node.kind() == "heredoc" { node.child_by_field_name("value") } else { Some(node) };
@@ -25,10 +24,10 @@ impl Run<'_> {
             let indentation = indentation(source, node);
             let lines = source.slice(range.clone()).contains(&b'\n');
             if lines && (!indentation.is_empty() || !parts.is_empty()) {
-                return unknown("this is a text of several lines");
+                return source.unknown(node, "this is a text of several lines");
             }
             if !source.slice(range.clone()).starts_with(&indentation) && !range.is_empty() {
-                return unknown("this heredoc's indentation is wrong");
+                return source.unknown(node, "this heredoc's indentation is wrong");
             }
             range.start = (range.start + indentation.len()).min(range.end);
         }
@@ -41,7 +40,7 @@ impl Run<'_> {
                     }
                     valued
                 }
-                None => unknown("this string has an escape that PHP does not know"),
+                None => source.unknown(node, "this string has an escape that PHP does not know"),
             };
         }
         let mut text = Vec::new();
@@ -60,12 +59,12 @@ impl Run<'_> {
             }
             at = after;
             if self.is_too_long(text.len()) {
-                return unknown(TOO_LARGE);
+                return source.unknown(node, TOO_LARGE);
             }
         }
         match decode(quoting, source.slice(at..range.end.max(at))) {
             Some(rest) => text.extend(rest),
-            None => return unknown("this string has an escape that PHP does not know"),
+            None => return source.unknown(node, "this string has an escape that PHP does not know"),
         }
         let mut valued = Valued::plain(Value::Text(text));
         valued.via = Some(source.of(node).to_vec());

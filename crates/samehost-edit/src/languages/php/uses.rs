@@ -43,6 +43,11 @@ pub(crate) fn variable_used(outcome: &Outcome, variable: &str) -> Option<Trouble
     })
 }
 
+/// Whether a node is what an assignment sets.
+fn is_assigned(above: Node<'_>, left: Node<'_>) -> bool {
+    above.kind() == "assignment_expression" && above.child_by_field_name("left") == Some(left)
+}
+
 /// The first place that reads one of these properties of an object, or takes the object as a whole, which may then be
 /// changed under another name.
 pub(crate) fn property_used(outcome: &Outcome, object: &str, properties: &[&str]) -> Option<Trouble> {
@@ -51,14 +56,11 @@ pub(crate) fn property_used(outcome: &Outcome, object: &str, properties: &[&str]
             return None;
         }
         let parent = node.parent()?;
-        let is_left = |above: Node<'_>, left: Node<'_>| {
-            above.kind() == "assignment_expression" && above.child_by_field_name("left") == Some(left)
-        };
         if parent.kind() != "member_access_expression" {
             let is_harmless = match parent.kind() {
                 "global_declaration" | "unset_statement" => true,
                 "argument" => is_isset(source, parent),
-                _ => is_left(parent, node),
+                _ => is_assigned(parent, node),
             };
             return (!is_harmless).then(|| {
                 format!("${object} is taken as a whole here, and may be changed under another name")
@@ -74,7 +76,7 @@ pub(crate) fn property_used(outcome: &Outcome, object: &str, properties: &[&str]
             whole = above;
         }
         let above = node_above(whole)?;
-        (!is_left(above, whole) && !is_isset(source, above)).then(|| {
+        (!is_assigned(above, whole) && !is_isset(source, above)).then(|| {
             format!(
                 "${object}->{} is used for something else here, which would change with it",
                 String::from_utf8_lossy(name)
