@@ -8,9 +8,8 @@ use samehost_model::Endpoint;
 use crate::check::Check;
 use crate::edit::Edit;
 use crate::files::Files;
-use crate::goal::Goal;
 use crate::refusal::Result;
-use crate::setting::{Reading, Setting, Uptake};
+use crate::setting::{Goal, Reading, Setting, Uptake};
 
 /// An editor of one format.
 pub trait Editor: Sync {

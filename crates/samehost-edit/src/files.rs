@@ -1,8 +1,10 @@
-//! Files as an editor sees them: those of a source, or with some of them replaced by their new content.
+//! Files as an editor sees them: those of a source, or with some of them replaced by their new content; and patterns of their
+//! names as in glob(3), which servers use for includes.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// Where an editor reads. A path may lead to a device, so the implementation limits the length and the type of files.
@@ -166,5 +168,201 @@ impl Files for TestDisk {
             std::fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
         entries.sort();
         Ok(entries)
+    }
+}
+
+/// Whether a path is a pattern.
+pub(crate) fn is_pattern(path: &[u8]) -> bool {
+    path.iter().any(|byte| b"*?[".contains(byte))
+}
+
+/// Files that match a pattern, sorted as by glob(3); empty if nothing matches.
+///
+/// # Errors
+/// When a directory is there and cannot be listed.
+pub fn glob(files: &dyn Files, pattern: &[u8]) -> io::Result<Vec<PathBuf>> {
+    let mut found: Vec<PathBuf> = vec![if pattern.starts_with(b"/") { "/".into() } else { PathBuf::new() }];
+    let parts: Vec<&[u8]> = pattern.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).collect();
+    for (index, part) in parts.iter().enumerate() {
+        if !is_pattern(part) {
+            for path in &mut found {
+                path.push(std::ffi::OsString::from_vec(unescaped(part)));
+            }
+            continue;
+        }
+        let mut next = Vec::new();
+        for directory in &found {
+            let entries = match files.list(directory) {
+                Ok(entries) => entries,
+                Err(error) if missing(&error) => continue,
+                Err(error) => return Err(error),
+            };
+            for entry in entries {
+                if entry.file_name().is_some_and(|name| matches(part, name.as_bytes())) {
+                    next.push(entry);
+                }
+            }
+        }
+        found = next;
+        if found.is_empty() || index + 1 == parts.len() {
+            break;
+        }
+    }
+    // A path after a pattern may not exist.
+    let last_is_literal = parts.last().is_some_and(|part| !is_pattern(part));
+    if last_is_literal && is_pattern(pattern) {
+        found.retain(|path| is_listed(files, path));
+    }
+    found.sort_by(|a, b| a.as_os_str().cmp(b.as_os_str()));
+    Ok(found)
+}
+
+fn missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+fn is_listed(files: &dyn Files, path: &Path) -> bool {
+    let Some(parent) = path.parent() else { return false };
+    files.list(parent).is_ok_and(|entries| entries.iter().any(|entry| entry == path))
+}
+
+fn unescaped(part: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(part.len());
+    let mut escaped = false;
+    for byte in part {
+        if *byte == b'\\' && !escaped {
+            escaped = true;
+        } else {
+            escaped = false;
+            out.push(*byte);
+        }
+    }
+    out
+}
+
+/// Whether a name matches a pattern of one path component. A leading dot only matches itself.
+pub(crate) fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    if name.first() == Some(&b'.') && pattern.first() != Some(&b'.') {
+        return false;
+    }
+    // Position of the last star, and how much of the name it matches: the usual backtracking by one step.
+    let (mut p, mut n, mut star) = (0, 0, None);
+    while n < name.len() {
+        match step(&pattern[p..], name[n]) {
+            Step::Star => {
+                star = Some((p + 1, n));
+                p += 1;
+            }
+            Step::One(length) => {
+                p += length;
+                n += 1;
+            }
+            Step::No => match star {
+                Some((after, taken)) => {
+                    star = Some((after, taken + 1));
+                    (p, n) = (after, taken + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|byte| *byte == b'*')
+}
+
+enum Step {
+    Star,
+    /// The byte matches this part of the pattern.
+    One(usize),
+    No,
+}
+
+fn step(pattern: &[u8], byte: u8) -> Step {
+    match pattern {
+        [] => Step::No,
+        [b'*', ..] => Step::Star,
+        [b'?', ..] => Step::One(1),
+        [b'[', rest @ ..] => match set(rest, byte) {
+            Some((true, length)) => Step::One(length + 1),
+            Some((false, _)) => Step::No,
+            // Not a set: the bracket itself.
+            None if byte == b'[' => Step::One(1),
+            None => Step::No,
+        },
+        [b'\\', one, ..] if *one == byte => Step::One(2),
+        [b'\\', _, ..] => Step::No,
+        [one, ..] if *one == byte => Step::One(1),
+        _ => Step::No,
+    }
+}
+
+/// Whether a byte is in a set such as `a-z]`, and the set's length; `None` if it is not closed.
+fn set(pattern: &[u8], byte: u8) -> Option<(bool, usize)> {
+    let negated = matches!(pattern.first(), Some(b'!' | b'^'));
+    let mut at = usize::from(negated);
+    let first = at;
+    let mut inside = false;
+    loop {
+        match pattern.get(at)? {
+            b']' if at > first => return Some((inside != negated, at + 1)),
+            from => {
+                let to = pattern.get(at + 2).filter(|to| pattern.get(at + 1) == Some(&b'-') && **to != b']');
+                match to {
+                    Some(to) => {
+                        inside |= (*from..=*to).contains(&byte);
+                        at += 3;
+                    }
+                    None => {
+                        inside |= *from == byte;
+                        at += 1;
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::TestDisk;
+
+    #[test]
+    fn names_match_as_glob_has_them() {
+        for (pattern, name, expected) in [
+            ("*.conf", "a.conf", true),
+            ("*.conf", ".a.conf", false),
+            (".*", ".a", true),
+            ("*.conf", "a.conf.bak", false),
+            ("*", "", true),
+            ("a*b*c", "aXbYbZc", true),
+            ("[0-9]*.conf", "10-a.conf", true),
+            ("[!0-9]*.conf", "10-a.conf", false),
+            ("[^.]*", "a", true),
+            ("[]a]", "]", true),
+            ("?.conf", "a.conf", true),
+            ("[a", "[a", true),
+            ("\\*", "*", true),
+            ("\\*", "a", false),
+        ] {
+            assert_eq!(matches(pattern.as_bytes(), name.as_bytes()), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn files_are_found_below_directories() {
+        let root = tempfile::tempdir().unwrap();
+        for name in ["b/x.conf", "a/x.conf", "a/y.txt", "c/z.conf"] {
+            std::fs::create_dir_all(root.path().join(name).parent().unwrap()).unwrap();
+            std::fs::write(root.path().join(name), "").unwrap();
+        }
+        let found = |pattern: &str| -> Vec<String> {
+            let pattern = format!("{}/{pattern}", root.path().display());
+            let found = glob(&TestDisk, pattern.as_bytes()).unwrap();
+            found.iter().map(|path| path.strip_prefix(root.path()).unwrap().display().to_string()).collect()
+        };
+        assert_eq!(found("*/*.conf"), ["a/x.conf", "b/x.conf", "c/z.conf"]);
+        assert_eq!(found("*/x.conf"), ["a/x.conf", "b/x.conf"]);
+        assert_eq!(found("d/*.conf"), [""; 0]);
+        assert_eq!(found("[ab]/x.*"), ["a/x.conf", "b/x.conf"]);
     }
 }

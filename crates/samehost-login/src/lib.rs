@@ -9,20 +9,18 @@ mod credentials;
 mod destination;
 mod error;
 mod expected;
-mod guard;
 mod link;
 mod log_in;
 mod log_in_as;
 pub mod memcached;
 pub mod mysql;
 mod password_file;
+mod passwords;
 pub mod postgres;
 pub mod redis;
-mod refused_passwords;
 #[cfg(test)]
 mod replayed;
 mod rights;
-mod sent_passwords;
 mod tie;
 pub mod url;
 
@@ -33,5 +31,5 @@ pub use expected::{Expected, Known};
 pub use link::{Link, prove};
 pub use log_in::{Connection, Encrypted, View, log_in};
 pub use log_in_as::{As, log_in_as, switch_and_connect};
+pub use passwords::sent_passwords;
 pub use rights::missing as missing_rights;
-pub use sent_passwords::sent_passwords;

@@ -124,10 +124,11 @@ impl Link {
 
     /// Whether bytes are there that no question has asked for; of TLS only those that were read.
     pub(crate) fn has_unasked(&self) -> bool {
-        let is_plain = self.stream.cipher().is_none();
+        if !self.pending.is_empty() || self.stream.cipher().is_some() {
+            return !self.pending.is_empty();
+        }
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        let peek = || rustix::net::recv(&self.stream, &mut [0; 1], flags).is_ok_and(|(_, length)| length > 0);
-        !self.pending.is_empty() || is_plain && peek()
+        rustix::net::recv(&self.stream, &mut [0; 1], flags).is_ok_and(|(_, length)| length > 0)
     }
 
     /// Whether the login is still going on.

@@ -11,9 +11,9 @@ use samehost_transport::{ConnectError, Observed};
 use crate::credentials::Credentials;
 use crate::error::LoginError;
 use crate::expected::Expected;
-use crate::guard::guard;
 use crate::link::{Link, plain};
-use crate::{memcached, mysql, postgres, redis, refused_passwords, rights};
+use crate::passwords::guard;
+use crate::{memcached, mysql, passwords, postgres, redis, rights};
 
 /// Evidence about a connection after a successful login, from the server and the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -150,7 +150,7 @@ impl Connection {
         if credentials.password.is_some() {
             guard();
         }
-        refused_passwords::look(protocol, &endpoint, credentials)?;
+        passwords::refuse_again(protocol, &endpoint, credentials)?;
         let result = match protocol {
             Protocol::Mysql => mysql(link, &endpoint, credentials, expected),
             Protocol::Postgres => postgres(link, &endpoint, credentials, expected),
@@ -158,7 +158,7 @@ impl Connection {
             Protocol::Memcached => memcached(link),
             _ => Ok(View { tls: link.cipher(), ..View::default() }),
         };
-        refused_passwords::note(protocol, credentials, result.as_ref().err());
+        passwords::note_outcome(protocol, credentials, result.as_ref().err());
         let mut view = result?;
         view.family = observed.to_string();
         view.inode = inode;
@@ -173,8 +173,10 @@ pub(crate) fn own_name() -> Option<String> {
 
 /// The user of the login; by default the one who runs this.
 fn user_of(credentials: &Credentials) -> String {
-    let account_name = || own_name().unwrap_or_else(|| rustix::process::geteuid().as_raw().to_string());
-    credentials.user.clone().unwrap_or_else(account_name)
+    match credentials.user.clone().or_else(own_name) {
+        Some(user) => user,
+        None => rustix::process::geteuid().as_raw().to_string(),
+    }
 }
 
 fn password_of(credentials: &Credentials) -> Option<&str> {

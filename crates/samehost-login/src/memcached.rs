@@ -75,11 +75,11 @@ pub fn listing(input: &[u8]) -> Result<Option<(String, usize)>, String> {
 fn seen_in(stats: &str) -> Option<Seen> {
     let number =
         stats.lines().find_map(|line| line.strip_prefix("STAT ")?.strip_suffix(":state conn_parse_cmd"))?;
-    let stat = |name: &str| {
+    let [client, listener] = ["addr", "listen_addr"].map(|name| {
         let prefix = format!("STAT {number}:{name} ");
         stats.lines().find_map(|line| line.strip_prefix(&prefix))
-    };
-    let (client, listener) = (stat("addr")?, stat("listen_addr")?);
+    });
+    let (client, listener) = (client?, listener?);
     // memcached prints `?` for a client without an address, as on a Unix socket.
     let client = if client.starts_with('?') { "unnamed" } else { client };
     Some(Seen { client: client.into(), listener: listener.into() })

@@ -70,13 +70,11 @@ pub fn missing(before: &[String], after: &[String]) -> Vec<String> {
 fn is_covered(line: &str, others: &[String]) -> bool {
     let Some(wanted) = Grant::of(line) else { return false };
     let others: Vec<Grant<'_>> = others.iter().filter_map(|line| Grant::of(line)).collect();
-    let is_missing = |privilege: &&str| {
-        others
-            .iter()
-            .filter(|other| other.covers(&wanted))
-            .any(|other| other.privileges.iter().any(|one| one == privilege || *one == "ALL PRIVILEGES"))
-    };
-    wanted.privileges.iter().all(is_missing)
+    let mut had: Vec<&str> = Vec::new();
+    for other in others.iter().filter(|other| other.covers(&wanted)) {
+        had.extend(&other.privileges);
+    }
+    had.contains(&"ALL PRIVILEGES") || wanted.privileges.iter().all(|privilege| had.contains(privilege))
 }
 
 /// A parsed grant.

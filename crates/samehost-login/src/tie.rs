@@ -115,8 +115,7 @@ fn attempt(socket: &impl AsFd, network: Option<&File>, expected: &Expected) -> R
 fn holds(creator: &Identity, accepted: Accepted) -> bool {
     let mut pids = vec![creator.pid];
     pids.extend(peer::children(creator.pid));
-    let fits = |uid: u32| uid == 0 || uid == creator.uid;
-    accepted.uid.is_none_or(fits)
+    accepted.uid.is_none_or(|uid| uid == 0 || uid == creator.uid)
         && peer::holder_among(&pids, accepted.inode).is_some()
         && creator.is_still_there()
 }
@@ -197,14 +196,14 @@ fn fits_account(uid: u32, expected: &Expected) -> bool {
 }
 
 fn judge(identity: &Identity, expected: &Expected) -> Result<(), Untied> {
-    let is_ours = || Identity::of(std::process::id()).is_some_and(|own| descends(identity.pid, &own));
     if expected.processes.iter().any(|known| is_of(identity, known)) {
         return Ok(());
     }
     if expected.others.iter().any(|other| is_other(identity, other)) {
         return Err(Untied::new(UntiedClass::OtherProcess).with(in_words(identity)));
     }
-    let fits = expected.started_by_us && is_ours()
+    let own = Identity::of(std::process::id()).filter(|_| expected.started_by_us);
+    let fits = own.is_some_and(|own| descends(identity.pid, &own))
         || is_callers_own(identity, expected)
         || (fits_account_of(identity, expected) || fits_unit(identity, expected))
             && is_of_this_machine(identity)

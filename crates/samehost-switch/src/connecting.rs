@@ -5,8 +5,7 @@ use samehost_model::scan::Scan;
 use samehost_model::{Endpoint, Redactor};
 use samehost_scan::services_at;
 
-use crate::configuration::config_file::ConfigFile;
-use crate::configuration::config_file::{ConfigFileError, LeadingLines};
+use crate::configuration::config_file::{ConfigFile, ConfigFileError, LeadingLines};
 use crate::configuration::{target, unfamiliar};
 use crate::plan::client::application::Application;
 use crate::plan::client::{ClientSide, Wanted};

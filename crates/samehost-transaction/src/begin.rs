@@ -12,11 +12,10 @@ use crate::journal::Journal;
 use crate::locked_directories::LockedDirectories;
 use crate::metadata::{Permissions, Times};
 use crate::plan::{self, Step};
-use crate::prepared_name;
 use crate::record::{JournalHeader, SavedMetadata};
 use crate::state::State;
 use crate::store::{Store, random};
-use crate::version::Found;
+use crate::version::{Found, id_of_prepared, prepared_prefix};
 use crate::writer::{Direction, Writer};
 
 impl Transaction {
@@ -130,8 +129,8 @@ fn uninterrupted(store: &Store, held: &LockedDirectories, steps: &[Step]) -> Res
         }
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let Some(directory) = held.of(path) else { continue };
-        let left = directory.names(&prepared_name::beginning(name)).map_err(at(path, "look beside it"))?;
-        if let Some((id, left)) = left.iter().find_map(|left| Some((prepared_name::id_of(left)?, left))) {
+        let left = directory.names(&prepared_prefix(name)).map_err(at(path, "look beside it"))?;
+        if let Some((id, left)) = left.iter().find_map(|left| Some((id_of_prepared(left)?, left))) {
             let hint = format!(
                 "whoever began it ends it with samehost switch --recover; if that knows nothing of it, remove {}",
                 path.with_file_name(left).display()

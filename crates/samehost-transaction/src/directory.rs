@@ -22,10 +22,13 @@ impl Directory {
             .filter(|component| *component != Component::RootDir)
             .map(Component::as_os_str)
             .collect();
-        let last = |left: usize| if left == 0 { OFlags::RDONLY } else { OFlags::PATH };
-        let mut descriptor = openat(CWD, "/", flags | last(parts.len()), Mode::empty())?;
+        // Only the last one is read.
+        let mut access = if parts.is_empty() { OFlags::RDONLY } else { OFlags::PATH };
+        let mut descriptor = openat(CWD, "/", flags | access, Mode::empty())?;
         for (index, part) in parts.iter().enumerate() {
-            let access = last(parts.len() - index - 1);
+            if index + 1 == parts.len() {
+                access = OFlags::RDONLY;
+            }
             descriptor = openat(&descriptor, *part, flags | access, Mode::empty())?;
         }
         Ok(Directory { descriptor })

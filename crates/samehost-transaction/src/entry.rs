@@ -77,10 +77,13 @@ fn begun_at(id: &str) -> Option<String> {
 /// Whether this is the id of a switch. Directories with other names are not ours.
 pub(crate) fn is_id(name: &str) -> bool {
     let shape = "00000000-000000-0000";
-    let fits = |(byte, wanted): (u8, u8)| {
-        if wanted == b'-' { byte == b'-' } else { byte.is_ascii_digit() || byte.is_ascii_lowercase() }
-    };
-    name.len() == shape.len() && name.bytes().zip(shape.bytes()).all(fits)
+    if name.len() != shape.len() {
+        return false;
+    }
+    name.bytes().zip(shape.bytes()).all(|(byte, wanted)| match wanted {
+        b'-' => byte == b'-',
+        _ => byte.is_ascii_digit() || byte.is_ascii_lowercase(),
+    })
 }
 
 /// Id of a switch that begins now: the time, UTC, to 1/65536 of a second, so that ids sort by age.

@@ -78,11 +78,15 @@ pub enum Outlook {
 /// # Errors
 /// When the store cannot be read; what is wrong with a single switch stands in its place.
 pub fn foresee_recovery(store: &Store) -> Result<Vec<(String, Outlook)>, TransactionError> {
-    let outlook = |id: String| match one(store, &id) {
-        Ok(outlook) => outlook.map(|outlook| (id, outlook)),
-        Err(error) => Some((id, Outlook::Failed(error))),
-    };
-    Ok(store.ids()?.into_iter().rev().filter_map(outlook).collect())
+    let mut all = Vec::new();
+    for id in store.ids()?.into_iter().rev() {
+        match one(store, &id) {
+            Ok(Some(outlook)) => all.push((id, outlook)),
+            Ok(None) => {}
+            Err(error) => all.push((id, Outlook::Failed(error))),
+        }
+    }
+    Ok(all)
 }
 
 /// For one switch; `None` if it had ended.

@@ -40,7 +40,6 @@
 
 mod active;
 mod begin;
-mod confirm;
 mod directory;
 mod entry;
 mod error;
@@ -48,14 +47,12 @@ mod examine;
 #[doc(hidden)]
 pub mod fault;
 mod foresee;
-mod forget;
 mod intent;
 mod journal;
 mod lock;
 mod locked_directories;
 mod metadata;
 mod plan;
-mod prepared_name;
 mod put_back;
 mod reading;
 mod record;
@@ -70,11 +67,9 @@ mod version;
 mod writer;
 
 pub use active::Transaction;
-pub use confirm::confirm;
 pub use entry::Entry;
 pub use error::{Holder, TransactionError};
 pub use foresee::{Foreseen, Outlook, Prospect, foresee_recovery, foresee_undo};
-pub use forget::forget;
 pub use intent::{FileChange, Intent, Reload, Stage};
 pub use put_back::{Failed, RolledBack, Skipped};
 pub use recover::{Ending, Recovered, recover};
@@ -82,4 +77,4 @@ pub use resolve::resolve;
 pub use standing::{Standing, Stands, standing};
 pub use state::State;
 pub use store::Store;
-pub use undo::{take_back, undo};
+pub use undo::{confirm, forget, take_back, undo};

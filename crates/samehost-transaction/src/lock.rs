@@ -20,9 +20,9 @@ use rustix::process::geteuid;
 
 use crate::directory::Directory;
 use crate::error::{Holder, TransactionError, at};
-use crate::prepared_name;
 use crate::store::Store;
 use crate::system;
+use crate::version::id_of_prepared;
 
 /// Directory of the lock files, below a directory in which other users cannot create any.
 const FOLDER: &str = "samehost";
@@ -76,9 +76,11 @@ pub(crate) fn lock(store: &Store, path: &Path, directory: &Directory) -> Result<
     let taken = flock(directory.descriptor(), FlockOperation::NonBlockingLockExclusive);
     if taken == Err(Errno::WOULDBLOCK) && !geteuid().is_root() {
         let own = geteuid().as_raw();
-        let honoured = |process: &u32| real_user(*process).is_some_and(|user| user == 0 || user == own);
-        if let Some(process) = holders(directory.descriptor()).into_iter().find(honoured) {
-            return Err(busy(store, path, directory, Some(process)));
+        for process in holders(directory.descriptor()) {
+            // Another user's lock is not honoured: anybody may lock a directory that he may read.
+            if real_user(process).is_some_and(|user| user == 0 || user == own) {
+                return Err(busy(store, path, directory, Some(process)));
+            }
         }
     }
     Ok(lock)
@@ -88,7 +90,7 @@ fn busy(store: &Store, path: &Path, directory: &Directory, process: Option<u32>)
     let program = process.and_then(|process| fs::read_to_string(format!("/proc/{process}/comm")).ok());
     let id = process
         .and_then(|process| store.run_by(process))
-        .or_else(|| directory.names(".").ok()?.iter().find_map(|name| prepared_name::id_of(name)));
+        .or_else(|| directory.names(".").ok()?.iter().find_map(|name| id_of_prepared(name)));
     let holder = Holder { id, process, program: program.map(|name| name.trim().to_owned()) };
     TransactionError::Busy { path: path.to_owned(), holder }
 }
@@ -142,17 +144,20 @@ fn holders(file: impl AsFd) -> Vec<u32> {
 fn holders_in(locks: &str, file: &Stat) -> Vec<u32> {
     let inode = file.st_ino.to_string();
     let device = format!("{:02x}:{:02x}:", major(file.st_dev), minor(file.st_dev));
-    let holders = |on: &str| -> Vec<u32> {
-        let holder = |line: &str| {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            let [_, "FLOCK", _, _, process, place, ..] = words[..] else { return None };
-            let same = place.starts_with(on) && place.rsplit(':').next() == Some(&inode);
-            process.parse().ok().filter(|process| same && *process > 0)
-        };
-        locks.lines().filter_map(holder).collect()
-    };
-    let found = holders(&device);
-    if found.is_empty() { holders("") } else { found }
+    let (mut on_device, mut anywhere) = (Vec::new(), Vec::new());
+    for line in locks.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, "FLOCK", _, _, process, place, ..] = words[..] else { continue };
+        let Some(process) = process.parse().ok().filter(|process| *process > 0) else { continue };
+        if place.rsplit(':').next() != Some(&inode) {
+            continue;
+        }
+        anywhere.push(process);
+        if place.starts_with(&device) {
+            on_device.push(process);
+        }
+    }
+    if on_device.is_empty() { anywhere } else { on_device }
 }
 
 #[cfg(test)]

@@ -52,8 +52,9 @@ impl LockedDirectories {
         let directory = Directory::open(path).map_err(at(path, "open the directory"))?;
         let lock = lock::lock(store, path, &directory)?;
         let again = Directory::open(path).map_err(at(path, "open the directory"))?;
-        let same = |one: &Directory| fstat(one.descriptor()).map(|stat| (stat.st_dev, stat.st_ino));
-        if same(&directory).ok() != same(&again).ok() {
+        let [before, now] = [&directory, &again]
+            .map(|one| fstat(one.descriptor()).map(|stat| (stat.st_dev, stat.st_ino)).ok());
+        if before != now {
             return Err(TransactionError::Changed {
                 path: path.to_owned(),
                 backup: None,

@@ -95,8 +95,8 @@ impl Permissions {
             return Some("mode");
         }
         let (wanted, now) = (self.attributes.as_ref()?, now.attributes.as_ref()?);
-        let differs = |name: &&String| now.get(*name) != wanted.get(*name);
-        wanted.keys().chain(now.keys()).find(differs).map(|name| named(name))
+        let mut names = wanted.keys().chain(now.keys());
+        names.find(|name| now.get(*name) != wanted.get(*name)).map(|name| named(name))
     }
 }
 
@@ -119,9 +119,9 @@ impl Times {
 
     /// Gives them to a file.
     pub(crate) fn give(self, file: impl AsFd) -> io::Result<()> {
-        let time = |(seconds, nanoseconds): (i64, i64)| Timespec { tv_sec: seconds, tv_nsec: nanoseconds };
-        let times = Timestamps { last_access: time(self.accessed), last_modification: time(self.modified) };
-        system::set_times(file, &times)
+        let [last_access, last_modification] =
+            [self.accessed, self.modified].map(|(tv_sec, tv_nsec)| Timespec { tv_sec, tv_nsec });
+        system::set_times(file, &Timestamps { last_access, last_modification })
     }
 }
 

@@ -30,8 +30,8 @@ pub(crate) fn steps(intent: &Intent) -> Result<Vec<Step>, TransactionError> {
         for change in &changes.changes {
             let path = change.path.as_path();
             sound(path)?;
-            let digest = |content: &Option<Vec<u8>>| content.as_deref().map(Digest::of);
-            let (before, after) = (digest(&change.before), digest(&change.after));
+            let [before, after] =
+                [&change.before, &change.after].map(|content| content.as_deref().map(Digest::of));
             if before == after {
                 return Err(plan(path, "would not change"));
             }
@@ -54,8 +54,8 @@ pub(crate) fn steps(intent: &Intent) -> Result<Vec<Step>, TransactionError> {
 }
 
 fn sound(path: &Path) -> Result<(), TransactionError> {
-    let plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
-    if !path.is_absolute() || path.file_name().is_none() || !path.components().all(plain) {
+    let is_plain = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    if !path.is_absolute() || path.file_name().is_none() || !is_plain {
         return Err(plan(path, "is not a resolved path"));
     }
     if path.to_str().is_none() {

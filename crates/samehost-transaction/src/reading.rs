@@ -19,13 +19,12 @@ pub(crate) struct Read {
 /// Reads a journal; `None` if its first line is incomplete, because then nothing was touched.
 pub(crate) fn read(path: &Path, id: &str, bytes: &[u8]) -> Result<Option<Read>, TransactionError> {
     let damaged = |reason: String| TransactionError::Damaged { path: path.to_owned(), reason };
-    let newer = |what: String| TransactionError::Newer { path: path.to_owned(), what };
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let mut records = Vec::new();
     let mut length = 0;
     for line in bytes[..whole].split_inclusive(|byte| *byte == b'\n') {
         if let Some(what) = of_later(line) {
-            return Err(newer(what));
+            return Err(TransactionError::Newer { path: path.to_owned(), what });
         }
         match serde_json::from_slice::<Record>(line) {
             Ok(record) => records.push(record),

@@ -68,8 +68,12 @@ impl JournalHeader {
 
     /// Whether, during a rollback, a file is as this step or an earlier one found it.
     pub(crate) fn is_back(&self, step: &Step, is: impl Fn(Option<&Digest>) -> bool) -> bool {
-        let earlier = |other: &&Step| other.path == step.path && other.number <= step.number;
-        !is(step.after.as_ref()) && self.steps.iter().filter(earlier).any(|other| is(other.before.as_ref()))
+        if is(step.after.as_ref()) {
+            return false;
+        }
+        let mut earlier =
+            self.steps.iter().filter(|other| other.path == step.path && other.number <= step.number);
+        earlier.any(|other| is(other.before.as_ref()))
     }
 
     /// Paths in whose directories something changes.

@@ -4,7 +4,6 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use crate::entry::Entry;
 use crate::error::TransactionError;
 use crate::state::State;
 use crate::store::{Seen, Store};
@@ -37,17 +36,20 @@ pub struct Standing {
 /// # Errors
 /// When the store cannot be read.
 pub fn standing(store: &Store) -> Result<Vec<Standing>, TransactionError> {
-    let entries = store.list()?;
-    let is_in_force = |entry: &&Entry| matches!(entry.state, State::Committed | State::Awaiting);
+    let mut entries = store.list()?;
+    entries.retain(|entry| matches!(entry.state, State::Committed | State::Awaiting));
     let mut all = Vec::new();
-    for entry in entries.iter().filter(is_in_force) {
+    for entry in &entries {
         let Seen::There(there) = store.see(&entry.id)? else { continue };
-        let is_later = |other: &&Entry| other.id > entry.id;
-        let files = entry.files.iter().filter(|file| {
-            !entries.iter().filter(is_in_force).filter(is_later).any(|other| other.files.contains(file))
-        });
-        let files = files.map(|file| (file.clone(), stands(file, there.0.last(file))));
-        all.push(Standing { id: entry.id.clone(), summary: entry.summary.clone(), files: files.collect() });
+        let mut files = Vec::new();
+        for file in &entry.files {
+            // A later switch has the last word on a file.
+            let mut later = entries.iter().filter(|other| other.id > entry.id);
+            if !later.any(|other| other.files.contains(file)) {
+                files.push((file.clone(), stands(file, there.0.last(file))));
+            }
+        }
+        all.push(Standing { id: entry.id.clone(), summary: entry.summary.clone(), files });
     }
     Ok(all)
 }

@@ -182,8 +182,9 @@ impl Store {
 
     /// The running switch of a process.
     pub(crate) fn run_by(&self, process: u32) -> Option<String> {
-        let running = |entry: &Entry| entry.process == process && entry.state == State::Running;
-        self.list().ok()?.into_iter().find(running).map(|entry| entry.id)
+        let mut entries = self.list().ok()?.into_iter();
+        let running = entries.find(|entry| entry.process == process && entry.state == State::Running);
+        running.map(|entry| entry.id)
     }
 
     /// Creates a switch: its id, and its journal, empty and locked.

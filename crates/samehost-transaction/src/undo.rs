@@ -1,8 +1,11 @@
-//! Undoes a committed switch: all of it, or, if a file changed since, nothing.
+//! What a person does to a switch that was committed: undoes it (all of it, or, if a file changed since, nothing), confirms
+//! it where it would be put back otherwise, which changes its journal only, or forgets it.
+//!
+//! To forget removes journals and backups of switches that have ended, and with them the possibility to undo. Removed
+//! backups are not overwritten, so a disk may keep their content for a while.
 
 use std::path::Path;
 
-use crate::entry::Entry;
 use crate::error::TransactionError;
 use crate::intent::Reload;
 use crate::locked_directories::LockedDirectories;
@@ -108,15 +111,13 @@ pub(crate) fn changed(
     begun: &JournalHeader,
     path: &Path,
 ) -> Result<TransactionError, TransactionError> {
-    let later = |entry: &Entry| {
+    let later = store.list()?.into_iter().rfind(|entry| {
         entry.id > begun.id
             && matches!(entry.state, State::Committed | State::Awaiting)
             && entry.files.iter().any(|file| file == path)
-    };
+    });
     let mut error = writer::changed(store, begun, path);
-    if let (TransactionError::Changed { hint, .. }, Some(later)) =
-        (&mut error, store.list()?.into_iter().rfind(later))
-    {
+    if let (TransactionError::Changed { hint, .. }, Some(later)) = (&mut error, later) {
         *hint = format!("undo the later switch first: samehost switch --undo {}", later.id);
     }
     Ok(error)
@@ -130,4 +131,50 @@ fn prepare(store: &Store, begun: &JournalHeader, held: &LockedDirectories) -> Re
         }
     }
     Ok(())
+}
+
+/// Confirms a switch, so that it stays in force. `by` says for the journal who or what confirmed it. A switch that is
+/// in force already stays so.
+///
+/// # Errors
+/// When there is no such switch, it was put back meanwhile, or it is being put back.
+pub fn confirm(store: &Store, id: &str, by: &str) -> Result<(), TransactionError> {
+    let state = |state: State, hint: &'static str| TransactionError::State { id: id.to_owned(), state, hint };
+    let (mut journal, _) = match store.take(id)? {
+        JournalStatus::Running => return Err(state(State::Running, "it is being put back, or not done yet")),
+        JournalStatus::Nothing => {
+            return Err(state(State::Unfinished, "it touched nothing: samehost switch --recover"));
+        }
+        JournalStatus::Ours(ours) => *ours,
+    };
+    match journal.last() {
+        Some(Record::Awaiting { .. }) => journal.append(&Record::Confirmed { by: by.to_owned() }),
+        Some(Record::Committed | Record::Confirmed { .. }) => Ok(()),
+        Some(Record::RolledBack { .. }) => Err(state(State::RolledBack, "there is nothing to confirm")),
+        Some(Record::Undone { .. }) => {
+            Err(state(State::Undone, "it was not confirmed in time; samehost switch --list says why"))
+        }
+        _ => Err(state(State::Unfinished, "end it first: samehost switch --recover")),
+    }
+}
+
+/// Forgets a switch that has ended.
+///
+/// # Errors
+/// When there is no such switch, or something of it is left to be done: then its backup is what that needs.
+pub fn forget(store: &Store, id: &str) -> Result<(), TransactionError> {
+    // The journal stays locked until it is removed.
+    let (journal, _) = match store.take(id)? {
+        JournalStatus::Running => return Err(running(id)),
+        JournalStatus::Nothing => return store.forget(id),
+        JournalStatus::Ours(ours) => *ours,
+    };
+    let state = |state: State, hint: &'static str| TransactionError::State { id: id.to_owned(), state, hint };
+    match journal.last() {
+        Some(Record::Awaiting { .. }) => {
+            Err(state(State::Awaiting, "confirm it, or undo it: its backup is the way back"))
+        }
+        Some(last) if last.has_ended() => store.forget(id),
+        _ => Err(state(State::Unfinished, "end it first: samehost switch --recover")),
+    }
 }

@@ -1,4 +1,5 @@
-//! A file's content by its hash, and what is at a path now. Reads only.
+//! A file's content by its hash, what is at a path now, and the names of prepared versions beside the files that they
+//! replace. Reads only.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -143,4 +144,29 @@ fn no_regular_file(stat: &Stat) -> Option<&'static str> {
         FileType::Socket => Some("a socket"),
         _ => Some("a device"),
     }
+}
+
+/// What marks a prepared file.
+const MARK: &str = ".samehost-";
+/// The length of a switch's id.
+const ID: usize = "20261121-104455-abcd".len();
+/// The longest name a file may have, in bytes.
+const LONGEST_NAME: usize = 255;
+
+/// Prefix of the names of all prepared versions of a file.
+pub(crate) fn prepared_prefix(name: &str) -> String {
+    // Id, token of 16 letters, number of the step, a letter, and the separators.
+    let room = LONGEST_NAME - MARK.len() - ID - 16 - 12;
+    let mut end = name.len().min(room);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!(".{}{MARK}", &name[..end])
+}
+
+/// Id of the switch that prepared a file of this name.
+pub(crate) fn id_of_prepared(name: &OsStr) -> Option<String> {
+    let (_, end) = name.to_str()?.rsplit_once(MARK)?;
+    let ours = end.bytes().all(|byte| byte == b'-' || byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    end.get(..ID).filter(|_| ours).map(str::to_owned)
 }

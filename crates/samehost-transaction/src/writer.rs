@@ -13,11 +13,10 @@ use crate::error::{TransactionError, at, hint, refused};
 use crate::locked_directories::LockedDirectories;
 use crate::metadata::{GiveError, Permissions, give_owner};
 use crate::plan::Step;
-use crate::prepared_name;
 use crate::record::{JournalHeader, SavedMetadata};
 use crate::store::Store;
 use crate::system;
-use crate::version::{Digest, Found, Regular};
+use crate::version::{Digest, Found, Regular, prepared_prefix};
 
 /// Which way a step is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,7 +190,7 @@ impl<'a> Writer<'a> {
             name.ok_or_else(|| TransactionError::Plan(format!("{} is not a name", step.path.display())))?;
         let letter = if direction == Direction::Forward { 'n' } else { 'o' };
         let end = format!("{}-{}-{}{letter}", self.begun.id, self.begun.token, step.number);
-        Ok(format!("{}{end}", prepared_name::beginning(name)).into())
+        Ok(format!("{}{end}", prepared_prefix(name)).into())
     }
 }
 

@@ -13,11 +13,10 @@ use super::image::{Listens, Served, arguments, is_loopback, leads};
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
-use crate::goal::Goal;
 use crate::languages::yaml::{Document, Kind, Node};
 use crate::lines;
 use crate::refusal::{Refusal, Result};
-use crate::setting::{Reading, Setting, Uptake};
+use crate::setting::{Goal, Reading, Setting, Uptake};
 
 /// The reader of manifests.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! One folder or file for each format.
+//! The editors: one folder or file for each format, and one line each in [`EDITORS`].
 
 pub(crate) mod apache;
 pub(crate) mod caddy;
@@ -24,3 +24,59 @@ pub(crate) mod redis;
 pub mod systemd;
 pub(crate) mod thin_yml;
 pub(crate) mod wp_config;
+
+use std::path::Path;
+
+use crate::editor::Editor;
+
+/// Every editor, by name. No two recognise the same file.
+pub const EDITORS: &[&dyn Editor] = &[
+    &apache::Apache,
+    &caddy::Caddy,
+    &compose::Compose,
+    &database_yml::DatabaseYml,
+    &django::Django,
+    &dotenv::Dotenv,
+    &drupal::Drupal,
+    &haproxy::Haproxy,
+    &kubernetes::Kubernetes,
+    &memcached::Memcached,
+    &my_cnf::MyCnf,
+    &nginx::Nginx,
+    &pg_hba::PgHba,
+    &pgbouncer::PgBouncer,
+    &php_applications::PhpApplications,
+    &php_fpm::PhpFpm,
+    &php_ini::PhpIni,
+    &postgresql::Postgresql,
+    &quadlet::Quadlet,
+    &redis::Redis,
+    &systemd::Systemd,
+    &thin_yml::ThinYml,
+    &wp_config::WpConfig,
+];
+
+/// The editor of a name.
+#[must_use]
+pub fn editor(name: &str) -> Option<&'static dyn Editor> {
+    EDITORS.iter().copied().find(|editor| editor.name() == name)
+}
+
+/// The editor of a file.
+#[must_use]
+pub fn recognise(path: &Path, text: &[u8]) -> Option<&'static dyn Editor> {
+    EDITORS.iter().copied().find(|editor| editor.recognises(path, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_sorted_and_explained() {
+        for (index, editor) in EDITORS.iter().enumerate() {
+            assert!(EDITORS[..index].iter().all(|other| other.name() < editor.name()));
+            assert!(!editor.about().is_empty());
+        }
+    }
+}

@@ -11,13 +11,12 @@ use samehost_model::{Endpoint, Protocol};
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
-use crate::goal::Goal;
 use crate::languages::erb::Masked;
 use crate::languages::url::{self, is_plain_path};
 use crate::languages::yaml::{self, Document, Kind, Node};
 use crate::lines;
 use crate::refusal::{Refusal, Result};
-use crate::setting::{Reading, Setting, Uptake};
+use crate::setting::{Goal, Reading, Setting, Uptake};
 
 /// The editor.
 #[derive(Debug)]

@@ -143,13 +143,12 @@ impl Doors {
 
     /// The root directory of a process leads into its mounts, so its mount namespace need not be entered.
     fn enter(&self) -> Result<(), (&'static str, rustix::io::Errno)> {
-        let setns = |file: &OwnedFd, kind| move_into_link_name_space(file.as_fd(), Some(kind));
-        if let Some(user) = &self.user {
-            setns(user, LinkNameSpaceType::User).map_err(|errno| ("entering its user namespace", errno))?;
-        }
-        if let Some(network) = &self.network {
-            setns(network, LinkNameSpaceType::Network)
-                .map_err(|errno| ("entering its network namespace", errno))?;
+        for (namespace, kind, what) in [
+            (&self.user, LinkNameSpaceType::User, "entering its user namespace"),
+            (&self.network, LinkNameSpaceType::Network, "entering its network namespace"),
+        ] {
+            let Some(namespace) = namespace else { continue };
+            move_into_link_name_space(namespace.as_fd(), Some(kind)).map_err(|errno| (what, errno))?;
         }
         if let Some(root) = &self.root {
             fchdir(root)

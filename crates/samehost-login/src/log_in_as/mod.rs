@@ -4,14 +4,15 @@
 //!
 //! Start reading at [`log_in_as`]. `become_client` is the change of user, `message` and `handover` the
 //! messages between the processes.
+//!
+//! Resolves the names that a login as another user needs, before anything is entered: in another root directory the C
+//! library would load the modules that it finds there. Files of that directory are only read as bytes.
 
 mod become_client;
-mod handover;
 mod message;
-mod names;
 
 use std::fs::File;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -23,15 +24,17 @@ use rustix::process::{getegid, geteuid, getgroups};
 use rustix::stdio::{stdin, stdout};
 use rustix::thread::CapabilitySet;
 use samehost_model::{Endpoint, Protocol, Transport};
+use samehost_system::open;
+use samehost_system::proc::users::Names;
 use samehost_transport::{ConnectOptions, Stream, connect};
 
+use self::become_client::{Doors, shares_our_view};
+use self::message::{Answer, Request};
 use crate::credentials::Credentials;
 use crate::error::LoginError;
 use crate::expected::Expected;
 use crate::link::{Link, plain, prove};
 use crate::log_in::{Connection, View, log_in, with_tls_where_needed};
-use become_client::Doors;
-use message::{Answer, Request};
 
 /// Additional time for the other process: to start, and to enter namespaces.
 const GRACE: Duration = Duration::from_secs(5);
@@ -50,7 +53,7 @@ pub struct As {
 impl As {
     /// Whether this process already has this user and view.
     fn is_ourselves(&self) -> bool {
-        self.has_our_rights() && self.pid.is_none_or(become_client::shares_our_view)
+        self.has_our_rights() && self.pid.is_none_or(shares_our_view)
     }
 
     /// Whether user, group and supplementary groups are ours.
@@ -91,7 +94,7 @@ pub fn log_in_as(
     }
     let mut credentials = credentials.clone();
     if credentials.user.is_none() && matches!(protocol, Protocol::Mysql | Protocol::Postgres) {
-        credentials.user = Some(names::of_user(who));
+        credentials.user = Some(of_user(who));
     }
     with_tls_where_needed(protocol, endpoint, &credentials, |endpoint| {
         let ends = Instant::now() + patience;
@@ -125,7 +128,7 @@ fn connect_as(
     let failed = |reason: String| LoginError::Become { who: who.in_words(), reason };
     let mut last = None;
     // Resolved before anything is entered: a name is looked up in our view.
-    for endpoint in names::addresses(who, &plain(endpoint))? {
+    for endpoint in addresses(who, &plain(endpoint))? {
         let doors = match who.pid {
             Some(pid) => Doors::of(pid).map_err(|(what, error)| failed(format!("{what}: {error}")))?,
             None => Doors::default(),
@@ -136,9 +139,8 @@ fn connect_as(
         let (answer, descriptor) = ask(program, &request, &doors, ends + GRACE).map_err(failed)?;
         match (answer.into_result(), descriptor) {
             (Ok(()), Some(descriptor)) => {
-                let is_v6 = |host: &str| host.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6());
                 let transport = match &endpoint {
-                    Endpoint::Tcp { host, .. } if is_v6(host) => Transport::Tcp6,
+                    Endpoint::Tcp { host, .. } if host.parse::<Ipv6Addr>().is_ok() => Transport::Tcp6,
                     other => other.transport(),
                 };
                 return Ok((Stream::from_fd(descriptor, transport), doors.network.map(File::from)));
@@ -172,8 +174,8 @@ fn ask(
         .stderr(Stdio::null())
         .spawn()
         .map_err(|error| begun(&error))?;
-    let answer = handover::send(&ours, &request.to_json(), &doors.all())
-        .and_then(|()| handover::receive(&ours, Some(ends)));
+    let answer = message::send(&ours, &request.to_json(), &doors.all())
+        .and_then(|()| message::receive(&ours, Some(ends)));
     // It has nothing left to do, and may be in another namespace.
     let _ = child.kill();
     let ended = child.wait();
@@ -192,10 +194,10 @@ fn ask(
 /// When there is no request, or the answer cannot be sent.
 pub fn switch_and_connect() -> Result<(), String> {
     let input = stdin();
-    let (bytes, descriptors) = handover::receive(input, None)
+    let (bytes, descriptors) = message::receive(input, None)
         .or_else(|errno| match errno {
             // Called by hand: a pipe, which cannot carry descriptors.
-            Errno::NOTSOCK => handover::read(input),
+            Errno::NOTSOCK => message::read(input),
             other => Err(other),
         })
         .map_err(|errno| format!("standard input: {errno}"))?;
@@ -206,7 +208,7 @@ pub fn switch_and_connect() -> Result<(), String> {
     drop(doors);
     let answer = Answer::from_error(result.as_ref().err()).to_json();
     let descriptors: Vec<BorrowedFd<'_>> = result.iter().map(AsFd::as_fd).collect();
-    match handover::send(stdout(), answer.as_bytes(), &descriptors) {
+    match message::send(stdout(), answer.as_bytes(), &descriptors) {
         Err(Errno::NOTSOCK) => rustix::io::write(stdout(), format!("{answer}\n").as_bytes()).map(|_| ()),
         other => other,
     }
@@ -222,6 +224,55 @@ fn become_and_connect(request: &Request, doors: &Doors) -> Result<OwnedFd, Login
         .map_err(|errno| LoginError::io("giving up capabilities", errno))?;
     let (socket, _) = connected?.into_fds().map_err(|error| LoginError::io("the connection", error))?;
     Ok(socket)
+}
+
+/// Longest file of names that is read.
+const LONGEST: u64 = 1 << 20;
+
+/// Name of the user, from that user's own passwd file; the uid if it has none.
+fn of_user(who: &As) -> String {
+    let names = Names::users_in(&file(who, "/etc/passwd"));
+    names.name(who.uid).map_or_else(|| who.uid.to_string(), str::to_owned)
+}
+
+/// Resolves the endpoint to addresses: those in that user's hosts file, else those that the name has here.
+fn addresses(who: &As, endpoint: &Endpoint) -> Result<Vec<Endpoint>, LoginError> {
+    let Endpoint::Tcp { host, port } = endpoint else { return Ok(vec![endpoint.clone()]) };
+    let mut found = match host.parse() {
+        Ok(ip) => vec![ip],
+        Err(_) => in_hosts(&String::from_utf8_lossy(&file(who, "/etc/hosts")), host),
+    };
+    if found.is_empty() {
+        let looked_up = (host.as_str(), *port).to_socket_addrs();
+        let looked_up = looked_up.map_err(|error| {
+            let reason = format!("its name could not be looked up: {error}; write its address instead");
+            LoginError::lost(endpoint, reason)
+        })?;
+        found = looked_up.map(|address| address.ip()).collect();
+    }
+    found.sort_by_key(IpAddr::is_ipv6);
+    found.dedup();
+    Ok(found.into_iter().map(|ip| Endpoint::Tcp { host: ip.to_string(), port: *port }).collect())
+}
+
+fn file(who: &As, path: &str) -> Vec<u8> {
+    let path = Path::new(path);
+    match who.pid.filter(|pid| !shares_our_view(*pid)) {
+        Some(pid) => open::read_in_root(pid, path, LONGEST),
+        None => open::read(path, LONGEST),
+    }
+    .unwrap_or_default()
+}
+
+fn in_hosts(text: &str, name: &str) -> Vec<IpAddr> {
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
+    lines
+        .filter_map(|line| {
+            let mut words = line.split_whitespace();
+            let ip = words.next()?.parse().ok()?;
+            words.any(|word| word.eq_ignore_ascii_case(name)).then_some(ip)
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -272,5 +323,26 @@ mod tests {
         .unwrap_err();
         assert!(matches!(error, LoginError::Become { .. }), "{error:?}");
         assert!(error.to_string().contains("/nonexistent/samehost"), "{error}");
+    }
+
+    #[test]
+    fn a_hosts_file_names_addresses() {
+        let text = "# db\n127.0.0.1 localhost\n::1 LOCALHOST ip6\n10.0.0.7 db # localhost\nx localhost\n";
+        assert_eq!(
+            in_hosts(text, "localhost"),
+            ["127.0.0.1".parse::<IpAddr>().unwrap(), "::1".parse().unwrap()]
+        );
+        assert_eq!(in_hosts(text, "nobody"), Vec::<IpAddr>::new());
+    }
+
+    #[test]
+    fn nothing_is_left_to_look_up() {
+        let who = As::default();
+        for text in ["tcp:localhost:1", "tcp:127.0.0.1:1", "unix:/s"] {
+            for endpoint in addresses(&who, &text.parse().unwrap()).unwrap() {
+                assert!(!endpoint.to_string().contains("localhost"), "{endpoint}");
+            }
+        }
+        assert_eq!(of_user(&who), "root");
     }
 }

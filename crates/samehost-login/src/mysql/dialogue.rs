@@ -12,7 +12,7 @@ use crate::error::{LoginError, Refused};
 use crate::expected::Expected;
 use crate::link::{Link, plain, prove};
 use crate::log_in::Encrypted;
-use crate::sent_passwords::hold;
+use crate::passwords::hold;
 
 /// COM_QUIT.
 const QUIT: u8 = 0x01;
@@ -191,14 +191,11 @@ impl Dialogue {
 
     /// The server's view of this connection: user, account, peer and cipher.
     pub fn seen(&mut self) -> Result<Seen, LoginError> {
-        let first = |row: Option<Vec<Option<String>>>, at: usize| {
-            row.and_then(|row| row.get(at).cloned().flatten()).unwrap_or_default()
-        };
         let row = self.row("SELECT USER(), CURRENT_USER()")?;
-        let (user, account) = (first(row.clone(), 0), first(row, 1));
-        let host =
-            first(self.row("SELECT HOST FROM information_schema.PROCESSLIST WHERE ID = CONNECTION_ID()")?, 0);
-        let cipher = first(self.row("SHOW SESSION STATUS LIKE 'Ssl_cipher'")?, 1);
+        let (user, account) = (column(row.as_deref(), 0), column(row.as_deref(), 1));
+        let row = self.row("SELECT HOST FROM information_schema.PROCESSLIST WHERE ID = CONNECTION_ID()")?;
+        let host = column(row.as_deref(), 0);
+        let cipher = column(self.row("SHOW SESSION STATUS LIKE 'Ssl_cipher'")?.as_deref(), 1);
         Ok(Seen { user, account, host, cipher, connection_type: None })
     }
 
@@ -257,6 +254,11 @@ fn texts(mut row: &[u8]) -> Vec<Option<String>> {
         values.push(value.map(|text| String::from_utf8_lossy(text).into_owned()));
     }
     values
+}
+
+/// A column of a row; empty where there is none.
+fn column(row: Option<&[Option<String>]>, at: usize) -> String {
+    row.and_then(|row| row.get(at).cloned().flatten()).unwrap_or_default()
 }
 
 fn not_let_in(endpoint: &Endpoint, account: &Account<'_>, has_tls: bool, denied: Denied) -> LoginError {

@@ -8,9 +8,7 @@ mod login_tests;
 mod mutated;
 mod option_file;
 pub mod packet;
-mod surroundings;
 
 pub use dialogue::{Account, Dialogue, QUERY, Reply, Seen, advice};
 pub use login::Greeting;
-pub use option_file::OptionFile;
-pub use surroundings::Surroundings;
+pub use option_file::{OptionFile, Surroundings};

@@ -166,10 +166,13 @@ impl std::fmt::Display for Seen {
 
 /// A row's columns as text.
 fn row(body: &DataRowBody) -> Result<Row, String> {
-    let text = |range: Option<std::ops::Range<usize>>| {
-        range.map(|range| String::from_utf8_lossy(body.buffer().get(range).unwrap_or_default()).into_owned())
-    };
-    body.ranges().map(|range| Ok(text(range))).collect().map_err(|error| error.to_string())
+    let mut row = Row::new();
+    let mut ranges = body.ranges();
+    while let Some(range) = ranges.next().map_err(|error| error.to_string())? {
+        let bytes = range.map(|range| body.buffer().get(range).unwrap_or_default());
+        row.push(bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned()));
+    }
+    Ok(row)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::messages::{Refusal, bytes, parse};
 use crate::error::{LoginError, Refused};
 use crate::expected::Expected;
 use crate::link::Link;
-use crate::sent_passwords::hold;
+use crate::passwords::hold;
 
 /// TLS of a connection to a TCP endpoint (libpq's sslmode). A `tcp+tls` endpoint always has TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -59,15 +59,15 @@ impl Refusal {
     pub fn read(mut fields: ErrorFields<'_>) -> Self {
         let mut refusal = Refusal::default();
         while let Ok(Some(field)) = fields.next() {
-            let text = || String::from_utf8_lossy(field.value_bytes()).into_owned();
-            match field.type_() {
+            let wanted = match field.type_() {
                 // The untranslated severity; `S` is translated.
-                b'V' => refusal.severity = text(),
-                b'S' if refusal.severity.is_empty() => refusal.severity = text(),
-                b'C' => refusal.code = text(),
-                b'M' => refusal.message = text(),
-                _ => {}
-            }
+                b'V' => &mut refusal.severity,
+                b'S' if refusal.severity.is_empty() => &mut refusal.severity,
+                b'C' => &mut refusal.code,
+                b'M' => &mut refusal.message,
+                _ => continue,
+            };
+            *wanted = String::from_utf8_lossy(field.value_bytes()).into_owned();
         }
         refusal
     }

@@ -4,6 +4,8 @@
 //!
 //! Held against psql 15: a line for `localhost` fits the library's own directory alone, `/run/x/` is another host than
 //! `/run/x`, and `*` fits both transports. Never formats a password.
+//!
+//! What the file of a service says (`service=shop`, PGSERVICE) completes a URL, and never replaces a part of it.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -12,8 +14,9 @@ use std::path::{Path, PathBuf};
 use samehost_model::Secret;
 use samehost_system::{Account, User, as_user};
 
-use super::password::{Login, find};
+use crate::log_in::own_name;
 use crate::password_file;
+use crate::url::ServerUrl;
 
 /// Where system-wide service files are, by how libpq was built: Debian, Fedora, upstream.
 const SYSTEM: &[&str] = &["/etc/postgresql-common", "/etc/sysconfig/pgsql", "/usr/local/pgsql/etc"];
@@ -192,8 +195,129 @@ fn section(text: &str, name: &str) -> Option<Vec<(String, String)>> {
     found
 }
 
+/// The login that a password is for.
+#[derive(Clone, Copy, Debug)]
+pub struct Login<'a> {
+    /// Host as it is written, or directory of the Unix socket; empty where none is named.
+    pub host: &'a str,
+    /// Port; that of a socket is in its name.
+    pub port: u16,
+    pub database: &'a str,
+    /// Role.
+    pub user: &'a str,
+}
+
+/// Directories for which libpq takes `localhost` in the file: what it was built with (Debian and Fedora, upstream), and none
+/// named. The same directory in another spelling, `/run/postgresql`, is another host.
+const DEFAULT_DIRECTORIES: &[&str] = &["", "/var/run/postgresql", "/tmp"];
+
+/// A line of a password file.
+pub(super) struct FileLine {
+    /// From 1.
+    pub(super) number: u32,
+    /// Its first field.
+    pub(super) host: String,
+    pub(super) password: String,
+}
+
+/// The first line `host:port:database:user:password` that fits; `*` fits anything, and a backslash escapes the next
+/// character. `localhost` also fits the directory that the library looks in by default, in that very spelling.
+pub(super) fn find(text: &str, login: &Login<'_>) -> Option<FileLine> {
+    let port = login.port.to_string();
+    let own_name = if DEFAULT_DIRECTORIES.contains(&login.host) { "localhost" } else { login.host };
+    for (number, line) in (1..).zip(text.lines()) {
+        let fields = fields(line);
+        let [host, its_port, database, user, password] = fields.as_slice() else { continue };
+        let wanted = [(host, own_name), (its_port, &port), (database, login.database), (user, login.user)];
+        let fits = wanted.iter().all(|((text, is_any), value)| *is_any || text == value);
+        if fits && !line.starts_with('#') {
+            return Some(FileLine { number, host: host.0.clone(), password: password.0.clone() });
+        }
+    }
+    None
+}
+
+/// Splits a line into up to five fields, the last with the rest; also whether each is a bare `*`.
+fn fields(line: &str) -> Vec<(String, bool)> {
+    let mut fields = vec![(String::new(), false)];
+    let mut signs = line.chars();
+    let mut raw = String::new();
+    while let Some(sign) = signs.next() {
+        let last = fields.len() - 1;
+        match sign {
+            '\\' => {
+                raw.push('\\');
+                fields[last].0.extend(signs.next());
+            }
+            ':' if last < 4 => {
+                fields[last].1 = raw == "*";
+                raw.clear();
+                fields.push((String::new(), false));
+            }
+            sign => {
+                raw.push(sign);
+                fields[last].0.push(sign);
+            }
+        }
+    }
+    fields
+}
+
+/// The URL with what its service says beside it, as options.
+///
+/// # Errors
+/// The name of a service that no file has.
+pub fn with_service(url: &ServerUrl, files: &OwnFiles) -> Result<ServerUrl, String> {
+    let Some(name) = url.option("service").or_else(|| files.variable("PGSERVICE")) else {
+        return Ok(url.clone());
+    };
+    let found = files.service(name).ok_or_else(|| name.escape_debug().to_string())?;
+    let (authority, path) = url.place.split_once('/').unwrap_or((&url.place, ""));
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port),
+        _ => (authority, ""),
+    };
+    let mut completed = url.clone();
+    for (key, value) in found {
+        let is_said = match key.as_str() {
+            "host" => !host.is_empty(),
+            "port" => !port.is_empty(),
+            "user" => url.user.is_some(),
+            "password" => url.password.is_some(),
+            "dbname" => !path.is_empty(),
+            _ => false,
+        };
+        if !is_said && url.option(&key).is_none() {
+            completed.options.push((key, value));
+        }
+    }
+    Ok(completed)
+}
+
+/// Defaults if the URL has no user or database.
+#[derive(Clone, Debug, Default)]
+pub struct Defaults {
+    /// PGUSER, else the name of the current user.
+    pub user: String,
+    /// PGDATABASE; `None` for the user's name.
+    pub database: Option<String>,
+}
+
+impl Defaults {
+    /// Reads the environment and passwd(5), as libpq does.
+    #[must_use]
+    pub fn here() -> Self {
+        let [user, database] =
+            ["PGUSER", "PGDATABASE"].map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
+        Defaults { user: user.or_else(own_name).unwrap_or_else(|| "postgres".into()), database }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use samehost_system::User;
+    use std::collections::BTreeMap;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
@@ -254,5 +378,63 @@ mod tests {
         assert_eq!(files.service("shop"), Some(vec![pair("user", "bob"), pair("sslmode", "require")]));
         assert_eq!(files.service("wide"), Some(vec![pair("port", "1")]));
         assert_eq!(files.service("none"), None);
+    }
+
+    #[test]
+    fn the_first_line_that_fits_is_taken() {
+        let text = "# comment\n127.0.0.1:5433:*:bob:other\n\\*:*:*:*:no\n127.0.0.1:*:shop:bob:a\\:b\\\\c:d\n*:*:*:*:last\n";
+        let password =
+            |text: &str, login: &Login<'_>| find(text, login).map(|line| (line.number, line.password));
+        assert_eq!(password(text, &LOGIN), Some((4, "a:b\\c:d".to_owned())));
+        let else_where = Login { host: "h", ..LOGIN };
+        assert_eq!(password(text, &else_where), Some((5, "last".to_owned())));
+        assert_eq!(password("h:1:d:u\n", &LOGIN), None);
+    }
+
+    #[test]
+    fn a_socket_is_looked_for_by_its_directory_as_psql_does() {
+        for (line, host, fits) in [
+            ("127.0.0.1", "/run/pg", false),
+            ("*", "/run/pg", true),
+            ("/run/pg", "/run/pg", true),
+            ("/run/pg", "/run/pg/", false),
+            ("localhost", "/run/pg", false),
+            ("localhost", "", true),
+            ("localhost", "/var/run/postgresql", true),
+            ("localhost", "/run/postgresql", false),
+        ] {
+            let found = find(&format!("{line}:5432:shop:bob:secret"), &Login { host, ..LOGIN });
+            assert_eq!(found.is_some(), fits, "{line} for {host}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in "[a-z*:\\\\\n]{0,60}") {
+            let _ = find(&text, &LOGIN);
+        }
+    }
+
+    #[test]
+    fn a_service_completes_a_url_and_replaces_nothing() {
+        let home = tempfile::tempdir().unwrap();
+        let text = "[shop]\nhost=/run/pg\nport=5499\nuser=bob\ndbname=shop\nsslmode=require\n";
+        fs::write(home.path().join(".pg_service.conf"), text).unwrap();
+        let variables = [("HOME".to_owned(), home.path().display().to_string())];
+        let files =
+            OwnFiles::of_user(&User::of(rustix::process::geteuid().as_raw()), BTreeMap::from(variables));
+        let parsed = |text: &str| ServerUrl::parse(text).unwrap().unwrap();
+        let all = with_service(&parsed("postgres:///?service=shop"), &files).unwrap();
+        for (key, value) in [("host", "/run/pg"), ("port", "5499"), ("user", "bob"), ("dbname", "shop")] {
+            assert_eq!(all.option(key), Some(value));
+        }
+        let own = with_service(&parsed("postgres://eve@127.0.0.1:1/x?service=shop&sslmode=disable"), &files);
+        let own = own.unwrap();
+        let left: Vec<&str> =
+            ["host", "port", "user", "dbname"].into_iter().filter_map(|key| own.option(key)).collect();
+        assert!(left.is_empty(), "{left:?}");
+        assert_eq!(own.option("sslmode"), Some("disable"));
+        let error = with_service(&parsed("postgres:///?service=none"), &files).err().unwrap();
+        assert_eq!(error, "none");
     }
 }

@@ -11,7 +11,7 @@ use super::resp::{self, Reply};
 use crate::error::{LoginError, Refused};
 use crate::expected::Expected;
 use crate::link::{Link, prove};
-use crate::sent_passwords::hold;
+use crate::passwords::hold;
 
 /// Account to log in as.
 #[derive(Clone, Copy)]

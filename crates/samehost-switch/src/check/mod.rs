@@ -3,7 +3,6 @@
 //! owner. If neither is possible, it is not run, and a note says so. The check of a service that needs its own arguments
 //! and environment runs as that service does ([`service`]).
 
-mod arguments;
 mod service;
 
 use std::fs;

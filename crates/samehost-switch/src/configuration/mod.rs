@@ -3,7 +3,6 @@
 //! what a file says.
 
 pub(crate) mod config_file;
-pub(crate) mod environment_file;
 pub(crate) mod leads;
 pub(crate) mod server_files;
 pub(crate) mod target;

@@ -1,18 +1,25 @@
 //! Where a running server has its configuration: the file on its command line, else the usual files of distributions.
 //! Pure except for reading /proc.
+//!
+//! Files that systemd reads as root and passes to an application: those in `EnvironmentFile=` of its unit. Such a file
+//! may belong to root alone and still be the application's.
 
+use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use samehost_edit::Files;
+use samehost_edit::formats::systemd::{environment_files, places};
+use samehost_edit::{Files, glob};
 use samehost_model::Protocol;
 use samehost_model::scan::{Process, Scan, Service};
 use samehost_scan::{Trusted, plausible};
 use samehost_services::Kind;
-use samehost_system::{open, ownership};
+use samehost_system::{decider, open, ownership};
 
 use super::config_file::ConfigFile;
+use crate::disk::{Disk, Reads};
 use crate::reload::{is_kind, master};
 
 /// Files in which a service may have its configuration, the most certain first. A command line is the process' own
@@ -43,7 +50,7 @@ pub(crate) fn elsewhere(scan: &Scan, service: &Service) -> Option<String> {
 
 /// Whether a file of this system may be the configuration of a service.
 pub(crate) fn is_for(scan: &Scan, service: &Service, path: &Path) -> bool {
-    let owner = std::fs::metadata(path).map(|found| found.uid());
+    let owner = fs::metadata(path).map(|found| found.uid());
     let trusted = owner.map_or_else(|_| Trusted::default(), |uid| Trusted::default().or(uid));
     let Some(pid) = service.pid else { return true };
     let reader = service.kind.map_or(pid, |kind| reader(kind, pid));
@@ -66,7 +73,7 @@ pub(crate) fn may_be(scan: &Scan, service: &Service, trusted: &Trusted) -> bool 
 /// Whether a path leads a process to the same file as us. Having its own mount namespace means nothing: most services
 /// have one that contains the system's files.
 fn is_same_file(pid: u32, path: &Path) -> bool {
-    let ours = std::fs::metadata(path);
+    let ours = fs::metadata(path);
     if ownership::root_of(Some(pid)) == Path::new("/") {
         return true;
     }
@@ -87,7 +94,7 @@ fn named(kind: Kind, process: &Process) -> Option<PathBuf> {
     if found.is_absolute() {
         return Some(found);
     }
-    let directory = std::fs::read_link(format!("/proc/{}/cwd", reader(kind, process.pid))).ok()?;
+    let directory = fs::read_link(format!("/proc/{}/cwd", reader(kind, process.pid))).ok()?;
     Some(directory.join(found))
 }
 
@@ -153,8 +160,43 @@ pub(crate) fn texts_of(mains: &[PathBuf]) -> Vec<(PathBuf, String)> {
     texts
 }
 
+/// Whether a unit of this system passes a file's content to its processes. Root alone must control both the file and
+/// what names it.
+pub(crate) fn hands_over(unit: &str, file: &Path) -> bool {
+    is_roots(file) && named_below(Path::new("/"), unit).contains(&real(file))
+}
+
+/// The files in `EnvironmentFile=` of a unit of this system that root alone wrote.
+pub(crate) fn environment_files_of(unit: &str) -> Vec<PathBuf> {
+    named_below(Path::new("/"), unit)
+}
+
+fn is_roots(path: &Path) -> bool {
+    matches!(decider(path), Ok(None))
+}
+
+fn real(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Files in a unit's `EnvironmentFile=` that root alone wrote, with symbolic links resolved; none if the unit is not
+/// understood.
+fn named_below(root: &Path, unit: &str) -> Vec<PathBuf> {
+    let Some(path) = places(root, unit).into_iter().find(|path| path.exists()) else { return Vec::new() };
+    let disk = Disk::of(&path, Reads::RootsServer, None);
+    let named = environment_files(root, &path, unit, &disk).unwrap_or_default();
+    named
+        .into_iter()
+        .filter(|one| is_roots(&one.named_in))
+        .flat_map(|one| glob(&disk, one.pattern.as_os_str().as_bytes()).unwrap_or_default())
+        .map(|path| real(&path))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{PermissionsExt, chown};
+
     use super::*;
 
     fn file(kind: &str, words: &[&str]) -> Option<PathBuf> {
@@ -177,5 +219,36 @@ mod tests {
         is(file("pgbouncer", &["pgbouncer", "-d", "-u", "pg", "/x/pool.ini"]), "/x/pool.ini");
         assert_eq!(file("pgbouncer", &[]), None);
         assert_eq!(file("redis", &["redis-server 127.0.0.1:6379"]), None);
+    }
+
+    fn write(root: &Path, name: &str, text: &str) -> PathBuf {
+        let path = root.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    #[test]
+    fn what_a_unit_names_and_only_root_wrote_is_handed_over_as_root() {
+        assert!(rustix::process::geteuid().is_root(), "this test gives a file away: run it as root");
+        let folder = tempfile::Builder::new().tempdir_in("/var").unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let root = folder.path();
+        let named = |unit: &str| named_below(root, unit);
+        let shop = write(root, "etc/shop/env", "A=b\n");
+        let other = write(root, "etc/shop/other.env", "A=b\n");
+        write(root, "usr/lib/systemd/system/shop.service", "[Service]\nEnvironmentFile=-/etc/shop/env\n");
+        write(root, "etc/systemd/system/at@.service", "[Service]\nEnvironmentFile=/etc/%i/*.env\n");
+        assert_eq!(named("shop.service"), std::slice::from_ref(&shop));
+        assert_eq!(named("at@shop.service"), std::slice::from_ref(&other));
+        assert_eq!(named("none.service"), Vec::<PathBuf>::new());
+        // An empty one resets the list.
+        let drop_in = "[Service]\nEnvironmentFile=\nEnvironmentFile=/etc/shop/other.env\n";
+        let drop_in = write(root, "etc/systemd/system/shop.service.d/a.conf", drop_in);
+        assert_eq!(named("shop.service"), [other]);
+        // Lines of other users do not count.
+        chown(&drop_in, Some(54_321), None).unwrap();
+        assert_eq!(named("shop.service"), Vec::<PathBuf>::new());
+        assert!(!hands_over("none.service", &shop));
     }
 }

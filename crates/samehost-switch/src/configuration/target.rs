@@ -12,8 +12,7 @@ use samehost_scan::{Trusted, described};
 use samehost_services::Kind;
 use samehost_system::User;
 
-use super::config_file::ConfigFileError;
-use super::config_file::{ConfigFile, at_path, file};
+use super::config_file::{ConfigFile, ConfigFileError, at_path, file};
 use super::server_files::{self, share_a_port};
 use crate::disk::{Disk, Reads};
 use crate::findings::shown;

@@ -8,8 +8,7 @@ use samehost_edit::Files;
 use samehost_model::scan::Scan;
 use samehost_system::User;
 
-use super::config_file::ConfigFile;
-use super::config_file::{ConfigFileError, LeadingLine, LeadingLines};
+use super::config_file::{ConfigFile, ConfigFileError, LeadingLine, LeadingLines};
 use super::leads::{Left, by_hand, of_text};
 use crate::disk::{Disk, Reads};
 use crate::request::Direction;

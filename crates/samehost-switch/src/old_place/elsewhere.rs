@@ -4,8 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use samehost_edit::glob;
-use samehost_edit::{Edit, Files, Goal, Role};
+use samehost_edit::{Edit, Files, Goal, Role, glob};
 use samehost_model::Endpoint;
 use samehost_model::scan::{Process, Scan, Service};
 use samehost_services::Kind;

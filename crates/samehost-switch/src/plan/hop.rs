@@ -10,8 +10,8 @@ use samehost_model::{Endpoint, ObstacleCode, Protocol};
 use samehost_scan::{DecidedBy, address_lost, decided_by, obstacles};
 use samehost_services::Kind;
 
+use super::client::application::Revalidation;
 use super::client::identity::ClientIdentity;
-use super::client::masters::Revalidation;
 use super::client::{ClientSide, Wanted};
 use super::destination::{Surroundings, tcp_place, unix_place};
 use super::server::{Server, ServerLine};

@@ -19,8 +19,6 @@
 //! `.htaccess` files are not read: which of them count depends on the request.
 
 mod analysis;
-mod confused;
-mod pattern;
 mod target;
 mod text;
 mod tree;
@@ -39,10 +37,9 @@ use crate::check::{Check, Program};
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
-use crate::goal::Goal;
 use crate::proposal::verify_edits;
 use crate::refusal::{Refusal, Result};
-use crate::setting::{Reading, Setting, Uptake};
+use crate::setting::{Goal, Reading, Setting, Uptake};
 
 /// The editor.
 #[derive(Debug)]
@@ -232,7 +229,7 @@ impl Moved<'_> {
             pattern.map_or_else(String::new, |word| String::from_utf8_lossy(&word.bytes).into_owned());
         let url = String::from_utf8_lossy(&one.text(&self.analysis.tree).bytes).into_owned();
         let references = url.split('$').skip(1).filter_map(|rest| rest.chars().next()?.to_digit(10));
-        { references }.any(|reference| pattern::shortest(&pattern, reference) < 2)
+        { references }.any(|reference| target::shortest(&pattern, reference) < 2)
     }
 
     /// Another URL is another `Host`, and another name for what refers to it.

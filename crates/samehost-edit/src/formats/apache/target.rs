@@ -1,5 +1,8 @@
 //! What mod_proxy connects to, as it is written: `fcgi://127.0.0.1:9000/path` or `unix:/path/of.sock|fcgi://name/path`.
 //! Behind a socket the URL is still what Apache sends as `Host`, what it finds options by, and what FastCGI servers see.
+//!
+//! A URL behind a regular expression may have references in it (`$1`); of each it is known how few bytes it stands for at
+//! least.
 
 use std::net::Ipv6Addr;
 use std::ops::Range;
@@ -188,6 +191,63 @@ pub(super) fn authority(endpoint: &Endpoint) -> Result<String, String> {
     }
 }
 
+/// The fewest bytes that a reference (`$1`) stands for; 0 where that is not plain to see.
+pub(super) fn shortest(pattern: &str, reference: u32) -> usize {
+    if pattern.contains('|') {
+        return 0;
+    }
+    let bytes = pattern.as_bytes();
+    let Some(start) = group(bytes, reference) else { return 0 };
+    let (mut at, mut depth, mut length) = (start, 0, 0);
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'(' => depth += 1,
+            b')' if depth == 0 => break,
+            b')' => depth -= 1,
+            // What is in a class is not counted.
+            b'[' => at += bytes[at..].iter().position(|byte| *byte == b']').unwrap_or(bytes.len() - at),
+            b'\\' => {
+                at += 1;
+                let is_literal = bytes.get(at).is_some_and(|next| !next.is_ascii_alphanumeric());
+                length += usize::from(is_literal && depth == 0 && is_once(bytes, at));
+            }
+            byte if depth == 0 && (byte.is_ascii_alphanumeric() || b"/_-".contains(byte)) => {
+                length += usize::from(is_once(bytes, at));
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    length
+}
+
+/// Where the group of a reference begins.
+fn group(bytes: &[u8], reference: u32) -> Option<usize> {
+    if reference == 0 {
+        return Some(0);
+    }
+    let (mut number, mut at) = (0, 0);
+    loop {
+        match bytes.get(at)? {
+            b'\\' => at += 1,
+            b'[' => at += bytes[at..].iter().position(|byte| *byte == b']')?,
+            b'(' if bytes.get(at + 1) != Some(&b'?') => {
+                number += 1;
+                if number == reference {
+                    return Some(at + 1);
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+}
+
+/// Whether no quantifier follows that allows for none.
+fn is_once(bytes: &[u8], at: usize) -> bool {
+    !bytes.get(at + 1).is_some_and(|next| b"*?{".contains(next))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -243,5 +303,20 @@ mod tests {
             assert!(socket(&text.parse().unwrap()).is_err(), "{text}");
         }
         assert!(authority(&"tcp:a:0".parse().unwrap()).is_err());
+    }
+
+    #[test]
+    fn only_what_has_to_be_there_counts() {
+        for (pattern, reference, length) in [
+            (r"^/(.*\.php(/.*)?)$", 1, 4),
+            (r"^/(.*\.php(/.*)?)$", 2, 1),
+            (r"^/(.*)$", 1, 0),
+            (r"^/(.*)$", 0, 1),
+            (r"^/a(?:b)[(](\d\d/x?yz*)", 1, 2),
+            (r"^/(a|bc)", 1, 0),
+            (r"^/(abc){0}", 2, 0),
+        ] {
+            assert_eq!(shortest(pattern, reference), length, "{pattern} {reference}");
+        }
     }
 }

@@ -4,8 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::text::{self, Text, Variables};
-use crate::files::{Files, MOST_FILES};
-use crate::glob::{glob, is_pattern};
+use crate::files::{Files, MOST_FILES, glob, is_pattern};
 use crate::refusal::{Refusal, Result};
 
 /// Maximum depth of includes; Apache's own limit is 20.

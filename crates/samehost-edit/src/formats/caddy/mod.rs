@@ -5,11 +5,8 @@
 //! the address over TCP and for `localhost` over a socket, so an edit names it; `health_port` has no host to go to there; and
 //! `{upstream_hostport}` is empty.
 
-mod health;
-mod lexer;
 mod proxy;
 mod tree;
-mod upstream;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -22,9 +19,8 @@ use crate::check::{Check, Program};
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::{Files, Remembered};
-use crate::goal::Goal;
 use crate::refusal::Result;
-use crate::setting::{Reading, Setting, Uptake};
+use crate::setting::{Goal, Reading, Setting, Uptake};
 
 /// The editor.
 #[derive(Debug)]
@@ -107,7 +103,7 @@ impl Editor for Caddy {
 /// The files that logs are written to, or the directories that they will be made in.
 fn log_files(path: &Path, files: &dyn Files) -> Vec<PathBuf> {
     let text = files.read(path).unwrap_or_default();
-    let tokens = lexer::tokens(&String::from_utf8_lossy(&text)).unwrap_or_default();
+    let tokens = tree::tokens(&String::from_utf8_lossy(&text)).unwrap_or_default();
     let mut found = Vec::new();
     for three in tokens.windows(3) {
         let [output, file, log] = three else { continue };

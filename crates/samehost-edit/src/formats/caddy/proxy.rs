@@ -1,22 +1,24 @@
 //! A directive that passes requests on: its upstreams, and what of the rest of it would mean something else with another
 //! kind of address.
+//!
+//! An upstream's address is read as `parseUpstreamDialAddress` does (modules/caddyhttp/reverseproxy/addresses.go of 2.6). A
+//! health check asks for the host of the address, and for `localhost` over a socket, where it has no host of its own: a line
+//! that names it keeps it as it is.
 
 use std::cell::OnceCell;
 use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol};
 
-use super::health;
-use super::lexer::Token;
-use super::tree::Statement;
-use super::upstream::{self, Scheme};
+use super::tree::{Statement, Token};
 use crate::edit::Edit;
 use crate::files::Files;
+use crate::languages::url;
+use crate::lines::{insert_below, is_plain, line_end, lines};
 use crate::refusal::{Refusal, Result};
 use crate::setting::Setting;
 
 const BY_HAND: &str = "unix//path/of.sock in place of the address";
-
 /// Directives that pass requests on. The last two are written with others, and take what `reverse_proxy` takes.
 pub(super) const DIRECTIVES: &[&str] = &["reverse_proxy", "php_fastcgi", "forward_auth"];
 
@@ -54,7 +56,7 @@ impl<'a> Proxy<'a> {
         self.together.get_or_init(|| {
             let all = self.upstreams(Path::new(""));
             let mut schemes: Vec<Scheme> = Vec::new();
-            for scheme in all.iter().filter_map(|one| Some(upstream::parse(one.token).ok()?.0)) {
+            for scheme in all.iter().filter_map(|one| Some(parse(one.token).ok()?.0)) {
                 if !schemes.contains(&scheme) {
                     schemes.push(scheme);
                 }
@@ -189,7 +191,7 @@ impl Upstream<'_> {
     }
 
     pub(super) fn setting(&self) -> Result<Setting> {
-        let (scheme, endpoint) = upstream::parse(self.token).map_err(|why| self.refuse(why, BY_HAND))?;
+        let (scheme, endpoint) = parse(self.token).map_err(|why| self.refuse(why, BY_HAND))?;
         let protocol = self.proxy.protocol(scheme).map_err(|why| {
             self.proxy.refuse(why, format!("{BY_HAND}, once the server behind it speaks without TLS"))
         })?;
@@ -199,16 +201,16 @@ impl Upstream<'_> {
 
     /// The edits that lead it to another endpoint.
     pub(super) fn write(&self, now: &Endpoint, to: &Endpoint, files: &dyn Files) -> Result<Vec<Edit>> {
-        let (scheme, _) = upstream::parse(self.token).map_err(|why| self.refuse(why, BY_HAND))?;
+        let (scheme, _) = parse(self.token).map_err(|why| self.refuse(why, BY_HAND))?;
         let mut more = None;
         if now.path().is_some() != to.path().is_some() {
             if let Some((why, by_hand)) = self.proxy.obstacle(scheme) {
                 return Err(self.refuse(why, by_hand));
             }
-            more = health::named_host(self.proxy.statement, self.proxy.is_alone(), now, files)
+            more = named_host(self.proxy.statement, self.proxy.is_alone(), now, files)
                 .map_err(|(why, by_hand)| self.refuse(why, by_hand))?;
         }
-        let written = upstream::spell(to, scheme).map_err(|why| self.refuse(why, BY_HAND))?;
+        let written = spell(to, scheme).map_err(|why| self.refuse(why, BY_HAND))?;
         let edit = Edit::new(&self.statement.file, self.token.range.clone(), written);
         Ok([edit].into_iter().chain(more).collect())
     }
@@ -217,4 +219,135 @@ impl Upstream<'_> {
 /// Whether a word is replaced by the address of the upstream.
 fn uses_address(word: &Token) -> bool {
     word.value.contains("upstream_hostport") || word.value.contains("reverse_proxy.upstream.")
+}
+
+const ASKED_HOST_BY_HAND: &str = "say for which host it asks: health_headers { Host NAME }";
+
+/// The edit that names the host of a proxy's health check, if it has one and names none; `is_alone` says whether the
+/// proxy has one upstream only.
+///
+/// # Errors
+/// What is in the way, and what to do by hand.
+pub(super) fn named_host(
+    proxy: &Statement,
+    is_alone: bool,
+    now: &Endpoint,
+    files: &dyn Files,
+) -> Result<Option<Edit>, (String, &'static str)> {
+    let below = proxy.below();
+    let check = below.iter().find(|one| ["health_uri", "health_path"].contains(&one.word(0)));
+    let Some(check) = check else { return Ok(None) };
+    let headers: Vec<&&Statement> = below.iter().filter(|one| one.word(0) == "health_headers").collect();
+    let mut set = headers.iter().flat_map(|one| one.below());
+    if set.any(|header| header.word(0).eq_ignore_ascii_case("Host")) {
+        return Ok(None);
+    }
+    let host = match now {
+        Endpoint::Unix(_) => "localhost".to_owned(),
+        Endpoint::Tcp { host, port } if host.contains(':') => format!("[{host}]:{port}"),
+        Endpoint::Tcp { host, port } => format!("{host}:{port}"),
+        _ => return Ok(None),
+    };
+    let text = files.read(&check.file).unwrap_or_default();
+    let all = lines(&text);
+    // A snippet's line is not this proxy's alone, and stands elsewhere.
+    let is_own = check.file == proxy.file && check.line > proxy.line;
+    let last = check.words.last().map_or(check.line, |word| word.line);
+    let line = all.get(last as usize - 1).filter(|_| is_own && is_alone && headers.is_empty());
+    let first = all.get(check.line as usize - 1);
+    let (Some(line), Some(first)) = (line, first) else {
+        let why = "asks for the host of the address, which over a socket is `localhost`";
+        return Err((format!("`{}` (line {}) {why}", check.word(0), check.line), ASKED_HOST_BY_HAND));
+    };
+    let first = String::from_utf8_lossy(&text[first.range.clone()]).into_owned();
+    let indent = &first[..first.len() - first.trim_start().len()];
+    let deeper = if indent.contains('\t') { "\t" } else { "    " };
+    let end = line_end(&text);
+    let new = format!("{indent}health_headers {{{end}{indent}{deeper}Host {host}{end}{indent}}}");
+    Ok(Some(insert_below(&check.file, &text, line, &new)))
+}
+
+/// The port of an address without one.
+const USUAL_PORT: u16 = 80;
+
+/// What is spoken to an upstream, by its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scheme {
+    /// None is written.
+    None,
+    /// `http://`
+    Http,
+    /// HTTP/2 without TLS: `h2c://`, `unix+h2c/`.
+    H2c,
+    /// `https://`
+    Https,
+}
+
+/// Where an address leads, and what is spoken there.
+pub(super) fn parse(token: &Token) -> Result<(Scheme, Endpoint), String> {
+    let text = token.value.as_str();
+    if token.has_variable {
+        return Err("the address is put together from environment variables".to_owned());
+    }
+    if text.contains('{') {
+        return Err("the address is put together from placeholders or arguments".to_owned());
+    }
+    if let Some((scheme, rest)) = text.split_once("://") {
+        let scheme = match scheme {
+            "http" => Scheme::Http,
+            "h2c" => Scheme::H2c,
+            "https" => Scheme::Https,
+            other => return Err(format!("`{other}://` is not a scheme of an upstream")),
+        };
+        return Ok((scheme, tcp(rest)?));
+    }
+    let Some((network, rest)) = text.split_once('/') else { return Ok((Scheme::None, tcp(text)?)) };
+    let scheme = match network.to_ascii_lowercase().as_str() {
+        "tcp" | "tcp4" | "tcp6" => return Ok((Scheme::None, tcp(rest)?)),
+        "unix" => Scheme::None,
+        "unix+h2c" => Scheme::H2c,
+        other => return Err(format!("`{other}` is a special network")),
+    };
+    if url::is_plain_path(rest) && !rest.split('/').any(|part| part == "..") {
+        Ok((scheme, Endpoint::Unix(rest.into())))
+    } else {
+        Err("the path of its socket is unusual".to_owned())
+    }
+}
+
+fn tcp(text: &str) -> Result<Endpoint, String> {
+    let (host, port) = match text.rsplit_once(':').filter(|_| !text.ends_with(']')) {
+        Some((host, port)) => {
+            let number = port.parse().ok().filter(|number: &u16| number.to_string() == port);
+            (host, number.ok_or_else(|| format!("`{port}` is not one port"))?)
+        }
+        None => (text, USUAL_PORT),
+    };
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    // Without a host, Go connects to this machine.
+    let name = if host.is_empty() { "localhost" } else { bare.unwrap_or(host) };
+    let is_several = bare.is_none() && host.contains(':');
+    let endpoint = if is_several { None } else { url::tcp(name, port) };
+    endpoint.ok_or_else(|| format!("`{text}` is an unusual address"))
+}
+
+/// An endpoint as an address of this scheme.
+pub(super) fn spell(to: &Endpoint, scheme: Scheme) -> Result<String, &'static str> {
+    match to {
+        Endpoint::Unix(path) => {
+            let path = path.to_str().filter(|path| url::is_plain_path(path));
+            let path = path.ok_or("the path of the socket is unusual")?;
+            Ok(format!("{}/{path}", if scheme == Scheme::H2c { "unix+h2c" } else { "unix" }))
+        }
+        Endpoint::Tcp { host, port } if url::tcp(host, *port).is_some() && is_plain(host) => {
+            let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+            let prefix = match scheme {
+                Scheme::H2c => "h2c://",
+                Scheme::Http => "http://",
+                Scheme::None | Scheme::Https => "",
+            };
+            Ok(format!("{prefix}{host}:{port}"))
+        }
+        _ => Err("only a Unix socket or plain TCP can be written here"),
+    }
 }

@@ -13,20 +13,17 @@ use crate::check::{Check, Program};
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
-use crate::goal::Goal;
 use crate::languages::url::{self, Url};
 use crate::languages::yaml::Document;
 use crate::lines;
 use crate::refusal::{Refusal, Result};
-use crate::setting::{Reading, Setting, Uptake};
+use crate::setting::{Goal, Reading, Setting, Uptake};
 
 mod service;
-mod volume;
 mod words;
 
+use service::{IsList, Service, Text, Variable};
 pub(in crate::formats) use service::{Server, name_of};
-use service::{Service, Variable};
-use volume::{IsList, Text};
 pub(in crate::formats) use words::{Client, Words, asked, endpoint, host_of, port, words};
 
 /// The editor.
@@ -288,7 +285,7 @@ impl<'a> Project<'a> {
                 let now = variable.value.as_deref().unwrap_or_default();
                 let parsed = Url::parse(now).ok_or("its URL is unusual")?;
                 let written = spelling.write(&parsed, to)?.text();
-                edits.extend(crate::splice::minimal(self.file, variable.range.start, now, &written));
+                edits.extend(crate::edit::minimal(self.file, variable.range.start, now, &written));
             }
             _ => return Err("only a Unix socket or plain TCP can be written here"),
         }

@@ -5,12 +5,11 @@ use std::ops::Range;
 use samehost_model::{Endpoint, Protocol};
 
 use super::{Adapter, Environment, Value, Yml, spelling};
-use crate::edit::Edit;
+use crate::edit::{Edit, minimal};
 use crate::languages::url::{self, Url, is_plain_path, postgres_socket};
 use crate::languages::yaml::{self, Kind, Node};
 use crate::refusal::Result;
 use crate::setting::Setting;
-use crate::splice;
 
 impl Yml<'_> {
     pub(super) fn write(
@@ -62,7 +61,7 @@ impl Yml<'_> {
             .inside()
             .filter(|_| value.own)
             .ok_or("its URL stands where it is inherited from, or goes over several lines")?;
-        let edit = splice::minimal(self.file, inside.start, text, &written.text());
+        let edit = minimal(self.file, inside.start, text, &written.text());
         Ok(edit.into_iter().collect())
     }
 

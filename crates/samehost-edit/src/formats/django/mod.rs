@@ -11,16 +11,14 @@ use crate::asked::{LIBPQ_WORDS, Library, Word};
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
-use crate::goal::Goal;
 use crate::languages::url::{self, is_plain_path, postgres_path};
 use crate::lines;
 use crate::refusal::{Refusal, Result};
-use crate::setting::{Reading, Setting, Uptake};
+use crate::setting::{Goal, Reading, Setting, Uptake};
 use crate::spelling::Spelling;
 
 mod cache;
 mod literal;
-mod names;
 mod write;
 
 use literal::{Source, Value, line};

@@ -5,9 +5,8 @@ use std::ops::Range;
 use samehost_model::{Endpoint, Protocol};
 
 use super::{Found, How, Settings};
-use crate::edit::Edit;
+use crate::edit::{Edit, minimal};
 use crate::languages::url::{self, Url, is_plain_path, postgres_socket};
-use crate::splice;
 
 impl Settings<'_> {
     pub(super) fn write(&self, found: &Found, to: &Endpoint) -> Result<Vec<Edit>, &'static str> {
@@ -24,7 +23,7 @@ impl Settings<'_> {
             (How::Url(spelling, text, range), _) => {
                 let parsed = Url::parse(text).ok_or("its URL is unusual")?;
                 let written = spelling.write(&parsed, to)?.text();
-                Ok(splice::minimal(self.file, range.start, text, &written).into_iter().collect())
+                Ok(minimal(self.file, range.start, text, &written).into_iter().collect())
             }
             (How::Memcached(prefix, range), Endpoint::Tcp { host, port }) if !host.contains(':') => {
                 let _ = prefix;

@@ -8,18 +8,14 @@ use samehost_model::{Endpoint, Protocol, Secret};
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
-use crate::goal::Goal;
 use crate::refusal::{Refusal, Result};
-use crate::setting::{Reading, Setting, Uptake};
+use crate::setting::{Goal, Reading, Setting, Uptake};
 use crate::spelling::Spelling;
 
 mod framework;
 mod group;
 mod laravel;
-mod library;
 mod lines;
-mod override_files;
-mod url_setting;
 mod urls;
 
 use self::lines::{Entry, Lines};
@@ -318,7 +314,7 @@ impl<'a> Reader<'a> {
         if !last_counts && self.lines.all(name).count() > 1 {
             return Some(format!("{name} is set twice: django-environ takes the first, all others the last"));
         }
-        override_files::later(self.file, self.files, self.framework, &self.lines, name)
+        framework::later(self.file, self.files, self.framework, &self.lines, name)
             .map(|other| format!("{name} is set in {other} as well, which counts before this file"))
     }
 

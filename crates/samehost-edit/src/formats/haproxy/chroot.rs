@@ -3,10 +3,8 @@
 
 use std::path::Path;
 
-use super::config::{Config, Line};
-use super::lexer;
-use crate::files::Files;
-use crate::glob::glob;
+use super::config::{Config, Line, words};
+use crate::files::{Files, glob};
 use crate::lines::{self, is_plain, lines};
 
 /// The longest path of a socket that HAProxy takes (`UNIX_MAX_PATH`).
@@ -123,7 +121,7 @@ fn elsewhere(config: &Config, files: &dyn Files) -> Option<String> {
 fn has_chroot(path: &Path, files: &dyn Files) -> bool {
     let text = lines::read(path, files).unwrap_or_default();
     lines(&text).into_iter().any(|line| {
-        let words = lexer::words(&text[line.range], 0).unwrap_or_default();
+        let words = words(&text[line.range], 0).unwrap_or_default();
         words.first().is_some_and(|word| word.value == "chroot")
     })
 }

@@ -7,7 +7,6 @@
 
 mod chroot;
 mod config;
-mod lexer;
 mod options;
 mod server;
 
@@ -22,9 +21,8 @@ use crate::check::{Check, Program};
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
-use crate::goal::Goal;
 use crate::refusal::{Refusal, Result};
-use crate::setting::{Reading, Setting, Uptake};
+use crate::setting::{Goal, Reading, Setting, Uptake};
 
 /// The editor.
 #[derive(Debug)]

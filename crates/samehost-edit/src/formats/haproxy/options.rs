@@ -1,8 +1,7 @@
 //! The words behind a server's address: which of them have a value. A word that is not here is refused, because what
 //! follows it cannot be told from an option.
 
-use super::config::Line;
-use super::lexer::Word;
+use super::config::{Line, Word};
 
 /// Options without a value.
 const FLAGS: &[&str] = &[

@@ -4,8 +4,7 @@
 use samehost_model::{Endpoint, Protocol};
 
 use super::chroot::Chroot;
-use super::config::{Config, DEEPEST, Line};
-use super::lexer::Word;
+use super::config::{Config, DEEPEST, Line, Word};
 use super::options::{self, Opt};
 use crate::edit::Edit;
 use crate::languages::url;

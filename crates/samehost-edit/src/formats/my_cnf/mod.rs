@@ -14,10 +14,9 @@ use self::options::{Block, Entry, Options};
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
-use crate::goal::Goal;
 use crate::lines::{self, is_loopback, listening_host};
 use crate::refusal::{At, Refusal, Result};
-use crate::setting::{Reading, Setting, Uptake};
+use crate::setting::{Goal, Reading, Setting, Uptake};
 
 /// Groups that every version of the server reads; clients read the last one as well.
 const SERVER: &[&str] = &["mysqld", "server", "mariadb", "mariadbd", "client-server"];

@@ -1,9 +1,8 @@
 //! Tokenizer for nginx configurations that follows ngx_conf_file.c, with the position of each word. Does not resolve
-//! includes; the only directives it knows are Lua blocks, whose bodies it skips.
+//! includes. The only directives it knows are Lua blocks, whose bodies it skips: up to the closing brace outside of strings and
+//! comments. It understands nothing else of Lua.
 
 use std::ops::Range;
-
-use super::lua;
 
 /// A word of a directive.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -186,7 +185,7 @@ impl Lexer<'_> {
     fn end(&mut self, byte: u8, line: u32) -> Result<(), Unreadable> {
         let holds_lua = self.words.first().is_some_and(|word| word.value.ends_with(b"_by_lua_block"));
         if byte == b'{' && holds_lua {
-            let length = lua::length(&self.text[self.at..])
+            let length = length(&self.text[self.at..])
                 .ok_or_else(|| Unreadable { line, reason: "the block of Lua does not end".into() })?;
             let passed = &self.text[self.at..self.at + length];
             self.line += passed.iter().map(|byte| u32::from(*byte == b'\n')).sum::<u32>();
@@ -216,6 +215,61 @@ fn value(raw: &[u8]) -> Vec<u8> {
         at += if meant.is_some() { 2 } else { 1 };
     }
     out
+}
+
+/// Length up to and including the closing brace; the opening one precedes the text. `None` if the block does not end.
+pub(super) fn length(text: &[u8]) -> Option<usize> {
+    let (mut at, mut depth) = (0, 1);
+    loop {
+        let rest = text.get(at..)?;
+        at += match rest {
+            [] => return None,
+            [b'{', ..] => {
+                depth += 1;
+                1
+            }
+            [b'}', ..] => {
+                depth -= 1;
+                if depth == 0 {
+                    return Some(at + 1);
+                }
+                1
+            }
+            [b'-', b'-', comment @ ..] => 2 + long(comment).or_else(|| line(comment))?,
+            [b'[', ..] => long(rest).unwrap_or(1),
+            [quote @ (b'"' | b'\''), string @ ..] => 1 + quoted(string, *quote)?,
+            _ => 1,
+        };
+    }
+}
+
+/// Length of `[[ … ]]`, `[=[ … ]=]` and so on; `None` if none begins here or it does not end.
+fn long(text: &[u8]) -> Option<usize> {
+    let level = text.strip_prefix(b"[")?.iter().take_while(|byte| **byte == b'=').count();
+    if text.get(level + 1) != Some(&b'[') {
+        return None;
+    }
+    let mut close = vec![b'='; level + 2];
+    (close[0], close[level + 1]) = (b']', b']');
+    let from = level + 2;
+    let found = text.get(from..)?.windows(close.len()).position(|window| window == close)?;
+    Some(from + found + close.len())
+}
+
+fn line(text: &[u8]) -> Option<usize> {
+    text.iter().position(|byte| *byte == b'\n')
+}
+
+fn quoted(text: &[u8], quote: u8) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        match *text.get(at)? {
+            b'\\' => at += 2,
+            b'\n' => return None,
+            byte if byte == quote => return Some(at + 1),
+            _ => at += 1,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -272,5 +326,24 @@ mod tests {
         let words: Vec<&[u8]> = found[0].words.iter().map(|word| &text[word.range.clone()]).collect();
         assert_eq!(words, [&b"proxy_pass"[..], b"http://a", b"b\\\"c"]);
         assert!(found[0].words[1].is_plain() && !found[0].words[2].is_plain());
+    }
+
+    #[test]
+    fn braces_in_strings_and_comments_do_not_count() {
+        for (text, rest) in [
+            (" a = {1, {2}} } b", " b"),
+            (" '}' } b", " b"),
+            (" \"\\\"}\" } b", " b"),
+            (" [[ } ]] } b", " b"),
+            (" [==[ } ]] ]=] } ]==] } b", " b"),
+            (" -- }\n } b", " b"),
+            (" --[[ }\n } ]] } b", " b"),
+            (" t[a[1]] = x } b", " b"),
+        ] {
+            let length = length(text.as_bytes()).unwrap();
+            assert_eq!(&text[length..], rest, "{text}");
+        }
+        assert_eq!(length(b" { } "), None);
+        assert_eq!(length(b" ' } "), None);
     }
 }

@@ -1,19 +1,24 @@
 //! Has a server of nginx listen at another endpoint, instead of or beside the present one, and keep its clients'
 //! addresses.
+//!
+//! If nginx takes those from a header (`set_real_ip_from`), it must trust the socket as it trusted this machine. If it decides
+//! access by client address, a socket's clients have none.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use samehost_model::Endpoint;
 
 use super::address;
 use super::analysis::{Analysis, Found, Kind};
 use super::layout::Spot;
-use super::real_ip::Moved;
+use super::tree::Tree;
 use crate::edit::Edit;
-use crate::goal::Goal;
 use crate::refusal::{Refusal, Result};
+use crate::setting::Goal;
 
 /// Parameters that also apply to a socket, and are not about one address only.
 const CARRIED: &[&[u8]] = &[b"default_server", b"default", b"http2"];
-
 /// Parameters that only TCP has.
 const TCP_ONLY: &[&str] =
     &["deferred", "fastopen", "ipv6only", "so_keepalive", "reuseport", "setfib", "accept_filter"];
@@ -165,5 +170,199 @@ impl Listener<'_> {
             }
         }
         Ok(edits)
+    }
+}
+
+/// A listener that moves.
+pub(super) struct Moved<'a> {
+    pub(super) tree: &'a Tree,
+    /// Its directive.
+    pub(super) node: usize,
+    pub(super) from: &'a Endpoint,
+    pub(super) to: &'a Endpoint,
+}
+
+impl Moved<'_> {
+    /// The edits that keep clients' addresses known.
+    ///
+    /// # Errors
+    /// [`Refusal`], where access is decided by an address that clients no longer have.
+    pub(super) fn edits(&self) -> Result<Vec<Edit>> {
+        let Moved { tree, node, from, to } = *self;
+        if from.path().is_some() == to.path().is_some() {
+            return Ok(Vec::new());
+        }
+        let server = tree.nodes[node].parent;
+        let mut concerned = Vec::new();
+        let mut levels: BTreeSet<Option<usize>> = BTreeSet::new();
+        for (index, other) in tree.nodes.iter().enumerate() {
+            let is_below = tree.around(index).any(|block| Some(block) == server);
+            let is_around =
+                other.parent.is_none() || tree.around(node).any(|block| Some(block) == other.parent);
+            if !is_below && !is_around {
+                continue;
+            }
+            concerned.push(index);
+            if other.name() == b"set_real_ip_from" {
+                levels.insert(other.parent);
+            }
+        }
+        let mut edits = Vec::new();
+        let mut is_trusted = false;
+        for level in &levels {
+            let nodes = tree.named(*level, b"set_real_ip_from");
+            is_trusted |= self.trusts(nodes);
+            if let Some(line) = self.line(nodes)? {
+                edits.extend(nodes.last().map(|last| put(tree, *last, line)));
+            }
+        }
+        if !is_trusted {
+            self.judged(&concerned)?;
+        }
+        Ok(edits)
+    }
+
+    /// Whether a level trusts the listener's present clients, so that their addresses come from a header.
+    fn trusts(&self, nodes: &[usize]) -> bool {
+        let mut trusted = trusted(self.tree, nodes).into_iter();
+        match self.from.path() {
+            Some(_) => trusted.any(|text| is_socket(&text)),
+            None => trusted.any(|text| covers(&text, client_of(self.from))),
+        }
+    }
+
+    /// The line to add to those of a level; `None` if the new clients are trusted already, or the old ones were not.
+    fn line(&self, nodes: &[usize]) -> Result<Option<String>> {
+        let trusted = trusted(self.tree, nodes);
+        let trusts_sockets = trusted.iter().any(|text| is_socket(text));
+        if self.to.path().is_some() {
+            return Ok((self.trusts(nodes) && !trusts_sockets).then(|| "set_real_ip_from unix:;".to_owned()));
+        }
+        let client = client_of(self.to);
+        if !trusts_sockets || trusted.iter().any(|text| covers(text, client)) {
+            return Ok(None);
+        }
+        match client {
+            Some(client) if client.is_loopback() => Ok(Some(format!("set_real_ip_from {client};"))),
+            _ => {
+                let reason = "clients of the socket are trusted to say whom they ask for (`set_real_ip_from unix:`); which would be at this address is not known";
+                Err(self.tree.refusal(self.node, reason, "add a `set_real_ip_from` with the address of each"))
+            }
+        }
+    }
+
+    /// Refuses if access is decided by client address.
+    fn judged(&self, concerned: &[usize]) -> Result<()> {
+        let tree = self.tree;
+        for node in concerned {
+            let directive = &tree.nodes[*node];
+            let all = directive.arguments().first().is_some_and(|word| word.value == b"all");
+            let by_list = matches!(directive.name(), b"allow" | b"deny") && !all;
+            let by_condition = directive.name() == b"if"
+                && directive.arguments().iter().any(|word| {
+                    let variable = b"remote_addr";
+                    word.value.windows(variable.len()).any(|window| window == variable)
+                });
+            if by_list || by_condition {
+                let place = format!("{}:{}", tree.source(*node).path.display(), directive.line());
+                let reason = format!(
+                    "`{}` ({place}) judges clients by their address, which those at a socket do not have",
+                    tree.text(*node)
+                );
+                let to =
+                    if matches!(self.to, Endpoint::Unix(_)) { "`allow unix:;`" } else { "their addresses" };
+                let by_hand = format!("say there what holds for the new clients ({to}); then listen");
+                return Err(tree.refusal(self.node, reason, &by_hand));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Puts a line behind a directive.
+fn put(tree: &Tree, node: usize, line: String) -> Edit {
+    let source = tree.source(node);
+    let start = tree.nodes[node].words[0].range.start;
+    let (at, bytes) = Spot::new(&source.text, start, tree.nodes[node].after).behind(&[line]);
+    Edit::new(&source.path, at..at, bytes)
+}
+
+/// What a level trusts.
+fn trusted(tree: &Tree, nodes: &[usize]) -> Vec<String> {
+    nodes
+        .iter()
+        .filter_map(|node| tree.nodes[*node].arguments().first())
+        .map(|word| String::from_utf8_lossy(&word.value).into_owned())
+        .collect()
+}
+
+fn is_socket(text: &str) -> bool {
+    text.eq_ignore_ascii_case("unix:")
+}
+
+/// Address of a local client of a listener; `None` if it may be any.
+fn client_of(endpoint: &Endpoint) -> Option<IpAddr> {
+    let Endpoint::Tcp { host, .. } = endpoint else { return None };
+    let address = if host == "localhost" { Some("127.0.0.1") } else { Some(host.as_str()) };
+    address?.parse().ok().filter(|address: &IpAddr| !address.is_unspecified())
+}
+
+/// Whether a trusted address or network covers this machine as seen by a listener; without an address, any address of
+/// this machine.
+fn covers(text: &str, client: Option<IpAddr>) -> bool {
+    let (address, length) =
+        text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
+    let Ok(address) = address.trim_matches(['[', ']']).parse::<IpAddr>() else {
+        // A name may mean any machine; other text (`unix:`) means none here.
+        return !text.contains(':');
+    };
+    let bits = length.and_then(|length| length.parse::<u32>().ok()).unwrap_or(128);
+    match (client, address) {
+        (Some(client), network) => is_inside(client, network, bits),
+        // A listener at every address sees this machine by its loopback or a private address.
+        (None, IpAddr::V4(network)) => {
+            network.is_loopback()
+                || network.is_private()
+                || is_inside(IpAddr::from([127, 0, 0, 1]), address, bits)
+        }
+        (None, IpAddr::V6(network)) => network.is_loopback() || network.is_unique_local() || bits == 0,
+    }
+}
+
+/// Whether an address is in a network of this many bits.
+fn is_inside(client: IpAddr, network: IpAddr, bits: u32) -> bool {
+    match (network, client) {
+        (IpAddr::V4(network), IpAddr::V4(client)) => {
+            let mask = u32::MAX.checked_shl(32_u32.saturating_sub(bits)).unwrap_or(0);
+            network.to_bits() & mask == client.to_bits() & mask
+        }
+        (IpAddr::V6(network), IpAddr::V6(client)) => {
+            let mask = u128::MAX.checked_shl(128_u32.saturating_sub(bits)).unwrap_or(0);
+            network.to_bits() & mask == client.to_bits() & mask
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_cover_addresses() {
+        let is_covered = |text: &str, client: &str| covers(text, client.parse().ok());
+        assert!(
+            is_covered("127.0.0.1", "127.0.0.1")
+                && is_covered("127.0.0.0/8", "127.0.0.1")
+                && is_covered("0.0.0.0/0", "127.0.0.1")
+        );
+        assert!(is_covered("::1", "::1") && is_covered("::/0", "::1") && !is_covered("::/0", "127.0.0.1"));
+        assert!(!is_covered("10.0.0.0/8", "127.0.0.1") && !is_covered("173.245.48.0/20", "127.0.0.1"));
+        assert!(
+            is_covered("10.0.0.0/8", "any")
+                && is_covered("localhost", "127.0.0.1")
+                && !is_covered("173.245.48.0/20", "any")
+        );
+        assert!(!is_covered("unix:", "any"));
     }
 }

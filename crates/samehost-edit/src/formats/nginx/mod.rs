@@ -9,9 +9,8 @@ use crate::check::{Check, Program};
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
-use crate::goal::Goal;
 use crate::refusal::{Refusal, Result};
-use crate::setting::{Reading, Setting, Uptake};
+use crate::setting::{Goal, Reading, Setting, Uptake};
 
 mod address;
 mod analysis;
@@ -19,9 +18,7 @@ mod host;
 mod layout;
 mod lexer;
 mod listen;
-mod lua;
 mod pass;
-mod real_ip;
 mod tree;
 
 use analysis::{Analysis, Found, Kind};

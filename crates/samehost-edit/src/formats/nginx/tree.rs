@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::lexer::{self, End, Statement, Word};
-use crate::files::{Files, MOST_FILES};
-use crate::glob::{glob, is_pattern};
+use crate::files::{Files, MOST_FILES, glob, is_pattern};
 use crate::refusal::{Refusal, Result};
 
 /// Maximum depth and number of includes, enough for every real configuration.

@@ -13,11 +13,10 @@ use self::records::{Meets, Record, Records, records};
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
-use crate::goal::Goal;
-use crate::lines::{self, Line, insert_above, insert_below};
+use crate::lines::{self, insert_above, insert_below};
 use crate::proposal::verify_edits;
 use crate::refusal::{At, Refusal, Result};
-use crate::setting::{Reading, Setting, Uptake};
+use crate::setting::{Goal, Reading, Setting, Uptake};
 
 /// Methods that ask for a password, and the one that asks for nothing.
 const METHODS: &[&str] = &["scram-sha-256", "md5", "password", "trust"];
@@ -236,7 +235,7 @@ fn edits(file: &Path, files: &dyn Files, text: &[u8], setting: &Setting, goal: &
         Endpoint::Tcp { .. } => None,
         to if *to != socket => {
             let by_hand = format!("use {socket}, or change postgresql.conf first");
-            return Err(here.refusal(format!("the server's socket is {socket}"), &by_hand));
+            return Err(here.refusal(format!("the server's socket is {socket}"), by_hand));
         }
         // A record for everybody may admit it already; without the one for TCP it needs its own.
         _ => (!there || !goal.stays).then(|| to_unix(file, text, &records, record, database, user)).flatten(),
@@ -263,12 +262,17 @@ fn to_unix(
         return None;
     }
     let last = records.iter().rfind(|record| record.kind == "local");
-    let (like, insert): (&Line, fn(&Path, &[u8], &Line, &str) -> Edit) = match (first, last) {
-        (Some(above), _) => (&above.line, insert_above),
-        (None, Some(last)) => (&last.line, insert_below),
-        (None, None) => (&record.line, insert_above),
+    let like = match (first, last) {
+        (Some(above), _) => &above.line,
+        (None, Some(last)) => &last.line,
+        (None, None) => &record.line,
     };
-    Some(insert(file, text, like, &local(&text[like.range.clone()], record)))
+    let new = local(&text[like.range.clone()], record);
+    Some(if first.is_none() && last.is_some() {
+        insert_below(file, text, like, &new)
+    } else {
+        insert_above(file, text, like, &new)
+    })
 }
 
 /// The record that admits a login of the socket over TCP from this machine.

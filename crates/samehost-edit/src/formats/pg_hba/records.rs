@@ -267,6 +267,9 @@ fn user_of(word: &Word) -> For {
     }
 }
 
+/// What to do about a line with which the server does not read the file.
+const CORRECT_IT: &str = "correct this line: the server does not read the file";
+
 /// All records of a file.
 pub(super) fn records(file: &Path, text: &[u8]) -> Result<Records> {
     let mut records = Vec::new();
@@ -285,10 +288,7 @@ pub(super) fn records(file: &Path, text: &[u8]) -> Result<Records> {
             return Err(here.refusal("the record is not UTF-8", "write its names in UTF-8"));
         };
         let Some(fields) = fields(content) else {
-            return Err(here.refusal(
-                "its quotes are not closed",
-                "correct this line: the server does not read the file",
-            ));
+            return Err(here.refusal("its quotes are not closed", CORRECT_IT));
         };
         let mut rest = fields.into_iter();
         let kind = rest.next().map(|field| field.written).unwrap_or_default();
@@ -299,14 +299,10 @@ pub(super) fn records(file: &Path, text: &[u8]) -> Result<Records> {
             ));
         }
         if !["local", "host", "hostssl", "hostnossl", "hostgssenc", "hostnogssenc"].contains(&kind.as_str()) {
-            return Err(here.refusal(
-                "it does not begin with local or host",
-                "correct this line: the server does not read the file",
-            ));
+            return Err(here.refusal("it does not begin with local or host", CORRECT_IT));
         }
         let (Some(database), Some(user)) = (rest.next(), rest.next()) else {
-            return Err(here
-                .refusal("the record is too short", "correct this line: the server does not read the file"));
+            return Err(here.refusal("the record is too short", CORRECT_IT));
         };
         let mut address = None;
         let mut next = rest.next();
@@ -323,10 +319,7 @@ pub(super) fn records(file: &Path, text: &[u8]) -> Result<Records> {
             });
         }
         let Some(method) = next.map(|field| bare(&field)) else {
-            return Err(here.refusal(
-                "the record has no method",
-                "correct this line: the server does not read the file",
-            ));
+            return Err(here.refusal("the record has no method", CORRECT_IT));
         };
         let has_options = rest.next().is_some();
         records.push(Record { line, kind, database, user, address, method, has_options });

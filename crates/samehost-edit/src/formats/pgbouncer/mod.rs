@@ -3,28 +3,28 @@
 //!
 //! Where the pooler itself listens is read and not changed: it listens at a Unix socket beside its port already, unless
 //! `unix_socket_dir` is empty, and takes a change of that only when it is restarted.
+//!
+//! A database is words of the form `key=value` or `key='value'`, where two quotes stand for one (`cstr_get_pair` in
+//! src/loader.c). Unlike libpq's, its strings have no backslash, and only spaces part words: a tab is a part of the value. In the
+//! list of users (`auth_file`) each line has a name and a password in quotes, and a quote within them is doubled.
 
-mod connection;
 mod ini;
-mod users;
 
+use std::ops::Range;
 use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol, Secret};
 use samehost_services::Kind;
 
-use self::connection::{Connection, Pair};
 use self::ini::{Entry, Ini};
-use self::users::Users;
 use crate::asked::Library;
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
-use crate::goal::Goal;
 use crate::languages::url::{self, postgres_path, postgres_socket};
 use crate::lines::{self, listening_host};
 use crate::refusal::{Refusal, Result};
-use crate::setting::{Reading, Role, Setting, Uptake};
+use crate::setting::{Goal, Reading, Role, Setting, Uptake};
 
 /// The editor.
 #[derive(Debug)]
@@ -232,5 +232,233 @@ impl<'a> Database<'a> {
     /// The new value in the place of the old one and its quotes: neither a host nor a port needs any.
     fn replace(&self, pair: &Pair, with: &str) -> Edit {
         self.entry.edit(pair.written.clone(), with)
+    }
+}
+
+/// A word of a connection string; places are bytes of it.
+#[derive(Debug, PartialEq, Eq)]
+struct Pair {
+    key: String,
+    /// Without quotes.
+    value: String,
+    /// The value as it is written, its quotes included.
+    written: Range<usize>,
+    /// Key and value.
+    whole: Range<usize>,
+}
+
+/// A connection string.
+#[derive(Debug)]
+struct Connection(Vec<Pair>);
+
+impl Connection {
+    /// Parses a connection string.
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        let mut pairs = Vec::new();
+        let mut at = skip(text, 0);
+        while at < text.len() {
+            let pair = pair(text, at)?;
+            at = skip(text, pair.whole.end);
+            if at == pair.whole.end && at < text.len() {
+                return Err("two of its words have no space between them");
+            }
+            pairs.push(pair);
+        }
+        Ok(Connection(pairs))
+    }
+
+    fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a Pair> {
+        self.0.iter().filter(move |pair| pair.key == key)
+    }
+
+    /// The word of a key that counts.
+    fn last(&self, key: &str) -> Option<&Pair> {
+        self.0.iter().rfind(|pair| pair.key == key)
+    }
+}
+
+fn skip(text: &str, from: usize) -> usize {
+    from + text[from..].len() - text[from..].trim_start_matches(' ').len()
+}
+
+fn pair(text: &str, start: usize) -> Result<Pair, &'static str> {
+    const NO_PAIR: &str = "it is not a list of key=value";
+    let length =
+        text[start..].bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_').count();
+    let key = &text[start..start + length];
+    let equals = skip(text, start + length);
+    if key.is_empty() || text.as_bytes().get(equals) != Some(&b'=') {
+        return Err(NO_PAIR);
+    }
+    let begin = skip(text, equals + 1);
+    let (value, end) = if text.as_bytes().get(begin) == Some(&b'\'') {
+        quoted(text, begin).ok_or("a quote is not closed")?
+    } else {
+        let end = begin + text[begin..].bytes().take_while(|byte| *byte != b' ').count();
+        (text[begin..end].to_owned(), end)
+    };
+    if value.contains(|letter: char| letter.is_ascii_control()) {
+        return Err("a tab is part of the value to PgBouncer");
+    }
+    Ok(Pair { key: key.to_owned(), value, written: begin..end, whole: start..end })
+}
+
+/// The value of quotes that open at `open`, and where they have closed.
+fn quoted(text: &str, open: usize) -> Option<(String, usize)> {
+    let mut value = String::new();
+    let mut at = open + 1;
+    loop {
+        let length = text.get(at..)?.find('\'')?;
+        value.push_str(&text[at..at + length]);
+        at += length + 1;
+        if text.as_bytes().get(at) != Some(&b'\'') {
+            return Some((value, at));
+        }
+        value.push('\'');
+        at += 1;
+    }
+}
+
+/// A user of the list.
+#[derive(Debug, PartialEq, Eq)]
+struct User {
+    name: String,
+    /// As text; `None` where the list has a hash, which nobody but PgBouncer can log in with.
+    password: Option<String>,
+}
+
+/// The users of a configuration; none where the list cannot be read.
+#[derive(Debug, Default)]
+struct Users(Vec<User>);
+
+impl Users {
+    fn of(ini: &Ini, files: &dyn Files) -> Self {
+        // A relative path depends on where PgBouncer was started.
+        let path = ini.setting("auth_file").map(|entry| Path::new(entry.value()));
+        let bytes = path.filter(|path| path.is_absolute()).and_then(|path| files.read(path).ok());
+        bytes.map_or_else(Users::default, |bytes| Users(parse(&String::from_utf8_lossy(&bytes))))
+    }
+
+    /// A database with the login that PgBouncer has for it: that of the user in the database's line, otherwise that of
+    /// each client. Then the first user with a password stands for all.
+    fn login(&self, mut database: Setting) -> Setting {
+        if database.password.is_some() {
+            return database;
+        }
+        let mut known =
+            self.0.iter().filter(|known| database.user.as_deref().is_none_or(|user| user == known.name));
+        if let Some((name, password)) = known.find_map(|user| Some((&user.name, user.password.as_ref()?))) {
+            database.user = Some(name.clone());
+            database.password = Some(Secret::new(password.clone()));
+        }
+        database
+    }
+}
+
+fn parse(text: &str) -> Vec<User> {
+    let mut users = Vec::new();
+    let mut rest = text.trim_ascii_start();
+    while !rest.is_empty() {
+        if !rest.starts_with(';') {
+            // PgBouncer reads no further after a line that it does not understand.
+            let Some((name, after)) = quoted_word(rest) else { break };
+            let Some((password, _)) = quoted_word(after.trim_start_matches([' ', '\t'])) else { break };
+            let is_text = !password.is_empty() && !is_hash(&password);
+            users.push(User { name, password: is_text.then_some(password) });
+        }
+        rest = rest.split_once('\n').map_or("", |(_, rest)| rest).trim_ascii_start();
+    }
+    users
+}
+
+/// A value in quotes, and what follows it.
+fn quoted_word(text: &str) -> Option<(String, &str)> {
+    let mut rest = text.strip_prefix('"')?;
+    let mut value = String::new();
+    loop {
+        let (part, after) = rest.split_once('"')?;
+        value.push_str(part);
+        match after.strip_prefix('"') {
+            Some(after) => {
+                value.push('"');
+                rest = after;
+            }
+            None => return Some((value, after)),
+        }
+    }
+}
+
+/// Whether a password is a hash of one: `md5` and 32 digits, or a SCRAM secret.
+fn is_hash(password: &str) -> bool {
+    let is_md5 = password
+        .strip_prefix("md5")
+        .is_some_and(|digits| digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    is_md5 || password.starts_with("SCRAM-SHA-256$")
+}
+
+#[cfg(test)]
+mod tests {
+    use samehost_model::Protocol;
+
+    use super::*;
+
+    #[test]
+    fn words_have_their_places() {
+        let text = "host=127.0.0.1 password='it''s host=x' port=5433";
+        let found = Connection::parse(text).unwrap();
+        assert_eq!(found.last("host").unwrap().written, 5..14);
+        assert_eq!(found.last("password").unwrap().value, "it's host=x");
+        assert_eq!(&text[found.last("port").unwrap().whole.clone()], "port=5433");
+        assert!(Connection::parse("").unwrap().0.is_empty());
+        let odd = Connection::parse("host = x port =5 user= dbname=y").unwrap();
+        assert_eq!(odd.last("host").unwrap().value, "x");
+        assert_eq!(odd.last("user").unwrap().value, "dbname=y", "as the pooler reads it");
+    }
+
+    #[test]
+    fn what_the_pooler_refuses_is_refused() {
+        for text in
+            ["host", "host='x", "host='x'port=1", "host=x ; the primary", "host=x\tport=5", "host\t=x"]
+        {
+            assert!(Connection::parse(text).is_err(), "{text}");
+        }
+    }
+
+    fn user(name: &str, password: Option<&str>) -> User {
+        User { name: name.into(), password: password.map(str::to_owned) }
+    }
+
+    #[test]
+    fn a_database_has_the_login_of_its_user_or_of_anyone() {
+        let users = Users(vec![user("hashed", None), user("a", Some("1")), user("b", Some("2"))]);
+        let login = |user: Option<&str>| {
+            let endpoint = "tcp:127.0.0.1:5432".parse().unwrap();
+            let mut database = Setting::connects("database x", Protocol::Postgres, "", endpoint);
+            database.user = user.map(str::to_owned);
+            let found = users.login(database);
+            (found.user, found.password.map(|password| password.reveal().to_owned()))
+        };
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(login(None), (some("a"), some("1")));
+        assert_eq!(login(Some("b")), (some("b"), some("2")));
+        assert_eq!(login(Some("hashed")), (some("hashed"), None));
+    }
+
+    #[test]
+    fn a_list_is_read_up_to_what_is_no_line() {
+        let hash = "md5".to_owned() + &"0f".repeat(16);
+        let text = format!(
+            "; users\n\"app\" \"p\"\"w\" and more\n\n  \"hashed\" \"{hash}\"\n\"scram\" \"SCRAM-SHA-256$4096:x\"\n\"md5 of it\" \"md5x\"\nbare\n\"late\" \"x\"\n"
+        );
+        let expected = vec![
+            user("app", Some("p\"w")),
+            user("hashed", None),
+            user("scram", None),
+            user("md5 of it", Some("md5x")),
+        ];
+        assert_eq!(parse(&text), expected);
+        for odd in ["", "\"", "\"a\"", "\"a\" b", "\"a\" \"b"] {
+            assert_eq!(parse(odd), Vec::new(), "{odd}");
+        }
     }
 }

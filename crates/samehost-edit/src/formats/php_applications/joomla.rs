@@ -6,10 +6,11 @@ use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol};
 
+use super::Application;
 use super::connection::{
-    Connection, Group, Login, Words, elements, path, port, postgres, redis, refuse, word,
+    Connection, Group, Login, Words, elements, mysql_endpoint, mysql_host, path, port, postgres, redis,
+    refuse, word,
 };
-use super::{Application, mysql};
 use crate::files::Files;
 use crate::languages::php::{Item, MYSQL_SOCKET, Outcome, Setup, Trouble};
 use crate::refusal::Result;
@@ -60,7 +61,7 @@ fn database(file: &Path, items: &[Item]) -> Option<Result<Connection>> {
         let understood = match (driver.as_str(), protocol) {
             ("mysqli", _) => understand_mysqli(&written),
             (_, Protocol::Postgres) => understand_postgres(&written),
-            _ => mysql::endpoint(&written, 3306, None),
+            _ => mysql_endpoint(&written, 3306, None),
         };
         let mut connection = Connection {
             name: "host".into(),
@@ -85,7 +86,7 @@ fn database(file: &Path, items: &[Item]) -> Option<Result<Connection>> {
 fn understand_mysqli(text: &str) -> Result<Endpoint, &'static str> {
     if let Some(path) = text.strip_prefix("unix:") {
         return match path.starts_with('/') && !path.contains(':') {
-            true => mysql::endpoint("localhost", 3306, Some(path)),
+            true => mysql_endpoint("localhost", 3306, Some(path)),
             false => Err("its socket is not a path"),
         };
     }
@@ -97,12 +98,12 @@ fn understand_mysqli(text: &str) -> Result<Endpoint, &'static str> {
     match rest {
         Some(path) if path.starts_with('/') && !path.contains(':') => {
             if host.eq_ignore_ascii_case("localhost") {
-                mysql::endpoint(host, 3306, Some(path))
+                mysql_endpoint(host, 3306, Some(path))
             } else {
                 Err("PHP uses a socket for the host `localhost` only")
             }
         }
-        number => mysql::endpoint(host, port(number, 3306)?, None),
+        number => mysql_endpoint(host, port(number, 3306)?, None),
     }
 }
 
@@ -115,8 +116,8 @@ fn spell_mysqli(_: &Connection, to: &Endpoint) -> Result<Words, String> {
             }
             format!("localhost:{socket}")
         }
-        Endpoint::Tcp { host, port: 3306 } => mysql::host(host)?,
-        Endpoint::Tcp { host, port } => format!("{}:{port}", mysql::host(host)?),
+        Endpoint::Tcp { host, port: 3306 } => mysql_host(host)?,
+        Endpoint::Tcp { host, port } => format!("{}:{port}", mysql_host(host)?),
         _ => return Err(format!("Joomla cannot connect to {to} by `$host`")),
     };
     Ok(vec![("host", Some(text))])
@@ -130,7 +131,7 @@ fn spell_pdo(_: &Connection, to: &Endpoint) -> Result<Words, String> {
                 "Joomla's driver `mysql` (PDO) has no word for a socket but `localhost`, PHP's default socket; the driver `mysqli` has".into(),
             );
         }
-        Endpoint::Tcp { host, port: 3306 } => mysql::host(host)?,
+        Endpoint::Tcp { host, port: 3306 } => mysql_host(host)?,
         _ => return Err(format!("Joomla's driver `mysql` (PDO) has no word for {to}")),
     };
     Ok(vec![("host", Some(text))])

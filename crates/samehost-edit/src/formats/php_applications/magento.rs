@@ -6,10 +6,11 @@ use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol};
 
+use super::Application;
 use super::connection::{
-    Connection, Group, Login, Words, element, elements, path, port, redis, refuse, word,
+    Connection, Group, Login, Words, element, elements, mysql_endpoint, mysql_host, path, port, redis,
+    refuse, word,
 };
-use super::{Application, mysql};
 use crate::files::Files;
 use crate::languages::php::{Item, MYSQL_SOCKET, Outcome, RETURNED, Setup, Trouble, Value};
 use crate::refusal::Result;
@@ -103,14 +104,14 @@ fn database(file: &Path, name: &str, items: &[Item]) -> Result<Connection> {
     let understood = match connection.written.split_once(':') {
         _ if element(items, "port").is_some() => Err("Magento refuses a `port`: it belongs to the host"),
         _ if connection.written.starts_with('/') => {
-            mysql::endpoint("localhost", 3306, Some(&connection.written))
+            mysql_endpoint("localhost", 3306, Some(&connection.written))
         }
         _ if connection.written.contains('/') => {
             Err("Magento takes the whole of it for the path of a socket, because it has a slash")
         }
         Some((_, rest)) if rest.contains(':') => Err("Magento splits this at its colons"),
-        Some((host, number)) => port(Some(number), 3306).and_then(|port| mysql::endpoint(host, port, None)),
-        None => mysql::endpoint(&connection.written, 3306, None),
+        Some((host, number)) => port(Some(number), 3306).and_then(|port| mysql_endpoint(host, port, None)),
+        None => mysql_endpoint(&connection.written, 3306, None),
     };
     connection.endpoint = understood.map_err(|reason| connection.refusal(reason.into()))?;
     Ok(connection)
@@ -122,8 +123,8 @@ fn spell_database(_: &Connection, to: &Endpoint) -> Result<Words, String> {
         Endpoint::Tcp { host, .. } if host.contains(':') => {
             return Err("Magento splits its host at the colons: an IPv6 address cannot be written".into());
         }
-        Endpoint::Tcp { host, port: 3306 } => mysql::host(host)?,
-        Endpoint::Tcp { host, port } => format!("{}:{port}", mysql::host(host)?),
+        Endpoint::Tcp { host, port: 3306 } => mysql_host(host)?,
+        Endpoint::Tcp { host, port } => format!("{}:{port}", mysql_host(host)?),
         _ => return Err(format!("Magento cannot connect to {to} by `host`")),
     };
     Ok(vec![("host", Some(text))])

@@ -5,7 +5,6 @@ mod connection;
 mod joomla;
 mod magento;
 mod moodle;
-mod mysql;
 mod nextcloud;
 mod phpmyadmin;
 
@@ -19,10 +18,9 @@ use crate::check::Check;
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
-use crate::goal::Goal;
 use crate::languages::php::{self, Outcome, Setup, Value, add, change, remove};
 use crate::refusal::{At, Refusal, Result};
-use crate::setting::{Reading, Setting, Uptake};
+use crate::setting::{Goal, Reading, Setting, Uptake};
 
 /// The editor.
 pub struct PhpApplications;

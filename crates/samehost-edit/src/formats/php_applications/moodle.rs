@@ -6,10 +6,11 @@ use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol};
 
+use super::Application;
 use super::connection::{
-    Connection, Group, Login, Words, element, elements, path, port, postgres, refuse, word,
+    Connection, Group, Login, Words, element, elements, mysql_endpoint, mysql_host, path, port, postgres,
+    refuse, word,
 };
-use super::{Application, mysql};
 use crate::files::Files;
 use crate::languages::php::{MYSQL_SOCKET, Outcome, Setup, Trouble, Value, property_used};
 use crate::refusal::Result;
@@ -83,7 +84,7 @@ fn connections(file: &Path, _: &dyn Files, outcome: &Outcome) -> Vec<Result<Conn
 fn understand_mysql(connection: &Connection) -> Result<Endpoint, &'static str> {
     let socket = connection.text("dbsocket").filter(|socket| socket.contains('/'));
     let port = port(connection.text("dbport").as_deref(), 3306)?;
-    mysql::endpoint(&connection.written, port, socket.as_deref())
+    mysql_endpoint(&connection.written, port, socket.as_deref())
 }
 
 fn spell_mysql(connection: &Connection, to: &Endpoint) -> Result<Words, String> {
@@ -98,7 +99,7 @@ fn spell_mysql(connection: &Connection, to: &Endpoint) -> Result<Words, String> 
         }
         Endpoint::Tcp { host, port } => {
             let is_set = connection.text("dbport").is_some_and(|port| !port.is_empty());
-            let mut words = vec![("dbhost", Some(mysql::host(host)?))];
+            let mut words = vec![("dbhost", Some(mysql_host(host)?))];
             if is_set || *port != 3306 {
                 words.push(("dbport", Some(port.to_string())));
             }

@@ -6,10 +6,11 @@ use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol};
 
+use super::Application;
 use super::connection::{
-    Connection, Group, Login, Words, element, elements, path, port, postgres, redis, refuse, word,
+    Connection, Group, Login, Words, element, elements, mysql_endpoint, mysql_host, path, port, postgres,
+    redis, refuse, word,
 };
-use super::{Application, mysql};
 use crate::files::Files;
 use crate::languages::php::{Item, MYSQL_SOCKET, Outcome, Setup, Trouble, variable_used};
 use crate::refusal::Result;
@@ -95,8 +96,8 @@ fn split(text: &str) -> (&str, Option<&str>) {
 
 fn understand_mysql(text: &str) -> Result<Endpoint, &'static str> {
     match split(text) {
-        (host, Some(path)) if path.starts_with('/') => mysql::endpoint(host, 3306, Some(path)),
-        (host, number) => mysql::endpoint(host, port(number, 3306)?, None),
+        (host, Some(path)) if path.starts_with('/') => mysql_endpoint(host, 3306, Some(path)),
+        (host, number) => mysql_endpoint(host, port(number, 3306)?, None),
     }
 }
 
@@ -121,8 +122,8 @@ fn spell_mysql(_: &Connection, to: &Endpoint) -> Result<Words, String> {
             }
             format!("localhost:{socket}")
         }
-        Endpoint::Tcp { host, port: 3306 } => mysql::host(host)?,
-        Endpoint::Tcp { host, port } => format!("{}:{port}", mysql::host(host)?),
+        Endpoint::Tcp { host, port: 3306 } => mysql_host(host)?,
+        Endpoint::Tcp { host, port } => format!("{}:{port}", mysql_host(host)?),
         _ => return Err(format!("Nextcloud cannot connect to {to} by `dbhost`")),
     };
     Ok(vec![("dbhost", Some(text))])

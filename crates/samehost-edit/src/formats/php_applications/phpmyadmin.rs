@@ -4,8 +4,10 @@ use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol};
 
-use super::connection::{Connection, Group, Login, Words, element, elements, path, port, refuse, word};
-use super::{Application, mysql};
+use super::Application;
+use super::connection::{
+    Connection, Group, Login, Words, element, elements, mysql_endpoint, mysql_host, path, port, refuse, word,
+};
 use crate::files::Files;
 use crate::languages::php::{Item, Items, MYSQL_SOCKET, Outcome, Setup, Value, variable_used};
 use crate::refusal::Result;
@@ -72,7 +74,7 @@ fn connection(file: &Path, name: String, items: &[Item]) -> Result<Connection> {
     } else {
         let number = connection.text("port");
         let socket = connection.text("socket");
-        port(number.as_deref(), 3306).and_then(|port| mysql::endpoint(host, port, socket.as_deref()))
+        port(number.as_deref(), 3306).and_then(|port| mysql_endpoint(host, port, socket.as_deref()))
     };
     connection.endpoint = understood.map_err(|reason| connection.refusal(reason.into()))?;
     Ok(connection)
@@ -95,7 +97,7 @@ fn spell(connection: &Connection, to: &Endpoint) -> Result<Words, String> {
         }
         Endpoint::Tcp { host, port } => {
             let is_set = connection.text("port").is_some_and(|port| !port.is_empty());
-            let mut words = vec![("host", Some(mysql::host(host)?))];
+            let mut words = vec![("host", Some(mysql_host(host)?))];
             if is_set || *port != 3306 {
                 words.push(("port", Some(port.to_string())));
             }

@@ -10,21 +10,18 @@ use crate::check::{Check, Program};
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
-use crate::formats::php_ini::saved::Saved;
-use crate::goal::Goal;
+use crate::formats::php_ini::session::Saved;
 use crate::languages::php_ini::{self, Quotes};
 use crate::lines::{around, has_only};
 use crate::refusal::{Refusal, Result};
-use crate::setting::{Reading, Role, Setting, Uptake};
+use crate::setting::{Goal, Reading, Role, Setting, Uptake};
 
 mod pools;
-mod second;
 mod sessions;
 
 use pools::{Placed, Pool, Pools};
 
-pub use pools::{Handed, HandedKind, RunsAs, handed, handed_on, keeps_environment, runs_as};
-pub use second::second_pool;
+pub use pools::{Handed, HandedKind, RunsAs, handed, handed_on, keeps_environment, runs_as, second_pool};
 
 /// The editor.
 #[derive(Debug)]

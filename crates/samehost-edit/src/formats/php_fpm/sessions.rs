@@ -5,8 +5,7 @@ use std::path::Path;
 
 use super::pools::{Placed, Pool, Pools};
 use crate::files::Files;
-use crate::formats::php_ini::saved::Saved;
-use crate::formats::php_ini::session::{BY_HAND, Handler};
+use crate::formats::php_ini::session::{BY_HAND, Handler, Saved};
 use crate::formats::php_ini::{self, HANDLER, Ini, PATH};
 use crate::refusal::{Refusal, Result};
 

@@ -5,23 +5,20 @@
 //! A pool of PHP-FPM may set other values ([`super::php_fpm`]), and so may .user.ini files and the application itself;
 //! neither is in these files.
 
-pub(crate) mod saved;
 pub(crate) mod session;
 
 use std::path::{Path, PathBuf};
 
 use samehost_services::Kind;
 
-use self::saved::Saved;
-use self::session::{BY_HAND, Handler};
+use self::session::{BY_HAND, Handler, Saved};
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::{Bounded, Files};
-use crate::goal::Goal;
 use crate::languages::php_ini::{self, Entry, Line, Quotes};
 use crate::lines;
 use crate::refusal::{Refusal, Result};
-use crate::setting::{Reading, Setting, Uptake};
+use crate::setting::{Goal, Reading, Setting, Uptake};
 
 /// Where sessions are.
 pub(crate) const PATH: &str = "session.save_path";

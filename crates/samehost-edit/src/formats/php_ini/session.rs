@@ -6,13 +6,20 @@
 //! - memcached takes `host:port` and a path, with a weight behind a second colon. A `unix://` or `tcp://`, which many
 //!   guides have, is looked up as a name. memcached and memcache spread sessions by the servers' addresses.
 //! - memcache takes URLs, and ignores a `:0` behind a path.
+//!
+//! The line with the path stands in php.ini, or in a pool of PHP-FPM.
 
 use std::ops::Range;
+use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol, Secret, percent_decoded};
 
+use crate::edit::Edit;
+use crate::languages::php_ini::Entry;
 use crate::languages::url;
 use crate::lines::{self, has_only};
+use crate::refusal::{Refusal, Result};
+use crate::setting::{Goal, Setting};
 
 /// What to write by hand.
 pub(crate) const BY_HAND: &str =
@@ -239,6 +246,65 @@ fn place(address: &str, usual: u16) -> Result<Endpoint, String> {
         None => (host, Some(usual)),
     };
     port.and_then(|port| url::tcp(host, port)).ok_or_else(|| "the host or the port is unusual".into())
+}
+
+/// A line that says where sessions are.
+pub(crate) struct Saved<'a> {
+    pub(crate) handler: Handler,
+    /// Name of its setting; a number follows where there are several servers.
+    pub(crate) title: String,
+    pub(crate) file: &'a Path,
+    pub(crate) entry: &'a Entry,
+}
+
+impl Saved<'_> {
+    /// The connections that it makes, each with its server.
+    fn found(&self) -> Vec<Result<(Setting, Server)>> {
+        let path = match &self.entry.value {
+            Ok(path) => path,
+            Err(why) => return vec![Err(self.refuse(*why))],
+        };
+        let servers = self.handler.servers(path);
+        let is_alone = servers.len() == 1;
+        let named = servers.into_iter().enumerate().map(|(index, server)| {
+            let server = server.map_err(|why| self.refuse(why))?;
+            let name =
+                if is_alone { self.title.clone() } else { format!("{}, server {}", self.title, index + 1) };
+            let endpoint = server.endpoint.clone();
+            let mut setting =
+                Setting::connects(name, self.handler.protocol(), server.written(path), endpoint)
+                    .at(self.file, self.entry.number);
+            setting.user.clone_from(&server.user);
+            setting.password.clone_from(&server.password);
+            setting.database.clone_from(&server.database);
+            Ok((setting, server))
+        });
+        named.collect()
+    }
+
+    pub(crate) fn settings(&self) -> impl Iterator<Item = Result<Setting>> {
+        self.found().into_iter().map(|found| found.map(|(setting, _)| setting))
+    }
+
+    /// The edits for one of its connections; `None` if it is not one of its own.
+    pub(crate) fn edit(&self, setting: &Setting, goal: &Goal) -> Option<Result<Vec<Edit>>> {
+        let found = self.found().into_iter().flatten();
+        let (now, server) = { found }.find(|(now, _)| now.name == setting.name)?;
+        if now.endpoint == goal.endpoint {
+            return Some(Ok(Vec::new()));
+        }
+        let path = self.entry.value.as_deref().unwrap_or_default();
+        let start = self.entry.range.start;
+        Some(match self.handler.address(path, &server, &goal.endpoint) {
+            Ok((range, with)) => Ok(vec![Edit::new(self.file, start + range.start..start + range.end, with)]),
+            Err(why) => Err(self.refuse(why)),
+        })
+    }
+
+    fn refuse(&self, why: impl Into<String>) -> Refusal {
+        let why = format!("{}: {}", self.title, why.into());
+        Refusal::new(self.file, self.entry.number, why, BY_HAND)
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
-//! postgresql.conf: where the server listens. The name of the socket contains the port; its directory is in
-//! `unix_socket_directories`. Values of ALTER SYSTEM override the file, and are left to ALTER SYSTEM.
+//! postgresql.conf: where the server listens, and the edits that make it listen elsewhere. The name of the socket contains the
+//! port; its directory is in `unix_socket_directories`. Values of ALTER SYSTEM override the file, and are left to ALTER SYSTEM.
 
-mod edit;
 mod parameters;
 
 use std::path::{Path, PathBuf};
@@ -9,16 +8,16 @@ use std::path::{Path, PathBuf};
 use samehost_model::{Endpoint, Protocol};
 use samehost_services::Kind;
 
-use self::parameters::{Parameter, Parameters};
+use self::parameters::{Parameter, Parameters, parse};
 use crate::edit::Edit;
-use crate::editing::Editing;
 use crate::editor::Editor;
 use crate::files::Files;
-use crate::goal::Goal;
-use crate::lines::{self, has_only, is_loopback, listening_host};
-use crate::proposal::verify_edits;
+use crate::lines::{
+    self, Line, append, has_only, insert_below, is_loopback, is_plain, lines, listening_host, socket_path,
+};
+use crate::proposal::{Editing, verify_edits};
 use crate::refusal::{Refusal, Result};
-use crate::setting::{Reading, Setting, Uptake};
+use crate::setting::{Goal, Reading, Setting, Uptake};
 
 /// What decides where the server listens.
 const WATCHED: &[&str] = &[
@@ -29,6 +28,7 @@ const WATCHED: &[&str] = &[
     "unix_socket_permissions",
     "unix_socket_group",
 ];
+
 /// The port where nothing is said.
 const PORT: u16 = 5432;
 
@@ -60,7 +60,7 @@ impl Editor for Postgresql {
             return false;
         }
         name.starts_with("postgresql.")
-            || lines::lines(text).iter().any(|line| {
+            || lines(text).iter().any(|line| {
                 let line = text[line.range.clone()].trim_ascii();
                 WATCHED[1..].iter().any(|name| {
                     let rest = line.strip_prefix(name.as_bytes());
@@ -178,9 +178,9 @@ fn overridden(file: &Path, files: &dyn Files, parameters: &Parameters) -> Result
 
 /// A listener, and the parameter that says so; without one it is the server's default.
 fn setting(file: &Path, name: String, endpoint: Endpoint, at: Option<&Parameter>) -> Setting {
-    let spelled = at.map_or_else(|| endpoint.to_string(), |at| at.value.clone());
+    let written = at.map_or_else(|| endpoint.to_string(), |at| at.value.clone());
     let (file, line) = at.map_or((file, 1), |at| (&at.file, at.line.number));
-    Setting::listens(name, Protocol::Postgres, spelled, endpoint).at(file, line)
+    Setting::listens(name, Protocol::Postgres, written, endpoint).at(file, line)
 }
 
 /// The settings.
@@ -208,4 +208,223 @@ fn reading(file: &Path, listening: &Listening) -> Reading {
 /// The socket in a directory.
 fn socket(folder: &str, port: u16) -> String {
     format!("{}/.s.PGSQL.{port}", folder.trim_end_matches('/'))
+}
+
+impl Editing<'_, Listening> {
+    /// The edits that take the setting to its goal.
+    fn edits(mut self) -> Result<Vec<Edit>> {
+        match &self.goal.endpoint {
+            Endpoint::Unix(_) => self.listen_unix()?,
+            Endpoint::Tcp { host, port } => self.listen_tcp(host, *port)?,
+            other => {
+                return Err(self
+                    .refuse(format!("this setting cannot be changed to {other}"), "choose a socket's path"));
+            }
+        }
+        Ok(self.edits)
+    }
+
+    fn last(&self, name: &str) -> Option<&Parameter> {
+        self.configuration.parameters.last(name)
+    }
+
+    fn is_tcp(&self) -> bool {
+        matches!(self.setting.endpoint, Endpoint::Tcp { .. })
+    }
+
+    fn listen_unix(&mut self) -> Result<()> {
+        let (goal, port) = (self.goal, self.configuration.port);
+        let by_hand = "add the socket's directory to unix_socket_directories";
+        let path = socket_path(&goal.endpoint).map_err(|reason| self.refuse(reason, by_hand))?;
+        let folder = path.strip_suffix(&format!("/.s.PGSQL.{port}")).unwrap_or_default();
+        if folder.is_empty() || !is_plain(folder) {
+            let wanted = socket("/DIRECTORY", port);
+            return Err(self.refuse(
+                format!("the server's socket is always {wanted}, in a directory with a plain name"),
+                format!("choose unix:/run/postgresql/.s.PGSQL.{port}, say, and {by_hand}"),
+            ));
+        }
+        let folder = canonical(folder);
+        let folders = self.folders(&folder)?;
+        if self.is_tcp() || goal.stays {
+            if !folders.contains(&folder) {
+                let list = [folders.as_slice(), std::slice::from_ref(&folder)].concat().join(", ");
+                self.set("unix_socket_directories", &format!("'{list}'"));
+            } else if self.configuration.folders.is_none() {
+                self.set("unix_socket_directories", &format!("'{}'", folders.join(", ")));
+            }
+        } else if self.setting.endpoint != goal.endpoint {
+            let own = self.own_folder();
+            let list: Vec<&str> =
+                folders.iter().map(|one| if *one == own { folder.as_str() } else { one.as_str() }).collect();
+            self.set("unix_socket_directories", &format!("'{}'", list.join(", ")));
+        }
+        self.access(&folders, &folder)?;
+        if !goal.stays && self.is_tcp() { self.close() } else { Ok(()) }
+    }
+
+    /// The present directories; if the file does not set them, the built-in ones according to its comment.
+    fn folders(&self, wanted: &str) -> Result<Vec<String>> {
+        if let Some(folders) = &self.configuration.folders {
+            return Ok(folders.clone());
+        }
+        let comment = self.comment("unix_socket_directories").map(|(_, value)| value);
+        let folders: Vec<String> =
+            comment.iter().flat_map(|list| list.split(',')).map(|folder| canonical(folder.trim())).collect();
+        if folders.iter().any(|folder| folder == wanted) {
+            return Ok(folders);
+        }
+        Err(Refusal::new(
+            self.file,
+            0,
+            "unix_socket_directories is not set, and what is built into the server is not known here",
+            format!("SHOW unix_socket_directories, and write them and {wanted} into the parameter"),
+        ))
+    }
+
+    fn own_folder(&self) -> String {
+        let path = self.setting.endpoint.path().and_then(Path::parent);
+        path.map_or_else(String::new, |path| path.display().to_string())
+    }
+
+    /// Permissions of all sockets together.
+    fn access(&mut self, folders: &[String], folder: &str) -> Result<()> {
+        let Some(access) = &self.goal.access else { return Ok(()) };
+        let wanted = access.mode & 0o777;
+        let at = self.last("unix_socket_permissions");
+        let present = at.map_or(Some(0o777), |at| mode(&at.value));
+        let Some(present) = present else {
+            let by_hand = format!("write `unix_socket_permissions = {wanted:#05o}`").replace("0o", "0");
+            return Err(self.refuse("unix_socket_permissions is not understood", by_hand));
+        };
+        let others = folders.iter().any(|one| one != folder);
+        let group = self.last("unix_socket_group").map_or("", |at| at.value.as_str());
+        let there = folders.iter().any(|one| one == folder);
+        // An existing socket that admits the clients stays as it is, because others use it.
+        let lets_in = access.group.as_deref().is_none_or(|wanted| wanted == group) || present & 0o6 == 0o6;
+        if there && present & wanted == wanted && lets_in {
+            return Ok(());
+        }
+        let others = others || (there && self.configuration.folders.is_some());
+        if others && present & !wanted != 0 {
+            return Err(self.refuse(
+                "unix_socket_permissions holds for all sockets: users of the other directories could lose access",
+                format!("keep {present:o}, or write `unix_socket_permissions = 0{wanted:o}`"),
+            ));
+        }
+        if present != wanted {
+            self.set("unix_socket_permissions", &format!("0{wanted:o}"));
+        }
+        let Some(group) = access.group.as_deref() else { return Ok(()) };
+        let present = self.last("unix_socket_group").map_or("", |at| at.value.as_str());
+        if present == group {
+            return Ok(());
+        }
+        if !is_plain(group) || (others && !present.is_empty()) {
+            let reason = "unix_socket_group holds for all sockets, and is another one";
+            return Err(self.refuse(reason, format!("write `unix_socket_group = '{group}'`")));
+        }
+        self.set("unix_socket_group", &format!("'{group}'"));
+        Ok(())
+    }
+
+    /// Closes TCP.
+    fn close(&mut self) -> Result<()> {
+        if let Some(open) = self.configuration.hosts.iter().find(|host| !is_loopback(host)) {
+            return Err(self.refuse(
+                format!("the server also listens at {open}, where other machines may need it"),
+                "keep TCP open; or, if only this machine uses it, write `listen_addresses = ''`",
+            ));
+        }
+        if !self.configuration.hosts.is_empty() {
+            self.set("listen_addresses", "''");
+        }
+        Ok(())
+    }
+
+    fn listen_tcp(&mut self, host: &str, port: u16) -> Result<()> {
+        let host = listening_host(host);
+        let by_hand = format!("write `listen_addresses = '{host}'` and `port = {port}`");
+        if self.setting.endpoint == self.goal.endpoint {
+            return Ok(());
+        }
+        if port != self.configuration.port {
+            return Err(self.refuse("another port would give the sockets another name", by_hand));
+        }
+        if !is_loopback(&host) {
+            return Err(self.refuse("only an address that other machines do not reach is written", by_hand));
+        }
+        let hosts = &self.configuration.hosts;
+        if self.is_tcp() || (!hosts.is_empty() && !hosts.contains(&host)) {
+            let reason = format!("`listen_addresses` has other addresses ({})", hosts.join(", "));
+            return Err(self.refuse(reason, by_hand));
+        }
+        if hosts.is_empty() {
+            let written = if host == "127.0.0.1" { "localhost" } else { host.as_str() };
+            self.set("listen_addresses", &format!("'{written}'"));
+        }
+        if !self.goal.stays {
+            let own = self.own_folder();
+            let kept = self.configuration.folders.iter().flatten().filter(|folder| **folder != own);
+            let list = kept.cloned().collect::<Vec<_>>().join(", ");
+            self.set("unix_socket_directories", &format!("'{list}'"));
+        }
+        Ok(())
+    }
+
+    /// Writes a parameter: in place of the effective one, or as a new line below its comment or a related line.
+    fn set(&mut self, name: &str, written: &str) {
+        if let Some(at) = self.last(name) {
+            let edit = Edit::new(&at.file, at.written.clone(), written);
+            self.edits.push(edit);
+            return;
+        }
+        let new = format!("{name} = {written}");
+        let relations = ["unix_socket_directories", "listen_addresses", "port", "max_connections"];
+        let mut related =
+            relations.iter().filter_map(|name| self.last(name)).filter(|at| at.file == self.file);
+        let place = match self.comment(name) {
+            Some((line, _)) => Some(line),
+            None => related.next().map(|at| at.line.clone()),
+        };
+        self.edits.push(match place {
+            Some(line) => insert_below(self.file, &self.text, &self.explanation(line), &new),
+            None => append(self.file, &self.text, &new),
+        });
+    }
+
+    /// Last line of the comment that continues below a parameter: `# (change requires restart)`, indented.
+    fn explanation(&self, line: Line) -> Line {
+        let mut last = line;
+        for next in lines(&self.text).into_iter().skip(last.number as usize) {
+            let content = &self.text[next.range.clone()];
+            let indented = content.first().is_some_and(|byte| matches!(byte, b' ' | b'\t'));
+            if !indented || !content.trim_ascii_start().starts_with(b"#") {
+                break;
+            }
+            last = next;
+        }
+        last
+    }
+
+    /// The commented-out line that would set a name, and its value.
+    fn comment(&self, name: &str) -> Option<(Line, String)> {
+        lines(&self.text).into_iter().find_map(|line| {
+            let content = &self.text[line.range.clone()];
+            if content.first() != Some(&b'#') {
+                return None;
+            }
+            let (found, value, _) = parse(&self.text, line.range.start + 1..line.range.end).ok()??;
+            (found == name).then_some((line, value))
+        })
+    }
+}
+
+/// Permissions as the server reads them: octal with a leading zero.
+fn mode(value: &str) -> Option<u32> {
+    match value.strip_prefix('0') {
+        Some("") => Some(0),
+        Some(octal) => u32::from_str_radix(octal, 8).ok(),
+        None => value.parse().ok(),
+    }
 }

@@ -6,21 +6,23 @@
 //! volume.
 
 mod container;
-mod hop;
 
 use std::path::Path;
 
-use super::compose::host_of;
+use samehost_model::{Endpoint, Protocol, Secret};
+
+use self::container::{Container, Variable};
+use super::compose::{Client, Words, asked, endpoint, host_of, port, words};
 use super::image::{Listens, Served, arguments, is_loopback, leads};
+use super::systemd::quoted;
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
-use crate::goal::Goal;
+use crate::languages::url::{self, Url};
+use crate::lines::{self, has_only, is_plain, lines};
 use crate::proposal::verify_edits;
 use crate::refusal::{Refusal, Result};
-use crate::setting::{Reading, Setting, Uptake};
-use container::{Container, Variable};
-use hop::{Hop, hop};
+use crate::setting::{Goal, Reading, Setting, Uptake};
 
 /// The reader of Quadlet files.
 #[derive(Debug)]
@@ -143,4 +145,201 @@ fn recipe(client: &Container, server: &Container, served: &Served, variable: &st
         served.value(variable),
         client.file_name
     )
+}
+
+/// Parts of names of variables that lead to a database or a cache.
+const SERVERS: &[&str] =
+    &["DB", "DATABASE", "PG", "POSTGRES", "MYSQL", "MARIADB", "REDIS", "MEMCACHE", "database__"];
+
+/// A variable with its meaning.
+struct Hop<'a> {
+    setting: Setting,
+    container: &'a Container,
+    variable: &'a Variable,
+    words: Words,
+}
+
+/// The meaning of a variable; `None` if it does not lead to a server of this machine.
+fn hop<'a>(
+    file: &Path,
+    container: &'a Container,
+    variable: &'a Variable,
+    unclear: Option<&str>,
+) -> Option<Result<Hop<'a>, Refusal>> {
+    let name = &variable.name;
+    let refuse = |why: &str| {
+        let by_hand = format!(
+            "Volume=DIRECTORY:DIRECTORY in [Container] of {} with the directory of the socket, and in {name} the socket as its program spells it; then systemctl daemon-reload, and restart it",
+            container.file_name
+        );
+        Some(Err(Refusal::new(file, variable.line, format!("{name}: {why}"), by_hand)))
+    };
+    let is_about_server = SERVERS.iter().any(|word| name.contains(word)) && leads_or_host(name);
+    if !is_about_server {
+        return None;
+    }
+    let Some(value) = variable.value.as_deref() else {
+        return if container.is_on_host() { refuse("podman or systemd fills it in") } else { None };
+    };
+    let host = host_of(value)?;
+    let is_socket = host.starts_with('/');
+    if !is_socket && !container.means_this_machine(&host) {
+        return None;
+    }
+    let known = [Protocol::Mysql, Protocol::Postgres]
+        .into_iter()
+        .find_map(|protocol| words(container, name, value, protocol).map(|words| (protocol, words)));
+    let Some((protocol, words)) = known else {
+        let why = "the program that reads it is unknown, and each library spells a socket in its own way";
+        return if is_socket { None } else { refuse(why) };
+    };
+    if let Some(why) = unclear {
+        return refuse(why);
+    }
+    match meaning(container, words, value, protocol) {
+        Ok(setting) => {
+            let url = Url::parse(value).filter(|_| matches!(words, Words::Url(_)));
+            let (library, asked) = asked(container, words, protocol, url.as_ref(), (file, variable.line));
+            let setting = Setting { name: name.clone(), library, words: asked, ..setting? };
+            let setting = setting.at(file, variable.line);
+            Some(Ok(Hop { setting, container, variable, words }))
+        }
+        Err(why) => refuse(why),
+    }
+}
+
+/// What a value says; `None` if it is a socket that is not mounted.
+fn meaning(
+    container: &Container,
+    words: Words,
+    value: &str,
+    protocol: Protocol,
+) -> Result<Option<Setting>, &'static str> {
+    if protocol == Protocol::Mysql && value == "localhost" {
+        return Err("`localhost` may be a socket inside of the container; write 127.0.0.1");
+    }
+    let (found, [user, password, database]) = endpoint(container, words, value, protocol)?;
+    let found = match found {
+        Endpoint::Unix(path) => match container.outside(&path) {
+            Some(path) => Endpoint::Unix(path),
+            None => return Ok(None),
+        },
+        Endpoint::Tcp { port, .. } if !container.is_on_host() => {
+            Endpoint::Tcp { host: "127.0.0.1".to_owned(), port }
+        }
+        other => other,
+    };
+    let url = Url::parse(value).filter(|_| matches!(words, Words::Url(_)));
+    let (user, password, database) = match &url {
+        Some(url) => (url.user(), url.password(), url.database()),
+        None => {
+            let [user, password, database] = [user, password, database]
+                .map(|name| container.value(name).flatten().filter(|text| !text.is_empty()));
+            (user, password.map(Secret::new), database)
+        }
+    };
+    let shown = url.as_ref().map_or_else(|| value.to_owned(), Url::shown);
+    let setting = Setting::connects("", protocol, shown, found);
+    Ok(Some(Setting { user, password, database, ..setting }))
+}
+
+impl Hop<'_> {
+    /// The edits that move it.
+    fn write(&self, file: &Path, to: &Endpoint) -> Result<Vec<Edit>, String> {
+        match to {
+            Endpoint::Unix(path) => self.to_socket(file, path),
+            Endpoint::Tcp { host, port } if self.container.is_on_host() => self.to_port(file, host, *port),
+            Endpoint::Tcp { .. } => {
+                Err("whether the server takes connections from the container's network is not known here"
+                    .to_owned())
+            }
+            _ => Err("only a Unix socket or plain TCP can be written here".to_owned()),
+        }
+    }
+
+    fn to_socket(&self, file: &Path, path: &Path) -> Result<Vec<Edit>, String> {
+        let mut edits = Vec::new();
+        let inside = match self.container.inside(path) {
+            Some(inside) => inside,
+            None => {
+                if let Some(why) = self.container.cannot_mount(path) {
+                    return Err(why);
+                }
+                let directory = path.parent().unwrap_or(Path::new("/"));
+                let text = directory.display().to_string();
+                if !is_plain(&text) || text.contains([':', '%']) {
+                    return Err("its directory has unusual characters".to_owned());
+                }
+                edits.push(self.line(file, "Volume", &format!("Volume={text}:{text}"))?);
+                path.to_owned()
+            }
+        };
+        let text = inside.display().to_string();
+        match self.words {
+            Words::WordPress => {
+                edits.push(self.set(file, &self.variable.name, &format!("localhost:{text}"))?);
+            }
+            Words::Beside(beside) => edits.push(self.set(file, beside.socket, &text)?),
+            Words::Directory(name) => {
+                let port = port(self.container, name, url::usual_port(self.setting.protocol))?;
+                let directory = text
+                    .strip_suffix(&format!("/.s.PGSQL.{port}"))
+                    .ok_or("its port is a part of the socket's name, and another one")?;
+                edits.push(self.set(file, &self.variable.name, directory)?);
+            }
+            Words::Url(spelling) => {
+                let now = self.variable.value.as_deref().unwrap_or_default();
+                let url = Url::parse(now).ok_or("its URL is unusual")?;
+                let written = spelling.write(&url, &Endpoint::Unix(inside))?.text();
+                edits.push(self.set(file, &self.variable.name, &written)?);
+            }
+        }
+        Ok(edits)
+    }
+
+    fn to_port(&self, file: &Path, host: &str, number: u16) -> Result<Vec<Edit>, String> {
+        let name = &self.variable.name;
+        let mut edits = Vec::new();
+        match self.words {
+            Words::WordPress => edits.push(self.set(file, name, &format!("{host}:{number}"))?),
+            Words::Beside(_) => {
+                return Err(
+                    "the variable of its socket counts before the host: take that line away".to_owned()
+                );
+            }
+            Words::Directory(of_port) => {
+                edits.push(self.set(file, name, host)?);
+                if port(self.container, of_port, url::usual_port(self.setting.protocol))? != number {
+                    edits.push(self.set(file, of_port, &number.to_string())?);
+                }
+            }
+            Words::Url(spelling) => {
+                let now = self.variable.value.as_deref().unwrap_or_default();
+                let url = Url::parse(now).ok_or("its URL is unusual")?;
+                let to = Endpoint::Tcp { host: host.to_owned(), port: number };
+                edits.push(self.set(file, name, &spelling.write(&url, &to)?.text())?);
+            }
+        }
+        Ok(edits)
+    }
+
+    /// Sets a variable: in its own line if it is alone there, else in a new one, which counts because it is later.
+    fn set(&self, file: &Path, name: &str, value: &str) -> Result<Edit, String> {
+        let word =
+            if has_only(value, "./_-:@?&=+,") { format!("{name}={value}") } else { quoted(name, value) };
+        let own = self.container.variables.iter().find(|one| one.name == name);
+        match own.and_then(|one| one.alone.clone()) {
+            Some(range) => Ok(Edit::new(file, range, word)),
+            None => self.line(file, "Environment", &format!("Environment={word}")),
+        }
+    }
+
+    /// A new line below the last one of its key.
+    fn line(&self, file: &Path, key: &str, new: &str) -> Result<Edit, String> {
+        let text = self.container.text.as_bytes();
+        let range = self.container.last_of(key).ok_or("no variable is set in it")?;
+        let all = lines(text);
+        let line = all.iter().rfind(|line| line.range.start <= range.end).ok_or("it is empty")?;
+        Ok(lines::insert_below(file, text, line, new))
+    }
 }

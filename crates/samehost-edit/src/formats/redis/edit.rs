@@ -2,11 +2,11 @@
 
 use samehost_model::Endpoint;
 
-use super::words::{quote, words};
 use super::{Configuration, Directive};
+use super::{quote, words};
 use crate::edit::Edit;
-use crate::editing::Editing;
 use crate::lines::{self, Line, append, insert_below, is_loopback, lines, socket_path, utf8};
+use crate::proposal::Editing;
 use crate::refusal::{Refusal, Result};
 
 /// Default backlog.

@@ -1,16 +1,14 @@
 //! `ExecStart=`: where the command of a known server listens.
 
-use super::drop_in;
 use super::environment::Environment;
-use super::options::Listens;
+use super::listens::Listens;
 use super::servers::{base, server};
-use super::unit::{Assignment, OURS, Unit, under};
+use super::unit::{Assignment, OURS, Unit, add, in_place, under};
 use super::words::{Word, command};
 use crate::edit::Edit;
 use crate::files::Files;
-use crate::goal::Goal;
 use crate::refusal::{At, Refusal, Result};
-use crate::setting::Setting;
+use crate::setting::{Goal, Setting};
 
 /// A command that listens.
 pub(super) struct Command<'a> {
@@ -94,11 +92,11 @@ impl<'a> Command<'a> {
             return Err(stop(format!("this drop-in counts before the one that would be written ({OURS})")));
         }
         let moved = self.listens.moved(&one.value, &self.words, goal).map_err(stop)?;
-        if let Some(edit) = drop_in::in_place(self.unit, one, &moved) {
+        if let Some(edit) = in_place(self.unit, one, &moved) {
             return Ok(vec![edit]);
         }
         let new = ["ExecStart=".to_owned(), format!("ExecStart={moved}")];
-        Ok(drop_in::add(self.unit, files, "Service", &new))
+        Ok(add(self.unit, files, "Service", &new))
     }
 }
 

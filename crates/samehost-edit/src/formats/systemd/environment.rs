@@ -1,20 +1,19 @@
-//! `Environment=`: the variables of the service, which have the meaning of the `.env` file of the framework in its
-//! working directory.
+//! The environment of a service. The variables of `Environment=` have the meaning of the `.env` file of the framework in its
+//! working directory. The files of `EnvironmentFile=` are read by the system manager as root, so a file may belong to root
+//! alone and still be the application's.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use super::drop_in;
-use super::unit::{Assignment, Unit, under};
+use super::unit::{Assignment, DIRECTORIES, Unit, add, in_place, under};
 use super::words::{quoted, words};
 use crate::edit::{Edit, apply};
 use crate::editor::Editor;
 use crate::files::{Files, Overlay};
 use crate::formats::dotenv::{self, Dotenv};
-use crate::goal::Goal;
 use crate::lines::has_only;
 use crate::refusal::{At, Refusal, Result};
-use crate::setting::{Reading, Setting};
+use crate::setting::{Goal, Reading, Setting};
 
 /// A variable, and where it is set.
 struct Variable<'a> {
@@ -209,14 +208,14 @@ impl<'a> Environment<'a> {
             let written = quoted(&name, &value);
             let in_place = present
                 .filter(|one| one.is_alone)
-                .and_then(|one| drop_in::in_place(self.unit, one.assignment, &written));
+                .and_then(|one| in_place(self.unit, one.assignment, &written));
             match in_place {
                 Some(edit) => changed.push(edit),
                 None => new.push(format!("Environment={written}")),
             }
         }
         if !new.is_empty() {
-            changed.extend(drop_in::add(self.unit, files, "Service", &new));
+            changed.extend(add(self.unit, files, "Service", &new));
         }
         Ok(changed)
     }
@@ -225,4 +224,84 @@ impl<'a> Environment<'a> {
 /// Whether a value names this machine.
 fn is_local(text: &str) -> bool {
     ["localhost", "127.", "[::1]"].iter().any(|word| text.contains(word))
+}
+
+/// A file in a unit's `EnvironmentFile=`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EnvironmentFile {
+    /// Its path, which may be a pattern.
+    pub pattern: PathBuf,
+    /// The unit file that names it.
+    pub named_in: PathBuf,
+}
+
+/// Possible paths of a unit's file below a root directory, in systemd's order.
+#[must_use]
+pub fn places(root: &Path, unit: &str) -> Vec<PathBuf> {
+    let template = template(unit);
+    let names = [Some(unit), template.as_deref()].into_iter().flatten();
+    names.flat_map(|name| DIRECTORIES.iter().map(move |at| root.join(at).join(name))).collect()
+}
+
+/// The files in the `EnvironmentFile=` of a unit whose own file is at `path`. Paths with unknown specifiers are left
+/// out.
+///
+/// # Errors
+/// [`Refusal`], when the unit is not understood.
+pub fn environment_files(
+    root: &Path,
+    path: &Path,
+    unit: &str,
+    files: &dyn Files,
+) -> Result<Vec<EnvironmentFile>> {
+    let read = Unit::open(path, files)?;
+    let named = read.list("Service", "EnvironmentFile").into_iter().filter_map(|one| {
+        let text = filled(one.value.trim_start_matches('-').trim_matches('"'), unit)?;
+        Some(EnvironmentFile { pattern: under(root, &text), named_in: one.file.clone() })
+    });
+    Ok(named.collect())
+}
+
+/// `app@.service` of `app@shop.service`.
+fn template(unit: &str) -> Option<String> {
+    let (before, after) = unit.split_once('@')?;
+    let (_, kind) = after.rsplit_once('.')?;
+    Some(format!("{before}@.{kind}"))
+}
+
+/// A path with the specifiers for its unit's names filled in; `None` if it has others.
+fn filled(text: &str, unit: &str) -> Option<String> {
+    let stem = unit.rsplit_once('.').map_or(unit, |(stem, _)| stem);
+    let (prefix, instance) = stem.split_once('@').unwrap_or((stem, ""));
+    let mut out = String::new();
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        if letter != '%' {
+            out.push(letter);
+            continue;
+        }
+        out.push_str(match letters.next()? {
+            '%' => "%",
+            'i' => instance,
+            'n' => unit,
+            'N' => stem,
+            'p' => prefix,
+            _ => return None,
+        });
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn specifiers_of_names_are_filled_in() {
+        let filled_in = |text: &str| filled(text, "app@shop.service");
+        assert_eq!(filled_in("/etc/%p/%i.env").as_deref(), Some("/etc/app/shop.env"));
+        assert_eq!(filled_in("/etc/%n %N %%").as_deref(), Some("/etc/app@shop.service app@shop %"));
+        assert_eq!((filled_in("/home/%u/env"), filled_in("/x%")), (None, None));
+        assert_eq!(template("app@shop.service").as_deref(), Some("app@.service"));
+    }
 }

@@ -3,11 +3,8 @@
 //! `/etc/systemd/system/UNIT.d/50-samehost.conf`, and are changed back there.
 
 mod command;
-mod drop_in;
 mod environment;
-mod environment_file;
 mod listens;
-mod options;
 mod servers;
 mod socket;
 mod unit;
@@ -17,7 +14,7 @@ use std::path::Path;
 
 use samehost_model::Endpoint;
 
-pub use self::environment_file::{EnvironmentFile, environment_files, places};
+pub use self::environment::{EnvironmentFile, environment_files, places};
 
 use self::command::Command;
 use self::environment::Environment;
@@ -28,10 +25,9 @@ pub(super) use self::words::{quoted, words};
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
-use crate::goal::Goal;
 use crate::proposal::verify_edits;
 use crate::refusal::{Refusal, Result};
-use crate::setting::{Reading, Role, Setting, Uptake};
+use crate::setting::{Goal, Reading, Role, Setting, Uptake};
 
 /// Units.
 pub(crate) struct Systemd;

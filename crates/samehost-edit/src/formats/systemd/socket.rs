@@ -4,17 +4,15 @@ use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol};
 
-use super::drop_in;
 use super::servers::{base, server};
-use super::unit::{Assignment, OURS, Unit};
+use super::unit::{Assignment, OURS, Unit, add, in_place};
 use super::words::{command, words};
 use crate::edit::Edit;
 use crate::files::Files;
-use crate::goal::Goal;
 use crate::languages::url::is_plain_path;
 use crate::lines::{is_loopback, listening_host, tcp};
 use crate::refusal::{At, Refusal, Result};
-use crate::setting::Setting;
+use crate::setting::{Goal, Setting};
 
 /// Services that accept any listening socket from systemd.
 const TAKERS: &[(&str, Protocol)] =
@@ -94,7 +92,7 @@ impl<'a> Socket<'a> {
         };
         let value = value.ok_or_else(|| stop("such an address is not written in a socket unit".into()))?;
         let (mut edits, mut new) = (Vec::new(), Vec::new());
-        match drop_in::in_place(self.unit, one, &value) {
+        match in_place(self.unit, one, &value) {
             Some(edit) => edits.push(edit),
             None => new.extend(["ListenStream=".to_owned(), format!("ListenStream={value}")]),
         }
@@ -115,7 +113,7 @@ impl<'a> Socket<'a> {
             }
         }
         if !new.is_empty() {
-            edits.extend(drop_in::add(self.unit, files, "Socket", &new));
+            edits.extend(add(self.unit, files, "Socket", &new));
         }
         Ok(edits)
     }

@@ -1,10 +1,14 @@
 //! The files of a unit as systemd reads them: sections, assignments, continuation lines; and which files those are, in
 //! which order. Independent of settings.
+//!
+//! Changes go into a drop-in of our own: the vendor's file and the administrator's stay as they are. What our drop-in sets
+//! already is changed in place.
 
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use crate::edit::Edit;
 use crate::files::Files;
 use crate::lines::{self, lines};
 use crate::refusal::{At, Refusal, Result};
@@ -27,6 +31,7 @@ pub(super) const DIRECTORIES: &[&str] = &[
     "lib/systemd/system",
     "run/systemd/generator.late",
 ];
+
 /// What systemd takes for space.
 const SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
 
@@ -295,6 +300,41 @@ fn statement(
         range: start.min(end)..end,
     });
     Ok(())
+}
+
+/// Its first line.
+const HEADER: &str = "# Made by samehost switch\n";
+
+/// An edit that changes an assignment in our drop-in; `None` if it is in another file.
+pub(super) fn in_place(unit: &Unit, counted: &Assignment, value: &str) -> Option<Edit> {
+    (counted.file == unit.ours()).then(|| Edit::new(&counted.file, counted.range.clone(), value))
+}
+
+/// The edits that add lines to our drop-in, which may not exist yet.
+pub(super) fn add(unit: &Unit, files: &dyn Files, section: &str, new: &[String]) -> Vec<Edit> {
+    let file = unit.ours();
+    let text = lines::read(&file, files).unwrap_or_default();
+    let at = text.len();
+    let header = if text.is_empty() { HEADER } else { "" };
+    let gap = if text.is_empty() || text.ends_with(b"\n") { "" } else { "\n" };
+    let name = if is_in(&text, section) { String::new() } else { format!("[{section}]\n") };
+    let title = format!("{gap}{header}{name}");
+    let body: String = new.iter().map(|line| format!("{line}\n")).collect();
+    let mut edits = Vec::new();
+    // Several moves share one section title.
+    if !title.is_empty() {
+        edits.push(Edit::new(&file, at..at, title));
+    }
+    edits.push(Edit::new(&file, at..at, body));
+    edits
+}
+
+/// Whether the last section of a text is this one.
+fn is_in(text: &[u8], section: &str) -> bool {
+    let title = format!("[{section}]");
+    let last =
+        lines(text).into_iter().rev().find(|line| text[line.range.clone()].trim_ascii().starts_with(b"["));
+    last.is_some_and(|line| text[line.range].trim_ascii() == title.as_bytes())
 }
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
 //! WordPress: `DB_HOST` of wp-config.php, however PHP defines it, and the constants of the plugin Redis Object Cache.
 //! The effective definition is found by following the file as PHP executes it, until it loads wp-settings.php.
+//!
+//! `DB_HOST` is read as WordPress (wpdb::parse_db_host) and mysqlnd understand it: `localhost` is a socket whatever the port is,
+//! and a socket's path only applies to `localhost`. A test compares this with both programs.
 
-mod host;
 mod redis;
 
-use std::path::Path;
+use std::net::Ipv6Addr;
+use std::path::{Path, PathBuf};
 
 use samehost_model::{Endpoint, Protocol, Secret};
 
@@ -13,11 +16,10 @@ use crate::check::Check;
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
-use crate::goal::Goal;
-use crate::languages::php::{self, Constant, Outcome, Place, Setup, Trouble, Value};
+use crate::languages::php::{self, Constant, MYSQL_SOCKET, Outcome, Place, Setup, Trouble, Value};
 use crate::lines::has_only;
 use crate::refusal::{At, Refusal, Result};
-use crate::setting::{Reading, Setting, Uptake};
+use crate::setting::{Goal, Reading, Setting, Uptake};
 
 /// The constants that matter here.
 const TRACKED: &[&[u8]] = &[
@@ -94,7 +96,7 @@ impl Editor for WpConfig {
         if now.endpoint == goal.endpoint {
             return Ok(Vec::new());
         }
-        let value = host::spell(&goal.endpoint)
+        let value = spell(&goal.endpoint)
             .map_err(|reason| Refusal::new(&now.file, now.line, reason, by_hand_for(None)))?;
         places.iter().map(|place| write(place, "DB_HOST", &value)).collect()
     }
@@ -144,7 +146,7 @@ fn follow(file: &Path, files: &dyn Files) -> Result<Outcome> {
 fn database(file: &Path, files: &dyn Files, outcome: &Outcome) -> Result<Option<(Setting, Vec<Place>)>> {
     let Some(known) = constant(&files.real(file), outcome, "DB_HOST")? else { return Ok(None) };
     let host = String::from_utf8(known.text.clone()).ok();
-    let understood = host.as_deref().ok_or("it is not text").and_then(host::understand);
+    let understood = host.as_deref().ok_or("it is not text").and_then(understand);
     let Known { places, text, .. } = known;
     let place = &places[0];
     let here = At { file: &place.file, line: place.line };
@@ -182,7 +184,7 @@ fn tls_flags(file: &Path, files: &dyn Files) -> Vec<Word> {
 fn drop_in(file: &Path, files: &dyn Files, outcome: &Outcome) -> Result<(), String> {
     let real = files.real(file);
     let folder = real.parent().unwrap_or(Path::new("/"));
-    let content = literal(outcome, "WP_CONTENT_DIR").map(std::path::PathBuf::from);
+    let content = literal(outcome, "WP_CONTENT_DIR").map(PathBuf::from);
     let content = content.unwrap_or_else(|| folder.join("wp-content"));
     if files.read(&folder.join("db-config.php")).is_ok() {
         return Err("db-config.php of HyperDB or LudicrousDB says which servers are used".into());
@@ -313,9 +315,105 @@ fn refuse(file: &Path, trouble: &Trouble, name: &str) -> Refusal {
 
 /// What to write for `DB_HOST`.
 fn by_hand_for(environment: Option<&str>) -> String {
-    let value = host::spell(&Endpoint::Unix(php::MYSQL_SOCKET.into())).unwrap_or_default();
+    let value = spell(&Endpoint::Unix(MYSQL_SOCKET.into())).unwrap_or_default();
     match environment {
         Some(name) => format!("where the environment variable is set: {name}={value}"),
         None => format!("where DB_HOST is defined: define( 'DB_HOST', '{value}' );"),
+    }
+}
+
+const DEFAULT_PORT: u16 = 3306;
+
+/// Where WordPress connects for a `DB_HOST`.
+fn understand(text: &str) -> Result<Endpoint, &'static str> {
+    let (address, socket) = match text.find(":/") {
+        Some(at) => (&text[..at], Some(&text[at + 1..])),
+        None => (text, None),
+    };
+    if text.chars().any(char::is_control) {
+        return Err("it has a line end or another control character in it");
+    }
+    let (host, port) = if address.matches(':').count() > 1 { v6(address)? } else { v4(address)? };
+    if host.is_empty() || host.eq_ignore_ascii_case("localhost") {
+        return Ok(Endpoint::Unix(PathBuf::from(socket.unwrap_or(MYSQL_SOCKET))));
+    }
+    if !host.chars().all(|one| one.is_ascii_alphanumeric() || "._-:".contains(one)) {
+        return Err("it is not a host's name");
+    }
+    Ok(Endpoint::Tcp { host: host.to_owned(), port })
+}
+
+/// `[::1]:3306`, `[::1]`, `::1`.
+fn v6(address: &str) -> Result<(&str, u16), &'static str> {
+    let strange = "it is not an IPv6 address";
+    let (host, rest) = match address.strip_prefix('[') {
+        Some(inner) => inner.split_once(']').ok_or(strange)?,
+        None => (address, ""),
+    };
+    host.parse::<Ipv6Addr>().map_err(|_| strange)?;
+    match rest.strip_prefix(':') {
+        Some(port) => Ok((host, number(port)?)),
+        None if rest.is_empty() => Ok((host, DEFAULT_PORT)),
+        None => Err(strange),
+    }
+}
+
+/// `127.0.0.1:3306`: the host ends at the first colon or slash, and the rest is only used if it is a port.
+fn v4(address: &str) -> Result<(&str, u16), &'static str> {
+    let end = address.find([':', '/']).unwrap_or(address.len());
+    let (host, rest) = address.split_at(end);
+    // PHP's empty() is true for this host.
+    let host = if host == "0" { "" } else { host };
+    let digits = rest.strip_prefix(':').unwrap_or_default();
+    let length = digits.bytes().take_while(u8::is_ascii_digit).count();
+    Ok((host, if length == 0 { DEFAULT_PORT } else { number(&digits[..length])? }))
+}
+
+/// A port; to WordPress 0 is none.
+fn number(digits: &str) -> Result<u16, &'static str> {
+    match digits.parse() {
+        Ok(0) => Ok(DEFAULT_PORT),
+        Ok(port) => Ok(port),
+        Err(_) => Err("its port is not one of 1 to 65535"),
+    }
+}
+
+/// An endpoint as a `DB_HOST`.
+fn spell(endpoint: &Endpoint) -> Result<String, String> {
+    let text = match endpoint {
+        Endpoint::Unix(path) => format!("localhost:{}", path.to_str().ok_or("the path is not text")?),
+        Endpoint::Tcp { host, .. } if host.eq_ignore_ascii_case("localhost") => {
+            return Err("`localhost` is a socket to PHP, whatever the port: give 127.0.0.1".into());
+        }
+        Endpoint::Tcp { host, port } if host.contains(':') => format!("[{host}]:{port}"),
+        Endpoint::Tcp { host, port } if *port == DEFAULT_PORT => host.clone(),
+        Endpoint::Tcp { host, port } => format!("{host}:{port}"),
+        _ => return Err(format!("WordPress cannot connect to {endpoint}")),
+    };
+    if understand(&text).ok().as_ref() == Some(endpoint) {
+        Ok(text)
+    } else {
+        Err(format!("DB_HOST cannot say {endpoint}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_understood_as_wordpress_does() {
+        let parsed = |text: &str| understand(text).unwrap().to_string();
+        assert_eq!(parsed("localhost"), "unix:/run/mysqld/mysqld.sock");
+        assert_eq!(parsed("localhost:3307"), "unix:/run/mysqld/mysqld.sock");
+        assert_eq!(parsed("LocalHost:3307:/run/a.sock"), "unix:/run/a.sock");
+        assert_eq!(parsed(":/run/a.sock"), "unix:/run/a.sock");
+        assert_eq!(parsed("127.0.0.1:/run/a.sock"), "tcp:127.0.0.1:3306");
+        assert_eq!(parsed("127.0.0.1:3307"), "tcp:127.0.0.1:3307");
+        assert_eq!(parsed("[::1]:3307"), "tcp:[::1]:3307");
+        assert_eq!(parsed("::1"), "tcp:[::1]:3306");
+        assert!(understand("a:b:c").is_err());
+        assert!(understand("127.0.0.1:99999").is_err());
+        assert!(spell(&"tcp:localhost:3306".parse().unwrap()).is_err());
     }
 }

@@ -7,11 +7,10 @@ use samehost_model::{Endpoint, Protocol, Secret};
 
 use super::{Known, constant, literal, write};
 use crate::edit::Edit;
-use crate::goal::Goal;
 use crate::languages::php::{Outcome, Place};
 use crate::lines::{around, has_only};
 use crate::refusal::{At, Refusal, Result};
-use crate::setting::Setting;
+use crate::setting::{Goal, Setting};
 
 /// The setting.
 pub(super) const NAME: &str = "WP_REDIS_HOST";

@@ -5,12 +5,10 @@ use std::path::Path;
 
 use tree_sitter::Node;
 
-use super::array::{Items, TOO_LARGE};
-use super::budget::LONGEST_TEXT;
-use super::run::{DEEPEST, Run};
+use super::run::{DEEPEST, LONGEST_TEXT, Run};
 use super::source::{Source, children};
 use super::statements::place;
-use super::value::{Entry, Item, Value, Valued};
+use super::value::{Entry, Item, Items, TOO_LARGE, Value, Valued};
 
 impl Run<'_> {
     /// What an expression is worth.

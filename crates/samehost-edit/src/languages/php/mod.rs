@@ -1,8 +1,6 @@
 //! PHP for the editors of PHP files: determines which constants and variables a file sets, without running it. What
 //! cannot be known here (an environment variable, a function's result) is a value that says where and why. Reads only.
 
-mod array;
-mod budget;
 mod calls;
 mod expressions;
 mod literal;
@@ -11,17 +9,17 @@ mod opaque;
 mod run;
 mod source;
 mod splice;
+mod state;
 mod statements;
-mod strings;
 mod uses;
 mod value;
 
-pub(crate) use array::Items;
 pub(crate) use literal::encode;
 pub(crate) use run::{Outcome, RETURNED, Setup, execute};
 pub(crate) use splice::{add, change, remove};
+pub(crate) use state::Constant;
 pub(crate) use uses::{constant_used, once, property_used, variable_used};
-pub(crate) use value::{Constant, Item, Place, Quoting, Trouble, Value, Valued};
+pub(crate) use value::{Item, Items, Place, Quoting, Trouble, Value, Valued};
 
 /// Default socket of mysqlnd, PHP's client of MySQL, on Debian and Ubuntu; elsewhere php.ini's mysqli.default_socket and
 /// pdo_mysql.default_socket.

@@ -2,10 +2,10 @@
 
 use tree_sitter::Node;
 
-use super::array::Items;
 use super::run::{DEEPEST, RETURNED, Run};
 use super::source::{Source, children};
-use super::value::{Entry, Item, Key, Place, State, Value, Valued};
+use super::state::{Key, State};
+use super::value::{Entry, Item, Items, Place, Value, Valued};
 
 impl Run<'_> {
     /// The statements of a block.
@@ -300,7 +300,7 @@ impl Run<'_> {
             self.state.variables.insert(&name, before);
         }
         let work = &mut self.budget.work;
-        self.state.variables.update(&name, |slot| super::value::put(slot, &keys, valued, &place, work));
+        self.state.variables.update(&name, |slot| super::state::put(slot, &keys, valued, &place, work));
     }
 }
 

@@ -1,12 +1,11 @@
-//! Known values of a PHP program's constants and variables at some point of it.
+//! Known values of a PHP program, and where they are written.
+//!
+//! Copies of an array share their elements until one is changed, and keys are found without a look at each element.
 
-use std::borrow::Cow;
-use std::ops::Range;
+use std::collections::HashMap;
+use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-
-use super::array::{Items, TOO_LARGE};
-use super::map::Map;
 
 /// Something that is unknown, or not understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,201 +136,6 @@ pub(crate) struct Item {
     pub(crate) entry: Entry,
 }
 
-/// A constant.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Constant {
-    /// Its possible values: several if it depends on something unknown.
-    pub(crate) alternatives: Vec<Valued>,
-    /// Whether it may be undefined as well.
-    pub(crate) undefined: bool,
-}
-
-/// Most values that a constant may have; one that has more is not known.
-const MOST_ALTERNATIVES: usize = 32;
-
-impl Constant {
-    fn is_unknown(&self) -> bool {
-        self.alternatives.iter().any(|valued| matches!(valued.value, Value::Unknown(_)))
-    }
-
-    /// One more value that it may have. What is unknown for one reason is not known better for another.
-    fn may_be(&mut self, valued: Valued) {
-        let is_unknown = matches!(valued.value, Value::Unknown(_)) && self.is_unknown();
-        if is_unknown || self.alternatives.len() > MOST_ALTERNATIVES || self.alternatives.contains(&valued) {
-            return;
-        }
-        if self.alternatives.len() < MOST_ALTERNATIVES {
-            self.alternatives.push(valued);
-            return;
-        }
-        let place = valued.place.as_ref();
-        let (file, line) = place.map_or((Path::new(""), 0), |place| (place.file.as_path(), place.line));
-        let trouble = Trouble::new(file, line, "it may have more values than are followed");
-        self.alternatives.push(Valued::unknown(trouble));
-    }
-}
-
-/// What is known at some point of a program.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct State {
-    pub(crate) constants: Map<Constant>,
-    pub(crate) variables: Map<Valued>,
-    /// Variables of which nothing is known, but what was set since; and why.
-    lost: Option<Lost>,
-    /// Constants that may be undefined, and were not yet found to be unknown.
-    unsure: Map<()>,
-    /// Execution does not get here.
-    pub(crate) over: bool,
-    /// From here on any constant may be defined already, and any variable changed.
-    pub(crate) anything: Option<Trouble>,
-    /// Code that is not read here was called; it may have defined a constant.
-    pub(crate) called: Option<Trouble>,
-}
-
-/// Variables that were there when nothing was certain any more. Each is unknown for the same reason, and so they are not
-/// visited one by one: a file may do this at each of its lines.
-#[derive(Clone, Debug)]
-struct Lost {
-    names: Map<()>,
-    trouble: Rc<Trouble>,
-}
-
-impl State {
-    /// Execution does not get here.
-    pub(super) fn over() -> State {
-        State { over: true, ..State::default() }
-    }
-
-    /// A variable's value; `None` if it is not set.
-    pub(crate) fn variable(&self, name: &[u8]) -> Option<Cow<'_, Valued>> {
-        if let Some(valued) = self.variables.get(name) {
-            return Some(Cow::Borrowed(valued));
-        }
-        let lost = self.lost.as_ref().filter(|lost| lost.names.contains_key(name))?;
-        Some(Cow::Owned(Valued::unknown(lost.trouble.as_ref().clone())))
-    }
-
-    /// Writes down what is unknown of each lost variable, for readers of the end of a program.
-    pub(super) fn settle(&mut self) {
-        let Some(lost) = self.lost.take() else { return };
-        for name in lost.names.keys() {
-            if !self.variables.contains_key(&name) {
-                self.variables.insert(&name, Valued::unknown(lost.trouble.as_ref().clone()));
-            }
-        }
-    }
-
-    /// In PHP the first definition wins; a later one only causes a warning.
-    pub(crate) fn define(&mut self, name: &[u8], valued: Valued) {
-        match self.constants.get(name) {
-            None => {
-                let unseen = self.anything.clone().map(Valued::unknown);
-                let mut alternatives: Vec<Valued> = unseen.into_iter().collect();
-                alternatives.push(valued);
-                self.constants.insert(name, Constant { alternatives, undefined: false });
-            }
-            Some(constant) if constant.undefined => {
-                self.unsure.remove(name);
-                self.constants.update(name, |constant| {
-                    constant.may_be(valued);
-                    constant.undefined = false;
-                });
-            }
-            Some(_) => {}
-        }
-    }
-
-    /// A constant may be defined by code that is not executed in order.
-    pub(crate) fn perhaps(&mut self, name: &[u8], trouble: Trouble) {
-        if !self.constants.contains_key(name) {
-            self.constants.insert(name, Constant { alternatives: Vec::new(), undefined: true });
-        }
-        self.constants.update(name, |constant| {
-            if constant.undefined {
-                constant.may_be(Valued::unknown(trouble));
-            }
-        });
-    }
-
-    /// Nothing is certain from here on.
-    pub(crate) fn lose(&mut self, trouble: &Trouble) {
-        self.anything.get_or_insert_with(|| trouble.clone());
-        for name in std::mem::take(&mut self.unsure).keys() {
-            self.constants.update(&name, |constant| {
-                if constant.undefined {
-                    constant.may_be(Valued::unknown(trouble.clone()));
-                }
-            });
-        }
-        let mut names = self.lost.take().map(|lost| lost.names).unwrap_or_default();
-        for name in std::mem::take(&mut self.variables).keys() {
-            names.insert(&name, ());
-        }
-        self.lost = Some(Lost { names, trouble: Rc::new(trouble.clone()) });
-    }
-
-    /// What is known where two ways meet. Only what differs is looked at; `work` counts it.
-    pub(crate) fn meet(self, other: State, trouble: &Trouble, work: &mut u64) -> State {
-        if self.over {
-            return other;
-        }
-        if other.over {
-            return self;
-        }
-        let mut met = State { over: false, ..self.clone() };
-        let constants = self.constants.candidates(&other.constants);
-        *work += constants.len() as u64;
-        for name in constants {
-            match (self.constants.get(&name), other.constants.get(&name)) {
-                (None, Some(only)) | (Some(only), None) => {
-                    let unsure = Constant { undefined: true, ..only.clone() };
-                    if !unsure.is_unknown() {
-                        met.unsure.insert(&name, ());
-                    }
-                    met.constants.insert(&name, unsure);
-                }
-                (Some(mine), Some(theirs)) if mine != theirs => {
-                    let mut both = mine.clone();
-                    both.undefined |= theirs.undefined;
-                    theirs.alternatives.iter().cloned().for_each(|valued| both.may_be(valued));
-                    if both.undefined && !both.is_unknown() {
-                        met.unsure.insert(&name, ());
-                    }
-                    met.constants.insert(&name, both);
-                }
-                _ => {}
-            }
-        }
-        let mut names = self.variables.candidates(&other.variables);
-        let are_lost = self.lost.is_some() || other.lost.is_some();
-        if are_lost && !self.has_lost_as(&other) {
-            let lost = [&self, &other].map(|state| state.lost.as_ref().map(|lost| &lost.names));
-            for names_of_one in lost.into_iter().flatten() {
-                names.extend(names_of_one.keys());
-            }
-        }
-        *work += names.len() as u64;
-        for name in names {
-            let (mine, theirs) = (self.variable(&name), other.variable(&name));
-            *work += mine.as_deref().map_or(0, Valued::extent);
-            if mine != theirs {
-                met.variables.insert(&name, Valued::unknown(trouble.clone()));
-            }
-        }
-        met.anything = self.anything.or(other.anything);
-        met.called = self.called.or(other.called);
-        met
-    }
-
-    /// Whether the same variables are lost, for the same reason.
-    fn has_lost_as(&self, other: &State) -> bool {
-        match (&self.lost, &other.lost) {
-            (Some(mine), Some(theirs)) => Rc::ptr_eq(&mine.trouble, &theirs.trouble),
-            (mine, theirs) => mine.is_none() && theirs.is_none(),
-        }
-    }
-}
-
 impl Valued {
     /// Bytes that a copy of it takes. Arrays are shared.
     pub(super) fn own(&self) -> usize {
@@ -350,54 +154,147 @@ impl Valued {
     }
 }
 
-/// Which element of an array is meant.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Key {
-    /// `[key]`
-    Named(Vec<u8>),
-    /// `[]`: one after the last.
-    Next,
+/// Deepest nesting of arrays; a configuration has five levels. Deeper ones are not known: they are compared and freed by
+/// functions that call themselves.
+const DEEPEST: usize = 32;
+/// Most values of an array, each counted wherever it is seen: `$a = [$a, $a];` has twice as many each time.
+const MOST: usize = 1 << 20;
+/// Why a value is not known that would be larger.
+pub(super) const TOO_LARGE: &str = "this is larger than a configuration's values are";
+/// Each further part of a text of this length counts as a value.
+const LONG: usize = 64;
+/// Up to here keys are compared one by one.
+const FEW: usize = 8;
+
+/// The elements of an array in order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Items {
+    items: Rc<Inner>,
 }
 
-/// Sets an element of an array, as `$slot[key]… = value` does. `work` counts the elements that are copied.
-pub(super) fn put(slot: &mut Valued, keys: &[Key], valued: Valued, place: &Place, work: &mut u64) {
-    let Some((key, rest)) = keys.split_first() else {
-        *slot = valued;
-        return;
-    };
-    if slot.value == Value::Null {
-        *slot = Valued { value: Value::Array(Items::default()), place: None, via: None };
+#[derive(Clone, Debug, Default)]
+struct Inner {
+    list: Vec<Item>,
+    /// Where a key stands, if there are more than a few.
+    places: HashMap<Vec<u8>, usize>,
+    /// The number of the next element without a key.
+    next: i64,
+    size: usize,
+    /// The same of its own texts alone: arrays in it are shared.
+    own: usize,
+    depth: usize,
+}
+
+impl Deref for Items {
+    type Target = [Item];
+
+    fn deref(&self) -> &[Item] {
+        &self.items.list
     }
-    match &mut slot.value {
-        Value::Array(items) => {
-            let key = match key {
-                Key::Named(key) => key.clone(),
-                Key::Next => items.next().to_string().into_bytes(),
-            };
-            let entry = Entry::Statement(place.clone());
-            *work += items.copied() as u64;
-            match items.position(&key) {
-                Some(at) => items.change(at, |item| {
-                    put(&mut item.value, rest, valued, place, work);
-                    if rest.is_empty() {
-                        item.entry = entry;
-                    }
-                }),
-                None => {
-                    let mut value = Valued::plain(Value::Null);
-                    put(&mut value, rest, valued, place, work);
-                    items.add(Item { key, value, entry });
+}
+
+impl PartialEq for Items {
+    fn eq(&self, other: &Items) -> bool {
+        Rc::ptr_eq(&self.items, &other.items) || self.items.list == other.items.list
+    }
+}
+
+impl Eq for Items {}
+
+impl FromIterator<Item> for Items {
+    fn from_iter<T: IntoIterator<Item = Item>>(given: T) -> Self {
+        let mut items = Items::default();
+        for item in given {
+            items.add(item);
+        }
+        items
+    }
+}
+
+impl Items {
+    /// Where an element stands.
+    pub(super) fn position(&self, key: &[u8]) -> Option<usize> {
+        if self.items.places.is_empty() {
+            return self.items.list.iter().position(|item| item.key == key);
+        }
+        self.items.places.get(key).copied()
+    }
+
+    pub(super) fn element(&self, key: &[u8]) -> Option<&Item> {
+        self.position(key).map(|at| &self.items.list[at])
+    }
+
+    /// The number that PHP gives to an element without a key.
+    pub(super) fn next(&self) -> i64 {
+        self.items.next
+    }
+
+    /// How much is copied if one is changed now.
+    pub(super) fn copied(&self) -> usize {
+        if Rc::strong_count(&self.items) > 1 { self.items.own } else { 0 }
+    }
+
+    /// How many values there are, each counted wherever it is seen.
+    pub(super) fn extent(&self) -> usize {
+        self.items.size
+    }
+
+    /// Whether this is more than is followed.
+    pub(super) fn is_too_large(&self) -> bool {
+        self.items.size > MOST || self.items.depth > DEEPEST
+    }
+
+    /// Adds an element, or replaces the one of its key at its place.
+    pub(super) fn add(&mut self, item: Item) {
+        match self.position(&item.key) {
+            Some(at) => self.change(at, |old| *old = item),
+            None => {
+                let inner = Rc::make_mut(&mut self.items);
+                if let Some(number) =
+                    std::str::from_utf8(&item.key).ok().and_then(|key| key.parse::<i64>().ok())
+                {
+                    inner.next = inner.next.max(number.saturating_add(1));
                 }
-            }
-            if items.is_too_large() {
-                *slot = Valued::unknown(Trouble::new(&place.file, place.line, TOO_LARGE));
+                let (size, depth) = extent(&item.value.value);
+                (inner.size, inner.depth) = (inner.size.saturating_add(size), inner.depth.max(depth + 1));
+                inner.own = inner.own.saturating_add(own(&item.value.value));
+                if inner.list.len() >= FEW {
+                    if inner.places.is_empty() {
+                        let known = inner.list.iter().enumerate().map(|(at, item)| (item.key.clone(), at));
+                        inner.places = known.collect();
+                    }
+                    inner.places.insert(item.key.clone(), inner.list.len());
+                }
+                inner.list.push(item);
             }
         }
-        Value::Unknown(_) => {}
-        _ => {
-            let trouble =
-                Trouble::new(&place.file, place.line, "an element of what is not an array is set here");
-            *slot = Valued::unknown(trouble);
-        }
+    }
+
+    /// Changes an element; its key stays.
+    pub(super) fn change(&mut self, at: usize, change: impl FnOnce(&mut Item)) {
+        let inner = Rc::make_mut(&mut self.items);
+        let value = &inner.list[at].value.value;
+        let (before, own_before) = (extent(value).0, own(value));
+        change(&mut inner.list[at]);
+        inner.own = inner.own.saturating_sub(own_before).saturating_add(own(&inner.list[at].value.value));
+        let (size, depth) = extent(&inner.list[at].value.value);
+        inner.size = inner.size.saturating_sub(before).saturating_add(size);
+        inner.depth = inner.depth.max(depth + 1);
+    }
+}
+
+/// How many values a value has, and how deep they are nested.
+fn extent(value: &Value) -> (usize, usize) {
+    match value {
+        Value::Array(items) => (items.items.size.saturating_add(1), items.items.depth),
+        _ => (own(value), 0),
+    }
+}
+
+/// What a copy of a value takes: one, and more for a long text.
+fn own(value: &Value) -> usize {
+    match value {
+        Value::Text(text) => 1 + text.len() / LONG,
+        _ => 1,
     }
 }

@@ -9,9 +9,8 @@ use samehost_model::scan::Scan;
 use samehost_model::{Protocol, Secret};
 use samehost_system::open;
 
-use super::application::Application;
+use super::application::{Application, Master, Variables};
 use super::identity::ClientIdentity;
-use super::masters::{Master, Variables};
 use crate::findings::place;
 
 /// How much of a process's environment is read, in bytes.

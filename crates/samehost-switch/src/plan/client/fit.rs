@@ -10,7 +10,7 @@ use samehost_system::identity::is_of_the_system;
 use samehost_system::proc::status::{self, Status};
 use samehost_system::{Account, Executable, as_user, open, ownership};
 
-use crate::configuration::environment_file::hands_over;
+use crate::configuration::server_files::hands_over;
 
 /// Who has to be able to read the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,8 +14,8 @@ use samehost_system::{Account, Identity as Present, open, start_time};
 use super::fit::{Reader, unfit};
 use super::pools::{self, Worker};
 use crate::configuration::config_file::ConfigFile;
-use crate::configuration::environment_file::hands_over;
 use crate::configuration::server_files;
+use crate::configuration::server_files::hands_over;
 use crate::place::real;
 use crate::reload::unit_of;
 

@@ -5,7 +5,6 @@ pub(crate) mod application;
 pub(crate) mod around;
 mod fit;
 pub(crate) mod identity;
-pub(crate) mod masters;
 pub(crate) mod pools;
 
 use std::time::Duration;
@@ -16,10 +15,9 @@ use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
 use samehost_system::accounts;
 
-use self::application::{Application, application};
+use self::application::{Application, Master, Revalidation, application, masters, revalidation};
 use self::around::Around;
 use self::identity::{A_MOMENT, ClientIdentity, client_identities};
-use self::masters::{Master, Revalidation, masters, revalidation};
 use crate::configuration::config_file::ConfigFile;
 use crate::configuration::server_files::process_of;
 use crate::findings::bar;

@@ -14,8 +14,7 @@ use samehost_scan::services_at;
 use samehost_services::UnixSocket;
 
 use crate::configuration::config_file::{ConfigFile, ParsedConfig};
-use crate::configuration::leads::by_hand;
-use crate::configuration::leads::{Left, of_text};
+use crate::configuration::leads::{Left, by_hand, of_text};
 use crate::configuration::server_files;
 use crate::findings::{Findings, shown};
 use crate::place::real;

@@ -3,6 +3,8 @@
 //! where `--accept other-files` says so, as every other file (decision 129). What cannot be written there stays an obstacle.
 //!
 //! The other way, to take the line out, was rejected: a pool's variable is there on purpose, often so that the file may lack it.
+//!
+//! Which variables move is read from the file before and after the stages (`.env`), by [`moved_by`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -17,7 +19,7 @@ use samehost_services::Kind;
 use super::stage::{PlannedStage, Replacement};
 use crate::findings::{Findings, shown};
 use crate::place::real;
-use crate::plan::client::masters::{Master, Variables};
+use crate::plan::client::application::{Master, Variables};
 use crate::plan::hop::Hop;
 use crate::reload::reload_action;
 use crate::request::SwitchRequest;

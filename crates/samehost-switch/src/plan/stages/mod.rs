@@ -14,8 +14,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use samehost_edit::{Access, Files, Goal, Role, Setting, apply};
-use samehost_edit::{Move, ProposalError, propose};
+use samehost_edit::{Access, Files, Goal, Move, ProposalError, Role, Setting, apply, propose};
 use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, ObstacleCode};

@@ -4,7 +4,7 @@ use samehost_edit::{Role, Uptake};
 use samehost_model::scan::{Process, Scan};
 use samehost_services::Kind;
 
-use crate::plan::client::masters::Revalidation;
+use crate::plan::client::application::Revalidation;
 use crate::plan::hop::Hop;
 use crate::reload::{ReloadAction, ReloadCommand, UnitVerb, reload_action, systemd_runs};
 use crate::request::SwitchRequest;

@@ -1,0 +1,255 @@
+//! What is known of a PHP program's constants and variables at some point of it.
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::rc::Rc;
+
+use super::map::Map;
+use super::value::{Entry, Item, Items, Place, TOO_LARGE, Trouble, Value, Valued};
+
+/// A constant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Constant {
+    /// Its possible values: several if it depends on something unknown.
+    pub(crate) alternatives: Vec<Valued>,
+    /// Whether it may be undefined as well.
+    pub(crate) undefined: bool,
+}
+
+/// Most values that a constant may have; one that has more is not known.
+const MOST_ALTERNATIVES: usize = 32;
+
+impl Constant {
+    fn is_unknown(&self) -> bool {
+        self.alternatives.iter().any(|valued| matches!(valued.value, Value::Unknown(_)))
+    }
+
+    /// One more value that it may have. What is unknown for one reason is not known better for another.
+    fn may_be(&mut self, valued: Valued) {
+        let is_unknown = matches!(valued.value, Value::Unknown(_)) && self.is_unknown();
+        if is_unknown || self.alternatives.len() > MOST_ALTERNATIVES || self.alternatives.contains(&valued) {
+            return;
+        }
+        if self.alternatives.len() < MOST_ALTERNATIVES {
+            self.alternatives.push(valued);
+            return;
+        }
+        let place = valued.place.as_ref();
+        let (file, line) = place.map_or((Path::new(""), 0), |place| (place.file.as_path(), place.line));
+        let trouble = Trouble::new(file, line, "it may have more values than are followed");
+        self.alternatives.push(Valued::unknown(trouble));
+    }
+}
+
+/// What is known at some point of a program.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct State {
+    pub(crate) constants: Map<Constant>,
+    pub(crate) variables: Map<Valued>,
+    /// Variables of which nothing is known, but what was set since; and why.
+    lost: Option<Lost>,
+    /// Constants that may be undefined, and were not yet found to be unknown.
+    unsure: Map<()>,
+    /// Execution does not get here.
+    pub(crate) over: bool,
+    /// From here on any constant may be defined already, and any variable changed.
+    pub(crate) anything: Option<Trouble>,
+    /// Code that is not read here was called; it may have defined a constant.
+    pub(crate) called: Option<Trouble>,
+}
+
+/// Variables that were there when nothing was certain any more. Each is unknown for the same reason, and so they are not
+/// visited one by one: a file may do this at each of its lines.
+#[derive(Clone, Debug)]
+struct Lost {
+    names: Map<()>,
+    trouble: Rc<Trouble>,
+}
+
+impl State {
+    /// Execution does not get here.
+    pub(super) fn over() -> State {
+        State { over: true, ..State::default() }
+    }
+
+    /// A variable's value; `None` if it is not set.
+    pub(crate) fn variable(&self, name: &[u8]) -> Option<Cow<'_, Valued>> {
+        if let Some(valued) = self.variables.get(name) {
+            return Some(Cow::Borrowed(valued));
+        }
+        let lost = self.lost.as_ref().filter(|lost| lost.names.contains_key(name))?;
+        Some(Cow::Owned(Valued::unknown(lost.trouble.as_ref().clone())))
+    }
+
+    /// Writes down what is unknown of each lost variable, for readers of the end of a program.
+    pub(super) fn settle(&mut self) {
+        let Some(lost) = self.lost.take() else { return };
+        for name in lost.names.keys() {
+            if !self.variables.contains_key(&name) {
+                self.variables.insert(&name, Valued::unknown(lost.trouble.as_ref().clone()));
+            }
+        }
+    }
+
+    /// In PHP the first definition wins; a later one only causes a warning.
+    pub(crate) fn define(&mut self, name: &[u8], valued: Valued) {
+        match self.constants.get(name) {
+            None => {
+                let unseen = self.anything.clone().map(Valued::unknown);
+                let mut alternatives: Vec<Valued> = unseen.into_iter().collect();
+                alternatives.push(valued);
+                self.constants.insert(name, Constant { alternatives, undefined: false });
+            }
+            Some(constant) if constant.undefined => {
+                self.unsure.remove(name);
+                self.constants.update(name, |constant| {
+                    constant.may_be(valued);
+                    constant.undefined = false;
+                });
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// A constant may be defined by code that is not executed in order.
+    pub(crate) fn perhaps(&mut self, name: &[u8], trouble: Trouble) {
+        if !self.constants.contains_key(name) {
+            self.constants.insert(name, Constant { alternatives: Vec::new(), undefined: true });
+        }
+        self.constants.update(name, |constant| {
+            if constant.undefined {
+                constant.may_be(Valued::unknown(trouble));
+            }
+        });
+    }
+
+    /// Nothing is certain from here on.
+    pub(crate) fn lose(&mut self, trouble: &Trouble) {
+        self.anything.get_or_insert_with(|| trouble.clone());
+        for name in std::mem::take(&mut self.unsure).keys() {
+            self.constants.update(&name, |constant| {
+                if constant.undefined {
+                    constant.may_be(Valued::unknown(trouble.clone()));
+                }
+            });
+        }
+        let mut names = self.lost.take().map(|lost| lost.names).unwrap_or_default();
+        for name in std::mem::take(&mut self.variables).keys() {
+            names.insert(&name, ());
+        }
+        self.lost = Some(Lost { names, trouble: Rc::new(trouble.clone()) });
+    }
+
+    /// What is known where two ways meet. Only what differs is looked at; `work` counts it.
+    pub(crate) fn meet(self, other: State, trouble: &Trouble, work: &mut u64) -> State {
+        if self.over {
+            return other;
+        }
+        if other.over {
+            return self;
+        }
+        let mut met = State { over: false, ..self.clone() };
+        let constants = self.constants.candidates(&other.constants);
+        *work += constants.len() as u64;
+        for name in constants {
+            match (self.constants.get(&name), other.constants.get(&name)) {
+                (None, Some(only)) | (Some(only), None) => {
+                    let unsure = Constant { undefined: true, ..only.clone() };
+                    if !unsure.is_unknown() {
+                        met.unsure.insert(&name, ());
+                    }
+                    met.constants.insert(&name, unsure);
+                }
+                (Some(mine), Some(theirs)) if mine != theirs => {
+                    let mut both = mine.clone();
+                    both.undefined |= theirs.undefined;
+                    theirs.alternatives.iter().cloned().for_each(|valued| both.may_be(valued));
+                    if both.undefined && !both.is_unknown() {
+                        met.unsure.insert(&name, ());
+                    }
+                    met.constants.insert(&name, both);
+                }
+                _ => {}
+            }
+        }
+        let mut names = self.variables.candidates(&other.variables);
+        let are_lost = self.lost.is_some() || other.lost.is_some();
+        if are_lost && !self.has_lost_as(&other) {
+            let lost = [&self, &other].map(|state| state.lost.as_ref().map(|lost| &lost.names));
+            for names_of_one in lost.into_iter().flatten() {
+                names.extend(names_of_one.keys());
+            }
+        }
+        *work += names.len() as u64;
+        for name in names {
+            let (mine, theirs) = (self.variable(&name), other.variable(&name));
+            *work += mine.as_deref().map_or(0, Valued::extent);
+            if mine != theirs {
+                met.variables.insert(&name, Valued::unknown(trouble.clone()));
+            }
+        }
+        met.anything = self.anything.or(other.anything);
+        met.called = self.called.or(other.called);
+        met
+    }
+
+    /// Whether the same variables are lost, for the same reason.
+    fn has_lost_as(&self, other: &State) -> bool {
+        match (&self.lost, &other.lost) {
+            (Some(mine), Some(theirs)) => Rc::ptr_eq(&mine.trouble, &theirs.trouble),
+            (mine, theirs) => mine.is_none() && theirs.is_none(),
+        }
+    }
+}
+
+/// Which element of an array is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    /// `[key]`
+    Named(Vec<u8>),
+    /// `[]`: one after the last.
+    Next,
+}
+
+/// Sets an element of an array, as `$slot[key]… = value` does. `work` counts the elements that are copied.
+pub(super) fn put(slot: &mut Valued, keys: &[Key], valued: Valued, place: &Place, work: &mut u64) {
+    let Some((key, rest)) = keys.split_first() else {
+        *slot = valued;
+        return;
+    };
+    if slot.value == Value::Null {
+        *slot = Valued { value: Value::Array(Items::default()), place: None, via: None };
+    }
+    match &mut slot.value {
+        Value::Array(items) => {
+            let key = match key {
+                Key::Named(key) => key.clone(),
+                Key::Next => items.next().to_string().into_bytes(),
+            };
+            let entry = Entry::Statement(place.clone());
+            *work += items.copied() as u64;
+            match items.position(&key) {
+                Some(at) => items.change(at, |item| {
+                    put(&mut item.value, rest, valued, place, work);
+                    if rest.is_empty() {
+                        item.entry = entry;
+                    }
+                }),
+                None => {
+                    let mut value = Valued::plain(Value::Null);
+                    put(&mut value, rest, valued, place, work);
+                    items.add(Item { key, value, entry });
+                }
+            }
+            if items.is_too_large() {
+                *slot = Valued::unknown(Trouble::new(&place.file, place.line, TOO_LARGE));
+            }
+        }
+        Value::Unknown(_) => {}
+        _ => {
+            let trouble =
+                Trouble::new(&place.file, place.line, "an element of what is not an array is set here");
+            *slot = Valued::unknown(trouble);
+        }
+    }
+}
