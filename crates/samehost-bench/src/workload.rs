@@ -99,6 +99,10 @@ impl Wanted<'_> {
     }
 }
 
+/// Time of an arm in a block of the checkup. Short, because more blocks are worth more than longer ones: the first of
+/// sixteen rows is decided by ten blocks, however long they are.
+pub const CHECKUP_TRIAL: Duration = Duration::from_millis(25);
+
 /// The part of a workload in the checkup.
 #[derive(Clone, Copy, Debug)]
 pub enum CheckupEntry {
@@ -109,6 +113,8 @@ pub enum CheckupEntry {
         parameters: &'static [(&'static str, &'static str)],
         /// Workload that measures such a server that is already running.
         running: &'static str,
+        /// Time of an arm in a block.
+        trial: Duration,
     },
     /// It takes longer than the checkup has: returns what the checkup reports instead.
     Hints(fn() -> Vec<String>),
@@ -117,7 +123,7 @@ pub enum CheckupEntry {
 impl CheckupEntry {
     /// The entry of a workload that measures `kind` with default parameters.
     pub(crate) const fn server(kind: &'static ServerKind, workload: &'static str) -> Self {
-        CheckupEntry::Server { kind, parameters: &[], running: workload }
+        CheckupEntry::Server { kind, parameters: &[], running: workload, trial: CHECKUP_TRIAL }
     }
 }
 

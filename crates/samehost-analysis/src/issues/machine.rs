@@ -34,7 +34,10 @@ pub(crate) fn issue(report: &Report, arms: &[ArmTrials<'_>]) -> Vec<Issue> {
 /// no ratio had moved by more than 6 %.
 fn find_others(report: &Report) -> Option<Issue> {
     let load = OtherLoad::of(&[report])?;
-    let message = format!("{}; the verdicts are about this machine with that load", load.in_words());
+    let message = format!(
+        "{}; the verdicts are about this machine with that load: an idle one can have other ratios",
+        load.in_words()
+    );
     Some(Issue {
         arm: None,
         warning: Warning::new(Code::ForeignLoad, "", message),

@@ -7,7 +7,7 @@ use samehost_bench::Starts;
 use samehost_bench::machine::{RunningServer, running_servers};
 use samehost_bench::parameters::Parameters;
 use samehost_bench::private_servers::ServerKind;
-use samehost_bench::workload::{CheckupEntry, Workload, defaults};
+use samehost_bench::workload::{CHECKUP_TRIAL, CheckupEntry, Workload, defaults};
 use samehost_bench::workloads::WORKLOADS;
 use samehost_model::{Endpoint, Placement, Transport, metric};
 use samehost_report::FindingKind;
@@ -38,8 +38,7 @@ pub struct Part {
     /// Whether the baseline also runs against itself. Two parts, one for a time and one for CPU time, suffice
     /// to detect spurious differences on this machine; the others use the time for their own rows.
     pub control: bool,
-    /// Time of an arm in a block. Short, because more blocks are worth more than longer ones: the first of sixteen rows
-    /// is decided by ten blocks, however long they are.
+    /// Time of an arm in a block.
     pub trial: Duration,
 }
 
@@ -58,7 +57,7 @@ impl Part {
             installed: false,
             starts_slowly: false,
             control: false,
-            trial: Duration::from_millis(25),
+            trial: CHECKUP_TRIAL,
         }
     }
 
@@ -137,12 +136,12 @@ fn server(workload: &'static dyn Workload) -> Part {
         metric,
         connections: Some(connections),
     };
-    let parameters = match workload.checkup() {
-        Some(CheckupEntry::Server { parameters, .. }) => parameters,
-        _ => &[],
+    let (parameters, trial): (&[_], _) = match workload.checkup() {
+        Some(CheckupEntry::Server { parameters, trial, .. }) => (parameters, trial),
+        _ => (&[], CHECKUP_TRIAL),
     };
     let parameters = parameters.iter().map(|(name, value)| (*name, (*value).to_owned()));
-    let part = Part { parameters: parameters.collect(), ..Part::new(workload.name()) };
+    let part = Part { parameters: parameters.collect(), trial, ..Part::new(workload.name()) };
     Part {
         connections: vec![1, MANY],
         lines: vec![

@@ -13,7 +13,7 @@ use crate::needed::least_s;
 
 /// Minimum time of a part in the first lap: less is not enough for the blocks that a decision among this many rows
 /// requires. Later turns get at least half of it.
-const LEAST: Duration = Duration::from_millis(2000);
+const LEAST: Duration = Duration::from_millis(1700);
 /// Maximum turns of a part. A part that needs more does not converge as estimated.
 const MOST_TURNS: u32 = 6;
 /// Start-up time of slow servers, for each turn: 1.0 s for three MariaDBs and 0.8 s for three PostgreSQLs on a quiet machine,
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn servers_without_time_are_named() {
-        let (measured, without) = lap(12, 1.0);
+        let (measured, without) = lap(10, 1.0);
         assert_eq!((measured.len(), without), (5, vec!["redis", "memcached", "mysql", "postgres"]));
     }
 }

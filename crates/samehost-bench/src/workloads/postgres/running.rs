@@ -67,6 +67,12 @@ impl RunningPostgres {
             for endpoint in server.endpoints() {
                 addresses.insert(endpoint.transport(), private(endpoint, server.password()));
             }
+            if let Some(address) = addresses.values().next().filter(|_| settings.per_query) {
+                let mut dialogue = Dialogue::begin(address, false)?;
+                for sql in postgres::usual_password(&server) {
+                    dialogue.must("to store the password as users do", &sql)?;
+                }
+            }
             Some(server)
         } else {
             None

@@ -14,8 +14,8 @@ use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, Word
 use crate::private_servers::{BACKEND_NAMES, BackendKind, FrontKind, NGINX};
 use crate::starts::Starts;
 use crate::workload::{
-    Capabilities, CheckupEntry, Configured, Description, Instance, OpenOrClosed, StartOptions, Workload,
-    add_proxy_metric, request_metrics,
+    CHECKUP_TRIAL, Capabilities, CheckupEntry, Configured, Description, Instance, OpenOrClosed, StartOptions,
+    Workload, add_proxy_metric, request_metrics,
 };
 use crate::workloads::http::Version;
 use crate::workloads::requests::MOST_SLICED;
@@ -86,6 +86,7 @@ impl Workload for Proxy {
             parameters: &[("backend", "built-in"), ("backends", "1"), ("http", "1.1")],
             // The backend of a running nginx is not ours to change: only the hop in front of it can be measured.
             running: "http",
+            trial: CHECKUP_TRIAL,
         })
     }
 
