@@ -103,6 +103,9 @@ impl Wanted<'_> {
 /// sixteen rows is decided by ten blocks, however long they are.
 pub const CHECKUP_TRIAL: Duration = Duration::from_millis(25);
 
+/// Connections of a server under load, in the checkup.
+pub const MANY: u32 = 64;
+
 /// The part of a workload in the checkup.
 #[derive(Clone, Copy, Debug)]
 pub enum CheckupEntry {
@@ -115,6 +118,8 @@ pub enum CheckupEntry {
         running: &'static str,
         /// Time of an arm in a block.
         trial: Duration,
+        /// Connections of a server under load.
+        many: u32,
     },
     /// It takes longer than the checkup has: returns what the checkup reports instead.
     Hints(fn() -> Vec<String>),
@@ -123,7 +128,7 @@ pub enum CheckupEntry {
 impl CheckupEntry {
     /// The entry of a workload that measures `kind` with default parameters.
     pub(crate) const fn server(kind: &'static ServerKind, workload: &'static str) -> Self {
-        CheckupEntry::Server { kind, parameters: &[], running: workload, trial: CHECKUP_TRIAL }
+        CheckupEntry::Server { kind, parameters: &[], running: workload, trial: CHECKUP_TRIAL, many: MANY }
     }
 }
 

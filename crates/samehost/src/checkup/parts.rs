@@ -7,7 +7,7 @@ use samehost_bench::Starts;
 use samehost_bench::machine::{RunningServer, running_servers};
 use samehost_bench::parameters::Parameters;
 use samehost_bench::private_servers::ServerKind;
-use samehost_bench::workload::{CHECKUP_TRIAL, CheckupEntry, Workload, defaults};
+use samehost_bench::workload::{CHECKUP_TRIAL, CheckupEntry, MANY, Workload, defaults};
 use samehost_bench::workloads::WORKLOADS;
 use samehost_model::{Endpoint, Placement, Transport, metric};
 use samehost_report::FindingKind;
@@ -87,8 +87,6 @@ pub struct PartLine {
     pub connections: Option<u32>,
 }
 
-/// Connections of a server under load.
-const MANY: u32 = 64;
 /// Six slices of a stream.
 pub const BULK_TRIAL: Duration = Duration::from_millis(60);
 
@@ -130,23 +128,23 @@ fn built_in() -> Vec<Part> {
 
 /// Part for an installed server.
 fn server(workload: &'static dyn Workload) -> Part {
-    let line = |what: &str, kind, metric, connections| PartLine {
-        label: format!("{}{what}", workload.name()),
-        kind,
+    let (parameters, trial, many): (&[_], _, _) = match workload.checkup() {
+        Some(CheckupEntry::Server { parameters, trial, many, .. }) => (parameters, trial, many),
+        _ => (&[], CHECKUP_TRIAL, MANY),
+    };
+    let line = |what: &str, metric, connections| PartLine {
+        label: format!("{}: {what}", workload.name()),
+        kind: FindingKind::Server,
         metric,
         connections: Some(connections),
-    };
-    let (parameters, trial): (&[_], _) = match workload.checkup() {
-        Some(CheckupEntry::Server { parameters, trial, .. }) => (parameters, trial),
-        _ => (&[], CHECKUP_TRIAL),
     };
     let parameters = parameters.iter().map(|(name, value)| (*name, (*value).to_owned()));
     let part = Part { parameters: parameters.collect(), trial, ..Part::new(workload.name()) };
     Part {
-        connections: vec![1, MANY],
+        connections: vec![1, many],
         lines: vec![
-            line(": one at a time", FindingKind::Server, metric::LATENCY_MEAN.name, 1),
-            line(": CPU time, 64 at once", FindingKind::Server, metric::TOTAL_CPU_PER_OP.name, MANY),
+            line("one at a time", metric::LATENCY_MEAN.name, 1),
+            line(&format!("CPU time, {many} at once"), metric::TOTAL_CPU_PER_OP.name, many),
         ],
         installed: true,
         starts_slowly: workload

@@ -22,8 +22,8 @@ use crate::network::{Instead, Network};
 use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, words};
 use crate::private_servers::{FrontKind, PHP_FPM};
 use crate::workload::{
-    Capabilities, CheckupEntry, Configured, Description, Instance, Look, OpenOrClosed, StartOptions, Wanted,
-    Workload, add_proxy_metric, request_metrics,
+    Capabilities, CheckupEntry, Configured, Description, Instance, Look, MANY, OpenOrClosed, StartOptions,
+    Wanted, Workload, add_proxy_metric, request_metrics,
 };
 use crate::workloads::foreign::crowding;
 use crate::workloads::requests::burst_metrics;
@@ -209,7 +209,13 @@ impl Workload for FastCgi {
     }
 
     fn checkup(&self) -> Option<CheckupEntry> {
-        Some(CheckupEntry::Server { kind: &PHP_FPM, parameters: &[], running: self.name(), trial: TRIAL })
+        Some(CheckupEntry::Server {
+            kind: &PHP_FPM,
+            parameters: &[],
+            running: self.name(),
+            trial: TRIAL,
+            many: MANY,
+        })
     }
 
     fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {

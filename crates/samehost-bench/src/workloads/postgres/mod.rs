@@ -42,8 +42,12 @@ use statement::{Protocol, Statement};
 const MOST_ROWS: u32 = 1_000_000;
 /// Most connections if each has a thread.
 const MOST_THREADS: u32 = 1024;
-/// Time of an arm in a block of the checkup.
-const TRIAL: Duration = Duration::from_millis(35);
+/// Connections of an arm in the checkup. Each is a process that the server forks, and takes 10 ms of CPU time until its caches are filled
+/// (perf: page faults), three times as long beside other work: with 64 an arm, a checkup had four blocks where MariaDB had nine.
+const CHECKUP_CONNECTIONS: u32 = 16;
+/// Time of an arm in a block of the checkup. Beside two neighbours at 60 % intervals with one connection were ±4 to ±5 % with 50 ms, and ±4
+/// to ±15 % with 25, as many blocks in 7 s; MariaDB's were not narrower.
+const CHECKUP_LENGTH: Duration = Duration::from_millis(35);
 
 /// The postgres workload.
 pub struct Postgres;
@@ -130,9 +134,14 @@ impl Workload for Postgres {
     }
 
     fn checkup(&self) -> Option<CheckupEntry> {
-        // Three starts take longer than the blocks between them. Beside two neighbours at 60 % intervals with one connection were ±4 to ±5 %
-        // with 50 ms and ±4 to ±15 % with 25, as many blocks in 7 s; MariaDB's, whose blocks take longer, were not narrower.
-        Some(CheckupEntry::Server { kind: &POSTGRES, parameters: &[], running: self.name(), trial: TRIAL })
+        let checkup = CheckupEntry::Server {
+            kind: &POSTGRES,
+            parameters: &[],
+            running: self.name(),
+            trial: CHECKUP_LENGTH,
+            many: CHECKUP_CONNECTIONS,
+        };
+        Some(checkup)
     }
 
     fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {

@@ -14,8 +14,8 @@ use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, Word
 use crate::private_servers::{BACKEND_NAMES, BackendKind, FrontKind, NGINX};
 use crate::starts::Starts;
 use crate::workload::{
-    CHECKUP_TRIAL, Capabilities, CheckupEntry, Configured, Description, Instance, OpenOrClosed, StartOptions,
-    Workload, add_proxy_metric, request_metrics,
+    CHECKUP_TRIAL, Capabilities, CheckupEntry, Configured, Description, Instance, MANY, OpenOrClosed,
+    StartOptions, Workload, add_proxy_metric, request_metrics,
 };
 use crate::workloads::http::Version;
 use crate::workloads::requests::MOST_SLICED;
@@ -87,6 +87,7 @@ impl Workload for Proxy {
             // The backend of a running nginx is not ours to change: only the hop in front of it can be measured.
             running: "http",
             trial: CHECKUP_TRIAL,
+            many: MANY,
         })
     }
 
