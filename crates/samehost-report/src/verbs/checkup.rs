@@ -392,7 +392,7 @@ fn load(findings: &[Finding<'_>]) -> Option<String> {
     }
     let load = OtherLoad::of(&reports)?;
     Some(format!(
-        "Measured on this machine at work: {}. The verdicts are about the machine with that load: an idle one can have other ratios, as both transports waited for the CPUs.",
+        "Measured on this machine at work: {}. The verdicts are about the machine with that load: an idle one can have other ratios.",
         load.in_words()
     ))
 }
