@@ -8,6 +8,9 @@ use std::os::fd::AsFd;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
 use samehost_bpf::{Counted, Exchanges, Mode, PairCounts, Unavailable};
 use samehost_model::scan::NoTime;
 use samehost_scan::{are_too_many_lost, no_time};
@@ -75,23 +78,9 @@ impl fmt::Display for Share {
     }
 }
 
-/// Random numbers from a seed: SplitMix64 (Steele, Lea and Flood 2014).
-struct Random(u64);
-
-impl Random {
-    /// A number below `end`. The remainder prefers small numbers by less than one in 10¹⁷.
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
-    }
-}
-
 /// The coin: ways in permuted blocks, so that both have their part of any few connections in a row.
 struct Coin {
-    random: Random,
+    random: Xoshiro256PlusPlus,
     share: Share,
     /// Blocks that were begun.
     blocks: u32,
@@ -102,16 +91,14 @@ impl Coin {
     /// half: whoever knows the last ways does not know the next one.
     fn next_block(&mut self) -> (u32, Vec<Way>) {
         let (size, unix) = self.share.smallest_block();
-        let (size, unix) = match (size, self.random.below(2)) {
-            (4, 1) if unix == 2 => (6, 3),
-            (_, 1) => (2 * size, 2 * unix),
+        let (size, unix) = match (size, self.random.random_bool(0.5)) {
+            (4, true) if unix == 2 => (6, 3),
+            (_, true) => (2 * size, 2 * unix),
             _ => (size, unix),
         };
         let mut ways = vec![Way::Unix; usize::from(unix)];
         ways.resize(usize::from(size), Way::Tcp);
-        for last in (1..ways.len()).rev() {
-            ways.swap(last, self.random.below(last as u64 + 1) as usize);
-        }
+        ways.shuffle(&mut self.random);
         self.blocks += 1;
         (self.blocks - 1, ways)
     }
@@ -233,7 +220,11 @@ impl Trial {
             diag: Diag::open().ok(),
             begun: Instant::now(),
             length: terms.length,
-            coin: Coin { random: Random(terms.seed), share: terms.share, blocks: 0 },
+            coin: Coin {
+                random: Xoshiro256PlusPlus::seed_from_u64(terms.seed),
+                share: terms.share,
+                blocks: 0,
+            },
             ports,
             drawn: Vec::new(),
             known: HashMap::new(),
@@ -410,7 +401,7 @@ mod tests {
     use super::*;
 
     fn coin(percent: u8, seed: u64) -> Coin {
-        Coin { random: Random(seed), share: Share(percent), blocks: 0 }
+        Coin { random: Xoshiro256PlusPlus::seed_from_u64(seed), share: Share(percent), blocks: 0 }
     }
 
     #[test]

@@ -188,6 +188,12 @@ impl Counted {
 }
 
 impl PairCounts {
+    /// Exchanges, those that overlap with others of their connection among them.
+    #[must_use]
+    pub fn all_exchanges(&self) -> u64 {
+        self.exchanges + self.violations
+    }
+
     /// Counts of both ends are read one after the other, so that one may be behind by what is under way: never below zero.
     fn since(&self, earlier: &PairCounts) -> PairCounts {
         let mut parts = self.parts;

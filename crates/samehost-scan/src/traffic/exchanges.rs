@@ -334,10 +334,6 @@ fn unmeasured(why: Unavailable) -> Exchanges {
     Exchanges { unmeasured: Some(unmeasured), refused: Some(error.to_string()), ..Exchanges::default() }
 }
 
-fn exchanges_of(counts: &PairCounts) -> u64 {
-    counts.exchanges + counts.violations
-}
-
 /// A part of a whole; 0 of nothing.
 fn part(of: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { of as f64 / whole as f64 }
@@ -346,7 +342,7 @@ fn part(of: u64, whole: u64) -> f64 {
 /// Whether so many events were lost that no time of these exchanges counts.
 #[must_use]
 pub fn are_too_many_lost(counted: &Counted) -> bool {
-    let all: u64 = counted.pairs.iter().map(exchanges_of).sum();
+    let all: u64 = counted.pairs.iter().map(PairCounts::all_exchanges).sum();
     counted.lost as f64 > MOST_LOST * (EVENTS * all) as f64
 }
 
@@ -355,7 +351,7 @@ pub fn are_too_many_lost(counted: &Counted) -> bool {
 pub fn no_time(counts: &PairCounts, seconds: f64, is_lossy: bool) -> Option<NoTime> {
     if is_unseen(counts) {
         Some(NoTime::Unseen)
-    } else if part(counts.violations, exchanges_of(counts)) > MOST_OVERLAPPING {
+    } else if part(counts.violations, counts.all_exchanges()) > MOST_OVERLAPPING {
         Some(NoTime::Overlapping)
     } else if part(counts.unasked, counts.receives) > MOST_UNASKED {
         Some(NoTime::Unasked)
@@ -371,7 +367,7 @@ pub fn no_time(counts: &PairCounts, seconds: f64, is_lossy: bool) -> Option<NoTi
 }
 
 fn seen(pair: &Pair, service: usize, counts: &PairCounts, seconds: f64, is_lossy: bool) -> PairExchanges {
-    let exchanges = exchanges_of(counts);
+    let exchanges = counts.all_exchanges();
     let (overlapping, unasked) = (part(counts.violations, exchanges), part(counts.unasked, counts.receives));
     let unstamped = part(counts.untimed, counts.exchanges);
     let no_time = no_time(counts, seconds, is_lossy);
@@ -397,7 +393,7 @@ fn seen(pair: &Pair, service: usize, counts: &PairCounts, seconds: f64, is_lossy
 
 /// Whether clients read on and on, and send once in a while.
 fn is_stream_of_pieces(counts: &PairCounts, seconds: f64) -> bool {
-    let sent = exchanges_of(counts);
+    let sent = counts.all_exchanges();
     let most = MOST_SENT_OF_A_STREAM_PER_S * seconds * f64::from(counts.connections.max(1));
     counts.receives >= PIECES_OF_A_STREAM * sent.max(1) && sent as f64 <= most
 }

@@ -12,10 +12,11 @@ use samehost_model::{
     Arm, Better, Code, DrawnConnections, Endpoint, Head, MetricInfo, Plan, Point, Redactor, Report,
     Transport, Trial, Warning, WorkloadInfo,
 };
-use samehost_run::{BLOCKS, Mode, Terms, Tried, TriedArm, TriedBlock, TriedPort, Way};
+use samehost_run::{BLOCKS, Mode, PairCounts, Terms, Tried, TriedArm, TriedBlock, TriedPort, Way};
 
 use crate::cli::RunOptions;
 use crate::output::{self, Target};
+use crate::request::fresh_seed;
 use crate::wrong_use::WrongUse;
 
 /// What is compared, and its name in JSON; the first decides.
@@ -53,18 +54,13 @@ pub fn planned(options: &RunOptions) -> anyhow::Result<Option<Planned>> {
         }
         outputs.push((name, output::open(path)?));
     }
-    let seed = options.seed.unwrap_or_else(output_seed);
+    let seed = options.seed.unwrap_or_else(fresh_seed);
     let started_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     Ok(Some(Planned {
         terms: Terms { share, seed, length: options.trial_time, exact: options.exact },
         outputs,
         started_at,
     }))
-}
-
-/// A seed that nobody chose.
-fn output_seed() -> u64 {
-    jiff::Timestamp::now().as_nanosecond() as u64 % 1_000_000
 }
 
 impl Planned {
@@ -92,11 +88,9 @@ impl Planned {
 
 fn report(tried: &Tried, options: &RunOptions, planned: &Planned) -> Report {
     let mut report = Report::new(head(tried, options, planned));
-    let is_alone = tried.ports.iter().filter(|port| has_connections(port)).count() <= 1;
-    for port in tried.ports.iter().filter(|port| is_alone || has_connections(port)) {
-        if is_alone && !has_connections(port) && !report.head.arms.is_empty() {
-            continue;
-        }
+    let shown = shown(&tried.ports);
+    let is_alone = shown.len() <= 1;
+    for port in shown {
         let arms = arms(port, is_alone);
         for (arm, found) in arms.iter().zip(&port.arms) {
             for (block, counted) in (0..BLOCKS).zip(&found.blocks) {
@@ -110,8 +104,14 @@ fn report(tried: &Tried, options: &RunOptions, planned: &Planned) -> Report {
     report
 }
 
+/// The ports that somebody connected to; the first one where nobody did, so that a report says of which ports nothing is known.
+fn shown(ports: &[TriedPort]) -> Vec<&TriedPort> {
+    let used: Vec<&TriedPort> = ports.iter().filter(|port| has_connections(port)).collect();
+    if used.is_empty() { ports.iter().take(1).collect() } else { used }
+}
+
 fn has_connections(port: &TriedPort) -> bool {
-    port.arms.iter().any(|arm| arm.blocks.iter().any(|block| block.connections > 0))
+    connections(port) > 0
 }
 
 fn head(tried: &Tried, options: &RunOptions, planned: &Planned) -> Head {
@@ -188,7 +188,7 @@ fn trial(arm: &Arm, block: u32, found: &TriedArm, counted: &TriedBlock, seconds:
         position: u32::from(arm.transport == Transport::Unix),
         // A block has its part of the whole time, and both arms share it.
         seconds: seconds / f64::from(2 * BLOCKS),
-        operations: counts.exchanges + counts.violations,
+        operations: counts.all_exchanges(),
         transport_observed: None,
         drawn: Some(DrawnConnections {
             connections: counted.connections,
@@ -205,9 +205,8 @@ fn trial(arm: &Arm, block: u32, found: &TriedArm, counted: &TriedBlock, seconds:
     if found.no_time.is_some() {
         return trial;
     }
-    let has_p99 = counts.first.count >= FEWEST_FOR_P99;
-    let p99 = counts.first.quantile_us(0.99).filter(|_| has_p99);
-    let mut values = vec![(TIME, counted.typical_us()), (MEAN, counts.first.mean_us()), (P99, p99)];
+    let mut values =
+        vec![(TIME, counted.typical_us()), (MEAN, counts.first.mean_us()), (P99, p99_us(counts))];
     if let Some(parts) = samehost_scan::parts(counts) {
         values.push((HOP, Some(parts.hop_us())));
         for (name, part) in OTHER_PARTS.into_iter().zip([parts.waiting_us, parts.work_us, parts.client_us]) {
@@ -261,7 +260,7 @@ fn notes(tried: &Tried, report: &Report, options: &RunOptions) -> Vec<Warning> {
 fn shares(port: &TriedPort) -> String {
     let [tcp, unix] = [&port.arms[0], &port.arms[1]].map(|arm| {
         let connections: u64 = arm.blocks.iter().map(|block| block.connections).sum();
-        (connections, arm.counts.exchanges + arm.counts.violations)
+        (connections, arm.counts.all_exchanges())
     });
     let fell_back: u64 = port.arms[1].blocks.iter().map(|block| block.fell_back).sum();
     let fell_back = match fell_back {
@@ -281,10 +280,14 @@ fn shares(port: &TriedPort) -> String {
     )
 }
 
-/// The 99th percentile of all exchanges of an arm, where it has one: ten times lie beyond it.
+/// The 99th percentile in microseconds, where there is one: ten times lie beyond it.
+fn p99_us(counts: &PairCounts) -> Option<f64> {
+    counts.first.quantile_us(0.99).filter(|_| counts.first.count >= FEWEST_FOR_P99)
+}
+
+/// The 99th percentile of all exchanges of an arm, in words.
 fn p99(arm: &TriedArm) -> String {
-    let has_p99 = arm.no_time.is_none() && arm.counts.first.count >= FEWEST_FOR_P99;
-    match arm.counts.first.quantile_us(0.99).filter(|_| has_p99) {
+    match p99_us(&arm.counts).filter(|_| arm.no_time.is_none()) {
         Some(time) => format!(" (p99 {})", format_value(time, "us")),
         None => String::new(),
     }
@@ -351,6 +354,21 @@ fn setting(program: &OsStr) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ports_that_nobody_connected_to_are_not_in_the_report() {
+        let port = |number: u16, connections| {
+            let mut arms = [TriedArm::default(), TriedArm::default()];
+            arms[0].blocks[3].connections = connections;
+            TriedPort { map: format!("{number}=/run/{number}.sock").parse().unwrap(), arms }
+        };
+        let numbers =
+            |ports: &[TriedPort]| -> Vec<u16> { shown(ports).iter().map(|port| port.map.port).collect() };
+        // Both arms of a port alone are called tcp and unix: with the first one too, each was there twice.
+        assert_eq!(numbers(&[port(1, 0), port(2, 9)]), [2]);
+        assert_eq!(numbers(&[port(1, 8), port(2, 0), port(3, 9)]), [1, 3]);
+        assert_eq!(numbers(&[port(1, 0), port(2, 0)]), [1]);
+    }
 
     #[test]
     fn a_pool_is_named_by_the_programs_name() {

@@ -1,6 +1,7 @@
 //! `samehost top` on a real terminal, by `script` of util-linux: it draws, and gives the terminal back however it ends.
 
 use std::io::{Read, Write};
+use std::ops::{Deref, DerefMut};
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::Signal;
@@ -13,14 +14,49 @@ use crate::support::{Home, SAMEHOST, not_tested, rest, send, wait_for};
 const ENTER: &str = "\u{1b}[?1049h";
 const LEAVE: &str = "\u{1b}[?1049l";
 
+/// `script` with the view in it. A test that fails ends both: the view had gone on for ever.
+struct View(Child);
+
+impl View {
+    /// `script` runs the view as its only child.
+    fn pid(&self) -> Option<u32> {
+        let children = format!("/proc/{0}/task/{0}/children", self.id());
+        std::fs::read_to_string(children).ok()?.trim().parse().ok()
+    }
+}
+
+impl Deref for View {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for View {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        if let Some(pid) = self.pid() {
+            send(pid, Signal::KILL);
+        }
+        let _ = self.kill();
+        let _ = self.wait();
+    }
+}
+
 /// The view on a terminal of 80 × 12, after its first drawing.
-fn begin(home: &Home) -> (Child, String) {
+fn begin(home: &Home) -> (View, String) {
     begin_with(home, "")
 }
 
-fn begin_with(home: &Home, options: &str) -> (Child, String) {
+fn begin_with(home: &Home, options: &str) -> (View, String) {
     let inner = format!("stty cols 80 rows 12; exec {SAMEHOST} top --interval 200ms {options}");
-    let mut child = Command::new("script")
+    let child = Command::new("script")
         .args(["-q", "-e", "-f", "-c", &inner, "/dev/null"])
         .env("XDG_RUNTIME_DIR", home.path("run"))
         .env("TERM", "xterm-256color")
@@ -28,6 +64,7 @@ fn begin_with(home: &Home, options: &str) -> (Child, String) {
         .stdout(Stdio::piped())
         .spawn()
         .expect("install bsdutils");
+    let mut child = View(child);
     let mut said = Vec::new();
     let mut piece = [0; 4096];
     while !String::from_utf8_lossy(&said).contains("q quit") {
@@ -55,9 +92,7 @@ fn a_key_ends_it_and_the_terminal_is_given_back() {
 fn a_signal_ends_it_and_the_terminal_is_given_back() {
     let home = Home::new();
     let (mut child, _) = begin(&home);
-    // `script` runs the view as its only child.
-    let children = format!("/proc/{0}/task/{0}/children", child.id());
-    let pid = wait_for("the view", || std::fs::read_to_string(&children).ok()?.trim().parse().ok());
+    let pid = wait_for("the view", || child.pid());
     send(pid, Signal::TERM);
     let text = rest(child.stdout.take().unwrap());
     assert_eq!(child.wait().unwrap().code(), Some(130), "{text}");
