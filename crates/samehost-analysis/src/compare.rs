@@ -1,9 +1,11 @@
-//! Compares two stored reports.
+//! Compares two stored reports, and two looks at an application's requests before and after a switch.
 //!
 //! Trials of two reports cannot be paired, so this is a two-sample analysis. Differences between the two
 //! measurements (a reboot, a neighbour, a warm disk) are not part of either report's noise. The ratio of two
-//! arms within each report is more robust, so its change is given as well.
+//! arms within each report is more robust, so its change is given as well. Looks at different hours have the same rules and no such ratio: the interval says what differs
+//! between the looks, and `samehost run --trial` what the transport does.
 
+use samehost_model::switch::{NoOwnTimes, NotCompared, OwnRatio, OwnTimes};
 use samehost_model::{Arm, Code, Comparison, Control, MetricInfo, Point, Report, Warning};
 use samehost_stats::{Estimate, estimate_shift, median, serial, side_of};
 
@@ -300,4 +302,100 @@ fn differences(old: &Report, new: &Report) -> Vec<Warning> {
         }
     }
     warnings
+}
+
+/// Confidence of the interval of two looks.
+const OF_LOOKS: f64 = 0.95;
+/// Fewer blocks of a look say nothing of their scatter, and nothing of how alike successive ones are.
+const FEWEST_BLOCKS: usize = 6;
+
+/// After ÷ before, from the typical block of each look.
+///
+/// # Errors
+/// Why they are not compared.
+pub fn compare_own_times(
+    before: Result<&OwnTimes, NoOwnTimes>,
+    after: Result<&OwnTimes, NoOwnTimes>,
+) -> Result<OwnRatio, NotCompared> {
+    let before = before.map_err(NotCompared::Before)?;
+    let after = after.map_err(NotCompared::After)?;
+    if before.mode != after.mode {
+        return Err(NotCompared::OtherStamps);
+    }
+    let [first, second] = [logarithms(before), logarithms(after)];
+    if first.len().min(second.len()) < FEWEST_BLOCKS {
+        return Err(NotCompared::FewBlocks);
+    }
+    let estimate = estimate_shift(&first, &second, OF_LOOKS).ok_or(NotCompared::FewBlocks)?;
+    let estimate = estimate.widened(serial::widening(&first, &second), OF_LOOKS);
+    let interval = estimate.interval.ok_or(NotCompared::FewBlocks)?;
+    Ok(OwnRatio { ratio: estimate.ratio, low: interval.low, high: interval.high })
+}
+
+fn logarithms(look: &OwnTimes) -> Vec<f64> {
+    look.blocks_us.iter().filter(|mean| **mean > 0.0).map(|mean| mean.ln()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use samehost_model::scan::{ExchangeMode, NoTime};
+    use samehost_model::switch::NoTraffic;
+
+    use super::*;
+
+    fn look(blocks_us: &[f64]) -> OwnTimes {
+        OwnTimes {
+            at: "2026-11-26T10:00:00Z".to_owned(),
+            seconds: 3.0,
+            mode: ExchangeMode::Entries,
+            connections: 1,
+            exchanges_per_s: 100.0,
+            bytes_out: 30.0,
+            bytes_back: 5.0,
+            mean_us: 40.0,
+            p50_us: 38.0,
+            p99_us: None,
+            hop_us: None,
+            blocks_us: blocks_us.to_vec(),
+        }
+    }
+
+    /// Ten blocks that scatter by some percent around a time.
+    fn around(time_us: f64) -> Vec<f64> {
+        [1.0, 0.98, 1.03, 0.99, 1.02, 1.01, 0.97, 1.0, 1.02, 0.98].map(|part| part * time_us).to_vec()
+    }
+
+    #[test]
+    fn a_difference_beyond_the_scatter_of_blocks_is_in_the_interval() {
+        let before = look(&around(40.0));
+        for (time_us, is_below_1) in [(30.0, true), (40.4, false)] {
+            let after = look(&around(time_us));
+            let found = compare_own_times(Ok(&before), Ok(&after)).unwrap();
+            assert_eq!(found.high < 1.0, is_below_1, "{found:?}");
+            assert!(found.low <= found.ratio && found.ratio <= found.high);
+        }
+    }
+
+    #[test]
+    fn blocks_that_drift_make_a_wide_interval() {
+        let steady = compare_own_times(Ok(&look(&around(40.0))), Ok(&look(&around(36.0)))).unwrap();
+        let mut drifting = around(36.0);
+        drifting.sort_by(f64::total_cmp);
+        let drifts = compare_own_times(Ok(&look(&around(40.0))), Ok(&look(&drifting))).unwrap();
+        assert!(drifts.high / drifts.low > steady.high / steady.low, "{drifts:?} {steady:?}");
+    }
+
+    #[test]
+    fn what_is_not_compared_has_a_reason() {
+        let times = look(&around(40.0));
+        let silent = NoOwnTimes::Traffic(NoTraffic::NoExchange);
+        let piped = NoOwnTimes::NoTime(NoTime::Overlapping);
+        let reason = |before, after| compare_own_times(before, after).unwrap_err();
+        assert_eq!(reason(Err(silent), Err(piped)), NotCompared::Before(silent));
+        assert_eq!(reason(Ok(&times), Err(piped)), NotCompared::After(piped));
+        let few = look(&[40.0; 5]);
+        assert_eq!(reason(Ok(&times), Ok(&few)), NotCompared::FewBlocks);
+        let stamped = OwnTimes { mode: ExchangeMode::SystemCalls, ..times.clone() };
+        assert_eq!(reason(Ok(&times), Ok(&stamped)), NotCompared::OtherStamps);
+    }
 }

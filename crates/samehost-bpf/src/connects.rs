@@ -17,9 +17,9 @@
 use std::io;
 
 use crate::assembly::{Assembly, Label};
-use crate::function::{COMM, COOKIE, LOOK_UP, NOW, PROCESS, UPDATE, USER};
 use crate::instruction::Arithmetic::{And, ShiftRight, Subtract};
 use crate::instruction::Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
+use crate::instruction::{COMM, COOKIE, LOOK_UP, NOW, PROCESS, UPDATE, USER};
 use crate::instruction::{
     Instruction, Test, add, call, compute, copy, copy_word, count, count_and_load, end, load_byte, load_half,
     load_long, load_word, map, set, skip_unless_int, store_long, store_number,

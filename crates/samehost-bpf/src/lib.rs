@@ -5,7 +5,6 @@ mod assembly;
 mod call;
 mod connects;
 mod exchanges;
-mod function;
 mod instruction;
 mod map;
 mod program;

@@ -1,9 +1,10 @@
 //! What `samehost switch` would do or did, as plain data. The serde names are the JSON `samehost.switch/1`.
 //! No field ever contains a password.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::obstacle::ObstacleCode;
+use crate::scan::{ExchangeMode, NoTime, Unmeasured};
 
 /// Name and version of the JSON format.
 pub const SWITCH_SCHEMA: &str = "samehost.switch/1";
@@ -205,4 +206,103 @@ pub struct SwitchReport {
     pub still_tcp: Vec<String>,
     /// Time of automatic rollback unless the switch is confirmed, RFC 3339, UTC.
     pub confirm_until: Option<String>,
+}
+
+/// One look at the exchanges of an application with a service over one transport.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OwnTimes {
+    /// When it began: RFC 3339, UTC.
+    pub at: String,
+    /// How long it was.
+    pub seconds: f64,
+    /// How it is known when a request begins; never [`ExchangeMode::Arrivals`].
+    pub mode: ExchangeMode,
+    /// Connections that were looked at.
+    pub connections: u32,
+    /// Exchanges.
+    pub exchanges_per_s: f64,
+    /// Bytes that the application sent for each.
+    pub bytes_out: f64,
+    /// Bytes that it was sent back for each.
+    pub bytes_back: f64,
+    /// Microseconds until the first piece of a reply was read: the mean of all.
+    pub mean_us: f64,
+    /// Their median, within 3 %.
+    pub p50_us: f64,
+    /// Their 99th percentile, within 3 %; none of fewer than 1,000.
+    pub p99_us: Option<f64>,
+    /// Both ways of an exchange, in microseconds on average, where they are known.
+    pub hop_us: Option<f64>,
+    /// The mean of each block of time that had an exchange, in microseconds, in their order.
+    pub blocks_us: Vec<f64>,
+}
+
+/// Why a look has no times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum NoOwnTimes {
+    /// Nothing was measured.
+    Unmeasured(Unmeasured),
+    /// What was measured is not a time.
+    NoTime(NoTime),
+    /// Of the application.
+    Traffic(NoTraffic),
+}
+
+/// What was missing of an application's traffic, or to look at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoTraffic {
+    /// No process of the application has a connection there that lasts.
+    NoConnection,
+    /// Nothing was exchanged on its connections.
+    NoExchange,
+    /// The kernel does not tell when a request begins, and system calls were not to be stamped.
+    NoBeginning,
+}
+
+/// The looks before and after a switch at one connection of a configuration, and what they say.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OwnTimesCompared {
+    /// The connection's name in its file: `DB_HOST`.
+    pub name: String,
+    /// Endpoint before the switch.
+    pub from: String,
+    /// Endpoint after the switch.
+    pub to: String,
+    /// The look before; none where it has no times.
+    pub before: Option<OwnTimes>,
+    /// The look afterwards; none where it has no times, or where there is nothing to compare it with.
+    pub after: Option<OwnTimes>,
+    /// After ÷ before; none where they are not compared.
+    pub ratio: Option<OwnRatio>,
+    /// From the beginning of one look to that of the other, in seconds.
+    pub apart_s: Option<f64>,
+    /// Why they are not compared.
+    pub not_compared: Option<NotCompared>,
+}
+
+/// How much longer the typical block of time took after a switch than before it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct OwnRatio {
+    /// After ÷ before.
+    pub ratio: f64,
+    /// Bounds of its 95 % interval, from the scatter of blocks inside both looks; what differs between hours is in neither.
+    pub low: f64,
+    /// See [`OwnRatio::low`].
+    pub high: f64,
+}
+
+/// Why two looks are not compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "because", content = "why", rename_all = "snake_case")]
+pub enum NotCompared {
+    /// The look before has no times.
+    Before(NoOwnTimes),
+    /// The look afterwards has none.
+    After(NoOwnTimes),
+    /// They were stamped in different ways.
+    OtherStamps,
+    /// Too few blocks of time had an exchange.
+    FewBlocks,
 }

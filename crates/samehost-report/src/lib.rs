@@ -31,6 +31,7 @@ pub use verbs::reproduction::reproduction_as_markdown;
 pub use verbs::saving::{part_in_percent, saving_in_short, saving_in_words, undecided_in_words};
 pub use verbs::scan::Notes;
 pub use verbs::scan_changes::When;
+pub use verbs::switch::own_times_in_words;
 
 pub struct Renderer {
     /// Name of the format, as in `--json`.

@@ -7,12 +7,14 @@ use samehost_edit::Role;
 use samehost_model::scan::Scan;
 use samehost_model::switch::{Standing, SwitchObstacle, SwitchOutcome, SwitchReport};
 use samehost_model::{Endpoint, ObstacleCode, Protocol, Redactor};
+use samehost_scan::Stamps;
 use samehost_transport::{ConnectOptions, connect};
 
 use crate::check::Verdict;
 use crate::findings::{bar, shown};
 use crate::later::keep;
 use crate::old_place::still_in_use;
+use crate::own_times::Before;
 use crate::plan::Plan;
 use crate::plan::hop::Hop;
 use crate::plan::occupant::{listener, stranger};
@@ -51,6 +53,8 @@ pub struct Environment<'a> {
     pub progress: &'a dyn Fn(&str),
     /// A fresh look at this machine.
     pub scan: &'a dyn Fn() -> Option<Scan>,
+    /// How it is known when a request begins, for a look at how long requests take before the switch; without it there is none.
+    pub stamps: Option<Stamps>,
 }
 
 /// A page that an application serves.
@@ -92,14 +96,24 @@ pub fn apply(
     let environment =
         &Environment { progress: &progress, command: environment.command.clone(), ..*environment };
     let mut plan = plan;
+    let before = look_before(&plan, environment);
     loop {
-        let (report, in_use) = attempt(&plan, request, environment)?;
+        let (report, in_use) = attempt(&plan, request, &before, environment)?;
         match in_use {
             // Put back because of the last stages alone: without them the rest is tried again.
             Some((at, reasons)) if at > 0 => plan = plan.hold_back(at, reasons),
             _ => return Ok(redacted(report, &redactor)),
         }
     }
+}
+
+/// How long the requests of what moves take now.
+fn look_before(plan: &Plan, environment: &Environment<'_>) -> Before {
+    let moves_clients = plan.hops.iter().any(|hop| hop.setting.role == Role::Connects);
+    let Some(stamps) = environment.stamps.filter(|_| moves_clients) else { return Before::default() };
+    let Some(scan) = (environment.scan)() else { return Before::default() };
+    (environment.progress)("looking at how long requests take now");
+    Before::look(&plan.hops, &scan, stamps, environment.is_interrupted)
 }
 
 /// The stage before which somebody still used the old place, and who.
@@ -158,12 +172,14 @@ impl From<TransactionError> for Aborted {
 fn attempt(
     plan: &Plan,
     request: &SwitchRequest,
+    before: &Before,
     environment: &Environment<'_>,
 ) -> Result<(SwitchReport, InUse), TransactionError> {
     let mut report = plan.report(request);
     let mut transaction = Transaction::begin(environment.store, &intent(plan, &report, environment))?;
     report.id = Some(transaction.id().to_owned());
-    match proceed(plan, request, &mut transaction, environment) {
+    let kept = before.keep(environment.store, transaction.id()).map_err(Aborted::from);
+    match kept.and_then(|()| proceed(plan, request, &mut transaction, environment)) {
         Ok(proved) => {
             transaction.commit()?;
             report.confirm_until = proved.until;
@@ -174,6 +190,7 @@ fn attempt(
             }
             note_usage(&mut report, plan, &proved.seen);
             report.notes.extend(proved.notes);
+            report.notes.extend(before.notes());
             report.still_tcp = (environment.scan)().map_or(Vec::new(), |scan| still_tcp(plan, &scan));
             Ok((report, None))
         }

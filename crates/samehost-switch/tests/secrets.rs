@@ -265,6 +265,7 @@ fn left_by_a_transaction(case: &Case, root: &Path, drawn: &Drawn, told: &mut Tol
         is_interrupted: &|| false,
         progress: &|what| progress.borrow_mut().push_str(what),
         scan: &|| None,
+        stamps: None,
     };
     match apply(plan(&request, &scan).unwrap(), &request, &environment) {
         Ok(report) => told.words.push(("what was done", serde_json::to_string(&report).unwrap())),

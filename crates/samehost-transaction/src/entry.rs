@@ -66,6 +66,13 @@ impl Entry {
         // A deadline that cannot be read counts as passed.
         until.is_some_and(|until| until.map_or(true, |until| until <= jiff::Timestamp::now()))
     }
+
+    /// How long until the deadline of its confirmation, in seconds, negative after it; `None` where it awaits none.
+    #[must_use]
+    pub fn deadline_in_s(&self) -> Option<f64> {
+        let until: jiff::Timestamp = self.awaits.as_deref()?.parse().ok()?;
+        Some(until.duration_since(jiff::Timestamp::now()).as_secs_f64())
+    }
 }
 
 /// Start of a switch according to its id: RFC 3339, UTC.

@@ -23,8 +23,8 @@ use crate::version::Digest;
 
 const JOURNAL: &str = "journal";
 const BACKUP: &str = "backup";
-/// Notes beside a journal: the state of the watcher, and what is left to do later.
-const NOTES: &[&str] = &["watch", "finish"];
+/// Notes beside a journal: the state of the watcher, what is left to do later, and how long requests took before.
+const NOTES: &[&str] = &["watch", "finish", "times"];
 
 /// Where switches are kept.
 #[derive(Clone, Debug)]

@@ -19,11 +19,11 @@ use super::record::{
 };
 use super::{Mode, Opening};
 use crate::assembly::{Assembly, Label};
-use crate::function::{
-    AS_UNIX, COOKIE, DELETE, LOOK_UP, NOW, OF_SOCKET, OF_TASK, SOCKET_OF_FILE, TASK, UPDATE,
-};
 use crate::instruction::Arithmetic::{Add, And, Or, ShiftLeft, ShiftRight, Subtract};
 use crate::instruction::Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
+use crate::instruction::{
+    AS_UNIX, COOKIE, DELETE, LOOK_UP, NOW, OF_SOCKET, OF_TASK, SOCKET_OF_FILE, TASK, UPDATE,
+};
 use crate::instruction::{
     Instruction, Register, Test, call, compute, copy, copy_word, count, end, load_long, load_word, map, set,
     store_long, store_number, store_word,

@@ -1,11 +1,11 @@
 //! Exchanges of local pairs, as the kernel's tracepoints show them: how many, how large, and how long a reply took.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::SocketKind;
 
 /// How it is known when a client begins to send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ExchangeMode {
@@ -19,7 +19,7 @@ pub enum ExchangeMode {
 }
 
 /// Why exchanges were not measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Unmeasured {
@@ -34,7 +34,7 @@ pub enum Unmeasured {
 }
 
 /// Why a pair has no times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum NoTime {

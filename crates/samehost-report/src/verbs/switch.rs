@@ -1,9 +1,13 @@
-//! A switch on the terminal: moved connections, changed lines, obstacles, and the outcome.
+//! A switch on the terminal: moved connections, changed lines, obstacles, the outcome, and how long requests take since.
 
 use std::io::{self, Write};
 
+use samehost_model::human::{change_range, format_size, format_value, rough_time};
+use samehost_model::printable::clean;
+use samehost_model::scan::{NoTime, Unmeasured};
 use samehost_model::switch::{
-    FileDiff, Standing, StoredSwitch, SwitchHop, SwitchObstacle, SwitchOutcome, SwitchReport, SwitchStep,
+    FileDiff, NoOwnTimes, NoTraffic, NotCompared, OwnTimes, OwnTimesCompared, Standing, StoredSwitch,
+    SwitchHop, SwitchObstacle, SwitchOutcome, SwitchReport, SwitchStep,
 };
 
 use crate::formats::page::Page;
@@ -252,4 +256,164 @@ fn next(report: &SwitchReport) -> Vec<String> {
     }
     next.push(format!("To put it back: samehost switch --undo {id}"));
     next
+}
+
+/// Smaller ratios than this are no difference that anybody would switch for, as elsewhere.
+const MARGIN: f64 = 1.02;
+
+/// The lines about one connection of a configuration, without an indentation.
+#[must_use]
+pub fn own_times_in_words(compared: &OwnTimesCompared) -> Vec<String> {
+    let name = clean(&compared.name);
+    if let Some(why) = compared.not_compared {
+        return vec![format!("requests of {name} are not compared with those before: {}", not_compared(why))];
+    }
+    let (Some(before), Some(after), Some(ratio)) = (&compared.before, &compared.after, compared.ratio) else {
+        return Vec::new();
+    };
+    let (from, to) = (clean(&compared.from), clean(&compared.to));
+    let apart =
+        compared.apart_s.map_or_else(String::new, |apart_s| format!(", {} later", rough_time(apart_s)));
+    let differs = change_range(ratio.low, ratio.high);
+    let shown = if ratio.high < 1.0 / MARGIN || ratio.low > MARGIN {
+        format!("{differs} time, 95 % confidence")
+    } else if ratio.low >= 1.0 / MARGIN && ratio.high <= MARGIN {
+        "the same within 2 %, 95 % confidence".to_owned()
+    } else {
+        format!("no difference beyond 2 % is shown ({differs}, 95 % confidence)")
+    };
+    vec![
+        format!("a request of {name} took {} over {from}; over {to}{apart} {}: {shown}", took(before), took(after)),
+        "hours differ, and what differs between these two is in it: samehost run --trial tells a switch from an hour".to_owned(),
+    ]
+}
+
+/// `43.5 µs (p99 2.4 ms; 8.43 k/s of 45 B out, 5 B back)`
+fn took(times: &OwnTimes) -> String {
+    let p99 = times.p99_us.map_or_else(String::new, |p99| format!("p99 {}; ", format_value(p99, "us")));
+    let bytes = [times.bytes_out, times.bytes_back].map(|bytes| format_size(bytes.round() as u64));
+    let rate = format_value(times.exchanges_per_s, "per_s");
+    format!("{} ({p99}{rate} of {} out, {} back)", format_value(times.mean_us, "us"), bytes[0], bytes[1])
+}
+
+fn not_compared(why: NotCompared) -> String {
+    match why {
+        NotCompared::Before(why) => format!("before the switch {}", no_times(why)),
+        NotCompared::After(why) => format!("now {}", no_times(why)),
+        NotCompared::OtherStamps => "their beginnings were stamped in another way then".to_owned(),
+        NotCompared::FewBlocks => "there were too few of them: one in each of six blocks of 300 ms is the least; --observe 60s looks longer now".to_owned(),
+    }
+}
+
+/// What was in the way of a look, as the end of a sentence.
+fn no_times(why: NoOwnTimes) -> &'static str {
+    match why {
+        NoOwnTimes::Traffic(NoTraffic::NoConnection) => {
+            "no connection of the application was open that lasts (short connections have no times)"
+        }
+        NoOwnTimes::Traffic(NoTraffic::NoExchange) => "nothing was exchanged",
+        NoOwnTimes::Traffic(NoTraffic::NoBeginning) => {
+            "the kernel did not tell when a request begins; samehost switch --exact stamps system calls"
+        }
+        NoOwnTimes::Unmeasured(Unmeasured::NoRights) => {
+            "nothing was measured: it takes root, or CAP_BPF and CAP_PERFMON"
+        }
+        NoOwnTimes::Unmeasured(Unmeasured::NoTypes) => {
+            "nothing was measured: the kernel shows no types of its own in /sys/kernel/btf/vmlinux"
+        }
+        NoOwnTimes::Unmeasured(Unmeasured::OldKernel) => "nothing was measured: it takes Linux 6.3 or later",
+        NoOwnTimes::Unmeasured(Unmeasured::Refused) => {
+            "nothing was measured: the kernel refuses the programs"
+        }
+        NoOwnTimes::NoTime(NoTime::Overlapping) => "requests overlapped with others of their connection",
+        NoOwnTimes::NoTime(NoTime::Unasked) => "much of what the application read was not asked for",
+        NoOwnTimes::NoTime(NoTime::Unseen) => "one end moved its bytes without receiving them (splice)",
+        NoOwnTimes::NoTime(NoTime::Streaming) => "the application followed a stream, and sent seldom",
+        NoOwnTimes::NoTime(NoTime::Lost) => "more than 1 % of the events were lost",
+        NoOwnTimes::NoTime(NoTime::Unstamped) => "of many requests it was not known when they began",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use samehost_model::scan::ExchangeMode;
+    use samehost_model::switch::OwnRatio;
+
+    use super::*;
+
+    fn times(mean_us: f64) -> OwnTimes {
+        OwnTimes {
+            at: "2026-11-26T10:00:00Z".to_owned(),
+            seconds: 3.0,
+            mode: ExchangeMode::Entries,
+            connections: 2,
+            exchanges_per_s: 2310.0,
+            bytes_out: 45.4,
+            bytes_back: 5.0,
+            mean_us,
+            p50_us: mean_us,
+            p99_us: Some(10.0 * mean_us),
+            hop_us: None,
+            blocks_us: vec![mean_us; 10],
+        }
+    }
+
+    fn compared(ratio: f64) -> OwnTimesCompared {
+        OwnTimesCompared {
+            name: "REDIS_URL".to_owned(),
+            from: "tcp:127.0.0.1:6379".to_owned(),
+            to: "unix:/run/r.sock".to_owned(),
+            before: Some(times(40.0)),
+            after: Some(times(40.0 * ratio)),
+            ratio: Some(OwnRatio { ratio, low: ratio - 0.05, high: ratio + 0.05 }),
+            apart_s: Some(7500.0),
+            not_compared: None,
+        }
+    }
+
+    #[test]
+    fn both_looks_are_told_and_that_hours_differ() {
+        let lines = own_times_in_words(&compared(0.75));
+        assert_eq!(
+            lines[0],
+            "a request of REDIS_URL took 40.0 µs (p99 400 µs; 2.31 k/s of 45 B out, 5 B back) over tcp:127.0.0.1:6379; over \
+             unix:/run/r.sock, 2.1 h later 30.0 µs (p99 300 µs; 2.31 k/s of 45 B out, 5 B back): 20 to 30 % less time, 95 % confidence"
+        );
+        assert!(lines[1].contains("hours differ") && lines[1].contains("run --trial"), "{lines:?}");
+        assert!(own_times_in_words(&compared(1.4))[0].ends_with("35 to 45 % more time, 95 % confidence"));
+        assert!(
+            own_times_in_words(&compared(1.0))[0]
+                .contains("no difference beyond 2 % is shown (5 % less to 5 % more")
+        );
+    }
+
+    #[test]
+    fn less_than_the_margin_is_no_difference() {
+        let mut same = compared(1.0);
+        same.ratio = Some(OwnRatio { ratio: 0.999, low: 0.997, high: 0.9999 });
+        assert!(own_times_in_words(&same)[0].ends_with(": the same within 2 %, 95 % confidence"));
+    }
+
+    #[test]
+    fn each_reason_is_one_line_and_a_hostile_name_is_escaped() {
+        let reasons = [
+            NotCompared::Before(NoOwnTimes::Traffic(NoTraffic::NoConnection)),
+            NotCompared::After(NoOwnTimes::Traffic(NoTraffic::NoExchange)),
+            NotCompared::Before(NoOwnTimes::Unmeasured(Unmeasured::NoRights)),
+            NotCompared::After(NoOwnTimes::NoTime(NoTime::Overlapping)),
+            NotCompared::OtherStamps,
+            NotCompared::FewBlocks,
+        ];
+        for why in reasons {
+            let hostile = OwnTimesCompared {
+                name: "a\u{1b}[2J\nb".to_owned(),
+                not_compared: Some(why),
+                ratio: None,
+                ..compared(1.0)
+            };
+            let lines = own_times_in_words(&hostile);
+            assert_eq!(lines.len(), 1);
+            assert!(!lines[0].contains(['\u{1b}', '\n']), "{lines:?}");
+        }
+    }
 }

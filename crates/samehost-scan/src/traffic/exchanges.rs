@@ -288,7 +288,7 @@ impl<'a> Candidate<'a> {
 }
 
 /// Whether both ends of a connection are of a stream that lives, and have a number in the kernel.
-fn is_stream(client: &Socket, server: &Socket) -> bool {
+pub(crate) fn is_stream(client: &Socket, server: &Socket) -> bool {
     (client.kind.is_tcp() || client.kind == SocketKind::UnixStream) && is_open(client) && is_open(server)
 }
 

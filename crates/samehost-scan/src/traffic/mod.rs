@@ -6,5 +6,6 @@ pub(crate) mod ended;
 pub(crate) mod exchanges;
 pub(crate) mod held_back;
 pub(crate) mod observe;
+pub(crate) mod own_times;
 pub(crate) mod predict;
 pub(crate) mod talk;

@@ -73,10 +73,14 @@ pub struct SwitchOptions {
     /// Everything that a scan finds worth it, one transaction each
     #[arg(long, conflicts_with = "targets")]
     pub all: bool,
-    /// How long to look who else uses an address before it goes, or, with --all, to watch the traffic [default: 5s, with
-    /// --all 10s]
+    /// How long to look who else uses an address before it goes, or, with --all, to watch the traffic, or, with --check, how long
+    /// requests take [default: 5s, with --all 10s, with --check 3s]
     #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME")]
     pub observe: Option<Duration>,
+    /// Stamp system calls where the kernel does not tell otherwise when a request begins, for three seconds before the switch
+    /// and at each --check: how long requests take is compared then. Each system call of the machine costs a little meanwhile
+    #[arg(long)]
+    pub exact: bool,
     /// Put a switch back, the newest or the one of this name: shows what that changes, and asks
     #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = NEWEST, group = "stored", conflicts_with_all = ["targets", "all"])]
     pub undo: Option<String>,

@@ -1,7 +1,8 @@
-//! Switches that are rolled back unless confirmed: data for the watcher, starting it, and rolling back
+//! Prompts on the terminal, and switches that are rolled back unless confirmed: data for the watcher, starting it, and rolling back
 //! overdue switches without a watcher. See `watch.rs`.
 
 use std::cell::RefCell;
+use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -13,7 +14,6 @@ use samehost_switch::{Page, left_undone, reload};
 use samehost_transaction::{Entry, State, Store, TransactionError, confirm as keep, take_back};
 use serde::{Deserialize, Serialize};
 
-use super::ask::is_attended;
 use crate::cli::SwitchOptions;
 use crate::exit::Ending;
 use crate::wrong_use::WrongUse;
@@ -77,6 +77,32 @@ pub(super) fn within(options: &SwitchOptions) -> Option<Duration> {
     let usual = if is_attended() { Duration::ZERO } else { UNATTENDED };
     let within = if options.no_confirm { Duration::ZERO } else { options.confirm_within.unwrap_or(usual) };
     (within > Duration::ZERO).then_some(within)
+}
+
+/// Whether both standard input and output are a terminal.
+pub(super) fn is_attended() -> bool {
+    io::stdin().is_terminal() && io::stdout().is_terminal()
+}
+
+/// Fails if a prompt is impossible.
+pub(super) fn may_ask(options: &SwitchOptions) -> anyhow::Result<()> {
+    if is_attended() && !options.json {
+        return Ok(());
+    }
+    Err(WrongUse(
+        "cannot prompt: standard input is not a terminal; look with --dry-run, then use --yes".into(),
+    )
+    .into())
+}
+
+/// Prompts, and returns whether the answer is yes.
+pub(super) fn agrees() -> anyhow::Result<bool> {
+    let mut stdout = io::stdout();
+    write!(stdout, "\nDo this? [y/N] ")?;
+    stdout.flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
 /// Serialises the watcher's data.

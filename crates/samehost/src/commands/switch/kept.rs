@@ -5,8 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::time::Duration;
 
-use samehost_model::switch::{Standing, StoredSwitch};
-use samehost_switch::{CheckedFile, Seen, drift, followed};
+use jiff::Timestamp;
+use samehost_analysis::compare_own_times;
+use samehost_model::scan::Scan;
+use samehost_model::switch::{NoOwnTimes, NoTraffic, OwnTimes, OwnTimesCompared, Standing, StoredSwitch};
+use samehost_report::own_times_in_words;
+use samehost_switch::{CheckedFile, LOOK, OwnLooks, Seen, drift, followed, look_again};
+use samehost_system::interrupt::is_requested;
 use samehost_transaction::{Entry, State, Store, forget as forget_one};
 use serde_json::{Value, json};
 
@@ -55,8 +60,8 @@ pub(super) fn prune(options: &SwitchOptions) -> anyhow::Result<Ending> {
 
 /// Whether a switch's backup is no longer needed: it was fully put back, or is older than the given age.
 fn is_over(entry: &Entry, older_than: Option<u32>) -> bool {
-    let begun = entry.started_at.parse::<jiff::Timestamp>();
-    let age = begun.map_or(0, |begun| jiff::Timestamp::now().as_second() - begun.as_second());
+    let begun = entry.started_at.parse::<Timestamp>();
+    let age = begun.map_or(0, |begun| Timestamp::now().as_second() - begun.as_second());
     let is_old = older_than.is_some_and(|days| age >= i64::from(days) * DAY);
     match entry.state {
         State::RolledBack | State::Undone => entry.left.is_empty() || is_old,
@@ -115,27 +120,72 @@ const MOMENT: Duration = Duration::from_millis(500);
 /// Whether the files of every switch in force say what it wrote, and what the applications were seen to do.
 pub(super) fn check(options: &SwitchOptions) -> anyhow::Result<Ending> {
     let stores = switches::stores()?;
-    let mut all: Vec<CheckedFile> = Vec::new();
+    let mut found = Checked::default();
+    let mut ids: Vec<(&Store, String)> = Vec::new();
     for store in &stores {
-        all.extend(drift(store)?);
+        for held in drift(store)? {
+            if ids.last().is_none_or(|(_, id)| *id != held.id) {
+                ids.push((store, held.id.clone()));
+            }
+            found.files.push(held);
+        }
     }
     let period = options.wait.unwrap_or(MOMENT);
-    let used = followed(&stores, &look()?, period, &samehost_system::interrupt::is_requested)?;
+    found.used = followed(&stores, &look()?, period, &is_requested)?;
+    let switches: Vec<(&Store, &str)> = ids.iter().map(|(store, id)| (*store, id.as_str())).collect();
+    // They have connected meanwhile.
+    found.times = compared(&switches, &look()?, options.observe.unwrap_or(LOOK));
     let mut out = Vec::new();
     if options.json {
-        let values: Vec<Value> = all.iter().map(|held| as_json(held, used.get(&held.id))).collect();
-        out = output::as_json(&values)?;
-    } else if all.is_empty() {
+        out = output::as_json(&found.as_json())?;
+    } else if found.files.is_empty() {
         writeln!(out, "No switch is in force here.")?;
     } else {
-        in_words(&all, &used, &mut out)?;
+        found.in_words(&mut out)?;
     }
     print(&out)?;
-    let is_held = all.iter().all(|held| held.holds) && !used.values().any(Seen::is_left_behind);
+    let is_held = found.files.iter().all(|held| held.holds) && !found.used.values().any(Seen::is_left_behind);
     Ok(if is_held { Ending::Done } else { Ending::Finding })
 }
 
-fn as_json(held: &CheckedFile, used: Option<&Seen>) -> Value {
+/// What was found of the switches in force; by the switch, what its application does, and how long its requests take.
+#[derive(Default)]
+struct Checked {
+    files: Vec<CheckedFile>,
+    used: BTreeMap<String, Seen>,
+    times: BTreeMap<String, Vec<OwnTimesCompared>>,
+}
+
+impl Checked {
+    fn as_json(&self) -> Vec<Value> {
+        let mut values = Vec::new();
+        for held in &self.files {
+            let times = self.times.get(&held.id).map_or(&[][..], Vec::as_slice);
+            values.push(as_json(held, self.used.get(&held.id), times));
+        }
+        values
+    }
+
+    /// The files of each switch, and below them what its application does.
+    fn in_words(&self, out: &mut Vec<u8>) -> std::io::Result<()> {
+        for (index, held) in self.files.iter().enumerate() {
+            let sign = if held.holds { "holds" } else { "DRIFT" };
+            writeln!(out, "{}  {sign}  {}: {}", held.id, held.file.display(), held.found)?;
+            if self.files.get(index + 1).is_some_and(|next| next.id == held.id) {
+                continue;
+            }
+            if let Some(seen) = self.used.get(&held.id) {
+                writeln!(out, "    {}", done(seen))?;
+            }
+            for line in self.times.get(&held.id).into_iter().flatten().flat_map(own_times_in_words) {
+                writeln!(out, "    {line}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn as_json(held: &CheckedFile, used: Option<&Seen>, times: &[OwnTimesCompared]) -> Value {
     json!({
         "id": held.id,
         "file": held.file,
@@ -144,6 +194,7 @@ fn as_json(held: &CheckedFile, used: Option<&Seen>) -> Value {
         "standing": standing(used).name(),
         "seen_there": used.map(|seen| &seen.new),
         "seen_elsewhere": used.map(|seen| &seen.old),
+        "times": times,
     })
 }
 
@@ -153,19 +204,6 @@ fn standing(used: Option<&Seen>) -> Standing {
         Some(Standing::InUse) => Standing::InUse,
         _ => Standing::Written,
     }
-}
-
-/// The files of each switch, and below them what its application does.
-fn in_words(all: &[CheckedFile], used: &BTreeMap<String, Seen>, out: &mut Vec<u8>) -> std::io::Result<()> {
-    for (index, held) in all.iter().enumerate() {
-        let sign = if held.holds { "holds" } else { "DRIFT" };
-        writeln!(out, "{}  {sign}  {}: {}", held.id, held.file.display(), held.found)?;
-        let is_last = all.get(index + 1).is_none_or(|next| next.id != held.id);
-        if let (Some(seen), true) = (used.get(&held.id), is_last) {
-            writeln!(out, "    {}", done(seen))?;
-        }
-    }
-    Ok(())
 }
 
 /// What an application was seen to do, and what would tell more.
@@ -186,12 +224,63 @@ fn list(names: &BTreeSet<String>) -> String {
     names.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
+/// Looks for a period at what moved with these switches, and compares: by the switch.
+pub(super) fn compared(
+    switches: &[(&Store, &str)],
+    scan: &Scan,
+    period: Duration,
+) -> BTreeMap<String, Vec<OwnTimesCompared>> {
+    let mut all: BTreeMap<String, Vec<OwnTimesCompared>> = BTreeMap::new();
+    for looks in look_again(switches, scan, period, &is_requested) {
+        all.entry(looks.id.clone()).or_default().push(compare(looks));
+    }
+    all
+}
+
+fn compare(looks: OwnLooks) -> OwnTimesCompared {
+    let after = looks.after.unwrap_or(Err(NoOwnTimes::Traffic(NoTraffic::NoConnection)));
+    let before = looks.before;
+    let found = compare_own_times(before.as_ref().map_err(|why| *why), after.as_ref().map_err(|why| *why));
+    let (ratio, not_compared) = match found {
+        Ok(ratio) => (Some(ratio), None),
+        Err(why) => (None, Some(why)),
+    };
+    let (before, after) = (before.ok(), after.ok());
+    let apart_s = before.as_ref().zip(after.as_ref()).and_then(|(before, after)| apart_s(before, after));
+    OwnTimesCompared {
+        name: looks.name,
+        from: looks.from,
+        to: looks.to,
+        before,
+        after,
+        ratio,
+        apart_s,
+        not_compared,
+    }
+}
+
+/// From the beginning of one look to that of the other, in seconds.
+fn apart_s(before: &OwnTimes, after: &OwnTimes) -> Option<f64> {
+    let before: Timestamp = before.at.parse().ok()?;
+    let after: Timestamp = after.at.parse().ok()?;
+    Some(after.duration_since(before).as_secs_f64())
+}
+
+/// What a watcher keeps of it: those that are compared, in one sentence each.
+pub(super) fn in_short(compared: &[OwnTimesCompared]) -> Vec<String> {
+    let mut sentences = Vec::new();
+    for one in compared.iter().filter(|one| one.ratio.is_some()) {
+        sentences.extend(own_times_in_words(one).into_iter().next());
+    }
+    sentences
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn entry(state: State, days: i64, left: usize) -> Entry {
-        let begun = jiff::Timestamp::now() - jiff::SignedDuration::from_secs(days * DAY + 5);
+        let begun = Timestamp::now() - jiff::SignedDuration::from_secs(days * DAY + 5);
         Entry {
             id: String::new(),
             started_at: begun.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),

@@ -1,7 +1,6 @@
 //! `samehost switch`: from TCP to a Unix socket or back, as a transaction.
 
 mod all;
-mod ask;
 mod confirm;
 mod kept;
 mod one;

@@ -9,13 +9,14 @@ use anyhow::Context;
 use samehost_model::scan::Scan;
 use samehost_model::switch::{SwitchOutcome, SwitchReport};
 use samehost_model::{Endpoint, Redactor};
+use samehost_scan::Stamps;
 use samehost_switch::{
     Confirm, Direction, Environment, Page, Plan, ReloadWords, SwitchRequest, finishing, plan,
 };
 use samehost_system::interrupt;
 
-use super::ask::{agrees, may_ask};
 use super::confirm::{self, Site};
+use super::confirm::{agrees, may_ask};
 use super::{stored, unused};
 use crate::cli::{SwitchOptions, UnixOrTcp};
 use crate::exit::Ending;
@@ -139,12 +140,18 @@ fn apply(
                 }
             },
             scan: &|| look().ok(),
+            // What is left to finish moves nobody.
+            stamps: options.finish.is_none().then(|| stamps(options)),
         },
     )?;
     if let (Some(id), Some(_), Some(within)) = (&done.id, &done.confirm_until, within) {
         confirm::watch_over(with.program, id, within)?;
     }
     end(options, &done)
+}
+
+fn stamps(options: &SwitchOptions) -> Stamps {
+    if options.exact { Stamps::SystemCalls } else { Stamps::Functions }
 }
 
 /// Scans this machine.

@@ -12,7 +12,7 @@ use samehost_transaction::{
 };
 use serde_json::{Value, json};
 
-use super::ask::{agrees, may_ask};
+use super::confirm::{agrees, may_ask};
 use crate::cli::{NEWEST, SwitchOptions};
 use crate::exit::Ending;
 use crate::wrong_use::WrongUse;

@@ -64,14 +64,18 @@ fn given(options: &SwitchOptions) -> Vec<&'static str> {
         (options.confirm_within.is_some(), "--confirm-within"),
         (!options.accept.is_empty(), "--accept"),
         (options.observe.is_some(), "--observe"),
+        (options.exact, "--exact"),
     ];
     all.into_iter().filter_map(|(is_given, name)| is_given.then_some(name)).collect()
 }
 
 /// Whether an operation makes use of an option.
 fn takes(operation: &str, name: &str) -> bool {
-    operation == "--finish"
-        && ["--reload", "--page", "--confirm-within", "--accept", "--observe"].contains(&name)
+    match operation {
+        "--finish" => ["--reload", "--page", "--confirm-within", "--accept", "--observe"].contains(&name),
+        "--check" => name == "--observe",
+        _ => false,
+    }
 }
 
 /// Notes on options of which a plan makes no use.
@@ -115,6 +119,9 @@ pub(super) fn notes(options: &SwitchOptions, report: &SwitchReport) -> Vec<Strin
     }
     if options.dry_run && options.page.is_some() {
         notes.push("--page is not asked for by a dry run".to_owned());
+    }
+    if options.dry_run && options.exact {
+        notes.push("--exact is for a switch that is made: a dry run looks at no requests".to_owned());
     }
     if options.dry_run && options.confirm_within.is_some() {
         notes.push("--confirm-within is for a switch that is made, and not for a dry run".to_owned());

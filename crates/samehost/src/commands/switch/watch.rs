@@ -13,11 +13,12 @@ use rustix::process::{getppid, setsid};
 use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
 use samehost_scan::services_at;
-use samehost_switch::{Seen, Usage, refused_since, reload};
+use samehost_switch::{LOOK, Seen, Usage, refused_since, reload};
 use samehost_transaction::{Entry, State, Store, confirm, recover};
 use samehost_transport::{ConnectOptions, connect};
 
 use super::confirm::{Watched, forget_unit, put_back};
+use super::kept::{compared, in_short};
 use super::one::look;
 use crate::cli::WatchSwitchOptions;
 use crate::exit::Ending;
@@ -30,6 +31,9 @@ const LOGINS_IN_A_ROW: u32 = 2;
 const LOOKS_TO_A_LOGIN: u32 = 12;
 /// Time limit for a server to accept a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How often it is looked how long requests take, until they can be compared, and how long before the deadline at least, in seconds.
+const MOST_LOOKS_AT_TIMES: u32 = 5;
+const TIME_FOR_A_LOOK_S: f64 = 10.0;
 /// `--of` of a watcher that systemd restarts.
 const SYSTEMD: u32 = 0;
 
@@ -118,6 +122,7 @@ fn watch(options: &WatchSwitchOptions, store: &Store, parent: u32) -> anyhow::Re
         {
             seen.logged_in(refused_since(store, &options.id, scan, &program));
         }
+        seen.compare(store, &entry);
         if let Some(why) = seen.broken() {
             put_back(store, &entry, &seen.in_words(&why));
             break;
@@ -156,6 +161,11 @@ struct Watch {
     returned: BTreeSet<String>,
     /// Processes of the application among them, which opened a connection there after the switch.
     not_moved: BTreeSet<String>,
+    /// Whether the application was seen at the new address.
+    is_used: bool,
+    /// How often it was looked how long requests take, and how they compare with those before the switch, in sentences.
+    times_looked: u32,
+    times: Vec<String>,
 }
 
 impl Watch {
@@ -182,6 +192,7 @@ impl Watch {
 
     /// Records what the application did.
     fn used(&mut self, seen: Vec<Seen>) {
+        self.is_used |= seen.iter().any(|one| !one.new.is_empty());
         self.not_moved.extend(seen.into_iter().flat_map(|one| one.old));
     }
 
@@ -194,6 +205,18 @@ impl Watch {
         self.refusals += 1;
         // Keeps the first error, which is the server's: a password that it refused is not sent again.
         self.refused.get_or_insert(why);
+    }
+
+    /// Looks how long requests take, once the application is at the new address, where that does not delay the deadline.
+    fn compare(&mut self, store: &Store, entry: &Entry) {
+        let has_time = entry.deadline_in_s().is_some_and(|left_s| left_s > TIME_FOR_A_LOOK_S);
+        if !self.is_used || !self.times.is_empty() || self.times_looked >= MOST_LOOKS_AT_TIMES || !has_time {
+            return;
+        }
+        let Ok(scan) = look() else { return };
+        self.times_looked += 1;
+        let found = compared(&[(store, &entry.id)], &scan, LOOK);
+        self.times = found.values().flat_map(|compared| in_short(compared)).collect();
     }
 
     /// The failure that justifies a rollback.
@@ -212,6 +235,15 @@ impl Watch {
     }
 
     fn in_words(&self, what: &str) -> String {
+        let mut words = self.found_in_words(what);
+        for sentence in &self.times {
+            words.push_str("; ");
+            words.push_str(sentence);
+        }
+        words
+    }
+
+    fn found_in_words(&self, what: &str) -> String {
         if !self.not_moved.is_empty() {
             let who: Vec<&str> = self.not_moved.iter().map(String::as_str).collect();
             return format!(

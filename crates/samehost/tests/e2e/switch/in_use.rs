@@ -324,7 +324,9 @@ fn a_switch_that_nothing_follows_is_not_confirmed_by_its_page() {
     assert_eq!(ended.status, 0, "{}", ended.both());
     wait_for("the switch to be taken back", || {
         let list = site.stack.samehost(&["switch", "--list", "--json"]);
-        list.stdout.contains("still connects at the old address").then_some(())
+        // The reason is in the journal before the file is back.
+        let is_back = list.stdout.contains("\"undone\"");
+        (is_back && list.stdout.contains("still connects at the old address")).then_some(())
     });
     assert_eq!(Stack::facts(&[&config])[&config].bytes, before[&config].bytes);
 }

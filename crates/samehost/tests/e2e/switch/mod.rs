@@ -12,6 +12,7 @@ mod haproxy;
 mod in_use;
 mod laravel;
 mod nginx_fpm;
+mod own_times;
 mod pgbouncer;
 mod quadlet;
 mod redis;

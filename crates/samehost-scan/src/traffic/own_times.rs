@@ -1,0 +1,196 @@
+//! How long the exchanges of chosen processes take over one transport, in blocks of time: the looks that a switch compares.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use samehost_bpf::{Counted, Mode, PairCounts, Unavailable, Wanted};
+use samehost_model::Endpoint;
+use samehost_model::scan::{ExchangeMode, Scan, Unmeasured};
+use samehost_model::switch::{NoOwnTimes, NoTraffic, OwnTimes};
+
+use crate::advice::services_at;
+use crate::traffic::exchanges::{are_too_many_lost, is_stream, no_time, parts};
+
+/// The length of a block. Ten of them are compared by exact ranks, and a block of a client that sends 100 times a second has 30
+/// exchanges.
+const BLOCK: Duration = Duration::from_millis(300);
+/// Blocks after which a look ends where nothing was exchanged at all.
+const BLOCKS_OF_SILENCE: usize = 3;
+/// Connections of a pair that are looked at.
+const MOST_OF_A_PAIR: usize = 128;
+/// Pairs of one look.
+const MOST_PAIRS: usize = 32;
+/// Fewer times have no 99th percentile: ten lie beyond it.
+const FEWEST_FOR_P99: u64 = 1000;
+
+/// Connections that are looked at together: those of these processes to a place.
+#[derive(Clone, Debug)]
+pub struct OwnPair {
+    /// The processes of an application.
+    pub pids: Vec<u32>,
+    /// Where they connect.
+    pub to: Endpoint,
+}
+
+/// What a kernel may do to tell when a request begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stamps {
+    /// Nothing but the entry of the functions that send.
+    Functions,
+    /// System calls as well, each of which on the machine costs a little then.
+    SystemCalls,
+}
+
+/// How pairs are looked at.
+pub struct OwnLook<'a> {
+    /// The time now: RFC 3339, UTC.
+    pub at: String,
+    pub stamps: Stamps,
+    /// How long, in whole blocks of 300 ms.
+    pub period: Duration,
+    pub is_interrupted: &'a dyn Fn() -> bool,
+}
+
+/// Looks at the exchanges of these pairs, all at once, of each its times, or why there are none. Connections that
+/// are open in the scan are looked at, 128 of a pair. Ends early when it is interrupted, and after 0.9 s where nothing is exchanged;
+/// takes no time where no pair has a connection.
+#[must_use]
+pub fn look_at_own_times(
+    scan: &Scan,
+    pairs: &[OwnPair],
+    how: &OwnLook<'_>,
+) -> Vec<Result<OwnTimes, NoOwnTimes>> {
+    let wanted = wanted(scan, pairs);
+    let has_connections: BTreeSet<u32> = wanted.iter().map(|one| one.pair).collect();
+    let looked = if wanted.is_empty() {
+        Err(NoOwnTimes::Traffic(NoTraffic::NoConnection))
+    } else {
+        look(&wanted, pairs.len(), how)
+    };
+    let mut all = Vec::new();
+    for number in 0..pairs.len() {
+        all.push(match &looked {
+            _ if !has_connections.contains(&(number as u32)) => {
+                Err(NoOwnTimes::Traffic(NoTraffic::NoConnection))
+            }
+            Ok(looked) => looked.times(number),
+            Err(why) => Err(*why),
+        });
+    }
+    all
+}
+
+/// What the kernel counted, at the end of each block.
+struct Looked {
+    at: String,
+    mode: ExchangeMode,
+    seconds: f64,
+    ends: Vec<Counted>,
+}
+
+/// The connections of the pairs, each named with its pair.
+fn wanted(scan: &Scan, pairs: &[OwnPair]) -> Vec<Wanted> {
+    let mut wanted = Vec::new();
+    for (number, pair) in pairs.iter().take(MOST_PAIRS).enumerate() {
+        let services = services_at(scan, &pair.to);
+        let is_unix = matches!(pair.to, Endpoint::Unix(_));
+        let mut taken = 0;
+        for connection in &scan.connections {
+            let is_there = connection.service.is_some_and(|service| services.contains(&service));
+            if !is_there || connection.kind.is_unix() != is_unix || taken >= MOST_OF_A_PAIR {
+                continue;
+            }
+            let ends = [connection.client, connection.server].map(|at| scan.sockets.get(at));
+            let [Some(client), Some(server)] = ends else { continue };
+            let is_its = client.pids.iter().any(|pid| pair.pids.contains(pid));
+            if is_its && is_stream(client, server) {
+                wanted.push(Wanted { client: client.cookie, server: server.cookie, pair: number as u32 });
+                taken += 1;
+            }
+        }
+    }
+    wanted
+}
+
+fn look(wanted: &[Wanted], pairs: usize, how: &OwnLook<'_>) -> Result<Looked, NoOwnTimes> {
+    let room = pairs.min(MOST_PAIRS) as u32;
+    let is_exact = how.stamps == Stamps::SystemCalls;
+    let mut kernel =
+        samehost_bpf::Exchanges::open(wanted.len() as u32, room, is_exact).map_err(|why| unmeasured(&why))?;
+    let mode = match kernel.mode() {
+        Mode::Entries => ExchangeMode::Entries,
+        Mode::SystemCalls => ExchangeMode::SystemCalls,
+        // The way there would be missing, which is what a switch changes most.
+        Mode::Arrivals => return Err(NoOwnTimes::Traffic(NoTraffic::NoBeginning)),
+    };
+    kernel.name(wanted).map_err(|_| NoOwnTimes::Unmeasured(Unmeasured::Refused))?;
+    let begun = Instant::now();
+    let mut ends = vec![kernel.so_far()];
+    let blocks = (how.period.as_millis() / BLOCK.as_millis()).max(1) as usize;
+    while ends.len() <= blocks && !(how.is_interrupted)() {
+        std::thread::sleep(BLOCK);
+        ends.push(kernel.so_far());
+        if ends.len() > BLOCKS_OF_SILENCE && ends.last().is_some_and(is_silent) {
+            break;
+        }
+    }
+    Ok(Looked { at: how.at.clone(), mode, seconds: begun.elapsed().as_secs_f64(), ends })
+}
+
+fn unmeasured(why: &Unavailable) -> NoOwnTimes {
+    NoOwnTimes::Unmeasured(match why {
+        Unavailable::Types(_) => Unmeasured::NoTypes,
+        Unavailable::Rights(_) => Unmeasured::NoRights,
+        Unavailable::Kernel(_) => Unmeasured::OldKernel,
+        Unavailable::Refused(_) => Unmeasured::Refused,
+    })
+}
+
+fn is_silent(counted: &Counted) -> bool {
+    counted.pairs.iter().all(|pair| pair.all_exchanges() == 0)
+}
+
+impl Looked {
+    /// The times of a pair that has connections.
+    fn times(&self, number: usize) -> Result<OwnTimes, NoOwnTimes> {
+        let nothing = NoOwnTimes::Traffic(NoTraffic::NoExchange);
+        let all = self.ends.last().ok_or(nothing)?;
+        let counts = all.pairs.get(number).ok_or(nothing)?;
+        let exchanges = counts.all_exchanges();
+        if exchanges == 0 {
+            return Err(nothing);
+        }
+        if let Some(why) = no_time(counts, self.seconds, are_too_many_lost(all)) {
+            return Err(NoOwnTimes::NoTime(why));
+        }
+        let (mean_us, p50_us) = counts.first.mean_us().zip(counts.first.quantile_us(0.5)).ok_or(nothing)?;
+        Ok(OwnTimes {
+            at: self.at.clone(),
+            seconds: self.seconds,
+            mode: self.mode,
+            connections: counts.connections,
+            exchanges_per_s: exchanges as f64 / self.seconds,
+            bytes_out: counts.bytes_out as f64 / exchanges as f64,
+            bytes_back: counts.bytes_back as f64 / exchanges as f64,
+            mean_us,
+            p50_us,
+            p99_us: p99_us(counts),
+            hop_us: parts(counts).map(|parts| parts.hop_us()),
+            blocks_us: self.blocks_us(number),
+        })
+    }
+
+    /// The mean of each block that had an exchange.
+    fn blocks_us(&self, number: usize) -> Vec<f64> {
+        let mut means = Vec::new();
+        for two in self.ends.windows(2) {
+            let block = two[1].since(&two[0]);
+            means.extend(block.pairs.get(number).and_then(|counts| counts.first.mean_us()));
+        }
+        means
+    }
+}
+
+fn p99_us(counts: &PairCounts) -> Option<f64> {
+    counts.first.quantile_us(0.99).filter(|_| counts.first.count >= FEWEST_FOR_P99)
+}
