@@ -23,7 +23,7 @@ struct Rule {
 const RULES: &[Rule] = &[
     Rule {
         what: "closures bound to a name",
-        most: 715,
+        most: 713,
         reason: "a chain that needs names for its parts is read twice: write a loop with early `continue`, or a function",
         counts: |line| bound_closure(line).is_some(),
     },
@@ -95,7 +95,7 @@ fn is_no_noun(line: &str) -> bool {
 }
 
 /// Most files that import each other in a circle: a reader of one has to read all of them.
-const MOST_IN_CIRCLES: usize = 31;
+const MOST_IN_CIRCLES: usize = 0;
 /// Most source files: each is a door that a reader opens, and one request crosses fourteen.
 const MOST_FILES: usize = 902;
 

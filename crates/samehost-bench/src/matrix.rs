@@ -3,7 +3,7 @@
 use samehost_model::{Arm, Placement, Point, RateSpec, Transport, parse_count_list};
 
 use crate::error::BenchError;
-use crate::parameters::{ParameterKind, Parameters};
+use crate::parameters::{ParameterKind, Parameters, Swept};
 use crate::workload::{Configured, Workload};
 
 /// Option with which a user declares parameters of commands: `--parameter connections=1,16`.
@@ -27,14 +27,6 @@ pub struct Matrix {
     pub swept: Vec<Swept>,
     /// Measured capacities; empty before they are measured.
     pub capacities: Vec<Capacity>,
-}
-
-/// One of the workload's own parameters, with several values.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Swept {
-    pub name: String,
-    /// Values in the order given.
-    pub values: Vec<String>,
 }
 
 /// Capacity of a transport at a level, in a closed loop.

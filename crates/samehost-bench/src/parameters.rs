@@ -60,6 +60,14 @@ impl Parameter {
 /// Parameter values by name; contains every parameter that the workload declares.
 pub type Parameters = BTreeMap<String, String>;
 
+/// One of the workload's own parameters, with several values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Swept {
+    pub name: String,
+    /// Values in the order given.
+    pub values: Vec<String>,
+}
+
 /// An enum that has a word on the command line for each of its values.
 pub(crate) trait Word: FromStr {
     const WORDS: &'static [&'static str];

@@ -10,9 +10,9 @@ use samehost_system::routes::available_congestion;
 use samehost_transport::{Stream, Tuning, TuningError};
 
 use crate::error::BenchError;
-use crate::matrix::{Swept, distinct};
+use crate::matrix::distinct;
 use crate::network::{Instead, Network};
-use crate::parameters::Parameters;
+use crate::parameters::{Parameters, Swept};
 use crate::request::Request;
 use crate::workload::{Capabilities, StartOptions, Workload};
 

@@ -10,9 +10,8 @@ use samehost_model::{Arm, Endpoint, Metric, MetricInfo, Part, Point, ServerInfo,
 use crate::engine::Job;
 use crate::error::BenchError;
 use crate::impact::Impact;
-use crate::matrix::Swept;
 use crate::network::{Network, OwnNetwork};
-use crate::parameters::{Parameter, Parameters};
+use crate::parameters::{Parameter, Parameters, Swept};
 use crate::private_servers::ServerKind;
 use crate::starts::Starts;
 

@@ -8,24 +8,13 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
 use samehost_seccomp::{Answer, Call, Listener, Trap, option, set_option};
 
 use super::connects::Connects;
-use super::replaced::{Replaced, SetOption, bytes_of};
-use super::thread::{Socket, memory_of, write_memory_of};
+use super::replaced::{Replaced, bytes_of};
+use super::thread::{memory_of, write_memory_of};
 
 const TCP: i32 = libc::IPPROTO_TCP;
 const IP: i32 = libc::IPPROTO_IP;
 const IPV6: i32 = libc::IPPROTO_IPV6;
 const SOCKET: i32 = libc::SOL_SOCKET;
-
-/// Those that a program may have set before it connects.
-const TAKEN_OVER: &[(i32, i32)] = &[
-    (TCP, libc::TCP_NODELAY),
-    (TCP, libc::TCP_KEEPIDLE),
-    (TCP, libc::TCP_KEEPINTVL),
-    (TCP, libc::TCP_KEEPCNT),
-    (TCP, libc::TCP_USER_TIMEOUT),
-    (IP, libc::IP_TOS),
-    (IPV6, libc::IPV6_TCLASS),
-];
 
 /// Longest value of an option, in bytes; the longest known is `struct tcp_info`.
 const LONGEST: usize = 1024;
@@ -132,16 +121,6 @@ impl Memory<'_> {
         let written = waits.then(|| write_memory_of(self.call.thread, at, bytes)).flatten();
         written.ok_or_else(|| errno(libc::EFAULT))
     }
-}
-
-/// The options that a TCP socket has and that its replacement is asked for.
-pub fn options_of(socket: &Socket) -> Vec<SetOption> {
-    let read = |(level, name): &(i32, i32)| {
-        let mut value = [0; 4];
-        let length = option(socket.own.as_fd(), *level, *name, &mut value).ok()?;
-        Some((*level, *name, value[..length].to_vec()))
-    };
-    TAKEN_OVER.iter().filter_map(read).collect()
 }
 
 fn errno(number: i32) -> io::Error {

@@ -18,9 +18,8 @@ use samehost_seccomp::{
     Answer, Call, Listener, SO_BINDTOIFINDEX, SO_BUF_LOCK, SO_NETNS_COOKIE, option, set_option,
 };
 
-use super::answers;
 use super::maps::{Map, Maps};
-use super::replaced::{LONGEST, Replaced, Sockets, local_of, parse};
+use super::replaced::{LONGEST, Replaced, Sockets, local_of, options_of, parse};
 use super::rights::Rights;
 use super::tally::{Kept, Reason, Tally};
 use super::thread::{Socket, Thread, Threads, memory_of};
@@ -230,7 +229,7 @@ impl Connects {
         let replaced = Replaced {
             peer: to,
             local: local_of(to, cookie),
-            options: if self.sets_options { answers::options_of(&socket) } else { Vec::new() },
+            options: if self.sets_options { options_of(&socket) } else { Vec::new() },
             is_known: true,
         };
         let closes_on_exec = thread.closes_on_exec(descriptor).map_err(not_visible)?;

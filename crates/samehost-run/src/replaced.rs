@@ -4,12 +4,39 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::AsFd;
+
+use samehost_seccomp::option;
+
+use super::thread::Socket;
 
 /// As many are kept at least before it is looked which are gone.
 const FEW: usize = 1024;
 
 /// An option that was set: level, name, bytes.
 pub type SetOption = (i32, i32, Vec<u8>);
+
+/// Options that a program may have set before it connects.
+const TAKEN_OVER: &[(i32, i32)] = &[
+    (libc::IPPROTO_TCP, libc::TCP_NODELAY),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPCNT),
+    (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT),
+    (libc::IPPROTO_IP, libc::IP_TOS),
+    (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+];
+
+/// The options that a TCP socket has and that its replacement is asked for.
+pub fn options_of(socket: &Socket) -> Vec<SetOption> {
+    let mut options = Vec::new();
+    for (level, name) in TAKEN_OVER {
+        let mut value = [0; 4];
+        let Ok(length) = option(socket.own.as_fd(), *level, *name, &mut value) else { continue };
+        options.push((*level, *name, value[..length].to_vec()));
+    }
+    options
+}
 
 pub struct Replaced {
     pub peer: SocketAddr,

@@ -8,6 +8,10 @@ use samehost_model::scan::Scan;
 use samehost_model::switch::{Standing, SwitchObstacle, SwitchOutcome, SwitchReport};
 use samehost_model::{Endpoint, ObstacleCode, Protocol, Redactor};
 use samehost_scan::Stamps;
+use samehost_system::clock;
+use samehost_transaction::{
+    FileChange, Intent, Reload, RolledBack, Stage, Store, Transaction, TransactionError,
+};
 use samehost_transport::{ConnectOptions, connect};
 
 use crate::check::Verdict;
@@ -24,9 +28,6 @@ use crate::redacted::redacted;
 use crate::reload::{reload, reload_now};
 use crate::request::SwitchRequest;
 use crate::usage::{Seen, Usage};
-use samehost_transaction::{
-    FileChange, Intent, Reload, RolledBack, Stage, Store, Transaction, TransactionError,
-};
 
 /// How long is watched, without a page, for the application to connect by itself.
 const MOMENT: Duration = Duration::from_millis(500);
@@ -286,7 +287,7 @@ fn proceed(
     let until = environment.confirm.as_ref().map(|confirm| {
         let within = jiff::SignedDuration::try_from(confirm.within).unwrap_or(jiff::SignedDuration::MAX);
         let until = jiff::Timestamp::now().checked_add(within).unwrap_or(jiff::Timestamp::MAX);
-        until.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+        clock::utc(until)
     });
     if let Some(confirm) = &environment.confirm {
         environment.store.note(transaction.id(), "watch", &(confirm.note)())?;

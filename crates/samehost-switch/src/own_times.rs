@@ -174,5 +174,5 @@ impl Again {
 }
 
 fn now() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    samehost_system::clock::utc_now()
 }

@@ -1,20 +1,69 @@
-//! Looks up accounts by name and names by id: in /etc/passwd and /etc/group, and accounts also with `id`,
-//! which asks the directories (LDAP, SSSD) that this system is configured for. The latter has a time limit.
+//! Users and groups of /etc/passwd and /etc/group, by name and by number. Does not query directories (LDAP, SSSD), as
+//! `directory` does: a uid that only they know has no name, no home and no supplementary groups here.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::path::PathBuf;
 
 use crate::as_user::Account;
-use crate::command::Run;
 use crate::database;
 
-/// Time limit of a directory lookup.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The group nogroup, which owns nothing.
+const NO_GROUP: u32 = 65_534;
 
-/// The account of a name, with its groups; `None` if it is unknown.
-#[must_use]
-pub fn account(name: &str) -> Option<Account> {
-    listed(name, &database::passwd(), &database::group()).or_else(|| asked(name))
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// `None` if /etc/passwd has no line for the uid.
+    pub name: Option<String>,
+    /// Account for file accesses.
+    pub account: Account,
+    /// Home; `/` if there is none.
+    pub home: PathBuf,
+}
+
+impl User {
+    /// The user with this uid.
+    #[must_use]
+    pub fn of(uid: u32) -> Self {
+        user_of(uid, &database::passwd(), &database::group())
+    }
+
+    /// The user with this name; `None` if /etc/passwd has no line for it.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Some(User::of(number(name)?))
+    }
+
+    /// An unknown user with a known group.
+    #[must_use]
+    pub fn of_group(gid: u32) -> Self {
+        let account = Account { uid: NO_GROUP, gid, groups: vec![gid] };
+        User { name: Some(format!("group {gid}")), account, home: PathBuf::from("/") }
+    }
+
+    /// An unknown user.
+    #[must_use]
+    pub fn anyone() -> Self {
+        User { name: Some("everyone".into()), ..User::of_group(NO_GROUP) }
+    }
+}
+
+impl std::fmt::Display for User {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.name {
+            Some(name) => f.write_str(name),
+            None => write!(f, "user {}", self.account.uid),
+        }
+    }
+}
+
+fn user_of(uid: u32, passwd: &str, group: &str) -> User {
+    let Some(user) = database::users(passwd).find(|user| user.uid == uid) else {
+        let account = Account { uid, gid: NO_GROUP, groups: Vec::new() };
+        return User { name: None, account, home: PathBuf::from("/") };
+    };
+    let account = Account { uid, gid: user.gid, groups: database::groups_of(user.name, group) };
+    let home = if user.home.starts_with('/') { user.home } else { "/" };
+    User { name: Some(user.name.to_owned()), account, home: home.into() }
 }
 
 /// The uid of a user name, from /etc/passwd only.
@@ -57,24 +106,11 @@ pub fn numbers() -> BTreeSet<u32> {
     users.chain(database::groups(&group).map(|group| group.gid)).collect()
 }
 
-fn listed(name: &str, passwd: &str, group: &str) -> Option<Account> {
+pub(crate) fn account_of(name: &str, passwd: &str, group: &str) -> Option<Account> {
     let user = database::users(passwd).find(|user| user.name == name)?;
     let mut groups = database::groups_of(name, group);
     groups.push(user.gid);
     Some(Account { uid: user.uid, gid: user.gid, groups })
-}
-
-fn asked(name: &str) -> Option<Account> {
-    // `id` would take a number for a uid, and a dash for an option.
-    if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit() || c == '-') {
-        return None;
-    }
-    let numbers = |option: &str| -> Option<Vec<u32>> {
-        let ended = Run::new("id", [option, "--", name], PATIENCE).run().ok()?;
-        let words = ended.output.split_whitespace().map(str::parse);
-        words.collect::<Result<_, _>>().ok().filter(|_| ended.status.success())
-    };
-    Some(Account { uid: *numbers("-u")?.first()?, gid: *numbers("-g")?.first()?, groups: numbers("-G")? })
 }
 
 #[cfg(test)]
@@ -82,19 +118,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_with_their_groups() {
-        let passwd = "root:x:0:0::/root:/bin/sh\nmysql:x:110:114::/:/bin/false\nbad:x:no:1::/:\n";
-        let group = "root:x:0:\nweb:x:33:mysql,www-data\nmysql:x:114:\n";
-        let found = listed("mysql", passwd, group).unwrap();
-        assert_eq!((found.uid, found.gid, found.groups), (110, 114, vec![33, 114]));
-        assert!(listed("bad", passwd, group).is_none() && listed("my", passwd, group).is_none());
+    fn a_number_has_its_name_home_and_groups() {
+        let passwd = "root:x:0:0::/root:/bin/sh\nbad:x:7:no::/:\nbob:x:1000:100:Bob:/home/bob:/bin/sh\n";
+        let group = "root:x:0:\nweb:x:33:alice,bob\nusers:x:100:\nbobs:x:34:bobby\n";
+        let bob = user_of(1000, passwd, group);
+        assert_eq!((bob.to_string(), bob.home), ("bob".into(), PathBuf::from("/home/bob")));
+        assert_eq!(bob.account, Account { uid: 1000, gid: 100, groups: vec![33] });
+        for unknown in [7, 1001] {
+            let user = user_of(unknown, passwd, group);
+            assert_eq!((user.to_string(), user.account.gid), (format!("user {unknown}"), NO_GROUP));
+        }
+        assert_eq!(User::of(0).name.as_deref(), Some("root"));
+        assert_eq!(User::named("root"), Some(User::of(0)));
+        assert_eq!(User::named("no-such-user-here"), None);
     }
 
     #[test]
-    fn the_system_is_asked_for_what_no_file_has() {
-        assert_eq!(account("root").unwrap().uid, 0);
-        assert_eq!(asked("root").unwrap().uid, 0);
-        assert!(account("no-such-user-here").is_none() && asked("0").is_none() && asked("--help").is_none());
+    fn names_are_read_with_their_groups() {
+        let passwd = "root:x:0:0::/root:/bin/sh\nmysql:x:110:114::/:/bin/false\nbad:x:no:1::/:\n";
+        let group = "root:x:0:\nweb:x:33:mysql,www-data\nmysql:x:114:\n";
+        let found = account_of("mysql", passwd, group).unwrap();
+        assert_eq!((found.uid, found.gid, found.groups), (110, 114, vec![33, 114]));
+        assert!(account_of("bad", passwd, group).is_none() && account_of("my", passwd, group).is_none());
     }
 
     #[test]

@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use crate::accounts::User;
 use crate::as_user::Account;
 use crate::interrupt;
 use crate::nowhere::nowhere;
-use crate::user::User;
 
 /// Search path for programs.
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

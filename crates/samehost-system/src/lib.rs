@@ -6,9 +6,11 @@
 
 pub mod accounts;
 pub mod as_user;
+pub mod clock;
 pub mod command;
 mod database;
 pub mod diag;
+pub mod directory;
 pub mod hosts;
 pub mod identity;
 pub mod interrupt;
@@ -23,12 +25,11 @@ pub mod peer;
 mod private;
 pub mod proc;
 pub mod routes;
-pub mod user;
 
+pub use accounts::User;
 pub use as_user::{Account, as_user};
 pub use command::{Run, RunError};
 pub use identity::{Executable, Identity, start_time};
 pub use nowhere::nowhere;
 pub use ownership::{Decider, ForeignWriter, decider, foreign_writer};
 pub use private::{NotPrivate, private};
-pub use user::User;

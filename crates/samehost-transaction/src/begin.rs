@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use samehost_system::clock;
+
 use crate::active::Transaction;
 use crate::error::{TransactionError, at, refused};
 use crate::examine::{self};
@@ -53,7 +55,7 @@ fn begin(store: &Store, intent: &Intent) -> Result<Transaction, TransactionError
             Err(error) => return Err(given_up(store, &id, error)),
         },
         process: std::process::id(),
-        started_at: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        started_at: clock::utc_now(),
         command: intent.command.clone(),
         summary: intent.summary.clone(),
         directories: absent_directories(&locked, &steps),

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use samehost_system::clock;
+
 use crate::record::{History, JournalHeader};
 use crate::state::State;
 
@@ -78,7 +80,7 @@ impl Entry {
 /// Start of a switch according to its id: RFC 3339, UTC.
 fn begun_at(id: &str) -> Option<String> {
     let time = jiff::civil::DateTime::strptime("%Y%m%d-%H%M%S", id.get(..15)?).ok()?;
-    Some(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+    Some(clock::utc(time.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp()))
 }
 
 /// Whether this is the id of a switch. Directories with other names are not ours.

@@ -11,10 +11,9 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 use samehost_model::Endpoint;
 
 use crate::address;
-use crate::connect_error::describe;
-use crate::listen::ListenOptions;
-use crate::listen_error::ListenError;
+use crate::error::{ListenError, describe};
 use crate::lock_file::{LockFile, NotTaken, lock_path, same_file};
+use crate::options::ListenOptions;
 use crate::socket::{self, Blocking, Connecting};
 
 /// A path that we own: the socket file that we created, and the lock beside it.

@@ -2,17 +2,14 @@
 //! transport than configured, and reports need evidence. Cannot detect TLS, which is above the kernel; use
 //! the stream's cipher.
 
-use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::{fmt, io};
 
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketAddrUnix, SocketType, ipproto, sockopt};
-use samehost_model::Transport;
 
-use crate::registry::carrier;
 use crate::socket::peer_pid;
 
 /// Address family of a descriptor (`SO_DOMAIN`).
@@ -140,13 +137,6 @@ impl Observed {
             peer: None,
             peer_pid: None,
         })
-    }
-
-    /// Whether the descriptor can belong to this transport. `unix`, `abstract` and `socketpair` differ only
-    /// in their names, so check both ends to distinguish them. For `tcp+tls` the result only means TCP.
-    #[must_use]
-    pub fn matches(&self, transport: Transport) -> bool {
-        carrier(transport).is_some_and(|carrier| (carrier.carries)(self))
     }
 
     /// Whether the name of either end passes the test.

@@ -1,33 +1,16 @@
-//! The list of transports. Each is implemented in its own file under `transports/`. No other code may depend
+//! The list of transports, and what looks an endpoint's transport up in it: `connect`, `connect_nonblocking`, `listen` and
+//! [`Observed::matches`]. Each transport is implemented in its own file under `transports/`. No other code may depend
 //! on which transport it has, except for the async adapter, which supports two families itself.
 
 use samehost_model::{Endpoint, Transport};
 
-use crate::connect::ConnectOptions;
-use crate::connect_error::{ConnectError, StartError};
-use crate::listen::{ListenOptions, Listener};
-use crate::listen_error::ListenError;
+use crate::error::{ConnectError, ListenError, PARENT_NEEDED, StartError};
+use crate::listener::Listener;
 use crate::observed::Observed;
+use crate::options::{ConnectOptions, ListenOptions};
 use crate::socket::Connecting;
 use crate::stream::Stream;
-use crate::transports::{abstract_name, datagram, pipe, run, seqpacket, socketpair, tcp, tls, unix};
-
-/// See [`connect_nonblocking`](crate::connect_nonblocking).
-type Start = fn(&Endpoint, &ConnectOptions) -> Result<(Stream, Connecting), StartError>;
-
-/// Implementation of a transport.
-pub(crate) struct Carrier {
-    /// The implemented transport.
-    pub(crate) transport: Transport,
-    /// Connects and waits for completion.
-    pub(crate) connect: fn(&Endpoint, &ConnectOptions) -> Result<Stream, ConnectError>,
-    /// Calls connect(2) on a nonblocking socket, without waiting.
-    pub(crate) start: Start,
-    /// Starts listening.
-    pub(crate) listen: fn(&Endpoint, &ListenOptions) -> Result<Listener, ListenError>,
-    /// Whether the kernel's view of a descriptor matches this transport.
-    pub(crate) carries: fn(&Observed) -> bool,
-}
+use crate::transports::{Carrier, abstract_name, datagram, pipe, run, seqpacket, socketpair, tcp, tls, unix};
 
 /// All transports.
 pub(crate) const CARRIERS: [Carrier; 11] = [
@@ -47,6 +30,62 @@ pub(crate) const CARRIERS: [Carrier; 11] = [
 /// Implementation of a transport; `None` for those without a connection (`none`, `command`).
 pub(crate) fn carrier(transport: Transport) -> Option<&'static Carrier> {
     const { &CARRIERS }.iter().find(|carrier| carrier.transport == transport)
+}
+
+/// Connects to an endpoint, including the handshake for `tcp+tls`. The stream is blocking.
+///
+/// # Errors
+/// [`ConnectError`], which names the endpoint, the cause and a remedy.
+pub fn connect(endpoint: &Endpoint, options: &ConnectOptions) -> Result<Stream, ConnectError> {
+    match carrier(endpoint.transport()) {
+        Some(carrier) => (carrier.connect)(endpoint, options),
+        None => Err(ConnectError::Unsupported { endpoint: endpoint.clone(), reason: PARENT_NEEDED }),
+    }
+}
+
+/// Starts a connection without waiting: a single connect(2) on a nonblocking socket, without retries.
+///
+/// For bursts of connections. The effect of a full backlog depends on the family. A Unix socket fails
+/// immediately with EAGAIN, [`StartError::errno`]. TCP is [`Connecting::InProgress`], and the kernel repeats its
+/// SYN after a second. When a stream in progress becomes writable, [`Stream::take_error`] returns the result.
+///
+/// Over `tcp+tls` the handshake takes place in the first reads and writes. A host name is resolved first,
+/// which blocks; use an address in a burst.
+///
+/// # Errors
+/// [`StartError`] with the kernel's errno.
+pub fn connect_nonblocking(
+    endpoint: &Endpoint,
+    options: &ConnectOptions,
+) -> Result<(Stream, Connecting), StartError> {
+    match carrier(endpoint.transport()) {
+        Some(carrier) => (carrier.start)(endpoint, options),
+        None => Err(StartError::Unsupported { endpoint: endpoint.clone(), reason: PARENT_NEEDED }),
+    }
+}
+
+/// Listens on an endpoint.
+///
+/// Takes a path safely. A lock file beside it (`PATH.samehost-lock`, held as long as the listener lives) prevents
+/// two starting servers from taking the same path. An existing file is left alone, unless it is a socket on which
+/// nobody listens, which is removed. To find out, `listen` connects to it once and closes the connection.
+///
+/// # Errors
+/// [`ListenError`], which names the endpoint, the cause and a remedy.
+pub fn listen(endpoint: &Endpoint, options: &ListenOptions) -> Result<Listener, ListenError> {
+    match carrier(endpoint.transport()) {
+        Some(carrier) => (carrier.listen)(endpoint, options),
+        None => Err(ListenError::Unsupported { endpoint: endpoint.clone(), reason: PARENT_NEEDED }),
+    }
+}
+
+impl Observed {
+    /// Whether the descriptor can belong to this transport. `unix`, `abstract` and `socketpair` differ only
+    /// in their names, so check both ends to distinguish them. For `tcp+tls` the result only means TCP.
+    #[must_use]
+    pub fn matches(&self, transport: Transport) -> bool {
+        carrier(transport).is_some_and(|carrier| (carrier.carries)(self))
+    }
 }
 
 #[cfg(test)]

@@ -29,16 +29,14 @@ use std::task::{Context, Poll};
 
 use ::tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use ::tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream, lookup_host};
+use rustix::io::Errno;
 use samehost_model::{Endpoint, Transport};
 
 use crate::claim::Claim;
-use crate::connect::ConnectOptions;
-use crate::connect_error::{ConnectError, StartError};
-use crate::listen::ListenOptions;
-use crate::listen_error::ListenError;
+use crate::error::{ConnectError, ListenError, StartError};
 use crate::observed::Observed;
+use crate::options::{ConnectOptions, ListenOptions};
 use crate::tuning::Tuning;
-use rustix::io::Errno;
 
 const NOT_ASYNC: &str = "async connections are tcp, tcp6, unix and abstract; use the blocking side, or wrap a tcp stream in tokio-rustls for TLS";
 

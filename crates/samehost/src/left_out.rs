@@ -36,7 +36,7 @@ mod verbs {
     use clap::Args;
 
     use super::left_out;
-    use crate::exit::Ending;
+    use crate::wrong_use::WrongUse;
 
     /// Whatever follows a verb that was left out.
     #[derive(Args, Clone, Debug)]
@@ -47,14 +47,14 @@ mod verbs {
     }
 
     #[cfg(not(feature = "switch"))]
-    pub fn switch(_: &AnyWords) -> anyhow::Result<Ending> {
+    pub fn switch() -> WrongUse {
         let instead = "By hand: `samehost how SERVICE` has what to write into which configuration.";
-        Err(left_out("`samehost switch`", "switch", instead).into())
+        left_out("`samehost switch`", "switch", instead)
     }
 
     #[cfg(not(feature = "tui"))]
-    pub fn top(_: &AnyWords) -> anyhow::Result<Ending> {
+    pub fn top() -> WrongUse {
         let instead = "`samehost scan --observe 10s` shows the same traffic once.";
-        Err(left_out("`samehost top`", "tui", instead).into())
+        left_out("`samehost top`", "tui", instead)
     }
 }

@@ -32,7 +32,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use cli::{AtSignal, Cli, Internal, Verb};
+use cli::{AtSignal, Cli, Internal, ScanOptions, Verb};
 
 /// musl's own has one lock for all threads.
 #[cfg(target_env = "musl")]
@@ -62,6 +62,7 @@ fn run(verb: Verb) -> anyhow::Result<exit::Ending> {
         Verb::Checkup(options) => commands::checkup(&options),
         Verb::Bench(bench) => commands::bench(&bench),
         Verb::Reproduce(options) => commands::reproduce(&options),
+        Verb::Scan(ScanOptions { explain: Some(code), .. }) => commands::explain(Some(&code)),
         Verb::Scan(options) => commands::scan(&options),
         Verb::Explain { code } => commands::explain(code.as_deref()),
         Verb::Top(options) => commands::top(&options),

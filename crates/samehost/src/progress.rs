@@ -11,6 +11,7 @@ use samehost_bench::{BenchError, FLOOR, Impact, Recorder};
 use samehost_model::human::rough_time;
 use samehost_model::printable::clean;
 use samehost_model::{LogLine, Plan, Profile, Report, Trial};
+use samehost_system::clock;
 
 use crate::consent::Consent;
 use crate::output;
@@ -153,7 +154,7 @@ impl Observer for Watcher {
 
 impl Recorder for Watcher {
     fn head(&mut self, report: &mut Report) {
-        report.head.started_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        report.head.started_at = clock::utc_now();
         if let Some(store) = &mut self.store {
             store.begin(report);
         }

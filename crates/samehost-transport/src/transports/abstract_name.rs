@@ -4,13 +4,14 @@
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketType};
 use samehost_model::{Endpoint, Transport};
 
+use super::Carrier;
 use super::unix::{connect_to, listen_on, start_to};
 use crate::address;
 use crate::address::AddressError;
-use crate::listen::{ListenOptions, Listener};
-use crate::listen_error::ListenError;
+use crate::error::ListenError;
+use crate::listener::Listener;
 use crate::observed::{Family, Kind, Name};
-use crate::registry::Carrier;
+use crate::options::ListenOptions;
 use crate::socket::{self, Blocking};
 
 pub(crate) const CARRIER: Carrier = Carrier {

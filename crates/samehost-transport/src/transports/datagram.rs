@@ -10,15 +10,14 @@ use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketType};
 use samehost_model::{Endpoint, Transport};
 
+use super::Carrier;
 use super::unix::{connect_to, path_address, start_to};
 use crate::address::look_up;
 use crate::claim::Claim;
-use crate::connect::ConnectOptions;
-use crate::connect_error::{ConnectError, StartError};
-use crate::listen::{ListenOptions, Listener};
-use crate::listen_error::ListenError;
+use crate::error::{ConnectError, ListenError, StartError};
+use crate::listener::Listener;
 use crate::observed::{Family, Kind, Protocol};
-use crate::registry::Carrier;
+use crate::options::{ConnectOptions, ListenOptions};
 use crate::socket::{self, Blocking, Connecting};
 use crate::stream::Stream;
 
@@ -115,8 +114,8 @@ mod tests {
             ("udp:127.0.0.1:0".parse().unwrap(), Transport::Udp, "AF_INET datagram udp, 127.0.0.1:"),
             (Endpoint::Unixgram(path.clone()), Transport::Unixgram, "AF_UNIX datagram "),
         ] {
-            let listener = crate::listen::listen(&endpoint, &ListenOptions::default()).unwrap();
-            let sender = crate::connect::connect(listener.endpoint(), &ConnectOptions::default()).unwrap();
+            let listener = crate::registry::listen(&endpoint, &ListenOptions::default()).unwrap();
+            let sender = crate::registry::connect(listener.endpoint(), &ConnectOptions::default()).unwrap();
             let seen = sender.observed().unwrap();
             assert!(seen.matches(transport) && !seen.matches(Transport::Tcp), "{seen}");
             assert!(seen.to_string().starts_with(begins), "{seen}");
@@ -128,7 +127,7 @@ mod tests {
             }
         }
         assert!(!path.exists(), "the listener takes its file away");
-        let nobody = crate::connect::connect(&Endpoint::Unixgram(path), &ConnectOptions::default());
+        let nobody = crate::registry::connect(&Endpoint::Unixgram(path), &ConnectOptions::default());
         assert!(matches!(nobody, Err(ConnectError::NotFound { .. })), "{nobody:?}");
     }
 }

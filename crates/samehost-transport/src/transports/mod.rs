@@ -11,14 +11,31 @@ pub(crate) mod tcp;
 pub(crate) mod tls;
 pub(crate) mod unix;
 
-use samehost_model::Endpoint;
+use samehost_model::{Endpoint, Transport};
 
-use crate::connect::ConnectOptions;
-use crate::connect_error::{ConnectError, PARENT_NEEDED, StartError};
-use crate::listen::{ListenOptions, Listener};
-use crate::listen_error::ListenError;
+use crate::error::{ConnectError, ListenError, PARENT_NEEDED, StartError};
+use crate::listener::Listener;
+use crate::observed::Observed;
+use crate::options::{ConnectOptions, ListenOptions};
 use crate::socket::Connecting;
 use crate::stream::Stream;
+
+/// See [`connect_nonblocking`](crate::connect_nonblocking).
+type Start = fn(&Endpoint, &ConnectOptions) -> Result<(Stream, Connecting), StartError>;
+
+/// Implementation of a transport.
+pub(crate) struct Carrier {
+    /// The implemented transport.
+    pub(crate) transport: Transport,
+    /// Connects and waits for completion.
+    pub(crate) connect: fn(&Endpoint, &ConnectOptions) -> Result<Stream, ConnectError>,
+    /// Calls connect(2) on a nonblocking socket, without waiting.
+    pub(crate) start: Start,
+    /// Starts listening.
+    pub(crate) listen: fn(&Endpoint, &ListenOptions) -> Result<Listener, ListenError>,
+    /// Whether the kernel's view of a descriptor matches this transport.
+    pub(crate) carries: fn(&Observed) -> bool,
+}
 
 /// `connect` of an inherited transport.
 fn connect_needs_parent(endpoint: &Endpoint, _: &ConnectOptions) -> Result<Stream, ConnectError> {

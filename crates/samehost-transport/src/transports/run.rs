@@ -1,23 +1,19 @@
 //! `tcp+run`: a client that asks for TCP, and is connected over a Unix socket by `samehost run`. The client is a program of
-//! its own, below that; it hands its sockets over to us ([`offer`], [`hand_over`]). Once connected, they are Unix sockets.
+//! its own, below that; it hands its sockets over to us ([`offer`], `hand_over`). Once connected, they are Unix sockets.
 
 use std::collections::BTreeMap;
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::retry_on_intr;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
-};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg};
 use samehost_model::{Endpoint, Transport};
 
-use super::{listen_needs_parent, unix};
-use crate::connect::{ConnectOptions, connect as connect_to};
-use crate::connect_error::{ConnectError, StartError};
-use crate::registry::Carrier;
+use super::{Carrier, listen_needs_parent, unix};
+use crate::error::{ConnectError, StartError};
+use crate::options::ConnectOptions;
 use crate::socket::Connecting;
 use crate::stream::Stream;
 
@@ -35,7 +31,7 @@ const NO_BURST: &str = "its client connects one after the other; leave tcp+run o
 /// Order to connect; the message has no other contents.
 const CONNECT: &[u8] = b"connect";
 /// Most bytes of an answer.
-const ANSWER: usize = 1024;
+pub(crate) const ANSWER: usize = 1024;
 
 /// Sockets to the clients, by what they connect to.
 static OFFERS: Mutex<BTreeMap<String, Arc<Mutex<OwnedFd>>>> = Mutex::new(BTreeMap::new());
@@ -57,41 +53,12 @@ impl Drop for Offer {
 }
 
 /// Has [`connect`](crate::connect) to a `tcp+run` endpoint ask the program at the other end of `client`, a seqpacket socket,
-/// which calls [`hand_over`].
+/// which calls [`hand_over`](crate::hand_over).
 #[must_use]
 pub fn offer(endpoint: &Endpoint, client: OwnedFd) -> Offer {
     let endpoint = endpoint.to_string();
     offers().insert(endpoint.clone(), Arc::new(Mutex::new(client)));
     Offer { endpoint }
-}
-
-/// Connects to `endpoint` whenever the other end of `asker` orders it, and hands the socket over, with the address that the
-/// socket is connected to as this program sees it. Returns when the other end is closed.
-///
-/// # Errors
-/// Errors of the socket `asker`; those of connecting are told to the other end.
-pub fn hand_over(endpoint: &Endpoint, asker: BorrowedFd<'_>) -> io::Result<()> {
-    let mut order = [0; 16];
-    while retry_on_intr(|| rustix::net::recv(asker, &mut order, RecvFlags::empty()))?.0 > 0 {
-        match connect_to(endpoint, &ConnectOptions::default()) {
-            Ok(stream) => {
-                let peer = stream.observed()?.peer.map(|peer| peer.to_string()).unwrap_or_default();
-                let fds = [stream.as_fd()];
-                let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-                let mut with = SendAncillaryBuffer::new(&mut space);
-                with.push(SendAncillaryMessage::ScmRights(&fds));
-                send(asker, &peer, &mut with)?;
-            }
-            Err(error) => send(asker, &error.to_string(), &mut SendAncillaryBuffer::default())?,
-        }
-    }
-    Ok(())
-}
-
-fn send(to: BorrowedFd<'_>, text: &str, with: &mut SendAncillaryBuffer<'_, '_, '_>) -> io::Result<()> {
-    let text = &text.as_bytes()[..text.len().min(ANSWER)];
-    retry_on_intr(|| sendmsg(to, &[IoSlice::new(text)], with, SendFlags::NOSIGNAL))?;
-    Ok(())
 }
 
 fn connect(endpoint: &Endpoint, options: &ConnectOptions) -> Result<Stream, ConnectError> {
@@ -136,49 +103,4 @@ fn ask(client: &OwnedFd) -> io::Result<(Option<OwnedFd>, String)> {
 
 fn start_is_asked_for(endpoint: &Endpoint, _: &ConnectOptions) -> Result<(Stream, Connecting), StartError> {
     Err(StartError::Unsupported { endpoint: endpoint.clone(), reason: NO_BURST })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::{Read, Write};
-
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-
-    use super::*;
-    use crate::listen::{ListenOptions, listen};
-
-    fn run(listener: &Endpoint) -> Endpoint {
-        let Endpoint::Tcp { host, port } = listener else { panic!("{listener}") };
-        Endpoint::TcpRun { host: host.clone(), port: *port, path: "/run/x.sock".into() }
-    }
-
-    #[test]
-    fn a_client_hands_its_sockets_over_and_its_errors() {
-        let listener = listen(&"tcp:127.0.0.1:0".parse().unwrap(), &ListenOptions::default()).unwrap();
-        let endpoint = run(listener.endpoint());
-        let options = ConnectOptions::default();
-        let error = connect_to(&endpoint, &options).unwrap_err();
-        assert!(error.to_string().contains("no client of ours"), "{error}");
-
-        let (ours, theirs) =
-            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-        let to = listener.endpoint().clone();
-        let client = std::thread::spawn(move || hand_over(&to, theirs.as_fd()));
-        let offer = offer(&endpoint, ours);
-        let mut stream = connect_to(&endpoint, &options).unwrap();
-        let mut accepted = listener.accept().unwrap();
-        stream.write_all(b"x").unwrap();
-        let mut received = [0];
-        accepted.read_exact(&mut received).unwrap();
-        assert_eq!(received, *b"x");
-        // Without a supervisor it stays TCP, and the kernel's word is against it.
-        assert!(!stream.observed().unwrap().matches(Transport::TcpRun));
-
-        drop((listener, accepted, stream));
-        let error = connect_to(&endpoint, &options).unwrap_err();
-        assert!(error.to_string().contains("refused"), "{error}");
-        drop(offer);
-        client.join().unwrap().unwrap();
-        assert!(connect_to(&endpoint, &options).is_err());
-    }
 }

@@ -4,9 +4,9 @@
 use rustix::net::SocketType;
 use samehost_model::Transport;
 
+use super::Carrier;
 use super::unix::{connect_to, listen_at, path_address, start_to};
 use crate::observed::{Family, Kind};
-use crate::registry::Carrier;
 
 pub(crate) const CARRIER: Carrier = Carrier {
     transport: Transport::Seqpacket,

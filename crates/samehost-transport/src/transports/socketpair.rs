@@ -5,9 +5,8 @@ use std::io;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use samehost_model::Transport;
 
-use super::{connect_needs_parent, listen_needs_parent, start_needs_parent};
+use super::{Carrier, connect_needs_parent, listen_needs_parent, start_needs_parent};
 use crate::observed::{Family, Kind, Name};
-use crate::registry::Carrier;
 use crate::stream::Stream;
 
 pub(crate) const CARRIER: Carrier = Carrier {

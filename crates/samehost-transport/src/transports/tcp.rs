@@ -8,13 +8,12 @@ use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketType, sockopt};
 use samehost_model::{Endpoint, Transport};
 
+use super::Carrier;
 use crate::address::look_up;
-use crate::connect::ConnectOptions;
-use crate::connect_error::{ConnectError, StartError};
-use crate::listen::{ListenOptions, Listener};
-use crate::listen_error::ListenError;
+use crate::error::{ConnectError, ListenError, StartError};
+use crate::listener::Listener;
 use crate::observed::{Family, Kind, Observed, Protocol};
-use crate::registry::Carrier;
+use crate::options::{ConnectOptions, ListenOptions};
 use crate::socket::{self, Blocking, Connecting};
 use crate::stream::Stream;
 

@@ -11,12 +11,10 @@ use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 use samehost_model::{Endpoint, Transport};
 
-use super::tcp;
-use crate::connect::ConnectOptions;
-use crate::connect_error::{ConnectError, StartError};
-use crate::listen::{ListenOptions, Listener};
-use crate::listen_error::ListenError;
-use crate::registry::Carrier;
+use super::{Carrier, tcp};
+use crate::error::{ConnectError, ListenError, StartError};
+use crate::listener::Listener;
+use crate::options::{ConnectOptions, ListenOptions};
 use crate::socket::{self, Connecting, remaining};
 use crate::stream::Stream;
 use crate::tls_session::TlsSession;

@@ -8,15 +8,14 @@ use rustix::fs::Mode;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketType};
 use samehost_model::{Endpoint, Transport};
 
+use super::Carrier;
 use crate::address;
 use crate::address::AddressError;
 use crate::claim::Claim;
-use crate::connect::ConnectOptions;
-use crate::connect_error::{ConnectError, StartError};
-use crate::listen::{ListenOptions, Listener};
-use crate::listen_error::ListenError;
+use crate::error::{ConnectError, ListenError, StartError};
+use crate::listener::Listener;
 use crate::observed::{Family, Kind, Name};
-use crate::registry::Carrier;
+use crate::options::{ConnectOptions, ListenOptions};
 use crate::socket::{self, Blocking, Connecting};
 use crate::stream::Stream;
 

@@ -10,7 +10,7 @@ mod worth;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use samehost_bench::private_servers::Ahead;
+use samehost_bench::private_servers::{self, Ahead};
 use samehost_bench::workload::CheckupEntry;
 use samehost_bench::workloads::workload;
 use samehost_model::scan::Scan;
@@ -19,13 +19,12 @@ use samehost_report::{Finding, FindingKind};
 use samehost_scan::{Costs, Measured, Timed};
 use samehost_system::nowhere;
 
-use crate::exit::in_full;
-
 use self::cure::{CURE_TIME, Cure, cure, cure_part};
 use self::measure::{Bench, Spend};
 use self::parts::{Neighbour, Part, neighbours, parts, server_kind};
 use self::race::{Left, Leg, race};
 use self::worth::{MOST, Worth, here, worth_doing};
+use crate::exit::in_full;
 
 /// How long the traffic of running programs is observed.
 const OBSERVED: Duration = Duration::from_secs(2);
@@ -135,7 +134,7 @@ fn begin_ahead(legs: &[Leg]) -> Vec<Ahead> {
         return Vec::new();
     }
     let kinds = legs.iter().filter_map(|leg| Some(server_kind(workload(leg.part.workload)?)?.kind));
-    kinds.filter_map(|kind| Ahead::begin(kind, &program)?.ok()).collect()
+    kinds.filter_map(|kind| private_servers::begin_ahead(kind, &program)?.ok()).collect()
 }
 
 /// Scans the machine and briefly observes its traffic, before any program of ours runs; `None` if that fails.

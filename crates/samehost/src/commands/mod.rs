@@ -51,6 +51,11 @@ pub use top::top;
 pub use verify::verify;
 
 #[cfg(not(feature = "switch"))]
-pub use crate::left_out::switch;
+pub fn switch(_: &crate::left_out::AnyWords) -> anyhow::Result<crate::exit::Ending> {
+    Err(crate::left_out::switch().into())
+}
+
 #[cfg(not(feature = "tui"))]
-pub use crate::left_out::top;
+pub fn top(_: &crate::left_out::AnyWords) -> anyhow::Result<crate::exit::Ending> {
+    Err(crate::left_out::top().into())
+}

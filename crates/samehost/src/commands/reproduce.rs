@@ -8,6 +8,7 @@ use std::time::Instant;
 use anyhow::Context;
 use samehost_bench::machine::host;
 use samehost_model::{Experiment, ExperimentState, Mode, REPRODUCTION_SCHEMA, Reproduction};
+use samehost_system::clock;
 
 use crate::cli::ReproduceOptions;
 use crate::exit::{Ending, in_full};
@@ -24,7 +25,7 @@ pub fn reproduce(options: &ReproduceOptions) -> anyhow::Result<Ending> {
     let mode = if options.quick { Mode::Quick } else { Mode::Full };
     let seed = options.seed.unwrap_or_else(fresh_seed);
     let budget_s = options.budget.map(|budget| budget.as_secs_f64());
-    let (begun, started_at) = (Instant::now(), now());
+    let (begun, started_at) = (Instant::now(), clock::utc_now());
     let host = host();
     let store = Store::new(&host, mode, budget_s, options.server.clone());
     if options.fresh {
@@ -121,10 +122,6 @@ fn keep(store: &Store, experiment: &Experiment) {
             in_full(&error)
         ));
     }
-}
-
-fn now() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// Announces the expected duration, and experiments that were already measured.

@@ -9,10 +9,9 @@ use jiff::Timestamp;
 use samehost_model::scan::{EXPECTATION_SCHEMA, Scan, Unexpected};
 use samehost_report::Notes;
 use samehost_scan::{Expectation, Filter, Timed};
-use samehost_system::{interrupt, open};
+use samehost_system::{clock, interrupt, open};
 use serde_json::json;
 
-use super::explain::explain;
 use super::scan_changes::{Baseline, show_changes};
 use super::scan_metrics::Receivers;
 use super::sends_at_once::ask;
@@ -30,9 +29,6 @@ const PERIODS: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Dur
 const LOOK: Duration = Duration::from_millis(250);
 
 pub fn scan(options: &ScanOptions) -> anyhow::Result<Ending> {
-    if let Some(code) = &options.explain {
-        return explain(Some(code));
-    }
     for (option, period) in [("--observe", options.observe), ("--every", options.every)] {
         if period.is_some_and(|period| !PERIODS.contains(&period)) {
             return Err(WrongUse(format!("{option} takes 1s to 24h")).into());
@@ -94,7 +90,7 @@ fn once(options: &ScanOptions) -> anyhow::Result<Ending> {
     let timed = if options.exact { Timed::Exactly } else { Timed::Cheaply };
     let observed = options.observe.map(|period| (period, timed));
     let found = look(observed, options.greet, options.quiet, &interrupted).and_then(|scan| {
-        let taken_at = at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let taken_at = clock::utc(at);
         let inventory = is_compared.then(|| samehost_scan::inventory(&scan, &taken_at)).transpose()?;
         Ok((scan, inventory))
     });

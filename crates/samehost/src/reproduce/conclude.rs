@@ -3,13 +3,12 @@
 use samehost_model::{
     Arm, ClaimOutcome, Experiment, ExperimentState, Judgement, Measurement, Report, Transport,
 };
-
 use samehost_services::Kind;
+use samehost_system::clock;
 
-use super::claims;
-use super::congestion;
 use super::published::{Planned, Published};
 use super::race::rows;
+use super::{claims, congestion};
 
 /// The experiment before it was measured.
 pub fn blank(published: &Published) -> Experiment {
@@ -33,7 +32,7 @@ pub fn blank(published: &Published) -> Experiment {
 /// Judges the claims by the measurements.
 pub fn conclude(experiment: &mut Experiment, published: &Published, mut reports: Vec<(&Planned, Report)>) {
     experiment.state = ExperimentState::Measured;
-    experiment.measured_at = Some(jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+    experiment.measured_at = Some(clock::utc_now());
     // The comparisons behind the claims form one family.
     let rows: Vec<(usize, usize)> = reports
         .iter()

@@ -11,8 +11,8 @@ use samehost_system::interrupt;
 use crate::engine::Job;
 use crate::engine::process::{ProcessJob, drive};
 use crate::error::BenchError;
-use crate::matrix::{OWN_PARAMETER, Swept, distinct};
-use crate::parameters::{Parameter, ParameterKind, Parameters, Values, words};
+use crate::matrix::{OWN_PARAMETER, distinct};
+use crate::parameters::{Parameter, ParameterKind, Parameters, Swept, Values, words};
 use crate::starts::Starts;
 use crate::workload::{
     Capabilities, Configured, Description, Instance, OpenOrClosed, StartOptions, Workload,

@@ -13,7 +13,7 @@ use samehost_edit::Setting;
 use samehost_model::ObstacleCode;
 use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
-use samehost_system::accounts;
+use samehost_system::directory;
 
 use self::application::{Application, Master, Revalidation, application, masters, revalidation};
 use self::around::Around;
@@ -93,7 +93,7 @@ impl ClientSide {
 
 /// The account that the user named for the application.
 fn named(user: &str) -> Result<ClientIdentity, SwitchObstacle> {
-    match accounts::account(user) {
+    match directory::account(user) {
         Some(account) => Ok(ClientIdentity::account(user, &account)),
         None => Err(bar(
             ObstacleCode::User,

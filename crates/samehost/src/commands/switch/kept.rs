@@ -19,9 +19,8 @@ use super::one::look;
 use super::stored::{not_agreed, print};
 use crate::cli::SwitchOptions;
 use crate::exit::Ending;
-use crate::output;
-use crate::switches;
 use crate::wrong_use::WrongUse;
+use crate::{output, switches};
 
 /// A day, in seconds.
 const DAY: i64 = 24 * 60 * 60;
@@ -283,7 +282,7 @@ mod tests {
         let begun = Timestamp::now() - jiff::SignedDuration::from_secs(days * DAY + 5);
         Entry {
             id: String::new(),
-            started_at: begun.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            started_at: samehost_system::clock::utc(begun),
             state,
             process: 0,
             command: String::new(),

@@ -1,10 +1,8 @@
-//! `listen`: options, entry point and the listener. Each transport implements it in its own file; `claim.rs`
-//! takes paths.
+//! The listener that every transport returns; `claim.rs` takes its path.
 
-use std::fmt;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::{fmt, io};
 
 use rustix::io::retry_on_intr;
 use rustix::net::{SocketFlags, accept_with};
@@ -12,70 +10,9 @@ use rustls::{ServerConfig, ServerConnection};
 use samehost_model::{Endpoint, Transport};
 
 use crate::claim::Claim;
-use crate::connect_error::PARENT_NEEDED;
-use crate::listen_error::ListenError;
-use crate::registry::carrier;
 use crate::stream::Stream;
 use crate::tls_session::TlsSession;
-use crate::tls_trust::TlsServer;
 use crate::tuning::Tuning;
-
-/// Options for listening. Options that do not apply to the endpoint's transport are ignored.
-#[derive(Clone, Debug)]
-pub struct ListenOptions {
-    /// Maximum number of connections waiting to be accepted; the kernel limits it to `net.core.somaxconn`.
-    pub backlog: i32,
-    /// Permission bits of the socket file. Connecting requires the w bit. The file never has more permissions
-    /// than these, not even briefly.
-    pub mode: u32,
-    /// User and group of the socket file, and of the directory if it is created; changing them requires root.
-    pub owner: Option<(u32, u32)>,
-    /// Create the socket's directory (only the last component, with mode 0700) if it is missing. It is not removed.
-    pub create_directory: bool,
-    /// Refuse paths under /tmp and /var/tmp, where any user may have created something at the path before.
-    pub refuse_tmp: bool,
-    /// Certificate, required for a `tcp+tls` listener.
-    pub tls: Option<TlsServer>,
-    /// Socket options of its connections.
-    pub tuning: Tuning,
-}
-
-impl Default for ListenOptions {
-    fn default() -> Self {
-        ListenOptions {
-            backlog: 4096,
-            mode: 0o600,
-            owner: None,
-            create_directory: false,
-            refuse_tmp: false,
-            tls: None,
-            tuning: Tuning::default(),
-        }
-    }
-}
-
-impl ListenOptions {
-    /// Options for a long-running service: the default, but not under /tmp.
-    #[must_use]
-    pub fn service() -> Self {
-        ListenOptions { refuse_tmp: true, ..ListenOptions::default() }
-    }
-}
-
-/// Listens on an endpoint.
-///
-/// Takes a path safely. A lock file beside it (`PATH.samehost-lock`, held as long as the listener lives) prevents
-/// two starting servers from taking the same path. An existing file is left alone, unless it is a socket on which
-/// nobody listens, which is removed. To find out, `listen` connects to it once and closes the connection.
-///
-/// # Errors
-/// [`ListenError`], which names the endpoint, the cause and a remedy.
-pub fn listen(endpoint: &Endpoint, options: &ListenOptions) -> Result<Listener, ListenError> {
-    match carrier(endpoint.transport()) {
-        Some(carrier) => (carrier.listen)(endpoint, options),
-        None => Err(ListenError::Unsupported { endpoint: endpoint.clone(), reason: PARENT_NEEDED }),
-    }
-}
 
 /// A listening socket. Dropping it closes it, and removes the socket file if it is still the one that it created.
 pub struct Listener {
