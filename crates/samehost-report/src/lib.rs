@@ -22,7 +22,7 @@ pub use formats::metrics::{
 pub use formats::terminal::Terminal;
 pub use layout::text::wrap;
 pub use verbs::checkup::{Around, Finding, FindingKind, Running};
-pub use verbs::exchanges::missing_for_exchanges;
+pub use verbs::exchanges::{missing_for_exchanges, reason_of_no_time};
 pub use verbs::history::{Change, Run};
 pub use verbs::how::Clients;
 #[cfg(feature = "html")]

@@ -33,6 +33,15 @@ pub enum Unmeasured {
     Refused,
 }
 
+/// Beyond this part of the requests, 0 to 1, there is no time: [`NoTime::Overlapping`].
+pub const MOST_OVERLAPPING: f64 = 0.20;
+/// The same of what clients read: [`NoTime::Unasked`].
+pub const MOST_UNASKED: f64 = 0.05;
+/// The same of exchanges: [`NoTime::Unstamped`].
+pub const MOST_UNSTAMPED: f64 = 0.20;
+/// The same of all events: [`NoTime::Lost`].
+pub const MOST_LOST: f64 = 0.01;
+
 /// Why a pair has no times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -25,8 +25,8 @@ pub use changes::{ChangedHop, ChangedService, Compared, ReturnedHop, SCAN_CHANGE
 pub use congestion::SlowCongestion;
 pub use dropped::Dropped;
 pub use exchanges::{
-    EXCHANGE_BOUNDS_US, ExchangeMode, ExchangeParts, ExchangeTimes, Exchanges, NoTime, PairExchanges,
-    UnixOpener, Unmeasured,
+    EXCHANGE_BOUNDS_US, ExchangeMode, ExchangeParts, ExchangeTimes, Exchanges, MOST_LOST, MOST_OVERLAPPING,
+    MOST_UNASKED, MOST_UNSTAMPED, NoTime, PairExchanges, UnixOpener, Unmeasured,
 };
 pub use explanation::Explanation;
 pub use finding::{FINDING_CODES, Finding};

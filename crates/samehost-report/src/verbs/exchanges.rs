@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use samehost_model::human::{format_percent, format_size, format_value};
 use samehost_model::printable::clean;
 use samehost_model::scan::{
-    Advice, ExchangeMode, ExchangeParts, ExchangeTimes, Exchanges, NoTime, PairExchanges, Range, Scan,
-    Unmeasured,
+    Advice, ExchangeMode, ExchangeParts, ExchangeTimes, Exchanges, MOST_LOST, MOST_OVERLAPPING, MOST_UNASKED,
+    MOST_UNSTAMPED, NoTime, PairExchanges, Range, Scan, Unmeasured,
 };
 
 use crate::formats::page::Page;
@@ -224,23 +224,33 @@ fn in_parts(parts: &ExchangeParts) -> String {
 }
 
 fn no_time(pair: &PairExchanges) -> String {
-    let why = match pair.no_time {
-        None => return "no reply was read, so there is no time".to_owned(),
-        Some(NoTime::Overlapping) => format!(
-            "{} of its requests overlap with others of their connection",
-            format_percent(pair.overlapping)
-        ),
-        Some(NoTime::Unasked) => {
-            format!("{} of what the client read was not asked for", format_percent(pair.unasked))
-        }
-        Some(NoTime::Unseen) => "one end moves its bytes without receiving them (splice)".to_owned(),
-        Some(NoTime::Streaming) => "the client follows a stream, and sends seldom (replication)".to_owned(),
-        Some(NoTime::Lost) => "more than 1 % of the events were lost".to_owned(),
-        Some(NoTime::Unstamped) => {
-            format!("of {} it is not known when they began", format_percent(pair.unstamped))
-        }
+    let Some(why) = pair.no_time else { return "no reply was read, so there is no time".to_owned() };
+    let share = match why {
+        NoTime::Overlapping => Some(pair.overlapping),
+        NoTime::Unasked => Some(pair.unasked),
+        NoTime::Unstamped => Some(pair.unstamped),
+        NoTime::Unseen | NoTime::Streaming | NoTime::Lost => None,
     };
-    format!("no time: {why}")
+    format!("no time: {}", reason_of_no_time(why, share))
+}
+
+/// Why exchanges have no time. `share` is how much of them it is that is in the way, from 0 to 1; where it was not kept, the
+/// sentence has the limit beyond which there is no time.
+pub fn reason_of_no_time(why: NoTime, share: Option<f64>) -> String {
+    let beyond = |limit: f64| match share {
+        Some(share) => format_percent(share),
+        None => format!("more than {:.0} %", 100.0 * limit),
+    };
+    match why {
+        NoTime::Overlapping => {
+            format!("{} of the requests overlap with others of their connection", beyond(MOST_OVERLAPPING))
+        }
+        NoTime::Unasked => format!("{} of what the client read was not asked for", beyond(MOST_UNASKED)),
+        NoTime::Unseen => "one end moves its bytes without receiving them (splice)".to_owned(),
+        NoTime::Streaming => "the client follows a stream, and sends seldom (replication)".to_owned(),
+        NoTime::Lost => format!("{} of the events were lost", beyond(MOST_LOST)),
+        NoTime::Unstamped => format!("of {} it is not known when they began", beyond(MOST_UNSTAMPED)),
+    }
 }
 
 /// How it was measured, and what that leaves out.
@@ -415,7 +425,7 @@ mod tests {
     fn without_a_time_it_is_said_why() {
         let pair =
             PairExchanges { no_time: Some(NoTime::Overlapping), overlapping: 0.62, first: None, ..pair() };
-        assert!(shown(pair, ExchangeMode::Entries).contains("62 % of its requests overlap"));
+        assert!(shown(pair, ExchangeMode::Entries).contains("62 % of the requests overlap"));
     }
 
     #[test]

@@ -11,8 +11,9 @@ use std::time::Instant;
 
 use samehost_bpf::{Counted, Mode, PairCounts, Times, Unavailable, Wanted};
 use samehost_model::scan::{
-    Connection, EXCHANGE_BOUNDS_US, ExchangeMode, ExchangeParts, ExchangeTimes, Exchanges, NoTime,
-    PairExchanges, Scan, Socket, SocketKind, SocketState, Unmeasured,
+    Connection, EXCHANGE_BOUNDS_US, ExchangeMode, ExchangeParts, ExchangeTimes, Exchanges, MOST_LOST,
+    MOST_OVERLAPPING, MOST_UNASKED, MOST_UNSTAMPED, NoTime, PairExchanges, Scan, Socket, SocketKind,
+    SocketState, Unmeasured,
 };
 
 use crate::advice::endpoint;
@@ -28,11 +29,6 @@ const MOST_OF_A_PAIR: u32 = 128;
 /// Room for pairs that are not there yet. Each takes 8 KiB of memory for each processor.
 const SPARE: usize = 8;
 
-/// Limits of what is a time; see [`NoTime`].
-const MOST_OVERLAPPING: f64 = 0.20;
-const MOST_UNASKED: f64 = 0.05;
-const MOST_UNSTAMPED: f64 = 0.20;
-const MOST_LOST: f64 = 0.01;
 /// Both ends' bytes may differ by this part, and by what is under way as the observation begins and ends.
 const MOST_UNSEEN: f64 = 0.01;
 const UNDER_WAY: u64 = 1 << 20;

@@ -7,12 +7,13 @@ use anyhow::Context;
 use samehost_analysis::{analyse, smallest_found};
 use samehost_bench::machine;
 use samehost_model::human::{count, format_percent, format_value};
-use samehost_model::scan::NoTime;
 use samehost_model::{
     Arm, Better, Code, DrawnConnections, Endpoint, Head, MetricInfo, Plan, Point, Redactor, Report,
     Transport, Trial, Warning, WorkloadInfo,
 };
+use samehost_report::reason_of_no_time;
 use samehost_run::{BLOCKS, Mode, PairCounts, Terms, Tried, TriedArm, TriedBlock, TriedPort, Way};
+use samehost_system::clock;
 
 use crate::cli::RunOptions;
 use crate::output::{self, Target};
@@ -55,7 +56,7 @@ pub fn planned(options: &RunOptions) -> anyhow::Result<Option<Planned>> {
         outputs.push((name, output::open(path)?));
     }
     let seed = options.seed.unwrap_or_else(fresh_seed);
-    let started_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let started_at = clock::utc_now();
     Ok(Some(Planned {
         terms: Terms { share, seed, length: options.trial_time, exact: options.exact },
         outputs,
@@ -227,7 +228,8 @@ fn notes(tried: &Tried, report: &Report, options: &RunOptions) -> Vec<Warning> {
     for port in &tried.ports {
         for (name, arm) in ["TCP", "the Unix socket"].into_iter().zip(&port.arms) {
             if let Some(why) = arm.no_time {
-                let message = format!("requests over {name} at {} have no time: {}", port.map, words(why));
+                let why = reason_of_no_time(why, None);
+                let message = format!("requests over {name} at {} have no time: {why}", port.map);
                 notes.push(Warning::new(Code::NotMeasured, name, message));
             }
         }
@@ -311,21 +313,6 @@ fn left_out(tried: &Tried) -> Vec<Warning> {
         notes.push(Warning::new(Code::Note, "full", message));
     }
     notes
-}
-
-fn words(why: NoTime) -> &'static str {
-    match why {
-        NoTime::Overlapping => {
-            "more than 20 % of them overlap with others of their connection (a pipeline, or many at once)"
-        }
-        NoTime::Unasked => {
-            "more than 5 % of what the clients read was not asked for (subscriptions, streams)"
-        }
-        NoTime::Streaming => "clients read on and on, and send once in a while",
-        NoTime::Unseen => "one end moves its bytes without receiving them (splice)",
-        NoTime::Lost => "more than 1 % of the events were lost",
-        NoTime::Unstamped => "of more than 20 % of them it is not known when they began",
-    }
 }
 
 /// What has a pool open new connections, by the program's name; of all that are known where it says nothing.
