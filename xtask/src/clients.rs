@@ -52,8 +52,11 @@ const MAVEN: &str = "repo1.maven.org";
 pub(crate) fn fetch() -> anyhow::Result<()> {
     for language in LANGUAGES {
         let lists = crate::root().join("crates/samehost/tests/clients").join(language.name);
-        let read = |name: &&str| fs::read_to_string(lists.join(name)).with_context(|| (*name).to_owned());
-        let wanted: Vec<String> = language.lists.iter().map(read).collect::<anyhow::Result<_>>()?;
+        let wanted: Vec<String> = language
+            .lists
+            .iter()
+            .map(|name| fs::read_to_string(lists.join(name)).with_context(|| (*name).to_owned()))
+            .collect::<anyhow::Result<_>>()?;
         let folder = crate::target().join("clients").join(language.name);
         let complete = folder.join("complete");
         if fs::read_to_string(&complete).is_ok_and(|text| text == wanted.concat()) {

@@ -208,7 +208,6 @@ fn sums(folder: &Path) -> anyhow::Result<()> {
 
 /// Fails when two builds differ, and names the files.
 fn same(first: &Path, second: &Path) -> anyhow::Result<()> {
-    let read = |folder: &Path| fs::read_to_string(folder.join("SHA256SUMS"));
     let (one, other) = (read(first)?, read(second)?);
     let differing: Vec<&str> = differing(&one, &other);
     if differing.is_empty() {
@@ -220,6 +219,10 @@ fn same(first: &Path, second: &Path) -> anyhow::Result<()> {
         "two builds differ in {}.\nBoth are kept:\n  {folders}\n`diffoscope` shows where they differ",
         differing.join(", ")
     )
+}
+
+fn read(folder: &Path) -> std::io::Result<String> {
+    fs::read_to_string(folder.join("SHA256SUMS"))
 }
 
 /// Names of the files whose sums differ, or that only one of the lists has.

@@ -251,8 +251,10 @@ fn merged(kept: &str, new: &str, only: &str) -> String {
     });
     lines.splice(place..end.unwrap_or(lines.len()).max(place), found.collect::<Vec<_>>());
     let commands = lines.iter().take_while(|line| line.starts_with("$ ")).count();
-    let is_new = |line: &&str| line.starts_with("$ ") && !kept.lines().any(|old| old == *line);
-    lines.splice(commands..commands, new.lines().filter(is_new));
+    lines.splice(
+        commands..commands,
+        new.lines().filter(|line| line.starts_with("$ ") && !kept.lines().any(|old| old == *line)),
+    );
     lines.join("\n") + "\n"
 }
 

@@ -58,8 +58,13 @@ pub fn compare(old: &Report, new: &Report) -> Result<Changes, CompareError> {
         let ids = |report: &Report| join(report.head.arms.iter().map(|arm| arm.id.as_str()));
         return Err(CompareError::NoArm { old: ids(old), new: ids(new) });
     }
-    let known = |metric: &&MetricInfo| old.head.workload.metrics.iter().any(|m| m.name == metric.name);
-    let metrics: Vec<&MetricInfo> = new.head.workload.metrics.iter().filter(known).collect();
+    let metrics: Vec<&MetricInfo> = new
+        .head
+        .workload
+        .metrics
+        .iter()
+        .filter(|metric| old.head.workload.metrics.iter().any(|m| m.name == metric.name))
+        .collect();
     if metrics.is_empty() {
         let names = |report: &Report| join(report.head.workload.metrics.iter().map(|m| m.name.as_str()));
         return Err(CompareError::NoMetric { old: names(old), new: names(new) });
@@ -135,11 +140,10 @@ impl<'a> Sides<'a> {
         let mut cases = Vec::new();
         for arm in arms {
             for metric in metrics {
-                let take = |index: &Index<'_>| -> Vec<f64> {
-                    index.values(metric, &arm.id).into_values().map(f64::ln).collect()
-                };
                 let noise_floor = self.noise_floor(&arm.id, metric);
-                cases.extend(self.tried(&arm.id, metric, &arm.point, vec![&arm.id], noise_floor, take));
+                cases.extend(self.tried(&arm.id, metric, &arm.point, vec![&arm.id], noise_floor, |index| {
+                    index.values(metric, &arm.id).into_values().map(f64::ln).collect()
+                }));
             }
         }
         cases
@@ -151,13 +155,12 @@ impl<'a> Sides<'a> {
             let baseline = group.baseline;
             for candidate in &group.candidates {
                 for metric in metrics {
-                    let take = |index: &Index<'_>| {
-                        index.plain_pairs(metric, &baseline.id, &candidate.id).log_ratios()
-                    };
                     let label = format!("{} ÷ {}", candidate.id, baseline.id);
                     let ids = vec![baseline.id.as_str(), candidate.id.as_str()];
                     let noise_floor = self.noise_floor(&baseline.id, metric);
-                    cases.extend(self.tried(&label, metric, &baseline.point, ids, noise_floor, take));
+                    cases.extend(self.tried(&label, metric, &baseline.point, ids, noise_floor, |index| {
+                        index.plain_pairs(metric, &baseline.id, &candidate.id).log_ratios()
+                    }));
                 }
             }
         }
@@ -271,11 +274,16 @@ fn circumstances(report: &Report) -> [(&'static str, String); 11] {
 
 /// Slices or trials, if the report contains it.
 fn driven(report: &Report) -> String {
-    let slice = |driven: &samehost_model::Driven| match driven.slice_s {
-        Some(slice) => format!("slices of {:.1} ms", 1e3 * slice),
-        None => "trials".to_owned(),
-    };
-    let mut all: Vec<String> = report.head.plan.driven.iter().map(slice).collect();
+    let mut all: Vec<String> = report
+        .head
+        .plan
+        .driven
+        .iter()
+        .map(|driven| match driven.slice_s {
+            Some(slice) => format!("slices of {:.1} ms", 1e3 * slice),
+            None => "trials".to_owned(),
+        })
+        .collect();
     all.dedup();
     if report.head.plan.awake.is_some() {
         all.push("CPUs kept awake".to_owned());

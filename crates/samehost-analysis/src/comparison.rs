@@ -12,11 +12,17 @@ use crate::judge::{Terms, block_seconds, judge, of_estimate, warn_of_few_blocks,
 /// Compares every candidate with its baseline in every metric.
 pub(crate) fn comparisons(report: &Report, index: &Index<'_>, issues: &[Issue]) -> Vec<Comparison> {
     let mut tried: Vec<Tried<'_>> = Vec::new();
-    let multiplicity = |metric: &MetricInfo| multiplicity(report, index, metric);
     for group in &index.groups {
         for metric in &report.head.workload.metrics {
             tried.extend(group.candidates.iter().filter_map(|candidate| {
-                Tried::of(report, index, metric, group.baseline, candidate, multiplicity(metric))
+                Tried::of(
+                    report,
+                    index,
+                    metric,
+                    group.baseline,
+                    candidate,
+                    multiplicity(report, index, metric),
+                )
             }));
         }
     }
@@ -73,11 +79,14 @@ impl<'a> Tried<'a> {
 
     /// Issues that invalidate a verdict.
     fn invalidates(&self, issues: &[Issue]) -> Vec<Warning> {
-        let either = |issue: &&Issue| {
-            issue.invalidates(&self.baseline.id, self.metric)
-                || issue.invalidates(&self.candidate.id, self.metric)
-        };
-        issues.iter().filter(either).map(|issue| issue.warning.clone()).collect()
+        issues
+            .iter()
+            .filter(|issue| {
+                issue.invalidates(&self.baseline.id, self.metric)
+                    || issue.invalidates(&self.candidate.id, self.metric)
+            })
+            .map(|issue| issue.warning.clone())
+            .collect()
     }
 
     fn is_of_the_answer(&self, report: &Report) -> bool {

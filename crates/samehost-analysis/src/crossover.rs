@@ -110,10 +110,10 @@ fn add<'a>(sweeps: &mut Vec<Sweep<'a>>, along: &Along, report: &'a Report, compa
     let name = |id: &'a str| report.arm(id).map_or(id, |arm| arm.name.as_str());
     let (baseline, candidate) = (name(&comparison.baseline), name(&comparison.candidate));
     let point = along.removed(&comparison.point);
-    let same = |sweep: &&mut Sweep<'_>| {
-        sweep.baseline == baseline && sweep.candidate == candidate && sweep.point == point
-    };
-    match sweeps.iter_mut().find(same) {
+    match sweeps
+        .iter_mut()
+        .find(|sweep| sweep.baseline == baseline && sweep.candidate == candidate && sweep.point == point)
+    {
         Some(sweep) => sweep.values.push((value, comparison.verdict)),
         None => sweeps.push(Sweep { baseline, candidate, point, values: vec![(value, comparison.verdict)] }),
     }

@@ -2,8 +2,8 @@
 
 use samehost_model::human::format_percent;
 use samehost_model::{
-    Better, Code, Comparison, Grade, MetricInfo, Needed, Plan, Point, Reason, Report, Trial, Verdict,
-    Warning, Why, metric_title,
+    Better, Code, Comparison, Grade, MetricInfo, Needed, Plan, Point, Reason, Report, Verdict, Warning, Why,
+    metric_title,
 };
 use samehost_stats::{Estimate, SIGNED_RANK_FROM, median, normal};
 
@@ -227,8 +227,14 @@ pub(crate) fn missed_precision(report: &Report, comparisons: &[Comparison]) -> O
 pub(crate) fn block_seconds(report: &Report, point: &Point) -> Option<f64> {
     let arms = || report.head.arms.iter().filter(|arm| arm.point == *point);
     let each = report.head.plan.trial_s.or_else(|| {
-        let is_here = |trial: &&Trial| trial.counts() && arms().any(|arm| arm.id == trial.arm);
-        median(&report.trials.iter().filter(is_here).map(|trial| trial.seconds).collect::<Vec<f64>>())
+        median(
+            &report
+                .trials
+                .iter()
+                .filter(|trial| trial.counts() && arms().any(|arm| arm.id == trial.arm))
+                .map(|trial| trial.seconds)
+                .collect::<Vec<f64>>(),
+        )
     })?;
     Some((arms().count() as f64 + f64::from(u8::from(report.head.plan.control))) * each)
 }

@@ -162,17 +162,21 @@ pub fn find_knee(steps: &[Step]) -> Knee {
     let Some(&(lowest, least)) = known.iter().min_by(|a, b| a.1.total_cmp(&b.1)) else {
         return Knee::Unknown;
     };
-    let is_off = |step: &Step| match (step.state, step.p99_us) {
-        (StepState::Void, _) | (StepState::Held, None) => None,
-        (StepState::Saturated, _) => Some(true),
-        (StepState::Held, Some(p99)) => Some(p99 > TAKES_OFF * least),
-    };
     let above = steps.iter().enumerate().skip(lowest + 1).rev();
-    let shown = above.filter_map(|(index, step)| Some((index, is_off(step)?)));
+    let shown = above.filter_map(|(index, step)| Some((index, has_taken_off(step, least)?)));
     match shown.take_while(|(_, off)| *off).last() {
         Some((step, _)) => Knee::At { step, lowest },
         None if known.len() < 2 => Knee::Unknown,
         None => Knee::NotReached { lowest },
+    }
+}
+
+/// Whether latency has taken off at a step, by the smallest p99 of the ladder; `None` where it is not known.
+fn has_taken_off(step: &Step, least_us: f64) -> Option<bool> {
+    match (step.state, step.p99_us) {
+        (StepState::Void, _) | (StepState::Held, None) => None,
+        (StepState::Saturated, _) => Some(true),
+        (StepState::Held, Some(p99)) => Some(p99 > TAKES_OFF * least_us),
     }
 }
 

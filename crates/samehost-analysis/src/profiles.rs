@@ -48,10 +48,11 @@ fn differences(
         .into_iter()
         .map(|(role, function, kernel)| {
             let samples = |profile: &Profile| {
-                let is_it = |f: &&samehost_model::FunctionSamples| {
-                    f.role == role && f.function == function && f.kernel == kernel
-                };
-                profile.functions.iter().find(is_it).map_or(0, |found| found.samples) as f64
+                profile
+                    .functions
+                    .iter()
+                    .find(|f| f.role == role && f.function == function && f.kernel == kernel)
+                    .map_or(0, |found| found.samples) as f64
             };
             let (before, after) = (samples(baseline), samples(candidate));
             let (before_us, after_us) = (us_per_sample(baseline, role), us_per_sample(candidate, role));

@@ -1,6 +1,6 @@
 //! Which points and rows of a report need no more blocks.
 
-use samehost_model::{Arm, MetricInfo, Plan, Point, Report};
+use samehost_model::{MetricInfo, Plan, Point, Report};
 use samehost_stats::{Asked, Estimate, FIRST_LOOK, estimate_sequential, holm, is_confirmed};
 
 use crate::family::OF_THE_ANSWER;
@@ -12,15 +12,15 @@ pub fn is_settled(report: &Report, point: &Point) -> bool {
     let Some(metric) = report.head.workload.metrics.first() else { return true };
     let plan = &report.head.plan;
     let index = Index::of_report(report);
-    let settled = |baseline: &Arm, candidate: &Arm| {
-        let pairs = index.pairs(metric, &baseline.id, &candidate.id);
-        is_confirmed(&pairs.log_ratios(), &plan.looks, plan.precision, plan.confidence)
-    };
-    index
-        .groups
-        .iter()
-        .filter(|group| group.baseline.point == *point)
-        .all(|group| group.candidates.iter().all(|candidate| settled(group.baseline, candidate)))
+    for group in index.groups.iter().filter(|group| group.baseline.point == *point) {
+        for candidate in &group.candidates {
+            let pairs = index.pairs(metric, &group.baseline.id, &candidate.id);
+            if !is_confirmed(&pairs.log_ratios(), &plan.looks, plan.precision, plan.confidence) {
+                return false;
+            }
+        }
+    }
+    true
 }
 
 /// A comparison for which a verdict is required.
@@ -54,14 +54,19 @@ pub fn decided(index: &Index<'_>, rows: &[Row<'_>], plan: &Plan) -> Vec<bool> {
     p_values.extend(std::iter::repeat_n(1.0, plan.others as usize));
     let part = if plan.asked.is_empty() { OF_THE_ANSWER } else { 1.0 };
     let alpha = part * (1.0 - plan.confidence);
-    let same = |found: Estimate| {
-        found.interval.is_some_and(|i| i.low > 1.0 / (1.0 + plan.margin) && i.high < 1.0 + plan.margin)
-    };
-    let differs = |found: Estimate| found.interval.is_none_or(|i| i.low > 1.0 || i.high < 1.0);
     let adjusted = holm::adjust(&p_values);
     let mut decided = Vec::with_capacity(rows.len());
     for (found, p) in estimates.iter().zip(adjusted) {
-        decided.push(found.is_some_and(|found| p < alpha && differs(found) || same(found)));
+        decided.push(found.is_some_and(|found| p < alpha && differs(found) || is_inside(found, plan.margin)));
     }
     decided
+}
+
+/// Whether the whole interval is inside the practical margin.
+fn is_inside(found: Estimate, margin: f64) -> bool {
+    found.interval.is_some_and(|i| i.low > 1.0 / (1.0 + margin) && i.high < 1.0 + margin)
+}
+
+fn differs(found: Estimate) -> bool {
+    found.interval.is_none_or(|i| i.low > 1.0 || i.high < 1.0)
 }

@@ -119,7 +119,6 @@ impl Driving {
                 _ if self.places_server => (&cpus.client[..], &cpus.server[..]),
                 _ => (&cpus.client[..], &[][..]),
             };
-            let numbers = |cpus: &[usize]| cpus.iter().map(|cpu| *cpu as u32).collect();
             all.push(Driven {
                 connections: point.connections,
                 placement: point.placement,
@@ -132,6 +131,10 @@ impl Driving {
         }
         Ok(all)
     }
+}
+
+fn numbers(cpus: &[usize]) -> Vec<u32> {
+    cpus.iter().map(|cpu| *cpu as u32).collect()
 }
 
 #[cfg(test)]

@@ -238,6 +238,16 @@ impl BenchError {
         BenchError::Io { what: what.into(), source: source.into() }
     }
 
+    /// The same as [`BenchError::io`], for `map_err`.
+    pub(crate) fn during<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> Self {
+        move |source| BenchError::io(what, source)
+    }
+
+    /// Refuses what the user asked for.
+    pub(crate) fn refuse<T>(reason: impl Into<String>) -> Result<T, Self> {
+        Err(BenchError::Usage(reason.into()))
+    }
+
     pub fn lost(endpoint: &Endpoint, reason: impl Into<String>) -> Self {
         BenchError::ServerLost {
             endpoint: endpoint.to_string(),

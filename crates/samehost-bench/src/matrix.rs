@@ -41,11 +41,12 @@ pub struct Capacity {
 
 /// Capacities that an earlier part of the same measurement found.
 pub(crate) fn capacities_of(arms: &[Arm]) -> Vec<Capacity> {
-    let placed = |arm: &Arm| {
-        let level = Point { rate_per_s: None, ..arm.point.clone() };
-        Some(Capacity { level, transport: arm.transport, per_s: arm.capacity_per_s? })
-    };
-    arms.iter().filter_map(placed).collect()
+    arms.iter()
+        .filter_map(|arm| {
+            let level = Point { rate_per_s: None, ..arm.point.clone() };
+            Some(Capacity { level, transport: arm.transport, per_s: arm.capacity_per_s? })
+        })
+        .collect()
 }
 
 impl Matrix {
@@ -83,12 +84,15 @@ impl Matrix {
     fn own_parameters(&self) -> Vec<Parameters> {
         let mut sets = vec![Parameters::new()];
         for swept in &self.swept {
-            let with = |set: &Parameters, value: &String| {
-                let mut set = set.clone();
-                set.insert(swept.name.clone(), value.clone());
-                set
-            };
-            sets = sets.iter().flat_map(|set| swept.values.iter().map(|value| with(set, value))).collect();
+            let mut longer = Vec::with_capacity(sets.len() * swept.values.len());
+            for set in &sets {
+                for value in &swept.values {
+                    let mut set = set.clone();
+                    set.insert(swept.name.clone(), value.clone());
+                    longer.push(set);
+                }
+            }
+            sets = longer;
         }
         sets
     }
@@ -166,9 +170,10 @@ impl Matrix {
         configured: &dyn Configured,
     ) -> Result<Vec<Arm>, BenchError> {
         let level = Point { rate_per_s: None, ..point.clone() };
-        let arm = |(name, transport): (String, &Transport)| {
+        let mut arms = Vec::with_capacity(self.transports.len());
+        for (name, transport) in self.names().into_iter().zip(&self.transports) {
             configured.check(point, *transport)?;
-            Ok(Arm {
+            arms.push(Arm {
                 id: format!("{name}{suffix}"),
                 name,
                 transport: *transport,
@@ -176,19 +181,22 @@ impl Matrix {
                 tls: transport.is_tls(),
                 capacity_per_s: self.capacity(&level, *transport),
                 point: point.clone(),
-            })
-        };
-        self.names().into_iter().zip(&self.transports).map(arm).collect()
+            });
+        }
+        Ok(arms)
     }
 
     /// Names of the arms of a point: the transport, with a number from the second of the same transport on.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
-        let name = |(index, transport): (usize, &Transport)| {
-            let twin = self.transports[..index].iter().filter(|earlier| *earlier == transport).count();
-            if twin == 0 { transport.to_string() } else { format!("{transport}#{}", twin + 1) }
-        };
-        self.transports.iter().enumerate().map(name).collect()
+        self.transports
+            .iter()
+            .enumerate()
+            .map(|(index, transport)| {
+                let twin = self.transports[..index].iter().filter(|earlier| *earlier == transport).count();
+                if twin == 0 { transport.to_string() } else { format!("{transport}#{}", twin + 1) }
+            })
+            .collect()
     }
 }
 
@@ -230,14 +238,17 @@ pub fn values(kind: ParameterKind, text: &str) -> Option<Result<Vec<String>, Str
                 },
             ))
         }
-        ParameterKind::Choices(words) => {
-            let known = |word: &str| {
-                let word = word.trim();
-                let unknown = || format!("`{word}` is none of {}", words.join(", "));
-                words.contains(&word).then(|| word.to_owned()).ok_or_else(unknown)
-            };
-            Some(text.split(',').map(known).collect())
-        }
+        ParameterKind::Choices(words) => Some(
+            text.split(',')
+                .map(|word| {
+                    let word = word.trim();
+                    words
+                        .contains(&word)
+                        .then(|| word.to_owned())
+                        .ok_or_else(|| format!("`{word}` is none of {}", words.join(", ")))
+                })
+                .collect(),
+        ),
         ParameterKind::Choice(_)
         | ParameterKind::Count
         | ParameterKind::Duration

@@ -73,7 +73,6 @@ impl OwnNetwork {
     /// # Errors
     /// When the namespace cannot be entered.
     pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, BenchError> {
-        let entering = |error| BenchError::io("entering a network of our own", error);
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new()
                 .stack_size(8 << 20)
@@ -81,9 +80,9 @@ impl OwnNetwork {
                     move_into_link_name_space(self.namespace.as_fd(), Some(LinkNameSpaceType::Network))
                         .map(|()| work())
                 })
-                .map_err(entering)?;
+                .map_err(BenchError::during("entering a network of our own"))?;
             match thread.join() {
-                Ok(done) => done.map_err(|errno| entering(errno.into())),
+                Ok(done) => done.map_err(BenchError::during("entering a network of our own")),
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         })

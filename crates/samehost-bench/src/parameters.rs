@@ -165,8 +165,10 @@ pub(crate) trait Values {
     /// One or several of these words.
     fn list<T: FromStr>(&self, name: &'static str, words: &[&str]) -> Result<Axis<T>, BenchError> {
         let text = self.text(name);
-        let parse = |word: &str| known(name, word.trim(), words);
-        Ok(Axis { name, values: text.split(',').map(parse).collect::<Result<_, _>>()? })
+        Ok(Axis {
+            name,
+            values: text.split(',').map(|word| known(name, word.trim(), words)).collect::<Result<_, _>>()?,
+        })
     }
 
     /// A time; zero for a parameter that has no effect.

@@ -68,11 +68,17 @@ impl Planned {
             }
         }
         let arms = if capabilities.commands {
-            let point = |level: &Point| {
-                let point = Point { parameters: level.parameters.clone(), ..Point::default() };
-                (point, matrix.level_suffix(level))
-            };
-            points::command_arms(&request.commands, &matrix.levels().iter().map(point).collect::<Vec<_>>())?
+            points::command_arms(
+                &request.commands,
+                &matrix
+                    .levels()
+                    .iter()
+                    .map(|level| {
+                        let point = Point { parameters: level.parameters.clone(), ..Point::default() };
+                        (point, matrix.level_suffix(level))
+                    })
+                    .collect::<Vec<_>>(),
+            )?
         } else if request.rates.is_empty() {
             matrix.arms(&*configured)?
         } else {
@@ -130,8 +136,7 @@ fn plan(
     let mut plan = points::plan(&request.stop, capabilities, arms, driving.driven(arms)?)?;
     if let Some(earlier) = &request.earlier {
         let known = &earlier.head.arms;
-        let is_there = |arm: &Arm| known.iter().any(|one| one.id == arm.id && one.point == arm.point);
-        if !arms.iter().all(is_there) {
+        if !arms.iter().all(|arm| known.iter().any(|one| one.id == arm.id && one.point == arm.point)) {
             return Err(BenchError::Usage("what was measured before had other arms".into()));
         }
         plan.trial_s = earlier.head.plan.trial_s;

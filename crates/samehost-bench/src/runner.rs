@@ -154,8 +154,10 @@ impl<'a> TrialRunner<'a> {
         let at_once = (self.surroundings.cpus as usize).max(1);
         for some in numbers.collect::<Vec<u32>>().chunks(at_once) {
             let started: Vec<Result<Serving, BenchError>> = std::thread::scope(|scope| {
-                let begin = |_| scope.spawn(|| Serving::start(configured, start, names.clone()));
-                let begun: Vec<_> = some.iter().map(begin).collect();
+                let begun: Vec<_> = some
+                    .iter()
+                    .map(|_| scope.spawn(|| Serving::start(configured, start, names.clone())))
+                    .collect();
                 begun.into_iter().map(finished).collect()
             });
             for (number, serving) in some.iter().zip(started) {

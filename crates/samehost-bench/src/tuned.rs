@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-use samehost_model::{Arm, Code, ConnectionSettings, Point, Report, Transport, Warning, parse_size};
+use samehost_model::{Code, ConnectionSettings, Point, Report, Transport, Warning, parse_size};
 use samehost_system::diag::both_ends;
 use samehost_system::routes::available_congestion;
 use samehost_transport::{Stream, Tuning, TuningError};
@@ -44,9 +44,12 @@ pub(crate) fn means(workload: &dyn Workload, request: &Request) -> Means {
     if request.congestion.is_empty() {
         return Means::Default;
     }
-    let may_set = |name: &String| try_on_a_socket(name).is_ok();
     let each = workload.owns_both_ends() && !request.congestion_by_routes;
-    if each && request.congestion.iter().all(may_set) { Means::EachSocket } else { Means::Routes }
+    if each && request.congestion.iter().all(|name| try_on_a_socket(name).is_ok()) {
+        Means::EachSocket
+    } else {
+        Means::Routes
+    }
 }
 
 /// The error that a namespace is denied, worded for what it was needed for.
@@ -77,26 +80,25 @@ pub(crate) fn check(
     request: &Request,
 ) -> Result<(), BenchError> {
     let name = workload.name();
-    let usage = |text: String| Err(BenchError::Usage(text));
     if !request.socket_buffers.is_empty() && !workload.owns_both_ends() {
-        return usage(format!(
+        return BenchError::refuse(format!(
             "`bench {name}` takes no --socket-buffer: its server sets its buffers itself; `bench raw` has both ends in hand"
         ));
     }
     let asked = !request.congestion.is_empty() || !request.socket_buffers.is_empty();
     if asked && !request.servers.is_empty() {
-        return usage(
-            "--congestion and --socket-buffer are for servers that samehost starts: the other end of one that already runs is not ours to set".into(),
+        return BenchError::refuse(
+            "--congestion and --socket-buffer are for servers that samehost starts: the other end of one that already runs is not ours to set",
         );
     }
     if !axes.transports.iter().any(|transport| is_tcp(*transport)) && !axes.commands {
         return match request.congestion.is_empty() {
             true => Ok(()),
-            false => usage(format!("`bench {name}` takes no --congestion: it has no TCP")),
+            false => BenchError::refuse(format!("`bench {name}` takes no --congestion: it has no TCP")),
         };
     }
     if axes.commands && request.congestion.len() > 1 {
-        return usage("`bench command` takes one --congestion: its arms are its commands".into());
+        return BenchError::refuse("`bench command` takes one --congestion: its arms are its commands");
     }
     let available = available_congestion();
     match request.congestion.iter().find(|name| !available.contains(name)) {
@@ -187,8 +189,9 @@ pub(crate) const USUAL: &str = "cubic";
 
 /// Warns that TCP ran with another congestion control than on most machines although none was asked for.
 pub(crate) fn unusual(report: &Report) -> Option<Warning> {
-    let asked = |arm: &Arm| arm.point.parameters.contains_key(CONGESTION);
-    if report.head.workload.parameters.contains_key(CONGESTION) || report.head.arms.iter().any(asked) {
+    if report.head.workload.parameters.contains_key(CONGESTION)
+        || report.head.arms.iter().any(|arm| arm.point.parameters.contains_key(CONGESTION))
+    {
         return None;
     }
     let connections = report.trials.iter().filter_map(|trial| trial.connection.as_ref());

@@ -64,11 +64,14 @@ pub(crate) fn minimal(file: &Path, at: usize, before: &str, after: &str) -> Opti
     if before == after {
         return None;
     }
-    let same = |(a, b): &(u8, u8)| a == b;
     let start = before.bytes().zip(after.bytes()).take_while(same).count();
     let (old, new) = (&before.as_bytes()[start..], &after.as_bytes()[start..]);
     let end = old.iter().rev().copied().zip(new.iter().rev().copied()).take_while(same).count();
     Some(Edit::new(file, at + start..at + before.len() - end, &new[..new.len() - end]))
+}
+
+fn same((a, b): &(u8, u8)) -> bool {
+    a == b
 }
 
 #[cfg(test)]

@@ -51,11 +51,13 @@ pub fn format_together(values: &[f64], unit: &str) -> Vec<String> {
     let (low, high) = (sizes().fold(f64::INFINITY, f64::min), sizes().fold(0.0, f64::max));
     let common = step_for(low, steps);
     let fits = round3(high) / common.1 < 10_000.0;
-    let each = |value: &f64| {
-        let (name, size) = if fits { common } else { step_for(value.abs(), steps) };
-        with_unit(*value, size, name)
-    };
-    values.iter().map(each).collect()
+    values
+        .iter()
+        .map(|value| {
+            let (name, size) = if fits { common } else { step_for(value.abs(), steps) };
+            with_unit(*value, size, name)
+        })
+        .collect()
 }
 
 /// The largest unit in which `size` is at least 1; for 0 the metric's own unit.
@@ -159,12 +161,15 @@ pub fn change(ratio: f64) -> String {
 /// `63 % less to 130 % more`.
 #[must_use]
 pub fn change_range(low: f64, high: f64) -> String {
-    let amount = |ratio: f64| percent_number((ratio - 1.0).abs());
     match (low < 1.0, high > 1.0) {
         (true, true) => format!("{} % less to {} % more", amount(low), amount(high)),
         (true, false) => format!("{} to {} % less", amount(high), amount(low)),
         (false, _) => format!("{} to {} % more", amount(low), amount(high)),
     }
+}
+
+fn amount(ratio: f64) -> String {
+    percent_number((ratio - 1.0).abs())
 }
 
 /// Formats an integer with commas: `50,000`.

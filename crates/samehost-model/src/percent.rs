@@ -7,7 +7,6 @@ pub fn percent_decoded(text: &str) -> Option<String> {
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {
         if byte == b'%' {
-            let digit = |byte: u8| char::from(byte).to_digit(16);
             let value = digit(bytes.next()?)? * 16 + digit(bytes.next()?)?;
             decoded.push(u8::try_from(value).ok()?);
         } else {
@@ -15,6 +14,10 @@ pub fn percent_decoded(text: &str) -> Option<String> {
         }
     }
     String::from_utf8(decoded).ok()
+}
+
+fn digit(byte: u8) -> Option<u32> {
+    char::from(byte).to_digit(16)
 }
 
 #[cfg(test)]

@@ -111,11 +111,14 @@ pub fn parse_size_list(text: &str) -> Result<Vec<u64>, QuantityError> {
 /// # Errors
 /// If an item is not a whole number from 1 to 1,000,000, or a range descends.
 pub fn parse_count_list(text: &str) -> Result<Vec<u32>, QuantityError> {
-    let parsed = |item: &str| match item.trim().parse::<u32>() {
+    list(text, Quantity::Count, parse_count, |v| v.checked_mul(2))
+}
+
+fn parse_count(item: &str) -> Result<u32, QuantityError> {
+    match item.trim().parse::<u32>() {
         Ok(count) if (1..=1_000_000).contains(&count) => Ok(count),
         _ => Err(wrong(Quantity::Count, item)),
-    };
-    list(text, Quantity::Count, parsed, |v| v.checked_mul(2))
+    }
 }
 
 /// A requested rate: absolute, or relative to the baseline's capacity, which is measured first.

@@ -103,15 +103,16 @@ pub struct Counted {
 pub fn counted(file: &[u8]) -> Vec<Counted> {
     let number =
         |bytes: &[u8], at: usize| bytes[8 * at..].first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
-    let string = |bytes: &[u8]| {
-        let stayed = Stay::ALL.into_iter().map(|why| (why, number(bytes, why.number())));
-        Counted {
-            over_unix: number(bytes, layout::OVER_UNIX),
-            stayed: stayed.filter(|(_, count)| *count > 0).collect(),
-            error: number(bytes, layout::ERROR) as i32,
-        }
-    };
-    file.chunks_exact(8 * layout::NUMBERS).map(string).collect()
+    file.chunks_exact(8 * layout::NUMBERS)
+        .map(|bytes| {
+            let stayed = Stay::ALL.into_iter().map(|why| (why, number(bytes, why.number())));
+            Counted {
+                over_unix: number(bytes, layout::OVER_UNIX),
+                stayed: stayed.filter(|(_, count)| *count > 0).collect(),
+                error: number(bytes, layout::ERROR) as i32,
+            }
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -92,13 +92,7 @@ fn ports(scan: &Scan) -> impl Iterator<Item = Port<'_>> {
 /// The Unix sockets of the service that has a port. Where its process is not visible, a socket of the same user that
 /// speaks the same.
 fn sockets<'a>(scan: &'a Scan, port: &'a Port<'a>) -> impl Iterator<Item = &'a Socket> {
-    let is_same = |other: &Service| {
-        std::ptr::eq(other, port.service)
-            || other.pid.is_none()
-                && port.service.pid.is_none()
-                && other.kind.and_then(Kind::protocol) == port.kind.protocol()
-    };
-    let services = scan.services.iter().filter(move |other| is_same(other));
+    let services = scan.services.iter().filter(move |other| speaks_the_same(other, port));
     let sockets =
         services.flat_map(|service| service.listeners.iter().filter_map(|at| scan.sockets.get(*at)));
     sockets.filter(move |socket| {
@@ -108,6 +102,14 @@ fn sockets<'a>(scan: &'a Scan, port: &'a Port<'a>) -> impl Iterator<Item = &'a S
             && socket.uid == port.socket.uid
             && is_its_file(socket)
     })
+}
+
+/// Whether it is the service of this port, or one that nobody may look into and that speaks the same.
+fn speaks_the_same(other: &Service, port: &Port<'_>) -> bool {
+    std::ptr::eq(other, port.service)
+        || other.pid.is_none()
+            && port.service.pid.is_none()
+            && other.kind.and_then(Kind::protocol) == port.kind.protocol()
 }
 
 /// Whether its path leads to it from here, and not to another file in another container.
@@ -123,10 +125,12 @@ fn is_its_file(socket: &Socket) -> bool {
 fn chosen(port: &Port<'_>, sockets: &[&Socket], its_ports: usize) -> Option<Endpoint> {
     let known = port.kind.descriptor();
     let named = |name: &str| {
-        let is_named = |socket: &&&Socket| {
-            socket.local.path().and_then(|path| path.file_name()).is_some_and(|found| found == name)
-        };
-        sockets.iter().find(is_named).copied()
+        sockets
+            .iter()
+            .find(|socket| {
+                socket.local.path().and_then(|path| path.file_name()).is_some_and(|found| found == name)
+            })
+            .copied()
     };
     let by_port = known.default_sockets.iter().find(|path| path.contains("{port}"));
     let socket = match (by_port, sockets) {
@@ -152,13 +156,13 @@ pub fn kind_of(map: &Map) -> Option<Kind> {
     }
     let name =
         map.socket.path().and_then(|path| path.file_name()).map(|name| name.to_string_lossy().into_owned());
-    let is_named = |kind: &Kind| {
-        let names = kind.descriptor().default_sockets.iter().chain([&kind.descriptor().socket]);
-        let names = names.map(|path| path.replace("{port}", &map.port.to_string()));
-        names.into_iter().any(|path| path.rsplit('/').next() == name.as_deref() && !path.is_empty())
-    };
-    let has_port = |kind: &Kind| kind.descriptor().ports.contains(&map.port);
-    Kind::all().find(is_named).or_else(|| Kind::all().find(has_port))
+    Kind::all()
+        .find(|kind| {
+            let names = kind.descriptor().default_sockets.iter().chain([&kind.descriptor().socket]);
+            let names = names.map(|path| path.replace("{port}", &map.port.to_string()));
+            names.into_iter().any(|path| path.rsplit('/').next() == name.as_deref() && !path.is_empty())
+        })
+        .or_else(|| Kind::all().find(|kind| kind.descriptor().ports.contains(&map.port)))
 }
 
 #[cfg(test)]

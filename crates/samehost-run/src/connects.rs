@@ -325,8 +325,9 @@ impl Connects {
                 return stay(Reason::Bound);
             }
         }
-        let is_set = |(name, _): &&(i32, &str)| number(socket, *name).is_ok_and(|value| value != 0);
-        if let Some((_, name)) = OF_TCP_ALONE.iter().find(is_set) {
+        if let Some((_, name)) =
+            OF_TCP_ALONE.iter().find(|(name, _)| number(socket, *name).is_ok_and(|value| value != 0))
+        {
             return stay(Reason::Option(name));
         }
         match self.epolls.watch(its.process, thread, descriptor, socket.inode) {

@@ -149,8 +149,10 @@ fn has_word(text: &str, name: &str, value: &str) -> bool {
         let is_whole = !text[..at].ends_with(|before: char| before.is_ascii_alphanumeric() || before == '_');
         let rest = text[at + name.len()..].trim_start();
         let found = rest.strip_prefix('=').map(|rest| rest.trim_start().trim_start_matches('\''));
-        let end = |rest: &str| !rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '-');
-        is_whole && found.and_then(|found| found.strip_prefix(value)).is_some_and(end)
+        is_whole
+            && found.and_then(|found| found.strip_prefix(value)).is_some_and(|rest| {
+                !rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '-')
+            })
     })
 }
 

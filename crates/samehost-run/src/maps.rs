@@ -139,8 +139,14 @@ impl Maps {
     /// The map that an address is of.
     pub fn of(&self, to: SocketAddr) -> Option<&Map> {
         let address = to.ip().to_canonical();
-        let fits = |map: &&Map| map.port == to.port() && map.address.is_none_or(|its| its == address);
-        address.is_loopback().then(|| self.0.iter().find(fits)).flatten()
+        address
+            .is_loopback()
+            .then(|| {
+                self.0
+                    .iter()
+                    .find(|map| map.port == to.port() && map.address.is_none_or(|its| its == address))
+            })
+            .flatten()
     }
 }
 

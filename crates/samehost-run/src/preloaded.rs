@@ -145,19 +145,18 @@ impl Ports {
     }
 
     fn entries(&self) -> Vec<Entry> {
-        let entry = |(direction, map): (Direction, &Map)| Entry {
-            direction,
-            address: map.address,
-            port: map.port,
-            socket: match &map.socket {
+        let mut entries = Vec::new();
+        for (direction, map) in self.all() {
+            let socket = match &map.socket {
                 Endpoint::Abstract(name) => [b"\0", name.as_bytes()].concat(),
                 other => {
                     let path = other.path().map(|path| path.as_os_str().as_bytes());
                     [path.unwrap_or_default(), b"\0"].concat()
                 }
-            },
-        };
-        self.all().map(entry).collect()
+            };
+            entries.push(Entry { direction, address: map.address, port: map.port, socket });
+        }
+        entries
     }
 }
 

@@ -156,8 +156,8 @@ fn accepted_pair(inode: u64, version: &str) -> Result<(Vec<Proof>, Option<Pooler
         let scan = collect(version)?;
         let found = pair(&scan, inode);
         let is_held = scan.connections.iter().any(|connection| {
-            let inode_of = |at: usize| scan.sockets.get(at).map(|socket| socket.inode);
-            inode_of(connection.client) == Some(inode) && scan.holder(connection.server).is_some()
+            let client = scan.sockets.get(connection.client);
+            client.is_some_and(|socket| socket.inode == inode) && scan.holder(connection.server).is_some()
         });
         if is_held || begun.elapsed() > MOMENT {
             return Ok(found);
@@ -237,13 +237,16 @@ fn process(verification: &mut Verification, pid: u32, version: &str) -> Result<(
     }
     let scan = collect(version)?;
     let joined = held_connections(verification, &scan, pid);
-    let is_remote = |socket: &&Socket| {
-        socket.kind.is_tcp()
-            && socket.state == SocketState::Established
-            && socket.pids.contains(&pid)
-            && !joined.contains(&socket.inode)
-    };
-    verification.remote = scan.sockets.iter().filter(is_remote).count() as u32;
+    verification.remote = scan
+        .sockets
+        .iter()
+        .filter(|socket| {
+            socket.kind.is_tcp()
+                && socket.state == SocketState::Established
+                && socket.pids.contains(&pid)
+                && !joined.contains(&socket.inode)
+        })
+        .count() as u32;
     let has_connection =
         |transport: &str| verification.connections.iter().any(|one| one.transport == transport);
     verification.transport = match (has_connection("unix"), has_connection("tcp")) {
@@ -283,15 +286,17 @@ fn held_connections(verification: &mut Verification, scan: &Scan, pid: u32) -> V
             }
         }
     }
-    let connection = |((transport, role, service_address, service, other), count)| HeldConnection {
-        transport,
-        role,
-        service_address,
-        service,
-        other,
-        count,
-    };
-    verification.connections = groups.into_iter().map(connection).collect();
+    verification.connections = groups
+        .into_iter()
+        .map(|((transport, role, service_address, service, other), count)| HeldConnection {
+            transport,
+            role,
+            service_address,
+            service,
+            other,
+            count,
+        })
+        .collect();
     joined
 }
 

@@ -104,11 +104,13 @@ pub struct Language {
 }
 
 static LANGUAGES: LazyLock<Vec<Language>> = LazyLock::new(|| {
-    let read = |(name, text): &(&'static str, &str)| match basic_toml::from_str::<Language>(text) {
-        Ok(language) => Language { name, ..language },
-        Err(error) => panic!("{name}.toml: {error}"),
-    };
-    let mut languages: Vec<Language> = TEXTS.iter().map(read).collect();
+    let mut languages: Vec<Language> = TEXTS
+        .iter()
+        .map(|(name, text)| match basic_toml::from_str::<Language>(text) {
+            Ok(language) => Language { name, ..language },
+            Err(error) => panic!("{name}.toml: {error}"),
+        })
+        .collect();
     languages.sort_by_key(|language| language.place);
     languages
 });

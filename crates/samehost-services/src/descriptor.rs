@@ -333,17 +333,20 @@ pub(crate) fn read(texts: &[(&str, &str)]) -> Result<Vec<Descriptor>, String> {
             basic_toml::from_str(text).map_err(|error| format!("{name}.toml: {error}"))?;
         tables.insert(*name, table);
     }
-    let whole = |name: &str| {
-        let mut table = tables.get(name).cloned().unwrap_or_default();
+    let mut descriptors = Vec::with_capacity(texts.len());
+    for (name, _) in texts {
+        let mut table = tables.get(*name).cloned().unwrap_or_default();
         if let Some(base) = table.get("like").and_then(Value::as_str) {
             let base = tables.get(base).ok_or_else(|| format!("{name}.toml: no service is called {base}"))?;
             for (key, value) in base.iter().filter(|(key, _)| !OWN.contains(&key.as_str())) {
                 table.entry(key.clone()).or_insert_with(|| value.clone());
             }
         }
-        serde_json::from_value(Value::from_iter(table)).map_err(|error| format!("{name}.toml: {error}"))
-    };
-    texts.iter().map(|(name, _)| whole(name)).collect()
+        let descriptor = serde_json::from_value(Value::from_iter(table))
+            .map_err(|error| format!("{name}.toml: {error}"))?;
+        descriptors.push(descriptor);
+    }
+    Ok(descriptors)
 }
 
 #[cfg(test)]

@@ -92,13 +92,12 @@ impl Kind {
     /// The kind that people call so: by its own name, or by that of a unit, a program or a package of it.
     #[must_use]
     pub fn called(name: &str) -> Option<Kind> {
-        let is_among = |names: &[String]| names.iter().any(|one| one == name);
         Kind::named(name)
             .or_else(|| {
                 Kind::all().find(|kind| {
                     let known = kind.descriptor();
-                    is_among(&known.units)
-                        || is_among(&known.programs)
+                    is_among(&known.units, name)
+                        || is_among(&known.programs, name)
                         || [&known.package, &known.unit_prefix].iter().any(|one| one.as_deref() == Some(name))
                 })
             })
@@ -108,13 +107,14 @@ impl Kind {
     /// The kind that a program is of, a version behind its name allowed.
     #[must_use]
     pub fn of_program(name: &str) -> Option<Kind> {
-        let is_one = |program: &String| {
-            name.strip_prefix(program.as_str()).is_some_and(|rest| {
-                rest.is_empty()
-                    || rest.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '.' | ':' | ' '))
+        Kind::all().find(|kind| {
+            kind.descriptor().programs.iter().any(|program| {
+                name.strip_prefix(program.as_str()).is_some_and(|rest| {
+                    rest.is_empty()
+                        || rest.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '.' | ':' | ' '))
+                })
             })
-        };
-        Kind::all().find(|kind| kind.descriptor().programs.iter().any(is_one))
+        })
     }
 
     /// The kind that a Java program with this main class is of.
@@ -138,13 +138,18 @@ impl Kind {
     /// one says.
     #[must_use]
     pub fn that_says(protocol: Protocol, answer: &[u8]) -> Option<Kind> {
-        let says = |kind: &Kind| {
-            let word = kind.descriptor().says.as_deref().unwrap_or_default().as_bytes();
-            !word.is_empty() && answer.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word))
+        let fits = || {
+            Kind::of(protocol).filter(|kind| {
+                let word = kind.descriptor().says.as_deref().unwrap_or_default().as_bytes();
+                !word.is_empty() && answer.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word))
+            })
         };
-        let fits = || Kind::of(protocol).filter(says);
         fits().find(|kind| kind.family() != *kind).or_else(|| fits().next())
     }
+}
+
+fn is_among(names: &[String], name: &str) -> bool {
+    names.iter().any(|one| one == name)
 }
 
 impl fmt::Display for Kind {

@@ -152,8 +152,7 @@ pub fn estimate_pairs(log_ratios: &[f64], starts: &[Option<u32>], asked: &Asked)
         let moved: Vec<f64> = log_ratios.iter().map(|value| value - side * limit).collect();
         return Some(plain.with_shifted(side, asked.estimate(&moved)));
     };
-    let locate = |shift: f64, confidence: f64| grouped.locate(shift, confidence);
-    let located = locate(0.0, confidence);
+    let located = grouped.locate(0.0, confidence);
     let plain = |located: Location| Estimate {
         ratio: located.estimate.exp(),
         interval: Some(located.interval.exp()),
@@ -163,10 +162,10 @@ pub fn estimate_pairs(log_ratios: &[f64], starts: &[Option<u32>], asked: &Asked)
         method: Method::StartsT,
         n: log_ratios.len() as u32,
     };
-    let narrow = locate(0.0, narrow(confidence)).interval.exp();
+    let narrow = grouped.locate(0.0, narrow(confidence)).interval.exp();
     let found = Estimate { narrow: Some(narrow), ..plain(located) };
     let side = side_of(&found);
-    Some(found.with_shifted(side, Some(plain(locate(side * limit, confidence)))))
+    Some(found.with_shifted(side, Some(plain(grouped.locate(side * limit, confidence)))))
 }
 
 /// 1 if the ratio is at least 1, else −1.
@@ -180,8 +179,12 @@ impl Estimate {
     /// p-value is 1 if the shifted estimate is on the other side.
     #[must_use]
     pub fn with_shifted(self, side: f64, moved: Option<Estimate>) -> Estimate {
-        let p = |moved: Estimate| if side * moved.ratio.ln() > 0.0 { moved.p } else { Some(1.0) };
-        Estimate { p_inside: self.p.and(moved.and_then(p)), ..self }
+        Estimate {
+            p_inside: self
+                .p
+                .and(moved.and_then(|moved| if side * moved.ratio.ln() > 0.0 { moved.p } else { Some(1.0) })),
+            ..self
+        }
     }
 }
 

@@ -83,11 +83,13 @@ pub fn against_peers(members: &[Member], limit: f64) -> Vec<Option<Standing>> {
         if inside > 0.0 { members.iter().map(|member| member.squares).sum::<f64>() / inside } else { 0.0 };
     let usual =
         members.iter().map(|member| noise / f64::from(member.values)).sum::<f64>() / members.len() as f64;
-    let stand = |member: &Member| {
+    let mut standings = Vec::with_capacity(members.len());
+    for member in members {
         let group = sums[member.group];
         let peers = group.number as usize - 1;
         if peers < LEAST_PEERS {
-            return None;
+            standings.push(None);
+            continue;
         }
         let others = group.without(member.mean);
         let (squares, degrees) = (squares - group.squares + others.squares, degrees - 1.0);
@@ -96,9 +98,9 @@ pub fn against_peers(members: &[Member], limit: f64) -> Vec<Option<Standing>> {
         let difference = member.mean - others.mean;
         let beyond = difference.abs() - limit;
         let p_inside = if beyond > 0.0 { student::two_sided_p(beyond / error, degrees) } else { 1.0 };
-        Some(Standing { difference, p_inside, peers: peers as u32, error, degrees })
-    };
-    members.iter().map(stand).collect()
+        standings.push(Some(Standing { difference, p_inside, peers: peers as u32, error, degrees }));
+    }
+    standings
 }
 
 #[cfg(test)]

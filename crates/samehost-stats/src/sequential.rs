@@ -133,8 +133,7 @@ const CLEAR: f64 = 3.0;
 pub fn blocks_for_clear(rows: u32, alpha: f64) -> u32 {
     let wanted = (f64::from(rows.max(1)) / alpha).ln();
     let odds = |n: u32| log_e(CLEAR * f64::from(n).sqrt(), f64::from(n - 1)).min(most_odds(n as usize));
-    let is_enough = |n: &u32| odds(*n) >= wanted;
-    (FIRST_LOOK as u32..100).find(is_enough).unwrap_or(100)
+    (FIRST_LOOK as u32..100).find(|n| odds(*n) >= wanted).unwrap_or(100)
 }
 
 #[cfg(test)]

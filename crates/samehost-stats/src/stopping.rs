@@ -14,7 +14,6 @@ pub fn looks(min: u32, max: u32) -> Vec<u32> {
     let (min, max) = (min.max(1), max.max(1));
     let mut looks = Vec::new();
     let mut next = f64::from(min.next_multiple_of(CYCLE));
-    let whole = |blocks: f64| CYCLE * (blocks / f64::from(CYCLE)).round() as u32;
     while f64::from(whole(next)) * 1.2 < f64::from(max) {
         looks.push(whole(next));
         next *= std::f64::consts::SQRT_2;
@@ -22,6 +21,10 @@ pub fn looks(min: u32, max: u32) -> Vec<u32> {
     looks.dedup();
     looks.push(max);
     looks
+}
+
+fn whole(blocks: f64) -> u32 {
+    CYCLE * (blocks / f64::from(CYCLE)).round() as u32
 }
 
 /// Minimum blocks for any finding: the smallest n ≥ 10 whose smallest exact signed-rank p-value, 2^(1−n), is

@@ -26,8 +26,6 @@ fn ln_gamma(x: f64) -> f64 {
 
 /// Continued fraction of the incomplete beta function (DLMF 8.17.22), by Lentz's method.
 fn beta_fraction(x: f64, a: f64, b: f64) -> f64 {
-    const TINY: f64 = 1e-300;
-    let guard = |value: f64| if value.abs() < TINY { TINY } else { value };
     let mut c = 1.0;
     let mut d = 1.0 / guard(1.0 - (a + b) * x / (a + 1.0));
     let mut value = d;
@@ -46,6 +44,11 @@ fn beta_fraction(x: f64, a: f64, b: f64) -> f64 {
         }
     }
     value
+}
+
+fn guard(value: f64) -> f64 {
+    const TINY: f64 = 1e-300;
+    if value.abs() < TINY { TINY } else { value }
 }
 
 /// Regularised incomplete beta function I_x(a, b), DLMF 8.17.

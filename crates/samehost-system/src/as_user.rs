@@ -24,24 +24,29 @@ pub fn as_user<T: Send>(account: &Account, work: impl FnOnce() -> T + Send) -> i
     if !geteuid().is_root() || account.uid == 0 {
         return Ok(work());
     }
-    let become_it = || {
-        let groups: Vec<_> = account.groups.iter().map(|id| rustix::process::Gid::from_raw(*id)).collect();
-        // Changes only this thread; the C library's setgroups would change all threads.
-        set_thread_groups(&groups)?;
-        let (gid, uid) = (Gid::from_raw(account.gid), Uid::from_raw(account.uid));
-        setfsgid(gid);
-        setfsuid(uid);
-        // These calls report no failure; the second call returns what is set. Leaving root's file-system uid
-        // also drops the capabilities that override permissions (capabilities(7)).
-        if setfsgid(gid) != gid || setfsuid(uid) != uid {
-            return Err(io::Error::from(io::ErrorKind::PermissionDenied));
-        }
-        Ok(work())
-    };
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().spawn_scoped(scope, become_it)?;
+        let thread = std::thread::Builder::new().spawn_scoped(scope, || {
+            become_it(account)?;
+            Ok(work())
+        })?;
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
+}
+
+/// Gives this thread an account's file permissions.
+fn become_it(account: &Account) -> io::Result<()> {
+    let groups: Vec<_> = account.groups.iter().map(|id| rustix::process::Gid::from_raw(*id)).collect();
+    // Changes only this thread; the C library's setgroups would change all threads.
+    set_thread_groups(&groups)?;
+    let (gid, uid) = (Gid::from_raw(account.gid), Uid::from_raw(account.uid));
+    setfsgid(gid);
+    setfsuid(uid);
+    // These calls report no failure; the second call returns what is set. Leaving root's file-system uid
+    // also drops the capabilities that override permissions (capabilities(7)).
+    if setfsgid(gid) != gid || setfsuid(uid) != uid {
+        return Err(io::Error::from(io::ErrorKind::PermissionDenied));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

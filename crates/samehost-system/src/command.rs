@@ -202,15 +202,14 @@ impl Run {
             // As root this also drops all supplementary groups.
             command.gid(account.gid).uid(account.uid);
         }
-        let spawn = || {
-            if !self.gains {
-                // Applies to this thread and to what it starts.
-                rustix::thread::set_no_new_privs(true)?;
-            }
-            command.spawn()
-        };
         let child = std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new().spawn_scoped(scope, spawn)?;
+            let thread = std::thread::Builder::new().spawn_scoped(scope, || {
+                if !self.gains {
+                    // Applies to this thread and to what it starts.
+                    rustix::thread::set_no_new_privs(true)?;
+                }
+                command.spawn()
+            })?;
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })?;
         Ok((output, child))
@@ -223,16 +222,19 @@ impl Run {
 /// When there is none.
 pub fn found(program: &OsStr) -> io::Result<PathBuf> {
     let path = Path::new(program);
-    let is_program = |path: &PathBuf| {
-        fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.mode() & 0o111 != 0)
-    };
     let candidates: Vec<PathBuf> = if path.is_absolute() {
         vec![path.to_owned()]
     } else {
         PATH.split(':').map(|directory| Path::new(directory).join(path)).collect()
     };
-    let none = || io::Error::new(io::ErrorKind::NotFound, format!("there is no such program in {PATH}"));
-    candidates.into_iter().find(is_program).ok_or_else(none)
+    candidates
+        .into_iter()
+        .find(is_program)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("there is no such program in {PATH}")))
+}
+
+fn is_program(path: &PathBuf) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.mode() & 0o111 != 0)
 }
 
 /// Output of a program: a pipe, of which the end is kept, or a file, to which background processes can write

@@ -124,9 +124,12 @@ impl Namespaces {
 /// what is not visible to us is not the same.
 #[must_use]
 pub fn is_shared_with(pid: u32, what: &str) -> bool {
-    let identity = |path: String| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
     let ours = identity(format!("/proc/self/{what}"));
     ours.is_some() && identity(format!("/proc/{pid}/{what}")) == ours
+}
+
+fn identity(path: String) -> Option<(u64, u64)> {
+    fs::metadata(path).map(|found| (found.dev(), found.ino())).ok()
 }
 
 /// Whether root made the namespaces of a process: its user namespace is ours; or it maps our root, which only root
@@ -134,13 +137,16 @@ pub fn is_shared_with(pid: u32, what: &str) -> bool {
 /// namespace, and is root over all namespaces made inside it: what is seen through them cannot be trusted.
 #[must_use]
 pub fn is_of_the_system(pid: u32) -> bool {
-    let user = |pid: &str| fs::metadata(format!("/proc/{pid}/ns/user")).ok().map(|found| found.ino());
     let theirs = user(&pid.to_string());
     if theirs.is_none() || theirs == user("self") {
         return theirs.is_some();
     }
     let read = |name: &str| proc_file(&format!("/proc/{pid}/{name}"), 64 << 10).unwrap_or_default();
     maps_root(&read("uid_map")) || cgroup::parse(&read("cgroup")).1.is_some_and(|found| !found.foreign)
+}
+
+fn user(pid: &str) -> Option<u64> {
+    fs::metadata(format!("/proc/{pid}/ns/user")).ok().map(|found| found.ino())
 }
 
 /// Whether a uid map, seen from our user namespace, contains our root.

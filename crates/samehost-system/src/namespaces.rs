@@ -109,11 +109,15 @@ fn inside<T: Send>(door: &Path, work: impl FnOnce() -> Result<T, Errno> + Send) 
 /// # Errors
 /// When it may not be entered, or those of `work`.
 pub fn inside_of<T: Send>(file: &File, work: impl FnOnce() -> Result<T, Errno> + Send) -> Result<T, Errno> {
-    let enter = || {
-        move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
-        work()
-    };
-    std::thread::scope(|scope| scope.spawn(enter).join()).unwrap_or(Err(Errno::IO))
+    std::thread::scope(|scope| {
+        scope
+            .spawn(|| {
+                move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
+                work()
+            })
+            .join()
+    })
+    .unwrap_or(Err(Errno::IO))
 }
 
 /// Runs `work` in a namespace of a scan; `None` if it can no longer be reached.

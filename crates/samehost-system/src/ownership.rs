@@ -102,12 +102,14 @@ fn foreign_writers(path: &Path, all: &mut Vec<ForeignWriter>) -> io::Result<()> 
 pub fn root_of(pid: Option<u32>) -> PathBuf {
     let own = fs::metadata("/").map(|found| (found.dev(), found.ino())).ok();
     let theirs = pid.map(|pid| PathBuf::from(format!("/proc/{pid}/root/")));
-    let is_another = |root: &PathBuf| {
-        let is_there = fs::metadata(root).map(|found| (found.dev(), found.ino())).ok();
-        let mounts = |root: &Path| fs::metadata(root.with_file_name("ns/mnt")).map(|found| found.ino()).ok();
-        is_there.is_some() && (is_there != own || mounts(root) != mounts(Path::new("/proc/self/root")))
-    };
-    theirs.filter(is_another).unwrap_or_else(|| PathBuf::from("/"))
+    theirs
+        .filter(|root| {
+            let is_there = fs::metadata(root).map(|found| (found.dev(), found.ino())).ok();
+            let mounts =
+                |root: &Path| fs::metadata(root.with_file_name("ns/mnt")).map(|found| found.ino()).ok();
+            is_there.is_some() && (is_there != own || mounts(root) != mounts(Path::new("/proc/self/root")))
+        })
+        .unwrap_or_else(|| PathBuf::from("/"))
 }
 
 /// A root directory, and the users who may write below it.

@@ -92,7 +92,6 @@ fn unix(socket: BorrowedFd<'_>, network: Option<&File>) -> io::Result<Peer> {
 }
 
 fn tcp(socket: BorrowedFd<'_>, network: Option<&File>) -> io::Result<Peer> {
-    let address = |any: rustix::net::SocketAddrAny| SocketAddr::try_from(any).ok();
     let here = getsockname(socket).ok().and_then(address);
     let there = getpeername(socket).ok().flatten().and_then(address);
     let (Some(here), Some(there)) = (here, there) else {
@@ -115,6 +114,10 @@ fn tcp(socket: BorrowedFd<'_>, network: Option<&File>) -> io::Result<Peer> {
         accepted: accepted.map(|socket| Accepted { inode: socket.inode, uid: socket.uid }),
         is_here: found.is_some(),
     })
+}
+
+fn address(any: rustix::net::SocketAddrAny) -> Option<SocketAddr> {
+    SocketAddr::try_from(any).ok()
 }
 
 fn other_doors() -> Vec<Door> {
@@ -184,11 +187,12 @@ fn listed_children(pid: u32) -> Vec<u32> {
         let path = task.path().join("children");
         crate::open::proc_file(path.to_str()?, 1 << 20).ok()
     });
-    let numbers = |list: Vec<u8>| {
-        let text = String::from_utf8_lossy(&list).into_owned();
-        text.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<u32>>()
-    };
-    lists.flat_map(numbers).collect()
+    lists
+        .flat_map(|list| {
+            let text = String::from_utf8_lossy(&list).into_owned();
+            text.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<u32>>()
+        })
+        .collect()
 }
 
 #[cfg(test)]

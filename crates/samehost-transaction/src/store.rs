@@ -195,25 +195,27 @@ impl Store {
             id = name_of_now();
         }
         let path = self.root.join(&id);
-        let make = || -> Result<OwnedFd, TransactionError> {
-            let root = self.directory(&self.root)?;
-            let failed = at(&path, "make it");
-            system::make_directory(root.descriptor(), id.as_ref()).map_err(&failed)?;
-            let own = self.directory(&path)?;
-            system::make_directory(own.descriptor(), BACKUP.as_ref()).map_err(&failed)?;
-            let file = system::create(own.descriptor(), JOURNAL.as_ref()).map_err(&failed)?;
-            flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| failed(error.into()))?;
-            system::sync(own.descriptor()).map_err(&failed)?;
-            system::sync(root.descriptor()).map_err(&failed)?;
-            Ok(file)
-        };
-        match make() {
+        match self.make(&id, &path) {
             Ok(file) => Ok((id, Journal::new(path.join(JOURNAL), file))),
             Err(error) => {
                 let _ = self.remove(&path);
                 Err(error)
             }
         }
+    }
+
+    /// Makes the directory of a switch, with a journal that is locked.
+    fn make(&self, id: &str, path: &Path) -> Result<OwnedFd, TransactionError> {
+        let root = self.directory(&self.root)?;
+        let failed = at(path, "make it");
+        system::make_directory(root.descriptor(), id.as_ref()).map_err(&failed)?;
+        let own = self.directory(path)?;
+        system::make_directory(own.descriptor(), BACKUP.as_ref()).map_err(&failed)?;
+        let file = system::create(own.descriptor(), JOURNAL.as_ref()).map_err(&failed)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| failed(error.into()))?;
+        system::sync(own.descriptor()).map_err(&failed)?;
+        system::sync(root.descriptor()).map_err(&failed)?;
+        Ok(file)
     }
 
     /// Stores these versions. They are on the disk when this returns.

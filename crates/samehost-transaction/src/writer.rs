@@ -178,9 +178,9 @@ impl<'a> Writer<'a> {
     }
 
     fn place_of(&self, step: &Step) -> Result<(&'a Directory, &'a SavedMetadata), TransactionError> {
-        let gone = || at(&step.path, "open its directory")(std::io::ErrorKind::NotFound.into());
         let kept = self.begun.files.get(&step.path);
-        Option::zip(self.held.of(&step.path), kept).ok_or_else(gone)
+        Option::zip(self.held.of(&step.path), kept)
+            .ok_or_else(|| at(&step.path, "open its directory")(std::io::ErrorKind::NotFound.into()))
     }
 
     /// The name of a prepared version.

@@ -39,7 +39,6 @@ impl Claim {
         options: &ListenOptions,
         bind: impl FnOnce(&Path) -> Result<(), Errno>,
     ) -> Result<Claim, ListenError> {
-        let failed = |errno| ListenError::from_errno(endpoint, errno);
         let given = endpoint.path().unwrap_or(Path::new(""));
         // For removal, when the working directory may have changed.
         let path = std::path::absolute(given)
@@ -53,7 +52,7 @@ impl Claim {
                 _ => ListenError::InUse { endpoint: endpoint.clone(), pid: holder },
             },
             NotTaken::Failed(errno @ (Errno::ACCESS | Errno::PERM)) if !lock_path(&path).exists() => {
-                failed(errno)
+                ListenError::from_errno(endpoint, errno)
             }
             NotTaken::Failed(errno) => {
                 let path = lock_path(&path);
@@ -61,8 +60,8 @@ impl Claim {
             }
         })?;
         clear(endpoint, &path)?;
-        bind(&path).map_err(failed)?;
-        let made = lstat(&path).map_err(failed)?;
+        bind(&path).map_err(ListenError::at(endpoint))?;
+        let made = lstat(&path).map_err(ListenError::at(endpoint))?;
         Ok(Claim { path, made, _lock: lock })
     }
 
@@ -192,14 +191,12 @@ fn clear(endpoint: &Endpoint, path: &Path) -> Result<(), ListenError> {
 
 /// Probes a socket by connecting: only ECONNREFUSED means that nobody listens.
 fn ask(path: &Path) -> Answer {
-    let connect = || {
-        // An absolute path may be too long although the relative one was not; then connect via its directory.
-        let Ok(address) = address::unix_path(path) else {
-            return through_directory(path);
-        };
-        connect_to(&address)
+    // An absolute path may be too long although the relative one was not; then connect via its directory.
+    let connected = match address::unix_path(path) {
+        Ok(address) => connect_to(&address),
+        Err(_) => through_directory(path),
     };
-    match connect() {
+    match connected {
         Ok(pid) => Answer::Somebody(pid),
         // A full backlog, or a live socket of another type.
         Err(Errno::AGAIN | Errno::PROTOTYPE) => Answer::Somebody(None),

@@ -149,6 +149,11 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
+    /// The same as [`ConnectError::from_errno`], for `map_err`.
+    pub(crate) fn at(endpoint: &Endpoint, timeout: Option<Duration>) -> impl Fn(Errno) -> Self {
+        move |errno| ConnectError::from_errno(endpoint, errno, timeout)
+    }
+
     /// The variant for an errno of socket(2) or connect(2).
     pub(crate) fn from_errno(endpoint: &Endpoint, errno: Errno, timeout: Option<Duration>) -> Self {
         let path = endpoint.path();
@@ -264,6 +269,11 @@ pub enum StartError {
 }
 
 impl StartError {
+    /// What the kernel answered, for `map_err`.
+    pub(crate) fn at(endpoint: &Endpoint) -> impl Fn(Errno) -> Self {
+        move |errno| StartError::Os { endpoint: endpoint.clone(), errno }
+    }
+
     /// The errno, if the error came from the kernel.
     #[must_use]
     pub fn errno(&self) -> Option<Errno> {
@@ -417,6 +427,11 @@ fn process(pid: Option<u32>) -> String {
 }
 
 impl ListenError {
+    /// The same as [`ListenError::from_errno`], for `map_err`.
+    pub(crate) fn at(endpoint: &Endpoint) -> impl Fn(Errno) -> Self {
+        move |errno| ListenError::from_errno(endpoint, errno)
+    }
+
     /// The variant for an errno of socket(2), bind(2) or listen(2).
     pub(crate) fn from_errno(endpoint: &Endpoint, errno: Errno) -> Self {
         let at = endpoint;

@@ -63,8 +63,10 @@ pub async fn connect(endpoint: &Endpoint) -> Result<Stream, ConnectError> {
 }
 
 async fn connect_tcp(endpoint: &Endpoint, host: &str, port: u16) -> Result<Stream, ConnectError> {
-    let lookup = |source| ConnectError::Lookup { endpoint: endpoint.clone(), source };
-    let mut addresses: Vec<_> = lookup_host((host, port)).await.map_err(lookup)?.collect();
+    let mut addresses: Vec<_> = lookup_host((host, port))
+        .await
+        .map_err(|source| ConnectError::Lookup { endpoint: endpoint.clone(), source })?
+        .collect();
     addresses.sort_by_key(|address| address.is_ipv6() != (endpoint.transport() == Transport::Tcp6));
     let mut last = io::Error::from(Errno::ADDRNOTAVAIL);
     for address in addresses {

@@ -117,7 +117,6 @@ impl Keep {
 
 /// Removes a stored file; `false` if a running program writes to it. One that is gone already is not an error.
 pub fn remove(path: &Path) -> io::Result<bool> {
-    let gone = |error: io::Error| if error.kind() == io::ErrorKind::NotFound { Ok(true) } else { Err(error) };
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) => return gone(error),
@@ -127,6 +126,10 @@ pub fn remove(path: &Path) -> io::Result<bool> {
         return Ok(false);
     }
     fs::remove_file(path).map(|()| true).or_else(gone)
+}
+
+fn gone(error: io::Error) -> io::Result<bool> {
+    if error.kind() == io::ErrorKind::NotFound { Ok(true) } else { Err(error) }
 }
 
 #[cfg(test)]

@@ -104,8 +104,10 @@ fn named(all: &'static [Entry], wanted: &'static [&'static str]) -> impl Iterato
 
 /// Examples of a page: command and explanation. A workload has its own.
 fn examples(page: &str, extra: &Extra) -> Vec<(String, String)> {
-    let description = |name: &str| workload(name).map(samehost_bench::workload::Workload::description);
-    match page.strip_prefix("samehost-bench-").and_then(description) {
+    match page
+        .strip_prefix("samehost-bench-")
+        .and_then(|name| workload(name).map(samehost_bench::workload::Workload::description))
+    {
         Some(known) => vec![(format!("samehost bench {}", known.example), known.about.to_owned())],
         None => extra.examples.iter().map(|(line, text)| ((*line).to_owned(), (*text).to_owned())).collect(),
     }
@@ -126,7 +128,6 @@ fn section(roff: &mut Roff, title: &str, entries: impl Iterator<Item = (String, 
 
 /// The page above, those below, and related ones.
 fn see_also(roff: &mut Roff, command: &Command, above: Option<&str>, extra: &Extra) {
-    let page_name = |page: &str| format!("{page}(1)");
     let mut pages: Vec<String> = above.map(page_name).into_iter().collect();
     pages.extend(verbs(command).map(|verb| page_name(name(verb))));
     pages.extend(extra.see.iter().map(|page| (*page).to_owned()));
@@ -140,6 +141,10 @@ fn see_also(roff: &mut Roff, command: &Command, above: Option<&str>, extra: &Ext
         }
     }
     roff.text(line);
+}
+
+fn page_name(page: &str) -> String {
+    format!("{page}(1)")
 }
 
 #[cfg(test)]

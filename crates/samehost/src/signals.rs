@@ -46,15 +46,14 @@ static IS_CLEAN_END_NEEDED: AtomicBool = AtomicBool::new(false);
 pub fn end_at_once() -> io::Result<()> {
     register()?;
     let mut signals = Signals::new(SIGNALS)?;
-    let wait = move || {
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
         for _ in signals.forever() {
             std::thread::sleep(GRACE);
             if !IS_CLEAN_END_NEEDED.load(Ordering::SeqCst) {
                 low_level::exit(INTERRUPTED);
             }
         }
-    };
-    std::thread::Builder::new().name("signals".into()).spawn(wait)?;
+    })?;
     Ok(())
 }
 

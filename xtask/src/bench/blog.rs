@@ -33,8 +33,10 @@ impl Drop for Blog {
 
 fn php_fpm() -> anyhow::Result<PathBuf> {
     let programs = fs::read_dir("/usr/sbin")?.flatten().map(|entry| entry.path());
-    let is_fpm = |path: &PathBuf| path.to_string_lossy().starts_with("/usr/sbin/php-fpm");
-    programs.filter(is_fpm).max().context("install the package php-fpm")
+    programs
+        .filter(|path| path.to_string_lossy().starts_with("/usr/sbin/php-fpm"))
+        .max()
+        .context("install the package php-fpm")
 }
 
 impl Blog {

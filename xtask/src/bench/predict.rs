@@ -88,7 +88,6 @@ fn scanned(tools: &Tools, load: &Load, warm: Duration) -> anyhow::Result<Option<
         Running(child.args(["--budget", "90s"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
     std::thread::sleep(warm);
     let scanned = scan_of(tools, running)?;
-    let rate = |one: &Value| one["saving"]["cpu_s_per_day"]["high"].as_f64().unwrap_or(0.0);
     let all = scanned["advice"].as_array().context("no advice")?;
     let busiest = all
         .iter()
@@ -100,6 +99,10 @@ fn scanned(tools: &Tools, load: &Load, warm: Duration) -> anyhow::Result<Option<
     let range = &busiest["saving"][load.predicted];
     let bounds = range["low"].as_f64().zip(range["high"].as_f64()).context("nothing was predicted")?;
     Ok((bounds.0 > 0.0).then_some(bounds))
+}
+
+fn rate(one: &Value) -> f64 {
+    one["saving"]["cpu_s_per_day"]["high"].as_f64().unwrap_or(0.0)
 }
 
 /// A scan that observes a load, which is stopped before the scan measures.

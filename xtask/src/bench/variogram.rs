@@ -59,10 +59,12 @@ struct Arm<'a> {
 impl<'a> Arm<'a> {
     fn of(report: &'a Value, arm: &str, control: bool) -> anyhow::Result<Self> {
         let trials = report["trials"].as_array().context("no trials")?;
-        let is_its = |sample: &&Value| {
-            sample["arm"] == arm && sample["control"] == control && sample["set_aside"] != true
-        };
-        let mut samples: Vec<&Value> = trials.iter().filter(is_its).collect();
+        let mut samples: Vec<&Value> = trials
+            .iter()
+            .filter(|sample| {
+                sample["arm"] == arm && sample["control"] == control && sample["set_aside"] != true
+            })
+            .collect();
         samples.sort_by_key(|sample| sample["block"].as_u64());
         ensure!(!samples.is_empty(), "no samples of {arm}");
         Ok(Arm { samples })

@@ -37,8 +37,10 @@ const FETCHING: &[&str] = &["CARGO_HTTP_", "CARGO_NET_", "CARGO_REGISTR", "CARGO
 /// A command whose environment is the same everywhere.
 pub(super) fn clean(program: &str) -> Command {
     let mut command = Command::new(program);
-    let is_passed = |name: &str| PASSED.contains(&name) || FETCHING.iter().any(|one| name.starts_with(one));
-    let passed = std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_passed));
+    let passed = std::env::vars_os().filter(|(name, _)| {
+        name.to_str()
+            .is_some_and(|name| PASSED.contains(&name) || FETCHING.iter().any(|one| name.starts_with(one)))
+    });
     command.env_clear().envs(passed).envs([("LC_ALL", "C"), ("TZ", "UTC")]);
     command
 }
@@ -114,12 +116,15 @@ pub(super) fn split(release: &Release, built: &Path, folder: &Path, out: &Path) 
 /// Fails unless the debug information in a file names lines of our code.
 fn check_lines(debug: &Path) -> anyhow::Result<()> {
     let symbols = text(Command::new("nm").args(["--defined-only", "--demangle"]).arg(debug))?;
-    let address = |line: &str| Some(line.strip_suffix(" t samehost::main")?.to_owned());
     let address = symbols.lines().find_map(address).context("nm finds no samehost::main")?;
     let line = text(Command::new("addr2line").arg("-e").arg(debug).arg(format!("0x{address}")))?;
     println!("addr2line -e {} 0x{address}: {}", debug.display(), line.trim());
     ensure!(line.contains("crates/samehost/src/main.rs:"), "addr2line finds no line in {}", debug.display());
     Ok(())
+}
+
+fn address(line: &str) -> Option<String> {
+    Some(line.strip_suffix(" t samehost::main")?.to_owned())
 }
 
 /// Fails unless the program is static and without the names of these folders.

@@ -64,11 +64,13 @@ fn tree(source: &Path, target: &Target, edges: &str) -> anyhow::Result<BTreeSet<
     cargo.args(["tree", "--locked", "-p", "samehost", "--prefix", "none", "--format", "{p}"]);
     cargo.args(["--edges", edges, "--target", &target.triple]);
     let text = text(cargo.current_dir(source))?;
-    let line = |line: &str| {
-        let mut words = line.split_whitespace();
-        Some((words.next()?.to_owned(), words.next()?.strip_prefix('v')?.to_owned()))
-    };
-    Ok(text.lines().filter_map(line).collect())
+    Ok(text
+        .lines()
+        .filter_map(|line| {
+            let mut words = line.split_whitespace();
+            Some((words.next()?.to_owned(), words.next()?.strip_prefix('v')?.to_owned()))
+        })
+        .collect())
 }
 
 /// SHA-256 of each crate's archive, from Cargo.lock.
@@ -89,7 +91,6 @@ fn crates(
     used: &BTreeSet<(String, String)>,
     sums: &BTreeMap<(String, String), String>,
 ) -> anyhow::Result<Vec<Component>> {
-    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut all = BTreeMap::new();
     for package in metadata["packages"].as_array().context("cargo metadata: no packages")? {
         let key = (word(&package["name"]), word(&package["version"]));
@@ -121,6 +122,10 @@ fn crates(
         component.uses.dedup();
     }
     Ok(all.into_values().collect())
+}
+
+fn word(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 /// Whether an edge is of another kind than for tests.

@@ -56,8 +56,11 @@ fn title(one: &Component) -> String {
 /// Texts of a crate's licences.
 fn of(one: &Component) -> anyhow::Result<Vec<String>> {
     let Some(folder) = &one.folder else { return Ok(Vec::new()) };
-    let is_licence = |name: &&String| FILES.iter().any(|start| name.to_lowercase().starts_with(start));
-    let paths = names(folder)?.iter().filter(is_licence).map(|name| folder.join(name)).collect::<Vec<_>>();
+    let paths = names(folder)?
+        .iter()
+        .filter(|name| FILES.iter().any(|start| name.to_lowercase().starts_with(start)))
+        .map(|name| folder.join(name))
+        .collect::<Vec<_>>();
     paths.iter().filter(|path| path.is_file()).map(|path| read(path)).collect()
 }
 

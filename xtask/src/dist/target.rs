@@ -109,7 +109,6 @@ impl Target {
 
     /// Programs, and the Debian packages that have them.
     fn programs(&self) -> Vec<(String, String)> {
-        let tool = |program: &str, package: &str| (program.to_owned(), package.to_owned());
         let mut all =
             vec![tool("git", "git"), tool("gzip", "gzip"), tool("cc", "gcc"), tool("objcopy", "binutils")];
         all.extend([tool("dpkg-deb", "dpkg"), tool("rpmbuild", "rpm")]);
@@ -127,6 +126,10 @@ impl Target {
         let debian = if self.processor == "aarch64" { "arm64" } else { "amd64" };
         format!("dpkg --add-architecture {debian} && apt-get update && apt-get install musl-dev:{debian}")
     }
+}
+
+fn tool(program: &str, package: &str) -> (String, String) {
+    (program.to_owned(), package.to_owned())
 }
 
 fn musl(processor: &str) -> String {

@@ -131,13 +131,14 @@ fn in_sources(root: &Path) -> anyhow::Result<BTreeSet<String>> {
 /// Names of formats in a text.
 fn names(text: &str) -> Vec<String> {
     let parts = text.split("samehost.").skip(1);
-    let name = |rest: &str| {
-        let (word, number) = rest.split_once('/')?;
-        let digits: String = number.chars().take_while(char::is_ascii_digit).collect();
-        let is_word = !word.is_empty() && word.chars().all(|one| one.is_ascii_lowercase() || one == '-');
-        (is_word && !digits.is_empty()).then(|| format!("samehost.{word}/{digits}"))
-    };
-    parts.filter_map(name).collect()
+    parts
+        .filter_map(|rest| {
+            let (word, number) = rest.split_once('/')?;
+            let digits: String = number.chars().take_while(char::is_ascii_digit).collect();
+            let is_word = !word.is_empty() && word.chars().all(|one| one.is_ascii_lowercase() || one == '-');
+            (is_word && !digits.is_empty()).then(|| format!("samehost.{word}/{digits}"))
+        })
+        .collect()
 }
 
 #[cfg(test)]

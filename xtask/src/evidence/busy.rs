@@ -274,11 +274,14 @@ fn ratios(account: &mut Account<'_>, part: &str, _: Load) -> anyhow::Result<()> 
 
 /// One ratio ÷ another, of independent reports, with an interval: half-widths on the log scale add like errors do.
 fn quotient(found: &Value, base: &Value) -> [f64; 3] {
-    let ln = |of: &Value, name: &str| of[name].as_f64().unwrap_or(f64::NAN).ln();
     let half = |of: &Value| (ln(of, "ci_high") - ln(of, "ci_low")) / 2.0;
     let middle = ln(found, "ratio") - ln(base, "ratio");
     let error = half(found).hypot(half(base));
     [middle, middle - error, middle + error].map(f64::exp)
+}
+
+fn ln(of: &Value, name: &str) -> f64 {
+    of[name].as_f64().unwrap_or(f64::NAN).ln()
 }
 
 /// Longest time of a measurement of a server that serves others.

@@ -138,8 +138,10 @@ fn admitted(account: &mut Account<'_>, cluster: &mut Cluster<'_>, packaging: &Pa
     rights.arg("--as=system:serviceaccount:samehost:samehost");
     let rights = String::from_utf8(rights.output()?.stdout)?;
     ensure!(rights.trim() == "no", "{rights}");
-    let has_token = |pod: &Value| pod.to_string().contains("serviceAccountToken");
-    ensure!(!of_daemon_set(cluster)?.iter().any(has_token), "a pod has a token");
+    ensure!(
+        !of_daemon_set(cluster)?.iter().any(|pod| pod.to_string().contains("serviceAccountToken")),
+        "a pod has a token"
+    );
     account.tell("cluster | its account may not read pods, and no pod has a token of it");
     Ok(())
 }
@@ -225,9 +227,9 @@ fn as_arguments(pod: &Value) -> anyhow::Result<(Vec<String>, Vec<String>)> {
     let spec = &pod["spec"];
     let container = &spec["containers"][0];
     let security = &container["securityContext"];
-    let text = |value: &Value| value.as_str().map(str::to_owned).with_context(|| format!("a text: {value}"));
-    let list =
-        |value: &Value| value.as_array().into_iter().flatten().map(text).collect::<anyhow::Result<Vec<_>>>();
+    let list = |value: &Value| {
+        value.as_array().into_iter().flatten().map(text_of).collect::<anyhow::Result<Vec<_>>>()
+    };
     let mut words = vec![format!("--user={}", security["runAsUser"])];
     let flags = [
         (&security["readOnlyRootFilesystem"], true, "--read-only"),
@@ -243,16 +245,20 @@ fn as_arguments(pod: &Value) -> anyhow::Result<(Vec<String>, Vec<String>)> {
     let capabilities = &security["capabilities"];
     words.extend(list(&capabilities["drop"])?.iter().map(|name| format!("--cap-drop={name}")));
     words.extend(list(&capabilities["add"])?.iter().map(|name| format!("--cap-add={name}")));
-    let memory = text(&container["resources"]["limits"]["memory"])?;
+    let memory = text_of(&container["resources"]["limits"]["memory"])?;
     words.push(format!("--memory={}", memory.replace("Mi", "m")));
     for mount in container["volumeMounts"].as_array().into_iter().flatten() {
         let mut volumes = spec["volumes"].as_array().into_iter().flatten();
         let volume = volumes.find(|volume| volume["name"] == mount["name"]).context("its volume")?;
-        let (from, to) = (text(&volume["hostPath"]["path"])?, text(&mount["mountPath"])?);
+        let (from, to) = (text_of(&volume["hostPath"]["path"])?, text_of(&mount["mountPath"])?);
         words.push(format!("--volume={from}:{to}"));
     }
-    let image = text(&container["image"])?;
+    let image = text_of(&container["image"])?;
     Ok((words, [vec![image], list(&container["args"])?].concat()))
+}
+
+fn text_of(value: &Value) -> anyhow::Result<String> {
+    value.as_str().map(str::to_owned).with_context(|| format!("a text: {value}"))
 }
 
 /// The pods for real, by podman.
@@ -266,8 +272,10 @@ fn pods(
     let made = folder.join("packages");
     let (version, epoch) = (env!("CARGO_PKG_VERSION"), crate::dist::epoch()?);
     let packages = crate::package::all(program, version, epoch, &crate::dist::licences_of_others()?, &made)?;
-    let is_image = |path: &&PathBuf| path.extension().is_some_and(|end| end == "tar");
-    let image = packages.iter().find(is_image).context("no image: the program is not static")?;
+    let image = packages
+        .iter()
+        .find(|path| path.extension().is_some_and(|end| end == "tar"))
+        .context("no image: the program is not static")?;
     let [root, state, cases] = ["root", "state", "cases"].map(|name| folder.join(name));
     for made in [&root, &state, &cases] {
         fs::create_dir(made)?;
@@ -307,9 +315,12 @@ fn pods(
     let is_whole = seen.len() == pod.map_or(0, |_| RIGHTS.len()) && shared.first() == Some(&"exited 0");
     ensure!(output.status.success() && is_whole, "{}: {said}{errors}", output.status);
     ensure!(!said.contains("held: said | "), "the pod complains: {said}");
-    let is_decided = |line: &&&str| line.starts_with("mean latency ") && line.trim_end().ends_with("faster");
     ensure!(shared.iter().any(|line| is_decided(&line)), "the example reached no verdict: {said}");
     Ok(())
+}
+
+fn is_decided(line: &&&str) -> bool {
+    line.starts_with("mean latency ") && line.trim_end().ends_with("faster")
 }
 
 /// What podman is told for each case: a file each, by its number.

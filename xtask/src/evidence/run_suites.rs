@@ -378,10 +378,13 @@ fn ip2unix(account: &mut Account<'_>, samehost: &Path, directory: &Path) -> anyh
     }
     ensure!(unix > 0, "ip2unix: nothing was connected over a Unix socket: {said}");
     for (results, said) in [(results, said), (preloaded, of_preloaded)] {
-        let is_bad = |result: &&String| ["FAILED", "ERROR"].contains(&result.as_str());
         ensure!(!results.values().any(|result| is_bad(&result)), "ip2unix: a test failed: {said}");
     }
     Ok(())
+}
+
+fn is_bad(result: &&String) -> bool {
+    ["FAILED", "ERROR"].contains(&result.as_str())
 }
 
 fn go_driver(root: &Path, directory: &Path, database: &MariaDb) -> anyhow::Result<Suite> {

@@ -44,11 +44,10 @@ pub(super) fn rows(part: &Value) -> anyhow::Result<Vec<(String, String, bool)>> 
     let comparisons = report["comparisons"].as_array().context("no comparisons")?;
     let mut rows = Vec::new();
     for question in &asked {
-        let is_it = |found: &&Value| {
+        let found = comparisons.iter().find(|found| {
             let at = &question["connections"];
             found["metric"] == question["metric"] && (at.is_null() || *at == found["point"]["connections"])
-        };
-        let found = comparisons.iter().find(is_it);
+        });
         let metric = question["metric"].as_str().unwrap_or_default();
         let words = found.map_or_else(String::new, in_words);
         let decided = found.is_some_and(|found| found["verdict"] != "inconclusive");
@@ -133,8 +132,10 @@ pub(super) fn same(account: &mut Account<'_>) -> anyhow::Result<()> {
         let apart: &[&str] = if number % 16 < 8 { &["--own-servers"] } else { &[] };
         let report = report(&program, &[subject, &more, apart].concat())?;
         let comparisons = report["comparisons"].as_array().context("no comparisons")?;
-        let differs = |found: &&Value| found["verdict"] == "faster" || found["verdict"] == "slower";
-        let wrong: Vec<&Value> = comparisons.iter().filter(differs).collect();
+        let wrong: Vec<&Value> = comparisons
+            .iter()
+            .filter(|found| found["verdict"] == "faster" || found["verdict"] == "slower")
+            .collect();
         for found in &wrong {
             account.tell(&format!(
                 "report {number}, {} over {transport}{}: {} {} {:.3}",

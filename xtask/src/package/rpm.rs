@@ -54,9 +54,11 @@ pub(super) fn build(release: &Release<'_>) -> anyhow::Result<PathBuf> {
 /// The list of files in the words of a spec, with the folders that only this package has: rpm leaves others behind.
 fn files(root: &Path) -> anyhow::Result<String> {
     let files = tree::files(root)?;
-    let is_own = |folder: &&Path| folder.components().any(|part| part.as_os_str() == "samehost");
-    let folders: BTreeSet<&Path> =
-        files.iter().flat_map(|file| file.ancestors().skip(1)).filter(is_own).collect();
+    let folders: BTreeSet<&Path> = files
+        .iter()
+        .flat_map(|file| file.ancestors().skip(1))
+        .filter(|folder| folder.components().any(|part| part.as_os_str() == "samehost"))
+        .collect();
     let line = |name: &PathBuf| {
         let name = name.display();
         match name.to_string() {

@@ -118,12 +118,15 @@ fn name_headings(events: &mut [Event<'_>]) -> (Vec<Section>, BTreeSet<String>) {
 
 /// Lower case; letters, digits, `-` and `_` stay, blanks become `-`.
 fn slug(title: &str) -> String {
-    let kept = |c: char| match c {
-        ' ' => Some('-'),
-        '-' | '_' => Some(c),
-        c => c.is_alphanumeric().then_some(c),
-    };
-    title.to_lowercase().chars().filter_map(kept).collect()
+    title
+        .to_lowercase()
+        .chars()
+        .filter_map(|c| match c {
+            ' ' => Some('-'),
+            '-' | '_' => Some(c),
+            c => c.is_alphanumeric().then_some(c),
+        })
+        .collect()
 }
 
 /// A second heading of the same words gets a number.

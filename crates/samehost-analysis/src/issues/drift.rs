@@ -4,7 +4,7 @@ use samehost_model::human::change;
 use samehost_model::{Code, Report, Trial};
 use samehost_stats::trend;
 
-use crate::index::{ArmTrials, Group, Index};
+use crate::index::{ArmTrials, Index};
 use crate::issue::{Invalidates, Issue};
 
 /// Relative change from the first to the second half of trials that counts as drift.
@@ -41,12 +41,13 @@ pub(crate) fn find_drift_over_blocks(report: &Report, index: &Index<'_>) -> Vec<
         return Vec::new();
     }
     let Some(metric) = report.head.workload.metrics.first() else { return Vec::new() };
-    let find = |group: &Group<'_>| {
+    let mut issues = Vec::new();
+    for group in &index.groups {
         let values: Vec<(u32, f64)> = index.values(metric, &group.baseline.id).into_iter().collect();
         let series: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
-        let (p, ratio) = (trend::p(&series)?, trend::end_to_end(&values)?);
+        let (Some(p), Some(ratio)) = (trend::p(&series), trend::end_to_end(&values)) else { continue };
         if p >= 0.01 || ratio.max(1.0 / ratio) <= 1.0 + DRIFT {
-            return None;
+            continue;
         }
         let message = format!(
             "{} of {} drifted by {} from the first block to the last; the ratios stand, for each compares trials of one block, but the absolute values are an average over a change",
@@ -54,7 +55,7 @@ pub(crate) fn find_drift_over_blocks(report: &Report, index: &Index<'_>) -> Vec<
             group.baseline.id,
             change(ratio)
         );
-        Some(Issue::about(group.baseline, Code::Drift, Invalidates::Nothing, message))
-    };
-    index.groups.iter().filter_map(find).collect()
+        issues.push(Issue::about(group.baseline, Code::Drift, Invalidates::Nothing, message));
+    }
+    issues
 }

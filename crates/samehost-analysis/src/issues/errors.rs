@@ -41,7 +41,8 @@ pub(crate) fn gather_said(trials: &ArmTrials<'_>) -> Vec<Issue> {
     let mut codes: Vec<Code> = trials.counted.iter().flat_map(|s| &s.warnings).map(|w| w.code).collect();
     codes.sort_unstable();
     codes.dedup();
-    let gather = |code: Code| {
+    let mut issues = Vec::new();
+    for code in codes {
         let given: Vec<&Warning> =
             trials.counted.iter().filter_map(|s| s.warnings.iter().find(|w| w.code == code)).collect();
         let message = format!(
@@ -51,7 +52,7 @@ pub(crate) fn gather_said(trials: &ArmTrials<'_>) -> Vec<Issue> {
             trials.arm.id,
             reasons(given.iter().map(|w| w.message.as_str()))
         );
-        Issue::about(trials.arm, code, Invalidates::Nothing, message)
-    };
-    codes.into_iter().map(gather).collect()
+        issues.push(Issue::about(trials.arm, code, Invalidates::Nothing, message));
+    }
+    issues
 }

@@ -40,8 +40,11 @@ fn answer(datagram: &[u8], count: u64) -> Option<Vec<u8>> {
 /// Serves until stopped.
 pub(super) fn serve(listening: &Listening, _: &ServeOptions) -> Result<(), BenchError> {
     let taken: io::Result<()> = std::thread::scope(|scope| {
-        let spawn = |listener| scope.spawn(move || take(listener, listening));
-        let threads: Vec<_> = listening.listeners.iter().map(spawn).collect();
+        let threads: Vec<_> = listening
+            .listeners
+            .iter()
+            .map(|listener| scope.spawn(move || take(listener, listening)))
+            .collect();
         let ended = threads.into_iter().map(|thread| {
             thread.join().unwrap_or_else(|_| Err(io::Error::other("a receiving thread panicked")))
         });

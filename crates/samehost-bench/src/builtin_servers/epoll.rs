@@ -34,12 +34,11 @@ pub(super) enum Replies {
 }
 
 pub(super) fn serve<R: Responder>(listening: &Listening, replies: Replies) -> Result<(), BenchError> {
-    let failed = |error: io::Error| BenchError::io("epoll", error);
     let listeners = &listening.listeners;
-    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(BenchError::during("epoll"))?;
     for (index, listener) in listeners.iter().enumerate() {
-        listener.set_nonblocking(true).map_err(failed)?;
-        add(&epoll, listener, index).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(BenchError::during("epoll"))?;
+        add(&epoll, listener, index).map_err(BenchError::during("epoll"))?;
     }
     let mut peers: Vec<Option<Peer<R>>> = Vec::new();
     let mut free: Vec<usize> = Vec::new();
@@ -49,7 +48,7 @@ pub(super) fn serve<R: Responder>(listening: &Listening, replies: Replies) -> Re
         events.clear();
         match epoll::wait(&epoll, rustix::buffer::spare_capacity(&mut events), None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(failed(error.into())),
+            Err(error) => return Err(BenchError::io("epoll", error)),
         }
         for event in &events {
             let token = event.data.u64() as usize;
@@ -59,7 +58,7 @@ pub(super) fn serve<R: Responder>(listening: &Listening, replies: Replies) -> Re
                 if listening.is_stopped() {
                     return Ok(());
                 }
-                accepted.map_err(failed)?;
+                accepted.map_err(BenchError::during("epoll"))?;
                 continue;
             }
             let index = token - listeners.len();

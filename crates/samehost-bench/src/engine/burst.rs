@@ -63,8 +63,7 @@ struct Attempt {
 /// # Errors
 /// When the machine lacks file descriptors for the burst, or grants no epoll instance.
 pub fn drive(job: &BurstJob) -> Result<BurstTally, BenchError> {
-    let epoll_failed = |error| BenchError::io("epoll", error);
-    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(epoll_failed)?;
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(BenchError::during("epoll"))?;
     let mut tally = BurstTally {
         served: 0,
         stalled: 0,
@@ -83,7 +82,7 @@ pub fn drive(job: &BurstJob) -> Result<BurstTally, BenchError> {
             Ok((stream, connecting)) => {
                 let flags = epoll::EventFlags::OUT;
                 epoll::add(&epoll, &stream, epoll::EventData::new_u64(u64::from(index)), flags)
-                    .map_err(epoll_failed)?;
+                    .map_err(BenchError::during("epoll"))?;
                 let connected = connecting == Connecting::Done;
                 let pending = Vec::new();
                 attempts.push(Some(Attempt { stream, session, begun, connected, asked: false, pending }));

@@ -78,9 +78,8 @@ impl<C: Count> Driver<C> {
         connector: &Arc<dyn Connector>,
         recorder: C,
     ) -> Result<Self, BenchError> {
-        let failed = |error| BenchError::io("epoll", error);
         let mut driver = Driver {
-            epoll: epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?,
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC).map_err(BenchError::during("epoll"))?,
             connections: Vec::with_capacity(streams.len()),
             connector: Arc::clone(connector),
             recorder,
@@ -101,7 +100,7 @@ impl<C: Count> Driver<C> {
                 busy: false,
                 waits_to_write: false,
             };
-            driver.register(&connection, index).map_err(failed)?;
+            driver.register(&connection, index).map_err(BenchError::during("epoll"))?;
             driver.connections.push(connection);
         }
         Ok(driver)

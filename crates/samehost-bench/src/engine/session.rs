@@ -53,6 +53,11 @@ impl Bad {
     pub fn new(kind: &'static str, detail: impl Into<String>) -> Self {
         Bad { kind, detail: detail.into() }
     }
+
+    /// A reply that is not of its protocol.
+    pub fn malformed(detail: impl Into<String>) -> Self {
+        Bad::new("malformed reply", detail)
+    }
 }
 
 /// Conversation on one connection whose handshake is complete. It maps requests and replies to bytes; it does
@@ -153,11 +158,12 @@ pub(super) fn connect_all(
     interrupted: &AtomicBool,
 ) -> Result<Connected, BenchError> {
     let some = |number: u32| {
-        let connect = |_| match interrupted.load(Ordering::Relaxed) {
-            true => Err(BenchError::Interrupted),
-            false => connector.connect(),
-        };
-        (0..number).map(connect).collect::<Result<Connected, BenchError>>()
+        (0..number)
+            .map(|_| match interrupted.load(Ordering::Relaxed) {
+                true => Err(BenchError::Interrupted),
+                false => connector.connect(),
+            })
+            .collect::<Result<Connected, BenchError>>()
     };
     let mut all = some(connections.min(1))?;
     let others = connections.saturating_sub(1);

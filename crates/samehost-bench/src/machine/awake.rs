@@ -93,8 +93,10 @@ fn spin(cpu: usize, stop: Arc<AtomicBool>) -> Result<JoinHandle<()>, BenchError>
             }
         }
     };
-    let failed = |error| BenchError::io("a thread that keeps a CPU awake", error);
-    let thread = std::thread::Builder::new().name("awake".into()).spawn(work).map_err(failed)?;
+    let thread = std::thread::Builder::new()
+        .name("awake".into())
+        .spawn(work)
+        .map_err(|error| BenchError::io("a thread that keeps a CPU awake", error))?;
     let Ok(tid) = tid.recv() else { return Ok(thread) };
     // No safe wrapper that we link sets this policy; util-linux is everywhere.
     let made_idle = Command::new("chrt")

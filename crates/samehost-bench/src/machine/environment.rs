@@ -34,7 +34,6 @@ fn cpu_field(cpuinfo: &str, name: &str) -> Option<String> {
 }
 
 fn virtualization(cpuinfo: &str) -> String {
-    let is_there = |path: &str| std::path::Path::new(path).exists();
     let in_container = is_there("/.dockerenv") || is_there("/run/.containerenv");
     let virtual_cpu = cpu_field(cpuinfo, "flags").is_some_and(|flags| flags.contains("hypervisor"));
     let machine = match (line("/sys/class/dmi/id/sys_vendor"), virtual_cpu) {
@@ -47,6 +46,10 @@ fn virtualization(cpuinfo: &str) -> String {
         (true, false) => "container".into(),
         (false, _) => machine,
     }
+}
+
+fn is_there(path: &str) -> bool {
+    std::path::Path::new(path).exists()
 }
 
 fn mitigations() -> Vec<String> {

@@ -35,11 +35,10 @@ pub fn running_servers(is_one: impl Fn(&str) -> bool) -> Vec<RunningServer> {
         if endpoints.is_empty() && may_look(pid) {
             continue;
         }
-        let known = |other: &RunningServer| {
+        if !found.iter().any(|other| {
             let is_child = other.pid == stat.parent && endpoints.iter().all(|e| other.endpoints.contains(e));
             other.name == stat.name && (is_child || other.endpoints == endpoints)
-        };
-        if !found.iter().any(known) {
+        }) {
             found.push(RunningServer { name: stat.name, pid, endpoints });
         }
     }

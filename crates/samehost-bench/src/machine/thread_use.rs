@@ -129,8 +129,12 @@ pub struct ProcessClocks {
 impl ProcessClocks {
     #[must_use]
     pub fn of(pids: &[u32]) -> Self {
-        let clock = |pid: &u32| nix::time::clock_getcpuclockid(Pid::from_raw(i32::try_from(*pid).ok()?)).ok();
-        ProcessClocks { clocks: pids.iter().map(clock).collect() }
+        ProcessClocks {
+            clocks: pids
+                .iter()
+                .map(|pid| nix::time::clock_getcpuclockid(Pid::from_raw(i32::try_from(*pid).ok()?)).ok())
+                .collect(),
+        }
     }
 
     /// Appends the CPU time of each process so far in nanoseconds, ended threads included; 0 for a process

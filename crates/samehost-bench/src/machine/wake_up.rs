@@ -57,15 +57,17 @@ fn answer_all(mut asked: PipeReader, mut answer: PipeWriter) {
 
 /// A thread on this CPU.
 fn spawn<T: Send + 'static>(cpu: usize, work: impl FnOnce() -> T + Send + 'static) -> Option<JoinHandle<T>> {
-    let pinned = move || {
-        let mut only = CpuSet::new();
-        only.set(cpu);
-        if let Err(error) = sched_setaffinity(None, &only) {
-            tracing::debug!(%error, cpu, "a thread could not be pinned");
-        }
-        work()
-    };
-    Builder::new().name("wakes".into()).spawn(pinned).ok()
+    Builder::new()
+        .name("wakes".into())
+        .spawn(move || {
+            let mut only = CpuSet::new();
+            only.set(cpu);
+            if let Err(error) = sched_setaffinity(None, &only) {
+                tracing::debug!(%error, cpu, "a thread could not be pinned");
+            }
+            work()
+        })
+        .ok()
 }
 
 #[cfg(test)]

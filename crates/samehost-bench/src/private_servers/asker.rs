@@ -39,13 +39,12 @@ impl Asker {
             )));
         };
         let endpoint = Endpoint::TcpRun { host: host.clone(), port: *port, path: path.clone() };
-        let failed = |error| BenchError::io("starting a client under `samehost run`", error);
         let address = host
             .parse()
             .map_or_else(|_| format!("{host}:{port}"), |ip| SocketAddr::new(ip, *port).to_string());
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-                .map_err(|errno| failed(errno.into()))?;
+                .map_err(BenchError::during("starting a client under `samehost run`"))?;
         let mut supervisor = Command::new(program)
             .args(["run", "--quiet", "--map", &format!("{address}={}", path.display()), "--"])
             .arg(program)
@@ -54,7 +53,7 @@ impl Asker {
             .stdout(nowhere())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(failed)?;
+            .map_err(BenchError::during("starting a client under `samehost run`"))?;
         let stderr = supervisor.stderr.take();
         let mut asker = Asker { offer: Some(offer(&endpoint, ours)), endpoint, supervisor };
         if let Err(error) = connect(&asker.endpoint, &ConnectOptions::default()) {

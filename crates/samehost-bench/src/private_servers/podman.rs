@@ -324,20 +324,30 @@ pub(crate) struct Inside {
 impl Inside {
     /// Finds them among the descendants of what was started.
     pub(crate) fn of(started: u32, program: &Path) -> Self {
-        let identity = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
         let wanted = identity(program);
-        let proc = |pid: u32, file: &str| PathBuf::from(format!("/proc/{pid}/{file}"));
-        let is_server = |pid: &u32| wanted.is_some() && identity(&proc(*pid, "exe")) == wanted;
-        let is_proxy = |pid: &u32| {
-            let name = fs::read_to_string(proc(*pid, "comm")).unwrap_or_default();
-            ["rootlessport", "slirp4netns"].iter().any(|known| name.starts_with(known))
-        };
         let all = family(started);
         Inside {
-            server: all.iter().copied().filter(is_server).collect(),
+            server: all
+                .iter()
+                .copied()
+                .filter(|pid| wanted.is_some() && identity(&proc(*pid, "exe")) == wanted)
+                .collect(),
             proxies: all.iter().copied().filter(is_proxy).collect(),
         }
     }
+}
+
+fn is_proxy(pid: &u32) -> bool {
+    let name = fs::read_to_string(proc(*pid, "comm")).unwrap_or_default();
+    ["rootlessport", "slirp4netns"].iter().any(|known| name.starts_with(known))
+}
+
+fn proc(pid: u32, file: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/{file}"))
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    fs::metadata(path).map(|found| (found.dev(), found.ino())).ok()
 }
 
 #[cfg(test)]

@@ -128,8 +128,7 @@ impl Folding {
             .collect();
         all.sort_by_key(|function| std::cmp::Reverse(function.samples));
         for few in all.split_off(all.len().min(MOST_FUNCTIONS)) {
-            let is_other = |f: &&mut FunctionSamples| f.role == few.role && f.function == OTHER;
-            match all.iter_mut().find(is_other) {
+            match all.iter_mut().find(|f| f.role == few.role && f.function == OTHER) {
                 Some(other) => other.samples += few.samples,
                 None => all.push(FunctionSamples { function: OTHER.into(), kernel: false, ..few }),
             }

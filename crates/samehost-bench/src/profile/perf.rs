@@ -38,7 +38,6 @@ impl Profiler {
             package: "linux-perf",
             instead: "linux-tools-generic on Ubuntu, or leave --profile out",
         })?;
-        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         permit(&read("/proc/sys/kernel/perf_event_paranoid"), &read("/proc/self/status"))?;
         let event = if counts_cycles(&perf) { "cycles" } else { "cpu-clock" };
         let kernel_symbols = fs::File::open("/proc/kallsyms").is_ok_and(|file| {
@@ -79,6 +78,10 @@ impl Profiler {
         let reason = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
         Err(BenchError::NotPermitted { what: "perf record", reason, try_next: ALLOW })
     }
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
 }
 
 /// Whether a line of /proc/kallsyms has an address; with kernel.kptr_restrict all are zero.

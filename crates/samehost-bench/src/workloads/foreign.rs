@@ -26,10 +26,14 @@ impl Given {
     /// When an address is not an endpoint, or has another transport.
     pub(crate) fn of(start: &StartOptions) -> Result<Self, BenchError> {
         let endpoints = foreign_endpoints(start)?;
-        let is_missing = |transport: &Transport| !endpoints.contains_key(transport);
         Ok(Given {
             pids: foreign_pids(endpoints.values()),
-            missing: start.transports.iter().copied().filter(is_missing).collect(),
+            missing: start
+                .transports
+                .iter()
+                .copied()
+                .filter(|transport| !endpoints.contains_key(transport))
+                .collect(),
             endpoints,
         })
     }

@@ -96,7 +96,6 @@ impl Known {
         }
         let (before, after) = (&text[..start], &text[end..]);
         let is_number = self.chars.iter().all(char::is_ascii_digit);
-        let joins = |c: char| c.is_alphanumeric() || matches!(c, '_' | '/' | '-');
         let begins = match before.chars().next_back() {
             None => true,
             Some('.') => false,
@@ -111,6 +110,10 @@ impl Known {
         };
         begins && ends
     }
+}
+
+fn joins(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '/' | '-')
 }
 
 /// Whether a text ends with an escape such as `%3A` or `\n`, whose last letter is not part of a word.
@@ -155,9 +158,12 @@ fn in_base64(bytes: &[u8]) -> Vec<String> {
 
 /// Extends a match to the whole base64 text, whose other characters contain bits of the secret.
 fn word_of_base64(text: &str, at: usize, length: usize) -> Range<usize> {
-    let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=_-".contains(byte);
     let bytes = text.as_bytes();
     let before = bytes[..at].iter().rev().take_while(|byte| is_base64(byte) && **byte != b'=').count();
     let after = bytes[at + length..].iter().take_while(|byte| is_base64(byte)).count();
     at - before..at + length + after
+}
+
+fn is_base64(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"+/=_-".contains(byte)
 }

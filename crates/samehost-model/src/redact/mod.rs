@@ -87,15 +87,18 @@ impl Redactor {
         let words: Vec<_> = words.into_iter().collect();
         let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
         let across = options::of_words(&words);
-        let shown = |(word, from_options): (&&str, Vec<Range<usize>>)| {
-            let mut hidden = self.ranges(word, Style::Command);
-            hidden.extend(from_options);
-            // `--password=a b;c` and `redis://:a b@host` are one word each, whatever they contain.
-            hidden.extend(named::whole_word(word));
-            hidden.extend(urls::whole_word(word));
-            hide(word, hidden)
-        };
-        words.iter().zip(across).map(shown).collect()
+        words
+            .iter()
+            .zip(across)
+            .map(|(word, from_options)| {
+                let mut hidden = self.ranges(word, Style::Command);
+                hidden.extend(from_options);
+                // `--password=a b;c` and `redis://:a b@host` are one word each, whatever they contain.
+                hidden.extend(named::whole_word(word));
+                hidden.extend(urls::whole_word(word));
+                hide(word, hidden)
+            })
+            .collect()
     }
 
     /// Redacts one word of a command line: a URL, a path, an endpoint.

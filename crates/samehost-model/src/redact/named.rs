@@ -52,11 +52,14 @@ pub(super) fn whole_word(word: &str) -> Option<Range<usize>> {
 
 /// The next name: letters, digits, `_`, `-` and `.`.
 fn next_name(line: &str, from: usize) -> Option<Range<usize>> {
-    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
     let bytes = line.as_bytes();
     let start = from + bytes[from..].iter().position(|byte| is_part(*byte))?;
     let length = bytes[start..].iter().take_while(|byte| is_part(**byte)).count();
     Some(start..start + length)
+}
+
+fn is_part(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"_-.".contains(&byte)
 }
 
 /// A name in its line.

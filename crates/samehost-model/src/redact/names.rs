@@ -167,8 +167,9 @@ pub(super) fn is_secret(name: &str) -> bool {
     if ABOUT.contains(&noun.as_str()) {
         return false;
     }
-    let is_anywhere = |part: &String| ANYWHERE.iter().any(|word| part.ends_with(word));
-    parts.iter().any(is_anywhere) || is_last(noun) || is_key(noun, before)
+    parts.iter().any(|part| ANYWHERE.iter().any(|word| part.ends_with(word)))
+        || is_last(noun)
+        || is_key(noun, before)
 }
 
 /// Whether a word ends like a secret's name, also in compounds: `requirepass`, `masterauth`.
@@ -197,8 +198,11 @@ fn parts(name: &str) -> Vec<String> {
         }
         was_small = c.is_ascii_lowercase();
     }
-    let bare = |part: String| part.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned();
-    parts.into_iter().map(bare).filter(|part| !part.is_empty()).collect()
+    parts
+        .into_iter()
+        .map(|part| part.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned())
+        .filter(|part| !part.is_empty())
+        .collect()
 }
 
 #[cfg(test)]

@@ -253,20 +253,22 @@ fn is_value(next: &str) -> bool {
 /// Hides the password in `-u user:password`.
 fn hide_login(next: &str, earlier: &[Word<'_>], mut hide: impl FnMut(usize)) {
     let Some((user, password)) = next.split_once(':') else { return };
-    let is_id = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let is_group = (is_id(user) && is_id(password)) || user == password;
     if !password.is_empty() && !is_group && !is_after(earlier, |name| USER_AND_GROUP.contains(&name)) {
         hide(user.len() + 1);
     }
 }
 
+fn is_id(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 /// Whether a program precedes: in `sudo redis-cli -a`, in `ExecStart=/usr/bin/redis-cli -a`.
 fn is_after(earlier: &[Word<'_>], is_it: impl Fn(&str) -> bool) -> bool {
-    let name = |word: &Word<'_>| -> bool {
+    earlier.iter().any(|word| {
         let path = word.text.rsplit(['=', '"', '\'', '`']).next().unwrap_or_default();
         is_it(path.rsplit('/').next().unwrap_or_default())
-    };
-    earlier.iter().any(name)
+    })
 }
 
 fn is_mysql(name: &str) -> bool {

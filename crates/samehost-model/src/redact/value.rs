@@ -58,11 +58,14 @@ fn joined(bytes: &[u8], mut at: usize) -> usize {
 
 /// Distance to the next quote after a dot.
 fn concatenated(bytes: &[u8]) -> Option<usize> {
-    let blanks = |bytes: &[u8]| bytes.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
     let dot = blanks(bytes);
     let behind = bytes.get(dot..).filter(|rest| rest.first() == Some(&b'.'))?;
     let quote = 1 + blanks(&behind[1..]);
     matches!(behind.get(quote), Some(b'\'' | b'"')).then_some(dot + quote)
+}
+
+fn blanks(bytes: &[u8]) -> usize {
+    bytes.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count()
 }
 
 /// End of a word by shell rules: quotes and backslashes protect blanks. Also ends at `stops`.
@@ -115,9 +118,6 @@ pub(super) fn until(line: &str, start: usize, stops: &[u8]) -> usize {
 pub(super) fn is_harmless(value: &str, says_password: Name) -> bool {
     let value = value.trim().trim_end_matches([';', ',', ')', ']', '}', '.', '"', '\'']);
     let bare = value.trim_matches(['"', '\'']);
-    let is_name = |name: &str| {
-        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-    };
     let is_variable = bare
         .strip_prefix('$')
         .is_some_and(|name| is_name(name.strip_prefix('{').map_or(name, |name| name.trim_end_matches('}'))));
@@ -128,6 +128,10 @@ pub(super) fn is_harmless(value: &str, says_password: Name) -> bool {
         // A placeholder in instructions.
         || bare == "PASSWORD"
         || (says_password == Name::Other && switches.contains(&value.to_ascii_lowercase().as_str()))
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 /// What a secret's name denotes.

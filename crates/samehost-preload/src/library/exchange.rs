@@ -157,8 +157,10 @@ pub fn may_be_replaced(fd: i32) -> Result<(), Stay> {
     if calls::fcntl(fd, F_GETFL, 0).is_ok_and(|flags| flags & O_ASYNC != 0) {
         return Err(Stay::Signals);
     }
-    let is_set = |name: &i32| calls::number(fd, *name).is_ok_and(|value| value != 0);
-    if [SO_MARK, SO_BINDTOIFINDEX, SO_ZEROCOPY].iter().any(is_set) {
+    if [SO_MARK, SO_BINDTOIFINDEX, SO_ZEROCOPY]
+        .iter()
+        .any(|name| calls::number(fd, *name).is_ok_and(|value| value != 0))
+    {
         return Err(Stay::Option);
     }
     if WATCHED.has(fd) != Some(false) {

@@ -58,8 +58,6 @@ impl Kind {
 
     /// Whether TCP would not have both at one port.
     pub fn excludes(self, other: Kind) -> bool {
-        let has_v4 = |kind: Kind| matches!(kind, Kind::V4 | Kind::Mapped | Kind::AnyV4 | Kind::Any);
-        let has_v6 = |kind: Kind| matches!(kind, Kind::V6 | Kind::Any | Kind::AnyV6);
         has_v4(self) && has_v4(other) || has_v6(self) && has_v6(other)
     }
 
@@ -69,6 +67,14 @@ impl Kind {
         }
         Address::loopback(self.is_v4(), self == Kind::Mapped, port)
     }
+}
+
+fn has_v6(kind: Kind) -> bool {
+    matches!(kind, Kind::V6 | Kind::Any | Kind::AnyV6)
+}
+
+fn has_v4(kind: Kind) -> bool {
+    matches!(kind, Kind::V4 | Kind::Mapped | Kind::AnyV4 | Kind::Any)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

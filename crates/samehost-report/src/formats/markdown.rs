@@ -60,14 +60,17 @@ pub(crate) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 
 /// A GitHub-flavoured table.
 fn table(grid: &Grid, out: &mut dyn Write) -> io::Result<()> {
-    let row = |cells: Vec<String>| format!("| {} |", cells.join(" | "));
-    writeln!(out, "\n{}", row(grid.heads().map(escape).collect()))?;
+    writeln!(out, "\n{}", row(&grid.heads().map(escape).collect::<Vec<_>>()))?;
     let rules = (0..grid.columns.len()).map(|c| if grid.is_right(c) { "---:" } else { "---" }.to_owned());
-    writeln!(out, "{}", row(rules.collect()))?;
+    writeln!(out, "{}", row(&rules.collect::<Vec<_>>()))?;
     for cells in &grid.rows {
-        writeln!(out, "{}", row(cells.iter().map(|cell| escape(cell.text())).collect()))?;
+        writeln!(out, "{}", row(&cells.iter().map(|cell| escape(cell.text())).collect::<Vec<_>>()))?;
     }
     Ok(())
+}
+
+fn row(cells: &[String]) -> String {
+    format!("| {} |", cells.join(" | "))
 }
 
 /// Escapes text for Markdown: no markup, table cells, HTML or mentions.

@@ -139,9 +139,12 @@ fn doubts(changes: &Changes) -> Vec<Notes> {
     for warning in &changes.warnings {
         notes::add(&mut found, warning.code, notes::sentence(&warning.message));
     }
-    let about = |c: &Comparison| format!("{}, {}", clean(&c.baseline), words::title(&c.metric));
     for all in [&changes.arms, &changes.ratios] {
         notes::gather(&mut found, all, &is_headline, &about);
     }
     found
+}
+
+fn about(c: &Comparison) -> String {
+    format!("{}, {}", clean(&c.baseline), words::title(&c.metric))
 }

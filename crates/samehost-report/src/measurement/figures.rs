@@ -27,10 +27,11 @@ pub(crate) fn figures(view: &View<'_>) -> (Vec<Figure>, Option<String>) {
         };
         return (vec![Figure { title: String::new(), grid }], None);
     }
-    let has_values = |metric: &&MetricInfo| {
-        view.groups.iter().any(|group| median(view, metric, &group.baseline.id).is_some())
-    };
-    let metrics: Vec<&MetricInfo> = view.metrics().iter().filter(has_values).collect();
+    let metrics: Vec<&MetricInfo> = view
+        .metrics()
+        .iter()
+        .filter(|metric| view.groups.iter().any(|group| median(view, metric, &group.baseline.id).is_some()))
+        .collect();
     let mut figures = ladder::tables(view);
     let most = if view.groups.len() > MANY_POINTS || !figures.is_empty() { 1 } else { SWEPT };
     if view.candidates().is_empty() {
@@ -221,10 +222,13 @@ fn sweep(view: &View<'_>, metric: &MetricInfo) -> Grid {
     let values: Vec<Option<f64>> = rows.iter().flat_map(|row| row.3).collect();
     let mut cells = value_cells(&values, &metric.unit).into_iter();
     for (group, i, candidate, _, comparison) in rows {
-        let cell = |parameter: &Parameter| {
-            if i == 0 { Span::from(parameter.value(&group.baseline.point)) } else { Span::default() }
-        };
-        let mut row: Vec<Span> = view.varying.iter().map(cell).collect();
+        let mut row: Vec<Span> =
+            view.varying
+                .iter()
+                .map(|parameter| {
+                    if i == 0 { Span::from(parameter.value(&group.baseline.point)) } else { Span::default() }
+                })
+                .collect();
         let (base, value) = (cells.next().unwrap_or_default(), cells.next().unwrap_or_default());
         row.push(if i == 0 { base } else { Span::default() });
         if many {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use samehost_model::human::{count, format_seconds, format_value};
 use samehost_model::printable::clean;
 use samehost_model::{
-    AwakeBy, Driven, Host, MetricInfo, Outcome, Placement, Plan, Point, Stopping, Transport, Undivided,
+    AwakeBy, Driven, Host, Outcome, Placement, Plan, Point, Stopping, Transport, Undivided,
 };
 
 use crate::layout::text::{width, wrap};
@@ -54,11 +54,14 @@ fn pair(key: &str, value: &str) -> String {
 
 /// How requests were driven; `None` for a stream of bytes, which has no requests.
 fn load(view: &View<'_>, first: &Point, rates: Option<String>) -> Option<String> {
-    let by_request = |metric: &MetricInfo| metric.is_latency() || metric.is_rate_of_work();
     match (rates, first.rate_per_s) {
         (Some(rates), _) => Some(format!("open loop at {rates}")),
         (None, Some(_)) => Some(format!("open loop at {}", Parameter::Rate.phrase(first))),
-        (None, None) if view.metrics().iter().any(by_request) => Some("closed loop".to_owned()),
+        (None, None)
+            if view.metrics().iter().any(|metric| metric.is_latency() || metric.is_rate_of_work()) =>
+        {
+            Some("closed loop".to_owned())
+        }
         (None, None) => None,
     }
 }
@@ -165,8 +168,11 @@ pub(crate) fn machine(host: &Host) -> String {
 fn short_cpu(model: &str) -> String {
     let model = clean(model).replace("(R)", "").replace("(TM)", "").replace("(tm)", "");
     let model = model.split('@').next().unwrap_or_default();
-    let empty = |word: &&str| !matches!(*word, "CPU" | "Processor") && !word.ends_with("-Core");
-    model.split_whitespace().filter(empty).collect::<Vec<_>>().join(" ")
+    model
+        .split_whitespace()
+        .filter(|word| !matches!(*word, "CPU" | "Processor") && !word.ends_with("-Core"))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// Start time, to the minute.
@@ -237,7 +243,6 @@ fn why_trials(plan: &Plan) -> Option<String> {
 pub(crate) fn cpus(plan: &Plan) -> Option<String> {
     let is_pinned = |driven: &&Driven| !driven.client_cpus.is_empty();
     let pinned = plan.driven.iter().find(is_pinned)?;
-    let list = |cpus: &[u32]| cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
     let client = list(&pinned.client_cpus);
     let whose = if plan.driven.iter().all(|driven| is_pinned(&driven)) || pinned.connections != 1 {
         ""
@@ -252,6 +257,10 @@ pub(crate) fn cpus(plan: &Plan) -> Option<String> {
             format!("{whose}client on CPU {client}, server on CPU {}{swapped}", list(server))
         }
     })
+}
+
+fn list(cpus: &[u32]) -> String {
+    cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Whether CPUs were kept from idle states, and what the choice costs where one request at a time was measured.

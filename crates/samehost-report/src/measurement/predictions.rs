@@ -55,8 +55,6 @@ fn percent(bounds: &Bounds) -> String {
 
 /// A ratio of times as a change: `12 % shorter (10 % to 14 %)`.
 fn change(ratio: &Bounds) -> String {
-    let word = |ratio: f64| if ratio <= 1.0 { "shorter" } else { "longer" };
-    let amount = |ratio: f64| format_percent((ratio - 1.0).abs());
     let value = format!("{} {}", amount(ratio.value), word(ratio.value));
     match (ratio.ci_low, ratio.ci_high) {
         (Some(low), Some(high)) if word(low) == word(high) => {
@@ -68,6 +66,14 @@ fn change(ratio: &Bounds) -> String {
         }
         _ => value,
     }
+}
+
+fn amount(ratio: f64) -> String {
+    format_percent((ratio - 1.0).abs())
+}
+
+fn word(ratio: f64) -> &'static str {
+    if ratio <= 1.0 { "shorter" } else { "longer" }
 }
 
 /// A table for each prediction.

@@ -44,8 +44,13 @@ fn subject(view: &View<'_>) -> String {
 
 /// A transport's name for readers; commands and others have their own.
 fn arm_name(view: &View<'_>, name: &str) -> String {
-    let is_arm = |arm: &&samehost_model::Arm| view.name(&arm.id) == name && arm.name == arm.transport.name();
-    let transport = view.report.head.arms.iter().find(is_arm).map(|arm| arm.transport);
+    let transport = view
+        .report
+        .head
+        .arms
+        .iter()
+        .find(|arm| view.name(&arm.id) == name && arm.name == arm.transport.name())
+        .map(|arm| arm.transport);
     match transport {
         Some(Transport::Tcp) if name == "tcp" => "TCP".to_owned(),
         Some(Transport::Unix) if name == "unix" => "Unix socket".to_owned(),

@@ -23,9 +23,10 @@ pub(crate) fn congestion(view: &View<'_>) -> Option<String> {
         return Some(format!("TCP with {}", names.join(", ")));
     }
     // The head already names a requested congestion control, which is set by routes.
-    let asked = |arm: &&Arm| arm.point.parameters.contains_key("congestion");
     let default = report.head.host.sysctls.get(DEFAULT)?;
-    if report.head.workload.parameters.contains_key("congestion") || arms.iter().any(asked) {
+    if report.head.workload.parameters.contains_key("congestion")
+        || arms.iter().any(|arm| arm.point.parameters.contains_key("congestion"))
+    {
         return None;
     }
     (commands || !arms.is_empty()).then(|| {

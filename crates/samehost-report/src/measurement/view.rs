@@ -152,11 +152,10 @@ impl<'a> View<'a> {
 
     /// What a set of arms has in common that differ in a factor: the point in words, without the factors.
     pub(crate) fn point_of_factors(&self, point: &Point) -> String {
-        let is_common = |parameter: &&Parameter| match parameter {
+        let common = self.varying.iter().filter(|parameter| match parameter {
             Parameter::Own(name) => point.parameters.contains_key(name),
             _ => true,
-        };
-        let common = self.varying.iter().filter(is_common);
+        });
         common.map(|parameter| parameter.phrase(point)).collect::<Vec<_>>().join(", ")
     }
 

@@ -97,8 +97,9 @@ impl Finding<'_> {
             FindingKind::Scheduler => varies(self.report, comparison),
             _ => difference(comparison),
         };
-        let value = |value: f64| format_value(value, self.unit());
-        Some([value(comparison.baseline_value), value(comparison.candidate_value), answer])
+        let unit = self.unit();
+        let (tcp, unix) = (comparison.baseline_value, comparison.candidate_value);
+        Some([format_value(tcp, unit), format_value(unix, unit), answer])
     }
 
     fn unit(&self) -> &str {
@@ -134,12 +135,15 @@ impl Saved {
 
     /// Formats as `15.1 µs (12.0–18.2 µs)`.
     fn in_words(self) -> String {
-        let text = |us: f64| format_value(us, "us");
         match (self.low, self.high) {
             (Some(low), Some(high)) => format!("{} ({}–{})", text(self.us), text(low), text(high)),
             _ => text(self.us),
         }
     }
+}
+
+fn text(us: f64) -> String {
+    format_value(us, "us")
 }
 
 impl Terminal {

@@ -118,11 +118,13 @@ fn in_percent(part: Range) -> String {
 
 /// Whether the client's program talks to the service at another address over the same transport as well.
 fn is_one_of_several(pair: &PairExchanges, all: &[&PairExchanges]) -> bool {
-    let is_like_it = |other: &&&PairExchanges| {
-        (other.service, &other.client, other.kind.is_unix())
-            == (pair.service, &pair.client, pair.kind.is_unix())
-    };
-    all.iter().filter(is_like_it).count() > 1
+    all.iter()
+        .filter(|other| {
+            (other.service, &other.client, other.kind.is_unix())
+                == (pair.service, &pair.client, pair.kind.is_unix())
+        })
+        .count()
+        > 1
 }
 
 /// The section of who opens connections to Unix sockets; nothing where nobody does.

@@ -99,8 +99,10 @@ fn cure(scan: &Scan, columns: usize) -> Vec<Line> {
 
 /// Commands to copy, which are never broken.
 fn commands(commands: &[String]) -> Vec<Line> {
-    let line = |command: &String| Line::from(vec![Span::new(Tone::Bold, format!("    {}", clean(command)))]);
-    commands.iter().map(line).collect()
+    commands
+        .iter()
+        .map(|command| Line::from(vec![Span::new(Tone::Bold, format!("    {}", clean(command)))]))
+        .collect()
 }
 
 /// Removes the unit, where it was made. Before the routes go back, for it would set them again.

@@ -49,10 +49,13 @@ pub fn saving_in_words(saving: &Saving) -> String {
             None => format!("{trip}, {} of a busy connection's time", part_in_percent(saving.waiting_part)),
         });
     }
-    let is_wide = |range: Range| range.low > 0.0 && range.high > WIDE * range.low;
     let hurried = saving.hurried && (is_wide(saving.cpu_us_per_request) || is_wide(saving.us_per_round_trip));
     let why = if hurried { format!("; a wide range: {HURRIED}") } else { String::new() };
     format!("could save {}; a prediction; check it with samehost bench{why}", parts.join("; "))
+}
+
+fn is_wide(range: Range) -> bool {
+    range.low > 0.0 && range.high > WIDE * range.low
 }
 
 /// What cannot be told of an undecided saving, and between what it lies: `cannot tell whether it is a gain or a loss: between …`.
@@ -73,12 +76,15 @@ pub fn undecided_in_words(saving: &Saving) -> String {
 fn at_most(saving: &Saving) -> String {
     let percent_of_a_cpu = 100.0 * saving.cpu_s_per_day.high.max(0.0) / SECONDS_A_DAY;
     let percent_of_waiting = 100.0 * saving.waiting_part.high.max(0.0);
-    let text = |percent: f64| if percent < 0.05 { "0.1".to_owned() } else { format!("{percent:.1}") };
     format!(
         "{} % of one CPU and {} % of a busy connection's time",
         text(percent_of_a_cpu),
         text(percent_of_waiting)
     )
+}
+
+fn text(percent: f64) -> String {
+    if percent < 0.05 { "0.1".to_owned() } else { format!("{percent:.1}") }
 }
 
 const SECONDS_A_DAY: f64 = 86_400.0;

@@ -55,9 +55,9 @@ impl Terminal {
 
 /// Where notes are brief: how to read one in full.
 fn explained(scan: &Scan, notes: Notes, columns: usize) -> Vec<Line> {
-    let has_note = |advice: &Advice| advice.obstacles.iter().any(|one| one.weight == Weight::Note);
-    let is_brief =
-        !scan.findings.is_empty() || !scan.slow_congestion.is_empty() || scan.advice.iter().any(has_note);
+    let is_brief = !scan.findings.is_empty()
+        || !scan.slow_congestion.is_empty()
+        || scan.advice.iter().any(|advice| advice.obstacles.iter().any(|one| one.weight == Weight::Note));
     if notes == Notes::Whole || !is_brief {
         return Vec::new();
     }
@@ -373,10 +373,16 @@ fn pair(scan: &Scan, advice: &Advice, notes: Notes, columns: usize) -> Vec<Line>
 
 /// The client's name, with its user where several programs of that name are clients of the service.
 fn client(scan: &Scan, advice: &Advice) -> String {
-    let is_like_it = |other: &&Advice| other.client == advice.client && other.service == advice.service;
     let process = scan.processes.iter().find(|process| advice.client_pids.contains(&process.pid));
     match process {
-        Some(process) if scan.advice.iter().filter(is_like_it).count() > 1 => {
+        Some(process)
+            if scan
+                .advice
+                .iter()
+                .filter(|other| other.client == advice.client && other.service == advice.service)
+                .count()
+                > 1 =>
+        {
             let user = process.user.clone().unwrap_or_else(|| process.uid.to_string());
             format!("{} ({user})", advice.client)
         }

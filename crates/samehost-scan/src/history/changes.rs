@@ -47,20 +47,9 @@ fn hops(old: &Inventory, new: &Inventory, found: &mut ScanChanges) {
     let (mut gone, mut come) = unmatched(&old.hops, &new.hops, |one, other| {
         (&one.client, &one.service, &one.endpoint) == (&other.client, &other.service, &other.endpoint)
     });
-    // A client that was not visible is one of those that the other scan saw there.
-    let is_elsewhere = |hop: &Hop, others: &[Hop]| {
-        others.iter().any(|other| {
-            (is_unseen(&hop.client) || is_unseen(&other.client))
-                && hop.endpoint == other.endpoint
-                && is_same_hop(hop, other)
-        })
-    };
     come.retain(|hop| !is_elsewhere(hop, &old.hops));
     gone.retain(|hop| !is_elsewhere(hop, &new.hops));
     pair_off(&mut gone, &mut come, is_same_hop);
-    let same_ends = |one: &Hop, other: &Hop| {
-        !is_unseen(&one.client) && one.client == other.client && one.service == other.service
-    };
     // The other transport first: a move to it is not mistaken for one between two ports.
     for same in [
         &(|one: &Hop, other: &Hop| same_ends(one, other) && is_tcp(&one.endpoint) != is_tcp(&other.endpoint))
@@ -73,6 +62,19 @@ fn hops(old: &Inventory, new: &Inventory, found: &mut ScanChanges) {
             .extend(changed.into_iter().map(|(before, now)| ChangedHop { before: before.endpoint, now }));
     }
     (found.gone_hops, found.new_hops) = (gone, come);
+}
+
+/// A client that was not visible is one of those that the other scan saw there.
+fn is_elsewhere(hop: &Hop, others: &[Hop]) -> bool {
+    others.iter().any(|other| {
+        (is_unseen(&hop.client) || is_unseen(&other.client))
+            && hop.endpoint == other.endpoint
+            && is_same_hop(hop, other)
+    })
+}
+
+fn same_ends(one: &Hop, other: &Hop) -> bool {
+    !is_unseen(&one.client) && one.client == other.client && one.service == other.service
 }
 
 fn services(old: &Inventory, new: &Inventory, found: &mut ScanChanges) {

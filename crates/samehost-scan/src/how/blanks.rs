@@ -103,7 +103,6 @@ impl UrlParts {
     fn blanks(&self, words: Words) -> Vec<(&'static str, Option<String>)> {
         let user = self.user.as_deref();
         let database = self.database.as_deref();
-        let quoted = |text: Option<&str>, quote: char| text.map(|text| format!("{quote}{text}{quote}"));
         let login = user.map(|user| {
             let password = if self.has_password { ":password" } else { "" };
             format!("{}{password}@", escape(user))
@@ -146,6 +145,10 @@ impl UrlParts {
         }
         kept
     }
+}
+
+fn quoted(text: Option<&str>, quote: char) -> Option<String> {
+    text.map(|text| format!("{quote}{text}{quote}"))
 }
 
 fn joined(start: char, options: &[String], between: &str) -> Option<String> {

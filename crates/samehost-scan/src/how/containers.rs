@@ -211,18 +211,16 @@ fn compose(shared: &Shared) -> String {
 }
 
 fn compose_side(file: &mut String, side: &Side, volume: &str, code: Option<&str>) {
-    // Compose puts variables of its own in for a single `$`.
-    let escaped = |text: String| text.replace('$', "$$");
     let _ = writeln!(file, "  {}:\n    image: {}", side.name, side.image);
     if !side.arguments.is_empty() {
-        let _ = writeln!(file, "    command: {}", escaped(list(&side.arguments)));
+        let _ = writeln!(file, "    command: {}", escaped(&list(&side.arguments)));
     }
     remarks(file, "    ", side.remarks.iter().map(String::as_str));
     if !side.variables.is_empty() {
         file.push_str("    environment:\n");
     }
     for (name, value) in &side.variables {
-        let _ = writeln!(file, "      {name}: {}", escaped(quoted(value)));
+        let _ = writeln!(file, "      {name}: {}", escaped(&quoted(value)));
     }
     let _ = writeln!(file, "    volumes:\n      - {}", quoted(volume));
     if let Some(code) = code {
@@ -233,9 +231,14 @@ fn compose_side(file: &mut String, side: &Side, volume: &str, code: Option<&str>
         let _ = writeln!(
             file,
             "    healthcheck:\n      test: {}\n      interval: 2s\n      retries: 60",
-            escaped(list(&test))
+            escaped(&list(&test))
         );
     }
+}
+
+/// Compose puts variables of its own in for a single `$`.
+fn escaped(text: &str) -> String {
+    text.replace('$', "$$")
 }
 
 fn kubernetes(shared: &Shared) -> String {

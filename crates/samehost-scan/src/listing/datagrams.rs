@@ -46,8 +46,9 @@ impl Receiver<'_> {
 
 /// The service of datagrams that usually has a port.
 pub(crate) fn of_port(port: u16) -> Option<Kind> {
-    let is_datagram = |kind: &Kind| kind.protocol().is_some_and(Protocol::is_datagram);
-    Kind::all().filter(is_datagram).find(|kind| kind.descriptor().ports.contains(&port))
+    Kind::all()
+        .filter(|kind| kind.protocol().is_some_and(Protocol::is_datagram))
+        .find(|kind| kind.descriptor().ports.contains(&port))
 }
 
 /// What the UDP sockets of services here dropped since they were made. Empty where the kernel does not say.
@@ -58,12 +59,16 @@ pub fn dropped(scan: &Scan) -> Vec<Dropped> {
         return Vec::new();
     }
     let counts = Diag::open().and_then(|mut diag| diag.dropped()).unwrap_or_default();
-    let count = |receiver: &Receiver<'_>| {
-        let is_it = |one: &&(Socket, u32)| one.0.inode == receiver.socket.inode && one.0.inode != 0;
-        let (service, socket) = receiver.places;
-        counts.iter().find(is_it).map(|(_, datagrams)| Dropped { service, socket, datagrams: *datagrams })
-    };
-    receivers.iter().filter_map(count).collect()
+    receivers
+        .iter()
+        .filter_map(|receiver| {
+            let (service, socket) = receiver.places;
+            counts
+                .iter()
+                .find(|one| one.0.inode == receiver.socket.inode && one.0.inode != 0)
+                .map(|(_, datagrams)| Dropped { service, socket, datagrams: *datagrams })
+        })
+        .collect()
 }
 
 /// What there is to say of datagrams.

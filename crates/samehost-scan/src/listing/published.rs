@@ -74,11 +74,10 @@ fn finding(scan: &Scan, process: &Process, way: Way, at: &str) -> Finding {
 fn behind<'a>(scan: &'a Scan, proxy: &Process) -> Option<(&'a Service, String)> {
     let network = network_behind(scan, proxy)?;
     let port = argument(proxy, "-container-port").and_then(|text| text.parse::<u16>().ok());
-    let serves = |service: &&Service| {
+    let service = scan.services.iter().find(|service| {
         let mut sockets = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
         service.network_namespace == network && sockets.any(|socket| is_at(socket, port))
-    };
-    let service = scan.services.iter().find(serves)?;
+    })?;
     let process = service.pid.and_then(|pid| scan.process(pid));
     let place = match process.and_then(|process| process.container.as_ref()) {
         Some(container) => container.to_string(),
@@ -100,8 +99,11 @@ fn network_behind(scan: &Scan, proxy: &Process) -> Option<u64> {
     let other = |network: Option<u64>| network.filter(|network| Some(*network) != proxy.network_namespace);
     // docker-proxy names the container's address.
     if let Some(address) = argument(proxy, "-container-ip").and_then(|text| text.parse::<IpAddr>().ok()) {
-        let has_it = |socket: &&Socket| socket.local.inet().is_some_and(|own| own.ip() == address);
-        return scan.sockets.iter().filter(has_it).find_map(|socket| other(Some(socket.network_namespace)));
+        return scan
+            .sockets
+            .iter()
+            .filter(|socket| socket.local.inet().is_some_and(|own| own.ip() == address))
+            .find_map(|socket| other(Some(socket.network_namespace)));
     }
     // rootlessport's child connects from inside; conmon is the parent of the container's first process.
     let mut children = scan.processes.iter().filter(|process| process.parent == proxy.pid);

@@ -17,15 +17,10 @@ fn base_name(path: &str) -> &str {
 fn by_process(process: &Process) -> Option<Kind> {
     let program = process.executable.as_deref().map(|path| base_name(path.trim_end_matches(" (deleted)")));
     let interpreted = program.is_none_or(|name| INTERPRETERS.iter().any(|one| name.starts_with(one)));
-    let words = || {
-        let words = process.command_line.iter().take(4);
-        // A process title is one word with blanks: `puma 6.4 (tcp://…)`, `gunicorn: master`.
-        words.flat_map(|word| [base_name(word), word.split([' ', ':']).next().unwrap_or(word)])
-    };
     program
         .and_then(Kind::of_program)
         .or_else(|| Kind::of_program(&process.name))
-        .or_else(|| if interpreted { words().find_map(Kind::of_program) } else { None })
+        .or_else(|| if interpreted { by_command_line(process) } else { None })
         .or_else(|| {
             let is_java = program == Some("java");
             if is_java { main_class(&process.command_line).and_then(Kind::of_class) } else { None }
@@ -44,18 +39,39 @@ pub(crate) fn recognise(
     sockets: &[&Path],
     ports: &[u16],
 ) -> Option<(Kind, RecognisedBy)> {
-    let by_socket = || {
-        let is_its = |path: &&Path, name: &str| {
-            path.file_name().is_some_and(|found| !name.is_empty() && found == name)
-        };
-        Kind::all().find(|kind| sockets.iter().any(|path| is_its(path, kind.descriptor().socket_name())))
-    };
-    let by_port = || Kind::all().find(|kind| kind.descriptor().ports.iter().any(|port| ports.contains(port)));
     process
         .and_then(by_process)
         .map(|kind| (kind, RecognisedBy::Process))
-        .or_else(|| by_socket().map(|kind| (kind, RecognisedBy::Socket)))
-        .or_else(|| if process.is_none() { by_port().map(|kind| (kind, RecognisedBy::Port)) } else { None })
+        .or_else(|| by_socket(sockets).map(|kind| (kind, RecognisedBy::Socket)))
+        .or_else(
+            || if process.is_none() { by_port(ports).map(|kind| (kind, RecognisedBy::Port)) } else { None },
+        )
+}
+
+/// The service whose program is among the first words of the command line.
+fn by_command_line(process: &Process) -> Option<Kind> {
+    for word in process.command_line.iter().take(4) {
+        // A process title is one word with blanks: `puma 6.4 (tcp://…)`, `gunicorn: master`.
+        for name in [base_name(word), word.split([' ', ':']).next().unwrap_or(word)] {
+            if let Some(kind) = Kind::of_program(name) {
+                return Some(kind);
+            }
+        }
+    }
+    None
+}
+
+/// The service whose usual socket has the name of one of these.
+fn by_socket(sockets: &[&Path]) -> Option<Kind> {
+    Kind::all().find(|kind| {
+        let name = kind.descriptor().socket_name();
+        !name.is_empty() && sockets.iter().any(|path| path.file_name().is_some_and(|found| found == name))
+    })
+}
+
+/// The service that usually listens on one of these ports.
+fn by_port(ports: &[u16]) -> Option<Kind> {
+    Kind::all().find(|kind| kind.descriptor().ports.iter().any(|port| ports.contains(port)))
 }
 
 /// Options of the launcher whose value is the next word.

@@ -38,12 +38,14 @@ pub(crate) fn name_clients(sockets: &mut [Socket], connections: &[Connection]) {
 fn look_again(sockets: &mut [Socket], unheld: &[usize]) {
     let own = geteuid();
     // Others than root may read the descriptors of their own processes only.
-    let may_see = |uid: &u32| own.is_root() || *uid == own.as_raw();
     // A socket that its process has closed has no inode, and its maker is not known.
-    let is_open = |at: &usize| sockets.get(*at).is_some_and(|one| one.inode != 0);
-    let open: Vec<usize> = unheld.iter().copied().filter(is_open).collect();
-    let maker = |at: &usize| sockets.get(*at)?.uid;
-    let makers: BTreeSet<u32> = open.iter().filter_map(maker).filter(may_see).collect();
+    let open: Vec<usize> =
+        unheld.iter().copied().filter(|at| sockets.get(*at).is_some_and(|one| one.inode != 0)).collect();
+    let makers: BTreeSet<u32> = open
+        .iter()
+        .filter_map(|at| sockets.get(*at)?.uid)
+        .filter(|uid| own.is_root() || *uid == own.as_raw())
+        .collect();
     if makers.is_empty() {
         return;
     }

@@ -55,9 +55,12 @@ pub(crate) struct Likeness {
 
 impl Likeness {
     fn of(sum: &Sum) -> Self {
-        let step = |number: u64| (number + 1).ilog2() as u8;
         Likeness { round_trips: step(sum.round_trips), bytes: step(sum.bytes) }
     }
+}
+
+fn step(number: u64) -> u8 {
+    (number + 1).ilog2() as u8
 }
 
 /// Connections that look alike.

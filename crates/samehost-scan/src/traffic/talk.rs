@@ -23,13 +23,15 @@ pub fn talkers(scan: &Scan, service: usize, period: Duration) -> Vec<Process> {
     let Some(own) = namespaces::own_of(scan) else { return Vec::new() };
     let listeners = Listeners::of(&scan.sockets);
     let Some(found) = scan.services.get(service) else { return Vec::new() };
-    let is_its = |at: &usize| found.listeners.contains(at);
     let Ok(mut diag) = Diag::open() else { return Vec::new() };
     let (begun, mut known) = (Instant::now(), BTreeSet::new());
     while begun.elapsed() < period && !interrupt::is_requested() {
         let mut ends = Vec::new();
         for socket in diag.connected(own).unwrap_or_default() {
-            let reaches = socket.peer.inet().is_some_and(|peer| listeners.all(own, peer).iter().any(is_its));
+            let reaches = socket
+                .peer
+                .inet()
+                .is_some_and(|peer| listeners.all(own, peer).iter().any(|at| found.listeners.contains(at)));
             if reaches && socket.inode != 0 && known.insert(socket.inode) {
                 ends.push((socket.inode, socket.uid));
             }

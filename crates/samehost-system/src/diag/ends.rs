@@ -57,7 +57,6 @@ impl Diag {
     /// The other end of a connection of this process; `None` if the kernel does not list it, because the
     /// server has not accepted it yet, or it leads to another machine or namespace.
     pub fn other_end(&mut self, socket: impl AsFd) -> Result<Option<SocketEnd>, Errno> {
-        let inet = |address: SocketAddrAny| SocketAddr::try_from(address).ok();
         let own = getsockname(&socket)?;
         if let (Some(own), Some(peer)) = (inet(own), getpeername(&socket)?.and_then(inet)) {
             return self.tcp_end(peer, own);
@@ -83,6 +82,10 @@ impl Diag {
         let Some(request) = unix::exact(inode) else { return Ok(None) };
         self.one(&request, unix_end)
     }
+}
+
+fn inet(address: SocketAddrAny) -> Option<SocketAddr> {
+    SocketAddr::try_from(address).ok()
 }
 
 /// Parses a reply about a TCP socket.

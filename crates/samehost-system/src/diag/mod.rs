@@ -218,12 +218,13 @@ impl Diag {
 
 /// Whether a socket is that connection: if there is none, the kernel replies with a listener of that address.
 fn is_between(socket: &Socket, local: SocketAddr, peer: SocketAddr) -> bool {
-    let is = |address: &Address, wanted: SocketAddr| {
-        address.inet().is_some_and(|found| {
-            found.ip().to_canonical() == wanted.ip().to_canonical() && found.port() == wanted.port()
-        })
-    };
     is(&socket.local, local) && is(&socket.peer, peer)
+}
+
+fn is(address: &Address, wanted: SocketAddr) -> bool {
+    address.inet().is_some_and(|found| {
+        found.ip().to_canonical() == wanted.ip().to_canonical() && found.port() == wanted.port()
+    })
 }
 
 /// Opens a sock_diag socket, which also receives notifications of these groups.

@@ -87,7 +87,6 @@ fn unix_line(line: &[u8], namespace: u64) -> Option<Socket> {
         let end = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
         (*field, rest) = rest.split_at(end);
     }
-    let hex = |field: &[u8]| u32::from_str_radix(std::str::from_utf8(field).ok()?, 16).ok();
     let listens = hex(fields[3])? & LISTENING != 0;
     let kind = match hex(fields[4])? {
         1 => SocketKind::UnixStream,
@@ -109,6 +108,10 @@ fn unix_line(line: &[u8], namespace: u64) -> Option<Socket> {
         path => Address::from_sun_path(path),
     };
     Some(socket)
+}
+
+fn hex(field: &[u8]) -> Option<u32> {
+    u32::from_str_radix(std::str::from_utf8(field).ok()?, 16).ok()
 }
 
 /// Parses bytes as each of the tables.

@@ -5,6 +5,8 @@
 //! getsockopt(2) is done with it. Still, closing it may wait for ever: for a file of its own FUSE file system, or a socket
 //! that lingers. Call this in a process that nobody has to wait for.
 
+use std::os::fd::OwnedFd;
+
 use rustix::fs::{FileType, fstat};
 use rustix::net::sockopt;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
@@ -14,11 +16,7 @@ use super::descriptors::descriptor_of;
 /// Passes on whether small pieces are sent at once (`TCP_NODELAY`) by the socket with this inode, while its duplicate is
 /// still open. `None` where it may not be asked, is gone, or waits on purpose (`TCP_CORK`).
 pub fn sends_at_once(pid: u32, inode: u64, told: impl FnOnce(Option<bool>)) {
-    let duplicate = || {
-        let process = pidfd_open(Pid::from_raw(i32::try_from(pid).ok()?)?, PidfdFlags::empty()).ok()?;
-        pidfd_getfd(process, descriptor_of(pid, inode)?, PidfdGetfdFlags::empty()).ok()
-    };
-    let socket = duplicate();
+    let socket = duplicate(pid, inode);
     let answer = socket.as_ref().and_then(|socket| {
         let stat = fstat(socket).ok()?;
         let is_it = FileType::from_raw_mode(stat.st_mode) == FileType::Socket && stat.st_ino == inode;
@@ -28,6 +26,12 @@ pub fn sends_at_once(pid: u32, inode: u64, told: impl FnOnce(Option<bool>)) {
         sockopt::tcp_nodelay(socket).ok()
     });
     told(answer);
+}
+
+/// A descriptor of our own of another process' socket.
+fn duplicate(pid: u32, inode: u64) -> Option<OwnedFd> {
+    let process = pidfd_open(Pid::from_raw(i32::try_from(pid).ok()?)?, PidfdFlags::empty()).ok()?;
+    pidfd_getfd(process, descriptor_of(pid, inode)?, PidfdGetfdFlags::empty()).ok()
 }
 
 #[cfg(test)]

@@ -35,13 +35,13 @@ fn name_address(endpoint: &Endpoint) -> Result<SocketAddrUnix, AddressError> {
 
 fn listen(endpoint: &Endpoint, options: &ListenOptions) -> Result<Listener, ListenError> {
     let address = name_address(endpoint)?;
-    let failed = |errno| ListenError::from_errno(endpoint, errno);
-    let fd = socket::open(AddressFamily::UNIX, SocketType::STREAM, Blocking::Yes).map_err(failed)?;
+    let fd = socket::open(AddressFamily::UNIX, SocketType::STREAM, Blocking::Yes)
+        .map_err(ListenError::at(endpoint))?;
     net::bind(&fd, &address).map_err(|errno| match errno {
         rustix::io::Errno::ADDRINUSE => {
             ListenError::InUse { endpoint: endpoint.clone(), pid: crate::claim::listening_pid(&address) }
         }
-        errno => failed(errno),
+        errno => ListenError::from_errno(endpoint, errno),
     })?;
     listen_on(endpoint, options, fd)
 }

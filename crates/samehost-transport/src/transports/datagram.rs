@@ -51,48 +51,45 @@ fn open(address: SocketAddr, blocking: Blocking) -> Result<OwnedFd, Errno> {
 }
 
 fn connect(endpoint: &Endpoint, options: &ConnectOptions) -> Result<Stream, ConnectError> {
-    let failed = |errno| ConnectError::from_errno(endpoint, errno, options.timeout);
     let address =
         address(endpoint).map_err(|source| ConnectError::Lookup { endpoint: endpoint.clone(), source })?;
-    let fd = open(address, Blocking::Yes).map_err(failed)?;
+    let fd = open(address, Blocking::Yes).map_err(ConnectError::at(endpoint, options.timeout))?;
     let set = options.tuning.apply(&fd);
     set.map_err(|source| ConnectError::Tuning { endpoint: endpoint.clone(), source })?;
-    net::connect(&fd, &address).map_err(failed)?;
+    net::connect(&fd, &address).map_err(ConnectError::at(endpoint, options.timeout))?;
     Ok(Stream::from_fd(fd, Transport::Udp))
 }
 
 fn start(endpoint: &Endpoint, options: &ConnectOptions) -> Result<(Stream, Connecting), StartError> {
-    let failed = |errno| StartError::Os { endpoint: endpoint.clone(), errno };
     let address =
         address(endpoint).map_err(|source| StartError::Lookup { endpoint: endpoint.clone(), source })?;
-    let fd = open(address, Blocking::No).map_err(failed)?;
+    let fd = open(address, Blocking::No).map_err(StartError::at(endpoint))?;
     let set = options.tuning.apply(&fd);
     set.map_err(|source| StartError::Tuning { endpoint: endpoint.clone(), source })?;
-    net::connect(&fd, &address).map_err(failed)?;
+    net::connect(&fd, &address).map_err(StartError::at(endpoint))?;
     Ok((Stream::from_fd(fd, Transport::Udp), Connecting::Done))
 }
 
 fn listen(endpoint: &Endpoint, options: &ListenOptions) -> Result<Listener, ListenError> {
-    let failed = |errno| ListenError::from_errno(endpoint, errno);
     let address =
         address(endpoint).map_err(|source| ListenError::Lookup { endpoint: endpoint.clone(), source })?;
-    let fd = open(address, Blocking::Yes).map_err(failed)?;
+    let fd = open(address, Blocking::Yes).map_err(ListenError::at(endpoint))?;
     let set = options.tuning.apply(&fd);
     set.map_err(|source| ListenError::Tuning { endpoint: endpoint.clone(), source })?;
-    net::bind(&fd, &address).map_err(failed)?;
-    let actual = net::getsockname(&fd).and_then(SocketAddr::try_from).map_err(failed)?;
+    net::bind(&fd, &address).map_err(ListenError::at(endpoint))?;
+    let actual = net::getsockname(&fd).and_then(SocketAddr::try_from).map_err(ListenError::at(endpoint))?;
     let actual = Endpoint::Udp { host: actual.ip().to_string(), port: actual.port() };
     Ok(Listener::new(fd, actual, Transport::Udp))
 }
 
 fn listen_at(endpoint: &Endpoint, options: &ListenOptions) -> Result<Listener, ListenError> {
     let address = path_address(endpoint)?;
-    let failed = |errno| ListenError::from_errno(endpoint, errno);
-    let fd = socket::open(AddressFamily::UNIX, SocketType::DGRAM, Blocking::Yes).map_err(failed)?;
+    let fd = socket::open(AddressFamily::UNIX, SocketType::DGRAM, Blocking::Yes)
+        .map_err(ListenError::at(endpoint))?;
     let set = options.tuning.apply(&fd);
     set.map_err(|source| ListenError::Tuning { endpoint: endpoint.clone(), source })?;
     // The file has these permissions at once, as that of a stream socket.
-    rustix::fs::fchmod(&fd, Mode::from_raw_mode(options.mode)).map_err(failed)?;
+    rustix::fs::fchmod(&fd, Mode::from_raw_mode(options.mode)).map_err(ListenError::at(endpoint))?;
     let claim = Claim::take(endpoint, options, |_| net::bind(&fd, &address))?;
     claim.set_rights(endpoint, options)?;
     Ok(Listener::new(fd, endpoint.clone(), Transport::Unixgram).with_claim(claim))

@@ -66,13 +66,13 @@ pub(super) fn connect_socket(
     options: &ConnectOptions,
     deadline: Option<Instant>,
 ) -> Result<(OwnedFd, SocketAddr), ConnectError> {
-    let failed = |errno| ConnectError::from_errno(endpoint, errno, options.timeout);
-    let (host, port) = host_port(endpoint).map_err(failed)?;
+    let (host, port) = host_port(endpoint).map_err(ConnectError::at(endpoint, options.timeout))?;
     let addresses = look_up(endpoint.transport(), host, port)
         .map_err(|source| ConnectError::Lookup { endpoint: endpoint.clone(), source })?;
     let mut last = Errno::ADDRNOTAVAIL;
     for address in addresses {
-        let fd = socket::open(family(address), SocketType::STREAM, Blocking::Yes).map_err(failed)?;
+        let fd = socket::open(family(address), SocketType::STREAM, Blocking::Yes)
+            .map_err(ConnectError::at(endpoint, options.timeout))?;
         let set = options.tuning.apply(&fd);
         set.map_err(|source| ConnectError::Tuning { endpoint: endpoint.clone(), source })?;
         match socket::connect(&fd, &address, deadline) {
@@ -80,7 +80,7 @@ pub(super) fn connect_socket(
             Err(errno) => last = errno,
         }
     }
-    Err(failed(last))
+    Err(ConnectError::from_errno(endpoint, last, options.timeout))
 }
 
 fn start(endpoint: &Endpoint, options: &ConnectOptions) -> Result<(Stream, Connecting), StartError> {
@@ -93,14 +93,14 @@ pub(super) fn start_socket(
     endpoint: &Endpoint,
     options: &ConnectOptions,
 ) -> Result<(OwnedFd, SocketAddr, Connecting), StartError> {
-    let failed = |errno| StartError::Os { endpoint: endpoint.clone(), errno };
-    let (host, port) = host_port(endpoint).map_err(failed)?;
+    let (host, port) = host_port(endpoint).map_err(StartError::at(endpoint))?;
     let address = look_up(endpoint.transport(), host, port)
         .map_err(|source| StartError::Lookup { endpoint: endpoint.clone(), source })?[0];
-    let fd = socket::open(family(address), SocketType::STREAM, Blocking::No).map_err(failed)?;
+    let fd =
+        socket::open(family(address), SocketType::STREAM, Blocking::No).map_err(StartError::at(endpoint))?;
     let set = options.tuning.apply(&fd);
     set.map_err(|source| StartError::Tuning { endpoint: endpoint.clone(), source })?;
-    let connecting = socket::start(&fd, &address).map_err(failed)?;
+    let connecting = socket::start(&fd, &address).map_err(StartError::at(endpoint))?;
     Ok((fd, address, connecting))
 }
 
@@ -115,24 +115,24 @@ pub(super) fn listen_socket(
     endpoint: &Endpoint,
     options: &ListenOptions,
 ) -> Result<(OwnedFd, SocketAddr), ListenError> {
-    let failed = |errno| ListenError::from_errno(endpoint, errno);
-    let (host, port) = host_port(endpoint).map_err(failed)?;
+    let (host, port) = host_port(endpoint).map_err(ListenError::at(endpoint))?;
     let address = look_up(endpoint.transport(), host, port)
         .map_err(|source| ListenError::Lookup { endpoint: endpoint.clone(), source })?[0];
     // Accepted sockets inherit TCP_NODELAY from this one, so both ends have it without further system calls.
-    let fd = socket::open(family(address), SocketType::STREAM, Blocking::Yes).map_err(failed)?;
+    let fd = socket::open(family(address), SocketType::STREAM, Blocking::Yes)
+        .map_err(ListenError::at(endpoint))?;
     // Allows reusing a port with connections in TIME_WAIT; a live listener still prevents it.
-    sockopt::set_socket_reuseaddr(&fd, true).map_err(failed)?;
+    sockopt::set_socket_reuseaddr(&fd, true).map_err(ListenError::at(endpoint))?;
     if address.is_ipv6() {
         // `[::]` must not take the IPv4 port as well: tcp6 means IPv6 only.
-        sockopt::set_ipv6_v6only(&fd, true).map_err(failed)?;
+        sockopt::set_ipv6_v6only(&fd, true).map_err(ListenError::at(endpoint))?;
     }
     // Inherited like TCP_NODELAY; a connection's window is fixed before it is accepted.
     let set = options.tuning.apply(&fd);
     set.map_err(|source| ListenError::Tuning { endpoint: endpoint.clone(), source })?;
-    net::bind(&fd, &address).map_err(failed)?;
-    net::listen(&fd, options.backlog).map_err(failed)?;
-    let actual = net::getsockname(&fd).map_err(failed)?;
-    let actual = SocketAddr::try_from(actual).map_err(failed)?;
+    net::bind(&fd, &address).map_err(ListenError::at(endpoint))?;
+    net::listen(&fd, options.backlog).map_err(ListenError::at(endpoint))?;
+    let actual = net::getsockname(&fd).map_err(ListenError::at(endpoint))?;
+    let actual = SocketAddr::try_from(actual).map_err(ListenError::at(endpoint))?;
     Ok((fd, actual))
 }

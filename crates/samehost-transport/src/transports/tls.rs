@@ -26,8 +26,8 @@ pub(crate) const CARRIER: Carrier =
 fn connect(endpoint: &Endpoint, options: &ConnectOptions) -> Result<Stream, ConnectError> {
     let deadline = socket::deadline(options.timeout);
     let (fd, address) = tcp::connect_socket(endpoint, options, deadline)?;
-    let failed = |source| ConnectError::Tls { endpoint: endpoint.clone(), source };
-    let session = session(endpoint, &options.tls, fd, address).map_err(failed)?;
+    let session = session(endpoint, &options.tls, fd, address)
+        .map_err(|source| ConnectError::Tls { endpoint: endpoint.clone(), source })?;
     finish(session, endpoint, options, deadline)
 }
 

@@ -41,12 +41,12 @@ pub(super) fn connect_to(
     address: &SocketAddrUnix,
     kind: SocketType,
 ) -> Result<Stream, ConnectError> {
-    let failed = |errno| ConnectError::from_errno(endpoint, errno, options.timeout);
     let deadline = socket::deadline(options.timeout);
-    let fd = socket::open(AddressFamily::UNIX, kind, Blocking::Yes).map_err(failed)?;
+    let fd = socket::open(AddressFamily::UNIX, kind, Blocking::Yes)
+        .map_err(ConnectError::at(endpoint, options.timeout))?;
     let set = options.tuning.apply(&fd);
     set.map_err(|source| ConnectError::Tuning { endpoint: endpoint.clone(), source })?;
-    socket::connect(&fd, address, deadline).map_err(failed)?;
+    socket::connect(&fd, address, deadline).map_err(ConnectError::at(endpoint, options.timeout))?;
     Ok(Stream::from_fd(fd, endpoint.transport()))
 }
 
@@ -56,11 +56,10 @@ pub(super) fn start_to(
     address: &SocketAddrUnix,
     kind: SocketType,
 ) -> Result<(Stream, Connecting), StartError> {
-    let failed = |errno| StartError::Os { endpoint: endpoint.clone(), errno };
-    let fd = socket::open(AddressFamily::UNIX, kind, Blocking::No).map_err(failed)?;
+    let fd = socket::open(AddressFamily::UNIX, kind, Blocking::No).map_err(StartError::at(endpoint))?;
     let set = options.tuning.apply(&fd);
     set.map_err(|source| StartError::Tuning { endpoint: endpoint.clone(), source })?;
-    let connecting = socket::start(&fd, address).map_err(failed)?;
+    let connecting = socket::start(&fd, address).map_err(StartError::at(endpoint))?;
     Ok((Stream::from_fd(fd, endpoint.transport()), connecting))
 }
 
@@ -70,11 +69,10 @@ pub(super) fn listen_at(
     kind: SocketType,
 ) -> Result<Listener, ListenError> {
     let address = path_address(endpoint)?;
-    let failed = |errno| ListenError::from_errno(endpoint, errno);
-    let fd = socket::open(AddressFamily::UNIX, kind, Blocking::Yes).map_err(failed)?;
+    let fd = socket::open(AddressFamily::UNIX, kind, Blocking::Yes).map_err(ListenError::at(endpoint))?;
     // Linux creates the file with the socket's mode minus the umask, so it never has more permissions than
     // requested.
-    rustix::fs::fchmod(&fd, Mode::from_raw_mode(options.mode)).map_err(failed)?;
+    rustix::fs::fchmod(&fd, Mode::from_raw_mode(options.mode)).map_err(ListenError::at(endpoint))?;
     let claim = Claim::take(endpoint, options, |_| net::bind(&fd, &address))?;
     // The umask may have removed permissions, and another owner may be requested. Both are set between bind
     // and listen, while connecting is still refused, so nobody can connect with temporary permissions.

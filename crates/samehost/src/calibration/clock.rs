@@ -101,10 +101,13 @@ fn share(left: Duration, full: Duration, planned: &[Duration]) -> Share {
     if wanted <= left {
         return Share { time: full, is_short: false };
     }
-    let more = |time: Duration, less: Duration| time.saturating_sub(less).as_secs_f64();
     let part = more(left, LEAST * runs) / more(wanted, LEAST * runs).max(f64::MIN_POSITIVE);
     let time = LEAST + full.saturating_sub(LEAST).mul_f64(part.min(1.0));
     Share { time, is_short: time < full.mul_f64(NEARLY_ALL) }
+}
+
+fn more(time: Duration, less: Duration) -> f64 {
+    time.saturating_sub(less).as_secs_f64()
 }
 
 /// Runs `work` with a flag that is set when the user interrupts, or when the clock's time is over although every run kept

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use samehost_model::scan::{ClientWords, HowTo};
 use samehost_report::Clients;
-use samehost_scan::{ContainersFor, HowError, Question, Target, TargetError, UrlParts};
+use samehost_scan::{ContainersFor, Question, Target, UrlParts};
 
 use crate::cli::HowOptions;
 use crate::exit::Ending;
@@ -12,8 +12,7 @@ use crate::output;
 use crate::wrong_use::WrongUse;
 
 pub fn how(options: &HowOptions) -> anyhow::Result<Ending> {
-    let wrong = |error: TargetError| WrongUse(error.to_string());
-    let url = options.url.as_deref().map(str::parse::<Target>).transpose().map_err(wrong)?;
+    let url = options.url.as_deref().map(str::parse::<Target>).transpose().map_err(wrong_use)?;
     let parts = options.url.as_deref().map(UrlParts::of).unwrap_or_default();
     let question = Question { service: options.service.clone(), client: options.client.clone(), url, parts };
     let scan = samehost_scan::collect(env!("CARGO_PKG_VERSION"))?;
@@ -30,15 +29,18 @@ pub fn how(options: &HowOptions) -> anyhow::Result<Ending> {
         if index > 0 {
             output::print(b"\n")?;
         }
-        let wrong = |error: HowError| WrongUse(error.to_string());
         if let Some(form) = form {
-            output::print(samehost_scan::containers(question, &scan, form).map_err(wrong)?.as_bytes())?;
+            output::print(samehost_scan::containers(question, &scan, form).map_err(wrong_use)?.as_bytes())?;
             continue;
         }
-        let answer = samehost_scan::how(question, &scan).map_err(wrong)?;
+        let answer = samehost_scan::how(question, &scan).map_err(wrong_use)?;
         show(options, question, answer)?;
     }
     Ok(Ending::Done)
+}
+
+fn wrong_use(error: impl std::fmt::Display) -> WrongUse {
+    WrongUse(error.to_string())
 }
 
 fn form(options: &HowOptions) -> Option<ContainersFor> {

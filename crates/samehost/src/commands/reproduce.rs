@@ -42,8 +42,8 @@ pub fn reproduce(options: &ReproduceOptions) -> anyhow::Result<Ending> {
             .on(options.server.clone());
     // Must precede the first thread.
     prepare_network(&reproducer, &ahead)?;
-    let is_made = |one: &&Published| kept.iter().find(|experiment| experiment.id == one.id).cloned();
-    let mut made: Vec<Option<Experiment>> = published.iter().map(is_made).collect();
+    let mut made: Vec<Option<Experiment>> =
+        published.iter().map(|one| kept.iter().find(|experiment| experiment.id == one.id).cloned()).collect();
     let mut order: Vec<usize> = (0..published.len()).filter(|place| made[*place].is_none()).collect();
     // Experiments on built-in servers first: they take seconds, and no database has used the memory yet.
     order.sort_by_key(|place| published[*place].starts_servers());

@@ -134,8 +134,7 @@ fn once(options: &ScanOptions) -> anyhow::Result<Ending> {
 
 /// Reads the file of `--expect`.
 fn expectation(path: &Path) -> anyhow::Result<Expectation> {
-    let unread = |error| WrongUse(format!("{}: {error}", path.display()));
-    let text = open::read(path, LONGEST).map_err(unread)?;
+    let text = open::read(path, LONGEST).map_err(|error| WrongUse(format!("{}: {error}", path.display())))?;
     let expectation = Expectation::parse(&String::from_utf8_lossy(&text));
     Ok(expectation.map_err(|error| WrongUse(format!("{}, {error}", path.display())))?)
 }

@@ -70,8 +70,8 @@ pub(super) fn find_returned<I: Borrow<Inventory>>(
 /// Moves the hops that an older scan saw from the new ones to those that returned.
 fn returned(found: &mut ScanChanges, older: &Inventory) {
     let Some(seen_at) = &older.taken_at else { return };
-    let was_there = |hop: &Hop| older.hops.iter().any(|other| is_same_hop(other, hop));
-    let (again, new): (Vec<Hop>, Vec<Hop>) = found.new_hops.drain(..).partition(was_there);
+    let (again, new): (Vec<Hop>, Vec<Hop>) =
+        found.new_hops.drain(..).partition(|hop| older.hops.iter().any(|other| is_same_hop(other, hop)));
     found.new_hops = new;
     found.returned_hops.extend(again.into_iter().map(|hop| ReturnedHop { hop, seen_at: seen_at.clone() }));
 }

@@ -163,17 +163,8 @@ fn every_point(claim: &Claim, report: &Report, metric: &str) -> Option<ClaimOutc
     // The claim requires that all points agree, so each is tested without adjustment: agreement of all by
     // chance is not likelier than agreement of one. A contradiction is searched for among all points, so its
     // p-value is adjusted.
-    let asked = |found: &Comparison| {
-        let adjusted = answer(claim, found, report);
-        let alone = answer(claim, &judge_alone(report, found), report);
-        if adjusted.judgement != Judgement::DoesNotHold && alone.judgement == Judgement::Holds {
-            alone
-        } else {
-            adjusted
-        }
-    };
     let all: Vec<(&Comparison, ClaimOutcome)> =
-        transports(report, metric).map(|found| (found, asked(found))).collect();
+        transports(report, metric).map(|found| (found, in_its_favour(claim, found, report))).collect();
     let agree = all.iter().filter(|(_, outcome)| outcome.judgement == Judgement::Holds).count();
     let count = all.len();
     let (found, mut least) = all
@@ -183,6 +174,17 @@ fn every_point(claim: &Claim, report: &Report, metric: &str) -> Option<ClaimOutc
     let why = if least.why.is_empty() { String::new() } else { format!(": {}", least.why) };
     least.why = format!("it holds at {agree} of {count} points; least at {place}{why}");
     Some(least)
+}
+
+/// The answer of a point: alone where that agrees and among all points does not contradict.
+fn in_its_favour(claim: &Claim, found: &Comparison, report: &Report) -> ClaimOutcome {
+    let adjusted = answer(claim, found, report);
+    let alone = answer(claim, &judge_alone(report, found), report);
+    if adjusted.judgement != Judgement::DoesNotHold && alone.judgement == Judgement::Holds {
+        alone
+    } else {
+        adjusted
+    }
 }
 
 /// Whether exchanges succeeded over every transport without errors.

@@ -62,8 +62,6 @@ pub fn conclude(experiment: &mut Experiment, published: &Published, mut reports:
 
 /// The absolute rates that percentages correspond to on this machine.
 fn scaled(report: &Report) -> Vec<String> {
-    let rate = |arm: &Arm| Some((arm.point.rate_per_s?, arm.capacity_per_s?));
-    let text = |per_s: f64| samehost_model::human::format_value(per_s, "per_s");
     let over_tcp = report.head.arms.iter().filter(|arm| arm.transport == Transport::Tcp);
     over_tcp
         .filter_map(rate)
@@ -76,6 +74,14 @@ fn scaled(report: &Report) -> Vec<String> {
             )
         })
         .collect()
+}
+
+fn text(per_s: f64) -> String {
+    samehost_model::human::format_value(per_s, "per_s")
+}
+
+fn rate(arm: &Arm) -> Option<(f64, f64)> {
+    Some((arm.point.rate_per_s?, arm.capacity_per_s?))
 }
 
 /// Remark on the server that stood for the publication's.

@@ -38,17 +38,20 @@ pub fn as_here(request: &Request, error: &BenchError) -> Option<Request> {
 
 /// Remark about the congestion control of an experiment, if one is needed.
 pub fn remark(reports: &[&Report]) -> Option<String> {
-    let default = |report: &Report| report.head.host.sysctls.get("net.ipv4.tcp_congestion_control").cloned();
-    let asked = |report: &&&Report| {
-        report.head.workload.parameters.get("congestion").is_some_and(|name| name == THEN)
-    };
     if let Some(other) = reports.iter().find_map(|report| other(report, None)) {
         return Some(format!(
             "TCP ran with {other}, the default here, and not with {THEN} as in the article: claims about large transfers are not comparable."
         ));
     }
-    let here = reports.iter().find(asked).and_then(|report| default(report))?;
+    let here = reports
+        .iter()
+        .find(|report| report.head.workload.parameters.get("congestion").is_some_and(|name| name == THEN))
+        .and_then(|report| default(report))?;
     (here != THEN).then(|| format!("TCP ran with {THEN}, as in the article; the default here is {here}."))
+}
+
+fn default(report: &Report) -> Option<String> {
+    report.head.host.sysctls.get("net.ipv4.tcp_congestion_control").cloned()
 }
 
 /// Why a claim about large transfers is not comparable: TCP used another congestion control.

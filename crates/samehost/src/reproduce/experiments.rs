@@ -47,7 +47,6 @@ fn leaked(texts: BTreeMap<String, String>) -> BTreeMap<String, &'static str> {
 
 /// Experiments with these ids, in the registry's order; all if `ids` is empty.
 pub fn chosen(ids: &[String]) -> Result<Vec<&'static Published>, WrongUse> {
-    let known = |id: &String| EXPERIMENTS.iter().any(|one| one.id.eq_ignore_ascii_case(id));
     if let Some(unknown) = ids.iter().find(|id| !known(id)) {
         let all: Vec<&str> = EXPERIMENTS.iter().map(|one| one.id).collect();
         return Err(WrongUse(format!("no experiment is called `{unknown}`; known are {}", all.join(", "))));
@@ -56,4 +55,8 @@ pub fn chosen(ids: &[String]) -> Result<Vec<&'static Published>, WrongUse> {
         return Ok(EXPERIMENTS.iter().collect());
     }
     Ok(EXPERIMENTS.iter().filter(|one| ids.iter().any(|id| one.id.eq_ignore_ascii_case(id))).collect())
+}
+
+fn known(id: &str) -> bool {
+    EXPERIMENTS.iter().any(|one| one.id.eq_ignore_ascii_case(id))
 }

@@ -179,6 +179,9 @@ fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<&'sta
 
 fn pairs<'de, D: Deserializer<'de>>(from: D) -> Result<&'static [(&'static str, &'static str)], D::Error> {
     let pairs = BTreeMap::<String, String>::deserialize(from)?;
-    let leaked = |(name, value): (String, String)| (&*name.leak(), &*value.leak());
-    Ok(pairs.into_iter().map(leaked).collect::<Vec<(&str, &str)>>().leak())
+    Ok(pairs
+        .into_iter()
+        .map(|(name, value)| (&*name.leak(), &*value.leak()))
+        .collect::<Vec<(&str, &str)>>()
+        .leak())
 }

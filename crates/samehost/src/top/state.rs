@@ -30,8 +30,6 @@ impl Order {
     }
 
     fn compare(self, a: &Row, b: &Row) -> Ordering {
-        let bytes = |row: &Row| row.bytes_per_s().unwrap_or(-1.0);
-        let saved = |row: &Row| row.saving.map_or(f64::NEG_INFINITY, |saving| saving.cpu_s_per_day.high);
         let first = match self {
             Order::Bytes => bytes(b).total_cmp(&bytes(a)),
             Order::Connections => b.connections.cmp(&a.connections),
@@ -40,6 +38,14 @@ impl Order {
         };
         first.then_with(|| a.identity().cmp(&b.identity()))
     }
+}
+
+fn saved(row: &Row) -> f64 {
+    row.saving.map_or(f64::NEG_INFINITY, |saving| saving.cpu_s_per_day.high)
+}
+
+fn bytes(row: &Row) -> f64 {
+    row.bytes_per_s().unwrap_or(-1.0)
 }
 
 #[derive(Debug)]

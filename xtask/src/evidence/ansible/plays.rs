@@ -46,8 +46,10 @@ pub(super) fn plays(account: &mut Account<'_>, tools: &Tools) -> anyhow::Result<
     crate::cargo(&["build", "--locked", "-p", "samehost"])?;
     let package = crate::package::quick_deb(&crate::target().join("debug/samehost"), tools.folder.path())?;
     install_collection(tools)?;
-    let begin = |(name, from): &(&'static str, &[&str])| Host::begin(name, from, account.root, tools);
-    let hosts = HOSTS.iter().map(begin).collect::<anyhow::Result<_>>()?;
+    let hosts = HOSTS
+        .iter()
+        .map(|(name, from)| Host::begin(name, from, account.root, tools))
+        .collect::<anyhow::Result<_>>()?;
     let mut stage = Stage { tools, hosts, package, environment: tools.environment.clone() };
     stage.hosts.iter_mut().try_for_each(|host| host.wait(tools))?;
     stage.write_inventory()?;
@@ -83,8 +85,11 @@ fn install_collection(tools: &Tools) -> anyhow::Result<()> {
 
 impl Stage<'_> {
     fn write_inventory(&self) -> anyhow::Result<()> {
-        let host = |host: &Host| (host.name.to_owned(), json!({ "namespace_pid": host.pid }));
-        let hosts: serde_json::Map<String, Value> = self.hosts.iter().map(host).collect();
+        let hosts: serde_json::Map<String, Value> = self
+            .hosts
+            .iter()
+            .map(|host| (host.name.to_owned(), json!({ "namespace_pid": host.pid })))
+            .collect();
         let vars = json!({
             "ansible_connection": "namespace",
             "ansible_python_interpreter": "/usr/bin/python3",
@@ -156,11 +161,6 @@ impl Stage<'_> {
         let foreseen = self.shown(account, "install.yml", &["--check"])?;
         let made = self.shown(account, "install.yml", &[])?;
         let again = self.shown(account, "install.yml", &[])?;
-        // A task that is told apart for check mode has the same name there.
-        let states = |told: &[Told]| -> BTreeSet<(String, String, String)> {
-            let played = told.iter().filter(|told| told.state != "skipped");
-            played.map(|told| (told.host.clone(), told.task.clone(), told.state.clone())).collect()
-        };
         let (foreseen_states, made_states) = (states(&foreseen), states(&made));
         ensure!(
             foreseen_states == made_states,
@@ -284,6 +284,12 @@ impl Stage<'_> {
     }
 }
 
+/// A task that is told apart for check mode has the same name there.
+fn states(told: &[Told]) -> BTreeSet<(String, String, String)> {
+    let played = told.iter().filter(|told| told.state != "skipped");
+    played.map(|told| (told.host.clone(), told.task.clone(), told.state.clone())).collect()
+}
+
 fn read(path: &Path) -> anyhow::Result<String> {
     fs::read_to_string(path).with_context(|| path.display().to_string())
 }
@@ -310,13 +316,6 @@ fn diff(told: &Told) -> Vec<String> {
 
 /// Compares what check mode says with what the run does: the same tasks change the same files by the same lines.
 fn same(account: &mut Account<'_>, foreseen: &[Told], made: &[Told], changes: usize) -> anyhow::Result<()> {
-    let compared = |told: &[Told]| -> BTreeMap<(String, String), Value> {
-        let difference = |told: &Told| {
-            let [files, reloads, diff] = ["files", "reloads", "diff"].map(|name| told.result[name].clone());
-            ((told.host.clone(), told.task.clone()), json!([told.state, files, reloads, diff]))
-        };
-        told.iter().map(difference).collect()
-    };
     let (foreseen, told) = (compared(foreseen), compared(made));
     ensure!(foreseen == told, "check mode and the run differ:\n{foreseen:#?}\n{told:#?}");
     ensure!(count(made, "changed") == changes, "{changes} tasks should change something: {told:#?}");
@@ -324,4 +323,13 @@ fn same(account: &mut Account<'_>, foreseen: &[Told], made: &[Told], changes: us
         "hosts | check mode said the same: what changes ({changes}), which files, which reloads, which lines"
     ));
     Ok(())
+}
+
+fn compared(told: &[Told]) -> BTreeMap<(String, String), Value> {
+    told.iter()
+        .map(|told| {
+            let [files, reloads, diff] = ["files", "reloads", "diff"].map(|name| told.result[name].clone());
+            ((told.host.clone(), told.task.clone()), json!([told.state, files, reloads, diff]))
+        })
+        .collect()
 }

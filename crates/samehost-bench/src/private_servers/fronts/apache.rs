@@ -102,8 +102,11 @@ fn modules() -> Result<Vec<(&'static str, PathBuf)>, BenchError> {
         reason: format!("mod_proxy.so is in none of {}", PLACES.join(", ")),
         server_said: String::new(),
     })?;
-    let file = |name: &&'static str| (*name, place.join(format!("mod_{name}.so")));
-    Ok(MODULES.iter().map(file).filter(|(_, path)| path.is_file()).collect())
+    Ok(MODULES
+        .iter()
+        .map(|name| (*name, place.join(format!("mod_{name}.so"))))
+        .filter(|(_, path)| path.is_file())
+        .collect())
 }
 
 fn virtual_host(host: &Host<'_>, port: u16) -> Result<String, BenchError> {
@@ -112,22 +115,12 @@ fn virtual_host(host: &Host<'_>, port: u16) -> Result<String, BenchError> {
         Some(_) => ("", ""),
         None => (" disablereuse=On", "  SetEnv force-proxy-request-1.0 1\n  SetEnv proxy-nokeepalive 1\n"),
     };
-    let member = |(at, endpoint): (usize, &&Endpoint)| {
-        let (url, route) = match endpoint {
-            Endpoint::Unix(path) => {
-                let path = path.display();
-                (format!("unix:{path}|http://{name}-{at}"), format!("unix:{path}"))
-            }
-            Endpoint::Tcp { host, port } => {
-                let address = host_and_port(host, *port);
-                (format!("http://{address}"), address)
-            }
-            other => return Err(unknown(other, APACHE.title)),
-        };
-        let route: String = route.chars().take(LONGEST_ROUTE).collect();
-        Ok(format!("    BalancerMember {} retry=0 {}{kept}\n", word(&url)?, word(&format!("route={route}"))?))
-    };
-    let members = host.servers.iter().enumerate().map(member).collect::<Result<String, BenchError>>()?;
+    let members = host
+        .servers
+        .iter()
+        .enumerate()
+        .map(|(at, endpoint)| member(name, at, endpoint, kept))
+        .collect::<Result<String, BenchError>>()?;
     // A server is never left out (retry=0, forcerecovery) and no other is asked instead.
     Ok(format!(
         "<VirtualHost 127.0.0.1:{port}>\n  ServerName {name}\n{version}  <Proxy \"balancer://{name}\">\n{members}    \
@@ -135,6 +128,23 @@ fn virtual_host(host: &Host<'_>, port: u16) -> Result<String, BenchError> {
          ProxyPass \"/\" \"balancer://{name}/\"\n  <Location \"{WHERE}\">\n    Header set {ASKED} %{{BALANCER_WORKER_ROUTE}}e\n  \
          </Location>\n</VirtualHost>\n"
     ))
+}
+
+/// One server of a balancer.
+fn member(name: &str, at: usize, endpoint: &Endpoint, kept: &str) -> Result<String, BenchError> {
+    let (url, route) = match endpoint {
+        Endpoint::Unix(path) => {
+            let path = path.display();
+            (format!("unix:{path}|http://{name}-{at}"), format!("unix:{path}"))
+        }
+        Endpoint::Tcp { host, port } => {
+            let address = host_and_port(host, *port);
+            (format!("http://{address}"), address)
+        }
+        other => return Err(unknown(other, APACHE.title)),
+    };
+    let route: String = route.chars().take(LONGEST_ROUTE).collect();
+    Ok(format!("    BalancerMember {} retry=0 {}{kept}\n", word(&url)?, word(&format!("route={route}"))?))
 }
 
 fn matches(spec: &Pools<'_>) -> Result<String, BenchError> {
@@ -169,10 +179,11 @@ fn sites(layout: &Layout<'_>, sites: &[PhpSite], key: &str) -> Result<String, Be
         };
         // The address of the first one is in the main part.
         let listen = if number > 0 { format!("Listen {host}:{port}\n") } else { String::new() };
-        let parameter = |(name, value): &(&str, String)| {
-            Ok(format!("  ProxyFCGISetEnvIf \"true\" {name} {}\n", word(value)?))
-        };
-        let parameters = site.parameters.iter().map(parameter).collect::<Result<String, BenchError>>()?;
+        let parameters = site
+            .parameters
+            .iter()
+            .map(|(name, value)| Ok(format!("  ProxyFCGISetEnvIf \"true\" {name} {}\n", word(value)?)))
+            .collect::<Result<String, BenchError>>()?;
         text.push_str(&format!(
             "{listen}<VirtualHost {host}:{port}>\n  AllowEncodedSlashes NoDecode\n  DocumentRoot {}\n  AliasMatch \"{asked}\" {}\n  <Location \"/\">\n    \
              Require expr \"%{{HTTP:{KEY}}} == '{key}'\"\n    SetHandler {}\n  </Location>\n{parameters}</VirtualHost>\n",

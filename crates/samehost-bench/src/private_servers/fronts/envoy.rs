@@ -38,31 +38,37 @@ const NO_LIMIT: u32 = 1_000_000;
 fn configuration(layout: &Layout<'_>) -> Result<String, BenchError> {
     let hosts = http_only(layout, ENVOY.title)?;
     let routes: Vec<Value> = hosts.iter().map(routes).collect();
-    let listener = |endpoint: &Endpoint| {
-        Ok(json!({
-            "name": endpoint.transport().name(),
-            "address": address(endpoint)?,
-            "tcp_backlog_size": BACKLOG,
-            "filter_chains": [{ "filters": [{
-                "name": "envoy.filters.network.http_connection_manager",
-                "typed_config": {
-                    "@type": MANAGER,
-                    "stat_prefix": "front",
-                    "codec_type": "HTTP1",
-                    "generate_request_id": false,
-                    "common_http_protocol_options": { "idle_timeout": "3600s" },
-                    "route_config": { "virtual_hosts": &routes },
-                    "http_filters": [{
-                        "name": "envoy.filters.http.router",
-                        "typed_config": { "@type": ROUTER, "suppress_envoy_headers": true },
-                    }],
-                },
-            }]}],
-        }))
-    };
-    let listeners = layout.endpoints().iter().map(listener).collect::<Result<Vec<_>, BenchError>>()?;
+    let listeners = layout
+        .endpoints()
+        .iter()
+        .map(|endpoint| listener(endpoint, &routes))
+        .collect::<Result<Vec<_>, BenchError>>()?;
     let clusters = hosts.iter().map(cluster).collect::<Result<Vec<_>, _>>()?;
     Ok(json!({ "static_resources": { "listeners": listeners, "clusters": clusters } }).to_string())
+}
+
+/// A listener with all routes.
+fn listener(endpoint: &Endpoint, routes: &[Value]) -> Result<Value, BenchError> {
+    Ok(json!({
+        "name": endpoint.transport().name(),
+        "address": address(endpoint)?,
+        "tcp_backlog_size": BACKLOG,
+        "filter_chains": [{ "filters": [{
+            "name": "envoy.filters.network.http_connection_manager",
+            "typed_config": {
+                "@type": MANAGER,
+                "stat_prefix": "front",
+                "codec_type": "HTTP1",
+                "generate_request_id": false,
+                "common_http_protocol_options": { "idle_timeout": "3600s" },
+                "route_config": { "virtual_hosts": routes },
+                "http_filters": [{
+                    "name": "envoy.filters.http.router",
+                    "typed_config": { "@type": ROUTER, "suppress_envoy_headers": true },
+                }],
+            },
+        }]}],
+    }))
 }
 
 fn routes(host: &Host<'_>) -> Value {
@@ -83,8 +89,11 @@ fn routes(host: &Host<'_>) -> Value {
 
 fn cluster(host: &Host<'_>) -> Result<Value, BenchError> {
     let name = &host.name;
-    let server = |endpoint: &&Endpoint| Ok(json!({ "endpoint": { "address": address(endpoint)? } }));
-    let servers = host.servers.iter().map(server).collect::<Result<Vec<_>, BenchError>>()?;
+    let servers = host
+        .servers
+        .iter()
+        .map(|endpoint| Ok(json!({ "endpoint": { "address": address(endpoint)? } })))
+        .collect::<Result<Vec<_>, BenchError>>()?;
     let mut connections = json!({ "idle_timeout": "3600s" });
     if host.kept.is_none() {
         connections["max_requests_per_connection"] = 1.into();

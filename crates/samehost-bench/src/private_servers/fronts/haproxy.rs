@@ -34,8 +34,11 @@ pub(super) const DESCRIPTOR: FrontDescriptor = FrontDescriptor {
 
 fn configuration(layout: &Layout<'_>) -> Result<String, BenchError> {
     let spec = layout.spec;
-    let bind = |endpoint: &Endpoint| Ok(format!("  bind {} backlog {BACKLOG}\n", address(endpoint)?));
-    let binds = layout.endpoints().iter().map(bind).collect::<Result<String, BenchError>>()?;
+    let binds = layout
+        .endpoints()
+        .iter()
+        .map(|endpoint| Ok(format!("  bind {} backlog {BACKLOG}\n", address(endpoint)?)))
+        .collect::<Result<String, BenchError>>()?;
     let (rules, backends) = match spec.passes {
         Passes::Http(hosts) => (
             format!(
@@ -95,10 +98,12 @@ fn backend(host: &Host<'_>) -> Result<String, BenchError> {
         Some(kept) => ("http-reuse always", kept_connections(kept)),
         None => ("option http-server-close", String::new()),
     };
-    let server = |(at, endpoint): (usize, &&Endpoint)| {
-        Ok(format!("  server server{at} {} {kept}\n", address(endpoint)?))
-    };
-    let servers = host.servers.iter().enumerate().map(server).collect::<Result<String, BenchError>>()?;
+    let servers = host
+        .servers
+        .iter()
+        .enumerate()
+        .map(|(at, endpoint)| Ok(format!("  server server{at} {} {kept}\n", address(endpoint)?)))
+        .collect::<Result<String, BenchError>>()?;
     Ok(format!("backend {}\n  balance roundrobin\n  {option}\n{servers}", host.name))
 }
 

@@ -56,8 +56,11 @@ fn listen(listens: &[String], is_first: bool) -> String {
 fn server(host: &Host<'_>, listens: &[String], is_first: bool) -> Result<String, BenchError> {
     let name = &host.name;
     // A failure must show: nginx must not retry, nor leave a server out for ten seconds.
-    let line = |endpoint: &&Endpoint| Ok(format!("    server {} max_fails=0;\n", address(endpoint)?));
-    let servers = host.servers.iter().map(line).collect::<Result<String, BenchError>>()?;
+    let servers = host
+        .servers
+        .iter()
+        .map(|endpoint| Ok(format!("    server {} max_fails=0;\n", address(endpoint)?)))
+        .collect::<Result<String, BenchError>>()?;
     let (kept, version) = match host.kept {
         Some(kept) => (
             format!("    keepalive {kept};\n    keepalive_requests 1000000000;\n    keepalive_timeout 1h;\n"),

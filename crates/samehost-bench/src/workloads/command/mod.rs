@@ -63,9 +63,6 @@ impl Value {
     /// `REGEX` is the metric `value`, `NAME:higher=REGEX` and `NAME:lower=REGEX` have a name and a direction of their own.
     fn parse(text: &str, usual: Direction) -> Result<Self, BenchError> {
         let (metric, direction, pattern) = named(text).unwrap_or(("value", usual, text));
-        let is_word = |name: &str| {
-            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-        };
         if !is_word(metric) || Metric::named(metric).is_some() {
             return Err(BenchError::Usage(format!(
                 "--value: `{metric}` cannot be the name of a number; use letters, digits and _, and no name of samehost's own metrics"
@@ -78,6 +75,10 @@ impl Value {
     }
 }
 
+fn is_word(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
 /// Name, direction and pattern of `NAME:lower=REGEX`.
 fn named(text: &str) -> Option<(&str, Direction, &str)> {
     let (head, pattern) = text.split_once('=')?;
@@ -88,17 +89,16 @@ fn named(text: &str) -> Option<(&str, Direction, &str)> {
 /// `NAME=1,16,256`.
 fn parameter(text: &str) -> Result<Swept, BenchError> {
     let found = text.split_once('=').filter(|(name, _)| !name.is_empty());
-    let values = |list: &str| -> Vec<String> {
-        distinct(
-            list.split(',').map(|value| value.trim().to_owned()).filter(|value| !value.is_empty()).collect(),
-        )
-    };
     match found.map(|(name, list)| (name, values(list))) {
         Some((name, values)) if !values.is_empty() => Ok(Swept { name: name.to_owned(), values }),
         _ => Err(BenchError::Usage(format!(
             "--parameter `{text}`: write NAME=VALUES, such as connections=1,16,256, and {{connections}} in the commands"
         ))),
     }
+}
+
+fn values(list: &str) -> Vec<String> {
+    distinct(list.split(',').map(|value| value.trim().to_owned()).filter(|value| !value.is_empty()).collect())
 }
 
 const PARAMETERS: &[Parameter] = &[

@@ -28,24 +28,8 @@ pub(super) enum Asking {
 impl Asking {
     pub(super) fn of(endpoint: &Endpoint) -> Result<Self, BenchError> {
         let name = format!("samehost-asks-{}", random_hex(8)?);
-        let open = || match endpoint {
-            Endpoint::Unixgram(path) => {
-                // A name of its own, for the answer.
-                let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
-                socket.connect(path)?;
-                socket.set_read_timeout(Some(ANSWER))?;
-                socket.set_write_timeout(Some(ANSWER))?;
-                Ok(Asking::Unix(socket))
-            }
-            Endpoint::Udp { host, port } => {
-                let socket = UdpSocket::bind((host.as_str(), 0))?;
-                socket.connect((host.as_str(), *port))?;
-                socket.set_read_timeout(Some(ANSWER))?;
-                Ok(Asking::Udp(socket))
-            }
-            _ => Err(io::ErrorKind::Unsupported.into()),
-        };
-        open().map_err(|error: io::Error| BenchError::io(format!("a socket to ask {endpoint}"), error))
+        open(endpoint, &name)
+            .map_err(|error: io::Error| BenchError::io(format!("a socket to ask {endpoint}"), error))
     }
 
     pub(super) fn send(&self, question: &[u8]) -> io::Result<()> {
@@ -70,6 +54,27 @@ impl Asking {
                 return Ok(count);
             }
         }
+    }
+}
+
+/// A socket to ask it by.
+fn open(endpoint: &Endpoint, name: &str) -> io::Result<Asking> {
+    match endpoint {
+        Endpoint::Unixgram(path) => {
+            // A name of its own, for the answer.
+            let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
+            socket.connect(path)?;
+            socket.set_read_timeout(Some(ANSWER))?;
+            socket.set_write_timeout(Some(ANSWER))?;
+            Ok(Asking::Unix(socket))
+        }
+        Endpoint::Udp { host, port } => {
+            let socket = UdpSocket::bind((host.as_str(), 0))?;
+            socket.connect((host.as_str(), *port))?;
+            socket.set_read_timeout(Some(ANSWER))?;
+            Ok(Asking::Udp(socket))
+        }
+        _ => Err(io::ErrorKind::Unsupported.into()),
     }
 }
 

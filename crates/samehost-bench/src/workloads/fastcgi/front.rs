@@ -89,7 +89,8 @@ fn request(target: &str) -> Arc<[u8]> {
 
 /// Parameters as nginx makes them, without the script's path.
 fn parameters() -> Vec<(&'static str, String)> {
-    let value = |(name, value): (&'static str, &str)| {
+    let mut passed = Vec::new();
+    for (name, value) in script::parameters("", "", "") {
         let value = match name {
             "QUERY_STRING" => "$query_string",
             "REQUEST_METHOD" => "$request_method",
@@ -99,10 +100,10 @@ fn parameters() -> Vec<(&'static str, String)> {
             "REQUEST_URI" => "$request_uri",
             "REMOTE_PORT" => "$remote_port",
             // nginx passes the request's fields on by itself.
-            "SCRIPT_FILENAME" | "DOCUMENT_ROOT" | "HTTP_HOST" => return None,
+            "SCRIPT_FILENAME" | "DOCUMENT_ROOT" | "HTTP_HOST" => continue,
             _ => value,
         };
-        Some((name, value.to_owned()))
-    };
-    script::parameters("", "", "").into_iter().filter_map(value).collect()
+        passed.push((name, value.to_owned()));
+    }
+    passed
 }

@@ -141,7 +141,7 @@ fn begin(head: &[u8; HEAD]) -> Result<(u8, usize, usize), Bad> {
     if right {
         Ok((kind, content, usize::from(padding)))
     } else {
-        Err(Bad::new("malformed reply", format!("a FastCGI record that begins with {head:02x?}")))
+        Err(Bad::malformed(format!("a FastCGI record that begins with {head:02x?}")))
     }
 }
 

@@ -345,11 +345,12 @@ impl Instance for RunningFastCgi {
             });
         }
         let request = self.request(&query, Ending::Closed);
-        let caller = |_| {
-            let session = FastCgiSession::new(Arc::clone(&request), expected.clone());
-            Box::new(PerRequest::new(&endpoint, session, seen.clone())) as Box<dyn Caller>
-        };
-        let callers = (0..arm.point.connections).map(caller).collect();
+        let callers = (0..arm.point.connections)
+            .map(|_| {
+                let session = FastCgiSession::new(Arc::clone(&request), expected.clone());
+                Box::new(PerRequest::new(&endpoint, session, seen.clone())) as Box<dyn Caller>
+            })
+            .collect();
         Ok(Job::Callers { endpoint: endpoint.to_string(), callers })
     }
 

@@ -123,8 +123,7 @@ impl Reading {
                     self.complaint.extend_from_slice(&part[..part.len().min(room)]);
                 }
                 Some(Piece::End { protocol: 0, exit: 0 }) => {
-                    let status =
-                        self.status.ok_or_else(|| Bad::new("malformed reply", "it ends inside its head"))?;
+                    let status = self.status.ok_or_else(|| Bad::malformed("it ends inside its head"))?;
                     let complaint = String::from_utf8_lossy(&self.complaint).trim().to_owned();
                     return Ok((Some(Reply { status, length: self.length, complaint }), at));
                 }
@@ -142,7 +141,7 @@ impl Reading {
         self.head.extend_from_slice(part);
         let Some(end) = self.head.windows(4).position(|four| four == b"\r\n\r\n") else {
             return if self.head.len() > LONGEST_HEAD {
-                Err(Bad::new("malformed reply", format!("a head of more than {LONGEST_HEAD} bytes")))
+                Err(Bad::malformed(format!("a head of more than {LONGEST_HEAD} bytes")))
             } else {
                 Ok(&[])
             };
@@ -159,7 +158,7 @@ fn status(head: &[u8]) -> Result<u16, Bad> {
         if name.eq_ignore_ascii_case(b"Status:") {
             let code = value.trim_ascii().first_chunk::<3>().and_then(|code| std::str::from_utf8(code).ok());
             let code = code.and_then(|code| code.parse().ok());
-            return code.ok_or_else(|| Bad::new("malformed reply", "a Status that is not a number"));
+            return code.ok_or_else(|| Bad::malformed("a Status that is not a number"));
         }
     }
     Ok(200)

@@ -46,7 +46,6 @@ impl Address {
 }
 
 fn parse(text: &str) -> Result<Address, BenchError> {
-    let wrong = |reason: &str| BenchError::Usage(format!("{reason}; {FORMS}"));
     let Some((scheme, rest)) = text.split_once("://") else {
         return Ok(Address::own(text.parse()?));
     };
@@ -83,6 +82,10 @@ fn parse(text: &str) -> Result<Address, BenchError> {
         }
         None => Err(wrong(&format!("`{}://` is not a URL of HTTP", scheme.escape_debug()))),
     }
+}
+
+fn wrong(reason: &str) -> BenchError {
+    BenchError::Usage(format!("{reason}; {FORMS}"))
 }
 
 #[cfg(test)]

@@ -34,14 +34,13 @@ pub(super) enum Framing {
 pub(super) fn head(input: &[u8]) -> Result<Option<(Head, usize)>, Bad> {
     let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
     let mut response = httparse::Response::new(&mut fields);
-    let malformed = |detail: String| Bad::new("malformed reply", detail);
     let length = match response.parse(input) {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) if input.len() > LONGEST_HEAD => {
-            return Err(malformed(format!("a head of more than {LONGEST_HEAD} bytes")));
+            return Err(Bad::malformed(format!("a head of more than {LONGEST_HEAD} bytes")));
         }
         Ok(httparse::Status::Partial) => return Ok(None),
-        Err(error) => return Err(malformed(error.to_string())),
+        Err(error) => return Err(Bad::malformed(error.to_string())),
     };
     let status = response.code.unwrap_or_default();
     let mut keeps = response.version == Some(1);
@@ -50,9 +49,9 @@ pub(super) fn head(input: &[u8]) -> Result<Option<(Head, usize)>, Bad> {
         if field.name.eq_ignore_ascii_case("content-length") {
             for part in field.value.split(|byte| *byte == b',') {
                 let length = digits(part.trim_ascii())
-                    .ok_or_else(|| malformed("a Content-Length that is not a number".into()))?;
+                    .ok_or_else(|| Bad::malformed("a Content-Length that is not a number"))?;
                 if declared.is_some_and(|earlier| earlier != length) {
-                    return Err(malformed("two Content-Lengths that differ".into()));
+                    return Err(Bad::malformed("two Content-Lengths that differ"));
                 }
                 declared = Some(length);
             }

@@ -135,8 +135,7 @@ fn once(url: &str) -> Result<PageLook, BenchError> {
     let request = [head, b"Cache-Control: no-cache\r\nPragma: no-cache\r\n\r\n"].concat();
     let fetched = fetch(&address.endpoint, &request)?;
     let text = String::from_utf8_lossy(&fetched.body);
-    let field = |name: &str| fetched.field(name).unwrap_or_default();
-    let media = field("content-type");
+    let media = fetched.field("content-type").unwrap_or_default();
     let media = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let leads = fetched.field("location").map(|to| format!(" to {}", without_numbers(&to)));
     let kind = if media.is_empty() { "no media type".to_owned() } else { media };

@@ -120,7 +120,7 @@ impl ReplyReader {
                     Ok(Some(2))
                 }
                 [] | [b'\r'] => Ok(None),
-                _ => Err(Bad::new("malformed reply", "a chunk longer than its size")),
+                _ => Err(Bad::malformed("a chunk longer than its size")),
             };
         }
         match httparse::parse_chunk_size(input) {
@@ -129,7 +129,7 @@ impl ReplyReader {
                 Ok(Some(length))
             }
             Ok(httparse::Status::Partial) if input.len() <= LONGEST_HEAD => Ok(None),
-            _ => Err(Bad::new("malformed reply", "a chunk without a size")),
+            _ => Err(Bad::malformed("a chunk without a size")),
         }
     }
 
@@ -185,7 +185,7 @@ fn trailer(input: &[u8]) -> Result<Option<usize>, Bad> {
     match httparse::parse_headers(input, &mut fields) {
         Ok(httparse::Status::Complete((length, _))) => Ok(Some(length)),
         Ok(httparse::Status::Partial) if input.len() <= LONGEST_HEAD => Ok(None),
-        _ => Err(Bad::new("malformed reply", "a trailer that does not end")),
+        _ => Err(Bad::malformed("a trailer that does not end")),
     }
 }
 

@@ -87,7 +87,7 @@ impl Session for MemcachedSession {
 /// Parses a reply other than the expected one: a refusal that leaves the connection usable, or a wrong reply.
 #[cold]
 fn other(input: &[u8]) -> Result<Progress, Bad> {
-    let Some((line, consumed)) = line(input).map_err(|reason| Bad::new("malformed reply", reason))? else {
+    let Some((line, consumed)) = line(input).map_err(Bad::malformed)? else {
         return Ok(Progress::More { consumed: 0 });
     };
     let kind = match line.split(' ').next().unwrap_or_default() {
@@ -97,7 +97,7 @@ fn other(input: &[u8]) -> Result<Progress, Bad> {
         "CLIENT_ERROR" => "CLIENT_ERROR",
         "ERROR" => "ERROR",
         "VALUE" | "VA" => return Err(Bad::new("wrong value", line)),
-        _ => return Err(Bad::new("malformed reply", line)),
+        _ => return Err(Bad::malformed(line)),
     };
     Ok(Progress::Rejected { consumed, kind })
 }

@@ -99,7 +99,6 @@ struct Given {
 }
 
 fn parse(text: &str) -> Result<Given, BenchError> {
-    let wrong = |reason: &str| BenchError::Usage(format!("{reason}; {FORMS}"));
     let Some(url) = ServerUrl::parse(text) else {
         return Ok(Given { endpoint: text.parse()?, user: None, password: None, database: None });
     };
@@ -120,6 +119,10 @@ fn parse(text: &str) -> Result<Given, BenchError> {
         password: url.password,
         database: Some(database).filter(|name| !name.is_empty()),
     })
+}
+
+fn wrong(reason: &str) -> BenchError {
+    BenchError::Usage(format!("{reason}; {FORMS}"))
 }
 
 #[cfg(test)]

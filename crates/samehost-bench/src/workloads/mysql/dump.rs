@@ -82,9 +82,7 @@ impl Session for DumpSession {
 
     fn response(&mut self, input: &[u8]) -> Result<Progress, Bad> {
         let mut consumed = 0;
-        while let Some(frame) =
-            first_frame(&input[consumed..]).map_err(|reason| Bad::new("malformed reply", reason))?
-        {
+        while let Some(frame) = first_frame(&input[consumed..]).map_err(Bad::malformed)? {
             consumed += frame.length;
             if let Some(error) = SqlError::read(frame.payload) {
                 return Ok(Progress::Rejected { consumed, kind: error.kind() });
@@ -93,14 +91,14 @@ impl Session for DumpSession {
                 Place::Count => {
                     let mut payload = frame.payload;
                     let columns = take_integer(&mut payload).filter(|count| (1..=4096).contains(count));
-                    let columns = columns.ok_or_else(|| Bad::new("malformed reply", "no column count"))?;
+                    let columns = columns.ok_or_else(|| Bad::malformed("no column count"))?;
                     self.place = Place::Columns(columns);
                 }
                 Place::Columns(0) if is_end(frame.payload) => self.place = Place::Rows,
                 Place::Columns(left) if left > 0 && frame.length > HEAD => {
                     self.place = Place::Columns(left - 1);
                 }
-                Place::Columns(_) => return Err(Bad::new("malformed reply", "columns without their end")),
+                Place::Columns(_) => return Err(Bad::malformed("columns without their end")),
                 Place::Rows if is_end(frame.payload) => {
                     // The owner of a table that is not ours may add and delete rows meanwhile.
                     return Ok(if !self.own || self.seen == self.rows {

@@ -151,21 +151,24 @@ impl Configured for Settings {
     }
 
     fn check(&self, point: &Point, transport: Transport) -> Result<(), BenchError> {
-        let wrong = |reason: &str| Err(BenchError::Usage(reason.to_owned()));
         if self.per_query {
             require_own_connects(transport)?;
         }
         if self.per_query && point.connections > MOST_CALLERS {
-            return wrong("--connect per-query has a thread for each connection; at most 1024 of them");
+            return BenchError::refuse(
+                "--connect per-query has a thread for each connection; at most 1024 of them",
+            );
         }
         if self.per_query && self.statement == Statement::Dump {
-            return wrong("a dump is one long query: --connect per-query says nothing about it");
+            return BenchError::refuse("a dump is one long query: --connect per-query says nothing about it");
         }
         if self.read_only && self.statement.writes() {
-            return wrong("--read-only yes and a statement that writes do not go together");
+            return BenchError::refuse("--read-only yes and a statement that writes do not go together");
         }
         if self.table.is_some() && !self.read_only {
-            return wrong("--table is for --read-only yes; otherwise the tool makes tables of its own");
+            return BenchError::refuse(
+                "--table is for --read-only yes; otherwise the tool makes tables of its own",
+            );
         }
         Ok(())
     }
@@ -232,13 +235,12 @@ fn rows(statement: Statement, given: Option<String>) -> Result<u32, BenchError> 
     let Some(text) = given else {
         return Ok(if statement == Statement::Dump { 200_000 } else { 10_000 });
     };
-    let wrong = || BenchError::Usage(format!("--rows {text}: a number from 1 to {MOST_ROWS}, such as 10k"));
     // `10k` is ten thousand, as in rates.
     match samehost_model::parse_rate_list(&text).as_deref() {
         Ok([RateSpec::PerSecond(count)]) if *count >= 1.0 && *count <= f64::from(MOST_ROWS) => {
             Ok(*count as u32)
         }
-        _ => Err(wrong()),
+        _ => BenchError::refuse(format!("--rows {text}: a number from 1 to {MOST_ROWS}, such as 10k")),
     }
 }
 

@@ -190,17 +190,17 @@ impl Instance for RunningMySql {
             let stream = first.into_stream()?;
             let cipher = stream.cipher().map(|cipher| format!(", {cipher}")).unwrap_or_default();
             let seen = Seen::of_socket(&stream).saying(&cipher);
-            let caller = |number: u32| {
-                Box::new(MySqlCaller::new(
+            let mut callers: Vec<Box<dyn Caller>> = Vec::new();
+            for number in 0..arm.point.connections {
+                callers.push(Box::new(MySqlCaller::new(
                     address.clone(),
                     statement,
                     table.clone(),
                     ids.clone(),
                     u64::from(number),
                     Some(seen.clone()),
-                )) as Box<dyn Caller>
-            };
-            let callers = (0..arm.point.connections).map(caller).collect();
+                )));
+            }
             return Ok(Job::Callers { endpoint: address.endpoint.to_string(), callers });
         }
         let connector = Arc::new(MySqlConnector {

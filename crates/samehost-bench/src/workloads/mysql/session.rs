@@ -83,8 +83,7 @@ impl MySqlSession {
     /// Parses a reply that differs from the expected bytes or is incomplete.
     #[cold]
     fn look_closer(&self, input: &[u8]) -> Result<Progress, Bad> {
-        let malformed = |reason: &str| Bad::new("malformed reply", reason);
-        let Some((answer, consumed)) = packet::answer(input).map_err(malformed)? else {
+        let Some((answer, consumed)) = packet::answer(input).map_err(Bad::malformed)? else {
             return Ok(Progress::More { consumed: 0 });
         };
         let kind = match (&self.judge, answer) {

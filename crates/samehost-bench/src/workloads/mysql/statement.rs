@@ -112,11 +112,6 @@ impl Table {
     /// Statements that fill our table; each doubles the rows or adds `most`.
     pub(super) fn filling(&self, most: u32) -> Vec<String> {
         let points = &self.points;
-        let row = |id: &str| {
-            format!(
-                "{id}, 0, REPEAT(LPAD({id}, {DIGITS}, '0'), {C_REPEATS}), REPEAT(LPAD({id}, {DIGITS}, '0'), {PAD_REPEATS})"
-            )
-        };
         let mut statements = vec![format!("INSERT INTO {points} VALUES ({})", row("1"))];
         let mut there = 1;
         while there < self.rows {
@@ -127,6 +122,12 @@ impl Table {
         }
         statements
     }
+}
+
+fn row(id: &str) -> String {
+    format!(
+        "{id}, 0, REPEAT(LPAD({id}, {DIGITS}, '0'), {C_REPEATS}), REPEAT(LPAD({id}, {DIGITS}, '0'), {PAD_REPEATS})"
+    )
 }
 
 /// An id as it is written in SQL and in rows.

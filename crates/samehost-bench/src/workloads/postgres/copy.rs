@@ -77,10 +77,9 @@ impl CopySession {
     /// or a wrong row.
     #[cold]
     fn other(&mut self, input: &[u8]) -> Result<Option<(u8, usize)>, Bad> {
-        let malformed = |reason: String| Bad::new("malformed reply", reason);
-        let Some((tag, length)) = first(input).map_err(malformed)? else { return Ok(None) };
+        let Some((tag, length)) = first(input).map_err(Bad::malformed)? else { return Ok(None) };
         if tag == b'E' {
-            if let Some((Message::ErrorResponse(body), _)) = parse(input).map_err(malformed)? {
+            if let Some((Message::ErrorResponse(body), _)) = parse(input).map_err(Bad::malformed)? {
                 let refusal = Refusal::read(body.fields());
                 if refusal.is_final() {
                     return Err(Bad::new(refusal.kind(), refusal.to_string()));

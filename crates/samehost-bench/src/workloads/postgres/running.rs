@@ -301,9 +301,12 @@ impl Instance for RunningPostgres {
 
 /// The postmaster of a backend, if it is on this machine and visible to us.
 fn parent_of_backend(backend: i32) -> Option<u32> {
-    let is_postgres = |stat: &Stat| stat.name.starts_with("postgres");
     let backend = stat::read(u32::try_from(backend).ok()?).filter(is_postgres)?;
     stat::read(backend.parent).filter(is_postgres).map(|_| backend.parent)
+}
+
+fn is_postgres(stat: &Stat) -> bool {
+    stat.name.starts_with("postgres")
 }
 
 /// What the connections of a trial request.

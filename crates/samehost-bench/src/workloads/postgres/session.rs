@@ -28,10 +28,9 @@ impl RowSession {
     /// refusal, another row.
     #[cold]
     fn walk(&self, input: &[u8]) -> Result<Progress, Bad> {
-        let malformed = |reason: String| Bad::new("malformed reply", reason);
         let (mut at, mut reply, mut refusal) = (0, Vec::new(), None);
         let mut done = false;
-        while let Some((tag, length)) = first(&input[at..]).map_err(malformed)? {
+        while let Some((tag, length)) = first(&input[at..]).map_err(Bad::malformed)? {
             if done && !is_aside(tag) {
                 break;
             }
@@ -42,7 +41,7 @@ impl RowSession {
             }
             reply.extend_from_slice(message);
             if tag == b'E'
-                && let Some((Message::ErrorResponse(body), _)) = parse(message).map_err(malformed)?
+                && let Some((Message::ErrorResponse(body), _)) = parse(message).map_err(Bad::malformed)?
             {
                 let new = Refusal::read(body.fields());
                 if new.is_final() {
@@ -54,7 +53,7 @@ impl RowSession {
         }
         if !done {
             let enough = input.len() < MOST;
-            return if enough { Ok(Progress::More { consumed: 0 }) } else { Err(malformed("no end".into())) };
+            return if enough { Ok(Progress::More { consumed: 0 }) } else { Err(Bad::malformed("no end")) };
         }
         match refusal {
             Some(said) if reply.ends_with(b"Z\0\0\0\x05I") => {

@@ -50,10 +50,11 @@ impl RunningProxy {
         let mut fronts = Vec::new();
         for via in &settings.via.values {
             let conditions = Condition::all(*via, &start.transports, settings);
-            let described = |(number, condition): (usize, &Condition)| {
-                condition.described(number, behind(&backends, condition))
-            };
-            let hosts: Vec<Host<'_>> = conditions.iter().enumerate().map(described).collect();
+            let hosts: Vec<Host<'_>> = conditions
+                .iter()
+                .enumerate()
+                .map(|(number, condition)| condition.described(number, behind(&backends, condition)))
+                .collect();
             let spec = FrontSpec {
                 listens: &settings.front.values,
                 connections: start.most_connections,
@@ -109,16 +110,18 @@ fn start_backends(
         let mut threads = Vec::new();
         for _ in 0..most {
             for set in &sets {
-                let start_one = || {
-                    let serves = |endpoint: &Endpoint| ask(endpoint, "localhost");
-                    let backend = kind.start(account, &start.program, set, |backend| {
-                        backend.endpoints().try_for_each(serves)
-                    })?;
-                    let endpoints: Vec<&Endpoint> = backend.endpoints().collect();
-                    endpoints.iter().cycle().take(WARM_UP as usize).try_for_each(|one| serves(one))?;
-                    Ok(backend)
-                };
-                threads.push((set, scope.spawn(start_one)));
+                threads.push((
+                    set,
+                    scope.spawn(|| {
+                        let serves = |endpoint: &Endpoint| ask(endpoint, "localhost");
+                        let backend = kind.start(account, &start.program, set, |backend| {
+                            backend.endpoints().try_for_each(serves)
+                        })?;
+                        let endpoints: Vec<&Endpoint> = backend.endpoints().collect();
+                        endpoints.iter().cycle().take(WARM_UP as usize).try_for_each(|one| serves(one))?;
+                        Ok(backend)
+                    }),
+                ));
             }
         }
         let mut backends: BTreeMap<Transport, Vec<PrivateServer>> = BTreeMap::new();

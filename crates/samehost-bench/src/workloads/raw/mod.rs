@@ -291,19 +291,21 @@ impl Instance for RunningRaw {
         let tuning = tuning(&arm.point, &self.start);
         let server = self.servers.iter().find(|(known, _)| *known == tuning);
         let (_, server) = server.ok_or_else(|| BenchError::Usage("no server for this trial".into()))?;
-        let own_endpoint = |server: &BuiltIn| server.endpoint(arm.transport).cloned();
-        let connector =
-            RawConnector {
-                marked: self.longer && arm.name.ends_with("#2"),
-                transport: arm.transport,
-                endpoint: self.given.endpoints.get(&arm.transport).cloned().or_else(|| {
-                    own_endpoint(&server.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
-                }),
-                server: Arc::clone(server),
-                tuning: tuning.clone(),
-                waits: self.waits,
-                size: usize::try_from(size).unwrap_or(usize::MAX),
-            };
+        let connector = RawConnector {
+            marked: self.longer && arm.name.ends_with("#2"),
+            transport: arm.transport,
+            endpoint: self.given.endpoints.get(&arm.transport).cloned().or_else(|| {
+                server
+                    .lock()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner)
+                    .endpoint(arm.transport)
+                    .cloned()
+            }),
+            server: Arc::clone(server),
+            tuning: tuning.clone(),
+            waits: self.waits,
+            size: usize::try_from(size).unwrap_or(usize::MAX),
+        };
         if self.bulk {
             let endpoint = Connector::endpoint(&connector);
             return Ok(Job::Bulk(Writer::new(connector.stream()?, endpoint, size)));

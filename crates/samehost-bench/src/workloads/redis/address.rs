@@ -79,7 +79,6 @@ impl Address {
 }
 
 fn parse(text: &str) -> Result<Address, BenchError> {
-    let wrong = |reason: &str| BenchError::Usage(format!("{reason}; {FORMS}"));
     let Some(url) = ServerUrl::parse(text) else {
         return Ok(Address::open(text.parse()?));
     };
@@ -105,6 +104,10 @@ fn parse(text: &str) -> Result<Address, BenchError> {
         }
     }
     Ok(Address { endpoint: found.endpoint, user: url.user, password: url.password, database })
+}
+
+fn wrong(reason: &str) -> BenchError {
+    BenchError::Usage(format!("{reason}; {FORMS}"))
 }
 
 #[cfg(test)]

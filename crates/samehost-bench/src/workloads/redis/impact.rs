@@ -49,13 +49,12 @@ fn look_at(
     dialogue: &mut Dialogue,
     impact: &mut Impact,
 ) -> Result<(), BenchError> {
-    let number = |name| number(info, name);
-    let most = match number("maxclients") {
+    let most = match number(info, "maxclients") {
         Some(most) => Some(most),
         None => dialogue.setting("maxclients")?.and_then(|value| value.parse().ok()),
     };
     // Our own connection is not counted.
-    if let (Some(open), Some(most)) = (number("connected_clients"), most) {
+    if let (Some(open), Some(most)) = (number(info, "connected_clients"), most) {
         let connections =
             Connections { ours: u64::from(look.connections), open: open.saturating_sub(1), most };
         impact.connections(connections, "maxclients");
@@ -81,8 +80,7 @@ fn look_at(
 }
 
 fn memory(bytes: u64, info: &BTreeMap<String, String>, impact: &mut Impact) {
-    let number = |name| number(info, name);
-    match (number("maxmemory"), number("used_memory"), info.get("maxmemory_policy")) {
+    match (number(info, "maxmemory"), number(info, "used_memory"), info.get("maxmemory_policy")) {
         (Some(0), _, _) => impact.found.push("its memory has no limit (maxmemory 0)".into()),
         (Some(all), Some(used), Some(policy)) => {
             let place = match policy.as_str() {

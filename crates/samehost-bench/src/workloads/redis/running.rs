@@ -231,11 +231,13 @@ struct Served {
 impl Served {
     /// Starts a private server.
     fn private(place: Place, start: &StartOptions) -> Result<Self, BenchError> {
-        let answers = |server: &PrivateServer| is_ours(server, place);
-        let server = redis::start(place, &start.program, start.most_connections, answers)?
-            .reached_by_run(&start.program, &start.transports)?;
-        let address = |endpoint: &Endpoint| (endpoint.transport(), Address::private(endpoint, &server));
-        let addresses = server.endpoints().map(address).collect();
+        let server =
+            redis::start(place, &start.program, start.most_connections, |server| is_ours(server, place))?
+                .reached_by_run(&start.program, &start.transports)?;
+        let addresses = server
+            .endpoints()
+            .map(|endpoint| (endpoint.transport(), Address::private(endpoint, &server)))
+            .collect();
         let inside =
             if place.is_container() { Inside::of(server.pid(), &(REDIS.find)()?) } else { Inside::default() };
         if place.is_container() && inside.server.is_empty() {

@@ -94,7 +94,7 @@ impl RedisSession {
     /// Parses a reply other than the expected one: a refusal that leaves the connection usable, or a malformed reply.
     #[cold]
     fn other(&mut self, input: &[u8]) -> Result<Option<usize>, Bad> {
-        let parsed = resp::parse(input).map_err(|error| Bad::new("malformed reply", error.to_string()))?;
+        let parsed = resp::parse(input).map_err(|error| Bad::malformed(error.to_string()))?;
         let Some((reply, length)) = parsed else { return Ok(None) };
         let kind = match &reply {
             Reply::Error(text) => error_kind(text),

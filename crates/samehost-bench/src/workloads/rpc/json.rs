@@ -84,7 +84,7 @@ impl JsonSession {
     /// Parses a reply other than the expected one.
     #[cold]
     fn other(&self, input: &[u8]) -> Result<Progress, Bad> {
-        let malformed = |error: &serde_json::Error| Bad::new("malformed reply", error.to_string());
+        let malformed = |error: &serde_json::Error| Bad::malformed(error.to_string());
         let mut values = Deserializer::from_slice(input).into_iter::<Value>();
         let reply = match values.next() {
             None => return Ok(Progress::More { consumed: 0 }),
@@ -96,7 +96,7 @@ impl JsonSession {
         let consumed = match input.get(end) {
             None => return Ok(Progress::More { consumed: 0 }),
             Some(b'\n') => end + 1,
-            Some(_) => return Err(Bad::new("malformed reply", "no end of line after a reply")),
+            Some(_) => return Err(Bad::malformed("no end of line after a reply")),
         };
         if reply.get("id").and_then(Value::as_u64) != Some(self.number) {
             return Err(Bad::new("wrong number", "a reply to another request"));

@@ -107,7 +107,6 @@ impl Php {
         script: &str,
         variables: &[(&str, &str)],
     ) -> Result<Output, BenchError> {
-        let failed = |error| BenchError::io("running php", error);
         let mut command = Command::new(&self.program);
         if let Some(account) = self.account {
             account.command(&mut command);
@@ -120,12 +119,12 @@ impl Php {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(failed)?;
+            .map_err(BenchError::during("running php"))?;
         if let Some(mut stdin) = child.stdin.take() {
             // If PHP ends early, its output contains the reason.
             let _ = stdin.write_all(script.as_bytes());
         }
-        child.wait_with_output().map_err(failed)
+        child.wait_with_output().map_err(BenchError::during("running php"))
     }
 
     fn check_syntax(&self, settings: &Path) -> Result<(), BenchError> {

@@ -30,9 +30,6 @@ impl Page {
     fn parse(line: &str) -> Option<Self> {
         let mut fields = line.split('\t');
         let mut next = || fields.next();
-        let list = |text: &str| -> Vec<String> {
-            text.split(',').filter(|item| !item.is_empty()).map(str::to_owned).collect()
-        };
         Some(Page {
             trial: next()?.to_owned(),
             page_us: next()?.parse().ok()?,
@@ -78,6 +75,10 @@ impl Page {
         let count = self.connect_us.len();
         (count > 0).then(|| self.connect_us.iter().sum::<f64>() / count as f64 / 1e3)
     }
+}
+
+fn list(text: &str) -> Vec<String> {
+    text.split(',').filter(|item| !item.is_empty()).map(str::to_owned).collect()
 }
 
 /// Means of a trial's pages, by name of measurement.

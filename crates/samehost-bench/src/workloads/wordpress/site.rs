@@ -98,7 +98,6 @@ pub(super) fn private(start: &StartOptions, most_pages: u32) -> Result<(Site, Pr
         .replace("{user}", MARIADB_USER)
         .replace("{password}", server.password())
         .replace("{wordpress}", WORDPRESS);
-    let script = |name: &str, text: &str| (name.to_owned(), text.to_owned());
     let site = Site {
         root: None,
         host: "localhost".into(),
@@ -116,6 +115,10 @@ pub(super) fn private(start: &StartOptions, most_pages: u32) -> Result<(Site, Pr
         ],
     };
     Ok((site, server))
+}
+
+fn script(name: &str, text: &str) -> (String, String) {
+    (name.to_owned(), text.to_owned())
 }
 
 /// Checks that WordPress and a theme are installed.

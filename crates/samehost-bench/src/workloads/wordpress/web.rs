@@ -48,19 +48,9 @@ impl Web {
     ) -> Result<Self, BenchError> {
         let pages = start.most_connections;
         // One more than concurrent pages: a process may still be logging a page when the next is requested.
-        let pool = |transport: &Transport| Pool {
-            name: transport.to_string(),
-            transport: *transport,
-            children: pages + 1,
-            backlog: 511,
-            clear_env: true,
-            settings: [("display_errors", "0"), ("log_errors", "1"), ("max_execution_time", "60")]
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                .to_vec(),
-        };
         let asked = POOLS.iter().filter(|transport| pools.contains(transport));
         let spec = PhpFpmSpec {
-            pools: asked.map(pool).collect(),
+            pools: asked.map(|transport| pool(*transport, pages)).collect(),
             scripts: site.scripts.clone(),
             account: site.account,
             ports_in: start.behind.clone(),
@@ -162,6 +152,20 @@ impl Web {
             .map(|(name, with_messages)| format!("{name}: {}", with_messages.trim()))
             .collect::<Vec<_>>()
             .join("\n")
+    }
+}
+
+/// A pool of PHP-FPM for pages over this transport.
+fn pool(transport: Transport, pages: u32) -> Pool {
+    Pool {
+        name: transport.to_string(),
+        transport,
+        children: pages + 1,
+        backlog: 511,
+        clear_env: true,
+        settings: [("display_errors", "0"), ("log_errors", "1"), ("max_execution_time", "60")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .to_vec(),
     }
 }
 

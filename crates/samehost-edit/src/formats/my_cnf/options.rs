@@ -158,7 +158,6 @@ impl Options {
 /// The range without surrounding white space.
 fn trim(text: &[u8], range: Range<usize>) -> Range<usize> {
     let (mut start, mut end) = (range.start, range.end);
-    let is_space = |byte: u8| byte.is_ascii_whitespace() || byte == 0x0b;
     while start < end && is_space(text[start]) {
         start += 1;
     }
@@ -166,6 +165,10 @@ fn trim(text: &[u8], range: Range<usize>) -> Range<usize> {
         end -= 1;
     }
     start..end
+}
+
+fn is_space(byte: u8) -> bool {
+    byte.is_ascii_whitespace() || byte == 0x0b
 }
 
 /// Start of a comment after an option, or the end: a `#` outside of quotes.

@@ -254,15 +254,17 @@ pub(crate) fn named_axis(title: &str, log: bool, ticks: &[(f64, String)]) -> Val
     let (low, high) = ends(ticks.iter().map(|(value, _)| place(*value))).unwrap_or((0.0, 1.0));
     // Omits labels that would overlap the previous one.
     let mut last = f64::NEG_INFINITY;
-    let apart = |(value, _): &&(f64, String)| {
-        let free = place(*value) - last >= NEAREST * (high - low);
-        if free {
-            last = place(*value);
-        }
-        free
-    };
-    let (values, texts): (Vec<f64>, Vec<String>) =
-        ticks.iter().filter(apart).map(|(value, text)| (*value, escape::chart(text))).unzip();
+    let (values, texts): (Vec<f64>, Vec<String>) = ticks
+        .iter()
+        .filter(|(value, _)| {
+            let free = place(*value) - last >= NEAREST * (high - low);
+            if free {
+                last = place(*value);
+            }
+            free
+        })
+        .map(|(value, text)| (*value, escape::chart(text)))
+        .unzip();
     let pad = if high > low { 0.05 * (high - low) } else { 0.5 };
     json!({
         "type": if log { "log" } else { "linear" }, "title": { "text": escape::chart(title) },

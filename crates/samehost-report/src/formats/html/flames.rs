@@ -62,11 +62,14 @@ fn stacks(profile: &Profile) -> Stacks {
 
 /// Frames as displayed: the kernel's have the suffix ` [k]` in place of `_[k]`.
 fn shown(stack: &str) -> String {
-    let frame = |frame: &str| match frame.strip_suffix("_[k]") {
-        Some(name) => format!("{} [k]", clean(name)),
-        None => clean(frame),
-    };
-    stack.split(';').map(frame).collect::<Vec<_>>().join(";")
+    stack
+        .split(';')
+        .map(|frame| match frame.strip_suffix("_[k]") {
+            Some(name) => format!("{} [k]", clean(name)),
+            None => clean(frame),
+        })
+        .collect::<Vec<_>>()
+        .join(";")
 }
 
 /// Drawing of an arm's stacks. With another arm's stacks, red marks more time than in that arm and blue less.
@@ -89,14 +92,17 @@ fn flame(name: &str, place: &str, stacks: &Stacks, against: Option<(&str, &Stack
 }
 
 fn draw_against(stacks: &Stacks, other: Option<&Stacks>) -> Option<String> {
-    // Stacks in the bucket of rare ones differ between arms, so a colour would mean nothing.
-    let alike = |stack: &String| stack.ends_with(OTHER);
     let before = other.map(|other| {
         let comparable = other.iter().filter(|(stack, _)| !alike(stack));
         let rare = stacks.iter().filter(|(stack, _)| alike(stack));
         comparable.chain(rare).map(|(stack, ns)| (stack.clone(), *ns)).collect()
     });
     draw(stacks, before.as_ref())
+}
+
+/// Stacks in the bucket of rare ones differ between arms, so a colour would mean nothing.
+fn alike(stack: &str) -> bool {
+    stack.ends_with(OTHER)
 }
 
 /// A drawing in a scrollable region.

@@ -170,7 +170,6 @@ fn layout(view: &View<'_>, rows: &[Row<'_>]) -> Value {
     });
     let base = view.groups.first().map_or_else(String::new, |group| view.name(&group.baseline.id));
     let title = format!("{} ÷ {base}", view.candidates().join(", "));
-    let better = |row: &Row<'_>| if row.metric.better == Better::Higher { "right" } else { "left" };
     let side = rows.first().map(better).filter(|side| rows.iter().all(|row| better(row) == *side));
     let side = side.map_or_else(String::new, |side| format!(" ({side} is better)"));
     let x = chart::log_axis(
@@ -186,6 +185,10 @@ fn layout(view: &View<'_>, rows: &[Row<'_>]) -> Value {
     let mut layout = chart::layout(&x, &y, 90 + 30 * rows.len());
     layout["shapes"] = chart::no_difference(margin);
     layout
+}
+
+fn better(row: &Row<'_>) -> &'static str {
+    if row.metric.better == Better::Higher { "right" } else { "left" }
 }
 
 fn table_head(view: &View<'_>) -> Grid {

@@ -54,17 +54,10 @@ pub(crate) fn charts(view: &View<'_>) -> Vec<Chart> {
 
 /// The parameter as an axis, if all its values are positive numbers, as the logarithmic axis requires.
 fn along<'a>(view: &View<'_>, parameter: &'a Parameter) -> Option<Along<'a>> {
-    let number = |point: &Point| match parameter {
-        Parameter::Connections => Some(f64::from(point.connections)),
-        Parameter::Rate => point.rate_per_s,
-        Parameter::Size => point.size_bytes.map(|bytes| bytes as f64),
-        Parameter::Placement => None,
-        Parameter::Own(name) => point.parameters.get(name)?.parse().ok(),
-    };
     let mut places = Vec::new();
     for group in &view.groups {
         let point = &group.baseline.point;
-        let value = number(point).filter(|value: &f64| value.is_finite() && *value > 0.0)?;
+        let value = number(parameter, point).filter(|value: &f64| value.is_finite() && *value > 0.0)?;
         let text = parameter.value(point);
         if !places.iter().any(|(_, known)| *known == text) {
             places.push((value, text));
@@ -72,6 +65,17 @@ fn along<'a>(view: &View<'_>, parameter: &'a Parameter) -> Option<Along<'a>> {
     }
     places.sort_by(|a, b| a.0.total_cmp(&b.0));
     (places.len() > 1).then_some(Along { parameter, places })
+}
+
+/// The value of a parameter at a point as a number, where it is one.
+fn number(parameter: &Parameter, point: &Point) -> Option<f64> {
+    match parameter {
+        Parameter::Connections => Some(f64::from(point.connections)),
+        Parameter::Rate => point.rate_per_s,
+        Parameter::Size => point.size_bytes.map(|bytes| bytes as f64),
+        Parameter::Placement => None,
+        Parameter::Own(name) => point.parameters.get(name)?.parse().ok(),
+    }
 }
 
 /// One arm at one point: median and interval over its trials.
@@ -106,8 +110,10 @@ struct Panel<'a> {
 impl Panel<'_> {
     /// Points of a series in ascending order.
     fn spots(&self, series: &Series) -> Vec<Spot> {
-        let is_here = |arm: &&Arm| self.view.point_but(self.along.parameter, &arm.point) == self.level;
-        let arms = self.view.arms(&series.name).filter(is_here);
+        let arms = self
+            .view
+            .arms(&series.name)
+            .filter(|arm| self.view.point_but(self.along.parameter, &arm.point) == self.level);
         let mut spots: Vec<Spot> =
             arms.filter_map(|arm| spot(self.view, arm, self.metric, self.along)).collect();
         spots.sort_by(|a, b| a.x.total_cmp(&b.x));

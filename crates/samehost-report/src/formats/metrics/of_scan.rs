@@ -110,11 +110,12 @@ fn hops(inventory: &Inventory) -> [Metric; 2] {
         *connections += f64::from(hop.connections);
     }
     let samples = |value: fn(&(f64, f64)) -> f64| {
-        let sample = |((service, transport), both): (&(String, &str), &(f64, f64))| Sample {
-            labels: vec![(SERVICE, service.clone()), (TRANSPORT, (*transport).to_owned())],
-            value: value(both),
-        };
-        all.iter().map(sample).collect()
+        all.iter()
+            .map(|((service, transport), both)| Sample {
+                labels: vec![(SERVICE, service.clone()), (TRANSPORT, (*transport).to_owned())],
+                value: value(both),
+            })
+            .collect()
     };
     [
         Metric::gauge(
@@ -138,14 +139,12 @@ fn summed(values: impl Iterator<Item = (String, f64)>) -> Vec<Sample> {
     for (service, value) in values {
         *all.entry(service).or_default() += value;
     }
-    let sample = |(service, value)| Sample { labels: vec![(SERVICE, service)], value };
-    all.into_iter().map(sample).collect()
+    all.into_iter().map(|(service, value)| Sample { labels: vec![(SERVICE, service)], value }).collect()
 }
 
 /// Sums a value of pairs over each service.
 fn by_service(scan: &Scan, value: impl Fn(&Advice) -> Option<f64>) -> Vec<Sample> {
-    let service_and_value = |advice: &Advice| Some((service_of(scan, advice.service), value(advice)?));
-    summed(scan.advice.iter().filter_map(service_and_value))
+    summed(scan.advice.iter().filter_map(|advice| Some((service_of(scan, advice.service), value(advice)?))))
 }
 
 /// Hops over TCP, by whether they could use a Unix socket.
@@ -164,7 +163,6 @@ fn could_switch(scan: &Scan) -> [Metric; 2] {
         labels: vec![(SERVICE, service), ("samehost.possible", possible.to_owned())],
         value,
     };
-    let worth = |advice: &Advice| Some(if advice.saving?.worth_it { 1.0 } else { 0.0 });
     [
         Metric::gauge(
             "samehost.tcp.hops",
@@ -181,16 +179,22 @@ fn could_switch(scan: &Scan) -> [Metric; 2] {
     ]
 }
 
+fn worth(advice: &Advice) -> Option<f64> {
+    Some(if advice.saving?.worth_it { 1.0 } else { 0.0 })
+}
+
 fn unexpected(found: &BTreeMap<String, u32>) -> Metric {
-    let sample = |(service, number): (&String, &u32)| Sample {
-        labels: vec![(SERVICE, service.clone())],
-        value: f64::from(*number),
-    };
     Metric::gauge(
         "samehost.hops.unexpected",
         HOP,
         "Client programs that are connected over another transport than the file of --expect says.",
-        found.iter().map(sample).collect(),
+        found
+            .iter()
+            .map(|(service, number)| Sample {
+                labels: vec![(SERVICE, service.clone())],
+                value: f64::from(*number),
+            })
+            .collect(),
     )
 }
 
@@ -365,15 +369,17 @@ fn weighted(means: impl Iterator<Item = (u64, f64)>) -> Option<f64> {
 fn findings(scan: &Scan) -> Metric {
     let codes: BTreeSet<&str> =
         FINDING_CODES.into_iter().chain(scan.findings.iter().map(|finding| finding.code)).collect();
-    let sample = |code: &str| Sample {
-        labels: vec![("samehost.finding", code.to_owned())],
-        value: scan.findings.iter().filter(|finding| finding.code == code).count() as f64,
-    };
     Metric::gauge(
         "samehost.findings",
         MetricUnit::Of("finding"),
         "What the scan found worth knowing, by kind.",
-        codes.into_iter().map(sample).collect(),
+        codes
+            .into_iter()
+            .map(|code| Sample {
+                labels: vec![("samehost.finding", code.to_owned())],
+                value: scan.findings.iter().filter(|finding| finding.code == code).count() as f64,
+            })
+            .collect(),
     )
 }
 

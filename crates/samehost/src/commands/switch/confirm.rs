@@ -200,8 +200,6 @@ fn by_systemd(program: &Path, id: &str, every: &str) -> anyhow::Result<()> {
     let store = switches::store()?;
     // STATE/samehost/switches
     let state = store.path().ancestors().nth(2).context("no state directory")?.display().to_string();
-    // These characters are special in a unit file.
-    let is_plain = |text: &str| !text.contains(['"', '\\', '%', '$', '\n']);
     let path = unit_path(id);
     anyhow::ensure!(is_plain(&state) && is_plain(&program.display().to_string()), "no plain path");
     std::fs::write(&path, unit(program, id, every, &state))?;
@@ -212,6 +210,11 @@ fn by_systemd(program: &Path, id: &str, every: &str) -> anyhow::Result<()> {
         anyhow::bail!("systemd does not start it");
     }
     Ok(())
+}
+
+/// These characters are special in a unit file.
+fn is_plain(text: &str) -> bool {
+    !text.contains(['"', '\\', '%', '$', '\n'])
 }
 
 /// Removes the unit of a finished watcher, if there is one.

@@ -39,8 +39,7 @@ pub(super) fn one(options: &SwitchOptions, targets: &[String]) -> anyhow::Result
     let mut plan = plan(&request, &scan).map_err(|error| WrongUse(error.to_string()))?;
     let interrupted = interrupt::flag();
     if !plan.is_barred() {
-        let is_interrupted = || interrupted.load(Ordering::Relaxed);
-        plan = plan.look_who_stays(&request, &scan, &|| look().ok(), &is_interrupted);
+        plan = plan.look_who_stays(&request, &scan, &|| look().ok(), &|| interrupted.load(Ordering::Relaxed));
     }
     make(options, plan, &request, words(options, targets), &interrupted)
 }
@@ -50,8 +49,8 @@ pub(super) fn finish(options: &SwitchOptions, id: &str) -> anyhow::Result<Ending
     let request = request_of(options, &[id.to_owned()])?;
     let scan = look()?;
     let interrupted = interrupt::flag();
-    let is_interrupted = || interrupted.load(Ordering::Relaxed);
-    let plan = finishing(&switches::store_of(id)?, id, &request, &scan, &|| look().ok(), &is_interrupted)
+    let is_interrupted: &dyn Fn() -> bool = &|| interrupted.load(Ordering::Relaxed);
+    let plan = finishing(&switches::store_of(id)?, id, &request, &scan, &|| look().ok(), is_interrupted)
         .map_err(|error| WrongUse(error.to_string()))?;
     make(options, plan, &request, format!("samehost switch --finish {id}"), &interrupted)
 }

@@ -8,14 +8,13 @@ use crate::wrong_use::WrongUse;
 
 /// Refuses options that have no meaning beside others.
 pub(super) fn check(options: &SwitchOptions) -> Result<(), WrongUse> {
-    let refuse = |text: String| Err(WrongUse(text));
     if options.address.is_some() && options.to == UnixOrTcp::Unix {
         return refuse(
             "--address is the TCP address for --to tcp; to a Unix socket it does nothing".to_owned(),
         );
     }
     if options.socket.is_some() && options.to == UnixOrTcp::Tcp {
-        return refuse("--socket is the socket to move to; with --to tcp it does nothing".to_owned());
+        return refuse("--socket is the socket to move to; with --to tcp it does nothing");
     }
     if options.close_tcp && options.to == UnixOrTcp::Tcp {
         return refuse(
@@ -24,7 +23,7 @@ pub(super) fn check(options: &SwitchOptions) -> Result<(), WrongUse> {
         );
     }
     if options.keep_tcp && options.to == UnixOrTcp::Tcp {
-        return refuse("--keep-tcp is for a move to a Unix socket; with --to tcp it does nothing".to_owned());
+        return refuse("--keep-tcp is for a move to a Unix socket; with --to tcp it does nothing");
     }
     let Some(operation) = operation(options) else { return Ok(()) };
     match given(options).into_iter().find(|name| !takes(operation, name)) {
@@ -127,4 +126,8 @@ pub(super) fn notes(options: &SwitchOptions, report: &SwitchReport) -> Vec<Strin
         notes.push("--confirm-within is for a switch that is made, and not for a dry run".to_owned());
     }
     notes
+}
+
+fn refuse<T>(text: impl Into<String>) -> Result<T, WrongUse> {
+    Err(WrongUse(text.into()))
 }
