@@ -16,6 +16,7 @@ mod supervisor;
 mod tally;
 mod thread;
 mod trial;
+mod unit;
 mod watchers;
 
 pub use maps::{Map, Maps};
@@ -24,3 +25,4 @@ pub use samehost_bpf::{Mode, PairCounts};
 pub use supervisor::{Started, Supervisor};
 pub use tally::Tally;
 pub use trial::{BLOCKS, Share, Terms, Trial, Tried, TriedArm, TriedBlock, TriedPort, Way};
+pub use unit::{UnitError, UnitPlan, UnitTrial, plan_unit};

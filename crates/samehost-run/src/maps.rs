@@ -52,6 +52,19 @@ fn beside(others: &[String]) -> String {
     }
 }
 
+impl Map {
+    /// As `--map` takes it.
+    #[must_use]
+    pub fn as_word(&self) -> String {
+        let to =
+            self.socket.path().map_or_else(|| self.socket.to_string(), |path| path.display().to_string());
+        match self.address {
+            Some(address) => format!("{}={to}", SocketAddr::new(address, self.port)),
+            None => format!("{}={to}", self.port),
+        }
+    }
+}
+
 impl FromStr for Map {
     type Err = MapError;
 

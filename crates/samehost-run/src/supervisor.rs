@@ -88,8 +88,13 @@ impl Supervisor {
     }
 
     /// Answers until no process is left that could ask; a process that outlives the program is one of them. Hands over what a trial
-    /// has found when it ends. Returns the program's exit status, and what was counted.
-    pub fn supervise(mut self, conclude: impl FnOnce(Tried)) -> io::Result<(u8, Tally)> {
+    /// has found when it ends, which is earlier where it ends on a decision and what it has found so far decides. Returns the
+    /// program's exit status, and what was counted.
+    pub fn supervise(
+        mut self,
+        is_decided: impl Fn(&Tried) -> bool,
+        conclude: impl FnOnce(Tried),
+    ) -> io::Result<(u8, Tally)> {
         let mut conclude = Some(conclude);
         loop {
             let mut waits = [
@@ -114,9 +119,8 @@ impl Supervisor {
             if signals.contains(PollFlags::IN) {
                 self.processes.take_signals()?;
             }
-            if left.is_some_and(|left| left.is_zero())
-                && let (Some(tried), Some(conclude)) = (self.connects.end_trial(), conclude.take())
-            {
+            let is_over = left.is_some_and(|left| left.is_zero()) || self.has_decided(&is_decided);
+            if is_over && let (Some(tried), Some(conclude)) = (self.connects.end_trial(), conclude.take()) {
                 conclude(tried);
             }
             if calls.contains(PollFlags::HUP) {
@@ -128,6 +132,16 @@ impl Supervisor {
             conclude(tried);
         }
         Ok((self.processes.exit_status(), self.connects.tally))
+    }
+
+    /// Looks at a trial that ends on a decision, where there is a block more to look at.
+    fn has_decided(&mut self, is_decided: impl Fn(&Tried) -> bool) -> bool {
+        let Some(trial) = &mut self.connects.trial else { return false };
+        let is_over = trial.look().is_some_and(|found| is_decided(&found));
+        if is_over {
+            trial.decided();
+        }
+        is_over
     }
 
     fn answer(&mut self, call: &Call) {

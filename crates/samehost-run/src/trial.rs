@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use samehost_bpf::{Counted, Exchanges, Mode, PairCounts, Unavailable};
+use samehost_bpf::{Counted, Exchanges, Mode, OfConnection, PairCounts, Unavailable};
 use samehost_model::scan::NoTime;
 use samehost_scan::{are_too_many_lost, no_time};
 use samehost_system::diag::Diag;
@@ -23,6 +23,13 @@ use super::thread::Thread;
 /// a histogram of both arms in the kernel (4 KiB for each processor); a block of the report for each of the coin's would need as
 /// much for four connections.
 pub const BLOCKS: u32 = 24;
+/// Connections of a block of a trial that ends on a decision: those that came in a row, so that what was looked at after a block stays
+/// what it was. All have as many, for the test is of blocks that scatter alike; blocks that grow, so that 54 of them hold a trial and
+/// each has its histogram, do not. Only the first [`BLOCKS`] carry what is counted in the kernel by blocks; what decides is counted
+/// by connections.
+const IN_A_ROW: u32 = 20;
+/// It is looked again when there are a twentieth more blocks: each look reads the record of each connection.
+const MORE_BLOCKS: usize = 20;
 /// Connections that a trial has at most: 8 MB of records in the kernel. Those after them go over TCP, and are counted.
 const MOST: usize = 1 << 15;
 /// Ports that are tried at once.
@@ -107,9 +114,66 @@ impl Coin {
 /// A mapped port.
 struct Port {
     map: Map,
-    /// The block that is open, and its ways that were not drawn yet.
-    block: u32,
+    /// The block of the coin that is open, its ways that were not drawn yet, and the block of the report that it belongs to.
     left: Vec<Way>,
+    block: u32,
+    row: Row,
+}
+
+/// Blocks of the report that have connections in a row.
+#[derive(Default)]
+struct Row {
+    /// The block that is open, and its connections so far.
+    block: u32,
+    drawn: u32,
+    /// What was found of the blocks that were looked at, by way: it stays as it was then.
+    looked: Vec<[Value; 2]>,
+}
+
+/// What decides, of one way in a block: connections with a time, the sum of the logarithms of their means in microseconds, and all their
+/// exchanges.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Value {
+    timed: u64,
+    log_sum: f64,
+    exchanges: u64,
+    nanoseconds: u64,
+}
+
+impl Value {
+    fn add(&mut self, found: &OfConnection) {
+        if found.timed > 0 && found.nanoseconds > 0 {
+            self.timed += 1;
+            self.log_sum += (found.nanoseconds as f64 / found.timed as f64 / 1000.0).ln();
+            self.exchanges += found.timed;
+            self.nanoseconds += found.nanoseconds;
+        }
+    }
+}
+
+impl Row {
+    /// The block of the report that a block of the coin with so many connections belongs to; it is never divided.
+    fn of_next(&mut self, size: u32) -> u32 {
+        if self.drawn >= IN_A_ROW {
+            (self.block, self.drawn) = (self.block + 1, 0);
+        }
+        self.drawn += size;
+        self.block
+    }
+
+    /// Blocks that may be looked at: their connections had the time of a block more for their requests.
+    fn ready(&self) -> usize {
+        self.block.saturating_sub(1) as usize
+    }
+
+    fn is_to_be_looked_at(&self) -> bool {
+        self.ready() > self.looked.len() + self.looked.len() / MORE_BLOCKS
+    }
+
+    /// Whole blocks, at the end; one at least, if it is not whole.
+    fn whole(&self) -> usize {
+        (self.block + u32::from(self.drawn >= IN_A_ROW || self.block == 0)) as usize
+    }
 }
 
 /// A connection that was drawn.
@@ -141,6 +205,8 @@ pub struct Terms {
     pub length: Option<Duration>,
     /// Whether system calls may be stamped where the kernel allows nothing better.
     pub exact: bool,
+    /// Whether it ends when the exchange time is decided.
+    pub until_decided: bool,
 }
 
 /// Why there is no trial.
@@ -185,10 +251,11 @@ pub struct Trial {
     /// Tells who listens; `None` where the kernel does not.
     diag: Option<Diag>,
     begun: Instant,
-    length: Option<Duration>,
+    terms: Terms,
     coin: Coin,
     ports: Vec<Port>,
     drawn: Vec<Drawn>,
+    is_decided: bool,
     /// The cookie of each socket that was drawn.
     known: HashMap<u64, usize>,
     /// Connections that were not drawn, because only the other family's address is served, and because the trial was full.
@@ -213,13 +280,13 @@ impl Trial {
         }
         let mut ports = Vec::new();
         for map in &maps.0 {
-            ports.push(Port { map: map.clone(), block: 0, left: Vec::new() });
+            ports.push(Port { map: map.clone(), left: Vec::new(), block: 0, row: Row::default() });
         }
         Ok(Trial {
             exchanges,
             diag: Diag::open().ok(),
             begun: Instant::now(),
-            length: terms.length,
+            terms,
             coin: Coin {
                 random: Xoshiro256PlusPlus::seed_from_u64(terms.seed),
                 share: terms.share,
@@ -227,6 +294,7 @@ impl Trial {
             },
             ports,
             drawn: Vec::new(),
+            is_decided: false,
             known: HashMap::new(),
             unserved: 0,
             left_out: 0,
@@ -235,7 +303,7 @@ impl Trial {
 
     /// How long it goes on; `None` until the program ends.
     pub fn left(&self) -> Option<Duration> {
-        self.length.map(|length| length.saturating_sub(self.begun.elapsed()))
+        self.terms.length.map(|length| length.saturating_sub(self.begun.elapsed()))
     }
 
     /// Draws the way of a connection from the socket with this cookie. It is drawn once, whatever becomes of it: a program that asks
@@ -255,7 +323,10 @@ impl Trial {
         }
         let open = &mut self.ports[port];
         if open.left.is_empty() {
-            (open.block, open.left) = self.coin.next_block();
+            let (block, left) = self.coin.next_block();
+            open.block =
+                if self.terms.until_decided { open.row.of_next(left.len() as u32) } else { block % BLOCKS };
+            open.left = left;
         }
         let way = open.left.pop().unwrap_or(Way::Tcp);
         self.known.insert(cookie, self.drawn.len());
@@ -291,33 +362,97 @@ impl Trial {
         }
     }
 
-    /// Ends the trial and counts.
-    #[must_use]
-    pub fn finish(self) -> Tried {
-        let seconds = self.begun.elapsed().as_secs_f64();
-        let mode = self.exchanges.mode();
-        let counted = self.exchanges.finish();
-        let mut ports = Vec::new();
-        for port in self.ports {
-            ports.push(TriedPort { map: port.map, arms: [TriedArm::default(), TriedArm::default()] });
+    /// What there is so far, in whole blocks, where it ends on a decision and there are more of them than the last time.
+    pub fn look(&mut self) -> Option<Tried> {
+        if !self.terms.until_decided || !self.ports.iter().any(|port| port.row.is_to_be_looked_at()) {
+            return None;
+        }
+        let counted = self.exchanges.so_far();
+        self.note(&counted, Row::ready);
+        Some(self.tried(&counted))
+    }
+
+    /// Keeps what was found of so many blocks of each port; of those that were looked at before it is known.
+    fn note(&mut self, counted: &Counted, blocks: fn(&Row) -> usize) {
+        let mut values: Vec<Vec<[Value; 2]>> = Vec::new();
+        for port in &self.ports {
+            values.push(vec![Default::default(); blocks(&port.row).max(port.row.looked.len())]);
         }
         for drawn in &self.drawn {
-            let arm = &mut ports[drawn.port].arms[usize::from(drawn.way == Way::Unix)];
-            arm.add(drawn, &counted);
+            let Some(block) = values[drawn.port].get_mut(drawn.block as usize) else { continue };
+            if let Some(found) = drawn.found(counted) {
+                block[usize::from(drawn.way == Way::Unix)].add(found);
+            }
         }
-        let is_lossy = are_too_many_lost(&counted);
-        let mut pairs = counted.pairs.into_iter();
-        for arm in ports.iter_mut().flat_map(|port| &mut port.arms) {
+        for (port, values) in self.ports.iter_mut().zip(values) {
+            let known = port.row.looked.len();
+            port.row.looked.extend(values.into_iter().skip(known));
+        }
+    }
+
+    /// What there is so far has decided: the report is of what was looked at, and of nothing after it.
+    pub fn decided(&mut self) {
+        self.is_decided = true;
+    }
+
+    /// Ends the trial and counts.
+    #[must_use]
+    pub fn finish(mut self) -> Tried {
+        let counted = self.exchanges.end();
+        if self.terms.until_decided && !self.is_decided {
+            self.note(&counted, Row::whole);
+        }
+        self.tried(&counted)
+    }
+
+    /// Everything by ports, ways and blocks of the report.
+    fn tried(&self, counted: &Counted) -> Tried {
+        let seconds = self.begun.elapsed().as_secs_f64();
+        let mut ports = Vec::new();
+        for port in &self.ports {
+            let blocks = if self.terms.until_decided { port.row.looked.len() } else { BLOCKS as usize };
+            ports.push(TriedPort {
+                map: port.map.clone(),
+                arms: [TriedArm::of(blocks), TriedArm::of(blocks)],
+            });
+        }
+        let mut after_the_last_block = 0;
+        for drawn in &self.drawn {
+            let arm = &mut ports[drawn.port].arms[usize::from(drawn.way == Way::Unix)];
+            match arm.blocks.get_mut(drawn.block as usize) {
+                Some(block) => block.add(drawn, counted),
+                None => after_the_last_block += 1,
+            }
+        }
+        for (port, found) in self.ports.iter().zip(&mut ports) {
+            for (number, values) in port.row.looked.iter().enumerate() {
+                for (arm, value) in found.arms.iter_mut().zip(values) {
+                    arm.blocks[number].value = *value;
+                }
+            }
+        }
+        let is_lossy = are_too_many_lost(counted);
+        let ways = ports.iter_mut().flat_map(|port| &mut port.arms);
+        for (arm, counts) in ways.zip(counted.pairs.chunks(BLOCKS as usize)) {
             let mut all = PairCounts::default();
-            for block in &mut arm.blocks {
-                block.counts = pairs.next().unwrap_or_default();
-                all.merge(&block.counts);
+            for (number, counts) in counts.iter().enumerate() {
+                all.merge(counts);
+                if let Some(block) = arm.blocks.get_mut(number) {
+                    block.counts = counts.clone();
+                }
             }
             arm.no_time = no_time(&all, seconds, is_lossy);
             arm.counts = all;
         }
-        let (unserved, left_out) = (self.unserved, self.left_out);
-        Tried { mode, seconds, ports, unserved, left_out }
+        Tried {
+            mode: self.exchanges.mode(),
+            seconds,
+            ports,
+            unserved: self.unserved,
+            left_out: self.left_out,
+            is_in_a_row: self.terms.until_decided,
+            after_the_last_block,
+        }
     }
 }
 
@@ -331,6 +466,19 @@ pub struct Tried {
     /// other family, and those after the most that a trial has.
     pub unserved: u64,
     pub left_out: u64,
+    /// Whether its blocks have connections in a row, and only the first ones what is counted by blocks in the kernel.
+    pub is_in_a_row: bool,
+    /// Connections after the last whole block, of a trial that ends on a decision.
+    pub after_the_last_block: u64,
+}
+
+impl Tried {
+    /// Blocks of the report, of the port that has the most.
+    #[must_use]
+    pub fn blocks(&self) -> u32 {
+        let all = self.ports.iter().flat_map(|port| &port.arms).map(|arm| arm.blocks.len());
+        all.max().unwrap_or(0).max(1) as u32
+    }
 }
 
 #[derive(Debug)]
@@ -349,10 +497,16 @@ pub struct TriedArm {
     pub blocks: Vec<TriedBlock>,
 }
 
+impl TriedArm {
+    fn of(blocks: usize) -> Self {
+        let blocks = (0..blocks).map(|_| TriedBlock::default()).collect();
+        TriedArm { no_time: None, counts: PairCounts::default(), blocks }
+    }
+}
+
 impl Default for TriedArm {
     fn default() -> Self {
-        let blocks = (0..BLOCKS).map(|_| TriedBlock::default()).collect();
-        TriedArm { no_time: None, counts: PairCounts::default(), blocks }
+        TriedArm::of(BLOCKS as usize)
     }
 }
 
@@ -364,35 +518,53 @@ pub struct TriedBlock {
     pub fell_back: u64,
     pub refused: u64,
     pub unanswered: u64,
-    /// Connections that have exchanges with a time, and the sum of the logarithms of the mean microseconds of each.
-    pub timed: u64,
-    pub log_sum: f64,
+    value: Value,
+    /// What is counted by blocks in the kernel; nothing of the later blocks of a trial that ends on a decision.
     pub counts: PairCounts,
 }
 
-impl TriedArm {
-    fn add(&mut self, drawn: &Drawn, counted: &Counted) {
-        let Some(block) = self.blocks.get_mut((drawn.block % BLOCKS) as usize) else { return };
-        block.connections += 1;
-        block.fell_back += u64::from(drawn.fell_back);
-        let Some(number) = drawn.number else { return };
-        let Some(found) = counted.connections.get(number as usize) else { return };
-        let is_tcp = drawn.way == Way::Tcp || drawn.fell_back;
-        // `run` itself has connected a Unix socket; the kernel finds its other end with the first bytes.
-        block.refused += u64::from(is_tcp && !found.has_both_ends);
-        block.unanswered += u64::from(found.has_sent && !found.has_read);
-        if found.timed > 0 && found.nanoseconds > 0 {
-            block.timed += 1;
-            block.log_sum += (found.nanoseconds as f64 / found.timed as f64 / 1000.0).ln();
-        }
+impl Drawn {
+    /// What was counted of its connection.
+    fn found<'a>(&self, counted: &'a Counted) -> Option<&'a OfConnection> {
+        counted.connections.get(self.number? as usize)
     }
 }
 
 impl TriedBlock {
+    fn add(&mut self, drawn: &Drawn, counted: &Counted) {
+        self.connections += 1;
+        self.fell_back += u64::from(drawn.fell_back);
+        let Some(found) = drawn.found(counted) else { return };
+        let is_tcp = drawn.way == Way::Tcp || drawn.fell_back;
+        // `run` itself has connected a Unix socket; the kernel finds its other end with the first bytes.
+        self.refused += u64::from(is_tcp && !found.has_both_ends);
+        self.unanswered += u64::from(found.has_sent && !found.has_read);
+        self.value.add(found);
+    }
+
+    /// Connections that have exchanges with a time.
+    #[must_use]
+    pub fn timed(&self) -> u64 {
+        self.value.timed
+    }
+
+    /// Exchanges with a time of its connections.
+    #[must_use]
+    pub fn exchanges(&self) -> u64 {
+        self.value.exchanges
+    }
+
     /// The geometric mean over its connections of the mean time of each, in microseconds; `None` without any.
     #[must_use]
     pub fn typical_us(&self) -> Option<f64> {
-        (self.timed > 0).then(|| (self.log_sum / self.timed as f64).exp())
+        (self.value.timed > 0).then(|| (self.value.log_sum / self.value.timed as f64).exp())
+    }
+
+    /// The mean of all its exchanges, in microseconds; `None` without any.
+    #[must_use]
+    pub fn mean_us(&self) -> Option<f64> {
+        let Value { exchanges, nanoseconds, .. } = self.value;
+        (exchanges > 0).then(|| nanoseconds as f64 / exchanges as f64 / 1000.0)
     }
 }
 
@@ -422,6 +594,27 @@ mod tests {
             seen.dedup();
             assert_eq!(seen, sizes, "{percent} %");
         }
+    }
+
+    #[test]
+    fn blocks_in_a_row_are_whole_before_they_are_looked_at() {
+        let mut row = Row::default();
+        let mut sizes = [0_u32; 4];
+        for size in [4, 6, 6, 4, 6, 6, 6, 6, 4, 4, 4, 4, 4, 4] {
+            sizes[row.of_next(size) as usize] += size;
+        }
+        assert_eq!(sizes, [20, 24, 20, 4]);
+        assert_eq!((row.ready(), row.whole()), (2, 3));
+        assert!(row.is_to_be_looked_at());
+        row.looked = vec![Default::default(); 2];
+        assert!(!row.is_to_be_looked_at());
+    }
+
+    #[test]
+    fn a_trial_of_few_connections_has_one_block() {
+        let mut row = Row::default();
+        row.of_next(4);
+        assert_eq!((row.ready(), row.whole()), (0, 1));
     }
 
     #[test]

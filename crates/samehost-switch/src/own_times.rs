@@ -11,6 +11,7 @@ use samehost_model::human::format_value;
 use samehost_model::scan::{ExchangeMode, Scan};
 use samehost_model::switch::{NoOwnTimes, NoTraffic, OwnTimes};
 use samehost_scan::{OwnLook, OwnPair, Stamps, look_at_own_times};
+use samehost_system::clock;
 use samehost_transaction::{Store, TransactionError};
 use serde::{Deserialize, Serialize};
 

@@ -5,9 +5,10 @@ use rand_distr::{Distribution, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus as Random;
 use samehost_analysis::analyse;
 use samehost_model::{
-    Arm, Better, Comparison, DrawnConnections, Grade, Head, MetricInfo, Plan, Point, Report, Transport,
-    Trial, WorkloadInfo,
+    Arm, Better, Comparison, DrawnConnections, Grade, Head, MetricInfo, Plan, Point, Report, Stopping,
+    Transport, Trial, Verdict, WorkloadInfo,
 };
+use samehost_stats::FIRST_LOOK;
 
 const METRIC: &str = "exchange_time_us";
 const BLOCKS: u32 = 24;
@@ -49,6 +50,30 @@ fn arm(transport: Transport) -> Arm {
     }
 }
 
+/// A report of both arms without trials.
+fn empty(stopping: Stopping) -> Report {
+    let metrics =
+        vec![MetricInfo::own(METRIC, "us", Better::Lower), MetricInfo::own("hop_us", "us", Better::Lower)];
+    Report::new(Head {
+        workload: WorkloadInfo { metrics, ..WorkloadInfo::default() },
+        plan: Plan { precision: 1e9, trial_s: None, control: false, stopping, ..Plan::default() },
+        arms: vec![arm(Transport::Tcp), arm(Transport::Unix)],
+        ..Head::default()
+    })
+}
+
+/// An arm in a block: so many connections, and the sum of the logarithms of their times.
+fn trial(arm: &str, block: u32, sum: f64, timed: u64, traffic: Traffic) -> Trial {
+    Trial {
+        arm: arm.to_owned(),
+        block,
+        operations: timed * u64::from(traffic.requests),
+        measurements: [(METRIC.to_owned(), (sum / timed as f64).exp())].into(),
+        drawn: Some(DrawnConnections { connections: timed, timed, fell_back: 0 }),
+        ..Trial::default()
+    }
+}
+
 /// Blocks of four, two connections of each arm, of which each 24th is in the same block of the report, as `run --trial` has them.
 fn tried(traffic: Traffic, ratio: f64, random: &mut Random) -> Comparison {
     let mut sums = vec![[(0.0, 0_u64); 2]; BLOCKS as usize];
@@ -59,27 +84,13 @@ fn tried(traffic: Traffic, ratio: f64, random: &mut Random) -> Comparison {
             own[way].1 += 1;
         }
     }
-    let metrics =
-        vec![MetricInfo::own(METRIC, "us", Better::Lower), MetricInfo::own("hop_us", "us", Better::Lower)];
-    let mut report = Report::new(Head {
-        workload: WorkloadInfo { metrics, ..WorkloadInfo::default() },
-        plan: Plan { precision: 1e9, trial_s: None, control: false, ..Plan::default() },
-        arms: vec![arm(Transport::Tcp), arm(Transport::Unix)],
-        ..Head::default()
-    });
+    let mut report = empty(Stopping::Precision);
     for (block, own) in (0..).zip(&sums) {
         for (way, (sum, timed)) in own.iter().enumerate() {
             if *timed == 0 {
                 continue;
             }
-            report.trials.push(Trial {
-                arm: report.head.arms[way].id.clone(),
-                block,
-                operations: timed * u64::from(traffic.requests),
-                measurements: [(METRIC.to_owned(), (sum / *timed as f64).exp())].into(),
-                drawn: Some(DrawnConnections { connections: *timed, timed: *timed, fell_back: 0 }),
-                ..Trial::default()
-            });
+            report.trials.push(trial(&report.head.arms[way].id, block, *sum, *timed, traffic));
         }
     }
     analyse(&report).analysis.comparisons.remove(0)
@@ -97,6 +108,90 @@ fn percent(traffic: Traffic, ratio: f64, times: u32) -> (f64, f64) {
     }
     let part = |number: u32| 100.0 * f64::from(number) / f64::from(times);
     (part(called), part(covered))
+}
+
+/// Connections of a block of a trial that ends on a decision, both arms together: as `samehost-run` has them.
+const IN_A_ROW: u32 = 20;
+
+/// What is found where it is looked at after each block, until it is decided or there are so many connections: the comparison, and
+/// the connections that it took.
+fn tried_until_decided(traffic: Traffic, ratio: f64, random: &mut Random) -> (Comparison, u32) {
+    let mut report = empty(Stopping::Decision);
+    let mut connections = 0;
+    let mut found = None;
+    for block in 0..2 * traffic.connections / IN_A_ROW {
+        for (way, more) in [(0, 0.0), (1, ratio.ln())] {
+            let mut sum = 0.0;
+            for _ in 0..IN_A_ROW / 2 {
+                sum += mean_of(traffic, random) + more;
+            }
+            let timed = u64::from(IN_A_ROW / 2);
+            report.trials.push(trial(&report.head.arms[way].id, block, sum, timed, traffic));
+        }
+        connections += IN_A_ROW;
+        let comparison = analyse(&report).analysis.comparisons.remove(0);
+        // The test may be looked at from its first look on, and not before.
+        let is_decided = comparison.verdict != Verdict::Inconclusive && block + 1 >= FIRST_LOOK as u32;
+        found = Some(comparison);
+        if is_decided {
+            break;
+        }
+    }
+    (found.unwrap(), connections)
+}
+
+/// Looked at after each block, equal arms are called as rarely as the 5 % that are promised, and a slower one is found with fewer
+/// connections than a trial of a fixed length needs where the difference is large.
+#[test]
+fn a_trial_that_ends_on_a_decision_keeps_its_promise() {
+    const TIMES: u32 = 200;
+    for (connections, requests, between_connections, within) in
+        [(400, 10, 0.10, 1.0), (800, 1, 0.05, 1.5), (800, 100, 0.20, 0.5)]
+    {
+        let traffic = Traffic { connections, requests, between_connections, within };
+        for (ratio, limits) in [(1.0, 0.0..=5.0), (1.2, 0.0..=100.0)] {
+            let mut random = Random::seed_from_u64(36);
+            let (mut called, mut wrong, mut covered, mut sum) = (0, 0, 0, 0);
+            for _ in 0..TIMES {
+                let (found, took) = tried_until_decided(traffic, ratio, &mut random);
+                let differs = matches!(found.verdict, Verdict::Faster | Verdict::Slower);
+                called += u32::from(differs || found.p_adjusted.is_some_and(|p| p < 0.05));
+                wrong += u32::from(found.verdict == Verdict::Faster && ratio > 1.0);
+                let holds =
+                    found.ci_low.zip(found.ci_high).is_some_and(|(low, high)| low <= ratio && ratio <= high);
+                covered += u32::from(holds);
+                sum += took;
+            }
+            let part = |number: u32| 100.0 * f64::from(number) / f64::from(TIMES);
+            println!(
+                "{traffic:?}, ratio {ratio}: called {:.1} %, covered {:.1} %, {} connections of both arms on average",
+                part(called),
+                part(covered),
+                sum / TIMES
+            );
+            assert!(limits.contains(&part(called)), "{traffic:?}: {}", part(called));
+            assert!(wrong == 0 && part(covered) >= 93.0, "{traffic:?}: {wrong}, {}", part(covered));
+        }
+    }
+}
+
+/// An arm that takes 5 % more is found in four of five trials where there are twice as many connections as a fixed length needs.
+#[test]
+fn a_slower_arm_is_found_by_a_trial_that_ends_on_a_decision() {
+    const TIMES: u32 = 100;
+    for (connections, requests, between_connections, within) in [(1600, 10, 0.05, 0.5), (400, 100, 0.05, 0.5)]
+    {
+        let traffic = Traffic { connections, requests, between_connections, within };
+        let mut random = Random::seed_from_u64(37);
+        let (mut found, mut sum) = (0, 0);
+        for _ in 0..TIMES {
+            let (comparison, took) = tried_until_decided(traffic, 1.05, &mut random);
+            found += u32::from(comparison.verdict == Verdict::Slower);
+            sum += took;
+        }
+        println!("{traffic:?}: found {found} %, {} connections of both arms on average", sum / TIMES);
+        assert!(found >= 75, "{traffic:?}: {found} %");
+    }
 }
 
 /// At most 9 of 100 trials of equal arms are to be called; 7 are the limit here, where there are more of them.

@@ -236,6 +236,11 @@ impl Exchanges {
     /// Ends the measurement and counts.
     #[must_use]
     pub fn finish(mut self) -> Counted {
+        self.end()
+    }
+
+    /// The same for who has this among other things.
+    pub fn end(&mut self) -> Counted {
         self.attached.clear();
         counted::count(&self.maps, self.named, self.pairs, self.lost(), Last::Counts)
     }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use samehost_model::human::{change_range, format_size, format_value, rough_time};
 use samehost_model::printable::clean;
-use samehost_model::scan::{NoTime, Unmeasured};
+use samehost_model::scan::Unmeasured;
 use samehost_model::switch::{
     FileDiff, NoOwnTimes, NoTraffic, NotCompared, OwnTimes, OwnTimesCompared, Standing, StoredSwitch,
     SwitchHop, SwitchObstacle, SwitchOutcome, SwitchReport, SwitchStep,
@@ -15,6 +15,7 @@ use crate::formats::terminal::Terminal;
 use crate::layout::line::titled;
 use crate::layout::line::{Line, Span, Tone, labelled, wrap_spans};
 use crate::measurement::head::started;
+use crate::verbs::exchanges::reason_of_no_time;
 
 impl Terminal {
     /// Renders a planned or finished switch.
@@ -306,7 +307,7 @@ fn not_compared(why: NotCompared) -> String {
 }
 
 /// What was in the way of a look, as the end of a sentence.
-fn no_times(why: NoOwnTimes) -> &'static str {
+fn no_times(why: NoOwnTimes) -> String {
     match why {
         NoOwnTimes::Traffic(NoTraffic::NoConnection) => {
             "no connection of the application was open that lasts (short connections have no times)"
@@ -325,18 +326,14 @@ fn no_times(why: NoOwnTimes) -> &'static str {
         NoOwnTimes::Unmeasured(Unmeasured::Refused) => {
             "nothing was measured: the kernel refuses the programs"
         }
-        NoOwnTimes::NoTime(NoTime::Overlapping) => "requests overlapped with others of their connection",
-        NoOwnTimes::NoTime(NoTime::Unasked) => "much of what the application read was not asked for",
-        NoOwnTimes::NoTime(NoTime::Unseen) => "one end moved its bytes without receiving them (splice)",
-        NoOwnTimes::NoTime(NoTime::Streaming) => "the application followed a stream, and sent seldom",
-        NoOwnTimes::NoTime(NoTime::Lost) => "more than 1 % of the events were lost",
-        NoOwnTimes::NoTime(NoTime::Unstamped) => "of many requests it was not known when they began",
+        NoOwnTimes::NoTime(why) => return format!("there was no time: {}", reason_of_no_time(why, None)),
     }
+    .to_owned()
 }
 
 #[cfg(test)]
 mod tests {
-    use samehost_model::scan::ExchangeMode;
+    use samehost_model::scan::{ExchangeMode, NoTime};
     use samehost_model::switch::OwnRatio;
 
     use super::*;

@@ -39,6 +39,19 @@ pub struct RunOptions {
     /// End the trial after this time, and write its report; the program goes on over TCP
     #[arg(long = "for", value_name = "TIME", value_parser = samehost_model::parse_duration, requires = "trial")]
     pub trial_time: Option<Duration>,
+    /// End the trial when the exchange time is decided, by a test that may be looked at all the time; the program goes on over TCP
+    #[arg(long, requires = "trial")]
+    pub until_decided: bool,
+    /// Try a service in its own unit: print the drop-in that starts it under the trial, and the commands that install it and take it
+    /// away. Needs --for and --map, and no PROGRAM
+    #[arg(long, value_name = "UNIT", requires_all = ["trial", "trial_time", "map"], conflicts_with_all = ["command", "json", "html", "log", "auto", "dry_run"])]
+    pub unit: Option<String>,
+    /// Install what --unit prints, below /run/systemd/system: the unit is restarted now, and again when the trial is over
+    #[arg(long, requires = "unit")]
+    pub install: bool,
+    /// The root of the file system whose units are read and written; systemctl is not called for another than /
+    #[arg(long, hide = true, value_name = "DIRECTORY", default_value = "/", requires = "unit")]
+    pub systemd_root: PathBuf,
     /// Seed of the coin, to throw it the same way again
     #[arg(long, value_name = "NUMBER", requires = "trial")]
     pub seed: Option<u64>,
@@ -55,6 +68,6 @@ pub struct RunOptions {
     #[arg(long, short)]
     pub quiet: bool,
     /// The program and its arguments; options of samehost stand before it
-    #[arg(trailing_var_arg = true, required_unless_present = "dry_run", value_name = "PROGRAM")]
+    #[arg(trailing_var_arg = true, required_unless_present_any = ["dry_run", "unit"], value_name = "PROGRAM")]
     pub command: Vec<OsString>,
 }

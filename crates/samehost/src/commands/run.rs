@@ -21,12 +21,17 @@ const NOT_EXECUTED: u8 = 126;
 /// Columns of what is printed, and of its indentation.
 const COLUMNS: usize = 80;
 const INDENT: &str = "    ";
+const NOTHING_FOUND: &str = "no service here was found to listen at a port of the loopback and at a Unix socket; root sees more, and \
+                             --map 3306=/run/mysqld/mysqld.sock names one";
 /// What differs for whoever connects to a server.
 const OF_LISTENING: &str = "who may connect depends on the socket's mode (from the server's umask) and its directory; other machines \
                             cannot";
 
 pub fn run(options: &RunOptions) -> anyhow::Result<Ending> {
     check(options)?;
+    if let Some(unit) = &options.unit {
+        return trial::of_unit(unit, options);
+    }
     let trial = trial::planned(options)?;
     let says_something = options.dry_run || !options.quiet;
     // Without a map, what a scan finds is meant.
@@ -47,10 +52,7 @@ pub fn run(options: &RunOptions) -> anyhow::Result<Ending> {
         output::print(&plan(&maps, &options.listen, differs, &found.unclear)?)?;
     }
     if maps.0.is_empty() && options.listen.is_empty() {
-        bail!(
-            "no service here was found to listen at a port of the loopback and at a Unix socket; root sees more, and \
-             --map 3306=/run/mysqld/mysqld.sock names one"
-        );
+        bail!(NOTHING_FOUND);
     }
     say_what_is_not_reached(options);
     if options.dry_run {
@@ -70,9 +72,19 @@ pub fn run(options: &RunOptions) -> anyhow::Result<Ending> {
         let started = Preloaded::start(&options.command, ports)?;
         return end(started, |running| running.supervise(&output::complain), options);
     }
-    let terms = trial.as_ref().map(|trial| trial.terms);
+    let asked = trial.as_ref().map(|trial| trial.asked.clone());
+    let terms = asked.as_ref().map(|asked| asked.terms);
     let started = Supervisor::start(&options.command, maps, Tally::new(log), terms)?;
-    end(started, |running| running.supervise(|tried| conclude(trial, &tried, options)), options)
+    end(
+        started,
+        |running| {
+            running.supervise(
+                |tried| asked.as_ref().is_some_and(|asked| asked.is_decided(tried, options)),
+                |tried| conclude(trial, &tried, options),
+            )
+        },
+        options,
+    )
 }
 
 /// Reports a trial. The exit status is the program's, whatever becomes of the report.

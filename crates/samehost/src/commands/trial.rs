@@ -1,21 +1,27 @@
 //! `samehost run --trial`: what a trial has counted, as a report like any other.
 
 use std::ffi::OsStr;
+use std::io;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::Context;
 use samehost_analysis::{analyse, smallest_found};
 use samehost_bench::machine;
-use samehost_model::human::{count, format_percent, format_value};
+use samehost_model::human::{count, format_percent, format_seconds, format_value};
 use samehost_model::{
-    Arm, Better, Code, DrawnConnections, Endpoint, Head, MetricInfo, Plan, Point, Redactor, Report,
-    Transport, Trial, Warning, WorkloadInfo,
+    Arm, Better, Code, Comparison, DrawnConnections, Endpoint, Head, MetricInfo, Plan, Point, Redactor,
+    Report, Stopping, Transport, Trial, Verdict, Warning, WorkloadInfo,
 };
 use samehost_report::reason_of_no_time;
-use samehost_run::{BLOCKS, Mode, PairCounts, Terms, Tried, TriedArm, TriedBlock, TriedPort, Way};
+use samehost_run::{
+    Mode, PairCounts, Terms, Tried, TriedArm, TriedBlock, TriedPort, UnitPlan, UnitTrial, Way, plan_unit,
+};
+use samehost_stats::FIRST_LOOK;
 use samehost_system::clock;
 
 use crate::cli::RunOptions;
+use crate::exit::Ending;
 use crate::output::{self, Target};
 use crate::request::fresh_seed;
 use crate::wrong_use::WrongUse;
@@ -31,10 +37,16 @@ const OTHER_PARTS: [&str; 3] = ["waiting_us", "work_us", "client_us"];
 /// Fewer times of a block have no 99th percentile: ten lie beyond it.
 const FEWEST_FOR_P99: u64 = 1000;
 
-/// A trial that is going to run: its terms, and its outputs, which are open.
+/// A trial that is going to run, and its outputs, which are open.
 pub struct Planned {
-    pub terms: Terms,
+    pub asked: Asked,
     outputs: Vec<(&'static str, Target)>,
+}
+
+/// What was asked for, and when.
+#[derive(Clone)]
+pub struct Asked {
+    pub terms: Terms,
     started_at: String,
 }
 
@@ -57,17 +69,31 @@ pub fn planned(options: &RunOptions) -> anyhow::Result<Option<Planned>> {
     }
     let seed = options.seed.unwrap_or_else(fresh_seed);
     let started_at = clock::utc_now();
-    Ok(Some(Planned {
-        terms: Terms { share, seed, length: options.trial_time, exact: options.exact },
-        outputs,
-        started_at,
-    }))
+    let terms = Terms {
+        share,
+        seed,
+        length: options.trial_time,
+        exact: options.exact,
+        until_decided: options.until_decided,
+    };
+    Ok(Some(Planned { asked: Asked { terms, started_at }, outputs }))
+}
+
+impl Asked {
+    /// Whether what was counted so far decides the exchange time at each port that was used: with the same analysis as the report's,
+    /// whose test may be looked at after each block.
+    pub fn is_decided(&self, tried: &Tried, options: &RunOptions) -> bool {
+        let mut report = report(tried, options, self);
+        analyse(&report).apply(&mut report);
+        let mut found = report.analysis.comparisons.iter().filter(|one| one.metric == TIME).peekable();
+        found.peek().is_some() && found.all(is_decided)
+    }
 }
 
 impl Planned {
     /// Analyses what was counted and writes it: the text on standard error, for standard output is the program's.
     pub fn conclude(self, tried: &Tried, options: &RunOptions) -> anyhow::Result<()> {
-        let mut report = report(tried, options, &self);
+        let mut report = report(tried, options, &self.asked);
         analyse(&report).apply(&mut report);
         let notes = notes(tried, &report, options);
         report.warnings.extend(notes);
@@ -87,16 +113,16 @@ impl Planned {
     }
 }
 
-fn report(tried: &Tried, options: &RunOptions, planned: &Planned) -> Report {
-    let mut report = Report::new(head(tried, options, planned));
+fn report(tried: &Tried, options: &RunOptions, asked: &Asked) -> Report {
+    let mut report = Report::new(head(tried, options, asked));
     let shown = shown(&tried.ports);
     let is_alone = shown.len() <= 1;
     for port in shown {
         let arms = arms(port, is_alone);
         for (arm, found) in arms.iter().zip(&port.arms) {
-            for (block, counted) in (0..BLOCKS).zip(&found.blocks) {
+            for (block, counted) in (0..).zip(&found.blocks) {
                 if counted.connections > 0 {
-                    report.trials.push(trial(arm, block, found, counted, tried.seconds));
+                    report.trials.push(trial(arm, block, found, counted, tried));
                 }
             }
         }
@@ -115,7 +141,7 @@ fn has_connections(port: &TriedPort) -> bool {
     connections(port) > 0
 }
 
-fn head(tried: &Tried, options: &RunOptions, planned: &Planned) -> Head {
+fn head(tried: &Tried, options: &RunOptions, asked: &Asked) -> Head {
     let metrics = [TIME, MEAN, P99, HOP].map(|name| MetricInfo::own(name, "us", Better::Lower)).to_vec();
     let program = options.command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let mut workload = WorkloadInfo {
@@ -124,7 +150,7 @@ fn head(tried: &Tried, options: &RunOptions, planned: &Planned) -> Head {
         metrics,
         ..WorkloadInfo::default()
     };
-    let share = planned.terms.share;
+    let share = asked.terms.share;
     workload.parameters.insert("over_the_unix_socket".into(), share.to_string());
     let stamps = match tried.mode {
         Mode::Entries => "functions that send",
@@ -134,14 +160,15 @@ fn head(tried: &Tried, options: &RunOptions, planned: &Planned) -> Head {
     workload.parameters.insert("stamped_by".into(), stamps.into());
     Head {
         samehost_version: env!("CARGO_PKG_VERSION").into(),
-        started_at: planned.started_at.clone(),
+        started_at: asked.started_at.clone(),
         command: Redactor::default().words(std::env::args()),
-        seed: planned.terms.seed,
+        seed: asked.terms.seed,
         host: machine::host(),
         workload,
         plan: Plan {
-            max_blocks: BLOCKS,
+            max_blocks: tried.blocks(),
             looks: Vec::new(),
+            stopping: if asked.terms.until_decided { Stopping::Decision } else { Stopping::Precision },
             // The program decides how much there is to measure.
             precision: 1e9,
             trial_s: None,
@@ -181,19 +208,19 @@ fn connections(port: &TriedPort) -> u32 {
 }
 
 /// One arm in one block. Where its requests have no time, it has none here.
-fn trial(arm: &Arm, block: u32, found: &TriedArm, counted: &TriedBlock, seconds: f64) -> Trial {
+fn trial(arm: &Arm, block: u32, found: &TriedArm, counted: &TriedBlock, tried: &Tried) -> Trial {
     let counts = &counted.counts;
     let mut trial = Trial {
         arm: arm.id.clone(),
         block,
         position: u32::from(arm.transport == Transport::Unix),
         // A block has its part of the whole time, and both arms share it.
-        seconds: seconds / f64::from(2 * BLOCKS),
-        operations: counts.all_exchanges(),
+        seconds: tried.seconds / f64::from(2 * tried.blocks()),
+        operations: if tried.is_in_a_row { counted.exchanges() } else { counts.all_exchanges() },
         transport_observed: None,
         drawn: Some(DrawnConnections {
             connections: counted.connections,
-            timed: counted.timed,
+            timed: counted.timed(),
             fell_back: counted.fell_back,
         }),
         ..Trial::default()
@@ -206,8 +233,7 @@ fn trial(arm: &Arm, block: u32, found: &TriedArm, counted: &TriedBlock, seconds:
     if found.no_time.is_some() {
         return trial;
     }
-    let mut values =
-        vec![(TIME, counted.typical_us()), (MEAN, counts.first.mean_us()), (P99, p99_us(counts))];
+    let mut values = vec![(TIME, counted.typical_us()), (MEAN, counted.mean_us()), (P99, p99_us(counts))];
     if let Some(parts) = samehost_scan::parts(counts) {
         values.push((HOP, Some(parts.hop_us())));
         for (name, part) in OTHER_PARTS.into_iter().zip([parts.waiting_us, parts.work_us, parts.client_us]) {
@@ -247,6 +273,11 @@ fn notes(tried: &Tried, report: &Report, options: &RunOptions) -> Vec<Warning> {
         notes.push(Warning::new(Code::Note, "smallest", message));
     }
     notes.extend(left_out(tried));
+    if ends_on_a_decision(report) && !is_answered(report) {
+        let message = "the exchange time was not decided when the trial ended: its interval may be looked at all the time, and is wider \
+                       than that of a trial of a fixed length";
+        notes.push(Warning::new(Code::Note, "undecided", message));
+    }
     if report.warnings.iter().any(|warning| warning.code == Code::FewConnections) {
         let program = options.command.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
         let message = format!("a pool opens new connections with {}", setting(program));
@@ -256,6 +287,21 @@ fn notes(tried: &Tried, report: &Report, options: &RunOptions) -> Vec<Warning> {
                    a whole switch gains more than this shows the busier the server is";
     notes.push(Warning::new(Code::Note, "interference", message));
     notes
+}
+
+/// Whether a comparison is decided by the test that may be looked at after each block. Of fewer blocks the analysis has one that may be
+/// looked at once: with it 10 % of equal arms were called different.
+fn is_decided(comparison: &Comparison) -> bool {
+    comparison.verdict != Verdict::Inconclusive && comparison.blocks as usize >= FIRST_LOOK
+}
+
+fn ends_on_a_decision(report: &Report) -> bool {
+    report.head.plan.stopping == Stopping::Decision
+}
+
+fn is_answered(report: &Report) -> bool {
+    let mut times = report.analysis.comparisons.iter().filter(|one| one.metric == TIME);
+    times.all(|one| one.verdict != Verdict::Inconclusive)
 }
 
 /// How many connections and exchanges went each way.
@@ -305,6 +351,13 @@ fn left_out(tried: &Tried) -> Vec<Warning> {
         );
         notes.push(Warning::new(Code::Note, "unserved", message));
     }
+    if tried.after_the_last_block > 0 {
+        let message = format!(
+            "{} connections came after the last whole block and are not in it",
+            count(tried.after_the_last_block)
+        );
+        notes.push(Warning::new(Code::Note, "incomplete", message));
+    }
     if tried.left_out > 0 {
         let message = format!(
             "the trial was full: {} later connections went over TCP and are not in it",
@@ -336,6 +389,76 @@ fn setting(program: &OsStr) -> String {
                 .to_owned()
         }
     }
+}
+
+/// `run --trial --unit`: what starts a service under a trial, printed, or installed where that is asked for.
+pub fn of_unit(unit: &str, options: &RunOptions) -> anyhow::Result<Ending> {
+    let program = std::env::current_exe().context("the path of this program")?;
+    let (Some(share), Some(length)) = (options.trial, options.trial_time) else {
+        return Err(WrongUse("--unit needs --trial and --for".into()).into());
+    };
+    let mut words = vec![format!("--trial={}", share.to_string().replace(' ', ""))];
+    words.extend(options.seed.map(|seed| format!("--seed={seed}")));
+    for (is_given, word) in [(options.exact, "--exact"), (options.until_decided, "--until-decided")] {
+        if is_given {
+            words.push(word.to_owned());
+        }
+    }
+    let trial = UnitTrial { unit, maps: &options.map, options: words, length, program: &program };
+    let root = options.systemd_root.as_path();
+    let planned = plan_unit(root, &trial).map_err(|error| WrongUse(error.to_string()))?;
+    for doubt in &planned.doubts {
+        output::complain(&format!("{unit} has {doubt}; systemctl status says so where it does not start"));
+    }
+    let length = format_seconds(length.as_secs_f64());
+    if !options.install {
+        output::print(by_hand(unit, &planned, &length).as_bytes())?;
+        return Ok(Ending::Done);
+    }
+    output::complain(&format!(
+        "{unit} is restarted twice: now, and when the trial is over, after {length}. Until then new connections of it go over TCP or over \
+         the Unix socket"
+    ));
+    planned.install(root, |command| systemctl(root, command)).with_context(|| {
+        format!("the trial of {unit} is not installed, and nothing of it is left below /run/systemd/system")
+    })?;
+    output::complain(&format!(
+        "the report will be in {}; the trial takes itself away, and ends at once with: {}",
+        planned.report.display(),
+        planned.ends_at_once()
+    ));
+    Ok(Ending::Done)
+}
+
+/// What a person does to have it, and what takes it away.
+fn by_hand(unit: &str, planned: &UnitPlan, length: &str) -> String {
+    let mut text = String::new();
+    for file in planned.ends.iter().chain([&planned.drop_in]) {
+        text.push_str(&format!("# /{}\n{}\n", file.path.display(), file.text));
+    }
+    text.push_str(&format!("# {unit} is restarted twice: by the last command, and after {length}.\n"));
+    for command in planned.commands() {
+        text.push_str(&format!("{}\n", command.join(" ")));
+    }
+    text.push_str(&format!("# The report will be in {}. To end it at once:\n", planned.report.display()));
+    text.push_str(&format!("# {}\n", planned.ends_at_once()));
+    text
+}
+
+/// Has systemd do something; of another root than this machine's it is only told.
+fn systemctl(root: &Path, command: &[String]) -> io::Result<()> {
+    let words = command.join(" ");
+    let [name, arguments @ ..] = command else { return Ok(()) };
+    if root != Path::new("/") {
+        output::complain(&format!("not run for {}: {words}", root.display()));
+        return Ok(());
+    }
+    let ended = Command::new(name).args(arguments).output()?;
+    if ended.status.success() {
+        return Ok(());
+    }
+    let why = String::from_utf8_lossy(&ended.stderr);
+    Err(io::Error::other(format!("{words}: {}", why.lines().next().unwrap_or("failed"))))
 }
 
 #[cfg(test)]

@@ -260,6 +260,132 @@ fn the_slower_way_is_found_as_root() {
 }
 
 #[test]
+fn a_trial_ends_when_it_is_decided_and_its_program_goes_on_as_root() {
+    if !has_rights() {
+        return;
+    }
+    let own = Own::start(Some(Duration::from_millis(1)), Some(Duration::from_millis(4)));
+    let json = own.home.path("trial.json").display().to_string();
+    let (map, port) = (own.map(), own.port.to_string());
+    let options =
+        ["run", "--trial", "--exact", "--until-decided", "--seed", "7", "--json", &json, "--map", &map, "--"];
+    // Ends when the report is there.
+    let words = ["python3", "-c", UNTIL_THE_REPORT, &port, &json];
+    let ended = Ended::of(&own.home.command(&[&options[..], &words].concat()).output().unwrap());
+    assert_eq!((ended.status, ended.stdout.as_str()), (0, "done\n"), "{}", ended.stderr);
+    let report = read(&own.home, &ended);
+    let found = comparison(&report, "exchange_time_us");
+    assert!(found["verdict"] == "slower" && found["method"] == "sequential-t", "{found:#}");
+    assert!(found["blocks"].as_u64().unwrap() >= 5 && report["plan"]["stopping"] == "decision", "{found:#}");
+    let in_it = drawn(&report, "tcp", "connections") + drawn(&report, "unix", "connections");
+    assert!((100..1000).contains(&in_it), "{in_it}");
+    let again = own.home.run(&["report", &json]);
+    assert!(again.status == 0 && again.stdout.contains("exchange time"), "{}", again.both());
+}
+
+#[test]
+fn a_trial_that_is_not_decided_ends_with_its_program_and_says_so_as_root() {
+    if !has_rights() {
+        return;
+    }
+    let own = Own::start(Some(Duration::from_millis(1)), Some(Duration::from_millis(1)));
+    let json = own.home.path("trial.json").display().to_string();
+    let (map, port) = (own.map(), own.port.to_string());
+    let options = ["run", "--trial", "--exact", "--until-decided", "--json", &json, "--map", &map, "--"];
+    let words = ["python3", "-c", CLIENT, &port, "110", "1"];
+    let ended = Ended::of(&own.home.command(&[&options[..], &words].concat()).output().unwrap());
+    assert_eq!(ended.status, 3, "{}", ended.stderr);
+    let report = read(&own.home, &ended);
+    let found = comparison(&report, "exchange_time_us");
+    // By chance a decision comes sooner in one of twenty at most.
+    if found["verdict"] == "inconclusive" {
+        assert!(ended.stderr.contains("was not decided when the trial ended"), "{}", ended.stderr);
+        assert!(drawn(&report, "tcp", "connections") + drawn(&report, "unix", "connections") >= 100);
+    }
+    assert_eq!(found["method"], "sequential-t", "{found:#}");
+}
+
+/// Connections of two requests, until a file is there.
+const UNTIL_THE_REPORT: &str = "import os, socket, sys
+port, report = int(sys.argv[1]), sys.argv[2]
+while not (os.path.exists(report) and os.path.getsize(report)):
+    s = socket.create_connection(('127.0.0.1', port))
+    for _ in range(2):
+        s.sendall(b'PING\\r\\n')
+        assert s.recv(100)
+    s.close()
+print('done')
+";
+
+#[test]
+fn a_unit_is_tried_by_a_drop_in_that_takes_itself_away() {
+    let home = Home::new();
+    let root = home.path("root");
+    let units = root.join("etc/systemd/system");
+    std::fs::create_dir_all(&units).unwrap();
+    let text = "[Unit]\nDescription=Shop\n\n[Service]\nType=notify\nExecStart=/bin/sleep 600\n";
+    std::fs::write(units.join("shop.service"), text).unwrap();
+    let at = root.display().to_string();
+    let words = ["run", "--trial", "20%", "--exact", "--for", "10m", "--map", "6379=/run/redis/r.sock"];
+    let unit = ["--unit", "shop.service", "--systemd-root", &at];
+    let printed = home.run(&[&words[..], &unit].concat());
+    assert_eq!(printed.status, 0, "{}", printed.both());
+    for needed in [
+        "# /run/systemd/system/shop.service.d/zz-samehost-trial.conf",
+        " run --trial=20%% --exact --for=600s --json=/run/shop-trial/trial.json --map=6379=/run/redis/r.sock -- /bin/sleep 600",
+        "NotifyAccess=all",
+        "restarted twice",
+        "systemctl restart shop.service",
+    ] {
+        assert!(printed.stdout.contains(needed), "{needed}: {}", printed.stdout);
+    }
+    assert!(!root.join("run").exists(), "nothing is installed unasked");
+
+    let installed = home.run(&[&words[..], &unit, &["--install"]].concat());
+    assert_eq!(installed.status, 0, "{}", installed.both());
+    let (restarts, report) = ("is restarted twice", "/run/shop-trial/trial.json");
+    assert!(installed.stderr.contains(restarts) && installed.stderr.contains(report), "{}", installed.stderr);
+    let runtime = root.join("run/systemd/system");
+    let names =
+        ["shop.service.d/zz-samehost-trial.conf", "samehost-trial-shop.service", "samehost-trial-shop.timer"];
+    let paths = names.map(|name| runtime.join(name));
+    assert!(paths.iter().all(|path| path.is_file()));
+    // What systemd says of them, where it is.
+    let files = [&paths[1], &paths[2]];
+    let verified = Command::new("systemd-analyze").arg("verify").args(files).output().unwrap();
+    let said = String::from_utf8_lossy(&verified.stderr).into_owned();
+    assert!(!said.contains("samehost-trial-shop") || verified.status.success(), "{said}");
+    let again = home.run(&[&words[..], &unit, &["--install"]].concat());
+    assert!(again.status == 2 && again.stderr.contains("is under way"), "{}", again.both());
+    // What the unit at the end does, in this root.
+    let end = std::fs::read_to_string(&paths[1]).unwrap();
+    for line in end.lines().filter_map(|line| line.strip_prefix("ExecStart=")) {
+        let line = line.trim_start_matches('-').replace("/run/systemd", &format!("{at}/run/systemd"));
+        if line.starts_with("rm") {
+            let done = Command::new("sh").args(["-c", &line]).status().unwrap();
+            assert!(done.success(), "{line}");
+        }
+    }
+    assert!(paths.iter().all(|path| !path.exists()) && !runtime.join("shop.service.d").exists());
+}
+
+#[test]
+fn a_unit_is_not_tried_without_systemd_or_where_it_does_not_fit() {
+    let home = Home::new();
+    let words = ["run", "--trial", "--for", "10m", "--map", "6379=/run/redis/r.sock"];
+    for (more, says) in [
+        (&["--unit", "no-such-shop.service"][..], "no unit no-such-shop.service"),
+        (&["--unit", "../x.service"], "is not the name of a service"),
+        (&["--unit", "x.service", "true"], "cannot be used with"),
+    ] {
+        let ended = home.run(&[&words[..], more].concat());
+        assert!(ended.status == 2 && ended.stderr.contains(says), "{says}: {}", ended.both());
+    }
+    let ended = home.run(&["run", "--trial", "--map", "1=/nowhere", "--unit", "x.service"]);
+    assert!(ended.status == 2 && ended.stderr.contains("--for"), "{}", ended.both());
+}
+
+#[test]
 fn ways_that_are_alike_are_not_called_different_at_length_as_root() {
     const RUNS: usize = 20;
     if !has_rights() {
