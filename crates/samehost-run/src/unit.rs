@@ -157,24 +157,28 @@ impl UnitPlan {
     /// # Errors
     /// What failed.
     pub fn install(&self, root: &Path, mut run: impl FnMut(&[String]) -> io::Result<()>) -> io::Result<()> {
-        let commands = self.commands();
-        let mut all = || -> io::Result<()> {
-            for file in &self.ends {
-                write(root, file)?;
-            }
-            for command in &commands[..2] {
-                run(command)?;
-            }
-            write(root, &self.drop_in)?;
-            commands[2..].iter().try_for_each(|command| run(command))
-        };
-        let installed = all();
+        let installed = self.write_and_run(root, &mut run);
         if installed.is_err() {
             self.remove(root);
             // What was started reads its files no more; the service itself is as it was, or is restarted by the timer.
-            let _ = run(&commands[0]);
+            let _ = run(&self.commands()[0]);
         }
         installed
+    }
+
+    fn write_and_run(&self, root: &Path, run: &mut dyn FnMut(&[String]) -> io::Result<()>) -> io::Result<()> {
+        let commands = self.commands();
+        for file in &self.ends {
+            write(root, file)?;
+        }
+        for command in &commands[..2] {
+            run(command)?;
+        }
+        write(root, &self.drop_in)?;
+        for command in &commands[2..] {
+            run(command)?;
+        }
+        Ok(())
     }
 
     /// Removes its files, and the drop-in's directory where that is empty then.
@@ -200,8 +204,9 @@ fn write(root: &Path, file: &UnitFile) -> io::Result<()> {
 
 /// Whether it is a name that systemd takes, and no path.
 fn is_name(stem: &str) -> bool {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.@:\\".contains(c);
-    !stem.is_empty() && !stem.starts_with('.') && stem.chars().all(is_plain)
+    !stem.is_empty()
+        && !stem.starts_with('.')
+        && stem.chars().all(|c| c.is_ascii_alphanumeric() || "-_.@:\\".contains(c))
 }
 
 /// A unit's file, from the root.

@@ -65,7 +65,7 @@ impl Before {
         for hop in &moving {
             pairs.push(OwnPair { pids: hop.client.application.pids(), to: hop.setting.endpoint.clone() });
         }
-        let how = OwnLook { at: samehost_system::clock::utc_now(), stamps, period: LOOK, is_interrupted };
+        let how = OwnLook { at: clock::utc_now(), stamps, period: LOOK, is_interrupted };
         let mut looks = Vec::new();
         for (hop, found) in moving.iter().zip(look_at_own_times(scan, &pairs, &how)) {
             let (times, no_times) = match found {
@@ -153,7 +153,7 @@ pub fn look_again(
     let is_exact = all.iter().filter_map(|one| one.before.times.as_ref());
     let is_exact = is_exact.into_iter().any(|times| times.mode == ExchangeMode::SystemCalls);
     let stamps = if is_exact { Stamps::SystemCalls } else { Stamps::Functions };
-    let how = OwnLook { at: samehost_system::clock::utc_now(), stamps, period, is_interrupted };
+    let how = OwnLook { at: clock::utc_now(), stamps, period, is_interrupted };
     let mut after = look_at_own_times(scan, &pairs, &how).into_iter();
     let mut looks = Vec::new();
     for one in all {

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{Ordering, fence};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -446,6 +447,121 @@ fn a_request_without_a_copy_is_an_exchange_and_its_notice_is_no_reply_as_root() 
     let what = shown(&found);
     assert_eq!((found.exchanges, found.violations, found.unasked), (3, 0, 0), "{what}");
     assert_eq!((found.receives, found.bytes_out, found.bytes_received), (3, 60_000, 30), "{what}");
+}
+
+/// A ring of io_uring with room for one operation at a time, as `linux/io_uring.h` lays it out.
+struct Ring {
+    descriptor: OwnedFd,
+    rings: *mut u8,
+    entries: *mut u8,
+    parameters: [u32; 30],
+}
+
+impl Ring {
+    /// `None` where the kernel has none, or does not allow one.
+    fn open() -> Option<Self> {
+        const ENTRIES: i64 = 0x1000_0000;
+        const SHARED: i32 = libc::MAP_SHARED | libc::MAP_POPULATE;
+        let mut parameters = [0_u32; 30];
+        // SAFETY: the kernel writes 120 bytes at most, which are there.
+        let number = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, parameters.as_mut_ptr()) };
+        let number = i32::try_from(number).ok().filter(|number| *number >= 0)?;
+        // SAFETY: it was opened just now, and nobody else has it.
+        let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
+        let map = |at: i64| {
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            // SAFETY: a new mapping of a descriptor that is open; it is never unmapped here.
+            unsafe { libc::mmap(std::ptr::null_mut(), 4096, protection, SHARED, number, at) }.cast::<u8>()
+        };
+        let (rings, entries) = (map(0), map(ENTRIES));
+        let is_mapped = |place: *mut u8| place.cast() != libc::MAP_FAILED;
+        (is_mapped(rings) && is_mapped(entries)).then_some(Ring { descriptor, rings, entries, parameters })
+    }
+
+    /// Sends or receives, and waits for its end.
+    fn done(&self, operation: u8, end: &End, bytes_of: *mut u8, length: usize) -> i32 {
+        // Offsets of `struct io_sqring_offsets` (tail, array) and `struct io_cqring_offsets` (head, tail, cqes) in the parameters.
+        let [tail, array, done_head, cqes] = [11, 16, 20, 25].map(|at| self.parameters[at] as usize);
+        let mut entry = [0_u8; 64];
+        entry[0] = operation;
+        entry[4..8].copy_from_slice(&end.as_raw_fd().to_ne_bytes());
+        entry[16..24].copy_from_slice(&(bytes_of as u64).to_ne_bytes());
+        entry[24..28].copy_from_slice(&(length as u32).to_ne_bytes());
+        // SAFETY: a page was mapped, of which an entry is a part, and no operation is under way.
+        unsafe { self.entries.copy_from_nonoverlapping(entry.as_ptr(), 64) };
+        self.store(array, 0);
+        self.store(tail, self.load(tail) + 1);
+        fence(Ordering::SeqCst);
+        let (ring, get_events) = (self.descriptor.as_raw_fd(), 1);
+        // SAFETY: the bytes of the operation live until this returns, since it waits for the end.
+        let entered = unsafe { libc::syscall(libc::SYS_io_uring_enter, ring, 1, 1, get_events, 0, 0) };
+        assert_eq!(entered, 1);
+        let number = self.load(done_head);
+        let result = self.load(cqes + 16 * (number as usize % 2) + 8);
+        self.store(done_head, number + 1);
+        result.cast_signed()
+    }
+
+    fn load(&self, at: usize) -> u32 {
+        // SAFETY: the offset is the kernel's own, of a number within the page that was mapped.
+        unsafe { self.rings.wrapping_add(at).cast::<u32>().read_volatile() }
+    }
+
+    fn store(&self, at: usize, value: u32) {
+        // SAFETY: as above; what is written is for the kernel, which reads it when it is entered.
+        unsafe { self.rings.wrapping_add(at).cast::<u32>().write_volatile(value) }
+    }
+}
+
+#[test]
+fn what_goes_through_io_uring_is_an_exchange_as_root() {
+    const SEND: u8 = 26;
+    const RECEIVE: u8 = 27;
+    let Some(ring) = Ring::open() else {
+        let _ = writeln!(io::stderr(), "NOT TESTED io_uring, which this kernel does not allow");
+        return;
+    };
+    for (transport, connect) in BOTH {
+        let ends = connect();
+        let exchanges = watch(&ends, false);
+        let (client, server) = ends;
+        let mut bytes = [1_u8; 10];
+        for _ in 0..5 {
+            for (from, to) in [(&client, &server), (&server, &client)] {
+                assert_eq!(ring.done(SEND, from, bytes.as_mut_ptr(), 10), 10);
+                assert_eq!(ring.done(RECEIVE, to, bytes.as_mut_ptr(), 10), 10);
+            }
+        }
+        let found = counted(exchanges);
+        let what = format!("{transport}: {}", shown(&found));
+        assert_eq!((found.exchanges, found.violations, found.unasked), (5, 0, 0), "{what}");
+        assert_eq!((found.bytes_out, found.bytes_received), (50, 50), "{what}");
+    }
+}
+
+/// A reply that is not given to a reader before all of it is there (SO_RCVLOWAT) is one all the same.
+#[test]
+fn a_reader_that_wants_many_bytes_at_once_has_exchanges_as_root() {
+    for (transport, connect) in BOTH {
+        let ends = connect();
+        let exchanges = watch(&ends, false);
+        let (mut client, mut server) = ends;
+        let (least, size) = (100_i32, size_of::<i32>() as libc::socklen_t);
+        let place = (&raw const least).cast();
+        // SAFETY: the option is a number of 32 bits. A Unix socket may not have it, which changes nothing.
+        unsafe { libc::setsockopt(client.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, place, size) };
+        for _ in 0..3 {
+            client.write_all(&[1; 10]).expect("sent");
+            server.read_exact(&mut [0; 10]).expect("received");
+            server.write_all(&[1; 60]).expect("sent");
+            server.write_all(&[1; 60]).expect("sent");
+            ask_nothing(&mut client, 120);
+        }
+        let found = counted(exchanges);
+        let what = format!("{transport}: {}", shown(&found));
+        assert_eq!((found.exchanges, found.violations, found.unasked), (3, 0, 0), "{what}");
+        assert_eq!((found.bytes_back, found.bytes_received), (360, 360), "{what}");
+    }
 }
 
 /// As a replica: what it says once in a while is no request, and what comes next is no reply to it. A few of such have a time

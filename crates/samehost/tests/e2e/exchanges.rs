@@ -475,3 +475,155 @@ fn a_postgres_has_as_many_exchanges_as_its_client_has_transactions_as_root() {
         assert!(own.iter().all(|pair| pair["no_time"].is_null()), "{own:?}");
     }
 }
+
+/// A private nginx that speaks HTTP/2 without TLS on a port and on a Unix socket, and counts its requests at `/status`.
+struct Http2 {
+    home: Home,
+    port: u16,
+    nginx: Held,
+}
+
+impl Http2 {
+    fn start() -> Self {
+        let (home, port) = (Home::new(), free_port());
+        let folder = home.path("").display().to_string();
+        let mut text = format!(
+            "daemon off; master_process off; pid {folder}/pid; error_log {folder}/log; events {{}}\nhttp {{ access_log off; keepalive_requests 10000000;\n"
+        );
+        for name in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
+            text.push_str(&format!("{name}_temp_path {folder}/{name};\n"));
+        }
+        text.push_str(&format!(
+            "server {{ listen 127.0.0.1:{port} http2; location / {{ return 200 'ok'; }} }}\nserver {{ listen unix:{folder}/status.sock; location / {{ stub_status; }} }} }}\n"
+        ));
+        let conf = home.path("nginx.conf");
+        std::fs::write(&conf, text).unwrap();
+        let nginx = Held::start("/usr/sbin/nginx", &["-c", conf.to_str().unwrap()]);
+        wait_for("nginx", || TcpStream::connect(("127.0.0.1", port)).ok());
+        Http2 { home, port, nginx }
+    }
+
+    /// Requests so far.
+    fn requests(&self) -> f64 {
+        let mut stream = UnixStream::connect(self.home.path("status.sock")).unwrap();
+        stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+        let text = rest(stream);
+        let line = text.lines().skip_while(|line| !line.starts_with("server accepts")).nth(1).unwrap();
+        line.split_whitespace().nth(2).unwrap().parse().unwrap()
+    }
+
+    /// What is seen of a client with so many requests at once on one connection: the pair, how many exchanges, and how many requests
+    /// the server counted meanwhile.
+    fn asked(&self, at_once: &str) -> (Value, f64, f64) {
+        let url = format!("http://127.0.0.1:{}/", self.port);
+        let mut client = Held::start("h2load", &["-n", "60000", "-c", "1", "-m", at_once, &url]);
+        std::thread::sleep(Duration::from_millis(150));
+        send(client.pid(), Signal::STOP);
+        let before = self.requests();
+        let observing = Observing::start(&self.home, &["--json"]);
+        // All sockets have been named by then.
+        std::thread::sleep(Duration::from_secs(1));
+        send(client.pid(), Signal::CONT);
+        wait_for("the end of h2load", || client.has_ended().then_some(()));
+        let requests = self.requests() - before;
+        let found = observing.found();
+        let pairs = pairs(&found, self.nginx.pid(), "tcp");
+        let pair = pairs.into_iter().find(|pair| pair["client"] == "h2load");
+        let pair = pair.unwrap_or_else(|| panic!("{}", found["exchanges"])).clone();
+        let seen = number(&pair, "exchanges_per_s") * number(&found["exchanges"], "seconds");
+        (pair, seen, requests)
+    }
+}
+
+#[test]
+fn http2_has_times_one_at_a_time_and_none_of_a_request_where_many_share_a_connection_as_root() {
+    if !is_root() {
+        not_tested("without root: how long requests take");
+        return;
+    }
+    let http2 = Http2::start();
+    let (pair, seen, requests) = http2.asked("1");
+    // The request for the count is one of them.
+    assert!(requests > 5000.0 && (seen / requests - 1.0).abs() <= 0.02, "{seen} of {requests}; {pair}");
+    assert!(pair["no_time"].is_null() && number(&pair["first"], "mean_us") > 0.0, "{pair}");
+    let (pair, seen, requests) = http2.asked("16");
+    // What is in one write is one exchange; whatever is taken apart of it overlaps.
+    let is_refused = pair["no_time"] == "overlapping" && pair["first"].is_null();
+    assert!(requests > 5000.0 && (is_refused || seen * 4.0 < requests), "{seen} of {requests}; {pair}");
+}
+
+/// The only pair of a program with the service of a process, over TCP.
+fn pair_of(found: &Value, service: u32, client: &str) -> Value {
+    let all = pairs(found, service, "tcp");
+    let pair = all.into_iter().find(|pair| pair["client"] == client);
+    pair.unwrap_or_else(|| panic!("{client}: {}", found["exchanges"])).clone()
+}
+
+#[test]
+fn a_subscriber_and_a_replica_of_a_redis_have_no_times_as_root() {
+    if !is_root() {
+        not_tested("without root: how long requests take");
+        return;
+    }
+    let (home, of_replica) = (Home::new(), Home::new());
+    let (port, socket) = (free_port(), home.path("redis.sock"));
+    let redis = Held::redis(&home, port, &socket, &["--repl-diskless-sync-delay", "0"]);
+    let by_port = port.to_string();
+    let replica_socket = of_replica.path("replica.sock");
+    let _replica = Held::redis(&of_replica, 0, &replica_socket, &["--replicaof", "127.0.0.1", &by_port]);
+    let _subscriber = Held::start("redis-cli", &["-p", &by_port, "subscribe", "news"]);
+    let ask = |command: &str| {
+        let mut stream = UnixStream::connect(&socket).unwrap();
+        stream.write_all(format!("{command}\r\nQUIT\r\n").as_bytes()).unwrap();
+        rest(stream)
+    };
+    wait_for("the replica", || ask("INFO replication").contains("state=online").then_some(()));
+    wait_for("the subscriber", || ask("PUBSUB NUMSUB news").contains(":1").then_some(()));
+    let observing = Observing::start(&home, &["--json"]);
+    for number in 0..250 {
+        ask(&format!("SET key {number}"));
+        ask("PUBLISH news word");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let found = observing.found();
+    let subscriber = pair_of(&found, redis.pid(), "redis-cli");
+    assert!(subscriber["no_time"] == "unasked" && subscriber["first"].is_null(), "{subscriber}");
+    let replica = pair_of(&found, redis.pid(), "redis-server");
+    assert!(
+        ["unasked", "streaming"].iter().any(|why| replica["no_time"] == *why) && replica["first"].is_null(),
+        "{replica}"
+    );
+}
+
+/// Listens, and takes each notice as it comes.
+const LISTENER: &str = "import select, sys, psycopg2
+db = psycopg2.connect(host='127.0.0.1', port=sys.argv[1], user='by_trust', dbname='shop')
+db.autocommit = True
+db.cursor().execute('LISTEN news')
+open(sys.argv[2], 'w').write('.')
+while True:
+    select.select([db], [], [])
+    db.poll()
+";
+
+#[test]
+fn a_listener_of_a_postgres_has_no_times_as_root() {
+    if !is_root() {
+        not_tested("without root: how long requests take");
+        return;
+    }
+    let (home, cluster) = (Home::new(), Cluster::start(20));
+    let listens = home.path("listens");
+    let words = ["-c", LISTENER, &cluster.port.to_string(), listens.to_str().unwrap()];
+    let _listener = Held::start("/usr/bin/python3", &words);
+    wait_for("the listener", || listens.exists().then_some(()));
+    let observing = Observing::start(&home, &["--json"]);
+    let notices = "DO $$ BEGIN FOR i IN 1..100 LOOP PERFORM pg_notify('news', i::text); COMMIT; PERFORM pg_sleep(0.02); END LOOP; END $$";
+    cluster.sql("shop", notices);
+    let found = observing.found();
+    let pairs = found["exchanges"]["pairs"].as_array().unwrap();
+    let own: Vec<&Value> =
+        pairs.iter().filter(|pair| pair["client"] == "python3" && pair["kind"] == "tcp").collect();
+    assert_eq!(own.len(), 1, "{}", found["exchanges"]);
+    assert!(own[0]["no_time"] == "unasked" && own[0]["first"].is_null(), "{}", own[0]);
+}
