@@ -331,7 +331,11 @@ impl Drop for TwoDoors {
 /// Own trials of ways that are alike, and of one that is slower by a known part.
 pub(super) fn trials(account: &mut Account<'_>) -> anyhow::Result<()> {
     let program = debug_program()?;
-    for (what, slower, times) in [("equal ways", 1.0, 100), ("the Unix socket 20 % slower", 1.2, 50)] {
+    // A trial takes 2 s.
+    let equal = (account.length.as_secs() as usize / 3).clamp(1, 100);
+    for (what, slower, times) in
+        [("equal ways", 1.0, equal), ("the Unix socket 20 % slower", 1.2, equal.div_ceil(2))]
+    {
         let (mut called, mut right) = (0, 0);
         for number in 0..times {
             let report = tried(&program, slower, number)?;
