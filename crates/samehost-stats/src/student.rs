@@ -76,20 +76,31 @@ pub fn two_sided_p(t: f64, degrees: f64) -> f64 {
     incomplete_beta(degrees / (degrees + t * t), 0.5 * degrees, 0.5)
 }
 
-/// The t with P(|T| ≤ t) = `confidence`, by bisection of [`two_sided_p`].
+/// Density of Student's t distribution.
+fn density(t: f64, degrees: f64) -> f64 {
+    let at_0 = ln_gamma(0.5 * (degrees + 1.0)) - ln_gamma(0.5 * degrees);
+    let shape = 0.5 * (degrees + 1.0) * (t * t / degrees).ln_1p();
+    (at_0 - shape).exp() / (degrees * std::f64::consts::PI).sqrt()
+}
+
+/// The t with P(|T| ≤ t) = `confidence`, by Newton's method on [`two_sided_p`].
+///
+/// That falls and is convex, so that each step from 0 stays below the root and the first one that gains nothing is the last: 5 to 10 steps
+/// for usual levels. Bisection to the same digits took 60, and its 200 were nine tenths of an analysis of many hosts.
 #[must_use]
 pub fn critical(confidence: f64, degrees: f64) -> f64 {
+    const FARTHEST: f64 = 1e12;
     let alpha = 1.0 - confidence;
-    let mut high = 1.0;
-    while two_sided_p(high, degrees) > alpha && high < 1e12 {
-        high *= 2.0;
+    let mut t = 0.0;
+    while t < FARTHEST {
+        let next = t + (two_sided_p(t, degrees) - alpha) / (2.0 * density(t, degrees));
+        // Only roundings are left, or a density of 0.
+        if next <= t * (1.0 + 1e-15) || next.is_nan() {
+            return t;
+        }
+        t = next;
     }
-    let mut low = 0.0;
-    for _ in 0..200 {
-        let middle = 0.5 * (low + high);
-        if two_sided_p(middle, degrees) > alpha { low = middle } else { high = middle }
-    }
-    0.5 * (low + high)
+    FARTHEST
 }
 
 /// A location estimate with its interval and the p-value of "the location is 0".
@@ -158,10 +169,16 @@ mod tests {
             (10.0, 0.95, 2.228_138_851_964_94),
             (30.0, 0.99, 2.749_995_653_567_31),
             (120.0, 0.95, 1.979_930_405_082_44),
+            // Closed forms: the tangent of 0.495 π, and of two degrees.
+            (1.0, 0.99, 63.656_741_162_871_5),
+            (1.0, 0.999_999, 636_619.772_367),
+            (2.0, 0.999_999, 999.999_25),
         ] {
             let found = critical(confidence, degrees);
-            assert!((found - t).abs() < 1e-9, "{degrees} {confidence}: {found}");
+            assert!((found / t - 1.0).abs() < 1e-9, "{degrees} {confidence}: {found}");
         }
+        assert_eq!(critical(0.0, 5.0), 0.0);
+        assert_eq!(critical(1.0, 1.0), 1e12);
     }
 
     #[test]
