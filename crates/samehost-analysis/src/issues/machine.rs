@@ -30,14 +30,10 @@ pub(crate) fn issue(report: &Report, arms: &[ArmTrials<'_>]) -> Vec<Issue> {
 /// The load of other programs, once for the report and by name. It bars nothing (docs/method.md, section 7):
 /// arms that are compared meet it in the same milliseconds or in random order, the intervals have what it
 /// adds, and the self-check is measured under the same load. Barring everything above 15 % of one CPU
-/// silenced samehost on every server at work, although 77 of 84 such intervals were clear of the margin and
-/// no ratio had moved by more than 6 %.
+/// silenced samehost on every server at work, although 77 of 84 such intervals were clear of the margin.
 fn find_others(report: &Report) -> Option<Issue> {
     let load = OtherLoad::of(&[report])?;
-    let message = format!(
-        "{}; the verdicts are about this machine with that load: an idle one can have other ratios",
-        load.in_words()
-    );
+    let message = load.as_condition();
     Some(Issue {
         arm: None,
         warning: Warning::new(Code::ForeignLoad, "", message),

@@ -202,7 +202,7 @@ fn what_others_take_is_a_condition_and_bars_nothing() {
     }
     assert_eq!(
         said(&report, Code::ForeignLoad)[0].message,
-        "other programs used 62 % of one CPU meanwhile: mariadbd 41 %, php-fpm8.2 21 %; the verdicts are about this machine with that load: an idle one can have other ratios"
+        "other programs used 62 % of one CPU meanwhile: mariadbd 41 %, php-fpm8.2 21 %; the verdicts are about this machine with that load: an idle one wakes programs for less, in both arms, and can have ratios farther from 1"
     );
     assert!(said(&report, Code::Throttled)[0].message.contains("in 1 of 36 trials"));
 }

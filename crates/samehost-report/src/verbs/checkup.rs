@@ -395,10 +395,7 @@ fn load(findings: &[Finding<'_>]) -> Option<String> {
         }
     }
     let load = OtherLoad::of(&reports)?;
-    Some(format!(
-        "Measured on this machine at work: {}. The verdicts are about the machine with that load: an idle one can have other ratios.",
-        load.in_words()
-    ))
+    Some(format!("Measured on this machine at work: {}.", load.as_condition()))
 }
 
 /// Warnings about rows, one of each kind, as what is wrong with the machine affects all rows.
