@@ -311,17 +311,25 @@ impl Near {
     /// Counts a row, and words its quotients.
     fn compare(&mut self, row: &Row, base: &Row) -> String {
         let [ratio, low, high] = quotient(&row.found, &base.found);
-        let told = format!("{ratio:.3} ({low:.3}\u{2013}{high:.3})");
-        let (Some(saved), Some(base)) = (&row.saved, &base.saved) else { return told };
+        let words = format!("{ratio:.3} ({low:.3}\u{2013}{high:.3})");
+        let (Some(saved), Some(base)) = (&row.saved, &base.saved) else { return words };
         self.all += 1;
         self.ratios += usize::from((ratio - 1.0).abs() <= NEAR);
         let times = saved.estimate / base.estimate;
-        let relative = |of: &Location| (of.interval.high - of.interval.low) / 2.0 / of.estimate;
-        let error = relative(saved).hypot(relative(base));
+        let error = relative_error(saved).hypot(relative_error(base));
         self.savings += usize::from((times - 1.0).abs() <= NEAR);
         self.savings_agree += usize::from((times - 1.0).abs() <= times * error);
-        format!("{told}, saving {times:.2} (\u{b1}{:.0} %)", 100.0 * error)
+        format!("{words}, saving {times:.2} (\u{b1}{:.0} %)", 100.0 * error)
     }
+}
+
+/// Half of the interval ÷ the estimate.
+fn relative_error(location: &Location) -> f64 {
+    (location.interval.high - location.interval.low) / 2.0 / location.estimate
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
 }
 
 /// Microseconds of CPU time that a request takes less over the candidate, block by block.
@@ -335,7 +343,6 @@ fn saved(report: &Value, found: &Value) -> anyhow::Result<Location> {
         let [Some(client), Some(server)] = parts else { continue };
         blocks.entry(block).or_default()[arm].push(client + server);
     }
-    let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
     let both = blocks.values().filter(|arms| arms.iter().all(|arm| !arm.is_empty()));
     let savings: Vec<f64> = both.map(|[tcp, unix]| mean(tcp) - mean(unix)).collect();
     locate_mean(&savings, 0.95).context("no blocks")
