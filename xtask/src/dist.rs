@@ -3,8 +3,6 @@
 
 mod binary;
 mod components;
-mod licences;
-mod sbom;
 mod target;
 mod versions;
 
@@ -148,8 +146,8 @@ impl Release {
     /// What is made of the finished program and the sources.
     fn documents(&self, source: &Path, program: &Path, out: &Path) -> anyhow::Result<()> {
         let components = Components::of(source, &self.target)?;
-        sbom::write(self, &components, &out.join(format!("{}.cdx.json", self.name())))?;
-        let licences = licences::collect(&components)?;
+        components::write(self, &components, &out.join(format!("{}.cdx.json", self.name())))?;
+        let licences = components::collect(&components)?;
         self.archive(source, program, &licences, out)?;
         package::all(program, &self.version, self.epoch, &licences, out).map(drop)
     }
@@ -173,7 +171,7 @@ impl Release {
 
 /// The licences of what is linked into a program of the working tree.
 pub(crate) fn licences_of_others() -> anyhow::Result<String> {
-    licences::collect(&Components::of(&crate::root(), &Target::new(None)?)?)
+    components::collect(&Components::of(&crate::root(), &Target::new(None)?)?)
 }
 
 /// Copies the last commit. All files are new to cargo, so that nothing is taken for already compiled.

@@ -97,7 +97,7 @@ fn is_no_noun(line: &str) -> bool {
 /// Most files that import each other in a circle: a reader of one has to read all of them.
 const MOST_IN_CIRCLES: usize = 0;
 /// Most source files: each is a door that a reader opens, and one request crosses fourteen.
-const MOST_FILES: usize = 902;
+const MOST_FILES: usize = 820;
 
 /// Prints the figures, and returns those that grew.
 pub(crate) fn read(sources: &[Source]) -> Vec<String> {

@@ -1,7 +1,6 @@
 //! `cargo xtask site`: README and docs as static pages with a search of their own. A page loads nothing from another host,
 //! and a link between documents that leads nowhere fails the build.
 
-mod document;
 mod links;
 mod page;
 #[cfg(test)]
@@ -18,9 +17,8 @@ use tempfile::TempDir;
 
 use crate::files::names;
 use crate::{bytes, succeed};
-use document::Document;
 use links::Links;
-use page::{Group, Page};
+use page::{Document, Group, Page};
 
 /// Documents beside those of docs/.
 const OF_ROOT: &[&str] = &["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"];
@@ -75,7 +73,7 @@ pub(crate) fn build(root: &Path, out: &Path, reports: Option<&Path>) -> anyhow::
         }
     }
     if !reports.is_empty() {
-        let document = document::of_reports(&reports);
+        let document = page::of_reports(&reports);
         let place = PathBuf::from(REPORTS);
         write(out, &place, &Page { place: &place, document: &document, groups: &groups }.html())?;
     }
@@ -94,9 +92,9 @@ const REPORTS: &str = "reports.html";
 /// A document: Markdown, or the output of a command.
 fn read(source: &Path, text: &str, links: &mut Links<'_>) -> Document {
     if source.extension().is_some_and(|extension| extension == "md") {
-        document::of_markdown(text, &mut |target| links.resolve(source, target))
+        page::of_markdown(text, &mut |target| links.resolve(source, target))
     } else {
-        document::of_output(&source.display().to_string(), text)
+        page::of_output(&source.display().to_string(), text)
     }
 }
 

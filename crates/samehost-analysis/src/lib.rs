@@ -10,11 +10,9 @@ mod comparison;
 mod controls;
 mod crossover;
 mod effects;
-mod evidence;
 mod family;
 mod histogram;
 mod hosts;
-mod hosts_history;
 mod index;
 mod issue;
 mod issues;
@@ -35,9 +33,9 @@ pub use crossover::{Along, Crossover, find_crossovers};
 pub use family::{judge_alone, judge_rows};
 pub use histogram::{HistogramError, Shift, decode, encode, merge, quantiles_for_shift, summarise};
 pub use hosts::{
-    Cell, FactorDiffers, HOSTS_SCHEMA, HostDiffers, HostReport, Hosts, HostsCompared, MARGIN, Measured,
+    Cell, FactorDiffers, HOSTS_SCHEMA, Histories, HostDiffers, HostHistory, HostReport, HostRun, Hosts,
+    HostsCompared, HostsHistory, MARGIN, Measured, Newest,
 };
-pub use hosts_history::{Histories, HostHistory, HostRun, HostsHistory, Newest};
 pub use index::{ArmTrials, Group, Index, Pairs, group};
 pub use issues::time_for_percentile;
 pub use judge::{Terms, judge, judge_again, smallest_found};

@@ -7,7 +7,7 @@ use samehost_model::{Arm, Driven, Placement, Point, Undivided};
 
 use crate::error::BenchError;
 use crate::machine::CpuPlan;
-use crate::schedule;
+use crate::measure;
 
 /// The most connections that are open at once for all arms of a point.
 const MOST_AT_ONCE: u32 = 768;
@@ -104,7 +104,7 @@ impl Driving {
     /// When there are too few CPUs.
     pub(crate) fn driven(&self, arms: &[Arm]) -> Result<Vec<Driven>, BenchError> {
         let mut all: Vec<Driven> = Vec::new();
-        for group in schedule::groups(arms) {
+        for group in measure::groups(arms) {
             let point = &arms[group[0]].point;
             let is_known =
                 |known: &Driven| known.connections == point.connections && known.placement == point.placement;

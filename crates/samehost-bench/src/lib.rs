@@ -1,15 +1,13 @@
 //! Schedules, drives and meters trials: from a request to raw trials and a report. It prints nothing.
 //!
-//! Start reading at [`bench()`]. `schedule`, `matrix` and `points` decide what is measured (pure); `driving`
+//! Start reading at [`bench()`]. `matrix` and `measure` decide what is measured (pure); `driving`
 //! chooses slices or trials; `measure` runs the blocks; `runner` keeps the servers; `engine` drives a trial
 //! or a round and is the only reader of the clock. `workload` defines what a workload is, `workloads`
 //! contains them. `private_servers` are started for a measurement, `builtin_servers` are part of this
 //! program. `machine` meters CPUs and judges whether the machine was ours.
 
-mod advice;
 mod bench;
 pub mod builtin_servers;
-mod capacity;
 mod driving;
 pub mod engine;
 mod error;
@@ -20,13 +18,10 @@ pub mod measure;
 pub mod network;
 pub mod parameters;
 mod planned;
-mod points;
 pub mod private_servers;
 mod profile;
 mod request;
 mod runner;
-pub mod schedule;
-mod starts;
 mod tuned;
 pub mod workload;
 pub mod workloads;
@@ -36,8 +31,8 @@ pub use driving::Slicing;
 pub use error::{BenchError, Fault};
 pub use impact::Impact;
 pub use matrix::values as parameter_values;
-pub use points::{FLOOR, StopOptions};
+pub use matrix::{FLOOR, StopOptions};
 pub use profile::CallGraph;
 pub use request::{BenchOutcome, KeepAwake, Recorder, Request};
-pub use starts::Starts;
+pub use workload::Starts;
 pub use workloads::PageLook;

@@ -10,10 +10,9 @@ use crate::error::BenchError;
 use crate::machine::{CpuPlan, allowed_cpus};
 use crate::matrix::{Capacity, Matrix, OWN_PARAMETER, distinct, sweep};
 use crate::parameters::Parameters;
-use crate::points;
 use crate::request::Request;
-use crate::tuned;
 use crate::workload::{Capabilities, Configured, Workload};
+use crate::{matrix, tuned};
 
 /// What is measured, how, and for how long.
 #[derive(Clone)]
@@ -68,7 +67,7 @@ impl Planned {
             }
         }
         let arms = if capabilities.commands {
-            points::command_arms(
+            matrix::command_arms(
                 &request.commands,
                 &matrix
                     .levels()
@@ -133,7 +132,7 @@ fn plan(
     driving: &Driving,
     arms: &[Arm],
 ) -> Result<Plan, BenchError> {
-    let mut plan = points::plan(&request.stop, capabilities, arms, driving.driven(arms)?)?;
+    let mut plan = matrix::plan(&request.stop, capabilities, arms, driving.driven(arms)?)?;
     if let Some(earlier) = &request.earlier {
         let known = &earlier.head.arms;
         if !arms.iter().all(|arm| known.iter().any(|one| one.id == arm.id && one.point == arm.point)) {

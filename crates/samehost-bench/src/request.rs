@@ -6,12 +6,12 @@ use std::sync::atomic::AtomicBool;
 
 use samehost_model::{Placement, Profile, RateSpec, Report, Transport};
 
-use crate::engine::arrivals::Spacing;
+use crate::engine::clock::Spacing;
 use crate::error::BenchError;
 use crate::impact::Impact;
+use crate::matrix::StopOptions;
 use crate::measure::Observer;
 use crate::parameters::Parameters;
-use crate::points::StopOptions;
 use crate::profile::CallGraph;
 use crate::workload::Servers;
 

@@ -3,7 +3,6 @@
 
 mod profiled;
 mod rounds;
-mod serving;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,22 +12,20 @@ use std::time::{Duration, Instant};
 
 use samehost_model::{Arm, Code, Driven, Outcome, Plan, Report, ServerInfo, Trial, Warning};
 
+use self::rounds::Serving;
 use crate::driving::Driving;
 use crate::engine::{self, Load, OpenLoop, Surroundings};
 use crate::error::BenchError;
 use crate::machine::{MachineMeter, Others, ServerMeter, families};
+use crate::matrix::FLOOR;
 use crate::measure::{Aim, ArmSlot, Measurer, run_blocks};
 use crate::network::OwnNetwork;
 use crate::planned::Planned;
-use crate::points::FLOOR;
 use crate::profile::Profiler;
 use crate::request::{BenchOutcome, Recorder, Request};
-use crate::starts::Starts;
 use crate::tuned::{congestion, unusual};
-use crate::workload::{Configured, StartOptions, Workload};
+use crate::workload::{Configured, StartOptions, Starts, Workload};
 use crate::workloads::noop;
-
-use self::serving::Serving;
 
 /// Length of the floor's trials.
 const FLOOR_TRIAL: Duration = Duration::from_millis(20);

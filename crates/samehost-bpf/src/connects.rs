@@ -16,13 +16,12 @@
 
 use std::io;
 
-use crate::assembly::{Assembly, Label};
 use crate::instruction::Arithmetic::{And, ShiftRight, Subtract};
 use crate::instruction::Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
-use crate::instruction::{COMM, COOKIE, LOOK_UP, NOW, PROCESS, UPDATE, USER};
 use crate::instruction::{
-    Instruction, Test, add, call, compute, copy, copy_word, count, count_and_load, end, load_byte, load_half,
-    load_long, load_word, map, set, skip_unless_int, store_long, store_number,
+    Assembly, COMM, COOKIE, Instruction, LOOK_UP, Label, NOW, PROCESS, Test, UPDATE, USER, add, call,
+    compute, copy, copy_word, count, count_and_load, end, load_byte, load_half, load_long, load_word, map,
+    set, skip_unless_int, store_long, store_number,
 };
 use crate::map::{Kind, Map};
 use crate::program::{Attached, Place, Program};

@@ -1,7 +1,6 @@
 //! Small programs in the kernel and their maps (bpf(2)), with a safe interface: who opens each connection over TCP and to
 //! Unix sockets, and how long exchanges over both take. It pins nothing, so that all ends when its descriptors are closed.
 
-mod assembly;
 mod call;
 mod connects;
 mod exchanges;

@@ -14,8 +14,6 @@ mod log_in;
 mod log_in_as;
 pub mod memcached;
 pub mod mysql;
-mod password_file;
-mod passwords;
 pub mod postgres;
 pub mod redis;
 #[cfg(test)]
@@ -24,12 +22,11 @@ mod rights;
 mod tie;
 pub mod url;
 
-pub use credentials::{Credentials, CredentialsError, OPEN};
+pub use credentials::{Credentials, CredentialsError, OPEN, sent_passwords};
 pub use destination::{Destination, DestinationError, MYSQL_SOCKET_OPTIONS};
 pub use error::{LoginError, LoginErrorKind, Refused, Untied, UntiedClass};
 pub use expected::{Expected, Known};
 pub use link::{Link, prove};
 pub use log_in::{Connection, Encrypted, View, log_in};
 pub use log_in_as::{As, log_in_as, switch_and_connect};
-pub use passwords::sent_passwords;
 pub use rights::missing as missing_rights;

@@ -8,12 +8,11 @@ use samehost_system::accounts;
 use samehost_system::diag::both_ends;
 use samehost_transport::{ConnectError, Observed};
 
-use crate::credentials::Credentials;
+use crate::credentials::{Credentials, guard};
 use crate::error::LoginError;
 use crate::expected::Expected;
 use crate::link::{Link, plain};
-use crate::passwords::guard;
-use crate::{memcached, mysql, passwords, postgres, redis, rights};
+use crate::{credentials, memcached, mysql, postgres, redis, rights};
 
 /// Evidence about a connection after a successful login, from the server and the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -150,7 +149,7 @@ impl Connection {
         if credentials.password.is_some() {
             guard();
         }
-        passwords::refuse_again(protocol, &endpoint, credentials)?;
+        credentials::refuse_again(protocol, &endpoint, credentials)?;
         let result = match protocol {
             Protocol::Mysql => mysql(link, &endpoint, credentials, expected),
             Protocol::Postgres => postgres(link, &endpoint, credentials, expected),
@@ -158,7 +157,7 @@ impl Connection {
             Protocol::Memcached => memcached(link),
             _ => Ok(View { tls: link.cipher(), ..View::default() }),
         };
-        passwords::note_outcome(protocol, credentials, result.as_ref().err());
+        credentials::note_outcome(protocol, credentials, result.as_ref().err());
         let mut view = result?;
         view.family = observed.to_string();
         view.inode = inode;

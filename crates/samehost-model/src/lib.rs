@@ -16,7 +16,6 @@ pub mod human;
 pub mod metric;
 mod obstacle;
 mod percent;
-mod prediction;
 pub mod printable;
 mod profile;
 mod quantity;
@@ -36,12 +35,11 @@ mod warning;
 pub use arm::{Arm, Placement, Point};
 pub use comparison::{Comparison, Control, Grade, Verdict};
 pub use connection::{ConnectionSettings, SocketEnd};
-pub use effect::{Combination, Effect, Factor, Limit, LimitedBy};
+pub use effect::{Bounds, Combination, Effect, Factor, Limit, LimitedBy, Part, Prediction};
 pub use endpoint::{Endpoint, EndpointError, UNIX_PATH_MAX};
 pub use metric::{Better, Family, Metric, MetricInfo, metric_title, split_unit};
 pub use obstacle::{ObstacleCode, UnknownObstacle};
 pub use percent::percent_decoded;
-pub use prediction::{Bounds, Part, Prediction};
 pub use profile::{FunctionSamples, Profile, ProfileDifference, Role, RoleShare, StackSamples};
 pub use quantity::{
     Quantity, QuantityError, RateSpec, parse_count_list, parse_duration, parse_fraction, parse_rate_list,

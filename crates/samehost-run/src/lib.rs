@@ -8,7 +8,6 @@ mod connects;
 pub mod foreseen;
 mod maps;
 mod preloaded;
-mod processes;
 pub mod reach;
 mod replaced;
 mod rights;

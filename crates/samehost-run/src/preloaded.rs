@@ -24,9 +24,9 @@ use tempfile::TempDir;
 
 use super::connects::network_of;
 use super::maps::Map;
-use super::processes::{Processes, RESPITE, Signals};
 use super::supervisor::{RunError, Started};
 use super::tally::{Kept, Reason, Tally};
+use super::watchers::{Processes, RESPITE, Signals};
 
 const LIBRARY: &str = "library.so";
 const COUNTERS: &str = "counters";

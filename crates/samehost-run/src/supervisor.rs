@@ -12,10 +12,10 @@ use samehost_seccomp::{Answer, Call, Filter, Listener, SpawnError, spawn};
 use super::answers::{self, TRAPS};
 use super::connects::Connects;
 use super::maps::Maps;
-use super::processes::{Processes, RESPITE, Signals};
 use super::tally::Tally;
 use super::thread::Threads;
 use super::trial::{Terms, Trial, TrialError, Tried};
+use super::watchers::{Processes, RESPITE, Signals};
 
 pub struct Supervisor {
     listener: Listener,

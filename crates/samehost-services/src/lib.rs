@@ -6,7 +6,6 @@ mod client;
 mod descriptor;
 mod kind;
 mod protocol;
-mod scheme;
 
 pub use client::{Client, Language, Localhost, languages};
 pub use descriptor::{
@@ -14,5 +13,4 @@ pub use descriptor::{
     php_version, word_after,
 };
 pub use kind::Kind;
-pub use protocol::Protocol;
-pub use scheme::{Leads, has_bare_password, scheme};
+pub use protocol::{Leads, Protocol, has_bare_password, scheme};

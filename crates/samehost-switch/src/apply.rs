@@ -15,7 +15,7 @@ use samehost_transaction::{
 use samehost_transport::{ConnectOptions, connect};
 
 use crate::check::Verdict;
-use crate::findings::{bar, shown};
+use crate::findings::{bar, redacted, shown};
 use crate::later::keep;
 use crate::old_place::still_in_use;
 use crate::own_times::Before;
@@ -24,7 +24,6 @@ use crate::plan::hop::Hop;
 use crate::plan::occupant::{listener, stranger};
 use crate::plan::stages::stage::PlannedStage;
 use crate::preflight::{fewer_rights, obstacle, try_hop};
-use crate::redacted::redacted;
 use crate::reload::{reload, reload_now};
 use crate::request::SwitchRequest;
 use crate::usage::{Seen, Usage};

@@ -7,9 +7,9 @@ use samehost_scan::services_at;
 
 use crate::configuration::config_file::{ConfigFile, ConfigFileError, LeadingLines};
 use crate::configuration::{target, unfamiliar};
+use crate::findings::in_file;
 use crate::plan::client::application::Application;
 use crate::plan::client::{ClientSide, Wanted};
-use crate::redacted::in_file;
 use crate::request::Direction;
 
 /// The client connections in a configuration, or in those of an application's directory.

@@ -15,7 +15,6 @@ mod own_times;
 mod place;
 mod plan;
 mod preflight;
-mod redacted;
 mod reload;
 mod report;
 mod request;

@@ -10,11 +10,10 @@ use samehost_transaction::{FileChange, Foreseen, Prospect};
 use similar::{ChangeTag, TextDiff};
 
 use crate::configuration::config_file::ConfigFile;
-use crate::findings::{place, shown};
+use crate::findings::{place, redacted, shown};
 use crate::plan::Plan;
 use crate::plan::hop::Hop;
 use crate::plan::stages::stage::{PlannedStage, Replacement};
-use crate::redacted::redacted;
 use crate::request::SwitchRequest;
 
 impl Plan {

@@ -1,24 +1,27 @@
 //! Runs a program whose result matters, isolated from this program and bounded: a fixed environment, `/` as working
 //! directory unless another is asked for, no new privileges (setuid programs gain none), a session of its own (without access to our terminal)
 //! that is ended at the time limit and after an interrupt, and only the end of its output is kept.
+//!
+//! Input and output that lead nowhere, also in a root directory without `/dev/null`, such as that of a container with one
+//! program.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
-use std::io::{self, PipeReader, Read};
+use std::fs::File;
+use std::io::{PipeReader, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{MemfdFlags, OFlags, fcntl_getfl, fcntl_setfl, memfd_create};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::accounts::User;
 use crate::as_user::Account;
 use crate::interrupt;
-use crate::nowhere::nowhere;
 
 /// Search path for programs.
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -307,8 +310,25 @@ fn text(output: &[u8]) -> String {
     String::from_utf8_lossy(output).trim().to_owned()
 }
 
+/// For a program that has nothing to read, or whose output nobody reads.
+#[must_use]
+pub fn nowhere() -> Stdio {
+    at(Path::new("/dev/null"))
+}
+
+fn at(null: &Path) -> Stdio {
+    let null = File::options().read(true).write(true).open(null);
+    // It is empty at first, and what is written is gone with the program.
+    let memory = || memfd_create("nowhere", MemfdFlags::CLOEXEC).map(File::from).map_err(io::Error::from);
+    null.or_else(|_| memory()).map_or_else(|_| Stdio::null(), Stdio::from)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::process::Command;
+
+    use super::at;
     use super::*;
 
     fn sh(script: &str) -> Run {
@@ -384,5 +404,14 @@ mod tests {
         let account = Account { uid: 65534, gid: 65534, groups: Vec::new() };
         assert_eq!(sh("id -u; id -G").account(account).run().unwrap().output, "65534\n65534");
         assert!(matches!(Run::new("/no/such", [""], GRACE).run(), Err(RunError::Start { .. })));
+    }
+
+    #[test]
+    fn without_dev_null_nothing_is_read_and_all_is_written() {
+        let nowhere = || at(Path::new("/nonexistent/null"));
+        let script = "test -z \"$(cat)\" && echo out && echo error >&2";
+        let mut sh = Command::new("sh");
+        let status = sh.args(["-c", script]).stdin(nowhere()).stdout(nowhere()).stderr(nowhere()).status();
+        assert!(status.unwrap().success());
     }
 }

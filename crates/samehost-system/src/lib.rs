@@ -18,18 +18,14 @@ pub mod mounts;
 #[cfg(test)]
 mod mutated;
 pub mod namespaces;
-pub mod nowhere;
 pub mod open;
 pub mod ownership;
 pub mod peer;
-mod private;
 pub mod proc;
 pub mod routes;
 
 pub use accounts::User;
 pub use as_user::{Account, as_user};
-pub use command::{Run, RunError};
+pub use command::{Run, RunError, nowhere};
 pub use identity::{Executable, Identity, start_time};
-pub use nowhere::nowhere;
-pub use ownership::{Decider, ForeignWriter, decider, foreign_writer};
-pub use private::{NotPrivate, private};
+pub use ownership::{Decider, ForeignWriter, NotPrivate, decider, foreign_writer, private};

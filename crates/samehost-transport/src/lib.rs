@@ -74,13 +74,10 @@
 
 #![warn(missing_docs)]
 
-mod address;
 mod claim;
-mod denied;
 mod error;
 mod hand_over;
 mod listener;
-mod lock_file;
 mod observed;
 mod options;
 mod registry;
@@ -93,9 +90,7 @@ pub mod tokio;
 mod transports;
 mod tuning;
 
-pub use address::AddressError;
-pub use denied::{Denied, Right};
-pub use error::{ConnectError, ListenError, StartError};
+pub use error::{ConnectError, Denied, ListenError, Right, StartError};
 pub use hand_over::hand_over;
 pub use listener::Listener;
 pub use observed::{Family, Kind, Name, Observed, Protocol};
@@ -103,7 +98,7 @@ pub use options::{ConnectOptions, ListenOptions};
 pub use registry::{connect, connect_nonblocking, listen};
 pub use rustix::io::Errno;
 pub use samehost_model::{Endpoint, EndpointError, Transport};
-pub use socket::Connecting;
+pub use socket::{AddressError, Connecting};
 pub use stream::{ShutdownHandle, Stream};
 pub use tls_trust::{CertificateMakingError, MadeCertificate, TlsServer, TlsTrust};
 pub use transports::pipe::pipe_pair;

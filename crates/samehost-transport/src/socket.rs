@@ -1,12 +1,20 @@
 //! Socket calls that all transports share. Handles errno, not endpoints; creates no messages.
+//!
+//! Converts endpoints into the kernel's socket addresses. Pure except for name resolution; opens no socket.
 
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, retry_on_intr};
+use rustix::net;
 use rustix::net::addr::SocketAddrArg;
-use rustix::net::sockopt::{self, Timeout};
-use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
+use rustix::net::sockopt::Timeout;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use samehost_model::{Transport, UNIX_PATH_MAX};
 
 /// State of a started connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,4 +100,94 @@ pub(crate) fn peer_pid(fd: impl AsFd) -> Option<u32> {
     // from removing the check.
     let pid = std::hint::black_box(credentials.pid.as_raw_pid());
     u32::try_from(pid).ok().filter(|&pid| pid > 0)
+}
+
+/// Why a path or name cannot be a Unix socket's address.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum AddressError {
+    /// Longer than `sun_path`.
+    #[error(
+        "`{}` is {length} bytes long and a Unix socket's address holds at most {UNIX_PATH_MAX}; use a shorter directory such as /run/NAME, a symbolic link to this one, or a path relative to the working directory", path.display()
+    )]
+    TooLong {
+        /// The path or name.
+        path: PathBuf,
+        /// Its length in bytes.
+        length: usize,
+    },
+    /// Empty: the kernel would bind an abstract name.
+    #[error("the path or name of the Unix socket is empty; write unix:/run/NAME/NAME.sock or abstract:NAME")]
+    Empty,
+    /// A NUL byte would truncate the path, so that it names another file.
+    #[error("the path {path:?} has a NUL byte; a socket's path cannot hold one, remove it")]
+    Nul {
+        /// The path.
+        path: PathBuf,
+    },
+}
+
+fn checked(path: &Path) -> Result<&[u8], AddressError> {
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.is_empty() {
+        return Err(AddressError::Empty);
+    }
+    if bytes.contains(&0) {
+        return Err(AddressError::Nul { path: path.to_owned() });
+    }
+    if bytes.len() > UNIX_PATH_MAX {
+        return Err(AddressError::TooLong { path: path.to_owned(), length: bytes.len() });
+    }
+    Ok(bytes)
+}
+
+/// Address of a socket file. Also checks endpoints that were not created by `Endpoint::from_str`.
+pub(crate) fn unix_path(path: &Path) -> Result<SocketAddrUnix, AddressError> {
+    let bytes = checked(path)?;
+    SocketAddrUnix::new(path)
+        .map_err(|_| AddressError::TooLong { path: path.to_owned(), length: bytes.len() })
+}
+
+/// Address of an abstract name.
+pub(crate) fn abstract_name(name: &str) -> Result<SocketAddrUnix, AddressError> {
+    let bytes = checked(Path::new(name))?;
+    SocketAddrUnix::new_abstract_name(bytes)
+        .map_err(|_| AddressError::TooLong { path: name.into(), length: bytes.len() })
+}
+
+/// Addresses of a host, those of the transport's own family first. Literals are not passed to the resolver.
+pub(crate) fn look_up(transport: Transport, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(ip) = host.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(ip, port)]);
+    }
+    let mut addresses: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
+    addresses.sort_by_key(|address| address.is_ipv6() != (transport == Transport::Tcp6));
+    if addresses.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
+    }
+    Ok(addresses)
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    #[test]
+    fn paths_are_checked_wherever_they_come_from() {
+        assert!(unix_path(Path::new(&"p".repeat(UNIX_PATH_MAX))).is_ok());
+        let long = "p".repeat(UNIX_PATH_MAX + 1);
+        let error = unix_path(Path::new(&long)).unwrap_err();
+        assert_eq!(error, AddressError::TooLong { path: long.into(), length: 108 });
+        assert!(error.to_string().contains("symbolic link"), "{error}");
+        assert_eq!(unix_path(Path::new("")).unwrap_err(), AddressError::Empty);
+        assert_eq!(unix_path(Path::new("a\0b")).unwrap_err(), AddressError::Nul { path: "a\0b".into() });
+        assert_eq!(abstract_name("").unwrap_err(), AddressError::Empty);
+    }
+
+    #[test]
+    fn literals_need_no_resolver_and_names_prefer_the_family() {
+        assert_eq!(look_up(Transport::Tcp, "127.0.0.1", 7).unwrap(), ["127.0.0.1:7".parse().unwrap()]);
+        assert_eq!(look_up(Transport::Tcp6, "::1", 7).unwrap(), ["[::1]:7".parse().unwrap()]);
+        assert!(look_up(Transport::Tcp, "localhost", 7).unwrap()[0].is_ipv4());
+    }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use samehost_bench::engine::arrivals::Spacing;
+use samehost_bench::engine::clock::Spacing;
 use samehost_bench::parameters::{Parameter, ParameterKind, Parameters};
 use samehost_bench::workload::Workload;
 use samehost_bench::workloads::WORKLOADS;

@@ -19,7 +19,6 @@ mod request;
 mod scans;
 mod signals;
 mod since;
-mod state;
 mod storage;
 #[cfg(feature = "switch")]
 mod switches;

@@ -15,7 +15,7 @@ use samehost_system::{open, private};
 
 use crate::kept::{self, SCANS, StoredFile};
 use crate::wrong_use::WrongUse;
-use crate::{output, state};
+use crate::{output, storage};
 
 /// Folder of the state directory.
 const FOLDER: &str = "scans";
@@ -43,7 +43,7 @@ pub struct Earlier {
 impl Scans {
     /// Opens the history; makes nothing.
     pub fn open() -> anyhow::Result<Self> {
-        let scans = Scans { directory: state::private_directory(FOLDER)?.join(FOLDER) };
+        let scans = Scans { directory: storage::private_directory(FOLDER)?.join(FOLDER) };
         scans.check()?;
         Ok(scans)
     }

@@ -1,17 +1,23 @@
 //! Samples files, to which trials are appended as they arrive, so that a kill loses at most one trial. Also
 //! reads both kinds of stored results.
+//!
+//! Where the state of this user is: stored results, the history of scans, switches. What root believes later is kept where
+//! only root can change it; a HOME kept by sudo belongs to another user.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Once;
+use std::{env, fs, io};
 
 use anyhow::Context;
 use rustix::fs::{FlockOperation, flock};
 use samehost_model::{Code, LogLine, Outcome, Report, SAMPLES_SCHEMA, SCHEMA, Warning};
+use samehost_system::{NotPrivate, private};
 
-use crate::kept::{self, MEASUREMENTS};
+use crate::kept::MEASUREMENTS;
 use crate::wrong_use::WrongUse;
-use crate::{output, state};
+use crate::{kept, output};
 
 /// End of the name of a samples file.
 pub const SUFFIX: &str = ".samples.jsonl";
@@ -27,7 +33,7 @@ pub struct SamplesFile {
 impl SamplesFile {
     /// Creates a file. The error is the reason why there is no place for it.
     pub fn create(workload: &str) -> Result<Self, String> {
-        let directory = state::directory().ok_or("neither XDG_STATE_HOME nor HOME is set")?;
+        let directory = directory().ok_or("neither XDG_STATE_HOME nor HOME is set")?;
         let failed = |error: io::Error| format!("{}: {error}", directory.display());
         fs::create_dir_all(&directory).map_err(failed)?;
         remove_oldest(&directory);
@@ -87,7 +93,7 @@ fn remove_oldest(directory: &Path) {
 
 /// All samples files, oldest first.
 pub fn all() -> Vec<PathBuf> {
-    let files = state::directory().and_then(|directory| kept::stored(&directory, SUFFIX).ok());
+    let files = directory().and_then(|directory| kept::stored(&directory, SUFFIX).ok());
     files.unwrap_or_default().into_iter().map(|file| file.path).collect()
 }
 
@@ -140,4 +146,52 @@ fn from_lines(text: &str) -> Result<Report, Option<String>> {
         }
     }
     Ok(*report)
+}
+
+/// Root's state directory, unless XDG_STATE_HOME is set.
+const OF_ROOT: &str = "/var/lib/samehost";
+
+/// State directory: `$XDG_STATE_HOME/samehost` or `~/.local/state/samehost`.
+pub fn directory() -> Option<PathBuf> {
+    named().or_else(|| home().map(|home| below(&home)))
+}
+
+/// State directory for something that only this user may change. For root it is `/var/lib/samehost`, or XDG_STATE_HOME if
+/// nobody else can change that.
+pub fn private_directory(what: &str) -> anyhow::Result<PathBuf> {
+    if !rustix::process::geteuid().is_root() {
+        let missing =
+            || WrongUse(format!("neither XDG_STATE_HOME nor HOME is set: there is no place for {what}"));
+        return Ok(directory().ok_or_else(missing)?);
+    }
+    let Some(named) = named() else { return Ok(OF_ROOT.into()) };
+    let place = named.join(what);
+    match private(&place) {
+        Err(reason @ (NotPrivate::Owner(_) | NotPrivate::Writer(_))) => {
+            static SAID: Once = Once::new();
+            SAID.call_once(|| {
+                let place = place.display();
+                output::complain(&format!(
+                    "{place} would not be safe: {reason}; {what} are kept in {OF_ROOT}"
+                ));
+            });
+            Ok(OF_ROOT.into())
+        }
+        _ => Ok(named),
+    }
+}
+
+/// `$XDG_STATE_HOME/samehost`.
+pub fn named() -> Option<PathBuf> {
+    let named = env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute())?;
+    Some(named.join("samehost"))
+}
+
+pub fn home() -> Option<PathBuf> {
+    env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from)
+}
+
+/// The state directory below a home.
+pub fn below(home: &Path) -> PathBuf {
+    home.join(".local/state/samehost")
 }

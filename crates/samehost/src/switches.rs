@@ -4,37 +4,37 @@ use std::path::{Path, PathBuf};
 
 use samehost_transaction::{Entry, Store};
 
-use crate::state;
+use crate::storage;
 
 /// Root's earlier state directory.
 const BEFORE: &str = "/root";
 
 /// Store for a new switch.
 pub fn store() -> anyhow::Result<Store> {
-    Ok(Store::open(&state::private_directory("switches")?)?)
+    Ok(Store::open(&storage::private_directory("switches")?)?)
 }
 
 /// All stores of this user; the one for new switches comes first.
 pub fn stores() -> anyhow::Result<Vec<Store>> {
-    let state = state::private_directory("switches")?;
+    let state = storage::private_directory("switches")?;
     Ok(with_earlier(&state, vec![Store::open(&state)?]))
 }
 
 /// The stores of this user that there are, to look at them: none is created.
 pub fn existing() -> anyhow::Result<Vec<Store>> {
-    let state = state::private_directory("switches")?;
+    let state = storage::private_directory("switches")?;
     Ok(with_earlier(&state, Store::existing(&state)?.into_iter().collect()))
 }
 
 /// Adds root's stores of earlier versions. If XDG_STATE_HOME is set and usable, it has the only store.
 fn with_earlier(state: &Path, mut stores: Vec<Store>) -> Vec<Store> {
     let root = rustix::process::geteuid().is_root();
-    if root && state::named().as_deref() != Some(state) {
-        let before = [state::home(), Some(PathBuf::from(BEFORE))]
+    if root && storage::named().as_deref() != Some(state) {
+        let before = [storage::home(), Some(PathBuf::from(BEFORE))]
             .into_iter()
             .flatten()
-            .map(|home| state::below(&home));
-        for store in state::named().into_iter().chain(before).filter_map(|state| Store::earlier(&state)) {
+            .map(|home| storage::below(&home));
+        for store in storage::named().into_iter().chain(before).filter_map(|state| Store::earlier(&state)) {
             if stores.iter().all(|other| other.path() != store.path()) {
                 stores.push(store);
             }

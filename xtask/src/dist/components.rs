@@ -1,17 +1,23 @@
 //! What the program consists of: the crates that are linked into it, those that only helped to compile it, and what is in it
 //! besides crates.
+//!
+//! The list of components (SBOM) in the format of CycloneDX 1.5. Scanners of vulnerabilities read it.
+//!
+//! The licences of what is linked into the program: each of them asks that its text accompanies copies.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::Target;
 use super::binary::clean;
-use crate::text;
+use super::{Release, Target};
+use crate::files::names;
+use crate::{date, text};
 
 /// Part of the program.
 #[derive(Debug, Default)]
@@ -162,6 +168,117 @@ fn charting_script(source: &Path) -> anyhow::Result<Component> {
     })
 }
 
+/// Writes the list into a file.
+pub(super) fn write(release: &Release, components: &Components, file: &Path) -> anyhow::Result<()> {
+    let time = date(release.epoch, "+%FT%TZ")?;
+    let mut properties = vec![("target".to_owned(), release.target.triple.clone())];
+    let compilers = release.target.compilers()?.into_iter();
+    properties.extend(compilers.map(|(name, version)| (format!("compiler:{name}"), version)));
+    let list = list(&release.version, &properties, &time, components);
+    Ok(fs::write(file, format!("{list:#}\n"))?)
+}
+
+fn list(version: &str, properties: &[(String, String)], time: &str, components: &Components) -> Value {
+    let program = format!("pkg:cargo/samehost@{version}");
+    let uses = components.all.iter().map(|one| json!({"ref": one.url, "dependsOn": one.uses}));
+    let own = json!({"ref": program, "dependsOn": components.used});
+    let properties = properties.iter().map(|(name, value)| json!({"name": name, "value": value}));
+    json!({
+        "$schema": "http://cyclonedx.org/schema/bom-1.5.schema.json",
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.5",
+        "version": 1,
+        "metadata": {
+            "timestamp": time,
+            "component": {
+                "type": "application", "bom-ref": program, "name": "samehost", "version": version,
+                "purl": program, "licenses": [{"expression": "MIT OR Apache-2.0"}],
+            },
+            "properties": properties.collect::<Vec<_>>(),
+        },
+        "components": components.all.iter().map(component).collect::<Vec<_>>(),
+        "dependencies": std::iter::once(own).chain(uses).collect::<Vec<_>>(),
+    })
+}
+
+fn component(one: &Component) -> Value {
+    let mut value = json!({
+        "type": "library", "bom-ref": one.url, "purl": one.url, "name": one.name, "version": one.version,
+        // What only helped to compile the program is not in it.
+        "scope": if one.is_linked { "required" } else { "excluded" },
+        "licenses": [{"expression": one.licence}],
+    });
+    if !one.sha256.is_empty() {
+        value["hashes"] = json!([{"alg": "SHA-256", "content": one.sha256}]);
+    }
+    if !one.repository.is_empty() {
+        value["externalReferences"] = json!([{"type": "vcs", "url": one.repository}]);
+    }
+    value
+}
+
+/// Beginnings of the names of files with licences, in lower case.
+const FILES: &[&str] = &["license", "licence", "copying", "copyright", "notice", "unlicense"];
+
+/// What stands for the parts that are not crates.
+const OTHERS: &str = "\
+The program also contains the Rust standard library (MIT OR Apache-2.0, the Rust Project Developers), musl libc
+(MIT, Copyright 2005-2020 Rich Felker, et al.) and plotly.js (MIT, Copyright 2012-2025 Plotly, Inc.).
+The sources of every crate, unchanged, those under CDDL-1.0 among them: https://crates.io/crates/NAME/VERSION
+";
+
+/// One text with all licences; each text stands once, after the names of those whose it is.
+pub(super) fn collect(components: &Components) -> anyhow::Result<String> {
+    let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut without = Vec::new();
+    // Our own crates have the program's licence.
+    let linked = components.all.iter().filter(|one| one.is_linked && !one.sha256.is_empty());
+    for one in linked {
+        let found = of(one)?;
+        if found.is_empty() {
+            without.push(title(one));
+        }
+        for text in found {
+            texts.entry(text).or_default().push(title(one));
+        }
+    }
+    let mut texts: Vec<(Vec<String>, String)> =
+        texts.into_iter().map(|(text, names)| (names, text)).collect();
+    texts.sort();
+    let mut all = format!("Licences of what samehost is made of\n\n{OTHERS}");
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        all,
+        "\nThese crates state their licence and have no text of it:\n  {}",
+        without.join("\n  ")
+    );
+    for (names, text) in texts {
+        let _ = writeln!(all, "\n{}\n{}\n\n{}", "=".repeat(78), names.join("\n"), text.trim_end());
+    }
+    Ok(all)
+}
+
+fn title(one: &Component) -> String {
+    format!("{} {} ({})", one.name, one.version, one.licence)
+}
+
+/// Texts of a crate's licences.
+fn of(one: &Component) -> anyhow::Result<Vec<String>> {
+    let Some(folder) = &one.folder else { return Ok(Vec::new()) };
+    let paths = names(folder)?
+        .iter()
+        .filter(|name| FILES.iter().any(|start| name.to_lowercase().starts_with(start)))
+        .map(|name| folder.join(name))
+        .collect::<Vec<_>>();
+    paths.iter().filter(|path| path.is_file()).map(|path| read(path)).collect()
+}
+
+/// A text, with lines that end as on Unix, so that the same text stands once.
+fn read(path: &Path) -> anyhow::Result<String> {
+    let text = String::from_utf8_lossy(&fs::read(path)?).replace("\r\n", "\n");
+    Ok(text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n"))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -198,5 +315,57 @@ mod tests {
         assert_eq!(seen, [("a", true), ("builder", false), ("own", true)]);
         assert_eq!(all[2].uses, ["pkg:cargo/a@1.0.0", "pkg:cargo/builder@1.0.0"]);
         assert_eq!(all[0].licence, "MIT OR Apache-2.0");
+    }
+
+    #[test]
+    fn a_list_names_components_and_what_uses_them() {
+        let component = |name: &str, is_linked| Component {
+            name: name.into(),
+            version: "1.0.0".into(),
+            url: format!("pkg:cargo/{name}@1.0.0"),
+            licence: "MIT".into(),
+            sha256: if is_linked { "aa".into() } else { String::new() },
+            is_linked,
+            ..Component::default()
+        };
+        let components = Components {
+            all: vec![component("a", true), component("builder", false)],
+            used: vec!["pkg:cargo/a@1.0.0".into()],
+        };
+        let properties = [("compiler:rustc".to_owned(), "rustc 1.95.0".to_owned())];
+        let list = list("0.1.0", &properties, "2026-11-23T00:00:00Z", &components);
+        assert_eq!(list["components"][0]["hashes"][0]["content"], "aa");
+        assert_eq!(list["components"][0]["scope"], "required");
+        assert_eq!(
+            (&list["components"][1]["scope"], &list["components"][1]["hashes"]),
+            (&"excluded".into(), &Value::Null)
+        );
+        assert_eq!(list["dependencies"][0]["dependsOn"][0], "pkg:cargo/a@1.0.0");
+        assert_eq!(list["metadata"]["properties"][0]["value"], "rustc 1.95.0");
+    }
+
+    #[test]
+    fn a_text_stands_once_with_all_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let package = |name: &str, text: Option<&str>| {
+            let place = folder.path().join(name);
+            fs::create_dir(&place).unwrap();
+            if let Some(text) = text {
+                fs::write(place.join("LICENSE-MIT"), text).unwrap();
+            }
+            Component {
+                name: name.into(),
+                sha256: "aa".into(),
+                is_linked: true,
+                folder: Some(place),
+                ..Component::default()
+            }
+        };
+        let all =
+            vec![package("a", Some("one text\r\n")), package("b", Some("one text\n")), package("c", None)];
+        let text = collect(&Components { all, used: Vec::new() }).unwrap();
+        assert_eq!(text.matches("one text").count(), 1);
+        assert!(text.contains("a  ()\nb  ()\n\none text\n"), "{text}");
+        assert!(text.contains("no text of it:\n  c  ()\n"), "{text}");
     }
 }

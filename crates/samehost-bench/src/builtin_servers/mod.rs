@@ -7,7 +7,6 @@ mod http;
 mod listeners;
 mod responder;
 pub(crate) mod rpc;
-mod threads;
 mod work;
 
 use std::time::Duration;
@@ -68,7 +67,7 @@ pub const SERVERS: &[Server] = &[
         name: "echo",
         about: "Send back every byte that comes",
         transports: BYTES,
-        converse: threads::converse::<Echo>,
+        converse: listeners::converse::<Echo>,
         epoll: Some(epoll::serve::<Echo>),
         run: None,
     },
@@ -76,7 +75,7 @@ pub const SERVERS: &[Server] = &[
         name: "http",
         about: "HTTP/1: `/bytes/N` (GET or POST) is a reply of N bytes, `/` one of 4096",
         transports: BYTES,
-        converse: threads::converse::<HttpResponder>,
+        converse: listeners::converse::<HttpResponder>,
         epoll: Some(epoll::serve::<HttpResponder>),
         run: None,
     },
@@ -84,7 +83,7 @@ pub const SERVERS: &[Server] = &[
         name: "sink",
         about: "Take rounds of bytes and acknowledge each (the receiving end of bulk)",
         transports: BYTES,
-        converse: threads::sink,
+        converse: listeners::sink,
         epoll: None,
         run: None,
     },

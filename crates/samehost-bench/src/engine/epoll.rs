@@ -12,9 +12,9 @@ use rustix::fd::OwnedFd;
 use samehost_transport::Stream;
 
 use super::clock::{Nanos, now, timespec};
-use super::count::Count;
 use super::recorder::{Recorder, Tally};
 use super::session::{Connector, MOST_UNREAD, Progress, Session};
+use super::trial::Count;
 use crate::error::BenchError;
 
 /// Bytes of the read buffer that all connections share.

@@ -2,15 +2,12 @@
 //! request. It knows nothing of what is exchanged, compared or printed.
 //!
 //! Start reading at [`drive`]. `workers` starts the threads and reads the meters; `blocking`, `epoll` and
-//! `callers` drive connections; `recorder` counts; `slices` does the same for a round.
+//! `blocking` drive connections; `recorder` counts; `slices` does the same for a round.
 
-pub mod arrivals;
 pub mod bulk;
 pub mod burst;
-pub mod callers;
 pub mod client;
 pub mod clock;
-pub mod count;
 pub mod process;
 pub mod recorder;
 pub mod seen;
@@ -18,10 +15,10 @@ pub mod session;
 pub mod slices;
 pub mod whole;
 
-mod blocking;
+pub mod blocking;
 mod epoll;
 mod interruptions;
-mod trial;
+pub mod trial;
 mod workers;
 
 use std::sync::Arc;
@@ -32,7 +29,7 @@ use samehost_model::Trial;
 
 use crate::error::BenchError;
 use crate::machine::CpuPlan;
-use arrivals::Spacing;
+use clock::Spacing;
 use session::{Caller, Connector};
 
 /// Work of one trial.

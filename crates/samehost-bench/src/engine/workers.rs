@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use samehost_model::Trial;
 
+use super::blocking::DueQueue;
 use super::bulk::Writer;
-use super::callers::DueQueue;
 use super::clock::{Nanos, Window, nanos, now};
 use super::epoll::Pace;
 use super::interruptions::Listed;
@@ -16,7 +16,7 @@ use super::recorder::{Recorder, Tally};
 use super::seen::Seen;
 use super::session::{Caller, Connected, Connector, connect_all};
 use super::trial::{self, Metered};
-use super::{Load, OpenLoop, Surroundings, arrivals, blocking, burst, callers, epoll, process, whole};
+use super::{Load, OpenLoop, Surroundings, blocking, burst, clock, epoll, process, whole};
 use crate::error::BenchError;
 use crate::machine::{MachineMeter, ServerMeter, ThreadUse, families, process_cpu_ns};
 
@@ -157,7 +157,7 @@ fn attend(
 /// Due times of an open loop in the engine's clock.
 fn schedule(open_loop: &OpenLoop, window: Window) -> Vec<Nanos> {
     let span = window.end - window.open;
-    let mut due = arrivals::arrivals(open_loop.spacing, open_loop.rate_per_s, span, open_loop.seed);
+    let mut due = clock::arrivals(open_loop.spacing, open_loop.rate_per_s, span, open_loop.seed);
     for moment in &mut due {
         *moment += window.open;
     }
@@ -293,7 +293,7 @@ pub fn callers(
                 ask_for_priority();
             }
             let recorder = Recorder::new(window, queue.is_some()).leaving_out_waits(listed);
-            let tally = callers::drive(caller.as_mut(), recorder, queue.as_ref());
+            let tally = blocking::drive(caller.as_mut(), recorder, queue.as_ref());
             let _ = seen.send(caller.seen());
             Ok(tally)
         }) as Box<dyn FnOnce() -> Result<Tally, BenchError> + Send>

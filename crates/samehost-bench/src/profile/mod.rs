@@ -3,7 +3,6 @@
 
 mod folding;
 mod perf;
-mod recording;
 
 use std::str::FromStr;
 

@@ -8,10 +8,10 @@ use samehost_model::{Arm, Code, Outcome, Profile, Report, Role, RoleShare, Trial
 use super::TrialRunner;
 use crate::error::BenchError;
 use crate::machine::families;
-use crate::points::FLOOR;
+use crate::matrix::FLOOR;
+use crate::measure::groups;
 use crate::profile::{FREQUENCY_HZ, Folding, Profiler};
 use crate::request::Recorder;
-use crate::schedule::groups;
 
 /// Minimum length of a profiled trial: a second has a thousand samples of a busy CPU.
 const LEAST: Duration = Duration::from_secs(1);

@@ -1,17 +1,20 @@
 //! A round: the connections of all arms of a point at once.
+//!
+//! The servers of one start: one for all arms, or one for each.
 
 use std::time::Duration;
 
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use samehost_model::{Arm, Trial};
+use samehost_model::{Arm, ServerInfo, Trial};
 
 use super::TrialRunner;
 use crate::engine::Job;
 use crate::engine::slices::{Lanes, Round};
 use crate::error::BenchError;
 use crate::measure::ArmSlot;
+use crate::workload::{Configured, Instance, StartOptions};
 
 impl TrialRunner<'_> {
     /// Length of this arm's slices; `None` if its point is measured in separate trials.
@@ -80,5 +83,54 @@ impl TrialRunner<'_> {
         }
         trials.sort_by_key(|(place, _)| *place);
         Ok(trials.into_iter().map(|(_, trial)| trial).collect())
+    }
+}
+
+pub(super) struct Serving {
+    servers: Vec<Box<dyn Instance>>,
+    /// Names of the arms with a server of their own, in the order of the servers; empty if all share one.
+    names: Vec<String>,
+}
+
+impl Serving {
+    /// Starts one server, or one for each of these arms.
+    pub(super) fn start(
+        configured: &dyn Configured,
+        start: &StartOptions,
+        names: Vec<String>,
+    ) -> Result<Self, BenchError> {
+        let servers = (0..names.len().max(1)).map(|_| configured.start(start));
+        Ok(Serving { servers: servers.collect::<Result<_, _>>()?, names })
+    }
+
+    /// Names of the arms with a server of their own.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.names.clone()
+    }
+
+    fn place(&self, arm: &Arm) -> usize {
+        self.names.iter().position(|name| *name == arm.name).unwrap_or(0)
+    }
+
+    pub(super) fn of(&self, arm: &Arm) -> &dyn Instance {
+        &*self.servers[self.place(arm)]
+    }
+
+    pub(super) fn of_mut(&mut self, arm: &Arm) -> &mut dyn Instance {
+        let place = self.place(arm);
+        &mut *self.servers[place]
+    }
+
+    /// The first server's info, with the processes of all.
+    pub(super) fn server(&self) -> ServerInfo {
+        let mut info = self.servers[0].server();
+        info.pids.extend(self.servers[1..].iter().flat_map(|server| server.server().pids));
+        info
+    }
+
+    /// The end of each server's stderr, joined.
+    pub(super) fn stderr_tail(&self) -> String {
+        let stderrs: Vec<String> = self.servers.iter().map(|server| server.stderr_tail()).collect();
+        stderrs.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join("\n")
     }
 }

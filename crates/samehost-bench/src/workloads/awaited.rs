@@ -1,7 +1,12 @@
 //! Compares a reply, known beforehand, byte for byte as it arrives. Knows no protocol: if the head differs,
 //! the protocol has to parse it.
+//!
+//! Identity of the servers that a measurement logs in to.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+
+use samehost_login::Expected;
+use samehost_model::Protocol;
 
 /// Bytes of the correct reply.
 #[derive(Clone, Debug)]
@@ -68,10 +73,38 @@ pub(super) fn value(size: usize) -> Vec<u8> {
     (0..size).map(|i| (i % 251) as u8).collect()
 }
 
+/// Servers that may receive a password: a private server of ours, or one that runs as its packages run it.
+pub(crate) fn expected(protocol: Protocol) -> &'static Expected {
+    &both(protocol).0
+}
+
+/// For further measured connections after the first one, which was not measured. To recognize the server
+/// takes one query to the kernel over either transport, and no scan of processes.
+pub(crate) fn expected_again(protocol: Protocol) -> &'static Expected {
+    &both(protocol).1
+}
+
+fn both(protocol: Protocol) -> &'static (Expected, Expected) {
+    static MYSQL: OnceLock<(Expected, Expected)> = OnceLock::new();
+    static POSTGRES: OnceLock<(Expected, Expected)> = OnceLock::new();
+    static REDIS: OnceLock<(Expected, Expected)> = OnceLock::new();
+    let known = match protocol {
+        Protocol::Mysql => &MYSQL,
+        Protocol::Postgres => &POSTGRES,
+        _ => &REDIS,
+    };
+    known.get_or_init(|| {
+        let first = Expected::of_service(protocol).or_started_by_us();
+        let again = first.again();
+        (first, again)
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     #[test]
     fn heads_are_judged_together_and_bodies_as_they_come() {

@@ -3,9 +3,7 @@
 mod awaited;
 mod command;
 mod connect;
-mod connecting;
 mod datagram;
-mod expected;
 mod fastcgi;
 mod foreign;
 pub(crate) mod http;
@@ -15,7 +13,6 @@ pub(crate) mod noop;
 mod postgres;
 mod proxy;
 mod raw;
-mod reached;
 pub(crate) mod redis;
 mod requests;
 mod rpc;

@@ -1,10 +1,9 @@
 //! What was counted of each pair.
 
-use super::buckets::{BUCKETS, at_most, bucket, quantile};
 use super::programs::Maps;
 use super::record::{
-    BACK, EXCHANGES, FIRST_SUM, LAST_SUM, LASTS, OUT, PART_SUMS, PARTS, RECEIVED, RECEIVES, Record, TAKEN,
-    UNASKED, UNTIMED, VIOLATIONS,
+    BACK, BUCKETS, EXCHANGES, FIRST_SUM, LAST_SUM, LASTS, OUT, PART_SUMS, PARTS, RECEIVED, RECEIVES, Record,
+    TAKEN, UNASKED, UNTIMED, VIOLATIONS, at_most, bucket, quantile,
 };
 
 /// What was counted.

@@ -2,7 +2,6 @@
 //! parts. An exchange is what a client sends until it has a reply, and the reply until it sends again; several commands in one
 //! write are one exchange, because no payload is read.
 
-mod buckets;
 mod counted;
 mod programs;
 mod record;
@@ -10,14 +9,13 @@ mod record;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use counted::Last;
-pub use counted::{Counted, OfConnection, PairCounts, Times};
-use programs::Maps;
-
 use crate::instruction::Instruction;
 use crate::map::{Kind, Map};
 use crate::program::{Attached, Place, Program};
 use crate::types::Types;
+use counted::Last;
+pub use counted::{Counted, OfConnection, PairCounts, Times};
+use programs::Maps;
 
 /// Writes the program of a tracepoint.
 type Write = fn(&Maps, Mode) -> Vec<Instruction>;

@@ -11,22 +11,18 @@
 
 use std::io;
 
-use super::buckets::{BUCKETS, compute_bucket};
 use super::record::{
-    ANSWERED, ARRIVED, BACK, BEGUN, BYTES, EXCHANGES, FIRST_SUM, IS_UNTIMED, LAST, LAST_SUM, LASTS, NAMED,
-    OUT, PAIR, PART_SUMS, PARTS, PUSHED, READ, RECEIVED, RECEIVES, RETURNED, STREAMED, TAKEN, TAKEN_AT,
-    UNASKED, UNTIMED, VIOLATED, VIOLATIONS,
+    ANSWERED, ARRIVED, BACK, BEGUN, BUCKETS, BYTES, EXCHANGES, FIRST_SUM, IS_UNTIMED, LAST, LAST_SUM, LASTS,
+    NAMED, OUT, PAIR, PART_SUMS, PARTS, PUSHED, READ, RECEIVED, RECEIVES, RETURNED, STREAMED, TAKEN,
+    TAKEN_AT, UNASKED, UNTIMED, VIOLATED, VIOLATIONS, compute_bucket,
 };
 use super::{Mode, Opening};
-use crate::assembly::{Assembly, Label};
 use crate::instruction::Arithmetic::{Add, And, Or, ShiftLeft, ShiftRight, Subtract};
 use crate::instruction::Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
 use crate::instruction::{
-    AS_UNIX, COOKIE, DELETE, LOOK_UP, NOW, OF_SOCKET, OF_TASK, SOCKET_OF_FILE, TASK, UPDATE,
-};
-use crate::instruction::{
-    Instruction, Register, Test, call, compute, copy, copy_word, count, end, load_long, load_word, map, set,
-    store_long, store_number, store_word,
+    AS_UNIX, Assembly, COOKIE, DELETE, Instruction, LOOK_UP, Label, NOW, OF_SOCKET, OF_TASK, Register,
+    SOCKET_OF_FILE, TASK, Test, UPDATE, call, compute, copy, copy_word, count, end, load_long, load_word,
+    map, set, store_long, store_number, store_word,
 };
 use crate::map::{Kind, Map};
 

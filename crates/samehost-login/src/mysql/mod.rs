@@ -6,9 +6,7 @@ mod login;
 mod login_tests;
 #[cfg(test)]
 mod mutated;
-mod option_file;
 pub mod packet;
 
 pub use dialogue::{Account, Dialogue, QUERY, Reply, Seen, advice};
-pub use login::Greeting;
-pub use option_file::{OptionFile, Surroundings};
+pub use login::{Greeting, OptionFile, Surroundings};

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use samehost_model::Secret;
 use samehost_system::{Account, User, as_user};
 
+use crate::credentials;
 use crate::log_in::own_name;
-use crate::password_file;
 use crate::url::ServerUrl;
 
 /// Where system-wide service files are, by how libpq was built: Debian, Fedora, upstream.
@@ -157,9 +157,9 @@ impl OwnFiles {
             return Err(io::Error::new(ErrorKind::NotFound, "its path is not absolute"));
         }
         match &self.reader {
-            Reader::Ourselves => password_file::read(file),
-            Reader::User(account) => as_user(account, || password_file::read(file))?,
-            Reader::Process { pid, uid } => password_file::read_of_process(*pid, *uid, file),
+            Reader::Ourselves => credentials::read(file),
+            Reader::User(account) => as_user(account, || credentials::read(file))?,
+            Reader::Process { pid, uid } => credentials::read_of_process(*pid, *uid, file),
         }
     }
 }
@@ -315,11 +315,12 @@ impl Defaults {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-    use samehost_system::User;
     use std::collections::BTreeMap;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
+
+    use proptest::prelude::*;
+    use samehost_system::User;
 
     use super::*;
 

@@ -1,4 +1,10 @@
 //! What a scan found of the sockets that is worth knowing now, beside the advice on pairs.
+//!
+//! Congestion control of connections within this machine, as found by a scan.
+//!
+//! Datagrams that a service lost.
+//!
+//! What a code of a scan means, for people: of an obstacle, a finding, or BBR on loopback.
 
 use serde::Serialize;
 
@@ -31,4 +37,50 @@ pub struct Finding {
     pub found: Found,
     /// What to do about it.
     pub remedy: String,
+}
+
+/// An address of this machine whose connections begin with a congestion control that is slow there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SlowCongestion {
+    /// The address that programs here reach each other by.
+    pub address: String,
+    /// What its connections begin with, such as `bbr`.
+    pub congestion: String,
+    /// Where that is from: the setting of the kernel, or the route.
+    pub from: String,
+    /// What gives new connections to this address another one. Nobody but a person runs it.
+    pub cure: Vec<String>,
+    /// What takes that back.
+    pub undo: Vec<String>,
+    /// What else to know of the route; empty when there is nothing.
+    pub note: String,
+}
+
+/// What a UDP socket of a service dropped since it was made, because its receive buffer was full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// The service, as a position in the list of services.
+    pub service: usize,
+    /// The socket, as a position in the list of sockets.
+    pub socket: usize,
+    /// How many datagrams, modulo 2³²; often 0.
+    pub datagrams: u32,
+}
+
+/// A general explanation; each text but the first is one or more sentences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// The code, as in the listing and in JSON.
+    pub code: &'static str,
+    /// What it is, in one sentence: a line of the list of all codes.
+    pub is: &'static str,
+    /// What else is to be known of it; empty where that sentence is all.
+    pub more: &'static str,
+    /// When it matters.
+    pub matters: &'static str,
+    /// What to change.
+    pub change: &'static str,
+    /// How to undo that.
+    pub undo: &'static str,
 }

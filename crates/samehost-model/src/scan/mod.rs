@@ -2,16 +2,10 @@
 //! `samehost scan --json`, `samehost.scan/1`.
 
 mod advice;
-mod changes;
-mod congestion;
-mod dropped;
 mod exchanges;
-mod explanation;
 mod finding;
 mod found;
-mod how;
 mod inventory;
-mod process;
 mod service;
 mod socket;
 mod verification;
@@ -21,25 +15,19 @@ use std::io::{self, BufWriter, Write};
 use serde::{Serialize, Serializer};
 
 pub use advice::{Advice, Obstacle, Possible, Range, Saving, ShortTraffic, Traffic, Weight};
-pub use changes::{ChangedHop, ChangedService, Compared, ReturnedHop, SCAN_CHANGES_SCHEMA, ScanChanges};
-pub use congestion::SlowCongestion;
-pub use dropped::Dropped;
 pub use exchanges::{
     EXCHANGE_BOUNDS_US, ExchangeMode, ExchangeParts, ExchangeTimes, Exchanges, MOST_LOST, MOST_OVERLAPPING,
     MOST_UNASKED, MOST_UNSTAMPED, NoTime, PairExchanges, UnixOpener, Unmeasured,
 };
-pub use explanation::Explanation;
-pub use finding::{FINDING_CODES, Finding};
+pub use finding::{Dropped, Explanation, FINDING_CODES, Finding, SlowCongestion};
 pub use found::Found;
-pub use how::{ClientWords, HOW_SCHEMA, HowTo};
 pub use inventory::{
-    EXPECTATION_SCHEMA, Hop, INVENTORY_SCHEMA, Inventory, Listening, Noted, Program, ServiceName, Unexpected,
-    is_tcp,
+    ChangedHop, ChangedService, Compared, EXPECTATION_SCHEMA, Hop, INVENTORY_SCHEMA, Inventory, Listening,
+    Noted, Program, ReturnedHop, SCAN_CHANGES_SCHEMA, ScanChanges, ServiceName, Unexpected, is_tcp,
 };
-pub use process::{Container, Process};
-pub use service::{Connection, RecognisedBy, Service};
+pub use service::{Connection, Container, Process, RecognisedBy, Service};
 pub use socket::{Address, FileId, Queues, Socket, SocketKind, SocketState, text_of_bytes};
-pub use verification::{HeldConnection, Proof, VERIFY_SCHEMA, Verification};
+pub use verification::{ClientWords, HOW_SCHEMA, HeldConnection, HowTo, Proof, VERIFY_SCHEMA, Verification};
 
 /// Name and version of the JSON format.
 pub const SCAN_SCHEMA: &str = "samehost.scan/1";

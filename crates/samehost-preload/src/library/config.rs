@@ -4,7 +4,7 @@ use core::hint::black_box;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
 use super::calls;
-use super::names::Address;
+use super::label::Address;
 use crate::layout::{self, Stay};
 
 /// The command writes over it.

@@ -4,8 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::calls::{self, Errno};
 use super::config::{self, Map};
-use super::label::{Kind, Label};
-use super::names::{self, Address};
+use super::label::{self, Address, Kind, Label};
 use super::numbers::*;
 use crate::layout::{self, Stay};
 
@@ -92,7 +91,7 @@ pub fn connect(fd: i32, to: &Address) -> Option<Result<usize, Errno>> {
 
 fn replace(fd: i32, to: &Address, map: &Map) -> Result<(), Stay> {
     let unix = Owned::unix().map_err(why_none)?;
-    let (address, length) = names::unix(map.socket());
+    let (address, length) = label::unix(map.socket());
     if let Err(errno) = calls::connect(unix.0, &address[..length]) {
         map.note(layout::ERROR, errno as u64);
         TRIED.note(fd);

@@ -4,9 +4,8 @@ use core::ffi::{c_int, c_void};
 
 use super::calls::{self, Errno, LONGEST_ADDRESS};
 use super::exchange::{self, TRIED, WATCHED};
-use super::label::Label;
+use super::label::{Address, Label};
 use super::listen;
-use super::names::Address;
 use super::numbers::*;
 use super::options::{self, Asked};
 

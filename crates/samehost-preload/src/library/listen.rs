@@ -3,8 +3,7 @@
 use super::calls::{self, Errno};
 use super::config::Map;
 use super::exchange::{Owned, is_bound, is_tcp, like, may_be_replaced, options_like, put_in_place};
-use super::label::{Kind, Label};
-use super::names::{self, Address};
+use super::label::{self, Address, Kind, Label};
 use super::numbers::*;
 use crate::layout::{self, Stay};
 
@@ -57,7 +56,7 @@ enum Place {
 
 /// Binds a Unix socket to the path of a map.
 fn take(unix: &Owned, map: &Map, label: Label, is_shared: bool) -> Result<Place, Errno> {
-    let (address, length) = names::unix(map.socket());
+    let (address, length) = label::unix(map.socket());
     let address = &address[..length];
     for _ in 0..2 {
         match calls::bind(unix.0, address) {

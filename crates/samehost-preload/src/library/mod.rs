@@ -8,6 +8,5 @@ mod exchange;
 mod exports;
 mod label;
 mod listen;
-mod names;
 mod numbers;
 mod options;

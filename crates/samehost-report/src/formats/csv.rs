@@ -6,10 +6,10 @@
 use std::io::{self, Write};
 
 use samehost_analysis::group;
+use samehost_model::printable::clean;
 use samehost_model::{Arm, Comparison, MetricInfo, Point, Reason, Report};
 
-use crate::measurement::{sockets, view};
-use samehost_model::printable::clean;
+use crate::measurement::{conditions, view};
 
 const HEADER: [&str; 28] = [
     "workload",
@@ -92,8 +92,8 @@ fn compared(report: &Report, comparison: &Comparison) -> Vec<String> {
         number(floor),
         codes(comparison),
         clean(&report.head.started_at),
-        sockets::of_arm(report, &comparison.baseline),
-        sockets::of_arm(report, &comparison.candidate),
+        conditions::of_arm(report, &comparison.baseline),
+        conditions::of_arm(report, &comparison.candidate),
         number(comparison.p_margin_adjusted),
         view::json_name(comparison.grade()),
     ]);
@@ -107,7 +107,7 @@ fn alone(report: &Report, arm: &Arm, metric: &MetricInfo) -> Option<Vec<String>>
     row.extend([clean(&arm.id), String::new(), number(median)]);
     row.resize(HEADER.len() - LAST, String::new());
     row[18] = values.len().to_string();
-    row.extend([clean(&report.head.started_at), sockets::of_arm(report, &arm.id)]);
+    row.extend([clean(&report.head.started_at), conditions::of_arm(report, &arm.id)]);
     row.resize(HEADER.len(), String::new());
     Some(row)
 }

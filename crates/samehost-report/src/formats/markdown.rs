@@ -3,12 +3,12 @@
 use std::io::{self, Write};
 
 use samehost_model::Report;
+use samehost_model::printable::clean;
 
 use crate::layout::grid::Grid;
-use crate::layout::line::Span;
+use crate::layout::text::Span;
 use crate::measurement::view::View;
 use crate::measurement::{answer, conditions, figures, head, notes, words};
-use samehost_model::printable::clean;
 
 pub(crate) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let view = View::of(report);

@@ -1,7 +1,6 @@
 //! A screen under construction: sections of lines.
 
-use crate::layout::line::{Line, Span, Tone, labelled};
-use crate::layout::text::width;
+use crate::layout::text::{Line, Span, Tone, labelled, width};
 use crate::measurement::notes::{self, Notes};
 use crate::measurement::words;
 

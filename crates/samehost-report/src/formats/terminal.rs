@@ -7,12 +7,11 @@ use samehost_analysis::Changes;
 use samehost_model::Report;
 
 use crate::formats::page::Page;
-use crate::layout::line::{Line, Span, Tone, labelled, wrap_spans};
-use crate::layout::text::width;
+use crate::layout::text::{Line, Span, Tone, labelled, width, wrap_spans};
 use crate::measurement::quantile_plot::quantile_plot;
 use crate::measurement::ratio_plot::ratio_plot;
 use crate::measurement::view::View;
-use crate::measurement::{answer, changes, conditions, figures, head, notes, profiles, words};
+use crate::measurement::{answer, changes, conditions, effects, figures, head, notes, words};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Terminal {
@@ -110,12 +109,12 @@ impl Page {
     }
 
     fn profiles(&mut self, view: &View<'_>) {
-        for figure in profiles::differences(view) {
+        for figure in effects::differences(view) {
             let mut lines = wrap_spans(&[Span::new(Tone::Bold, figure.title)], self.columns);
             lines.extend(figure.grid.lines(self.columns));
             self.section(lines);
         }
-        if let Some(basis) = profiles::basis(view) {
+        if let Some(basis) = effects::basis(view) {
             self.section(wrap_spans(&[Span::dim(basis)], self.measure()));
         }
     }

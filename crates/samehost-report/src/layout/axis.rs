@@ -1,7 +1,6 @@
 //! A logarithmic axis in character columns, and the rows drawn on it.
 
-use crate::layout::line::{Line, Span, Tone};
-use crate::layout::text::width;
+use crate::layout::text::{Line, Span, Tone, width};
 
 /// Maps values to columns.
 #[derive(Clone, Copy, Debug)]

@@ -3,8 +3,7 @@
 
 use samehost_model::human::format_together;
 
-use crate::layout::line::{Line, Span};
-use crate::layout::text::{truncate, width};
+use crate::layout::text::{Line, Span, truncate, width};
 
 const GAP: usize = 2;
 /// Minimum width to which a column of words is cut.

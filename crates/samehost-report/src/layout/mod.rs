@@ -2,5 +2,4 @@
 
 pub(crate) mod axis;
 pub(crate) mod grid;
-pub(crate) mod line;
 pub(crate) mod text;

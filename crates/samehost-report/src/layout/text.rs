@@ -1,5 +1,9 @@
 //! Measures text in columns and wraps it. Control characters were removed before, by `samehost_model::printable`.
+//!
+//! Lines of a screen: pieces of text with a tone. Text is cleaned when a piece is created, so that nothing
+//! from a report can control the terminal.
 
+use samehost_model::printable::clean;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 pub(crate) fn width(text: &str) -> usize {
@@ -92,8 +96,172 @@ pub(crate) fn count(number: usize, one: &str) -> String {
     if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
 }
 
+/// Role of a piece of text; determines its colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Tone {
+    #[default]
+    Plain,
+    Bold,
+    /// Secondary information.
+    Dim,
+    Good,
+    Bad,
+    /// A warning.
+    Doubt,
+    /// Something that must not be missed.
+    Loud,
+}
+
+impl Tone {
+    /// Parameter of the escape sequence (ECMA-48, SGR).
+    fn code(self) -> Option<&'static str> {
+        match self {
+            Tone::Plain => None,
+            Tone::Bold => Some("1"),
+            Tone::Dim => Some("2"),
+            Tone::Good => Some("32"),
+            Tone::Bad => Some("31"),
+            Tone::Doubt => Some("33"),
+            Tone::Loud => Some("1;31"),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Span {
+    tone: Tone,
+    text: String,
+}
+
+impl Span {
+    pub(crate) fn new(tone: Tone, text: impl AsRef<str>) -> Self {
+        Span { tone, text: clean(text.as_ref()) }
+    }
+
+    pub(crate) fn plain(text: impl AsRef<str>) -> Self {
+        Span::new(Tone::Plain, text)
+    }
+
+    pub(crate) fn dim(text: impl AsRef<str>) -> Self {
+        Span::new(Tone::Dim, text)
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(crate) fn tone(&self) -> Tone {
+        self.tone
+    }
+}
+
+impl From<String> for Span {
+    fn from(text: String) -> Self {
+        Span::plain(text)
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Line(Vec<Span>);
+
+impl Line {
+    pub(crate) fn push(&mut self, span: Span) {
+        if !span.text.is_empty() {
+            self.0.push(span);
+        }
+    }
+
+    pub(crate) fn append(&mut self, other: Line) {
+        self.0.extend(other.0);
+    }
+
+    pub(crate) fn spaces(&mut self, columns: usize) {
+        self.push(Span::plain(" ".repeat(columns)));
+    }
+
+    /// Text of the line, with escape sequences if `color`, without trailing blanks.
+    pub(crate) fn print(&self, color: bool) -> String {
+        let last = self.0.iter().rposition(|span| !span.text.trim().is_empty());
+        let shown = last.map_or(&[][..], |last| &self.0[..=last]);
+        let mut text = String::new();
+        for (i, span) in shown.iter().enumerate() {
+            let words = if Some(i) == last { span.text.trim_end() } else { &span.text };
+            match span.tone.code().filter(|_| color && !words.trim().is_empty()) {
+                Some(code) => {
+                    // Blanks stay uncoloured, because an underlined or inverted theme would show them.
+                    let (ahead, body) = words.split_at(words.len() - words.trim_start().len());
+                    let (body, behind) = body.split_at(body.trim_end().len());
+                    text.push_str(&format!("{ahead}\u{1b}[{code}m{body}\u{1b}[0m{behind}"));
+                }
+                None => text.push_str(words),
+            }
+        }
+        text
+    }
+}
+
+impl From<Vec<Span>> for Line {
+    fn from(spans: Vec<Span>) -> Self {
+        Line(spans)
+    }
+}
+
+/// Wraps pieces of text, joined by single spaces, into lines.
+pub(crate) fn wrap_spans(spans: &[Span], columns: usize) -> Vec<Line> {
+    let joined: Vec<&str> =
+        spans.iter().map(|span| span.text.trim()).filter(|text| !text.is_empty()).collect();
+    let mut tones =
+        spans.iter().flat_map(|span| span.text.chars().filter(|c| !c.is_whitespace()).map(|_| span.tone));
+    let mut tone = Tone::Plain;
+    let mut lines = Vec::new();
+    for text in wrap(&joined.join(" "), columns) {
+        let mut line = Line::default();
+        let mut piece = String::new();
+        for c in text.chars() {
+            let next = if c == ' ' { tone } else { tones.next().unwrap_or_default() };
+            if next != tone && !piece.is_empty() {
+                line.push(Span { tone, text: std::mem::take(&mut piece) });
+            }
+            tone = next;
+            piece.push(c);
+        }
+        line.push(Span { tone, text: piece });
+        lines.push(line);
+    }
+    lines
+}
+
+/// A label with text beside it; continuation lines are indented to the text.
+pub(crate) fn labelled(label: &Span, indent: usize, spans: &[Span], columns: usize) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for (i, rest) in wrap_spans(spans, columns.saturating_sub(indent)).into_iter().enumerate() {
+        let mut line = Line::default();
+        if i == 0 {
+            line.push(label.clone());
+            line.spaces(indent.saturating_sub(width(label.text())));
+        } else {
+            line.spaces(indent);
+        }
+        line.0.extend(rest.0);
+        lines.push(line);
+    }
+    lines
+}
+
+/// A paragraph of running text.
+pub(crate) type Paragraph = Vec<Span>;
+
+/// Puts a title above lines, if there are any.
+pub(crate) fn titled(title: &str, mut lines: Vec<Line>) -> Vec<Line> {
+    if !lines.is_empty() {
+        lines.insert(0, Line::from(vec![Span::new(Tone::Bold, title)]));
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
+
     use super::*;
 
     #[test]
@@ -113,5 +281,28 @@ mod tests {
         assert_eq!(wrap("ratio unix ÷ tcp is", 12), ["ratio", "unix ÷ tcp", "is"]);
         assert_eq!(wrap("abcdefghijkl", 8), ["abcdefgh", "ijkl"]);
         assert!(wrap("", 10).is_empty());
+    }
+
+    #[test]
+    fn tones_follow_their_words_through_the_wrap() {
+        let spans = [Span::new(Tone::Good, "unix: less"), Span::plain("than over tcp")];
+        let lines: Vec<String> = wrap_spans(&spans, 12).iter().map(|line| line.print(true)).collect();
+        assert_eq!(lines, ["\u{1b}[32munix: less\u{1b}[0m", "than over", "tcp"]);
+        let bare: Vec<String> = wrap_spans(&spans, 80).iter().map(|line| line.print(false)).collect();
+        assert_eq!(bare, ["unix: less than over tcp"]);
+    }
+
+    #[test]
+    fn nothing_trails_and_nothing_steers() {
+        let mut line = Line::default();
+        line.push(Span::plain("a\u{1b}[2J"));
+        line.spaces(4);
+        assert_eq!(line.print(false), "a[2J");
+        let label = Span::dim("noise");
+        let lines = labelled(&label, 7, &[Span::plain("one two three")], 16);
+        assert_eq!(
+            lines.iter().map(|l| l.print(false)).collect::<Vec<_>>(),
+            ["noise  one two", "       three"]
+        );
     }
 }

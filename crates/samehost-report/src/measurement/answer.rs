@@ -6,7 +6,7 @@ use samehost_model::human::{
 };
 use samehost_model::{Better, Code, Comparison, MetricInfo, Reason, Verdict, metric};
 
-use crate::layout::line::{Paragraph, Span, Tone};
+use crate::layout::text::{Paragraph, Span, Tone};
 use crate::measurement::view::{self, Parameter, View};
 use crate::measurement::words::interval;
 use crate::measurement::{ladder, predictions, words};

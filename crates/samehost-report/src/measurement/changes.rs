@@ -2,16 +2,16 @@
 
 use samehost_analysis::Changes;
 use samehost_model::human::{format_percent, format_ratio_aligned, format_together};
+use samehost_model::printable::clean;
 use samehost_model::{Comparison, MetricInfo, Report, Transport, Verdict};
 
 use crate::formats::page::Page;
 use crate::layout::grid::{Align, Column, Grid};
-use crate::layout::line::{Line, Span, Tone, wrap_spans};
+use crate::layout::text::{Line, Span, Tone, wrap_spans};
 use crate::measurement::notes::{self, Note, Notes};
 use crate::measurement::view::View;
 use crate::measurement::words::interval;
 use crate::measurement::{head, words};
-use samehost_model::printable::clean;
 
 pub(crate) fn compose(page: &mut Page, changes: &Changes, old: &Report, new: &Report) {
     let mut lines = Vec::new();

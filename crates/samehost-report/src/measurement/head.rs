@@ -9,7 +9,7 @@ use samehost_model::{
 };
 
 use crate::layout::text::{width, wrap};
-use crate::measurement::sockets;
+use crate::measurement::conditions;
 use crate::measurement::view::{Parameter, View};
 
 /// What was measured: `raw ping-pong`, `128 B`, `1 connection`, `closed loop`.
@@ -99,7 +99,7 @@ pub(crate) fn how(view: &View<'_>) -> Vec<String> {
         let managed = if server.managed { "" } else { " (was running)" };
         parts.push(format!("{} {}{managed}", clean(&server.kind), clean(&server.version)).replace("  ", " "));
     }
-    parts.extend(sockets::congestion(view));
+    parts.extend(conditions::congestion(view));
     parts.push(machine(&report.head.host));
     parts.extend(started(&report.head.started_at));
     parts.retain(|part| !part.is_empty());

@@ -1,12 +1,10 @@
 //! Ladders as sentences and tables: latency against rate, and the rate at which latency rises sharply.
 
 use samehost_analysis::{Knee, Ladder, Step, StepState, TAKES_OFF, find_ladders};
-
 use samehost_model::human::{format_percent, format_rate, format_ratio, format_value};
 
-use crate::layout::grid::{Align, Column, Grid};
-use crate::layout::grid::{Figure, value_cells};
-use crate::layout::line::{Paragraph, Span, Tone};
+use crate::layout::grid::{Align, Column, Figure, Grid, value_cells};
+use crate::layout::text::{Paragraph, Span, Tone};
 use crate::measurement::view::{Parameter, View};
 use crate::measurement::words;
 

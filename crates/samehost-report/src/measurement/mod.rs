@@ -9,11 +9,9 @@ pub(crate) mod head;
 pub(crate) mod ladder;
 pub(crate) mod notes;
 pub(crate) mod predictions;
-pub(crate) mod profiles;
 pub(crate) mod quantile_plot;
 #[cfg(feature = "html")]
 pub(crate) mod question;
 pub(crate) mod ratio_plot;
-pub(crate) mod sockets;
 pub(crate) mod view;
 pub(crate) mod words;

@@ -3,9 +3,8 @@
 use samehost_model::human::{format_percent, format_ratio_aligned};
 use samehost_model::{Bounds, Prediction};
 
-use crate::layout::grid::Figure;
-use crate::layout::grid::{Align, Column, Grid};
-use crate::layout::line::{Paragraph, Span, Tone};
+use crate::layout::grid::{Align, Column, Figure, Grid};
+use crate::layout::text::{Paragraph, Span, Tone};
 use crate::measurement::view::View;
 use crate::measurement::words;
 

@@ -6,8 +6,7 @@ use samehost_model::Trial;
 use samehost_model::human::format_together;
 
 use crate::layout::axis::{Axis, Canvas};
-use crate::layout::line::{Line, Span, Tone};
-use crate::layout::text::{truncate, width};
+use crate::layout::text::{Line, Span, Tone, truncate, width};
 use crate::measurement::view::{View, trials};
 
 const QUANTILES: [f64; 7] = [0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999];

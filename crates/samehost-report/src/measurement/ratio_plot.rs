@@ -4,8 +4,7 @@ use samehost_model::human::format_percent;
 use samehost_model::{Better, Comparison, MetricInfo};
 
 use crate::layout::axis::{Axis, Canvas};
-use crate::layout::line::{Line, Span, Tone};
-use crate::layout::text::{truncate, width};
+use crate::layout::text::{Line, Span, Tone, truncate, width};
 use crate::measurement::view::View;
 use crate::measurement::words;
 

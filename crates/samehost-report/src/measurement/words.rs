@@ -1,10 +1,10 @@
 //! Wording of metrics, verdicts and codes. Verdicts come from the comparisons and are never changed here.
 
 use samehost_model::human::{capitalised, format_percent, format_ratio_aligned, percent_number};
+use samehost_model::printable::clean;
 use samehost_model::{Arm, Better, Code, Comparison, Family, Grade, Metric, MetricInfo, Reason, Verdict};
 
-use crate::layout::line::Tone;
-use samehost_model::printable::clean;
+use crate::layout::text::Tone;
 
 /// Subjects of sentences about metrics of single workloads; those that samehost measures everywhere have theirs in
 /// [`Metric`].

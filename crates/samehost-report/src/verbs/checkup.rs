@@ -9,7 +9,7 @@ use samehost_model::{Code, Comparison, Grade, Host, Report, Verdict, Warning};
 
 use crate::formats::terminal::Terminal;
 use crate::layout::text::{count, width, wrap};
-use crate::measurement::{head, sockets, words};
+use crate::measurement::{conditions, head, words};
 
 /// Narrowest column for the differences.
 const NARROW: usize = 24;
@@ -311,7 +311,7 @@ fn sentences(findings: &[Finding<'_>]) -> Vec<String> {
     if let Some(finding) = of_kind(findings, FindingKind::Bulk)
         && let Some(comparison) = finding.comparison()
     {
-        sentences.push(bulk(comparison, &sockets::of_arm(finding.report, &comparison.baseline)));
+        sentences.push(bulk(comparison, &conditions::of_arm(finding.report, &comparison.baseline)));
     }
     if findings.iter().any(|finding| finding.report.head.plan.awake.is_some()) {
         sentences.push(awake(findings));

@@ -7,8 +7,7 @@ use samehost_model::scan::{Explanation, Scan, SlowCongestion};
 
 use crate::formats::page::Page;
 use crate::formats::terminal::Terminal;
-use crate::layout::line::{Line, Span, Tone, labelled, titled, wrap_spans};
-use crate::layout::text::width;
+use crate::layout::text::{Line, Span, Tone, labelled, titled, width, wrap_spans};
 
 /// The code of connections inside this machine that begin with BBR.
 pub(crate) const BBR: &str = "bbr";

@@ -4,13 +4,13 @@ use std::io::{self, Write};
 
 use samehost_analysis::Changes;
 use samehost_model::Report;
+use samehost_model::printable::clean;
 
 use crate::formats::page::Page;
 use crate::formats::terminal::Terminal;
-use crate::layout::line::{Line, Span, Tone, labelled, wrap_spans};
+use crate::layout::text::{Line, Span, Tone, labelled, wrap_spans};
 use crate::measurement::view::View;
 use crate::measurement::{answer, changes, head, words};
-use samehost_model::printable::clean;
 
 pub struct Run<'a> {
     /// Path of the stored file.

@@ -9,8 +9,7 @@ use samehost_model::printable::clean;
 
 use crate::formats::page::Page;
 use crate::formats::terminal::Terminal;
-use crate::layout::line::{Line, Span, Tone, labelled, titled, wrap_spans};
-use crate::layout::text::count;
+use crate::layout::text::{Line, Span, Tone, count, labelled, titled, wrap_spans};
 
 /// Entries of a list that are shown; JSON has all.
 pub(crate) const MOST: usize = 20;

@@ -6,8 +6,7 @@ use samehost_model::scan::{ClientWords, HowTo};
 
 use crate::formats::page::Page;
 use crate::formats::terminal::Terminal;
-use crate::layout::line::titled;
-use crate::layout::line::{Line, Span, Tone, labelled, wrap_spans};
+use crate::layout::text::{Line, Span, Tone, labelled, titled, wrap_spans};
 
 /// How much of each client is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,11 +11,9 @@ use samehost_model::scan::{
 
 use crate::formats::page::Page;
 use crate::formats::terminal::Terminal;
-use crate::layout::line::{Line, Span, Tone, labelled, titled, wrap_spans};
-use crate::layout::text::count;
-use crate::verbs::exchanges::{exchanges, of_a_request, unix_openers};
+use crate::layout::text::{Line, Span, Tone, count, labelled, titled, wrap_spans};
+use crate::verbs::exchanges::{exchanges, of_a_request, saving_in_words, unix_openers};
 use crate::verbs::explanation::BBR;
-use crate::verbs::saving::saving_in_words;
 
 /// Endpoints listed per service; the rest are counted.
 const MOST_ENDPOINTS: usize = 4;

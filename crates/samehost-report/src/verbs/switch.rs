@@ -12,8 +12,7 @@ use samehost_model::switch::{
 
 use crate::formats::page::Page;
 use crate::formats::terminal::Terminal;
-use crate::layout::line::titled;
-use crate::layout::line::{Line, Span, Tone, labelled, wrap_spans};
+use crate::layout::text::{Line, Span, Tone, labelled, titled, wrap_spans};
 use crate::measurement::head::started;
 use crate::verbs::exchanges::reason_of_no_time;
 

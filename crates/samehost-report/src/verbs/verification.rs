@@ -7,8 +7,7 @@ use samehost_model::switch::Standing;
 
 use crate::formats::page::Page;
 use crate::formats::terminal::Terminal;
-use crate::layout::line::{Line, Span, Tone, labelled, wrap_spans};
-use crate::layout::text::count;
+use crate::layout::text::{Line, Span, Tone, count, labelled, wrap_spans};
 
 impl Terminal {
     pub fn render_verification(&self, found: &Verification, out: &mut dyn Write) -> io::Result<()> {

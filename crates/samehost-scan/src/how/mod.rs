@@ -1,17 +1,22 @@
 //! How a service is configured for a Unix socket, and how each client library then connects. Changes nothing.
+//!
+//! Server side of `how`: the file, its lines, and how to check that they took effect.
 
-mod blanks;
-mod containers;
-mod server;
+use std::path::Path;
 
+use samehost_model::Endpoint;
 use samehost_model::scan::{Address, ClientWords, HOW_SCHEMA, HowTo, Scan, Socket, SocketKind};
-use samehost_model::{Endpoint, Protocol};
-use samehost_services::{Client, Kind, UnixSocket, languages};
+use samehost_services::{Client, Kind, Protocol, UnixSocket, languages};
+use samehost_system::namespaces::network_setting;
 
 use crate::advice::{proposed_socket, services_at, socket_of};
 use crate::target::Target;
-pub use blanks::UrlParts;
 use blanks::Words;
+
+mod blanks;
+mod containers;
+
+pub use blanks::UrlParts;
 pub use containers::{ContainersFor, containers};
 
 #[derive(Clone, Debug, Default)]
@@ -98,7 +103,7 @@ pub fn how(question: &Question, scan: &Scan) -> Result<HowTo, HowError> {
     };
     let protocol = speaks(kind).ok_or_else(|| unknown(kind.name()))?;
     let place = Place::of(question, scan, kind);
-    let server = if place.listens { Vec::new() } else { server::steps(kind, setting, &place.path) };
+    let server = if place.listens { Vec::new() } else { steps(kind, setting, &place.path) };
     Ok(HowTo {
         schema: HOW_SCHEMA,
         service: kind.name().to_owned(),
@@ -290,8 +295,49 @@ fn clients(
     Ok(found)
 }
 
+/// Instructions, one step each.
+fn steps(kind: Kind, setting: &str, path: &str) -> Vec<String> {
+    let known = kind.descriptor();
+    let files = known.edited_files();
+    let file = files.iter().find(|file| Path::new(file).exists());
+    let place = match (file, files.first()) {
+        (Some(file), _) => format!("in {file} (found here)"),
+        (None, Some(usual)) => format!("in {usual} or where this system has it"),
+        (None, None) => "in its settings or on its command line".to_owned(),
+    };
+    let folder = path.rsplit_once('/').map_or("/run", |(folder, _)| folder);
+    let mut steps = vec![format!("{place}: {}", setting.replace("{}", path))];
+    if !Path::new(folder).is_dir() {
+        steps.push(format!(
+            "make the folder {folder} with the service: RuntimeDirectory={} in its unit; never below /tmp",
+            folder.rsplit('/').next().unwrap_or("app")
+        ));
+    }
+    let limit = |name: &str| network_setting(name).unwrap_or_default();
+    steps.push(if known.protocol.is_some_and(Protocol::is_datagram) {
+        format!(
+            "let its queue hold a burst: net.unix.max_dgram_qlen is {} here, and counts when the service starts; a full queue holds a sender up, or refuses one that does not wait",
+            limit("unix/max_dgram_qlen")
+        )
+    } else {
+        format!(
+            "give it a backlog for a burst (net.core.somaxconn is {} here, and caps it): a full one refuses at once on a Unix socket",
+            limit("core/somaxconn")
+        )
+    });
+    steps.extend(known.about_socket.iter().cloned());
+    let port = if known.one_address {
+        "it listens on one address: for tools that want the port, run another one beside it"
+    } else {
+        "keep the port as well, for tools that want it"
+    };
+    steps.push(format!("{port}; restart, then see what changed: samehost scan"));
+    steps
+}
+
 #[cfg(test)]
 mod tests {
+
     use super::*;
 
     fn ask(service: &str, client: Option<&str>) -> Result<HowTo, HowError> {

@@ -8,7 +8,7 @@ use samehost_model::scan::{Hidden, NetworkNamespace, Process, ReadBy, Scan, Sock
 use samehost_system::interrupt;
 
 use crate::diag::Diag;
-use crate::listing::{congestion, join, service, unheld};
+use crate::listing::{congestion, join, service, unreachable};
 use crate::proc::descriptors::{Descriptors, pids, walk};
 use crate::proc::net_table;
 use crate::proc::users::Names;
@@ -47,7 +47,7 @@ pub fn collect(version: &str) -> Result<Scan, ScanError> {
     stop_here()?;
     hold(&mut sockets, &descriptors);
     let connections = join::join(&mut sockets, &spaces);
-    unheld::name_clients(&mut sockets, &connections);
+    unreachable::name_clients(&mut sockets, &connections);
     let hidden = hidden(&sockets, &descriptors, &spaces);
     let processes = processes(&sockets);
     stop_here()?;

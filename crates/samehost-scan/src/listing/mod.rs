@@ -9,5 +9,4 @@ pub(crate) mod published;
 pub(crate) mod recognise;
 pub(crate) mod service;
 pub(crate) mod trust;
-pub(crate) mod unheld;
 pub(crate) mod unreachable;

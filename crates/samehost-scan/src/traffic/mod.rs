@@ -1,6 +1,5 @@
 //! What moves over the connections: rates, short connections, and what a switch would save of it.
 
-pub(crate) mod booking;
 pub(crate) mod catch;
 pub(crate) mod ended;
 pub(crate) mod exchanges;

@@ -21,9 +21,8 @@ use self::obstacles::host;
 use self::stages::stage::PlannedStage;
 use crate::configuration::config_file::{ConfigFile, ConfigFileError, ParsedConfig};
 use crate::configuration::{target, unfamiliar};
-use crate::findings::{Findings, bar, in_one_line, shown};
+use crate::findings::{Findings, bar, in_file, in_one_line, shown};
 use crate::place::same_port;
-use crate::redacted::in_file;
 use crate::request::SwitchRequest;
 
 /// What would be done.

@@ -1,14 +1,24 @@
 //! Finds which process has which socket open, from `/proc/PID/fd`, with as few system calls as possible. A
 //! process that ends between two reads is normal; processes that may not be read are counted.
+//!
+//! Asks a TCP socket of another process whether it sends small pieces at once: no listing of the kernel says so. The
+//! descriptor is duplicated (`pidfd_getfd`, which asks for the rights of ptrace), asked for two options, and closed.
+//!
+//! The process may put another file in the socket's place meanwhile. So the duplicate's inode is compared, and nothing but
+//! getsockopt(2) is done with it. Still, closing it may wait for ever: for a file of its own FUSE file system, or a socket
+//! that lingers. Call this in a process that nobody has to wait for.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::fd::{AsFd, BorrowedFd};
-use rustix::fs::{AtFlags, Mode, OFlags, RawDir, openat, readlinkat_raw, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, fstat, openat, readlinkat_raw, statat};
 use rustix::io::Errno;
+use rustix::net::sockopt;
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 use crate::interrupt;
 
@@ -160,8 +170,32 @@ fn number<T: std::str::FromStr>(bytes: &[u8]) -> Option<T> {
     std::str::from_utf8(bytes).ok()?.parse().ok()
 }
 
+/// Passes on whether small pieces are sent at once (`TCP_NODELAY`) by the socket with this inode, while its duplicate is
+/// still open. `None` where it may not be asked, is gone, or waits on purpose (`TCP_CORK`).
+pub fn sends_at_once(pid: u32, inode: u64, told: impl FnOnce(Option<bool>)) {
+    let socket = duplicate(pid, inode);
+    let answer = socket.as_ref().and_then(|socket| {
+        let stat = fstat(socket).ok()?;
+        let is_it = FileType::from_raw_mode(stat.st_mode) == FileType::Socket && stat.st_ino == inode;
+        if !is_it || sockopt::tcp_cork(socket).ok()? {
+            return None;
+        }
+        sockopt::tcp_nodelay(socket).ok()
+    });
+    told(answer);
+}
+
+/// A descriptor of our own of another process' socket.
+fn duplicate(pid: u32, inode: u64) -> Option<OwnedFd> {
+    let process = pidfd_open(Pid::from_raw(i32::try_from(pid).ok()?)?, PidfdFlags::empty()).ok()?;
+    pidfd_getfd(process, descriptor_of(pid, inode)?, PidfdGetfdFlags::empty()).ok()
+}
+
 #[cfg(test)]
 mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::os::unix::net::UnixStream;
+
     use super::*;
 
     #[test]
@@ -176,7 +210,7 @@ mod tests {
     #[test]
     fn finds_who_holds_a_socket() {
         let socket = std::os::unix::net::UnixDatagram::unbound().unwrap();
-        let inode = rustix::fs::fstat(&socket).unwrap().st_ino;
+        let inode = fstat(&socket).unwrap().st_ino;
         let proc = openat(rustix::fs::CWD, c"/proc", OFlags::RDONLY, Mode::empty()).unwrap();
         let pids = pids(proc.as_fd()).unwrap();
         let me = std::process::id();
@@ -185,5 +219,26 @@ mod tests {
         assert!(found.holders_of(inode).any(|pid| pid == me));
         assert!(sockets_of(me).contains(&inode) && sockets_of(u32::MAX).is_empty());
         assert!(found.namespaces.iter().any(|(_, pid)| *pid == me));
+    }
+
+    fn asked(inode: u64) -> Option<bool> {
+        let mut answer = None;
+        sends_at_once(std::process::id(), inode, |told| answer = told);
+        answer
+    }
+
+    #[test]
+    fn a_socket_is_asked_for_its_option_and_nothing_else_is() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let inode = |fd: &dyn AsFd| fstat(fd.as_fd()).unwrap().st_ino;
+        assert_eq!(asked(inode(&stream)), Some(false));
+        stream.set_nodelay(true).unwrap();
+        assert_eq!(asked(inode(&stream)), Some(true));
+        sockopt::set_tcp_cork(&stream, true).unwrap();
+        assert_eq!(asked(inode(&stream)), None, "it waits on purpose");
+        let (unix, _other) = UnixStream::pair().unwrap();
+        assert_eq!(asked(inode(&unix)), None, "not TCP");
+        assert_eq!(asked(u64::MAX), None, "no such socket");
     }
 }

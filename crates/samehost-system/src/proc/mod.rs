@@ -1,11 +1,9 @@
-//! Facts about processes from /proc. This file, `descriptors` and `control_groups` read; the other files parse bytes.
+//! Facts about processes from /proc. This file, `descriptors` and `cgroup` read; the other files parse bytes.
 
 pub mod cgroup;
 mod command_line;
-pub mod control_groups;
 pub mod descriptors;
 pub mod net_table;
-pub mod nodelay;
 pub mod stat;
 pub mod status;
 pub mod users;

@@ -6,13 +6,11 @@ use samehost_model::{Endpoint, Transport};
 
 use super::Carrier;
 use super::unix::{connect_to, listen_on, start_to};
-use crate::address;
-use crate::address::AddressError;
 use crate::error::ListenError;
 use crate::listener::Listener;
 use crate::observed::{Family, Kind, Name};
 use crate::options::ListenOptions;
-use crate::socket::{self, Blocking};
+use crate::socket::{self, AddressError, Blocking};
 
 pub(crate) const CARRIER: Carrier = Carrier {
     transport: Transport::Abstract,
@@ -28,7 +26,7 @@ pub(crate) const CARRIER: Carrier = Carrier {
 
 fn name_address(endpoint: &Endpoint) -> Result<SocketAddrUnix, AddressError> {
     match endpoint {
-        Endpoint::Abstract(name) => address::abstract_name(name),
+        Endpoint::Abstract(name) => socket::abstract_name(name),
         _ => Err(AddressError::Empty),
     }
 }

@@ -12,13 +12,12 @@ use samehost_model::{Endpoint, Transport};
 
 use super::Carrier;
 use super::unix::{connect_to, path_address, start_to};
-use crate::address::look_up;
 use crate::claim::Claim;
 use crate::error::{ConnectError, ListenError, StartError};
 use crate::listener::Listener;
 use crate::observed::{Family, Kind, Protocol};
 use crate::options::{ConnectOptions, ListenOptions};
-use crate::socket::{self, Blocking, Connecting};
+use crate::socket::{self, Blocking, Connecting, look_up};
 use crate::stream::Stream;
 
 pub(crate) const UDP: Carrier = Carrier {

@@ -9,12 +9,11 @@ use rustix::net::{self, AddressFamily, SocketType, sockopt};
 use samehost_model::{Endpoint, Transport};
 
 use super::Carrier;
-use crate::address::look_up;
 use crate::error::{ConnectError, ListenError, StartError};
 use crate::listener::Listener;
 use crate::observed::{Family, Kind, Observed, Protocol};
 use crate::options::{ConnectOptions, ListenOptions};
-use crate::socket::{self, Blocking, Connecting};
+use crate::socket::{self, Blocking, Connecting, look_up};
 use crate::stream::Stream;
 
 pub(crate) const TCP: Carrier = Carrier {

@@ -9,14 +9,12 @@ use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketType};
 use samehost_model::{Endpoint, Transport};
 
 use super::Carrier;
-use crate::address;
-use crate::address::AddressError;
 use crate::claim::Claim;
 use crate::error::{ConnectError, ListenError, StartError};
 use crate::listener::Listener;
 use crate::observed::{Family, Kind, Name};
 use crate::options::{ConnectOptions, ListenOptions};
-use crate::socket::{self, Blocking, Connecting};
+use crate::socket::{self, AddressError, Blocking, Connecting};
 use crate::stream::Stream;
 
 pub(crate) const CARRIER: Carrier = Carrier {
@@ -32,7 +30,7 @@ pub(crate) const CARRIER: Carrier = Carrier {
 };
 
 pub(super) fn path_address(endpoint: &Endpoint) -> Result<SocketAddrUnix, AddressError> {
-    address::unix_path(endpoint.path().unwrap_or(Path::new("")))
+    socket::unix_path(endpoint.path().unwrap_or(Path::new("")))
 }
 
 pub(super) fn connect_to(

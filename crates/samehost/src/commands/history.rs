@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::cli::HistoryOptions;
 use crate::commands::host_reports::{Gathered, gather, has_hosts, no_report};
-use crate::commands::scan_changes::{find_returned, in_words};
+use crate::commands::scan::{find_returned, in_words};
 use crate::exit::{Ending, in_full};
 use crate::scans::Scans;
 use crate::wrong_use::WrongUse;

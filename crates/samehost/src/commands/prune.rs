@@ -14,7 +14,7 @@ use crate::exit::Ending;
 use crate::kept::{self, EXPERIMENTS, Keep, Kind, MEASUREMENTS, SCANS, StoredFile};
 use crate::reproduce::FOLDER as REPRODUCE;
 use crate::scans::Scans;
-use crate::{output, state, storage};
+use crate::{output, storage};
 
 /// Files of a kind that are listed; the rest are counted.
 const MOST_LISTED: usize = 20;
@@ -83,7 +83,7 @@ fn size(bytes: u64) -> String {
 /// All stored results, with those that go. Root leaves alone what somebody else could turn into other files meanwhile.
 fn stored(keep: Keep) -> anyhow::Result<Vec<Pruned>> {
     let mut places: Vec<(Kind, PathBuf, &str)> = Vec::new();
-    if let Some(directory) = state::directory() {
+    if let Some(directory) = storage::directory() {
         places.push((MEASUREMENTS, directory.clone(), storage::SUFFIX));
         let parts = fs::read_dir(directory.join(REPRODUCE)).into_iter().flatten().flatten();
         places.extend(parts.map(|part| (EXPERIMENTS, part.path(), ".json")));

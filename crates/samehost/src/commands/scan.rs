@@ -1,24 +1,34 @@
 //! `samehost scan`: connections on this machine, and advice; or what changed since an earlier scan.
+//!
+//! `samehost scan --since`: the scan to compare with, and what changed since.
+//!
+//! `samehost scan --prometheus` and `--otlp`: what a scan found as metrics, for what watches many hosts.
 
-use std::path::Path;
+use std::borrow::Borrow;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use samehost_model::scan::{EXPECTATION_SCHEMA, Scan, Unexpected};
-use samehost_report::Notes;
-use samehost_scan::{Expectation, Filter, Timed};
+use samehost_model::scan::{
+    Compared, EXPECTATION_SCHEMA, Hop, Inventory, ReturnedHop, Scan, ScanChanges, Unexpected,
+};
+use samehost_model::switch::SwitchHealth;
+use samehost_report::{Found, Metric, Notes, metrics_as_prometheus, metrics_of_scan};
+use samehost_scan::{Expectation, Filter, Held, Timed, changes, is_same_hop};
 use samehost_system::{clock, interrupt, open};
 use serde_json::json;
 
-use super::scan_changes::{Baseline, show_changes};
-use super::scan_metrics::Receivers;
-use super::sends_at_once::ask;
+use super::internal::ask;
 use crate::calibration::price;
 use crate::cli::ScanOptions;
 use crate::exit::Ending;
-use crate::scans::Scans;
+#[cfg(feature = "switch")]
+use crate::exit::in_full;
+use crate::otlp::Exporter;
+use crate::scans::{Earlier, Scans, read_named};
+use crate::since::{Since, when};
 use crate::wrong_use::WrongUse;
 use crate::{exit, output, signals};
 
@@ -48,7 +58,7 @@ fn again_and_again(options: &ScanOptions, period: Duration) -> anyhow::Result<En
             // A signal ends it as well in the middle of a scan as between two.
             Err(_) if interrupt::is_requested() => return Ok(Ending::Done),
             Err(error) if exit::is_final(&error) => return Err(error),
-            Err(error) => output::complain(&exit::in_full(&error)),
+            Err(error) => output::complain(&in_full(&error)),
             Ok(_) if output::has_no_reader() => return Ok(Ending::Done),
             Ok(_) => {}
         }
@@ -102,7 +112,7 @@ fn once(options: &ScanOptions) -> anyhow::Result<Ending> {
         Ok(found) => found,
         Err(error) => {
             if let Err(error) = ending {
-                output::complain(&exit::in_full(&error));
+                output::complain(&in_full(&error));
             }
             return Err(error);
         }
@@ -183,4 +193,156 @@ pub fn look(
         price(&mut scan, period, interrupted, quiet)?;
     }
     Ok(scan)
+}
+
+/// The scan to compare with, read before the new one is made.
+#[derive(Debug)]
+pub(super) struct Baseline {
+    earlier: Option<Earlier>,
+    /// The history that it is from.
+    history: Option<Scans>,
+}
+
+impl Baseline {
+    /// Reads it. Nothing is stored yet: that is an error unless the new scan is about to be.
+    pub(super) fn open(since: &Since, is_saved: bool) -> anyhow::Result<Self> {
+        let time = match since {
+            Since::File(path) => return Ok(Baseline { earlier: Some(read_named(path)?), history: None }),
+            Since::Last => Timestamp::MAX,
+            Since::Time(time) => *time,
+        };
+        let history = Scans::open()?;
+        let earlier = history.at(time)?;
+        if earlier.is_none() && !is_saved {
+            return Err(history.nothing().into());
+        }
+        Ok(Baseline { earlier, history: Some(history) })
+    }
+
+    /// What changed since then. Hops that a scan before it saw are not new.
+    pub(super) fn changes(&self, new: &Inventory) -> anyhow::Result<ScanChanges> {
+        let Some(earlier) = &self.earlier else {
+            let (taken_at, as_root) = (new.taken_at.clone(), new.as_root);
+            return Ok(ScanChanges::none(
+                &new.samehost_version,
+                None,
+                Compared { taken_at, as_root, file: None },
+            ));
+        };
+        let mut found = changes(&earlier.inventory, new, Some(&earlier.file.display().to_string()));
+        if let Some(history) = &self.history {
+            let files = history.files()?;
+            let older = files.iter().rev().skip_while(|file| file.path != earlier.file).skip(1);
+            find_returned(&mut found, older.filter_map(|file| history.read(file)));
+        }
+        Ok(found)
+    }
+}
+
+/// Finds among the new hops those that older scans saw, the newest of them first, until none is left to look for.
+pub(super) fn find_returned<I: Borrow<Inventory>>(
+    found: &mut ScanChanges,
+    mut older: impl Iterator<Item = I>,
+) {
+    while !found.new_hops.is_empty()
+        && let Some(inventory) = older.next()
+    {
+        returned(found, inventory.borrow());
+    }
+    found.weigh();
+}
+
+/// Moves the hops that an older scan saw from the new ones to those that returned.
+fn returned(found: &mut ScanChanges, older: &Inventory) {
+    let Some(seen_at) = &older.taken_at else { return };
+    let (again, new): (Vec<Hop>, Vec<Hop>) =
+        found.new_hops.drain(..).partition(|hop| older.hops.iter().any(|other| is_same_hop(other, hop)));
+    found.new_hops = new;
+    found.returned_hops.extend(again.into_iter().map(|hop| ReturnedHop { hop, seen_at: seen_at.clone() }));
+}
+
+pub(super) fn show_changes(changes: &ScanChanges, json: bool) -> anyhow::Result<()> {
+    if json {
+        return output::print_json(changes);
+    }
+    output::show(|terminal, out| terminal.render_scan_changes(changes, &in_words, out))
+}
+
+/// A time of a stored scan in words; as it stands where it is none.
+pub(super) fn in_words(time: &str) -> String {
+    time.parse().map_or_else(|_| time.to_owned(), when)
+}
+
+/// Where the metrics of a scan go.
+pub(super) struct Receivers {
+    file: Option<PathBuf>,
+    otlp: Option<Exporter>,
+}
+
+impl Receivers {
+    /// Detects what cannot be written before a long observation. Leaves nothing behind, should the scan be killed.
+    pub(super) fn open(options: &ScanOptions) -> Result<Self, WrongUse> {
+        if let Some(path) = &options.prometheus {
+            if path == Path::new("-") && (options.json || options.since.is_some()) {
+                return Err(WrongUse("only one output can go to standard output (`-`)".into()));
+            }
+            drop(output::open(path)?);
+        }
+        let otlp = options.otlp.as_ref().map(|url| Exporter::open(url.as_deref())).transpose()?;
+        Ok(Receivers { file: options.prometheus.clone(), otlp })
+    }
+
+    /// Whether nobody wants metrics.
+    pub(super) fn is_none(&self) -> bool {
+        self.file.is_none() && self.otlp.is_none()
+    }
+
+    /// Writes the metrics of a scan, or that it failed.
+    pub(super) fn tell(
+        &self,
+        found: Option<&(Scan, Option<Inventory>)>,
+        held: Option<&Held>,
+        at: Timestamp,
+        took: Duration,
+    ) -> anyhow::Result<()> {
+        if self.is_none() {
+            return Ok(());
+        }
+        let metrics = metrics(found, held, at, took);
+        if let Some(path) = &self.file {
+            output::write(output::open_public(path)?, metrics_as_prometheus(&metrics).as_bytes())?;
+        }
+        self.otlp.as_ref().map_or(Ok(()), |otlp| otlp.send(&metrics))
+    }
+}
+
+fn metrics(
+    found: Option<&(Scan, Option<Inventory>)>,
+    held: Option<&Held>,
+    at: Timestamp,
+    took: Duration,
+) -> Vec<Metric> {
+    let switches = found.and_then(|(scan, _)| switches(scan));
+    let found = found.and_then(|(scan, inventory)| {
+        Some(Found {
+            scan,
+            inventory: inventory.as_ref()?,
+            switches: switches.as_ref(),
+            unexpected: held.map(|held| &held.by_service),
+        })
+    });
+    let unix_seconds = at.as_duration().as_secs_f64();
+    metrics_of_scan(env!("CARGO_PKG_VERSION"), unix_seconds, took.as_secs_f64(), found.as_ref())
+}
+
+/// What became of this user's switches. Journals that cannot be read leave the other metrics as they are.
+#[cfg(feature = "switch")]
+fn switches(scan: &Scan) -> Option<SwitchHealth> {
+    let health = crate::switches::existing().and_then(|stores| Ok(samehost_switch::health(&stores, scan)?));
+    health.map_err(|error| output::complain(&format!("no metrics of switches: {}", in_full(&error)))).ok()
+}
+
+#[cfg(not(feature = "switch"))]
+fn switches(_: &Scan) -> Option<SwitchHealth> {
+    None
 }

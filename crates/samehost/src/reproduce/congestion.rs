@@ -75,7 +75,7 @@ mod tests {
 
     use super::*;
     use crate::reproduce::claims::tests::report;
-    use crate::reproduce::experiments::EXPERIMENTS;
+    use crate::reproduce::published::EXPERIMENTS;
 
     fn with(congestion: &str) -> Report {
         let mut report = report(&[(1, 1.3)]);

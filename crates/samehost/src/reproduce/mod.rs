@@ -4,14 +4,12 @@
 mod claims;
 mod conclude;
 mod congestion;
-mod experiments;
 mod published;
 mod race;
 mod run;
 mod store;
 
-pub use experiments::chosen;
-pub use published::Published;
+pub use published::{Published, chosen};
 pub use race::next;
 pub use run::{Reproducer, planned};
 pub use store::{FOLDER, Store};

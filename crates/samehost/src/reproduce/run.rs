@@ -304,9 +304,10 @@ fn parse(line: &str) -> anyhow::Result<Option<Bench>> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::*;
-    use crate::reproduce::experiments::EXPERIMENTS;
     use samehost_model::Expected;
+
+    use super::*;
+    use crate::reproduce::published::EXPERIMENTS;
 
     const MODES: [Mode; 2] = [Mode::Quick, Mode::Full];
 

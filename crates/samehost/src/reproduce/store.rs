@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use samehost_model::{Experiment, Host, Mode};
 use serde::{Deserialize, Serialize};
 
-use crate::{output, state};
+use crate::{output, storage};
 
 /// Folder of the state directory.
 pub const FOLDER: &str = "reproduce";
@@ -57,7 +57,7 @@ impl Store {
             budget_s,
             server,
         };
-        let directory = state::directory().map(|state| state.join(FOLDER).join(mode.to_string()));
+        let directory = storage::directory().map(|state| state.join(FOLDER).join(mode.to_string()));
         Store { directory, key }
     }
 

@@ -2,7 +2,6 @@
 //! scans change. All access to the machine goes through [`Source`] and [`Inputs`], so that tests can replace it.
 
 mod keys;
-mod rows;
 mod source;
 mod state;
 mod view;

@@ -11,8 +11,7 @@ use samehost_model::printable::clean;
 use samehost_model::scan::ExchangeMode;
 use samehost_report::{Terminal, missing_for_exchanges, saving_in_short};
 
-use super::rows::Row;
-use super::state::{Order, State};
+use super::state::{Order, Row, State};
 
 /// Shown for unknown values.
 const NOTHING: &str = "—";

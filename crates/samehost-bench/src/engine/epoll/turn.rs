@@ -3,7 +3,7 @@
 
 use super::{Driver, EVENTS, LONGEST_SLEEP};
 use crate::engine::clock::{Nanos, now};
-use crate::engine::count::Count;
+use crate::engine::trial::Count;
 use crate::error::BenchError;
 
 impl<C: Count> Driver<C> {

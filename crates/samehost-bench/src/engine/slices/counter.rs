@@ -6,10 +6,9 @@ use samehost_model::{Slices, Trial};
 
 use crate::engine::bulk::BulkTally;
 use crate::engine::clock::{Nanos, now};
-use crate::engine::count::Count;
 use crate::engine::interruptions::{Heard, Interruptions};
 use crate::engine::recorder::Tally;
-use crate::engine::trial::{Metered, add_usage, leave_out, of_counted};
+use crate::engine::trial::{Count, Metered, add_usage, leave_out, of_counted};
 use crate::machine::{ServerUse, ThreadUse};
 
 /// Phase of a slice.

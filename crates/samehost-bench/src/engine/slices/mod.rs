@@ -2,14 +2,13 @@
 //! short slices. What changes from one millisecond to the next affects all arms alike, so that their ratio is
 //! known much sooner than from trials run one after the other. All slices of an arm in a round are one trial.
 //!
-//! Start reading at [`Lanes::drive`]. `turns` has the order of slices, `lane` drives an arm, `counter` counts
+//! Start reading at [`Lanes::drive`]. `lane` drives an arm and has the order of slices, `counter` counts
 //! its operations, `books` attributes CPU time.
 
 mod books;
 mod census;
 mod counter;
 mod lane;
-mod turns;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,8 +20,7 @@ use samehost_model::Trial;
 
 use self::books::{Books, Closed, Division, Kernel, Workers};
 use self::census::Census;
-use self::lane::Lane;
-use self::turns::{Borders, play};
+use self::lane::{Borders, Lane, play};
 use super::Surroundings;
 use super::bulk::Writer;
 use super::clock::{Nanos, nanos, now, timespec};

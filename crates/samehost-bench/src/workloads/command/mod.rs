@@ -13,9 +13,8 @@ use crate::engine::process::{ProcessJob, drive};
 use crate::error::BenchError;
 use crate::matrix::{OWN_PARAMETER, distinct};
 use crate::parameters::{Parameter, ParameterKind, Parameters, Swept, Values, words};
-use crate::starts::Starts;
 use crate::workload::{
-    Capabilities, Configured, Description, Instance, OpenOrClosed, StartOptions, Workload,
+    Capabilities, Configured, Description, Instance, OpenOrClosed, StartOptions, Starts, Workload,
 };
 
 /// Most runs before the first that counts.

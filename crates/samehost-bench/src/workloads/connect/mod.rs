@@ -1,19 +1,22 @@
 //! Cost of a new connection: connect, request, reply, close in a loop. Also the effect of a burst of connects
 //! on a listener with a short backlog.
+//!
+//! One cycle: connect, send a request, read the reply, close. The client closes first, as most clients do, so
+//! that TCP's TIME_WAIT stays on its side.
 
-mod cycle;
-
+use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
 use samehost_model::scan::{Address, SocketState};
 use samehost_model::{Arm, Better, Endpoint, MetricInfo, Point, ServerInfo, Transport, Trial};
 use samehost_system::diag::Diag;
-use samehost_transport::Tuning;
+use samehost_transport::{ConnectOptions, TlsTrust, Tuning, connect};
 
 use crate::engine::Job;
 use crate::engine::burst::BurstJob;
-use crate::engine::session::Caller;
+use crate::engine::seen::Seen;
+use crate::engine::session::{Bad, Caller};
 use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::parameters::{Parameter, ParameterKind, Parameters, Values, words};
@@ -23,9 +26,8 @@ use crate::workload::{
     request_metrics,
 };
 use crate::workloads::foreign::{Given, crowding};
-use crate::workloads::raw::echo::EchoSession;
-use crate::workloads::requests::burst_metrics;
-use cycle::Cycle;
+use crate::workloads::raw::EchoSession;
+use crate::workloads::requests::{burst_metrics, connect_failure, prove};
 
 /// Request of every connection, which is echoed.
 const REQUEST: &[u8] = b"samehost: one request on a new connection, and the same back....";
@@ -219,6 +221,51 @@ fn time_waits(port: u16) -> u64 {
     let all = Diag::open().and_then(|mut diag| diag.activity()).unwrap_or_default();
     let waiting = all.iter().filter(|one| one.state == SocketState::TimeWait);
     waiting.filter(|one| is_ours(&one.local) || is_ours(&one.peer)).count() as u64
+}
+
+/// Opens a new connection for each request.
+struct Cycle {
+    endpoint: Endpoint,
+    options: ConnectOptions,
+    request: &'static [u8],
+    reply: Vec<u8>,
+    seen: Option<Seen>,
+}
+
+impl Cycle {
+    /// Opens one connection at once, to check that a server answers and over which transport.
+    fn new(endpoint: &Endpoint, asked: Transport, request: &'static [u8]) -> Result<Self, BenchError> {
+        let mut cycle = Cycle::again(endpoint, request, None);
+        let stream = connect(&cycle.endpoint, &cycle.options)?;
+        prove(&stream, asked)?;
+        cycle.seen = Some(Seen::of_socket(&stream));
+        Ok(cycle)
+    }
+
+    /// Another caller of an endpoint that was checked before.
+    fn again(endpoint: &Endpoint, request: &'static [u8], seen: Option<Seen>) -> Self {
+        let options = ConnectOptions { tls: TlsTrust::any_on_loopback(), ..ConnectOptions::default() };
+        Cycle { endpoint: endpoint.clone(), options, request, reply: vec![0; request.len()], seen }
+    }
+}
+
+impl Caller for Cycle {
+    fn call(&mut self) -> Result<(), Bad> {
+        let mut stream = connect(&self.endpoint, &self.options)
+            .map_err(|error| Bad::new(connect_failure(&error), error.to_string()))?;
+        stream.write_all(self.request).map_err(|error| Bad::new("write failed", error.to_string()))?;
+        stream.flush().map_err(|error| Bad::new("write failed", error.to_string()))?;
+        stream.read_exact(&mut self.reply).map_err(|error| Bad::new("read failed", error.to_string()))?;
+        if self.reply == self.request {
+            Ok(())
+        } else {
+            Err(Bad::new("wrong echo", "the reply differs from the request"))
+        }
+    }
+
+    fn seen(&self) -> Option<Seen> {
+        self.seen.clone()
+    }
 }
 
 #[cfg(test)]

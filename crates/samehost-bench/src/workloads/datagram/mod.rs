@@ -7,8 +7,6 @@
 //! arrived (counted by the receiver), it was refused (counted by the sender), or it was lost (sent, and never counted
 //! by the receiver). The shares are of the whole trial, its warm-up included, because the receiver knows no window.
 
-mod counting;
-mod fates;
 mod receiver;
 mod running;
 mod sender;

@@ -1,17 +1,22 @@
 //! Who receives, and how each kind of receiver says what came.
+//!
+//! Asks a receiver how many datagrams came, through the socket that they came to.
 
 use std::io;
+use std::net::UdpSocket;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use samehost_model::{Endpoint, ServerInfo, Transport};
 use samehost_transport::Tuning;
 
-use super::counting::{ANSWER, Asking, settled};
 use super::{ServerName, Settings};
+use crate::builtin_servers::datagrams::{count_in, question};
 use crate::error::BenchError;
-use crate::private_servers::rsyslog::{self, ASKED, BY_UDP, BY_UNIX, QUESTION};
-use crate::private_servers::{BuiltIn, BuiltInSpec, PrivateServer, random_hex};
+use crate::private_servers::rsyslog::{ASKED, BY_UDP, BY_UNIX, QUESTION};
+use crate::private_servers::{BuiltIn, BuiltInSpec, PrivateServer, random_hex, rsyslog};
 use crate::workload::StartOptions;
 
 /// A running receiver.
@@ -107,4 +112,101 @@ fn ask_rsyslog(directory: &Path, endpoint: &Endpoint, asking: &Asking) -> io::Re
     let file = if endpoint.transport() == Transport::Udp { BY_UDP } else { BY_UNIX };
     // Without a message there is no file yet.
     Ok(directory.join(file).metadata().map_or(0, |metadata| metadata.len()))
+}
+
+/// How long to wait for an answer before the question is asked again: UDP may lose it.
+pub(super) const ANSWER: Duration = Duration::from_millis(100);
+/// How long a receiver may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Datagrams of other CPUs may be on their way to the socket for so long.
+const SETTLES: Duration = Duration::from_millis(5);
+
+/// A socket to ask through.
+pub(super) enum Asking {
+    Udp(UdpSocket),
+    Unix(UnixDatagram),
+}
+
+impl Asking {
+    pub(super) fn of(endpoint: &Endpoint) -> Result<Self, BenchError> {
+        let name = format!("samehost-asks-{}", random_hex(8)?);
+        open(endpoint, &name)
+            .map_err(|error: io::Error| BenchError::io(format!("a socket to ask {endpoint}"), error))
+    }
+
+    pub(super) fn send(&self, question: &[u8]) -> io::Result<()> {
+        match self {
+            Asking::Udp(socket) => socket.send(question)?,
+            Asking::Unix(socket) => socket.send(question)?,
+        };
+        Ok(())
+    }
+
+    /// A built-in receiver's answer to the question with this number.
+    pub(super) fn ask(&self, number: u64) -> io::Result<u64> {
+        self.send(&question(number))?;
+        let mut buffer = [0; 64];
+        loop {
+            let length = match self {
+                Asking::Udp(socket) => socket.recv(&mut buffer)?,
+                Asking::Unix(socket) => socket.recv(&mut buffer)?,
+            };
+            // An answer that came too late is an earlier question's.
+            if let Some(count) = count_in(&buffer[..length], number) {
+                return Ok(count);
+            }
+        }
+    }
+}
+
+/// A socket to ask it by.
+fn open(endpoint: &Endpoint, name: &str) -> io::Result<Asking> {
+    match endpoint {
+        Endpoint::Unixgram(path) => {
+            // A name of its own, for the answer.
+            let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
+            socket.connect(path)?;
+            socket.set_read_timeout(Some(ANSWER))?;
+            socket.set_write_timeout(Some(ANSWER))?;
+            Ok(Asking::Unix(socket))
+        }
+        Endpoint::Udp { host, port } => {
+            let socket = UdpSocket::bind((host.as_str(), 0))?;
+            socket.connect((host.as_str(), *port))?;
+            socket.set_read_timeout(Some(ANSWER))?;
+            Ok(Asking::Udp(socket))
+        }
+        _ => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
+
+/// The answer to a numbered question, when it no longer changes.
+///
+/// # Errors
+/// When the receiver does not answer.
+pub(super) fn settled(endpoint: &Endpoint, ask: impl Fn(u64) -> io::Result<u64>) -> Result<u64, BenchError> {
+    let begun = Instant::now();
+    let (mut before, mut number) = (None, 0);
+    loop {
+        number += 1;
+        match ask(number) {
+            Ok(count) if before == Some(count) => return Ok(count),
+            Ok(count) => {
+                before = Some(count);
+                std::thread::sleep(SETTLES);
+            }
+            Err(error) if is_late(&error) && begun.elapsed() < PATIENCE => {}
+            Err(error) => {
+                return Err(BenchError::ServerLost {
+                    endpoint: endpoint.to_string(),
+                    reason: format!("it did not say how many datagrams came: {error}"),
+                    server_said: String::new(),
+                });
+            }
+        }
+    }
+}
+
+fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }

@@ -7,9 +7,8 @@ use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
 use samehost_system::diag::Diag;
 use samehost_system::namespaces::network_setting;
 
-use super::fates::{Fates, Sent};
 use super::receiver::Receiver;
-use super::sender::Sender;
+use super::sender::{Fates, Sender, Sent};
 use super::{Settings, message};
 use crate::engine::Job;
 use crate::engine::session::Caller;

@@ -1,22 +1,24 @@
 //! One sender: a socket, and a metric that it sends over and over.
+//!
+//! What became of the metrics of a trial, and what that makes of its figures.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
     AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, send, sendto, socket_with,
 };
-use samehost_model::{Endpoint, Transport};
+use samehost_model::{Endpoint, Transport, Trial};
 use samehost_transport::{ConnectOptions, Stream, connect};
 
-use super::fates::Sent;
 use super::{Naming, Sending};
 use crate::engine::seen::Seen;
 use crate::engine::session::{Bad, Caller};
 use crate::error::BenchError;
-use crate::workloads::connecting::prove;
+use crate::workloads::requests::prove;
 
 /// Whom each datagram is for.
 enum To {
@@ -105,5 +107,150 @@ fn kind(errno: Errno) -> &'static str {
         Errno::CONNREFUSED => "connection refused (no receiver)",
         Errno::MSGSIZE => "EMSGSIZE (too large for a datagram)",
         _ => "send failed",
+    }
+}
+
+/// Counts of one sender. Nobody else writes them, and none shares a cache line with another sender's.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(super) struct Sent {
+    /// Metrics that `send` took.
+    pub(super) taken: Count,
+    /// Metrics refused with EAGAIN: the receiver's queue was full.
+    pub(super) full: Count,
+    /// Metrics refused with ENOBUFS: the kernel had no memory for them.
+    pub(super) no_memory: Count,
+}
+
+/// A number that one thread counts and another reads.
+#[derive(Debug, Default)]
+pub(super) struct Count(AtomicU64);
+
+impl Count {
+    #[inline]
+    pub(super) fn add_one(&self) {
+        // The only writer needs no locked instruction.
+        self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    pub(super) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What became of the metrics of a whole trial.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Fates {
+    pub(super) taken: u64,
+    pub(super) full: u64,
+    pub(super) no_memory: u64,
+    /// Counted by the receiver.
+    pub(super) arrived: u64,
+    /// Dropped at the receiver's socket, as the kernel counts it; `None` where it does not.
+    pub(super) dropped: Option<u64>,
+}
+
+impl Fates {
+    /// The sums of all senders.
+    pub(super) fn of<'a>(senders: impl Iterator<Item = &'a Sent>) -> Self {
+        senders.fold(Fates::default(), |sum, sent| Fates {
+            taken: sum.taken + sent.taken.get(),
+            full: sum.full + sent.full.get(),
+            no_memory: sum.no_memory + sent.no_memory.get(),
+            ..sum
+        })
+    }
+
+    /// Metrics that the senders tried to send.
+    fn tried(&self) -> u64 {
+        self.taken + self.full + self.no_memory
+    }
+
+    /// Makes the trial count metrics that arrived: its operations, and CPU time for each of them. In a closed loop the
+    /// throughput is theirs too, because it is the capacity that rates refer to.
+    pub(super) fn tell(&self, trial: &mut Trial, is_closed: bool) {
+        let share = |part: u64| part as f64 / self.tried().max(1) as f64;
+        let arrived = share(self.arrived.min(self.tried()));
+        let mut measure = |name: &str, value: f64| trial.measurements.insert(name.into(), value);
+        measure("arrived_percent", 100.0 * arrived);
+        measure("lost_percent", 100.0 * share(self.taken.saturating_sub(self.arrived)));
+        measure("refused_percent", 100.0 * share(self.full + self.no_memory));
+        if self.no_memory > 0 {
+            measure("enobufs_percent", 100.0 * share(self.no_memory));
+        }
+        if let Some(dropped) = self.dropped {
+            measure("kernel_dropped_percent", 100.0 * share(dropped));
+        }
+        let delivered = trial.throughput_per_s.map(|per_s| per_s * arrived);
+        if let Some(delivered) = delivered {
+            trial.measurements.insert("delivered_per_s".into(), delivered);
+        }
+        if is_closed {
+            trial.throughput_per_s = delivered;
+        } else {
+            // The time of a send is the sender's cost; how late the generator woke up for it is not.
+            trial.latency_us = trial.service_us.take();
+            trial.lateness_us = None;
+        }
+        let latency = trial.latency_us.clone().unwrap_or_default();
+        for (name, value) in [("send_mean_us", latency.mean), ("send_p99_us", latency.p99)] {
+            trial.measurements.extend(value.map(|value| (name.to_owned(), value)));
+        }
+        trial.operations = (trial.operations as f64 * arrived).round() as u64;
+        for figure in [
+            &mut trial.client_cpu_us_per_op,
+            &mut trial.client_user_us_per_op,
+            &mut trial.server_cpu_us_per_op,
+            &mut trial.server_user_us_per_op,
+            &mut trial.context_switches_per_op,
+            &mut trial.client_context_switches_per_op,
+        ] {
+            *figure = figure.filter(|_| arrived > 0.0).map(|value| value / arrived);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    fn trial() -> Trial {
+        Trial {
+            seconds: 1.0,
+            operations: 1000,
+            throughput_per_s: Some(1000.0),
+            client_cpu_us_per_op: Some(2.0),
+            ..Trial::default()
+        }
+    }
+
+    #[test]
+    fn every_metric_has_one_fate_and_what_arrives_counts() {
+        let fates = Fates { taken: 700, full: 290, no_memory: 10, arrived: 500, dropped: Some(200) };
+        let mut received = trial();
+        fates.tell(&mut received, true);
+        let measured = |name: &str| received.measurements[name];
+        assert_eq!((measured("arrived_percent"), measured("lost_percent")), (50.0, 20.0));
+        assert_eq!((measured("refused_percent"), measured("enobufs_percent")), (30.0, 1.0));
+        assert_eq!(measured("kernel_dropped_percent"), 20.0);
+        assert_eq!((received.operations, received.throughput_per_s), (500, Some(500.0)));
+        assert_eq!(received.client_cpu_us_per_op, Some(4.0), "those that arrive bear the cost of all");
+        let mut received = trial();
+        fates.tell(&mut received, false);
+        assert_eq!(
+            (received.throughput_per_s, received.measurements["delivered_per_s"]),
+            (Some(1000.0), 500.0)
+        );
+    }
+
+    #[test]
+    fn where_nothing_arrives_nothing_is_divided_by_it() {
+        let mut received = trial();
+        Fates { taken: 1000, ..Fates::default() }.tell(&mut received, true);
+        assert_eq!((received.operations, received.client_cpu_us_per_op), (0, None));
+        let mut received = trial();
+        Fates::default().tell(&mut received, true);
+        assert!(received.measurements.values().all(|value| *value == 0.0), "{:?}", received.measurements);
     }
 }

@@ -2,19 +2,14 @@
 //! connections; also a burst that fills its backlog. A pool listens on one address only, so each transport
 //! has its own pool in one PHP-FPM; the children of all pools are forked from one master. Children of two
 //! pools are different processes, so PHP-FPM is restarted for every block.
-
-mod advice;
-mod caller;
-mod front;
-mod record;
-mod running;
-mod script;
-mod session;
+//!
+//! Advice on a burst: whether the backlog was too short, and how long it should be. Pure, except for reading
+//! one kernel limit.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use samehost_model::{MetricInfo, Point, Transport, parse_count_list};
+use samehost_model::{Code, Endpoint, MetricInfo, Point, Transport, Warning, parse_count_list};
 
 use crate::error::BenchError;
 use crate::impact::Impact;
@@ -28,6 +23,12 @@ use crate::workload::{
 use crate::workloads::foreign::crowding;
 use crate::workloads::requests::burst_metrics;
 use running::RunningFastCgi;
+
+mod front;
+mod record;
+mod running;
+mod script;
+mod session;
 
 /// Largest reply of the built-in script.
 const MOST_SIZE: u64 = 16 << 20;
@@ -312,8 +313,53 @@ impl Configured for Settings {
     }
 }
 
+/// The kernel's limit of a backlog.
+fn somaxconn() -> Option<u32> {
+    std::fs::read_to_string("/proc/sys/net/core/somaxconn").ok()?.trim().parse().ok()
+}
+
+/// Advice on a backlog that is shorter than the burst. While no child accepts, each connect but the first
+/// needs a place in it; the kernel accepts one more than the backlog.
+fn advise(connections: u32, backlog: u32, somaxconn: Option<u32>) -> Option<Warning> {
+    let effective = somaxconn.map_or(backlog, |most| backlog.min(most));
+    if connections <= effective {
+        return None;
+    }
+    let cap = match somaxconn {
+        Some(most) if most < connections => format!(
+            "; net.core.somaxconn is {most} and caps it: raise that first (`sysctl net.core.somaxconn={connections}`)"
+        ),
+        _ => String::new(),
+    };
+    Some(Warning::new(
+        Code::Note,
+        "",
+        format!(
+            "a backlog of {effective} is shorter than the burst: listen.backlog = {connections} holds all of it{cap}"
+        ),
+    ))
+}
+
+/// Why a server in front answered that there is none behind it at this endpoint, from its log.
+fn explain(front: FrontKind, asked: &Endpoint, log: &str) -> Option<Warning> {
+    let place = match asked {
+        Endpoint::Unix(path) => path.display().to_string(),
+        Endpoint::Tcp { host, port } => format!("{host}:{port}"),
+        _ => return None,
+    };
+    let log: Vec<&str> = log.lines().filter(|line| line.contains(&place)).collect();
+    let reason = (front.descriptor().failed_connect)(&log.join("\n"))?;
+    let title = front.title();
+    Some(Warning::new(
+        Code::Errors,
+        "",
+        format!("{title} answered 502 or 503, for its connect() failed ({reason})"),
+    ))
+}
+
 #[cfg(test)]
 mod tests {
+
     use super::*;
 
     fn parameters(changed: &[(&str, &str)]) -> Parameters {
@@ -352,5 +398,23 @@ mod tests {
         let cycle = parameters(&[]);
         let proposed = FastCgi.propose(&cycle, &[600]).unwrap();
         assert_eq!((proposed["backlog"].as_str(), proposed["children"].as_str()), ("511", "16"));
+    }
+
+    #[test]
+    fn a_short_backlog_is_told_with_the_one_that_is_enough() {
+        let message = advise(128, 16, Some(4096)).unwrap().message;
+        assert!(message.contains("listen.backlog = 128") && !message.contains("somaxconn"), "{message}");
+        assert_eq!(advise(128, 128, Some(4096)), None);
+        let capped = advise(500, 511, Some(128)).unwrap().message;
+        assert!(capped.contains("a backlog of 128") && capped.contains("net.core.somaxconn=500"), "{capped}");
+    }
+
+    #[test]
+    fn a_bad_gateway_is_explained_by_the_log_on_its_server() {
+        let log = "2026/11/21 07:43:04 [error] 12#12: *57 connect() to unix:/run/x/unix-16.sock failed (11: Resource temporarily unavailable) while connecting to upstream, client: 127.0.0.1";
+        let explained = |asked: &str| explain(FrontKind::Nginx, &asked.parse().unwrap(), log);
+        let message = explained("unix:/run/x/unix-16.sock").unwrap().message;
+        assert!(message.ends_with("failed (11: Resource temporarily unavailable)"), "{message}");
+        assert_eq!(explained("tcp:127.0.0.1:9000"), None);
     }
 }

@@ -9,20 +9,18 @@ use std::time::Duration;
 use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
 use samehost_transport::Stream;
 
-use super::advice::{advise, explain, somaxconn};
-use super::caller::PerRequest;
 use super::front::{Front, InFront, request_for};
 use super::record::{self, Ending};
-use super::session::{FastCgiSession, Reply, whole_reply};
-use super::{Settings, script};
+use super::session::{FastCgiSession, PerRequest, Reply, whole_reply};
+use super::{Settings, advise, explain, script, somaxconn};
 use crate::engine::session::{Caller, Connector, Session};
 use crate::engine::{Job, burst::BurstJob, seen::Seen};
 use crate::error::BenchError;
 use crate::private_servers::{Account, PhpFpm, PhpFpmSpec, Pool};
 use crate::workload::{Instance, StartOptions};
-use crate::workloads::connecting::link_to;
 use crate::workloads::foreign::{Given, needs_private};
 use crate::workloads::http::{Expected, Fetched, HttpConnector, HttpSession, fetch, refusal};
+use crate::workloads::requests::link_to;
 
 /// Number of starts of PHP-FPM; alternates the order of its pools.
 static STARTS: AtomicU32 = AtomicU32::new(0);

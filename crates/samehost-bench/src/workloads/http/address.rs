@@ -7,7 +7,7 @@ use samehost_login::url::{ServerUrl, unescape};
 use samehost_model::{Endpoint, Protocol, Transport};
 
 use crate::error::BenchError;
-use crate::workloads::reached::require_transport;
+use crate::workloads::foreign::require_transport;
 
 const FORMS: &str = "write http://127.0.0.1:8080/page, http+unix://%2Frun%2Fapp.sock/page or a plain endpoint (tcp:127.0.0.1:8080, unix:/run/app.sock) with --path";
 
@@ -90,9 +90,10 @@ fn wrong(reason: &str) -> BenchError {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
     use samehost_testing::assert_leads_everywhere;
+
+    use super::*;
 
     #[test]
     fn urls_and_endpoints() {

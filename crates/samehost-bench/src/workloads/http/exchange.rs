@@ -8,15 +8,13 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use samehost_model::Endpoint;
 use samehost_transport::{ConnectOptions, Stream, TlsTrust, connect};
 
-use super::head::Head;
-use super::reply::{Got, ReplyReader};
+use super::reply::{Got, Head, ReplyReader};
 use super::session::{BodyCheck, Expected, HttpSession};
 use crate::engine::seen::Seen;
 use crate::engine::session::{Bad, Caller, Connector, Session};
 use crate::error::BenchError;
 use crate::parameters::{Word, words};
-use crate::workloads::connecting::prove;
-use crate::workloads::requests::connect_failure;
+use crate::workloads::requests::{connect_failure, prove};
 
 /// How long a reply may take outside of the measurement, from the connect to its last byte.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);

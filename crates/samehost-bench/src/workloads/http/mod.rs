@@ -3,7 +3,6 @@
 
 mod address;
 mod exchange;
-mod head;
 mod page;
 mod reply;
 mod running;
@@ -17,11 +16,10 @@ use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, Word, words};
 use crate::workload::{Capabilities, Configured, Description, Instance, Look, StartOptions, Workload};
-use crate::workloads::connecting::require_own_connects;
-use crate::workloads::requests::MOST_SLICED;
+use crate::workloads::requests::{MOST_SLICED, require_own_connects};
 pub(crate) use exchange::{Fetched, HttpConnector, RequestParts, Version, fetch};
-pub(crate) use head::refusal;
 pub use page::PageLook;
+pub(crate) use reply::refusal;
 use running::RunningHttp;
 pub(crate) use session::{Expected, HttpSession};
 

@@ -8,7 +8,7 @@ use samehost_transport::Tuning;
 
 use super::address::Address;
 use super::exchange::{HttpConnector, OneShot, RequestParts, fetch};
-use super::head::refusal;
+use super::reply::refusal;
 use super::session::Expected;
 use super::{Method, Settings};
 use crate::builtin_servers::http_body;

@@ -3,8 +3,7 @@
 
 use std::sync::Arc;
 
-use super::head::{Head, refusal};
-use super::reply::{Got, ReplyReader};
+use super::reply::{Got, Head, ReplyReader, refusal};
 use crate::engine::session::{Bad, Progress, Session};
 
 /// The expected body.

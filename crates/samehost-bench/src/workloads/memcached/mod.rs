@@ -3,7 +3,6 @@
 //! differences between processes (memory layout) are not taken for differences between transports.
 
 mod dialogue;
-mod impact;
 mod running;
 mod session;
 
@@ -20,7 +19,7 @@ use crate::private_servers::MEMCACHED;
 use crate::workload::{
     Capabilities, CheckupEntry, Configured, Description, Instance, Look, StartOptions, Workload,
 };
-use crate::workloads::reached::require_transport;
+use crate::workloads::foreign::require_transport;
 use crate::workloads::requests::MOST_SLICED;
 use running::RunningMemcached;
 use session::Protocol;
@@ -87,7 +86,7 @@ impl Configured for Settings {
     }
 
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
-        impact::look(*self, look)
+        dialogue::look(*self, look)
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {

@@ -16,8 +16,8 @@ use crate::error::BenchError;
 use crate::private_servers::{PrivateServer, memcached, random_hex};
 use crate::workload::{Instance, StartOptions};
 use crate::workloads::awaited::value;
-use crate::workloads::connecting::link_to;
 use crate::workloads::foreign::foreign_pids;
+use crate::workloads::requests::link_to;
 
 /// The running processes.
 pub(super) struct RunningMemcached {

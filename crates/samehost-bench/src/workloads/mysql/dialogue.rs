@@ -6,10 +6,10 @@ use samehost_model::Protocol;
 use samehost_transport::Stream;
 
 use super::address::Address;
-use crate::advice;
+use crate::error;
 use crate::error::BenchError;
-use crate::workloads::connecting::REPLY_TIMEOUT;
-use crate::workloads::expected::{expected, expected_again};
+use crate::workloads::awaited::{expected, expected_again};
+use crate::workloads::requests::REPLY_TIMEOUT;
 
 pub(super) use samehost_login::mysql::{QUERY, Reply};
 
@@ -116,7 +116,7 @@ impl Dialogue {
         BenchError::Refused {
             endpoint: self.0.link().endpoint().to_string(),
             what: what.to_owned(),
-            try_next: advice::mysql(error.code).to_owned(),
+            try_next: error::mysql(error.code).to_owned(),
             answer: error.to_string(),
         }
     }

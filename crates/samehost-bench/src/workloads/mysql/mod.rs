@@ -2,10 +2,8 @@
 //! connection per statement), and a dump, against a private server or one that is already running.
 
 mod address;
-mod caller;
 mod dialogue;
 mod dump;
-mod impact;
 mod running;
 mod session;
 mod statement;
@@ -13,6 +11,7 @@ mod tables;
 
 use std::sync::Arc;
 
+use samehost_login::mysql::Surroundings;
 use samehost_model::{Endpoint, Metric, MetricInfo, Point, RateSpec, Transport, metric};
 
 use crate::error::BenchError;
@@ -20,18 +19,15 @@ use crate::impact::Impact;
 use crate::parameters::{Parameter, Parameters, Values, Word, YesOrNo, words};
 use crate::private_servers::MARIADB;
 use crate::private_servers::mariadb::Brand;
-use crate::starts::{DATABASES, Starts};
 use crate::workload::{
-    Capabilities, CheckupEntry, Configured, Description, Instance, Look, OpenOrClosed, Servers, StartOptions,
-    Workload, request_metrics,
+    Capabilities, CheckupEntry, Configured, DATABASES, Description, Instance, Look, OpenOrClosed, Servers,
+    StartOptions, Starts, Workload, request_metrics,
 };
-use crate::workloads::connecting::require_own_connects;
-use crate::workloads::reached::complete;
-use crate::workloads::requests::MOST_SLICED;
+use crate::workloads::foreign::complete;
+use crate::workloads::requests::{MOST_SLICED, require_own_connects};
 use address::Address;
 use dialogue::Dialogue;
 use running::RunningMySql;
-use samehost_login::mysql::Surroundings;
 use statement::{Protocol, Statement};
 
 /// Most connections that are reopened for each statement: each has its own thread.
@@ -179,7 +175,7 @@ impl Configured for Settings {
     }
 
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
-        impact::look(self, look)
+        running::look(self, look)
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {

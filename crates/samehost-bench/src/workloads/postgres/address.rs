@@ -11,7 +11,7 @@ use samehost_model::{Endpoint, Protocol, Transport};
 use samehost_services::scheme;
 
 use crate::error::BenchError;
-use crate::workloads::reached::require_transport;
+use crate::workloads::foreign::require_transport;
 
 const FORMS: &str = "write postgres://[USER[:PASSWORD]@]127.0.0.1:5432[/DB], postgres:///DB?host=/DIRECTORY[&port=5432][&user=USER] or a plain endpoint (tcp:127.0.0.1:5432, unix:/DIRECTORY/.s.PGSQL.5432)";
 const DEFAULT_PORT: u16 = 5432;
@@ -185,9 +185,10 @@ impl Options {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
     use samehost_testing::assert_leads_everywhere;
+
+    use super::*;
 
     fn parsed(text: &str) -> Result<Address, BenchError> {
         parse(text, &Defaults { user: "me".into(), database: None })

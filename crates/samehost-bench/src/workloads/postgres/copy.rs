@@ -2,7 +2,7 @@
 
 use postgres_protocol::message::backend::Message;
 
-use super::messages::{Refusal, first, is_aside, parse, query};
+use super::dialogue::{Refusal, first, is_aside, parse, query};
 use super::statement::{ID_DIGITS, Statement, copy_end, copy_head, copy_row, increment};
 use crate::engine::session::{Bad, Progress, Session};
 
@@ -145,11 +145,12 @@ impl Session for CopySession {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::engine::session::in_any_pieces;
-    use crate::workloads::postgres::messages::message;
     use proptest::prelude::*;
     use samehost_testing::bent;
+
+    use super::*;
+    use crate::engine::session::in_any_pieces;
+    use crate::workloads::postgres::dialogue::message;
 
     fn table(rows: u32) -> Vec<u8> {
         let mut all = copy_head();

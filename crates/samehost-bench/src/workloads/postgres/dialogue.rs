@@ -1,8 +1,11 @@
 //! Talks to PostgreSQL outside the hot path: queries for set-up and evidence, prepared statements, clean-up.
+//!
+//! Messages of the measured requests; the other messages are in `samehost-login`. Does no I/O.
 
 use std::path::Path;
 use std::time::Duration;
 
+use bytes::BytesMut;
 use postgres_protocol::message::backend::Message;
 use postgres_protocol::message::frontend;
 use samehost_login::Expected;
@@ -11,13 +14,12 @@ use samehost_model::{Endpoint, Protocol};
 use samehost_transport::Stream;
 
 use super::address::Address;
-use super::messages::{Refusal, bytes, first, parse, parse_statement, query};
 use crate::engine::session::{Bad, Progress, Session};
 use crate::error::BenchError;
 use crate::private_servers::postgres::DATA;
 use crate::private_servers::{POSTGRES_ROLE, PrivateServer};
-use crate::workloads::connecting::REPLY_TIMEOUT;
-use crate::workloads::expected::{expected, expected_again};
+use crate::workloads::awaited::{expected, expected_again};
+use crate::workloads::requests::REPLY_TIMEOUT;
 
 /// A connection that is logged in, on its database.
 pub(super) struct Dialogue(LoggedIn);
@@ -273,8 +275,44 @@ pub(super) fn private(endpoint: &Endpoint, password: &str) -> Address {
     }
 }
 
+pub(super) use samehost_login::postgres::messages::{Refusal, bytes, first, is_aside, message, parse, query};
+
+/// OID of the type of our ids, `integer`.
+const INT4: u32 = 23;
+
+/// Parse, without Sync; `parameters` are integers.
+pub(super) fn parse_statement(name: &str, sql: &str, parameters: usize) -> Result<Vec<u8>, String> {
+    bytes(|out| frontend::parse(name, sql, std::iter::repeat_n(INT4, parameters), out))
+}
+
+/// Bind of integers in binary, with results as text; then Execute and Sync.
+pub(super) fn bind_execute_sync(name: &str, parameters: &[i32]) -> Result<Vec<u8>, String> {
+    bytes(|out| {
+        frontend::bind(
+            "",
+            name,
+            parameters.iter().map(|_| 1),
+            parameters,
+            |value: &i32, out: &mut BytesMut| {
+                out.extend_from_slice(&value.to_be_bytes());
+                Ok(postgres_protocol::IsNull::No)
+            },
+            std::iter::empty::<i16>(),
+            out,
+        )
+        .map_err(|error| match error {
+            frontend::BindError::Serialization(error) => error,
+            frontend::BindError::Conversion(error) => std::io::Error::other(error),
+        })?;
+        frontend::execute("", 0, out)?;
+        frontend::sync(out);
+        Ok(())
+    })
+}
+
 #[cfg(test)]
 mod tests {
+
     use super::*;
 
     #[test]
@@ -285,5 +323,12 @@ mod tests {
             (host("10.0.0.1, localhost"), host("::1"), host("")),
             (Some("127.0.0.1"), Some("[::1]"), None)
         );
+    }
+
+    #[test]
+    fn requests_are_what_the_protocol_says() {
+        let expected = b"B\0\0\0\x17\0s\0\0\x01\0\x01\0\x01\0\0\0\x04\x3b\x9a\xca\x01\0\0E\0\0\0\x09\0\0\0\0\0S\0\0\0\x04";
+        assert_eq!(bind_execute_sync("s", &[1_000_000_001]).unwrap(), expected);
+        assert_eq!(query("SELECT 1").unwrap(), b"Q\0\0\0\x0dSELECT 1\0");
     }
 }

@@ -4,39 +4,38 @@
 //!
 //! With a private pooler in front of a private server the arms are the transports behind the pooler, and the transport in
 //! front of it is a factor of its own.
-
-mod address;
-mod caller;
-mod copy;
-mod dialogue;
-mod impact;
-mod messages;
-mod pooler;
-mod running;
-mod session;
-mod statement;
+//!
+//! Impact of a measurement on a PostgreSQL that is already running, from its own settings and views. Writes nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use samehost_login::postgres::Defaults;
 use samehost_model::{Metric, MetricInfo, Point, Transport, metric};
 
+use self::dialogue::{Dialogue, Identity};
 use crate::error::BenchError;
-use crate::impact::Impact;
+use crate::impact::{Connections, Impact, in_words};
 use crate::parameters::{Parameter, ParameterKind, Parameters, Values, Word, YesOrNo, words};
 use crate::private_servers::POSTGRES;
-use crate::starts::{DATABASES, Starts};
 use crate::workload::{
-    Capabilities, CheckupEntry, Configured, Description, Instance, Look, OpenOrClosed, Servers, StartOptions,
-    Workload, add_proxy_metric, request_metrics,
+    Capabilities, CheckupEntry, Configured, DATABASES, Description, Instance, Look, OpenOrClosed, Servers,
+    StartOptions, Starts, Workload, add_proxy_metric, request_metrics,
 };
-use crate::workloads::reached::complete;
+use crate::workloads::foreign::complete;
 use crate::workloads::requests::MOST_SLICED;
 use address::Address;
 use pooler::{FRONTS, Pool, Pooled, VIA};
 use running::RunningPostgres;
-use samehost_login::postgres::Defaults;
 use statement::{Protocol, Statement};
+
+mod address;
+mod copy;
+mod dialogue;
+mod pooler;
+mod running;
+mod session;
+mod statement;
 
 /// Most rows of our table.
 const MOST_ROWS: u32 = 1_000_000;
@@ -253,7 +252,7 @@ impl Configured for Settings {
     }
 
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
-        impact::look(self, look)
+        self::look(self, look)
     }
 
     fn starts(&self) -> Starts {
@@ -300,8 +299,82 @@ words! {
     enum Connect { Once = "once", PerQuery = "per-query" }
 }
 
+/// Bytes of a row with half of each page free, including its part of the index.
+const ROW: u64 = 400;
+/// Bytes that the write-ahead log may take besides: segments until a checkpoint.
+const LOG: u64 = 64 << 20;
+
+/// Queries each server once, over either transport.
+fn look(settings: &Settings, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
+    let defaults = Defaults::here();
+    let (mut seen, mut impacts): (Vec<Identity>, _) = (Vec::new(), Vec::new());
+    for (transport, text) in look.servers {
+        let address = Address::given(*transport, text, &defaults)?;
+        let mut dialogue = Dialogue::begin(&address, true)?;
+        let identity = dialogue.identity()?;
+        if !seen.iter().any(|known| known.same_server(&identity)) {
+            impacts.push(look_at(settings, look, &address, &mut dialogue)?);
+            seen.push(identity);
+        }
+        dialogue.end()?;
+    }
+    Ok(impacts)
+}
+
+fn look_at(
+    settings: &Settings,
+    look: &Look<'_>,
+    address: &Address,
+    dialogue: &mut Dialogue,
+) -> Result<Impact, BenchError> {
+    let statement = settings.statement;
+    let mut impact = Impact::of(format!("the PostgreSQL at {address}"));
+    // `None` for what this version does not have, or this user may not see.
+    let mut number =
+        |sql: &str| dialogue.value("a number", sql).ok().and_then(|text| text.parse::<u64>().ok());
+    // Our own connection is not counted.
+    let open =
+        number("SELECT count(*) FROM pg_stat_activity WHERE datname IS NOT NULL AND pid <> pg_backend_pid()");
+    let kept = number("SHOW superuser_reserved_connections").unwrap_or(0)
+        + number("SHOW reserved_connections").unwrap_or(0);
+    if let (Some(open), Some(most)) = (open, number("SHOW max_connections")) {
+        let ours = u64::from(look.connections);
+        impact.connections(Connections { ours, open, most: most.saturating_sub(kept) }, "max_connections");
+    }
+    if settings.read_only || !statement.has_table() {
+        return Ok(impact);
+    }
+    let rows = u64::from(settings.rows);
+    impact.does.push(format!(
+        "makes a table samehost_… with {rows} rows (about {}) in the database {}, and drops it at the end (--statement select-1 --read-only yes writes nothing)",
+        in_words(rows * ROW),
+        address.database.escape_debug()
+    ));
+    if statement == Statement::Update {
+        impact.does.push("changes one of these rows with every statement, as fast as it is answered".into());
+    }
+    let standbys = number("SELECT count(*) FROM pg_stat_replication").unwrap_or(0);
+    let mut text =
+        |setting: &str| dialogue.value("a setting", &format!("SHOW {setting}")).unwrap_or_default();
+    let (level, archive) = (text("wal_level"), text("archive_mode"));
+    impact.found.push(match standbys {
+        0 => format!("what is written goes to its log (wal_level {level}), which no standby reads now"),
+        1 => format!("what is written goes to its log (wal_level {level}), which 1 standby reads"),
+        many => format!("what is written goes to its log (wal_level {level}), which {many} standbys read"),
+    });
+    if !matches!(archive.as_str(), "" | "off") {
+        impact.found.push("its log is archived (archive_mode), with all that is written".into());
+    }
+    let directory = text("data_directory");
+    if !directory.is_empty() {
+        impact.disk(rows * ROW + LOG, &directory);
+    }
+    Ok(impact)
+}
+
 #[cfg(test)]
 mod tests {
+
     use super::*;
 
     fn parameters(changed: &[(&str, &str)]) -> Parameters {

@@ -13,11 +13,10 @@ use samehost_transport::Stream;
 
 use super::Settings;
 use super::address::Address;
-use super::caller::QueryCaller;
 use super::copy::CopySession;
 use super::dialogue::{Dialogue, Identity, is_ours, private};
 use super::pooler::Pooler;
-use super::session::RowSession;
+use super::session::{QueryCaller, RowSession};
 use super::statement::{Exchange, PREPARED, Protocol, Statement, make_table};
 use crate::engine::Job;
 use crate::engine::seen::Seen;

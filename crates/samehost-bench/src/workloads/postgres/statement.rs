@@ -3,7 +3,7 @@
 //! Ids start at 1,000,000,001, so that all have ten digits: requests and replies have a fixed length, and
 //! another id changes only ten bytes.
 
-use super::messages::{bind_execute_sync, message, parse_statement, query};
+use super::dialogue::{bind_execute_sync, message, parse_statement, query};
 use crate::parameters::words;
 
 /// The id before the first.

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
 
-use super::Settings;
-use super::condition::Condition;
+use super::{Condition, Settings};
 use crate::builtin_servers::http_body;
 use crate::engine::Job;
 use crate::error::BenchError;

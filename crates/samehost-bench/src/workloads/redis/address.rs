@@ -9,7 +9,7 @@ use samehost_model::{Endpoint, Protocol, Transport};
 
 use crate::error::BenchError;
 use crate::private_servers::PrivateServer;
-use crate::workloads::reached::require_transport;
+use crate::workloads::foreign::require_transport;
 
 const FORMS: &str = "write redis://[USER:PASSWORD@]127.0.0.1:6379[/DB], redis+unix:///path[?db=DB] or a plain endpoint (tcp:127.0.0.1:6379, unix:/path)";
 
@@ -112,9 +112,10 @@ fn wrong(reason: &str) -> BenchError {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
     use samehost_testing::assert_leads_everywhere;
+
+    use super::*;
 
     fn address(endpoint: &str, user: Option<&str>, password: Option<&str>, database: u32) -> Address {
         let owned = |text: Option<&str>| text.map(str::to_owned);

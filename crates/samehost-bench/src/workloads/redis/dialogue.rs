@@ -1,17 +1,23 @@
 //! Talks to Redis outside the hot path: identity, set-up and clean-up, over the login in `samehost-login`.
+//!
+//! Impact of a measurement on a Redis that is already running, from its own statistics. Writes nothing.
 
-use samehost_login::Expected;
-use samehost_login::redis;
+use std::collections::{BTreeMap, BTreeSet};
+
 use samehost_login::redis::resp::Reply;
+use samehost_login::{Expected, redis};
 use samehost_model::{Endpoint, Protocol};
 use samehost_transport::Stream;
 
 use super::address::Address;
+use super::{Command, given};
 use crate::error::BenchError;
+use crate::impact::{Connections, Impact, in_words};
 use crate::private_servers::PrivateServer;
 use crate::private_servers::podman::Place;
-use crate::workloads::connecting::REPLY_TIMEOUT;
-use crate::workloads::expected::{expected, expected_again};
+use crate::workload::Look;
+use crate::workloads::awaited::{expected, expected_again};
+use crate::workloads::requests::REPLY_TIMEOUT;
 
 pub(super) use samehost_login::redis::Identity;
 
@@ -120,4 +126,143 @@ pub(super) fn is_ours(server: &PrivateServer, place: Place) -> Result<(), BenchE
         }
     }
     Ok(())
+}
+
+/// Commands per second that one or many connections reach, to estimate the size of a log.
+const COMMANDS_PER_S: f64 = 50_000.0;
+/// Bytes of a command in the append-only file besides its value.
+const AROUND: u64 = 64;
+
+/// Queries each server once, over either transport.
+pub(super) fn look(command: Command, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
+    let (mut seen, mut impacts) = (BTreeSet::new(), Vec::new());
+    for (transport, text) in look.servers {
+        let address = given(*transport, text)?;
+        let mut dialogue = Dialogue::begin(&address)?;
+        // A server that denies INFO has no known identity and is queried each time.
+        let info = dialogue.ask(&[b"INFO"])?.text().map(|text| fields(&text)).unwrap_or_default();
+        let is_new = info.get("run_id").is_none_or(|id| seen.insert(id.clone()));
+        if is_new {
+            let mut impact = Impact::of(format!("the Redis at {address}"));
+            look_at(look, command, &info, &mut dialogue, &mut impact)?;
+            impacts.push(impact);
+        }
+    }
+    Ok(impacts)
+}
+
+fn number(info: &BTreeMap<String, String>, name: &str) -> Option<u64> {
+    info.get(name)?.parse().ok()
+}
+
+/// Parses lines `name:value`.
+fn fields(info: &str) -> BTreeMap<String, String> {
+    let pairs = info.lines().filter_map(|line| line.trim().split_once(':'));
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+fn look_at(
+    look: &Look<'_>,
+    command: Command,
+    info: &BTreeMap<String, String>,
+    dialogue: &mut Dialogue,
+    impact: &mut Impact,
+) -> Result<(), BenchError> {
+    let most = match number(info, "maxclients") {
+        Some(most) => Some(most),
+        None => dialogue.setting("maxclients")?.and_then(|value| value.parse().ok()),
+    };
+    // Our own connection is not counted.
+    if let (Some(open), Some(most)) = (number(info, "connected_clients"), most) {
+        let connections =
+            Connections { ours: u64::from(look.connections), open: open.saturating_sub(1), most };
+        impact.connections(connections, "maxclients");
+    }
+    if command == Command::Ping {
+        return Ok(());
+    }
+    match command {
+        Command::Incr => impact.does.push(format!(
+            "sets {} counters samehost:…, one for each connection, and counts them up as fast as it answers; they are deleted at the end (--command ping writes nothing)",
+            look.connections
+        )),
+        _ => impact.does.push(format!(
+            "sets keys samehost:… with {} in all, which are deleted at the end (--command ping writes nothing)",
+            in_words(look.sizes)
+        )),
+    }
+    if command == Command::Set {
+        impact.does.push("sets them again with every command, as fast as it answers".into());
+    }
+    memory(look.sizes, info, impact);
+    log(look, command, info, dialogue, impact)
+}
+
+fn memory(bytes: u64, info: &BTreeMap<String, String>, impact: &mut Impact) {
+    match (number(info, "maxmemory"), number(info, "used_memory"), info.get("maxmemory_policy")) {
+        (Some(0), _, _) => impact.found.push("its memory has no limit (maxmemory 0)".into()),
+        (Some(all), Some(used), Some(policy)) => {
+            let place = match policy.as_str() {
+                "noeviction" => "of maxmemory, beyond which writes of everybody fail (noeviction)".to_owned(),
+                policy => format!("of maxmemory, beyond which it gives up others' keys ({policy})"),
+            };
+            impact.memory(bytes, used, all, &place);
+        }
+        _ => {}
+    }
+}
+
+/// Where else the writes go: replicas, and the append-only file.
+fn log(
+    look: &Look<'_>,
+    command: Command,
+    info: &BTreeMap<String, String>,
+    dialogue: &mut Dialogue,
+    impact: &mut Impact,
+) -> Result<(), BenchError> {
+    let is = |name: &str, value: &str| info.get(name).is_some_and(|found| found == value);
+    match info.get("connected_slaves").map_or("0", String::as_str) {
+        "0" => {}
+        "1" => impact.found.push("1 replica gets all that is written".into()),
+        many => impact.found.push(format!("{many} replicas get all that is written")),
+    }
+    if is("aof_rewrite_in_progress", "1") || is("rdb_bgsave_in_progress", "1") {
+        impact.beyond.push(
+            "it writes its data to disk right now (a fork, whose memory grows with every write): measure when that is done".into(),
+        );
+    }
+    if is("aof_enabled", "1") {
+        impact.found.push("its append-only file is on, and grows with all that is written".into());
+        let writes = if command == Command::Get { 1.0 } else { look.seconds * COMMANDS_PER_S };
+        let value = if command == Command::Incr { 0 } else { look.sizes };
+        let grown = (writes * (value + AROUND) as f64) as u64;
+        if let Some(directory) = dialogue.setting("dir")? {
+            impact.disk(grown, &directory);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    #[test]
+    fn what_it_says_of_its_memory_is_read() {
+        let lines = |policy: &str, bytes| {
+            let text = format!(
+                "# Memory\r\nused_memory:900000\r\nmaxmemory:1000000\r\nmaxmemory_policy:{policy}\r\n"
+            );
+            let mut impact = Impact::of("a Redis");
+            memory(bytes, &fields(&text), &mut impact);
+            impact
+        };
+        let evicting = lines("allkeys-lru", 30_000);
+        assert!(evicting.beyond[0].contains("gives up others' keys (allkeys-lru)"), "{evicting:?}");
+        assert!(lines("allkeys-lru", 9_000).beyond.is_empty());
+        assert!(
+            lines("noeviction", 20_000).beyond.is_empty() && !lines("noeviction", 30_000).beyond.is_empty()
+        );
+    }
 }

@@ -4,7 +4,6 @@
 
 mod address;
 mod dialogue;
-mod impact;
 mod running;
 mod session;
 
@@ -18,13 +17,12 @@ use crate::network::Network;
 use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, Word, words};
 use crate::private_servers::REDIS;
 use crate::private_servers::podman::Place;
-use crate::starts::{DATABASES, Starts};
 use crate::tuned::{CONGESTION, SOCKET_BUFFER};
 use crate::workload::{
-    Capabilities, CheckupEntry, Configured, Description, Instance, Look, OpenOrClosed, Servers, StartOptions,
-    Wanted, Workload, add_proxy_metric, request_metrics,
+    Capabilities, CheckupEntry, Configured, DATABASES, Description, Instance, Look, OpenOrClosed, Servers,
+    StartOptions, Starts, Wanted, Workload, add_proxy_metric, request_metrics,
 };
-use crate::workloads::reached::complete;
+use crate::workloads::foreign::complete;
 use crate::workloads::requests::MOST_SLICED;
 use address::Address;
 use running::RunningRedis;
@@ -153,7 +151,7 @@ impl Configured for Settings {
     }
 
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
-        impact::look(self.command, look)
+        dialogue::look(self.command, look)
     }
 
     /// A container takes a second to start.

@@ -19,7 +19,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 use tonic_prost::ProstCodec;
 
-use crate::builtin_servers::rpc::messages::{EchoReply, EchoRequest, METHOD, MOST_MESSAGE, reply_to};
+use crate::builtin_servers::rpc::{EchoReply, EchoRequest, METHOD, MOST_MESSAGE, reply_to};
 use crate::engine::seen::Seen;
 use crate::engine::session::{Bad, Caller};
 use crate::error::BenchError;

@@ -7,7 +7,7 @@ use samehost_model::{Arm, Endpoint, ServerInfo, Transport};
 use samehost_transport::{ConnectOptions, Stream, Tuning, connect};
 
 use super::{grpc, json, payload};
-use crate::builtin_servers::rpc::messages::reply_to;
+use crate::builtin_servers::rpc::reply_to;
 use crate::engine::Job;
 use crate::engine::client::ClientJob;
 use crate::engine::session::{Caller, Connector, Session};
@@ -15,8 +15,8 @@ use crate::error::BenchError;
 use crate::private_servers::go::{self, GoCodec, GoProgram};
 use crate::private_servers::{BuiltIn, BuiltInSpec, PrivateServer};
 use crate::workload::{Instance, StartOptions};
-use crate::workloads::connecting::prove;
 use crate::workloads::foreign::{Given, needs_private};
+use crate::workloads::requests::prove;
 
 /// Largest message that one blocking connection may send before it reads: it fits into every transport's buffers.
 const SMALL: usize = 16 * 1024;

@@ -9,8 +9,8 @@ use std::process::{Command, Output, Stdio};
 use samehost_model::redact::without_quotes;
 use samehost_model::{Endpoint, Transport};
 
+use super::pages;
 use super::readers::{Reader, readers};
-use super::request;
 use super::site::{Database, PREPEND, Site};
 use super::web::check_name;
 use crate::error::BenchError;
@@ -46,7 +46,7 @@ pub(super) fn given(directory: &Path, host: &str, transports: &[Transport]) -> R
     let databases = databases(&said, transports)?;
     let (https, home_host, home_path) = home(said.get("home").map_or("", String::as_str));
     let host = if host.is_empty() { home_host } else { host.to_owned() };
-    request::check_host(&host)?;
+    pages::check_host(&host)?;
     tracing::warn!(
         site = %root.display(),
         "measuring a site in use: samehost writes nothing to it, but WordPress itself may write to its database when it makes a page (transients, statistics of plugins)"

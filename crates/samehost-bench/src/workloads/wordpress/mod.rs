@@ -8,7 +8,6 @@
 mod existing;
 mod pages;
 mod readers;
-mod request;
 mod running;
 mod site;
 mod web;
@@ -23,10 +22,9 @@ use crate::impact::Impact;
 use crate::network::{Instead, Network};
 use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values};
 use crate::private_servers::FrontKind;
-use crate::starts::Starts;
 use crate::workload::{
-    Capabilities, CheckupEntry, Configured, Description, Instance, Look, OpenOrClosed, StartOptions, Wanted,
-    Workload, request_metrics,
+    Capabilities, CheckupEntry, Configured, Description, Instance, Look, OpenOrClosed, StartOptions, Starts,
+    Wanted, Workload, request_metrics,
 };
 use running::RunningWordPress;
 
@@ -131,8 +129,8 @@ impl Configured for Settings {
                     .into(),
             ));
         }
-        self.path.iter().try_for_each(|path| request::check_path(path))?;
-        self.host.iter().try_for_each(|host| request::check_host(host))
+        self.path.iter().try_for_each(|path| pages::check_path(path))?;
+        self.host.iter().try_for_each(|host| pages::check_host(host))
     }
 
     fn uses_what_runs(&self) -> bool {

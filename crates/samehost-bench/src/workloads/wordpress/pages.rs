@@ -1,12 +1,19 @@
 //! Reads PHP's log of pages: number of queries, their time, and the time of each page.
+//!
+//! Requests for a page, marked with the name of their trial.
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use samehost_model::Transport;
+
+use crate::error::BenchError;
+use crate::private_servers::fronts::KEY;
 
 /// How long a log line may take after its page has arrived.
 const LONGEST_SEARCH: Duration = Duration::from_secs(2);
@@ -142,6 +149,44 @@ impl PageLog {
     }
 }
 
+/// Connections to the database in a probe.
+const CONNECTS: u32 = 16;
+
+/// Checks that a path and query can be sent in a request.
+pub(super) fn check_path(path: &str) -> Result<(), BenchError> {
+    if path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Ok(());
+    }
+    Err(BenchError::Usage(format!(
+        "--path {}: it begins with `/`, and blanks and bytes that are not ASCII are percent-encoded",
+        path.escape_debug()
+    )))
+}
+
+/// Checks that a host can be sent in a request.
+pub(super) fn check_host(host: &str) -> Result<(), BenchError> {
+    let fits =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b':' | b'_' | b'[' | b']');
+    if host.bytes().all(fits) {
+        return Ok(());
+    }
+    Err(BenchError::Usage(format!("--host {} is not a host name", host.escape_debug())))
+}
+
+/// A request for a page that belongs to a trial.
+pub(super) fn page(path: &str, host: &str, trial: &str, key: &str) -> Arc<[u8]> {
+    format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{KEY}: {key}\r\nX-Samehost-Trial: {trial}\r\n\r\n")
+        .into_bytes()
+        .into()
+}
+
+/// A request after which PHP examines its connection to the database, and times some more connections.
+pub(super) fn probe(path: &str, host: &str, trial: &str, key: &str) -> Arc<[u8]> {
+    format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{KEY}: {key}\r\nX-Samehost-Trial: {trial}\r\nX-Samehost-Probe: {CONNECTS}\r\n\r\n")
+        .into_bytes()
+        .into()
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;
@@ -185,5 +230,16 @@ mod tests {
         assert_eq!(log.of_trial("t1", 1).unwrap().len(), 1);
         writeln!(file, "{}", &UNIX[10..]).unwrap();
         assert_eq!(log.of_trial("t1", 1).unwrap(), [Page::parse(UNIX).unwrap()]);
+    }
+
+    #[test]
+    fn nothing_gets_into_a_request_that_would_be_a_second_line() {
+        assert!(check_path("/a?b=c").is_ok() && check_path("a").is_err() && check_path("/a b").is_err());
+        assert!(check_path("/a\r\nX: y").is_err() && check_host("a\r\nb").is_err());
+        assert!(
+            check_host("").is_ok() && check_host("blog.example:8080").is_ok() && check_host("a/b").is_err()
+        );
+        let text = String::from_utf8(page("/", "h", "7", "k").to_vec()).unwrap();
+        assert_eq!(text, "GET / HTTP/1.1\r\nHost: h\r\nX-Samehost-Key: k\r\nX-Samehost-Trial: 7\r\n\r\n");
     }
 }

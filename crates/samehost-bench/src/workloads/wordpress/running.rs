@@ -5,10 +5,9 @@ use std::sync::Arc;
 use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
 
 use super::pages::{Page, PageLog, summarise};
-use super::request;
 use super::site::{Database, Site, private};
 use super::web::Web;
-use super::{Settings, existing};
+use super::{Settings, existing, pages};
 use crate::engine::Job;
 use crate::error::BenchError;
 use crate::private_servers::{FrontKind, MARIADB, PhpFpm, PrivateServer};
@@ -148,7 +147,7 @@ impl RunningWordPress {
         database: &Database,
     ) -> Result<(Fetched, Page), BenchError> {
         let name = format!("probe-{}", self.trials);
-        let request = request::probe(&self.path(), &self.site.host, &name, self.web.key());
+        let request = pages::probe(&self.path(), &self.site.host, &name, self.web.key());
         let body = self.page(endpoint, &request)?;
         let pages = self
             .log
@@ -222,7 +221,7 @@ impl Instance for RunningWordPress {
             BenchError::Usage(format!("{} has no address for {} (a fault of samehost)", via.title(), arm.id))
         })?;
         let (first, seen) = self.probe(&endpoint, arm.transport, &database)?;
-        let warm = request::page(&self.path(), &self.site.host, "between", self.web.key());
+        let warm = pages::page(&self.path(), &self.site.host, "between", self.web.key());
         let second = self.page(&endpoint, &warm)?;
         let (expected, judged) = if first.is_whole() && second.is_whole() && first.body == second.body {
             let judged = format!("pages of {} bytes compared byte for byte", first.length);
@@ -232,7 +231,7 @@ impl Instance for RunningWordPress {
             (Expected::Anything, judged.to_owned())
         };
         let name = format!("trial-{}", self.trials);
-        let request = request::page(&self.path(), &self.site.host, &name, self.web.key());
+        let request = pages::page(&self.path(), &self.site.host, &name, self.web.key());
         let observed = format!("{}; {} to PHP-FPM over {fpm}; {judged}", seen.observed(), via.title());
         self.current =
             Some(CurrentTrial { name, observed, connect_ms: seen.connect_ms().unwrap_or(f64::NAN) });

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use samehost_model::{Endpoint, Transport};
 
-use super::request;
+use super::pages;
 use super::site::{PREPEND, Site};
 use crate::error::BenchError;
 use crate::private_servers::fronts::{self, FrontSpec, Passes, PhpSite, READY, Sites};
@@ -185,7 +185,7 @@ pub(super) fn check_name(path: &Path) -> Result<(), BenchError> {
 /// Requests what the first site has for us.
 fn ours(server: &PrivateServer, target: &str, key: &str) -> Result<String, BenchError> {
     let endpoint = server.endpoints().next().ok_or_else(|| server.failure("it has no listener"))?;
-    let Fetched { head, body, .. } = fetch(endpoint, &request::page(target, "localhost", "", key))?;
+    let Fetched { head, body, .. } = fetch(endpoint, &pages::page(target, "localhost", "", key))?;
     let text = String::from_utf8_lossy(&body).into_owned();
     match refusal(head.status) {
         None => Ok(text),

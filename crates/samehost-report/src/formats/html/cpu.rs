@@ -7,8 +7,7 @@ use serde_json::json;
 use super::chart::{self, Chart, ChartView, Series};
 use super::escape;
 use crate::layout::grid::{Align, Column, Grid};
-use crate::layout::line::Span;
-use crate::layout::text::truncate;
+use crate::layout::text::{Span, truncate};
 use crate::measurement::view::{self, View};
 
 /// A segment of the bars: key, name, colour, hatching, and its value in a trial.

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::chart::{Chart, Series};
 use super::escape;
 use crate::layout::grid::Grid;
-use crate::layout::line::{Span, Tone};
+use crate::layout::text::{Span, Tone};
 
 /// CSS class of a tone.
 pub(crate) fn class(tone: Tone) -> Option<&'static str> {

@@ -12,8 +12,7 @@ use super::chart::{self, Chart, ChartView, Marks, Series};
 use super::page::{Articles, Front};
 use super::{escape, figure, render_with};
 use crate::layout::grid::{Align, Column, Grid};
-use crate::layout::line::Span;
-use crate::layout::text::{count, truncate};
+use crate::layout::text::{Span, count, truncate};
 use crate::verbs::hosts::{named, not_compared, of_what, ratio, standing, verdict, what};
 
 /// Prefix of the ids of the page's charts.

@@ -10,10 +10,10 @@ use samehost_model::{Report, Stopping};
 
 use crate::formats::html::{charts, escape, figure, flames};
 use crate::formats::json;
-use crate::layout::line::Span;
+use crate::layout::text::Span;
 use crate::measurement::question::question;
 use crate::measurement::view::View;
-use crate::measurement::{answer, conditions, figures, head, notes, profiles, words};
+use crate::measurement::{answer, conditions, effects, figures, head, notes, words};
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -193,9 +193,9 @@ fn tables(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
 
 /// CPU profile, from `--profile`.
 fn profile(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let Some(basis) = profiles::basis(view) else { return Ok(()) };
+    let Some(basis) = effects::basis(view) else { return Ok(()) };
     writeln!(out, "<h2>Where CPU time went</h2>\n<p>{}</p>\n<div class=\"tables\">", escape::html(&basis))?;
-    for figure in profiles::differences(view) {
+    for figure in effects::differences(view) {
         let title = escape::html(&figure.title);
         writeln!(out, "<div><h3>{title}</h3>{}</div>", figure::table(&figure.grid, &figure.title))?;
     }

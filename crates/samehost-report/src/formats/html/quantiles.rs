@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
 use crate::layout::grid::{Align, Column, Grid};
-use crate::layout::line::Span;
+use crate::layout::text::Span;
 use crate::measurement::view::{View, trials};
 
 const QUANTILES: [f64; 25] = [

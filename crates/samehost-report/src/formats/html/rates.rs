@@ -3,14 +3,14 @@
 use samehost_analysis::{Knee, Ladder, Step, StepState, find_ladders};
 use samehost_model::Point;
 use samehost_model::human::{format_percent, format_rate, format_value};
+use samehost_model::printable::clean;
 use serde_json::json;
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
 use super::escape;
 use crate::layout::grid::{Align, Column, Grid};
-use crate::layout::line::Span;
+use crate::layout::text::Span;
 use crate::measurement::view::{Parameter, View};
-use samehost_model::printable::clean;
 
 type Read = (&'static str, &'static str, fn(&Step) -> Option<f64>);
 const SHOWN: [Read; 3] = [

@@ -6,7 +6,7 @@ use samehost_model::{Arm, Family, MetricInfo, Point};
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
 use crate::layout::grid::{Align, Column, Grid};
-use crate::layout::line::Span;
+use crate::layout::text::Span;
 use crate::measurement::view::{self, Parameter, View};
 use crate::measurement::words;
 

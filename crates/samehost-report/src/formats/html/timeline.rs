@@ -2,15 +2,15 @@
 
 use samehost_analysis::Group;
 use samehost_model::human::format_value;
+use samehost_model::printable::clean;
 use samehost_model::{MetricInfo, Trial};
 use serde_json::json;
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
 use crate::layout::grid::{Align, Column, Grid};
-use crate::layout::line::Span;
+use crate::layout::text::Span;
 use crate::measurement::view::View;
 use crate::measurement::words;
-use samehost_model::printable::clean;
 
 /// Number of metrics shown for a single point. A sweep shows only the first, to limit the page's size.
 const SHOWN: usize = 4;

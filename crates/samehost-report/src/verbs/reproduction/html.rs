@@ -8,7 +8,7 @@ use samehost_model::{Report, Reproduction};
 use super::{LEGEND, TITLE, here, how, outcome, summary, unmeasured, whys};
 use crate::formats::html::{Articles, Front, escape, render_with, table};
 use crate::layout::grid::{Align, Column, Grid};
-use crate::layout::line::{Span, Tone};
+use crate::layout::text::{Span, Tone};
 use crate::measurement::notes::sentence;
 
 /// Maximum length of a reason in the table, in bytes.

@@ -7,7 +7,6 @@
 //! first and there is a gap.
 
 pub(crate) mod follow;
-pub(crate) mod reload_of_client;
 pub(crate) mod stage;
 
 use std::collections::BTreeMap;
@@ -21,8 +20,9 @@ use samehost_model::{Endpoint, ObstacleCode};
 use samehost_scan::identity;
 use samehost_services::{Kind, NewSocket};
 use samehost_system::accounts;
+use samehost_transaction::resolve;
 
-use self::reload_of_client::{client_reload_action, needs_restart};
+use self::follow::{client_reload_action, needs_restart};
 use self::stage::{Leaving, PlannedStage, Replacement, Staged, TITLES, moves_away};
 use super::hop::Hop;
 use crate::configuration::config_file::{ConfigFile, ParsedConfig};
@@ -30,7 +30,6 @@ use crate::findings::{Findings, bar, in_one_line, shown};
 use crate::place::same_port;
 use crate::reload::{ReloadAction, reload_action};
 use crate::request::{Direction, SwitchRequest};
-use samehost_transaction::resolve;
 
 /// Contents of files; `None`: missing.
 type Texts = BTreeMap<PathBuf, Option<Vec<u8>>>;

@@ -1,18 +1,72 @@
+//! The hidden verbs, with which samehost starts itself.
+//!
+//! Those that stop private servers when this program is gone; see `samehost_bench::private_servers`.
+//!
+//! Hidden verb: the client of `tcp+run`, which `samehost bench` starts under `samehost run`. It asks for host and port, and hands
+//! its sockets over to whoever is at the other end of standard input.
+//!
+//! Hidden verb that connects as another user, in another process' namespaces. Reads a request from standard
+//! input; writes the connection and one JSON object to standard output. Never receives a password. See
+//! `samehost_login::log_in_as`.
+//!
 //! Hidden verb that asks sockets of other processes for TCP_NODELAY, and the scan's question to it. It is a process of its
 //! own because a process that changes its files meanwhile can make it wait for ever; nobody waits for it then. See
-//! `samehost_system::proc::nodelay`.
+//! `samehost_system::proc::descriptors`.
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
+use samehost_bench::private_servers::{End, supervise as supervise_server};
+use samehost_login::switch_and_connect;
+use samehost_model::Endpoint;
 use samehost_scan::Sender;
 use samehost_system::nowhere;
-use samehost_system::proc::nodelay::sends_at_once as asked;
+use samehost_system::proc::descriptors::sends_at_once as asked;
 
-use crate::cli::SendsAtOnceOptions;
+use crate::cli::{BecomeServerOptions, SendsAtOnceOptions, SuperviseOptions};
 use crate::exit::Ending;
+use crate::wrong_use::WrongUse;
+
+pub fn supervise(options: &SuperviseOptions) -> anyhow::Result<Ending> {
+    let program = std::env::current_exe().context("finding this program")?;
+    let end = if options.at_once { End::AtOnce } else { End::Asked };
+    let status = supervise_server(&program, &options.directory, options.account, end, &options.command)?;
+    Ok(if status.success() { Ending::Done } else { Ending::CutShort })
+}
+
+pub fn become_server(options: &BecomeServerOptions) -> anyhow::Result<Ending> {
+    Err(samehost_bench::private_servers::replace_with_server(
+        options.parent,
+        options.account,
+        &options.command,
+    )
+    .into())
+}
+
+/// Whether this user can create a network namespace; prints the reason if not.
+pub fn try_own_network() -> anyhow::Result<Ending> {
+    match samehost_bench::network::try_own_network() {
+        Ok(()) => Ok(Ending::Done),
+        Err(error) => {
+            writeln!(std::io::stderr(), "{error}")?;
+            Ok(Ending::CutShort)
+        }
+    }
+}
+
+pub fn hand_over(endpoint: &Endpoint) -> anyhow::Result<Ending> {
+    samehost_transport::hand_over(endpoint, std::io::stdin().as_fd()).context("the socket that asks")?;
+    Ok(Ending::Done)
+}
+
+pub fn log_in_as() -> anyhow::Result<Ending> {
+    switch_and_connect().map_err(WrongUse)?;
+    Ok(Ending::Done)
+}
 
 /// Time for all answers together.
 const PATIENCE: Duration = Duration::from_millis(500);
