@@ -1,8 +1,8 @@
 //! Load engine: drives one trial, or one round of slices, and is the only code that reads the time of a
 //! request. It knows nothing of what is exchanged, compared or printed.
 //!
-//! Start reading at [`drive`]. `workers` starts the threads and reads the meters; `blocking`, `epoll` and
-//! `blocking` drive connections; `recorder` counts; `slices` does the same for a round.
+//! Start reading at [`drive`]. `workers` starts the threads and reads the meters; `blocking` and `epoll`
+//! drive connections; `recorder` counts; `slices` does the same for a round.
 
 pub mod bulk;
 pub mod burst;
