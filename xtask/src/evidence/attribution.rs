@@ -60,7 +60,7 @@ pub(super) fn watching(account: &mut Account<'_>) -> anyhow::Result<()> {
 /// What a Unix socket saves of a request: by the kernel's times of the requests of `bench`, by their hop alone, and by the clock of `bench`.
 fn saving(account: &mut Account<'_>) -> anyhow::Result<()> {
     let program = std::env::var_os("SAMEHOST_PROGRAM").map_or_else(debug_program, |path| Ok(path.into()))?;
-    account.tell("what a Unix socket saves of a request, in µs: kernel's times, their hop, clock of bench; kernel's ÷ clock's");
+    account.tell("what a Unix socket saves of a request, in µs: kernel's times, their hop, clock of bench; both ÷ the clock's");
     for (workload, levels) in SAVED {
         for connections in levels {
             for run in 1..=RUNS {
@@ -82,12 +82,16 @@ fn number(value: &Value) -> anyhow::Result<f64> {
 fn saved(program: &Path, workload: &str, connections: &str) -> anyhow::Result<String> {
     let mut bench = Command::new(program);
     bench.args(["bench", workload, "--transports", "tcp,unix", "--connections", connections]);
-    bench.args(["--budget", "9s", "--json", "-"]).stdout(Stdio::piped()).stderr(Stdio::null());
+    // A round opens its connections and closes them: it lasts longer than the observation, which sees those that are open when it begins.
+    bench
+        .args(["--budget", "14s", "--trial-time", "2s", "--json", "-"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
     let bench = bench.spawn().context("starting bench")?;
     // Its servers have started by then.
-    sleep(Duration::from_secs(4));
+    sleep(Duration::from_secs(6));
     let mut scan = Command::new(program);
-    let scan = scan.args(["scan", "--observe", "4s", "--exact", "--json", "--quiet"]).output();
+    let scan = scan.args(["scan", "--observe", "3s", "--exact", "--json", "--quiet"]).output();
     let measured = bench.wait_with_output()?;
     let report: Value = serde_json::from_slice(&measured.stdout).context("what bench has measured")?;
     let scan: Value = serde_json::from_slice(&scan?.stdout).context("what was observed")?;
@@ -108,7 +112,7 @@ fn saved(program: &Path, workload: &str, connections: &str) -> anyhow::Result<St
         ];
     }
     let [kernel, hop] = [0, 1].map(|at| means[0][at] - means[1][at]);
-    Ok(format!("{kernel:.2}, {hop:.2}, {clock:.2}; {:.2}", kernel / clock))
+    Ok(format!("{kernel:.2}, {hop:.2}, {clock:.2}; {:.2}, {:.2}", kernel / clock, hop / clock))
 }
 
 /// Runs a test with a variable that makes it longer, and keeps the lines that it prints for this.
