@@ -229,7 +229,7 @@ impl std::fmt::Debug for Interruptions {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
     use super::*;
 
@@ -319,12 +319,12 @@ mod tests {
         let before = clock.waited_ns();
         // More threads than CPUs: somebody waits.
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let is_over = std::sync::atomic::AtomicBool::new(false);
+        let is_over = AtomicBool::new(false);
         let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
         std::thread::scope(|scope| {
             for _ in 0..2 * cpus {
                 scope.spawn(|| {
-                    while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    while !is_over.load(Ordering::Relaxed) {
                         std::hint::spin_loop();
                     }
                 });
@@ -332,7 +332,7 @@ mod tests {
             while clock.waited_ns() == before && std::time::Instant::now() < until {
                 std::hint::spin_loop();
             }
-            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            is_over.store(true, Ordering::Relaxed);
         });
         assert!(clock.waited_ns() > before, "this thread shared its CPU with others");
     }

@@ -23,9 +23,7 @@ use serde_json::json;
 use super::internal::ask;
 use crate::calibration::price;
 use crate::cli::ScanOptions;
-use crate::exit::Ending;
-#[cfg(feature = "switch")]
-use crate::exit::in_full;
+use crate::exit::{Ending, in_full};
 use crate::otlp::Exporter;
 use crate::scans::{Earlier, Scans, read_named};
 use crate::since::{Since, when};
