@@ -20,7 +20,7 @@ mod watchers;
 
 pub use maps::{Map, Maps};
 pub use preloaded::{Ports, Preloaded};
-pub use samehost_bpf::{Mode, PairCounts};
+pub use samehost_bpf::Mode;
 pub use supervisor::{Started, Supervisor};
 pub use tally::Tally;
 pub use trial::{BLOCKS, Share, Terms, Trial, Tried, TriedArm, TriedBlock, TriedPort, Way};

@@ -150,8 +150,8 @@ pub fn look_again(
         }
     }
     let pairs: Vec<OwnPair> = all.iter().filter(|one| one.before.times.is_some()).map(Again::pair).collect();
-    let is_exact = all.iter().filter_map(|one| one.before.times.as_ref());
-    let is_exact = is_exact.into_iter().any(|times| times.mode == ExchangeMode::SystemCalls);
+    let mut modes = all.iter().filter_map(|one| Some(one.before.times.as_ref()?.mode));
+    let is_exact = modes.any(|mode| mode == ExchangeMode::SystemCalls);
     let stamps = if is_exact { Stamps::SystemCalls } else { Stamps::Functions };
     let how = OwnLook { at: clock::utc_now(), stamps, period, is_interrupted };
     let mut after = look_at_own_times(scan, &pairs, &how).into_iter();

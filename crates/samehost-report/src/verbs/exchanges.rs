@@ -148,14 +148,22 @@ pub(crate) fn unix_openers(scan: &Scan, columns: usize) -> Vec<Line> {
 /// What is missing to measure how long requests take, in a line without a full stop.
 #[must_use]
 pub fn missing_for_exchanges(exchanges: &Exchanges) -> String {
+    let why = exchanges.unmeasured.unwrap_or(Unmeasured::Refused);
+    let missing = reason_of_no_measurement(why);
+    if why == Unmeasured::NoRights {
+        return missing.to_owned();
+    }
     let refused = exchanges.refused.as_deref().map(clean).unwrap_or_default();
-    match exchanges.unmeasured {
-        Some(Unmeasured::NoRights) => "it takes root, or CAP_BPF and CAP_PERFMON".to_owned(),
-        Some(Unmeasured::NoTypes) => {
-            format!("the kernel shows no types of its own in /sys/kernel/btf/vmlinux ({refused})")
-        }
-        Some(Unmeasured::OldKernel) => format!("it takes Linux 6.3 or later ({refused})"),
-        Some(Unmeasured::Refused) | None => format!("the kernel refuses the programs ({refused})"),
+    format!("{missing} ({refused})")
+}
+
+/// What is missing, without the kernel's words.
+pub(crate) fn reason_of_no_measurement(why: Unmeasured) -> &'static str {
+    match why {
+        Unmeasured::NoRights => "it takes root, or CAP_BPF and CAP_PERFMON",
+        Unmeasured::NoTypes => "the kernel shows no types of its own in /sys/kernel/btf/vmlinux",
+        Unmeasured::OldKernel => "it takes Linux 6.3 or later",
+        Unmeasured::Refused => "the kernel refuses the programs",
     }
 }
 

@@ -4,7 +4,6 @@ use std::io::{self, Write};
 
 use samehost_model::human::{change_range, format_size, format_value, rough_time};
 use samehost_model::printable::clean;
-use samehost_model::scan::Unmeasured;
 use samehost_model::switch::{
     FileDiff, NoOwnTimes, NoTraffic, NotCompared, OwnTimes, OwnTimesCompared, Standing, StoredSwitch,
     SwitchHop, SwitchObstacle, SwitchOutcome, SwitchReport, SwitchStep,
@@ -14,7 +13,7 @@ use crate::formats::page::Page;
 use crate::formats::terminal::Terminal;
 use crate::layout::text::{Line, Span, Tone, labelled, titled, wrap_spans};
 use crate::measurement::head::started;
-use crate::verbs::exchanges::reason_of_no_time;
+use crate::verbs::exchanges::{reason_of_no_measurement, reason_of_no_time};
 
 impl Terminal {
     /// Renders a planned or finished switch.
@@ -315,15 +314,8 @@ fn no_times(why: NoOwnTimes) -> String {
         NoOwnTimes::Traffic(NoTraffic::NoBeginning) => {
             "the kernel did not tell when a request begins; samehost switch --exact stamps system calls"
         }
-        NoOwnTimes::Unmeasured(Unmeasured::NoRights) => {
-            "nothing was measured: it takes root, or CAP_BPF and CAP_PERFMON"
-        }
-        NoOwnTimes::Unmeasured(Unmeasured::NoTypes) => {
-            "nothing was measured: the kernel shows no types of its own in /sys/kernel/btf/vmlinux"
-        }
-        NoOwnTimes::Unmeasured(Unmeasured::OldKernel) => "nothing was measured: it takes Linux 6.3 or later",
-        NoOwnTimes::Unmeasured(Unmeasured::Refused) => {
-            "nothing was measured: the kernel refuses the programs"
+        NoOwnTimes::Unmeasured(why) => {
+            return format!("nothing was measured: {}", reason_of_no_measurement(why));
         }
         NoOwnTimes::NoTime(why) => return format!("there was no time: {}", reason_of_no_time(why, None)),
     }
@@ -332,7 +324,7 @@ fn no_times(why: NoOwnTimes) -> String {
 
 #[cfg(test)]
 mod tests {
-    use samehost_model::scan::{ExchangeMode, NoTime};
+    use samehost_model::scan::{ExchangeMode, NoTime, Unmeasured};
     use samehost_model::switch::OwnRatio;
 
     use super::*;

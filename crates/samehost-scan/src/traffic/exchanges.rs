@@ -224,13 +224,13 @@ impl Watched {
 
     /// How it is measured, without what was counted.
     fn described(&self) -> Exchanges {
-        let mode = match self.kernel.mode() {
-            Mode::Entries => ExchangeMode::Entries,
-            Mode::SystemCalls => ExchangeMode::SystemCalls,
-            Mode::Arrivals => ExchangeMode::Arrivals,
-        };
         let refused = self.kernel.refused().map(ToString::to_string);
-        Exchanges { mode: Some(mode), refused, left_out: self.left_out, ..Exchanges::default() }
+        Exchanges {
+            mode: Some(mode_of(&self.kernel)),
+            refused,
+            left_out: self.left_out,
+            ..Exchanges::default()
+        }
     }
 }
 
@@ -320,13 +320,27 @@ fn candidate<'a>(scan: &'a Scan, connection: &Connection, client_name: &str) -> 
     Candidate::new(scan, connection.service?, client_name, connection.kind, [client, server])
 }
 
-fn unmeasured(why: Unavailable) -> Exchanges {
-    let (unmeasured, error) = match why {
+/// How the kernel tells when a request begins.
+pub(crate) fn mode_of(kernel: &samehost_bpf::Exchanges) -> ExchangeMode {
+    match kernel.mode() {
+        Mode::Entries => ExchangeMode::Entries,
+        Mode::SystemCalls => ExchangeMode::SystemCalls,
+        Mode::Arrivals => ExchangeMode::Arrivals,
+    }
+}
+
+/// What is missing to measure exchanges, and the kernel's error.
+pub(crate) fn missing(why: Unavailable) -> (Unmeasured, io::Error) {
+    match why {
         Unavailable::Types(error) => (Unmeasured::NoTypes, error),
         Unavailable::Rights(error) => (Unmeasured::NoRights, error),
         Unavailable::Kernel(error) => (Unmeasured::OldKernel, error),
         Unavailable::Refused(error) => (Unmeasured::Refused, error),
-    };
+    }
+}
+
+fn unmeasured(why: Unavailable) -> Exchanges {
+    let (unmeasured, error) = missing(why);
     Exchanges { unmeasured: Some(unmeasured), refused: Some(error.to_string()), ..Exchanges::default() }
 }
 

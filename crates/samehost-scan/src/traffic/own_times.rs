@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use samehost_bpf::{Counted, Mode, PairCounts, Unavailable, Wanted};
+use samehost_bpf::{Counted, PairCounts, Wanted};
 use samehost_model::Endpoint;
 use samehost_model::scan::{ExchangeMode, Scan, Unmeasured};
 use samehost_model::switch::{NoOwnTimes, NoTraffic, OwnTimes};
 
 use crate::advice::services_at;
-use crate::traffic::exchanges::{are_too_many_lost, is_stream, no_time, parts};
+use crate::traffic::exchanges::{are_too_many_lost, is_stream, missing, mode_of, no_time, parts};
 
 /// The length of a block. Ten of them are compared by exact ranks, and a block of a client that sends 100 times a second has 30
 /// exchanges.
@@ -20,7 +20,7 @@ const BLOCKS_OF_SILENCE: usize = 3;
 const MOST_OF_A_PAIR: usize = 128;
 /// Pairs of one look.
 const MOST_PAIRS: usize = 32;
-/// Fewer times have no 99th percentile: ten lie beyond it.
+/// Fewer times have no 99th percentile that is compared: ten lie beyond it. One that is only shown needs a hundred.
 const FEWEST_FOR_P99: u64 = 1000;
 
 /// Connections that are looked at together: those of these processes to a place.
@@ -115,14 +115,13 @@ fn wanted(scan: &Scan, pairs: &[OwnPair]) -> Vec<Wanted> {
 fn look(wanted: &[Wanted], pairs: usize, how: &OwnLook<'_>) -> Result<Looked, NoOwnTimes> {
     let room = pairs.min(MOST_PAIRS) as u32;
     let is_exact = how.stamps == Stamps::SystemCalls;
-    let mut kernel =
-        samehost_bpf::Exchanges::open(wanted.len() as u32, room, is_exact).map_err(|why| unmeasured(&why))?;
-    let mode = match kernel.mode() {
-        Mode::Entries => ExchangeMode::Entries,
-        Mode::SystemCalls => ExchangeMode::SystemCalls,
+    let mut kernel = samehost_bpf::Exchanges::open(wanted.len() as u32, room, is_exact)
+        .map_err(|why| NoOwnTimes::Unmeasured(missing(why).0))?;
+    let mode = mode_of(&kernel);
+    if mode == ExchangeMode::Arrivals {
         // The way there would be missing, which is what a switch changes most.
-        Mode::Arrivals => return Err(NoOwnTimes::Traffic(NoTraffic::NoBeginning)),
-    };
+        return Err(NoOwnTimes::Traffic(NoTraffic::NoBeginning));
+    }
     kernel.name(wanted).map_err(|_| NoOwnTimes::Unmeasured(Unmeasured::Refused))?;
     let begun = Instant::now();
     let mut ends = vec![kernel.so_far()];
@@ -135,15 +134,6 @@ fn look(wanted: &[Wanted], pairs: usize, how: &OwnLook<'_>) -> Result<Looked, No
         }
     }
     Ok(Looked { at: how.at.clone(), mode, seconds: begun.elapsed().as_secs_f64(), ends })
-}
-
-fn unmeasured(why: &Unavailable) -> NoOwnTimes {
-    NoOwnTimes::Unmeasured(match why {
-        Unavailable::Types(_) => Unmeasured::NoTypes,
-        Unavailable::Rights(_) => Unmeasured::NoRights,
-        Unavailable::Kernel(_) => Unmeasured::OldKernel,
-        Unavailable::Refused(_) => Unmeasured::Refused,
-    })
 }
 
 fn is_silent(counted: &Counted) -> bool {
@@ -191,6 +181,8 @@ impl Looked {
     }
 }
 
-fn p99_us(counts: &PairCounts) -> Option<f64> {
+/// The 99th percentile in microseconds of what is compared, where there are enough times.
+#[must_use]
+pub fn p99_us(counts: &PairCounts) -> Option<f64> {
     counts.first.quantile_us(0.99).filter(|_| counts.first.count >= FEWEST_FOR_P99)
 }

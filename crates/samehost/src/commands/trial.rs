@@ -10,13 +10,14 @@ use samehost_analysis::{analyse, smallest_found};
 use samehost_bench::machine;
 use samehost_model::human::{count, format_percent, format_seconds, format_value};
 use samehost_model::{
-    Arm, Better, Code, Comparison, DrawnConnections, Endpoint, Head, MetricInfo, Plan, Point, Redactor,
+    Arm, Better, Code, Comparison, DrawnConnections, Endpoint, Head, Host, MetricInfo, Plan, Point, Redactor,
     Report, Stopping, Transport, Trial, Verdict, Warning, WorkloadInfo,
 };
 use samehost_report::reason_of_no_time;
 use samehost_run::{
-    Mode, PairCounts, Terms, Tried, TriedArm, TriedBlock, TriedPort, UnitPlan, UnitTrial, Way, plan_unit,
+    Mode, Terms, Tried, TriedArm, TriedBlock, TriedPort, UnitPlan, UnitTrial, Way, plan_unit,
 };
+use samehost_scan::p99_us;
 use samehost_stats::FIRST_LOOK;
 use samehost_system::clock;
 
@@ -34,8 +35,6 @@ const HOP: &str = "hop_us";
 /// The other parts are shown and not compared: what the server works, and how long it has others before, a transport changes by way of
 /// caches and queues at most, and "work takes 49 % more" of 2 µs was the second sentence of an answer.
 const OTHER_PARTS: [&str; 3] = ["waiting_us", "work_us", "client_us"];
-/// Fewer times of a block have no 99th percentile: ten lie beyond it.
-const FEWEST_FOR_P99: u64 = 1000;
 
 /// A trial that is going to run, and its outputs, which are open.
 pub struct Planned {
@@ -43,11 +42,13 @@ pub struct Planned {
     outputs: Vec<(&'static str, Target)>,
 }
 
-/// What was asked for, and when.
+/// What was asked for, when, and where.
 #[derive(Clone)]
 pub struct Asked {
     pub terms: Terms,
     started_at: String,
+    /// Read once, and not at each look at a trial: the program's connects wait meanwhile.
+    host: Host,
 }
 
 /// The trial that is asked for; `None` without one.
@@ -76,7 +77,7 @@ pub fn planned(options: &RunOptions) -> anyhow::Result<Option<Planned>> {
         exact: options.exact,
         until_decided: options.until_decided,
     };
-    Ok(Some(Planned { asked: Asked { terms, started_at }, outputs }))
+    Ok(Some(Planned { asked: Asked { terms, started_at, host: machine::host() }, outputs }))
 }
 
 impl Asked {
@@ -163,7 +164,7 @@ fn head(tried: &Tried, options: &RunOptions, asked: &Asked) -> Head {
         started_at: asked.started_at.clone(),
         command: Redactor::default().words(std::env::args()),
         seed: asked.terms.seed,
-        host: machine::host(),
+        host: asked.host.clone(),
         workload,
         plan: Plan {
             max_blocks: tried.blocks(),
@@ -326,11 +327,6 @@ fn shares(port: &TriedPort) -> String {
         count(unix.1),
         p99(&port.arms[1])
     )
-}
-
-/// The 99th percentile in microseconds, where there is one: ten times lie beyond it.
-fn p99_us(counts: &PairCounts) -> Option<f64> {
-    counts.first.quantile_us(0.99).filter(|_| counts.first.count >= FEWEST_FOR_P99)
 }
 
 /// The 99th percentile of all exchanges of an arm, in words.
