@@ -1,7 +1,6 @@
 //! Evidence: checks that take too long for tests. Each prints its expected duration and its findings. The
 //! latest output is committed as `docs/evidence/NAME.txt`.
 
-mod ansible;
 mod attribution;
 mod build;
 mod busy;
@@ -9,15 +8,12 @@ mod clients;
 mod congestion;
 mod dist;
 mod fuzz;
-mod go;
 mod hosts;
 mod kernel;
-mod kubernetes;
-mod otlp;
 mod packages;
 mod run_integrity;
-mod run_suites;
 mod sandbox;
+mod scripts;
 mod suites;
 mod verdicts;
 
@@ -137,13 +133,13 @@ const ALL: &[Evidence] = &[
         name: "ansible",
         about: "the Ansible collection: ansible-lint, ansible-test sanity, and its plays on four hosts made of namespaces",
         length: Duration::from_secs(360),
-        run: ansible::ansible,
+        run: scripts::ansible,
     },
     Evidence {
         name: "run-suites",
         about: "test suites of client libraries, over TCP and under `samehost run`: which tests pass",
         length: Duration::from_secs(480),
-        run: run_suites::suites,
+        run: scripts::client_suites,
     },
     Evidence {
         name: "run-integrity",
@@ -155,7 +151,7 @@ const ALL: &[Evidence] = &[
         name: "otlp",
         about: "a current Prometheus, built from Go's proxy: receives what --otlp sends, reads what --prometheus writes; the rules and the dashboard, some time after",
         length: Duration::from_secs(900),
-        run: otlp::otlp,
+        run: scripts::prometheus,
     },
     Evidence {
         name: "hosts",
@@ -167,7 +163,7 @@ const ALL: &[Evidence] = &[
         name: "kubernetes",
         about: "a real API server, controller manager and scheduler, built from Go's proxy, with a thousand simulated nodes; the pods by podman",
         length: Duration::from_secs(1_800),
-        run: kubernetes::kubernetes,
+        run: scripts::kubernetes,
     },
 ];
 

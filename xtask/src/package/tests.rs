@@ -86,3 +86,22 @@ fn assert_root(why: &str) {
 fn text(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
+
+#[test]
+fn the_ansible_collection_has_the_version_and_the_licences_of_the_program_and_is_python() {
+    let place = crate::root().join("packaging/ansible");
+    let described = text(&place.join("galaxy.yml"));
+    let version = format!("\nversion: {}\n", env!("CARGO_PKG_VERSION"));
+    assert!(described.contains(&version), "galaxy.yml has not{version}");
+    for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
+        assert_eq!(
+            text(&crate::root().join(name)),
+            text(&place.join(name)),
+            "{name} of the collection is another"
+        );
+    }
+    let parse = "import ast, sys; [ast.parse(open(name).read(), name) for name in sys.argv[1:]]";
+    let modules = ["modules/switch.py", "modules/samehost_facts.py", "module_utils/program.py"];
+    let modules = modules.map(|name| place.join("plugins").join(name));
+    must(Command::new("python3").args(["-c", parse]).args(modules));
+}
