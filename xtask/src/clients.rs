@@ -6,9 +6,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 
-use crate::{download, succeed};
+use crate::{succeed, text};
 
 /// The clients of a language.
 struct Language {
@@ -25,27 +25,25 @@ const LANGUAGES: &[Language] = &[
     Language {
         name: "go",
         lists: &["go.mod", "go.sum"],
-        registry: "proxy.golang.org",
+        registry: "Go's proxy",
         mirror: "GOPROXY names another one",
         fetch: modules,
     },
     Language {
         name: "node",
         lists: &["package.json", "package-lock.json"],
-        registry: "registry.npmjs.org",
+        registry: "npm's registry",
         mirror: "`npm config set registry` names another one",
         fetch: packages,
     },
     Language {
         name: "java",
         lists: &["jars.txt"],
-        registry: MAVEN,
-        mirror: "https_proxy names the way to it",
+        registry: "Maven's central repository",
+        mirror: "`mirrors` in ~/.m2/settings.xml names another one",
         fetch: jars,
     },
 ];
-
-const MAVEN: &str = "repo1.maven.org";
 
 /// Fetches what the cache has not, and says which registries were not reached. Tests look there too: see `Cache` in
 /// `crates/samehost/tests/e2e/clients`.
@@ -97,12 +95,47 @@ fn packages(folder: &Path) -> anyhow::Result<()> {
     succeed(build.args(["rebuild", "unix-dgram", "--nodedir=/usr"]).current_dir(folder))
 }
 
-/// Each line of the list is the SHA-256 of a jar and its path in the registry.
+/// Copies files of Maven's repository into a folder; its version is stated, as that of each jar.
+const COPY: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
+
+/// Each line of the list is the SHA-256 of a jar and its path in the repository: all that is needed, so Maven looks for no more.
 fn jars(folder: &Path) -> anyhow::Result<()> {
-    for line in fs::read_to_string(folder.join("jars.txt"))?.lines() {
-        let (sum, path) = line.split_once(' ').context("jars.txt: a line is a checksum and a path")?;
-        let name = path.rsplit('/').next().unwrap_or(path);
-        download(&format!("https://{MAVEN}/maven2/{path}"), sum, &folder.join(name))?;
+    let list = fs::read_to_string(folder.join("jars.txt"))?;
+    let mut dependencies = String::new();
+    for line in list.lines() {
+        dependencies +=
+            &dependency(line).with_context(|| format!("jars.txt: a checksum and a path: {line}"))?;
+    }
+    let project = format!(
+        "<project><modelVersion>4.0.0</modelVersion><groupId>samehost</groupId><artifactId>clients</artifactId>\
+         <version>1</version><dependencies>{dependencies}</dependencies></project>"
+    );
+    fs::write(folder.join("pom.xml"), project)?;
+    let mut maven = Command::new("mvn");
+    maven.args(["--batch-mode", "--quiet", COPY, "-DexcludeTransitive=true"]);
+    succeed(maven.arg(format!("-DoutputDirectory={}", folder.display())).current_dir(folder))?;
+    for line in list.lines() {
+        let (sum, path) = line.split_once(' ').context("jars.txt")?;
+        let jar = folder.join(path.rsplit('/').next().unwrap_or(path));
+        let found = text(Command::new("sha256sum").arg(&jar))?;
+        ensure!(found.starts_with(sum), "{} is not the file of SHA-256 {sum}", jar.display());
     }
     Ok(())
+}
+
+/// The dependency of a project that a line stands for: `GROUP/WITH/SLASHES/NAME/VERSION/NAME-VERSION[-CLASSIFIER].jar`.
+fn dependency(line: &str) -> Option<String> {
+    let (_, path) = line.split_once(' ')?;
+    let (folder, file) = path.rsplit_once('/')?;
+    let (folder, version) = folder.rsplit_once('/')?;
+    let (group, name) = folder.rsplit_once('/')?;
+    let classifier = match file.strip_prefix(&format!("{name}-{version}"))?.strip_suffix(".jar")? {
+        "" => String::new(),
+        classifier => format!("<classifier>{}</classifier>", classifier.strip_prefix('-')?),
+    };
+    let group = group.replace('/', ".");
+    Some(format!(
+        "<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>{classifier}\
+         <exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions></dependency>"
+    ))
 }

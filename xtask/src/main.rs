@@ -162,14 +162,6 @@ fn succeed(command: &mut Command) -> anyhow::Result<()> {
     bytes(command).map(drop)
 }
 
-/// Fetches a file, which has to be the one of this SHA-256.
-fn download(url: &str, sha256: &str, file: &Path) -> anyhow::Result<()> {
-    succeed(Command::new("curl").args(["-fsSL", "--retry", "3", url, "-o"]).arg(file))?;
-    let sum = Command::new("sha256sum").arg(file).output().context("starting sha256sum")?.stdout;
-    ensure!(sum.starts_with(sha256.as_bytes()), "{url} is not the file of SHA-256 {sha256}");
-    Ok(())
-}
-
 /// What a command prints.
 fn text(command: &mut Command) -> anyhow::Result<String> {
     Ok(String::from_utf8(bytes(command)?)?)

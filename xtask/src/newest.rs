@@ -45,12 +45,12 @@ pub(crate) fn fetch() -> anyhow::Result<()> {
         );
         return Ok(());
     }
-    let mirror = mirror()?.unwrap_or_else(|| ARCHIVE.into());
     println!("fetching into {}: {wanted}", folder.display());
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
     }
-    let archives = download(&folder.join("apt"), &mirror)?;
+    let apt = Apt::new(&folder.join("apt"), SUITE)?;
+    let archives = apt.archives(&PACKAGES.iter().map(|(package, _)| *package).collect::<Vec<_>>())?;
     let root = folder.join("root");
     for archive in &archives {
         succeed(Command::new("dpkg-deb").arg("-x").arg(archive).arg(&root))?;
@@ -64,16 +64,28 @@ pub(crate) fn fetch() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lets apt resolve and download the packages with all that they need, in a state of its own in which nothing is installed.
-fn download(apt: &Path, mirror: &str) -> anyhow::Result<Vec<PathBuf>> {
-    for name in ["etc", "state/lists/partial", "cache/archives/partial"] {
-        fs::create_dir_all(apt.join(name))?;
+/// apt with a state of its own below a folder, in which nothing is installed, and with the packages of one suite of Debian.
+pub(crate) struct Apt {
+    folder: PathBuf,
+}
+
+impl Apt {
+    pub(crate) fn new(folder: &Path, suite: &str) -> anyhow::Result<Self> {
+        for name in ["etc", "state/lists/partial", "cache/archives/partial"] {
+            fs::create_dir_all(folder.join(name))?;
+        }
+        fs::write(folder.join("status"), "")?;
+        let mirror = mirror()?.unwrap_or_else(|| ARCHIVE.into());
+        let source = format!("deb [signed-by={KEYRING}] {mirror} {suite} main\n");
+        fs::write(folder.join("etc/sources.list"), source)?;
+        let apt = Apt { folder: folder.to_owned() };
+        succeed(apt.command("apt-get").arg("update"))?;
+        Ok(apt)
     }
-    fs::write(apt.join("status"), "")?;
-    let source = format!("deb [signed-by={KEYRING}] {mirror} {SUITE} main\n");
-    fs::write(apt.join("etc/sources.list"), source)?;
-    let get = |arguments: &[&str]| {
-        let mut command = Command::new("apt-get");
+
+    /// A program of apt's, in the folder.
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
         for (option, path) in [
             ("Dir::Etc", "etc"),
             ("Dir::State", "state"),
@@ -81,17 +93,22 @@ fn download(apt: &Path, mirror: &str) -> anyhow::Result<Vec<PathBuf>> {
             ("Dir::Cache", "cache"),
             ("Dir::Etc::sourcelist", "etc/sources.list"),
         ] {
-            command.args(["-o", &format!("{option}={}", apt.join(path).display())]);
+            command.args(["-o", &format!("{option}={}", self.folder.join(path).display())]);
         }
         // The sandbox user of apt may not be able to enter the target directory.
         command.args(["-o", "Dir::Etc::sourceparts=-", "-o", "APT::Sandbox::User=root", "-qq"]);
-        succeed(command.args(arguments))
-    };
-    get(&["update"])?;
-    let packages: Vec<&str> = PACKAGES.iter().map(|(package, _)| *package).collect();
-    get(&[&["install", "--download-only", "--no-install-recommends", "-y"], &packages[..]].concat())?;
-    let files = fs::read_dir(apt.join("cache/archives"))?.flatten().map(|entry| entry.path());
-    Ok(files.filter(|path| path.extension().is_some_and(|ending| ending == "deb")).collect())
+        command.current_dir(&self.folder);
+        command
+    }
+
+    /// Downloads packages with all that they need.
+    fn archives(&self, packages: &[&str]) -> anyhow::Result<Vec<PathBuf>> {
+        let mut install = self.command("apt-get");
+        install.args(["install", "--download-only", "--no-install-recommends", "-y"]);
+        succeed(install.args(packages))?;
+        let files = fs::read_dir(self.folder.join("cache/archives"))?.flatten().map(|entry| entry.path());
+        Ok(files.filter(|path| path.extension().is_some_and(|ending| ending == "deb")).collect())
+    }
 }
 
 /// Where this machine gets Debian's packages from, if it does.

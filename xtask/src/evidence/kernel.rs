@@ -9,33 +9,21 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, ensure};
 
 use super::Account;
-use crate::{download, servers, succeed};
+use crate::newest::Apt;
+use crate::{servers, succeed, text};
 
-/// A kernel for virtual machines, as a package of Debian.
+/// The kernel for virtual machines of a suite of Debian, the newest that it has.
 pub(super) struct Kernel {
-    url: &'static str,
-    sha256: &'static str,
-    image: &'static str,
+    suite: &'static str,
     /// How many of the commands of `INIT` end well on it.
     good: usize,
 }
 
-pub(super) const DEBIAN_12: Kernel = Kernel {
-    url: "http://deb.debian.org/debian-security/pool/updates/main/l/linux-signed-amd64/linux-image-6.1.0-56-cloud-amd64_6.1.192-2_amd64.deb",
-    sha256: "e7d02b943971edcb8790e256c02cfab3bca6c3d37c1bf25392a57c71300615ee",
-    image: "boot/vmlinuz-6.1.0-56-cloud-amd64",
-    good: 5,
-};
-const KERNELS: &[Kernel] = &[
-    DEBIAN_12,
-    Kernel {
-        url: "http://deb.debian.org/debian/pool/main/l/linux-signed-amd64/linux-image-5.10.0-32-cloud-amd64_5.10.223-1_amd64.deb",
-        sha256: "fb4a1229952d892138532c1d9f40a7fd0bd408e4dcf969c12e4524b6a89fdcb8",
-        image: "boot/vmlinuz-5.10.0-32-cloud-amd64",
-        // All but the checkup.
-        good: 4,
-    },
-];
+pub(super) const DEBIAN_12: Kernel = Kernel { suite: "bookworm", good: 5 };
+/// Debian 11's has all but the checkup.
+const KERNELS: &[Kernel] = &[DEBIAN_12, Kernel { suite: "bullseye", good: 4 }];
+/// Depends on the package of the newest kernel.
+const PACKAGE: &str = "linux-image-cloud-amd64";
 const NEEDED: &[(&str, &str)] =
     &[("qemu-system-x86_64", "qemu-system-x86"), ("busybox", "busybox-static"), ("cpio", "cpio")];
 /// What the first process does. The first line of each command's output and its status are what is kept.
@@ -66,20 +54,34 @@ pub(super) fn boot(account: &mut Account<'_>, program: &Path) -> anyhow::Result<
     for kernel in KERNELS {
         match kernel.fetch(folder.path()) {
             Ok(image) => one(account, kernel, &image, &archive)?,
-            Err(error) => account.tell(&format!("kernel | {} was not tried: {error:#}", kernel.image)),
+            Err(error) => {
+                account.tell(&format!("kernel | that of {} was not tried: {error:#}", kernel.suite));
+            }
         }
     }
     Ok(())
 }
 
 impl Kernel {
-    /// Unpacks the package below a folder, and returns the kernel's file.
+    /// Downloads and unpacks its package below a folder, and returns the kernel's file.
     pub(super) fn fetch(&self, folder: &Path) -> anyhow::Result<PathBuf> {
-        let (package, unpacked) = (folder.join("kernel.deb"), folder.join("kernel"));
-        download(self.url, self.sha256, &package)?;
-        succeed(Command::new("dpkg-deb").arg("-x").arg(&package).arg(&unpacked))?;
-        Ok(unpacked.join(self.image))
+        let (packages, unpacked) = (folder.join(self.suite), folder.join(self.suite).join("kernel"));
+        let apt = Apt::new(&packages, self.suite)?;
+        let depends = text(apt.command("apt-cache").args(["depends", PACKAGE]))?;
+        let newest = depends.lines().find_map(|line| line.trim().strip_prefix("Depends: "));
+        let newest = newest.with_context(|| format!("{PACKAGE} of {}: {depends}", self.suite))?;
+        succeed(apt.command("apt-get").args(["download", newest]))?;
+        let package = the_only(&packages, ".deb")?;
+        succeed(Command::new("dpkg-deb").arg("-x").arg(package).arg(&unpacked))?;
+        Ok(unpacked.join("boot").join(newest.replace("linux-image", "vmlinuz")))
     }
+}
+
+/// The file of a folder whose name ends like that.
+fn the_only(folder: &Path, end: &str) -> anyhow::Result<PathBuf> {
+    let files = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
+    let mut files = files.filter(|path| path.display().to_string().ends_with(end));
+    files.next().with_context(|| format!("{} has no {end}", folder.display()))
 }
 
 /// An emulated machine with a root directory in memory, of which it may have so many megabytes.

@@ -82,12 +82,12 @@ struct Cache {
 const GO: Cache = Cache {
     name: "go",
     lists: &[include_str!("../../clients/go/go.mod"), include_str!("../../clients/go/go.sum")],
-    registry: "proxy.golang.org",
+    registry: "Go's proxy",
 };
 const JAVA: Cache = Cache {
     name: "java",
     lists: &[include_str!("../../clients/java/jars.txt")],
-    registry: "repo1.maven.org",
+    registry: "Maven's central repository",
 };
 
 /// Where the packages from npm are, or why not.
@@ -96,7 +96,7 @@ pub(crate) fn node() -> Result<PathBuf, String> {
         include_str!("../../clients/node/package.json"),
         include_str!("../../clients/node/package-lock.json"),
     ];
-    Cache { name: "node", lists, registry: "registry.npmjs.org" }.folder()
+    Cache { name: "node", lists, registry: "npm's registry" }.folder()
 }
 
 impl Cache {
