@@ -65,7 +65,8 @@ if [ -n "$CASES" ]; then
 	mapfile -t arguments <"$AS_IT_IS"
 	pod=$(podman run --detach --log-driver=k8s-file --ulimit=host "${arguments[@]}")
 	file=/var/lib/prometheus/node-exporter/samehost.prom
-	for _ in $(seq 100); do
+	# It observes for ten seconds, and may measure for twenty.
+	for _ in $(seq 900); do
 		[ ! -s "$file" ] || break
 		sleep 0.1
 	done
