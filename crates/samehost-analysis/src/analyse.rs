@@ -1,7 +1,5 @@
-//! Computes comparisons, controls, evidence and warnings from trials. Deterministic: analysing a stored
-//! report again gives the same result.
-//!
-//! Which transport was in use, by arm.
+//! Computes comparisons, controls, evidence and warnings from trials, and which transport each arm was shown to use.
+//! Deterministic: analysing a stored report again gives the same result.
 
 use samehost_model::{Analysis, ConnectionSettings, Evidence, Report, Warning};
 

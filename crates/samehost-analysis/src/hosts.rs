@@ -1,8 +1,5 @@
-//! Compares many hosts by their reports: which host differs from those like it, and what its environment does. Reports are
-//! added one by one, and only their values are kept.
-//!
-//! The runs of many hosts in order of time: whether the newest of each differs from its earlier ones. As in `hosts`, only
-//! values are kept.
+//! Compares many hosts by their reports: which host differs from those like it, what its environment does, and whether the
+//! newest run of each differs from its earlier ones. Reports are added one by one, and only their values are kept.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

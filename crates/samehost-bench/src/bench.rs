@@ -1,7 +1,7 @@
 //! From a request to a report: checks, private servers, capacity, blocks, analysis. Start reading at [`bench`].
 //!
-//! Measures the capacity of each transport at each level in a closed loop, before rates are fixed. Percentages refer
-//! to the baseline's capacity, and a rate out of reach is refused before minutes are spent on it.
+//! Capacity comes before rates: each transport is measured in a closed loop at each level, so that percentages refer to the
+//! baseline's, and a rate out of reach is refused before minutes are spent on it.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -12,9 +12,10 @@ use samehost_model::{
 
 use crate::error::BenchError;
 use crate::machine::{Awake, allowed_cpus, host, wake_up_us};
-use crate::matrix::{Capacity, FLOOR, Matrix, capacities_of, distinct};
+use crate::matrix::{Capacity, FLOOR, Matrix, capacities_of};
 use crate::measure::Observer;
 use crate::network::{Network, OwnNetwork};
+use crate::parameters::distinct;
 use crate::planned::Planned;
 use crate::profile::Profiler;
 use crate::request::{BenchOutcome, KeepAwake, Recorder, Request};

@@ -1,7 +1,5 @@
-//! Errors of measuring.
-//!
-//! What to try next after a server refused: the option of `bench` that helps, or else the general advice of
-//! `samehost-login`.
+//! Errors of measuring, each with what to try next: after a server refused, the option of `bench` that helps, or else the general
+//! advice of `samehost-login`.
 
 use std::io;
 use std::path::PathBuf;

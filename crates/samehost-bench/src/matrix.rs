@@ -1,6 +1,5 @@
-//! The matrix: axes with all defaults filled in, and the levels, points and arms that follow from them. Pure.
-//!
-//! How much of the matrix to measure, and the arms that are not transports: commands and the floor. Pure.
+//! The matrix: axes with all defaults filled in, the levels, points and arms that follow from them, the arms that are not
+//! transports (commands and the floor), and how much of it fits into the time. Pure.
 
 use std::time::Duration;
 
@@ -11,11 +10,8 @@ use samehost_stats::{looks, min_blocks_for};
 
 use crate::driving::Slicing;
 use crate::error::BenchError;
-use crate::parameters::{ParameterKind, Parameters, Swept};
+use crate::parameters::{ParameterKind, Parameters, Swept, distinct};
 use crate::workload::{Capabilities, Configured, Workload};
-
-/// Option with which a user declares parameters of commands: `--parameter connections=1,16`.
-pub(crate) const OWN_PARAMETER: &str = "parameter";
 
 /// Axes of the matrix.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -263,17 +259,6 @@ pub fn values(kind: ParameterKind, text: &str) -> Option<Result<Vec<String>, Str
         | ParameterKind::Text
         | ParameterKind::Texts => None,
     }
-}
-
-/// Each value once, in order of first appearance: a point measured twice would be two arms with one id.
-pub fn distinct<T: PartialEq>(values: Vec<T>) -> Vec<T> {
-    let mut once: Vec<T> = Vec::with_capacity(values.len());
-    for value in values {
-        if !once.contains(&value) {
-            once.push(value);
-        }
-    }
-    once
 }
 
 #[cfg(test)]

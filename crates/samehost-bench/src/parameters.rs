@@ -9,6 +9,20 @@ use samehost_model::{Point, parse_count_list, parse_duration};
 
 use crate::error::BenchError;
 
+/// Option with which a user declares parameters of commands: `--parameter connections=1,16`.
+pub(crate) const OWN_PARAMETER: &str = "parameter";
+
+/// Each value once, in order of first appearance: a point measured twice would be two arms with one id.
+pub fn distinct<T: PartialEq>(values: Vec<T>) -> Vec<T> {
+    let mut once: Vec<T> = Vec::with_capacity(values.len());
+    for value in values {
+        if !once.contains(&value) {
+            once.push(value);
+        }
+    }
+    once
+}
+
 /// Type of a parameter's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParameterKind {

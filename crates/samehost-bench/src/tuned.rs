@@ -10,8 +10,8 @@ use samehost_system::routes::available_congestion;
 use samehost_transport::{Stream, Tuning, TuningError};
 
 use crate::error::BenchError;
-use crate::matrix::distinct;
 use crate::network::{Instead, Network};
+use crate::parameters::distinct;
 use crate::parameters::{Parameters, Swept};
 use crate::request::Request;
 use crate::workload::{Capabilities, StartOptions, Workload};

@@ -1,6 +1,5 @@
-//! What a workload is. It defines what is exchanged, and knows no clocks, printing or statistics.
-//!
-//! How often a private server is restarted during a measurement.
+//! What a workload is: what is exchanged, and how often its private server is restarted during a measurement. It knows no
+//! clocks, printing or statistics.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

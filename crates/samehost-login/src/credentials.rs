@@ -1,37 +1,20 @@
 //! Credentials of a login: from a URL, completed from the environment and the user's own files, as the
 //! server's own clients do. Never formats a password.
 //!
-//! The passwords of this process: those that it has sent to servers, from whatever source (a URL, a file, a prompt), and
-//! those that a server has refused.
-//!
-//! Code that shows a server's messages redacts what was sent, since a server may repeat what it received. Servers count
-//! refusals and lock accounts or hosts (FAILED_LOGIN_ATTEMPTS, max_password_errors, fail2ban), so a refused password is not
-//! sent again, over whatever transport and as whatever user. A process with passwords writes no core dump, and no other
-//! process of its user may read its memory.
-//!
-//! Reads a file that may contain passwords: only a regular file of limited length, with the permissions of
-//! the file that was opened.
+//! Servers count refusals and lock accounts or hosts (FAILED_LOGIN_ATTEMPTS, max_password_errors, fail2ban), so credentials with a
+//! refused password are not sent again, over whatever transport and as whatever user.
 
 use std::collections::HashSet;
-use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
-use std::io;
-use std::io::Read;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, Mutex, Once, RwLock};
+use std::path::Path;
+use std::sync::{LazyLock, Mutex};
 
-use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use samehost_model::{Endpoint, Protocol, Secret};
-use samehost_system::open;
 
-use crate::error::LoginError;
+use crate::error::{CredentialsError, LoginError};
 use crate::mysql::Surroundings;
 use crate::postgres::{Defaults, FoundPassword, Login, OwnFiles, with_service};
 use crate::url::{ServerUrl, unescape};
-
-/// Reason to refuse a password file that other users may read.
-pub const OPEN: &str = "it holds a password and others than its owner may read it; chmod 600 it";
 
 /// User, password and database of a login; missing parts have the defaults of the server's own clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,24 +25,6 @@ pub struct Credentials {
     pub password: Option<Secret>,
     /// Database or its number; `None` for no database (MySQL), the user's own (PostgreSQL) or 0 (Redis).
     pub database: Option<String>,
-}
-
-/// Why credentials could not be determined.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CredentialsError {
-    /// Other users may read a file with a password.
-    #[error("{}: {OPEN}", path.display())]
-    Open {
-        /// Path of the file.
-        path: PathBuf,
-    },
-    /// No file has the service of libpq that is named.
-    #[error("definition of service \"{0}\" not found")]
-    Service(String),
-    /// The URL cannot be parsed; the text contains nothing secret.
-    #[error("the URL cannot be read: {0}")]
-    Url(String),
 }
 
 impl Credentials {
@@ -191,22 +156,6 @@ fn redis(url: Option<&ServerUrl>, from_environment: Option<String>) -> Result<Cr
     })
 }
 
-static HELD: RwLock<Vec<Secret>> = RwLock::new(Vec::new());
-
-/// All passwords so far.
-#[must_use]
-pub fn sent_passwords() -> Vec<Secret> {
-    HELD.read().map(|all| all.clone()).unwrap_or_default()
-}
-
-/// Remembers a password.
-pub(crate) fn hold(password: &str) {
-    let is_known = HELD.read().is_ok_and(|all| all.iter().any(|one| one.reveal() == password));
-    if !is_known && let Ok(mut all) = HELD.write() {
-        all.push(Secret::new(password));
-    }
-}
-
 /// Outcome of passwords, by keyed hashes of this process: no password is stored.
 #[derive(Default)]
 struct Tried {
@@ -252,40 +201,6 @@ pub(crate) fn note_outcome(protocol: Protocol, credentials: &Credentials, error:
         }
         Some(_) => {}
     }
-}
-
-/// Protects this process from here on; only the first call has an effect. If the kernel refuses, nothing else
-/// can be done.
-pub(crate) fn guard() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
-        let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
-    });
-}
-
-/// Longest password file.
-const LONGEST: u64 = 1 << 20;
-
-/// Permission bits and text of the file.
-pub(crate) fn read(path: &Path) -> io::Result<(u32, String)> {
-    text_of(open::regular(path)?)
-}
-
-/// The same of a file as a process sees it, which has to be its user's own: nobody else's is read for it.
-pub(crate) fn read_of_process(pid: u32, uid: u32, path: &Path) -> io::Result<(u32, String)> {
-    let file = open::regular_in_root(pid, path)?;
-    if file.metadata()?.uid() != uid {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is another user's"));
-    }
-    text_of(file)
-}
-
-fn text_of(file: File) -> io::Result<(u32, String)> {
-    let mode = file.metadata()?.mode();
-    let mut text = String::new();
-    file.take(LONGEST).read_to_string(&mut text)?;
-    Ok((mode, text))
 }
 
 #[cfg(test)]
@@ -338,14 +253,6 @@ mod tests {
         assert!(!error.to_string().contains("hunter2"), "{error}");
     }
 
-    #[test]
-    fn each_is_known_once() {
-        for password in ["of-this-test", "of-this-test"] {
-            hold(password);
-        }
-        assert_eq!(sent_passwords().iter().filter(|one| one.reveal() == "of-this-test").count(), 1);
-    }
-
     fn refused(may_need_tls: bool) -> LoginError {
         LoginError::from(Box::new(Refused {
             protocol: Protocol::Mysql,
@@ -375,12 +282,5 @@ mod tests {
         note_outcome(Protocol::Mysql, &of("right"), None);
         note_outcome(Protocol::Mysql, &of("right"), Some(&refused(false)));
         assert!(may("right"), "the account is the matter, not the password");
-    }
-
-    #[test]
-    fn no_memory_image_is_left() {
-        guard();
-        assert_eq!(rustix::process::getrlimit(Resource::Core).current, Some(0));
-        assert_eq!(rustix::process::dumpable_behavior().unwrap(), DumpableBehavior::NotDumpable);
     }
 }

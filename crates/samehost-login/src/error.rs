@@ -1,10 +1,31 @@
 //! Errors of a login: no connection, a refusal by the server, no reply, or another protocol.
 
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use samehost_model::{Endpoint, Protocol, Transport};
 use samehost_transport::ConnectError;
+
+use crate::passwords::OPEN;
+
+/// Why credentials could not be determined.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CredentialsError {
+    /// Other users may read a file with a password.
+    #[error("{}: {OPEN}", path.display())]
+    Open {
+        /// Path of the file.
+        path: PathBuf,
+    },
+    /// No file has the service of libpq that is named.
+    #[error("definition of service \"{0}\" not found")]
+    Service(String),
+    /// The URL cannot be parsed; the text contains nothing secret.
+    #[error("the URL cannot be read: {0}")]
+    Url(String),
+}
 
 /// Why a login failed.
 #[derive(Debug, thiserror::Error)]

@@ -14,6 +14,7 @@ mod log_in;
 mod log_in_as;
 pub mod memcached;
 pub mod mysql;
+mod passwords;
 pub mod postgres;
 pub mod redis;
 #[cfg(test)]
@@ -22,11 +23,12 @@ mod rights;
 mod tie;
 pub mod url;
 
-pub use credentials::{Credentials, CredentialsError, OPEN, sent_passwords};
+pub use credentials::Credentials;
 pub use destination::{Destination, DestinationError, MYSQL_SOCKET_OPTIONS};
-pub use error::{LoginError, LoginErrorKind, Refused, Untied, UntiedClass};
+pub use error::{CredentialsError, LoginError, LoginErrorKind, Refused, Untied, UntiedClass};
 pub use expected::{Expected, Known};
-pub use link::{Link, prove};
-pub use log_in::{Connection, Encrypted, View, log_in};
+pub use link::{Encrypted, Link, prove};
+pub use log_in::{Connection, View, log_in};
 pub use log_in_as::{As, log_in_as, switch_and_connect};
+pub use passwords::{OPEN, sent_passwords};
 pub use rights::missing as missing_rights;

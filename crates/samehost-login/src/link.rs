@@ -24,6 +24,15 @@ const MOST: usize = 8 << 20;
 /// How often a wait checks for a signal.
 const GLANCE: Duration = Duration::from_millis(100);
 
+/// A connection with TLS, as the server sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encrypted {
+    /// The client's port.
+    pub port: u16,
+    /// Version and cipher; the version alone, or nothing, where the server says no more.
+    pub tls: String,
+}
+
 /// A connection for requests and replies.
 #[derive(Debug)]
 pub struct Link {

@@ -8,10 +8,11 @@ use samehost_system::accounts;
 use samehost_system::diag::both_ends;
 use samehost_transport::{ConnectError, Observed};
 
-use crate::credentials::{Credentials, guard};
+use crate::credentials::Credentials;
 use crate::error::LoginError;
 use crate::expected::Expected;
-use crate::link::{Link, plain};
+use crate::link::{Encrypted, Link, plain};
+use crate::passwords::guard;
 use crate::{credentials, memcached, mysql, postgres, redis, rights};
 
 /// Evidence about a connection after a successful login, from the server and the kernel.
@@ -33,15 +34,6 @@ pub struct View {
     pub encrypted: Vec<Encrypted>,
     /// Privileges of the account, line by line; empty if the server does not report them.
     pub rights: Vec<String>,
-}
-
-/// A connection with TLS, as the server sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Encrypted {
-    /// The client's port.
-    pub port: u16,
-    /// Version and cipher; the version alone, or nothing, where the server says no more.
-    pub tls: String,
 }
 
 /// A connection before the first message.
@@ -165,14 +157,9 @@ impl Connection {
     }
 }
 
-/// Name of the user of this process: the default login name of clients.
-pub(crate) fn own_name() -> Option<String> {
-    accounts::user_name(rustix::process::geteuid().as_raw())
-}
-
 /// The user of the login; by default the one who runs this.
 fn user_of(credentials: &Credentials) -> String {
-    match credentials.user.clone().or_else(own_name) {
+    match credentials.user.clone().or_else(accounts::own_name) {
         Some(user) => user,
         None => rustix::process::geteuid().as_raw().to_string(),
     }

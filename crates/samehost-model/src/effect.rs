@@ -1,6 +1,5 @@
-//! Effects of factors over all levels of the others, combinations of their levels, and bottlenecks of arms.
-//!
-//! Predictions for a whole from the gain of its part, compared with the measured gain of the whole.
+//! What a matrix says as a whole: effects of factors over all levels of the others, combinations of their levels, bottlenecks of
+//! arms, and predictions for a whole from the gain of its part, compared with the measured gain of the whole.
 
 use serde::{Deserialize, Serialize};
 

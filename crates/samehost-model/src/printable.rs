@@ -60,13 +60,6 @@ pub fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The lines of a text without hidden characters, and without a final newline.
-#[must_use]
-pub fn clean_lines(text: &str) -> String {
-    let lines: Vec<String> = text.lines().map(clean).collect();
-    lines.join("\n")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,6 +69,5 @@ mod tests {
         assert_eq!(clean("a\u{1b}[31mb\r\nc\u{7}\u{9b}2J\u{202e}d\u{200b}"), "a[31mb  c2Jd");
         assert_eq!(clean("µs ÷ – ± 日本"), "µs ÷ – ± 日本");
         assert_eq!(escape("a\u{9b}\u{e0041}\tb\n"), "a\\u009b\\udb40\\udc41\\u0009b\n");
-        assert_eq!(clean_lines("a\u{1b}]0;x\u{7}\r\nb\tc\n"), "a]0;x\nb c");
     }
 }

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::obstacle::ObstacleCode;
-use crate::scan::{ExchangeMode, NoTime, Unmeasured};
+use crate::scan::{ExchangeMode, NoTime, Standing, Unmeasured};
 
 /// Name and version of the JSON format.
 pub const SWITCH_SCHEMA: &str = "samehost.switch/1";
@@ -27,32 +27,6 @@ pub enum SwitchOutcome {
     Committed,
     /// Started and rolled back.
     RolledBack,
-}
-
-/// How far a change is proved. Each one needs those before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Standing {
-    /// The file says so.
-    Written,
-    /// We logged in, as the application.
-    Tried,
-    /// The kernel showed a connection that a process of the application opened after the change over the new transport,
-    /// and none that it opened over the old one.
-    InUse,
-}
-
-impl Standing {
-    /// As in JSON.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Standing::Written => "written",
-            Standing::Tried => "tried",
-            Standing::InUse => "in_use",
-        }
-    }
 }
 
 /// A connection that gets another endpoint.

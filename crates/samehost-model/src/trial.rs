@@ -241,14 +241,6 @@ impl Trial {
         self.errors.values().sum()
     }
 
-    /// Fraction of operations that failed; 0 if there were none.
-    #[must_use]
-    pub fn error_rate(&self) -> f64 {
-        let errors = self.error_count() as f64;
-        let tried = errors + self.operations as f64;
-        if tried == 0.0 { 0.0 } else { errors / tried }
-    }
-
     /// Whether the trial enters comparisons: neither set aside for a repeat nor void.
     #[must_use]
     pub fn counts(&self) -> bool {

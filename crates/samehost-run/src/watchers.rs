@@ -1,7 +1,6 @@
 //! Who would lose a socket that is replaced: the program's epoll sets, and duplicates of its descriptor. Neither is looked for
-//! among all descriptors at each connection, of which a process may have thousands.
-//!
-//! The program and what it leaves behind: signals are passed on to them, and all of them are waited for.
+//! among all descriptors at each connection, of which a process may have thousands. The program itself is watched here too: signals are
+//! passed on to it and to what it leaves behind, and all of them are waited for.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};

@@ -13,6 +13,7 @@ mod target;
 mod traffic;
 mod verify;
 
+pub use advice::findings::findings;
 pub use advice::{
     BLOCKERS, Blocker, DecidedBy, Identity, UnsafeSocket, Unserved, address_lost, advise, decided_by,
     identity, obstacles, rule_of_socket, service_at, services_at, socket_of,
@@ -26,7 +27,6 @@ pub use history::inventory::{InventoryError, inventory, read_inventory};
 pub use how::{ContainersFor, HowError, Question, UrlParts, containers, how, questions, services};
 pub use listing::collect::{ScanError, collect};
 pub use listing::datagrams::dropped;
-pub use listing::findings::findings;
 pub use listing::trust::{
     Trusted, accounts_of, described, expected, expected_of, holders_of, plausible, users,
 };

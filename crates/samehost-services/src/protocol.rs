@@ -1,6 +1,4 @@
-//! What is spoken at an endpoint, and what is known of all services that speak it.
-//!
-//! Schemes of URLs: which protocol is spoken there, and what they lead to.
+//! What is spoken at an endpoint, what is known of all services that speak it, and the schemes of URLs that lead to it.
 
 use std::fmt;
 

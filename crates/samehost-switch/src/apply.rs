@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use samehost_edit::Role;
-use samehost_model::scan::Scan;
-use samehost_model::switch::{Standing, SwitchObstacle, SwitchOutcome, SwitchReport};
+use samehost_model::scan::{Scan, Standing};
+use samehost_model::switch::{SwitchObstacle, SwitchOutcome, SwitchReport};
 use samehost_model::{Endpoint, ObstacleCode, Protocol, Redactor};
 use samehost_scan::Stamps;
 use samehost_system::clock;

@@ -1,8 +1,6 @@
 //! What a look at the machine finds beside its result: obstacles for the user to remove, and notes; and how files and
-//! lines are named in them.
-//!
-//! Redacts what leaves this crate, as it may quote servers, tools, processes and files. Known secrets are the passwords
-//! of the configurations that were read, and other values in them where secrets usually are.
+//! lines are named in them. What leaves this crate may quote servers, tools, processes and files, so it is redacted here: known secrets are
+//! the passwords of the configurations that were read, and other values in them where secrets usually are.
 
 use std::path::Path;
 

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use samehost_model::Endpoint;
-use samehost_model::scan::Scan;
-use samehost_model::switch::{LeftTcp, Standing, SwitchHealth};
+use samehost_model::scan::{Scan, Standing};
+use samehost_model::switch::{LeftTcp, SwitchHealth};
 use samehost_scan::services_at;
 use samehost_services::Kind;
 use samehost_transaction::{State, Store, TransactionError, standing};

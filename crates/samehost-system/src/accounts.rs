@@ -84,6 +84,12 @@ pub fn user_name(uid: u32) -> Option<String> {
     database::users(&database::passwd()).find(|user| user.uid == uid).map(|user| user.name.to_owned())
 }
 
+/// Name of the user of this process: the default login name of clients.
+#[must_use]
+pub fn own_name() -> Option<String> {
+    user_name(rustix::process::geteuid().as_raw())
+}
+
 /// The group name of a gid, from /etc/group only.
 #[must_use]
 pub fn group_name(gid: u32) -> Option<String> {

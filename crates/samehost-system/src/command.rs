@@ -1,9 +1,7 @@
 //! Runs a program whose result matters, isolated from this program and bounded: a fixed environment, `/` as working
 //! directory unless another is asked for, no new privileges (setuid programs gain none), a session of its own (without access to our terminal)
-//! that is ended at the time limit and after an interrupt, and only the end of its output is kept.
-//!
-//! Input and output that lead nowhere, also in a root directory without `/dev/null`, such as that of a container with one
-//! program.
+//! that is ended at the time limit and after an interrupt, and only the end of its output is kept. Input and output may lead nowhere,
+//! also in a root directory without `/dev/null`, such as that of a container with one program.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

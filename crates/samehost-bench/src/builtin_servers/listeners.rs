@@ -1,6 +1,4 @@
-//! Listens on several endpoints at once, with a thread for each connection.
-//!
-//! What the thread of each connection runs.
+//! Listens on several endpoints at once, with a thread for each connection, and what such a thread runs.
 
 use std::io;
 use std::io::{Read, Write};

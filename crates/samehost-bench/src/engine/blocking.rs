@@ -1,8 +1,6 @@
-//! Closed loop over one connection with blocking I/O: write, wait, read, repeat, as a program with one
-//! connection does.
-//!
-//! Drives callers, each in its own thread: for protocols whose library owns the socket, and for operations that need
-//! a new connection each time. Closed loop, or open loop with one queue of due times for all threads.
+//! What blocks, one connection or operation at a time in a thread: a closed loop over one connection, as a program with one
+//! connection does (write, wait, read, repeat); and callers, for protocols whose library owns the socket and for
+//! operations that need a new connection each time. Callers run a closed loop, or an open one with one queue of due times for all threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,6 +1,7 @@
 //! The only clock: monotonic nanoseconds. No code outside the engine reads the time of a request.
 //!
-//! Arrival times of an open loop, drawn from the seed before the trial and independent of the replies.
+//! The times at which the requests of an open loop are due are drawn here too, from the seed, before the trial: they do not
+//! depend on the replies.
 
 use std::time::Duration;
 

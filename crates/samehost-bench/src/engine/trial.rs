@@ -1,7 +1,5 @@
-//! Turns counts into a trial: divisions and percentiles. It measures nothing.
-//!
-//! Interface between a driver and what counts: an exchange is complete or has failed. A trial counts inside
-//! one window, a round inside many slices; the drivers are the same.
+//! From exchanges to a trial: what a driver tells of each (complete, or failed), and the divisions and percentiles that are made of the
+//! counts. A trial counts inside one window, a round inside many slices; the drivers are the same. It measures nothing.
 
 use samehost_analysis::summarise;
 use samehost_model::{Code, MachineUse, Trial, Warning};

@@ -1,8 +1,6 @@
 //! Keeps idle CPUs from sleeping during a measurement: waking a CPU is a large and uneven part of the cost of
-//! a request.
-//!
-//! What waking two CPUs adds to an exchange between them: measured with CPUs that may sleep and with CPUs that are kept
-//! from it. It says what the choice of `--awake` costs, and enters no comparison.
+//! a request. How large is measured here as well, between two CPUs that may sleep and two that are kept from it: it says what
+//! the choice of `--awake` costs, and enters no comparison.
 
 use std::fs::{File, OpenOptions};
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
@@ -16,7 +14,6 @@ use rustix::thread::{CpuSet, gettid, sched_setaffinity};
 use samehost_model::AwakeBy;
 use samehost_system::nowhere;
 
-use super::placement::allowed_cpus;
 use crate::error::BenchError;
 
 /// Device for the latency that a program asks for (PM QoS); root only.
@@ -54,12 +51,6 @@ impl Awake {
             awake.threads.push(thread);
         }
         Ok(awake)
-    }
-
-    /// Whether CPUs can be kept awake on this machine.
-    #[must_use]
-    pub fn is_possible() -> bool {
-        allowed_cpus().first().is_some_and(|cpu| Awake::keep(&[*cpu]).is_ok())
     }
 
     /// Method in use.

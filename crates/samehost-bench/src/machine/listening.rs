@@ -1,8 +1,6 @@
-//! Finds running servers by process name, with the endpoints they listen on, from /proc alone. It only reads:
-//! it connects to none of them.
-//!
-//! Finds the processes that listen on an endpoint, so that the CPU time of a server that was already running
-//! counts as the server's and not as foreign. Without root, processes of other users are not visible.
+//! Who listens, from /proc alone; nothing is connected to. Servers that run here are found by process name, with their
+//! endpoints; and the processes behind an endpoint, so that the CPU time of a server that was already running counts as
+//! the server's and not as foreign. Without root, processes of other users are not visible.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -14,7 +12,7 @@ use samehost_system::peer::holders;
 use samehost_system::proc::descriptors::sockets_of;
 use samehost_system::proc::{net_table, pids, stat};
 
-use crate::matrix::distinct;
+use crate::parameters::distinct;
 
 /// A server that is running on this machine.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,7 +1,6 @@
-//! CPU time and context switches of the server's processes, read from outside.
-//!
-//! Counts how often a server's threads were given a CPU, at every border of slices. Only threads that work
-//! are watched, and only if they are few: each reading takes a microsecond.
+//! What the server's processes use, read from outside: CPU time and context switches, and how often their threads were
+//! given a CPU, at every border of slices. For the latter only threads that work are watched, and only if they are few: each reading
+//! takes a microsecond.
 
 use std::collections::BTreeMap;
 use std::fs;

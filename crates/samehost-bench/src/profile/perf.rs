@@ -1,7 +1,6 @@
-//! Checks that perf is installed, permitted and works, and what it can count, before anything is measured.
-//!
-//! One recording: perf under a supervisor, so that neither it nor its data outlives us. perf starts and stops
-//! on command, and its samples come back as text over stdout.
+//! perf: checks that it is installed, permitted and works, and what it can count, before anything is measured; and one recording.
+//! It runs under a supervisor, so that neither it nor its data outlives us, starts and stops on command, and its samples come
+//! back as text over stdout.
 
 use std::fs;
 use std::fs::File;

@@ -1,6 +1,4 @@
-//! A round: the connections of all arms of a point at once.
-//!
-//! The servers of one start: one for all arms, or one for each.
+//! A round: the connections of all arms of a point at once, to the servers of one start, which are one for all arms or one for each.
 
 use std::time::Duration;
 

@@ -1,7 +1,5 @@
-//! Compares a reply, known beforehand, byte for byte as it arrives. Knows no protocol: if the head differs,
-//! the protocol has to parse it.
-//!
-//! Identity of the servers that a measurement logs in to.
+//! Replies that are known beforehand, compared byte for byte as they arrive, without knowledge of the protocol: if the head differs,
+//! the protocol has to parse it. And which server a measurement logs in to: its identity.
 
 use std::sync::{Arc, OnceLock};
 

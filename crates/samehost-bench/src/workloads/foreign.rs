@@ -1,6 +1,5 @@
-//! Servers that are already running, given with `--tcp` and `--unix`: their addresses and processes.
-//!
-//! Addresses that the command line gives for a transport, and the half of a server that it does not give.
+//! Servers that are already running, given with `--tcp` and `--unix`: their addresses and processes, and the half of a server that
+//! the command line does not give.
 
 use std::collections::BTreeMap;
 

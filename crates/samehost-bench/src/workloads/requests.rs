@@ -1,6 +1,4 @@
-//! What request/reply workloads share.
-//!
-//! Connections outside the hot path, for set-up and evidence.
+//! What request/reply workloads share, with their connections outside the hot path, for set-up and evidence.
 
 use std::time::Duration;
 

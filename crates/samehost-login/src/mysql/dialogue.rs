@@ -8,11 +8,10 @@ use samehost_transport::Stream;
 
 use super::login::{Channel, Denied, Greeting, Login, Step};
 use super::packet::{self, Answer, SqlError, first_frame, frame, take_text};
-use crate::credentials::hold;
 use crate::error::{LoginError, Refused};
 use crate::expected::Expected;
-use crate::link::{Link, plain, prove};
-use crate::log_in::Encrypted;
+use crate::link::{Encrypted, Link, plain, prove};
+use crate::passwords::hold;
 
 /// COM_QUIT.
 const QUIT: u8 = 0x01;

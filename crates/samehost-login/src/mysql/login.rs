@@ -3,9 +3,8 @@
 //! with the server's RSA key over plain TCP), sha256_password, and MariaDB's ed25519. `unix_socket` needs no
 //! credentials: the server asks the kernel.
 //!
-//! The user's own option file, `~/.my.cnf`: the group `[client]`, as the server's own clients read it.
-//!
-//! User and password of MySQL if a URL has none, as the server's own clients determine them.
+//! Where a URL has no user or password they are found as the server's own clients find them, in the environment and in the group
+//! `[client]` of `~/.my.cnf`.
 
 use std::path::PathBuf;
 
@@ -16,8 +15,8 @@ use mysql_common::packets::{AuthPlugin, AuthSwitchRequest, HandshakePacket, Hand
 use mysql_common::proto::MySerialize;
 
 use super::packet::{SqlError, frame};
-use crate::credentials;
-use crate::credentials::CredentialsError;
+use crate::error::CredentialsError;
+use crate::passwords;
 
 /// Largest packet that we declare to accept: the largest that one frame can hold.
 const MAX_PACKET: u32 = 0xff_ff_ff;
@@ -316,7 +315,7 @@ impl OptionFile {
     pub fn of_user() -> Result<Self, CredentialsError> {
         let Some(home) = std::env::var_os("HOME") else { return Ok(OptionFile::default()) };
         let path = PathBuf::from(home).join(".my.cnf");
-        let Ok((mode, text)) = credentials::read(&path) else { return Ok(OptionFile::default()) };
+        let Ok((mode, text)) = passwords::read(&path) else { return Ok(OptionFile::default()) };
         let found = parse(&text);
         let open = mode & 0o077 != 0;
         if open && found.password.is_some() {

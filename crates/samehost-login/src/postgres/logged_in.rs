@@ -9,8 +9,7 @@ use samehost_model::Endpoint;
 use super::login::{Account, MOST_MESSAGES, converse, next, refused, secure, unsaid};
 use super::messages::{Refusal, query};
 use crate::error::LoginError;
-use crate::link::{Link, plain, prove};
-use crate::log_in::Encrypted;
+use crate::link::{Encrypted, Link, plain, prove};
 
 /// A connection that is logged in and ready for a query.
 #[derive(Debug)]

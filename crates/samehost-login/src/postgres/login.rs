@@ -8,10 +8,10 @@ use samehost_model::{Endpoint, Protocol};
 
 use super::LoggedIn;
 use super::messages::{Refusal, bytes, parse};
-use crate::credentials::hold;
 use crate::error::{LoginError, Refused};
 use crate::expected::Expected;
 use crate::link::Link;
+use crate::passwords::hold;
 
 /// TLS of a connection to a TCP endpoint (libpq's sslmode). A `tcp+tls` endpoint always has TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -12,10 +12,9 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use samehost_model::Secret;
-use samehost_system::{Account, User, as_user};
+use samehost_system::{Account, User, accounts, as_user};
 
-use crate::credentials;
-use crate::log_in::own_name;
+use crate::passwords;
 use crate::url::ServerUrl;
 
 /// Where system-wide service files are, by how libpq was built: Debian, Fedora, upstream.
@@ -157,9 +156,9 @@ impl OwnFiles {
             return Err(io::Error::new(ErrorKind::NotFound, "its path is not absolute"));
         }
         match &self.reader {
-            Reader::Ourselves => credentials::read(file),
-            Reader::User(account) => as_user(account, || credentials::read(file))?,
-            Reader::Process { pid, uid } => credentials::read_of_process(*pid, *uid, file),
+            Reader::Ourselves => passwords::read(file),
+            Reader::User(account) => as_user(account, || passwords::read(file))?,
+            Reader::Process { pid, uid } => passwords::read_of_process(*pid, *uid, file),
         }
     }
 }
@@ -309,7 +308,7 @@ impl Defaults {
     pub fn here() -> Self {
         let [user, database] =
             ["PGUSER", "PGDATABASE"].map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
-        Defaults { user: user.or_else(own_name).unwrap_or_else(|| "postgres".into()), database }
+        Defaults { user: user.or_else(accounts::own_name).unwrap_or_else(|| "postgres".into()), database }
     }
 }
 

@@ -8,10 +8,10 @@ use samehost_model::{Endpoint, Protocol};
 use samehost_services::Kind;
 
 use super::resp::{self, Reply};
-use crate::credentials::hold;
 use crate::error::{LoginError, Refused};
 use crate::expected::Expected;
 use crate::link::{Link, prove};
+use crate::passwords::hold;
 
 /// Account to log in as.
 #[derive(Clone, Copy)]

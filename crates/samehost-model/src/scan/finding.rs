@@ -1,10 +1,5 @@
-//! What a scan found of the sockets that is worth knowing now, beside the advice on pairs.
-//!
-//! Congestion control of connections within this machine, as found by a scan.
-//!
-//! Datagrams that a service lost.
-//!
-//! What a code of a scan means, for people: of an obstacle, a finding, or BBR on loopback.
+//! What a scan found that is worth knowing now, beside the advice on pairs: of sockets, of the congestion control of connections
+//! within this machine, of datagrams that a service lost; and what a code of a scan means, for people.
 
 use serde::Serialize;
 

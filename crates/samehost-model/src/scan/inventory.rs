@@ -1,7 +1,6 @@
 //! What a scan found, in names that stay the same from one scan to the next: without process numbers, and with what is
-//! needed to compare. `samehost.inventory/1`; `samehost scan --save` stores it.
-//!
-//! What changed from one scan to a later one. `samehost.scan-changes/1`, printed by `samehost scan --since`.
+//! needed to compare (`samehost.inventory/1`, stored by `samehost scan --save`). What changed from one to a later one is
+//! `samehost.scan-changes/1`, printed by `samehost scan --since`.
 
 use serde::{Deserialize, Serialize};
 

@@ -27,7 +27,9 @@ pub use inventory::{
 };
 pub use service::{Connection, Container, Process, RecognisedBy, Service};
 pub use socket::{Address, FileId, Queues, Socket, SocketKind, SocketState, text_of_bytes};
-pub use verification::{ClientWords, HOW_SCHEMA, HeldConnection, HowTo, Proof, VERIFY_SCHEMA, Verification};
+pub use verification::{
+    ClientWords, HOW_SCHEMA, HeldConnection, HowTo, Proof, Standing, VERIFY_SCHEMA, Verification,
+};
 
 /// Name and version of the JSON format.
 pub const SCAN_SCHEMA: &str = "samehost.scan/1";

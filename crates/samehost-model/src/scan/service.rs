@@ -1,6 +1,5 @@
-//! Services, each a listening process with all its endpoints; and connections, with both ends.
-//!
-//! A process that holds sockets, with its user, unit, container and namespaces.
+//! Services, each a listening process with all its endpoints; connections, with both ends; and processes that hold sockets, with user,
+//! unit, container and namespaces.
 
 use std::fmt;
 

@@ -1,11 +1,9 @@
-//! Result of `samehost verify`: the transport in use, with proofs. `samehost.verify/1`.
-//!
-//! How a service is configured to listen on a Unix socket, and its clients to use it. `samehost.how/1`.
+//! What `verify` and `how` say: the transport in use with proofs (`samehost.verify/1`), how far a change is proved, and how a service
+//! and its clients are configured for a Unix socket (`samehost.how/1`).
 
 use serde::Serialize;
 
 use crate::connection::ConnectionSettings;
-use crate::switch::Standing;
 
 /// Name and version of the JSON format.
 pub const VERIFY_SCHEMA: &str = "samehost.verify/1";
@@ -38,6 +36,32 @@ pub struct HeldConnection {
     pub other: Option<String>,
     /// How many connections are like this.
     pub count: u32,
+}
+
+/// How far a change is proved. Each one needs those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// The file says so.
+    Written,
+    /// We logged in, as the application.
+    Tried,
+    /// The kernel showed a connection that a process of the application opened after the change over the new transport,
+    /// and none that it opened over the old one.
+    InUse,
+}
+
+impl Standing {
+    /// As in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Standing::Written => "written",
+            Standing::Tried => "tried",
+            Standing::InUse => "in_use",
+        }
+    }
 }
 
 /// What was found of a target.

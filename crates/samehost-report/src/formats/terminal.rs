@@ -3,7 +3,6 @@
 
 use std::io::{self, Write};
 
-use samehost_analysis::Changes;
 use samehost_model::Report;
 
 use crate::formats::page::Page;
@@ -11,7 +10,7 @@ use crate::layout::text::{Line, Span, Tone, labelled, width, wrap_spans};
 use crate::measurement::quantile_plot::quantile_plot;
 use crate::measurement::ratio_plot::ratio_plot;
 use crate::measurement::view::View;
-use crate::measurement::{answer, changes, conditions, effects, figures, head, notes, words};
+use crate::measurement::{answer, conditions, effects, figures, head, notes, words};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Terminal {
@@ -36,19 +35,6 @@ impl Terminal {
         page.profiles(&view);
         page.conditions(&view);
         page.notes(&notes::notes(&view));
-        self.print(&page, out)
-    }
-
-    /// Renders the changes from `old` to `new`.
-    pub fn render_changes(
-        &self,
-        changes: &Changes,
-        old: &Report,
-        new: &Report,
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
-        let mut page = Page::new(self.width);
-        changes::compose(&mut page, changes, old, new);
         self.print(&page, out)
     }
 

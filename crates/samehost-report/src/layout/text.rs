@@ -1,7 +1,5 @@
-//! Measures text in columns and wraps it. Control characters were removed before, by `samehost_model::printable`.
-//!
-//! Lines of a screen: pieces of text with a tone. Text is cleaned when a piece is created, so that nothing
-//! from a report can control the terminal.
+//! Text in columns: measured, wrapped, and made into lines of a screen, which are pieces with a tone. A piece is cleaned of control
+//! characters when it is created, so that nothing from a report can control the terminal.
 
 use samehost_model::printable::clean;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};

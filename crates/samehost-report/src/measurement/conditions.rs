@@ -1,6 +1,5 @@
-//! Conditions of the measurement: self-check, cost of the harness, generator, evidence, repeats.
-//!
-//! Settings of the sockets in a measurement: congestion control and buffers, as read from its connections.
+//! Conditions of the measurement: self-check, cost of the harness, generator, evidence, repeats, and the congestion control and
+//! buffers of the sockets, as read from the connections.
 
 use samehost_model::human::{count, format_percent, format_value, percent_number};
 use samehost_model::printable::clean;

@@ -1,7 +1,6 @@
-//! Tables of a factorial experiment: the effect of each factor over all levels of the others, each combination of
-//! their levels against the first, and the bottleneck of each condition.
-//!
-//! CPU profiles: for each point and candidate a table of the functions that differ most, and the basis of the data.
+//! Tables of a factorial experiment (the effect of each factor over all levels of the others, each combination of
+//! their levels against the first, the bottleneck of each condition), and of CPU profiles: for each point and candidate the functions
+//! that differ most, and the basis of the data.
 
 use samehost_model::human::{
     count, format_percent, format_ratio_aligned, format_seconds, format_value, significant,

@@ -1,7 +1,6 @@
 //! What a report of a measurement says, piece by piece: head, answer, tables, plots, conditions, warnings.
 
 pub(crate) mod answer;
-pub(crate) mod changes;
 pub(crate) mod conditions;
 pub(crate) mod effects;
 pub(crate) mod figures;

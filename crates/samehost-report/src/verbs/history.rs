@@ -10,7 +10,8 @@ use crate::formats::page::Page;
 use crate::formats::terminal::Terminal;
 use crate::layout::text::{Line, Span, Tone, labelled, wrap_spans};
 use crate::measurement::view::View;
-use crate::measurement::{answer, changes, head, words};
+use crate::measurement::{answer, head, words};
+use crate::verbs::changes;
 
 pub struct Run<'a> {
     /// Path of the stored file.

@@ -1,5 +1,6 @@
 //! What a verb besides `bench` prints: a file for each.
 
+pub(crate) mod changes;
 pub(crate) mod checkup;
 pub(crate) mod exchanges;
 pub(crate) mod explanation;

@@ -4,9 +4,10 @@ use std::io::{self, Write};
 
 use samehost_model::human::{change_range, format_size, format_value, rough_time};
 use samehost_model::printable::clean;
+use samehost_model::scan::Standing;
 use samehost_model::switch::{
-    FileDiff, NoOwnTimes, NoTraffic, NotCompared, OwnTimes, OwnTimesCompared, Standing, StoredSwitch,
-    SwitchHop, SwitchObstacle, SwitchOutcome, SwitchReport, SwitchStep,
+    FileDiff, NoOwnTimes, NoTraffic, NotCompared, OwnTimes, OwnTimesCompared, StoredSwitch, SwitchHop,
+    SwitchObstacle, SwitchOutcome, SwitchReport, SwitchStep,
 };
 
 use crate::formats::page::Page;

@@ -2,8 +2,7 @@
 
 use std::io::{self, Write};
 
-use samehost_model::scan::Verification;
-use samehost_model::switch::Standing;
+use samehost_model::scan::{Standing, Verification};
 
 use crate::formats::page::Page;
 use crate::formats::terminal::Terminal;

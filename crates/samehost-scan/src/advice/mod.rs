@@ -11,6 +11,7 @@ mod confinement;
 mod container;
 mod driver;
 mod file_system;
+pub(crate) mod findings;
 mod localhost;
 mod mount_namespace;
 mod pair;
@@ -25,20 +26,16 @@ mod walk;
 use std::net::SocketAddr;
 
 use samehost_model::ObstacleCode;
-use samehost_model::scan::{Advice, Connection, Found, Obstacle, Possible, Scan, Weight};
+use samehost_model::scan::{Advice, Connection, Found, Obstacle, Possible, Process, Scan, Weight};
 use samehost_services::UnixSocket;
 use samehost_system::interrupt;
 
 pub use accounts::rule_of_socket;
 pub use address_lost::address_lost;
 pub use ahead::{Identity, UnsafeSocket, Unserved, identity, obstacles, service_at, services_at, socket_of};
-pub(crate) use backlog::enough;
 use pair::Pair;
 pub(crate) use pair::proposed_socket;
 use program::{Program, programs};
-pub(crate) use walk::Root;
-
-use crate::traffic::catch::Sender;
 
 /// A check for something that may prevent a switch.
 pub struct Blocker {
@@ -154,6 +151,21 @@ pub(crate) fn add_short_lived(
 /// `tcp:127.0.0.1:3306`
 pub(crate) fn endpoint(address: SocketAddr) -> String {
     format!("{}:{address}", if address.is_ipv4() { "tcp" } else { "tcp6" })
+}
+
+/// A program that opens short connections to a service: its processes have one name, user and unit.
+#[derive(Clone, Debug)]
+pub(crate) struct Sender {
+    /// One of its processes, as it was when it was seen.
+    pub(crate) process: Process,
+}
+
+impl Sender {
+    /// Whether a process is of this program.
+    pub(crate) fn is_of(&self, process: &Process) -> bool {
+        let own = &self.process;
+        (&own.name, own.uid, &own.unit) == (&process.name, process.uid, &process.unit)
+    }
 }
 
 /// Whether advice is on a program that opens short connections to a service.

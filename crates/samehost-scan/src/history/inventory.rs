@@ -1,5 +1,10 @@
 //! Reduces a scan to what stays the same while nothing changes: an [`Inventory`]. It works on the JSON of a scan, so that
 //! a file of `samehost scan --json` gives the same as the scan itself.
+//!
+//! The `Stored…` structs have the few fields that this takes, and not those of the model. Deriving `Deserialize` for the model's
+//! own was looked at and left: a `Connection` has places in the list of sockets, where the JSON has the sockets' addresses and
+//! processes, so that reading it back is a second translation; and each field that a later version adds to a scan would need a default,
+//! or files that people keep could not be read. A field that is renamed fails in `what_was_stored_and_what_was_printed_read_the_same`.
 
 use std::collections::BTreeMap;
 

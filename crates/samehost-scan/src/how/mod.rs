@@ -1,6 +1,5 @@
-//! How a service is configured for a Unix socket, and how each client library then connects. Changes nothing.
-//!
-//! Server side of `how`: the file, its lines, and how to check that they took effect.
+//! How a service is configured for a Unix socket (the file, its lines, how to check that they took effect), and how each client
+//! library then connects. Changes nothing.
 
 use std::path::Path;
 

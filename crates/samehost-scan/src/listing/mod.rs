@@ -3,7 +3,6 @@
 pub(crate) mod collect;
 pub(crate) mod congestion;
 pub(crate) mod datagrams;
-pub(crate) mod findings;
 pub(crate) mod join;
 pub(crate) mod published;
 pub(crate) mod recognise;

@@ -1,8 +1,6 @@
-//! Listeners on Unix sockets whose file has gone, or is another server's by now: the program runs, and nobody reaches it.
-//! So it is left behind by a server that took its path, and then went.
-//!
-//! A second look for connections whose client no process holds: it came after the look at its process, or was closed
-//! before it. Where it is gone, the kernel still says in which control group it was made.
+//! What a first look misses: listeners on Unix sockets whose file has gone or is another server's by now, so that the program runs and
+//! nobody reaches it, as after a server that took its path and then went; and connections whose client no process holds, which came after
+//! the look at its process or were closed before it. Where it is gone, the kernel still says in which control group it was made.
 
 use std::collections::BTreeSet;
 use std::fs;

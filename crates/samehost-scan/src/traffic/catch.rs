@@ -15,6 +15,7 @@ use samehost_model::scan::{Process, Scan, UnixOpener};
 use samehost_system::identity::stat_field;
 use samehost_system::peer::children;
 
+use crate::advice::Sender;
 use crate::diag::Diag;
 use crate::listing::service::Acceptors;
 use crate::namespaces;
@@ -38,21 +39,6 @@ const SHORTEST_LOOK: Duration = Duration::from_micros(250);
 /// Once the programs of all users are known that were seen with a service, all processes are asked this seldom: to ask all
 /// takes as long as three looks, and another program of the same user would be found later.
 const SELDOM: u32 = 4;
-
-/// A program that opens short connections to a service: its processes have one name, user and unit.
-#[derive(Clone, Debug)]
-pub(crate) struct Sender {
-    /// One of its processes, as it was when it was seen.
-    pub(crate) process: Process,
-}
-
-impl Sender {
-    /// Whether a process is of this program.
-    pub(crate) fn is_of(&self, process: &Process) -> bool {
-        let own = &self.process;
-        (&own.name, own.uid, &own.unit) == (&process.name, process.uid, &process.unit)
-    }
-}
 
 /// What was seen of the short connections of a service.
 #[derive(Clone, Debug, Default)]

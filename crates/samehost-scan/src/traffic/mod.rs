@@ -7,4 +7,5 @@ pub(crate) mod held_back;
 pub(crate) mod observe;
 pub(crate) mod own_times;
 pub(crate) mod predict;
+pub(crate) mod shares;
 pub(crate) mod talk;

@@ -1,9 +1,8 @@
 //! Checks of programs that cannot judge a configuration without the arguments and the environment of the service that
 //! runs by it: Apache's variables come from its envvars, HAProxy reads several files as one, Caddy has its adapter on the
-//! command line. Both are taken from the running process. A process may claim any command line, but only what runs as the
-//! user that the check runs as is asked, so nothing is gained by a false one.
-//!
-//! What of a service's command line belongs to its check: the files, and the options that decide how they are read. Pure.
+//! command line. Both are taken from the running process; of its command line the check gets the files, and the options that decide how they are
+//! read. A process may claim any command line, but only what runs as the user that the check runs as is asked, so nothing is gained by
+//! a false one.
 
 use std::ffi::OsString;
 use std::fs;

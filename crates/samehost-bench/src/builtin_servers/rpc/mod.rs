@@ -2,10 +2,8 @@
 //! the same code. tonic runs as its users have it, on a runtime with a thread for each CPU, but without the
 //! router that `add_service` adds for several services: this server has one.
 //!
-//! Messages and name of the gRPC service, as in `echo.proto` beside this file. Written by hand, so that
-//! building needs no protoc.
-//!
-//! The service `samehost.rpc.v1.Echo` as tonic calls it: written by hand instead of by its code generator.
+//! Messages and service are those of `echo.proto` beside this file. They are written by hand, as tonic's generator would write
+//! them, so that building needs no protoc.
 
 use std::convert::Infallible;
 use std::future::{Future, Ready, ready};

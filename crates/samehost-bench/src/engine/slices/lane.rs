@@ -1,7 +1,6 @@
-//! An arm in a round: its connections, how they are driven, and its counter.
-//!
-//! Order of slices: every arm once in each pass, in random order, with readings at the borders. It does no
-//! I/O and reads no clock, so that tests can play a whole round with scripted arms.
+//! An arm in a round: its connections, how they are driven, and its counter; and the order in which the arms take turns: every
+//! arm once in each pass, in random order, with readings at the borders. The order does no I/O and reads no clock, so that tests can play a
+//! whole round with scripted arms.
 
 use std::sync::Arc;
 

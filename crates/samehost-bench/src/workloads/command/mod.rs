@@ -11,7 +11,7 @@ use samehost_system::interrupt;
 use crate::engine::Job;
 use crate::engine::process::{ProcessJob, drive};
 use crate::error::BenchError;
-use crate::matrix::{OWN_PARAMETER, distinct};
+use crate::parameters::{OWN_PARAMETER, distinct};
 use crate::parameters::{Parameter, ParameterKind, Parameters, Swept, Values, words};
 use crate::workload::{
     Capabilities, Configured, Description, Instance, OpenOrClosed, StartOptions, Starts, Workload,

@@ -1,8 +1,7 @@
 //! Cost of a new connection: connect, request, reply, close in a loop. Also the effect of a burst of connects
 //! on a listener with a short backlog.
 //!
-//! One cycle: connect, send a request, read the reply, close. The client closes first, as most clients do, so
-//! that TCP's TIME_WAIT stays on its side.
+//! The client closes first, as most clients do, so that TCP's TIME_WAIT stays on its side.
 
 use std::io::{Read, Write};
 use std::sync::Arc;

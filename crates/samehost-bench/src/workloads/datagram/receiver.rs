@@ -1,6 +1,4 @@
-//! Who receives, and how each kind of receiver says what came.
-//!
-//! Asks a receiver how many datagrams came, through the socket that they came to.
+//! Who receives, and how each kind of receiver says how many datagrams came: it is asked through the socket that they came to.
 
 use std::io;
 use std::net::UdpSocket;

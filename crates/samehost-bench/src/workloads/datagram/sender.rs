@@ -1,6 +1,4 @@
-//! One sender: a socket, and a metric that it sends over and over.
-//!
-//! What became of the metrics of a trial, and what that makes of its figures.
+//! One sender: a socket, and a metric that it sends over and over; and what became of the metrics of a trial, which makes its figures.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;

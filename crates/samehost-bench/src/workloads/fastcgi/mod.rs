@@ -3,8 +3,7 @@
 //! has its own pool in one PHP-FPM; the children of all pools are forked from one master. Children of two
 //! pools are different processes, so PHP-FPM is restarted for every block.
 //!
-//! Advice on a burst: whether the backlog was too short, and how long it should be. Pure, except for reading
-//! one kernel limit.
+//! A burst has advice: whether the backlog was too short, and how long it should be, of which one limit of the kernel is read.
 
 use std::sync::Arc;
 use std::time::Duration;

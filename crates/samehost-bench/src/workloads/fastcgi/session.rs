@@ -1,6 +1,5 @@
-//! A FastCGI session: repeats the same request, reads replies to their end and verifies them. Pure: no I/O, no clock.
-//!
-//! A connection for each request, as nginx does by default: connect, send the request, read the whole reply, close.
+//! FastCGI's sessions. One repeats a request, reads replies to their end and verifies them: pure, without I/O or clock. The other has
+//! a connection for each request, as nginx does by default: connect, send, read the whole reply, close.
 
 use std::io::{Read, Write};
 use std::sync::Arc;

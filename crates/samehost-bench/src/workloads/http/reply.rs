@@ -1,6 +1,5 @@
-//! Parses HTTP/1 replies as they arrive, one after the other. Pure: no I/O, no clock.
-//!
-//! The head of an HTTP/1 reply: status, and where the body ends (RFC 9112, sections 4 to 7).
+//! Parses HTTP/1 replies as they arrive, one after the other: status, and where the body ends (RFC 9112, sections 4 to 7).
+//! Pure: no I/O, no clock.
 
 use crate::engine::session::Bad;
 

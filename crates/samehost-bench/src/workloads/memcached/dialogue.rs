@@ -1,6 +1,5 @@
-//! Talks to memcached outside the hot path: its version, set-up, clean-up, and its view of a connection.
-//!
-//! Impact of a measurement on a memcached that is already running, from its own statistics. Writes nothing.
+//! Talks to memcached outside the hot path: its version, set-up, clean-up, its view of a connection, and what a measurement would
+//! do to one that is already running, from its own statistics.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,5 @@
-//! MySQL during a measurement: the private server or the given ones, our tables in them, and the connections
-//! of a trial.
-//!
-//! Impact of a measurement on a MySQL or MariaDB that is already running, from its own variables. Writes nothing.
+//! MySQL during a measurement: the private server or the given ones, our tables in them, the connections of a trial, and what a
+//! measurement would do to a server that is already running, from its own variables.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,7 +1,6 @@
-//! A MySQL session: a statement, and a reply of which every byte is known beforehand.
-//!
-//! A new connection for each statement: connect, log in, query as text, quit. This is what a program without
-//! a connection pool does, and shows how much of a difference is the handshake.
+//! MySQL's sessions: a statement over and over, and a reply of which every byte is known beforehand; or a new connection for each
+//! statement (connect, log in, query as text, quit). The latter is what a program without a connection pool does, and shows how much of a
+//! difference is the handshake.
 
 use std::sync::Arc;
 

@@ -1,6 +1,5 @@
-//! Talks to PostgreSQL outside the hot path: queries for set-up and evidence, prepared statements, clean-up.
-//!
-//! Messages of the measured requests; the other messages are in `samehost-login`. Does no I/O.
+//! Talks to PostgreSQL outside the hot path: queries for set-up and evidence, prepared statements, clean-up. The messages of the
+//! measured requests are here too; all others are in `samehost-login`.
 
 use std::path::Path;
 use std::time::Duration;

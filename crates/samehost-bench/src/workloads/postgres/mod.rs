@@ -5,7 +5,7 @@
 //! With a private pooler in front of a private server the arms are the transports behind the pooler, and the transport in
 //! front of it is a factor of its own.
 //!
-//! Impact of a measurement on a PostgreSQL that is already running, from its own settings and views. Writes nothing.
+//! What a measurement would do to a server that is already running is read from its own settings and views.
 
 use std::sync::Arc;
 use std::time::Duration;

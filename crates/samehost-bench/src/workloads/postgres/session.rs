@@ -1,6 +1,5 @@
-//! A PostgreSQL session: a statement, and a reply of which every byte is known.
-//!
-//! A new connection for each statement: connect, log in, query once, terminate.
+//! PostgreSQL's sessions: a statement over and over, and a reply of which every byte is known; or a new connection for each
+//! statement: connect, log in, query once, terminate.
 
 use postgres_protocol::message::backend::Message;
 use rand::{RngExt, SeedableRng};

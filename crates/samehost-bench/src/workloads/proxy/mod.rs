@@ -1,15 +1,13 @@
 //! nginx, Apache, HAProxy, Caddy or Envoy in front of application servers: one matrix of the transport between
 //! them, the number of backends, and HTTP/1.0 against HTTP/1.1 with persistent connections. The transport in front is the
-//! same for all, or a factor of its own.
-//!
-//! One condition of the matrix: the server in front, and how it reaches its backends.
+//! same for all, or a factor of its own. A condition of the matrix says what is in front and how it reaches its backends.
 
 use std::sync::Arc;
 
 use samehost_model::{Arm, Endpoint, MetricInfo, Point, Transport};
 
 use crate::error::BenchError;
-use crate::matrix::distinct;
+use crate::parameters::distinct;
 use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, Word};
 use crate::private_servers::fronts::Host;
 use crate::private_servers::{BACKEND_NAMES, BackendKind, FrontKind, NGINX};

@@ -1,7 +1,6 @@
 //! Bytes without a protocol: ping-pong (a message there and back) and bulk (a stream to a receiver that
-//! acknowledges), against the built-in servers or a running echo server.
-//!
-//! The echo session: a message of fixed size that starts with a running number, and the same message back.
+//! acknowledges), against the built-in servers or a running echo server. A message has a fixed size and starts with a running
+//! number, by which the echo is known.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,6 +1,5 @@
-//! Talks to Redis outside the hot path: identity, set-up and clean-up, over the login in `samehost-login`.
-//!
-//! Impact of a measurement on a Redis that is already running, from its own statistics. Writes nothing.
+//! Talks to Redis outside the hot path, over the login in `samehost-login`: identity, set-up and clean-up, and what a measurement
+//! would do to one that is already running, from its own statistics.
 
 use std::collections::{BTreeMap, BTreeSet};
 

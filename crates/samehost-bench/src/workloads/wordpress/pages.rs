@@ -1,6 +1,5 @@
-//! Reads PHP's log of pages: number of queries, their time, and the time of each page.
-//!
-//! Requests for a page, marked with the name of their trial.
+//! Pages of a site: requests that are marked with the name of their trial, and PHP's log of them: number of queries, their time, and
+//! the time of each page.
 
 use std::collections::BTreeMap;
 use std::fs::File;

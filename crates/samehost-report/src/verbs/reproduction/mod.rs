@@ -1,9 +1,5 @@
-//! Renders a reproduction: each claim as published, as measured here, and whether it holds. Judgements come
-//! from the data and are only worded here.
-//!
-//! The reproduction as Markdown, for a README or an issue: one table, and explanations.
-//!
-//! The reproduction on a terminal: the summary, the table, and explanations.
+//! A reproduction: each claim as published, as measured here, and whether it holds. A summary, one table and explanations, on a terminal
+//! or as Markdown for a README or an issue. Judgements come from the data and are only worded here.
 
 use std::io;
 use std::io::Write;

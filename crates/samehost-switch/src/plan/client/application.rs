@@ -1,8 +1,6 @@
 //! The application that a configuration belongs to: the processes by which its connections are known, now and after a
-//! restart. Who may be logged in as is not therefore the application.
-//!
-//! Masters of PHP-FPM that run an application: what their pools hand to PHP, and how PHP takes a change of one of its
-//! files. Only reads.
+//! restart. Who may be logged in as is not therefore the application. For PHP they are behind a master of PHP-FPM: what its pools
+//! hand to PHP, and how PHP takes a change of one of its files, is read here too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -1,12 +1,12 @@
-//! Lines that go before the file that moves, and that are changed with it as one transaction: a pool of PHP-FPM that sets the
-//! same variables. A pool's file was named by nobody but its operator: without a person it changes only where it was named, or
-//! where `--accept other-files` says so, as every other file (decision 129). What cannot be written there stays an obstacle.
+//! What follows from a file that moves. Which of its variables move is read from the file before and after the stages (`.env`), by
+//! [`moved_by`].
 //!
-//! The other way, to take the line out, was rejected: a pool's variable is there on purpose, often so that the file may lack it.
+//! A pool of PHP-FPM that sets the same variables goes before the file, and is changed with it as one transaction. Its file was named by
+//! nobody but its operator: without a person it changes only where it was named, or where `--accept other-files` says so, as every other
+//! file (decision 129). What cannot be written there stays an obstacle. To take the line out instead was rejected: a pool's variable is
+//! there on purpose, often so that the file may lack it.
 //!
-//! Which variables move is read from the file before and after the stages (`.env`), by [`moved_by`].
-//!
-//! How the program of a client's configuration loads a change, and which client has to be restarted by a person.
+//! The program that reads the file has to load the change: by a reload, or by a restart that only a person can make.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

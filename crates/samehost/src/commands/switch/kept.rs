@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use samehost_analysis::compare_own_times;
-use samehost_model::scan::Scan;
-use samehost_model::switch::{NoOwnTimes, NoTraffic, OwnTimes, OwnTimesCompared, Standing, StoredSwitch};
+use samehost_model::scan::{Scan, Standing};
+use samehost_model::switch::{NoOwnTimes, NoTraffic, OwnTimes, OwnTimesCompared, StoredSwitch};
 use samehost_report::own_times_in_words;
 use samehost_switch::{CheckedFile, LOOK, OwnLooks, Seen, drift, followed, look_again};
 use samehost_system::interrupt::is_requested;

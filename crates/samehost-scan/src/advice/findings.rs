@@ -11,7 +11,8 @@ use samehost_model::scan::{Address, Finding, Found, Queues, Scan, Service, Socke
 use samehost_services::Protocol;
 use samehost_system::mounts::{Share, share};
 
-use crate::advice::{Root, enough};
+use crate::advice::backlog::enough;
+use crate::advice::walk::Root;
 use crate::diag::{Activity, Diag};
 use crate::listing::datagrams;
 use crate::listing::published::published;

@@ -1,11 +1,14 @@
 //! Changes between two reports: each arm compared with itself, and the old ratio with the new ratio.
 
+use std::io::{self, Write};
+
 use samehost_analysis::Changes;
 use samehost_model::human::{format_percent, format_ratio_aligned, format_together};
 use samehost_model::printable::clean;
 use samehost_model::{Comparison, MetricInfo, Report, Transport, Verdict};
 
 use crate::formats::page::Page;
+use crate::formats::terminal::Terminal;
 use crate::layout::grid::{Align, Column, Grid};
 use crate::layout::text::{Line, Span, Tone, wrap_spans};
 use crate::measurement::notes::{self, Note, Notes};
@@ -13,7 +16,22 @@ use crate::measurement::view::View;
 use crate::measurement::words::interval;
 use crate::measurement::{head, words};
 
-pub(crate) fn compose(page: &mut Page, changes: &Changes, old: &Report, new: &Report) {
+impl Terminal {
+    /// Renders the changes from `old` to `new`.
+    pub fn render_changes(
+        &self,
+        changes: &Changes,
+        old: &Report,
+        new: &Report,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        let mut page = Page::new(self.width);
+        compose(&mut page, changes, old, new);
+        self.print(&page, out)
+    }
+}
+
+fn compose(page: &mut Page, changes: &Changes, old: &Report, new: &Report) {
     let mut lines = Vec::new();
     for line in head::flow(&head::what(&View::of(new)), page.columns) {
         lines.push(Line::from(vec![Span::new(Tone::Bold, line)]));
