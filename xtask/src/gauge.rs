@@ -369,6 +369,6 @@ mod tests {
             source("crates/a/src/middle/two.rs", ""),
             source("crates/a/src/bottom.rs", "use crate::top::t;\n"),
         ];
-        assert_eq!(back_arrows(&sources, &arrows(&sources)), ["crates/a: bottom → top"]);
+        assert_eq!(back_arrows(&sources, &arrows(&sources)), ["crates/a/src: bottom → top"]);
     }
 }
