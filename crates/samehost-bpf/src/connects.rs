@@ -189,10 +189,14 @@ impl UnixConnects {
     /// Begins to note.
     ///
     /// # Errors
-    /// EPERM without CAP_BPF and CAP_PERFMON, `NotFound` without the kernel's types or before Linux 6.3.
+    /// EPERM without CAP_BPF and CAP_PERFMON, `NotFound` without the kernel's types; before Linux 5.12 the verifier's words.
     pub fn open() -> io::Result<Self> {
         let types = Types::read()?;
-        let number = types.tracepoint("sk_data_ready")?;
+        let (place, number) = match types.tracepoint("sk_data_ready") {
+            Ok(number) => (Place::Tracepoint, number),
+            // What nearly all sockets have for it, and listeners of Unix sockets always.
+            Err(_) => (Place::Entry, types.function("sock_def_readable")?),
+        };
         let common = types.offset("sock", "__sk_common")?;
         let parts = Parts {
             family: common + types.offset("sock_common", "skc_family")?,
@@ -204,7 +208,7 @@ impl UnixConnects {
         let queues = Map::make(Kind::LeastRecentlyUsed, 8, QUEUE, MOST_LISTENERS)?;
         let arrivals = Map::make(Kind::LeastRecentlyUsed, 16, 8, MOST_ARRIVALS)?;
         let instructions = of_unix(&openers, &queues, &arrivals, &parts);
-        let program = Program::load(Place::Tracepoint, number, &instructions)?;
+        let program = Program::load(place, number, &instructions)?;
         Ok(UnixConnects { _attached: program.watch()?, openers, queues, _arrivals: arrivals })
     }
 
@@ -260,7 +264,7 @@ const TIME: i16 = -72;
 const EMPTY: i16 = -112;
 const NUMBER: i16 = -120;
 
-/// Notes who connects to a Unix socket: `sk_data_ready`, whose argument is a socket, with one that listens.
+/// Notes who connects to a Unix socket: `sk_data_ready`, or its function, whose argument is a socket, with one that listens.
 ///
 /// Registers: `R6` the socket, then the queue's value, `R7` how many wait, `R8` the backlog, `R9` now.
 fn of_unix(openers: &Map, queues: &Map, arrivals: &Map, parts: &Parts) -> Vec<Instruction> {

@@ -6,6 +6,7 @@ mod connects;
 mod exchanges;
 mod instruction;
 mod map;
+mod memory;
 mod program;
 mod types;
 

@@ -1,4 +1,4 @@
-//! Programs in the kernel that see what passes a tracepoint, or a function's entry, or that walk through all open files
+//! Programs in the kernel that see what passes a tracepoint, or where a function begins or returns, or that walk through all open files
 //! (`BPF_PROG_TYPE_TRACING`).
 
 use std::fs::File;
@@ -25,6 +25,8 @@ pub(crate) enum Place {
     Tracepoint = 23,
     /// `BPF_TRACE_FENTRY`: where a function begins.
     Entry = 24,
+    /// `BPF_TRACE_FEXIT`: where a function returns; its result stands behind its arguments.
+    Return = 25,
     /// `BPF_TRACE_ITER`
     Iterator = 28,
 }

@@ -16,6 +16,7 @@ const STRUCTURE_KIND: u32 = 4;
 const UNION_KIND: u32 = 5;
 const TYPEDEF: u32 = 8;
 const FUNCTION: u32 = 12;
+const PROTOTYPE: u32 = 13;
 
 /// Numbers of the types in [`of_carried`].
 pub(crate) const INTEGER: u32 = 1;
@@ -64,6 +65,19 @@ impl Types {
         self.number(FUNCTION, name).ok_or_else(|| missing(&format!("no function {name}")))
     }
 
+    /// How many arguments the function with this number has.
+    ///
+    /// # Errors
+    /// `NotFound` where there is no such function.
+    pub(crate) fn arguments(&self, function: u32) -> io::Result<i16> {
+        self.parts_of(function, &[FUNCTION])
+            // What its kind adds would follow its own type.
+            .and_then(|(end, _)| word(&self.0, end - 4))
+            .and_then(|prototype| self.parts_of(prototype, &[PROTOTYPE]))
+            .and_then(|(_, arguments)| i16::try_from(arguments).ok())
+            .ok_or_else(|| missing(&format!("no arguments of function {function}")))
+    }
+
     /// Where a member begins in its structure, in bytes; also one of a structure or union without a name in it.
     ///
     /// # Errors
@@ -110,7 +124,8 @@ impl Types {
             if !is_called(name, "") {
                 continue;
             }
-            let Some((inner, its_members)) = self.parts_of(word(&self.0, at + 4)?) else { continue };
+            let inner = self.parts_of(word(&self.0, at + 4)?, &[STRUCTURE_KIND, UNION_KIND]);
+            let Some((inner, its_members)) = inner else { continue };
             if let Some(more) = self.bytes_within(inner, its_members, names, member) {
                 return Some(bytes + more);
             }
@@ -118,11 +133,11 @@ impl Types {
         None
     }
 
-    /// Where the parts of a structure or union begin, and how many it has; `None` for types of other kinds.
-    fn parts_of(&self, number: u32) -> Option<(usize, usize)> {
+    /// Where the parts of a type begin, and how many it has; `None` for types of other kinds than these.
+    fn parts_of(&self, number: u32, kinds: &[u32]) -> Option<(usize, usize)> {
         let mut found = None;
         self.walk(|one| {
-            if one.number == number && matches!(one.kind, STRUCTURE_KIND | UNION_KIND) {
+            if one.number == number && kinds.contains(&one.kind) {
                 found = Some((one.parts, one.members));
             }
             one.number >= number
@@ -210,13 +225,14 @@ fn written(types: &[u32], names: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// BTF of an integer, a structure of one member, a typedef and a function.
+    /// BTF of an integer, a structure of one member, a typedef, a function and its prototype of two arguments.
     fn types() -> Vec<u8> {
         let names = b"\0int\0pair\0btf_trace_connect\0sk\0send\0";
         let kind = |kind: u32, members: u32| kind << 24 | members;
         let structure = [5, kind(4, 1), 4, 28, 1, 64];
         let words = [&[1, kind(1, 0), 4, 0x20][..], &structure, &[10, kind(TYPEDEF, 0), 2]].concat();
-        written(&[&words[..], &[31, kind(FUNCTION, 0), 3]].concat(), names)
+        let prototype = [0, kind(PROTOTYPE, 2), 1, 1, 1, 5, 2];
+        written(&[&words[..], &[31, kind(FUNCTION, 0), 5], &prototype].concat(), names)
     }
 
     #[test]
@@ -225,6 +241,8 @@ mod tests {
         assert_eq!(whole.tracepoint("connect").ok(), Some(3));
         assert_eq!(whole.tracepoint("conn").map_err(|error| error.kind()), Err(ErrorKind::NotFound));
         assert_eq!(whole.function("send").ok(), Some(4));
+        assert_eq!(whole.arguments(4).ok(), Some(2));
+        assert!(whole.arguments(3).is_err() && whole.arguments(5).is_err() && whole.arguments(6).is_err());
         assert_eq!(whole.offset("pair", "sk").ok(), Some(8));
         assert!(whole.offset("pair", "other").is_err() && whole.offset("int", "sk").is_err());
         for length in 0..whole.0.len() - 1 {

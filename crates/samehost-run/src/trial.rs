@@ -228,7 +228,7 @@ pub enum TrialError {
     Types(String),
     #[error("a trial needs root, or CAP_BPF and CAP_PERFMON, to time requests in the kernel: {0}")]
     Rights(String),
-    #[error("a trial needs Linux 6.3 or later to time requests in the kernel: {0}")]
+    #[error("a trial needs Linux 5.16 or later to time requests in the kernel: {0}")]
     Kernel(String),
     #[error("the kernel refuses what times requests: {0}")]
     Refused(String),

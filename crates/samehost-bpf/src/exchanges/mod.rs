@@ -3,6 +3,7 @@
 //! write are one exchange, because no payload is read.
 
 mod counted;
+mod functions;
 mod programs;
 mod record;
 
@@ -15,29 +16,38 @@ use crate::program::{Attached, Place, Program};
 use crate::types::Types;
 use counted::Last;
 pub use counted::{Counted, OfConnection, PairCounts, Times};
-use programs::Maps;
+use programs::{Arguments, Maps};
 
-/// Writes the program of a tracepoint.
-type Write = fn(&Maps, Mode) -> Vec<Instruction>;
-
-/// Tracepoints of sockets, which Linux has since 6.3, and their programs.
-const TRACEPOINTS: [(&str, Write); 3] = [
-    ("sock_send_length", programs::sent),
-    ("sock_recv_length", programs::received),
-    ("sk_data_ready", programs::arrived),
-];
+/// Tracepoints of sockets, which Linux has since 6.3: a send has ended, a receive has ended, bytes are there.
+const TRACEPOINTS: [&str; 3] = ["sock_send_length", "sock_recv_length", "sk_data_ready"];
 /// Functions that send, whose first argument is a `struct socket` in each kernel since 5.10.
 const SENDERS: [&str; 3] = ["inet_sendmsg", "inet6_sendmsg", "unix_stream_sendmsg"];
 
-/// How the beginning of a send is known.
+/// How the beginning of a send is known, and the end of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// The functions that send are stamped where they begin.
     Entries,
+    /// The same on kernels without the tracepoints: calls end where functions return. One that was under way before is not seen.
+    Functions,
+    /// The same where programs may not ask for what a socket carries, on Linux 5.10: each event looks for its socket by cookie.
+    FunctionsByCookie,
     /// System calls are stamped where they begin: each one of the machine costs a little.
     SystemCalls,
     /// It is not: a time begins when the request is there for the server. The way there is not in it.
     Arrivals,
+}
+
+impl Mode {
+    /// Whether functions that send are stamped where they begin.
+    fn is_at_entries(self) -> bool {
+        matches!(self, Mode::Entries | Mode::Functions | Mode::FunctionsByCookie)
+    }
+
+    /// Whether the ends of calls are seen where functions return.
+    fn is_at_returns(self) -> bool {
+        matches!(self, Mode::Functions | Mode::FunctionsByCookie)
+    }
 }
 
 /// Why exchanges are not measured.
@@ -47,7 +57,7 @@ pub enum Unavailable {
     Types(io::Error),
     /// CAP_BPF or CAP_PERFMON is missing.
     Rights(io::Error),
-    /// The kernel has no such tracepoint or function: it is older than Linux 6.3.
+    /// The kernel has no such tracepoint or function: it is older than Linux 5.10.
     Kernel(io::Error),
     /// The kernel refuses a program for another reason.
     Refused(io::Error),
@@ -95,9 +105,54 @@ pub struct Exchanges {
     named: u32,
     mode: Mode,
     refused: Option<io::Error>,
-    names: Program,
+    /// Gives sockets what they carry; `None` where they carry nothing.
+    names: Option<Program>,
     programs: Vec<Program>,
     attached: Vec<Attached>,
+}
+
+/// What exchanges are to be measured of.
+struct Asked {
+    connections: u32,
+    pairs: u32,
+    /// Whether they are going to be opened.
+    are_new: bool,
+}
+
+impl Asked {
+    fn maps(&self, types: &Types) -> io::Result<Maps> {
+        let mut maps = Maps::make(self.connections.max(1), self.pairs.max(1))?;
+        if self.are_new {
+            maps.opening = Some(Opening::new(types)?);
+        }
+        Ok(maps)
+    }
+}
+
+/// What the kernel took, and what it did not.
+struct Loaded {
+    maps: Maps,
+    mode: Mode,
+    refused: Option<io::Error>,
+    names: Option<Program>,
+    programs: Programs,
+}
+
+/// Programs at their places. Each is put there as it is loaded, and once: Linux 5.10 takes none for a second time (ENOENT), so that
+/// trying a place out and coming back to it would fail there. They see nothing that counts before a connection is named.
+#[derive(Default)]
+struct Programs {
+    loaded: Vec<Program>,
+    attached: Vec<Attached>,
+}
+
+impl Programs {
+    fn put(&mut self, place: Place, number: u32, instructions: &[Instruction]) -> io::Result<()> {
+        let program = Program::load(place, number, instructions)?;
+        self.attached.push(program.watch()?);
+        self.loaded.push(program);
+        Ok(())
+    }
 }
 
 impl Exchanges {
@@ -121,44 +176,13 @@ impl Exchanges {
 
     fn begin(connections: u32, pairs: u32, exact: bool, are_new: bool) -> Result<Self, Unavailable> {
         let types = Types::read().map_err(Unavailable::Types)?;
-        // The first thing that an older kernel lacks; maps of tasks would fail there without such a name. Each is looked for once: a
-        // walk through the kernel's types takes milliseconds.
-        let mut tracepoints = Vec::new();
-        for (name, write) in TRACEPOINTS {
-            tracepoints.push((types.tracepoint(name).map_err(unavailable)?, write));
-        }
-        let mut maps = Maps::make(connections.max(1), pairs.max(1)).map_err(unavailable)?;
-        if are_new {
-            maps.opening = Some(Opening::new(&types).map_err(unavailable)?);
-        }
-        let sock = types.offset("socket", "sk").map_err(unavailable)?;
-        let walk = types.function("bpf_iter_task_file").map_err(unavailable)?;
-        let names =
-            Program::load(Place::Iterator, walk, &programs::names(&maps, sock)).map_err(unavailable)?;
-        let (mode, refused, mut programs) = match entries(&types, &maps, sock) {
-            Ok(programs) => (Mode::Entries, None, programs),
-            Err(error) if exact => (Mode::SystemCalls, Some(error), Vec::new()),
-            Err(error) => (Mode::Arrivals, Some(error), Vec::new()),
+        let asked = Asked { connections, pairs, are_new };
+        let loaded = match tracepoints(&types) {
+            Ok(numbers) => at_tracepoints(&types, &asked, numbers, exact),
+            Err(error) => functions::load(&types, &asked, error),
         };
-        let mut at_tracepoints = Vec::new();
-        for (number, write) in tracepoints {
-            at_tracepoints.push((number, write(&maps, mode)));
-        }
-        if mode == Mode::SystemCalls {
-            let number = types.tracepoint("sys_enter").map_err(unavailable)?;
-            at_tracepoints.push((number, programs::calls(&maps)));
-        }
-        if let Some(opening) = &maps.opening {
-            let number = types.tracepoint("inet_sock_set_state").map_err(unavailable)?;
-            at_tracepoints.push((number, programs::established(&maps, opening)));
-        }
-        for (number, instructions) in &at_tracepoints {
-            programs.push(Program::load(Place::Tracepoint, *number, instructions).map_err(unavailable)?);
-        }
-        let mut attached = Vec::new();
-        for program in &programs {
-            attached.push(program.watch().map_err(unavailable)?);
-        }
+        let Loaded { maps, mode, refused, names, programs } = loaded?;
+        let Programs { loaded: programs, attached } = programs;
         Ok(Exchanges { maps, pairs, connections, named: 0, mode, refused, names, programs, attached })
     }
 
@@ -167,7 +191,7 @@ impl Exchanges {
         self.mode
     }
 
-    /// What the kernel replied to a program at a function's entry.
+    /// What the kernel replied where it did not take a mode before this one.
     #[must_use]
     pub fn refused(&self) -> Option<&io::Error> {
         self.refused.as_ref()
@@ -184,7 +208,9 @@ impl Exchanges {
                 continue;
             }
             let number = self.named;
-            self.maps.records.put(&number.to_ne_bytes(), &record::empty(one.pair))?;
+            let is_carried = self.names.is_some();
+            let record = if is_carried { record::empty(one.pair) } else { record::of_both(one.pair) };
+            self.maps.records.put(&number.to_ne_bytes(), &record)?;
             for (end, cookie) in [(0_u32, one.client), (1, one.server)] {
                 let value = [number.to_ne_bytes(), end.to_ne_bytes()].concat();
                 self.maps.wanted.put(&cookie.to_ne_bytes(), &value)?;
@@ -192,8 +218,9 @@ impl Exchanges {
             self.named += 1;
             taken += 1;
         }
-        if taken > 0 {
-            self.names.walk()?;
+        match &self.names {
+            Some(names) if taken > 0 => names.walk()?,
+            _ => {}
         }
         Ok(taken)
     }
@@ -223,9 +250,9 @@ impl Exchanges {
         self.maps.records.put(&number.to_ne_bytes(), &record::of_client(pair))?;
         let value = [number.to_ne_bytes(), 0_u32.to_ne_bytes()].concat();
         self.maps.own.put(&client.as_raw_fd().to_ne_bytes(), &value)?;
-        if self.mode == Mode::SystemCalls {
+        if let Some(stamps) = &self.maps.stamps {
             // Without it the thread's first exchange has no time, and is counted so.
-            let _ = self.maps.stamps.put(&thread.as_raw_fd().to_ne_bytes(), &[0; 8]);
+            let _ = stamps.put(&thread.as_raw_fd().to_ne_bytes(), &[0; 8]);
         }
         self.named += 1;
         Ok(Some(number))
@@ -248,19 +275,68 @@ impl Exchanges {
     }
 }
 
-/// The programs at the entries of functions that send. A kernel without IPv6 has two of them.
-fn entries(types: &Types, maps: &Maps, sock: i16) -> io::Result<Vec<Program>> {
-    let mut programs = Vec::new();
-    for name in SENDERS {
-        let number = match types.function(name) {
-            Err(error) if error.kind() == ErrorKind::NotFound && name == "inet6_sendmsg" => continue,
-            number => number?,
-        };
-        programs.push(Program::load(Place::Entry, number, &programs::enters(maps, sock))?);
+/// The numbers of the tracepoints. Each is looked for once: a walk through the kernel's types takes milliseconds.
+fn tracepoints(types: &Types) -> io::Result<[u32; 3]> {
+    let [sent, received, arrived] = TRACEPOINTS;
+    Ok([types.tracepoint(sent)?, types.tracepoint(received)?, types.tracepoint(arrived)?])
+}
+
+/// The programs for a kernel that has the tracepoints.
+fn at_tracepoints(
+    types: &Types,
+    asked: &Asked,
+    [sends, receives, arrivals]: [u32; 3],
+    exact: bool,
+) -> Result<Loaded, Unavailable> {
+    let mut maps = asked.maps(types).map_err(unavailable)?;
+    let sock = types.offset("socket", "sk").map_err(unavailable)?;
+    let names = names(types, &maps, sock).map_err(unavailable)?;
+    let (mode, refused, mut programs) = match entries(types, &maps, Mode::Entries, &SENDERS, sock) {
+        Ok(programs) => (Mode::Entries, None, programs),
+        Err(error) if exact => (Mode::SystemCalls, Some(error), Programs::default()),
+        Err(error) => (Mode::Arrivals, Some(error), Programs::default()),
+    };
+    if mode == Mode::SystemCalls {
+        let stamps = Map::make(Kind::OfTasks, 4, 8, 0).map_err(unavailable)?;
+        let number = types.tracepoint("sys_enter").map_err(unavailable)?;
+        let instructions = programs::calls(&maps, &stamps);
+        programs.put(Place::Tracepoint, number, &instructions).map_err(unavailable)?;
+        maps.stamps = Some(stamps);
     }
-    // A kernel may take the program and refuse to put it there.
-    for program in &programs {
-        drop(program.watch()?);
+    let at = Arguments::OF_TRACEPOINT;
+    let written = [
+        (sends, programs::sent(&maps, mode, at)),
+        (receives, programs::received(&maps, mode, at)),
+        (arrivals, programs::arrived(&maps, mode)),
+    ];
+    for (number, instructions) in written {
+        programs.put(Place::Tracepoint, number, &instructions).map_err(unavailable)?;
+    }
+    opened(types, &maps, &mut programs).map_err(unavailable)?;
+    Ok(Loaded { maps, mode, refused, names: Some(names), programs })
+}
+
+/// The program that gives sockets what they carry.
+fn names(types: &Types, maps: &Maps, sock: i16) -> io::Result<Program> {
+    let walk = types.function("bpf_iter_task_file")?;
+    Program::load(Place::Iterator, walk, &programs::names(maps, sock))
+}
+
+/// Adds the program that sees connections open, where they are measured from then on.
+fn opened(types: &Types, maps: &Maps, programs: &mut Programs) -> io::Result<()> {
+    let Some(opening) = &maps.opening else { return Ok(()) };
+    let number = types.tracepoint("inet_sock_set_state")?;
+    programs.put(Place::Tracepoint, number, &programs::established(maps, opening))
+}
+
+/// The programs at the entries of functions that send. Those of a kernel without IPv6, or without a function of its own that sends
+/// pages (since 6.5), are fewer.
+fn entries(types: &Types, maps: &Maps, mode: Mode, senders: &[&str], sock: i16) -> io::Result<Programs> {
+    let mut programs = Programs::default();
+    for name in senders {
+        let Some(number) = functions::number(types, name)? else { continue };
+        let instructions = programs::enters(maps, mode, sock);
+        programs.put(Place::Entry, number, &instructions).map_err(|error| functions::of(name, error))?;
     }
     Ok(programs)
 }

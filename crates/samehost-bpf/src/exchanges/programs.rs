@@ -5,7 +5,8 @@
 //!
 //! The tracepoints of a send and a receive are at the *end* of the call. Over TCP on the loopback the whole transport happens
 //! inside the sender's call, so that they alone hide just what TCP costs: a client's clock said 42.0 µs, they said 30.5. The
-//! beginning of a send is stamped at the entry of its function ([`Mode::Entries`]), or at the entry of its system call
+//! beginning of a send is stamped at the entry of its function ([`Mode::Entries`] and, on kernels without these tracepoints,
+//! [`Mode::Functions`]), or at the entry of its system call
 //! ([`Mode::SystemCalls`]), which `sk_data_ready` reads: it runs inside the sender's call. Otherwise the time begins with the
 //! arrival ([`Mode::Arrivals`]).
 
@@ -13,8 +14,8 @@ use std::io;
 
 use super::record::{
     ANSWERED, ARRIVED, BACK, BEGUN, BUCKETS, BYTES, EXCHANGES, FIRST_SUM, IS_UNTIMED, LAST, LAST_SUM, LASTS,
-    NAMED, OUT, PAIR, PART_SUMS, PARTS, PUSHED, READ, RECEIVED, RECEIVES, RETURNED, STREAMED, TAKEN,
-    TAKEN_AT, UNASKED, UNTIMED, VIOLATED, VIOLATIONS, compute_bucket,
+    NAMED, OUT, PAIR, PART_SUMS, PARTS, PUSHED, READ, RECEIVED, RECEIVES, RETURNED, SEEN_READING, STREAMED,
+    TAKEN, TAKEN_AT, UNASKED, UNTIMED, VIOLATED, VIOLATIONS, compute_bucket,
 };
 use super::{Mode, Opening};
 use crate::instruction::Arithmetic::{Add, And, Or, ShiftLeft, ShiftRight, Subtract};
@@ -44,11 +45,15 @@ pub(super) struct Maps {
     pub(super) wanted: Map,
     /// What such a socket carries: its record and end. A hash by cookie for each event took 60 ns more.
     pub(super) own: Map,
+    /// Where a `struct sock` has its cookie, for kernels whose programs may neither ask for it nor find what a socket carries: each
+    /// event looks its socket up in `wanted` there.
+    pub(super) cookie_at: Option<i16>,
     pub(super) records: Map,
     /// Buckets of the time to the first piece and to the last, for each pair.
     pub(super) times: Map,
-    /// When a thread that has sent on such a socket entered the system call that sends; zero in any other call.
-    pub(super) stamps: Map,
+    /// When a thread that has sent on such a socket entered the system call that sends; zero in any other call. Where system calls
+    /// are stamped.
+    pub(super) stamps: Option<Map>,
     /// Where connections are measured from their opening on.
     pub(super) opening: Option<Opening>,
 }
@@ -58,9 +63,10 @@ impl Maps {
         Ok(Maps {
             wanted: Map::make(Kind::Hash, 8, 8, 2 * connections)?,
             own: Map::make(Kind::OfSockets, 4, 8, 0)?,
+            cookie_at: None,
             records: Map::make(Kind::Array, 4, BYTES, connections)?,
             times: Map::make(Kind::PerProcessor, 4, 8 * BUCKETS, 2 * pairs)?,
-            stamps: Map::make(Kind::OfTasks, 4, 8, 0)?,
+            stamps: None,
             opening: None,
         })
     }
@@ -74,12 +80,33 @@ struct Writer<'a> {
     out: Label,
 }
 
-/// Tracepoint `sock_send_length`: socket, result, flags. A send has ended.
-pub(super) fn sent(maps: &Maps, mode: Mode) -> Vec<Instruction> {
+/// Where a program that sees the end of a send or a receive finds the socket, the result and, of a receive, the flags.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arguments {
+    /// Where a `struct socket`, which is the first argument, has its `struct sock`; `None` where the argument is that itself.
+    sock: Option<i16>,
+    result: i16,
+    flags: i16,
+}
+
+impl Arguments {
+    /// Of `sock_send_length` and `sock_recv_length`: socket, result, flags.
+    pub(super) const OF_TRACEPOINT: Self = Arguments { sock: None, result: 8, flags: 16 };
+
+    /// Of a function that returns, with so many arguments: a `struct socket`, the message, its size, and of a receive the flags.
+    /// The result stands behind them.
+    pub(super) fn of_function(sock: i16, arguments: i16) -> Self {
+        Arguments { sock: Some(sock), result: 8 * arguments, flags: 24 }
+    }
+}
+
+/// The end of a send: tracepoint `sock_send_length`, or where a function that sends returns.
+pub(super) fn sent(maps: &Maps, mode: Mode, at: Arguments) -> Vec<Instruction> {
     let mut to = Writer::new(maps, mode);
     let (is_servers, done) = (to.program.label(), to.program.label());
-    to.program.put([load_long(R8, R1, 8), load_long(R2, R1, 0)]);
+    to.program.put([load_long(R8, R1, at.result)]);
     to.program.go_unless_positive(R8, to.out);
+    to.load_sock(at.sock);
     to.find_record();
     to.program.put([copy_word(R8, R8)]);
     to.program.go_if(R7, Test::IsNot, 0, is_servers);
@@ -88,27 +115,28 @@ pub(super) fn sent(maps: &Maps, mode: Mode) -> Vec<Instruction> {
     to.program.place(is_servers);
     to.add(BACK, R8);
     to.program.place(done);
-    if mode == Mode::SystemCalls {
+    if let Some(stamps) = &maps.stamps {
         // From now on this thread's system calls are stamped; this one's stamp is used up.
-        to.find_stamp(MAKE);
+        to.find_stamp(stamps, MAKE);
         to.program.go_if(R0, Test::Is, 0, to.out);
         to.program.put([store_number(R0, 0, 0)]);
     }
     to.finish()
 }
 
-/// Tracepoint `sock_recv_length`: socket, result, flags. A receive has ended; not one that only looked (MSG_PEEK), failed, or
-/// was at the end of the stream.
-pub(super) fn received(maps: &Maps, mode: Mode) -> Vec<Instruction> {
+/// The end of a receive: tracepoint `sock_recv_length`, or where a function that receives returns; not of one that only looked
+/// (MSG_PEEK), failed, or was at the end of the stream.
+pub(super) fn received(maps: &Maps, mode: Mode, at: Arguments) -> Vec<Instruction> {
     /// `MSG_PEEK`
     const PEEK: i32 = 2;
     let mut to = Writer::new(maps, mode);
     let (is_servers, is_asked, is_first, is_reply) =
         (to.program.label(), to.program.label(), to.program.label(), to.program.label());
-    to.program.put([load_long(R8, R1, 8), load_long(R3, R1, 16), load_long(R2, R1, 0)]);
+    to.program.put([load_long(R8, R1, at.result), load_long(R3, R1, at.flags)]);
     to.program.go_unless_positive(R8, to.out);
     to.program.put([compute(R3, And, PEEK)]);
     to.program.go_if(R3, Test::IsNot, 0, to.out);
+    to.load_sock(at.sock);
     to.find_record();
     to.program.put([copy_word(R8, R8), call(NOW), copy(R9, R0)]);
     to.program.go_if(R7, Test::IsNot, 0, is_servers);
@@ -132,6 +160,9 @@ pub(super) fn received(maps: &Maps, mode: Mode) -> Vec<Instruction> {
     to.program.go(to.out);
     to.program.place(is_servers);
     to.add(TAKEN, R8);
+    if mode.is_at_returns() {
+        to.program.put([store_number(R6, SEEN_READING, 1)]);
+    }
     to.go_if_zero(TAKEN_AT, is_first);
     to.program.go(to.out);
     to.program.place(is_first);
@@ -139,7 +170,8 @@ pub(super) fn received(maps: &Maps, mode: Mode) -> Vec<Instruction> {
     to.finish()
 }
 
-/// Tracepoint `sk_data_ready`: socket. Bytes, or the end of the stream, are there for the socket's owner.
+/// Tracepoint `sk_data_ready`, or the function `sock_def_readable`: socket. Bytes, or the end of the stream, are there for the
+/// socket's owner.
 pub(super) fn arrived(maps: &Maps, mode: Mode) -> Vec<Instruction> {
     let mut to = Writer::new(maps, mode);
     let is_servers = to.program.label();
@@ -148,9 +180,9 @@ pub(super) fn arrived(maps: &Maps, mode: Mode) -> Vec<Instruction> {
         Some(opening) => to.find_or_give_record(opening),
         None => to.find_record(),
     }
-    if mode == Mode::SystemCalls {
+    if let Some(stamps) = &maps.stamps {
         let (is_known, is_read) = (to.program.label(), to.program.label());
-        to.find_stamp(0);
+        to.find_stamp(stamps, 0);
         to.program.go_if(R0, Test::IsNot, 0, is_known);
         to.program.put([set(R8, 0)]);
         to.program.go(is_read);
@@ -167,18 +199,17 @@ pub(super) fn arrived(maps: &Maps, mode: Mode) -> Vec<Instruction> {
     to.program.go(to.out);
     to.program.place(is_servers);
     match mode {
-        Mode::Entries => to.request_arrives(),
+        Mode::Entries | Mode::Functions | Mode::FunctionsByCookie => to.request_arrives(),
         Mode::SystemCalls | Mode::Arrivals => to.request_begins(),
     }
     to.finish()
 }
 
 /// The entry of a function that sends, whose first argument is a `struct socket`.
-pub(super) fn enters(maps: &Maps, sock: i16) -> Vec<Instruction> {
-    let mut to = Writer::new(maps, Mode::Entries);
+pub(super) fn enters(maps: &Maps, mode: Mode, sock: i16) -> Vec<Instruction> {
+    let mut to = Writer::new(maps, mode);
     let is_servers = to.program.label();
-    to.program.put([load_long(R2, R1, 0), load_long(R2, R2, sock)]);
-    to.program.go_if(R2, Test::Is, 0, to.out);
+    to.load_sock(Some(sock));
     to.find_record();
     to.program.put([call(NOW), copy(R9, R0), copy(R8, R0)]);
     to.program.go_if(R7, Test::IsNot, 0, is_servers);
@@ -199,11 +230,11 @@ pub(super) fn enters(maps: &Maps, sock: i16) -> Vec<Instruction> {
 
 /// Tracepoint `sys_enter`: registers, number. Stamps the calls that send of threads that have sent on a socket that is measured,
 /// and takes the stamp away in all others: what arrives during them was sent by somebody else.
-pub(super) fn calls(maps: &Maps) -> Vec<Instruction> {
+pub(super) fn calls(maps: &Maps, stamps: &Map) -> Vec<Instruction> {
     let mut to = Writer::new(maps, Mode::SystemCalls);
     let sends = to.program.label();
     to.program.put([load_long(R6, R1, 8)]);
-    to.find_stamp(0);
+    to.find_stamp(stamps, 0);
     to.program.go_if(R0, Test::Is, 0, to.out);
     to.program.put([copy(R7, R0)]);
     for number in [
@@ -302,6 +333,15 @@ impl<'a> Writer<'a> {
         self.program.finish()
     }
 
+    /// In `R2` the `struct sock` of the first argument, whose arguments are in `R1`: see [`Arguments`].
+    fn load_sock(&mut self, within: Option<i16>) {
+        self.program.put([load_long(R2, R1, 0)]);
+        if let Some(place) = within {
+            self.program.put([load_long(R2, R2, place)]);
+            self.program.go_if(R2, Test::Is, 0, self.out);
+        }
+    }
+
     /// The record and the end of the socket in `R2`; of a socket that is not measured the program ends here.
     fn find_record(&mut self) {
         self.find_carried();
@@ -311,6 +351,12 @@ impl<'a> Writer<'a> {
 
     /// In `R0` what the socket in `R2` carries, or zero.
     fn find_carried(&mut self) {
+        if let Some(place) = self.maps.cookie_at {
+            self.program.put([load_long(R1, R2, place), store_long(R10, LONG, R1)]);
+            self.program.put(map(R1, &self.maps.wanted));
+            self.program.put([copy(R2, R10), compute(R2, Add, i32::from(LONG)), call(LOOK_UP)]);
+            return;
+        }
         self.program.put(map(R1, &self.maps.own));
         self.program.put([set(R3, 0), set(R4, 0), call(OF_SOCKET)]);
     }
@@ -374,9 +420,9 @@ impl<'a> Writer<'a> {
     }
 
     /// In `R0` the stamp of this thread, or zero.
-    fn find_stamp(&mut self, flags: i32) {
+    fn find_stamp(&mut self, stamps: &Map, flags: i32) {
         self.program.put([call(TASK), copy(R2, R0)]);
-        self.program.put(map(R1, &self.maps.stamps));
+        self.program.put(map(R1, stamps));
         self.program.put([set(R3, 0), set(R4, flags), call(OF_TASK)]);
     }
 
@@ -464,7 +510,9 @@ impl<'a> Writer<'a> {
         self.program.put([load_long(R1, R10, NO_STAMP), store_long(R6, IS_UNTIMED, R1)]);
         self.program.put([store_number(R6, VIOLATED, 0), store_number(R6, STREAMED, 0)]);
         match self.mode {
-            Mode::Entries => self.program.put([store_number(R6, ARRIVED, 0)]),
+            Mode::Entries | Mode::Functions | Mode::FunctionsByCookie => {
+                self.program.put([store_number(R6, ARRIVED, 0)]);
+            }
             Mode::SystemCalls | Mode::Arrivals => self.program.put([store_long(R6, ARRIVED, R9)]),
         }
         self.program.put([store_long(R6, BEGUN, R8)]);
@@ -497,7 +545,7 @@ impl<'a> Writer<'a> {
         }
         self.program.place(is_unknown);
         self.program.put([store_long(R6, RETURNED, R9)]);
-        if self.mode != Mode::Entries {
+        if !self.mode.is_at_entries() {
             self.check_order();
         }
     }
@@ -505,6 +553,17 @@ impl<'a> Writer<'a> {
     /// The server begins to answer: if it has not read all that was sent, requests overlap.
     fn check_order(&mut self) {
         let violates = self.program.label();
+        if self.mode.is_at_returns() {
+            // A receive that was under way before the program was at its place is not seen to return: an idle server's first one. It
+            // answers, so it has read. Without this all exchanges after that one would overlap with it.
+            let is_seen = self.program.label();
+            self.program.put([load_long(R1, R6, SEEN_READING)]);
+            self.program.go_if(R1, Test::IsNot, 0, is_seen);
+            self.program.put([store_number(R6, SEEN_READING, 1)]);
+            self.program.put([load_long(R1, R6, OUT), store_long(R6, TAKEN, R1)]);
+            self.program.go(self.out);
+            self.program.place(is_seen);
+        }
         self.go_if_zero(TAKEN_AT, violates);
         self.program.put([load_long(R1, R6, TAKEN), load_long(R2, R6, OUT)]);
         self.program.go_if(R2, Test::IsAtMost, R1, self.out);

@@ -59,7 +59,10 @@ pub(super) const PARTS: i16 = 192;
 /// The way there, waiting, work, the way back, and the client's own delay.
 pub(super) const PART_SUMS: [i16; 5] = [200, 208, 216, 224, 232];
 
-pub(super) const BYTES: usize = 240;
+/// Whether the server was seen to read, where ends of receives are seen as functions return.
+pub(super) const SEEN_READING: i16 = 240;
+
+pub(super) const BYTES: usize = 248;
 
 /// A record as it was read.
 pub(super) struct Record(Vec<u8>);
@@ -125,8 +128,17 @@ pub(super) fn empty(pair: u32) -> [u8; BYTES] {
 
 /// The same of a connection whose client has its storage already.
 pub(super) fn of_client(pair: u32) -> [u8; BYTES] {
+    named(pair, 1)
+}
+
+/// The same of a connection whose ends need no storage.
+pub(super) fn of_both(pair: u32) -> [u8; BYTES] {
+    named(pair, 3)
+}
+
+fn named(pair: u32, ends: u32) -> [u8; BYTES] {
     let mut bytes = empty(pair);
-    bytes[NAMED as usize..NAMED as usize + 4].copy_from_slice(&1_u32.to_ne_bytes());
+    bytes[NAMED as usize..NAMED as usize + 4].copy_from_slice(&ends.to_ne_bytes());
     bytes
 }
 

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::call;
+use crate::instruction::Register::{R1, R2, R3, R8};
+use crate::instruction::load_long;
 
 /// A connected stream of either kind.
 trait Stream: Read + Write + AsRawFd + Send {}
@@ -112,6 +114,81 @@ fn requests_one_at_a_time_are_counted_as_root() {
             assert_eq!(found.parted > 400, mode != Mode::Arrivals, "{what}");
         }
     }
+}
+
+/// A server that waits in its receive before anything is measured: where ends of calls are seen as functions return, that one is not,
+/// and no other is missing. An emulated machine with another kernel runs this too, and shows what was counted.
+#[test]
+fn all_exchanges_of_an_idle_server_are_counted_as_root() {
+    const TIMES: u64 = 3000;
+    for (transport, connect) in BOTH {
+        let (mut client, server) = connect();
+        let server_cookie = cookie(&server);
+        let server = thread::spawn(move || echo(server, 100));
+        thread::sleep(Duration::from_millis(100));
+        let mut exchanges = Exchanges::open(8, 1, false).expect("bpf(2) needs root");
+        let wanted = Wanted { client: cookie(&client), server: server_cookie, pair: 0 };
+        assert_eq!(exchanges.name(&[wanted]).expect("named"), 1);
+        let (mode, refused) = (exchanges.mode(), exchanges.refused().map(ToString::to_string));
+        for _ in 0..TIMES {
+            ask(&mut client, &[7; 100]);
+        }
+        let found = counted(exchanges);
+        drop(client);
+        server.join().expect("it ends");
+        let what = format!("{transport}, {mode:?}: {}", shown(&found));
+        let _ = writeln!(io::stderr(), "counted: {what}; {}", refused.unwrap_or_default());
+        assert!((TIMES - 5..=TIMES).contains(&found.exchanges) && found.violations <= 5, "{what}");
+        assert_eq!((found.receives, found.unasked, found.untimed), (TIMES, 0, 0), "{what}");
+        let bytes = [found.bytes_out, found.bytes_taken, found.bytes_back, found.bytes_received];
+        assert_eq!(bytes, [100 * TIMES; 4], "{what}");
+        assert_eq!(found.parted + 10 > found.exchanges, mode != Mode::Arrivals, "{what}");
+    }
+}
+
+/// The programs for functions that return are the same at a tracepoint but for where they find their arguments: there the kernel
+/// that does not allow them at functions checks them.
+#[test]
+fn programs_for_kernels_without_tracepoints_pass_the_verifier_as_root() {
+    let types = Types::read().expect("the kernel's types");
+    let numbers = tracepoints(&types).expect("they are there");
+    let within = types.offset("sock", "__sk_common").expect("it is there");
+    let at = Arguments::OF_TRACEPOINT;
+    for mode in [Mode::Functions, Mode::FunctionsByCookie] {
+        let asked = Asked { connections: 8, pairs: 1, are_new: false };
+        let mut maps = asked.maps(&types).expect("bpf(2) needs root");
+        if mode == Mode::FunctionsByCookie {
+            let place = types.offset("sock_common", "skc_cookie").expect("it is there");
+            maps.cookie_at = Some(within + place);
+        }
+        let written = [
+            programs::sent(&maps, mode, at),
+            programs::received(&maps, mode, at),
+            programs::arrived(&maps, mode),
+        ];
+        for (number, instructions) in numbers.into_iter().zip(written) {
+            Program::load(Place::Tracepoint, number, &instructions)
+                .unwrap_or_else(|error| panic!("{mode:?}: {error}"));
+        }
+    }
+}
+
+#[test]
+fn results_of_functions_are_read_behind_their_arguments_as_root() {
+    let types = Types::read().expect("the kernel's types");
+    let maps = Maps::make(1, 1).expect("bpf(2) needs root");
+    let sock = types.offset("socket", "sk").expect("it is there");
+    let at = |name| {
+        let number = functions::number(&types, name).expect("it is there").expect("it is there");
+        Arguments::of_function(sock, types.arguments(number).expect("it has some"))
+    };
+    let sent = programs::sent(&maps, Mode::Functions, at("inet_sendmsg"));
+    assert_eq!(sent[0], load_long(R8, R1, 3 * 8));
+    assert_eq!(sent[2..4], [load_long(R2, R1, 0), load_long(R2, R2, sock)]);
+    let received = programs::received(&maps, Mode::Functions, at("unix_stream_recvmsg"));
+    assert_eq!(received[..2], [load_long(R8, R1, 4 * 8), load_long(R3, R1, 3 * 8)]);
+    assert!(functions::number(&types, "inet6_no_such").expect("it may be missing").is_none());
+    assert!(functions::number(&types, "unix_no_such").is_err());
 }
 
 #[test]

@@ -11,6 +11,11 @@ use super::SocketKind;
 pub enum ExchangeMode {
     /// The functions of the kernel that send are stamped where they begin.
     Entries,
+    /// The same on kernels without tracepoints of sockets (before Linux 6.3): calls end where functions return, and one that was under
+    /// way before is not seen.
+    Functions,
+    /// The same on Linux 5.10, whose programs find a socket by its cookie.
+    FunctionsByCookie,
     /// System calls are stamped where they begin, with `--exact`.
     SystemCalls,
     /// It is not known: times begin when a request is there for the server. The way there, 2 to 11 µs, is not in them, and
@@ -27,7 +32,7 @@ pub enum Unmeasured {
     NoTypes,
     /// It takes root, or CAP_BPF and CAP_PERFMON.
     NoRights,
-    /// The kernel is older than Linux 6.3.
+    /// The kernel is older than Linux 5.10, or lacks a function.
     OldKernel,
     /// The kernel refuses the programs.
     Refused,

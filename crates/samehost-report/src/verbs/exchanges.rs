@@ -162,7 +162,7 @@ pub(crate) fn reason_of_no_measurement(why: Unmeasured) -> &'static str {
     match why {
         Unmeasured::NoRights => "it takes root, or CAP_BPF and CAP_PERFMON",
         Unmeasured::NoTypes => "the kernel shows no types of its own in /sys/kernel/btf/vmlinux",
-        Unmeasured::OldKernel => "it takes Linux 6.3 or later",
+        Unmeasured::OldKernel => "it takes Linux 5.10 or later",
         Unmeasured::Refused => "the kernel refuses the programs",
     }
 }
@@ -193,9 +193,10 @@ fn duration(pair: &PairExchanges, mode: ExchangeMode) -> String {
         ExchangeMode::Arrivals => {
             format!("reply {} after the request arrived{}", mean(first), quantiles(first))
         }
-        ExchangeMode::Entries | ExchangeMode::SystemCalls => {
-            format!("reply after {}{}", mean(first), quantiles(first))
-        }
+        ExchangeMode::Entries
+        | ExchangeMode::Functions
+        | ExchangeMode::FunctionsByCookie
+        | ExchangeMode::SystemCalls => format!("reply after {}{}", mean(first), quantiles(first)),
     };
     if let Some(parts) = &pair.parts {
         text.push_str(&in_parts(parts));
@@ -270,6 +271,12 @@ fn how(exchanges: &Exchanges, mode: ExchangeMode) -> String {
     let refused = exchanges.refused.as_deref().map(clean).unwrap_or_default();
     let mut text = match mode {
         ExchangeMode::Entries => format!("From where a function of the kernel begins to send. {LEGEND}"),
+        ExchangeMode::Functions => format!(
+            "From where a function of the kernel begins to send, to where one that receives returns, because the kernel has no tracepoints of sockets ({refused}). {LEGEND}"
+        ),
+        ExchangeMode::FunctionsByCookie => format!(
+            "From where a function of the kernel begins to send, to where one that receives returns; each call looks up whether its socket is measured, because the kernel knows no better ({refused}). {LEGEND}"
+        ),
         ExchangeMode::SystemCalls => format!(
             "From the system call that sends, because the kernel refuses a program at the function that does ({refused}). {LEGEND}"
         ),

@@ -324,6 +324,8 @@ fn candidate<'a>(scan: &'a Scan, connection: &Connection, client_name: &str) -> 
 pub(crate) fn mode_of(kernel: &samehost_bpf::Exchanges) -> ExchangeMode {
     match kernel.mode() {
         Mode::Entries => ExchangeMode::Entries,
+        Mode::Functions => ExchangeMode::Functions,
+        Mode::FunctionsByCookie => ExchangeMode::FunctionsByCookie,
         Mode::SystemCalls => ExchangeMode::SystemCalls,
         Mode::Arrivals => ExchangeMode::Arrivals,
     }

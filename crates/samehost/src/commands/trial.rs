@@ -155,6 +155,7 @@ fn head(tried: &Tried, options: &RunOptions, asked: &Asked) -> Head {
     workload.parameters.insert("over_the_unix_socket".into(), share.to_string());
     let stamps = match tried.mode {
         Mode::Entries => "functions that send",
+        Mode::Functions | Mode::FunctionsByCookie => "functions that send and receive",
         Mode::SystemCalls => "system calls",
         Mode::Arrivals => "arrivals",
     };
