@@ -6,7 +6,6 @@ mod connects;
 mod exchanges;
 mod instruction;
 mod map;
-mod memory;
 mod program;
 mod types;
 
