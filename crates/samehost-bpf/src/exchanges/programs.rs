@@ -31,6 +31,8 @@ use crate::map::{Kind, Map};
 /// for: 5 ms in nanoseconds. A server that sends a long reply in pieces pauses for less. With 5 ms alone, replies of 2 MB on an
 /// emulated processor were not replies.
 const SILENCE: i32 = 5_000_000;
+/// In the place of [`SEEN_READING`]: the server has answered without having been seen to read.
+const MISSED: i32 = 2;
 /// `BPF_LOCAL_STORAGE_GET_F_CREATE`.
 const MAKE: i32 = 1;
 /// Places on the stack: a number of 32 bits, one of 64, and whether nobody knows when this send began.
@@ -498,6 +500,15 @@ impl<'a> Writer<'a> {
         // What the server read may have been noted before the arrival of what it read: it waits on another processor. Only with
         // a stamp it is known which it was; without one, what it read since the last reply.
         let since_reply = self.mode == Mode::Arrivals;
+        if self.mode.is_at_returns() {
+            // Only now have all sends before this one returned, which count their bytes as they do.
+            let has_all = self.program.label();
+            self.program.put([load_long(R1, R6, SEEN_READING)]);
+            self.program.go_if(R1, Test::IsNot, MISSED, has_all);
+            self.program.put([load_long(R1, R6, OUT), store_long(R6, TAKEN, R1)]);
+            self.program.put([store_number(R6, SEEN_READING, 1)]);
+            self.program.place(has_all);
+        }
         self.program.put([load_long(R2, R6, LAST)]);
         for place in [TAKEN_AT, ANSWERED, RETURNED, READ] {
             let is_later = self.program.label();
@@ -559,8 +570,7 @@ impl<'a> Writer<'a> {
             let is_seen = self.program.label();
             self.program.put([load_long(R1, R6, SEEN_READING)]);
             self.program.go_if(R1, Test::IsNot, 0, is_seen);
-            self.program.put([store_number(R6, SEEN_READING, 1)]);
-            self.program.put([load_long(R1, R6, OUT), store_long(R6, TAKEN, R1)]);
+            self.program.put([store_number(R6, SEEN_READING, MISSED)]);
             self.program.go(self.out);
             self.program.place(is_seen);
         }
