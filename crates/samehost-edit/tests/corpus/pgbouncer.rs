@@ -11,7 +11,9 @@ const LEAST_CASES: usize = 40;
 /// Starts the pooler with what the configuration says of databases, and everything about itself that would keep it from
 /// starting, or us from asking, set otherwise. A database of `*` exists from when somebody asks for it until
 /// PgBouncer clears away what nobody is connected to, three times a second.
+/// `psql` is the program itself, and not Debian's script of Perl before it.
 const SCRIPT: &str = r#"
+PATH="$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | tail -n1):$PATH"
 mkdir -m 777 /run/ask /run/pgbouncer
 cat > /run/ask/wrapper.ini <<END
 %include $1
