@@ -7,9 +7,12 @@
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 use std::time::Instant;
 
-use crate::{alone, cargo, needs, root, servers, target};
+use anyhow::{Context, ensure};
+
+use crate::{alone, cargo_program, needs, root, servers, target};
 
 /// Ends of the names of tests that `--quick` leaves out.
 const MARKS: [&str; 3] = ["as_root", "with_programs", "at_length"];
@@ -30,7 +33,7 @@ impl fmt::Display for Suite {
     }
 }
 
-/// How long a suite took.
+/// How long a suite took: to build, with what it installs meanwhile, and to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Took {
     suite: Suite,
@@ -61,8 +64,16 @@ impl Took {
 pub(crate) fn all() -> anyhow::Result<()> {
     announce(Suite::All);
     servers::announce();
+    let begun = Instant::now();
+    let options = options(&["--all-features"]);
+    // On a new machine apt waits for the network for minutes, and compilers do not.
+    let mut build = Build::start(&options)?;
     needs()?;
-    timed(Suite::All, &["--all-features"], &[])
+    build.wait()?;
+    let build_s = begun.elapsed().as_secs();
+    let begun = Instant::now();
+    alone::test_all(&options)?;
+    end(Suite::All, build_s, begun)
 }
 
 /// The tests that need neither root nor servers.
@@ -72,20 +83,48 @@ pub(crate) fn quick() -> anyhow::Result<()> {
         "Left out: what needs servers, another's program, root or half a minute; `cargo xtask test` has it."
     );
     let skipped: Vec<&str> = MARKS.iter().flat_map(|mark| ["--skip", *mark]).collect();
-    timed(Suite::Quick, &[], &skipped)
-}
-
-/// Builds and runs tests, and keeps how long that took.
-fn timed(suite: Suite, features: &[&str], words: &[&str]) -> anyhow::Result<()> {
-    let options = [&["--workspace", "--locked"], features].concat();
     let begun = Instant::now();
-    cargo(&[&["test"], &options[..], &["--no-run"]].concat())?;
+    let options = options(&[]);
+    Build::start(&options)?.wait()?;
     let build_s = begun.elapsed().as_secs();
     let begun = Instant::now();
-    match suite {
-        Suite::All => alone::test_all(&options)?,
-        Suite::Quick => alone::test(&options, words)?,
+    alone::test(&options, &skipped)?;
+    end(Suite::Quick, build_s, begun)
+}
+
+/// Words for cargo that choose what is built and tested.
+fn options(features: &[&'static str]) -> Vec<&'static str> {
+    [&["--workspace", "--locked"], features].concat()
+}
+
+/// Cargo while it builds the tests; ended with this value.
+struct Build(Child);
+
+impl Build {
+    fn start(options: &[&str]) -> anyhow::Result<Build> {
+        let words = [&["test"], options, &["--no-run"]].concat();
+        println!("$ cargo {}", words.join(" "));
+        let cargo = Command::new(cargo_program()).args(words).current_dir(root()).spawn();
+        Ok(Build(cargo.context("starting cargo")?))
     }
+
+    fn wait(&mut self) -> anyhow::Result<()> {
+        let status = self.0.wait()?;
+        ensure!(status.success(), "the tests could not be built: cargo ended with {status}");
+        Ok(())
+    }
+}
+
+impl Drop for Build {
+    fn drop(&mut self) {
+        // It has ended, unless something else failed meanwhile.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Says and keeps how long a suite took that ran from `begun` on.
+fn end(suite: Suite, build_s: u64, begun: Instant) -> anyhow::Result<()> {
     let took = Took { suite, build_s, run_s: begun.elapsed().as_secs(), cpus: cpus() };
     println!("{took}");
     keep(&took)
