@@ -51,7 +51,7 @@ pub(crate) fn exchanges(scan: &Scan, columns: usize) -> Vec<Line> {
     }
     let mut rest = Vec::new();
     if busy.is_empty() {
-        rest.push("nothing was exchanged".to_owned());
+        rest.push(nothing_exchanged(scan).to_owned());
     }
     if let Some(more) = busy.len().checked_sub(MOST_PAIRS).filter(|more| *more > 0) {
         rest.push(count(more, "more pair"));
@@ -67,6 +67,16 @@ pub(crate) fn exchanges(scan: &Scan, columns: usize) -> Vec<Line> {
         lines.extend(wrap_spans(&[Span::dim(how(exchanges, mode))], columns));
     }
     titled("How long requests take", lines)
+}
+
+/// That no time is known, where requests on short connections may be counted elsewhere on the page.
+fn nothing_exchanged(scan: &Scan) -> &'static str {
+    let mut traffic = scan.advice.iter().filter_map(|advice| advice.traffic);
+    if traffic.any(|traffic| traffic.short_connections_per_s > 0.0) {
+        "nothing was exchanged on connections that last; requests on short ones are counted, not timed"
+    } else {
+        "nothing was exchanged"
+    }
 }
 
 impl Terminal {
@@ -419,7 +429,7 @@ pub(crate) fn span_of_time(seconds: Range) -> String {
 
 #[cfg(test)]
 mod tests {
-    use samehost_model::scan::{Possible, Saving, SocketKind, UnixOpener};
+    use samehost_model::scan::{Possible, Saving, SocketKind, Traffic, UnixOpener};
 
     use super::*;
 
@@ -479,18 +489,13 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_advice_has_the_part_of_a_request_that_a_socket_would_save() {
-        let parts =
-            ExchangeParts { count: 9, way_there_us: 4.8, way_back_us: 4.9, ..ExchangeParts::default() };
-        let address = "tcp:127.0.0.1:6379".to_owned();
-        let timed = PairExchanges { parts: Some(parts), address: address.clone(), ..pair() };
-        let mut scan = Scan::default();
-        let mut advice = Advice {
+    /// Advice for a client that speaks to the first service at this address.
+    fn advice(now: String) -> Advice {
+        Advice {
             service: 0,
             client: "worker".to_owned(),
             client_pids: Vec::new(),
-            now: address,
+            now,
             members: Vec::new(),
             connections: 3,
             unseen: 0,
@@ -499,7 +504,25 @@ mod tests {
             obstacles: Vec::new(),
             traffic: None,
             saving: None,
-        };
+        }
+    }
+
+    #[test]
+    fn requests_on_short_connections_are_counted_and_not_called_nothing() {
+        let traffic = Traffic { short_connections_per_s: 23.0, ..Traffic::default() };
+        let seen = Advice { traffic: Some(traffic), ..advice("tcp:127.0.0.1:80".to_owned()) };
+        assert!(nothing_exchanged(&Scan { advice: vec![seen], ..Scan::default() }).contains("short ones"));
+        assert_eq!(nothing_exchanged(&Scan::default()), "nothing was exchanged");
+    }
+
+    #[test]
+    fn the_advice_has_the_part_of_a_request_that_a_socket_would_save() {
+        let parts =
+            ExchangeParts { count: 9, way_there_us: 4.8, way_back_us: 4.9, ..ExchangeParts::default() };
+        let address = "tcp:127.0.0.1:6379".to_owned();
+        let timed = PairExchanges { parts: Some(parts), address: address.clone(), ..pair() };
+        let mut scan = Scan::default();
+        let mut advice = advice(address);
         assert_eq!(of_a_request(&scan, &advice), None);
         let exchanges = Exchanges { mode: Some(ExchangeMode::Entries), ..Exchanges::default() };
         scan.exchanges = Some(Exchanges { pairs: vec![timed], ..exchanges.clone() });

@@ -233,7 +233,7 @@ pub struct Neighbour {
     pub server: RunningServer,
     /// Sentences about what it is, where it listens, and what prevents a measurement.
     pub about: String,
-    /// Command line that would measure it.
+    /// Command line that would measure it, or says how it gets a socket.
     pub line: String,
 }
 
@@ -243,14 +243,16 @@ pub fn neighbours() -> Vec<Neighbour> {
     for workload in WORKLOADS {
         let Some(CheckupEntry::Server { kind, running, .. }) = workload.checkup() else { continue };
         for server in running_servers(|name| kind.is_process(name)) {
-            let (about, line) = introduce(running, kind.login, &server);
+            let (about, line) = introduce(running, kind, &server);
             found.push(Neighbour { workload: workload.name(), server, about, line });
         }
     }
     found
 }
 
-fn introduce(workload: &str, login: &str, server: &RunningServer) -> (String, String) {
+/// Where a server listens, and the command that goes on from there: a comparison takes both transports.
+fn introduce(workload: &str, kind: &ServerKind, server: &RunningServer) -> (String, String) {
+    let service = Kind::of_program(&server.name).unwrap_or(kind.kind).name();
     let (mut tcp, mut unix) = (None, None);
     for endpoint in &server.endpoints {
         match endpoint.transport() {
@@ -268,11 +270,11 @@ fn introduce(workload: &str, login: &str, server: &RunningServer) -> (String, St
             format!("{bench} --tcp {} --unix {}", named(tcp), named(unix)),
         ),
         (Some(tcp), None) => (
-            format!("{lead} listens on {tcp} and on no Unix socket: there is one transport to measure."),
-            format!("{bench} --transports tcp --tcp {}", named(tcp)),
+            format!("{lead} listens on {tcp} and on no Unix socket: there is nothing to compare it with."),
+            format!("samehost how {service}"),
         ),
         (None, Some(unix)) => (
-            format!("{lead} listens on {unix} and on no port: there is one transport to measure."),
+            format!("{lead} listens on {unix} and on no port: its programs use the socket already."),
             format!("{bench} --transports unix --unix {}", named(unix)),
         ),
         (None, None) => (
@@ -280,7 +282,8 @@ fn introduce(workload: &str, login: &str, server: &RunningServer) -> (String, St
             format!("{bench} --tcp ADDRESS --unix ADDRESS"),
         ),
     };
-    (if login.is_empty() { about } else { format!("{about} {login}") }, line)
+    let is_measured = line.starts_with(&bench);
+    (if kind.login.is_empty() || !is_measured { about } else { format!("{about} {}", kind.login) }, line)
 }
 
 /// Quotes a word for a shell if necessary.
@@ -310,14 +313,17 @@ mod tests {
     fn a_running_server_gets_the_line_that_measures_it() {
         let line = |endpoints: &[&str]| {
             let endpoints = endpoints.iter().map(|text| text.parse().unwrap()).collect();
-            introduce("redis", "", &RunningServer { name: "redis-server".into(), pid: 7, endpoints })
+            let Some(CheckupEntry::Server { kind, .. }) = workload("redis").unwrap().checkup() else {
+                panic!()
+            };
+            introduce("redis", kind, &RunningServer { name: "redis-server".into(), pid: 7, endpoints })
         };
         let (tcp, unix) = ("tcp:127.0.0.1:6379", "unix:/run/redis/redis.sock");
         assert_eq!(
             line(&[tcp, unix]).1,
             "samehost bench redis --tcp tcp:127.0.0.1:6379 --unix unix:/run/redis/redis.sock"
         );
-        assert_eq!(line(&[tcp]).1, "samehost bench redis --transports tcp --tcp tcp:127.0.0.1:6379");
+        assert_eq!(line(&[tcp]).1, "samehost how redis");
         assert_eq!(line(&["unix:/a b"]).1, "samehost bench redis --transports unix --unix 'unix:/a b'");
         assert!(line(&[]).0.contains("another user"));
     }
