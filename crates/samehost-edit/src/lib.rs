@@ -17,7 +17,7 @@ mod setting;
 mod spelling;
 
 pub use asked::{LIBPQ_WORDS, Library, OverSocket, Word, parameter};
-pub use check::{Check, Program};
+pub use check::{Arguments, Check, OfService, Program};
 pub use edit::{Edit, EditError, apply};
 pub use editor::Editor;
 pub use files::{Files, Overlay, glob};

@@ -26,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 /// A check after looking for its program.
 struct Candidate {
-    program: Program,
+    program: &'static Program,
     /// The command, program first.
     words: Vec<String>,
     reads: Vec<PathBuf>,
@@ -41,7 +41,7 @@ struct Candidate {
 /// A check, and the user that it runs as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Planned {
-    program: Program,
+    program: &'static Program,
     words: Vec<String>,
     /// None: ours.
     user: Option<User>,
@@ -65,14 +65,10 @@ pub(crate) enum Verdict {
 /// Why it is not run, in one sentence.
 pub(crate) fn planned(scan: &Scan, config: &ConfigFile, pid: Option<u32>) -> Option<Result<Planned, String>> {
     let check = config.editor.check(&config.file, &config.files())?;
-    let name = match check.program {
-        Program::Apache => "apache2 -t",
-        Program::Haproxy => "haproxy -c",
-        Program::Caddy => "caddy validate",
-        _ => return Some(planned_with(check, PATH)),
-    };
-    let found = service::candidate(scan, config, config.kind()?, check.program, pid);
-    Some(found.map_err(|why| not_run(name, &why)).and_then(Candidate::plan))
+    let program = check.program;
+    let Some(of_service) = &program.service else { return Some(planned_with(check, PATH)) };
+    let found = service::candidate(scan, config, config.kind()?, (program, of_service), pid);
+    Some(found.map_err(|why| not_run(of_service.shown, &why)).and_then(Candidate::plan))
 }
 
 fn not_run(command: &str, why: &str) -> String {
@@ -81,33 +77,28 @@ fn not_run(command: &str, why: &str) -> String {
 
 /// The check with a program of these directories.
 fn planned_with(check: Check, directories: &str) -> Result<Planned, String> {
-    let Check { program, arguments, reads, unknown, .. } = check;
-    let words = [name_of(&program, directories)].into_iter().chain(arguments).collect();
-    Candidate::of_file(program, words, reads, unknown).plan()
+    let name = name_of(&check, directories);
+    let words = [name].into_iter().chain(check.arguments).collect();
+    Candidate::of_file(check.program, words, check.reads, check.unknown).plan()
 }
 
-/// Name of the program to start. nginx and PHP-FPM have several names: an installed one is preferred.
-fn name_of(program: &Program, directories: &str) -> String {
-    let (installed, usual) = match program {
-        Program::Nginx => {
-            (find(directories, |name| ["nginx", "openresty", "angie"].contains(&name)), "nginx")
-        }
-        Program::PhpFpm { preferred } => {
-            let own = preferred.as_deref().and_then(|own| find(directories, |name| name == own));
-            (own.or_else(|| find(directories, is_php_fpm)), preferred.as_deref().unwrap_or("php-fpm"))
-        }
-        Program::Php => (None, "php"),
-        Program::Compose => (None, "docker"),
-        Program::Apache => (None, "apache2"),
-        Program::Haproxy => (None, "haproxy"),
-        Program::Caddy => (None, "caddy"),
-    };
-    installed.unwrap_or_else(|| usual.to_owned())
+/// Name of the program to start. Where a program has several names, an installed one is preferred.
+fn name_of(check: &Check, directories: &str) -> String {
+    let preferred = check.preferred.as_deref();
+    let installed = preferred
+        .and_then(|own| find(directories, |name| name == own))
+        .or_else(|| find(directories, check.program.is_called));
+    installed.unwrap_or_else(|| preferred.unwrap_or(check.program.usual).to_owned())
 }
 
 impl Candidate {
     /// A check that needs the file alone.
-    fn of_file(program: Program, words: Vec<String>, reads: Vec<PathBuf>, unknown: Option<String>) -> Self {
+    fn of_file(
+        program: &'static Program,
+        words: Vec<String>,
+        reads: Vec<PathBuf>,
+        unknown: Option<String>,
+    ) -> Self {
         let (variables, folder) = (Variables::default(), PathBuf::from("/"));
         Candidate { program, words, reads, unknown, service: None, variables, folder }
     }
@@ -183,7 +174,7 @@ impl Planned {
             Ok(ended) if ended.status.success() => Verdict::Sound,
             Ok(ended) => {
                 let output = masked(&ended.output);
-                match could_not_look(&self.program, &ended.output) {
+                match (self.program.could_not_look)(&ended.output) {
                     true => Verdict::NotChecked(format!("`{self}` could not look: {output}")),
                     false => Verdict::Wrong(format!("`{self}` failed ({}): {output}", ended.status)),
                 }
@@ -202,12 +193,6 @@ fn changed_by(path: &Path, trusted: &[u32]) -> Option<String> {
     }
 }
 
-/// Whether a program is PHP-FPM, with or without a version: `php-fpm8.2`.
-fn is_php_fpm(name: &str) -> bool {
-    let version = name.strip_prefix("php-fpm");
-    version.is_some_and(|version| version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'))
-}
-
 /// First program with an accepted name in these directories, not in those of the calling user. Of several in one
 /// directory, the last by name, which is the highest version.
 fn find(directories: &str, accepts: impl Fn(&str) -> bool) -> Option<String> {
@@ -219,68 +204,18 @@ fn find(directories: &str, accepts: impl Fn(&str) -> bool) -> Option<String> {
     })
 }
 
-/// Whether a failed check only reports that it could not open something, or lacks what it needs.
-fn could_not_look(program: &Program, output: &str) -> bool {
-    let mut lines = output.lines().map(str::trim).filter(|line| !line.is_empty());
-    match program {
-        Program::Nginx => {
-            let errors = lines.filter(|line| line.contains("[emerg]"));
-            is_all(errors, |line| {
-                line.contains("(13: Permission denied)")
-                    || line.contains("(1: Operation not permitted)")
-                    || (line.contains("(SSL: ") && line.contains("Permission denied:"))
-            })
-        }
-        Program::PhpFpm { .. } => {
-            // Lines that follow from an error are errors too.
-            const FOLLOW: [&str; 2] =
-                ["failed to post process the configuration", "FPM initialization failed"];
-            let errors = lines
-                .filter(|line| line.contains("ERROR: "))
-                .filter(|line| !FOLLOW.iter().any(|end| line.ends_with(end)));
-            is_all(errors, |line| {
-                line.ends_with("Permission denied (13)") || line.ends_with("Operation not permitted (1)")
-            })
-        }
-        // Apache ends at the first mistake, and says it in several lines.
-        Program::Apache => lines.any(|line| line.contains("Permission denied") || line.contains("(13)")),
-        Program::Haproxy => {
-            const FOLLOW: [&str; 2] =
-                ["rror(s) found in configuration file", "atal errors found in configuration"];
-            let alerts = lines
-                .filter(|line| line.contains("[ALERT]"))
-                .filter(|line| !FOLLOW.iter().any(|words| line.contains(words)));
-            is_all(alerts, |line| line.contains("ermission denied"))
-        }
-        Program::Caddy => lines.next_back().is_some_and(|line| line.ends_with("permission denied")),
-        Program::Php => lines.all(|line| line.starts_with("Could not open input file: ")),
-        Program::Compose => lines.next_back().is_some_and(|line| {
-            line.ends_with("permission denied")
-                    // The environment of the shell that usually runs it is not ours.
-                    || line.ends_with("is missing a value")
-                    || line.contains("is not a docker command")
-                    || line.contains("unknown shorthand flag: 'f'")
-        }),
-    }
-}
-
-/// Whether there are errors, and each is of this kind.
-fn is_all<'a>(errors: impl Iterator<Item = &'a str>, is_denied: impl Fn(&str) -> bool) -> bool {
-    let mut number = 0;
-    for error in errors {
-        if !is_denied(error) {
-            return false;
-        }
-        number += 1;
-    }
-    number > 0
-}
-
 #[cfg(test)]
 mod tests {
     use crate::disk::{Disk, Reads};
 
     use super::*;
+
+    static CHECKED: Program = Program {
+        usual: "checked",
+        is_called: |name| name == "checked",
+        could_not_look: |_| false,
+        service: None,
+    };
 
     #[test]
     fn it_runs_as_root_on_roots_files_and_as_the_owner_on_the_owners() {
@@ -296,7 +231,7 @@ mod tests {
         }
         let plan = || {
             let reads = vec![main.clone(), part.clone()];
-            Candidate::of_file(Program::Php, vec!["true".into()], reads, None).plan()
+            Candidate::of_file(&CHECKED, vec!["true".into()], reads, None).plan()
         };
         assert_eq!(plan().unwrap().user, None);
         assert!(plan().unwrap().to_string().ends_with("/true (as root)"));
@@ -306,21 +241,23 @@ mod tests {
         assert_eq!(plan().unwrap().user, Some(User::of(54_321)));
         chown(&part, Some(54_322), None).unwrap();
         assert!(plan().unwrap_err().contains("it would run as user 54321"));
-        let missing = Candidate::of_file(Program::Php, vec!["no-such-program".into()], Vec::new(), None);
+        let missing = Candidate::of_file(&CHECKED, vec!["no-such-program".into()], Vec::new(), None);
         assert!(missing.plan().unwrap_err().contains("no such program"));
     }
 
     #[test]
     fn a_program_that_is_not_installed_is_named_in_the_note() {
-        let note = |program| {
-            let arguments = vec!["-t".into()];
-            let check = Check { program, arguments, reads: Vec::new(), unknown: None, executes: None };
-            planned_with(check, "/nowhere").unwrap_err()
+        let check = |preferred: Option<&str>| Check {
+            program: &CHECKED,
+            preferred: preferred.map(str::to_owned),
+            arguments: vec!["-t".into()],
+            reads: Vec::new(),
+            unknown: None,
+            executes: None,
         };
-        let note = note(Program::PhpFpm { preferred: Some("php-fpm0.0".into()) });
-        assert!(note.starts_with("`php-fpm0.0 -t` is not run: there is no such program"), "{note}");
-        assert_eq!(name_of(&Program::PhpFpm { preferred: None }, "/nowhere"), "php-fpm");
-        assert_eq!(name_of(&Program::Nginx, "/nowhere"), "nginx");
+        let note = planned_with(check(Some("checked0.0")), "/nowhere").unwrap_err();
+        assert!(note.starts_with("`checked0.0 -t` is not run: there is no such program"), "{note}");
+        assert_eq!(name_of(&check(None), "/nowhere"), "checked");
     }
 
     #[test]
@@ -356,33 +293,5 @@ mod tests {
             panic!("it was read")
         };
         assert!(output.contains("ermission denied") && !output.contains("of-root-7"), "{output}");
-    }
-
-    #[test]
-    fn only_missing_permissions_are_no_verdict() {
-        let looked = |program: Program, text: &str| !could_not_look(&program, text);
-        let nginx = |text: &str| looked(Program::Nginx, text);
-        let log = "nginx: [alert] could not open error log file: open() \"/var/log/nginx/error.log\" failed (13: Permission denied)\n";
-        let key = "2026/01/01 00:00:00 [emerg] 1#1: cannot load certificate key \"/k\": BIO_new_file() failed (SSL: error:8000000D:system library::Permission denied:calling fopen(/k, r) error:10080002:BIO routines::system lib)\n";
-        let pid = "nginx: [emerg] open() \"/run/nginx.pid\" failed (13: Permission denied)\nnginx: configuration file /n test failed\n";
-        let wrong = "nginx: [emerg] unknown directive \"Permission denied\" in /n:3\n";
-        assert!(!nginx(pid) && !nginx(key) && !nginx(&format!("{log}{pid}")));
-        assert!(
-            nginx(wrong)
-                && nginx(&format!("{log}{wrong}"))
-                && nginx(&format!("{wrong}{pid}"))
-                && nginx(log)
-                && nginx("")
-        );
-        let fpm = |text: &str| looked(Program::PhpFpm { preferred: None }, text);
-        let end = "[01-Jan-2026 00:00:00] ERROR: FPM initialization failed\n";
-        let denied = "[01-Jan-2026 00:00:00] ERROR: failed to open error_log (/l): Permission denied (13)\n[01-Jan-2026 00:00:00] ERROR: failed to post process the configuration\n";
-        assert!(!fpm(&format!("{denied}{end}")));
-        assert!(fpm(end) && fpm(&format!("[x] ERROR: [/p:3] unknown entry 'y'\n{denied}{end}")));
-        assert!(looked(Program::Php, "PHP Parse error: x\nErrors parsing /x\n"));
-        assert!(!looked(Program::Php, "Could not open input file: /x\n"));
-        let compose = |text: &str| looked(Program::Compose, text);
-        assert!(!compose("open /x/.env: permission denied\n") && compose("yaml: line 3: did not find\n"));
-        assert!(!compose("error while interpolating x: required variable TAG is missing a value\n"));
     }
 }

@@ -33,7 +33,7 @@ use self::analysis::{Analysis, BELOW, Group};
 use self::target::Target;
 use self::tree::Tree;
 use self::uses::{Use, Worker};
-use crate::check::{Check, Program};
+use crate::check::{Arguments, Check, OfService, Program, written_lines};
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
@@ -113,7 +113,7 @@ impl Editor for Apache {
     }
 
     fn check(&self, file: &Path, files: &dyn Files) -> Option<Check> {
-        let mut check = Check::of_service(Program::Apache, "-t", vec![file.to_owned()]);
+        let mut check = Check::new(&APACHE, vec!["-t".into()], vec![file.to_owned()]);
         match Tree::read(file, files) {
             Ok(tree) => {
                 check.reads = tree.files(files);
@@ -259,5 +259,73 @@ impl Moved<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Apache's own check, with the arguments and variables of the service: its variables come from its envvars.
+static APACHE: Program = Program {
+    usual: "apache2",
+    is_called: Program::has_one_name,
+    could_not_look,
+    service: Some(OfService { shown: "apache2 -t", file_option: "-f", reads_folder: false, arguments }),
+};
+
+/// Apache ends at the first mistake, and says it in several lines.
+fn could_not_look(output: &str) -> bool {
+    written_lines(output).any(|line| line.contains("Permission denied") || line.contains("(13)"))
+}
+
+/// getopt's letters, of which `D`, `C`, `c`, `d`, `f`, `e`, `E` and `k` have a value, attached or behind.
+fn arguments(words: &[String]) -> Result<Arguments, String> {
+    let mut found = Arguments::default();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let mut letters = word.strip_prefix('-').unwrap_or_default().chars();
+        let Some(letter) = letters.next() else { continue };
+        if !"DCcdfeEk".contains(letter) {
+            continue;
+        }
+        let attached = letters.as_str();
+        let value = if attached.is_empty() { words.next().cloned() } else { Some(attached.to_owned()) };
+        let Some(value) = value else { continue };
+        match letter {
+            'f' => found.files = vec![value.into()],
+            'C' | 'c' => return Err(format!("Apache was started with a directive of its own (-{letter})")),
+            'd' => {
+                found.folder = Some(value.clone().into());
+                found.options.extend(["-d".to_owned(), value]);
+            }
+            'D' => found.options.extend(["-D".to_owned(), value]),
+            _ => {}
+        }
+    }
+    if let Some(root) = found.folder.as_deref() {
+        found.usual = ["apache2.conf", "conf/httpd.conf"].map(|name| root.join(name)).to_vec();
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn is(line: &str, options: &str, files: &str, folder: &str) {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let found = arguments(&words).unwrap();
+        let found_files: Vec<String> = found.files.iter().map(|file| file.display().to_string()).collect();
+        let found_folder = found.folder.map_or_else(String::new, |folder| folder.display().to_string());
+        assert_eq!(
+            (found.options.join(" ").as_str(), found_files.join(" ").as_str(), found_folder.as_str()),
+            (options, files, folder)
+        );
+    }
+
+    #[test]
+    fn the_check_has_what_decides_how_the_files_are_read() {
+        is("-k start", "", "", "");
+        is("-d /x -f /x/a.conf -DFOREGROUND -D SSL -E /log", "-d /x -D FOREGROUND -D SSL", "/x/a.conf", "/x");
+        let words = ["-k", "start", "-C", "Listen"].map(str::to_owned);
+        assert!(arguments(&words).unwrap_err().contains("(-C)"));
     }
 }

@@ -15,7 +15,7 @@ use samehost_services::Kind;
 
 use self::proxy::{DIRECTIVES, Proxy};
 use self::tree::Statement;
-use crate::check::{Check, Program};
+use crate::check::{Arguments, Check, OfService, Program, written_lines};
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::{Files, Remembered};
@@ -87,7 +87,7 @@ impl Editor for Caddy {
     fn check(&self, file: &Path, files: &dyn Files) -> Option<Check> {
         let remembered = Remembered::new(files);
         let read = tree::read(file, &remembered);
-        let mut check = Check::of_service(Program::Caddy, "validate", remembered.paths());
+        let mut check = Check::new(&CADDY, vec!["validate".into()], remembered.paths());
         check.unknown = read.err().map(|refusal| refusal.reason);
         // Caddy opens its logs while it validates.
         let logs: Vec<PathBuf> = check.reads.iter().flat_map(|path| log_files(path, files)).collect();
@@ -131,4 +131,69 @@ fn proxies(statements: &[Statement]) -> Vec<Proxy<'_>> {
         }
     }
     found
+}
+
+/// Caddy's own check, with the arguments of the service: it has its adapter on the command line.
+static CADDY: Program = Program {
+    usual: "caddy",
+    is_called: Program::has_one_name,
+    could_not_look,
+    service: Some(OfService {
+        shown: "caddy validate",
+        file_option: "--config",
+        reads_folder: true,
+        arguments,
+    }),
+};
+
+fn could_not_look(output: &str) -> bool {
+    written_lines(output).next_back().is_some_and(|line| line.ends_with("permission denied"))
+}
+
+/// Go's flags, with one or two dashes, and the value behind `=` or in the next word.
+fn arguments(words: &[String]) -> Result<Arguments, String> {
+    let mut found = Arguments::default();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let Some(flag) = word.strip_prefix('-') else { continue };
+        let flag = flag.strip_prefix('-').unwrap_or(flag);
+        let (name, attached) =
+            flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value.to_owned())));
+        if !["config", "c", "adapter", "a", "envfile", "pidfile", "pingback"].contains(&name) {
+            continue;
+        }
+        let Some(value) = attached.or_else(|| words.next().cloned()) else { continue };
+        match name {
+            "config" | "c" => found.files = vec![value.into()],
+            "adapter" | "a" => found.options.extend(["--adapter".to_owned(), value]),
+            "envfile" => return Err("Caddy was started with --envfile, which its check does not take".into()),
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn is(line: &str, options: &str, files: &str, folder: &str) {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let found = arguments(&words).unwrap();
+        let found_files: Vec<String> = found.files.iter().map(|file| file.display().to_string()).collect();
+        let found_folder = found.folder.map_or_else(String::new, |folder| folder.display().to_string());
+        assert_eq!(
+            (found.options.join(" ").as_str(), found_files.join(" ").as_str(), found_folder.as_str()),
+            (options, files, folder)
+        );
+    }
+
+    #[test]
+    fn the_check_has_what_decides_how_the_files_are_read() {
+        is("run --environ --config /etc/caddy/Caddyfile", "", "/etc/caddy/Caddyfile", "");
+        is("run -config=/c --adapter caddyfile --pidfile /p", "--adapter caddyfile", "/c", "");
+        let words = ["run", "--envfile", "/e", "--config", "/c"].map(str::to_owned);
+        assert!(arguments(&words).unwrap_err().contains("--envfile"));
+    }
 }

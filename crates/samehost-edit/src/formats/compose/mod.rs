@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use samehost_model::{Endpoint, Protocol, Secret};
 use samehost_services::Kind;
 
-use crate::check::{Check, Program};
+use crate::check::{Check, Program, written_lines};
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
@@ -89,15 +89,11 @@ impl Editor for Compose {
             })
             .collect::<Option<Vec<_>>>()
             .map(|files| files.concat());
-        Some(Check {
-            program: Program::Compose,
-            arguments: ["compose", "-f", name, "config", "--quiet"].map(str::to_owned).to_vec(),
-            unknown: named
-                .is_none()
-                .then(|| "which other files it reads (env_file, extends) is not clear".into()),
-            reads: [file.to_owned()].into_iter().chain(own).chain(named.unwrap_or_default()).collect(),
-            executes: None,
-        })
+        let unknown =
+            named.is_none().then(|| "which other files it reads (env_file, extends) is not clear".into());
+        let arguments = ["compose", "-f", name, "config", "--quiet"].map(str::to_owned).to_vec();
+        let reads = [file.to_owned()].into_iter().chain(own).chain(named.unwrap_or_default()).collect();
+        Some(Check { unknown, ..Check::new(&COMPOSE, arguments, reads) })
     }
 
     fn in_container(&self, file: &Path, files: &dyn Files, setting: &Setting) -> Option<String> {
@@ -420,4 +416,30 @@ fn agreed(
         }
     }
     Ok(content)
+}
+
+/// Docker Compose's own check.
+static COMPOSE: Program =
+    Program { usual: "docker", is_called: Program::has_one_name, could_not_look, service: None };
+
+fn could_not_look(output: &str) -> bool {
+    written_lines(output).next_back().is_some_and(|line| {
+        line.ends_with("permission denied")
+            // The environment of the shell that usually runs it is not ours.
+            || line.ends_with("is missing a value")
+            || line.contains("is not a docker command")
+            || line.contains("unknown shorthand flag: 'f'")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_it_lacks_is_no_verdict() {
+        assert!(could_not_look("open /x/.env: permission denied\n"));
+        assert!(could_not_look("error while interpolating x: required variable TAG is missing a value\n"));
+        assert!(!could_not_look("yaml: line 3: did not find\n"));
+    }
 }

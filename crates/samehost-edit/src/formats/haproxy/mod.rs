@@ -17,7 +17,7 @@ use samehost_services::Kind;
 use self::chroot::Chroot;
 use self::config::{Config, Line};
 use self::server::{Server, Shared, is_server};
-use crate::check::{Check, Program};
+use crate::check::{Arguments, Check, OfService, Program, is_all, written_lines};
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
@@ -73,7 +73,7 @@ impl Editor for Haproxy {
     }
 
     fn check(&self, file: &Path, files: &dyn Files) -> Option<Check> {
-        let mut check = Check::of_service(Program::Haproxy, "-c", vec![file.to_owned()]);
+        let mut check = Check::new(&HAPROXY, vec!["-c".into()], vec![file.to_owned()]);
         match Config::read(file, files) {
             Ok(config) => {
                 let lines = config.sections.iter().flat_map(|section| &section.lines);
@@ -114,4 +114,67 @@ fn unchangeable(config: &Config, line: &Line) -> Refusal {
         _ => ("`server-template` stands for several servers", "a line `server` for each of them"),
     };
     config.refusal(line, why, by_hand)
+}
+
+/// HAProxy's own check, with the arguments of the service: it reads several files as one.
+static HAPROXY: Program = Program {
+    usual: "haproxy",
+    is_called: Program::has_one_name,
+    could_not_look,
+    service: Some(OfService { shown: "haproxy -c", file_option: "-f", reads_folder: true, arguments }),
+};
+
+fn could_not_look(output: &str) -> bool {
+    const FOLLOW: [&str; 2] = ["rror(s) found in configuration file", "atal errors found in configuration"];
+    let alerts = written_lines(output)
+        .filter(|line| line.contains("[ALERT]"))
+        .filter(|line| !FOLLOW.iter().any(|words| line.contains(words)));
+    is_all(alerts, |line| line.contains("ermission denied"))
+}
+
+/// `-f` may be there several times, and `--` has only files behind it. After a reload there are `-sf` with old
+/// processes and `-x` as well.
+fn arguments(words: &[String]) -> Result<Arguments, String> {
+    let mut found = Arguments::default();
+    let mut words = words.iter().peekable();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--" => found.files.extend(words.by_ref().map(PathBuf::from)),
+            "-f" => found.files.extend(words.next().map(PathBuf::from)),
+            "-C" => found.folder = words.next().map(PathBuf::from),
+            "-L" | "-n" | "-N" | "-m" => {
+                found.options.push(word.clone());
+                found.options.extend(words.next().cloned());
+            }
+            "-p" | "-x" | "-S" => {
+                words.next();
+            }
+            "-sf" | "-st" => while words.next_if(|word| word.parse::<u32>().is_ok()).is_some() {},
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn is(line: &str, options: &str, files: &str, folder: &str) {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let found = arguments(&words).unwrap();
+        let found_files: Vec<String> = found.files.iter().map(|file| file.display().to_string()).collect();
+        let found_folder = found.folder.map_or_else(String::new, |folder| folder.display().to_string());
+        assert_eq!(
+            (found.options.join(" ").as_str(), found_files.join(" ").as_str(), found_folder.as_str()),
+            (options, files, folder)
+        );
+    }
+
+    #[test]
+    fn the_check_has_what_decides_how_the_files_are_read() {
+        is("-Ws -f /a.cfg -f conf.d -p /run/p -S /run/m,x -L me", "-L me", "/a.cfg conf.d", "");
+        is("-sf 12 13 -x sockpair@4 -Ws -C /etc/haproxy -- a.cfg b.cfg", "", "a.cfg b.cfg", "/etc/haproxy");
+    }
 }

@@ -5,7 +5,7 @@ use std::path::{Component, Path};
 
 use samehost_model::Endpoint;
 
-use crate::check::{Check, Program};
+use crate::check::{Check, Program, is_all, written_lines};
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
@@ -127,7 +127,7 @@ impl Editor for Nginx {
             Ok(tree) => (tree.files(&main, files), None),
             Err(refusal) => (vec![main], Some(format!("{}: {}", refusal.file.display(), refusal.reason))),
         };
-        Some(Check { program: Program::Nginx, arguments, reads, unknown, executes: None })
+        Some(Check { unknown, ..Check::new(&NGINX, arguments, reads) })
     }
 
     fn uptake(&self, _file: &Path) -> Uptake {
@@ -225,4 +225,40 @@ fn connection(analysis: &Analysis, found: &Found, node: usize, goal: &Goal) -> R
         edits.push(Edit::new(&setting.file, at..at, bytes));
     }
     Ok(edits)
+}
+
+/// nginx' own check, which needs the file alone. Its relatives check the same files.
+static NGINX: Program = Program {
+    usual: "nginx",
+    is_called: |name| ["nginx", "openresty", "angie"].contains(&name),
+    could_not_look,
+    service: None,
+};
+
+fn could_not_look(output: &str) -> bool {
+    let errors = written_lines(output).filter(|line| line.contains("[emerg]"));
+    is_all(errors, |line| {
+        line.contains("(13: Permission denied)")
+            || line.contains("(1: Operation not permitted)")
+            || (line.contains("(SSL: ") && line.contains("Permission denied:"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_missing_permissions_are_no_verdict() {
+        let log = "nginx: [alert] could not open error log file: open() \"/var/log/nginx/error.log\" failed (13: Permission denied)\n";
+        let key = "2026/01/01 00:00:00 [emerg] 1#1: cannot load certificate key \"/k\": BIO_new_file() failed (SSL: error:8000000D:system library::Permission denied:calling fopen(/k, r) error:10080002:BIO routines::system lib)\n";
+        let pid = "nginx: [emerg] open() \"/run/nginx.pid\" failed (13: Permission denied)\nnginx: configuration file /n test failed\n";
+        let wrong = "nginx: [emerg] unknown directive \"Permission denied\" in /n:3\n";
+        for denied in [pid, key, &format!("{log}{pid}")] {
+            assert!(could_not_look(denied), "{denied}");
+        }
+        for looked in [wrong, &format!("{log}{wrong}"), &format!("{wrong}{pid}"), log, ""] {
+            assert!(!could_not_look(looked), "{looked}");
+        }
+    }
 }

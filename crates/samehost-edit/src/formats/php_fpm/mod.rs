@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use samehost_model::{Endpoint, Protocol, UNIX_PATH_MAX};
 use samehost_services::{Kind, php_version};
 
-use crate::check::{Check, Program};
+use crate::check::{Check, Program, is_all, written_lines};
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
@@ -125,7 +125,7 @@ impl Editor for PhpFpm {
             Ok(pools) => (pools.sources.into_iter().map(|source| source.path).collect(), None),
             Err(refusal) => (vec![main], Some(format!("{}: {}", refusal.file.display(), refusal.reason))),
         };
-        Some(Check { program: Program::PhpFpm { preferred }, arguments, reads, unknown, executes: None })
+        Some(Check { preferred, unknown, ..Check::new(&PHP_FPM, arguments, reads) })
     }
 
     fn uptake(&self, _file: &Path) -> Uptake {
@@ -320,6 +320,26 @@ fn behind(pools: &Pools, listen: &Placed, new: &[(&str, String)]) -> Edit {
     Edit::new(&source.path, end..end, out)
 }
 
+/// PHP-FPM's own check, which needs the main file alone. Its program may have a version in its name.
+static PHP_FPM: Program = Program { usual: "php-fpm", is_called: is_php_fpm, could_not_look, service: None };
+
+/// Whether a program is PHP-FPM, with or without a version: `php-fpm8.2`.
+fn is_php_fpm(name: &str) -> bool {
+    let version = name.strip_prefix("php-fpm");
+    version.is_some_and(|version| version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'))
+}
+
+fn could_not_look(output: &str) -> bool {
+    // Lines that follow from an error are errors too.
+    const FOLLOW: [&str; 2] = ["failed to post process the configuration", "FPM initialization failed"];
+    let errors = written_lines(output)
+        .filter(|line| line.contains("ERROR: "))
+        .filter(|line| !FOLLOW.iter().any(|end| line.ends_with(end)));
+    is_all(errors, |line| {
+        line.ends_with("Permission denied (13)") || line.ends_with("Operation not permitted (1)")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -351,5 +371,15 @@ mod tests {
             assert!(spell(&text.parse().unwrap()).is_err(), "{text}");
         }
         assert_eq!(spell(&"tcp:[::1]:9000".parse().unwrap()).unwrap(), "[::1]:9000");
+    }
+
+    #[test]
+    fn only_missing_permissions_are_no_verdict() {
+        let end = "[01-Jan-2026 00:00:00] ERROR: FPM initialization failed\n";
+        let denied = "[01-Jan-2026 00:00:00] ERROR: failed to open error_log (/l): Permission denied (13)\n[01-Jan-2026 00:00:00] ERROR: failed to post process the configuration\n";
+        assert!(could_not_look(&format!("{denied}{end}")));
+        assert!(!could_not_look(end));
+        assert!(!could_not_look(&format!("[x] ERROR: [/p:3] unknown entry 'y'\n{denied}{end}")));
+        assert!(is_php_fpm("php-fpm8.2") && is_php_fpm("php-fpm") && !is_php_fpm("php-fpm-x"));
     }
 }
