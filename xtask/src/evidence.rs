@@ -58,6 +58,12 @@ const ALL: &[Evidence] = &[
         run: attribution::attribution,
     },
     Evidence {
+        name: "kernels",
+        about: "3,000 exchanges over each family counted by Debian's 5.10, 6.1 and 6.12 in emulated machines (--only 5.10, 6.1, 6.12)",
+        length: Duration::from_secs(900),
+        run: kernel::counting,
+    },
+    Evidence {
         name: "watching",
         about: "what it costs a saturated Redis that its requests are timed, in 40 blocks, and what a socket saves by the kernel's times and by bench's (--only cost, saving)",
         length: Duration::from_secs(400),

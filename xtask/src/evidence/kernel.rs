@@ -1,5 +1,5 @@
 //! Old kernels, started in an emulated machine that has the static program and busybox: Debian 12's, and Debian 11's, which is
-//! older than README promises and lacks epoll_pwait2(2).
+//! older than README promises and lacks epoll_pwait2(2). And what counts exchanges in the kernel, on Debian 11's, 12's and 13's.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
+use serde_json::Value;
 
 use super::Account;
 use crate::newest::Apt;
-use crate::{servers, succeed, text};
+use crate::{cargo_program, debug_program, servers, succeed, text};
 
 /// The kernel for virtual machines of a suite of Debian, the newest that it has.
 pub(super) struct Kernel {
@@ -21,7 +22,8 @@ pub(super) struct Kernel {
 
 pub(super) const DEBIAN_12: Kernel = Kernel { suite: "bookworm", good: 5 };
 /// Debian 11's has all but the checkup.
-const KERNELS: &[Kernel] = &[DEBIAN_12, Kernel { suite: "bullseye", good: 4 }];
+const DEBIAN_11: Kernel = Kernel { suite: "bullseye", good: 4 };
+const KERNELS: &[Kernel] = &[DEBIAN_12, DEBIAN_11];
 /// Depends on the package of the newest kernel.
 const PACKAGE: &str = "linux-image-cloud-amd64";
 const NEEDED: &[(&str, &str)] =
@@ -45,9 +47,7 @@ pub(super) fn boot(account: &mut Account<'_>, program: &Path) -> anyhow::Result<
         account.tell("kernel | only tried on x86_64");
         return Ok(());
     }
-    for (needed, package) in NEEDED {
-        ensure!(servers::is_there(needed), "{needed} is missing: apt-get install {package}");
-    }
+    need()?;
     let folder = tempfile::tempdir()?;
     let archive = folder.path().join("root.cpio");
     pack(program, &folder.path().join("root"), &archive)?;
@@ -58,6 +58,14 @@ pub(super) fn boot(account: &mut Account<'_>, program: &Path) -> anyhow::Result<
                 account.tell(&format!("kernel | that of {} was not tried: {error:#}", kernel.suite));
             }
         }
+    }
+    Ok(())
+}
+
+/// The programs for an emulated machine.
+fn need() -> anyhow::Result<()> {
+    for (needed, package) in NEEDED {
+        ensure!(servers::is_there(needed), "{needed} is missing: apt-get install {package}");
     }
     Ok(())
 }
@@ -111,14 +119,17 @@ fn pack(program: &Path, root: &Path, archive: &Path) -> anyhow::Result<()> {
     for name in ["proc", "tmp", "dev"] {
         fs::create_dir_all(root.join(name))?;
     }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let busybox =
-        std::env::split_paths(&path).map(|folder| folder.join("busybox")).find(|file| file.is_file());
-    fs::copy(busybox.context("busybox")?, root.join("busybox"))?;
+    fs::copy(busybox()?, root.join("busybox"))?;
     fs::copy(program, root.join("samehost"))?;
     fs::write(root.join("init"), INIT)?;
     fs::set_permissions(root.join("init"), Permissions::from_mode(0o755))?;
     self::archive(root, archive)
+}
+
+fn busybox() -> anyhow::Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut found = std::env::split_paths(&path).map(|folder| folder.join("busybox"));
+    found.find(|file| file.is_file()).context("busybox")
 }
 
 /// Packs a folder as the first root directory of a machine.
@@ -130,5 +141,180 @@ pub(super) fn archive(root: &Path, archive: &Path) -> anyhow::Result<()> {
         .stdout(fs::File::create(archive)?)
         .status()?;
     ensure!(status.success(), "cpio: {status}");
+    Ok(())
+}
+
+const DEBIAN_13: Kernel = Kernel { suite: "trixie", good: 0 };
+/// Kernels that are to count 3,000 exchanges over each family, each with other programs of samehost-bpf: the name for `--only`, the
+/// kernel, how it is to measure (a variant of `samehost_bpf::Mode`), and the tests that it is to pass.
+const COUNTING: [(&str, Kernel, &str, &str); 3] = [
+    ("5.10", DEBIAN_11, "FunctionsByCookie", TESTS),
+    ("6.1", DEBIAN_12, "Functions", UNIX_TOO),
+    ("6.12", DEBIAN_13, "Entries", ALL_TESTS),
+];
+/// Modules by which sockets are listed, and those for what the kernel encrypts (kTLS), as far as each kernel has them as modules; in
+/// the order in which they need each other.
+const MODULES: [&str; 12] = [
+    "inet_diag",
+    "tcp_diag",
+    "unix_diag",
+    "cryptomgr",
+    "gf128mul",
+    "ghash-generic",
+    "ctr",
+    "aead",
+    "geniv",
+    "crypto_null",
+    "gcm",
+    "tls",
+];
+/// What is there beside this program and the tests of samehost-bpf.
+const SERVER: &[(&str, &str)] =
+    &[("/usr/bin/redis-server", "redis-server"), ("/usr/bin/redis-benchmark", "redis-tools")];
+/// Tests that count, and do not look at the time.
+const TESTS: &str = "all_exchanges each_way received_in_two overlapping nobody_asked encrypts";
+/// The same with connections that are not listed by anybody.
+const UNIX_TOO: &str =
+    "all_exchanges each_way received_in_two overlapping nobody_asked encrypts connections_to_a_unix_socket";
+/// The same with what a trial counts: it names a thread by a descriptor, which Linux has since 6.9.
+const ALL_TESTS: &str = "all_exchanges each_way received_in_two overlapping nobody_asked encrypts connections_to_a_unix_socket short_connections";
+const COUNTS: &str = "\
+#!/busybox sh
+/busybox mount -t proc proc /proc
+/busybox mount -t sysfs sysfs /sys
+/busybox mount -t devtmpfs dev /dev
+/busybox ip link set lo up
+for module in /modules/*; do /busybox insmod $module 2> /dev/null; done
+echo \"kernel: $(/busybox uname -r)\"
+/tests --test-threads 1 --nocapture TESTS 2>&1
+/usr/bin/redis-server --port 6379 --bind 127.0.0.1 --unixsocket /run/redis.sock --save '' --daemonize yes > /dev/null
+/busybox sleep 3
+/usr/bin/redis-benchmark -c 1 -n 100000000 -t get -q > /dev/null 2>&1 &
+/usr/bin/redis-benchmark -c 1 -n 100000000 -t get -q -s /run/redis.sock > /dev/null 2>&1 &
+/busybox sleep 5
+/samehost scan redis --observe 10s 2>&1 | /busybox sed 's/^/scan: /'
+/busybox mount -t tmpfs none /sys/kernel/btf
+/samehost scan redis --observe 1s 2>&1 | /busybox sed 's/^/without types: /'
+/busybox poweroff -f
+";
+
+pub(super) fn counting(account: &mut Account<'_>) -> anyhow::Result<()> {
+    ensure!(std::env::consts::ARCH == "x86_64", "only tried on x86_64");
+    super::need(SERVER)?;
+    need()?;
+    let (tests, program) = (tests_of_bpf(account.root)?, debug_program()?);
+    let only = account.only.clone();
+    for (name, kernel, mode, named) in &COUNTING {
+        if only.as_deref().is_some_and(|only| only != *name) {
+            continue;
+        }
+        let reported = run(kernel, named, &tests, &program).with_context(|| format!("Linux {name}"))?;
+        judge(account, name, mode, &reported)?;
+    }
+    Ok(())
+}
+
+/// Starts the kernel, and returns what it and the programs wrote.
+fn run(kernel: &Kernel, named: &str, tests: &Path, program: &Path) -> anyhow::Result<String> {
+    let folder = tempfile::tempdir()?;
+    let image = kernel.fetch(folder.path())?;
+    let (root, packed) = (folder.path().join("root"), folder.path().join("root.cpio"));
+    for name in ["proc", "sys", "dev", "tmp", "run", "modules"] {
+        fs::create_dir_all(root.join(name))?;
+    }
+    fs::copy(busybox()?, root.join("busybox"))?;
+    put(tests, "tests", &root)?;
+    put(program, "samehost", &root)?;
+    for (path, _) in SERVER {
+        put(Path::new(path), path.trim_start_matches('/'), &root)?;
+    }
+    for (number, module) in MODULES.iter().enumerate() {
+        put_module(&folder.path().join(kernel.suite), module, &root.join(format!("modules/{number:02}")))?;
+    }
+    fs::write(root.join("init"), COUNTS.replace("TESTS", named))?;
+    fs::set_permissions(root.join("init"), Permissions::from_mode(0o755))?;
+    archive(&root, &packed)?;
+    // One processor, on which nothing is late.
+    let output = machine(&image, &packed, 512, "").args(["-smp", "1"]).output()?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Keeps what was counted and what the scan said of it; checks the mode and the tests.
+fn judge(account: &mut Account<'_>, name: &str, mode: &str, reported: &str) -> anyhow::Result<()> {
+    let mut is_in_section = false;
+    let mut replies = 0;
+    let mut counted = 0;
+    for line in reported.lines().map(str::trim_end) {
+        if let Some((_, text)) = line.split_once("counted: ") {
+            ensure!(text.contains(&format!(", {mode}: ")), "not by {mode}: {text}");
+            account.tell(&format!("{name} | {text}"));
+            counted += 1;
+        } else if let Some(text) = line.strip_prefix("scan: ") {
+            is_in_section = text == "How long requests take" || is_in_section && !text.trim().is_empty();
+            if is_in_section {
+                account.tell(&format!("{name} | {text}"));
+                replies += usize::from(text.contains("reply after "));
+            }
+        } else if let Some(at) = line.find("NOT TESTED") {
+            account.tell(&format!("{name} | {}", &line[at..]));
+        } else if let Some(text) = line.strip_prefix("test result: ") {
+            account.tell(&format!("{name} | tests: {text}"));
+        } else if let Some(text) =
+            line.strip_prefix("without types: ").filter(|text| text.contains("not measured"))
+        {
+            account.tell(&format!("{name} | without the kernel's types: {text}"));
+        }
+    }
+    ensure!(reported.contains("test result: ok."), "a test failed:\n{reported}");
+    ensure!(counted == 2 && replies == 2, "not both families were counted:\n{reported}");
+    ensure!(reported.contains("no types of its own"), "nothing is said of missing types:\n{reported}");
+    Ok(())
+}
+
+/// The tests of samehost-bpf, compiled.
+fn tests_of_bpf(root: &Path) -> anyhow::Result<PathBuf> {
+    let mut build = Command::new(cargo_program());
+    build.args(["test", "-p", "samehost-bpf", "--locked", "--lib", "--no-run", "--message-format=json"]);
+    let output = build.current_dir(root).output().context("starting cargo")?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for line in String::from_utf8(output.stdout)?.lines() {
+        let message: Value = serde_json::from_str(line)?;
+        if let Some(executable) = message["executable"].as_str() {
+            return Ok(executable.into());
+        }
+    }
+    anyhow::bail!("cargo named no program of tests")
+}
+
+/// Copies a program without what is for debuggers, and the libraries that it is linked with.
+fn put(program: &Path, name: &str, root: &Path) -> anyhow::Result<()> {
+    let to = root.join(name);
+    fs::create_dir_all(to.parent().context("it has a folder")?)?;
+    succeed(Command::new("strip").arg("-o").arg(&to).arg(program))?;
+    let linked = Command::new("ldd").arg(program).output().context("starting ldd")?;
+    for library in
+        String::from_utf8_lossy(&linked.stdout).split_whitespace().filter(|word| word.starts_with('/'))
+    {
+        let to = root.join(library.trim_start_matches('/'));
+        fs::create_dir_all(to.parent().context("it has a folder")?)?;
+        fs::copy(library, to)?;
+    }
+    Ok(())
+}
+
+/// Copies a module of the kernel, unpacked, if it is one there.
+fn put_module(unpacked: &Path, name: &str, to: &Path) -> anyhow::Result<()> {
+    let find = format!("find \"$1\" -name '{name}.ko*' | head -n 1");
+    let found = text(Command::new("sh").args(["-c", &find, "sh"]).arg(unpacked))?;
+    let found = Path::new(found.trim());
+    if found.as_os_str().is_empty() {
+        return Ok(());
+    }
+    if found.extension().is_some_and(|ending| ending == "xz") {
+        let output = Command::new("xz").arg("-dc").arg(found).output().context("starting xz")?;
+        fs::write(to, output.stdout)?;
+    } else {
+        fs::copy(found, to).with_context(|| name.to_owned())?;
+    }
     Ok(())
 }

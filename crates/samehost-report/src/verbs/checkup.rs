@@ -373,17 +373,27 @@ fn more_time(findings: &[Finding<'_>]) -> Option<String> {
     if rows.len() > MOST_OPEN_NAMED {
         let (longest, label) = rows.iter().copied().max_by(|one, other| one.0.total_cmp(&other.0))?;
         return Some(format!(
-            "Not decided yet: {} rows; {label} takes longest, about {} more. Give them more time: samehost --budget 2m.",
+            "Not decided yet: {} rows; {label} takes longest, about {} more. Give them more time: samehost --budget {}m.",
             rows.len(),
-            rough_time(longest)
+            rough_time(longest),
+            minutes_for(&rows)
         ));
     }
     let mut named: Vec<String> = Vec::new();
     for (seconds, label) in &rows {
         named.push(format!("{label} (about {} more)", rough_time(*seconds)));
     }
-    (!rows.is_empty())
-        .then(|| format!("Not decided yet: {}. Give it more time: samehost --budget 2m.", named.join("; ")))
+    let minutes = minutes_for(&rows);
+    (!rows.is_empty()).then(|| {
+        format!("Not decided yet: {}. Give it more time: samehost --budget {minutes}m.", named.join("; "))
+    })
+}
+
+/// Minutes of a checkup that would decide these rows, whose needs are in seconds: a minute for the others, and twice the needs, as
+/// each is computed as if its estimate were the true value. Two at least, and ten at most, which are as many as a checkup takes.
+fn minutes_for(rows: &[(f64, &str)]) -> f64 {
+    let needs: f64 = rows.iter().map(|(seconds, _)| seconds).sum();
+    (1.0 + 2.0 * needs / 60.0).ceil().clamp(2.0, 10.0)
 }
 
 /// The load under which the rows were measured, once for all.
@@ -508,6 +518,13 @@ fn bulk(comparison: &Comparison, congestion: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_budget_that_is_named_is_enough_for_what_is_open() {
+        assert_eq!(minutes_for(&[(1.0, "fastcgi")]), 2.0);
+        assert_eq!(minutes_for(&[(90.0, "proxy"), (30.0, "mysql")]), 5.0);
+        assert_eq!(minutes_for(&[(360.0, "proxy"), (2.0, "redis")]), 10.0);
+    }
 
     #[test]
     fn differences_have_neither_signs_nor_factors() {
