@@ -114,8 +114,27 @@ pub(crate) fn is_all<'a>(errors: impl Iterator<Item = &'a str>, is_denied: impl 
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// A service's command line has these options, files and folder for its check.
+    #[track_caller]
+    pub(crate) fn assert_reads(
+        read: fn(&[String]) -> Result<Arguments, String>,
+        line: &str,
+        options: &str,
+        files: &str,
+        folder: &str,
+    ) {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let found = read(&words).unwrap();
+        let found_files: Vec<String> = found.files.iter().map(|file| file.display().to_string()).collect();
+        let found_folder = found.folder.map_or_else(String::new, |folder| folder.display().to_string());
+        assert_eq!(
+            (found.options.join(" ").as_str(), found_files.join(" ").as_str(), found_folder.as_str()),
+            (options, files, folder)
+        );
+    }
 
     #[test]
     fn only_missing_permissions_are_no_verdict() {

@@ -308,23 +308,18 @@ fn arguments(words: &[String]) -> Result<Arguments, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[track_caller]
-    fn is(line: &str, options: &str, files: &str, folder: &str) {
-        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let found = arguments(&words).unwrap();
-        let found_files: Vec<String> = found.files.iter().map(|file| file.display().to_string()).collect();
-        let found_folder = found.folder.map_or_else(String::new, |folder| folder.display().to_string());
-        assert_eq!(
-            (found.options.join(" ").as_str(), found_files.join(" ").as_str(), found_folder.as_str()),
-            (options, files, folder)
-        );
-    }
+    use crate::check::tests::assert_reads;
 
     #[test]
     fn the_check_has_what_decides_how_the_files_are_read() {
-        is("-k start", "", "", "");
-        is("-d /x -f /x/a.conf -DFOREGROUND -D SSL -E /log", "-d /x -D FOREGROUND -D SSL", "/x/a.conf", "/x");
+        assert_reads(arguments, "-k start", "", "", "");
+        assert_reads(
+            arguments,
+            "-d /x -f /x/a.conf -DFOREGROUND -D SSL -E /log",
+            "-d /x -D FOREGROUND -D SSL",
+            "/x/a.conf",
+            "/x",
+        );
         let words = ["-k", "start", "-C", "Listen"].map(str::to_owned);
         assert!(arguments(&words).unwrap_err().contains("(-C)"));
     }

@@ -176,23 +176,24 @@ fn arguments(words: &[String]) -> Result<Arguments, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[track_caller]
-    fn is(line: &str, options: &str, files: &str, folder: &str) {
-        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let found = arguments(&words).unwrap();
-        let found_files: Vec<String> = found.files.iter().map(|file| file.display().to_string()).collect();
-        let found_folder = found.folder.map_or_else(String::new, |folder| folder.display().to_string());
-        assert_eq!(
-            (found.options.join(" ").as_str(), found_files.join(" ").as_str(), found_folder.as_str()),
-            (options, files, folder)
-        );
-    }
+    use crate::check::tests::assert_reads;
 
     #[test]
     fn the_check_has_what_decides_how_the_files_are_read() {
-        is("run --environ --config /etc/caddy/Caddyfile", "", "/etc/caddy/Caddyfile", "");
-        is("run -config=/c --adapter caddyfile --pidfile /p", "--adapter caddyfile", "/c", "");
+        assert_reads(
+            arguments,
+            "run --environ --config /etc/caddy/Caddyfile",
+            "",
+            "/etc/caddy/Caddyfile",
+            "",
+        );
+        assert_reads(
+            arguments,
+            "run -config=/c --adapter caddyfile --pidfile /p",
+            "--adapter caddyfile",
+            "/c",
+            "",
+        );
         let words = ["run", "--envfile", "/e", "--config", "/c"].map(str::to_owned);
         assert!(arguments(&words).unwrap_err().contains("--envfile"));
     }

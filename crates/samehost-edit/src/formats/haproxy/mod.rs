@@ -159,22 +159,23 @@ fn arguments(words: &[String]) -> Result<Arguments, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[track_caller]
-    fn is(line: &str, options: &str, files: &str, folder: &str) {
-        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let found = arguments(&words).unwrap();
-        let found_files: Vec<String> = found.files.iter().map(|file| file.display().to_string()).collect();
-        let found_folder = found.folder.map_or_else(String::new, |folder| folder.display().to_string());
-        assert_eq!(
-            (found.options.join(" ").as_str(), found_files.join(" ").as_str(), found_folder.as_str()),
-            (options, files, folder)
-        );
-    }
+    use crate::check::tests::assert_reads;
 
     #[test]
     fn the_check_has_what_decides_how_the_files_are_read() {
-        is("-Ws -f /a.cfg -f conf.d -p /run/p -S /run/m,x -L me", "-L me", "/a.cfg conf.d", "");
-        is("-sf 12 13 -x sockpair@4 -Ws -C /etc/haproxy -- a.cfg b.cfg", "", "a.cfg b.cfg", "/etc/haproxy");
+        assert_reads(
+            arguments,
+            "-Ws -f /a.cfg -f conf.d -p /run/p -S /run/m,x -L me",
+            "-L me",
+            "/a.cfg conf.d",
+            "",
+        );
+        assert_reads(
+            arguments,
+            "-sf 12 13 -x sockpair@4 -Ws -C /etc/haproxy -- a.cfg b.cfg",
+            "",
+            "a.cfg b.cfg",
+            "/etc/haproxy",
+        );
     }
 }
