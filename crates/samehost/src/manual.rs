@@ -12,7 +12,7 @@ use samehost_bench::workloads::workload;
 
 use crate::cli::Cli;
 use crate::exit;
-use crate::manual::extras::{ALL_FILES, ALL_VARIABLES, Entry, Extra, extra};
+use crate::manual::extras::{EXTRAS, Entry, Extra, extra};
 
 /// A page of section 1.
 pub struct Page {
@@ -73,10 +73,10 @@ fn text(command: &Command, above: Option<&str>) -> io::Result<Vec<u8>> {
     };
     let statuses = statuses.iter().map(|(status, meaning)| (status.to_string(), (*meaning).to_owned()));
     section(&mut roff, "EXIT STATUS", statuses);
-    section(&mut roff, "ENVIRONMENT", named(ALL_VARIABLES, extra.variables));
-    section(&mut roff, "FILES", named(ALL_FILES, extra.files));
-    section(&mut roff, "EXAMPLES", examples(page, &extra).into_iter());
-    see_also(&mut roff, command, above, &extra);
+    section(&mut roff, "ENVIRONMENT", named(&EXTRAS.variable, &extra.variables));
+    section(&mut roff, "FILES", named(&EXTRAS.file, &extra.files));
+    section(&mut roff, "EXAMPLES", examples(page, extra).into_iter());
+    see_also(&mut roff, command, above, extra);
     roff.to_writer(&mut text)?;
     Ok(text)
 }
@@ -96,10 +96,9 @@ fn synopsis(command: &Command) -> Roff {
 }
 
 /// The entries that a page has.
-fn named(all: &'static [Entry], wanted: &'static [&'static str]) -> impl Iterator<Item = (String, String)> {
-    all.iter()
-        .filter(|entry| wanted.contains(&entry.name) || entry.is_everywhere)
-        .map(|entry| (entry.name.to_owned(), entry.text.to_owned()))
+fn named(all: &[Entry], wanted: &[String]) -> impl Iterator<Item = (String, String)> {
+    let of_page = all.iter().filter(|entry| wanted.contains(&entry.name) || entry.is_everywhere);
+    of_page.map(|entry| (entry.name.clone(), entry.text.clone()))
 }
 
 /// Examples of a page: command and explanation. A workload has its own.
@@ -109,7 +108,7 @@ fn examples(page: &str, extra: &Extra) -> Vec<(String, String)> {
         .and_then(|name| workload(name).map(samehost_bench::workload::Workload::description))
     {
         Some(known) => vec![(format!("samehost bench {}", known.example), known.about.to_owned())],
-        None => extra.examples.iter().map(|(line, text)| ((*line).to_owned(), (*text).to_owned())).collect(),
+        None => extra.examples.clone(),
     }
 }
 
@@ -130,7 +129,7 @@ fn section(roff: &mut Roff, title: &str, entries: impl Iterator<Item = (String, 
 fn see_also(roff: &mut Roff, command: &Command, above: Option<&str>, extra: &Extra) {
     let mut pages: Vec<String> = above.map(page_name).into_iter().collect();
     pages.extend(verbs(command).map(|verb| page_name(name(verb))));
-    pages.extend(extra.see.iter().map(|page| (*page).to_owned()));
+    pages.extend(extra.see.iter().cloned());
     roff.control("SH", ["SEE ALSO"]);
     let mut line = Vec::new();
     for (at, page) in pages.iter().enumerate() {

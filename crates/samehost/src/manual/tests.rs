@@ -30,7 +30,7 @@ fn every_page_has_the_sections_that_readers_look_for() {
 #[test]
 fn every_example_is_understood() {
     for name in all_pages() {
-        for (line, _) in examples(&name, &extra(&name)) {
+        for (line, _) in examples(&name, extra(&name)) {
             let line = line.trim_start_matches("sudo ").split(" >").next().unwrap();
             // The only quotes are those of whole words.
             let words: Vec<String> = line
@@ -65,13 +65,13 @@ fn related_pages_and_entries_exist() {
     let all = all_pages();
     for name in &all {
         let extra = extra(name);
-        for page in extra.see {
+        for page in &extra.see {
             let (page, section) = page.split_once('(').unwrap();
             assert!(!page.starts_with("samehost") || all.iter().any(|known| known == page), "{name}: {page}");
             assert!(section.ends_with(')'));
         }
         let known = |all: &[Entry], wanted: &str| all.iter().any(|entry| entry.name == wanted);
-        assert!(extra.variables.iter().all(|name| known(ALL_VARIABLES, name)), "{name}");
-        assert!(extra.files.iter().all(|name| known(ALL_FILES, name)), "{name}");
+        assert!(extra.variables.iter().all(|name| known(&EXTRAS.variable, name)), "{name}");
+        assert!(extra.files.iter().all(|name| known(&EXTRAS.file, name)), "{name}");
     }
 }
