@@ -10,7 +10,7 @@ use crate::wrong_use::WrongUse;
 
 pub fn explain(code: Option<&str>) -> anyhow::Result<Ending> {
     let Some(code) = code else {
-        output::show(|terminal, out| terminal.render_explanations(EXPLANATIONS, out))?;
+        output::show(|terminal, out| terminal.render_explanations(&EXPLANATIONS, out))?;
         return Ok(Ending::Done);
     };
     let Some(one) = explanation(code) else {

@@ -330,7 +330,7 @@ fn a_name_or_a_port_leaves_its_pairs_with_their_notes_in_full() {
 fn every_code_is_explained_with_what_is_here() {
     let home = Home::new();
     let listed = home.run(&["explain"]).stdout;
-    for one in samehost_scan::EXPLANATIONS {
+    for one in samehost_scan::EXPLANATIONS.iter() {
         assert!(listed.contains(one.code), "{}: {listed}", one.code);
     }
     let server = home.serve("echo", &["--backlog", "1"]);
