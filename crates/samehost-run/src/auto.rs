@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use samehost_model::Endpoint;
 use samehost_model::scan::{Address, Scan, Service, Socket, SocketKind, SocketState};
@@ -29,7 +30,7 @@ struct Port<'a> {
 
 pub fn found(scan: &Scan) -> Found {
     let mut found = Found::default();
-    let ports: Vec<Port<'_>> = ports(scan).collect();
+    let ports = ports(scan);
     for port in &ports {
         let others = |other: &Socket| other.uid != port.socket.uid && listens_at(other, port.at.port());
         if scan.sockets.iter().any(|other| is_here(scan, other) && others(other)) {
@@ -76,17 +77,22 @@ fn listens_at(socket: &Socket, port: u16) -> bool {
 
 /// Ports of services that speak a protocol with a login: what answers at their sockets is the same as at their ports. A
 /// web server's socket may be its console.
-fn ports(scan: &Scan) -> impl Iterator<Item = Port<'_>> {
-    scan.services.iter().flat_map(move |service| {
-        let kind =
-            service.kind.filter(|kind| kind.protocol().is_some_and(samehost_services::Protocol::has_login));
-        let sockets = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
-        sockets.filter(|socket| is_here(scan, socket) && socket.kind.is_tcp()).filter_map(move |socket| {
-            let at = socket.local.inet()?;
+fn ports(scan: &Scan) -> Vec<Port<'_>> {
+    let mut ports = Vec::new();
+    for service in &scan.services {
+        let Some(kind) = service.kind else { continue };
+        if !kind.protocol().is_some_and(samehost_services::Protocol::has_login) {
+            continue;
+        }
+        for socket in service.listeners.iter().filter_map(|at| scan.sockets.get(*at)) {
+            let Some(at) = socket.local.inet() else { continue };
             let is_loopback = at.ip().is_loopback() || at.ip().is_unspecified();
-            Some(Port { at, kind: kind?, service, socket }).filter(|_| is_loopback)
-        })
-    })
+            if is_loopback && socket.kind.is_tcp() && is_here(scan, socket) {
+                ports.push(Port { at, kind, service, socket });
+            }
+        }
+    }
+    ports
 }
 
 /// The Unix sockets of the service that has a port. Where its process is not visible, a socket of the same user that
@@ -124,22 +130,14 @@ fn is_its_file(socket: &Socket) -> bool {
 
 fn chosen(port: &Port<'_>, sockets: &[&Socket], its_ports: usize) -> Option<Endpoint> {
     let known = port.kind.descriptor();
-    let named = |name: &str| {
-        sockets
-            .iter()
-            .find(|socket| {
-                socket.local.path().and_then(|path| path.file_name()).is_some_and(|found| found == name)
-            })
-            .copied()
-    };
     let by_port = known.default_sockets.iter().find(|path| path.contains("{port}"));
     let socket = match (by_port, sockets) {
         (Some(path), _) => {
             let name = path.rsplit('/').next()?.replace("{port}", &port.at.port().to_string());
-            named(&name)
+            with_name(sockets, &name)
         }
         (None, [one]) if its_ports == 1 => Some(*one),
-        _ if known.ports.first() == Some(&port.at.port()) => named(known.socket_name()),
+        _ if known.ports.first() == Some(&port.at.port()) => with_name(sockets, known.socket_name()),
         _ => None,
     };
     match &socket?.local {
@@ -149,20 +147,29 @@ fn chosen(port: &Port<'_>, sockets: &[&Socket], its_ports: usize) -> Option<Endp
     }
 }
 
+/// The socket whose file has this name.
+fn with_name<'a>(sockets: &[&'a Socket], name: &str) -> Option<&'a Socket> {
+    let mut sockets = sockets.iter().copied();
+    sockets.find(|socket| socket.local.path().and_then(Path::file_name).is_some_and(|found| found == name))
+}
+
 /// The kind of service that a map is for: found, or by the socket's file name, or by the port.
 pub fn kind_of(map: &Map) -> Option<Kind> {
     if map.kind.is_some() {
         return map.kind;
     }
-    let name =
-        map.socket.path().and_then(|path| path.file_name()).map(|name| name.to_string_lossy().into_owned());
-    Kind::all()
-        .find(|kind| {
-            let names = kind.descriptor().default_sockets.iter().chain([&kind.descriptor().socket]);
-            let names = names.map(|path| path.replace("{port}", &map.port.to_string()));
-            names.into_iter().any(|path| path.rsplit('/').next() == name.as_deref() && !path.is_empty())
-        })
-        .or_else(|| Kind::all().find(|kind| kind.descriptor().ports.contains(&map.port)))
+    if let Some(name) = map.socket.path().and_then(Path::file_name) {
+        for kind in Kind::all() {
+            let known = kind.descriptor();
+            for path in known.default_sockets.iter().chain([&known.socket]) {
+                let path = path.replace("{port}", &map.port.to_string());
+                if path.rsplit('/').next().is_some_and(|usual| !usual.is_empty() && name == usual) {
+                    return Some(kind);
+                }
+            }
+        }
+    }
+    Kind::all().find(|kind| kind.descriptor().ports.contains(&map.port))
 }
 
 #[cfg(test)]

@@ -145,15 +145,18 @@ fn asked(kind: Kind, text: &str, place: String) -> Option<Asked> {
 
 /// Whether a text says `NAME=VALUE`, as a URL or as words: `?sslmode=require&`, `sslmode = 'require'`.
 fn has_word(text: &str, name: &str, value: &str) -> bool {
-    text.match_indices(name).any(|(at, name)| {
-        let is_whole = !text[..at].ends_with(|before: char| before.is_ascii_alphanumeric() || before == '_');
-        let rest = text[at + name.len()..].trim_start();
-        let found = rest.strip_prefix('=').map(|rest| rest.trim_start().trim_start_matches('\''));
-        is_whole
-            && found.and_then(|found| found.strip_prefix(value)).is_some_and(|rest| {
-                !rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '-')
-            })
-    })
+    for (at, name) in text.match_indices(name) {
+        if text[..at].ends_with(|before: char| before.is_ascii_alphanumeric() || before == '_') {
+            continue;
+        }
+        let Some(rest) = text[at + name.len()..].trim_start().strip_prefix('=') else { continue };
+        let found = rest.trim_start().trim_start_matches('\'');
+        let Some(rest) = found.strip_prefix(value) else { continue };
+        if !rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '-') {
+            return true;
+        }
+    }
+    false
 }
 
 /// Whether it is worth a scan: what its server's rules say.

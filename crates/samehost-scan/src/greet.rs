@@ -38,15 +38,15 @@ const QUESTIONS: &[Question] = &[
 
 /// Fills in the kind of services that answer a probe.
 pub fn greet(scan: &mut Scan) {
-    let strangers: Vec<(usize, Endpoint)> = scan
-        .services
-        .iter()
-        .enumerate()
-        .filter(|(_, service)| may_be_asked(scan, service))
-        .filter_map(|(at, service)| {
-            Some((at, service.listeners.iter().find_map(|socket| endpoint_of(scan.sockets.get(*socket)?))?))
-        })
-        .collect();
+    let mut strangers: Vec<(usize, Endpoint)> = Vec::new();
+    for (at, service) in scan.services.iter().enumerate() {
+        let mut listeners = service.listeners.iter().filter_map(|socket| scan.sockets.get(*socket));
+        if may_be_asked(scan, service)
+            && let Some(endpoint) = listeners.find_map(endpoint_of)
+        {
+            strangers.push((at, endpoint));
+        }
+    }
     for some in strangers.chunks(AT_ONCE).take_while(|_| !interrupt::is_requested()) {
         let kinds: Vec<(usize, Option<Kind>)> = std::thread::scope(|scope| {
             let asking: Vec<_> =

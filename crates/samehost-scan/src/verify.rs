@@ -182,18 +182,10 @@ fn pair(scan: &Scan, inode: u64) -> (Vec<Proof>, Option<Pooler>) {
     }
     let holder = other.and_then(|other| other.pids.first()).and_then(|pid| scan.process(*pid));
     // Not accepted yet: no process holds that end, but the listener's process will.
-    let service = connection
-        .and_then(|connection| connection.service)
-        .or_else(|| {
-            scan.services.iter().position(|service| {
-                service.listeners.iter().any(|at| {
-                    scan.sockets.get(*at).is_some_and(|socket| {
-                        own.kind.is_unix() && socket.local == own.peer && socket.local.path().is_some()
-                    })
-                })
-            })
-        })
-        .and_then(|at| scan.services.get(at));
+    let service = match connection.and_then(|connection| connection.service) {
+        Some(at) => scan.services.get(at),
+        None => listens_at_peer(scan, own),
+    };
     match (holder, service) {
         (Some(process), service) => {
             let name = service.map_or("", |service| service.name.as_str());
@@ -217,6 +209,15 @@ fn pair(scan: &Scan, inode: u64) -> (Vec<Proof>, Option<Pooler>) {
         (None, None) => {}
     }
     (proofs, Pooler::of(service))
+}
+
+/// The service that listens at the path to which a Unix socket is connected.
+fn listens_at_peer<'a>(scan: &'a Scan, own: &Socket) -> Option<&'a Service> {
+    own.peer.path().filter(|_| own.kind.is_unix())?;
+    scan.services.iter().find(|service| {
+        let mut listeners = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
+        listeners.any(|listener| listener.local == own.peer)
+    })
 }
 
 fn identity(process: &Process) -> String {

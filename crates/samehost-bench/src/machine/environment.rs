@@ -54,14 +54,13 @@ fn is_there(path: &str) -> bool {
 
 fn mitigations() -> Vec<String> {
     let Ok(entries) = fs::read_dir("/sys/devices/system/cpu/vulnerabilities") else { return Vec::new() };
-    let mut active: Vec<String> = entries
-        .flatten()
-        .filter_map(|entry| {
-            let state = text(entry.path())?;
-            let name = entry.file_name().into_string().ok()?;
-            state.contains("Mitigation").then(|| format!("{name}: {}", state.trim()))
-        })
-        .collect();
+    let mut active: Vec<String> = Vec::new();
+    for entry in entries.flatten() {
+        let (Some(state), Ok(name)) = (text(entry.path()), entry.file_name().into_string()) else { continue };
+        if state.contains("Mitigation") {
+            active.push(format!("{name}: {}", state.trim()));
+        }
+    }
     active.sort();
     active
 }

@@ -196,18 +196,17 @@ fn without_hash(symbol: &str) -> &str {
 
 /// Removes `;`, newlines and repeated spaces, which are separators in folded stacks.
 fn clean(name: &str) -> String {
-    name.chars()
-        .map(|c| match c {
-            ';' => ':',
-            c if c.is_control() || c.is_whitespace() => ' ',
-            c => c,
-        })
-        .take(LONGEST_NAME)
-        .collect::<String>()
-        .split(' ')
-        .filter(|word| !word.is_empty())
-        .collect::<Vec<_>>()
-        .join(" ")
+    let mut clean = String::new();
+    for c in name.chars().take(LONGEST_NAME) {
+        match c {
+            ';' => clean.push(':'),
+            c if !c.is_control() && !c.is_whitespace() => clean.push(c),
+            _ if clean.is_empty() || clean.ends_with(' ') => {}
+            _ => clean.push(' '),
+        }
+    }
+    clean.truncate(clean.trim_end().len());
+    clean
 }
 
 #[cfg(test)]

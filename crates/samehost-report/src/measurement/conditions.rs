@@ -71,17 +71,19 @@ fn margin(view: &View<'_>) -> Option<String> {
 
 /// CPU time per operation of the harness itself, from the arm without a transport.
 fn harness(view: &View<'_>) -> Option<String> {
-    let costs: Vec<f64> = view
-        .noop()
-        .filter_map(|arm| {
-            let busy = median(view.report, &arm.id, |trial| trial.client_cpu_us_per_op);
-            busy.or_else(|| {
-                median(view.report, &arm.id, |s| Some(1e6 / s.throughput_per_s.filter(|t| *t > 0.0)?))
-            })
-        })
-        .collect();
-    let worst = costs.into_iter().reduce(f64::max)?;
+    let mut worst: Option<f64> = None;
+    for arm in view.noop() {
+        let busy = median(view.report, &arm.id, |trial| trial.client_cpu_us_per_op);
+        let cost = busy.or_else(|| median(view.report, &arm.id, us_per_op));
+        worst = cost.map(|cost| cost.max(worst.unwrap_or(cost))).or(worst);
+    }
+    let worst = worst?;
     Some(format!("The harness itself costs {} per operation.", format_value(worst, "us")))
+}
+
+/// What an operation takes, by the rate of a trial.
+fn us_per_op(trial: &Trial) -> Option<f64> {
+    Some(1e6 / trial.throughput_per_s.filter(|rate| *rate > 0.0)?)
 }
 
 /// Lateness of the open loop's generator, at the worst arm.
@@ -320,12 +322,13 @@ pub(crate) fn settings(view: &View<'_>) -> Vec<String> {
             None => lines.push((name, vec![text])),
         }
     }
-    lines
-        .into_iter()
-        .map(|(name, texts)| match texts.as_slice() {
+    let mut sentences = Vec::new();
+    for (name, texts) in lines {
+        sentences.push(match texts.as_slice() {
             // TCP's initial buffers depend on the segment size, so further variants add no information.
             [first, second, .., _] => format!("{name}: {first}; or {second}; and others alike"),
             all => format!("{name}: {}", all.join("; or ")),
-        })
-        .collect()
+        });
+    }
+    sentences
 }

@@ -24,23 +24,17 @@ pub(crate) fn effects(view: &View<'_>) -> Vec<Figure> {
             points.push(&effect.point);
         }
     }
-    points
-        .into_iter()
-        .map(|point| {
-            let place = match view.point_of_factors(point) {
-                one if one.is_empty() => String::new(),
-                several => format!(", {several}"),
-            };
-            let at = of_metric.iter().filter(|effect| effect.point == *point);
-            Figure {
-                title: format!(
-                    "{}: what each factor does over all the others{place}",
-                    words::title(&metric.name)
-                ),
-                grid: table(view, at.copied()),
-            }
-        })
-        .collect()
+    let title = format!("{}: what each factor does over all the others", words::title(&metric.name));
+    let mut figures = Vec::new();
+    for point in points {
+        let at = of_metric.iter().filter(|effect| effect.point == *point);
+        let title = match view.point_of_factors(point) {
+            place if place.is_empty() => title.clone(),
+            place => format!("{title}, {place}"),
+        };
+        figures.push(Figure { title, grid: table(view, at.copied()) });
+    }
+    figures
 }
 
 fn table<'a>(view: &View<'_>, effects: impl Iterator<Item = &'a Effect>) -> Grid {

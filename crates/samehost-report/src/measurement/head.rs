@@ -108,18 +108,13 @@ pub(crate) fn how(view: &View<'_>) -> Vec<String> {
 
 fn trials(view: &View<'_>) -> String {
     let report = view.report;
-    let blocks: Vec<usize> = view
-        .groups
-        .iter()
-        .map(|group| {
-            let ids: Vec<&str> = std::iter::once(&group.baseline)
-                .chain(&group.candidates)
-                .map(|arm| arm.id.as_str())
-                .collect();
-            let counted = report.trials.iter().filter(|s| s.counts() && ids.contains(&s.arm.as_str()));
-            counted.map(|s| s.block).collect::<BTreeSet<_>>().len()
-        })
-        .collect();
+    let mut blocks: Vec<usize> = Vec::new();
+    for group in &view.groups {
+        let arms = group.candidates.iter().chain([&group.baseline]);
+        let ids: Vec<&str> = arms.map(|arm| arm.id.as_str()).collect();
+        let counted = report.trials.iter().filter(|s| s.counts() && ids.contains(&s.arm.as_str()));
+        blocks.push(counted.map(|s| s.block).collect::<BTreeSet<_>>().len());
+    }
     let (low, high) = (blocks.iter().min().copied().unwrap_or(0), blocks.iter().max().copied().unwrap_or(0));
     let number = if low == high { count(low as u64) } else { format!("{low}–{high}") };
     let plural = if high == 1 { "" } else { "s" };

@@ -14,20 +14,18 @@ const NARROWEST: usize = 16;
 /// Plot of the first metric over all points; empty without intervals.
 pub(crate) fn ratio_plot(view: &View<'_>, columns: usize) -> Vec<Line> {
     let Some(metric) = view.metrics().first().filter(|_| view.is_sweep()) else { return Vec::new() };
-    let rows: Vec<(String, &Comparison)> = view
-        .groups
-        .iter()
-        .flat_map(|group| group.candidates.iter().map(move |candidate| (group, candidate)))
-        .filter_map(|(group, candidate)| {
-            let comparison = view.comparison(&metric.name, &candidate.id)?;
+    let mut rows: Vec<(String, &Comparison)> = Vec::new();
+    for group in &view.groups {
+        for candidate in &group.candidates {
+            let Some(comparison) = view.comparison(&metric.name, &candidate.id) else { continue };
             let mut parts: Vec<String> =
                 view.varying.iter().map(|parameter| parameter.value(&group.baseline.point)).collect();
             if group.candidates.len() > 1 {
                 parts.push(view.name(&candidate.id));
             }
-            Some((parts.join("  "), comparison))
-        })
-        .collect();
+            rows.push((parts.join("  "), comparison));
+        }
+    }
     let label = rows.iter().map(|(label, _)| width(label)).max().unwrap_or(0).min(columns / 2);
     let left = columns.saturating_sub(label + 2).min(WIDEST);
     let margin = view.report.head.plan.margin;

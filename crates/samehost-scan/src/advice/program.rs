@@ -76,12 +76,17 @@ impl Made {
         let is_same_hop = (unseen.service, &unseen.now, unseen.network_namespace)
             == (known.service, &known.now, known.network_namespace);
         let is_same_user = self == Made::BySomebody || unseen.uid == known.uid;
-        let units = seen.get(known).and_then(|connections| connections.first()).and_then(|at| {
-            let client = client(scan, *at)?;
-            let process = client.pids.first().and_then(|pid| scan.process(*pid));
-            process.map_or(client.made_in.as_deref(), |process| process.unit.as_deref())
-        });
-        is_same_hop && is_same_user && (unit.is_none() || units == unit)
+        let first = seen.get(known).and_then(|connections| connections.first());
+        let known_unit = first.and_then(|at| unit_of(scan, client(scan, *at)?));
+        is_same_hop && is_same_user && (unit.is_none() || known_unit == unit)
+    }
+}
+
+/// The unit of whoever holds a client's socket; where nobody does any more, the one in which it was made.
+fn unit_of<'a>(scan: &'a Scan, client: &'a Socket) -> Option<&'a str> {
+    match client.pids.first().and_then(|pid| scan.process(*pid)) {
+        Some(process) => process.unit.as_deref(),
+        None => client.made_in.as_deref(),
     }
 }
 

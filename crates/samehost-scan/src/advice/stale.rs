@@ -14,21 +14,23 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
         // The service has no socket. A leftover file at the default path would keep it from binding one.
         let path = Path::new(pair.known.map(|known| known.socket.as_str()).filter(|path| !path.is_empty())?);
         let found = root.find(path).filter(|step| step.file_type() == FileType::Socket)?;
-        let answered = pair.scan.sockets.iter().any(|socket| {
-            socket.is_listening()
-                && socket.file.is_some_and(|file| {
-                    // Some file systems (such as btrfs) report another device to stat(2) than inside the kernel.
-                    file.has_inode(found.stat.st_ino)
-                        && (file.device == found.stat.st_dev || socket.local.path() == Some(path))
-                })
-        });
-        return (!answered).then(|| {
-            Finding::new(
-                Weight::Note,
-                format!("{} exists, but nothing listens on it: it was left over by a server that died", show(path)),
-                "Start the service with its socket; remove the file only after a connection to it was refused".to_owned(),
-            )
-        });
+        for socket in pair.scan.sockets.iter().filter(|socket| socket.is_listening()) {
+            let Some(file) = socket.file else { continue };
+            // Some file systems (such as btrfs) report another device to stat(2) than inside the kernel.
+            let is_same_place = file.device == found.stat.st_dev || socket.local.path() == Some(path);
+            if file.has_inode(found.stat.st_ino) && is_same_place {
+                return None;
+            }
+        }
+        return Some(Finding::new(
+            Weight::Note,
+            format!(
+                "{} exists, but nothing listens on it: it was left over by a server that died",
+                show(path)
+            ),
+            "Start the service with its socket; remove the file only after a connection to it was refused"
+                .to_owned(),
+        ));
     };
     let path = pair.path()?;
     let now = root.find(&path);

@@ -66,23 +66,21 @@ impl UrlParts {
             Some((Protocol::Postgres, _)) => with_service(&url, &OwnFiles::here()).unwrap_or(url),
             _ => url,
         };
-        let option = |name: &str| url.option(name).map(str::to_owned);
-        let path = url.place.split_once('/').map(|(_, path)| path.to_owned()).filter(|path| !path.is_empty());
-        let is_path_of_socket = url.scheme.ends_with("unix") || url.scheme == "unix";
-        UrlParts {
-            user: url.user.clone().or_else(|| option("user")).filter(|text| is_plain(text)),
-            database: path
-                .filter(|_| !is_path_of_socket)
-                .or_else(|| option("dbname"))
-                .or_else(|| option("db"))
-                .filter(|text| is_plain(text)),
+        // The path of `redis+unix://` is that of the socket.
+        let path = match url.place.split_once('/') {
+            Some((_, path)) if !path.is_empty() && !url.scheme.ends_with("unix") => Some(path),
+            _ => None,
+        };
+        let user = url.user.as_deref().or_else(|| url.option("user"));
+        let database = path.or_else(|| url.option("dbname")).or_else(|| url.option("db"));
+        let mut parts = UrlParts {
+            user: user.filter(|text| is_plain(text)).map(str::to_owned),
+            database: database.filter(|text| is_plain(text)).map(str::to_owned),
             has_password: url.password.is_some(),
-            options: url
-                .options
-                .into_iter()
-                .filter(|(name, value)| is_plain(name) && is_plain(value))
-                .collect(),
-        }
+            options: url.options,
+        };
+        parts.options.retain(|(name, value)| is_plain(name) && is_plain(value));
+        parts
     }
 
     /// A text with its blanks filled.

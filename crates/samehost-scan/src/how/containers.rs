@@ -154,17 +154,16 @@ fn named(wanted: &str, kind: Kind) -> Result<(&'static str, &'static Client), Ho
 
 /// Words that are variables, `NAME=VALUE` in each line.
 fn variables(words: &str) -> Option<Vec<(String, String)>> {
-    words
-        .lines()
-        .map(|line| {
-            let (name, value) = line.split_once('=')?;
-            let is_name = !name.is_empty()
-                && name
-                    .bytes()
-                    .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
-            is_name.then(|| (name.to_owned(), value.trim_matches('"').to_owned()))
-        })
-        .collect()
+    let mut variables = Vec::new();
+    for line in words.lines() {
+        let (name, value) = line.split_once('=')?;
+        let is_of_name = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+        if name.is_empty() || !name.bytes().all(is_of_name) {
+            return None;
+        }
+        variables.push((name.to_owned(), value.trim_matches('"').to_owned()));
+    }
+    Some(variables)
 }
 
 /// A text as YAML and JSON write it.

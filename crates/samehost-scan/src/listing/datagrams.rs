@@ -59,16 +59,17 @@ pub fn dropped(scan: &Scan) -> Vec<Dropped> {
         return Vec::new();
     }
     let counts = Diag::open().and_then(|mut diag| diag.dropped()).unwrap_or_default();
-    receivers
-        .iter()
-        .filter_map(|receiver| {
-            let (service, socket) = receiver.places;
-            counts
-                .iter()
-                .find(|one| one.0.inode == receiver.socket.inode && one.0.inode != 0)
-                .map(|(_, datagrams)| Dropped { service, socket, datagrams: *datagrams })
-        })
-        .collect()
+    let mut dropped = Vec::new();
+    for receiver in receivers {
+        let inode = receiver.socket.inode;
+        let Some((_, datagrams)) = counts.iter().find(|(socket, _)| socket.inode == inode && inode != 0)
+        else {
+            continue;
+        };
+        let (service, socket) = receiver.places;
+        dropped.push(Dropped { service, socket, datagrams: *datagrams });
+    }
+    dropped
 }
 
 /// What there is to say of datagrams.

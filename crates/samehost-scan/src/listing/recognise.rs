@@ -16,20 +16,22 @@ fn base_name(path: &str) -> &str {
 
 fn by_process(process: &Process) -> Option<Kind> {
     let program = process.executable.as_deref().map(|path| base_name(path.trim_end_matches(" (deleted)")));
-    let interpreted = program.is_none_or(|name| INTERPRETERS.iter().any(|one| name.starts_with(one)));
-    program
-        .and_then(Kind::of_program)
-        .or_else(|| Kind::of_program(&process.name))
-        .or_else(|| if interpreted { by_command_line(process) } else { None })
-        .or_else(|| {
-            let is_java = program == Some("java");
-            if is_java { main_class(&process.command_line).and_then(Kind::of_class) } else { None }
-        })
-        .or_else(|| {
-            let is_erlang = program == Some("beam.smp");
-            let rabbit = process.command_line.iter().any(|word| word.contains("rabbit"));
-            if is_erlang && rabbit { Some(Kind::Rabbitmq) } else { None }
-        })
+    for name in program.into_iter().chain([process.name.as_str()]) {
+        if let Some(kind) = Kind::of_program(name) {
+            return Some(kind);
+        }
+    }
+    let is_interpreted = program.is_none_or(|name| INTERPRETERS.iter().any(|one| name.starts_with(one)));
+    if is_interpreted && let Some(kind) = by_command_line(process) {
+        return Some(kind);
+    }
+    match program {
+        Some("java") => main_class(&process.command_line).and_then(Kind::of_class),
+        Some("beam.smp") if process.command_line.iter().any(|word| word.contains("rabbit")) => {
+            Some(Kind::Rabbitmq)
+        }
+        _ => None,
+    }
 }
 
 /// Recognises a service by its process, else by the names of its socket files, else, when its process is not
@@ -39,13 +41,16 @@ pub(crate) fn recognise(
     sockets: &[&Path],
     ports: &[u16],
 ) -> Option<(Kind, RecognisedBy)> {
-    process
-        .and_then(by_process)
-        .map(|kind| (kind, RecognisedBy::Process))
-        .or_else(|| by_socket(sockets).map(|kind| (kind, RecognisedBy::Socket)))
-        .or_else(
-            || if process.is_none() { by_port(ports).map(|kind| (kind, RecognisedBy::Port)) } else { None },
-        )
+    if let Some(kind) = process.and_then(by_process) {
+        return Some((kind, RecognisedBy::Process));
+    }
+    if let Some(kind) = by_socket(sockets) {
+        return Some((kind, RecognisedBy::Socket));
+    }
+    if process.is_some() {
+        return None;
+    }
+    Some((by_port(ports)?, RecognisedBy::Port))
 }
 
 /// The service whose program is among the first words of the command line.

@@ -177,12 +177,19 @@ impl Running {
         if of_service.reads_folder {
             all.reads.push(folder);
         }
-        let root = geteuid().is_root() && self.uid == 0;
-        if let Some(code) = executes.filter(|_| root) {
-            all.service = Some(self.workers().ok_or_else(|| {
-                format!("it would run {code} of the configuration as root: no worker of process {} has another user", self.pid)
-            })?);
-        } else if let Some(name) = self.variables.code().filter(|_| root) {
+        let is_root = geteuid().is_root() && self.uid == 0;
+        if !is_root {
+            return Ok(all);
+        }
+        if let Some(code) = executes {
+            let Some(uid) = self.workers() else {
+                return Err(format!(
+                    "it would run {code} of the configuration as root: no worker of process {} has another user",
+                    self.pid
+                ));
+            };
+            all.service = Some(uid);
+        } else if let Some(name) = self.variables.code() {
             return Err(format!(
                 "{name} in the environment of process {} would have root load other code",
                 self.pid

@@ -63,11 +63,11 @@ fn meant<'a>(name: &str, scan: &'a Scan) -> Result<&'a Service, ConfigFileError>
         [one] => Ok(one),
         _ => {
             let described: Vec<String> = different.iter().map(|service| described(scan, service)).collect();
-            let mut files: Vec<String> = different
-                .iter()
-                .filter_map(|service| server_files::of(scan, service).into_iter().find(|path| path.exists()))
-                .map(|path| shown(&path))
-                .collect();
+            let mut files: Vec<String> = Vec::new();
+            for service in &different {
+                let own = server_files::of(scan, service);
+                files.extend(own.iter().find(|path| path.exists()).map(|path| shown(path)));
+            }
             files.dedup();
             let files = if files.is_empty() { String::new() } else { format!(" ({})", files.join(", ")) };
             Err(ConfigFileError::Several {

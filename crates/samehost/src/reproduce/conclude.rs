@@ -62,18 +62,17 @@ pub fn conclude(experiment: &mut Experiment, published: &Published, mut reports:
 
 /// The absolute rates that percentages correspond to on this machine.
 fn scaled(report: &Report) -> Vec<String> {
-    let over_tcp = report.head.arms.iter().filter(|arm| arm.transport == Transport::Tcp);
-    over_tcp
-        .filter_map(rate)
-        .map(|(per_s, capacity)| {
-            format!(
-                "The rate is scaled: {} here, {:.0} % of the {} that TCP does on this machine.",
-                text(per_s),
-                100.0 * per_s / capacity,
-                text(capacity)
-            )
-        })
-        .collect()
+    let mut scaled = Vec::new();
+    for arm in report.head.arms.iter().filter(|arm| arm.transport == Transport::Tcp) {
+        let Some((per_s, capacity)) = rate(arm) else { continue };
+        scaled.push(format!(
+            "The rate is scaled: {} here, {:.0} % of the {} that TCP does on this machine.",
+            text(per_s),
+            100.0 * per_s / capacity,
+            text(capacity)
+        ));
+    }
+    scaled
 }
 
 fn text(per_s: f64) -> String {

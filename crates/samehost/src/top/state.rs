@@ -203,27 +203,22 @@ impl Row {
 
 /// Lines of a scan, TCP first.
 pub fn rows(scan: &Scan) -> Vec<Row> {
-    let mut rows: Vec<Row> = scan
-        .advice
-        .iter()
-        .enumerate()
-        .map(|(at, advice)| {
-            let service = scan.services.get(advice.service);
-            let transport = if advice.now.starts_with("tcp6") { "tcp6" } else { "tcp" };
-            Row {
-                service: service.map_or_else(|| "unknown".to_owned(), |service| service.name.clone()),
-                client: advice.client.clone(),
-                transport,
-                address: advice.now.clone(),
-                connections: advice.connections,
-                traffic: advice.traffic,
-                exchanges: exchanges(scan, advice.service, &advice.client, &advice.now),
-                saving: advice.saving,
-                advice: Some(at),
-                pid: service.and_then(|service| service.pid),
-            }
-        })
-        .collect();
+    let mut rows: Vec<Row> = Vec::new();
+    for (at, advice) in scan.advice.iter().enumerate() {
+        let service = scan.services.get(advice.service);
+        rows.push(Row {
+            service: service.map_or_else(|| "unknown".to_owned(), |service| service.name.clone()),
+            client: advice.client.clone(),
+            transport: if advice.now.starts_with("tcp6") { "tcp6" } else { "tcp" },
+            address: advice.now.clone(),
+            connections: advice.connections,
+            traffic: advice.traffic,
+            exchanges: exchanges(scan, advice.service, &advice.client, &advice.now),
+            saving: advice.saving,
+            advice: Some(at),
+            pid: service.and_then(|service| service.pid),
+        });
+    }
     rows.extend(over_unix(scan));
     rows
 }

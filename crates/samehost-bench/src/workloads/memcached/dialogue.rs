@@ -65,16 +65,15 @@ fn refused(link: &Link, what: &str, answer: String) -> BenchError {
 
 /// Queries each server.
 pub(super) fn look(settings: Settings, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
-    look.servers
-        .iter()
-        .map(|(transport, text)| {
-            let endpoint = endpoint(*transport, text)?;
-            let stats = link_to(&endpoint)?.ask(b"stats\r\n", listing)?;
-            let mut impact = Impact::of(format!("the memcached at {endpoint}"));
-            look_at(look, settings, &numbers(&stats), &mut impact);
-            Ok(impact)
-        })
-        .collect()
+    let mut impacts = Vec::new();
+    for (transport, text) in look.servers {
+        let endpoint = endpoint(*transport, text)?;
+        let stats = link_to(&endpoint)?.ask(b"stats\r\n", listing)?;
+        let mut impact = Impact::of(format!("the memcached at {endpoint}"));
+        look_at(look, settings, &numbers(&stats), &mut impact);
+        impacts.push(impact);
+    }
+    Ok(impacts)
 }
 
 /// Parses lines `STAT name value` with a number.

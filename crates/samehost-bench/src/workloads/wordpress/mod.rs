@@ -195,16 +195,17 @@ const FPM: &[&str] = &["unix", "tcp"];
 
 /// What the checkup reports where WordPress is installed.
 fn hints() -> Vec<String> {
-    site::found(std::path::Path::new("/var/www"))
-        .into_iter()
-        .map(|path| {
-            format!(
-                "WordPress is in {0}: samehost bench wordpress --site {0} tells what its pages would gain, and changes no file.",
-                path.display()
-            )
-        })
-        .chain(site::is_installed().then(|| {
-            "WordPress is installed: samehost bench wordpress tells in a minute what a page gains.".to_owned()
-        }))
-        .collect()
+    let mut hints = Vec::new();
+    for path in site::found(std::path::Path::new("/var/www")) {
+        hints.push(format!(
+            "WordPress is in {0}: samehost bench wordpress --site {0} tells what its pages would gain, and changes no file.",
+            path.display()
+        ));
+    }
+    if site::is_installed() {
+        hints.push(
+            "WordPress is installed: samehost bench wordpress tells in a minute what a page gains.".into(),
+        );
+    }
+    hints
 }

@@ -60,19 +60,19 @@ impl Web {
         let (ways, sites): (Vec<Option<Way>>, Vec<PhpSite>) = sites(site, &fpm).into_iter().unzip();
         let key = random_hex(24)?;
         let start_fronts = || {
-            via.iter()
-                .map(|kind| {
-                    let spec = FrontSpec {
-                        listens: &[kind.best()],
-                        connections: pages,
-                        workers: 1,
-                        account: site.account,
-                        passes: Passes::Sites(&Sites { sites: &sites, key: &key }),
-                    };
-                    let ready = |server: &PrivateServer| ours(server, READY, &key).map(drop);
-                    Ok((*kind, fronts::start(*kind, &start.program, &spec, ready)?))
-                })
-                .collect::<Result<Vec<_>, BenchError>>()
+            let mut fronts = Vec::new();
+            for kind in via {
+                let spec = FrontSpec {
+                    listens: &[kind.best()],
+                    connections: pages,
+                    workers: 1,
+                    account: site.account,
+                    passes: Passes::Sites(&Sites { sites: &sites, key: &key }),
+                };
+                let ready = |server: &PrivateServer| ours(server, READY, &key).map(drop);
+                fronts.push((*kind, fronts::start(*kind, &start.program, &spec, ready)?));
+            }
+            Ok::<_, BenchError>(fronts)
         };
         // nginx's sockets can be reached from every namespace; it must run where PHP-FPM's ports are.
         let fronts = match &start.behind {

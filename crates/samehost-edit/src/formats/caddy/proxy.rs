@@ -85,27 +85,23 @@ impl<'a> Proxy<'a> {
         let first = self.statement.word(1);
         let is_matcher = first == "*" || first.starts_with(['/', '@']);
         let skipped = if is_matcher { 2 } else { 1 };
-        let own = self.statement.words.iter().skip(skipped).map(|token| (self.statement, token));
-        let more = self.block().filter(|one| one.word(0) == "to");
-        let more = more.flat_map(|one| one.words.iter().skip(1).map(move |token| (one, token)));
-        let all: Vec<(&Statement, &Token)> = own.chain(more).collect();
+        let mut all: Vec<(&Statement, &Token)> = Vec::new();
+        all.extend(self.statement.words.iter().skip(skipped).map(|token| (self.statement, token)));
+        for to in self.block().filter(|one| one.word(0) == "to") {
+            all.extend(to.words.iter().skip(1).map(|token| (to, token)));
+        }
         let mut name = format!("{} on line {}", self.statement.word(0), self.statement.line);
         if *self.statement.file != main {
             let file = self.statement.file.strip_prefix(main.parent().unwrap_or(main));
             name += &format!(" of {}", file.unwrap_or(&self.statement.file).display());
         }
         let is_alone = all.len() == 1;
-        let named =
-            |number: usize| if is_alone { name.clone() } else { format!("{name}, upstream {number}") };
-        all.iter()
-            .enumerate()
-            .map(|(index, (statement, token))| Upstream {
-                proxy: self,
-                statement,
-                token,
-                name: named(index + 1),
-            })
-            .collect()
+        let mut upstreams = Vec::new();
+        for (index, (statement, token)) in all.into_iter().enumerate() {
+            let name = if is_alone { name.clone() } else { format!("{name}, upstream {}", index + 1) };
+            upstreams.push(Upstream { proxy: self, statement, token, name });
+        }
+        upstreams
     }
 
     /// Upstreams that are found while Caddy runs.

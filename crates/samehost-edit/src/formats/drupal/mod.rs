@@ -260,19 +260,18 @@ fn connections(file: &Path, outcome: &Outcome) -> Vec<Result<Connection>> {
     for place in places.iter().flatten() {
         *uses.entry((&place.file, place.range.start)).or_default() += 1;
     }
-    found
-        .into_iter()
-        .zip(&places)
-        .map(|(one, place)| {
-            let connection = one?;
-            let its_uses =
-                place.as_ref().and_then(|place| uses.get(&(place.file.as_path(), place.range.start)));
-            if its_uses.is_some_and(|uses| *uses > 1) {
-                return Err(connection.refusal("this array is used for several connections".into()));
+    let mut connections = Vec::new();
+    for (connection, place) in found.into_iter().zip(&places) {
+        let its_uses = place.as_ref().and_then(|place| uses.get(&(place.file.as_path(), place.range.start)));
+        let is_shared = its_uses.is_some_and(|uses| *uses > 1);
+        connections.push(match connection {
+            Ok(connection) if is_shared => {
+                Err(connection.refusal("this array is used for several connections".into()))
             }
-            Ok(connection)
-        })
-        .collect()
+            found => found,
+        });
+    }
+    connections
 }
 
 fn gather(

@@ -76,14 +76,20 @@ impl Editor for Haproxy {
         let mut check = Check::new(&HAPROXY, vec!["-c".into()], vec![file.to_owned()]);
         match Config::read(file, files) {
             Ok(config) => {
-                let lines = config.sections.iter().flat_map(|section| &section.lines);
-                let lua: Vec<&Line> = lines.filter(|line| line.word(0).starts_with("lua-")).collect();
-                check.executes = lua.first().map(|_| "Lua");
-                let loads = lua.iter().filter(|line| line.word(0).starts_with("lua-load"));
-                let (whole, relative): (Vec<PathBuf>, Vec<PathBuf>) =
-                    loads.map(|line| PathBuf::from(line.word(1))).partition(|path| path.is_absolute());
-                check.reads.extend(whole);
-                check.unknown = relative.first().map(|path| format!("{} is a relative path", path.display()));
+                for line in config.sections.iter().flat_map(|section| &section.lines) {
+                    if line.word(0).starts_with("lua-") {
+                        check.executes = Some("Lua");
+                    }
+                    if !line.word(0).starts_with("lua-load") {
+                        continue;
+                    }
+                    let path = PathBuf::from(line.word(1));
+                    if path.is_absolute() {
+                        check.reads.push(path);
+                    } else if check.unknown.is_none() {
+                        check.unknown = Some(format!("{} is a relative path", path.display()));
+                    }
+                }
             }
             Err(refusal) => check.unknown = Some(refusal.reason),
         }

@@ -148,47 +148,53 @@ fn is_numbered(group: &str) -> bool {
 
 /// The first option that versions of the programs understand differently.
 fn unsure(options: &Options, of: impl Fn(&str) -> bool, watched: &[&str]) -> Option<Refusal> {
-    options.entries.iter().filter(|entry| of(&entry.group)).find_map(|entry| {
+    for entry in options.entries.iter().filter(|entry| of(&entry.group)) {
         let name = entry.name.as_str();
         let here = At { file: &entry.file, line: entry.line.number };
-        let prefixes = ["loose-", "skip-", "disable-", "enable-", "maximum-", "autoset-"];
-        let behind = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix));
         if let Some(full) = watched.iter().find(|full| full.starts_with(name) && **full != name) {
             // An empty name is a prefix of every option.
-            return (!name.is_empty()).then(|| {
-                let reason =
-                    format!("`{name}` is an abbreviation of `{full}`, which versions understand differently");
-                Refusal::new(&entry.file, entry.line.number, reason, format!("write `{full}` in full"))
-            });
+            if name.is_empty() {
+                continue;
+            }
+            return Some(here.refusal(
+                format!("`{name}` is an abbreviation of `{full}`, which versions understand differently"),
+                format!("write `{full}` in full"),
+            ));
         }
-        if let Some(full) = behind.and_then(|rest| watched.iter().find(|full| **full == rest)) {
+        let prefixes = ["loose-", "skip-", "disable-", "enable-", "maximum-", "autoset-"];
+        let behind = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix));
+        if let Some(full) = behind.filter(|full| watched.contains(full)) {
             return Some(here.refusal(
                 format!("`{name}` is `{full}` behind a prefix"),
                 format!("write `{full}` without a prefix"),
             ));
         }
         if !watched.contains(&name) {
-            return None;
+            continue;
         }
         if is_version(&entry.group) {
             let reason = format!("only one version of the server reads [{}]", entry.group);
             return Some(here.refusal(reason, format!("write `{name}` in [mysqld] or [mariadb]")));
         }
-        let value = entry.value.as_deref();
-        let wrong = match name {
-            "port" => value.and_then(|value| value.parse::<u16>().ok()).is_none(),
-            "back-log" => value.and_then(|value| value.parse::<u32>().ok()).is_none(),
-            "socket" => value.is_none_or(|path| !path.starts_with('/') || path.contains('\u{fffd}')),
-            "protocol" => !value
-                .is_some_and(|name| name.eq_ignore_ascii_case("tcp") || name.eq_ignore_ascii_case("socket")),
-            "skip-networking" => value.is_some_and(|value| truth(value).is_none()),
-            _ => value.is_none_or(str::is_empty),
-        };
-        wrong.then(|| {
+        if !is_understood(name, entry.value.as_deref()) {
             let reason = format!("the value of `{name}` is not understood");
-            Refusal::new(&entry.file, entry.line.number, reason, format!("write `{name}` in its usual form"))
-        })
-    })
+            return Some(here.refusal(reason, format!("write `{name}` in its usual form")));
+        }
+    }
+    None
+}
+
+/// Whether an option's value has the form that all versions read alike.
+fn is_understood(name: &str, value: Option<&str>) -> bool {
+    let Some(value) = value else { return name == "skip-networking" };
+    match name {
+        "port" => value.parse::<u16>().is_ok(),
+        "back-log" => value.parse::<u32>().is_ok(),
+        "socket" => value.starts_with('/') && !value.contains('\u{fffd}'),
+        "protocol" => value.eq_ignore_ascii_case("tcp") || value.eq_ignore_ascii_case("socket"),
+        "skip-networking" => truth(value).is_some(),
+        _ => !value.is_empty(),
+    }
 }
 
 fn truth(value: &str) -> Option<bool> {

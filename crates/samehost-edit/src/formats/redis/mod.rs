@@ -117,13 +117,9 @@ impl Configuration {
     /// The address that represents all: a loopback one, else one for any address, else the first.
     fn host(&self) -> String {
         let hosts = self.hosts();
-        hosts
-            .iter()
-            .find(|host| is_loopback(host))
-            .or_else(|| hosts.iter().find(|host| matches!(host.as_str(), "0.0.0.0" | "::")))
-            .or_else(|| hosts.first())
-            .cloned()
-            .unwrap_or_default()
+        let loopback = hosts.iter().find(|host| is_loopback(host));
+        let any = hosts.iter().find(|host| matches!(host.as_str(), "0.0.0.0" | "::"));
+        loopback.or(any).or(hosts.first()).cloned().unwrap_or_default()
     }
 }
 

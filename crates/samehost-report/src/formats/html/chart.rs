@@ -254,17 +254,14 @@ pub(crate) fn named_axis(title: &str, log: bool, ticks: &[(f64, String)]) -> Val
     let (low, high) = ends(ticks.iter().map(|(value, _)| place(*value))).unwrap_or((0.0, 1.0));
     // Omits labels that would overlap the previous one.
     let mut last = f64::NEG_INFINITY;
-    let (values, texts): (Vec<f64>, Vec<String>) = ticks
-        .iter()
-        .filter(|(value, _)| {
-            let free = place(*value) - last >= NEAREST * (high - low);
-            if free {
-                last = place(*value);
-            }
-            free
-        })
-        .map(|(value, text)| (*value, escape::chart(text)))
-        .unzip();
+    let (mut values, mut texts) = (Vec::new(), Vec::new());
+    for (value, text) in ticks {
+        if place(*value) - last >= NEAREST * (high - low) {
+            last = place(*value);
+            values.push(*value);
+            texts.push(escape::chart(text));
+        }
+    }
     let pad = if high > low { 0.05 * (high - low) } else { 0.5 };
     json!({
         "type": if log { "log" } else { "linear" }, "title": { "text": escape::chart(title) },

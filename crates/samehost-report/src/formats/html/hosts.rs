@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use samehost_analysis::{Cell, HostDiffers, HostsCompared, MARGIN};
+use samehost_analysis::{Cell, FactorDiffers, HostDiffers, HostsCompared, MARGIN};
 use samehost_model::human::format_percent;
 use serde_json::{Value, json};
 
@@ -153,32 +153,7 @@ fn differ(found: &HostsCompared) -> Option<Chart> {
 }
 
 fn factors(found: &HostsCompared) -> Option<Chart> {
-    let rows: Vec<Row> = found
-        .factors
-        .iter()
-        .map(|factor| {
-            let level = format!("{} {}", factor.factors.join(", "), named(&factor.level));
-            let mut cells =
-                vec![Span::plain(&level), Span::plain(named(&factor.usual)), Span::plain(what(&factor.cell))];
-            let ends = (factor.ci_low, factor.ci_high);
-            cells.extend(figures(factor.ratio, ends, factor.p_adjusted, factor.hosts));
-            Row {
-                label: format!("{}, {}", factor.cell.arm, level),
-                ratio: factor.ratio,
-                low: factor.ci_low,
-                high: factor.ci_high,
-                colour: "$doubt",
-                symbol: "diamond",
-                hover: chart::hover(&[
-                    level,
-                    what(&factor.cell),
-                    format!("{} of {}", ratio(factor.ratio, ends.0, ends.1), named(&factor.usual)),
-                    format!("{} hosts", factor.hosts),
-                ]),
-                cells,
-            }
-        })
-        .collect();
+    let rows: Vec<Row> = found.factors.iter().map(of_factor).collect();
     let about = format!(
         "Hosts with this part of the environment ÷ hosts with the usual one, with its 95 % interval. Parts that the same hosts \
          have are named together: nothing tells them apart. {}",
@@ -186,6 +161,29 @@ fn factors(found: &HostsCompared) -> Option<Chart> {
     );
     let head = head(&["environment", "usual", "of"]);
     rows_chart("environments", "Environments that differ from the usual one", about, &rows, head)
+}
+
+fn of_factor(factor: &FactorDiffers) -> Row {
+    let level = format!("{} {}", factor.factors.join(", "), named(&factor.level));
+    let ends = (factor.ci_low, factor.ci_high);
+    let mut cells =
+        vec![Span::plain(&level), Span::plain(named(&factor.usual)), Span::plain(what(&factor.cell))];
+    cells.extend(figures(factor.ratio, ends, factor.p_adjusted, factor.hosts));
+    Row {
+        label: format!("{}, {}", factor.cell.arm, level),
+        ratio: factor.ratio,
+        low: factor.ci_low,
+        high: factor.ci_high,
+        colour: "$doubt",
+        symbol: "diamond",
+        hover: chart::hover(&[
+            level,
+            what(&factor.cell),
+            format!("{} of {}", ratio(factor.ratio, ends.0, ends.1), named(&factor.usual)),
+            format!("{} hosts", factor.hosts),
+        ]),
+        cells,
+    }
 }
 
 /// Every host in order of its ratio, for each thing that was measured.

@@ -76,34 +76,32 @@ fn unmeasured(experiment: &Experiment) -> Option<String> {
 /// An explanation shared by several experiments appears once.
 fn whys(reproduction: &Reproduction) -> Vec<Vec<String>> {
     let mut shown: Vec<(&str, &str)> = Vec::new();
-    reproduction
-        .experiments
-        .iter()
-        .map(|experiment| {
-            let mut sentences = found(experiment);
-            if experiment.state == ExperimentState::Measured {
-                sentences.extend(experiment.differs.iter().map(|text| sentence(text)));
-            }
-            let mut before: Vec<&str> = Vec::new();
-            for text in &experiment.explanations {
-                match shown.iter().find(|(_, known)| known == text) {
-                    Some((id, _)) if before.contains(id) => {}
-                    Some((id, _)) => before.push(id),
-                    None => {
-                        shown.push((&experiment.id, text));
-                        sentences.push(sentence(text));
-                    }
+    let mut whys = Vec::new();
+    for experiment in &reproduction.experiments {
+        let mut sentences = found(experiment);
+        if experiment.state == ExperimentState::Measured {
+            sentences.extend(experiment.differs.iter().map(|text| sentence(text)));
+        }
+        let mut before: Vec<&str> = Vec::new();
+        for text in &experiment.explanations {
+            match shown.iter().find(|(_, known)| known == text) {
+                Some((id, _)) if before.contains(id) => {}
+                Some((id, _)) => before.push(id),
+                None => {
+                    shown.push((&experiment.id, text));
+                    sentences.push(sentence(text));
                 }
             }
-            if !before.is_empty() {
-                sentences.push(format!("What may explain {} may explain this too.", before.join(" and ")));
-            }
-            if let (true, Some(at)) = (experiment.kept, &experiment.measured_at) {
-                sentences.push(format!("Measured at {at}, by an earlier call."));
-            }
-            sentences
-        })
-        .collect()
+        }
+        if !before.is_empty() {
+            sentences.push(format!("What may explain {} may explain this too.", before.join(" and ")));
+        }
+        if let (true, Some(at)) = (experiment.kept, &experiment.measured_at) {
+            sentences.push(format!("Measured at {at}, by an earlier call."));
+        }
+        whys.push(sentences);
+    }
+    whys
 }
 
 /// Findings about the claims; claims with the same finding are grouped.

@@ -372,23 +372,23 @@ fn leaving(
     hops: &[Hop],
     restarts: &[(&Endpoint, String)],
 ) -> Vec<Leaving> {
-    let listeners = sides.iter().filter(|side| side.setting.role == Role::Listens);
-    let leaving = listeners
-        .filter(|side| side.states[index] == State::New && side.state_before(index) != State::New)
-        .map(|side| {
-            let from = side.setting.endpoint.clone();
-            Leaving {
-                can_wait: matches!(side.state_before(index), State::Both | State::Copied),
-                moved: has_clients(hops, &from),
-                restart: restarts
-                    .iter()
-                    .find(|(at, _)| same_port(at, &from))
-                    .map(|(_, client)| client.clone()),
-                to: side.goal.endpoint.clone(),
-                from,
-            }
+    let mut leaving = Vec::new();
+    for side in sides.iter().filter(|side| side.setting.role == Role::Listens) {
+        let before = side.state_before(index);
+        if side.states[index] != State::New || before == State::New {
+            continue;
+        }
+        let from = side.setting.endpoint.clone();
+        let restart = restarts.iter().find(|(at, _)| same_port(at, &from));
+        leaving.push(Leaving {
+            can_wait: matches!(before, State::Both | State::Copied),
+            moved: has_clients(hops, &from),
+            restart: restart.map(|(_, client)| client.clone()),
+            to: side.goal.endpoint.clone(),
+            from,
         });
-    leaving.collect()
+    }
+    leaving
 }
 
 /// Whether clients of an address are among the moves.

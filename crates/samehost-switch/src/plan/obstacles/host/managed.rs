@@ -68,12 +68,17 @@ pub(super) fn look(file: &Path) -> Option<SwitchObstacle> {
 
 /// The comment in a file's head that says so.
 fn says(text: &str) -> Option<String> {
-    let comments = text.lines().take(HEAD).map(str::trim);
-    let comments = comments.filter(|line| COMMENT.iter().any(|begin| line.starts_with(begin)));
-    let found = comments
-        .map(|line| line.trim_matches(['#', ';', '/', '*', ' ', '-', '=', '!']))
-        .find(|line| WORDS.iter().any(|words| line.to_lowercase().contains(words)))?;
-    Some(found.chars().take(80).collect())
+    for line in text.lines().take(HEAD).map(str::trim) {
+        if !COMMENT.iter().any(|begin| line.starts_with(begin)) {
+            continue;
+        }
+        let comment = line.trim_matches(['#', ';', '/', '*', ' ', '-', '=', '!']);
+        let lower = comment.to_lowercase();
+        if WORDS.iter().any(|words| lower.contains(words)) {
+            return Some(comment.chars().take(80).collect());
+        }
+    }
+    None
 }
 
 /// Packages and etckeeper that manage these files.
@@ -83,16 +88,14 @@ pub(super) fn packages(files: &[PathBuf]) -> Vec<String> {
         return Vec::new();
     }
     let registered = registered(Path::new("/"));
-    let mut notes: Vec<String> = etc
-        .iter()
-        .filter_map(|file| {
-            let (package, _) = registered.iter().find(|(_, path)| path == *file)?;
-            Some(format!(
-                "{} belongs to the package {package}: when an upgrade asks, keep the version that is installed",
-                shown(file)
-            ))
-        })
-        .collect();
+    let mut notes: Vec<String> = Vec::new();
+    for file in etc {
+        let Some((package, _)) = registered.iter().find(|(_, path)| path == file) else { continue };
+        notes.push(format!(
+            "{} belongs to the package {package}: when an upgrade asks, keep the version that is installed",
+            shown(file)
+        ));
+    }
     if Path::new("/etc/.etckeeper").exists() {
         notes.push("etckeeper records /etc: commit the change there".into());
     }
