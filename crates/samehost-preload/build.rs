@@ -7,16 +7,8 @@ use std::process::Command;
 
 /// The functions that stand before those of the C library; all others are the library's own.
 const EXPORTS: [&str; 10] = [
-    "accept",
-    "accept4",
-    "bind",
-    "connect",
-    "epoll_ctl",
-    "getpeername",
-    "getsockname",
-    "getsockopt",
-    "setsockopt",
-    "socket",
+    "accept", "accept4", "bind", "connect", "epoll_ctl", "getpeername", "getsockname", "getsockopt",
+    "setsockopt", "socket",
 ];
 
 /// Its atomic operations would ask the C library for the processor's features.

@@ -259,15 +259,7 @@ fn needs() -> anyhow::Result<()> {
 fn small_builds() -> anyhow::Result<()> {
     for part in ["html", "switch", "tui"] {
         cargo(&[
-            "clippy",
-            "-p",
-            "samehost",
-            "--no-default-features",
-            "--features",
-            part,
-            "--locked",
-            "--",
-            "-D",
+            "clippy", "-p", "samehost", "--no-default-features", "--features", part, "--locked", "--", "-D",
             "warnings",
         ])?;
     }

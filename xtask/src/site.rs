@@ -28,13 +28,8 @@ const GROUPS: &[(&str, &[&str])] = &[
     (
         "Measure",
         &[
-            "docs/bench.md",
-            "docs/workloads.md",
-            "docs/own-program.md",
-            "docs/report.md",
-            "docs/compare.md",
-            "docs/reproduce.md",
-            "docs/serve.md",
+            "docs/bench.md", "docs/workloads.md", "docs/own-program.md", "docs/report.md", "docs/compare.md",
+            "docs/reproduce.md", "docs/serve.md",
         ],
     ),
     ("Find", &["docs/scan.md", "docs/your-own-requests.md", "docs/try.md", "docs/top.md", "docs/verify.md"]),

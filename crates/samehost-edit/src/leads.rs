@@ -48,46 +48,14 @@ const NEAR: u32 = 12;
 /// Words in the names of values that say where a program itself is found or listens, or who may call it. They lead to no
 /// server that the program would connect to.
 const OWN: &[&str] = &[
-    "listen",
-    "bind",
-    "app_url",
-    "site_url",
-    "siteurl",
-    "site_name",
-    "base_url",
-    "home_url",
-    "wp_home",
-    "asset",
-    "callback",
-    "redirect",
-    "origin",
-    "cors",
-    "allow",
-    "deny",
-    "trust",
-    "domain",
-    "public",
-    "frontend",
-    "overwrite",
-    "canonical",
-    "server_name",
-    "forwarded",
-    "real_ip",
-    "report_host",
-    "except",
+    "listen", "bind", "app_url", "site_url", "siteurl", "site_name", "base_url", "home_url", "wp_home",
+    "asset", "callback", "redirect", "origin", "cors", "allow", "deny", "trust", "domain", "public",
+    "frontend", "overwrite", "canonical", "server_name", "forwarded", "real_ip", "report_host", "except",
     "no_proxy",
 ];
 /// Directives of web servers with addresses to which they do not connect.
 const OWN_DIRECTIVES: &[&str] = &[
-    "return",
-    "rewrite",
-    "server_name",
-    "listen",
-    "allow",
-    "deny",
-    "proxy_redirect",
-    "add_header",
-    "resolver",
+    "return", "rewrite", "server_name", "listen", "allow", "deny", "proxy_redirect", "add_header", "resolver",
 ];
 
 /// A value and the key before it.

@@ -220,21 +220,9 @@ pub const CPU_TIME: Metric = Metric {
 impl Metric {
     /// All metrics that samehost measures.
     pub const ALL: &'static [Metric] = &[
-        THROUGHPUT,
-        BANDWIDTH,
-        LATENCY_MEAN,
-        LATENCY_P50,
-        LATENCY_P90,
-        LATENCY_P95,
-        LATENCY_P99,
-        LATENCY_P99_9,
-        SERVICE_MEAN,
-        CLIENT_CPU_PER_OP,
-        SERVER_CPU_PER_OP,
-        PROXY_CPU_PER_OP,
-        TOTAL_CPU_PER_OP,
-        WALL_TIME,
-        CPU_TIME,
+        THROUGHPUT, BANDWIDTH, LATENCY_MEAN, LATENCY_P50, LATENCY_P90, LATENCY_P95, LATENCY_P99,
+        LATENCY_P99_9, SERVICE_MEAN, CLIENT_CPU_PER_OP, SERVER_CPU_PER_OP, PROXY_CPU_PER_OP,
+        TOTAL_CPU_PER_OP, WALL_TIME, CPU_TIME,
     ];
 
     /// The metric with this name in JSON.

@@ -215,11 +215,7 @@ mod tests {
             assert_eq!(mapped(loopback).as_deref(), Some("unix:/second"), "{loopback}");
         }
         for other in [
-            "127.0.0.1:81",
-            "192.0.2.1:80",
-            "0.0.0.0:80",
-            "[::]:80",
-            "[2001:db8::1]:80",
+            "127.0.0.1:81", "192.0.2.1:80", "0.0.0.0:80", "[::]:80", "[2001:db8::1]:80",
             "[::ffff:192.0.2.1]:80",
         ] {
             assert_eq!(mapped(other), None, "{other}");

@@ -15,10 +15,7 @@ use crate::maps::Map;
 
 /// Where units lie, the first one counts (systemd.unit(5)).
 const PLACES: [&str; 5] = [
-    "etc/systemd/system",
-    "run/systemd/system",
-    "usr/local/lib/systemd/system",
-    "usr/lib/systemd/system",
+    "etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system",
     "lib/systemd/system",
 ];
 /// Where what we write lies.

@@ -12,16 +12,7 @@ use crate::{Kind, Protocol};
 
 /// What is a service's own, whatever it is like.
 const OWN: &[&str] = &[
-    "label",
-    "like",
-    "place",
-    "programs",
-    "classes",
-    "executables",
-    "package",
-    "wheel",
-    "says",
-    "container",
+    "label", "like", "place", "programs", "classes", "executables", "package", "wheel", "says", "container",
 ];
 
 /// What is known of a service.

@@ -56,17 +56,8 @@ fn of_later(line: &[u8]) -> Option<String> {
         version: Option<u64>,
     }
     const KNOWN: &[&str] = &[
-        "begun",
-        "writing",
-        "reloading",
-        "verified",
-        "awaiting",
-        "confirmed",
-        "committed",
-        "rolling_back",
-        "rolled_back",
-        "undoing",
-        "undone",
+        "begun", "writing", "reloading", "verified", "awaiting", "confirmed", "committed", "rolling_back",
+        "rolled_back", "undoing", "undone",
     ];
     let head: Head = serde_json::from_slice(line).ok()?;
     match head.version {

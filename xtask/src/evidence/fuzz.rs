@@ -207,13 +207,7 @@ fn peak(child: &Child) -> u64 {
 fn build(target: &Target, account: &Account<'_>) -> anyhow::Result<PathBuf> {
     let mut command = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
     command.args([
-        "test",
-        "--quiet",
-        "--no-run",
-        "--message-format=json",
-        "--all-features",
-        "-p",
-        target.package,
+        "test", "--quiet", "--no-run", "--message-format=json", "--all-features", "-p", target.package,
     ]);
     if target.test == "--lib" {
         command.arg("--lib")

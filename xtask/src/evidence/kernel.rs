@@ -155,18 +155,8 @@ const COUNTING: [(&str, Kernel, &str, &str); 3] = [
 /// Modules by which sockets are listed, and those for what the kernel encrypts (kTLS), as far as each kernel has them as modules; in
 /// the order in which they need each other.
 const MODULES: [&str; 12] = [
-    "inet_diag",
-    "tcp_diag",
-    "unix_diag",
-    "cryptomgr",
-    "gf128mul",
-    "ghash-generic",
-    "ctr",
-    "aead",
-    "geniv",
-    "crypto_null",
-    "gcm",
-    "tls",
+    "inet_diag", "tcp_diag", "unix_diag", "cryptomgr", "gf128mul", "ghash-generic", "ctr", "aead", "geniv",
+    "crypto_null", "gcm", "tls",
 ];
 /// What is there beside this program and the tests of samehost-bpf.
 const SERVER: &[(&str, &str)] =

@@ -110,15 +110,7 @@ pub(super) fn same(account: &mut Account<'_>) -> anyhow::Result<()> {
         &["bench", "redis", "--connections", "1,8"],
         &["bench", "mysql", "--connections", "8"],
         &[
-            "bench",
-            "proxy",
-            "--backend",
-            "built-in",
-            "--backends",
-            "1",
-            "--http",
-            "1.1",
-            "--connections",
+            "bench", "proxy", "--backend", "built-in", "--backends", "1", "--http", "1.1", "--connections",
             "8",
         ],
     ];

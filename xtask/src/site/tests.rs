@@ -173,10 +173,7 @@ fn every_page_opens_in_a_browser_at_400_and_1400_pixels_with_programs() {
     let profile = tempfile::tempdir().unwrap();
     let output = Command::new("chromium")
         .args([
-            "--headless=new",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-dev-shm-usage",
+            "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
             "--disable-extensions",
         ])
         .args(["--enable-logging=stderr", "--v=0", "--allow-file-access-from-files", "--hide-scrollbars"])

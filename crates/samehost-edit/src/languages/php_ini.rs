@@ -228,27 +228,13 @@ mod tests {
     fn a_line_at_which_php_stops_is_known() {
         let is_odd = |text: &str| lines(text.as_bytes(), Quotes::OfAFile).contains(&Line::Odd(1));
         for text in [
-            "a = b=c",
-            "\"a = b",
-            "a = \"b\" \"c\"",
-            "[a] b",
-            "a = b(c",
-            "a\u{1} = b",
-            "a = \"b",
-            "a = b & ",
-            "[a",
-            "]",
-            "a[b",
-            "on = 1",
+            "a = b=c", "\"a = b", "a = \"b\" \"c\"", "[a] b", "a = b(c", "a\u{1} = b", "a = \"b", "a = b & ",
+            "[a", "]", "a[b", "on = 1",
         ] {
             assert!(is_odd(text), "{text}");
         }
         for text in [
-            "a = E_ALL & ~E_STRICT",
-            "[a] ; b",
-            "a = \"b=c;&\" ; d",
-            "a.b = x, y z/?*",
-            "a[b] =",
+            "a = E_ALL & ~E_STRICT", "[a] ; b", "a = \"b=c;&\" ; d", "a.b = x, y z/?*", "a[b] =",
             "a = '${x}'",
         ] {
             assert!(!is_odd(text), "{text}");

@@ -287,12 +287,7 @@ mod tests {
             assert_eq!(Url::parse(text).unwrap().text(), text);
         }
         for text in [
-            "mysql:host=x",
-            "://x",
-            "redis://a,b/0",
-            "redis://u@p@h/0",
-            "a://h:x/",
-            "redis://h/0#1",
+            "mysql:host=x", "://x", "redis://a,b/0", "redis://u@p@h/0", "a://h:x/", "redis://h/0#1",
             "mysql://u:p/q@h/d",
         ] {
             assert_eq!(Url::parse(text), None, "{text}");

@@ -196,11 +196,8 @@ fn a_second_pool_answers_beside_the_first_until_the_first_has_moved() {
     assert_eq!(
         differs,
         [
-            "listen = {root}/www.sock",
-            "listen.backlog = 64",
-            "listen.mode = 0666",
-            "pm.status_listen = undefined",
-            "pm.status_path = undefined"
+            "listen = {root}/www.sock", "listen.backlog = 64", "listen.mode = 0666",
+            "pm.status_listen = undefined", "pm.status_path = undefined"
         ]
     );
     assert!(second_pool(&pool, &Disk::default(), &setting, &goal).is_err(), "there is one already");

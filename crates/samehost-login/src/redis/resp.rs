@@ -194,14 +194,7 @@ mod tests {
     #[test]
     fn what_is_no_reply_is_refused() {
         for wrong in [
-            "HTTP/1.1 200",
-            "\r\n",
-            "+OK\n",
-            ":x\r\n",
-            "$-2\r\n",
-            "$1\r\nabc",
-            "$999999999999\r\n",
-            "*-7\r\n",
+            "HTTP/1.1 200", "\r\n", "+OK\n", ":x\r\n", "$-2\r\n", "$1\r\nabc", "$999999999999\r\n", "*-7\r\n",
         ] {
             assert!(parse(wrong.as_bytes()).is_err(), "{wrong:?}");
         }

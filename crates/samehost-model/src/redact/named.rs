@@ -12,15 +12,8 @@ const TAKE_TWO: &[&str] =
     &["SetEnv", "fastcgi_param", "uwsgi_param", "scgi_param", "ENV", "setenv", "proxy_set_header"];
 /// Directives at the start of a line whose only argument is a secret.
 const DIRECTIVES: &[&str] = &[
-    "requirepass",
-    "masterauth",
-    "primaryauth",
-    "tls-key-file-pass",
-    "tls-client-key-file-pass",
-    "password",
-    "passwd",
-    "pass",
-    "secret",
+    "requirepass", "masterauth", "primaryauth", "tls-key-file-pass", "tls-client-key-file-pass", "password",
+    "passwd", "pass", "secret",
 ];
 
 /// Ranges of all such values in a line.

@@ -9,24 +9,8 @@ use super::names::is_secret;
 
 /// Programs whose `-u` is `user:group`.
 const USER_AND_GROUP: &[&str] = &[
-    "docker",
-    "podman",
-    "nerdctl",
-    "kubectl",
-    "chroot",
-    "setpriv",
-    "gosu",
-    "su-exec",
-    "runuser",
-    "chown",
-    "install",
-    "spawn-fcgi",
-    "systemd-run",
-    "start-stop-daemon",
-    "daemonize",
-    "uwsgi",
-    "gunicorn",
-    "unitd",
+    "docker", "podman", "nerdctl", "kubectl", "chroot", "setpriv", "gosu", "su-exec", "runuser", "chown",
+    "install", "spawn-fcgi", "systemd-run", "start-stop-daemon", "daemonize", "uwsgi", "gunicorn", "unitd",
 ];
 /// Words before an option's name that mean that it has no value.
 const WITHOUT: &[&str] = &["no", "skip", "without", "disable", "enable", "ask", "use", "require", "prompt"];

@@ -7,15 +7,8 @@ use super::found::Found;
 
 /// Every kind of finding.
 pub const FINDING_CODES: [&str; 9] = [
-    "full-queue",
-    "slow-accept",
-    "ports-run-out",
-    "datagrams-dropped",
-    "datagrams-over-udp",
-    "published-port",
-    "open-to-everybody",
-    "small-writes-wait",
-    "shared-files",
+    "full-queue", "slow-accept", "ports-run-out", "datagrams-dropped", "datagrams-over-udp",
+    "published-port", "open-to-everybody", "small-writes-wait", "shared-files",
 ];
 
 /// A finding.

@@ -12,34 +12,10 @@ use samehost_model::{Arm, Comparison, MetricInfo, Point, Reason, Report};
 use crate::measurement::{conditions, view};
 
 const HEADER: [&str; 28] = [
-    "workload",
-    "connections",
-    "rate_per_s",
-    "size_bytes",
-    "placement",
-    "parameters",
-    "metric",
-    "unit",
-    "better",
-    "baseline",
-    "candidate",
-    "baseline_value",
-    "candidate_value",
-    "ratio",
-    "ci_low",
-    "ci_high",
-    "confidence",
-    "method",
-    "blocks",
-    "p_adjusted",
-    "verdict",
-    "noise_floor",
-    "warnings",
-    "started_at",
-    "baseline_congestion",
-    "candidate_congestion",
-    "p_margin_adjusted",
-    "grade",
+    "workload", "connections", "rate_per_s", "size_bytes", "placement", "parameters", "metric", "unit",
+    "better", "baseline", "candidate", "baseline_value", "candidate_value", "ratio", "ci_low", "ci_high",
+    "confidence", "method", "blocks", "p_adjusted", "verdict", "noise_floor", "warnings", "started_at",
+    "baseline_congestion", "candidate_congestion", "p_margin_adjusted", "grade",
 ];
 /// Number of columns from `started_at` on.
 const LAST: usize = 5;

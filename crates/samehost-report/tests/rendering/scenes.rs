@@ -9,12 +9,7 @@ use samehost_model::{
 use crate::scene::{Scene, Side, point, tcp, unix};
 
 const LATENCY: &[&str] = &[
-    "latency_p50",
-    "latency_mean",
-    "latency_p99",
-    "throughput",
-    "client_cpu_per_op",
-    "server_cpu_per_op",
+    "latency_p50", "latency_mean", "latency_p99", "throughput", "client_cpu_per_op", "server_cpu_per_op",
     "total_cpu_per_op",
 ];
 const RATE: &[&str] = &["throughput", "latency_p50", "latency_p99", "total_cpu_per_op"];

@@ -23,12 +23,7 @@ const UNITS: &[&str] = &[
 ];
 /// AppArmor profiles that container runtimes apply by default; they allow Unix sockets.
 const OF_CONTAINERS: &[&str] = &[
-    "docker-default",
-    "cri-containerd.apparmor.d",
-    "containers-default",
-    "crio-default",
-    "lxc-",
-    "lxd-",
+    "docker-default", "cri-containerd.apparmor.d", "containers-default", "crio-default", "lxc-", "lxd-",
     "incus-",
 ];
 /// SELinux types that are not confined.

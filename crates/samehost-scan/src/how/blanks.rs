@@ -23,38 +23,13 @@ pub(super) enum Words {
 
 /// Options that say where the server is, and who logs in: they have a place of their own in each row.
 const OF_PLACE: &[&str] = &[
-    "host",
-    "hostaddr",
-    "port",
-    "user",
-    "password",
-    "dbname",
-    "socket",
-    "unix_socket",
-    "unixSocket",
-    "socketPath",
-    "localSocket",
-    "db",
-    "service",
-    "socketFactory",
-    "socketFactoryArg",
-    "junixsocket.file",
+    "host", "hostaddr", "port", "user", "password", "dbname", "socket", "unix_socket", "unixSocket",
+    "socketPath", "localSocket", "db", "service", "socketFactory", "socketFactoryArg", "junixsocket.file",
 ];
 /// Options of encryption, which a row for a socket does not have: there is none, and some clients fail that ask for it.
 const OF_ENCRYPTION: &[&str] = &[
-    "sslmode",
-    "sslMode",
-    "ssl-mode",
-    "ssl",
-    "tls",
-    "useSSL",
-    "sslnegotiation",
-    "channel_binding",
-    "gssencmode",
-    "sslrootcert",
-    "sslcert",
-    "sslkey",
-    "sslaccept",
+    "sslmode", "sslMode", "ssl-mode", "ssl", "tls", "useSSL", "sslnegotiation", "channel_binding",
+    "gssencmode", "sslrootcert", "sslcert", "sslkey", "sslaccept",
 ];
 
 impl UrlParts {

@@ -81,19 +81,8 @@ fn by_port(ports: &[u16]) -> Option<Kind> {
 
 /// Options of the launcher whose value is the next word.
 const WITH_VALUE: &[&str] = &[
-    "-cp",
-    "-classpath",
-    "--class-path",
-    "-p",
-    "--module-path",
-    "--upgrade-module-path",
-    "--add-modules",
-    "--add-exports",
-    "--add-opens",
-    "--add-reads",
-    "--limit-modules",
-    "--patch-module",
-    "--describe-module",
+    "-cp", "-classpath", "--class-path", "-p", "--module-path", "--upgrade-module-path", "--add-modules",
+    "--add-exports", "--add-opens", "--add-reads", "--limit-modules", "--patch-module", "--describe-module",
     "--source",
 ];
 

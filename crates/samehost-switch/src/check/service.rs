@@ -27,17 +27,8 @@ const CODE: &[&str] = &["LD_", "LUA_", "PERL5", "OPENSSL_", "GCONV_PATH", "GODEB
 /// Variables that are for the service and not for its check: what systemd passes, what HAProxy's master leaves for itself,
 /// and the language of its messages.
 const ITS_OWN: &[&str] = &[
-    "PATH",
-    "LANG",
-    "LC_",
-    "NOTIFY_SOCKET",
-    "LISTEN_",
-    "WATCHDOG_",
-    "HAPROXY_MWORKER",
-    "HAPROXY_PROCESSES",
-    "HAPROXY_CFGFILES",
-    "HAPROXY_STARTUP",
-    "HAPROXY_MASTER_CLI",
+    "PATH", "LANG", "LC_", "NOTIFY_SOCKET", "LISTEN_", "WATCHDOG_", "HAPROXY_MWORKER", "HAPROXY_PROCESSES",
+    "HAPROXY_CFGFILES", "HAPROXY_STARTUP", "HAPROXY_MASTER_CLI",
 ];
 
 /// Variables of a service; they may hold secrets, and are not shown.

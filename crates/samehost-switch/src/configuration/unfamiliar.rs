@@ -19,26 +19,8 @@ const DEEPEST: usize = 3;
 const MOST: usize = 600;
 /// Files with settings, by the ends of their names.
 const ENDS: &[&str] = &[
-    "php",
-    "env",
-    "yml",
-    "yaml",
-    "json",
-    "toml",
-    "ini",
-    "conf",
-    "cfg",
-    "cnf",
-    "xml",
-    "properties",
-    "config",
-    "settings",
-    "inc",
-    "py",
-    "rb",
-    "js",
-    "lua",
-    "local",
+    "php", "env", "yml", "yaml", "json", "toml", "ini", "conf", "cfg", "cnf", "xml", "properties", "config",
+    "settings", "inc", "py", "rb", "js", "lua", "local",
 ];
 
 /// Directories with what others wrote.

@@ -187,14 +187,8 @@ fn included(disk: &Disk, root: &Path, pattern: &str) -> Vec<PathBuf> {
 
 /// Directives with which Apache connects. The URL in others (`ProxyPassReverse`, `<Proxy>`) is a name.
 const CONNECTING: &[&str] = &[
-    "SetHandler",
-    "AddHandler",
-    "ProxyPass",
-    "ProxyPassMatch",
-    "BalancerMember",
-    "RewriteRule",
-    "ProxyRemote",
-    "AuthnzFcgiDefineProvider",
+    "SetHandler", "AddHandler", "ProxyPass", "ProxyPassMatch", "BalancerMember", "RewriteRule",
+    "ProxyRemote", "AuthnzFcgiDefineProvider",
 ];
 
 /// An Apache line that connects to a port, rewritten for a socket (mod_proxy: `unix:PATH|URL`); `None` for

@@ -40,9 +40,7 @@ pub fn supervise(options: &SuperviseOptions) -> anyhow::Result<Ending> {
 
 pub fn become_server(options: &BecomeServerOptions) -> anyhow::Result<Ending> {
     Err(samehost_bench::private_servers::replace_with_server(
-        options.parent,
-        options.account,
-        &options.command,
+        options.parent, options.account, &options.command,
     )
     .into())
 }

@@ -80,16 +80,7 @@ fn large_messages_on_many_connections_do_not_lock_up() {
     let home = Home::new();
     let transports = "tcp,unix,tcp+tls,abstract";
     let report = home.measure(&[
-        "bench",
-        "raw",
-        "--transports",
-        transports,
-        "--size",
-        "3m",
-        "--connections",
-        "3",
-        "--threads",
-        "2",
+        "bench", "raw", "--transports", transports, "--size", "3m", "--connections", "3", "--threads", "2",
     ]);
     for transport in transports.split(',') {
         assert!(

@@ -19,11 +19,7 @@ fn a_number_from_the_output_is_compared() {
     let report = measure(
         &home,
         &[
-            "--arm",
-            "slow=echo 'did 1,000 per s'",
-            "--arm",
-            "fast=echo 'did 2,500 per s'",
-            "--value",
+            "--arm", "slow=echo 'did 1,000 per s'", "--arm", "fast=echo 'did 2,500 per s'", "--value",
             r"did ([\d,]+)",
         ],
     );

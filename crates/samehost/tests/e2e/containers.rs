@@ -31,14 +31,8 @@ fn words(list: &Value) -> Vec<&str> {
 }
 
 const ASKED: &[&str] = &[
-    "mysql --client prisma",
-    "mariadb --client spring",
-    "postgres --client prisma",
-    "postgres --client pg",
-    "redis --client celery",
-    "valkey --client sidekiq",
-    "memcached",
-    "php-fpm",
+    "mysql --client prisma", "mariadb --client spring", "postgres --client prisma", "postgres --client pg",
+    "redis --client celery", "valkey --client sidekiq", "memcached", "php-fpm",
 ];
 
 #[test]

@@ -131,20 +131,8 @@ fn a_client_that_shares_its_only_cpu_with_the_server_is_not_believed() {
         assert_eq!(comparison(&report, metric)["verdict"], "inconclusive");
     }
     let ended = home.run(&[
-        "bench",
-        "raw",
-        "--placement",
-        "same-core",
-        "--trial-time",
-        "50ms",
-        "--min-blocks",
-        "2",
-        "--max-blocks",
-        "2",
-        "--budget",
-        "30s",
-        "--json",
-        "-",
+        "bench", "raw", "--placement", "same-core", "--trial-time", "50ms", "--min-blocks", "2",
+        "--max-blocks", "2", "--budget", "30s", "--json", "-",
     ]);
     assert_eq!(ended.status, 0, "asked for, it is an experiment like any other: {}", ended.stderr);
 }

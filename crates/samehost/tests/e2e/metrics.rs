@@ -20,26 +20,14 @@ use crate::workloads::support::newest;
 
 /// What the metrics of a scan may be told apart by.
 const LABELS: [&str; 6] = [
-    "version",
-    "samehost_service",
-    "network_transport",
-    "samehost_possible",
-    "samehost_finding",
+    "version", "samehost_service", "network_transport", "samehost_possible", "samehost_finding",
     "samehost_state",
 ];
 /// What those of a measurement may be told apart by.
 const LABELS_OF_BENCH: [&str; 11] = [
-    "samehost_workload",
-    "samehost_metric",
-    "samehost_connections",
-    "samehost_rate",
-    "samehost_size",
-    "samehost_placement",
-    "samehost_parameters",
-    "samehost_baseline",
-    "samehost_candidate",
-    "samehost_verdict",
-    "samehost_arm",
+    "samehost_workload", "samehost_metric", "samehost_connections", "samehost_rate", "samehost_size",
+    "samehost_placement", "samehost_parameters", "samehost_baseline", "samehost_candidate",
+    "samehost_verdict", "samehost_arm",
 ];
 
 /// Holds the labels of metrics against a list; no value is a path or has one of these words.
@@ -123,12 +111,10 @@ fn switches_are_looked_at_without_a_place_for_them_as_root() {
     let home = Home::new();
     let state = home.path("state");
     let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", READ_ONLY]).arg(&state).args([
-        SAMEHOST,
-        "scan",
-        "--prometheus",
-        "-",
-    ]);
+    command
+        .args(["--mount", "sh", "-c", READ_ONLY])
+        .arg(&state)
+        .args([SAMEHOST, "scan", "--prometheus", "-"]);
     for mut command in [command, home.command(&["scan", "--prometheus", "-"])] {
         let ended = Ended::of(&command.env("XDG_STATE_HOME", &state).output().unwrap());
         assert_eq!((ended.status, ended.stderr.as_str()), (0, ""), "{command:?}");
@@ -340,15 +326,7 @@ fn the_alert_fires_where_tcp_comes_back_after_a_switch() {
     // The client over TCP is not as expected.
     let expected = stack.write("expected", "redis unix\n").display().to_string();
     let observed = stack.samehost(&[
-        "scan",
-        "--observe",
-        "2s",
-        "--exact",
-        "--quiet",
-        "--expect",
-        &expected,
-        "--prometheus",
-        "-",
+        "scan", "--observe", "2s", "--exact", "--quiet", "--expect", &expected, "--prometheus", "-",
     ]);
     assert_eq!(observed.status, 1, "{}", observed.both());
     drop(busy);

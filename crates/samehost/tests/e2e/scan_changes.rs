@@ -110,17 +110,8 @@ fn a_hop_that_comes_moves_to_a_socket_and_goes_is_shown() {
     let socket = quiet.home.path("redis.sock").display().to_string();
     let directory = quiet.home.path("run").display().to_string();
     let server = [
-        "redis-server",
-        "--bind",
-        "127.0.0.1",
-        "--port",
-        "6379",
-        "--unixsocket",
-        &socket,
-        "--save",
-        "",
-        "--dir",
-        &directory,
+        "redis-server", "--bind", "127.0.0.1", "--port", "6379", "--unixsocket", &socket, "--save", "",
+        "--dir", &directory,
     ];
     let _redis = quiet.start(&server);
     wait_for("redis", || std::os::unix::net::UnixStream::connect(&socket).ok());

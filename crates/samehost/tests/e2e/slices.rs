@@ -87,20 +87,8 @@ fn one_connection_is_pinned_where_both_ends_are_ours() {
 fn a_difference_is_decided_in_seconds() {
     let home = Home::new();
     let ended = home.run(&[
-        "bench",
-        "raw",
-        "--work",
-        "50us",
-        "--longer",
-        "90%",
-        "--transports",
-        "unix,unix",
-        "--until-decided",
-        "--budget",
-        "30s",
-        "--quiet",
-        "--json",
-        "-",
+        "bench", "raw", "--work", "50us", "--longer", "90%", "--transports", "unix,unix", "--until-decided",
+        "--budget", "30s", "--quiet", "--json", "-",
     ]);
     assert_eq!(ended.status, 0, "{}", ended.stderr);
     let report: Value = serde_json::from_str(&ended.stdout).unwrap();

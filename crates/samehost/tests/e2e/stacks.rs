@@ -90,14 +90,7 @@ fn clients(service: &str, place: &Place, inside: Option<u32>) -> Vec<Held> {
         "mysql" => [
             vec!["mysql", "--no-defaults", "-uroot", "-S", socket, "-e", "select sleep(300)"],
             vec![
-                "mysql",
-                "--no-defaults",
-                "-uroot",
-                "-h127.0.0.1",
-                "--protocol=tcp",
-                "-P",
-                &port,
-                "-e",
+                "mysql", "--no-defaults", "-uroot", "-h127.0.0.1", "--protocol=tcp", "-P", &port, "-e",
                 "select sleep(300)",
             ],
         ],

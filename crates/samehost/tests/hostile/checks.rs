@@ -149,15 +149,7 @@ fn roots_nginx_is_not_checked_where_a_user_writes_a_part_of_it() {
     let file = nginx(&machine, "own/nginx.conf", &service, &format!("include {};", part.display()));
     let file = file.display().to_string();
     let ended = machine.samehost(&[
-        "switch",
-        &file,
-        "--socket",
-        &service.socket,
-        "--reload",
-        "true",
-        "--yes",
-        "--no-confirm",
-        "--json",
+        "switch", &file, "--socket", &service.socket, "--reload", "true", "--yes", "--no-confirm", "--json",
     ]);
     assert!(!is_there(&log), "nginx -t ran as root: {}", ended.both());
     assert!(ended.status == 0 && ended.stdout.contains("is not run: it would run"), "{}", ended.both());
@@ -177,14 +169,7 @@ fn a_check_that_hangs_ends_with_ctrl_c_and_everything_is_put_back() {
     fs::write(&file, &text).unwrap();
     let name = file.display().to_string();
     let child = piped(machine.command(&[
-        "switch",
-        &name,
-        "--socket",
-        &service.socket,
-        "--reload",
-        "true",
-        "--yes",
-        "--no-confirm",
+        "switch", &name, "--socket", &service.socket, "--reload", "true", "--yes", "--no-confirm",
     ]));
     wait_for("the check", || (fs::read_to_string(&file).unwrap() != text).then_some(()));
     std::thread::sleep(Duration::from_millis(300));
@@ -206,14 +191,7 @@ fn a_reload_that_never_ends_ends_with_ctrl_c_and_sees_nothing_of_ours() {
         seen.display()
     );
     let mut command = machine.command(&[
-        "switch",
-        &name,
-        "--socket",
-        &service.socket,
-        "--reload",
-        &reload,
-        "--yes",
-        "--no-confirm",
+        "switch", &name, "--socket", &service.socket, "--reload", &reload, "--yes", "--no-confirm",
     ]);
     command.env("PYTHONPATH", "/planted").env("LD_LIBRARY_PATH", "/planted").env("BASH_ENV", "/planted");
     command.current_dir(machine.path(""));

@@ -171,16 +171,8 @@ fn a_port_that_apache_uses_is_not_taken_away_and_goes_when_it_moved() {
     let id = site.switches()[0].0.clone();
     assert!(both.stdout.contains(&format!("samehost switch --finish {id}")), "{}", both.stdout);
 
-    let early = site.switch(&[
-        "--finish",
-        &id,
-        "--observe",
-        "300ms",
-        "--no-confirm",
-        "--accept",
-        "other-files",
-        "--yes",
-    ]);
+    let early = site
+        .switch(&["--finish", &id, "--observe", "300ms", "--no-confirm", "--accept", "other-files", "--yes"]);
     assert_eq!(early.status, 1, "Apache still names the port: {}", early.both());
     assert!(early.stdout.contains("apache.conf"), "{}", early.stdout);
     assert!(site.is_open());
@@ -205,16 +197,8 @@ fn a_port_that_apache_uses_is_not_taken_away_and_goes_when_it_moved() {
     let dry = site.switch(&["--finish", &id, "--observe", "300ms", "--dry-run"]);
     assert_eq!(dry.status, 0, "{}", dry.both());
     assert!(site.is_open(), "a dry run touches nothing");
-    let finished = site.switch(&[
-        "--finish",
-        &id,
-        "--observe",
-        "300ms",
-        "--no-confirm",
-        "--accept",
-        "other-files",
-        "--yes",
-    ]);
+    let finished = site
+        .switch(&["--finish", &id, "--observe", "300ms", "--no-confirm", "--accept", "other-files", "--yes"]);
     assert_eq!(finished.status, 0, "{}\n{}", finished.both(), site.machine.log());
     wait_for("the port to be closed", || (!site.is_open()).then_some(()));
     assert!(!is_there(&copy), "the copy is gone");
@@ -233,14 +217,7 @@ fn a_sound_nginx_in_front_of_the_same_pool_still_moves() {
     let files = site.nginx(&[("shop", web)]);
     let main = files[0].display().to_string();
     let ended = site.switch(&[
-        &main,
-        "--socket",
-        &site.socket,
-        "--observe",
-        "300ms",
-        "--no-confirm",
-        "--accept",
-        "other-files",
+        &main, "--socket", &site.socket, "--observe", "300ms", "--no-confirm", "--accept", "other-files",
         "--yes",
     ]);
     assert_eq!(ended.status, 0, "{}\n{}", ended.both(), site.machine.log());
@@ -259,15 +236,7 @@ fn another_vhost_keeps_the_port_and_is_named() {
     let pool = site.pool_name();
     let reload = format!("nginx=kill -HUP $(cat {}/nginx/pid)", site.machine.path("").display());
     let words = [
-        &shop,
-        &pool,
-        "--reload",
-        &reload,
-        "--socket",
-        &site.socket,
-        "--observe",
-        "300ms",
-        "--no-confirm",
+        &shop, &pool, "--reload", &reload, "--socket", &site.socket, "--observe", "300ms", "--no-confirm",
         "--yes",
     ];
     let ended = site.switch(&words);
@@ -342,16 +311,8 @@ fn unattended(site: &mut Site, within: &str, with_page: bool) -> (String, u16, V
     let url = format!("http://127.0.0.1:{web}/index.php");
     let main = files[0].display().to_string();
     let mut words = vec![
-        &*main,
-        "--socket",
-        &site.socket,
-        "--observe",
-        "200ms",
-        "--confirm-within",
-        within,
-        "--accept",
-        "other-files",
-        "--yes",
+        &*main, "--socket", &site.socket, "--observe", "200ms", "--confirm-within", within, "--accept",
+        "other-files", "--yes",
     ];
     if with_page {
         words.extend(["--page", &url]);
@@ -515,18 +476,8 @@ fn a_port_stays_until_an_application_that_nobody_restarts_was_seen_on_the_socket
     let reload = format!("redis={}", restart.display());
     let target = env.display().to_string();
     let words = [
-        "switch",
-        &target,
-        &name,
-        "--socket",
-        &redis.socket,
-        "--close-tcp",
-        "--reload",
-        &reload,
-        "--observe",
-        "200ms",
-        "--no-confirm",
-        "--yes",
+        "switch", &target, &name, "--socket", &redis.socket, "--close-tcp", "--reload", &reload, "--observe",
+        "200ms", "--no-confirm", "--yes",
     ];
     let ended = machine.samehost(&words);
     assert_eq!(ended.status, 0, "{}", ended.both());

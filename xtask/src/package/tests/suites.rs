@@ -232,15 +232,7 @@ fn from_inside_a_container() {
     let (port, capabilities) = (free_port(), "--cap-add=SYS_PTRACE,DAC_READ_SEARCH");
     let mut script = Command::new("unshare");
     script.args([
-        "--mount",
-        "--pid",
-        "--fork",
-        "--kill-child",
-        "--mount-proc",
-        "bash",
-        "-ec",
-        IN_PODMAN,
-        "bash",
+        "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-ec", IN_PODMAN, "bash",
     ]);
     script.arg(folder.path()).arg(port.to_string()).arg(&image.path).arg(capabilities);
     must(&mut script);

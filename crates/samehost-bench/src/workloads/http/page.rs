@@ -27,12 +27,7 @@ const FAILURES: &[&str] = &[
 ];
 /// Fields in which caches declare that they answered.
 const CACHES: &[&str] = &[
-    "x-cache",
-    "x-cache-status",
-    "cf-cache-status",
-    "x-fastcgi-cache",
-    "x-proxy-cache",
-    "x-litespeed-cache",
+    "x-cache", "x-cache-status", "cf-cache-status", "x-fastcgi-cache", "x-proxy-cache", "x-litespeed-cache",
 ];
 
 /// Snapshot of a page.

@@ -148,21 +148,8 @@ impl Session for RedisSession {
 /// Kind of an error reply, for the error counts: its first word if Redis documents it.
 fn error_kind(text: &str) -> &'static str {
     const KNOWN: &[&str] = &[
-        "ERR",
-        "OOM",
-        "LOADING",
-        "NOAUTH",
-        "NOPERM",
-        "READONLY",
-        "MISCONF",
-        "WRONGTYPE",
-        "BUSY",
-        "MASTERDOWN",
-        "NOREPLICAS",
-        "MOVED",
-        "ASK",
-        "CLUSTERDOWN",
-        "EXECABORT",
+        "ERR", "OOM", "LOADING", "NOAUTH", "NOPERM", "READONLY", "MISCONF", "WRONGTYPE", "BUSY",
+        "MASTERDOWN", "NOREPLICAS", "MOVED", "ASK", "CLUSTERDOWN", "EXECABORT",
     ];
     let word = text.split(' ').next().unwrap_or_default();
     KNOWN.iter().copied().find(|known| *known == word).unwrap_or("other error reply")

@@ -47,19 +47,8 @@ pub(crate) struct Apache;
 
 /// Directives and sections that stand in an Apache configuration and in no other.
 const ITS_OWN: &[&str] = &[
-    "<VirtualHost ",
-    "<Directory ",
-    "<Location ",
-    "<LocationMatch ",
-    "<FilesMatch ",
-    "<IfModule ",
-    "<Proxy ",
-    "<Macro ",
-    "SetHandler ",
-    "ProxyPass ",
-    "ProxyPassMatch ",
-    "RewriteRule ",
-    "IncludeOptional ",
+    "<VirtualHost ", "<Directory ", "<Location ", "<LocationMatch ", "<FilesMatch ", "<IfModule ", "<Proxy ",
+    "<Macro ", "SetHandler ", "ProxyPass ", "ProxyPassMatch ", "RewriteRule ", "IncludeOptional ",
     "LoadModule ",
 ];
 

@@ -269,17 +269,8 @@ mod tests {
             assert_eq!(parsed(text), None, "{text}");
         }
         for text in [
-            "unix:/run/a.sock",
-            "unix:a.sock|http://a",
-            "https://a/",
-            "ajp://a:1/",
-            "http://${A}:1/",
-            "${A}",
-            "http://$1/",
-            "http://a:b/",
-            "http://u:p@a/",
-            "unix:/a b|http://a",
-            "unix://run/a|http://a",
+            "unix:/run/a.sock", "unix:a.sock|http://a", "https://a/", "ajp://a:1/", "http://${A}:1/", "${A}",
+            "http://$1/", "http://a:b/", "http://u:p@a/", "unix:/a b|http://a", "unix://run/a|http://a",
         ] {
             assert!(parse(text.as_bytes()).is_err(), "{text}");
         }

@@ -58,14 +58,8 @@ pub(super) fn text(directory: &Path, name: &str, files: &dyn Files) -> Option<St
 /// Whether the project requires a package, in any file where its language lists packages.
 pub(super) fn wants(directory: &Path, files: &dyn Files, package: &str) -> bool {
     const LISTS: &[&str] = &[
-        "composer.json",
-        "package.json",
-        "Gemfile",
-        "requirements.txt",
-        "requirements/base.txt",
-        "requirements/production.txt",
-        "pyproject.toml",
-        "Pipfile",
+        "composer.json", "package.json", "Gemfile", "requirements.txt", "requirements/base.txt",
+        "requirements/production.txt", "pyproject.toml", "Pipfile",
     ];
     let quoted = format!("\"{package}\"");
     LISTS.iter().filter_map(|list| Some((list, text(directory, list, files)?))).any(|(list, text)| {

@@ -47,15 +47,8 @@ const BEDROCK: Group =
 
 /// Host variables of many programs, each of which reads them in its own way.
 const HOSTS: &[&str] = &[
-    "DB_HOST",
-    "DATABASE_HOST",
-    "MYSQL_HOST",
-    "MARIADB_HOST",
-    "POSTGRES_HOST",
-    "POSTGRESQL_HOST",
-    "REDIS_HOST",
-    "MEMCACHED_HOST",
-    "MEMCACHE_HOST",
+    "DB_HOST", "DATABASE_HOST", "MYSQL_HOST", "MARIADB_HOST", "POSTGRES_HOST", "POSTGRESQL_HOST",
+    "REDIS_HOST", "MEMCACHED_HOST", "MEMCACHE_HOST",
 ];
 
 impl Editor for Dotenv {

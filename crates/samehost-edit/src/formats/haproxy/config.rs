@@ -74,26 +74,9 @@ impl Section {
 
 /// The words that begin a section, those of later versions included.
 const SECTIONS: &[&str] = &[
-    "global",
-    "defaults",
-    "frontend",
-    "backend",
-    "listen",
-    "userlist",
-    "peers",
-    "mailers",
-    "resolvers",
-    "http-errors",
-    "ring",
-    "log-forward",
-    "log-profile",
-    "program",
-    "fcgi-app",
-    "cache",
-    "crt-store",
-    "traces",
-    "acme",
-    "healthcheck",
+    "global", "defaults", "frontend", "backend", "listen", "userlist", "peers", "mailers", "resolvers",
+    "http-errors", "ring", "log-forward", "log-profile", "program", "fcgi-app", "cache", "crt-store",
+    "traces", "acme", "healthcheck",
 ];
 
 /// A configuration.

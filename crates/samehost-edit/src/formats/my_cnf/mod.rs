@@ -22,20 +22,8 @@ use crate::setting::{Goal, Reading, Setting, Uptake};
 const SERVER: &[&str] = &["mysqld", "server", "mariadb", "mariadbd", "client-server"];
 /// Groups of programs that also read `[client]`.
 const PROGRAMS: &[&str] = &[
-    "client-mariadb",
-    "mysql",
-    "mariadb-client",
-    "mysqldump",
-    "mariadb-dump",
-    "mysqladmin",
-    "mariadb-admin",
-    "mysqlcheck",
-    "mariadb-check",
-    "mysqlimport",
-    "mysqlshow",
-    "mysqlslap",
-    "mysql_upgrade",
-    "mysqlbinlog",
+    "client-mariadb", "mysql", "mariadb-client", "mysqldump", "mariadb-dump", "mysqladmin", "mariadb-admin",
+    "mysqlcheck", "mariadb-check", "mysqlimport", "mysqlshow", "mysqlslap", "mysql_upgrade", "mysqlbinlog",
 ];
 /// What decides where a server listens.
 const LISTENING: &[&str] = &["socket", "port", "bind-address", "skip-networking", "back-log"];

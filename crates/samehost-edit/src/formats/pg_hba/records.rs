@@ -411,17 +411,7 @@ mod tests {
     #[test]
     fn the_first_that_decides_is_found() {
         let words = [
-            "a",
-            "b",
-            "all",
-            "sameuser",
-            "samerole",
-            "replication",
-            "\"all\"",
-            "a,b",
-            "@file",
-            "+g",
-            "b,all",
+            "a", "b", "all", "sameuser", "samerole", "replication", "\"all\"", "a,b", "@file", "+g", "b,all",
         ];
         let mut text = String::new();
         for database in words {

@@ -326,11 +326,7 @@ mod tests {
             "tcp:127.0.0.1:7001 unix:/a tcp:localhost:6379"
         );
         for broken in [
-            "unix://run/a.sock",
-            "tls://127.0.0.1:1",
-            "redis://127.0.0.1",
-            "tcp://[::1]:1",
-            "tcp://u:p@h:1",
+            "unix://run/a.sock", "tls://127.0.0.1:1", "redis://127.0.0.1", "tcp://[::1]:1", "tcp://u:p@h:1",
             "tcp://h:1#x",
         ] {
             assert!(redis(broken).starts_with('('), "{broken}");

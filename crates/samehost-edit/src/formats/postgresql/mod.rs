@@ -21,12 +21,8 @@ use crate::setting::{Goal, Reading, Setting, Uptake};
 
 /// What decides where the server listens.
 const WATCHED: &[&str] = &[
-    "port",
-    "listen_addresses",
-    "unix_socket_directories",
-    "unix_socket_directory",
-    "unix_socket_permissions",
-    "unix_socket_group",
+    "port", "listen_addresses", "unix_socket_directories", "unix_socket_directory",
+    "unix_socket_permissions", "unix_socket_group",
 ];
 
 /// The port where nothing is said.

@@ -26,28 +26,14 @@ use crate::setting::{Goal, Reading, Setting, Uptake};
 const DEEPEST: usize = 16;
 /// Directives that decide where the server listens, or who else depends on its address.
 const WATCHED: &[&str] = &[
-    "port",
-    "tls-port",
-    "bind",
-    "unixsocket",
-    "unixsocketperm",
-    "tcp-backlog",
-    "requirepass",
-    "cluster-enabled",
-    "replicaof",
-    "slaveof",
+    "port", "tls-port", "bind", "unixsocket", "unixsocketperm", "tcp-backlog", "requirepass",
+    "cluster-enabled", "replicaof", "slaveof",
 ];
 
 /// Words that begin lines of redis.conf and of few other files.
 const TYPICAL: &[&str] = &[
-    "unixsocket",
-    "unixsocketperm",
-    "protected-mode",
-    "tcp-backlog",
-    "maxmemory-policy",
-    "appendonly",
-    "dbfilename",
-    "requirepass",
+    "unixsocket", "unixsocketperm", "protected-mode", "tcp-backlog", "maxmemory-policy", "appendonly",
+    "dbfilename", "requirepass",
 ];
 
 /// redis.conf, and the files of servers that behave like Redis.

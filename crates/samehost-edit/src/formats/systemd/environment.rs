@@ -133,12 +133,9 @@ impl<'a> Environment<'a> {
             if let Some(odd) = &one.odd {
                 let reason = format!("{} has {odd} in its value", one.name);
                 let by_hand = format!("Environment={}=… written out, then switch again", one.name);
-                reading.refused.push(Refusal::new(
-                    &one.assignment.file,
-                    one.assignment.line,
-                    reason,
-                    by_hand,
-                ));
+                reading
+                    .refused
+                    .push(Refusal::new(&one.assignment.file, one.assignment.line, reason, by_hand));
             }
         }
         self.environment_files(files, &mut reading);

@@ -19,16 +19,9 @@ pub(super) const OURS: &str = "50-samehost.conf";
 const ETC: &str = "etc/systemd/system";
 /// Directories of units below the root, in order of precedence.
 pub(super) const DIRECTORIES: &[&str] = &[
-    "etc/systemd/system.control",
-    "run/systemd/system.control",
-    "run/systemd/transient",
-    "run/systemd/generator.early",
-    ETC,
-    "run/systemd/system",
-    "run/systemd/generator",
-    "usr/local/lib/systemd/system",
-    "usr/lib/systemd/system",
-    "lib/systemd/system",
+    "etc/systemd/system.control", "run/systemd/system.control", "run/systemd/transient",
+    "run/systemd/generator.early", ETC, "run/systemd/system", "run/systemd/generator",
+    "usr/local/lib/systemd/system", "usr/lib/systemd/system", "lib/systemd/system",
     "run/systemd/generator.late",
 ];
 

@@ -23,21 +23,9 @@ use crate::setting::{Goal, Reading, Setting, Uptake};
 
 /// The constants that matter here.
 const TRACKED: &[&[u8]] = &[
-    b"DB_HOST",
-    b"DB_USER",
-    b"DB_PASSWORD",
-    b"DB_NAME",
-    b"WP_REDIS_SCHEME",
-    b"WP_REDIS_HOST",
-    b"WP_REDIS_PORT",
-    b"WP_REDIS_PATH",
-    b"WP_REDIS_PASSWORD",
-    b"WP_REDIS_DATABASE",
-    b"WP_REDIS_CLIENT",
-    b"WP_REDIS_SERVERS",
-    b"WP_REDIS_CLUSTER",
-    b"WP_REDIS_SHARDS",
-    b"WP_REDIS_SENTINEL",
+    b"DB_HOST", b"DB_USER", b"DB_PASSWORD", b"DB_NAME", b"WP_REDIS_SCHEME", b"WP_REDIS_HOST",
+    b"WP_REDIS_PORT", b"WP_REDIS_PATH", b"WP_REDIS_PASSWORD", b"WP_REDIS_DATABASE", b"WP_REDIS_CLIENT",
+    b"WP_REDIS_SERVERS", b"WP_REDIS_CLUSTER", b"WP_REDIS_SHARDS", b"WP_REDIS_SENTINEL",
 ];
 
 /// Drop-ins that are known to connect as WordPress itself does.

@@ -144,15 +144,7 @@ fn ask_front(case: &Case, port: u16) -> Result<(), String> {
     let url = format!("http://127.0.0.1:{port}/index.php");
     let mut ask = Command::new("curl");
     ask.args([
-        "-sS",
-        "--fail",
-        "--retry",
-        "200",
-        "--retry-delay",
-        "0",
-        "--retry-connrefused",
-        "--max-time",
-        "20",
+        "-sS", "--fail", "--retry", "200", "--retry-delay", "0", "--retry-connrefused", "--max-time", "20",
     ]);
     if case.row.service == "grpc" {
         // A call without a message, as gRPC has it: five zeros.
@@ -238,19 +230,8 @@ fn every_tested_row_does_what_it_says() {
 
 /// One client for each library that speaks the protocol.
 const OF_CURRENT_SERVERS: &[&str] = &[
-    "PDO MySQL",
-    "PyMySQL",
-    "mysqlclient",
-    "mariadb",
-    "libmysqlclient",
-    "PDO PostgreSQL",
-    "psycopg",
-    "pg",
-    "libpq",
-    "phpredis",
-    "redis-py",
-    "ioredis",
-    "hiredis",
+    "PDO MySQL", "PyMySQL", "mysqlclient", "mariadb", "libmysqlclient", "PDO PostgreSQL", "psycopg", "pg",
+    "libpq", "phpredis", "redis-py", "ioredis", "hiredis",
 ];
 
 #[test]

@@ -38,17 +38,8 @@ fn an_imported_proxy_moves_and_comes_back() {
     let url = format!("http://127.0.0.1:{web}/b");
     let socket = stack.shared("sockets").join("app.sock").display().to_string();
     let arguments = [
-        "switch",
-        &name,
-        "--socket",
-        &socket,
-        "--observe",
-        "100ms",
-        "--page",
-        &url,
-        "--accept",
-        "other-files",
-        "--yes",
+        "switch", &name, "--socket", &socket, "--observe", "100ms", "--page", &url, "--accept",
+        "other-files", "--yes",
     ];
 
     let refused = stack.samehost(&arguments);

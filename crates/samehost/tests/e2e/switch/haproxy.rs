@@ -39,17 +39,8 @@ fn a_backend_moves_into_the_chroot_and_comes_back() {
     let (outside, url) = (stack.path("app.sock").display().to_string(), format!("http://127.0.0.1:{web}/b"));
     let switch = |socket: &str| {
         stack.samehost(&[
-            "switch",
-            &name,
-            "--socket",
-            socket,
-            "--observe",
-            "100ms",
-            "--page",
-            &url,
-            "--accept",
-            "other-files",
-            "--yes",
+            "switch", &name, "--socket", socket, "--observe", "100ms", "--page", &url, "--accept",
+            "other-files", "--yes",
         ])
     };
 

@@ -86,16 +86,7 @@ fn both_files_move_and_come_back() {
     assert_eq!(again.status, 0, "{}", again.both());
     let address = format!("127.0.0.1:{}", hop.fpm);
     let back = hop.stack.samehost(&[
-        "switch",
-        &nginx,
-        "--to",
-        "tcp",
-        "--address",
-        &address,
-        "--page",
-        &url,
-        "--accept",
-        "other-files",
+        "switch", &nginx, "--to", "tcp", "--address", &address, "--page", &url, "--accept", "other-files",
         "--yes",
     ]);
     assert_eq!(back.status, 0, "{}\n{}", back.both(), hop.stack.log());

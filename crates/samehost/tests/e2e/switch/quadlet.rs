@@ -85,15 +85,7 @@ impl Shop {
         let log = fs::File::create(self.stack.path("podman.log")).unwrap();
         let child = Command::new("unshare")
             .args([
-                "--mount",
-                "--pid",
-                "--fork",
-                "--kill-child",
-                "--mount-proc",
-                "--",
-                "/bin/sh",
-                "-c",
-                START,
+                "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--", "/bin/sh", "-c", START,
                 "sh",
             ])
             .args([&at("containers"), &self.quadlet.display().to_string()])

@@ -96,15 +96,7 @@ fn routes_of_a_private_network_set_it_for_servers_that_know_nothing_of_it() {
     }
     // nginx passes on over the hop that is measured: its routes are in the same network.
     let report = Here::new().report(&[
-        "proxy",
-        "--backend",
-        "puma",
-        "--backends",
-        "1",
-        "--http",
-        "1.0",
-        "--congestion",
-        &names[0],
+        "proxy", "--backend", "puma", "--backends", "1", "--http", "1.0", "--congestion", &names[0],
     ]);
     assert_eq!(report["workload"]["parameters"]["congestion"], names[0].as_str());
     let routes = Command::new("ip").args(["route", "show", "table", "local"]).output().unwrap();
@@ -129,15 +121,8 @@ fn a_command_has_one_and_what_its_program_uses_is_not_read() {
 #[test]
 fn buffers_are_set_at_both_ends_of_both_transports() {
     for pattern in ["ping-pong", "bulk"] {
-        let report = Here::new().report(&[
-            "raw",
-            "--pattern",
-            pattern,
-            "--size",
-            "64k",
-            "--socket-buffer",
-            "16k,128k",
-        ]);
+        let report = Here::new()
+            .report(&["raw", "--pattern", pattern, "--size", "64k", "--socket-buffer", "16k,128k"]);
         let mut answered = BTreeSet::new();
         for trial in report["trials"].as_array().unwrap().iter().filter(|trial| trial["arm"] != "noop") {
             let asked = if trial["arm"].as_str().unwrap().ends_with("=16k") { 16 << 10 } else { 128 << 10 };

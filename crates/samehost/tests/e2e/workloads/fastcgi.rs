@@ -118,17 +118,8 @@ fn a_burst_fails_on_a_short_backlog_and_not_on_the_one_that_is_advised() {
     let burst = ["fastcgi", "--pattern", "burst", "--connections", "40", "--backlog", "8", "--nap", "5ms"];
     // Long enough for every SYN that is dropped again and again.
     let once = [
-        "--patience",
-        "60s",
-        "--min-blocks",
-        "1",
-        "--max-blocks",
-        "1",
-        "--no-control",
-        "--budget",
-        "1s",
-        "--json",
-        "-",
+        "--patience", "60s", "--min-blocks", "1", "--max-blocks", "1", "--no-control", "--budget", "1s",
+        "--json", "-",
     ];
     let output = here.bench(&[&burst[..], &once].concat()).output().unwrap();
     let report = parsed(&output);

@@ -23,10 +23,7 @@ const RAMFS: u64 = 0x8584_58f6;
 
 /// Directories of units and of tmpfiles.d, in order of precedence.
 const UNITS: &[&str] = &[
-    "etc/systemd/system",
-    "run/systemd/system",
-    "usr/local/lib/systemd/system",
-    "usr/lib/systemd/system",
+    "etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system",
     "lib/systemd/system",
 ];
 
