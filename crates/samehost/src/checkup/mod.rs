@@ -10,6 +10,7 @@ mod worth;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use samehost_analysis::OtherLoad;
 use samehost_bench::private_servers::{self, Ahead};
 use samehost_bench::workload::CheckupEntry;
 use samehost_bench::workloads::workload;
@@ -26,6 +27,15 @@ use self::race::{Left, Leg, race};
 use self::worth::{MOST, Worth, here, worth_doing};
 use crate::exit::in_full;
 
+/// CPU time of other programs, in percent of one CPU, from which on a machine counts as at work.
+const AT_WORK_PERCENT: f64 = 25.0;
+/// Factor by which the trials of an installed server are longer on a machine at work, if its arms cannot take turns within a trial.
+///
+/// PHP-FPM, 14 blocks each beside a program that used 60 % of each of two CPUs: a block's ln ratio of times scattered by 44 and 96 %
+/// (standard deviation) with 35 ms, by 19 and 27 % with 75. For the others it was tried too: Redis, memcached and the databases
+/// scattered less with 50 or 75 ms, and had so many blocks less that no more rows were decided in a checkup (six with, 9 to 13 of
+/// 16 rows; five without, 10 to 14). On a quiet machine blocks limit a decision, not their length.
+const LONGER: u32 = 2;
 /// How long the traffic of running programs is observed.
 const OBSERVED: Duration = Duration::from_secs(2);
 
@@ -87,7 +97,9 @@ pub fn run(
     let kept = if cure_part.is_some() { CURE_TIME } else { Duration::ZERO };
     let until = |end: Instant| end.saturating_duration_since(Instant::now()).saturating_sub(kept);
     let left = Left { in_all: &|| until(deadlines.last), with_enough: &|| until(deadlines.with_enough) };
-    let mut measure = |leg: &mut Leg, others, time| bench.go_on(leg, others, time, &mut failed);
+    let mut is_at_work = None;
+    let mut measure =
+        |leg: &mut Leg, open, time| turn(bench, leg, (open, time), &mut is_at_work, &mut failed);
     let mut decided = |legs: &mut [Leg]| {
         judge_together(legs);
         show(&findings(legs), Rows::Decided)
@@ -124,6 +136,27 @@ pub fn run(
     worth.truncate(MOST);
     let is_interrupted = bench.is_interrupted();
     Ok(Checkup { legs, cured, neighbours, notes, worth, here, is_interrupted })
+}
+
+/// A part's turn; the first part's says whether the machine is at work.
+fn turn(
+    bench: &Bench,
+    leg: &mut Leg,
+    (open, time): (u32, Duration),
+    is_at_work: &mut Option<bool>,
+    failed: &mut Vec<String>,
+) -> anyhow::Result<()> {
+    if *is_at_work == Some(true) && leg.part.is_undivided && leg.begun == 1 {
+        leg.part.trial *= LONGER;
+    }
+    bench.go_on(leg, open, time, failed)?;
+    *is_at_work = is_at_work.or_else(|| leg.report.as_ref().map(is_beside_others));
+    Ok(())
+}
+
+/// Whether other programs used enough of the CPUs during these trials.
+fn is_beside_others(report: &Report) -> bool {
+    OtherLoad::of(&[report]).is_some_and(|load| load.percent > AT_WORK_PERCENT)
 }
 
 /// Begins to make the data directories of the databases that will be measured, as nothing is measured yet. For root only: as

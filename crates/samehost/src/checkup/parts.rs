@@ -35,6 +35,8 @@ pub struct Part {
     pub installed: bool,
     /// Whether its servers take seconds to start.
     pub starts_slowly: bool,
+    /// Whether its arms have undivided trials, and an installed server.
+    pub is_undivided: bool,
     /// Whether the baseline also runs against itself. Two parts, one for a time and one for CPU time, suffice
     /// to detect spurious differences on this machine; the others use the time for their own rows.
     pub control: bool,
@@ -56,6 +58,7 @@ impl Part {
             lines: Vec::new(),
             installed: false,
             starts_slowly: false,
+            is_undivided: false,
             control: false,
             trial: CHECKUP_TRIAL,
         }
@@ -140,6 +143,7 @@ fn server(workload: &'static dyn Workload) -> Part {
     };
     let parameters = parameters.iter().map(|(name, value)| (*name, (*value).to_owned()));
     let part = Part { parameters: parameters.collect(), trial, ..Part::new(workload.name()) };
+    let configured = workload.configure(&part.all_parameters(workload)).ok();
     Part {
         connections: vec![1, many],
         lines: vec![
@@ -147,9 +151,8 @@ fn server(workload: &'static dyn Workload) -> Part {
             line(&format!("CPU time, {many} at once"), metric::TOTAL_CPU_PER_OP.name, many),
         ],
         installed: true,
-        starts_slowly: workload
-            .configure(&part.all_parameters(workload))
-            .is_ok_and(|configured| matches!(configured.starts(), Starts::InTurn(_))),
+        starts_slowly: configured.as_ref().is_some_and(|with| matches!(with.starts(), Starts::InTurn(_))),
+        is_undivided: configured.is_some_and(|with| with.most_sliced() == 0),
         ..part
     }
 }

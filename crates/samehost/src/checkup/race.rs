@@ -53,12 +53,14 @@ pub struct Leg {
     pub begun: u32,
     /// What the start of its servers took in its last turn, about.
     start: Duration,
+    /// What its last turn took without that.
+    measured: Duration,
 }
 
 impl Leg {
     pub fn new(part: Part) -> Self {
         let start = if part.starts_slowly { SLOW_START } else { Duration::ZERO };
-        Leg { part, report: None, begun: 0, start }
+        Leg { part, report: None, begun: 0, start, measured: Duration::ZERO }
     }
 
     /// Rows measured so far, with their index among the report's comparisons.
@@ -83,12 +85,19 @@ impl Leg {
 
     /// Seconds that would decide the row that needs the least; `None` if no row is open or none can be
     /// decided in reasonable time.
+    ///
+    /// Three starts of a server say little of how starts differ, and so the interval is wide whatever the blocks say. A second turn
+    /// doubles them: it is worth the time of the first.
     fn needs_s(&self) -> Option<f64> {
-        least_s(self.rows().map(|(_, row)| row))
+        let needs = least_s(self.rows().map(|(_, row)| row));
+        let is_of_three_starts = self.part.starts_slowly && self.begun == 1 && self.open() > 0;
+        let again = is_of_three_starts.then_some(self.measured.as_secs_f64());
+        [needs, again].into_iter().flatten().min_by(f64::total_cmp)
     }
 
     /// Notes what a turn took that was to take `time` without the start; one that decided all rows may have ended early.
     fn took(&mut self, turn: Duration, time: Duration) {
+        self.measured = time;
         if self.part.starts_slowly && self.open() > 0 {
             self.start = turn.saturating_sub(time).clamp(SLOW_START, SLOWEST_START);
         }
@@ -132,11 +141,13 @@ pub fn race<E>(
     Ok(without_time)
 }
 
-/// The open part that needs the least time including its start, and the time that it gets.
+/// The open part that needs the least time including its start, and the time that it gets. What a part needs counts once for each
+/// turn that it had: one that was to be decided and was not has an estimate near the margin. Without this a proxy's time had six turns
+/// and 69 blocks beside a site, and MariaDB nine blocks.
 fn next(legs: &[Leg], left: Duration) -> Option<(usize, Duration)> {
     let open = legs.iter().enumerate().filter(|(_, leg)| leg.begun < MOST_TURNS);
     let possible = open.filter_map(|(place, leg)| {
-        let time = Duration::from_secs_f64(leg.needs_s()?).clamp(LEAST / 2, LONGEST);
+        let time = Duration::from_secs_f64(leg.needs_s()?).clamp(LEAST / 2, LONGEST / leg.begun) * leg.begun;
         let for_it = left.checked_sub(leg.start).filter(|there_is| *there_is >= LEAST / 2)?;
         Some((place, time.min(for_it), time + leg.start))
     });

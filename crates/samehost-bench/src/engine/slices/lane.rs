@@ -88,6 +88,11 @@ impl Lane {
         matches!(self.client, Client::One(..))
     }
 
+    /// Whether it writes a stream.
+    pub(super) fn is_stream(&self) -> bool {
+        matches!(self.client, Client::Stream(..))
+    }
+
     /// Leaves exchanges that waited for a CPU out of the mean from now on.
     pub(super) fn leave_out(&mut self, interruptions: Interruptions) {
         self.counter_mut().leave_out(interruptions);
