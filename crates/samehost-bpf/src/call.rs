@@ -10,6 +10,8 @@ pub(crate) const MAP_UPDATE: libc::c_long = 2;
 pub(crate) const MAP_NEXT_KEY: libc::c_long = 4;
 pub(crate) const PROGRAM_LOAD: libc::c_long = 5;
 #[cfg(test)]
+pub(crate) const PROGRAM_ATTACH: libc::c_long = 8;
+#[cfg(test)]
 pub(crate) const PROGRAM_TEST: libc::c_long = 10;
 #[cfg(test)]
 pub(crate) const PROGRAM_BY_NUMBER: libc::c_long = 13;

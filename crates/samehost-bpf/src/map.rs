@@ -17,6 +17,9 @@ pub(crate) enum Kind {
     PerProcessor = 6,
     /// `BPF_MAP_TYPE_LRU_HASH`: the entry that was used least recently goes for a new one.
     LeastRecentlyUsed = 9,
+    /// `BPF_MAP_TYPE_SOCKMAP`: sockets that a program sends bytes to.
+    #[cfg(test)]
+    Sockets = 15,
     /// `BPF_MAP_TYPE_SK_STORAGE`: a value that a socket carries, and that goes with it.
     OfSockets = 24,
     /// `BPF_MAP_TYPE_TASK_STORAGE`: a value that a thread carries.

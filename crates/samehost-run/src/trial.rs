@@ -130,11 +130,17 @@ struct Row {
     looked: Vec<[Value; 2]>,
 }
 
-/// What decides, of one way in a block: connections with a time, the sum of the logarithms of their means in microseconds, and all their
-/// exchanges.
+/// Exchanges with which a connection has its full weight. One that a pool opened and hardly used has the time of its first queries, which
+/// the server prepares: of 408 connections of a pool of Node the standard error of the ratio was 3.3 % with the same weight for all, 1.2 %
+/// with this, and 1.0 % with 100. More than this would weigh what a pool makes of the faster way.
+const FULL_WEIGHT: u64 = 20;
+
+/// What decides, of one way in a block: connections with a time, the sum of their weights and that of the logarithms of their means in
+/// microseconds, and all their exchanges.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Value {
     timed: u64,
+    weights: f64,
     log_sum: f64,
     exchanges: u64,
     nanoseconds: u64,
@@ -144,7 +150,9 @@ impl Value {
     fn add(&mut self, found: &OfConnection) {
         if found.timed > 0 && found.nanoseconds > 0 {
             self.timed += 1;
-            self.log_sum += (found.nanoseconds as f64 / found.timed as f64 / 1000.0).ln();
+            let weight = found.timed.min(FULL_WEIGHT) as f64 / FULL_WEIGHT as f64;
+            self.weights += weight;
+            self.log_sum += weight * (found.nanoseconds as f64 / found.timed as f64 / 1000.0).ln();
             self.exchanges += found.timed;
             self.nanoseconds += found.nanoseconds;
         }
@@ -228,7 +236,9 @@ pub enum TrialError {
     Types(String),
     #[error("a trial needs root, or CAP_BPF and CAP_PERFMON, to time requests in the kernel: {0}")]
     Rights(String),
-    #[error("a trial needs Linux 5.16 or later to time requests in the kernel: {0}")]
+    #[error(
+        "this kernel has not all that a trial needs to time requests: {0}; Linux 6.12 and 6.18, where it was tried, have it"
+    )]
     Kernel(String),
     #[error("the kernel refuses what times requests: {0}")]
     Refused(String),
@@ -557,7 +567,7 @@ impl TriedBlock {
     /// The geometric mean over its connections of the mean time of each, in microseconds; `None` without any.
     #[must_use]
     pub fn typical_us(&self) -> Option<f64> {
-        (self.value.timed > 0).then(|| (self.value.log_sum / self.value.timed as f64).exp())
+        (self.value.weights > 0.0).then(|| (self.value.log_sum / self.value.weights).exp())
     }
 
     /// The mean of all its exchanges, in microseconds; `None` without any.
@@ -615,6 +625,22 @@ mod tests {
         let mut row = Row::default();
         row.of_next(4);
         assert_eq!((row.ready(), row.whole()), (0, 1));
+    }
+
+    #[test]
+    fn a_connection_that_was_hardly_used_weighs_little() {
+        let of = |timed, microseconds| OfConnection {
+            timed,
+            nanoseconds: timed * microseconds * 1000,
+            ..Default::default()
+        };
+        let mut block = TriedBlock::default();
+        for found in [of(1, 1000), of(20, 10), of(5000, 10)] {
+            block.value.add(&found);
+        }
+        // (ln 1000 ÷ 20 + 2 ln 10) ÷ (1 ÷ 20 + 2)
+        assert!((block.typical_us().unwrap() - 11.189).abs() < 0.001, "{:?}", block.typical_us());
+        assert_eq!((block.timed(), block.exchanges()), (3, 5021));
     }
 
     #[test]

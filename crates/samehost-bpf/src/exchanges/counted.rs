@@ -25,7 +25,8 @@ pub struct OfConnection {
     /// Whether its client sent anything, and read anything.
     pub has_sent: bool,
     pub has_read: bool,
-    /// Exchanges one at a time that have a time, and all their nanoseconds until the first piece of the reply was read.
+    /// Exchanges one at a time that have a time, and all their nanoseconds until the first piece of the reply was read. Of a
+    /// connection that was measured from its opening on the first one is not among them, unless there is no other.
     pub timed: u64,
     pub nanoseconds: u64,
 }
@@ -49,7 +50,8 @@ pub struct PairCounts {
     pub bytes_taken: u64,
     pub bytes_back: u64,
     pub bytes_received: u64,
-    /// Until the first piece of the reply was read.
+    /// Until the first piece of the reply was read; as in [`OfConnection::timed`] without the first exchange of a connection that was
+    /// measured from its opening on, unless there is no other.
     pub first: Times,
     /// Until the last one was.
     pub last: Times,
@@ -150,12 +152,18 @@ pub(super) fn count(maps: &Maps, named: u32, pairs: u32, lost: u64, last: Last) 
 impl OfConnection {
     fn of(record: &Record) -> Self {
         let unfinished = record.unfinished().and_then(|unfinished| unfinished.nanoseconds);
+        let later = record.timed().saturating_sub(u64::from(record.opening().is_some()))
+            + u64::from(unfinished.is_some());
+        let (timed, nanoseconds) = match record.opening().filter(|_| later == 0) {
+            Some(alone) => (1, alone),
+            None => (later, record.at(FIRST_SUM) + unfinished.unwrap_or(0)),
+        };
         OfConnection {
             has_both_ends: record.is_named(),
             has_sent: record.at(OUT) > 0,
             has_read: record.at(RECEIVES) > 0,
-            timed: record.timed() + u64::from(unfinished.is_some()),
-            nanoseconds: record.at(FIRST_SUM) + unfinished.unwrap_or(0),
+            timed,
+            nanoseconds,
         }
     }
 }
@@ -248,8 +256,12 @@ impl PairCounts {
         self.bytes_taken += record.at(TAKEN);
         self.bytes_back += record.at(BACK);
         self.bytes_received += record.at(RECEIVED);
-        self.first.count += record.timed();
+        self.first.count += record.timed().saturating_sub(u64::from(record.opening().is_some()));
         self.first.nanoseconds += record.at(FIRST_SUM);
+        if let Some(alone) = record.opening().filter(|_| record.timed() == 1 && record.unfinished().is_none())
+        {
+            self.first.add(alone);
+        }
         self.last.count += record.at(LASTS);
         self.last.nanoseconds += record.at(LAST_SUM);
         self.parted += record.at(PARTS);
@@ -269,5 +281,34 @@ impl PairCounts {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::{BEGUN, OPENING, READ, empty};
+    use super::*;
+
+    fn found(places: &[(i16, u64)]) -> OfConnection {
+        let mut bytes = empty(0).to_vec();
+        for (place, word) in places {
+            bytes[*place as usize..*place as usize + 8].copy_from_slice(&word.to_ne_bytes());
+        }
+        OfConnection::of(&Record::new(bytes).unwrap())
+    }
+
+    #[test]
+    fn the_first_exchange_counts_where_there_is_no_other() {
+        let numbers = |places: &[(i16, u64)]| {
+            let found = found(places);
+            (found.timed, found.nanoseconds)
+        };
+        assert_eq!(numbers(&[(EXCHANGES, 1), (OPENING, 900)]), (1, 900));
+        assert_eq!(numbers(&[(EXCHANGES, 3), (OPENING, 900), (FIRST_SUM, 50)]), (2, 50));
+        // One that no other followed: it is the only one, or not.
+        assert_eq!(numbers(&[(BEGUN, 100), (READ, 130)]), (1, 30));
+        assert_eq!(numbers(&[(EXCHANGES, 1), (OPENING, 900), (BEGUN, 1000), (READ, 1030)]), (1, 30));
+        // Of connections that were there before, all count.
+        assert_eq!(numbers(&[(EXCHANGES, 3), (FIRST_SUM, 950)]), (3, 950));
     }
 }

@@ -295,7 +295,7 @@ fn at_tracepoints(
     let mut maps = asked.maps(types).map_err(unavailable)?;
     let sock = types.offset("socket", "sk").map_err(unavailable)?;
     let names = names(types, &maps, sock).map_err(unavailable)?;
-    let (mode, refused, mut programs) = match entries(types, &maps, Mode::Entries, &SENDERS, sock) {
+    let (mode, refused, mut programs) = match entries(types, &maps, sock) {
         Ok(programs) => (Mode::Entries, None, programs),
         Err(error) if exact => (Mode::SystemCalls, Some(error), Programs::default()),
         Err(error) => (Mode::Arrivals, Some(error), Programs::default()),
@@ -333,13 +333,12 @@ fn opened(types: &Types, maps: &Maps, programs: &mut Programs) -> io::Result<()>
     programs.put(Place::Tracepoint, number, &programs::established(maps, opening))
 }
 
-/// The programs at the entries of functions that send. Those of a kernel without IPv6, or without a function of its own that sends
-/// pages (since 6.5), are fewer.
-fn entries(types: &Types, maps: &Maps, mode: Mode, senders: &[&str], sock: i16) -> io::Result<Programs> {
+/// The programs at the entries of functions that send. Those of a kernel without IPv6 are fewer.
+fn entries(types: &Types, maps: &Maps, sock: i16) -> io::Result<Programs> {
     let mut programs = Programs::default();
-    for name in senders {
+    for name in SENDERS {
         let Some(number) = number_of(types, name)? else { continue };
-        let instructions = programs::enters(maps, mode, sock);
+        let instructions = programs::enters(maps, Mode::Entries, sock);
         programs.put(Place::Entry, number, &instructions).map_err(|error| of_function(name, error))?;
     }
     Ok(programs)
@@ -394,14 +393,18 @@ fn by_cookie(types: &Types, asked: &Asked) -> io::Result<Loaded> {
     Ok(Loaded { maps, mode: Mode::FunctionsByCookie, refused: None, names: None, programs })
 }
 
+/// Each function is looked for once: a walk through the kernel's types takes milliseconds.
 fn put_at_functions(types: &Types, maps: &Maps, mode: Mode, sock: i16) -> io::Result<Programs> {
-    let senders = [&SENDERS[..], &PAGE_SENDERS].concat();
-    let mut programs = entries(types, maps, mode, &senders, sock)?;
-    for name in senders {
+    let mut programs = Programs::default();
+    for name in [&SENDERS[..], &PAGE_SENDERS].concat() {
         let Some(number) = number_of(types, name)? else { continue };
         let at = Arguments::of_function(sock, types.arguments(number)?);
-        let instructions = programs::sent(maps, mode, at);
-        programs.put(Place::Return, number, &instructions).map_err(|error| of_function(name, error))?;
+        for (place, instructions) in [
+            (Place::Entry, programs::enters(maps, mode, sock)),
+            (Place::Return, programs::sent(maps, mode, at)),
+        ] {
+            programs.put(place, number, &instructions).map_err(|error| of_function(name, error))?;
+        }
     }
     for name in RECEIVERS {
         let Some(number) = number_of(types, name)? else { continue };

@@ -14,8 +14,8 @@ use std::io;
 
 use super::record::{
     ANSWERED, ARRIVED, BACK, BEGUN, BUCKETS, BYTES, EXCHANGES, FIRST_SUM, IS_UNTIMED, LAST, LAST_SUM, LASTS,
-    NAMED, OUT, PAIR, PART_SUMS, PARTS, PUSHED, READ, RECEIVED, RECEIVES, RETURNED, SEEN_READING, STREAMED,
-    TAKEN, TAKEN_AT, UNASKED, UNTIMED, VIOLATED, VIOLATIONS, compute_bucket,
+    NAMED, OPENING, OUT, PAIR, PART_SUMS, PARTS, PUSHED, READ, RECEIVED, RECEIVES, RETURNED, SEEN_READING,
+    STREAMED, TAKEN, TAKEN_AT, UNASKED, UNTIMED, VIOLATED, VIOLATIONS, compute_bucket,
 };
 use super::{Mode, Opening};
 use crate::instruction::Arithmetic::{Add, And, Or, ShiftLeft, ShiftRight, Subtract};
@@ -594,7 +594,12 @@ impl<'a> Writer<'a> {
         self.add_one(UNTIMED);
         self.program.go(next);
         self.program.place(is_timed);
+        let is_apart = self.program.label();
+        if self.maps.opening.is_some() {
+            self.keep_opening_apart(is_apart);
+        }
         self.count_time(READ, FIRST_SUM, 0);
+        self.program.place(is_apart);
         self.program.put([load_long(R1, R6, STREAMED)]);
         self.program.go_if(R1, Test::IsNot, 0, no_last);
         self.count_time(LAST, LAST_SUM, 1);
@@ -604,6 +609,17 @@ impl<'a> Writer<'a> {
             self.add_parts(next);
         }
         self.program.go(next);
+    }
+
+    /// Keeps the time of the connection's first exchange, and goes on at `kept` if it is that.
+    fn keep_opening_apart(&mut self, kept: Label) {
+        let is_later = self.program.label();
+        self.program.put([load_long(R1, R6, OPENING)]);
+        self.program.go_if(R1, Test::IsNot, 0, is_later);
+        self.program.put([load_long(R7, R6, READ), load_long(R1, R6, BEGUN), compute(R7, Subtract, R1)]);
+        self.program.put([store_long(R6, OPENING, R7)]);
+        self.program.go(kept);
+        self.program.place(is_later);
     }
 
     /// Adds the time from the beginning to a moment to a sum, and counts its bucket.

@@ -62,7 +62,11 @@ pub(super) const PART_SUMS: [i16; 5] = [200, 208, 216, 224, 232];
 /// Whether the server was seen to read, where ends of receives are seen as functions return.
 pub(super) const SEEN_READING: i16 = 240;
 
-pub(super) const BYTES: usize = 248;
+/// Nanoseconds of the first exchange with a time, which no sum has, of a connection that is measured from its opening on: while it
+/// waits the server takes the connection, and begins a thread or a process for it.
+pub(super) const OPENING: i16 = 248;
+
+pub(super) const BYTES: usize = 256;
 
 /// A record as it was read.
 pub(super) struct Record(Vec<u8>);
@@ -82,6 +86,11 @@ impl Record {
     /// Exchanges that have a time and that another followed.
     pub(super) fn timed(&self) -> u64 {
         self.at(EXCHANGES) - self.at(UNTIMED).min(self.at(EXCHANGES))
+    }
+
+    /// The first exchange of a connection that is measured from its opening on; `None` of others, and where no other followed it.
+    pub(super) fn opening(&self) -> Option<u64> {
+        Some(self.at(OPENING)).filter(|nanoseconds| *nanoseconds > 0)
     }
 
     pub(super) fn is_named(&self) -> bool {

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::call;
-use crate::instruction::Register::{R1, R2, R3, R8};
-use crate::instruction::load_long;
+use crate::instruction::Register::{R1, R2, R3, R4, R8};
+use crate::instruction::{Assembly, call, end, load_long, map, set};
 
 /// A connected stream of either kind.
 trait Stream: Read + Write + AsRawFd + Send {}
@@ -629,6 +629,78 @@ fn what_the_kernel_encrypts_is_counted_as_its_plain_bytes_as_root() {
     assert_eq!((found.exchanges, found.violations, found.unasked), (5, 0, 0), "{what}");
     let bytes = [found.bytes_out, found.bytes_taken, found.bytes_back, found.bytes_received];
     assert_eq!(bytes, [50, 50, 150, 150], "{what}");
+}
+
+/// Argument of [`call::PROGRAM_ATTACH`].
+#[repr(C)]
+struct ProgramAttach {
+    to: u32,
+    program: u32,
+    kind: u32,
+    flags: u32,
+}
+
+/// Has the kernel give what `from` is sent to `to`, as if that had been sent it (sockmap). Lasts until what it returns is dropped.
+fn redirect(from: &End, to: &End) -> (Map, OwnedFd) {
+    /// `BPF_PROG_TYPE_SK_SKB`, `BPF_SK_SKB_STREAM_VERDICT`, `bpf_sk_redirect_map`, `BPF_F_INGRESS`
+    const OF_SOCKETS: (u32, u32) = (14, 5);
+    const REDIRECT: i32 = 52;
+    const TO_ITS_READER: i32 = 1;
+    let sockets = Map::make(Kind::Sockets, 4, 4, 2).expect("bpf(2) needs root");
+    let mut program = Assembly::default();
+    program.put(map(R2, &sockets));
+    program.put([set(R3, 1), set(R4, TO_ITS_READER), call(REDIRECT), end()]);
+    let instructions = program.finish();
+    let argument = call::ProgramLoad {
+        kind: OF_SOCKETS.0,
+        instructions: instructions.len() as u32,
+        first: instructions.as_ptr() as u64,
+        license: c"Dual MIT/GPL".as_ptr() as u64,
+        log_level: 0,
+        log_bytes: 0,
+        log: 0,
+        kernel_version: 0,
+        flags: 0,
+        name: [0; 16],
+        interface: 0,
+        attached_as: OF_SOCKETS.1,
+        types: [0; 9],
+        attached_to: 0,
+    };
+    // SAFETY: the instructions and the text live until this returns.
+    let program = unsafe { call::open(call::PROGRAM_LOAD, &argument) }.expect("it passes the verifier");
+    let attach = ProgramAttach {
+        to: sockets.descriptor().as_raw_fd() as u32,
+        program: program.as_raw_fd() as u32,
+        kind: OF_SOCKETS.1,
+        flags: 0,
+    };
+    // SAFETY: the argument has no pointers.
+    unsafe { call::bpf(call::PROGRAM_ATTACH, &attach) }.expect("it is attached");
+    for (number, end) in (0_u32..).zip([from, to]) {
+        sockets.put(&number.to_ne_bytes(), &end.as_raw_fd().to_ne_bytes()).expect("a TCP socket");
+    }
+    (sockets, program)
+}
+
+#[test]
+fn what_a_sockmap_gives_to_another_socket_is_no_exchange_as_root() {
+    let ends = tcp();
+    let exchanges = watch(&ends, false);
+    let (mut client, mut server) = ends;
+    let (_other, mut taker) = tcp();
+    let _redirected = redirect(&server, &taker);
+    for _ in 0..5 {
+        client.write_all(&[1; 10]).expect("sent");
+        taker.read_exact(&mut [0; 10]).expect("given");
+        server.write_all(&[1; 30]).expect("sent");
+        ask_nothing(&mut client, 30);
+    }
+    let found = counted(exchanges);
+    let what = shown(&found);
+    // The server's end never reads: bytes of both ends differ, by which a scan says that no time is known.
+    let bytes = [found.bytes_out, found.bytes_taken, found.bytes_back, found.bytes_received];
+    assert_eq!((bytes, found.exchanges, found.unasked), ([50, 0, 150, 150], 0, 0), "{what}");
 }
 
 #[test]
