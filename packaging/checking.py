@@ -134,6 +134,25 @@ class Redis(Running):
         return self.answers(lambda: connects(self.socket))
 
 
+class MariaDb(Running):
+    """A MariaDB without a root password, with its files in a folder."""
+
+    def __init__(self, folder):
+        self.port, self.socket = free_port(), folder / "mysql.sock"
+        user = ["--user=root"] if os.geteuid() == 0 else []
+        words = ["--no-defaults", f"--datadir={folder}/data", *user]
+        text("mariadb-install-db", *words, "--auth-root-authentication-method=normal", "--skip-test-db")
+        words += ["--bind-address=127.0.0.1", "--skip-name-resolve", f"--port={self.port}", f"--socket={self.socket}"]
+        words += ["--max-connections=300", "--innodb-flush-log-at-trx-commit=0", "--skip-log-bin"]
+        super().__init__("/usr/sbin/mariadbd", *words)
+
+    def __enter__(self):
+        return self.answers(lambda: connects(self.socket))
+
+    def sql(self, sql):
+        text("mariadb", "--no-defaults", "-uroot", "-S", self.socket, "-e", sql)
+
+
 def build_go(module, version, programs, tags="", variables=(), beside=None):
     """Builds programs of a module that go fetches; returns the folder with them, and that of the module's sources.
 

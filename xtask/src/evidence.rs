@@ -77,9 +77,9 @@ const ALL: &[Evidence] = &[
     },
     Evidence {
         name: "trial",
-        about: "100 own trials (run --trial) of two equal ways, and 50 with one slowed by 20 %: how many call them different",
-        length: Duration::from_secs(300),
-        run: verdicts::trials,
+        about: "own trials (run --trial): 100 of two equal ways, 50 with one that takes 5 % longer, and of WordPress, Node and Go beside bench (--only equal, slowed, wordpress, node, go)",
+        length: Duration::from_secs(1800),
+        run: scripts::own_trials,
     },
     Evidence {
         name: "slowed",

@@ -18,6 +18,10 @@ pub(super) fn client_suites(account: &mut Account<'_>) -> anyhow::Result<()> {
     gather(account, "crates/samehost/tests/clients/check", &debug_program()?, &[])
 }
 
+pub(super) fn own_trials(account: &mut Account<'_>) -> anyhow::Result<()> {
+    gather(account, "crates/samehost/tests/trials/check", &crate::release_program()?, &[])
+}
+
 pub(super) fn ansible(account: &mut Account<'_>) -> anyhow::Result<()> {
     cargo(&["build", "--locked", "-p", "samehost"])?;
     let (program, folder) = (target().join("debug/samehost"), tempfile::tempdir()?);

@@ -3,14 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use serde_json::Value;
 
 use super::Account;
-use crate::{debug_program, report};
+use crate::report;
 
 /// At least this many runs must decide at least this fraction of their rows.
 const MOST: usize = 9;
@@ -285,84 +284,6 @@ fn decided(program: &Path, words: &[&str], more: &[&str]) -> anyhow::Result<Opti
     let comparisons = report["comparisons"].as_array().context("no comparisons")?;
     let found = comparisons.iter().find(|found| found["metric"] == "latency_mean").context("no latency")?;
     Ok((found["verdict"] != "inconclusive").then_some(seconds))
-}
-
-/// Serves a port and a Unix socket in one thread, a connection at a time, each request after a lognormal time of its own.
-const TWO_DOORS: &str = "import math, random, select, socket, sys, time
-port, path, slower, seed = int(sys.argv[1]), sys.argv[2], float(sys.argv[3]), int(sys.argv[4])
-noise = random.Random(seed)
-tcp = socket.create_server(('127.0.0.1', port))
-unix = socket.socket(socket.AF_UNIX); unix.bind(path); unix.listen()
-print('ready', flush=True)
-while True:
-    for door in select.select([tcp, unix], [], [])[0]:
-        end = door.accept()[0]
-        while end.recv(100):
-            time.sleep(0.001 * (slower if door is unix else 1) * math.exp(0.5 * noise.gauss(0, 1)))
-            end.sendall(b'+PONG\\r\\n')
-";
-/// Two hundred connections of three requests.
-const ASKS: &str = "import socket, sys
-for _ in range(200):
-    with socket.create_connection(('127.0.0.1', int(sys.argv[1]))) as s:
-        for _ in range(3):
-            s.sendall(b'PING\\r\\n')
-            s.recv(100)
-";
-
-/// A server that ends with this value.
-struct TwoDoors(Child);
-
-impl Drop for TwoDoors {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Own trials of ways that are alike, and of one that is slower by a known part.
-pub(super) fn trials(account: &mut Account<'_>) -> anyhow::Result<()> {
-    let program = debug_program()?;
-    // A trial takes 2 s.
-    let equal = (account.length.as_secs() as usize / 3).clamp(1, 100);
-    for (what, slower, times) in
-        [("equal ways", 1.0, equal), ("the Unix socket 20 % slower", 1.2, equal.div_ceil(2))]
-    {
-        let (mut called, mut right) = (0, 0);
-        for number in 0..times {
-            let report = tried(&program, slower, number)?;
-            let found = &report["comparisons"][0];
-            // There is a difference, whether or not its size is known.
-            let is_called = found["verdict"] == "faster" || found["verdict"] == "slower";
-            if is_called || found["grade"] == "size_open" {
-                called += 1;
-                right += usize::from(found["ratio"].as_f64().is_some_and(|ratio| ratio > 1.0));
-                account.tell(&format!("{what}, trial {number}: {}", in_words(found)));
-            }
-        }
-        account.tell(&format!(
-            "{what}: {called} of {times} call a difference, {right} of them that it takes longer"
-        ));
-    }
-    Ok(())
-}
-
-/// The report of a trial of 200 connections.
-fn tried(program: &Path, slower: f64, seed: usize) -> anyhow::Result<Value> {
-    let folder = tempfile::tempdir()?;
-    let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port().to_string();
-    let (socket, json) = (folder.path().join("s"), folder.path().join("trial.json"));
-    let mut server = Command::new("python3");
-    server.args(["-c", TWO_DOORS, &port]).arg(&socket).args([slower.to_string(), seed.to_string()]);
-    let mut server = TwoDoors(server.stdout(Stdio::piped()).spawn()?);
-    let mut ready = [0; 6];
-    std::io::Read::read_exact(&mut server.0.stdout.take().context("its output")?, &mut ready)?;
-    let map = format!("{port}={}", socket.display());
-    let mut run = Command::new(program);
-    run.args(["run", "--trial", "--exact", "--quiet", "--seed", &seed.to_string(), "--map", &map, "--json"]);
-    let output = run.arg(&json).args(["--", "python3", "-c", ASKS, &port]).output()?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Ok(serde_json::from_str(&std::fs::read_to_string(&json)?)?)
 }
 
 #[cfg(test)]
