@@ -237,7 +237,7 @@ pub enum TrialError {
     #[error("a trial needs root, or CAP_BPF and CAP_PERFMON, to time requests in the kernel: {0}")]
     Rights(String),
     #[error(
-        "this kernel has not all that a trial needs to time requests: {0}; Linux 6.12 and 6.18, where it was tried, have it"
+        "this kernel has not all that a trial needs to time requests: {0}; Linux 6.18, where it was tried, has it"
     )]
     Kernel(String),
     #[error("the kernel refuses what times requests: {0}")]
@@ -629,13 +629,13 @@ mod tests {
 
     #[test]
     fn a_connection_that_was_hardly_used_weighs_little() {
-        let of = |timed, microseconds| OfConnection {
+        let connection = |timed, microseconds| OfConnection {
             timed,
             nanoseconds: timed * microseconds * 1000,
             ..Default::default()
         };
         let mut block = TriedBlock::default();
-        for found in [of(1, 1000), of(20, 10), of(5000, 10)] {
+        for found in [connection(1, 1000), connection(20, 10), connection(5000, 10)] {
             block.value.add(&found);
         }
         // (ln 1000 ÷ 20 + 2 ln 10) ÷ (1 ÷ 20 + 2)
