@@ -409,41 +409,51 @@ fn ask_nothing(client: &mut End, size: usize) {
     client.read_exact(&mut vec![0; size]).expect("received");
 }
 
+/// More than a socket's buffer.
+const LARGE: usize = 2_000_000;
+
+/// A server that is interrupted in the midst of a reply looks as if it began anew: that may happen, and not each time.
 #[test]
 fn large_replies_and_requests_in_pieces_are_one_exchange_as_root() {
-    /// More than a socket's buffer.
-    const LARGE: usize = 2_000_000;
-    const PIECES: usize = 20;
     for (transport, connect) in BOTH {
         for exact in [false, true] {
-            let ends = connect();
-            let exchanges = watch(&ends, exact);
-            let (mut client, mut server) = ends;
-            let answers = thread::spawn(move || {
-                let mut head = [0; 4];
-                while server.read_exact(&mut head).is_ok() {
-                    server.read_exact(&mut [0; 1000]).expect("received");
-                    server.write_all(&vec![1; LARGE]).expect("sent");
-                }
+            let mut seen = Vec::new();
+            let is_kept = (0..TRIES).any(|_| {
+                let found = large_replies(connect(), exact);
+                seen.push(shown(&found));
+                assert_eq!(found.bytes_received, 20 * LARGE as u64, "{transport}: {seen:#?}");
+                (16..=20).contains(&found.exchanges)
+                    && found.unasked * 10 <= found.receives
+                    && found.last.quantile_us(0.5) > found.first.quantile_us(0.5)
             });
-            for _ in 0..20 {
-                client.write_all(&[1; 4]).expect("sent");
-                client.write_all(&[1; 1000]).expect("sent");
-                for _ in 0..PIECES {
-                    ask_nothing(&mut client, LARGE / PIECES);
-                }
-            }
-            let found = counted(exchanges);
-            drop(client);
-            answers.join().expect("it ends");
-            let what = format!("{transport}: {}", shown(&found));
-            assert!((18..=20).contains(&found.exchanges), "{what}");
-            // A server that is interrupted in the midst of a reply looks as if it began anew.
-            assert!(found.unasked * 20 <= found.receives, "{what}");
-            assert_eq!(found.bytes_received, 20 * LARGE as u64, "{what}");
-            assert!(found.last.quantile_us(0.5) > found.first.quantile_us(0.5), "{what}");
+            assert!(is_kept, "{transport}: {seen:#?}");
         }
     }
+}
+
+/// 20 requests in two pieces each, with replies that are received in 20.
+fn large_replies(ends: (End, End), exact: bool) -> PairCounts {
+    const PIECES: usize = 20;
+    let exchanges = watch(&ends, exact);
+    let (mut client, mut server) = ends;
+    let answers = thread::spawn(move || {
+        let mut head = [0; 4];
+        while server.read_exact(&mut head).is_ok() {
+            server.read_exact(&mut [0; 1000]).expect("received");
+            server.write_all(&vec![1; LARGE]).expect("sent");
+        }
+    });
+    for _ in 0..20 {
+        client.write_all(&[1; 4]).expect("sent");
+        client.write_all(&[1; 1000]).expect("sent");
+        for _ in 0..PIECES {
+            ask_nothing(&mut client, LARGE / PIECES);
+        }
+    }
+    let found = counted(exchanges);
+    drop(client);
+    answers.join().expect("it ends");
+    found
 }
 
 /// Receives two messages of so many bytes in one call.
@@ -959,12 +969,15 @@ fn times_are_those_of_the_clients_clock_as_root() {
             assert!(is_kept, "{transport}, {works} µs: {seen:#?}");
         }
     }
+    let mut seen = Vec::new();
     let hides_the_way = (0..TRIES).any(|_| {
         let run = run(tcp, Duration::ZERO, 5000, false);
         let mean = run.found.first.mean_us().expect("it has times");
-        run.found.parted == 0 && mean < run.client && !is_near(mean, run.client)
+        // What is missed is the way, whatever waking a CPU adds to both: 3 to 4 µs where this was written, of 13 or of 49.
+        seen.push((mean, run.client));
+        run.found.parted == 0 && mean + 1.5 < run.client
     });
-    assert!(hides_the_way, "it would be as good as the exact one");
+    assert!(hides_the_way, "it would be as good as the exact one: {seen:?}");
 }
 
 /// Whether the time and the server's work are those of the clocks, and the parts sum up; and the numbers.
