@@ -143,10 +143,20 @@ fn is_eperm(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EPERM)
 }
 
-/// Loads a program, with what the verifier writes where there is room for it.
+/// Loads a program for a place, with what the verifier writes where there is room for it.
 fn load(place: Place, number: u32, instructions: &[Instruction], log: &mut [u8]) -> io::Result<OwnedFd> {
+    load_of_kind(TRACING, (place as u32, number), instructions, log)
+}
+
+/// Loads a program of a kind (`enum bpf_prog_type`), for a kind of place (`enum bpf_attach_type`) and the number of a type of the kernel's.
+pub(crate) fn load_of_kind(
+    kind: u32,
+    (place, number): (u32, u32),
+    instructions: &[Instruction],
+    log: &mut [u8],
+) -> io::Result<OwnedFd> {
     let argument = ProgramLoad {
-        kind: TRACING,
+        kind,
         instructions: instructions.len() as u32,
         first: instructions.as_ptr() as u64,
         license: LICENSE.as_ptr() as u64,
@@ -157,7 +167,7 @@ fn load(place: Place, number: u32, instructions: &[Instruction], log: &mut [u8])
         flags: 0,
         name: *NAME,
         interface: 0,
-        attached_as: place as u32,
+        attached_as: place,
         types: [0; 9],
         attached_to: number,
     };

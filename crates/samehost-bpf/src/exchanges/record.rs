@@ -241,6 +241,7 @@ mod tests {
     use crate::call;
     use crate::instruction::Register::{R0, R1};
     use crate::instruction::{end, load_long};
+    use crate::program::load_of_kind;
 
     /// `BPF_PROG_TYPE_RAW_TRACEPOINT`, which the kernel runs for a test with arguments that it is given.
     const RAW_TRACEPOINT: u32 = 17;
@@ -263,25 +264,7 @@ mod tests {
     }
 
     fn loaded(program: Assembly) -> OwnedFd {
-        let instructions = program.finish();
-        let argument = call::ProgramLoad {
-            kind: RAW_TRACEPOINT,
-            instructions: instructions.len() as u32,
-            first: instructions.as_ptr() as u64,
-            license: c"Dual MIT/GPL".as_ptr() as u64,
-            log_level: 0,
-            log_bytes: 0,
-            log: 0,
-            kernel_version: 0,
-            flags: 0,
-            name: [0; 16],
-            interface: 0,
-            attached_as: 0,
-            types: [0; 9],
-            attached_to: 0,
-        };
-        // SAFETY: the instructions and the text live until this returns.
-        unsafe { call::open(call::PROGRAM_LOAD, &argument) }.expect("bpf(2) needs root")
+        load_of_kind(RAW_TRACEPOINT, (0, 0), &program.finish(), &mut []).expect("bpf(2) needs root")
     }
 
     fn run(program: &impl AsRawFd, argument: u64) -> u32 {

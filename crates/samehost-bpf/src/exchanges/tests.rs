@@ -12,6 +12,7 @@ use super::*;
 use crate::call;
 use crate::instruction::Register::{R1, R2, R3, R4, R8};
 use crate::instruction::{Assembly, call, end, load_long, map, set};
+use crate::program::load_of_kind;
 
 /// A connected stream of either kind.
 trait Stream: Read + Write + AsRawFd + Send {}
@@ -660,29 +661,12 @@ fn redirect(from: &End, to: &End) -> (Map, OwnedFd) {
     let mut program = Assembly::default();
     program.put(map(R2, &sockets));
     program.put([set(R3, 1), set(R4, TO_ITS_READER), call(REDIRECT), end()]);
-    let instructions = program.finish();
-    let argument = call::ProgramLoad {
-        kind: OF_SOCKETS.0,
-        instructions: instructions.len() as u32,
-        first: instructions.as_ptr() as u64,
-        license: c"Dual MIT/GPL".as_ptr() as u64,
-        log_level: 0,
-        log_bytes: 0,
-        log: 0,
-        kernel_version: 0,
-        flags: 0,
-        name: [0; 16],
-        interface: 0,
-        attached_as: OF_SOCKETS.1,
-        types: [0; 9],
-        attached_to: 0,
-    };
-    // SAFETY: the instructions and the text live until this returns.
-    let program = unsafe { call::open(call::PROGRAM_LOAD, &argument) }.expect("it passes the verifier");
+    let (kind, place) = OF_SOCKETS;
+    let program = load_of_kind(kind, (place, 0), &program.finish(), &mut []).expect("it passes the verifier");
     let attach = ProgramAttach {
         to: sockets.descriptor().as_raw_fd() as u32,
         program: program.as_raw_fd() as u32,
-        kind: OF_SOCKETS.1,
+        kind: place,
         flags: 0,
     };
     // SAFETY: the argument has no pointers.

@@ -53,14 +53,14 @@ pub struct Leg {
     pub begun: u32,
     /// What the start of its servers took in its last turn, about.
     start: Duration,
-    /// What its last turn took without that.
-    measured: Duration,
+    /// What its last turn was given without that.
+    given: Duration,
 }
 
 impl Leg {
     pub fn new(part: Part) -> Self {
         let start = if part.starts_slowly { SLOW_START } else { Duration::ZERO };
-        Leg { part, report: None, begun: 0, start, measured: Duration::ZERO }
+        Leg { part, report: None, begun: 0, start, given: Duration::ZERO }
     }
 
     /// Rows measured so far, with their index among the report's comparisons.
@@ -91,13 +91,13 @@ impl Leg {
     fn needs_s(&self) -> Option<f64> {
         let needs = least_s(self.rows().map(|(_, row)| row));
         let is_of_three_starts = self.part.starts_slowly && self.begun == 1 && self.open() > 0;
-        let again = is_of_three_starts.then_some(self.measured.as_secs_f64());
+        let again = is_of_three_starts.then_some(self.given.as_secs_f64());
         [needs, again].into_iter().flatten().min_by(f64::total_cmp)
     }
 
     /// Notes what a turn took that was to take `time` without the start; one that decided all rows may have ended early.
     fn took(&mut self, turn: Duration, time: Duration) {
-        self.measured = time;
+        self.given = time;
         if self.part.starts_slowly && self.open() > 0 {
             self.start = turn.saturating_sub(time).clamp(SLOW_START, SLOWEST_START);
         }
