@@ -5,7 +5,7 @@ use samehost_model::{
     Better, Code, Comparison, Grade, MetricInfo, Needed, Plan, Point, Reason, Report, Verdict, Warning, Why,
     metric_title,
 };
-use samehost_stats::{Estimate, SIGNED_RANK_FROM, median, normal};
+use samehost_stats::{Estimate, Method, SIGNED_RANK_FROM, look_that_decides, median, normal};
 
 /// Maximum number of blocks that is recommended.
 const REASONABLE_BLOCKS: f64 = 10_000.0;
@@ -104,7 +104,7 @@ fn decide(comparison: &Comparison, metric: &MetricInfo, terms: &Terms) -> (Verdi
     (Verdict::Inconclusive, grade)
 }
 
-/// Whether the interval spans no difference. A test that may be looked at after every block keeps the strongest evidence
+/// Whether the interval spans no difference. A test that may be looked at several times keeps the strongest evidence
 /// that it ever had; what blocks after that say is in the interval, and a verdict or a grade needs both.
 fn contains_one(comparison: &Comparison) -> bool {
     comparison.ci_low.zip(comparison.ci_high).is_some_and(|(low, high)| low <= 1.0 && high >= 1.0)
@@ -165,6 +165,11 @@ fn blocks_to_decide(comparison: &Comparison, terms: &Terms) -> Option<f64> {
             (Some(p), Some(adjusted)) if p > 0.0 => (adjusted / p).max(1.0),
             _ => 1.0,
         };
+        if comparison.method == Method::SequentialT.name() {
+            let (room, alpha) = (distance - limit, terms.alpha() / family);
+            let look = look_that_decides(comparison.blocks, half_width, terms.confidence, room, alpha)?;
+            return Some(f64::from(look - comparison.blocks));
+        }
         (distance - limit, normal::quantile(1.0 - 0.5 * terms.alpha() / family))
     } else {
         (terms.margin.ln_1p() - distance, normal::quantile(terms.confidence))

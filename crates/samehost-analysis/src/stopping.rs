@@ -33,7 +33,7 @@ pub struct Row<'a> {
     pub candidate: &'a str,
 }
 
-/// Which rows are decided and need no more blocks: the e-value against "inside the margin" passes Holm's adjustment
+/// Which rows are decided and need no more blocks: the sequential p-value of "inside the margin" passes Holm's adjustment
 /// over all rows, or the repeated interval lies inside the margin. The family consists of the plan's questions and
 /// those of other measurements that it names, at 5 %; without questions, of the first metric's rows, with at least
 /// its share of the 5 %. Can be evaluated after every block, because it depends only on the trials so far.

@@ -17,7 +17,7 @@ use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use samehost_analysis::{Index, Row, decided};
 use samehost_model::{Arm, MetricInfo, Outcome, Plan, Slot, Stopping, Trial};
-use samehost_stats::{FIRST_LOOK, blocks_for_clear, is_confirmed, least_blocks_for};
+use samehost_stats::{FIRST_LOOK, blocks_for_clear, is_confirmed, least_blocks_for, look_after};
 
 use crate::error::BenchError;
 
@@ -117,6 +117,9 @@ pub fn run_blocks(
     Measured { trials: blocks.trials, outcome, failure }
 }
 
+/// Part of its budget that a turn may take in order to end at a look.
+const TO_THE_LOOK: f64 = 1.2;
+
 struct BlockLoop<'a> {
     aim: Aim<'a>,
     /// First block of this run.
@@ -183,7 +186,13 @@ impl<'a> BlockLoop<'a> {
         // The next block is expected to take as long as those before on average.
         let now = block - self.begun;
         let next = if now > 0 { elapsed / f64::from(now) } else { 0.0 };
-        (elapsed + next > budget && block >= least) || (elapsed > 2.0 * budget && now >= 1)
+        let fits = if plan.asked.is_empty() {
+            elapsed + next <= budget
+        } else {
+            // Nothing is decided between two looks: a turn ends at the last one that it reaches.
+            elapsed + next * f64::from(look_after(block) - block) <= TO_THE_LOOK * budget
+        };
+        (!fits && block >= least) || (elapsed > 2.0 * budget && now >= 1)
     }
 
     fn arm_slot<'t>(&self, slot: &'t Slot) -> Option<ArmSlot<'t>>
@@ -229,7 +238,7 @@ impl<'a> BlockLoop<'a> {
     }
 
     /// Drops the points whose questions are all decided, so that their time goes to the others. The decision
-    /// uses only the statistic that may be checked after every block (always valid), over all questions.
+    /// uses only the test that may be looked at several times, over all questions.
     fn drop_decided(&mut self) {
         let rows_of: Vec<Vec<Row<'_>>> = self.groups.iter().map(|group| self.rows(group)).collect();
         let decided = decided(&Index::of(self.aim.arms, &self.trials), &rows_of.concat(), self.aim.plan);

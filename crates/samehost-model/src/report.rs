@@ -111,7 +111,7 @@ pub enum Stopping {
     /// An interval as narrow as wanted, at a few looks; what it says is not looked at.
     #[default]
     Precision,
-    /// A decision of the first metric, looked for after every block by a test that allows it.
+    /// A decision of the first metric, by a test that may be looked at several times.
     Decision,
 }
 

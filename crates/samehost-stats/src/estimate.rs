@@ -21,7 +21,7 @@ pub enum Method {
     StudentT,
     /// Student's t with a variance component for starts of the server.
     StartsT,
-    /// Interval of a sequential test, evaluated after every block.
+    /// Interval of a sequential test, evaluated at a few numbers of blocks.
     SequentialT,
     /// Exact Mann–Whitney interval of two unpaired samples.
     MannWhitney,

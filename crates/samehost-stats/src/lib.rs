@@ -19,6 +19,9 @@ pub mod two_sample;
 
 pub use estimate::{Asked, Estimate, Method, estimate, estimate_pairs, estimate_shift, side_of};
 pub use interval::{Interval, median};
-pub use sequential::{FIRST_LOOK, blocks_for_clear, estimate_sequential, log_evidence, repeated_interval};
+pub use sequential::{
+    FIRST_LOOK, blocks_for_clear, estimate_sequential, look_after, look_that_decides, repeated_interval,
+    sequential_p,
+};
 pub use signed_rank::SIGNED_RANK_FROM;
 pub use stopping::{is_confirmed, is_precise, least_blocks_for, looks, min_blocks_for};

@@ -45,13 +45,17 @@ def fixed(x, starts):
     m, v, df = by_starts(x, starts)
     return m, m-t_critical(df)*v**.5, m+t_critical(df)*v**.5, t_two_sided(m/v**.5, df)
 
-def odds(x, starts, limit):
-    best = 1.0
-    for n in range(5, len(x)+1):
+def looks(x, starts, limit):
+    best, part = 1.0, .12
+    for look in range(20):
+        n = round(7*2**(look/2))
+        if n > len(x): break
         m, v, df = by_starts(x[:n], starts[:n])
-        t = (abs(m)-limit)/v**.5
-        of = lambda r: r**-.5*((1+t*t/df)/(1+t*t/(df*r)))**((df+1)/2)
-        if t > 0: best = max(best, min(2**(n-1), .75*of(df+2)+.25*of(1+25*(df+1))))
+        one_side = lambda distance: t_two_sided(distance/v**.5, df)/2
+        if abs(m) > limit:
+            p = one_side(abs(m)-limit)+one_side(abs(m)+limit)
+            best = min(best, max(p/part, 2.0**(1-n)))
+        part = .26 if look == 0 else .7*part
     return best
 
 rows = list(csv.DictReader(open(sys.argv[1])))
@@ -63,4 +67,4 @@ for case, blocks in groupby(rows, key=lambda row: row["case"]):
     side, limit = (-1 if m < 0 else 1), math.log(1.02)
     moved = fixed([v-side*limit for v in x], starts)
     inside = moved[3] if side*moved[0] > 0 else 1.0
-    print(case, *map(math.exp, (m, low, high)), p, inside, odds(x, starts, 0), odds(x, starts, limit))
+    print(case, *map(math.exp, (m, low, high)), p, inside, looks(x, starts, 0), looks(x, starts, limit))

@@ -5,7 +5,7 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus as Random;
-use samehost_stats::{estimate, log_evidence};
+use samehost_stats::{estimate, sequential_p};
 
 /// When a neighbour computes, and where. Times are in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -180,7 +180,7 @@ fn intervals_cover_and_equal_arms_are_left_alone_beside_others() {
                 let found = estimate(&ratios, 0.95).unwrap();
                 let interval = found.interval.unwrap();
                 covered += u32::from(interval.low <= 1.0 && interval.high >= 1.0);
-                let is_called = log_evidence(&ratios, &[None; 12], 0.0) >= 20.0_f64.ln();
+                let is_called = sequential_p(&ratios, &[None; 12], 0.0) < 0.05;
                 called += u32::from(is_called);
                 slower += u32::from(is_called && found.ratio > 1.0);
             }
@@ -205,7 +205,7 @@ fn a_difference_is_found_beside_others_where_waits_are_left_out() {
         let number = 400;
         let right = (0..number).filter(|_| {
             let ratios = measure(driven, neighbour, 20, 0.9, &mut random);
-            log_evidence(&ratios, &[None; 20], 0.02_f64.ln_1p()) >= 20.0_f64.ln()
+            sequential_p(&ratios, &[None; 20], 0.02_f64.ln_1p()) < 0.05
         });
         100.0 * right.count() as f64 / f64::from(number)
     };

@@ -144,7 +144,7 @@ fn tried_until_decided(traffic: Traffic, ratio: f64, random: &mut Random) -> (Co
 /// connections than a trial of a fixed length needs where the difference is large.
 #[test]
 fn a_trial_that_ends_on_a_decision_keeps_its_promise() {
-    const TIMES: u32 = 200;
+    const TIMES: u32 = 300;
     for (connections, requests, between_connections, within) in
         [(400, 10, 0.10, 1.0), (800, 1, 0.05, 1.5), (800, 100, 0.20, 0.5)]
     {

@@ -56,8 +56,8 @@ fn an_independent_implementation_agrees_with_programs() {
             found.ci_high.unwrap(),
             found.p.unwrap(),
             found.p_margin.unwrap(),
-            1.0 / any.p.unwrap(),
-            1.0 / any.p_inside.unwrap(),
+            any.p.unwrap(),
+            any.p_inside.unwrap(),
         ];
         assert_eq!(theirs.len(), ours.len());
         for (i, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {

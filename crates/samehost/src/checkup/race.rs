@@ -16,7 +16,7 @@ use crate::needed::least_s;
 const LEAST: Duration = Duration::from_millis(1700);
 /// Maximum turns of a part. A part that needs more does not converge as estimated.
 const MOST_TURNS: u32 = 6;
-/// Start-up time of slow servers, for each turn: 1.0 s for three MariaDBs and 0.8 s for three PostgreSQLs on a quiet machine.
+/// Start-up time of slow servers, for each turn: 1.7 s for five MariaDBs and 1.3 s for five PostgreSQLs on a quiet machine.
 /// Beside other programs it is three times as long; there, what the first turn took longer than it should counts for the next.
 /// With 4 s for everybody, a quiet checkup left 3 s of its first turns unused, and gave second turns to a proxy's time, whose
 /// difference is near the margin, for 7 s, before a database's, which 1 s would have decided.
@@ -86,12 +86,12 @@ impl Leg {
     /// Seconds that would decide the row that needs the least; `None` if no row is open or none can be
     /// decided in reasonable time.
     ///
-    /// Three starts of a server say little of how starts differ, and so the interval is wide whatever the blocks say. A second turn
+    /// Five starts of a server say little of how starts differ, and so the interval is wide whatever the blocks say. A second turn
     /// doubles them: it is worth the time of the first.
     fn needs_s(&self) -> Option<f64> {
         let needs = least_s(self.rows().map(|(_, row)| row));
-        let is_of_three_starts = self.part.starts_slowly && self.begun == 1 && self.open() > 0;
-        let again = is_of_three_starts.then_some(self.given.as_secs_f64());
+        let is_of_few_starts = self.part.starts_slowly && self.begun == 1 && self.open() > 0;
+        let again = is_of_few_starts.then_some(self.given.as_secs_f64());
         [needs, again].into_iter().flatten().min_by(f64::total_cmp)
     }
 

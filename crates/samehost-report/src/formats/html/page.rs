@@ -336,7 +336,7 @@ pub(crate) fn method(report: &Report) -> String {
             format_percent(plan.precision)
         ),
         Stopping::Decision => format!(
-            "Each point was measured until it was decided, by a test that may be looked at after every block, or for {} \
+            "Each point was measured until it was decided, by a test that is looked at after 7, 10, 14, 20 and so on, or for {} \
              blocks.",
             plan.max_blocks
         ),
