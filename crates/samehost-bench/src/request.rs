@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use samehost_model::{Placement, Profile, RateSpec, Report, Transport};
 
-use crate::engine::clock::Spacing;
+use crate::engine::Spacing;
 use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::matrix::StopOptions;

@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 
 use samehost_model::Endpoint;
 
-use crate::check::Check;
-use crate::edit::Edit;
-use crate::files::Files;
+use crate::files::{Edit, Files};
 use crate::refusal::Result;
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
@@ -102,4 +100,147 @@ pub trait Editor: Sync {
 
     /// How the program that reads this file takes a change.
     fn uptake(&self, file: &Path) -> Uptake;
+}
+
+// A program's own check of a configuration: what to run, and what it would read. Nothing is run here.
+
+/// A program that can check its own configuration. What is known of it stands in the folder of its format.
+#[derive(Debug)]
+pub struct Program {
+    /// Its name where none of its names is installed: `nginx`.
+    pub usual: &'static str,
+    /// Whether an installed program of this name is it, where it has several.
+    pub is_called: fn(&str) -> bool,
+    /// Whether what a failed check wrote only reports that it could not open something, or lacks what it needs.
+    pub could_not_look: fn(&str) -> bool,
+    /// What it needs of the running service; `None` if the file alone is enough.
+    pub service: Option<OfService>,
+}
+
+impl PartialEq for Program {
+    fn eq(&self, other: &Self) -> bool {
+        self.usual == other.usual
+    }
+}
+
+impl Eq for Program {}
+
+impl Program {
+    /// For a program with one name.
+    pub(crate) fn has_one_name(_name: &str) -> bool {
+        false
+    }
+}
+
+/// How a check gets the arguments of the service that runs by the configuration.
+#[derive(Debug)]
+pub struct OfService {
+    /// The check in a note: `haproxy -c`.
+    pub shown: &'static str,
+    /// The option before each file: `-f`.
+    pub file_option: &'static str,
+    /// Whether relative names in the files begin in the folder, so that what is in it is read.
+    pub reads_folder: bool,
+    /// What of a command line, given without the program's name, the check needs as well; or why it would not see what the service sees.
+    pub arguments: fn(&[String]) -> Result<Arguments, String>,
+}
+
+/// Arguments of a running service that its check needs as well.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Arguments {
+    /// To be repeated.
+    pub options: Vec<String>,
+    /// The files that it names.
+    pub files: Vec<PathBuf>,
+    /// Where it names none: the first of these that there is.
+    pub usual: Vec<PathBuf>,
+    /// Where relative names begin, if the command line says so.
+    pub folder: Option<PathBuf>,
+}
+
+/// The check of an editor's format.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// The program that makes it.
+    pub program: &'static Program,
+    /// Name of the installed program that is preferred: `php-fpm8.2`, where the configuration's path has that version.
+    pub preferred: Option<String>,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Everything that the program would read or load because of it; the file in question first.
+    pub reads: Vec<PathBuf>,
+    /// Why that list is incomplete, if it is.
+    pub unknown: Option<String>,
+    /// What of the configuration the program executes while it checks: `Lua`.
+    pub executes: Option<&'static str>,
+}
+
+/// PHP itself, which several formats are written in.
+static PHP: Program = Program {
+    usual: "php",
+    is_called: Program::has_one_name,
+    could_not_look: |output| {
+        written_lines(output).all(|line| line.starts_with("Could not open input file: "))
+    },
+    service: None,
+};
+
+impl Check {
+    /// A check that executes nothing and reads all that it reads.
+    pub(crate) fn new(program: &'static Program, arguments: Vec<String>, reads: Vec<PathBuf>) -> Self {
+        Check { program, preferred: None, arguments, reads, unknown: None, executes: None }
+    }
+
+    /// PHP's own syntax check, which executes nothing.
+    pub(crate) fn php(file: &Path) -> Option<Self> {
+        let arguments = vec!["-l".into(), file.to_str()?.to_owned()];
+        Some(Check::new(&PHP, arguments, vec![file.to_owned()]))
+    }
+}
+
+/// The lines of a program's output that say anything.
+pub(crate) fn written_lines(output: &str) -> impl DoubleEndedIterator<Item = &str> {
+    output.lines().map(str::trim).filter(|line| !line.is_empty())
+}
+
+/// Whether there are errors, and each is of this kind.
+pub(crate) fn is_all<'a>(errors: impl Iterator<Item = &'a str>, is_denied: impl Fn(&str) -> bool) -> bool {
+    let mut number = 0;
+    for error in errors {
+        if !is_denied(error) {
+            return false;
+        }
+        number += 1;
+    }
+    number > 0
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A service's command line has these options, files and folder for its check.
+    #[track_caller]
+    pub(crate) fn assert_reads(
+        read: fn(&[String]) -> Result<Arguments, String>,
+        line: &str,
+        options: &str,
+        files: &str,
+        folder: &str,
+    ) {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let found = read(&words).unwrap();
+        let found_files: Vec<String> = found.files.iter().map(|file| file.display().to_string()).collect();
+        let found_folder = found.folder.map_or_else(String::new, |folder| folder.display().to_string());
+        assert_eq!(
+            (found.options.join(" ").as_str(), found_files.join(" ").as_str(), found_folder.as_str()),
+            (options, files, folder)
+        );
+    }
+
+    #[test]
+    fn only_missing_permissions_are_no_verdict() {
+        assert!(!(PHP.could_not_look)("PHP Parse error: x\nErrors parsing /x\n"));
+        assert!((PHP.could_not_look)("Could not open input file: /x\n"));
+    }
 }

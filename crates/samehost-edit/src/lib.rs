@@ -3,8 +3,6 @@
 //! or started here.
 
 mod asked;
-mod check;
-mod edit;
 mod editor;
 mod files;
 pub mod formats;
@@ -16,9 +14,9 @@ mod refusal;
 mod setting;
 mod spelling;
 
+pub use crate::editor::{Arguments, Check, OfService, Program};
+pub use crate::files::{Edit, EditError, apply};
 pub use asked::{LIBPQ_WORDS, Library, OverSocket, Word, parameter};
-pub use check::{Arguments, Check, OfService, Program};
-pub use edit::{Edit, EditError, apply};
 pub use editor::Editor;
 pub use files::{Files, Overlay, glob};
 pub use formats::{EDITORS, editor, recognise};

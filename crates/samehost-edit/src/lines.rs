@@ -7,8 +7,7 @@ use std::path::Path;
 
 use samehost_model::{Endpoint, UNIX_PATH_MAX};
 
-use crate::edit::Edit;
-use crate::files::Files;
+use crate::files::{Edit, Files};
 use crate::refusal::{Refusal, Result};
 
 /// A line and its place.

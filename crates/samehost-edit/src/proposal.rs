@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::edit::{Edit, EditError, apply};
 use crate::editor::Editor;
-use crate::files::{Files, Overlay};
+use crate::files::{Edit, EditError, Files, Overlay, apply};
 use crate::lines;
 use crate::refusal::{Refusal, Result};
 use crate::setting::{Goal, Reading, Role, Setting};

@@ -7,7 +7,6 @@ mod http;
 mod listeners;
 mod responder;
 pub(crate) mod rpc;
-mod work;
 
 use std::time::Duration;
 

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use samehost_transport::Stream;
 
-use super::clock::{Nanos, now, timespec};
 use super::recorder::{Recorder, Tally};
 use super::session::{Caller, Connector, MOST_UNREAD, Progress, Session, Wait};
 use super::trial::Count;
+use super::{Nanos, now, timespec};
 use crate::error::BenchError;
 
 /// Bytes of the buffer for replies.

@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 
 use samehost_transport::Stream;
 
-use super::clock::{Nanos, now};
+use super::{Nanos, now};
 use crate::error::BenchError;
 
 /// Bytes of a round's header.

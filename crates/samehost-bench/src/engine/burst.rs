@@ -12,10 +12,9 @@ use rustix::io::Errno;
 use samehost_model::Endpoint;
 use samehost_transport::{ConnectOptions, Connecting, StartError, Stream, connect_nonblocking};
 
-use super::clock::{Nanos, nanos, now, timespec};
 use super::recorder::histogram;
-use super::seen::Seen;
-use super::session::{MOST_UNREAD, Progress, Session};
+use super::session::{MOST_UNREAD, Progress, Seen, Session};
+use super::{Nanos, nanos, now, timespec};
 use crate::error::BenchError;
 
 /// A connection that took longer had its SYN dropped: the kernel sends it again after 1 s.

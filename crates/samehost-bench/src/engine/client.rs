@@ -15,12 +15,10 @@ use samehost_model::{Transport, Trial};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::clock::{Nanos, Window, nanos, now, timespec};
 use super::recorder::Tally;
-use super::seen;
 use super::trial::{self, Metered};
 use super::workers::{WorkerPool, own_cpu_ns, precise_sleep};
-use super::{Load, Surroundings};
+use super::{Load, Nanos, Surroundings, Window, nanos, now, session, timespec};
 use crate::error::BenchError;
 use crate::machine::{MachineMeter, ServerMeter, ServerUse, ThreadUse, families};
 
@@ -199,7 +197,7 @@ pub fn drive(job: ClientJob, load: &Load, surroundings: &Surroundings) -> Result
         let (pid, family) = (client.pid(), families(&around.server_pids));
         let window = client.begin(warm_up, length)?;
         let (client_use, metered) = meter(window, pid, &family, &around);
-        let seen = seen::Seen::of_words(&client.observed);
+        let seen = session::Seen::of_words(&client.observed);
         let mut tally = client.end()?;
         tally.usage = client_use;
         let mut sample = trial::of_tally(&tally, window.seconds(), None, metered);

@@ -1,8 +1,6 @@
 //! Drives many connections in one thread with epoll, closed or open loop. An operation takes one read, one write, and
 //! a share of one epoll_wait. Sessions hold no buffers, so that a thousand connections fit into the cache.
 
-mod turn;
-
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
@@ -11,10 +9,10 @@ use rustix::event::epoll;
 use rustix::fd::OwnedFd;
 use samehost_transport::Stream;
 
-use super::clock::{Nanos, now, timespec};
 use super::recorder::{Recorder, Tally};
 use super::session::{Connector, MOST_UNREAD, Progress, Session};
 use super::trial::Count;
+use super::{Nanos, now, timespec};
 use crate::error::BenchError;
 
 /// Bytes of the read buffer that all connections share.
@@ -391,6 +389,39 @@ impl Driver<Recorder> {
         }
         for due in &due[next..] {
             self.recorder.unfinished(at, *due);
+        }
+        Ok(())
+    }
+}
+
+// One slice on connections that stay open: sends requests on all of them until enough are counted, then
+// waits for the last replies.
+
+impl<C: Count> Driver<C> {
+    pub fn counter(&self) -> &C {
+        &self.recorder
+    }
+
+    pub fn counter_mut(&mut self) -> &mut C {
+        &mut self.recorder
+    }
+
+    /// Drives one slice and waits for the requests in flight at its end.
+    ///
+    /// # Errors
+    /// When a connection breaks and cannot be opened again, or a reply takes longer than `patience`.
+    pub fn turn(&mut self, patience: Nanos) -> Result<(), BenchError> {
+        self.inside = true;
+        self.closed_loop()?;
+        let last = now() + patience;
+        let mut events = Vec::with_capacity(EVENTS);
+        while self.connections.iter().any(|connection| connection.busy) {
+            self.wait(&mut events, LONGEST_SLEEP)?;
+            self.handle(&events)?;
+            if now() > last {
+                let (endpoint, seconds) = (self.connector.endpoint(), patience as f64 / 1e9);
+                return Err(BenchError::Hung { endpoint, seconds });
+            }
         }
         Ok(())
     }

@@ -20,7 +20,7 @@
 
 use std::sync::Arc;
 
-use super::clock::Nanos;
+use super::Nanos;
 use crate::machine::{SwitchCounter, ThreadMeter, Threads, thread_cpu_ns};
 
 /// An exchange is long from this multiple of the median on.

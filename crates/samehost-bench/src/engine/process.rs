@@ -12,7 +12,7 @@ use regex_lite::Regex;
 use rustix::process::{Pid, Signal, kill_process_group};
 use samehost_model::Redactor;
 
-use super::clock::{Nanos, now};
+use super::{Nanos, now};
 use crate::error::BenchError;
 
 /// Command to time.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 
-use super::clock::{Nanos, Window, now};
 use super::interruptions::{Heard, Interruptions, Listed, Sums};
+use super::{Nanos, Window, now};
 use crate::machine::ThreadUse;
 
 /// Upper bound of the histograms: 1,000 seconds.

@@ -4,14 +4,13 @@
 use samehost_analysis::summarise;
 use samehost_model::{Code, MachineUse, Trial, Warning};
 
-use super::OpenLoop;
 use super::bulk::BulkTally;
 use super::burst::BurstTally;
-use super::clock::{Nanos, Spacing};
 use super::interruptions::Sums;
 use super::process::ProcessTally;
 use super::recorder::{Recorder, Tally};
 use super::whole::WholeTally;
+use super::{Nanos, OpenLoop, Spacing};
 use crate::machine::{ServerUse, ThreadUse, doubt_clock};
 
 /// An open loop that reached less than this fraction of its rate missed it.

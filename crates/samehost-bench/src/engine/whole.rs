@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use samehost_transport::Stream;
 
-use super::clock::{Nanos, now};
 use super::session::{Progress, Session};
+use super::{Nanos, now};
 use crate::error::BenchError;
 use crate::machine::ThreadUse;
 

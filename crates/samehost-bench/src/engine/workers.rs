@@ -9,14 +9,14 @@ use samehost_model::Trial;
 
 use super::blocking::DueQueue;
 use super::bulk::Writer;
-use super::clock::{Nanos, Window, nanos, now};
 use super::epoll::Pace;
 use super::interruptions::Listed;
 use super::recorder::{Recorder, Tally};
-use super::seen::Seen;
-use super::session::{Caller, Connected, Connector, connect_all};
+use super::session::{Caller, Connected, Connector, Seen, connect_all};
 use super::trial::{self, Metered};
-use super::{Load, OpenLoop, Surroundings, blocking, burst, clock, epoll, process, whole};
+use super::{
+    Load, Nanos, OpenLoop, Surroundings, Window, blocking, burst, epoll, nanos, now, process, whole,
+};
 use crate::error::BenchError;
 use crate::machine::{MachineMeter, ServerMeter, ThreadUse, families, process_cpu_ns};
 
@@ -157,7 +157,7 @@ fn attend(
 /// Due times of an open loop in the engine's clock.
 fn schedule(open_loop: &OpenLoop, window: Window) -> Vec<Nanos> {
     let span = window.end - window.open;
-    let mut due = clock::arrivals(open_loop.spacing, open_loop.rate_per_s, span, open_loop.seed);
+    let mut due = super::arrivals(open_loop.spacing, open_loop.rate_per_s, span, open_loop.seed);
     for moment in &mut due {
         *moment += window.open;
     }

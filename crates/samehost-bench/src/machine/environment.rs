@@ -6,7 +6,7 @@ use std::fs;
 use samehost_model::Host;
 
 use super::placement::allowed_cpus;
-use super::proc::text;
+use super::text;
 
 /// Kernel settings that affect the cost of a local connection or when it fails.
 const SYSCTLS: &[&str] = &[

@@ -1,14 +1,13 @@
 //! Meters what else the machine did during a trial: steal, throttling, CPU time of other programs. It judges nothing.
 
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 
-use samehost_model::{Code, MachineUse, Warning};
-
-use samehost_system::proc::stat;
-
-use super::proc;
+use samehost_model::{Code, MachineUse, OtherProgram, Warning};
+use samehost_system::proc::{pids, stat};
 
 /// Largest change of the CPUs' clock without a warning, in percent.
 const MOST_CLOCK_CHANGE_PERCENT: f64 = 10.0;
@@ -38,7 +37,7 @@ fn parse_cpu_line(text: &str) -> Option<Reading> {
 
 /// Throttled time of this process's cgroup, version 2 or 1, in microseconds.
 fn throttled_us() -> u64 {
-    let own = proc::text("/proc/self/cgroup").unwrap_or_default();
+    let own = super::text("/proc/self/cgroup").unwrap_or_default();
     for line in own.lines() {
         let Some((controllers, path)) = line.split_once(':').and_then(|(_, rest)| rest.split_once(':'))
         else {
@@ -51,7 +50,7 @@ fn throttled_us() -> u64 {
         } else {
             continue;
         };
-        let Some(stat) = proc::text(format!("{root}{path}/cpu.stat")) else { continue };
+        let Some(stat) = super::text(format!("{root}{path}/cpu.stat")) else { continue };
         let value = stat.lines().find_map(|l| l.strip_prefix(key)?.trim().parse::<u64>().ok());
         if let Some(value) = value {
             return value / unit;
@@ -68,7 +67,7 @@ fn clock_khz() -> Option<f64> {
         let files = cpus.map(|cpu| cpu.path().join("cpufreq/scaling_cur_freq"));
         files.filter(|file| file.exists()).collect()
     });
-    let clocks: Vec<f64> = FILES.iter().filter_map(|file| proc::text(file)?.trim().parse().ok()).collect();
+    let clocks: Vec<f64> = FILES.iter().filter_map(|file| super::text(file)?.trim().parse().ok()).collect();
     (!clocks.is_empty()).then(|| clocks.iter().sum::<f64>() / clocks.len() as f64)
 }
 
@@ -79,7 +78,7 @@ pub struct MachineMeter {
 }
 
 fn reading() -> Reading {
-    let cpus = proc::text("/proc/stat").as_deref().and_then(parse_cpu_line).unwrap_or_default();
+    let cpus = super::text("/proc/stat").as_deref().and_then(parse_cpu_line).unwrap_or_default();
     Reading { throttled_us: throttled_us(), clock_khz: clock_khz(), ..cpus }
 }
 
@@ -161,11 +160,11 @@ pub fn doubt_clock(machine: &MachineUse) -> Option<Warning> {
 
 /// Whether the kernel books softirq time separately from processes.
 static SOFTIRQS_ARE_APART: LazyLock<bool> = LazyLock::new(|| {
-    let release = proc::text("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let release = super::text("/proc/sys/kernel/osrelease").unwrap_or_default();
     let release = release.trim();
     let config = [format!("/boot/config-{release}"), format!("/lib/modules/{release}/config")];
-    let config = config.into_iter().find_map(proc::text).unwrap_or_default();
-    are_softirqs_apart(&config, &proc::text("/proc/cmdline").unwrap_or_default())
+    let config = config.into_iter().find_map(super::text).unwrap_or_default();
+    are_softirqs_apart(&config, &super::text("/proc/cmdline").unwrap_or_default())
 });
 
 /// True if the kernel was built with CONFIG_IRQ_TIME_ACCOUNTING and not booted with `tsc=noirqtime`.
@@ -173,6 +172,148 @@ static SOFTIRQS_ARE_APART: LazyLock<bool> = LazyLock::new(|| {
 fn are_softirqs_apart(config: &str, command_line: &str) -> bool {
     config.lines().any(|line| line == "CONFIG_IRQ_TIME_ACCOUNTING=y")
         && !command_line.split_ascii_whitespace().any(|word| word == "tsc=noirqtime")
+}
+
+// Which other programs use the CPUs while we measure, by name. It names them and judges nothing.
+
+/// Time between two looks: a look reads a file for each process, some milliseconds on a busy machine.
+const BETWEEN: Duration = Duration::from_secs(1);
+/// CPU time below which a program is not kept, in percent of one CPU.
+const LEAST_PERCENT: f64 = 1.0;
+
+/// CPU time of a process so far, in ticks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Seen {
+    name: String,
+    parent: u32,
+    own: u64,
+    /// Of children that ended and were waited for.
+    reaped: u64,
+}
+
+/// The processes at one moment, by pid.
+type Look = HashMap<u32, Seen>;
+
+fn look() -> Look {
+    let mut look = Look::new();
+    for pid in pids() {
+        let Some(stat) = stat::read(pid) else { continue };
+        let own = stat.user_ticks + stat.system_ticks;
+        look.insert(pid, Seen { name: stat.name, parent: stat.parent, own, reaped: stat.reaped_ticks });
+    }
+    look
+}
+
+/// Adds up what other programs use, from look to look.
+#[derive(Debug)]
+pub struct Others {
+    last: Look,
+    looked: Instant,
+    begun: Instant,
+    /// Ticks by name.
+    used: BTreeMap<String, u64>,
+}
+
+impl Others {
+    #[must_use]
+    pub fn watch() -> Self {
+        let now = Instant::now();
+        Others { last: look(), looked: now, begun: now, used: BTreeMap::new() }
+    }
+
+    /// Looks again if the last time was a second ago; between trials. `roots` and their descendants are ours.
+    pub fn look_again(&mut self, roots: &[u32]) {
+        if self.looked.elapsed() >= BETWEEN {
+            self.add(roots);
+        }
+    }
+
+    fn add(&mut self, roots: &[u32]) {
+        let now = look();
+        for (name, ticks) in grown(&self.last, &now, roots) {
+            *self.used.entry(name).or_default() += ticks;
+        }
+        (self.last, self.looked) = (now, Instant::now());
+    }
+
+    /// The programs that used a CPU, the busiest first.
+    #[must_use]
+    pub fn end(mut self, roots: &[u32]) -> Vec<OtherProgram> {
+        self.add(roots);
+        let of_one_cpu = stat::ticks_per_second() * self.begun.elapsed().as_secs_f64();
+        let mut programs = Vec::new();
+        for (name, ticks) in self.used {
+            let cpu_percent = 100.0 * ticks as f64 / of_one_cpu.max(1.0);
+            if cpu_percent >= LEAST_PERCENT {
+                programs.push(OtherProgram { name, cpu_percent });
+            }
+        }
+        programs.sort_by(|a, b| b.cpu_percent.total_cmp(&a.cpu_percent));
+        programs
+    }
+}
+
+/// Ticks that each program used between two looks, by name, without `roots` and their descendants. A process that
+/// began meanwhile counts whole. One that ended counts through its parent, which was given its time, less what was
+/// counted before.
+fn grown(before: &Look, now: &Look, roots: &[u32]) -> BTreeMap<String, u64> {
+    let mut counted_of_ended: HashMap<u32, u64> = HashMap::new();
+    for (pid, seen) in before {
+        if !now.contains_key(pid) {
+            let heir = surviving_ancestor(before, now, *pid);
+            *counted_of_ended.entry(heir).or_default() += seen.own + seen.reaped;
+        }
+    }
+    let mut used: BTreeMap<String, u64> = BTreeMap::new();
+    for (pid, seen) in now {
+        if is_below(now, *pid, roots) {
+            continue;
+        }
+        // A pid that was used again has less than before.
+        let earlier = before.get(pid).filter(|earlier| earlier.own <= seen.own);
+        let own = seen.own - earlier.map_or(0, |earlier| earlier.own);
+        let reaped = seen.reaped.saturating_sub(earlier.map_or(0, |earlier| earlier.reaped));
+        let reaped = reaped.saturating_sub(counted_of_ended.get(pid).copied().unwrap_or(0));
+        if own + reaped > 0 {
+            *used.entry(program(&seen.name).to_owned()).or_default() += own + reaped;
+        }
+    }
+    used
+}
+
+/// The process that was given the time of one that ended: its parent, or the next ancestor that is still there.
+fn surviving_ancestor(before: &Look, now: &Look, pid: u32) -> u32 {
+    let mut at = pid;
+    for _ in 0..before.len() {
+        let Some(seen) = before.get(&at) else { break };
+        at = seen.parent;
+        if now.contains_key(&at) {
+            break;
+        }
+    }
+    at
+}
+
+/// Whether a process is one of `roots` or descends from one.
+fn is_below(look: &Look, pid: u32, roots: &[u32]) -> bool {
+    let mut at = pid;
+    // As many steps as there are processes: a look is not taken at one moment, so parents might form a circle.
+    for _ in 0..look.len() {
+        if roots.contains(&at) {
+            return true;
+        }
+        let Some(seen) = look.get(&at) else { return false };
+        at = seen.parent;
+    }
+    false
+}
+
+/// Name of a program: the kernel's workers (`kworker/0:1-events`) are one.
+fn program(name: &str) -> &str {
+    match name.split_once('/') {
+        Some((kind, _)) if kind == "kworker" || kind == "ksoftirqd" || kind == "rcu" => kind,
+        _ => name,
+    }
 }
 
 #[cfg(test)]
@@ -217,5 +358,54 @@ mod tests {
         assert!(doubt_clock(&change(Some(3e6))).is_some());
         assert!(doubt_clock(&change(Some(2.1e6))).is_none());
         assert!(doubt_clock(&change(None)).is_none());
+    }
+
+    fn seen(name: &str, parent: u32, own: u64, reaped: u64) -> Seen {
+        Seen { name: name.into(), parent, own, reaped }
+    }
+
+    #[test]
+    fn others_are_named_and_ours_are_not() {
+        let before: Look = [
+            (1, seen("init", 0, 5, 100)),
+            (7, seen("php-fpm8.2", 1, 50, 0)),
+            (8, seen("php-fpm8.2", 7, 20, 0)),
+            (9, seen("make", 1, 1, 10)),
+            (10, seen("gcc", 9, 0, 0)),
+            (13, seen("cc1", 10, 30, 0)),
+            (20, seen("samehost", 1, 9, 0)),
+        ]
+        .into();
+        let now: Look = [
+            (1, seen("init", 0, 5, 100)),
+            (7, seen("php-fpm8.2", 1, 55, 0)),
+            (8, seen("php-fpm8.2", 7, 36, 0)),
+            // cc1 ended with 75 ticks, of which 30 were counted before; gcc, which waited for it, ended too.
+            (9, seen("make", 1, 2, 85)),
+            (11, seen("kworker/0:1-ev", 2, 3, 0)),
+            (12, seen("kworker/1:0-ev", 2, 4, 0)),
+            (20, seen("samehost", 1, 99, 0)),
+            (21, seen("redis-server", 20, 500, 0)),
+        ]
+        .into();
+        let used = grown(&before, &now, &[20]);
+        let wanted = [("kworker", 7), ("make", 1 + 75 - 30), ("php-fpm8.2", 5 + 16)];
+        assert_eq!(used, wanted.map(|(name, ticks)| (name.to_owned(), ticks)).into());
+        assert!(grown(&now, &now, &[]).is_empty());
+    }
+
+    #[test]
+    fn a_process_that_computes_is_found_by_its_name() {
+        let mut others = Others::watch();
+        let name = stat::read(std::process::id()).unwrap().name;
+        let mut x = 0_u64;
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(200) {
+            x = std::hint::black_box(x + 1);
+        }
+        others.add(&[]);
+        let found = others.end(&[]);
+        let ours = found.iter().find(|program| program.name == name);
+        assert!(ours.is_some_and(|program| program.cpu_percent > 10.0), "{x} {found:?}");
     }
 }

@@ -7,7 +7,6 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use samehost_model::Placement;
 use samehost_system::peer::family;
 
-use super::proc;
 use crate::error::BenchError;
 
 /// CPUs that this process may use, ascending.
@@ -45,7 +44,7 @@ impl CpuPlan {
     #[must_use]
     pub fn one_each(self) -> Self {
         let siblings = |cpu: usize| {
-            proc::text(format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"))
+            super::text(format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"))
         };
         let (Some(client), [_, _, ..]) = (self.client.first().copied(), self.server.as_slice()) else {
             return self;

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use samehost_model::{Endpoint, Transport};
 use samehost_system::interrupt;
 
-use super::asker::Asker;
+use super::echo::Asker;
 use super::{PrivateDirectory, SupervisedProcess, Supervision};
 use crate::error::BenchError;
 

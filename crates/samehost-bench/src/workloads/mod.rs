@@ -1,6 +1,5 @@
 //! The list of workloads: one folder and one line each. To add a workload, start reading at `noop`, then `redis`.
 
-mod awaited;
 mod command;
 mod connect;
 mod datagram;

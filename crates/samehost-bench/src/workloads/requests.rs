@@ -1,9 +1,10 @@
 //! What request/reply workloads share, with their connections outside the hot path, for set-up and evidence.
 
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use samehost_login::Link;
-use samehost_model::{Better, Endpoint, MetricInfo, Transport, metric};
+use samehost_login::{Expected, Link};
+use samehost_model::{Better, Endpoint, MetricInfo, Protocol, Transport, metric};
 use samehost_transport::{ConnectError, Stream};
 
 use crate::error::BenchError;
@@ -56,4 +57,154 @@ pub(crate) fn require_own_connects(transport: Transport) -> Result<(), BenchErro
     Err(BenchError::Usage(
         "tcp+run is for connections that stay: a client under `samehost run` makes them and hands them over, which would be measured too; docs/run.md says what a connect costs".into(),
     ))
+}
+
+// Replies that are known beforehand, compared byte for byte as they arrive, without knowledge of the protocol: if the head differs,
+// the protocol has to parse it. And which server a measurement logs in to: its identity.
+
+/// Bytes of the correct reply.
+#[derive(Clone, Debug)]
+pub(super) struct Awaited {
+    bytes: Arc<[u8]>,
+    /// Length of the head: its bytes are compared together, because they determine kind and length of the reply.
+    head: usize,
+}
+
+/// Result of comparing a part of a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// Complete and correct.
+    Whole {
+        /// Bytes used up.
+        consumed: usize,
+    },
+    /// Correct so far.
+    Partly {
+        /// Bytes used up.
+        consumed: usize,
+    },
+    /// The head differs; nothing is consumed.
+    OtherHead,
+    /// The head is correct, but what follows differs.
+    WrongBody,
+}
+
+impl Awaited {
+    /// A reply made of head, body and end.
+    pub(super) fn new(head: &[u8], body: &[u8], end: &[u8]) -> Self {
+        Awaited { bytes: [head, body, end].concat().into(), head: head.len() }
+    }
+
+    /// Compares more bytes of the reply, of which `received` came before.
+    #[inline]
+    pub(super) fn look(&self, received: &mut usize, input: &[u8]) -> Seen {
+        if *received == 0 {
+            let length = input.len().min(self.head);
+            if input[..length] != self.bytes[..length] {
+                return Seen::OtherHead;
+            }
+            if length < self.head {
+                return Seen::Partly { consumed: 0 };
+            }
+        }
+        let rest = &self.bytes[*received..];
+        let length = input.len().min(rest.len());
+        if input[..length] != rest[..length] {
+            return Seen::WrongBody;
+        }
+        if length == rest.len() {
+            *received = 0;
+            Seen::Whole { consumed: length }
+        } else {
+            *received += length;
+            Seen::Partly { consumed: length }
+        }
+    }
+}
+
+/// A value of this length: bytes that no text protocol mistakes for its own, and that vary with the position.
+pub(super) fn value(size: usize) -> Vec<u8> {
+    (0..size).map(|i| (i % 251) as u8).collect()
+}
+
+/// Servers that may receive a password: a private server of ours, or one that runs as its packages run it.
+pub(crate) fn expected(protocol: Protocol) -> &'static Expected {
+    &both(protocol).0
+}
+
+/// For further measured connections after the first one, which was not measured. To recognize the server
+/// takes one query to the kernel over either transport, and no scan of processes.
+pub(crate) fn expected_again(protocol: Protocol) -> &'static Expected {
+    &both(protocol).1
+}
+
+fn both(protocol: Protocol) -> &'static (Expected, Expected) {
+    static MYSQL: OnceLock<(Expected, Expected)> = OnceLock::new();
+    static POSTGRES: OnceLock<(Expected, Expected)> = OnceLock::new();
+    static REDIS: OnceLock<(Expected, Expected)> = OnceLock::new();
+    let known = match protocol {
+        Protocol::Mysql => &MYSQL,
+        Protocol::Postgres => &POSTGRES,
+        _ => &REDIS,
+    };
+    known.get_or_init(|| {
+        let first = Expected::of_service(protocol).or_started_by_us();
+        let again = first.again();
+        (first, again)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn heads_are_judged_together_and_bodies_as_they_come() {
+        let awaited = Awaited::new(b"$3\r\n", b"abc", b"\r\n");
+        let mut received = 0;
+        assert_eq!(awaited.look(&mut received, b"$3"), Seen::Partly { consumed: 0 });
+        assert_eq!(awaited.look(&mut received, b"-E"), Seen::OtherHead);
+        assert_eq!(awaited.look(&mut received, b"$3\r\nab"), Seen::Partly { consumed: 6 });
+        assert_eq!(awaited.look(&mut received, b"c\r\nmore"), Seen::Whole { consumed: 3 });
+        assert_eq!(received, 0, "ready for the next");
+        assert_eq!(awaited.look(&mut received, b"$3\r\nabd\r\n"), Seen::WrongBody);
+    }
+
+    proptest! {
+        #[test]
+        fn a_right_reply_is_right_in_any_pieces(
+            body in proptest::collection::vec(any::<u8>(), 0..200),
+            pieces in proptest::collection::vec(1_usize..40, 1..60),
+        ) {
+            let awaited = Awaited::new(b"HEAD\r\n", &body, b"\r\n");
+            let whole = [b"HEAD\r\n".as_slice(), &body, b"\r\n"].concat();
+            let (mut received, mut kept, mut from, mut pieces) = (0, Vec::new(), 0, pieces.into_iter().cycle());
+            loop {
+                let to = (from + pieces.next().unwrap()).min(whole.len());
+                kept.extend_from_slice(&whole[from..to]);
+                from = to;
+                match awaited.look(&mut received, &kept) {
+                    Seen::Partly { consumed } => { kept.drain(..consumed); }
+                    seen => {
+                        prop_assert_eq!(seen, Seen::Whole { consumed: kept.len() });
+                        break;
+                    }
+                }
+                prop_assert!(from < whole.len(), "not whole at the end");
+            }
+        }
+
+        #[test]
+        fn one_wrong_byte_is_seen(size in 1_usize..300, at in any::<prop::sample::Index>()) {
+            let body = value(size);
+            let awaited = Awaited::new(b"H", &body, b"\r\n");
+            let mut reply = [b"H".as_slice(), &body, b"\r\n"].concat();
+            let at = at.index(reply.len());
+            reply[at] ^= 0x20;
+            let seen = awaited.look(&mut 0, &reply);
+            prop_assert_eq!(seen, if at == 0 { Seen::OtherHead } else { Seen::WrongBody });
+        }
+    }
 }

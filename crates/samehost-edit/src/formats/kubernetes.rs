@@ -10,9 +10,8 @@ use std::path::Path;
 
 use super::compose::host_of;
 use super::image::{Listens, Served, arguments, is_loopback, leads};
-use crate::edit::Edit;
 use crate::editor::Editor;
-use crate::files::Files;
+use crate::files::{Edit, Files};
 use crate::languages::yaml::{Document, Kind, Node};
 use crate::lines;
 use crate::refusal::{Refusal, Result};

@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 
 use samehost_model::{Endpoint, Protocol};
 
-use crate::edit::Edit;
 use crate::editor::Editor;
-use crate::files::Files;
+use crate::files::{Edit, Files};
 use crate::languages::erb::Masked;
 use crate::languages::url::{self, is_plain_path};
 use crate::languages::yaml::{self, Document, Kind, Node};

@@ -6,8 +6,6 @@
 //! its operations, `books` attributes CPU time.
 
 mod books;
-mod census;
-mod counter;
 mod lane;
 
 use std::sync::Arc;
@@ -19,18 +17,16 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use samehost_model::Trial;
 
 use self::books::{Books, Closed, Division, Kernel, Workers};
-use self::census::Census;
 use self::lane::{Borders, Lane, play};
-use super::Surroundings;
 use super::bulk::Writer;
-use super::clock::{Nanos, nanos, now, timespec};
 use super::interruptions::{Interruptions, Listed};
-use super::seen::Seen;
-use super::session::{Connected, Connector, connect_all};
+use super::session::{Connected, Connector, Seen, connect_all};
 use super::trial::Metered;
 use super::workers::{WorkerPool, own_cpu_ns, precise_sleep};
+use super::{Nanos, Surroundings, nanos, now, timespec};
 use crate::error::BenchError;
 use crate::machine::{CpuPlan, Threads, families};
+use books::Census;
 
 /// From the last reply until the server's clocks are read: the server has work left before it is idle.
 const REST: Nanos = 30_000;

@@ -20,8 +20,7 @@ use std::path::{Path, PathBuf};
 use samehost_model::{Endpoint, Transport};
 use samehost_services::UnixSocket;
 
-use super::free_port::on_free_port;
-use super::{Account, PrivateDirectory, PrivateServer, ServerKind, Supervision};
+use super::{Account, PrivateDirectory, PrivateServer, ServerKind, Supervision, on_free_port};
 use crate::error::BenchError;
 use crate::parameters::words;
 pub(crate) use nginx::NGINX;

@@ -14,8 +14,7 @@ use samehost_transport::{ConnectOptions, TlsTrust, Tuning, connect};
 
 use crate::engine::Job;
 use crate::engine::burst::BurstJob;
-use crate::engine::seen::Seen;
-use crate::engine::session::{Bad, Caller};
+use crate::engine::session::{Bad, Caller, Seen};
 use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::parameters::{Parameter, ParameterKind, Parameters, Values, words};

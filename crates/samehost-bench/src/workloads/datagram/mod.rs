@@ -9,7 +9,6 @@
 
 mod receiver;
 mod running;
-mod sender;
 
 use std::sync::Arc;
 

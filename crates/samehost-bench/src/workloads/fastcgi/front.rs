@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use samehost_model::{Endpoint, Transport};
 
-use super::script;
 use crate::error::BenchError;
 use crate::private_servers::fronts::{self, FrontSpec, Passes, Pools, READY};
 use crate::private_servers::{Account, FrontKind, PrivateServer};
@@ -90,7 +89,7 @@ fn request(target: &str) -> Arc<[u8]> {
 /// Parameters as nginx makes them, without the script's path.
 fn parameters() -> Vec<(&'static str, String)> {
     let mut passed = Vec::new();
-    for (name, value) in script::parameters("", "", "") {
+    for (name, value) in super::parameters("", "", "") {
         let value = match name {
             "QUERY_STRING" => "$query_string",
             "REQUEST_METHOD" => "$request_method",

@@ -12,9 +12,10 @@ use samehost_transport::Stream;
 use super::front::{Front, InFront, request_for};
 use super::record::{self, Ending};
 use super::session::{FastCgiSession, PerRequest, Reply, whole_reply};
-use super::{Settings, advise, explain, script, somaxconn};
-use crate::engine::session::{Caller, Connector, Session};
-use crate::engine::{Job, burst::BurstJob, seen::Seen};
+use super::{Settings, advise, explain, somaxconn};
+use crate::engine::Job;
+use crate::engine::burst::BurstJob;
+use crate::engine::session::{Caller, Connector, Seen, Session};
 use crate::error::BenchError;
 use crate::private_servers::{Account, PhpFpm, PhpFpmSpec, Pool};
 use crate::workload::{Instance, StartOptions};
@@ -97,7 +98,7 @@ impl RunningFastCgi {
     /// Path of the script as PHP-FPM sees it.
     fn script(&self) -> PathBuf {
         match (&self.settings.script, &self.private) {
-            (None, Some(private)) => private.scripts().join(script::FILE),
+            (None, Some(private)) => private.scripts().join(super::FILE),
             (path, _) => path.clone().unwrap_or_default().into(),
         }
     }
@@ -106,7 +107,7 @@ impl RunningFastCgi {
         let file = self.script().display().to_string();
         let name = file.rsplit('/').next().unwrap_or_default();
         let uri = if query.is_empty() { format!("/{name}") } else { format!("/{name}?{query}") };
-        record::request(&script::parameters(&file, query, &uri), ending).into()
+        record::request(&super::parameters(&file, query, &uri), ending).into()
     }
 
     /// Sends one or two requests before the trial, to check that the script runs and to learn its output.
@@ -252,7 +253,7 @@ fn spec(settings: &Settings, start: &StartOptions) -> PhpFpmSpec {
     if STARTS.fetch_add(1, Ordering::Relaxed) % 2 == 1 {
         pools.reverse();
     }
-    let scripts = vec![(script::FILE.into(), script::built_in())];
+    let scripts = vec![(super::FILE.into(), super::built_in())];
     PhpFpmSpec { pools, scripts, ..PhpFpmSpec::default() }
 }
 
@@ -314,7 +315,7 @@ impl Instance for RunningFastCgi {
         let (query, body) = if self.settings.script.is_none() {
             let size = arm.point.size_bytes.unwrap_or(128);
             let nap = if burst { self.settings.nap } else { Duration::ZERO };
-            (script::query(size, nap), Some(script::body(size)))
+            (super::query(size, nap), Some(super::body(size)))
         } else {
             (self.settings.query.clone(), None)
         };

@@ -8,8 +8,7 @@ use samehost_model::Endpoint;
 use samehost_transport::{ConnectOptions, connect};
 
 use super::record::{Piece, RecordReader};
-use crate::engine::seen::Seen;
-use crate::engine::session::{Bad, Caller, Progress, Session};
+use crate::engine::session::{Bad, Caller, Progress, Seen, Session};
 use crate::workloads::http::{Expected, refusal};
 use crate::workloads::requests::connect_failure;
 

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::address::Address;
+use super::Address;
 use super::exchange::{RequestParts, fetch};
 use crate::error::BenchError;
 

@@ -6,17 +6,15 @@ use std::sync::Arc;
 use samehost_model::{Arm, Endpoint, ServerInfo, Transport};
 use samehost_transport::Tuning;
 
-use super::address::Address;
-use super::exchange::{HttpConnector, OneShot, RequestParts, fetch};
+use super::super::requests::value;
+use super::exchange::{Expected, HttpConnector, OneShot, RequestParts, fetch};
 use super::reply::refusal;
-use super::session::Expected;
-use super::{Method, Settings};
+use super::{Address, Method, Settings};
 use crate::builtin_servers::http_body;
 use crate::engine::Job;
 use crate::error::BenchError;
 use crate::private_servers::{BuiltIn, BuiltInSpec};
 use crate::workload::{Instance, StartOptions};
-use crate::workloads::awaited::value;
 use crate::workloads::foreign::{foreign_pids, needs_private};
 
 /// A running HTTP server.

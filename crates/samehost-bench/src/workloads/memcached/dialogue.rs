@@ -2,14 +2,17 @@
 //! do to one that is already running, from its own statistics.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use samehost_login::memcached::{line, listing};
-use samehost_login::{Link, memcached};
+use samehost_login::Link;
+use samehost_login::memcached::{self, line, listing};
 
-use super::session::Exchange;
+use super::super::requests::{Awaited, Seen};
 use super::{Command, Settings, endpoint};
+use crate::engine::session::{Bad, Progress, Session};
 use crate::error::BenchError;
 use crate::impact::{Connections, Impact, in_words};
+use crate::parameters::words;
 use crate::private_servers::PrivateServer;
 use crate::workload::Look;
 use crate::workloads::requests::link_to;
@@ -105,8 +108,106 @@ fn look_at(look: &Look<'_>, settings: Settings, stats: &BTreeMap<&str, u64>, imp
     }
 }
 
+// A memcached session, in the classic text protocol or the meta commands: one command, and a reply of which
+// every byte is known. Pure: no I/O, no clock.
+
+words! {
+    /// Protocol variant.
+    pub(super) enum Protocol {
+        /// `get`, `set`.
+        Text = "text",
+        /// `mg`, `ms`.
+        Meta = "meta",
+    }
+}
+
+/// Request and expected reply, shared by all connections of a trial.
+#[derive(Clone, Debug)]
+pub(super) struct Exchange {
+    request: Arc<[u8]>,
+    reply: Awaited,
+}
+
+impl Exchange {
+    /// Reads a key with this value.
+    pub(super) fn get(protocol: Protocol, key: &str, value: &[u8]) -> Self {
+        let (request, head, end): (_, _, &[u8]) = match protocol {
+            Protocol::Text => {
+                (format!("get {key}\r\n"), format!("VALUE {key} 0 {}\r\n", value.len()), b"\r\nEND\r\n")
+            }
+            Protocol::Meta => (format!("mg {key} v\r\n"), format!("VA {}\r\n", value.len()), b"\r\n"),
+        };
+        Exchange { request: request.into_bytes().into(), reply: Awaited::new(head.as_bytes(), value, end) }
+    }
+
+    /// Writes a value.
+    pub(super) fn set(protocol: Protocol, key: &str, value: &[u8]) -> Self {
+        let (head, reply): (_, &[u8]) = match protocol {
+            Protocol::Text => (format!("set {key} 0 0 {}\r\n", value.len()), b"STORED\r\n"),
+            Protocol::Meta => (format!("ms {key} {}\r\n", value.len()), b"HD\r\n"),
+        };
+        let request = [head.as_bytes(), value, b"\r\n"].concat();
+        Exchange { request: request.into(), reply: Awaited::new(reply, b"", b"") }
+    }
+
+    /// Bytes of the request, for set-up.
+    pub(super) fn request(&self) -> &[u8] {
+        &self.request
+    }
+}
+
+/// Session on one connection.
+#[derive(Debug)]
+pub(super) struct MemcachedSession {
+    exchange: Exchange,
+    /// Correct bytes of the current reply so far.
+    received: usize,
+}
+
+impl MemcachedSession {
+    pub(super) fn new(exchange: Exchange) -> Self {
+        MemcachedSession { exchange, received: 0 }
+    }
+}
+
+impl Session for MemcachedSession {
+    fn request(&mut self, out: &mut Vec<u8>) {
+        self.received = 0;
+        out.extend_from_slice(&self.exchange.request);
+    }
+
+    fn response(&mut self, input: &[u8]) -> Result<Progress, Bad> {
+        match self.exchange.reply.look(&mut self.received, input) {
+            Seen::Whole { consumed } => Ok(Progress::Complete { consumed }),
+            Seen::Partly { consumed } => Ok(Progress::More { consumed }),
+            Seen::WrongBody => Err(Bad::new("wrong value", "a value differs from what was set")),
+            Seen::OtherHead => other(input),
+        }
+    }
+}
+
+/// Parses a reply other than the expected one: a refusal that leaves the connection usable, or a wrong reply.
+#[cold]
+fn other(input: &[u8]) -> Result<Progress, Bad> {
+    let Some((line, consumed)) = line(input).map_err(Bad::malformed)? else {
+        return Ok(Progress::More { consumed: 0 });
+    };
+    let kind = match line.split(' ').next().unwrap_or_default() {
+        "END" | "EN" | "NF" => "missing value",
+        "NOT_STORED" | "NS" => "not stored",
+        "SERVER_ERROR" => "SERVER_ERROR",
+        "CLIENT_ERROR" => "CLIENT_ERROR",
+        "ERROR" => "ERROR",
+        "VALUE" | "VA" => return Err(Bad::new("wrong value", line)),
+        _ => return Err(Bad::malformed(line)),
+    };
+    Ok(Progress::Rejected { consumed, kind })
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use samehost_testing::bent;
 
     use super::*;
 
@@ -114,5 +215,53 @@ mod tests {
     fn what_it_says_of_itself_is_read() {
         let stats = numbers("STAT pid 1\r\nSTAT version 1.6.18\r\nSTAT limit_maxbytes 67108864\r\nEND\r\n");
         assert_eq!((stats["pid"], stats["limit_maxbytes"], stats.get("version")), (1, 67_108_864, None));
+    }
+
+    fn asked(exchange: Exchange) -> (MemcachedSession, Vec<u8>) {
+        let mut session = MemcachedSession::new(exchange);
+        let mut out = Vec::new();
+        session.request(&mut out);
+        (session, out)
+    }
+
+    #[test]
+    fn each_protocol_in_its_own_words() {
+        for (exchange, request, reply) in [
+            (Exchange::get(Protocol::Text, "k", b"abc"), "get k\r\n", "VALUE k 0 3\r\nabc\r\nEND\r\n"),
+            (Exchange::get(Protocol::Meta, "k", b"abc"), "mg k v\r\n", "VA 3\r\nabc\r\n"),
+            (Exchange::set(Protocol::Text, "k", b"abc"), "set k 0 0 3\r\nabc\r\n", "STORED\r\n"),
+            (Exchange::set(Protocol::Meta, "k", b"abc"), "ms k 3\r\nabc\r\n", "HD\r\n"),
+        ] {
+            let (mut session, out) = asked(exchange);
+            assert_eq!(out, request.as_bytes());
+            assert_eq!(session.response(reply.as_bytes()), Ok(Progress::Complete { consumed: reply.len() }));
+            session.request(&mut Vec::new());
+            assert_eq!(session.response(&reply.as_bytes()[..1]), Ok(Progress::More { consumed: 0 }));
+        }
+    }
+
+    #[test]
+    fn refusals_are_told_apart_from_wrong_bytes() {
+        let answer =
+            |reply: &str| asked(Exchange::get(Protocol::Text, "k", b"abc")).0.response(reply.as_bytes());
+        let rejected = |consumed, kind| Ok(Progress::Rejected { consumed, kind });
+        assert_eq!(answer("END\r\n"), rejected(5, "missing value"));
+        assert_eq!(answer("SERVER_ERROR out of memory\r\n"), rejected(28, "SERVER_ERROR"));
+        assert_eq!(answer("ERROR\r\n"), rejected(7, "ERROR"));
+        assert_eq!(answer("ERR"), Ok(Progress::More { consumed: 0 }));
+        assert_eq!(answer("VALUE k 0 4\r\nabcd\r\nEND\r\n").unwrap_err().kind, "wrong value");
+        assert_eq!(answer("VALUE k 0 3\r\nabx\r\nEND\r\n").unwrap_err().kind, "wrong value");
+        assert_eq!(answer("+OK\r\n").unwrap_err().kind, "malformed reply");
+        assert_eq!(answer(&"x".repeat(3000)).unwrap_err().kind, "malformed reply");
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in bent(["VALUE k 0 3\r\nabc\r\nEND\r\n", "VA 3\r\nabc\r\n", "STORED\r\n"].map(|text| text.as_bytes().to_vec()).to_vec())) {
+            for protocol in [Protocol::Text, Protocol::Meta] {
+                let _ = asked(Exchange::get(protocol, "k", b"abc")).0.response(&bytes);
+                let _ = asked(Exchange::set(protocol, "k", b"abc")).0.response(&bytes);
+            }
+        }
     }
 }

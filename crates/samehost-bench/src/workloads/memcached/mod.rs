@@ -4,7 +4,6 @@
 
 mod dialogue;
 mod running;
-mod session;
 
 use std::sync::Arc;
 
@@ -21,8 +20,8 @@ use crate::workload::{
 };
 use crate::workloads::foreign::require_transport;
 use crate::workloads::requests::MOST_SLICED;
+use dialogue::Protocol;
 use running::RunningMemcached;
-use session::Protocol;
 
 /// Largest value.
 const MOST_SIZE: u64 = 1024 * 1024;

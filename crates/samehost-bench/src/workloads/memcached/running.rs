@@ -8,14 +8,14 @@ use samehost_model::{Arm, Endpoint, ServerInfo, Transport};
 use samehost_system::interrupt;
 use samehost_transport::Stream;
 
-use super::session::{Exchange, MemcachedSession};
+use super::super::requests::value;
+use super::dialogue::{Exchange, MemcachedSession};
 use super::{Command, Settings, dialogue, endpoint};
 use crate::engine::Job;
 use crate::engine::session::{Connector, Session};
 use crate::error::BenchError;
 use crate::private_servers::{PrivateServer, memcached, random_hex};
 use crate::workload::{Instance, StartOptions};
-use crate::workloads::awaited::value;
 use crate::workloads::foreign::foreign_pids;
 use crate::workloads::requests::link_to;
 

@@ -1,9 +1,7 @@
 //! MySQL and MariaDB: statements on a table of our own (prepared or as text, on persistent connections or a
 //! connection per statement), and a dump, against a private server or one that is already running.
 
-mod address;
 mod dialogue;
-mod dump;
 mod running;
 mod session;
 mod statement;
@@ -25,8 +23,7 @@ use crate::workload::{
 };
 use crate::workloads::foreign::complete;
 use crate::workloads::requests::{MOST_SLICED, require_own_connects};
-use address::Address;
-use dialogue::Dialogue;
+use dialogue::{Address, Dialogue};
 use running::RunningMySql;
 use statement::{Protocol, Statement};
 

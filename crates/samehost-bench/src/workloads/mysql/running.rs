@@ -11,15 +11,12 @@ use samehost_services::Kind;
 use samehost_transport::Stream;
 
 use super::Settings;
-use super::address::Address;
-use super::dialogue::{BinaryLog, Dialogue};
-use super::dump::DumpSession;
-use super::session::{Ids, MySqlCaller, MySqlSession};
+use super::dialogue::{Address, BinaryLog, Dialogue};
+use super::session::{DumpSession, Ids, MySqlCaller, MySqlSession};
 use super::statement::{Command, Protocol, Statement, Table};
 use super::tables::Tables;
 use crate::engine::Job;
-use crate::engine::seen::Seen;
-use crate::engine::session::{Caller, Connector, Session};
+use crate::engine::session::{Caller, Connector, Seen, Session};
 use crate::error::BenchError;
 use crate::impact::{Connections, Impact, in_words};
 use crate::parameters::Word;

@@ -3,8 +3,7 @@
 use samehost_system::interrupt;
 
 use super::Settings;
-use super::address::Address;
-use super::dialogue::Dialogue;
+use super::dialogue::{Address, Dialogue};
 use super::session::{Ids, Known};
 use super::statement::{Command, Protocol, Statement, Table};
 use crate::error::BenchError;

@@ -12,12 +12,12 @@ use samehost_login::postgres::{Account, LoggedIn, Row, SslMode, unsaid};
 use samehost_model::{Endpoint, Protocol};
 use samehost_transport::Stream;
 
+use super::super::requests::{expected, expected_again};
 use super::address::Address;
 use crate::engine::session::{Bad, Progress, Session};
 use crate::error::BenchError;
 use crate::private_servers::postgres::DATA;
 use crate::private_servers::{POSTGRES_ROLE, PrivateServer};
-use crate::workloads::awaited::{expected, expected_again};
 use crate::workloads::requests::REPLY_TIMEOUT;
 
 /// A connection that is logged in, on its database.

@@ -30,7 +30,6 @@ use running::RunningPostgres;
 use statement::{Protocol, Statement};
 
 mod address;
-mod copy;
 mod dialogue;
 mod pooler;
 mod running;

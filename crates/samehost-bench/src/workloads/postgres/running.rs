@@ -13,14 +13,12 @@ use samehost_transport::Stream;
 
 use super::Settings;
 use super::address::Address;
-use super::copy::CopySession;
 use super::dialogue::{Dialogue, Identity, is_ours, private};
 use super::pooler::Pooler;
-use super::session::{QueryCaller, RowSession};
+use super::session::{CopySession, QueryCaller, RowSession};
 use super::statement::{Exchange, PREPARED, Protocol, Statement, make_table};
 use crate::engine::Job;
-use crate::engine::seen::Seen;
-use crate::engine::session::{Caller, Connector, Session};
+use crate::engine::session::{Caller, Connector, Seen, Session};
 use crate::error::BenchError;
 use crate::private_servers::{PrivateServer, postgres, random_hex};
 use crate::workload::{Instance, StartOptions};

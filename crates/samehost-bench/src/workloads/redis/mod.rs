@@ -2,7 +2,6 @@
 //! private server or one that is already running. Keys have a prefix of our own, are set before the first
 //! trial and deleted after the last. A private server runs on this machine or in a container.
 
-mod address;
 mod dialogue;
 mod running;
 mod session;
@@ -24,7 +23,7 @@ use crate::workload::{
 };
 use crate::workloads::foreign::complete;
 use crate::workloads::requests::MOST_SLICED;
-use address::Address;
+use dialogue::Address;
 use running::RunningRedis;
 
 /// Most commands in one request.

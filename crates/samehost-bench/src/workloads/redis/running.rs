@@ -10,8 +10,8 @@ use samehost_services::Kind;
 use samehost_system::interrupt;
 use samehost_transport::Stream;
 
-use super::address::Address;
-use super::dialogue::{Dialogue, Identity, is_ours};
+use super::super::requests::value;
+use super::dialogue::{Address, Dialogue, Identity, is_ours};
 use super::session::{Exchange, RedisSession};
 use super::{Command, Settings, given};
 use crate::engine::Job;
@@ -20,7 +20,6 @@ use crate::error::BenchError;
 use crate::private_servers::podman::{Inside, Place};
 use crate::private_servers::{PrivateServer, REDIS, random_hex, redis};
 use crate::workload::{Instance, StartOptions};
-use crate::workloads::awaited::value;
 use crate::workloads::foreign::{foreign_pids, needs_private};
 
 /// A running Redis.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use samehost_login::redis::resp::{self, Reply};
 
+use super::super::requests::{Awaited, Seen};
 use crate::engine::session::{Bad, Progress, Session};
-use crate::workloads::awaited::{Awaited, Seen};
 
 /// Request and expected reply, shared by all connections of a trial.
 #[derive(Clone, Debug)]
@@ -229,7 +229,7 @@ mod tests {
             size in 0_usize..300,
             pieces in proptest::collection::vec(1_usize..90, 1..40),
         ) {
-            let value = crate::workloads::awaited::value(size);
+            let value = crate::workloads::requests::value(size);
             let head = format!("${size}\r\n");
             let exchange = Exchange::new(&[b"GET", b"k"], pipeline, (head.as_bytes(), &value, b"\r\n"));
             let mut session = RedisSession::new(exchange);

@@ -2,8 +2,7 @@
 //! one that is already running; and Go's net/rpc, against a small Go server, with a Go client (gob over HTTP)
 //! or ours (JSON codec). The procedure returns the payload, repeated or cut to the size asked for.
 
-mod grpc;
-mod json;
+mod clients;
 mod running;
 
 use std::sync::Arc;
@@ -79,7 +78,7 @@ impl Configured for Settings {
         let protocol = self.protocol;
         Capabilities {
             transports: if protocol == Protocol::Grpc {
-                grpc::TRANSPORTS
+                clients::TRANSPORTS
             } else {
                 &[Transport::Tcp, Transport::Unix]
             },

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use samehost_model::{Arm, Endpoint, ServerInfo, Transport};
 use samehost_transport::{ConnectOptions, Stream, Tuning, connect};
 
-use super::{grpc, json, payload};
+use super::{clients, payload};
 use crate::builtin_servers::rpc::reply_to;
 use crate::engine::Job;
 use crate::engine::client::ClientJob;
@@ -57,9 +57,9 @@ impl Instance for Grpc {
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
         let endpoint = self.endpoint(arm.transport).ok_or_else(|| no_server(arm.transport))?;
-        let asked = grpc::Asked::new(size(arm), self.reply_size)?;
+        let asked = clients::Asked::new(size(arm), self.reply_size)?;
         let callers = (0..arm.point.connections).map(|_| {
-            let caller = grpc::GrpcCaller::connect(&endpoint, &asked)?;
+            let caller = clients::GrpcCaller::connect(&endpoint, &asked)?;
             Ok(Box::new(caller) as Box<dyn Caller>)
         });
         let callers = callers.collect::<Result<_, BenchError>>()?;
@@ -125,7 +125,7 @@ impl Instance for Go {
         let payload = Bytes::from(payload(size(arm)));
         let awaited = reply_to(&payload, self.reply_size).unwrap_or_default();
         let small = payload.len().max(awaited.len()) <= SMALL;
-        let asked = json::Asked::new(&payload, self.reply_size, &awaited);
+        let asked = clients::JsonAsked::new(&payload, self.reply_size, &awaited);
         let connector = JsonConnector { endpoint, transport: arm.transport, asked };
         Ok(Job::Sessions { connector: Arc::new(connector), small })
     }
@@ -143,14 +143,14 @@ impl Instance for Go {
 struct JsonConnector {
     endpoint: Endpoint,
     transport: Transport,
-    asked: json::Asked,
+    asked: clients::JsonAsked,
 }
 
 impl Connector for JsonConnector {
     fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
         let stream = connect(&self.endpoint, &ConnectOptions::default())?;
         prove(&stream, self.transport)?;
-        Ok((stream, Box::new(json::JsonSession::new(self.asked.clone()))))
+        Ok((stream, Box::new(clients::JsonSession::new(self.asked.clone()))))
     }
 
     fn endpoint(&self) -> String {

@@ -7,7 +7,6 @@
 
 mod existing;
 mod pages;
-mod readers;
 mod running;
 mod site;
 mod web;

@@ -9,8 +9,9 @@ use std::path::Path;
 
 use samehost_model::Endpoint;
 
+use super::target;
+use super::target::{Shared, Use, Worker};
 use super::tree::{Tree, main_of};
-use super::uses::{self, Shared, Use, Worker};
 use crate::files::Files;
 use crate::refusal::{Refusal, Result};
 use crate::setting::Setting;
@@ -59,7 +60,7 @@ impl Analysis {
         let mut refused = tree.missing.clone();
         let mut found = Vec::new();
         for node in 0..tree.nodes.len() {
-            match uses::of(&tree, node) {
+            match target::of(&tree, node) {
                 Ok(one) => found.extend(one),
                 Err(refusal) => refused.push(refusal),
             }

@@ -22,7 +22,6 @@ mod analysis;
 mod target;
 mod text;
 mod tree;
-mod uses;
 
 use std::collections::HashSet;
 use std::path::{Component, Path};
@@ -32,14 +31,12 @@ use samehost_model::Endpoint;
 use self::analysis::{Analysis, BELOW, Group};
 use self::target::Target;
 use self::tree::Tree;
-use self::uses::{Use, Worker};
-use crate::check::{Arguments, Check, OfService, Program, written_lines};
-use crate::edit::Edit;
-use crate::editor::Editor;
-use crate::files::Files;
+use crate::editor::{Arguments, Check, Editor, OfService, Program, written_lines};
+use crate::files::{Edit, Files};
 use crate::proposal::verify_edits;
 use crate::refusal::{Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
+use target::{Use, Worker};
 
 /// The editor.
 #[derive(Debug)]
@@ -297,7 +294,7 @@ fn arguments(words: &[String]) -> Result<Arguments, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::tests::assert_reads;
+    use crate::editor::tests::assert_reads;
 
     #[test]
     fn the_check_has_what_decides_how_the_files_are_read() {

@@ -15,10 +15,8 @@ use samehost_services::Kind;
 
 use self::proxy::{DIRECTIVES, Proxy};
 use self::tree::Statement;
-use crate::check::{Arguments, Check, OfService, Program, written_lines};
-use crate::edit::Edit;
-use crate::editor::Editor;
-use crate::files::{Files, Remembered};
+use crate::editor::{Arguments, Check, Editor, OfService, Program, written_lines};
+use crate::files::{Edit, Files, Remembered};
 use crate::refusal::Result;
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
@@ -176,7 +174,7 @@ fn arguments(words: &[String]) -> Result<Arguments, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::tests::assert_reads;
+    use crate::editor::tests::assert_reads;
 
     #[test]
     fn the_check_has_what_decides_how_the_files_are_read() {

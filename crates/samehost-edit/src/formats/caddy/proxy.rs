@@ -11,8 +11,7 @@ use std::path::Path;
 use samehost_model::{Endpoint, Protocol};
 
 use super::tree::{Statement, Token};
-use crate::edit::Edit;
-use crate::files::Files;
+use crate::files::{Edit, Files};
 use crate::languages::url;
 use crate::lines::{insert_below, is_plain, line_end, lines};
 use crate::refusal::{Refusal, Result};

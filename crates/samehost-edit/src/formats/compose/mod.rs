@@ -9,10 +9,8 @@ use std::path::{Path, PathBuf};
 use samehost_model::{Endpoint, Protocol, Secret};
 use samehost_services::Kind;
 
-use crate::check::{Check, Program, written_lines};
-use crate::edit::Edit;
-use crate::editor::Editor;
-use crate::files::Files;
+use crate::editor::{Check, Editor, Program, written_lines};
+use crate::files::{Edit, Files};
 use crate::languages::url::{self, Url};
 use crate::languages::yaml::Document;
 use crate::lines;
@@ -281,7 +279,7 @@ impl<'a> Project<'a> {
                 let now = variable.value.as_deref().unwrap_or_default();
                 let parsed = Url::parse(now).ok_or("its URL is unusual")?;
                 let written = spelling.write(&parsed, to)?.text();
-                edits.extend(crate::edit::minimal(self.file, variable.range.start, now, &written));
+                edits.extend(crate::files::minimal(self.file, variable.range.start, now, &written));
             }
             _ => return Err("only a Unix socket or plain TCP can be written here"),
         }

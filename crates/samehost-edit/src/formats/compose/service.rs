@@ -9,7 +9,7 @@ use std::rc::Rc;
 use samehost_model::Protocol;
 
 use super::words::Client;
-use crate::edit::Edit;
+use crate::files::Edit;
 use crate::languages::yaml::{Document, Kind, Node, line_at, newline_at};
 
 /// An official database image, and where its socket is.

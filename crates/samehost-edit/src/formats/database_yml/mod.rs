@@ -8,9 +8,8 @@ use std::path::Path;
 use samehost_model::{Endpoint, Protocol, Secret};
 
 use crate::asked::{LIBPQ_WORDS, Library, Word};
-use crate::edit::Edit;
 use crate::editor::Editor;
-use crate::files::Files;
+use crate::files::{Edit, Files};
 use crate::languages::erb::Masked;
 use crate::languages::url::{self, Url, is_plain_path, postgres_path};
 use crate::languages::yaml::{self, Document, Kind, Node};

@@ -5,7 +5,7 @@ use std::ops::Range;
 use samehost_model::{Endpoint, Protocol};
 
 use super::{Adapter, Environment, Value, Yml, spelling};
-use crate::edit::{Edit, minimal};
+use crate::files::{Edit, minimal};
 use crate::languages::url::{self, Url, is_plain_path, postgres_socket};
 use crate::languages::yaml::{self, Kind, Node};
 use crate::refusal::Result;

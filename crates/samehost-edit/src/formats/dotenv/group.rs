@@ -5,7 +5,7 @@ use std::path::Path;
 use samehost_model::{Endpoint, Protocol};
 
 use super::lines::{Entry, Lines};
-use crate::edit::Edit;
+use crate::files::Edit;
 use crate::languages::url::{is_local, is_plain_path, postgres_path, postgres_socket, tcp, usual_port};
 use crate::refusal::{Refusal, Result};
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 
-use crate::edit::Edit;
+use crate::files::Edit;
 use crate::refusal::{Refusal, Result};
 
 /// A variable that a line sets.

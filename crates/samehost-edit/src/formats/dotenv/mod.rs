@@ -5,9 +5,8 @@ use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol, Secret};
 
-use crate::edit::Edit;
 use crate::editor::Editor;
-use crate::files::Files;
+use crate::files::{Edit, Files};
 use crate::refusal::{Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 use crate::spelling::Spelling;

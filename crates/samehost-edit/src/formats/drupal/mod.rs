@@ -7,10 +7,8 @@ use std::path::{Path, PathBuf};
 use samehost_model::{Endpoint, Protocol, Secret};
 
 use crate::asked::Library;
-use crate::check::Check;
-use crate::edit::Edit;
-use crate::editor::Editor;
-use crate::files::Files;
+use crate::editor::{Check, Editor};
+use crate::files::{Edit, Files};
 use crate::languages::php::{
     self, Item, MYSQL_SOCKET, Outcome, Place, Setup, Trouble, Value, Valued, add, change, once, remove,
     variable_used,

@@ -8,9 +8,8 @@ use std::path::Path;
 use samehost_model::{Endpoint, Protocol};
 use samehost_services::Kind;
 
-use crate::edit::Edit;
 use crate::editor::Editor;
-use crate::files::Files;
+use crate::files::{Edit, Files};
 use crate::lines::{
     self, Line, append, insert_below, is_loopback, is_plain, lines, listening_host, socket_path, utf8,
 };

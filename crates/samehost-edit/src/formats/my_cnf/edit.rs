@@ -6,8 +6,7 @@ use samehost_model::Endpoint;
 
 use super::options::{Entry, Options, quoted};
 use super::{MyCnf, SERVER, client_groups, hosts, is_server, port, skips_networking, socket};
-use crate::edit::Edit;
-use crate::files::Files;
+use crate::files::{Edit, Files};
 use crate::lines::{self, has_only, insert_below, is_loopback, listening_host, socket_path, utf8};
 use crate::proposal::verify_edits;
 use crate::refusal::{Refusal, Result};

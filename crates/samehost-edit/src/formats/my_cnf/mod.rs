@@ -11,9 +11,8 @@ use samehost_model::{Endpoint, Protocol, Secret};
 use samehost_services::Kind;
 
 use self::options::{Block, Entry, Options};
-use crate::edit::Edit;
 use crate::editor::Editor;
-use crate::files::Files;
+use crate::files::{Edit, Files};
 use crate::lines::{self, is_loopback, listening_host};
 use crate::refusal::{At, Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};

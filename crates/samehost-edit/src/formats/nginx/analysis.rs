@@ -6,7 +6,6 @@ use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol};
 
-use super::address;
 use super::pass::{PASSES, Pass, Target, UPSTREAM_PORT, Upstreams};
 use super::tree::{Tree, main_of};
 use crate::files::Files;
@@ -241,8 +240,8 @@ impl Analysis {
             return self.refuse(node, reason, by_hand);
         }
         let stream = self.is_stream(node);
-        match address::parse(&word.value) {
-            Ok(address::Address::Tcp { port: None, .. }) if stream => {
+        match super::parse(&word.value) {
+            Ok(super::Address::Tcp { port: None, .. }) if stream => {
                 self.refuse(node, "the server has no port", by_hand);
             }
             Ok(address) => {
@@ -296,7 +295,7 @@ impl Analysis {
             let number = word.value.strip_prefix(b"backlog=")?;
             std::str::from_utf8(number).ok()?.parse().ok()
         });
-        match address::parse_listen(&word.value) {
+        match super::parse_listen(&word.value) {
             Ok(endpoint) => {
                 let name = format!("listen {}, {}", String::from_utf8_lossy(&word.value), self.place(node));
                 let setting = self.setting(node, name, Protocol::Http, endpoint);

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use samehost_model::{Endpoint, Protocol};
 
-use super::address::{self, Address};
+use super::Address;
 use super::tree::Tree;
 use crate::refusal::Result;
 
@@ -91,7 +91,7 @@ impl Pass {
         let length =
             schemes.iter().find(|scheme| Pass::starts(value, scheme)).map_or(0, |scheme| scheme.len());
         let (scheme, rest) = value.split_at(length);
-        let end = match address::unix(rest) {
+        let end = match super::unix(rest) {
             _ if !self.is_url => rest.len(),
             Some(path) => path.find(':').map_or(rest.len(), |colon| "unix:".len() + colon + 1),
             None => rest.find(['/', '?']).unwrap_or(rest.len()),
@@ -149,7 +149,7 @@ impl Pass {
             let reason = format!("`{}` is not a URI that begins with a slash", parts.uri);
             return refused(reason, self.example(parts.uri));
         }
-        match address::parse(self.address(&parts).as_bytes()) {
+        match super::parse(self.address(&parts).as_bytes()) {
             Ok(Address::Tcp { host, port: None }) if !self.is_known(tree, &host) => {
                 let reason =
                     format!("`{host}` is an upstream or a host; which, this file alone does not say");
@@ -165,7 +165,7 @@ impl Pass {
 
     /// The address itself, without the colon between a path and a URI.
     fn address<'a>(&self, parts: &Parts<'a>) -> &'a str {
-        let is_socket = self.is_url && address::unix(parts.authority).is_some();
+        let is_socket = self.is_url && super::unix(parts.authority).is_some();
         parts.authority.strip_suffix(':').filter(|_| is_socket).unwrap_or(parts.authority)
     }
 
@@ -217,14 +217,14 @@ impl Pass {
     /// Why that cannot be written.
     pub(super) fn with(&self, value: &str, endpoint: &Endpoint) -> Result<String, String> {
         let parts = self.parts(value);
-        let written = address::spell(endpoint)?;
+        let written = super::spell(endpoint)?;
         if !self.is_url || !matches!(endpoint, Endpoint::Unix(_)) {
             return Ok(format!("{}{written}{}", parts.scheme, parts.uri));
         }
         if written["unix:".len()..].contains(':') {
             return Err("a path with a colon would end there: a URI follows it".into());
         }
-        let had_colon = address::unix(parts.authority).is_some() && parts.authority.ends_with(':');
+        let had_colon = super::unix(parts.authority).is_some() && parts.authority.ends_with(':');
         let colon = if parts.uri.is_empty() && !had_colon { "" } else { ":" };
         Ok(format!("{}{written}{colon}{}", parts.scheme, parts.uri))
     }

@@ -10,9 +10,8 @@ use samehost_model::{Endpoint, Protocol};
 use samehost_services::Kind;
 
 use self::records::{Meets, Record, Records, records};
-use crate::edit::Edit;
 use crate::editor::Editor;
-use crate::files::Files;
+use crate::files::{Edit, Files};
 use crate::lines::{self, insert_above, insert_below};
 use crate::proposal::verify_edits;
 use crate::refusal::{At, Refusal, Result};

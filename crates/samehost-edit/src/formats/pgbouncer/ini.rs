@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::edit::Edit;
-use crate::files::{Bounded, Files};
+use crate::files::{Bounded, Edit, Files};
 use crate::lines::{self, lines, trim};
 use crate::refusal::{At, Result};
 

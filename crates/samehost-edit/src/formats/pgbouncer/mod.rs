@@ -18,9 +18,8 @@ use samehost_services::Kind;
 
 use self::ini::{Entry, Ini};
 use crate::asked::Library;
-use crate::edit::Edit;
 use crate::editor::Editor;
-use crate::files::Files;
+use crate::files::{Edit, Files};
 use crate::languages::url::{self, postgres_path, postgres_socket};
 use crate::lines::{self, listening_host};
 use crate::refusal::{Refusal, Result};

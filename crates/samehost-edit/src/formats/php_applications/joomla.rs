@@ -6,10 +6,9 @@ use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol};
 
-use super::Application;
-use super::connection::{
-    Connection, Group, Login, Words, elements, mysql_endpoint, mysql_host, path, port, postgres, redis,
-    refuse, word,
+use super::{
+    Application, Connection, Group, Login, Words, elements, mysql_endpoint, mysql_host, path, port, postgres,
+    redis, refuse, word,
 };
 use crate::files::Files;
 use crate::languages::php::{Item, MYSQL_SOCKET, Outcome, Setup, Trouble};

@@ -6,10 +6,9 @@ use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol};
 
-use super::Application;
-use super::connection::{
-    Connection, Group, Login, Words, element, elements, mysql_endpoint, mysql_host, path, port, postgres,
-    refuse, word,
+use super::{
+    Application, Connection, Group, Login, Words, element, elements, mysql_endpoint, mysql_host, path, port,
+    postgres, refuse, word,
 };
 use crate::files::Files;
 use crate::languages::php::{MYSQL_SOCKET, Outcome, Setup, Trouble, Value, property_used};

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol};
 
-use super::Application;
-use super::connection::{
-    Connection, Group, Login, Words, element, elements, mysql_endpoint, mysql_host, path, port, refuse, word,
+use super::{
+    Application, Connection, Group, Login, Words, element, elements, mysql_endpoint, mysql_host, path, port,
+    refuse, word,
 };
 use crate::files::Files;
 use crate::languages::php::{Item, Items, MYSQL_SOCKET, Outcome, Setup, Value, variable_used};

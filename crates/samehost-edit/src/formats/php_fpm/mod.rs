@@ -6,10 +6,8 @@ use std::path::{Path, PathBuf};
 use samehost_model::{Endpoint, Protocol, UNIX_PATH_MAX};
 use samehost_services::{Kind, php_version};
 
-use crate::check::{Check, Program, is_all, written_lines};
-use crate::edit::Edit;
-use crate::editor::Editor;
-use crate::files::Files;
+use crate::editor::{Check, Editor, Program, is_all, written_lines};
+use crate::files::{Edit, Files};
 use crate::formats::php_ini::session::Saved;
 use crate::languages::php_ini::{self, Quotes};
 use crate::lines::{around, has_only};

@@ -7,8 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::{access_lines, spell};
-use crate::edit::Edit;
-use crate::files::{Bounded, Files, glob, matches};
+use crate::files::{Bounded, Edit, Files, glob, matches};
 use crate::languages::php_ini::{self, Entry, Line, Quotes};
 use crate::lines::is_plain;
 use crate::refusal::{At, Refusal, Result};

@@ -12,9 +12,8 @@ use std::path::{Path, PathBuf};
 use samehost_services::Kind;
 
 use self::session::{BY_HAND, Handler, Saved};
-use crate::edit::Edit;
 use crate::editor::Editor;
-use crate::files::{Bounded, Files};
+use crate::files::{Bounded, Edit, Files};
 use crate::languages::php_ini::{self, Entry, Line, Quotes};
 use crate::lines;
 use crate::refusal::{Refusal, Result};

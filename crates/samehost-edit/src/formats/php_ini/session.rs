@@ -14,7 +14,7 @@ use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol, Secret, percent_decoded};
 
-use crate::edit::Edit;
+use crate::files::Edit;
 use crate::languages::php_ini::Entry;
 use crate::languages::url;
 use crate::lines::{self, has_only};

@@ -9,9 +9,8 @@ use samehost_model::{Endpoint, Protocol};
 use samehost_services::Kind;
 
 use self::parameters::{Parameter, Parameters, parse};
-use crate::edit::Edit;
 use crate::editor::Editor;
-use crate::files::Files;
+use crate::files::{Edit, Files};
 use crate::lines::{
     self, Line, append, has_only, insert_below, is_loopback, is_plain, lines, listening_host, socket_path,
 };

@@ -2,9 +2,8 @@
 
 use samehost_model::Endpoint;
 
-use super::{Configuration, Directive};
-use super::{quote, words};
-use crate::edit::Edit;
+use super::{Configuration, Directive, quote, words};
+use crate::files::Edit;
 use crate::lines::{self, Line, append, insert_below, is_loopback, lines, socket_path, utf8};
 use crate::proposal::Editing;
 use crate::refusal::{Refusal, Result};

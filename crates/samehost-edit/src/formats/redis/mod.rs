@@ -14,9 +14,8 @@ use std::sync::LazyLock;
 use samehost_model::{Endpoint, Protocol, Secret};
 use samehost_services::Kind;
 
-use crate::edit::Edit;
 use crate::editor::Editor;
-use crate::files::{Bounded, Files, glob};
+use crate::files::{Bounded, Edit, Files, glob};
 use crate::lines::{self, Line, is_loopback, lines, listening_host, utf8};
 use crate::proposal::{Editing, verify_edits};
 use crate::refusal::{At, Refusal, Result};

@@ -5,11 +5,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use super::unit::{Assignment, DIRECTORIES, Unit, add, in_place, under};
-use super::words::{quoted, words};
-use crate::edit::{Edit, apply};
+use super::unit::{Assignment, DIRECTORIES, Unit, add, in_place, quoted, under, words};
 use crate::editor::Editor;
-use crate::files::{Files, Overlay};
+use crate::files::{Edit, Files, Overlay, apply};
 use crate::formats::dotenv::{self, Dotenv};
 use crate::lines::has_only;
 use crate::refusal::{At, Refusal, Result};

@@ -4,7 +4,7 @@
 use samehost_model::Endpoint;
 
 use super::servers::{Kind, Say, Server};
-use super::words::Word;
+use super::unit::Word;
 use crate::languages::url::is_plain_path;
 use crate::lines::{has_only, is_loopback, listening_host, tcp};
 use crate::setting::Goal;

@@ -3,7 +3,7 @@
 use samehost_model::Protocol;
 use samehost_services as services;
 
-use super::words::Word;
+use super::unit::Word;
 
 /// What an option says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

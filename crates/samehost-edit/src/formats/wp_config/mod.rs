@@ -12,10 +12,8 @@ use std::path::{Path, PathBuf};
 use samehost_model::{Endpoint, Protocol, Secret};
 
 use crate::asked::{Library, Word};
-use crate::check::Check;
-use crate::edit::Edit;
-use crate::editor::Editor;
-use crate::files::Files;
+use crate::editor::{Check, Editor};
+use crate::files::{Edit, Files};
 use crate::languages::php::{self, Constant, MYSQL_SOCKET, Outcome, Place, Setup, Trouble, Value};
 use crate::lines::has_only;
 use crate::refusal::{At, Refusal, Result};

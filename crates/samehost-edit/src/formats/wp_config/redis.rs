@@ -6,7 +6,7 @@ use std::path::Path;
 use samehost_model::{Endpoint, Protocol, Secret};
 
 use super::{Known, constant, literal, write};
-use crate::edit::Edit;
+use crate::files::Edit;
 use crate::languages::php::{Outcome, Place};
 use crate::lines::{around, has_only};
 use crate::refusal::{At, Refusal, Result};

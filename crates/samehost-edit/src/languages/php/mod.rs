@@ -4,21 +4,18 @@
 mod calls;
 mod expressions;
 mod literal;
-mod map;
 mod opaque;
 mod run;
 mod source;
 mod splice;
 mod state;
 mod statements;
-mod uses;
 mod value;
 
 pub(crate) use literal::encode;
 pub(crate) use run::{Outcome, RETURNED, Setup, execute};
-pub(crate) use splice::{add, change, remove};
+pub(crate) use splice::{add, change, constant_used, once, property_used, remove, variable_used};
 pub(crate) use state::Constant;
-pub(crate) use uses::{constant_used, once, property_used, variable_used};
 pub(crate) use value::{Item, Items, Place, Quoting, Trouble, Value, Valued};
 
 /// Default socket of mysqlnd, PHP's client of MySQL, on Debian and Ubuntu; elsewhere php.ini's mysqli.default_socket and

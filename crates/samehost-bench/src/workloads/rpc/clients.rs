@@ -1,0 +1,471 @@
+//! gRPC with tonic's own client: a thread for each connection, each with its own runtime, channel and HTTP/2
+//! connection. The client's cost of a call is therefore that of a program with tonic: prost, the channel (a
+//! queue before the connection), hyper and h2, and the thread's event loop. It is many times the cost of our
+//! other clients; server and client use the same stack.
+
+use std::future::Future;
+use std::io::Write;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_types::Uri;
+use http_types::uri::PathAndQuery;
+use hyper_util::rt::TokioIo;
+use samehost_model::{Endpoint, Transport};
+use samehost_transport::tokio as transport;
+use serde_json::{Deserializer, Value};
+use tokio::runtime::Runtime;
+use tonic::client::Grpc;
+use tonic::transport::Channel;
+use tonic::{Code, Request, Status};
+use tonic_prost::ProstCodec;
+
+use crate::builtin_servers::rpc::{EchoReply, EchoRequest, METHOD, MOST_MESSAGE, reply_to};
+use crate::engine::session::{Bad, Caller, Progress, Seen, Session};
+use crate::error::BenchError;
+
+/// How long the first reply may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Request and expected reply.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    request: EchoRequest,
+    awaited: Bytes,
+}
+
+impl Asked {
+    /// A payload of `size` bytes, and a reply of `reply_size`, or of the same size if that is 0.
+    pub(super) fn new(size: usize, reply_size: u32) -> Result<Self, BenchError> {
+        let payload = Bytes::from(super::payload(size));
+        let awaited = reply_to(&payload, reply_size)
+            .ok_or_else(|| BenchError::Usage("a payload of no bytes gives no reply of some length".into()))?;
+        Ok(Asked { request: EchoRequest { payload, reply_size }, awaited })
+    }
+}
+
+/// One connection and the thread's runtime.
+pub(super) struct GrpcCaller {
+    runtime: Runtime,
+    grpc: Grpc<Channel>,
+    asked: Asked,
+    seen: Arc<OnceLock<Seen>>,
+}
+
+impl GrpcCaller {
+    /// Connects, checks the transport with the kernel, and makes one call.
+    pub(super) fn connect(endpoint: &Endpoint, asked: &Asked) -> Result<Self, BenchError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| BenchError::io("starting a client's event loop", error))?;
+        let seen = Arc::new(OnceLock::new());
+        let channel = within(&runtime, endpoint, channel(endpoint, &seen))??;
+        let grpc = Grpc::new(channel)
+            .max_decoding_message_size(MOST_MESSAGE)
+            .max_encoding_message_size(MOST_MESSAGE);
+        let mut caller = GrpcCaller { runtime, grpc, asked: asked.clone(), seen };
+        let first = within(&caller.runtime, endpoint, ask(&mut caller.grpc, &caller.asked.request))?;
+        match first {
+            Ok(reply) if reply.payload == caller.asked.awaited => Ok(caller),
+            Ok(_) => Err(refused(endpoint, "the payload came back changed", "")),
+            Err(status) => Err(no_answer(endpoint, &status)),
+        }
+    }
+}
+
+/// Waits for the first replies, with a time limit.
+fn within<T>(runtime: &Runtime, endpoint: &Endpoint, work: impl Future<Output = T>) -> Result<T, BenchError> {
+    // The limit's timer must be made inside the runtime.
+    runtime.block_on(async { tokio::time::timeout(CONNECT_TIMEOUT, work).await }).map_err(|_| {
+        BenchError::Hung { endpoint: endpoint.to_string(), seconds: CONNECT_TIMEOUT.as_secs_f64() }
+    })
+}
+
+/// A channel over a connection of ours. It reconnects by itself when the connection breaks.
+async fn channel(endpoint: &Endpoint, seen: &Arc<OnceLock<Seen>>) -> Result<Channel, BenchError> {
+    // The actual error, which tonic's error hides.
+    let failure: Arc<OnceLock<BenchError>> = Arc::default();
+    let (to, seen, failed) = (endpoint.clone(), Arc::clone(seen), Arc::clone(&failure));
+    let connector = tower::service_fn(move |_: Uri| {
+        let (to, seen, failed) = (to.clone(), Arc::clone(&seen), Arc::clone(&failed));
+        async move {
+            match connected(&to, &seen).await {
+                Ok(stream) => Ok(TokioIo::new(stream)),
+                Err(error) => {
+                    let for_tower = std::io::Error::other(error.to_string());
+                    let _ = failed.set(error);
+                    Err(for_tower)
+                }
+            }
+        }
+    });
+    // The name is sent as :authority, and is not resolved.
+    let result =
+        tonic::transport::Endpoint::from_static("http://localhost").connect_with_connector(connector).await;
+    result.map_err(|error| {
+        let cause = Arc::into_inner(failure).and_then(OnceLock::into_inner);
+        cause.unwrap_or_else(|| BenchError::lost(endpoint, with_causes(&error)))
+    })
+}
+
+async fn connected(endpoint: &Endpoint, seen: &OnceLock<Seen>) -> Result<transport::Stream, BenchError> {
+    let stream = transport::connect(endpoint).await?;
+    let observed =
+        stream.observed().map_err(|error| BenchError::io("asking the kernel about a socket", error))?;
+    let asked = endpoint.transport();
+    if !observed.matches(asked) {
+        return Err(BenchError::WrongTransport { asked, observed: observed.to_string() });
+    }
+    let _ = seen.set(Seen::of_socket(&stream));
+    Ok(stream)
+}
+
+async fn ask(grpc: &mut Grpc<Channel>, request: &EchoRequest) -> Result<EchoReply, Status> {
+    grpc.ready().await.map_err(|error| Status::unavailable(with_causes(&error)))?;
+    // Both clones share their bytes.
+    let codec: ProstCodec<EchoRequest, EchoReply> = ProstCodec::default();
+    let path = PathAndQuery::from_static(METHOD);
+    Ok(grpc.unary(Request::new(request.clone()), path, codec).await?.into_inner())
+}
+
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+fn refused(endpoint: &Endpoint, answer: &str, try_next: &str) -> BenchError {
+    BenchError::Refused {
+        endpoint: endpoint.to_string(),
+        what: format!("a call of {METHOD}"),
+        answer: answer.to_owned(),
+        try_next: try_next.to_owned(),
+    }
+}
+
+/// Error of a first call: the server is not ours, or does not answer.
+fn no_answer(endpoint: &Endpoint, status: &Status) -> BenchError {
+    let answer = format!("{}: {}", kind(status.code()), status.message());
+    match status.code() {
+        Code::Unimplemented => refused(
+            endpoint,
+            &answer,
+            &format!(
+                "start one that has it there, `samehost serve rpc --listen {endpoint}`, or serve echo.proto yourself"
+            ),
+        ),
+        Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled => BenchError::lost(
+            endpoint,
+            format!("{answer}{}; does it speak gRPC without TLS?", because(status)),
+        ),
+        _ => refused(endpoint, &answer, ""),
+    }
+}
+
+fn because(status: &Status) -> String {
+    std::error::Error::source(status).map(|cause| format!(" ({})", with_causes(cause))).unwrap_or_default()
+}
+
+/// A status as named in the gRPC specification.
+fn kind(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}
+
+impl Caller for GrpcCaller {
+    fn call(&mut self) -> Result<(), Bad> {
+        let reply = self
+            .runtime
+            .block_on(ask(&mut self.grpc, &self.asked.request))
+            .map_err(|status| Bad::new(kind(status.code()), status.message()))?;
+        if reply.payload == self.asked.awaited {
+            Ok(())
+        } else {
+            Err(Bad::new("wrong reply", "the payload differs from what was sent"))
+        }
+    }
+
+    fn seen(&self) -> Option<Seen> {
+        self.seen.get().cloned()
+    }
+}
+
+/// Transports that tonic's connections support.
+pub(super) const TRANSPORTS: &[Transport] =
+    &[Transport::Tcp, Transport::Unix, Transport::Tcp6, Transport::Abstract];
+
+// A session of net/rpc's JSON codec (Go's net/rpc/jsonrpc: JSON-RPC 1.0 messages in sequence without framing). A
+// correct reply is known byte for byte except for its number; a reply is parsed only if it differs.
+
+/// Request and expected reply, shared by all connections of a trial.
+#[derive(Clone, Debug)]
+pub(super) struct JsonAsked {
+    /// The request up to its number.
+    request: Arc<[u8]>,
+    /// The reply after its number.
+    reply: Arc<[u8]>,
+    /// Bytes of the reply that determine its kind.
+    head: usize,
+}
+
+impl JsonAsked {
+    /// `payload` must be text that JSON does not escape; `awaited` is the payload of the reply.
+    pub(super) fn new(payload: &[u8], reply_size: u32, awaited: &[u8]) -> Self {
+        let head: &[u8] = b",\"result\":{\"payload\":\"";
+        let size = reply_size.to_string();
+        let request: [&[u8]; 5] = [
+            b"{\"method\":\"Echo.Call\",\"params\":[{\"payload\":\"",
+            payload,
+            b"\",\"reply_size\":",
+            size.as_bytes(),
+            b"}],\"id\":",
+        ];
+        JsonAsked {
+            request: request.concat().into(),
+            reply: [head, awaited, b"\"},\"error\":null}\n"].concat().into(),
+            head: head.len(),
+        }
+    }
+}
+
+/// Session on one connection.
+#[derive(Debug)]
+pub(super) struct JsonSession {
+    asked: JsonAsked,
+    /// Number of the last request.
+    number: u64,
+    /// Beginning of the reply: `{"id":` and the number.
+    beginning: Vec<u8>,
+    /// Correct bytes of the current reply so far.
+    received: usize,
+}
+
+impl JsonSession {
+    pub(super) fn new(asked: JsonAsked) -> Self {
+        JsonSession { asked, number: 0, beginning: Vec::with_capacity(32), received: 0 }
+    }
+
+    /// Length of the part that is compared before anything is consumed: number and kind of the reply.
+    fn head(&self) -> usize {
+        self.beginning.len() + self.asked.head
+    }
+
+    /// Whether these are the reply's bytes from `received` on, as far as they go.
+    fn is_right(&self, input: &[u8]) -> bool {
+        let (beginning, reply) = (self.beginning.as_slice(), &self.asked.reply);
+        if self.received >= beginning.len() {
+            let rest = &reply[self.received - beginning.len()..];
+            let length = input.len().min(rest.len());
+            return input[..length] == rest[..length];
+        }
+        // The beginning is never consumed alone.
+        let length = input.len().min(beginning.len());
+        let after = &input[length..];
+        let rest = after.len().min(reply.len());
+        input[..length] == beginning[..length] && after[..rest] == reply[..rest]
+    }
+
+    /// Whether the reply so far is of the expected kind.
+    fn head_is_right(&self, input: &[u8]) -> bool {
+        self.is_right(&input[..input.len().min(self.head())])
+    }
+
+    /// Parses a reply other than the expected one.
+    #[cold]
+    fn other(&self, input: &[u8]) -> Result<Progress, Bad> {
+        let malformed = |error: &serde_json::Error| Bad::malformed(error.to_string());
+        let mut values = Deserializer::from_slice(input).into_iter::<Value>();
+        let reply = match values.next() {
+            None => return Ok(Progress::More { consumed: 0 }),
+            Some(Err(error)) if error.is_eof() => return Ok(Progress::More { consumed: 0 }),
+            Some(Err(error)) => return Err(malformed(&error)),
+            Some(Ok(reply)) => reply,
+        };
+        let end = values.byte_offset();
+        let consumed = match input.get(end) {
+            None => return Ok(Progress::More { consumed: 0 }),
+            Some(b'\n') => end + 1,
+            Some(_) => return Err(Bad::malformed("no end of line after a reply")),
+        };
+        if reply.get("id").and_then(Value::as_u64) != Some(self.number) {
+            return Err(Bad::new("wrong number", "a reply to another request"));
+        }
+        match reply.get("error") {
+            Some(error) if !error.is_null() => Ok(Progress::Rejected { consumed, kind: "server error" }),
+            _ => Err(Bad::new("wrong reply", "the reply differs from what was asked for")),
+        }
+    }
+}
+
+impl Session for JsonSession {
+    fn request(&mut self, out: &mut Vec<u8>) {
+        self.number += 1;
+        self.received = 0;
+        self.beginning.clear();
+        // Writing to a Vec cannot fail.
+        let _ = write!(self.beginning, "{{\"id\":{}", self.number);
+        out.extend_from_slice(&self.asked.request);
+        let _ = writeln!(out, "{}}}", self.number);
+    }
+
+    fn response(&mut self, input: &[u8]) -> Result<Progress, Bad> {
+        if !self.is_right(input) {
+            return if self.received == 0 && !self.head_is_right(input) {
+                self.other(input)
+            } else {
+                Err(Bad::new("wrong reply", "the payload differs from what was sent"))
+            };
+        }
+        let left = self.beginning.len() + self.asked.reply.len() - self.received;
+        if input.len() >= left {
+            self.received = 0;
+            return Ok(Progress::Complete { consumed: left });
+        }
+        if self.received == 0 && input.len() < self.head() {
+            return Ok(Progress::More { consumed: 0 });
+        }
+        self.received += input.len();
+        Ok(Progress::More { consumed: input.len() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::engine::session::in_any_pieces;
+
+    #[test]
+    fn a_server_without_our_service_gets_advice() {
+        let endpoint: Endpoint = "unix:/run/other.sock".parse().unwrap();
+        let message = |status: &Status| no_answer(&endpoint, status).to_string();
+        let other = message(&Status::unimplemented("unknown service"));
+        assert!(other.contains("UNIMPLEMENTED: unknown service"), "{other}");
+        assert!(other.contains("samehost serve rpc --listen unix:/run/other.sock"), "{other}");
+        let broken = message(&Status::unavailable("broken pipe"));
+        assert!(broken.contains("/run/other.sock") && broken.contains("gRPC without TLS"), "{broken}");
+    }
+
+    #[test]
+    fn what_is_asked_and_awaited_belong_together() {
+        let asked = Asked::new(5, 12).unwrap();
+        assert_eq!(asked.request.payload, "abcde");
+        assert_eq!(asked.awaited, "abcdeabcdeab");
+        assert!(Asked::new(0, 12).is_err());
+    }
+
+    fn session(payload: &[u8]) -> JsonSession {
+        let mut session = JsonSession::new(JsonAsked::new(payload, 0, payload));
+        session.request(&mut Vec::new());
+        session
+    }
+
+    const RIGHT: &[u8] = b"{\"id\":1,\"result\":{\"payload\":\"abc\"},\"error\":null}\n";
+
+    #[test]
+    fn requests_are_numbered_json() {
+        let mut session = JsonSession::new(JsonAsked::new(b"abc", 7, b"abcabca"));
+        for number in 1..=2 {
+            let mut out = Vec::new();
+            session.request(&mut out);
+            assert!(out.ends_with(b"}\n"));
+            let request: Value = serde_json::from_slice(&out).unwrap();
+            assert_eq!(request["id"], number);
+            assert_eq!(request["method"], "Echo.Call");
+            assert_eq!(request["params"][0]["payload"], "abc");
+            assert_eq!(request["params"][0]["reply_size"], 7);
+        }
+    }
+
+    #[test]
+    fn a_right_reply_is_complete_and_the_next_has_the_next_number() {
+        let mut session = session(b"abc");
+        let complete = Ok(Progress::Complete { consumed: RIGHT.len() });
+        assert_eq!(session.response(RIGHT), complete);
+        session.request(&mut Vec::new());
+        assert_eq!(session.response(RIGHT).unwrap_err().kind, "wrong number");
+        session.request(&mut Vec::new());
+        let third = String::from_utf8(RIGHT.to_vec()).unwrap().replace(":1,", ":3,");
+        assert_eq!(session.response(third.as_bytes()), complete);
+    }
+
+    #[test]
+    fn a_refusal_is_told_apart_from_wrong_bytes() {
+        let refusal = b"{\"id\":1,\"result\":null,\"error\":\"rpc: can't find service Echo.Call\"}\n";
+        let rejected = Ok(Progress::Rejected { consumed: refusal.len(), kind: "server error" });
+        assert_eq!(session(b"abc").response(refusal), rejected);
+        assert_eq!(session(b"abc").response(&refusal[..30]), Ok(Progress::More { consumed: 0 }));
+        let unended = &refusal[..refusal.len() - 1];
+        assert_eq!(session(b"abc").response(unended), Ok(Progress::More { consumed: 0 }));
+        let kind = |reply: &[u8]| session(b"abc").response(reply).unwrap_err().kind;
+        assert_eq!(kind(b"{\"id\":1,\"result\":{\"payload\":\"abd\"},\"error\":null}\n"), "wrong reply");
+        assert_eq!(kind(b"{\"id\":1,\"result\":{},\"error\":null}\n"), "wrong reply");
+        assert_eq!(kind(b"HTTP/1.1 400 Bad Request\r\n"), "malformed reply");
+    }
+
+    proptest! {
+        #[test]
+        fn replies_in_any_pieces_are_complete_once(
+            size in 1_usize..300,
+            calls in 1_u64..12,
+            pieces in proptest::collection::vec(1_usize..90, 1..40),
+        ) {
+            let payload = super::super::payload(size);
+            let mut session = JsonSession::new(JsonAsked::new(&payload, 0, &payload));
+            for number in 1..=calls {
+                session.request(&mut Vec::new());
+                let head = format!("{{\"id\":{number},\"result\":{{\"payload\":\"");
+                let all = [head.as_bytes(), &payload, b"\"},\"error\":null}\n"].concat();
+                in_any_pieces(&mut session, &all, &pieces);
+            }
+        }
+
+        #[test]
+        fn one_wrong_byte_is_seen(size in 1_usize..100, at in any::<prop::sample::Index>(), cut in any::<prop::sample::Index>()) {
+            let payload = super::super::payload(size);
+            let mut reply = [b"{\"id\":1,\"result\":{\"payload\":\"".as_slice(), &payload, b"\"},\"error\":null}\n"].concat();
+            let at = at.index(reply.len());
+            reply[at] ^= 1;
+            let mut session = session(&payload);
+            let cut = cut.index(reply.len());
+            let mut consumed = 0;
+            for end in [cut, reply.len()] {
+                match session.response(&reply[consumed..end]) {
+                    Ok(Progress::More { consumed: more }) => consumed += more,
+                    Ok(Progress::Complete { .. }) => prop_assert!(false, "taken for right"),
+                    _ => return Ok(()),
+                }
+            }
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), cut in 0_usize..60) {
+            let hostile = [&RIGHT[..cut.min(RIGHT.len())], &bytes].concat();
+            for input in [bytes.as_slice(), &hostile] {
+                let mut session = session(b"abc");
+                if let Ok(Progress::More { consumed }) = session.response(input) {
+                    let _ = session.response(&input[consumed..]);
+                }
+            }
+        }
+    }
+}
