@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::error::TransactionError;
 use crate::intent::Reload;
 use crate::journal::Journal;
-use crate::locked_directories::LockedDirectories;
+use crate::lock::LockedDirectories;
 use crate::put_back::{self, RolledBack};
 use crate::record::{JournalHeader, Record};
 use crate::store::Store;

@@ -1,23 +1,24 @@
 //! Begins a transaction. Everything that can fail before a file is touched fails here, and leaves nothing behind.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, StatxAttributes, StatxFlags, fstat, fstatfs, stat, statx};
 use samehost_system::clock;
 
 use crate::active::Transaction;
 use crate::error::{TransactionError, at, refused};
-use crate::examine::{self};
-use crate::intent::Intent;
+use crate::intent::{self, Intent, Step};
 use crate::journal::Journal;
-use crate::locked_directories::LockedDirectories;
+use crate::lock::LockedDirectories;
 use crate::metadata::{Permissions, Times};
-use crate::plan::{self, Step};
 use crate::record::{JournalHeader, SavedMetadata};
 use crate::state::State;
 use crate::store::{Store, random};
-use crate::version::{Found, id_of_prepared, prepared_prefix};
+use crate::version::{Found, Regular, id_of_prepared, prepared_prefix};
 use crate::writer::{Direction, Writer};
 
 impl Transaction {
@@ -33,7 +34,7 @@ impl Transaction {
 }
 
 fn begin(store: &Store, intent: &Intent) -> Result<Transaction, TransactionError> {
-    let steps = plan::steps(intent)?;
+    let steps = intent::steps(intent)?;
     let locked = LockedDirectories::acquire(store, steps.iter().map(|step| step.path.as_path()))?;
     uninterrupted(store, &locked, &steps)?;
     let mut files = BTreeMap::new();
@@ -155,7 +156,7 @@ fn check(held: &LockedDirectories, step: &Step) -> Result<SavedMetadata, Transac
     let (Some(directory), Some(name)) = (held.of(path), path.file_name()) else {
         return if step.before.is_none() { of_new(held, path) } else { Err(stale()) };
     };
-    examine::directory(path.parent().unwrap_or(path), directory.descriptor())?;
+    can_make_files(path.parent().unwrap_or(path), directory.descriptor())?;
     let found = Found::at(directory.descriptor(), name).map_err(&failed)?;
     match &found {
         Found::Other(kind) => {
@@ -163,9 +164,9 @@ fn check(held: &LockedDirectories, step: &Step) -> Result<SavedMetadata, Transac
         }
         Found::Absent if step.before.is_none() => of_new(held, path),
         Found::Regular(regular) if found.is(step.before.as_ref()) => {
-            examine::file(path, directory.descriptor(), name, regular)?;
+            file(path, directory.descriptor(), name, regular)?;
             let permissions = Permissions::of(&regular.file).map_err(&failed)?;
-            examine::signed(path, permissions.attributes.iter().flat_map(BTreeMap::keys))?;
+            signed(path, permissions.attributes.iter().flat_map(BTreeMap::keys))?;
             Ok(SavedMetadata { permissions, times: Some(Times::of(&regular.stat)) })
         }
         _ => Err(stale()),
@@ -183,7 +184,7 @@ fn readable_by(intent: &Intent, path: &Path) -> Result<u32, TransactionError> {
 /// Metadata of a file that does not exist yet.
 fn of_new(held: &LockedDirectories, path: &Path) -> Result<SavedMetadata, TransactionError> {
     let directory = path.ancestors().skip(1).find_map(|above| held.get(above));
-    let found = directory.map(|directory| rustix::fs::fstat(directory.descriptor()));
+    let found = directory.map(|directory| fstat(directory.descriptor()));
     let found = found.unwrap_or(Err(rustix::io::Errno::NOENT));
     let found = found.map_err(|error| at(path, "look at its directory")(error.into()))?;
     Ok(SavedMetadata { permissions: Permissions::of_new(&found), times: None })
@@ -199,4 +200,99 @@ fn absent_directories(held: &LockedDirectories, steps: &[Step]) -> Vec<PathBuf> 
     absent.sort();
     absent.dedup();
     absent
+}
+
+// Checks whether a file can be changed and put back exactly, before anything is touched. Permissions and free space
+// are not predicted here; preparing the versions tests them.
+
+/// What statfs calls overlayfs.
+const OVERLAY: u64 = 0x794c_7630;
+
+/// Refuses a directory in which files cannot be replaced.
+pub(crate) fn can_make_files(path: &Path, descriptor: BorrowedFd<'_>) -> Result<(), TransactionError> {
+    if let Some(flag) = flag(descriptor, OsStr::new("")) {
+        let (reason, hint) = (format!("the directory is {}", flag.0), flag.1.to_owned() + " ");
+        return Err(refused(path, &reason, &(hint + &path.display().to_string())));
+    }
+    #[allow(
+        clippy::unnecessary_cast,
+        clippy::cast_sign_loss,
+        reason = "the type differs between architectures"
+    )]
+    let overlay = fstatfs(descriptor).is_ok_and(|found| found.f_type as u64 == OVERLAY);
+    let ours = || Some(fstat(descriptor).ok()?.st_dev == stat("/").ok()?.st_dev);
+    if overlay && ours() != Some(true) {
+        return Err(refused(
+            path,
+            "is a container's layered file system, and lost with the container",
+            "change the image, or the volume that the container mounts",
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses a file that cannot be replaced by another without losing something.
+pub(crate) fn file(
+    path: &Path,
+    directory: BorrowedFd<'_>,
+    name: &OsStr,
+    found: &Regular,
+) -> Result<(), TransactionError> {
+    if let Some((reason, hint)) = flag(directory, name) {
+        return Err(refused(path, &format!("the file is {reason}"), &format!("{hint} {}", path.display())));
+    }
+    #[allow(clippy::useless_conversion, reason = "the type differs between architectures")]
+    let links = u64::from(found.stat.st_nlink);
+    if links > 1 {
+        return Err(refused(
+            path,
+            &format!("the file has {links} names (hard links), and replacing it would part them"),
+            "find them (find DIR -samefile FILE), and keep one, or edit by hand",
+        ));
+    }
+    let attributes = statx(directory, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty())
+        .map_or(StatxAttributes::empty(), |found| found.stx_attributes);
+    if attributes.contains(StatxAttributes::VERITY) {
+        return Err(refused(
+            path,
+            "the file is sealed by fs-verity, and would not be afterwards",
+            "edit it by hand, and seal it anew",
+        ));
+    }
+    if attributes.contains(StatxAttributes::MOUNT_ROOT) {
+        return Err(refused(
+            path,
+            "the file is a mount of its own, and cannot be replaced from here",
+            "change the file that is mounted here (findmnt names it)",
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses files with a signature, which would not fit the new content.
+pub(crate) fn signed<'a>(
+    path: &Path,
+    mut attributes: impl Iterator<Item = &'a String>,
+) -> Result<(), TransactionError> {
+    match attributes.find(|name| matches!(name.as_str(), "security.ima" | "security.evm")) {
+        None => Ok(()),
+        Some(name) => Err(refused(
+            path,
+            &format!("the file is signed ({name}), and would not be afterwards"),
+            "edit it by hand, and sign it anew",
+        )),
+    }
+}
+
+/// The attribute (chattr) that prevents a change, and the command that removes it.
+fn flag(directory: BorrowedFd<'_>, name: &OsStr) -> Option<(&'static str, &'static str)> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
+    let found = statx(directory, name, flags, StatxFlags::empty()).ok()?.stx_attributes;
+    if found.contains(StatxAttributes::IMMUTABLE) {
+        Some(("immutable", "try: chattr -i"))
+    } else if found.contains(StatxAttributes::APPEND) {
+        Some(("append-only", "try: chattr -a"))
+    } else {
+        None
+    }
 }

@@ -10,9 +10,8 @@ use crate::intent::{FileChange, Stage};
 use crate::put_back::Skipped;
 use crate::record::{History, JournalHeader, Record};
 use crate::store::{Seen, Store};
-use crate::undo;
 use crate::version::{Digest, Found};
-use crate::writer;
+use crate::{undo, writer};
 
 /// What would become of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

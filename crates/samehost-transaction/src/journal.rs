@@ -5,10 +5,10 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, SeekFrom, flock, seek};
+use serde::Deserialize;
 
 use crate::error::{TransactionError, at};
-use crate::reading::Read;
-use crate::record::{History, JournalHeader, Record};
+use crate::record::{History, JournalHeader, Record, VERSION};
 use crate::system;
 
 /// Space reserved for the records that end a transaction, in bytes.
@@ -88,5 +88,189 @@ impl Drop for Journal {
     fn drop(&mut self) {
         // Unlocks explicitly, as with a directory: a child that is being started may have inherited the descriptor.
         let _ = flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
+// Reads journals, including damaged ones and those of earlier versions. Pure.
+
+/// A journal as read.
+#[derive(Debug)]
+pub(crate) struct Read {
+    pub(crate) begun: JournalHeader,
+    pub(crate) history: History,
+    /// Length of its complete lines, in bytes.
+    pub(crate) length: u64,
+}
+
+/// Reads a journal; `None` if its first line is incomplete, because then nothing was touched.
+pub(crate) fn read(path: &Path, id: &str, bytes: &[u8]) -> Result<Option<Read>, TransactionError> {
+    let damaged = |reason: String| TransactionError::Damaged { path: path.to_owned(), reason };
+    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let mut records = Vec::new();
+    let mut length = 0;
+    for line in bytes[..whole].split_inclusive(|byte| *byte == b'\n') {
+        if let Some(what) = of_later(line) {
+            return Err(TransactionError::Newer { path: path.to_owned(), what });
+        }
+        match serde_json::from_slice::<Record>(line) {
+            Ok(record) => records.push(record),
+            // A complete line was written as it is; a crash only leaves incomplete ones.
+            Err(_) if length + line.len() == whole && !is_json(line) => break,
+            Err(error) => {
+                return Err(damaged(format!("line {} is not a journal record ({error})", records.len() + 1)));
+            }
+        }
+        length += line.len();
+    }
+    let mut records = records.into_iter();
+    match records.next() {
+        None if is_torn(bytes) => Ok(None),
+        None => Err(damaged("does not begin as a journal does".into())),
+        Some(Record::Begun(begun)) if begun.id == id && begun.is_sound() => {
+            let history = History::of(records.collect());
+            Ok(Some(Read { begun: *begun, history, length: length as u64 }))
+        }
+        Some(_) => Err(damaged("does not begin as a journal does".into())),
+    }
+}
+
+/// Something in a complete line that only a later version writes.
+fn of_later(line: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Head {
+        record: String,
+        version: Option<u64>,
+    }
+    const KNOWN: &[&str] = &[
+        "begun", "writing", "reloading", "verified", "awaiting", "confirmed", "committed", "rolling_back",
+        "rolled_back", "undoing", "undone",
+    ];
+    let head: Head = serde_json::from_slice(line).ok()?;
+    match head.version {
+        Some(version) if head.record == "begun" && version > u64::from(VERSION) => {
+            Some(format!("layout {version}"))
+        }
+        _ if !KNOWN.contains(&head.record.as_str()) => Some(format!("a record `{}`", head.record)),
+        _ => None,
+    }
+}
+
+/// Whether a crash may have left this of the first line: the beginning of the line, then the bytes that a file system
+/// pads with.
+fn is_torn(bytes: &[u8]) -> bool {
+    const BEGINNING: &[u8] = b"{\"record\":\"begun\",";
+    let written = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    let (written, rest) = bytes.split_at(written);
+    let length = written.len().min(BEGINNING.len());
+    // A terminated line is not incomplete: it was damaged later, and the switch may have touched files.
+    !written.contains(&b'\n')
+        && written[..length] == BEGINNING[..length]
+        && rest.iter().all(|byte| matches!(byte, 0 | b'\n'))
+}
+
+fn is_json(line: &[u8]) -> bool {
+    serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok()
+}
+
+/// What can be reported of a journal that cannot be read: every path in it may be one of its files.
+pub(crate) fn salvage(bytes: &[u8]) -> Vec<PathBuf> {
+    let text = String::from_utf8_lossy(bytes);
+    let mut files: Vec<PathBuf> = Vec::new();
+    for (at, _) in text.match_indices("\"/") {
+        // A JSON string ends at the first quote that is not escaped.
+        let mut ended = serde_json::Deserializer::from_str(&text[at..]).into_iter::<String>();
+        let Some(Ok(path)) = ended.next() else { continue };
+        let path = PathBuf::from(path);
+        let is_key = text[at + ended.byte_offset()..].starts_with(':');
+        let is_file = is_key || text[..at].ends_with("\"path\":");
+        if is_file && !files.contains(&path) {
+            files.push(path);
+        }
+    }
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_record_is_known_to_its_own_version() {
+        let left = Vec::new;
+        let (until, by) = (String::new(), String::new());
+        for record in [
+            Record::Writing { stage: 0 },
+            Record::Reloading { stage: 0 },
+            Record::Verified { until: None },
+            Record::Awaiting { until },
+            Record::Confirmed { by },
+            Record::Committed,
+            Record::RollingBack,
+            Record::RolledBack { left: left() },
+            Record::Undoing { why: None },
+            Record::Undone { left: left() },
+        ] {
+            let line = serde_json::to_vec(&record).unwrap();
+            assert_eq!(of_later(&line), None, "{record:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_later_is_told_from_what_is_damaged() {
+        let later = |line: &str| of_later(line.as_bytes());
+        assert_eq!(later("{\"record\":\"begun\",\"version\":7}\n").as_deref(), Some("layout 7"));
+        assert_eq!(later("{\"record\":\"paused\"}\n").as_deref(), Some("a record `paused`"));
+        assert_eq!(later("{\"record\":\"com"), None);
+        assert_eq!(later("\0\0\0\n"), None);
+    }
+
+    #[test]
+    fn only_the_beginning_of_a_journal_is_nothing() {
+        let read = |bytes: &[u8]| read(Path::new("/j"), "id", bytes);
+        for nothing in
+            [&b""[..], b"{\"rec", b"{\"record\":\"begun\",\"version\":2,\"id\":\"x", b"{\"re\0\0\0", b"\0\0"]
+        {
+            assert!(matches!(read(nothing), Ok(None)), "{nothing:?}");
+        }
+        for damaged in [&[0xff; 40][..], b"{\"other", b"x\n", b"{\"re\0x"] {
+            assert!(matches!(read(damaged), Err(TransactionError::Damaged { .. })), "{damaged:?}");
+        }
+    }
+
+    #[test]
+    fn paths_of_a_broken_journal_are_found() {
+        let text = r#"{"rec?d":"begun","steps":[{"path":"/a/\u00e9 \"b"},{"path":"/c"}],"command":["/no"],"files":{"/c":1"#;
+        assert_eq!(salvage(text.as_bytes()), [PathBuf::from("/a/\u{e9} \"b"), "/c".into()]);
+        assert!(salvage(b"\0\xff\"/").is_empty());
+    }
+
+    /// Journals of the first version, interrupted at every point.
+    fn recorded() -> Vec<Vec<u8>> {
+        let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/journals-0.1");
+        let stories = std::fs::read_dir(kept).unwrap().map(|story| story.unwrap().path().join("switches"));
+        // One file there describes how the others were made.
+        let switches = stories.filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
+        let journals: Vec<Vec<u8>> =
+            switches.map(|switch| std::fs::read(switch.unwrap().path().join("journal")).unwrap()).collect();
+        // This one was interrupted before it wrote anything.
+        journals.into_iter().filter(|journal| !journal.is_empty()).collect()
+    }
+
+    fn id_of(journal: &[u8]) -> String {
+        let first = journal.split(|byte| *byte == b'\n').next().unwrap();
+        let begun: serde_json::Value = serde_json::from_slice(first).unwrap();
+        begun["id"].as_str().unwrap().to_owned()
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn bent_journals_are_read_soundly_or_not_at_all(bytes in samehost_testing::bent(recorded())) {
+            for id in recorded().iter().map(|journal| id_of(journal)) {
+                let Ok(Some(read)) = read(Path::new("/j"), &id, &bytes) else { continue };
+                proptest::prop_assert!(read.begun.is_sound() && read.begun.id == id);
+                proptest::prop_assert!(read.length <= bytes.len() as u64);
+            }
+            proptest::prop_assert!(salvage(&bytes).iter().all(|path| path.is_absolute()));
+        }
     }
 }

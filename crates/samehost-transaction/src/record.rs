@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::intent::Reload;
+use crate::intent::{Reload, Step};
 use crate::metadata::{Permissions, Times};
-use crate::plan::Step;
 use crate::version::Digest;
 
 /// Version of the journal's layout. In 2 a switch can await its confirmation; everything of version 1 has the same

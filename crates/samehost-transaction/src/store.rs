@@ -1,10 +1,9 @@
 //! The store of switches: `STATE/switches/ID/journal` and `…/backup/HASH`, readable by their owner only.
 
-use std::fs;
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::Errno;
@@ -15,11 +14,10 @@ use crate::directory::Directory;
 use crate::entry::{Entry, is_id, name_of_now};
 use crate::error::{TransactionError, at, refused};
 use crate::journal::Journal;
-use crate::reading;
 use crate::record::{History, JournalHeader, Record};
 use crate::state::State;
-use crate::system;
 use crate::version::Digest;
+use crate::{journal, system};
 
 const JOURNAL: &str = "journal";
 const BACKUP: &str = "backup";
@@ -126,7 +124,7 @@ impl Store {
             other => (State::Damaged, other.to_string()),
         };
         let bytes = fs::read(self.root.join(&id).join(JOURNAL)).unwrap_or_default();
-        Entry::unreadable(id, state, reason, reading::salvage(&bytes))
+        Entry::unreadable(id, state, reason, journal::salvage(&bytes))
     }
 
     /// Where it is.
@@ -267,7 +265,7 @@ impl Store {
             Err(error) => return Err(at(&path, "lock the journal")(error.into())),
         }
         let bytes = fs::read(&path).map_err(at(&path, "read the journal"))?;
-        Ok(match reading::read(&path, id, &bytes)? {
+        Ok(match journal::read(&path, id, &bytes)? {
             Some(read) => JournalStatus::Ours(Box::new(Journal::resume(path, file, read)?)),
             None => JournalStatus::Nothing,
         })
@@ -346,7 +344,7 @@ impl Store {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(at(&path, "read the journal"))?,
         };
-        let Some(read) = reading::read(&path, id, &bytes)? else { return Ok(None) };
+        let Some(read) = journal::read(&path, id, &bytes)? else { return Ok(None) };
         let file = fs::File::open(&path).map_err(at(&path, "read the journal"))?;
         let running = flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK);
         let _ = flock(&file, FlockOperation::Unlock);

@@ -8,10 +8,10 @@ use std::path::Path;
 
 use crate::error::TransactionError;
 use crate::intent::Reload;
-use crate::locked_directories::LockedDirectories;
+use crate::lock::LockedDirectories;
+use crate::put_back;
 use crate::put_back::RolledBack;
 use crate::record::{JournalHeader, Record};
-use crate::recover;
 use crate::state::State;
 use crate::store::{JournalStatus, Store};
 use crate::writer::{self, Direction, Writer};
@@ -66,7 +66,7 @@ fn put_back(
         journal.append(&before.unwrap_or(Record::Committed))?;
         return Err(error);
     }
-    Ok(recover::undo(store, &mut journal, &begun, &locked, reload))
+    Ok(put_back::undo(store, &mut journal, &begun, &locked, reload))
 }
 
 fn state(id: &str, state: State, hint: &'static str) -> TransactionError {

@@ -10,9 +10,9 @@ use rustix::io::Errno;
 
 use crate::directory::Directory;
 use crate::error::{TransactionError, at, hint, refused};
-use crate::locked_directories::LockedDirectories;
+use crate::intent::Step;
+use crate::lock::LockedDirectories;
 use crate::metadata::{GiveError, Permissions, give_owner};
-use crate::plan::Step;
 use crate::record::{JournalHeader, SavedMetadata};
 use crate::store::Store;
 use crate::system;

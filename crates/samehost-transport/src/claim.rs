@@ -20,9 +20,9 @@ use rustix::process::geteuid;
 use samehost_model::Endpoint;
 
 use crate::error::{ListenError, describe};
-use crate::options::ListenOptions;
 use crate::socket;
 use crate::socket::{Blocking, Connecting};
+use crate::tuning::ListenOptions;
 
 /// A path that we own: the socket file that we created, and the lock beside it.
 #[derive(Debug)]

@@ -9,9 +9,9 @@ use rustix::io::retry_on_intr;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use samehost_model::Endpoint;
 
-use crate::options::ConnectOptions;
 use crate::registry::connect;
 use crate::transports::run::ANSWER;
+use crate::tuning::ConnectOptions;
 
 /// Connects to `endpoint` whenever the other end of `asker` orders it, and hands the socket over, with the address that the
 /// socket is connected to as this program sees it. Returns when the other end is closed.
@@ -50,9 +50,9 @@ mod tests {
     use samehost_model::Transport;
 
     use super::*;
-    use crate::options::ListenOptions;
     use crate::registry::listen;
     use crate::transports::run::offer;
+    use crate::tuning::ListenOptions;
 
     fn run(listener: &Endpoint) -> Endpoint {
         let Endpoint::Tcp { host, port } = listener else { panic!("{listener}") };

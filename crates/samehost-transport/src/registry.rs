@@ -7,21 +7,21 @@ use samehost_model::{Endpoint, Transport};
 use crate::error::{ConnectError, ListenError, PARENT_NEEDED, StartError};
 use crate::listener::Listener;
 use crate::observed::Observed;
-use crate::options::{ConnectOptions, ListenOptions};
 use crate::socket::Connecting;
 use crate::stream::Stream;
-use crate::transports::{Carrier, abstract_name, datagram, pipe, run, seqpacket, socketpair, tcp, tls, unix};
+use crate::transports::{Carrier, datagram, run, socketpair, tcp, tls, unix};
+use crate::tuning::{ConnectOptions, ListenOptions};
 
 /// All transports.
 pub(crate) const CARRIERS: [Carrier; 11] = [
     tcp::TCP,
     tcp::TCP6,
     unix::CARRIER,
-    abstract_name::CARRIER,
+    unix::ABSTRACT,
     tls::CARRIER,
-    seqpacket::CARRIER,
+    unix::SEQPACKET,
     socketpair::CARRIER,
-    pipe::CARRIER,
+    socketpair::PIPE,
     datagram::UDP,
     datagram::UNIXGRAM,
     run::CARRIER,

@@ -35,8 +35,7 @@ use samehost_model::{Endpoint, Transport};
 use crate::claim::Claim;
 use crate::error::{ConnectError, ListenError, StartError};
 use crate::observed::Observed;
-use crate::options::{ConnectOptions, ListenOptions};
-use crate::tuning::Tuning;
+use crate::tuning::{ConnectOptions, ListenOptions, Tuning};
 
 const NOT_ASYNC: &str = "async connections are tcp, tcp6, unix and abstract; use the blocking side, or wrap a tcp stream in tokio-rustls for TLS";
 

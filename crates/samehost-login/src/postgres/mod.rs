@@ -1,12 +1,204 @@
 //! PostgreSQL: login, and queries about the connection.
 
-mod logged_in;
 mod login;
 pub mod messages;
-#[cfg(test)]
-mod mutated;
 mod own_files;
 
-pub use logged_in::{LoggedIn, Row, Seen};
+use std::time::Duration;
+
+use fallible_iterator::FallibleIterator;
+use postgres_protocol::message::backend::{DataRowBody, Message};
+use samehost_model::Endpoint;
+
+use crate::error::LoginError;
+use crate::link::{Encrypted, Link, plain, prove};
+use login::{MOST_MESSAGES, converse, next, refused, secure};
+use messages::{Refusal, query};
+
 pub use login::{Account, PASSWORD, SslMode, advice, unsaid};
 pub use own_files::{Defaults, FoundPassword, Login, OwnFiles, PasswordPlace, password_for, with_service};
+
+// A connection to PostgreSQL after the login: queries, and the server's view of it.
+
+/// A connection that is logged in and ready for a query.
+#[derive(Debug)]
+pub struct LoggedIn {
+    pub link: Link,
+    /// The server's version.
+    pub version: String,
+    /// Process of the server for this connection.
+    pub backend: i32,
+}
+
+/// Most messages of a reply with rows.
+const MOST_ROWS: usize = 100_000;
+
+/// Columns as text; `None` is NULL.
+pub type Row = Vec<Option<String>>;
+
+impl LoggedIn {
+    /// Connects and logs in.
+    pub fn begin(endpoint: &Endpoint, account: &Account<'_>, patience: Duration) -> Result<Self, LoginError> {
+        let first = plain(endpoint);
+        let link = Link::open(&first, patience)?;
+        prove(link.stream(), first.transport())?;
+        let mut logged_in = Self::over(link, endpoint, account)?;
+        logged_in.link.let_in();
+        Ok(logged_in)
+    }
+
+    /// Logs in over a new connection.
+    pub(crate) fn over(link: Link, endpoint: &Endpoint, account: &Account<'_>) -> Result<Self, LoginError> {
+        let link = secure(link, endpoint, account.sslmode)?;
+        converse(link, account)
+    }
+
+    /// Runs a statement and returns its rows; the inner error is the server's refusal.
+    ///
+    /// # Errors
+    /// When the connection broke, or the server ended it.
+    pub fn ask(&mut self, sql: &str) -> Result<Result<Vec<Row>, Refusal>, LoginError> {
+        let mut question = query(sql).map_err(unsaid)?;
+        let (mut rows, mut refusal) = (Vec::new(), None);
+        let most = if self.link.is_in_login() { MOST_MESSAGES } else { MOST_ROWS };
+        for _ in 0..most {
+            match next(&mut self.link, &question)? {
+                Message::DataRow(body) => {
+                    rows.push(row(&body).map_err(|reason| LoginError::lost(self.link.endpoint(), reason))?);
+                }
+                Message::ErrorResponse(body) => {
+                    let new = Refusal::read(body.fields());
+                    if new.is_final() {
+                        return Ok(Err(new));
+                    }
+                    refusal.get_or_insert(new);
+                }
+                Message::ReadyForQuery(_) => {
+                    return Ok(match refusal {
+                        None => Ok(rows),
+                        Some(refusal) => Err(refusal),
+                    });
+                }
+                _ => {}
+            }
+            question.clear();
+        }
+        let reason = format!("more than {most} messages in answer to one question");
+        Err(LoginError::strange(self.link.endpoint(), reason))
+    }
+
+    /// Runs a statement that must not be refused.
+    pub fn must(&mut self, what: &str, sql: &str) -> Result<Vec<Row>, LoginError> {
+        self.ask(sql)?.map_err(|refusal| self.refused(what, &refusal))
+    }
+
+    /// Turns a refusal into an error with advice.
+    #[must_use]
+    pub fn refused(&self, what: &str, refusal: &Refusal) -> LoginError {
+        refused(&self.link, what.to_owned(), refusal)
+    }
+
+    /// The server's view of this connection.
+    ///
+    /// # Errors
+    /// When the connection broke, or the server does not report it.
+    pub fn seen(&mut self) -> Result<Seen, LoginError> {
+        let sql = "SELECT current_user, host(inet_server_addr()), inet_server_port(), host(a.client_addr), \
+                   a.client_port, s.version, s.cipher FROM pg_stat_activity a \
+                   LEFT JOIN pg_stat_ssl s ON s.pid = a.pid AND s.ssl WHERE a.pid = pg_backend_pid()";
+        let rows = self.must("to tell how it sees this connection", sql)?;
+        Ok(Seen(rows.into_iter().next().unwrap_or_default()))
+    }
+
+    /// The connections with TLS that the account may see: all of its own. A server that does not tell has none to name.
+    ///
+    /// # Errors
+    /// When the connection broke.
+    pub fn encrypted(&mut self) -> Result<Vec<Encrypted>, LoginError> {
+        let sql = "SELECT a.client_port, s.version, s.cipher FROM pg_stat_activity a JOIN pg_stat_ssl s ON s.pid = a.pid \
+                   WHERE s.ssl AND a.client_port > 0 AND a.pid <> pg_backend_pid()";
+        let mut found = Vec::new();
+        for row in self.ask(sql)?.unwrap_or_default() {
+            let [Some(port), version, cipher] = row.as_slice() else { continue };
+            let Ok(port) = port.parse() else { continue };
+            let words: Vec<&str> = [version, cipher].into_iter().flatten().map(String::as_str).collect();
+            found.push(Encrypted { port, tls: words.join(" ") });
+        }
+        Ok(found)
+    }
+
+    /// Sends Terminate, so that the server does not log a lost connection.
+    pub fn end(mut self) -> Result<(), LoginError> {
+        self.link.tell(b"X\0\0\0\x04")
+    }
+}
+
+/// The server's view of a connection, as the row that it returned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen(Row);
+
+impl Seen {
+    fn column(&self, index: usize) -> Option<&str> {
+        self.0.get(index).and_then(Option::as_deref)
+    }
+
+    /// `unix` or `tcp`: a client without an address uses a socket. `None` if the server returned nothing.
+    #[must_use]
+    pub fn transport(&self) -> Option<&'static str> {
+        self.column(0)?;
+        Some(if self.column(3).is_some() { "tcp" } else { "unix" })
+    }
+
+    /// TLS version and cipher, if TLS is in use.
+    #[must_use]
+    pub fn tls(&self) -> Option<String> {
+        Some(format!("{} {}", self.column(5)?, self.column(6)?))
+    }
+}
+
+/// Formats role, addresses and cipher.
+impl std::fmt::Display for Seen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let addresses = match (self.column(1), self.column(3)) {
+            (Some(server), Some(client)) => format!(
+                "{server}:{} from {client}:{}",
+                self.column(2).unwrap_or_default(),
+                self.column(4).unwrap_or_default()
+            ),
+            _ => "Unix socket".into(),
+        };
+        let cipher = self.tls().unwrap_or_else(|| "no TLS".into());
+        write!(f, "user {}, {addresses}, {cipher}", self.column(0).unwrap_or("?"))
+    }
+}
+
+/// A row's columns as text.
+fn row(body: &DataRowBody) -> Result<Row, String> {
+    let mut row = Row::new();
+    let mut ranges = body.ranges();
+    while let Some(range) = ranges.next().map_err(|error| error.to_string())? {
+        let bytes = range.map(|range| body.buffer().get(range).unwrap_or_default());
+        row.push(bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned()));
+    }
+    Ok(row)
+}
+
+#[cfg(test)]
+mod mutated;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_view_tells_the_transport_and_the_cipher() {
+        let row = |words: [&str; 7]| {
+            Seen(words.map(|word| Some(word.to_owned()).filter(|word| !word.is_empty())).to_vec())
+        };
+        let tcp = row(["bob", "127.0.0.1", "5432", "127.0.0.1", "4000", "TLSv1.3", "AES"]);
+        assert_eq!(tcp.to_string(), "user bob, 127.0.0.1:5432 from 127.0.0.1:4000, TLSv1.3 AES");
+        let unix = row(["bob", "", "", "", "-1", "", ""]);
+        assert_eq!(unix.to_string(), "user bob, Unix socket, no TLS");
+        assert_eq!((tcp.transport(), unix.transport()), (Some("tcp"), Some("unix")));
+        assert_eq!((unix.tls(), Seen::default().transport()), (None, None));
+    }
+}

@@ -3,15 +3,15 @@
 //! Addresses, paths and names of settings stay readable. Text that is not recognised stays unchanged, so
 //! callers must pass the secrets that they know.
 
-mod forms;
 mod known;
 mod named;
-mod names;
 mod options;
-mod urls;
 mod value;
 
+use std::net::IpAddr;
 use std::ops::Range;
+
+use samehost_services::has_bare_password;
 
 use crate::secret::Secret;
 use known::Known;
@@ -95,7 +95,7 @@ impl Redactor {
                 hidden.extend(from_options);
                 // `--password=a b;c` and `redis://:a b@host` are one word each, whatever they contain.
                 hidden.extend(named::whole_word(word));
-                hidden.extend(urls::whole_word(word));
+                hidden.extend(whole_word(word));
                 hide(word, hidden)
             })
             .collect()
@@ -116,8 +116,7 @@ impl Redactor {
         let mut at = 0;
         for line in text.split_inclusive('\n') {
             let bare = line.trim_end_matches(['\n', '\r']);
-            let found =
-                urls::find(bare).into_iter().chain(named::find(bare, style)).chain(options::of_text(bare));
+            let found = find(bare).into_iter().chain(named::find(bare, style)).chain(options::of_text(bare));
             hidden.extend(found.map(|range| at + range.start..at + range.end));
             at += line.len();
         }
@@ -132,7 +131,7 @@ pub fn secrets_in(text: &str) -> Vec<Secret> {
     let mut secrets = Vec::new();
     for line in text.lines() {
         let found = named::find(line, Style::Line).into_iter();
-        let found = found.chain(urls::find(line)).chain(options::of_text(line));
+        let found = found.chain(find(line)).chain(options::of_text(line));
         let values = found.filter_map(|range| line.get(range)).map(value::unquoted);
         let sure = values.filter(|value| Known::new(value).is_some_and(|known| known.is_distinctive()));
         secrets.extend(sure.map(Secret::new));
@@ -176,6 +175,63 @@ fn hide(text: &str, mut ranges: Vec<Range<usize>>) -> String {
     }
     out.push_str(text.get(at..).unwrap_or_default());
     out
+}
+
+// Passwords in URLs (`scheme://user:password@host`) and in addresses of Go's MySQL driver (`user:password@tcp(…)`).
+
+/// Passwords in a line.
+fn find(line: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    for (at, sign) in line.match_indices("://") {
+        let start = at + sign.len();
+        let scheme = line[..at].rsplit(|c: char| !(c.is_ascii_alphanumeric() || "+-.".contains(c))).next();
+        let login = &line[start..start + login_length(&line[start..])];
+        found.extend(password(scheme.unwrap_or_default(), login).map(|at| start + at..start + login.len()));
+    }
+    for driver in ["@tcp(", "@unix(", "@tcp6("] {
+        for (at, _) in line.match_indices(driver) {
+            let word =
+                line[..at].rfind(|c: char| c.is_whitespace() || "'\"`=".contains(c)).map_or(0, |at| at + 1);
+            let password = line[word..at].find(':').map(|colon| word + colon + 1..at);
+            found.extend(password);
+        }
+    }
+    found
+}
+
+/// Password in a URL that is a whole word; it may contain any character.
+fn whole_word(word: &str) -> Option<Range<usize>> {
+    let (scheme, rest) = word.split_once("://").filter(|(scheme, _)| !scheme.contains(['=', ' ']))?;
+    let login = &rest[..rest.rfind('@')?];
+    let start = word.len() - rest.len();
+    password(scheme, login).map(|at| start + at..start + login.len())
+}
+
+/// Start of the password in the part before `@`.
+fn password(scheme: &str, login: &str) -> Option<usize> {
+    match login.split_once(':') {
+        Some((user, rest)) => (!is_port_of(user, rest)).then_some(user.len() + 1),
+        // phpredis and Symfony omit the user.
+        None => ((scheme == "unix" || has_bare_password(scheme)) && !login.contains('/')).then_some(0),
+    }
+}
+
+/// Length of the login, without its `@`. A password may contain any character except blanks and quotes, even
+/// slashes, so it ends at the last `@` of the word.
+fn login_length(rest: &str) -> usize {
+    let end = rest
+        .find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '<' | '>' | '`'))
+        .unwrap_or(rest.len());
+    // A second URL in the same word has its own login.
+    let word = rest[..end].split("://").next().unwrap_or_default();
+    word.rfind('@').unwrap_or(0)
+}
+
+/// Whether `user:rest` is an address with an `@` in its path: `127.0.0.1:4873/@scope/package`.
+fn is_port_of(user: &str, rest: &str) -> bool {
+    let is_host = user == "localhost" || user.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    is_host && digits > 0 && matches!(rest[digits..].chars().next(), Some('/' | '?' | '#'))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use samehost_services::Protocol;
 
-use super::names::is_secret;
+use super::named::is_secret;
 
 /// Programs whose `-u` is `user:group`.
 const USER_AND_GROUP: &[&str] = &[

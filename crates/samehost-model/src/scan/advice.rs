@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::found::Found;
+use super::finding::Found;
 use crate::ObstacleCode;
 
 /// Whether a pair could use a Unix socket.

@@ -4,7 +4,6 @@
 mod advice;
 mod exchanges;
 mod finding;
-mod found;
 mod inventory;
 mod service;
 mod socket;
@@ -19,8 +18,7 @@ pub use exchanges::{
     EXCHANGE_BOUNDS_US, ExchangeMode, ExchangeParts, ExchangeTimes, Exchanges, MOST_LOST, MOST_OVERLAPPING,
     MOST_UNASKED, MOST_UNSTAMPED, NoTime, PairExchanges, UnixOpener, Unmeasured,
 };
-pub use finding::{Dropped, Explanation, FINDING_CODES, Finding, SlowCongestion};
-pub use found::Found;
+pub use finding::{Dropped, Explanation, FINDING_CODES, Finding, Found, SlowCongestion};
 pub use inventory::{
     ChangedHop, ChangedService, Compared, EXPECTATION_SCHEMA, Hop, INVENTORY_SCHEMA, Inventory, Listening,
     Noted, Program, ReturnedHop, SCAN_CHANGES_SCHEMA, ScanChanges, ServiceName, Unexpected, is_tcp,

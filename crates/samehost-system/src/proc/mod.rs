@@ -1,7 +1,6 @@
 //! Facts about processes from /proc. This file, `descriptors` and `cgroup` read; the other files parse bytes.
 
 pub mod cgroup;
-mod command_line;
 pub mod descriptors;
 pub mod net_table;
 pub mod stat;
@@ -12,10 +11,10 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 
-use samehost_model::scan::{Process, text_of_bytes};
-
 use rustix::fd::AsFd;
 use rustix::fs::{CWD, Mode, OFlags, openat};
+use samehost_model::Redactor;
+use samehost_model::scan::{Process, text_of_bytes};
 
 use crate::open::proc_file;
 use users::Names;
@@ -47,7 +46,7 @@ pub fn process(pid: u32, users: &Names) -> Option<Process> {
         executable: fs::read_link(format!("/proc/{pid}/exe"))
             .ok()
             .map(|path| text_of_bytes(path.as_os_str().as_bytes())),
-        command_line: command_line::parse(&text("cmdline")),
+        command_line: parse_command_line(&text("cmdline")),
         unit,
         container,
         network_namespace: namespace("net"),
@@ -64,14 +63,29 @@ pub fn container_of(pid: u32) -> Option<samehost_model::scan::Container> {
 /// Runs every parser of a process's files on these bytes.
 #[cfg(test)]
 pub fn fuzzed(bytes: &[u8]) {
-    let words = command_line::parse(bytes);
+    let words = parse_command_line(bytes);
     assert!(words.len() <= bytes.len() + 1);
     let _ = (cgroup::parse(bytes), stat::Stat::parse(bytes));
     let _ = descriptors::inode_of(bytes);
 }
 
+// Parses `/proc/PID/cmdline` into arguments, redacted. Pure.
+
+/// Most arguments that are kept.
+const MOST_WORDS: usize = 64;
+/// The arguments, redacted.
+pub(crate) fn parse_command_line(bytes: &[u8]) -> Vec<String> {
+    let bytes = bytes.strip_suffix(b"\0").unwrap_or(bytes);
+    if bytes.is_empty() {
+        return Vec::new();
+    }
+    Redactor::default().words(bytes.split(|byte| *byte == 0).take(MOST_WORDS).map(text_of_bytes))
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -81,5 +95,26 @@ mod tests {
         assert!(process.mount_namespace.is_some());
         assert!(process.executable.unwrap().contains("samehost_system"));
         assert!(super::process(u32::MAX, &Names::default()).is_none());
+    }
+
+    fn shown(line: &str) -> String {
+        parse_command_line(line.replace(' ', "\0").as_bytes()).join(" ")
+    }
+
+    #[test]
+    fn secrets_go_and_the_rest_stays() {
+        assert_eq!(
+            shown("redis-server --requirepass hunter2 --port 1"),
+            "redis-server --requirepass *** --port 1"
+        );
+        assert_eq!(shown("app mysql://bob:hunter2@h/db /a/b"), "app mysql://bob:***@h/db /a/b");
+        assert!(parse_command_line(b"").is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert!(parse_command_line(&bytes).len() <= MOST_WORDS);
+        }
     }
 }

@@ -16,9 +16,9 @@ use crate::claim::Claim;
 use crate::error::{ConnectError, ListenError, StartError};
 use crate::listener::Listener;
 use crate::observed::{Family, Kind, Protocol};
-use crate::options::{ConnectOptions, ListenOptions};
 use crate::socket::{self, Blocking, Connecting, look_up};
 use crate::stream::Stream;
+use crate::tuning::{ConnectOptions, ListenOptions};
 
 pub(crate) const UDP: Carrier = Carrier {
     transport: Transport::Udp,

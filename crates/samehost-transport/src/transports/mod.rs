@@ -1,11 +1,8 @@
 //! The transports, one file each; `registry.rs` lists them. A transport's file must not use another's, unless
 //! it builds on it (TLS on TCP; abstract names, seqpacket and datagrams on Unix sockets).
 
-pub(crate) mod abstract_name;
 pub(crate) mod datagram;
-pub(crate) mod pipe;
 pub(crate) mod run;
-pub(crate) mod seqpacket;
 pub(crate) mod socketpair;
 pub(crate) mod tcp;
 pub(crate) mod tls;
@@ -16,9 +13,9 @@ use samehost_model::{Endpoint, Transport};
 use crate::error::{ConnectError, ListenError, PARENT_NEEDED, StartError};
 use crate::listener::Listener;
 use crate::observed::Observed;
-use crate::options::{ConnectOptions, ListenOptions};
 use crate::socket::Connecting;
 use crate::stream::Stream;
+use crate::tuning::{ConnectOptions, ListenOptions};
 
 /// See [`connect_nonblocking`](crate::connect_nonblocking).
 type Start = fn(&Endpoint, &ConnectOptions) -> Result<(Stream, Connecting), StartError>;

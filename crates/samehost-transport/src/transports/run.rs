@@ -13,9 +13,9 @@ use samehost_model::{Endpoint, Transport};
 
 use super::{Carrier, listen_needs_parent, unix};
 use crate::error::{ConnectError, StartError};
-use crate::options::ConnectOptions;
 use crate::socket::Connecting;
 use crate::stream::Stream;
+use crate::tuning::ConnectOptions;
 
 pub(crate) const CARRIER: Carrier = Carrier {
     transport: Transport::TcpRun,

@@ -12,9 +12,9 @@ use super::Carrier;
 use crate::error::{ConnectError, ListenError, StartError};
 use crate::listener::Listener;
 use crate::observed::{Family, Kind, Observed, Protocol};
-use crate::options::{ConnectOptions, ListenOptions};
 use crate::socket::{self, Blocking, Connecting, look_up};
 use crate::stream::Stream;
+use crate::tuning::{ConnectOptions, ListenOptions};
 
 pub(crate) const TCP: Carrier = Carrier {
     transport: Transport::Tcp,

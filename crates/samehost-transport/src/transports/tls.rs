@@ -14,11 +14,11 @@ use samehost_model::{Endpoint, Transport};
 use super::{Carrier, tcp};
 use crate::error::{ConnectError, ListenError, StartError};
 use crate::listener::Listener;
-use crate::options::{ConnectOptions, ListenOptions};
 use crate::socket::{self, Connecting, remaining};
 use crate::stream::Stream;
 use crate::tls_session::TlsSession;
 use crate::tls_trust::TlsTrust;
+use crate::tuning::{ConnectOptions, ListenOptions};
 
 pub(crate) const CARRIER: Carrier =
     Carrier { transport: Transport::TcpTls, connect, start, listen, carries: tcp::is_tcp };

@@ -13,9 +13,9 @@ use crate::claim::Claim;
 use crate::error::{ConnectError, ListenError, StartError};
 use crate::listener::Listener;
 use crate::observed::{Family, Kind, Name};
-use crate::options::{ConnectOptions, ListenOptions};
 use crate::socket::{self, AddressError, Blocking, Connecting};
 use crate::stream::Stream;
+use crate::tuning::{ConnectOptions, ListenOptions};
 
 pub(crate) const CARRIER: Carrier = Carrier {
     transport: Transport::Unix,
@@ -89,6 +89,54 @@ pub(super) fn listen_on(
     set.map_err(|source| ListenError::Tuning { endpoint: endpoint.clone(), source })?;
     Ok(Listener::new(fd, endpoint.clone(), endpoint.transport()).tuning_each(options.tuning.clone()))
 }
+
+// `abstract`: a stream socket with a Linux abstract name. Without a file there are no permissions and nothing to
+// remove. It is visible in one network namespace only. Any local user may connect, and may take an unused name.
+
+pub(crate) const ABSTRACT: Carrier = Carrier {
+    transport: Transport::Abstract,
+    connect: |endpoint, options| connect_to(endpoint, options, &name_address(endpoint)?, SocketType::STREAM),
+    start: |endpoint, options| start_to(endpoint, options, &name_address(endpoint)?, SocketType::STREAM),
+    listen,
+    carries: |seen| {
+        seen.family == Family::Unix
+            && seen.kind == Kind::Stream
+            && seen.either(|name| matches!(name, Name::Abstract(_)))
+    },
+};
+
+fn name_address(endpoint: &Endpoint) -> Result<SocketAddrUnix, AddressError> {
+    match endpoint {
+        Endpoint::Abstract(name) => socket::abstract_name(name),
+        _ => Err(AddressError::Empty),
+    }
+}
+
+fn listen(endpoint: &Endpoint, options: &ListenOptions) -> Result<Listener, ListenError> {
+    let address = name_address(endpoint)?;
+    let fd = socket::open(AddressFamily::UNIX, SocketType::STREAM, Blocking::Yes)
+        .map_err(ListenError::at(endpoint))?;
+    net::bind(&fd, &address).map_err(|errno| match errno {
+        rustix::io::Errno::ADDRINUSE => {
+            ListenError::InUse { endpoint: endpoint.clone(), pid: crate::claim::listening_pid(&address) }
+        }
+        errno => ListenError::from_errno(endpoint, errno),
+    })?;
+    listen_on(endpoint, options, fd)
+}
+
+// `seqpacket`: a Unix socket with a path that preserves message boundaries. `Stream` documents the effects
+// on reads, writes and the end of the stream.
+
+pub(crate) const SEQPACKET: Carrier = Carrier {
+    transport: Transport::Seqpacket,
+    connect: |endpoint, options| {
+        connect_to(endpoint, options, &path_address(endpoint)?, SocketType::SEQPACKET)
+    },
+    start: |endpoint, options| start_to(endpoint, options, &path_address(endpoint)?, SocketType::SEQPACKET),
+    listen: |endpoint, options| listen_at(endpoint, options, SocketType::SEQPACKET),
+    carries: |seen| seen.family == Family::Unix && seen.kind == Kind::Seqpacket,
+};
 
 #[cfg(test)]
 mod tests {
