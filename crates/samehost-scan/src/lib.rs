@@ -33,12 +33,12 @@ pub use listing::trust::{
 pub use listing::unreachable::{Unreachable, unreachable};
 pub use samehost_system::diag::Counters;
 pub use target::{Target, TargetError, endpoints_of};
+pub use traffic::catch::talkers;
 pub use traffic::exchanges::{Timed, are_too_many_lost, no_time, parts};
 pub use traffic::held_back::{HeldBack, Sender, held_back};
 pub use traffic::observe::{Observer, observe};
 pub use traffic::own_times::{OwnLook, OwnPair, Stamps, look_at_own_times, p99_us};
 pub use traffic::predict::{Costs, Measured, Shape, predict, predict_one, shape};
-pub use traffic::talk::talkers;
 pub use verify::{VerifyError, expect, verify};
 
 pub(crate) use samehost_system::{diag, namespaces, proc, proc::process};

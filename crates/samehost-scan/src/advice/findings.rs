@@ -11,7 +11,7 @@ use samehost_model::scan::{Address, Finding, Found, Queues, Scan, Service, Socke
 use samehost_services::Protocol;
 use samehost_system::mounts::{Share, share};
 
-use crate::advice::backlog::enough;
+use super::socket::enough;
 use crate::advice::walk::Root;
 use crate::diag::{Activity, Diag};
 use crate::listing::datagrams;

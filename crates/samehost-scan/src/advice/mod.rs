@@ -2,25 +2,13 @@
 //! it. Each blocker is one file and one line in [`BLOCKERS`]. Blockers only inspect; they change nothing.
 
 mod accounts;
-mod acl;
-mod address_lost;
 mod ahead;
-mod another_socket;
-mod backlog;
+mod client;
 mod confinement;
-mod container;
-mod driver;
-mod file_system;
 pub(crate) mod findings;
-mod localhost;
-mod mount_namespace;
 mod pair;
-mod path_length;
 mod permissions;
-mod program;
-mod server;
-mod stale;
-mod tls;
+mod socket;
 mod walk;
 
 use std::net::SocketAddr;
@@ -31,11 +19,10 @@ use samehost_services::UnixSocket;
 use samehost_system::interrupt;
 
 pub use accounts::rule_of_socket;
-pub use address_lost::address_lost;
 pub use ahead::{Identity, UnsafeSocket, Unserved, identity, obstacles, service_at, services_at, socket_of};
-use pair::Pair;
+pub use client::address_lost;
 pub(crate) use pair::proposed_socket;
-use program::{Program, programs};
+use pair::{Pair, Program, programs};
 
 /// A check for something that may prevent a switch.
 pub struct Blocker {
@@ -84,25 +71,25 @@ impl Finding {
 
 /// All blockers, in the order in which users usually meet them.
 pub const BLOCKERS: &[Blocker] = &[
-    Blocker { code: ObstacleCode::Server, decided_by: DecidedBy::Switch, check: server::check },
-    Blocker { code: ObstacleCode::Backlog, decided_by: DecidedBy::Scan, check: backlog::check },
+    Blocker { code: ObstacleCode::Server, decided_by: DecidedBy::Switch, check: socket::server },
+    Blocker { code: ObstacleCode::Backlog, decided_by: DecidedBy::Scan, check: socket::backlog },
     Blocker { code: ObstacleCode::Permissions, decided_by: DecidedBy::Login, check: permissions::check },
     Blocker { code: ObstacleCode::Confinement, decided_by: DecidedBy::Page, check: confinement::check },
     Blocker {
         code: ObstacleCode::MountNamespace,
         decided_by: DecidedBy::Login,
-        check: mount_namespace::check,
+        check: client::mount_namespace,
     },
-    Blocker { code: ObstacleCode::Localhost, decided_by: DecidedBy::Switch, check: localhost::check },
+    Blocker { code: ObstacleCode::Localhost, decided_by: DecidedBy::Switch, check: client::localhost },
     Blocker { code: ObstacleCode::Accounts, decided_by: DecidedBy::Login, check: accounts::check },
-    Blocker { code: ObstacleCode::Container, decided_by: DecidedBy::Login, check: container::check },
-    Blocker { code: ObstacleCode::Driver, decided_by: DecidedBy::Scan, check: driver::check },
-    Blocker { code: ObstacleCode::Stale, decided_by: DecidedBy::Login, check: stale::check },
-    Blocker { code: ObstacleCode::AnotherSocket, decided_by: DecidedBy::Scan, check: another_socket::check },
-    Blocker { code: ObstacleCode::ClientAddress, decided_by: DecidedBy::Scan, check: address_lost::check },
-    Blocker { code: ObstacleCode::Tls, decided_by: DecidedBy::Scan, check: tls::check },
-    Blocker { code: ObstacleCode::PathLength, decided_by: DecidedBy::Scan, check: path_length::check },
-    Blocker { code: ObstacleCode::FileSystem, decided_by: DecidedBy::Scan, check: file_system::check },
+    Blocker { code: ObstacleCode::Container, decided_by: DecidedBy::Login, check: client::container },
+    Blocker { code: ObstacleCode::Driver, decided_by: DecidedBy::Scan, check: client::driver },
+    Blocker { code: ObstacleCode::Stale, decided_by: DecidedBy::Login, check: socket::stale },
+    Blocker { code: ObstacleCode::AnotherSocket, decided_by: DecidedBy::Scan, check: socket::another_socket },
+    Blocker { code: ObstacleCode::ClientAddress, decided_by: DecidedBy::Scan, check: client::client_address },
+    Blocker { code: ObstacleCode::Tls, decided_by: DecidedBy::Scan, check: client::tls },
+    Blocker { code: ObstacleCode::PathLength, decided_by: DecidedBy::Scan, check: socket::path_length },
+    Blocker { code: ObstacleCode::FileSystem, decided_by: DecidedBy::Scan, check: socket::file_system },
 ];
 
 /// Fills in the advice of a scan: one for each program that talks to a service over TCP.

@@ -61,7 +61,7 @@ fn explain(pair: &Pair<'_>, status: &Status, step: &Step, wanted: u32) -> Findin
         name_or_number(&users, step.stat.st_uid),
         if step.acl.is_some() { ", with an access control list" } else { "" }
     );
-    let of_group = step.acl.as_ref().map_or(step.mode() >> 3, super::acl::Acl::of_own_group);
+    let of_group = step.acl.as_ref().map_or(step.mode() >> 3, super::walk::Acl::of_own_group);
     let group_helps = of_group & wanted == wanted && step.stat.st_gid != 0;
     let is_member = group_helps && accounts::members(step.stat.st_gid).contains(&user);
     let remedy = if is_member {

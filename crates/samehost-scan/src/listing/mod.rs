@@ -5,7 +5,6 @@ pub(crate) mod congestion;
 pub(crate) mod datagrams;
 pub(crate) mod join;
 pub(crate) mod published;
-pub(crate) mod recognise;
 pub(crate) mod service;
 pub(crate) mod trust;
 pub(crate) mod unreachable;

@@ -16,12 +16,12 @@ use samehost_model::scan::{
     SocketState, Unmeasured,
 };
 
+use super::catch::holders;
 use crate::advice::endpoint;
 use crate::diag::Diag;
 use crate::listing::join::join;
 use crate::listing::service::Acceptors;
 use crate::namespaces;
-use crate::traffic::talk::holders;
 
 /// Pairs that are measured, and connections of each: the maps in the kernel have room for so many.
 const MOST_PAIRS: usize = 32;

@@ -8,4 +8,3 @@ pub(crate) mod observe;
 pub(crate) mod own_times;
 pub(crate) mod predict;
 pub(crate) mod shares;
-pub(crate) mod talk;
