@@ -6,5 +6,4 @@ pub(crate) mod html;
 pub(crate) mod json;
 pub(crate) mod markdown;
 pub(crate) mod metrics;
-pub(crate) mod page;
 pub(crate) mod terminal;

@@ -7,10 +7,9 @@ pub(crate) mod figures;
 pub(crate) mod head;
 pub(crate) mod ladder;
 pub(crate) mod notes;
+pub(crate) mod plots;
 pub(crate) mod predictions;
-pub(crate) mod quantile_plot;
 #[cfg(feature = "html")]
 pub(crate) mod question;
-pub(crate) mod ratio_plot;
 pub(crate) mod view;
 pub(crate) mod words;

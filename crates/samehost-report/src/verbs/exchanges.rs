@@ -13,8 +13,7 @@ use samehost_model::scan::{
     MOST_UNSTAMPED, NoTime, PairExchanges, Range, Saving, Scan, Unmeasured,
 };
 
-use crate::formats::page::Page;
-use crate::formats::terminal::Terminal;
+use crate::formats::terminal::{Page, Terminal};
 use crate::layout::text::{Line, Span, Tone, count, labelled, titled, wrap_spans};
 
 /// Pairs that are shown; the rest are counted, and JSON has all.

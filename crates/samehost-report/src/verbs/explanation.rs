@@ -5,8 +5,7 @@ use std::io::{self, Write};
 use samehost_model::printable::clean;
 use samehost_model::scan::{Explanation, Scan, SlowCongestion};
 
-use crate::formats::page::Page;
-use crate::formats::terminal::Terminal;
+use crate::formats::terminal::{Page, Terminal};
 use crate::layout::text::{Line, Span, Tone, labelled, titled, width, wrap_spans};
 
 /// The code of connections inside this machine that begin with BBR.

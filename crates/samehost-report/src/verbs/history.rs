@@ -3,15 +3,17 @@
 use std::io::{self, Write};
 
 use samehost_analysis::Changes;
-use samehost_model::Report;
+use samehost_model::human::{format_percent, format_ratio_aligned, format_together};
 use samehost_model::printable::clean;
+use samehost_model::{Comparison, MetricInfo, Report, Transport, Verdict};
 
-use crate::formats::page::Page;
-use crate::formats::terminal::Terminal;
+use crate::formats::terminal::{Page, Terminal};
+use crate::layout::grid::{Align, Column, Grid};
 use crate::layout::text::{Line, Span, Tone, labelled, wrap_spans};
+use crate::measurement::notes::{self, Note, Notes};
 use crate::measurement::view::View;
-use crate::measurement::{answer, head, words};
-use crate::verbs::changes;
+use crate::measurement::words::{self, interval};
+use crate::measurement::{answer, head};
 
 pub struct Run<'a> {
     /// Path of the stored file.
@@ -69,7 +71,7 @@ fn changes_since(run: &Run<'_>) -> Vec<Vec<Span>> {
         }
         Change::Since(found) => {
             let mut paragraphs = vec![vec![Span::dim("since the run before:")]];
-            paragraphs[0].extend(changes::summary(found, run.report).into_iter().flatten());
+            paragraphs[0].extend(summary(found, run.report).into_iter().flatten());
             let doubts = found.warnings.iter().map(|warning| {
                 vec![
                     Span::new(Tone::Doubt, format!("{}:", words::code(warning.code))),
@@ -80,4 +82,157 @@ fn changes_since(run: &Run<'_>) -> Vec<Vec<Span>> {
             paragraphs
         }
     }
+}
+
+// Changes between two reports: each arm compared with itself, and the old ratio with the new ratio.
+
+impl Terminal {
+    /// Renders the changes from `old` to `new`.
+    pub fn render_changes(
+        &self,
+        changes: &Changes,
+        old: &Report,
+        new: &Report,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        let mut page = Page::new(self.width);
+        compose_changes(&mut page, changes, old, new);
+        self.print(&page, out)
+    }
+}
+
+fn compose_changes(page: &mut Page, changes: &Changes, old: &Report, new: &Report) {
+    let mut lines = Vec::new();
+    for line in head::flow(&head::what(&View::of(new)), page.columns) {
+        lines.push(Line::from(vec![Span::new(Tone::Bold, line)]));
+    }
+    for (name, report) in [("old", old), ("new", new)] {
+        let mut parts = head::how(&View::of(report));
+        if let Some(first) = parts.first_mut() {
+            *first = format!("{name}: {first}");
+        }
+        for line in head::flow(&parts, page.columns) {
+            lines.push(Line::from(vec![Span::dim(line)]));
+        }
+    }
+    page.section(lines);
+    for (name, report) in [("old", old), ("new", new)] {
+        for headline in notes::headlines(&report.warnings) {
+            page.loud(words::code(headline.code), &format!("in the {name} report: {}", headline.message));
+        }
+    }
+    let harness = |id: &str| new.arm(id).is_some_and(|arm| arm.transport == Transport::None);
+    let changes = &Changes {
+        arms: changes.arms.iter().filter(|c| !harness(&c.baseline)).cloned().collect(),
+        ..changes.clone()
+    };
+    page.section(summary(changes, new).iter().flat_map(|text| wrap_spans(text, page.measure())).collect());
+    table(page, "new ÷ old, each arm against itself", new, &changes.arms);
+    table(page, "new ÷ old, of the ratio", new, &changes.ratios);
+    page.notes(&doubts(changes));
+}
+
+/// Sentences about the changes: counts for arms and for ratios, then each arm whose first metric changed.
+pub(crate) fn summary(changes: &Changes, new: &Report) -> Vec<Vec<Span>> {
+    let mut rows = Vec::new();
+    rows.extend(counted("Arms", &changes.arms));
+    rows.extend(counted("Ratios", &changes.ratios));
+    let first = new.head.workload.metrics.first().map(|metric| &metric.name);
+    for c in changes.arms.iter().filter(|c| Some(&c.metric) == first) {
+        if let (Verdict::Faster | Verdict::Slower, Some(metric)) = (c.verdict, metric(new, c)) {
+            let (words, than) = words::statement(metric, c.ratio, c.point.rate_per_s.is_some());
+            rows.push(vec![
+                Span::new(words::tone(c.verdict), format!("{}: {words}", clean(&c.baseline))),
+                Span::plain(format!("{than} before.")),
+            ]);
+        }
+    }
+    rows
+}
+
+fn metric<'a>(report: &'a Report, comparison: &Comparison) -> Option<&'a MetricInfo> {
+    report.head.workload.metrics.iter().find(|metric| metric.name == comparison.metric)
+}
+
+/// Table of old value, new value and ratio, with a row for each metric and arm.
+fn table(page: &mut Page, title: &str, report: &Report, all: &[Comparison]) {
+    if all.is_empty() {
+        return;
+    }
+    let confidence = format!("{} interval", format_percent(report.head.plan.confidence));
+    let mut grid = Grid::new(vec![
+        Column::new("", Align::Left),
+        Column::new("", Align::Left),
+        Column::new("old", Align::Value),
+        Column::new("new", Align::Value),
+        Column::new("new ÷ old", Align::Right).or_short("ratio"),
+        Column::new(confidence, Align::Right).spare(1),
+        Column::new("verdict", Align::Left),
+    ]);
+    for wanted in &report.head.workload.metrics {
+        let mut title = words::title(&wanted.name);
+        for comparison in all.iter().filter(|c| c.metric == wanted.name) {
+            let is_ratio = comparison.baseline.contains('÷');
+            let values = [comparison.baseline_value, comparison.candidate_value];
+            let texts = if is_ratio {
+                values.iter().map(|value| format_ratio_aligned(*value)).collect()
+            } else {
+                format_together(&values, &wanted.unit)
+            };
+            let mut row = vec![Span::from(std::mem::take(&mut title)), Span::plain(&comparison.baseline)];
+            row.extend(texts.into_iter().map(Span::from));
+            row.push(Span::new(Tone::Bold, format_ratio_aligned(comparison.ratio)));
+            row.push(interval(comparison).map_or_else(|| Span::dim("–"), Span::from));
+            row.push(Span::new(words::tone(comparison.verdict), words::cell(Some(wanted), comparison)));
+            grid.push(row);
+        }
+    }
+    let mut lines = vec![Line::from(vec![Span::new(Tone::Bold, title)])];
+    lines.extend(grid.lines(page.columns));
+    page.section(lines);
+}
+
+/// How many comparisons have each verdict: `Arms: 1 worse, 3 unchanged.`; `None` where there are none.
+fn counted(what: &str, all: &[Comparison]) -> Option<Vec<Span>> {
+    if all.is_empty() {
+        return None;
+    }
+    let mut text = vec![Span::new(Tone::Bold, format!("{what}:"))];
+    let mut left = all.len();
+    for (verdict, tone, word) in [
+        (Verdict::Slower, Tone::Bad, "worse"),
+        (Verdict::Faster, Tone::Good, "better"),
+        (Verdict::Equivalent, Tone::Plain, "unchanged"),
+        (Verdict::Inconclusive, Tone::Doubt, "undecided"),
+    ] {
+        let number = all.iter().filter(|comparison| comparison.verdict == verdict).count();
+        if number == 0 {
+            continue;
+        }
+        left -= number;
+        let end = if left == 0 { "." } else { "," };
+        text.push(Span::new(tone, format!("{number} {word}{end}")));
+    }
+    Some(text)
+}
+
+/// Whether a note is among the headlines.
+fn is_headline(_: &Comparison, note: Note<'_>) -> bool {
+    matches!(note, Note::Warning(warning) if words::is_headline(warning.code))
+}
+
+/// All warnings about the changes.
+fn doubts(changes: &Changes) -> Vec<Notes> {
+    let mut found = Vec::new();
+    for warning in &changes.warnings {
+        notes::add(&mut found, warning.code, notes::sentence(&warning.message));
+    }
+    for all in [&changes.arms, &changes.ratios] {
+        notes::gather(&mut found, all, &is_headline, &about);
+    }
+    found
+}
+
+fn about(c: &Comparison) -> String {
+    format!("{}, {}", clean(&c.baseline), words::title(&c.metric))
 }

@@ -7,8 +7,7 @@ use samehost_analysis::{Cell, HostHistory, HostsCompared, HostsHistory, Newest};
 use samehost_model::metric_title;
 use samehost_model::printable::clean;
 
-use crate::formats::page::Page;
-use crate::formats::terminal::Terminal;
+use crate::formats::terminal::{Page, Terminal};
 use crate::layout::text::{Line, Span, Tone, count, labelled, titled, wrap_spans};
 
 /// Entries of a list that are shown; JSON has all.

@@ -4,8 +4,7 @@ use std::io::{self, Write};
 
 use samehost_model::scan::{ClientWords, HowTo};
 
-use crate::formats::page::Page;
-use crate::formats::terminal::Terminal;
+use crate::formats::terminal::{Page, Terminal};
 use crate::layout::text::{Line, Span, Tone, labelled, titled, wrap_spans};
 
 /// How much of each client is shown.

@@ -1,6 +1,5 @@
 //! What a verb besides `bench` prints: a file for each.
 
-pub(crate) mod changes;
 pub(crate) mod checkup;
 pub(crate) mod exchanges;
 pub(crate) mod explanation;

@@ -9,8 +9,7 @@ use samehost_model::scan::{
     Advice, Possible, Process, Queues, ReadBy, Scan, Service, Socket, SocketKind, Traffic, Weight,
 };
 
-use crate::formats::page::Page;
-use crate::formats::terminal::Terminal;
+use crate::formats::terminal::{Page, Terminal};
 use crate::layout::text::{Line, Span, Tone, count, labelled, titled, wrap_spans};
 use crate::verbs::exchanges::{exchanges, of_a_request, saving_in_words, unix_openers};
 use crate::verbs::explanation::BBR;

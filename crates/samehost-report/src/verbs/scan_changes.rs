@@ -6,8 +6,7 @@ use samehost_model::scan::{
     ChangedHop, Hop, Listening, Noted, Program, ScanChanges, ServiceName, Unexpected, is_tcp,
 };
 
-use crate::formats::page::Page;
-use crate::formats::terminal::Terminal;
+use crate::formats::terminal::{Page, Terminal};
 use crate::layout::text::{Line, Span, Tone, count, labelled, titled, wrap_spans};
 
 /// Lines of a list that are shown; JSON has all.

@@ -10,8 +10,7 @@ use samehost_model::switch::{
     SwitchObstacle, SwitchOutcome, SwitchReport, SwitchStep,
 };
 
-use crate::formats::page::Page;
-use crate::formats::terminal::Terminal;
+use crate::formats::terminal::{Page, Terminal};
 use crate::layout::text::{Line, Span, Tone, labelled, titled, wrap_spans};
 use crate::measurement::head::started;
 use crate::verbs::exchanges::{reason_of_no_measurement, reason_of_no_time};

@@ -4,8 +4,8 @@
 use samehost_model::human::format_value;
 use serde_json::{Value, json};
 
-use crate::formats::html::escape;
 use crate::layout::grid::Grid;
+use crate::layout::text::{Span, Tone};
 use crate::measurement::view::View;
 
 /// Symbols and dashes, so that series can be distinguished without colour.
@@ -97,14 +97,14 @@ impl Marks {
 /// Joins lines to a hover text and escapes them, because reports may come from others.
 pub(crate) fn hover(lines: &[String]) -> String {
     let lines: Vec<String> =
-        lines.iter().filter(|line| !line.is_empty()).map(|line| escape::chart(line)).collect();
+        lines.iter().filter(|line| !line.is_empty()).map(|line| super::chart(line)).collect();
     lines.join("<br>")
 }
 
 /// A trace of points; `mode` is `lines+markers` or `markers`.
 pub(crate) fn points(series: &Series, mode: &str, marks: &Marks) -> Value {
     json!({
-        "type": "scatter", "mode": mode, "name": escape::chart(&series.name), "legendgroup": series.key,
+        "type": "scatter", "mode": mode, "name": super::chart(&series.name), "legendgroup": series.key,
         "x": marks.x, "y": marks.y, "hovertext": marks.hover, "hoverinfo": "text",
         "line": { "color": series.colour, "dash": series.dash, "width": 2 },
         "marker": { "color": series.colour, "symbol": series.symbol, "size": 8 },
@@ -116,7 +116,7 @@ pub(crate) fn band(series: &Series, x: &[f64], low: &[f64], high: &[f64]) -> Val
     let along: Vec<f64> = x.iter().chain(x.iter().rev()).copied().collect();
     let around: Vec<f64> = high.iter().chain(low.iter().rev()).copied().collect();
     json!({
-        "type": "scatter", "mode": "lines", "name": format!("{} interval", escape::chart(&series.name)),
+        "type": "scatter", "mode": "lines", "name": format!("{} interval", super::chart(&series.name)),
         "legendgroup": series.key, "x": along, "y": around, "fill": "toself", "hoverinfo": "skip",
         "fillcolor": format!("{}-soft", series.colour), "line": { "width": 0, "color": series.colour },
     })
@@ -224,7 +224,7 @@ pub(crate) fn log_axis(title: &str, unit: &str, values: impl IntoIterator<Item =
     let texts: Vec<String> = ticks.iter().map(|value| tick(*value, unit)).collect();
     let pad = ((high / low).log10() * 0.06).max(0.01);
     json!({
-        "type": "log", "title": { "text": escape::chart(title) }, "tickvals": ticks, "ticktext": texts,
+        "type": "log", "title": { "text": super::chart(title) }, "tickvals": ticks, "ticktext": texts,
         "range": [low.log10() - pad, high.log10() + pad],
     })
 }
@@ -243,7 +243,7 @@ pub(crate) fn linear_axis(
     let pad = if high > low { 0.06 * (high - low) } else { 0.05 * high.abs().max(1e-9) };
     let from = if from_zero && low >= 0.0 { 0.0 } else { low - pad };
     json!({
-        "type": "linear", "title": { "text": escape::chart(title) }, "tickvals": ticks, "ticktext": texts,
+        "type": "linear", "title": { "text": super::chart(title) }, "tickvals": ticks, "ticktext": texts,
         "range": [from, high + pad],
     })
 }
@@ -259,19 +259,135 @@ pub(crate) fn named_axis(title: &str, log: bool, ticks: &[(f64, String)]) -> Val
         if place(*value) - last >= NEAREST * (high - low) {
             last = place(*value);
             values.push(*value);
-            texts.push(escape::chart(text));
+            texts.push(super::chart(text));
         }
     }
     let pad = if high > low { 0.05 * (high - low) } else { 0.5 };
     json!({
-        "type": if log { "log" } else { "linear" }, "title": { "text": escape::chart(title) },
+        "type": if log { "log" } else { "linear" }, "title": { "text": super::chart(title) },
         "tickvals": values, "ticktext": texts, "range": [low - pad, high + pad],
     })
+}
+
+// One chart as HTML: title, explanation, toggles, the drawing, and the same values as a table.
+
+/// CSS class of a tone.
+pub(crate) fn class(tone: Tone) -> Option<&'static str> {
+    match tone {
+        Tone::Plain => None,
+        Tone::Bold => Some("bold"),
+        Tone::Dim => Some("dim"),
+        Tone::Good => Some("good"),
+        Tone::Bad => Some("bad"),
+        Tone::Doubt => Some("doubt"),
+        Tone::Loud => Some("loud"),
+    }
+}
+
+pub(crate) fn span(span: &Span) -> String {
+    let text = super::html(span.text());
+    class(span.tone()).map_or(text.clone(), |class| format!("<span class=\"{class}\">{text}</span>"))
+}
+
+/// A table with header cells for columns and rows.
+pub(crate) fn table(grid: &Grid, caption: &str) -> String {
+    let mut html = String::from("<div class=\"scroll\" tabindex=\"0\" role=\"region\"");
+    html.push_str(&format!(" aria-label=\"{}\"><table>", super::html(caption)));
+    if grid.heads().any(|head| !head.is_empty()) {
+        html.push_str("<thead><tr>");
+        for (column, head) in grid.heads().enumerate() {
+            let right = if grid.is_right(column) { " class=\"right\"" } else { "" };
+            // An empty header cell would confuse screen readers.
+            let (open, close) = if head.is_empty() { ("td", "td") } else { ("th scope=\"col\"", "th") };
+            html.push_str(&format!("<{open}{right}>{}</{close}>", super::html(head)));
+        }
+        html.push_str("</tr></thead>");
+    }
+    html.push_str("<tbody>");
+    for row in &grid.rows {
+        html.push_str("<tr>");
+        for (column, cell) in row.iter().enumerate() {
+            let right = if grid.is_right(column) { " class=\"right\"" } else { "" };
+            let (open, close) = if column == 0 { ("th scope=\"row\"", "th") } else { ("td", "td") };
+            html.push_str(&format!("<{open}{right}>{}</{close}>", span(cell)));
+        }
+        html.push_str("</tr>");
+    }
+    html.push_str("</tbody></table></div>");
+    html
+}
+
+/// CSS class of a colour name: `$series0` → `series0`.
+fn colour(series: &Series) -> &str {
+    series.colour.trim_start_matches('$')
+}
+
+fn sign(series: &Series) -> &'static str {
+    match series.symbol {
+        "square" => "■",
+        "diamond" => "◆",
+        "triangle-up" => "▲",
+        "star" => "★",
+        "pentagon" => "⬟",
+        "hexagon" => "⬢",
+        "hourglass" => "⧗",
+        _ => "●",
+    }
+}
+
+/// A chart. `prefix` makes its ids unique in the page.
+pub(crate) fn figure(chart: &Chart, prefix: &str) -> String {
+    let id = format!("{prefix}-{}", chart.id);
+    let title = super::html(&chart.title);
+    let mut html = format!(
+        "<section class=\"chart\" aria-labelledby=\"{id}-title\"><h3 id=\"{id}-title\">{title}</h3>\
+         <p class=\"about\" id=\"{id}-about\">{}</p><div class=\"controls\">",
+        super::html(&chart.about)
+    );
+    if chart.views.len() > 1 {
+        html.push_str(&format!("<label>Show <select data-chart=\"{id}\">"));
+        for (index, view) in chart.views.iter().enumerate() {
+            html.push_str(&format!("<option value=\"{index}\">{}</option>", super::html(&view.label)));
+        }
+        html.push_str("</select></label>");
+    }
+    if !chart.series.is_empty() {
+        html.push_str(&format!("<div class=\"series\" role=\"group\" aria-label=\"Series of {title}\">"));
+        for series in &chart.series {
+            html.push_str(&format!(
+                "<button type=\"button\" aria-pressed=\"true\" data-chart=\"{id}\" data-series=\"{}\">\
+                 <span class=\"sign {}\" aria-hidden=\"true\">{}</span> {}</button>",
+                super::html(&series.key),
+                colour(series),
+                sign(series),
+                super::html(&series.name)
+            ));
+        }
+        html.push_str("</div>");
+    }
+    let height = chart.views.first().and_then(|view| view.layout["height"].as_u64()).unwrap_or(400);
+    html.push_str(&format!(
+        "</div><figure><div class=\"plot\" id=\"{id}\" role=\"img\" style=\"min-height:{height}px\" \
+         aria-label=\"{title}, a chart; its values stand in the table below\" \
+         aria-describedby=\"{id}-about\"></div></figure>"
+    ));
+    html.push_str(&format!(
+        "<details><summary>{title}: values as a table</summary>{}</details>",
+        table(&chart.table, &format!("{}: values", chart.title))
+    ));
+    let views: Vec<_> =
+        chart.views.iter().map(|view| json!({ "traces": view.traces, "layout": view.layout })).collect();
+    html.push_str(&format!(
+        "<script type=\"application/json\" class=\"spec\" data-chart=\"{id}\">{}</script></section>\n",
+        super::json(&json!({ "views": views }).to_string())
+    ));
+    html
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::grid::{Align, Column};
 
     #[test]
     fn ticks_are_round_and_few() {
@@ -293,5 +409,16 @@ mod tests {
         assert_eq!(tick(0.5, "us"), "500 ns");
         assert_eq!(tick(1.05, ""), "1.05");
         assert_eq!(tick(0.0, "us"), "0");
+    }
+
+    #[test]
+    fn a_table_has_heads_for_columns_and_rows() {
+        let mut grid = Grid::new(vec![Column::new("", Align::Left), Column::new("t<c>p", Align::Value)]);
+        grid.push(vec![Span::plain("p50"), Span::new(Tone::Good, "1 & 2")]);
+        let html = table(&grid, "A \"caption\"");
+        assert!(html.contains("aria-label=\"A &quot;caption&quot;\""), "{html}");
+        assert!(html.contains("<th scope=\"col\" class=\"right\">t&lt;c&gt;p</th>"), "{html}");
+        assert!(html.contains("<th scope=\"row\">p50</th>"), "{html}");
+        assert!(html.contains("<span class=\"good\">1 &amp; 2</span>"), "{html}");
     }
 }

@@ -7,9 +7,8 @@ use std::io::{self, Write};
 
 use samehost_model::{Comparison, Report, Verdict};
 
-use super::escape::{html as escaped, sentence};
 use super::page::{Articles, Front};
-use super::render_with;
+use super::{html as escaped, render_with, sentence};
 use crate::measurement::head;
 use crate::verbs::checkup::{Around, Finding, FindingKind, NOTHING_WORTH, answer, legend, meaning};
 

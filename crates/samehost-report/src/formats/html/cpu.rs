@@ -5,7 +5,6 @@ use samehost_model::human::format_value;
 use serde_json::json;
 
 use super::chart::{self, Chart, ChartView, Series};
-use super::escape;
 use crate::layout::grid::{Align, Column, Grid};
 use crate::layout::text::{Span, truncate};
 use crate::measurement::view::{self, View};
@@ -119,7 +118,7 @@ pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
     let traces = used.iter().map(|(i, part)| bar(*i, part, &rows)).collect();
     let totals = rows.iter().map(|(_, medians)| medians.iter().flatten().sum::<f64>());
     let x = chart::linear_axis("CPU time per operation", "us", true, totals.chain([0.0]));
-    let texts: Vec<String> = rows.iter().map(|(label, _)| escape::chart(&truncate(label, LABEL))).collect();
+    let texts: Vec<String> = rows.iter().map(|(label, _)| super::chart(&truncate(label, LABEL))).collect();
     let y = json!({
         "type": "linear", "range": [rows.len() as f64 - 0.5, -0.5], "ticktext": texts,
         "tickvals": (0..rows.len()).collect::<Vec<_>>(), "showgrid": false,

@@ -9,7 +9,6 @@ use samehost_model::human::count;
 use samehost_model::printable::clean;
 use samehost_model::{Profile, Role};
 
-use crate::formats::html::escape;
 use crate::measurement::view::View;
 
 /// Suffix of the bucket that combines stacks with few samples.
@@ -107,11 +106,11 @@ fn alike(stack: &str) -> bool {
 
 /// A drawing in a scrollable region.
 pub(crate) fn section(flame: &Flame) -> String {
-    let title = escape::html(&flame.title);
+    let title = super::html(&flame.title);
     format!(
         "<section><h3>{title}</h3><p class=\"about\">{}</p><div class=\"scroll\" tabindex=\"0\" role=\"region\" \
          aria-label=\"Flame graph of {title}; the functions that differ most stand in the table above\">{}</div></section>\n",
-        escape::html(&flame.about),
+        super::html(&flame.about),
         flame.drawing
     )
 }
@@ -160,7 +159,7 @@ pub(super) fn draw(stacks: &Stacks, before: Option<&Stacks>) -> Option<String> {
             None => warm(frame.name),
             Some(_) => against(frame.more.unwrap_or(0), most),
         };
-        let name = escape::html(frame.name);
+        let name = super::html(frame.name);
         // Writing to a String cannot fail.
         let _ = write!(
             out,
@@ -172,7 +171,7 @@ pub(super) fn draw(stacks: &Stacks, before: Option<&Stacks>) -> Option<String> {
             ROW - 1,
             x + 3.0,
             y as f64 + 11.5,
-            escape::html(&fitting(frame.name, width)),
+            super::html(&fitting(frame.name, width)),
         );
     }
     out.push_str("</svg>");

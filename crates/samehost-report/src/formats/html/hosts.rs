@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
 use super::page::{Articles, Front};
-use super::{escape, figure, render_with};
+use super::render_with;
 use crate::layout::grid::{Align, Column, Grid};
 use crate::layout::text::{Span, count, truncate};
 use crate::verbs::hosts::{named, not_compared, of_what, ratio, standing, verdict, what};
@@ -31,18 +31,18 @@ const TALLEST: usize = 1_400;
 pub fn hosts_as_html(found: &HostsCompared, out: &mut dyn Write) -> io::Result<()> {
     let mut html = format!(
         "<p class=\"answer\">{}</p>\n<p class=\"how\">{}</p>\n",
-        escape::html(&format!("{}.", verdict(found))),
-        escape::html(&of_what(found))
+        super::html(&format!("{}.", verdict(found))),
+        super::html(&of_what(found))
     );
     html.push_str("<div class=\"charts\">");
     for chart in [differ(found), factors(found), all(found)].into_iter().flatten() {
-        html.push_str(&figure::figure(&chart, PREFIX));
+        html.push_str(&chart::figure(&chart, PREFIX));
     }
     html.push_str("</div>\n");
     if let Some(text) = not_compared(found) {
         // Writing to a String cannot fail.
-        let _ = writeln!(html, "<p class=\"note\">{}</p>", escape::html(&text));
-        let _ = writeln!(html, "<p class=\"about\">{}</p>", escape::html(&found.not_compared.join(", ")));
+        let _ = writeln!(html, "<p class=\"note\">{}</p>", super::html(&text));
+        let _ = writeln!(html, "<p class=\"about\">{}</p>", super::html(&found.not_compared.join(", ")));
     }
     render_with(&Front { title: "Hosts compared", html: &html, articles: Articles::Whole }, &[], out)
 }
@@ -131,7 +131,7 @@ fn rows_chart(id: &str, title: &str, about: String, rows: &[Row], mut table: Gri
         }
         traces.push(dots(colour, first.symbol, 10, &marks));
     }
-    let texts: Vec<String> = shown.iter().map(|row| escape::chart(&truncate(&row.label, LABEL))).collect();
+    let texts: Vec<String> = shown.iter().map(|row| super::chart(&truncate(&row.label, LABEL))).collect();
     let y = json!({
         "type": "linear", "range": [shown.len() as f64 - 0.5, -0.5], "ticktext": texts,
         "tickvals": (0..shown.len()).collect::<Vec<_>>(), "showgrid": false,

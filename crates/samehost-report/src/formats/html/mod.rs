@@ -4,8 +4,6 @@
 mod chart;
 mod checkup;
 mod cpu;
-pub(crate) mod escape;
-mod figure;
 mod flames;
 mod hosts;
 mod page;
@@ -15,15 +13,17 @@ mod ratios;
 mod sweeps;
 mod timeline;
 
+use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use samehost_model::Report;
+use samehost_model::printable::{clean, is_hidden};
 
 use crate::measurement::view::View;
 use chart::Chart;
 
+pub(crate) use chart::table;
 pub use checkup::{CheckupPage, checkup_as_html};
-pub(crate) use figure::table;
 pub use hosts::hosts_as_html;
 pub(crate) use page::{Articles, Front};
 
@@ -60,4 +60,69 @@ fn charts(view: &View<'_>) -> (Vec<Chart>, Option<String>) {
     charts.extend(cpu::chart(view));
     charts.extend(timeline::chart(view));
     (charts, failure)
+}
+
+// Escapes text of a report for HTML, for JSON inside a `<script>`, and for chart labels. Nothing from a
+// report can become markup or close the element that contains it.
+
+/// Escapes text between tags or in a quoted attribute.
+pub(crate) fn html(text: &str) -> String {
+    chart(text).replace('"', "&quot;").replace('\'', "&#39;")
+}
+
+/// The same of a sentence, in which no line ends between a number and its percent sign, or within a range (`47–55 %`). Not for what is
+/// copied, such as a command.
+pub(crate) fn sentence(text: &str) -> String {
+    html(text).replace(" %", "&nbsp;%").replace('–', "–&NoBreak;")
+}
+
+/// Escapes text that plotly.js draws: it interprets some tags and entities, and `%{` starts a template.
+pub(crate) fn chart(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in clean(text).chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+/// Escapes JSON inside a `<script>`: characters that could close the element or start a comment become `\u`
+/// escapes. They occur only in strings, so the value is unchanged.
+pub(crate) fn json(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    let mut units = [0; 2];
+    for c in text.chars() {
+        if matches!(c, '<' | '>' | '&') || (is_hidden(c) && c != '\n') {
+            for unit in c.encode_utf16(&mut units) {
+                // Writing to a String cannot fail.
+                let _ = write!(safe, "\\u{unit:04x}");
+            }
+        } else {
+            safe.push(c);
+        }
+    }
+    safe
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_never_becomes_markup() {
+        assert_eq!(html("</title><script>a(\"'&')"), "&lt;/title&gt;&lt;script&gt;a(&quot;&#39;&amp;&#39;)");
+        assert_eq!(chart("<a href='javascript:x'>%{x}"), "&lt;a href='javascript:x'&gt;%{x}");
+    }
+
+    #[test]
+    fn json_says_the_same_without_ending_its_script() {
+        let value = serde_json::json!({ "</script><!--": "a & b \u{2028} \u{e0001} µs" });
+        let text = json(&value.to_string());
+        assert!(!text.contains(['<', '>', '&', '\u{2028}', '\u{e0001}']), "{text}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
+    }
 }

@@ -8,7 +8,8 @@ use samehost_model::human::{format_percent, format_seconds};
 use samehost_model::printable::clean;
 use samehost_model::{Report, Stopping};
 
-use crate::formats::html::{charts, escape, figure, flames};
+use super::chart;
+use crate::formats::html::{charts, flames};
 use crate::formats::json;
 use crate::layout::text::Span;
 use crate::measurement::question::question;
@@ -49,7 +50,7 @@ pub(crate) enum Articles {
 pub(crate) fn write(front: &Front<'_>, bodies: &[Body<'_>], out: &mut dyn Write) -> io::Result<()> {
     let first = bodies.first().map_or_else(String::new, |body| question(&View::of(body.report)));
     let title = if front.title.is_empty() { first } else { front.title.to_owned() };
-    let safe = escape::html(&title);
+    let safe = super::html(&title);
     writeln!(
         out,
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -63,7 +64,7 @@ pub(crate) fn write(front: &Front<'_>, bodies: &[Body<'_>], out: &mut dyn Write)
     )?;
     let many = bodies.len() > 1 || !front.html.is_empty();
     if many {
-        writeln!(out, "<h1>{}</h1>", escape::sentence(&title))?;
+        writeln!(out, "<h1>{}</h1>", super::sentence(&title))?;
         out.write_all(front.html.as_bytes())?;
         if !bodies.is_empty() {
             contents(bodies, out)?;
@@ -99,7 +100,7 @@ fn called(body: &Body<'_>) -> String {
 fn contents(bodies: &[Body<'_>], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "<nav aria-label=\"Reports\"><ul>")?;
     for (index, body) in bodies.iter().enumerate() {
-        writeln!(out, "<li><a href=\"#r{index}\">{}</a></li>", escape::html(&called(body)))?;
+        writeln!(out, "<li><a href=\"#r{index}\">{}</a></li>", super::html(&called(body)))?;
     }
     writeln!(out, "</ul></nav>")
 }
@@ -118,26 +119,26 @@ fn article(
     writeln!(out, "<article id=\"{prefix}\" aria-labelledby=\"{prefix}-title\">\n<header>")?;
     match heading {
         Some(heading) => {
-            writeln!(out, "<h1 id=\"{prefix}-title\">{}</h1>", escape::sentence(heading))?;
+            writeln!(out, "<h1 id=\"{prefix}-title\">{}</h1>", super::sentence(heading))?;
         }
         None => {
-            let title = escape::html(&called(body));
+            let title = super::html(&called(body));
             writeln!(out, "<h2 class=\"top\" id=\"{prefix}-title\">{title}</h2>")?;
         }
     }
     if let Some(text) = head::outcome(report.head.outcome, &report.head.plan) {
-        writeln!(out, "<p class=\"doubt\">{}.</p>", escape::html(&text))?;
+        writeln!(out, "<p class=\"doubt\">{}.</p>", super::html(&text))?;
     }
     for headline in notes::headlines(&report.warnings) {
         let label = words::code(headline.code).to_uppercase();
         let text = notes::sentence(&headline.message);
-        writeln!(out, "<p class=\"loud\" role=\"alert\">{label}! {}</p>", escape::html(&text))?;
+        writeln!(out, "<p class=\"loud\" role=\"alert\">{label}! {}</p>", super::html(&text))?;
     }
     for paragraph in answer::answer(&view).iter().chain(&answer::turns(&view)) {
         writeln!(out, "<p class=\"answer\">{}</p>", spans(paragraph))?;
     }
     let parameters: Vec<String> = head::what(&view).into_iter().chain(head::how(&view)).collect();
-    writeln!(out, "<p class=\"how\">{}</p>\n</header>", escape::html(&parameters.join(" · ")))?;
+    writeln!(out, "<p class=\"how\">{}</p>\n</header>", super::html(&parameters.join(" · ")))?;
     tables(&view, out)?;
     if articles == Articles::Whole {
         drawings(&view, &prefix, out)?;
@@ -156,17 +157,17 @@ fn drawings(view: &View<'_>, prefix: &str, out: &mut dyn Write) -> io::Result<()
         writeln!(out, "<h2>Charts</h2>")?;
     }
     if let Some(failure) = failure {
-        writeln!(out, "<p class=\"note\">{}</p>", escape::html(&failure))?;
+        writeln!(out, "<p class=\"note\">{}</p>", super::html(&failure))?;
     }
     writeln!(out, "<div class=\"charts\">")?;
     for chart in &charts {
-        out.write_all(figure::figure(chart, prefix).as_bytes())?;
+        out.write_all(chart::figure(chart, prefix).as_bytes())?;
     }
     writeln!(out, "</div>")
 }
 
 fn spans(spans: &[Span]) -> String {
-    spans.iter().map(figure::span).collect::<Vec<_>>().join(" ")
+    spans.iter().map(chart::span).collect::<Vec<_>>().join(" ")
 }
 
 fn tables(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
@@ -179,14 +180,14 @@ fn tables(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
     for figure in shown {
         writeln!(out, "<div>")?;
         if !figure.title.is_empty() {
-            writeln!(out, "<h3>{}</h3>", escape::html(&figure.title))?;
+            writeln!(out, "<h3>{}</h3>", super::html(&figure.title))?;
         }
         let caption = if figure.title.is_empty() { "Results" } else { &figure.title };
-        writeln!(out, "{}</div>", figure::table(&figure.grid, caption))?;
+        writeln!(out, "{}</div>", chart::table(&figure.grid, caption))?;
     }
     writeln!(out, "</div>")?;
     if let Some(legend) = figures::legend(view, &figures) {
-        writeln!(out, "<p class=\"how\">{}</p>", escape::html(&legend))?;
+        writeln!(out, "<p class=\"how\">{}</p>", super::html(&legend))?;
     }
     Ok(())
 }
@@ -194,10 +195,10 @@ fn tables(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
 /// CPU profile, from `--profile`.
 fn profile(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
     let Some(basis) = effects::basis(view) else { return Ok(()) };
-    writeln!(out, "<h2>Where CPU time went</h2>\n<p>{}</p>\n<div class=\"tables\">", escape::html(&basis))?;
+    writeln!(out, "<h2>Where CPU time went</h2>\n<p>{}</p>\n<div class=\"tables\">", super::html(&basis))?;
     for figure in effects::differences(view) {
-        let title = escape::html(&figure.title);
-        writeln!(out, "<div><h3>{title}</h3>{}</div>", figure::table(&figure.grid, &figure.title))?;
+        let title = super::html(&figure.title);
+        writeln!(out, "<div><h3>{title}</h3>{}</div>", chart::table(&figure.grid, &figure.title))?;
     }
     writeln!(out, "</div>")?;
     for flame in flames::flames(view) {
@@ -215,7 +216,7 @@ fn basis(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
         for group in &notes {
             for message in &group.messages {
                 let code = words::code(group.code);
-                writeln!(out, "<li><span class=\"doubt\">{code}</span> {}</li>", escape::html(message))?;
+                writeln!(out, "<li><span class=\"doubt\">{code}</span> {}</li>", super::html(message))?;
             }
         }
         writeln!(out, "</ul>")?;
@@ -226,26 +227,26 @@ fn basis(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
         (conditions::limits(view), "How busy client and server were"),
     ] {
         if let Some(grid) = grid {
-            writeln!(out, "<h3>{caption}</h3>\n{}", figure::table(&grid, caption))?;
+            writeln!(out, "<h3>{caption}</h3>\n{}", chart::table(&grid, caption))?;
         }
     }
     let conditions = conditions::conditions(view);
     if !conditions.is_empty() {
         writeln!(out, "<h3>Evidence and conditions</h3>\n<dl>")?;
         for condition in &conditions {
-            let (label, text) = (escape::html(condition.label), escape::html(&condition.text));
+            let (label, text) = (super::html(condition.label), super::html(&condition.text));
             writeln!(out, "<dt>{label}</dt><dd>{text}</dd>")?;
         }
         writeln!(out, "</dl>")?;
     }
-    writeln!(out, "<h3>Method</h3>\n<p>{}</p>", escape::html(&method(report)))?;
+    writeln!(out, "<h3>Method</h3>\n<p>{}</p>", super::html(&method(report)))?;
     writeln!(out, "<h3>Environment</h3>\n<dl>")?;
     for (label, value) in environment(report) {
-        writeln!(out, "<dt>{}</dt><dd>{}</dd>", escape::html(&label), escape::html(&value))?;
+        writeln!(out, "<dt>{}</dt><dd>{}</dd>", super::html(&label), super::html(&value))?;
     }
     writeln!(out, "</dl>")?;
     if !report.head.command.is_empty() {
-        let command = escape::html(&report.head.command.join(" "));
+        let command = super::html(&report.head.command.join(" "));
         writeln!(out, "<h3>Command</h3>\n<pre tabindex=\"0\"><code>{command}</code></pre>")?;
     }
     Ok(())
@@ -260,8 +261,8 @@ fn raw(report: &Report, prefix: &str, out: &mut dyn Write) -> io::Result<()> {
         "<h3>Raw data</h3>\n<p>Every trial with its histogram, as <code>{}</code>; <code>samehost report</code> \
          reads it again. <button type=\"button\" class=\"download\" data-report=\"{prefix}\">Download JSON\
          </button></p>\n<script type=\"application/json\" class=\"report\" data-report=\"{prefix}\">{}</script>",
-        escape::html(&report.head.schema),
-        escape::json(&text)
+        super::html(&report.head.schema),
+        super::json(&text)
     )
 }
 

@@ -7,7 +7,6 @@ use samehost_model::printable::clean;
 use serde_json::json;
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
-use super::escape;
 use crate::layout::grid::{Align, Column, Grid};
 use crate::layout::text::Span;
 use crate::measurement::view::{Parameter, View};
@@ -92,7 +91,7 @@ fn picture(view: &View<'_>, ladders: &[&Ladder], label: &str, read: Read) -> Opt
             let mut knee = chart::segments(&series.key, &series.colour, 2, &[([rate; 2], [low, high])]);
             knee["line"]["dash"] = json!("dot");
             knee["mode"] = json!("lines+text");
-            knee["text"] = json!(["", format!("{} takes off", escape::chart(&series.name)), ""]);
+            knee["text"] = json!(["", format!("{} takes off", super::chart(&series.name)), ""]);
             knee["textposition"] = json!("top left");
             knee["textfont"] = json!({ "color": "$ink", "size": 12 });
             knee["cliponaxis"] = json!(false);

@@ -5,7 +5,6 @@ use samehost_model::{Better, Comparison, MetricInfo, Verdict};
 use serde_json::{Value, json};
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
-use super::escape;
 use crate::layout::grid::{Align, Column, Grid};
 use crate::layout::text::{Span, count, truncate};
 use crate::measurement::view::{self, View};
@@ -176,7 +175,7 @@ fn layout(view: &View<'_>, rows: &[Row<'_>]) -> Value {
         "",
         ends.chain([1.0, 1.0 + margin, 1.0 / (1.0 + margin)]),
     );
-    let texts: Vec<String> = rows.iter().map(|row| escape::chart(&truncate(&row.label, LABEL))).collect();
+    let texts: Vec<String> = rows.iter().map(|row| super::chart(&truncate(&row.label, LABEL))).collect();
     let y = json!({
         "type": "linear", "range": [rows.len() as f64 - 0.5, -0.5], "ticktext": texts,
         "tickvals": (0..rows.len()).collect::<Vec<_>>(), "showgrid": false,

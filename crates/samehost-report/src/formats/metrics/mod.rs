@@ -6,14 +6,14 @@
 
 mod of_report;
 mod of_scan;
-mod otlp;
-mod prometheus;
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
 
 pub use of_report::metrics_of_report;
 pub(crate) use of_report::render;
 pub use of_scan::{Found, metrics_of_scan};
-pub use otlp::metrics_as_otlp;
-pub use prometheus::metrics_as_prometheus;
 
 /// How a metric behaves over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,5 +93,236 @@ impl Metric {
 impl Sample {
     fn alone(value: f64) -> Vec<Self> {
         vec![Sample { labels: Vec::new(), value }]
+    }
+}
+
+// OTLP as JSON: an `ExportMetricsServiceRequest` in the JSON mapping of protobuf.
+
+/// `AGGREGATION_TEMPORALITY_CUMULATIVE`; the JSON mapping of OTLP has enumerations as numbers.
+const CUMULATIVE: u32 = 2;
+
+/// Renders metrics as the body of a request to an OTLP receiver. `resource` is what they are of: names and values;
+/// `unix_nanos` is the time of their values.
+#[must_use]
+pub fn metrics_as_otlp(
+    metrics: &[Metric],
+    resource: &[(String, String)],
+    version: &str,
+    unix_nanos: i128,
+) -> Value {
+    let metrics: Vec<Value> = metrics
+        .iter()
+        .filter(|metric| !metric.is_empty())
+        .map(|metric| as_json(metric, unix_nanos))
+        .collect();
+    let attributes: Vec<Value> = resource.iter().map(|(name, value)| attribute(name, value)).collect();
+    json!({ "resourceMetrics": [{
+        "resource": { "attributes": attributes },
+        "scopeMetrics": [{ "scope": { "name": "samehost", "version": version }, "metrics": metrics }],
+    }] })
+}
+
+fn as_json(metric: &Metric, unix_nanos: i128) -> Value {
+    let points: Vec<Value> = metric.samples.iter().map(|sample| point(sample, unix_nanos)).collect();
+    let (name, data) = match metric.kind {
+        MetricKind::Gauge => ("gauge", json!({ "dataPoints": points })),
+        MetricKind::Counter => (
+            "sum",
+            json!({ "dataPoints": points, "aggregationTemporality": CUMULATIVE, "isMonotonic": true }),
+        ),
+        // Each scan's is cumulative since its own start time. Delta would say the same, and Prometheus refuses it.
+        MetricKind::Histogram => {
+            let spread = metric.distributions.iter().map(|one| distribution(one, unix_nanos));
+            let points: Vec<Value> = spread.collect();
+            ("histogram", json!({ "dataPoints": points, "aggregationTemporality": CUMULATIVE }))
+        }
+    };
+    let unit = match metric.unit {
+        MetricUnit::Of(thing) => format!("{{{thing}}}"),
+        MetricUnit::Seconds => "s".to_owned(),
+        MetricUnit::PerSecond => "{operation}/s".to_owned(),
+        MetricUnit::BytesPerSecond => "By/s".to_owned(),
+        MetricUnit::Ratio => "1".to_owned(),
+        MetricUnit::None => String::new(),
+    };
+    json!({ "name": metric.name, "description": metric.help, "unit": unit, name: data })
+}
+
+/// A histogram: how many values each bucket has for itself, one more than there are bounds.
+fn distribution(one: &Distribution, unix_nanos: i128) -> Value {
+    let attributes: Vec<Value> = one.labels.iter().map(|(name, value)| attribute(name, value)).collect();
+    let mut counts = Vec::new();
+    let mut below = 0;
+    for at_most in one.at_most.iter().chain([&one.count]) {
+        counts.push(at_most.saturating_sub(below).to_string());
+        below = *at_most;
+    }
+    let begun = unix_nanos - (1e9 * one.seconds) as i128;
+    json!({
+        "attributes": attributes,
+        "startTimeUnixNano": begun.to_string(),
+        "timeUnixNano": unix_nanos.to_string(),
+        "count": one.count.to_string(),
+        "sum": one.sum,
+        "bucketCounts": counts,
+        "explicitBounds": one.bounds,
+    })
+}
+
+fn point(sample: &Sample, unix_nanos: i128) -> Value {
+    let attributes: Vec<Value> = sample.labels.iter().map(|(name, value)| attribute(name, value)).collect();
+    // The mapping has 64-bit integers as strings.
+    json!({ "attributes": attributes, "timeUnixNano": unix_nanos.to_string(), "asDouble": sample.value })
+}
+
+fn attribute(name: &str, value: &str) -> Value {
+    json!({ "key": name, "value": { "stringValue": value } })
+}
+
+// Prometheus' text format, for a file that node_exporter's textfile collector reads: no timestamps, a HELP and a TYPE line for
+// each metric.
+
+/// Renders metrics in Prometheus' text format. Those without a value are left out.
+#[must_use]
+pub fn metrics_as_prometheus(metrics: &[Metric]) -> String {
+    let mut text = String::new();
+    for metric in metrics.iter().filter(|metric| !metric.is_empty()) {
+        let name = name(metric);
+        let kind = match metric.kind {
+            MetricKind::Gauge => "gauge",
+            MetricKind::Counter => "counter",
+            MetricKind::Histogram => "histogram",
+        };
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "# HELP {name} {}\n# TYPE {name} {kind}", help(metric.help));
+        for sample in &metric.samples {
+            let _ = writeln!(text, "{name}{} {}", labels(&sample.labels), sample.value);
+        }
+        for one in &metric.distributions {
+            text.push_str(&buckets(&name, one));
+        }
+    }
+    text
+}
+
+/// A name as Prometheus translates it from OpenTelemetry's.
+fn name(metric: &Metric) -> String {
+    let unit = match metric.unit {
+        MetricUnit::Of(_) | MetricUnit::None => "",
+        MetricUnit::Seconds => "_seconds",
+        MetricUnit::PerSecond => "_per_second",
+        MetricUnit::BytesPerSecond => "_bytes_per_second",
+        MetricUnit::Ratio => "_ratio",
+    };
+    let total = if metric.kind == MetricKind::Counter { "_total" } else { "" };
+    format!("{}{unit}{total}", metric.name.replace('.', "_"))
+}
+
+/// The lines of a histogram: each bucket has all below it, and the last one has all.
+fn buckets(name: &str, one: &Distribution) -> String {
+    let mut text = String::new();
+    let bounds = one.bounds.iter().map(ToString::to_string).chain(["+Inf".to_owned()]);
+    for (bound, count) in bounds.zip(one.at_most.iter().chain([&one.count])) {
+        let of_bucket = [&one.labels[..], &[("le", bound)]].concat();
+        let _ = writeln!(text, "{name}_bucket{} {count}", labels(&of_bucket));
+    }
+    let labels = labels(&one.labels);
+    let _ = writeln!(text, "{name}_sum{labels} {}\n{name}_count{labels} {}", one.sum, one.count);
+    text
+}
+
+fn help(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('\n', "\\n")
+}
+
+fn labels(all: &[(&'static str, String)]) -> String {
+    let each = all.iter().map(|(name, value)| {
+        let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        format!("{}=\"{value}\"", name.replace('.', "_"))
+    });
+    let each: Vec<String> = each.collect();
+    if each.is_empty() { String::new() } else { format!("{{{}}}", each.join(",")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Sample, *};
+
+    #[test]
+    fn a_histogram_has_what_is_in_each_bucket_for_itself() {
+        let one = Distribution {
+            bounds: vec![0.1, 0.5],
+            at_most: vec![3, 7],
+            count: 8,
+            sum: 2.5,
+            seconds: 2.0,
+            ..Distribution::default()
+        };
+        let point = distribution(&one, 5_000_000_000);
+        assert_eq!(point["bucketCounts"], json!(["3", "4", "1"]));
+        assert_eq!((&point["startTimeUnixNano"], &point["count"]), (&json!("3000000000"), &json!("8")));
+    }
+
+    #[test]
+    fn a_request_has_the_resource_the_scope_and_each_point() {
+        let metrics = [Metric::gauge("a.b", MetricUnit::Seconds, "Some.", Sample::alone(0.5))];
+        let value = metrics_as_otlp(&metrics, &[("service.name".into(), "samehost".into())], "1", 7);
+        let expected = json!({ "resourceMetrics": [{
+            "resource": { "attributes": [{ "key": "service.name", "value": { "stringValue": "samehost" } }] },
+            "scopeMetrics": [{
+                "scope": { "name": "samehost", "version": "1" },
+                "metrics": [{
+                    "name": "a.b", "description": "Some.", "unit": "s",
+                    "gauge": { "dataPoints": [{ "attributes": [], "timeUnixNano": "7", "asDouble": 0.5 }] },
+                }],
+            }],
+        }] });
+        assert_eq!(value, expected);
+    }
+
+    #[test]
+    fn a_histogram_has_all_below_each_bound() {
+        let one = Distribution {
+            labels: vec![("network.transport", "unix".to_owned())],
+            bounds: vec![1e-5, 0.5],
+            at_most: vec![3, 7],
+            count: 8,
+            sum: 2.5,
+            seconds: 10.0,
+        };
+        let metric = Metric {
+            name: "a.time",
+            help: "Some.",
+            kind: MetricKind::Histogram,
+            unit: MetricUnit::Seconds,
+            samples: Vec::new(),
+            distributions: vec![one],
+        };
+        let expected = "# HELP a_time_seconds Some.\n# TYPE a_time_seconds histogram\n\
+            a_time_seconds_bucket{network_transport=\"unix\",le=\"0.00001\"} 3\n\
+            a_time_seconds_bucket{network_transport=\"unix\",le=\"0.5\"} 7\n\
+            a_time_seconds_bucket{network_transport=\"unix\",le=\"+Inf\"} 8\n\
+            a_time_seconds_sum{network_transport=\"unix\"} 2.5\na_time_seconds_count{network_transport=\"unix\"} 8\n";
+        assert_eq!(metrics_as_prometheus(&[metric]), expected);
+    }
+
+    #[test]
+    fn names_have_units_and_labels_are_escaped() {
+        let labels = vec![("network.transport", "a\"b\\c\nd".to_owned())];
+        let metrics = [
+            Metric::gauge("a.b", MetricUnit::Seconds, "One\nline.", Sample::alone(0.5)),
+            Metric {
+                name: "lost",
+                help: "Lost.",
+                kind: MetricKind::Counter,
+                unit: MetricUnit::Of("thing"),
+                samples: vec![Sample { labels, value: 3.0 }],
+                distributions: Vec::new(),
+            },
+            Metric::gauge("empty", MetricUnit::None, "Nothing.", Vec::new()),
+        ];
+        let expected = "# HELP a_b_seconds One\\nline.\n# TYPE a_b_seconds gauge\na_b_seconds 0.5\n\
+            # HELP lost_total Lost.\n# TYPE lost_total counter\nlost_total{network_transport=\"a\\\"b\\\\c\\nd\"} 3\n";
+        assert_eq!(metrics_as_prometheus(&metrics), expected);
     }
 }

@@ -6,7 +6,8 @@ use std::io::{self, Write};
 use samehost_model::{Report, Reproduction};
 
 use super::{LEGEND, TITLE, here, how, outcome, summary, unmeasured, whys};
-use crate::formats::html::{Articles, Front, escape, render_with, table};
+use crate::formats::html;
+use crate::formats::html::{Articles, Front, render_with, table};
 use crate::layout::grid::{Align, Column, Grid};
 use crate::layout::text::{Span, Tone};
 use crate::measurement::notes::sentence;
@@ -60,23 +61,23 @@ fn front(reproduction: &Reproduction) -> String {
     }
     let mut html = format!(
         "<p class=\"answer\">{}</p>\n<p class=\"how\">{}</p>\n",
-        escape::html(&summary(reproduction)),
-        escape::html(&how(reproduction).join(" · "))
+        html::html(&summary(reproduction)),
+        html::html(&how(reproduction).join(" · "))
     );
     if reproduction.interrupted {
         html.push_str("<p class=\"doubt\">Interrupted: run the same command again to continue.</p>\n");
     }
-    let _ = writeln!(html, "{}<p class=\"about\">{}</p>", table(&grid, "Claims"), escape::html(LEGEND));
+    let _ = writeln!(html, "{}<p class=\"about\">{}</p>", table(&grid, "Claims"), html::html(LEGEND));
     html.push_str("<h2>Why</h2>\n<dl>\n");
     for (experiment, found) in reproduction.experiments.iter().zip(whys(reproduction)) {
         let published = format!("{}: {}.", experiment.source, experiment.setup);
-        let mut sentences = vec![escape::html(&published)];
-        sentences.extend(unmeasured(experiment).map(|reason| escape::html(&sentence(&reason))));
-        sentences.extend(found.iter().map(|text| escape::html(text)));
+        let mut sentences = vec![html::html(&published)];
+        sentences.extend(unmeasured(experiment).map(|reason| html::html(&sentence(&reason))));
+        sentences.extend(found.iter().map(|text| html::html(text)));
         let _ = writeln!(
             html,
             "<dt>{}</dt><dd>{}</dd>",
-            escape::html(&experiment.id),
+            html::html(&experiment.id),
             sentences.iter().map(|text| format!("<p>{text}</p>")).collect::<String>()
         );
     }

@@ -8,8 +8,7 @@ use samehost_model::human::{format_seconds, format_value, significant};
 use samehost_model::{ClaimOutcome, EffectSize, Experiment, ExperimentState, Here, Judgement, Reproduction};
 
 use crate::formats::markdown::escape;
-use crate::formats::page::Page;
-use crate::formats::terminal::Terminal;
+use crate::formats::terminal::{Page, Terminal};
 use crate::layout::grid::{Align, Column, Grid};
 use crate::layout::text::{Line, Span, Tone, labelled, wrap_spans};
 use crate::measurement::head;
