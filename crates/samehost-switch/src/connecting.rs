@@ -6,7 +6,7 @@ use samehost_model::{Endpoint, Redactor};
 use samehost_scan::services_at;
 
 use crate::configuration::config_file::{ConfigFile, ConfigFileError, LeadingLines};
-use crate::configuration::{target, unfamiliar};
+use crate::configuration::{leads, target};
 use crate::findings::in_file;
 use crate::plan::client::application::Application;
 use crate::plan::client::{ClientSide, Wanted};
@@ -20,7 +20,7 @@ pub fn clients(path: &str) -> Result<Vec<Setting>, ConfigFileError> {
     let (mut settings, mut refused) = (Vec::new(), Vec::new());
     let configs = target::configs(path, &Scan::default(), None);
     let configs = configs.map_err(|error| match samehost_scan::collect(env!("CARGO_PKG_VERSION")) {
-        Ok(scan) => unfamiliar::with_lines(error, &scan, Direction::Unix, None),
+        Ok(scan) => leads::with_lines(error, &scan, Direction::Unix, None),
         Err(_) => error,
     })?;
     for config in &configs {
@@ -46,8 +46,8 @@ pub fn clients(path: &str) -> Result<Vec<Setting>, ConfigFileError> {
 /// Lines of configurations without any connection that is understood, which lead to services here all the same.
 fn not_understood(configs: &[ConfigFile]) -> Option<LeadingLines> {
     let scan = samehost_scan::collect(env!("CARGO_PKG_VERSION")).ok()?;
-    let over_tcp = unfamiliar::of_configurations(configs, &scan, Direction::Unix);
-    over_tcp.or_else(|| unfamiliar::of_configurations(configs, &scan, Direction::Tcp))
+    let over_tcp = leads::of_configurations(configs, &scan, Direction::Unix);
+    over_tcp.or_else(|| leads::of_configurations(configs, &scan, Direction::Tcp))
 }
 
 /// A line of a configuration that connects, and by which processes its connections are known.

@@ -14,8 +14,8 @@ use crate::configuration::config_file::{ConfigFile, ParsedConfig};
 use crate::configuration::server_files;
 use crate::disk::Disk;
 use crate::findings::{Findings, bar, shown};
-use crate::old_place::others::{self, Look, Watch};
-use crate::old_place::{elsewhere, used};
+use crate::old_place;
+use crate::old_place::{Look, Watch, elsewhere, used};
 use crate::plan::Plan;
 use crate::plan::client::{ClientSide, Wanted};
 use crate::plan::hop::Hop;
@@ -310,7 +310,7 @@ fn still_there(
     let seen = watch.for_the_period();
     reasons.extend(used(&last(from.clone(), to.clone()), &seen, request.observe));
     for hop in later.hops.iter().filter(|hop| hop.is_restarted && hop.from == from.to_string()) {
-        let there = others::connected(scan, to, &[]);
+        let there = old_place::connected(scan, to, &[]);
         if there.others.is_empty() && there.movers.is_empty() {
             reasons.push(bar(
                 ObstacleCode::StillUsed,

@@ -15,8 +15,7 @@ use crate::findings::place;
 use crate::plan::Plan;
 use crate::plan::client::identity::ClientIdentity;
 use crate::plan::hop::Hop;
-use crate::plan::obstacles::encryption::in_code;
-use crate::plan::obstacles::own_login::{lost_password, own_login};
+use crate::plan::obstacles::encryption::{in_code, lost_password, own_login};
 
 /// Time limit for a server's reply.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -6,4 +6,3 @@ pub(crate) mod config_file;
 pub(crate) mod leads;
 pub(crate) mod server_files;
 pub(crate) mod target;
-pub(crate) mod unfamiliar;

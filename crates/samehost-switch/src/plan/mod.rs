@@ -20,7 +20,7 @@ use self::hop::{Hop, Moves};
 use self::obstacles::host;
 use self::stages::stage::PlannedStage;
 use crate::configuration::config_file::{ConfigFile, ConfigFileError, ParsedConfig};
-use crate::configuration::{target, unfamiliar};
+use crate::configuration::{leads, target};
 use crate::findings::{Findings, bar, in_file, in_one_line, shown};
 use crate::place::same_port;
 use crate::request::SwitchRequest;
@@ -221,8 +221,7 @@ fn named(request: &SwitchRequest, scan: &Scan) -> Result<Vec<ConfigFile>, Config
     let mut configs: Vec<ConfigFile> = Vec::new();
     for target in &request.targets {
         let found = target::configs(target, scan, reader.as_ref());
-        let found =
-            found.map_err(|error| unfamiliar::with_lines(error, scan, request.to, reader.as_ref()))?;
+        let found = found.map_err(|error| leads::with_lines(error, scan, request.to, reader.as_ref()))?;
         for config in found {
             if configs.iter().all(|other| other.file != config.file) {
                 configs.push(config);

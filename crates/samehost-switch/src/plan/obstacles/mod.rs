@@ -5,7 +5,6 @@ pub(crate) mod encryption;
 pub(crate) mod host;
 mod left;
 mod overrides;
-pub(crate) mod own_login;
 mod second_reader;
 
 use samehost_edit::Role;

@@ -17,11 +17,11 @@ use samehost_model::scan::{Process, Scan};
 use samehost_model::switch::SwitchObstacle;
 use samehost_services::Kind;
 
+use super::super::client::environment;
 use crate::configuration::server_files::{self, environment_files_of, hands_over, texts_of};
 use crate::disk::{Disk, Reads};
 use crate::findings::{bar, place, shown};
 use crate::plan::client::application::Variables;
-use crate::plan::client::around::environment;
 use crate::plan::client::pools::fpm_config;
 use crate::plan::hop::Hop;
 use crate::plan::stages::follow::{moved_by, texts};
