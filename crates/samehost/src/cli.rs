@@ -1,45 +1,38 @@
 //! The command line: verbs and options. `bench` has a subcommand for each workload of the registry, with the
 //! common options that it takes and the parameters that it adds.
 
-mod find;
-mod internal;
-mod reproduce;
-mod run;
-mod serve;
-mod stored;
 #[cfg(feature = "switch")]
 mod switch;
+mod verbs;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use samehost_bench::engine::clock::Spacing;
+use samehost_bench::engine::Spacing;
 use samehost_bench::parameters::{Parameter, ParameterKind, Parameters};
 use samehost_bench::workload::Workload;
 use samehost_bench::workloads::WORKLOADS;
 use samehost_bench::{CallGraph, Slicing, parameter_values};
 use samehost_model::{Placement, RateSpec, Transport};
 
-#[cfg(feature = "tui")]
-pub use find::TopOptions;
-pub use find::{HowOptions, ScanOptions, VerifyOptions};
-pub use internal::{BecomeServerOptions, Internal, SendsAtOnceOptions, SuperviseOptions};
-pub use reproduce::ReproduceOptions;
-pub use run::RunOptions;
-pub use serve::ServeOptions;
-pub use stored::{CompareOptions, HistoryOptions, PruneOptions, ReportOptions};
 #[cfg(feature = "switch")]
 pub use switch::{NEWEST, SwitchOptions, WatchSwitchOptions};
+#[cfg(feature = "tui")]
+pub use verbs::TopOptions;
+pub use verbs::{
+    BecomeServerOptions, CompareOptions, HistoryOptions, HowOptions, Internal, PruneOptions, ReportOptions,
+    ReproduceOptions, RunOptions, ScanOptions, SendsAtOnceOptions, ServeOptions, SuperviseOptions,
+    VerifyOptions,
+};
 
-use crate::exit;
-use crate::left_out;
 #[cfg(not(feature = "switch"))]
 pub use crate::left_out::AnyWords as SwitchOptions;
 #[cfg(not(feature = "tui"))]
 pub use crate::left_out::AnyWords as TopOptions;
 use crate::output::OutputOptions;
+use crate::{exit, left_out};
 
 /// Finds programs that talk over TCP on localhost, measures what a Unix socket would save, switches them and checks the
 /// result.

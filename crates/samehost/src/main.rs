@@ -6,13 +6,11 @@ mod cli;
 mod commands;
 mod consent;
 mod exit;
-mod kept;
 mod left_out;
 mod manual;
 mod needed;
 mod otlp;
 mod output;
-mod panics;
 mod progress;
 mod reproduce;
 mod request;
@@ -39,7 +37,7 @@ use cli::{AtSignal, Cli, Internal, ScanOptions, Verb};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    panics::end();
+    exit::end_on_panic();
     tracing_subscriber::fmt().with_writer(|| output::Log).with_max_level(tracing::Level::WARN).init();
     if let Err(error) = signals::take_usual() {
         return exit::status(Err(error.into()));

@@ -1,18 +1,18 @@
 //! Manual pages: what the command line's definition says of each verb, and the sections that readers of manuals
 //! look for. Writes no files.
 
-mod extras;
-
+use std::collections::BTreeMap;
 use std::io;
+use std::sync::LazyLock;
 
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 use samehost_bench::workloads::workload;
+use serde::Deserialize;
 
 use crate::cli::Cli;
 use crate::exit;
-use crate::manual::extras::{EXTRAS, Entry, Extra, extra};
 
 /// A page of section 1.
 pub struct Page {
@@ -144,6 +144,60 @@ fn see_also(roff: &mut Roff, command: &Command, above: Option<&str>, extra: &Ext
 
 fn page_name(page: &str) -> String {
     format!("{page}(1)")
+}
+
+// What manual pages say beyond the command line's definition: examples, files, environment, related pages. The texts are in
+// `extras.toml`.
+
+/// A variable of the environment, or a file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    name: String,
+    text: String,
+    /// Whether every page has it.
+    #[serde(default)]
+    is_everywhere: bool,
+}
+
+/// What is added to one page.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Extra {
+    /// Names in [`Extras::variable`].
+    variables: Vec<String>,
+    /// Names in [`Extras::file`].
+    files: Vec<String>,
+    /// Command and explanation.
+    examples: Vec<(String, String)>,
+    /// Other pages, with their sections.
+    see: Vec<String>,
+}
+
+/// The file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Extras {
+    variable: Vec<Entry>,
+    file: Vec<Entry>,
+    page: BTreeMap<String, Extra>,
+}
+
+static EXTRAS: LazyLock<Extras> =
+    LazyLock::new(|| match basic_toml::from_str(include_str!("manual/extras.toml")) {
+        Ok(extras) => extras,
+        Err(error) => panic!("extras.toml: {error}"),
+    });
+
+/// What is added to a page.
+fn extra(page: &str) -> &'static Extra {
+    static NOTHING: LazyLock<Extra> = LazyLock::new(Extra::default);
+    let name = match page.strip_prefix("samehost-") {
+        None => "program",
+        Some(verb) if verb.starts_with("bench-") => "workload",
+        Some(verb) => verb,
+    };
+    EXTRAS.page.get(name).unwrap_or(&NOTHING)
 }
 
 #[cfg(test)]

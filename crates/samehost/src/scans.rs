@@ -13,7 +13,7 @@ use samehost_model::scan::Inventory;
 use samehost_scan::read_inventory;
 use samehost_system::{open, private};
 
-use crate::kept::{self, SCANS, StoredFile};
+use crate::storage::{SCANS, StoredFile};
 use crate::wrong_use::WrongUse;
 use crate::{output, storage};
 
@@ -60,19 +60,19 @@ impl Scans {
 
     /// All stored scans, the oldest first.
     pub fn files(&self) -> anyhow::Result<Vec<StoredFile>> {
-        kept::stored(&self.directory, SUFFIX).with_context(|| self.directory.display().to_string())
+        storage::stored(&self.directory, SUFFIX).with_context(|| self.directory.display().to_string())
     }
 
     /// Stores a scan, and removes the oldest ones that are too many then. Returns its file.
     pub fn keep(&self, inventory: &Inventory, at: Timestamp) -> anyhow::Result<PathBuf> {
         self.make()?;
-        let path = self.directory.join(format!("{}-{}{SUFFIX}", kept::name_of(at), std::process::id()));
+        let path = self.directory.join(format!("{}-{}{SUFFIX}", storage::name_of(at), std::process::id()));
         let _guard = self.lock()?;
         self.write(&path, inventory).with_context(|| {
             format!("{}: the scan is not kept (samehost prune makes room)", self.directory.display())
         })?;
         for file in SCANS.surplus(&self.files()?, 0) {
-            if let Err(error) = kept::remove(&file.path) {
+            if let Err(error) = storage::remove(&file.path) {
                 output::complain(&format!("{}: an old scan stays: {error}", file.path.display()));
             }
         }

@@ -4,20 +4,22 @@
 //! Where the state of this user is: stored results, the history of scans, switches. What root believes later is kept where
 //! only root can change it; a HOME kept by sudo belongs to another user.
 
-use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::env;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
-use std::{env, fs, io};
 
 use anyhow::Context;
+use jiff::Timestamp;
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use samehost_model::{Code, LogLine, Outcome, Report, SAMPLES_SCHEMA, SCHEMA, Warning};
 use samehost_system::{NotPrivate, private};
 
-use crate::kept::MEASUREMENTS;
+use crate::output;
 use crate::wrong_use::WrongUse;
-use crate::{kept, output};
 
 /// End of the name of a samples file.
 pub const SUFFIX: &str = ".samples.jsonl";
@@ -37,7 +39,7 @@ impl SamplesFile {
         let failed = |error: io::Error| format!("{}: {error}", directory.display());
         fs::create_dir_all(&directory).map_err(failed)?;
         remove_oldest(&directory);
-        let now = kept::name_of(jiff::Timestamp::now());
+        let now = name_of(Timestamp::now());
         let path = directory.join(format!("{now}-{workload}-{}{SUFFIX}", std::process::id()));
         let file = OpenOptions::new().create_new(true).append(true).open(&path).map_err(failed)?;
         // While it is locked nobody prunes it. On a file system without locks it is measured all the same.
@@ -83,9 +85,9 @@ impl SamplesFile {
 }
 
 fn remove_oldest(directory: &Path) {
-    let files = kept::stored(directory, SUFFIX).unwrap_or_default();
+    let files = stored(directory, SUFFIX).unwrap_or_default();
     for file in MEASUREMENTS.surplus(&files, 1) {
-        if let Err(error) = kept::remove(&file.path) {
+        if let Err(error) = remove(&file.path) {
             tracing::debug!(%error, file = %file.path.display(), "an old samples file stays");
         }
     }
@@ -93,7 +95,7 @@ fn remove_oldest(directory: &Path) {
 
 /// All samples files, oldest first.
 pub fn all() -> Vec<PathBuf> {
-    let files = directory().and_then(|directory| kept::stored(&directory, SUFFIX).ok());
+    let files = directory().and_then(|directory| stored(&directory, SUFFIX).ok());
     files.unwrap_or_default().into_iter().map(|file| file.path).collect()
 }
 
@@ -194,4 +196,195 @@ pub fn home() -> Option<PathBuf> {
 /// The state directory below a home.
 pub fn below(home: &Path) -> PathBuf {
     home.join(".local/state/samehost")
+}
+
+// What is stored, and how much of it: the kinds of stored results, their limits, and which files go first. Switches are none
+// of them: their journals are the way back, and only `samehost switch` forgets them.
+
+/// A kind of stored result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// Name of one.
+    pub one: &'static str,
+    /// Most that are kept; the oldest go first.
+    pub most: usize,
+    /// Most bytes that are kept, all files together.
+    pub most_bytes: u64,
+}
+
+/// Trials of `bench`, the checkup and `reproduce`.
+pub const MEASUREMENTS: Kind = Kind { one: "measurement", most: 50, most_bytes: 256 << 20 };
+/// Scans of `scan --save`: six weeks of one every hour.
+pub const SCANS: Kind = Kind { one: "scan", most: 1000, most_bytes: 64 << 20 };
+/// Experiments of a reproduction that was not finished.
+pub const EXPERIMENTS: Kind = Kind { one: "experiment", most: 200, most_bytes: 64 << 20 };
+
+/// A stored result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredFile {
+    pub path: PathBuf,
+    pub bytes: u64,
+    /// When it was stored.
+    pub at: Timestamp,
+}
+
+/// What `prune` was asked to keep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// The newest so many, whatever their age.
+    pub newest: Option<usize>,
+    /// All from then on.
+    pub since: Option<Timestamp>,
+}
+
+/// Files of a directory whose names end like this, the oldest first. A directory that is missing has none.
+pub fn stored(directory: &Path, suffix: &str) -> io::Result<Vec<StoredFile>> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other?,
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if !name.ends_with(suffix) || name.starts_with('.') {
+            continue;
+        }
+        // Gone meanwhile, or no file of ours.
+        let Ok(found) = fs::symlink_metadata(entry.path()) else { continue };
+        if found.is_file() {
+            let at = match time_of(&name) {
+                Some(at) => at,
+                None => Timestamp::from_second(found.mtime()).unwrap_or(Timestamp::UNIX_EPOCH),
+            };
+            files.push(StoredFile { path: entry.path(), bytes: found.len(), at });
+        }
+    }
+    files.sort_by(|one, other| (one.at, &one.path).cmp(&(other.at, &other.path)));
+    Ok(files)
+}
+
+/// The time at the beginning of a file's name, to the millisecond.
+pub fn name_of(time: Timestamp) -> String {
+    time.strftime("%Y%m%dT%H%M%S%.3fZ").to_string()
+}
+
+fn time_of(name: &str) -> Option<Timestamp> {
+    let (time, _) = name.split_once('Z')?;
+    let time = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%S%.f", time).ok()?;
+    Some(time.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
+}
+
+impl Kind {
+    /// The oldest files, as many as are too many when `coming` more are stored. The newest one always stays.
+    pub fn surplus<'a>(&self, files: &'a [StoredFile], coming: usize) -> &'a [StoredFile] {
+        let most = self.most.saturating_sub(coming);
+        let (mut bytes, mut kept) = (0, 0);
+        for file in files.iter().rev().take(most) {
+            bytes += file.bytes;
+            // The newest stays, however large it is.
+            if bytes > self.most_bytes && bytes != file.bytes {
+                break;
+            }
+            kept += 1;
+        }
+        &files[..files.len() - kept]
+    }
+}
+
+impl Keep {
+    /// The files that go, the oldest first.
+    pub fn surplus<'a>(&self, files: &'a [StoredFile]) -> &'a [StoredFile] {
+        let by_number = self.newest.map(|newest| files.len().saturating_sub(newest));
+        let by_age = self.since.map(|since| files.partition_point(|file| file.at < since));
+        let number = match (by_number, by_age) {
+            (Some(number), Some(age)) => number.min(age),
+            (number, age) => number.or(age).unwrap_or(0),
+        };
+        &files[..number]
+    }
+}
+
+/// Removes a stored file; `false` if a running program writes to it. One that is gone already is not an error.
+pub fn remove(path: &Path) -> io::Result<bool> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) => return gone(error),
+    };
+    // Any other error is that of a file system without locks.
+    if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+        return Ok(false);
+    }
+    fs::remove_file(path).map(|()| true).or_else(gone)
+}
+
+fn gone(error: io::Error) -> io::Result<bool> {
+    if error.kind() == io::ErrorKind::NotFound { Ok(true) } else { Err(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(bytes: &[u64]) -> Vec<StoredFile> {
+        let file = |(at, bytes): (usize, &u64)| StoredFile {
+            path: format!("{at}").into(),
+            bytes: *bytes,
+            at: Timestamp::from_second(at as i64).unwrap(),
+        };
+        bytes.iter().enumerate().map(file).collect()
+    }
+
+    #[test]
+    fn the_oldest_go_by_number_and_by_bytes() {
+        let kind = Kind { one: "result", most: 3, most_bytes: 100 };
+        let gone = |bytes: &[u64], coming| kind.surplus(&files(bytes), coming).len();
+        assert_eq!((gone(&[1, 1, 1], 0), gone(&[1, 1, 1], 1), gone(&[1; 5], 0), gone(&[], 1)), (0, 1, 2, 0));
+        assert_eq!(gone(&[1, 60, 50], 0), 2, "60 and 50 are more than 100");
+        assert_eq!(gone(&[1, 60, 500], 0), 2, "the newest stays, however long it is");
+        let all = files(&[1, 2, 3]);
+        assert_eq!(kind.surplus(&all, 1), &all[..1]);
+    }
+
+    #[test]
+    fn what_is_asked_for_by_number_and_by_age_stays() {
+        let all = files(&[1; 5]);
+        let gone = |newest, since: Option<i64>| {
+            let since = since.map(|since| Timestamp::from_second(since).unwrap());
+            Keep { newest, since }.surplus(&all).len()
+        };
+        assert_eq!(
+            (gone(None, None), gone(Some(2), None), gone(Some(9), None), gone(Some(0), None)),
+            (0, 3, 0, 5)
+        );
+        assert_eq!((gone(None, Some(2)), gone(None, Some(99)), gone(Some(4), Some(99))), (2, 5, 1));
+        assert_eq!(gone(Some(0), Some(1)), 1, "what is young stays");
+    }
+
+    #[test]
+    fn a_name_has_the_time_that_it_was_made_of() {
+        let time: Timestamp = "2026-11-23T14:05:06.789Z".parse().unwrap();
+        assert_eq!(time_of(&format!("{}-bench-12.samples.jsonl", name_of(time))), Some(time));
+        assert_eq!(time_of("notes.json"), None);
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["20261123T140506.789Z-2.json", "20251123T140506.789Z-1.json", ".new-1.json", "a.txt"] {
+            fs::write(directory.path().join(name), "12").unwrap();
+        }
+        let found = stored(directory.path(), ".json").unwrap();
+        assert_eq!((found.len(), found[1].at, found[1].bytes), (2, time, 2));
+        assert!(stored(&directory.path().join("none"), ".json").unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_is_written_to_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        let open = File::create(&path).unwrap();
+        flock(&open, FlockOperation::LockShared).unwrap();
+        assert!(!remove(&path).unwrap() && path.exists());
+        drop(open);
+        assert!(remove(&path).unwrap() && !path.exists());
+        assert!(remove(&path).unwrap(), "gone already");
+    }
 }

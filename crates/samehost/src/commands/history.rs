@@ -10,8 +10,8 @@ use samehost_report::{Change, Run};
 use samehost_scan::changes;
 use serde_json::{Value, json};
 
+use super::compare::{Gathered, gather, has_hosts, no_report};
 use crate::cli::HistoryOptions;
-use crate::commands::host_reports::{Gathered, gather, has_hosts, no_report};
 use crate::commands::scan::{find_returned, in_words};
 use crate::exit::{Ending, in_full};
 use crate::scans::Scans;

@@ -5,7 +5,6 @@ mod checkup;
 mod compare;
 mod explain;
 mod history;
-mod host_reports;
 mod how;
 mod internal;
 mod prune;

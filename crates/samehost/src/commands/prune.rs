@@ -11,9 +11,9 @@ use samehost_system::private;
 
 use crate::cli::PruneOptions;
 use crate::exit::Ending;
-use crate::kept::{self, EXPERIMENTS, Keep, Kind, MEASUREMENTS, SCANS, StoredFile};
 use crate::reproduce::FOLDER as REPRODUCE;
 use crate::scans::Scans;
+use crate::storage::{EXPERIMENTS, Keep, Kind, MEASUREMENTS, SCANS, StoredFile};
 use crate::{output, storage};
 
 /// Files of a kind that are listed; the rest are counted.
@@ -43,7 +43,7 @@ pub fn prune(options: &PruneOptions) -> anyhow::Result<Ending> {
                 writeln!(out, "    {}", file.path.file_name().unwrap_or_default().display())?;
             }
             if !options.dry_run {
-                match kept::remove(&file.path) {
+                match storage::remove(&file.path) {
                     Ok(true) => {}
                     Ok(false) => {
                         is_left = true;
@@ -101,7 +101,7 @@ fn stored(keep: Keep) -> anyhow::Result<Vec<Pruned>> {
 }
 
 fn chosen(kind: Kind, directory: &Path, suffix: &str, keep: Keep) -> anyhow::Result<Option<Pruned>> {
-    let files = kept::stored(directory, suffix).with_context(|| directory.display().to_string())?;
+    let files = storage::stored(directory, suffix).with_context(|| directory.display().to_string())?;
     let go = if keep == Keep::default() { kind.surplus(&files, 0) } else { keep.surplus(&files) };
     let (stay, go) = (files.len() - go.len(), go.to_vec());
     Ok((!files.is_empty()).then(|| Pruned { kind, directory: directory.to_owned(), stay, go }))

@@ -2,14 +2,117 @@
 //! stored so that an interrupted run can continue.
 
 mod claims;
-mod conclude;
 mod congestion;
 mod published;
 mod race;
 mod run;
-mod store;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use samehost_model::{Experiment, Host, Mode};
+use serde::{Deserialize, Serialize};
+
+use crate::{output, storage};
 
 pub use published::{Published, chosen};
 pub use race::next;
 pub use run::{Reproducer, planned};
-pub use store::{FOLDER, Store};
+
+// Stored experiments of an incomplete reproduction, so that the next call can continue it.
+
+/// Folder of the state directory.
+pub const FOLDER: &str = "reproduce";
+/// Maximum age of a stored experiment in seconds; older ones are repeated, because the machine may have changed.
+const LONGEST: i64 = 24 * 3600;
+
+/// Properties that must be equal for a stored experiment to be reused.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Key {
+    samehost_version: String,
+    mode: Mode,
+    kernel: String,
+    cpu_model: String,
+    cpus: u32,
+    cpus_allowed: u32,
+    memory_mib: u64,
+    /// Value of --budget, in seconds.
+    budget_s: Option<f64>,
+    /// Value of --server.
+    #[serde(default)]
+    server: Option<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Kept {
+    key: Key,
+    experiment: Experiment,
+}
+
+/// Directory of stored experiments: one for each mode, with a file for each experiment.
+#[derive(Debug)]
+pub struct Store {
+    directory: Option<PathBuf>,
+    key: Key,
+}
+
+impl Store {
+    /// Store for this machine and mode.
+    pub fn new(host: &Host, mode: Mode, budget_s: Option<f64>, server: Option<String>) -> Self {
+        let key = Key {
+            samehost_version: env!("CARGO_PKG_VERSION").into(),
+            mode,
+            kernel: host.kernel.clone(),
+            cpu_model: host.cpu_model.clone(),
+            cpus: host.cpus,
+            cpus_allowed: host.cpus_allowed,
+            memory_mib: host.memory_mib,
+            budget_s,
+            server,
+        };
+        let directory = storage::directory().map(|state| state.join(FOLDER).join(mode.to_string()));
+        Store { directory, key }
+    }
+
+    fn path(&self, id: &str) -> Option<PathBuf> {
+        Some(self.directory.as_ref()?.join(format!("{id}.json")))
+    }
+
+    /// Stores a finished experiment. After a failure, measuring can continue.
+    pub fn keep(&self, experiment: &Experiment) -> anyhow::Result<()> {
+        let path = self
+            .path(&experiment.id)
+            .ok_or_else(|| anyhow::anyhow!("neither XDG_STATE_HOME nor HOME is set"))?;
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory)?;
+        }
+        let kept = Kept { key: self.key.clone(), experiment: experiment.clone() };
+        output::write_to(&path, &serde_json::to_vec(&kept)?)
+    }
+
+    /// The stored experiment with this id, if it is of the same machine and mode and recent enough.
+    pub fn kept(&self, id: &str) -> Option<Experiment> {
+        let bytes = fs::read(self.path(id)?).ok()?;
+        // Files that are truncated or of another version are ignored.
+        let kept: Kept = serde_json::from_slice(&bytes).ok()?;
+        let at: jiff::Timestamp = kept.experiment.measured_at.as_deref()?.parse().ok()?;
+        let age = jiff::Timestamp::now().as_second() - at.as_second();
+        let usable = kept.key == self.key && kept.experiment.id == id && (0..LONGEST).contains(&age);
+        usable.then_some(Experiment { kept: true, ..kept.experiment })
+    }
+
+    /// Deletes the stored experiments with these ids.
+    pub fn forget<'a>(&self, ids: impl Iterator<Item = &'a str>) {
+        for path in ids.filter_map(|id| self.path(id)) {
+            remove(&path);
+        }
+    }
+}
+
+fn remove(path: &Path) {
+    if let Err(error) = fs::remove_file(path)
+        && error.kind() != std::io::ErrorKind::NotFound
+    {
+        tracing::debug!(%error, path = %path.display(), "a kept experiment stays");
+    }
+}
