@@ -7,13 +7,11 @@ pub(crate) use blog::Blog;
 mod foreign;
 mod http;
 pub(crate) mod mysql;
-mod observe;
 mod postgres;
 mod predict;
 pub(crate) mod redis;
 mod run;
 pub(crate) mod scan;
-pub(crate) mod start;
 mod variogram;
 
 use std::io::{BufRead, BufReader};
@@ -82,7 +80,7 @@ const YARDSTICKS: &[Yardstick] = &[
     Yardstick {
         name: "observe",
         about: "how long `scan --observe 8s` takes while those three and a client of short connections are busy (30 s at most)",
-        run: observe::observe,
+        run: foreign::observe,
     },
     Yardstick {
         name: "open-loop",
@@ -97,7 +95,7 @@ const YARDSTICKS: &[Yardstick] = &[
     Yardstick {
         name: "start",
         about: "`--version` (less than 5 ms) of the program as packages have it, beside that of ripgrep, hyperfine and oha, and sizes",
-        run: start::start,
+        run: scan::start,
     },
     Yardstick {
         name: "variogram",

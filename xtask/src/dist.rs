@@ -3,7 +3,6 @@
 
 mod binary;
 mod components;
-mod target;
 mod versions;
 
 use std::fs;
@@ -15,8 +14,8 @@ use anyhow::{Context, bail, ensure};
 
 use crate::files::names;
 use crate::{package, succeed, tar, text};
+pub(crate) use binary::Target;
 use components::Components;
-pub(crate) use target::Target;
 
 /// Size of the static program, in bytes, that is not exceeded.
 const LARGEST: u64 = 15_000_000;

@@ -4,17 +4,14 @@
 mod attribution;
 mod build;
 mod busy;
-mod clients;
 mod congestion;
 mod dist;
 mod fuzz;
 mod hosts;
 mod kernel;
-mod packages;
 mod run_integrity;
 mod sandbox;
 mod scripts;
-mod suites;
 mod verdicts;
 
 use std::fmt::Write as _;
@@ -109,7 +106,7 @@ const ALL: &[Evidence] = &[
         name: "clients",
         about: "the clients in Rust that `how` knows, built and held against real servers",
         length: Duration::from_secs(300),
-        run: clients::clients,
+        run: scripts::clients,
     },
     Evidence {
         name: "build",
@@ -121,7 +118,7 @@ const ALL: &[Evidence] = &[
         name: "tests",
         about: "how long the quick tests and all tests take; installs what they need",
         length: Duration::from_secs(2400),
-        run: suites::suites,
+        run: scripts::suites,
     },
     Evidence {
         name: "dist",
@@ -133,7 +130,7 @@ const ALL: &[Evidence] = &[
         name: "packages",
         about: "packages of the static program: in fresh roots of two suites of Debian, in podman, from .crate files; the unit under a systemd",
         length: Duration::from_secs(600),
-        run: packages::packages,
+        run: sandbox::packages,
     },
     Evidence {
         name: "ansible",

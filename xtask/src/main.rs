@@ -15,7 +15,6 @@ mod servers;
 mod site;
 mod suite;
 mod tidy;
-mod wheels;
 mod workflows;
 
 use std::path::{Path, PathBuf};
@@ -251,7 +250,7 @@ fn site(out: Option<PathBuf>, reports: Option<&Path>) -> anyhow::Result<()> {
 fn needs() -> anyhow::Result<()> {
     servers::install()?;
     newest::fetch()?;
-    wheels::fetch()?;
+    newest::fetch_wheels()?;
     clients::fetch()
 }
 

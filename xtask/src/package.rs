@@ -2,18 +2,15 @@
 //! about itself (manual pages, completions), and the files in `packaging/`. Same input, same bytes.
 
 mod deb;
-mod elf;
 mod image;
 mod rpm;
-#[cfg(test)]
-mod tests;
 mod tree;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use elf::Elf;
+use tree::Elf;
 
 /// How hard xz tries; what downloads get.
 const LEVEL: u8 = 6;
@@ -69,7 +66,7 @@ pub(crate) fn all(
     out: &Path,
 ) -> anyhow::Result<Vec<PathBuf>> {
     std::fs::create_dir_all(out).with_context(|| out.display().to_string())?;
-    let elf = elf::read(binary)?;
+    let elf = tree::read_elf(binary)?;
     let speaker = speaker(binary, elf)?;
     let release = Release { binary, elf, speaker, version, epoch, level: LEVEL, licences, out };
     let mut made = vec![deb::build(&release)?, rpm::build(&release)?];
@@ -83,14 +80,14 @@ pub(crate) fn all(
 
 /// Makes the package for Debian of a program, quickly and therefore larger than a release's.
 pub(crate) fn quick_deb(binary: &Path, out: &Path) -> anyhow::Result<PathBuf> {
-    let (elf, version, epoch) = (elf::read(binary)?, env!("CARGO_PKG_VERSION"), crate::dist::epoch()?);
+    let (elf, version, epoch) = (tree::read_elf(binary)?, env!("CARGO_PKG_VERSION"), crate::dist::epoch()?);
     let licences = &crate::dist::licences_of_others()?;
     deb::build(&Release { binary, elf, speaker: binary.to_owned(), version, epoch, level: 0, licences, out })
 }
 
 /// Writes what a program says about itself into folders of an archive: `man` and `completions`.
 pub(crate) fn manual(binary: &Path, archive: &Path) -> anyhow::Result<()> {
-    let speaker = speaker(binary, elf::read(binary)?)?;
+    let speaker = speaker(binary, tree::read_elf(binary)?)?;
     let completions = [("bash", "samehost.bash"), ("zsh", "_samehost"), ("fish", "samehost.fish")];
     tree::manual(
         &speaker,
@@ -110,3 +107,6 @@ fn template(name: &str, words: &[(&str, &str)]) -> anyhow::Result<String> {
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     Ok(words.iter().fold(text, |text, (word, value)| text.replace(&format!("@{word}@"), value)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,24 +1,18 @@
 //! `cargo xtask site`: README and docs as static pages with a search of their own. A page loads nothing from another host,
 //! and a link between documents that leads nowhere fails the build.
 
-mod links;
-mod page;
-#[cfg(test)]
-mod tests;
-
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail, ensure};
+use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
 use serde_json::json;
 use tempfile::TempDir;
 
 use crate::files::names;
 use crate::{bytes, succeed};
-use links::Links;
-use page::{Document, Group, Page};
 
 /// Documents beside those of docs/.
 const OF_ROOT: &[&str] = &["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"];
@@ -63,12 +57,12 @@ pub(crate) fn build(root: &Path, out: &Path, reports: Option<&Path>) -> anyhow::
         let place = output_of(source);
         write(out, &place, &Page { place: &place, document, groups: &groups }.html())?;
         for section in &document.sections {
-            let url = format!("{}#{}", links::url(&place), section.id);
+            let url = format!("{}#{}", url(&place), section.id);
             index.push(json!([url, document.title, section.title, section.text]));
         }
     }
     if !reports.is_empty() {
-        let document = page::of_reports(&reports);
+        let document = of_reports(&reports);
         let place = PathBuf::from(REPORTS);
         write(out, &place, &Page { place: &place, document: &document, groups: &groups }.html())?;
     }
@@ -87,9 +81,9 @@ const REPORTS: &str = "reports.html";
 /// A document: Markdown, or the output of a command.
 fn read(source: &Path, text: &str, links: &mut Links<'_>) -> Document {
     if source.extension().is_some_and(|extension| extension == "md") {
-        page::of_markdown(text, &mut |target| links.resolve(source, target))
+        of_markdown(text, &mut |target| links.resolve(source, target))
     } else {
-        page::of_output(&source.display().to_string(), text)
+        of_output(&source.display().to_string(), text)
     }
 }
 
@@ -191,3 +185,322 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(to.parent().unwrap_or(to))?;
     fs::copy(from, to).map(|_| ()).with_context(|| from.display().to_string())
 }
+
+// The page around a document: head, search, menu.
+//
+// A document as HTML, with what the menu and the search need: its title, and its text by headings.
+
+/// A part of the menu.
+#[derive(Debug)]
+struct Group {
+    title: String,
+    /// Places of pages, and their titles.
+    entries: Vec<(PathBuf, String)>,
+}
+
+struct Page<'a> {
+    place: &'a Path,
+    document: &'a Document,
+    groups: &'a [Group],
+}
+
+impl Page<'_> {
+    fn html(&self) -> String {
+        let link = |place: &str| relative(self.place, Path::new(place));
+        let title = escaped(&self.document.title);
+        let named = if title == "samehost" { title } else { format!("{title} · samehost") };
+        let root = relative(self.place, Path::new(""));
+        let (menu, body) = (self.menu(), &self.document.body);
+        let (style, search, home) = (link("style.css"), link("search.js"), link("index.html"));
+        format!(
+            r#"<!doctype html>
+<html lang="en" data-root="{root}">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{named}</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="{style}">
+<script src="{search}" defer></script>
+</head>
+<body>
+<header>
+<a class="home" href="{home}">samehost</a>
+<input id="search" type="search" placeholder="Search" aria-label="Search" autocomplete="off">
+<ol id="results" aria-live="polite" hidden></ol>
+</header>
+<nav aria-label="Pages">
+<details><summary>Pages</summary>
+{menu}</details>
+</nav>
+<main>
+{body}</main>
+</body>
+</html>
+"#
+        )
+    }
+
+    fn menu(&self) -> String {
+        let mut menu = String::new();
+        for group in self.groups {
+            menu.push_str(&format!("<h2>{}</h2>\n<ul>\n", escaped(&group.title)));
+            for (place, title) in &group.entries {
+                let current = if place == self.place { " aria-current=\"page\"" } else { "" };
+                let (target, title) = (relative(self.place, place), escaped(title));
+                menu.push_str(&format!("<li><a href=\"{target}\"{current}>{title}</a></li>\n"));
+            }
+            menu.push_str("</ul>\n");
+        }
+        menu
+    }
+}
+
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    html::push_html(&mut escaped, std::iter::once(Event::Text(text.into())));
+    escaped
+}
+
+/// What stands below one heading.
+#[derive(Debug, PartialEq, Eq)]
+struct Section {
+    id: String,
+    title: String,
+    text: String,
+}
+
+#[derive(Debug)]
+struct Document {
+    title: String,
+    /// HTML of everything.
+    body: String,
+    sections: Vec<Section>,
+    ids: BTreeSet<String>,
+}
+
+/// Reads Markdown; `resolve` gives each link its target on the site.
+fn of_markdown(text: &str, resolve: &mut dyn FnMut(&str) -> String) -> Document {
+    let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH;
+    let mut events: Vec<Event<'_>> = Parser::new_ext(text, options).collect();
+    let (sections, ids) = name_headings(&mut events);
+    let mut shown = Vec::with_capacity(events.len());
+    for event in events {
+        match event {
+            Event::Start(Tag::Link { link_type, dest_url, title, id }) => {
+                let dest_url = CowStr::from(resolve(&dest_url));
+                shown.push(Event::Start(Tag::Link { link_type, dest_url, title, id }));
+            }
+            Event::Start(Tag::Image { link_type, dest_url, title, id }) => {
+                let dest_url = CowStr::from(resolve(&dest_url));
+                shown.push(Event::Start(Tag::Image { link_type, dest_url, title, id }));
+            }
+            // A table that is wider than the page is scrolled, and not the page.
+            Event::Start(Tag::Table(alignments)) => {
+                shown.push(Event::Html("<div class=\"wide\">".into()));
+                shown.push(Event::Start(Tag::Table(alignments)));
+            }
+            Event::End(TagEnd::Table) => {
+                shown.extend([Event::End(TagEnd::Table), Event::Html("</div>\n".into())]);
+            }
+            other => shown.push(other),
+        }
+    }
+    let mut body = String::new();
+    html::push_html(&mut body, shown.into_iter());
+    let title = sections.first().map(|section| section.title.clone()).unwrap_or_default();
+    Document { title, body, sections, ids }
+}
+
+/// The output of a command, as it is.
+fn of_output(title: &str, text: &str) -> Document {
+    let (id, title) = (slug(title), title.to_owned());
+    let mut shown = String::new();
+    html::push_html(&mut shown, std::iter::once(Event::Text(text.into())));
+    let body = format!("<h1 id=\"{id}\">{title}</h1>\n<pre><code>{shown}</code></pre>\n");
+    let section = Section { id: id.clone(), title: title.clone(), text: text.to_owned() };
+    Document { title, body, sections: vec![section], ids: BTreeSet::from([id]) }
+}
+
+/// The page of embedded reports.
+fn of_reports(reports: &[PathBuf]) -> Document {
+    let title = "Reports".to_owned();
+    let mut body = format!("<h1>{title}</h1>\n<p>As <code>samehost … --html FILE</code> wrote them.</p>\n");
+    for report in reports {
+        let (name, url) = (report.file_stem().unwrap_or_default().display(), url(report));
+        let frame = format!("<iframe src=\"{url}\" title=\"{name}\" loading=\"lazy\"></iframe>");
+        body.push_str(&format!("<h2><a href=\"{url}\">{name}</a></h2>\n{frame}\n"));
+    }
+    Document { title, body, sections: Vec::new(), ids: BTreeSet::new() }
+}
+
+/// Gives each heading an id, as GitHub does, and returns the text below each.
+fn name_headings(events: &mut [Event<'_>]) -> (Vec<Section>, BTreeSet<String>) {
+    let mut sections: Vec<Section> = Vec::new();
+    let mut ids = BTreeSet::new();
+    let mut opened = None;
+    for at in 0..events.len() {
+        match &events[at] {
+            Event::Start(Tag::Heading { .. }) => {
+                opened = Some(at);
+                sections.push(Section { id: String::new(), title: String::new(), text: String::new() });
+            }
+            Event::End(TagEnd::Heading(level)) => {
+                let level: HeadingLevel = *level;
+                let (Some(start), Some(section)) = (opened.take(), sections.last_mut()) else { continue };
+                section.id = unique(slug(&section.title), &mut ids);
+                let id = Some(CowStr::from(section.id.clone()));
+                events[start] =
+                    Event::Start(Tag::Heading { level, id, classes: Vec::new(), attrs: Vec::new() });
+            }
+            Event::Text(text) | Event::Code(text) => {
+                let Some(section) = sections.last_mut() else { continue };
+                if opened.is_some() { section.title.push_str(text) } else { section.text.push_str(text) }
+            }
+            Event::SoftBreak
+            | Event::HardBreak
+            | Event::End(TagEnd::Paragraph | TagEnd::Item | TagEnd::TableCell) => {
+                let Some(section) = sections.last_mut() else { continue };
+                if opened.is_none() {
+                    section.text.push(' ');
+                }
+            }
+            _ => {}
+        }
+    }
+    (sections, ids)
+}
+
+/// Lower case; letters, digits, `-` and `_` stay, blanks become `-`.
+fn slug(title: &str) -> String {
+    title
+        .to_lowercase()
+        .chars()
+        .filter_map(|c| match c {
+            ' ' => Some('-'),
+            '-' | '_' => Some(c),
+            c => c.is_alphanumeric().then_some(c),
+        })
+        .collect()
+}
+
+/// A second heading of the same words gets a number.
+fn unique(slug: String, ids: &mut BTreeSet<String>) -> String {
+    let numbered = (1..).map(|number| format!("{slug}-{number}"));
+    let free = std::iter::once(slug.clone()).chain(numbered).find(|id| !ids.contains(id)).unwrap_or(slug);
+    ids.insert(free.clone());
+    free
+}
+
+// Where the links of documents lead on the site: to a page, to an image, or to a file of the repository. Those that lead
+// nowhere are collected.
+
+/// Where files that are not pages are published.
+const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
+
+/// Links of all documents.
+struct Links<'a> {
+    root: &'a Path,
+    /// Documents, with the places of their pages.
+    places: &'a BTreeMap<PathBuf, PathBuf>,
+    images: BTreeSet<PathBuf>,
+    /// Headings that are linked to: from, document, id.
+    fragments: Vec<(PathBuf, PathBuf, String)>,
+    ids: BTreeMap<PathBuf, BTreeSet<String>>,
+    dead: Vec<String>,
+}
+
+impl<'a> Links<'a> {
+    fn new(root: &'a Path, places: &'a BTreeMap<PathBuf, PathBuf>) -> Self {
+        Links {
+            root,
+            places,
+            images: BTreeSet::new(),
+            fragments: Vec::new(),
+            ids: BTreeMap::new(),
+            dead: Vec::new(),
+        }
+    }
+
+    /// The target of a link of a document as its page has it.
+    fn resolve(&mut self, from: &Path, target: &str) -> String {
+        if target.starts_with("https://") || target.starts_with("http://") || target.starts_with("mailto:") {
+            return target.to_owned();
+        }
+        let (path, fragment) = target.split_once('#').map_or((target, None), |(path, id)| (path, Some(id)));
+        let parent = from.parent().unwrap_or(Path::new(""));
+        let document = if path.is_empty() { from.to_owned() } else { normal(&parent.join(path)) };
+        let document =
+            if self.root.join(&document).is_dir() && self.places.contains_key(&document.join("README.md")) {
+                document.join("README.md")
+            } else {
+                document
+            };
+        let found = self.root.join(&document);
+        let end = fragment.map(|id| format!("#{id}")).unwrap_or_default();
+        if let Some(place) = self.places.get(&document) {
+            self.fragments.extend(fragment.map(|id| (from.to_owned(), document.clone(), id.to_owned())));
+            let own = self.places.get(from).cloned().unwrap_or_default();
+            return format!("{}{end}", relative(&own, place));
+        }
+        let is_image = document.extension().is_some_and(|extension| extension == "png" || extension == "svg");
+        if is_image && found.is_file() {
+            self.images.insert(document.clone());
+            let own = self.places.get(from).cloned().unwrap_or_default();
+            return relative(&own, &document);
+        }
+        if !found.exists() {
+            self.dead.push(format!("{}: {target}", from.display()));
+        }
+        let kind = if found.is_dir() { "tree" } else { "blob" };
+        format!("{REPOSITORY}/{kind}/main/{}{end}", url(&document))
+    }
+
+    /// The ids of a document's headings.
+    fn has_ids(&mut self, document: &Path, ids: &BTreeSet<String>) {
+        self.ids.insert(document.to_owned(), ids.clone());
+    }
+
+    /// The images that are shown; fails if any link leads nowhere.
+    fn finish(mut self) -> anyhow::Result<BTreeSet<PathBuf>> {
+        for (from, document, id) in &self.fragments {
+            if !self.ids.get(document).is_some_and(|ids| ids.contains(id)) {
+                self.dead.push(format!("{}: {} has no heading #{id}", from.display(), document.display()));
+            }
+        }
+        if !self.dead.is_empty() {
+            bail!("links that lead nowhere:\n{}", self.dead.join("\n"));
+        }
+        Ok(self.images)
+    }
+}
+
+/// A path without `.` and `..`.
+fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => {
+                normal.pop();
+            }
+            Component::Normal(name) => normal.push(name),
+            _ => {}
+        }
+    }
+    normal
+}
+
+/// From one page to another.
+fn relative(from: &Path, to: &Path) -> String {
+    let up = from.parent().map_or(0, |parent| parent.components().count());
+    format!("{}{}", "../".repeat(up), url(to))
+}
+
+/// A path with slashes.
+fn url(path: &Path) -> String {
+    path.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("/")
+}
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::Account;
 use super::verdicts::in_words;
-use crate::bench::{Echo, scan, start};
+use crate::bench::{Echo, scan};
 use crate::{succeed, text};
 
 /// The program of a release, and the same program with this machine's C library.
@@ -159,12 +159,12 @@ fn rows(checkup: &Value) -> String {
 
 /// Start of the program beside that of others.
 fn starts(account: &mut Account<'_>, of: &Programs) -> anyhow::Result<()> {
-    let mut programs = start::others(&mut |missing| account.tell(&format!("start | {missing}")));
+    let mut programs = scan::others(&mut |missing| account.tell(&format!("start | {missing}")));
     programs.insert(0, ("musl", of.musl.clone()));
     for (name, file) in &programs {
         account.tell(&format!("start | size of {name} | {} bytes", fs::metadata(file)?.len()));
     }
-    let arms: Vec<String> = programs.iter().map(|(name, file)| start::arm(name, file)).collect();
+    let arms: Vec<String> = programs.iter().map(|(name, file)| scan::arm(name, file)).collect();
     let ours = compare(account, "start | --version, s", of, &arms, None)?;
     account.tell(&format!("start | --version of musl: {:.2} ms; the aim is less than 5", 1e3 * ours));
     Ok(())

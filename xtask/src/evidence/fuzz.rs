@@ -54,19 +54,19 @@ const TARGETS: &[Target] = &[
         name: "MySQL, measuring",
         package: "samehost-bench",
         test: "--lib",
-        properties: &["workloads::mysql::session", "workloads::mysql::dump"],
+        properties: &["workloads::mysql::session"],
     },
     Target {
         name: "PostgreSQL, measuring",
         package: "samehost-bench",
         test: "--lib",
-        properties: &["workloads::postgres::session", "workloads::postgres::copy"],
+        properties: &["workloads::postgres::session"],
     },
     Target {
         name: "RESP and memcached, measuring",
         package: "samehost-bench",
         test: "--lib",
-        properties: &["workloads::redis::session", "workloads::memcached::session"],
+        properties: &["workloads::redis::session", "workloads::memcached::dialogue"],
     },
     Target {
         name: "HTTP",
@@ -79,7 +79,7 @@ const TARGETS: &[Target] = &[
         name: "journal",
         package: "samehost-transaction",
         test: "--lib",
-        properties: &["reading::tests::bent"],
+        properties: &["journal::tests::bent"],
     },
     Target {
         name: "journal, put back",

@@ -1,14 +1,15 @@
 //! Evidence that a script gathers, which stands beside what it proves: packages, and clients under `run`.
 //! `packaging/checking.py` says what a script is given and what it has to do.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 
 use super::Account;
-use crate::{cargo, debug_program, target};
+use crate::{cargo, debug_program, suite, target};
 
 pub(super) fn prometheus(account: &mut Account<'_>) -> anyhow::Result<()> {
     gather(account, "packaging/prometheus/check", &debug_program()?, &[])
@@ -58,5 +59,37 @@ fn gather(
     }
     let status = child.wait()?;
     ensure!(status.success(), "{script} ended with {status}: it wrote above what is wrong");
+    Ok(())
+}
+
+// How long the tests take: what `cargo xtask test` says beforehand to those who have not run it yet.
+
+pub(super) fn suites(account: &mut Account<'_>) -> anyhow::Result<()> {
+    suite::quick()?;
+    suite::all()?;
+    let kept = fs::read_to_string(suite::kept()).with_context(|| suite::kept().display().to_string())?;
+    kept.lines().for_each(|line| account.tell(line));
+    Ok(())
+}
+
+// The rows of `samehost how` whose clients take longer to build than a test may: those in Rust.
+
+/// The test that holds them, which `cargo test` leaves out.
+const TEST: &str = "every_row_of_rust_does_what_it_says";
+
+pub(super) fn clients(account: &mut Account<'_>) -> anyhow::Result<()> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let mut test = Command::new(cargo);
+    test.args(["test", "--all-features", "--locked", "-p", "samehost", "--test", "e2e"]);
+    test.args([TEST, "--", "--ignored", "--nocapture"]).current_dir(account.root);
+    let output = test.output().context("starting cargo")?;
+    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    account.tell("client | has to use | over, in its server's words | its words");
+    for line in said.lines().filter_map(|line| line.strip_prefix("held: ")) {
+        account.tell(line);
+    }
+    if !output.status.success() {
+        bail!("{TEST}: {said}{errors}");
+    }
     Ok(())
 }

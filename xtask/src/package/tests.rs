@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 
 use samehost_testing::Ended;
 
-use super::{Release, deb, elf, rpm};
+use super::{Release, deb, rpm, tree};
 
 /// A package in a folder that goes with it.
 struct Package {
@@ -38,7 +38,7 @@ fn pack(version: &str, build: Build) -> Package {
 
 fn pack_in(out: &Path, version: &str, build: Build) -> PathBuf {
     let binary = binary();
-    let elf = elf::read(&binary).unwrap();
+    let elf = tree::read_elf(&binary).unwrap();
     let speaker = binary.clone();
     let epoch = crate::dist::epoch().unwrap();
     static LICENCES: OnceLock<String> = OnceLock::new();

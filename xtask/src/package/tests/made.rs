@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::{binary, deb, elf, must, pack, rpm};
+use super::{binary, deb, must, pack, rpm};
 use crate::package::{image, tree};
 
 #[test]
@@ -24,7 +24,7 @@ fn lintian_finds_nothing_in_the_deb_with_programs() {
         said.lines().filter(|line| line.starts_with("E:") || line.starts_with("W:")).collect();
     assert!(found.is_empty(), "{said}");
     let name = deb().file_name().unwrap().to_str().unwrap();
-    let kind = if elf::read(&binary()).unwrap().is_static { "static" } else { "dynamic" };
+    let kind = if tree::read_elf(&binary()).unwrap().is_static { "static" } else { "dynamic" };
     println!("held: lintian | {name}, the {kind} program: no error, no warning");
 }
 

@@ -10,8 +10,8 @@ use samehost_testing::free_port;
 
 use super::switches::Switches;
 use super::unit::{constrained, found, values};
-use super::{assert_root, binary, deb, elf, must, pack, text};
-use crate::package::image;
+use super::{assert_root, binary, deb, must, pack, text};
+use crate::package::{image, tree};
 
 const SUITES: [&str; 2] = ["bookworm", "trixie"];
 
@@ -223,7 +223,7 @@ find /sys/fs/cgroup -depth -type d -path '*/libpod_parent*' -exec rmdir {} + 2>/
 fn from_inside_a_container() {
     assert_root("this test runs podman");
     let held = |what: &str| println!("held: image | {what}");
-    if !elf::read(&binary()).unwrap().is_static {
+    if !tree::read_elf(&binary()).unwrap().is_static {
         held("not tested: the program needs libraries; SAMEHOST_BINARY names a static one");
         return;
     }
