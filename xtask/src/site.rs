@@ -119,21 +119,15 @@ fn output_of(source: &Path) -> PathBuf {
 
 /// The menu.
 fn groups(documents: &[(PathBuf, Document)], reports: &[PathBuf]) -> Vec<Group> {
-    let entry = |(source, document): &(PathBuf, Document)| (output_of(source), document.title.clone());
-    let named = |path: &&str| documents.iter().find(|(source, _)| source == Path::new(path)).map(entry);
-    let is_named =
-        |source: &Path| GROUPS.iter().any(|(_, paths)| paths.iter().any(|path| Path::new(path) == source));
-    // The files of a folder stand in its index, or in the page that links to them.
-    let is_top = |source: &Path| {
-        source.parent().is_some_and(|parent| parent == Path::new("") || parent == Path::new("docs"))
-            || source.file_name().is_some_and(|name| name == "README.md")
-    };
-    let group = |(title, paths): &(&str, &[&str])| Group {
-        title: (*title).to_owned(),
-        entries: paths.iter().filter_map(named).collect(),
-    };
-    let mut groups: Vec<Group> = GROUPS.iter().map(group).collect();
-    let others = documents.iter().filter(|(source, _)| is_top(source) && !is_named(source));
+    let mut groups = Vec::new();
+    for (title, paths) in GROUPS {
+        let mut entries = Vec::new();
+        for path in *paths {
+            entries.extend(documents.iter().find(|(source, _)| source == Path::new(path)).map(entry));
+        }
+        groups.push(Group { title: (*title).to_owned(), entries });
+    }
+    let others = documents.iter().filter(|(source, _)| is_top(source) && !is_in_a_group(source));
     let mut more: Vec<(PathBuf, String)> = others.map(entry).collect();
     if !reports.is_empty() {
         more.push((REPORTS.into(), "Reports".into()));
@@ -141,6 +135,21 @@ fn groups(documents: &[(PathBuf, Document)], reports: &[PathBuf]) -> Vec<Group> 
     groups.push(Group { title: MORE.into(), entries: more });
     groups.retain(|group| !group.entries.is_empty());
     groups
+}
+
+/// What the menu says of a document: its page and its title.
+fn entry((source, document): &(PathBuf, Document)) -> (PathBuf, String) {
+    (output_of(source), document.title.clone())
+}
+
+fn is_in_a_group(source: &Path) -> bool {
+    GROUPS.iter().any(|(_, paths)| paths.iter().any(|path| Path::new(path) == source))
+}
+
+/// Whether a document has a line of its own. The files of a folder stand in its index, or in the page that links to them.
+fn is_top(source: &Path) -> bool {
+    source.parent().is_some_and(|parent| parent == Path::new("") || parent == Path::new("docs"))
+        || source.file_name().is_some_and(|name| name == "README.md")
 }
 
 /// Renders the reports in docs/reports as HTML, in a folder that goes when the returned value is dropped.
