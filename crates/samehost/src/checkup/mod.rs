@@ -77,12 +77,31 @@ pub struct Deadlines {
     pub with_enough: Instant,
 }
 
+/// What a server takes that was left out, with its start, about.
+const OF_A_SERVER: Duration = Duration::from_secs(10);
+
+/// Names the servers for which no time was left.
+fn without(names: &[&str], budget: Duration) -> Option<String> {
+    let minutes = minutes_for(budget, names.len());
+    let names = names.join(", ");
+    (!names.is_empty()).then(|| {
+        format!("Not measured, as the time was over: {names}. Give it more: samehost --budget {minutes}m.")
+    })
+}
+
+/// Minutes of a checkup that has this budget and room for so many servers more; ten at most, which are as many as it takes.
+fn minutes_for(budget: Duration, servers: usize) -> u64 {
+    let seconds = (budget + OF_A_SERVER * servers as u32).as_secs();
+    seconds.div_ceil(60).clamp(1, 10)
+}
+
 /// Scans the machine, measures every part until a deadline, and shows rows as they are decided.
 pub fn run(
     bench: &Bench,
     deadlines: Deadlines,
     show: &mut dyn FnMut(&[Finding<'_>], Rows) -> anyhow::Result<()>,
 ) -> anyhow::Result<Checkup> {
+    let budget = deadlines.last.saturating_duration_since(Instant::now());
     // Must precede any server of ours.
     let neighbours = neighbours();
     let mut legs: Vec<Leg> = parts().into_iter().map(Leg::new).collect();
@@ -107,13 +126,7 @@ pub fn run(
     let without_time = race(&mut legs, &left, &mut measure, &mut decided)?;
     show(&findings(&legs), Rows::All)?;
 
-    let mut notes: Vec<String> = Vec::new();
-    if !without_time.is_empty() {
-        let names = without_time.join(", ");
-        notes.push(format!(
-            "Not measured, as the time was over: {names}. Give it more: samehost --budget 2m."
-        ));
-    }
+    let mut notes: Vec<String> = without(&without_time, budget).into_iter().collect();
     notes.extend(samehost_bench::workloads::WORKLOADS.iter().flat_map(|workload| match workload.checkup() {
         Some(CheckupEntry::Hints(hints)) => hints(),
         _ => Vec::new(),
@@ -255,5 +268,16 @@ fn label(part: &Part) -> &str {
         [line] => &line.label,
         [] => "large transfers over TCP, by congestion control",
         _ => part.workload,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_longer_budget_has_room_for_what_was_left_out() {
+        let minutes = |seconds, servers| minutes_for(Duration::from_secs(seconds), servers);
+        assert_eq!([minutes(20, 4), minutes(20, 5), minutes(57, 1), minutes(590, 2)], [1, 2, 2, 10]);
     }
 }
