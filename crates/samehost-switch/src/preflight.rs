@@ -205,10 +205,19 @@ fn attempt(
 ) -> Result<View, LoginError> {
     let credentials = own_login(hop, client, endpoint).credentials;
     let identity = &client.identity;
-    let who =
-        As { pid: client.present(), uid: identity.uid, gid: identity.gid, groups: identity.groups.clone() };
-    let endpoint = seen_by(endpoint, client.present());
-    log_in_as(program, &who, hop.setting.protocol, &endpoint, &credentials, &hop.server.expected, PATIENCE)
+    let mut pid = client.present();
+    loop {
+        let who = As { pid, uid: identity.uid, gid: identity.gid, groups: identity.groups.clone() };
+        let endpoint = seen_by(endpoint, pid);
+        let (protocol, expected) = (hop.setting.protocol, &hop.server.expected);
+        let result = log_in_as(program, &who, protocol, &endpoint, &credentials, expected, PATIENCE);
+        let present = client.present();
+        // A reload ends workers at any moment: one that ended meanwhile says nothing of the login.
+        if !matches!(result, Err(LoginError::Become { .. })) || present == pid {
+            return result;
+        }
+        pid = present;
+    }
 }
 
 /// An endpoint as a process calls it: to one in a chroot, a path below its root directory begins there.

@@ -11,6 +11,7 @@ use samehost_model::scan::{Process, Scan};
 use samehost_scan::{Identity, talkers};
 use samehost_services::Kind;
 use samehost_system::identity::is_of_the_system;
+use samehost_system::identity::stat_field;
 use samehost_system::proc::status::{self, Status};
 use samehost_system::{Account, Executable, Identity as Present, as_user, open, ownership, start_time};
 
@@ -36,11 +37,13 @@ pub(crate) struct ClientIdentity {
 }
 
 impl ClientIdentity {
-    /// One of its processes that is still running, and not another process with the same number.
+    /// One of its processes that is still running, and not another process with the same number. One that has ended and that its
+    /// parent has not waited for yet, as a worker during a reload, has no view of files and network any more.
     pub(crate) fn present(&self) -> Option<u32> {
         for (pid, start) in [self.pid, self.parent].into_iter().zip(self.started) {
             let (Some(pid), Some(start)) = (pid, start) else { continue };
-            if start_time(pid) == Some(start) {
+            let is_zombie = stat_field(pid, 3).as_deref() == Some("Z");
+            if start_time(pid) == Some(start) && !is_zombie {
                 return Some(pid);
             }
         }
@@ -442,6 +445,24 @@ mod tests {
         assert_eq!(client(start_time(own)).present(), Some(own));
         assert_eq!(client(Some(1)).present(), None, "another one has its number now");
         assert_eq!(client(None).present(), None);
+    }
+
+    #[test]
+    fn a_worker_that_ended_in_a_reload_is_seen_with_its_parents_eyes() {
+        let mut worker = std::process::Command::new("true").spawn().unwrap();
+        let (own, pid) = (std::process::id(), worker.id());
+        let client = ClientIdentity {
+            pid: Some(pid),
+            parent: Some(own),
+            started: [start_time(pid), start_time(own)],
+            ..ClientIdentity::account("x", &Account { uid: 1, gid: 1, groups: Vec::new() })
+        };
+        while stat_field(pid, 3).as_deref() != Some("Z") {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!((start_time(pid), client.present()), (client.started[0], Some(own)));
+        worker.wait().unwrap();
+        assert_eq!(client.present(), Some(own));
     }
 
     #[test]
