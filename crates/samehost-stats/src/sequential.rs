@@ -11,7 +11,7 @@
 use crate::estimate::{Asked, Estimate, Method, estimate_pairs};
 use crate::interval::Interval;
 use crate::starts::Grouped;
-use crate::student::{critical, two_sided_p};
+use crate::student::{critical, mean_and_error, two_sided_p};
 
 /// Minimum blocks for a decision: the first look.
 pub const FIRST_LOOK: usize = 7;
@@ -39,17 +39,13 @@ fn look_of(blocks: usize) -> u32 {
     (0..).find(|look| blocks_at(*look) >= blocks).unwrap_or(u32::MAX)
 }
 
-/// Mean, its standard error, and the degrees of freedom.
-fn locate(values: &[f64], starts: &[Option<u32>]) -> (f64, f64, f64) {
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
-    match Grouped::of(values, starts) {
+/// Mean, its standard error, and the degrees of freedom; `None` for fewer than two values.
+fn locate(values: &[f64], starts: &[Option<u32>]) -> Option<(f64, f64, f64)> {
+    let (mean, squared_error) = mean_and_error(values)?;
+    Some(match Grouped::of(values, starts) {
         Some(grouped) => (mean, grouped.error(), grouped.degrees()),
-        None => {
-            let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-            (mean, (squares / (n - 1.0) / n).sqrt(), n - 1.0)
-        }
-    }
+        None => (mean, squared_error.sqrt(), values.len() as f64 - 1.0),
+    })
 }
 
 /// Probability that all of this number of blocks point one way by chance, whatever the distribution of the noise.
@@ -57,9 +53,19 @@ fn luck(blocks: usize) -> f64 {
     0.5_f64.powi(blocks as i32 - 1)
 }
 
+/// P-value, valid at any time, that a look with this p-value gives.
+fn valid_at(look: u32, p: f64) -> f64 {
+    (p / spent_at(look)).max(luck(blocks_at(look)))
+}
+
+/// Confidence of the interval of this number of blocks.
+fn level_of(blocks: usize, confidence: f64) -> f64 {
+    1.0 - (1.0 - confidence) * spent_at(look_of(blocks))
+}
+
 /// P-value of "the mean lies inside ±`limit`" at one look: that of a true mean at the limit, with both tails.
 fn p_at_look(values: &[f64], starts: &[Option<u32>], limit: f64) -> f64 {
-    let (mean, error, degrees) = locate(values, starts);
+    let Some((mean, error, degrees)) = locate(values, starts) else { return 1.0 };
     let beyond = mean.abs() - limit;
     if beyond <= 0.0 {
         return 1.0;
@@ -81,7 +87,7 @@ pub fn sequential_p(values: &[f64], starts: &[Option<u32>], limit: f64) -> f64 {
             break;
         }
         let p = p_at_look(&values[..n], &starts[..n.min(starts.len())], limit);
-        smallest = smallest.min((p / spent_at(look)).max(luck(n)));
+        smallest = smallest.min(valid_at(look, p));
     }
     smallest
 }
@@ -90,11 +96,8 @@ pub fn sequential_p(values: &[f64], starts: &[Option<u32>], limit: f64) -> f64 {
 /// Turnbull 1989). `None` for fewer than two blocks.
 #[must_use]
 pub fn repeated_interval(values: &[f64], starts: &[Option<u32>], confidence: f64) -> Option<Interval> {
-    if values.len() < 2 {
-        return None;
-    }
-    let (mean, error, degrees) = locate(values, starts);
-    let level = 1.0 - (1.0 - confidence) * spent_at(look_of(values.len()));
+    let (mean, error, degrees) = locate(values, starts)?;
+    let level = level_of(values.len(), confidence);
     let half_width = if error == 0.0 { 0.0 } else { critical(level, degrees) * error };
     Some(Interval { low: mean - half_width, high: mean + half_width })
 }
@@ -142,13 +145,18 @@ pub fn look_that_decides(
     alpha: f64,
 ) -> Option<u32> {
     let n = f64::from(blocks);
-    let level = 1.0 - (1.0 - confidence) * spent_at(look_of(blocks as usize));
+    let level = level_of(blocks as usize, confidence);
     let scatter = half_width / critical(level, n - 1.0) * n.sqrt();
-    for look in look_of(blocks as usize + 1)..MOST_LOOKS {
-        let at = blocks_at(look);
-        let p = 0.5 * two_sided_p(room / scatter * (at as f64).sqrt(), at as f64 - 1.0) / spent_at(look);
-        if p.max(luck(at)) <= alpha {
-            return Some(at as u32);
+    first_that_decides(look_of(blocks as usize + 1), room / scatter, alpha)
+}
+
+/// Number of blocks at the first look, from this one on, that decides an effect of so many times the scatter of blocks.
+fn first_that_decides(from: u32, effect: f64, alpha: f64) -> Option<u32> {
+    for look in from..MOST_LOOKS {
+        let n = blocks_at(look) as f64;
+        let p = 0.5 * two_sided_p(effect * n.sqrt(), n - 1.0);
+        if valid_at(look, p) <= alpha {
+            return Some(n as u32);
         }
     }
     None
@@ -161,13 +169,7 @@ const CLEAR: f64 = 3.0;
 /// family and this level.
 #[must_use]
 pub fn blocks_for_clear(rows: u32, alpha: f64) -> u32 {
-    let level = alpha / f64::from(rows.max(1));
-    let decides = |look: &u32| {
-        let n = blocks_at(*look);
-        let p = two_sided_p(CLEAR * (n as f64).sqrt(), n as f64 - 1.0) / spent_at(*look);
-        p.max(luck(n)) <= level
-    };
-    (0..12).find(decides).map_or(100, |look| blocks_at(look) as u32)
+    first_that_decides(0, CLEAR, alpha / f64::from(rows.max(1))).unwrap_or(100)
 }
 
 #[cfg(test)]
@@ -210,7 +212,7 @@ mod tests {
         let values: Vec<f64> = (0..12).map(|i| 0.1 + f64::from(i * 5 % 12) / 100.0).collect();
         let none = vec![None; 12];
         let interval = repeated_interval(&values, &none, 0.95).unwrap();
-        let (mean, error, degrees) = locate(&values, &none);
+        let (mean, error, degrees) = locate(&values, &none).unwrap();
         let spent = two_sided_p((interval.high - mean) / error, degrees);
         assert!((spent - 0.05 * 0.26 * 0.7).abs() < 1e-9, "{spent}");
         assert_eq!(repeated_interval(&values[..1], &none[..1], 0.95), None);

@@ -108,7 +108,7 @@ pub struct Location {
 }
 
 /// Mean and squared standard error; `None` for fewer than two values.
-fn mean_and_error(values: &[f64]) -> Option<(f64, f64)> {
+pub(crate) fn mean_and_error(values: &[f64]) -> Option<(f64, f64)> {
     if values.len() < 2 {
         return None;
     }

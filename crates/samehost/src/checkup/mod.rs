@@ -7,6 +7,7 @@ pub mod parts;
 mod race;
 mod worth;
 
+use std::ops::RangeInclusive;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -77,6 +78,8 @@ pub struct Deadlines {
     pub with_enough: Instant,
 }
 
+/// Budgets that a checkup takes.
+pub const BUDGETS: RangeInclusive<Duration> = Duration::from_secs(20)..=Duration::from_secs(600);
 /// What a server takes that was left out, with its start, about.
 const OF_A_SERVER: Duration = Duration::from_secs(10);
 
@@ -89,10 +92,10 @@ fn without(names: &[&str], budget: Duration) -> Option<String> {
     })
 }
 
-/// Minutes of a checkup that has this budget and room for so many servers more; ten at most, which are as many as it takes.
+/// Minutes of a checkup that has this budget and room for so many servers more, at most as many as it takes.
 fn minutes_for(budget: Duration, servers: usize) -> u64 {
-    let seconds = (budget + OF_A_SERVER * servers as u32).as_secs();
-    seconds.div_ceil(60).clamp(1, 10)
+    let wanted = (budget + OF_A_SERVER * servers as u32).min(*BUDGETS.end());
+    wanted.as_secs().div_ceil(60)
 }
 
 /// Scans the machine, measures every part until a deadline, and shows rows as they are decided.

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::checkup::measure::Bench;
 use crate::checkup::parts::Neighbour;
-use crate::checkup::{self, Checkup, Deadlines, Rows, findings};
+use crate::checkup::{self, BUDGETS, Checkup, Deadlines, Rows, findings};
 use crate::cli::CheckupOptions;
 use crate::exit::{Ending, NoReader};
 use crate::request::fresh_seed;
@@ -25,7 +25,6 @@ const BUDGET: Duration = Duration::from_secs(57);
 /// Total time where four fifths of the rows are decided by then, as on a quiet machine. If they are not, a part has a second turn:
 /// with 25 s here, one of 10 quiet checkups took more than 30 s by it, by less than half a second.
 const QUIET: Duration = Duration::from_secs(24);
-const BUDGETS: std::ops::RangeInclusive<Duration> = Duration::from_secs(20)..=Duration::from_secs(600);
 
 pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
     let budget = options.budget.unwrap_or(BUDGET);
