@@ -18,7 +18,7 @@ use crate::progress::Watcher;
 const MOST_BLOCKS: u32 = 400;
 /// Server starts of a database part, so that the variation between starts is in the interval: ten blocks have each twice. With three
 /// there are two degrees of freedom where starts happen to differ, and MariaDB's time was decided in two of four checkups beside
-/// other programs; with five in four of four, for another 0.7 s.
+/// other programs; with five in four of four, for another 0.4 s.
 const MOST_SERVERS: u32 = 5;
 /// Maximum blocks for a part without a verdict.
 const FEW_BLOCKS: u32 = 5;

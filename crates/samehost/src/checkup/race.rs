@@ -16,7 +16,7 @@ use crate::needed::least_s;
 const LEAST: Duration = Duration::from_millis(1700);
 /// Maximum turns of a part. A part that needs more does not converge as estimated.
 const MOST_TURNS: u32 = 6;
-/// Start-up time of slow servers, for each turn: 1.7 s for five MariaDBs and 1.3 s for five PostgreSQLs on a quiet machine.
+/// Start-up time of slow servers, for each turn: 1.3 s for five MariaDBs and 0.8 s for five PostgreSQLs on a quiet machine.
 /// Beside other programs it is three times as long; there, what the first turn took longer than it should counts for the next.
 /// With 4 s for everybody, a quiet checkup left 3 s of its first turns unused, and gave second turns to a proxy's time, whose
 /// difference is near the margin, for 7 s, before a database's, which 1 s would have decided.
