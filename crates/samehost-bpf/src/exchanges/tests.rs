@@ -387,8 +387,12 @@ fn each_way_to_send_and_receive_is_seen_or_known_not_to_be_as_root() {
         server.write_all(&[1; 10]).expect("sent");
         ask_nothing(&mut client, 10);
         drop(server);
-        // The end of the stream, and a send to nobody (EPIPE, or it is there before that is known).
+        // The end of the stream, and sends that fail (EPIPE).
         assert_eq!(receive(&client, 0, 10), 0);
+        // SAFETY: it changes a socket that is open.
+        assert_eq!(unsafe { libc::shutdown(client.as_raw_fd(), libc::SHUT_WR) }, 0);
+        let failed = client.write(&[1; 10]).expect_err("nobody reads it");
+        assert_eq!(failed.kind(), io::ErrorKind::BrokenPipe);
         let found = counted(exchanges);
         let what = format!("{transport}: {}", shown(&found));
         assert_eq!((found.bytes_out, found.bytes_taken), (50, 40), "{what}");
@@ -396,6 +400,65 @@ fn each_way_to_send_and_receive_is_seen_or_known_not_to_be_as_root() {
         // One that the server answered without having read it is not one at a time, as far as can be seen.
         assert_eq!((found.exchanges, found.unasked), (1, 0), "{what}");
     }
+}
+
+/// `struct tcp_zerocopy_receive` of include/uapi/linux/tcp.h, which libc does not have.
+#[repr(C)]
+#[derive(Default)]
+struct ZerocopyReceive {
+    address: u64,
+    length: u32,
+    recv_skip_hint: u32,
+    inq: u32,
+    err: i32,
+    copybuf_address: u64,
+    copybuf_len: i32,
+    flags: u32,
+    msg_control: u64,
+    msg_controllen: u64,
+    msg_flags: u32,
+    reserved: u32,
+}
+
+/// Receives by a socket option. Over loopback no page can be mapped, and the kernel copies to the buffer that is given for that.
+fn receive_by_option(end: &End, size: usize) {
+    const TCP_ZEROCOPY_RECEIVE: i32 = 35;
+    let mut buffer = vec![0_u8; size];
+    let mut receive = ZerocopyReceive {
+        copybuf_address: buffer.as_mut_ptr() as u64,
+        copybuf_len: size as i32,
+        ..ZerocopyReceive::default()
+    };
+    let mut bytes = size_of::<ZerocopyReceive>() as libc::socklen_t;
+    let place = (&raw mut receive).cast();
+    wait_for(|| {
+        // SAFETY: the option writes at most `bytes` bytes, and at most `size` to the buffer, which lives until this returns.
+        let result = unsafe {
+            libc::getsockopt(end.as_raw_fd(), libc::IPPROTO_TCP, TCP_ZEROCOPY_RECEIVE, place, &mut bytes)
+        };
+        assert_eq!(result, 0, "{}", io::Error::last_os_error());
+        let copied = receive.copybuf_len;
+        receive.copybuf_len = size as i32;
+        (copied as usize == size).then_some(())
+    });
+}
+
+#[test]
+fn what_a_socket_option_receives_is_not_seen_and_has_no_times_as_root() {
+    let ends = tcp();
+    let exchanges = watch(&ends, false);
+    let (mut client, mut server) = ends;
+    for _ in 0..10 {
+        client.write_all(&[1; 100]).expect("sent");
+        receive_by_option(&server, 100);
+        server.write_all(&[1; 10]).expect("sent");
+        client.read_exact(&mut [0; 10]).expect("answered");
+    }
+    let found = counted(exchanges);
+    let what = shown(&found);
+    assert_eq!((found.bytes_out, found.bytes_taken), (1000, 0), "{what}");
+    assert_eq!((found.bytes_back, found.bytes_received), (100, 100), "{what}");
+    assert_eq!(found.exchanges, 0, "{what}");
 }
 
 fn server_file(size: usize) -> std::fs::File {
