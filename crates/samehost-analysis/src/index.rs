@@ -76,6 +76,18 @@ impl<'a> ArmTrials<'a> {
         values(&self.own, metric)
     }
 
+    /// As [`ArmTrials::values`]; where the arm ran twice in a block, the geometric mean of both.
+    fn levels(&self, metric: &MetricInfo) -> BTreeMap<u32, f64> {
+        let again = values(&self.control, metric);
+        let mut levels = self.values(metric);
+        for (block, value) in &mut levels {
+            if let Some(again) = again.get(block) {
+                *value = (*value * again).sqrt();
+            }
+        }
+        levels
+    }
+
     /// Whether it is a share that was 0 in some trial. The blocks with another value alone would show a ratio of the
     /// worst ones.
     fn has_no_ratio(&self, metric: &MetricInfo) -> bool {
@@ -159,42 +171,36 @@ impl<'a> Index<'a> {
         with_ratio(baseline).zip(with_ratio(candidate))
     }
 
-    /// Two arms block by block. Where the baseline ran twice in a block, as arm and as control, it is the geometric mean of
-    /// both: the control is measured anyway, and a quarter of the variance goes.
+    /// Two arms block by block. An arm that ran twice in a block, such as the baseline with its control, has the geometric
+    /// mean of both: the control is measured anyway, and a quarter of the variance goes.
     #[must_use]
     pub fn pairs(&self, metric: &MetricInfo, baseline: &str, candidate: &str) -> Pairs {
         let Some((below, above)) = self.two(metric, baseline, candidate) else { return Pairs::default() };
-        let again = values(&below.control, metric);
-        let mut own = below.values(metric);
-        for (block, value) in &mut own {
-            if let Some(again) = again.get(block) {
-                *value = (*value * again).sqrt();
-            }
-        }
-        pair(&own, &above.own, metric)
+        pair(&below.levels(metric), &above.levels(metric), &above.own)
     }
 
-    /// Two arms block by block, without the baseline's control.
+    /// Two arms block by block, each with its first trial of a block alone.
     pub(crate) fn plain_pairs(&self, metric: &MetricInfo, baseline: &str, candidate: &str) -> Pairs {
         let Some((below, above)) = self.two(metric, baseline, candidate) else { return Pairs::default() };
-        pair(&below.values(metric), &above.own, metric)
+        pair(&below.values(metric), &above.values(metric), &above.own)
     }
 
     /// An arm against its own control (A/A).
     pub(crate) fn control_pairs(&self, metric: &MetricInfo, arm: &str) -> Pairs {
         let arm = self.arm(arm).filter(|arm| !arm.has_no_ratio(metric));
-        arm.map(|arm| pair(&arm.values(metric), &arm.control, metric)).unwrap_or_default()
+        arm.map(|arm| pair(&arm.values(metric), &values(&arm.control, metric), &arm.control))
+            .unwrap_or_default()
     }
 }
 
-fn pair(below: &BTreeMap<u32, f64>, above: &BTreeMap<u32, &Trial>, metric: &MetricInfo) -> Pairs {
+/// The blocks that both sides have; `trials` tell on which start of the server each was measured.
+fn pair(below: &BTreeMap<u32, f64>, above: &BTreeMap<u32, f64>, trials: &BTreeMap<u32, &Trial>) -> Pairs {
     let mut pairs = Pairs::default();
-    for (block, value) in values(above, metric) {
-        if let Some(base) = below.get(&block) {
-            pairs.baseline.push(*base);
-            pairs.candidate.push(value);
-            pairs.starts.push(above.get(&block).and_then(|trial| trial.server_start));
-        }
+    for (block, value) in above {
+        let Some(base) = below.get(block) else { continue };
+        pairs.baseline.push(*base);
+        pairs.candidate.push(*value);
+        pairs.starts.push(trials.get(block).and_then(|trial| trial.server_start));
     }
     pairs
 }

@@ -227,7 +227,7 @@ pub(crate) fn missed_precision(report: &Report, comparisons: &[Comparison]) -> O
     })
 }
 
-/// Seconds that one more block of this point takes: its arms, and the control where there is one. The length of trials that
+/// Seconds that one more block of this point takes: its arms, and those that run twice once more. The length of trials that
 /// have none of their own is the median of those that count.
 pub(crate) fn block_seconds(report: &Report, point: &Point) -> Option<f64> {
     let arms = || report.head.arms.iter().filter(|arm| arm.point == *point);
@@ -241,5 +241,11 @@ pub(crate) fn block_seconds(report: &Report, point: &Point) -> Option<f64> {
                 .collect::<Vec<f64>>(),
         )
     })?;
-    Some((arms().count() as f64 + f64::from(u8::from(report.head.plan.control))) * each)
+    let plan = &report.head.plan;
+    let again = match arms().count() {
+        _ if !plan.control => 0,
+        all if plan.each_twice => all,
+        _ => 1,
+    };
+    Some((arms().count() + again) as f64 * each)
 }

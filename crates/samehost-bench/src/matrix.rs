@@ -444,7 +444,8 @@ pub struct StopOptions {
     pub slicing: Slicing,
 }
 
-/// Decides how much to measure.
+/// Decides how much to measure. Where each arm has a server of its own, `are_apart`, and the baseline runs against itself, each other
+/// arm runs twice in a block as well.
 ///
 /// # Errors
 /// When the options contradict each other.
@@ -453,12 +454,19 @@ pub fn plan(
     axes: &Capabilities,
     arms: &[Arm],
     driven: Vec<Driven>,
+    are_apart: bool,
 ) -> Result<Plan, BenchError> {
     let groups = crate::measure::groups(arms);
     let candidates: usize = groups.iter().map(|group| group.len() - 1).sum();
     let control = !stop.no_control && candidates > 0;
-    let controls = if control { groups.iter().filter(|group| group.len() > 1).count() } else { 0 };
-    let per_block = (arms.len() + controls) as f64;
+    let each_twice = control && are_apart;
+    let compared = groups.iter().filter(|group| group.len() > 1);
+    let again: usize = match (control, each_twice) {
+        (false, _) => 0,
+        (true, false) => compared.count(),
+        (true, true) => compared.map(Vec::len).sum(),
+    };
+    let per_block = (arms.len() + again) as f64;
     let needed = min_blocks_for(candidates as u32);
     let (most, in_a_round) = rounds(&driven);
     let max_blocks = stop.max_blocks.unwrap_or_else(|| stop.min_blocks.unwrap_or(0).max(most));
@@ -497,6 +505,7 @@ pub fn plan(
         trial_s,
         budget_s: Some(budget),
         control,
+        each_twice,
         stopping: stop.stopping,
         asked: stop.asked.clone(),
         others: stop.others,
@@ -546,7 +555,7 @@ mod tests_of_arms {
         let raw = raw.configure(&defaults(raw)).unwrap();
         let axes = raw.axes();
         let arms = matrix().arms(&*raw).unwrap();
-        let plan_of = |stop: StopOptions, arms: &[Arm]| plan(&stop, &axes, arms, Vec::new());
+        let plan_of = |stop: StopOptions, arms: &[Arm]| plan(&stop, &axes, arms, Vec::new(), false);
         let default = plan_of(StopOptions::default(), &arms).unwrap();
         assert_eq!(default.min_blocks, 10);
         assert_eq!(default.looks.last(), Some(&default.max_blocks));
@@ -571,10 +580,10 @@ mod tests_of_arms {
             server_cpus: Vec::new(),
             swapped_at_random: false,
         };
-        let in_rounds = plan(&StopOptions::default(), &axes, &arms, vec![driven.clone()]).unwrap();
+        let in_rounds = plan(&StopOptions::default(), &axes, &arms, vec![driven.clone()], false).unwrap();
         assert_eq!(in_rounds.trial_s, Some(IN_A_ROUND), "short rounds, for a minute has room for many");
         let free = Driven { placement: Placement::Free, ..driven };
-        let in_rounds = plan(&StopOptions::default(), &axes, &arms, vec![free]).unwrap();
+        let in_rounds = plan(&StopOptions::default(), &axes, &arms, vec![free], false).unwrap();
         assert_eq!(in_rounds.trial_s, Some(IN_A_FREE_ROUND), "the scheduler's placement lasts for a round");
         assert_eq!(in_rounds.max_blocks, MOST_FREE_ROUNDS);
     }

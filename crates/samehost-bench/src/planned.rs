@@ -133,7 +133,8 @@ fn plan(
     driving: &Driving,
     arms: &[Arm],
 ) -> Result<Plan, BenchError> {
-    let mut plan = matrix::plan(&request.stop, capabilities, arms, driving.driven(arms)?)?;
+    let driven = driving.driven(arms)?;
+    let mut plan = matrix::plan(&request.stop, capabilities, arms, driven, request.own_servers)?;
     if let Some(earlier) = &request.earlier {
         let known = &earlier.head.arms;
         if !arms.iter().all(|arm| known.iter().any(|one| one.id == arm.id && one.point == arm.point)) {
@@ -145,13 +146,18 @@ fn plan(
 }
 
 fn driving(configured: &dyn Configured, request: &Request, transports: &[Transport]) -> Driving {
-    let has_control = transports.len() > 1 && !request.stop.no_control;
+    let again = match transports.len() {
+        0 | 1 => 0,
+        _ if request.stop.no_control => 0,
+        all if request.own_servers => all,
+        _ => 1,
+    };
     Driving {
         most: configured.most_sliced(),
         least: configured.least_slice(),
         threads: request.threads,
         slicing: request.stop.slicing,
-        lanes: transports.len() as u32 + u32::from(has_control),
+        lanes: (transports.len() + again) as u32,
         allowed: allowed_cpus(),
         places_server: request.servers.is_empty(),
     }

@@ -215,6 +215,9 @@ pub struct Plan {
     pub budget_s: Option<f64>,
     /// Whether the baseline was run against itself.
     pub control: bool,
+    /// Whether each other arm ran twice in a block as well.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub each_twice: bool,
     /// What ended a point early.
     #[serde(default)]
     pub stopping: Stopping,
@@ -267,6 +270,7 @@ impl Default for Plan {
             trial_s: Some(0.5),
             budget_s: Some(60.0),
             control: true,
+            each_twice: false,
             stopping: Stopping::Precision,
             asked: Vec::new(),
             others: 0,

@@ -80,6 +80,7 @@ fn each_arm_has_a_server_of_its_own_where_that_is_asked_for() {
         |arm: &str| trials.iter().filter(|trial| trial["arm"].as_str().unwrap().starts_with(arm)).collect();
     let (one, other): (Vec<&Value>, Vec<&Value>) = (of("unix/"), of("unix#2/"));
     assert!(!one.is_empty() && !other.is_empty(), "{report}");
+    assert_eq!(one.len(), other.len(), "neither server has more to do, control included");
     for trial in one {
         let same_block = |twin: &&&Value| twin["block"] == trial["block"];
         let twin = other.iter().find(same_block).unwrap();
