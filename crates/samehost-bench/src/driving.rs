@@ -10,7 +10,7 @@ use crate::machine::CpuPlan;
 use crate::measure;
 
 /// The most connections that are open at once for all arms of a point.
-const MOST_AT_ONCE: u32 = 768;
+const MOST_AT_ONCE: u32 = 1024;
 
 /// The request for slices (`--slice`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(crate) struct Driving {
     pub(crate) least: Duration,
     pub(crate) threads: u32,
     pub(crate) slicing: Slicing,
-    /// Arms that take turns at a point, including a control.
+    /// Arms that take turns at a point, twice each where there is a control.
     pub(crate) lanes: u32,
     pub(crate) allowed: Vec<usize>,
     /// Whether we place the server.

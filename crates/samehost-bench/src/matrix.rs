@@ -444,8 +444,8 @@ pub struct StopOptions {
     pub slicing: Slicing,
 }
 
-/// Decides how much to measure. Where each arm has a server of its own, `are_apart`, and the baseline runs against itself, each other
-/// arm runs twice in a block as well.
+/// Decides how much to measure. Where the baseline runs against itself, each other arm runs twice in a block as well if arms take
+/// turns or have a server each (`are_apart`).
 ///
 /// # Errors
 /// When the options contradict each other.
@@ -459,16 +459,10 @@ pub fn plan(
     let groups = crate::measure::groups(arms);
     let candidates: usize = groups.iter().map(|group| group.len() - 1).sum();
     let control = !stop.no_control && candidates > 0;
-    let each_twice = control && are_apart;
-    let compared = groups.iter().filter(|group| group.len() > 1);
-    let again: usize = match (control, each_twice) {
-        (false, _) => 0,
-        (true, false) => compared.count(),
-        (true, true) => compared.map(Vec::len).sum(),
-    };
-    let per_block = (arms.len() + again) as f64;
     let needed = min_blocks_for(candidates as u32);
     let (most, in_a_round) = rounds(&driven);
+    let each_twice = control && (are_apart || in_a_round.is_some());
+    let per_block = (arms.len() + again(&groups, control, each_twice)) as f64;
     let max_blocks = stop.max_blocks.unwrap_or_else(|| stop.min_blocks.unwrap_or(0).max(most));
     let min_blocks = stop.min_blocks.unwrap_or(if candidates == 0 { 5 } else { needed }).min(max_blocks);
     if stop.min_blocks.is_some_and(|min| min > max_blocks) {
@@ -514,6 +508,16 @@ pub fn plan(
         wake_up_us: None,
         repeats: 0,
     })
+}
+
+/// Second trials in a block: of the baseline of each comparison, or of each arm that is compared.
+fn again(groups: &[Vec<usize>], control: bool, each_twice: bool) -> usize {
+    let compared = groups.iter().filter(|group| group.len() > 1);
+    match (control, each_twice) {
+        (false, _) => 0,
+        (true, false) => compared.count(),
+        (true, true) => compared.map(Vec::len).sum(),
+    }
 }
 
 /// Most blocks by default, and the longest time of an arm in a round; `None` where something is measured in trials.

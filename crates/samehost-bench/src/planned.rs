@@ -146,18 +146,14 @@ fn plan(
 }
 
 fn driving(configured: &dyn Configured, request: &Request, transports: &[Transport]) -> Driving {
-    let again = match transports.len() {
-        0 | 1 => 0,
-        _ if request.stop.no_control => 0,
-        all if request.own_servers => all,
-        _ => 1,
-    };
+    let all = transports.len() as u32;
+    let run_twice = all > 1 && !request.stop.no_control;
     Driving {
         most: configured.most_sliced(),
         least: configured.least_slice(),
         threads: request.threads,
         slicing: request.stop.slicing,
-        lanes: (transports.len() + again) as u32,
+        lanes: if run_twice { 2 * all } else { all },
         allowed: allowed_cpus(),
         places_server: request.servers.is_empty(),
     }

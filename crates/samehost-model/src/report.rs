@@ -215,7 +215,7 @@ pub struct Plan {
     pub budget_s: Option<f64>,
     /// Whether the baseline was run against itself.
     pub control: bool,
-    /// Whether each other arm ran twice in a block as well.
+    /// Whether each other arm ran twice in a block as well, so that none is warmer than another.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub each_twice: bool,
     /// What ended a point early.

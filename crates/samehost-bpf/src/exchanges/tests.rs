@@ -392,7 +392,7 @@ fn each_way_to_send_and_receive_is_seen_or_known_not_to_be_as_root() {
         // SAFETY: it changes a socket that is open.
         assert_eq!(unsafe { libc::shutdown(client.as_raw_fd(), libc::SHUT_WR) }, 0);
         let failed = client.write(&[1; 10]).expect_err("nobody reads it");
-        assert_eq!(failed.kind(), io::ErrorKind::BrokenPipe);
+        assert_eq!(failed.kind(), ErrorKind::BrokenPipe);
         let found = counted(exchanges);
         let what = format!("{transport}: {}", shown(&found));
         assert_eq!((found.bytes_out, found.bytes_taken), (50, 40), "{what}");

@@ -321,7 +321,10 @@ pub(crate) fn method(report: &Report) -> String {
     let compared = if report.analysis.comparisons.is_empty() {
         return format!("{trial} Values are medians over trials.");
     } else {
-        "Every block runs each arm once, in a random order, so that what changes with time meets all arms alike."
+        let often = if plan.each_twice { "twice" } else { "once" };
+        format!(
+            "Every block runs each arm {often}, in a random order, so that what changes with time meets all arms alike."
+        )
     };
     let control = if plan.control {
         " The baseline also runs against itself. If the two differed, this report would give no verdict."

@@ -174,7 +174,7 @@ fn a_server_that_runs_gets_our_keys_and_loses_them_again_and_its_password_shows_
         assert_eq!(output.status.code(), Some(0), "{}", said(&output));
         assert!(
             said(&output).contains(if command == "incr" {
-                "sets 3 counters samehost:"
+                "sets 4 counters samehost:"
             } else {
                 "sets keys samehost:"
             }),
