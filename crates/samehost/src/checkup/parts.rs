@@ -101,14 +101,21 @@ fn part(
     metric: &'static str,
 ) -> Part {
     let line = PartLine { label: label.to_owned(), kind, metric, connections: None };
+    let control = matches!(kind, FindingKind::RoundTrip | FindingKind::Busy);
+    let usual = Part::new(workload).trial;
     Part {
         connections: connections.into_iter().collect(),
         parameters: parameters.iter().map(|(name, value)| (*name, (*value).to_owned())).collect(),
         size,
         placement: (kind == FindingKind::Scheduler).then_some(Placement::Free),
-        control: matches!(kind, FindingKind::RoundTrip | FindingKind::Busy),
+        control,
         lines: vec![line],
-        trial: if kind == FindingKind::Bulk { BULK_TRIAL } else { Part::new(workload).trial },
+        trial: match kind {
+            FindingKind::Bulk => BULK_TRIAL,
+            // Each arm has two of them in a block: as long as three of the usual length.
+            _ if control => usual * 3 / 4,
+            _ => usual,
+        },
         ..Part::new(workload)
     }
 }
