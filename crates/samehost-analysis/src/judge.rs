@@ -241,11 +241,6 @@ pub(crate) fn block_seconds(report: &Report, point: &Point) -> Option<f64> {
                 .collect::<Vec<f64>>(),
         )
     })?;
-    let plan = &report.head.plan;
-    let again = match arms().count() {
-        _ if !plan.control => 0,
-        all if plan.each_twice => all,
-        _ => 1,
-    };
-    Some((arms().count() + again) as f64 * each)
+    let all = arms().count();
+    Some((all + report.head.plan.again().count(all)) as f64 * each)
 }

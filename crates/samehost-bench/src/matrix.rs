@@ -444,8 +444,8 @@ pub struct StopOptions {
     pub slicing: Slicing,
 }
 
-/// Decides how much to measure. Where the baseline runs against itself, each other arm runs twice in a block as well if arms take
-/// turns or have a server each (`are_apart`).
+/// Decides how much to measure. Where the baseline runs against itself, each other arm runs twice in a block as well if all points
+/// are measured in turns, or arms have a server each (`are_apart`).
 ///
 /// # Errors
 /// When the options contradict each other.
@@ -457,24 +457,19 @@ pub fn plan(
     are_apart: bool,
 ) -> Result<Plan, BenchError> {
     let groups = crate::measure::groups(arms);
-    let candidates: usize = groups.iter().map(|group| group.len() - 1).sum();
+    let candidates = arms.len() - groups.len();
     let control = !stop.no_control && candidates > 0;
-    let needed = min_blocks_for(candidates as u32);
     let (most, in_a_round) = rounds(&driven);
     let each_twice = control && (are_apart || in_a_round.is_some());
-    let per_block = (arms.len() + again(&groups, control, each_twice)) as f64;
+    let again = Plan { control, each_twice, ..Plan::default() }.again();
+    let per_block: usize = groups.iter().map(|group| group.len() + again.count(group.len())).sum();
     let max_blocks = stop.max_blocks.unwrap_or_else(|| stop.min_blocks.unwrap_or(0).max(most));
-    let min_blocks = stop.min_blocks.unwrap_or(if candidates == 0 { 5 } else { needed }).min(max_blocks);
-    if stop.min_blocks.is_some_and(|min| min > max_blocks) {
-        return Err(BenchError::Usage(format!(
-            "--min-blocks {} is more than --max-blocks {max_blocks}",
-            stop.min_blocks.unwrap_or(0)
-        )));
-    }
-    if max_blocks == 0 {
-        return Err(BenchError::Usage("--max-blocks 0 measures nothing".into()));
-    }
-    let least = per_block * f64::from(min_blocks);
+    let min_blocks = stop
+        .min_blocks
+        .unwrap_or(if candidates == 0 { 5 } else { min_blocks_for(candidates as u32) })
+        .min(max_blocks);
+    check_blocks(stop, max_blocks)?;
+    let least = per_block as f64 * f64::from(min_blocks);
     let default_budget = (least * 0.3 / BUDGET_FOR_LEAST).max(60.0);
     let budget = stop.budget.map_or(default_budget, |budget| budget.as_secs_f64());
     let trial_s = if axes.timed {
@@ -510,14 +505,18 @@ pub fn plan(
     })
 }
 
-/// Second trials in a block: of the baseline of each comparison, or of each arm that is compared.
-fn again(groups: &[Vec<usize>], control: bool, each_twice: bool) -> usize {
-    let compared = groups.iter().filter(|group| group.len() > 1);
-    match (control, each_twice) {
-        (false, _) => 0,
-        (true, false) => compared.count(),
-        (true, true) => compared.map(Vec::len).sum(),
+/// Refuses numbers of blocks that contradict each other.
+fn check_blocks(stop: &StopOptions, max_blocks: u32) -> Result<(), BenchError> {
+    if stop.min_blocks.is_some_and(|min| min > max_blocks) {
+        return Err(BenchError::Usage(format!(
+            "--min-blocks {} is more than --max-blocks {max_blocks}",
+            stop.min_blocks.unwrap_or(0)
+        )));
     }
+    if max_blocks == 0 {
+        return Err(BenchError::Usage("--max-blocks 0 measures nothing".into()));
+    }
+    Ok(())
 }
 
 /// Most blocks by default, and the longest time of an arm in a round; `None` where something is measured in trials.

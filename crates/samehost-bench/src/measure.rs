@@ -16,7 +16,7 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use samehost_analysis::{Index, Row, decided};
-use samehost_model::{Arm, MetricInfo, Outcome, Plan, Slot, Stopping, Trial};
+use samehost_model::{Again, Arm, MetricInfo, Outcome, Plan, Slot, Stopping, Trial};
 use samehost_stats::{FIRST_LOOK, blocks_for_clear, is_confirmed, least_blocks_for, look_after};
 
 use crate::error::BenchError;
@@ -107,7 +107,7 @@ pub fn run_blocks(
     if begun > 0 && plan.stopping == Stopping::Decision {
         blocks.drop_decided();
     }
-    let first = slots_of_block(arms, &blocks.groups, &blocks.active, Again::of(plan), seed, begun);
+    let first = slots_of_block(arms, &blocks.groups, &blocks.active, plan.again(), seed, begun);
     observer.begin(first.len(), plan);
     let (outcome, failure) = match blocks.run(measurer, observer) {
         Ok(outcome) => (outcome, None),
@@ -143,7 +143,7 @@ impl<'a> BlockLoop<'a> {
                 return Ok(Outcome::OutOfBudget);
             }
             measurer.begin_block(block - self.begun)?;
-            let planned = slots_of_block(arms, &self.groups, &self.active, Again::of(plan), seed, block);
+            let planned = slots_of_block(arms, &self.groups, &self.active, plan.again(), seed, block);
             let slots: Vec<ArmSlot<'_>> = planned.iter().filter_map(|slot| self.arm_slot(slot)).collect();
             let are_together =
                 |a: &ArmSlot<'_>, b: &ArmSlot<'_>| a.arm.point == b.arm.point && measurer.takes_turns(a.arm);
@@ -295,30 +295,6 @@ pub fn groups(arms: &[Arm]) -> Vec<Group> {
     groups
 }
 
-/// Which arms of a point run a second time in each block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Again {
-    None,
-    /// The baseline: its control.
-    Baseline,
-    /// Each, where arms take turns or have a server each. With two of three slices the baseline's server, or its thread, was the warmer
-    /// one. Of equal arms on two memcacheds, beside a program that computes, the other one's CPU time was 5 to 6 % higher in four of
-    /// four reports, and is 0 to 1 % since. On one memcached, one connection, a Unix socket's CPU time of the server was 0.79 of TCP's
-    /// with a control and 0.76 without, three reports each; it is 0.76 with this. The fourth slice is not lost: a block of four has half
-    /// of the variance of one of two, as two blocks have. Rejected: no control, as it guards what the interval cannot see.
-    Each,
-}
-
-impl Again {
-    fn of(plan: &Plan) -> Self {
-        match (plan.control, plan.each_twice) {
-            (false, _) => Again::None,
-            (true, false) => Again::Baseline,
-            (true, true) => Again::Each,
-        }
-    }
-}
-
 /// The slots of one block, in order.
 ///
 /// Points come in random order. The arms of a point are adjacent, because what is compared should be measured
@@ -343,12 +319,7 @@ pub fn slots_of_block(
     let mut planned = Vec::new();
     for group in order {
         let mut slots: Vec<(usize, bool)> = group.iter().map(|arm| (*arm, false)).collect();
-        let twice = match again {
-            _ if group.len() < 2 => 0,
-            Again::None => 0,
-            Again::Baseline => 1,
-            Again::Each => group.len(),
-        };
+        let twice = again.count(group.len());
         slots.extend(group[..twice].iter().map(|arm| (*arm, true)));
         slots.shuffle(&mut random);
         if active.contains(group) {
