@@ -227,7 +227,7 @@ pub(crate) fn missed_precision(report: &Report, comparisons: &[Comparison]) -> O
     })
 }
 
-/// Seconds that one more block of this point takes: its arms, and those that run twice once more. The length of trials that
+/// Seconds that one more block of this point takes. The length of trials that
 /// have none of their own is the median of those that count.
 pub(crate) fn block_seconds(report: &Report, point: &Point) -> Option<f64> {
     let arms = || report.head.arms.iter().filter(|arm| arm.point == *point);
@@ -242,5 +242,5 @@ pub(crate) fn block_seconds(report: &Report, point: &Point) -> Option<f64> {
         )
     })?;
     let all = arms().count();
-    Some((all + report.head.plan.again().count(all)) as f64 * each)
+    Some((all * report.head.plan.runs_in_a_block(all)) as f64 * each)
 }

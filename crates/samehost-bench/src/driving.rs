@@ -143,7 +143,7 @@ mod tests {
             least: Duration::ZERO,
             threads: 1,
             slicing: Slicing::Usual,
-            lanes: 3,
+            lanes: 4,
             allowed: vec![0, 1],
             places_server: true,
         }
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(changed(|d| d.threads = 2), Err(Undivided::Threads));
         assert_eq!(changed(|d| d.slicing = Slicing::Never), Err(Undivided::Asked));
         assert_eq!(changed(|d| d.slicing = Slicing::Of(Duration::from_millis(7))), Ok(ms(7)));
-        assert_eq!((driving.at_once(64, false), driving.at_once(64, true)), (192, 64));
+        assert_eq!((driving.at_once(64, false), driving.at_once(64, true)), (256, 64));
     }
 
     #[test]

@@ -346,8 +346,9 @@ pub(crate) mod tests {
     }
 }
 
-/// Shortest trial that still shows a rate, and the longest that is worthwhile, in seconds.
-const TRIAL: std::ops::RangeInclusive<f64> = 0.1..=1.0;
+/// Shortest time of an arm in a block that still shows a rate, and the longest trial that is worthwhile, in seconds.
+const SHORTEST: f64 = 0.1;
+const LONGEST: f64 = 1.0;
 /// Longest time of an arm in a round, in seconds. Its slices see the same moments as the others', so more
 /// rounds, which sample more connections and servers, are worth more than longer ones.
 const IN_A_ROUND: f64 = 0.2;
@@ -444,8 +445,7 @@ pub struct StopOptions {
     pub slicing: Slicing,
 }
 
-/// Decides how much to measure. Where the baseline runs against itself, each other arm runs twice in a block as well if all points
-/// are measured in turns, or arms have a server each (`are_apart`).
+/// Decides how much to measure.
 ///
 /// # Errors
 /// When the options contradict each other.
@@ -454,15 +454,13 @@ pub fn plan(
     axes: &Capabilities,
     arms: &[Arm],
     driven: Vec<Driven>,
-    are_apart: bool,
 ) -> Result<Plan, BenchError> {
     let groups = crate::measure::groups(arms);
     let candidates = arms.len() - groups.len();
     let control = !stop.no_control && candidates > 0;
     let (most, in_a_round) = rounds(&driven);
-    let each_twice = control && (are_apart || in_a_round.is_some());
-    let again = Plan { control, each_twice, ..Plan::default() }.again();
-    let per_block: usize = groups.iter().map(|group| group.len() + again.count(group.len())).sum();
+    let often = Plan { control, ..Plan::default() };
+    let per_block: usize = groups.iter().map(|group| group.len() * often.runs_in_a_block(group.len())).sum();
     let max_blocks = stop.max_blocks.unwrap_or_else(|| stop.min_blocks.unwrap_or(0).max(most));
     let min_blocks = stop
         .min_blocks
@@ -476,7 +474,8 @@ pub fn plan(
         Some(match stop.trial_time {
             Some(time) => time.as_secs_f64(),
             None => {
-                let fits = trial_length(budget, least, stop.budget.is_some())?;
+                let shortest = SHORTEST / often.runs_in_a_block(2) as f64;
+                let fits = trial_length(budget, least, shortest, stop.budget.is_some())?;
                 in_a_round.map_or(fits, |longest| fits.min(longest))
             }
         })
@@ -494,7 +493,6 @@ pub fn plan(
         trial_s,
         budget_s: Some(budget),
         control,
-        each_twice,
         stopping: stop.stopping,
         asked: stop.asked.clone(),
         others: stop.others,
@@ -531,9 +529,8 @@ fn rounds(driven: &[Driven]) -> (u32, Option<f64>) {
 }
 
 /// Trial length with which the minimum of blocks fits well into the budget.
-fn trial_length(budget: f64, least_trials: f64, is_asked: bool) -> Result<f64, BenchError> {
+fn trial_length(budget: f64, least_trials: f64, shortest: f64, is_asked: bool) -> Result<f64, BenchError> {
     let fits = budget * BUDGET_FOR_LEAST / least_trials - AROUND_TRIAL;
-    let shortest = *TRIAL.start();
     if is_asked && budget / least_trials - AROUND_TRIAL < shortest {
         let needed = least_trials * (shortest + AROUND_TRIAL);
         return Err(BenchError::Usage(format!(
@@ -541,7 +538,7 @@ fn trial_length(budget: f64, least_trials: f64, is_asked: bool) -> Result<f64, B
             needed.ceil()
         )));
     }
-    Ok(fits.clamp(shortest, *TRIAL.end()))
+    Ok(fits.clamp(shortest, LONGEST))
 }
 
 #[cfg(test)]
@@ -558,7 +555,7 @@ mod tests_of_arms {
         let raw = raw.configure(&defaults(raw)).unwrap();
         let axes = raw.axes();
         let arms = matrix().arms(&*raw).unwrap();
-        let plan_of = |stop: StopOptions, arms: &[Arm]| plan(&stop, &axes, arms, Vec::new(), false);
+        let plan_of = |stop: StopOptions, arms: &[Arm]| plan(&stop, &axes, arms, Vec::new());
         let default = plan_of(StopOptions::default(), &arms).unwrap();
         assert_eq!(default.min_blocks, 10);
         assert_eq!(default.looks.last(), Some(&default.max_blocks));
@@ -583,10 +580,10 @@ mod tests_of_arms {
             server_cpus: Vec::new(),
             swapped_at_random: false,
         };
-        let in_rounds = plan(&StopOptions::default(), &axes, &arms, vec![driven.clone()], false).unwrap();
+        let in_rounds = plan(&StopOptions::default(), &axes, &arms, vec![driven.clone()]).unwrap();
         assert_eq!(in_rounds.trial_s, Some(IN_A_ROUND), "short rounds, for a minute has room for many");
         let free = Driven { placement: Placement::Free, ..driven };
-        let in_rounds = plan(&StopOptions::default(), &axes, &arms, vec![free], false).unwrap();
+        let in_rounds = plan(&StopOptions::default(), &axes, &arms, vec![free]).unwrap();
         assert_eq!(in_rounds.trial_s, Some(IN_A_FREE_ROUND), "the scheduler's placement lasts for a round");
         assert_eq!(in_rounds.max_blocks, MOST_FREE_ROUNDS);
     }

@@ -7,7 +7,7 @@
 //! and repeating cost are worth more than the calm of those that are left. A steady load never ends at all, and
 //! a rule that looks at the CPU time of others favours the arm that leaves them less of it.
 //!
-//! Order of trials (pure): every arm once per block, in random order, balanced by reversing each order two
+//! Order of trials (pure): every arm as often as each other one per block, in random order, balanced by reversing each order two
 //! blocks later.
 
 use std::time::Duration;
@@ -16,7 +16,7 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use samehost_analysis::{Index, Row, decided};
-use samehost_model::{Again, Arm, MetricInfo, Outcome, Plan, Slot, Stopping, Trial};
+use samehost_model::{Arm, MetricInfo, Outcome, Plan, Slot, Stopping, Trial};
 use samehost_stats::{FIRST_LOOK, blocks_for_clear, is_confirmed, least_blocks_for, look_after};
 
 use crate::error::BenchError;
@@ -107,7 +107,7 @@ pub fn run_blocks(
     if begun > 0 && plan.stopping == Stopping::Decision {
         blocks.drop_decided();
     }
-    let first = slots_of_block(arms, &blocks.groups, &blocks.active, plan.again(), seed, begun);
+    let first = slots_of_block(arms, &blocks.groups, &blocks.active, plan, seed, begun);
     observer.begin(first.len(), plan);
     let (outcome, failure) = match blocks.run(measurer, observer) {
         Ok(outcome) => (outcome, None),
@@ -143,7 +143,7 @@ impl<'a> BlockLoop<'a> {
                 return Ok(Outcome::OutOfBudget);
             }
             measurer.begin_block(block - self.begun)?;
-            let planned = slots_of_block(arms, &self.groups, &self.active, plan.again(), seed, block);
+            let planned = slots_of_block(arms, &self.groups, &self.active, plan, seed, block);
             let slots: Vec<ArmSlot<'_>> = planned.iter().filter_map(|slot| self.arm_slot(slot)).collect();
             let are_together =
                 |a: &ArmSlot<'_>, b: &ArmSlot<'_>| a.arm.point == b.arm.point && measurer.takes_turns(a.arm);
@@ -309,7 +309,7 @@ pub fn slots_of_block(
     arms: &[Arm],
     groups: &[Group],
     active: &[Group],
-    again: Again,
+    plan: &Plan,
     seed: u64,
     block: u32,
 ) -> Vec<Slot> {
@@ -318,9 +318,9 @@ pub fn slots_of_block(
     order.shuffle(&mut random);
     let mut planned = Vec::new();
     for group in order {
-        let mut slots: Vec<(usize, bool)> = group.iter().map(|arm| (*arm, false)).collect();
-        let twice = again.count(group.len());
-        slots.extend(group[..twice].iter().map(|arm| (*arm, true)));
+        let runs = plan.runs_in_a_block(group.len());
+        let mut slots: Vec<(usize, bool)> =
+            group.iter().flat_map(|arm| (0..runs).map(|run| (*arm, run > 0))).collect();
         slots.shuffle(&mut random);
         if active.contains(group) {
             planned.extend(slots);
@@ -375,18 +375,18 @@ mod tests_of_order {
     }
 
     #[test]
-    fn every_arm_once_a_block_and_reversed_two_blocks_later() {
+    fn every_arm_twice_a_block_and_reversed_two_blocks_later() {
         let arms = arms(1, &[Transport::Tcp, Transport::Unix]);
         let groups = groups(&arms);
         assert_eq!(groups, [vec![0, 1]]);
         let mut seen = std::collections::BTreeSet::new();
         for number in (0..80).filter(|number| number % 4 < 2) {
-            let forth = line(&slots_of_block(&arms, &groups, &groups, Again::Baseline, 9, number));
-            let back = line(&slots_of_block(&arms, &groups, &groups, Again::Baseline, 9, number + 2));
+            let forth = line(&slots_of_block(&arms, &groups, &groups, &Plan::default(), 9, number));
+            let back = line(&slots_of_block(&arms, &groups, &groups, &Plan::default(), 9, number + 2));
             assert_eq!(forth.chars().rev().collect::<String>(), back);
             let mut sorted: Vec<char> = forth.chars().collect();
             sorted.sort_unstable();
-            assert_eq!(sorted, ['T', 't', 'u']);
+            assert_eq!(sorted, ['T', 'U', 't', 'u']);
             seen.insert(forth);
         }
         assert!(seen.len() >= 5, "orders are random: {seen:?}");
@@ -397,29 +397,19 @@ mod tests_of_order {
         let arms = arms(3, &[Transport::Tcp, Transport::Unix]);
         let groups = groups(&arms);
         for number in 0..10 {
-            let planned = slots_of_block(&arms, &groups, &groups, Again::Baseline, 1, number);
-            assert_eq!(planned.len(), 9);
-            for point in planned.chunks(3) {
+            let planned = slots_of_block(&arms, &groups, &groups, &Plan::default(), 1, number);
+            assert_eq!(planned.len(), 12);
+            for point in planned.chunks(4) {
                 let level = |slot: &Slot| slot.arm.split('/').nth(1).unwrap().to_owned();
                 assert!(point.iter().all(|slot| level(slot) == level(&point[0])));
             }
             assert!(planned.iter().enumerate().all(|(i, slot)| slot.position == i as u32));
         }
+        let once = Plan { control: false, ..Plan::default() };
+        let planned = slots_of_block(&arms, &groups, &groups, &once, 1, 0);
+        assert!(planned.len() == 6 && planned.iter().all(|slot| !slot.control), "{planned:?}");
         let lone = super::groups(&arms[..1]);
-        assert_eq!(slots_of_block(&arms[..1], &lone, &lone, Again::Baseline, 1, 0).len(), 1);
-    }
-
-    #[test]
-    fn where_each_has_a_server_of_its_own_each_runs_as_often() {
-        let arms = arms(2, &[Transport::Tcp, Transport::Unix]);
-        let groups = groups(&arms);
-        for number in 0..10 {
-            let planned = slots_of_block(&arms, &groups, &groups, Again::Each, 1, number);
-            for arm in &arms {
-                let of_it = || planned.iter().filter(|slot| slot.arm == arm.id);
-                assert_eq!((of_it().count(), of_it().filter(|slot| slot.control).count()), (2, 1));
-            }
-        }
+        assert_eq!(slots_of_block(&arms[..1], &lone, &lone, &Plan::default(), 1, 0).len(), 1);
     }
 
     #[test]
@@ -427,12 +417,12 @@ mod tests_of_order {
         let arms = arms(4, &[Transport::Tcp, Transport::Unix]);
         let groups = groups(&arms);
         assert_eq!(
-            slots_of_block(&arms, &groups, &groups, Again::Baseline, 5, 3),
-            slots_of_block(&arms, &groups, &groups, Again::Baseline, 5, 3)
+            slots_of_block(&arms, &groups, &groups, &Plan::default(), 5, 3),
+            slots_of_block(&arms, &groups, &groups, &Plan::default(), 5, 3)
         );
         assert_ne!(
-            slots_of_block(&arms, &groups, &groups, Again::Baseline, 5, 2),
-            slots_of_block(&arms, &groups, &groups, Again::Baseline, 6, 2)
+            slots_of_block(&arms, &groups, &groups, &Plan::default(), 5, 2),
+            slots_of_block(&arms, &groups, &groups, &Plan::default(), 6, 2)
         );
     }
 
@@ -443,8 +433,8 @@ mod tests_of_order {
         let (active, done) = (&groups[1..], &groups[0]);
         for number in (0..20).filter(|number| number % 4 < 2) {
             let ids = |planned: Vec<Slot>| -> Vec<String> { planned.into_iter().map(|t| t.arm).collect() };
-            let mut all = ids(slots_of_block(&arms, &groups, &groups, Again::Baseline, 9, number));
-            let mut back = ids(slots_of_block(&arms, &groups, active, Again::Baseline, 9, number + 2));
+            let mut all = ids(slots_of_block(&arms, &groups, &groups, &Plan::default(), 9, number));
+            let mut back = ids(slots_of_block(&arms, &groups, active, &Plan::default(), 9, number + 2));
             all.retain(|id| done.iter().all(|arm| arms[*arm].id != *id));
             back.reverse();
             assert_eq!(all, back, "block {} is still the reverse of block {number}", number + 2);

@@ -134,7 +134,7 @@ fn plan(
     arms: &[Arm],
 ) -> Result<Plan, BenchError> {
     let driven = driving.driven(arms)?;
-    let mut plan = matrix::plan(&request.stop, capabilities, arms, driven, request.own_servers)?;
+    let mut plan = matrix::plan(&request.stop, capabilities, arms, driven)?;
     if let Some(earlier) = &request.earlier {
         let known = &earlier.head.arms;
         if !arms.iter().all(|arm| known.iter().any(|one| one.id == arm.id && one.point == arm.point)) {

@@ -48,8 +48,8 @@ pub use quantity::{
 pub use reason::{Needed, Reason, Why};
 pub use redact::Redactor;
 pub use report::{
-    Again, Analysis, AwakeBy, Driven, Evidence, Head, Host, LogLine, OtherProgram, Outcome, Plan, Question,
-    Report, SAMPLES_SCHEMA, SCHEMA, ServerInfo, Stopping, Undivided, WorkloadInfo,
+    Analysis, AwakeBy, Driven, Evidence, Head, Host, LogLine, OtherProgram, Outcome, Plan, Question, Report,
+    SAMPLES_SCHEMA, SCHEMA, ServerInfo, Stopping, Undivided, WorkloadInfo,
 };
 pub use reproduction::{
     ClaimOutcome, EffectSize, Expected, Experiment, ExperimentState, Here, Judgement, Measurement, Mode,

@@ -192,34 +192,6 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// Which arms of a point run a second time in each block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Again {
-    /// None does.
-    None,
-    /// The baseline: its control.
-    Baseline,
-    /// Each, where arms take turns or have a server each. With two of three slices the baseline's server, or its thread, was the warmer
-    /// one. Of equal arms on two memcacheds, beside a program that computes, the other one's CPU time was 5 to 6 % higher in four of
-    /// four reports, and is 0 to 1 % since. On one memcached, one connection, a Unix socket's CPU time of the server was 0.79 of TCP's
-    /// with a control and 0.76 without, three reports each; it is 0.76 with this. The fourth slice is not lost: a block of four has half
-    /// of the variance of one of two, as two blocks have. Rejected: no control, as it guards what the interval cannot see.
-    Each,
-}
-
-impl Again {
-    /// How many of the arms of a point, the first ones; an arm that nothing is compared with runs once.
-    #[must_use]
-    pub fn count(self, arms: usize) -> usize {
-        match self {
-            _ if arms < 2 => 0,
-            Again::None => 0,
-            Again::Baseline => 1,
-            Again::Each => arms,
-        }
-    }
-}
-
 /// How it was decided how much to measure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -241,11 +213,8 @@ pub struct Plan {
     pub trial_s: Option<f64>,
     /// Time after which no block is begun, in seconds.
     pub budget_s: Option<f64>,
-    /// Whether the baseline was run against itself.
+    /// Whether the baseline was run against itself: each arm that is compared runs twice in a block then.
     pub control: bool,
-    /// Whether each other arm ran twice in a block as well, so that none is warmer than another.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub each_twice: bool,
     /// What ended a point early.
     #[serde(default)]
     pub stopping: Stopping,
@@ -277,14 +246,17 @@ impl Plan {
         2
     }
 
-    /// Which arms of a point ran a second time in each block.
+    /// How often each of so many arms of a point runs in a block; an arm that nothing is compared with runs once.
+    ///
+    /// Not the baseline alone: with two of three slices its server, or its thread, was the warmer one. Of equal arms on two memcacheds,
+    /// beside a program that computes, the other one's CPU time was 5 to 6 % higher in four of four reports, and is 0 to 1 % since. On
+    /// one memcached, one connection, a Unix socket's CPU time of the server was 0.79 of TCP's with a control and 0.76 without, three
+    /// reports each; it is 0.76 with this. The fourth slice is not lost: a block of four has half of the variance of one of two, as two
+    /// blocks have. Rejected: no control, as it guards what the interval cannot see; the baseline alone where arms have separate trials,
+    /// which would be another rule for points of one plan, and a wider interval for the same time.
     #[must_use]
-    pub fn again(&self) -> Again {
-        match (self.control, self.each_twice) {
-            (false, _) => Again::None,
-            (true, false) => Again::Baseline,
-            (true, true) => Again::Each,
-        }
+    pub fn runs_in_a_block(&self, arms: usize) -> usize {
+        if self.control && arms > 1 { 2 } else { 1 }
     }
 
     /// How the arms of a point were driven, if known.
@@ -308,7 +280,6 @@ impl Default for Plan {
             trial_s: Some(0.5),
             budget_s: Some(60.0),
             control: true,
-            each_twice: false,
             stopping: Stopping::Precision,
             asked: Vec::new(),
             others: 0,

@@ -85,9 +85,9 @@ fn stops_at_the_first_look_that_confirms_precision() {
     let mut quiet = Scripted { noise: 0.001, ..Scripted::default() };
     let measured = run(&mut quiet, &plan);
     assert_eq!(measured.outcome, Outcome::Complete);
-    assert_eq!(measured.trials.len(), 36, "twelve blocks of two arms and a control");
+    assert_eq!(measured.trials.len(), 48, "twelve blocks of two arms, twice each");
     let mut noisy = Scripted { noise: 0.4, ..Scripted::default() };
-    assert_eq!(run(&mut noisy, &plan).trials.len(), 120, "forty blocks");
+    assert_eq!(run(&mut noisy, &plan).trials.len(), 160, "forty blocks");
 }
 
 #[test]
@@ -96,23 +96,23 @@ fn a_point_stops_when_it_is_decided() {
     let mut clear = Scripted { noise: 0.02, ..Scripted::default() };
     let measured = run(&mut clear, &plan);
     assert_eq!(measured.outcome, Outcome::Complete);
-    let blocks = measured.trials.len() / 3;
+    let blocks = measured.trials.len() / 4;
     assert!((5..10).contains(&blocks), "+30 % at 2 % noise is seen at once: {blocks} blocks");
     let mut noisy = Scripted { noise: 3.0, ..Scripted::default() };
-    assert_eq!(run(&mut noisy, &plan).trials.len(), 120, "what is not decided gets all forty blocks");
+    assert_eq!(run(&mut noisy, &plan).trials.len(), 160, "what is not decided gets all forty blocks");
 }
 
 #[test]
 fn what_is_not_decided_is_gone_on_with() {
-    let plan = Plan { budget_s: Some(18.0), stopping: Stopping::Decision, ..Plan::default() };
+    let plan = Plan { budget_s: Some(24.0), stopping: Stopping::Decision, ..Plan::default() };
     let first = run(&mut Scripted { noise: 1.0, ..Scripted::default() }, &plan);
-    assert_eq!((first.outcome, first.trials.len()), (Outcome::OutOfBudget, 18), "six blocks do not decide");
+    assert_eq!((first.outcome, first.trials.len()), (Outcome::OutOfBudget, 24), "six blocks do not decide");
     let mut measurer = Scripted { noise: 0.02, ..Scripted::default() };
     let more = Plan { budget_s: Some(60.0), ..plan };
     let second = go_on(&mut measurer, &more, first.trials.clone());
     assert_eq!(second.outcome, Outcome::Complete);
-    assert_eq!(second.trials[..18], first.trials, "what was measured counts");
-    assert_eq!(second.trials[18].block, 6, "and blocks are counted on");
+    assert_eq!(second.trials[..24], first.trials, "what was measured counts");
+    assert_eq!(second.trials[24].block, 6, "and blocks are counted on");
     assert!(measurer.trials.len() < 60, "{}", measurer.trials.len());
 }
 
@@ -128,7 +128,7 @@ fn only_what_is_asked_is_waited_for() {
     };
     let blocks = |asked, others| {
         let clear = &mut Scripted { noise: 0.02, ..Scripted::default() };
-        run(clear, &plan(asked, others)).trials.len() / 3
+        run(clear, &plan(asked, others)).trials.len() / 4
     };
     let alone = blocks(vec![question("throughput", Some(1))], 0);
     assert!((5..10).contains(&alone), "{alone}");
@@ -142,13 +142,13 @@ fn only_what_is_asked_is_waited_for() {
 
 #[test]
 fn a_budget_ends_it() {
-    let plan = Plan { budget_s: Some(45.0), ..Plan::default() };
+    let plan = Plan { budget_s: Some(60.0), ..Plan::default() };
     let measured = run(&mut Scripted { noise: 0.4, ..Scripted::default() }, &plan);
     assert_eq!(measured.outcome, Outcome::OutOfBudget);
-    assert_eq!(measured.trials.len(), 45);
-    let plan = Plan { budget_s: Some(6.0), ..Plan::default() };
+    assert_eq!(measured.trials.len(), 60);
+    let plan = Plan { budget_s: Some(8.0), ..Plan::default() };
     let measured = run(&mut Scripted { noise: 0.4, ..Scripted::default() }, &plan);
-    assert_eq!(measured.trials.len(), 15, "one comparison can be decided by five blocks, not by fewer");
+    assert_eq!(measured.trials.len(), 20, "one comparison can be decided by five blocks, not by fewer");
 }
 
 /// Neither a steady load nor a burst costs a repeat, in rounds and in undivided trials.
@@ -158,7 +158,7 @@ fn the_load_of_others_takes_no_block_and_no_time() {
         let plan = Plan { budget_s: None, max_blocks: 10, ..Plan::default() };
         let mut busy = Scripted { in_rounds, foreign_percent: 100.0, ..Scripted::default() };
         let measured = run(&mut busy, &plan);
-        assert_eq!(measured.trials.len(), 30, "ten blocks of three trials");
+        assert_eq!(measured.trials.len(), 40, "ten blocks of four trials");
         assert!(measured.trials.iter().all(|trial| trial.counts() && trial.polluted.is_empty()));
     }
 }
@@ -177,20 +177,20 @@ fn a_point_that_takes_turns_is_measured_in_rounds() {
     let plan = Plan { budget_s: None, max_blocks: 12, ..Plan::default() };
     let mut measurer = Scripted { in_rounds: true, noise: 0.001, ..Scripted::default() };
     let measured = run(&mut measurer, &plan);
-    assert_eq!(measurer.rounds, [3; 12], "both arms and the control at once");
-    assert_eq!(measured.trials.len(), 36);
+    assert_eq!(measurer.rounds, [4; 12], "both arms twice at once");
+    assert_eq!(measured.trials.len(), 48);
     for block in 0..12 {
         let of: Vec<&Trial> = measured.trials.iter().filter(|trial| trial.block == block).collect();
         let mut ids: Vec<(&str, bool)> = of.iter().map(|s| (s.arm.as_str(), s.control)).collect();
         ids.sort_unstable();
-        assert_eq!(ids, [("tcp", false), ("tcp", true), ("unix", false)], "a trial of each");
+        assert_eq!(ids, [("tcp", false), ("tcp", true), ("unix", false), ("unix", true)]);
     }
 }
 
 #[test]
 fn a_round_that_fails_keeps_the_rounds_before_it() {
     let plan = Plan { budget_s: None, ..Plan::default() };
-    let measured = run(&mut Scripted { in_rounds: true, fail_at: Some(7), ..Scripted::default() }, &plan);
+    let measured = run(&mut Scripted { in_rounds: true, fail_at: Some(9), ..Scripted::default() }, &plan);
     assert_eq!(measured.outcome, Outcome::Failed);
-    assert_eq!(measured.trials.len(), 6, "two whole rounds; a third of one is none");
+    assert_eq!(measured.trials.len(), 8, "two whole rounds; a quarter of one is none");
 }

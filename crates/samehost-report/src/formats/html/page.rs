@@ -321,7 +321,7 @@ pub(crate) fn method(report: &Report) -> String {
     let compared = if report.analysis.comparisons.is_empty() {
         return format!("{trial} Values are medians over trials.");
     } else {
-        let often = if plan.each_twice { "twice" } else { "once" };
+        let often = if plan.control { "twice" } else { "once" };
         format!(
             "Every block runs each arm {often}, in a random order, so that what changes with time meets all arms alike."
         )
