@@ -22,7 +22,6 @@ pub(crate) mod postgresql;
 pub(crate) mod quadlet;
 pub(crate) mod redis;
 pub mod systemd;
-pub(crate) mod thin_yml;
 pub(crate) mod wp_config;
 
 use std::path::Path;
@@ -52,7 +51,6 @@ pub const EDITORS: &[&dyn Editor] = &[
     &quadlet::Quadlet,
     &redis::Redis,
     &systemd::Systemd,
-    &thin_yml::ThinYml,
     &wp_config::WpConfig,
 ];
 

@@ -31,7 +31,6 @@ mod redis;
 mod sandbox;
 mod systemd;
 mod tear;
-mod thin_yml;
 mod torn;
 mod wp_config;
 

@@ -481,15 +481,6 @@ pub const SHAPES: &[Shape] = &[
         "  --last\nEnvironment=REDIS_URL=redis://127.0.0.1:6379\n",
     ),
     shape("systemd", "etc/systemd/system/app.socket", "[Socket]\n", "ListenStream=127.0.0.1:{i}\n", ""),
-    shape("thin-yml", "etc/thin/app.yml", "chdir: /srv\nport: 3000\nservers: 2\n", "option{i}: v\n", ""),
-    shape("thin-yml", "etc/thin/app.yml", "chdir: /srv\nport: 3000\nservers: 2\n", "# {i}\n", ""),
-    shape(
-        "thin-yml",
-        "etc/thin/app.yml",
-        "chdir: /srv\nport: 3000\nservers: 2\nrequire:\n",
-        "  - lib{i}\n",
-        "",
-    ),
     shape(
         "wp-config",
         "wp-config.php",

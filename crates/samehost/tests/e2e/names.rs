@@ -53,7 +53,7 @@ fn by_process(kind: &str) -> (Value, Value) {
 }
 
 #[test]
-fn gunicorn_puma_uvicorn_and_node_are_called_by_their_names() {
+fn gunicorn_puma_thin_uvicorn_and_node_are_called_by_their_names() {
     let home = Home::new();
     fs::write(
         home.path("run/page.py"),
@@ -70,6 +70,8 @@ fn gunicorn_puma_uvicorn_and_node_are_called_by_their_names() {
     assert_eq!(gunicorn, by_process("gunicorn"));
     let puma = called(&home, |port| words(&format!("puma --bind tcp://127.0.0.1:{port} config.ru")));
     assert_eq!(puma, by_process("puma"));
+    let thin = called(&home, |port| words(&format!("thin -a 127.0.0.1 -p {port} -R config.ru start")));
+    assert_eq!(thin, by_process("thin"));
     let uvicorn = called(&home, |port| words(&format!("uvicorn page:asgi --lifespan off --port {port}")));
     assert_eq!(uvicorn, by_process("uvicorn"));
     let node = called(&home, |port| words(&format!("node page.js {port}")));

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, Mode, mkfifoat};
 use rustix::process::{Pid, Signal, kill_process};
+use samehost_testing::mariadb::{MariaDb, SECRET};
 
 use crate::ends::listens;
 use crate::support::{Ended, LIMIT, MALLORY, Machine, free_port, is_there, wait_for};
@@ -72,27 +73,21 @@ fn switched(machine: &Machine, file: &std::path::Path, socket: &str, reload: &st
 
 #[test]
 fn ruby_in_a_users_file_is_not_run() {
-    let mut machine = Machine::new();
-    let port = free_port();
-    let (tcp, unix) = (format!("tcp:127.0.0.1:{port}"), machine.path("thin.0.sock"));
-    let listen = |at: &str| format!("{} serve http --mode 666 --listen {at}", env!("CARGO_BIN_EXE_samehost"));
-    let mut command = Command::new("sh");
-    command.args(["-c", &format!("exec {}", listen(&tcp))]);
-    machine.start(command);
-    wait_for("the server", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
+    let machine = Machine::new();
+    let server = MariaDb::start(&[]);
     machine.folder_of("app", MALLORY);
+    machine.folder_of("app/config", MALLORY);
     let marker = machine.path("app/pwned");
     let ruby = format!("<%= File.write({:?}, Process.uid.to_s) %>", marker.display().to_string());
-    let text = format!("---\n# {ruby}\nport: {port}\naddress: 127.0.0.1\nservers: 1\n");
-    let yml = machine.write_as(MALLORY, "app/thin.yml", &text).display().to_string();
-    let reload = format!("thin={} >/dev/null 2>&1 &", listen(&format!("unix:{}", unix.display())));
-    let socket = machine.path("thin.sock").display().to_string();
-    let arguments = ["switch", &yml, "--socket", &socket, "--reload", &reload, "--yes", "--no-confirm"];
-    let ended = machine.samehost(&arguments);
-    let _ = Command::new("fuser").args(["-k", &unix.display().to_string()]).output();
+    let text = format!(
+        "# {ruby}\nproduction:\n  adapter: mysql2\n  host: 127.0.0.1\n  port: {}\n  database: shop\n  username: by_native\n  password: {:?}\n",
+        server.port, SECRET
+    );
+    let file = machine.write_as(MALLORY, "app/config/database.yml", &text);
+    let ended = switched(&machine, &file, &server.socket(), "application=true");
     assert!(!is_there(&marker), "it ran as user {}", fs::read_to_string(&marker).unwrap());
     assert!(!ended.both().contains("ruby"), "{}", ended.both());
-    assert!(ended.stdout.contains("thin.yml"), "{}", ended.both());
+    assert!(ended.stdout.contains("database.yml"), "{}", ended.both());
 }
 
 #[test]

@@ -114,22 +114,6 @@ fn the_asked_path_is_refused_while_anybody_listens_there_and_taken_when_nobody_d
     }
 }
 
-/// Thin numbers the sockets of its row: what has to be free is what Thin makes of the path that was asked for.
-#[test]
-fn a_row_of_thins_is_not_led_to_a_socket_of_another_program() {
-    let mut machine = Machine::new();
-    let socket = machine.path("run/site.0.sock");
-    machine.write("run/keep", "");
-    neighbour(&mut machine, &socket);
-    let folder = machine.path("a").display().to_string();
-    let yml = format!("address: 127.0.0.1\nport: {}\nchdir: {folder}\n", free_port());
-    let yml = machine.write("a/thin.yml", yml).display().to_string();
-    let asked = machine.path("run/site.sock").display().to_string();
-    let ended = machine.samehost(&["switch", &yml, "--socket", &asked, "--reload", "true", "--dry-run"]);
-    assert_eq!(ended.status, 1, "{}", ended.both());
-    assert!(words(&ended).contains("site.0.sock is not free: Redis"), "{}", ended.both());
-}
-
 #[test]
 fn a_path_that_only_another_configuration_names_is_refused() {
     let machine = Machine::new();

@@ -1,4 +1,4 @@
-//! `samehost switch` on real stacks, end to end: nginx, Apache, PHP-FPM, MariaDB, WordPress, Thin, Redis, PgBouncer, started
+//! `samehost switch` on real stacks, end to end: nginx, Apache, PHP-FPM, MariaDB, WordPress, uvicorn, Redis, PgBouncer, started
 //! privately with configurations of their own that are then switched, and put back.
 
 mod apache;
@@ -20,6 +20,6 @@ mod refusals;
 mod sessions;
 mod silence;
 pub(crate) mod stack;
-mod thin;
+mod uvicorn;
 mod uwsgi;
 mod wordpress;
