@@ -1,4 +1,4 @@
-//! Whole simulated reports: two points, three arms and a control, three metrics, measured until settled.
+//! Whole simulated reports: two points, three arms twice in each block, three metrics, measured until settled.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use samehost_model::{Arm, Head, Host, Latency, Point, Report, Transport, Trial, 
 use crate::noise::Machine;
 
 const TRANSPORTS: [Transport; 3] = [Transport::Tcp, Transport::Unix, Transport::Abstract];
-const CONTROL: usize = TRANSPORTS.len();
+const ARMS: usize = TRANSPORTS.len();
 
 /// An empty report of `connections` points.
 pub(crate) fn head(connections: &[u32]) -> Report {
@@ -41,21 +41,22 @@ pub(crate) fn measure(machine: &Machine, true_ratio: f64, random: &mut Random) -
         report.head.arms.iter().step_by(TRANSPORTS.len()).map(|a| a.point.clone()).collect();
     for point in points {
         // Each metric has its own noise: independent metrics are the hardest case for a claim per report.
-        let metrics: [Vec<Vec<f64>>; 3] = std::array::from_fn(|_| machine.blocks(CONTROL + 1, 40, random));
+        let metrics: [Vec<Vec<f64>>; 3] = std::array::from_fn(|_| machine.blocks(2 * ARMS, 40, random));
         let ids: Vec<String> =
             report.head.arms.iter().filter(|arm| arm.point == point).map(|arm| arm.id.clone()).collect();
         let looks = report.head.plan.looks.clone();
         let mut begun = 0;
         for look in looks {
             for block in begun..look {
-                report.trials.extend((0..=CONTROL).map(|arm| {
-                    let ratio = if arm == 0 || arm == CONTROL { 1.0 } else { true_ratio };
-                    let value = |metric: usize| ratio * metrics[metric][block as usize][arm].exp();
+                report.trials.extend((0..2 * ARMS).map(|place| {
+                    let arm = place % ARMS;
+                    let ratio = if arm == 0 { 1.0 } else { true_ratio };
+                    let value = |metric: usize| ratio * metrics[metric][block as usize][place].exp();
                     Trial {
-                        arm: ids[arm % CONTROL].clone(),
+                        arm: ids[arm].clone(),
                         block,
-                        position: arm as u32,
-                        control: arm == CONTROL,
+                        position: place as u32,
+                        control: place >= ARMS,
                         seconds: 0.5,
                         operations: 10_000,
                         errors: BTreeMap::new(),
