@@ -112,6 +112,9 @@ pub fn read(path: &Path) -> anyhow::Result<Report> {
     } else {
         fs::read_to_string(path).map_err(|error| WrongUse(format!("{name}: {error}")))?
     };
+    if let Some(why) = other_format(&text) {
+        return Err(WrongUse(format!("{name} {why}")).into());
+    }
     let mut report = match serde_json::from_str::<Report>(&text) {
         Ok(report) => report,
         Err(error) => from_lines(&text).map_err(|reason| {
@@ -119,13 +122,28 @@ pub fn read(path: &Path) -> anyhow::Result<Report> {
             WrongUse(format!("{name} is neither a samehost report nor a samples file: {reason}"))
         })?,
     };
-    if report.head.schema != SCHEMA {
-        let schema = &report.head.schema;
-        return Err(WrongUse(format!("{name} is of format `{schema}`; this version reads {SCHEMA}")).into());
-    }
     // Verdicts are recomputed from the stored trials.
     samehost_analysis::analyse(&report).apply(&mut report);
     Ok(report)
+}
+
+/// What is wrong with a text that says of itself that it is no report of this version.
+fn other_format(text: &str) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Named {
+        schema: String,
+    }
+    let Named { schema } = serde_json::from_str(text).ok()?;
+    if [SCHEMA, SAMPLES_SCHEMA].contains(&schema.as_str()) {
+        return None;
+    }
+    let what = if schema.starts_with("samehost.checkup/") {
+        "a checkup's; each of its parts has a report: jq '.parts[0].report' FILE | samehost report -"
+            .to_owned()
+    } else {
+        format!("of format `{schema}`; this version reads {SCHEMA}")
+    };
+    Some(format!("is {what}"))
 }
 
 /// Report from the lines of a samples file, whose last line may be truncated. `Err(None)` if it is not a

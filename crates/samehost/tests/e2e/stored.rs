@@ -46,6 +46,27 @@ fn a_stored_report_renders_to_everything() {
 }
 
 #[test]
+fn what_is_no_report_is_called_what_it_is() {
+    let home = Home::new();
+    let file = home.path("other.json");
+    for (text, words) in [
+        (
+            r#"{"schema": "samehost.checkup/1", "parts": []}"#,
+            "is a checkup's; each of its parts has a report: jq",
+        ),
+        (
+            r#"{"schema": "samehost.scan/1"}"#,
+            "is of format `samehost.scan/1`; this version reads samehost.report/1",
+        ),
+        (r#"{"answer": 42}"#, "is neither a samehost report nor a samples file: missing field"),
+    ] {
+        fs::write(&file, text).unwrap();
+        let ended = home.run(&["report", file.to_str().unwrap()]);
+        assert!(ended.status == 2 && ended.stderr.contains(words), "{words}: {}", ended.stderr);
+    }
+}
+
+#[test]
 fn two_reports_are_compared() {
     let home = Home::new();
     let (old, new) = (store(&home, "old.json", "1"), store(&home, "new.json", "2"));
