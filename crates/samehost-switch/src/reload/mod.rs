@@ -84,9 +84,11 @@ pub(crate) fn reload_action(
         Uptake::Restart(kind) => (Some(kind), None),
         Uptake::RestartUnit | Uptake::RestartApplication => (None, None),
     };
+    // A unit is restarted whatever it runs; its command is named by that.
+    let named = kind.or_else(|| runs_as(scan, pid?));
     let given = words
         .iter()
-        .find(|words| words.kind.is_some() && words.kind == kind)
+        .find(|words| words.kind.is_some() && words.kind == named)
         .or_else(|| words.iter().find(|words| words.kind.is_none()));
     if let Some(words) = given {
         let what = format!("run `{}`", words.command);
@@ -117,6 +119,11 @@ pub(crate) fn reload_action(
             "{kind} does not run here; it takes the change when it starts"
         ))),
     }
+}
+
+/// The kind of service that a process is.
+pub(crate) fn runs_as(scan: &Scan, pid: u32) -> Option<Kind> {
+    scan.services.iter().find(|service| service.pid == Some(pid))?.kind
 }
 
 /// The signal that reloads a kind of service.

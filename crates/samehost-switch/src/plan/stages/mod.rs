@@ -28,7 +28,7 @@ use super::hop::Hop;
 use crate::configuration::config_file::{ConfigFile, ParsedConfig};
 use crate::findings::{Findings, bar, in_one_line, shown};
 use crate::place::same_port;
-use crate::reload::{ReloadAction, reload_action};
+use crate::reload::{ReloadAction, reload_action, runs_as};
 use crate::request::{Direction, SwitchRequest};
 
 /// Contents of files; `None`: missing.
@@ -148,12 +148,26 @@ impl<'a> Changing<'a> {
             }
             if side.state_before(index) == State::Old {
                 stage.takes.push(side.goal.endpoint.clone());
+                findings.add(self.never_listens(side));
             }
             if side.pid.is_some() {
                 stage.awaits.push(side.goal.endpoint.clone());
             }
         }
         findings
+    }
+
+    /// What is in the way where the server runs and nothing makes it take its change: nobody would ever listen at the new place.
+    fn never_listens(&self, side: &Side<'_>) -> Option<SwitchObstacle> {
+        let ReloadAction::Nothing(Some(note)) = &self.reload else { return None };
+        let (pid, to) = (side.pid?, &side.goal.endpoint);
+        let kind = runs_as(self.scan, pid).map_or_else(String::new, |kind| format!("{kind}="));
+        let what = format!("process {pid} has to listen at {to} before its clients move there, and {note}");
+        Some(bar(
+            ObstacleCode::Reload,
+            what,
+            format!("Say how it takes the change: --reload '{kind}COMMAND'"),
+        ))
     }
 }
 
