@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::stack::{Ended, Stack, free_port, is_root, must, page, wait_for};
+use super::stack::{Ended, Stack, free_port, in_one_line, is_root, must, page, wait_for};
 use crate::support::assert_verified;
 
 /// Says its path and the host that it was asked for.
@@ -89,6 +89,12 @@ fn moves_and_comes_back() {
     let arguments =
         ["switch", &config, &unit_name, "--socket", &socket, "--reload", &reload, "--page", &url, "--yes"];
 
+    let refused = stack.samehost(&["switch", &config, &unit_name, "--socket", &socket, "--dry-run"]);
+    let said = in_one_line(&refused);
+    assert!(
+        refused.status == 1 && said.contains("Say how it takes the change: --reload 'uvicorn=COMMAND'"),
+        "{said}"
+    );
     let ended = stack.samehost(&arguments);
     assert_eq!(ended.status, 0, "{}\n{}", ended.both(), stack.log());
     assert!(ended.stdout.contains("both"), "nginx has both meanwhile: {}", ended.both());
