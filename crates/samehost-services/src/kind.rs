@@ -219,6 +219,19 @@ mod tests {
     }
 
     #[test]
+    fn php_fpms_file_is_in_its_title_and_before_that_in_its_arguments() {
+        for words in [
+            &["php-fpm:", "master", "process", "(/srv/fpm.conf)"][..],
+            &["/usr/sbin/php-fpm8.2", "--daemonize", "--fpm-config", "/srv/fpm.conf"],
+            &["php-fpm", "--fpm-config=/srv/fpm.conf"],
+            &["php-fpm", "-F", "-y", "/srv/fpm.conf"],
+        ] {
+            let found = Kind::PhpFpm.descriptor().file_named_by.iter().find_map(|way| way.find(words));
+            assert_eq!(found.as_deref(), Some(std::path::Path::new("/srv/fpm.conf")), "{words:?}");
+        }
+    }
+
+    #[test]
     fn kinds_are_found() {
         assert!(KINDS.iter().all(|kind| Kind::named(kind.name()) == Some(*kind)));
         assert_eq!(Kind::named("nothing"), None);
