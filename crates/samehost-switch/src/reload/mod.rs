@@ -206,6 +206,11 @@ pub(crate) fn unit_of(file: &Path) -> String {
     }
 }
 
+/// Whether a file is a unit's of this system, and no systemd runs that would restart it.
+pub(crate) fn has_no_systemd(file: &Path) -> bool {
+    UNITS.iter().any(|folder| file.starts_with(folder)) && !systemd_runs()
+}
+
 fn restart_unit(file: &Path) -> ReloadAction {
     let unit = unit_of(file);
     let words = format!("systemctl daemon-reload && systemctl restart -- {unit}");

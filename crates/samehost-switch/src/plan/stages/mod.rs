@@ -28,7 +28,7 @@ use super::hop::Hop;
 use crate::configuration::config_file::{ConfigFile, ParsedConfig};
 use crate::findings::{Findings, bar, in_one_line, shown};
 use crate::place::same_port;
-use crate::reload::{ReloadAction, reload_action, runs_as};
+use crate::reload::{ReloadAction, has_no_systemd, reload_action, runs_as};
 use crate::request::{Direction, SwitchRequest};
 
 /// Contents of files; `None`: missing.
@@ -157,9 +157,13 @@ impl<'a> Changing<'a> {
         findings
     }
 
-    /// What is in the way where the server runs and nothing makes it take its change: nobody would ever listen at the new place.
+    /// What is in the way where the server of a unit runs and nothing makes it take its change: nobody would ever listen at the
+    /// new place. What another root's unit starts is not what runs here.
     fn never_listens(&self, side: &Side<'_>) -> Option<SwitchObstacle> {
         let ReloadAction::Nothing(Some(note)) = &self.reload else { return None };
+        if !has_no_systemd(&self.config.file) {
+            return None;
+        }
         let (pid, to) = (side.pid?, &side.goal.endpoint);
         let kind = runs_as(self.scan, pid).map_or_else(String::new, |kind| format!("{kind}="));
         let what = format!("process {pid} has to listen at {to} before its clients move there, and {note}");
