@@ -127,7 +127,7 @@ pub fn read(path: &Path) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// What is wrong with a text that says of itself that it is no report of this version.
+/// What is wrong with a text that says of itself that it has another format.
 fn other_format(text: &str) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Named {
