@@ -193,9 +193,13 @@ fn intervals_cover_and_equal_arms_are_left_alone_beside_others() {
                 "{driven:?}, {neighbour:?}: covered {coverage:.1} %, equal arms called in {wrong:.1} % ({:.1} % slower)",
                 percent(slower)
             );
-            // Orders that are reversed two blocks later cancel what keeps time with blocks: then the interval is too wide, of
-            // undivided trials by most.
-            let most = if neighbour == Neighbour::InTime { 99.9 } else { 97.0 };
+            // Orders that are reversed two blocks later cancel what keeps time with blocks: then the interval is too wide, most of
+            // all where each half of a block is a few whole trials.
+            let most = match (neighbour, driven) {
+                (Neighbour::InTime, Driven::Trials { leaving_out: false }) => 99.9,
+                (Neighbour::InTime, _) => 99.0,
+                _ => 97.0,
+            };
             assert!((93.0..=most).contains(&coverage), "{driven:?} {neighbour:?}: {coverage}");
             assert!(wrong <= 5.0, "{driven:?} {neighbour:?}: {wrong}");
         }

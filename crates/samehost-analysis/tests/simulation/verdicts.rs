@@ -96,7 +96,8 @@ fn a_real_difference_is_called() {
 fn equivalence_is_rarely_claimed_wrongly() {
     for (i, own) in [0.002, 0.004, 0.006, 0.009, 0.012].into_iter().enumerate() {
         let machine = Machine::of(own, Tail::Normal, Balance::Later);
-        let outside = simulate(500, &machine, 1.0201, 9_300 + i as u64);
+        // The truth is the margin itself, nearly: 500 reports told the rate to half a percent only, 5.3 where 3,000 tell 4.8.
+        let outside = simulate(3000, &machine, 1.0201, 9_300 + i as u64);
         let same = simulate(50, &machine, 1.0, 9_400 + i as u64);
         let (wrong, right) = (share(&outside, Verdict::Equivalent), share(&same, Verdict::Equivalent));
         let beyond = share(&outside, Verdict::Faster) + share(&outside, Verdict::Slower);
@@ -104,8 +105,7 @@ fn equivalence_is_rarely_claimed_wrongly() {
             "equivalent with noise {:.1} %: {wrong:.1} % at +2.01 %, {right:.1} % at 0; +2.01 % called more than 2 %: {beyond:.1} %",
             100.0 * own
         );
-        // 5 % is promised, and reached where the truth is the margin itself; 6,000 comparisons tell it to half a percent.
-        assert!(wrong <= 5.5, "{wrong}");
+        assert!(wrong <= 5.0, "{wrong}");
         assert!(beyond <= 5.0, "{beyond}");
         assert!(own > 0.004 || right > 90.0, "{right}");
     }
