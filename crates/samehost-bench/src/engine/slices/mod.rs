@@ -31,8 +31,10 @@ use books::Census;
 /// From the last reply until the server's clocks are read: the server has work left before it is idle.
 const REST: Nanos = 30_000;
 /// Minimum length of a slice, in requests of one connection, so that leaving out the first ones and waiting
-/// for the last ones costs little.
-const LEAST_EXCHANGES: Nanos = 40;
+/// for the last ones costs little: where an arm has one connection, of which two are left out and none is waited for; and
+/// where it has several.
+const LEAST_OF_ONE: Nanos = 10;
+const LEAST_OF_SEVERAL: Nanos = 40;
 /// Minimum number of slices of an arm in a round.
 const LEAST_SLICES: u32 = 6;
 
@@ -196,7 +198,9 @@ fn in_turn(
     if own.is_some() {
         division.leave_servers_out();
     }
-    let (passes, slice) = cut(round, arms.iter().filter_map(Lane::shortest).max().unwrap_or(0));
+    let least_exchanges = if is_one { LEAST_OF_ONE } else { LEAST_OF_SEVERAL };
+    let shortest = arms.iter().filter_map(Lane::shortest).max().unwrap_or(0);
+    let (passes, slice) = cut(round, (shortest, least_exchanges));
     let waits = listed.clock();
     for lane in &mut arms {
         let shortest = lane.shortest();
@@ -242,10 +246,10 @@ fn serving(workers: &[Workers]) -> Vec<u32> {
 
 /// Number and length of an arm's slices if the slowest arm's requests take `latency` nanoseconds: the shortest of the warm-up.
 /// Beside other programs a warm-up of a millisecond has a handful of requests, and their median was that of a preemption.
-fn cut(round: &Round, latency: Nanos) -> (u32, Nanos) {
+fn cut(round: &Round, (latency, least_exchanges): (Nanos, Nanos)) -> (u32, Nanos) {
     let length = nanos(round.length);
     let longest = (length / u64::from(LEAST_SLICES)).max(1);
-    let slice = nanos(round.slice).max(latency * LEAST_EXCHANGES).min(longest);
+    let slice = nanos(round.slice).max(latency * least_exchanges).min(longest);
     (length.div_ceil(slice) as u32, slice)
 }
 
@@ -361,9 +365,10 @@ mod tests {
             places_server: true,
             seed: 1,
         };
-        assert_eq!(cut(&round, 50_000), (67, 3_000_000), "60 requests of 50 µs fit");
-        assert_eq!(cut(&round, 500_000), (10, 20_000_000));
-        let (passes, slice) = cut(&round, 1_000_000_000);
+        assert_eq!(cut(&round, (50_000, 40)), (67, 3_000_000), "60 requests of 50 µs fit");
+        assert_eq!(cut(&round, (500_000, 40)), (10, 20_000_000));
+        assert_eq!(cut(&round, (500_000, 10)), (40, 5_000_000));
+        let (passes, slice) = cut(&round, (1_000_000_000, 10));
         assert_eq!((passes, slice), (7, 33_333_333), "no longer than a sixth of the round");
     }
 }
