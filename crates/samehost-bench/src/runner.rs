@@ -77,6 +77,16 @@ fn finished<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
+/// Ends servers, all at the same time: each waits for its processes and for its data directory to go, and five one after the other
+/// were 0.4 s of a checkup beside other programs.
+fn end_together(servers: impl Iterator<Item = Serving>) {
+    std::thread::scope(|scope| {
+        for serving in servers {
+            scope.spawn(move || drop(serving));
+        }
+    });
+}
+
 impl<'a> TrialRunner<'a> {
     pub(crate) fn new(planned: &'a Planned, cpus: u32, nets: Nets) -> Result<Self, BenchError> {
         let (workload, request, matrix) = (planned.workload, &planned.request, &planned.matrix);
@@ -305,6 +315,7 @@ impl<'a> TrialRunner<'a> {
             failure = self.profile(profiler, &mut report, observer);
         }
         samehost_analysis::analyse(&report).apply(&mut report);
+        end_together(self.idle.into_values().chain([self.running]));
         BenchOutcome { report, failure }
     }
 }
