@@ -35,7 +35,7 @@ const AT_WORK_PERCENT: f64 = 25.0;
 /// PHP-FPM, 14 blocks each beside a program that used 60 % of each of two CPUs: a block's ln ratio of times scattered by 44 and 96 %
 /// (standard deviation) with 35 ms, by 19 and 27 % with 75. For the others it was tried too: Redis, memcached and the databases
 /// scattered less with 50 or 75 ms, and had so many blocks less that no more rows were decided in a checkup (six with, 9 to 13 of
-/// 16 rows; five without, 10 to 14). On a quiet machine blocks limit a decision, not their length.
+/// 16 rows; five without, 10 to 14). On a quiet machine blocks limit a decision, not their length, so that the others' are shorter there.
 const LONGER: u32 = 2;
 /// How long the traffic of running programs is observed.
 const OBSERVED: Duration = Duration::from_secs(2);
@@ -162,12 +162,21 @@ fn turn(
     is_at_work: &mut Option<bool>,
     failed: &mut Vec<String>,
 ) -> anyhow::Result<()> {
-    if *is_at_work == Some(true) && leg.part.is_undivided && leg.begun == 1 {
-        leg.part.trial *= LONGER;
+    if leg.part.installed && leg.begun == 1 {
+        adapt(&mut leg.part, *is_at_work == Some(true));
     }
     bench.go_on(leg, open, time, failed)?;
     *is_at_work = is_at_work.or_else(|| leg.report.as_ref().map(is_beside_others));
     Ok(())
+}
+
+/// Adapts the trials of a part with an installed server to what else the machine does.
+fn adapt(part: &mut Part, is_at_work: bool) {
+    match (is_at_work, part.is_undivided) {
+        (true, true) => part.trial *= LONGER,
+        (false, false) => part.trial = part.trial * 3 / 4,
+        _ => {}
+    }
 }
 
 /// Whether other programs used enough of the CPUs during these trials.
