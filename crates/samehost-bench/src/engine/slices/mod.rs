@@ -198,9 +198,7 @@ fn in_turn(
     if own.is_some() {
         division.leave_servers_out();
     }
-    let least_exchanges = if is_one { LEAST_OF_ONE } else { LEAST_OF_SEVERAL };
-    let shortest = arms.iter().filter_map(Lane::shortest).max().unwrap_or(0);
-    let (passes, slice) = cut(round, (shortest, least_exchanges));
+    let (passes, slice) = cut(round, least_length(&arms));
     let waits = listed.clock();
     for lane in &mut arms {
         let shortest = lane.shortest();
@@ -244,12 +242,19 @@ fn serving(workers: &[Workers]) -> Vec<u32> {
     pids
 }
 
-/// Number and length of an arm's slices if the slowest arm's requests take `latency` nanoseconds: the shortest of the warm-up.
+/// The shortest slice, in nanoseconds, whose requests are worth its borders: by the shortest request of the warm-up, of the slowest arm.
 /// Beside other programs a warm-up of a millisecond has a handful of requests, and their median was that of a preemption.
-fn cut(round: &Round, (latency, least_exchanges): (Nanos, Nanos)) -> (u32, Nanos) {
+fn least_length(arms: &[Lane]) -> Nanos {
+    let is_one = arms.iter().all(Lane::is_one_connection);
+    let shortest = arms.iter().filter_map(Lane::shortest).max().unwrap_or(0);
+    shortest * if is_one { LEAST_OF_ONE } else { LEAST_OF_SEVERAL }
+}
+
+/// Number and length of an arm's slices that are at least so long.
+fn cut(round: &Round, least: Nanos) -> (u32, Nanos) {
     let length = nanos(round.length);
     let longest = (length / u64::from(LEAST_SLICES)).max(1);
-    let slice = nanos(round.slice).max(latency * least_exchanges).min(longest);
+    let slice = nanos(round.slice).max(least).min(longest);
     (length.div_ceil(slice) as u32, slice)
 }
 
@@ -365,10 +370,9 @@ mod tests {
             places_server: true,
             seed: 1,
         };
-        assert_eq!(cut(&round, (50_000, 40)), (67, 3_000_000), "60 requests of 50 µs fit");
-        assert_eq!(cut(&round, (500_000, 40)), (10, 20_000_000));
-        assert_eq!(cut(&round, (500_000, 10)), (40, 5_000_000));
-        let (passes, slice) = cut(&round, (1_000_000_000, 10));
+        assert_eq!(cut(&round, 2_000_000), (67, 3_000_000), "40 requests of 50 µs fit");
+        assert_eq!(cut(&round, 20_000_000), (10, 20_000_000));
+        let (passes, slice) = cut(&round, 10_000_000_000);
         assert_eq!((passes, slice), (7, 33_333_333), "no longer than a sixth of the round");
     }
 }
