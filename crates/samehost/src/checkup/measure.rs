@@ -20,8 +20,8 @@ const MOST_BLOCKS: u32 = 400;
 /// there are two degrees of freedom where starts happen to differ, and MariaDB's time was decided in two of four checkups beside
 /// other programs; with five in four of four, for another 0.4 s. Ten, one for each block, decide more in a simulation (an effect of −12 %,
 /// blocks that scatter by 5 %, starts by 2 %: 85 % in place of 51) and not on a machine at work: beside a site six checkups had 10 to 12 rows of 16,
-/// with five servers 11 to 13 and, an earlier program, 13 three times in the same hour: a server that has just started scatters more, and
-/// starts took 4 s more.
+/// with five servers 11 to 13 and, an earlier program, 13 three times in the same hour: starts took 4 s more, and a
+/// server that has just started may scatter more.
 const MOST_SERVERS: u32 = 5;
 /// Maximum blocks for a part without a verdict.
 const FEW_BLOCKS: u32 = 5;
