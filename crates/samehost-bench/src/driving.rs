@@ -45,9 +45,10 @@ pub(crate) struct Driving {
 /// other arm waits.
 ///
 /// One connection had 1 ms. Beside a program at 60 % of each of two CPUs, trials of 100 ms twice a block, an arm's two runs in a block
-/// differed by 4.1 and 4.2 % (MariaDB, two measurements, standard deviation of ln) with 1 ms, by 2.3 and 1.7 % with 0.4, by 0.6 and 0.5 % with 0.2, where a
-/// block took twice as long; Redis' ratio scattered by 3.8 % with 1 ms and by 1.7 % with 0.25. Quiet, the ratios are the same. Several connections scatter less with 2 ms too
-/// (Redis' CPU time with 64: 2.8 % for 8.8), but then their ratio is another: 0.605 for 0.637, quiet.
+/// differed by 4.1 and 4.2 % with it (MariaDB, two measurements, standard deviation of ln), by 2.3 and 1.7 % with 0.4 ms, by 0.6 and
+/// 0.5 % with 0.2, where a block took twice as long; Redis' ratio scattered by 3.8 % with 1 ms and by 1.7 % with 0.25. Quiet, the ratios
+/// are the same, but for our own server's, which is 2 % smaller. Several connections scatter less with 2 ms too (Redis' CPU time with
+/// 64: 2.8 % for 8.8), but then their ratio is another: 0.605 for 0.637, quiet.
 fn usual(connections: u32) -> Duration {
     if connections == 1 { Duration::from_micros(250) } else { Duration::from_millis(8) }
 }

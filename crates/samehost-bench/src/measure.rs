@@ -119,8 +119,8 @@ pub fn run_blocks(
 
 /// Part of its budget that a turn may take in order to end at a look.
 const TO_THE_LOOK: f64 = 1.2;
-/// Blocks before a look that one which is over its budget still measures: nine blocks of a proxy, beside other programs, decided nothing,
-/// and the tenth would have taken 0.4 s.
+/// A turn over its budget that is so many blocks from a look goes on to it: nine blocks of a proxy, beside other programs, decided
+/// nothing, and the tenth would have taken 0.4 s.
 const NEAR_THE_LOOK: u32 = 2;
 
 struct BlockLoop<'a> {
@@ -189,15 +189,17 @@ impl<'a> BlockLoop<'a> {
         // The next block is expected to take as long as those before on average.
         let now = block - self.begun;
         let next = if now > 0 { elapsed / f64::from(now) } else { 0.0 };
-        if plan.asked.is_empty() {
-            return (elapsed + next > budget && block >= least) || (elapsed > 2.0 * budget && now >= 1);
-        }
-        // Nothing is decided between two looks: a turn ends at the last one that it reaches.
-        let to_the_look = look_after(block) - block;
+        let to_the_look = look_after(block).max(least) - block;
         let at_the_look = elapsed + next * f64::from(to_the_look);
-        let is_near = to_the_look <= NEAR_THE_LOOK && at_the_look <= 3.0 * budget;
-        (at_the_look > TO_THE_LOOK * budget && block >= least)
-            || (elapsed > 2.0 * budget && now >= 1 && !is_near)
+        let is_decided_by_looks = !plan.asked.is_empty();
+        let fits = if is_decided_by_looks {
+            // Nothing is decided between two looks: a turn ends at the last one that it reaches.
+            at_the_look <= TO_THE_LOOK * budget
+        } else {
+            elapsed + next <= budget
+        };
+        let is_near = is_decided_by_looks && to_the_look <= NEAR_THE_LOOK && at_the_look <= 3.0 * budget;
+        (!fits && block >= least) || (elapsed > 2.0 * budget && now >= 1 && !is_near)
     }
 
     fn arm_slot<'t>(&self, slot: &'t Slot) -> Option<ArmSlot<'t>>

@@ -77,8 +77,9 @@ fn finished<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Ends servers, all at the same time: each waits for its processes and for its data directory to go, and five one after the other
-/// were 0.4 s of a checkup beside other programs.
+/// Ends servers, all at the same time: each waits for its processes and for its data directory to go. Beside other programs what lies
+/// between a checkup's turns, such ends most of it, took 3.4 to 4.6 s where they were ended one after the other, and 2.0 to 2.3 s with
+/// this.
 fn end_together(servers: impl Iterator<Item = Serving>) {
     std::thread::scope(|scope| {
         for serving in servers {

@@ -141,6 +141,20 @@ fn only_what_is_asked_is_waited_for() {
 }
 
 #[test]
+fn a_turn_over_its_budget_goes_on_to_a_look_that_is_near() {
+    let asked = vec![Question { metric: metric::THROUGHPUT.name.to_owned(), connections: None }];
+    let blocks = |budget_s| {
+        let stopping = Stopping::Decision;
+        let plan =
+            Plan { budget_s: Some(budget_s), asked: asked.clone(), others: 15, stopping, ..Plan::default() };
+        run(&mut Scripted { noise: 3.0, ..Scripted::default() }, &plan).trials.len() / 4
+    };
+    // A block takes 4 s, and ten decide among sixteen questions.
+    assert_eq!(blocks(17.0), 10, "twice the budget is over after nine blocks, and one is left to the look");
+    assert_eq!(blocks(11.0), 6, "four blocks are left");
+}
+
+#[test]
 fn a_budget_ends_it() {
     let plan = Plan { budget_s: Some(60.0), ..Plan::default() };
     let measured = run(&mut Scripted { noise: 0.4, ..Scripted::default() }, &plan);

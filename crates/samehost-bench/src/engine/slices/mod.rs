@@ -38,6 +38,9 @@ const LEAST_OF_SEVERAL: Nanos = 40;
 /// Minimum number of slices of an arm in a round.
 const LEAST_SLICES: u32 = 6;
 
+/// Least length of a slice of the warm-up. What is learned from it (whose threads serve whom, how long a request takes) needs more requests
+/// than the 0.25 ms of a slice of one connection have.
+const WARM_UP: Nanos = 1_000_000;
 /// Slices of an arm of one connection in the warm-up: beside other programs the only exchange of a single one was a preemption.
 const WARM_UP_PASSES: u32 = 3;
 
@@ -191,14 +194,15 @@ fn in_turn(
     let census = Census::of(&server, arms.len());
     let mut warming = WarmUp { progress, interrupted, census };
     // A slice of a short round is shorter than usual, and so is its warm-up.
-    let warm_up = nanos(round.slice).min(nanos(round.length) / u64::from(LEAST_SLICES));
+    let warm_up = nanos(round.slice).max(WARM_UP).min(nanos(round.length) / u64::from(LEAST_SLICES));
     let is_one = arms.iter().all(Lane::is_one_connection);
     play(&mut arms, (if is_one { WARM_UP_PASSES } else { 1 }, warm_up), round.seed, &mut warming)?;
     let own = warming.census.own(connections);
     if own.is_some() {
         division.leave_servers_out();
     }
-    let (passes, slice) = cut(round, least_length(&arms));
+    let shortest = arms.iter().filter_map(Lane::shortest).max().unwrap_or(0);
+    let (passes, slice) = cut(round, least_length(shortest, is_one));
     let waits = listed.clock();
     for lane in &mut arms {
         let shortest = lane.shortest();
@@ -242,11 +246,9 @@ fn serving(workers: &[Workers]) -> Vec<u32> {
     pids
 }
 
-/// The shortest slice, in nanoseconds, whose requests are worth its borders: by the shortest request of the warm-up, of the slowest arm.
-/// Beside other programs a warm-up of a millisecond has a handful of requests, and their median was that of a preemption.
-fn least_length(arms: &[Lane]) -> Nanos {
-    let is_one = arms.iter().all(Lane::is_one_connection);
-    let shortest = arms.iter().filter_map(Lane::shortest).max().unwrap_or(0);
+/// The least length of a slice, in nanoseconds, by the shortest request of the warm-up, of the slowest arm. Beside other programs a
+/// warm-up of a millisecond has a handful of requests, and their median was that of a preemption.
+fn least_length(shortest: Nanos, is_one: bool) -> Nanos {
     shortest * if is_one { LEAST_OF_ONE } else { LEAST_OF_SEVERAL }
 }
 
@@ -370,9 +372,15 @@ mod tests {
             places_server: true,
             seed: 1,
         };
-        assert_eq!(cut(&round, 2_000_000), (67, 3_000_000), "40 requests of 50 µs fit");
-        assert_eq!(cut(&round, 20_000_000), (10, 20_000_000));
-        let (passes, slice) = cut(&round, 10_000_000_000);
+        let of_several = |shortest| cut(&round, least_length(shortest, false));
+        assert_eq!(of_several(50_000), (67, 3_000_000), "60 requests of 50 µs fit");
+        assert_eq!(of_several(500_000), (10, 20_000_000));
+        assert_eq!(
+            cut(&round, least_length(500_000, true)),
+            (40, 5_000_000),
+            "ten of one connection are enough"
+        );
+        let (passes, slice) = of_several(1_000_000_000);
         assert_eq!((passes, slice), (7, 33_333_333), "no longer than a sixth of the round");
     }
 }
