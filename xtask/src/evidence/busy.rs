@@ -114,6 +114,7 @@ fn repeated(
         let begun = Instant::now();
         let whole = report(&program, &["--seed", &run.to_string()])?;
         let seconds = begun.elapsed().as_secs_f64();
+        keep(&format!("{part}-{run}"), &whole)?;
         let parts = whole["parts"].as_array().context("no parts")?;
         let measured: Vec<_> = parts.iter().map(rows).collect::<anyhow::Result<Vec<_>>>()?.concat();
         let decided = measured.iter().filter(|(.., is_decided)| *is_decided).count();
@@ -134,6 +135,14 @@ fn repeated(
         100.0 * PART
     ));
     Ok(())
+}
+
+/// Keeps a checkup's own report in `target/evidence/`, for whoever asks why a row is open.
+fn keep(name: &str, whole: &Value) -> anyhow::Result<()> {
+    let folder = crate::target().join("evidence");
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let path = folder.join(format!("{}.json", name.replace(' ', "-")));
+    std::fs::write(&path, whole.to_string()).with_context(|| path.display().to_string())
 }
 
 /// CPU time of other programs over all parts, as the trials have it.
