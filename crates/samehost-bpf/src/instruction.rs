@@ -39,6 +39,7 @@ pub(crate) enum Register {
 pub(crate) enum Arithmetic {
     Add = 0x00,
     Subtract = 0x10,
+    Multiply = 0x20,
     Or = 0x40,
     And = 0x50,
     ShiftLeft = 0x60,

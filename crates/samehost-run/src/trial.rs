@@ -135,8 +135,8 @@ struct Row {
 /// with this, and 1.0 % with 100. More than this would weigh what a pool makes of the faster way.
 const FULL_WEIGHT: u64 = 20;
 
-/// What decides, of one way in a block: connections with a time, the sum of their weights and that of the logarithms of their means in
-/// microseconds, and all their exchanges.
+/// What decides, of one way in a block: connections with a time, the sum of their weights and that of the means of the logarithms of
+/// their exchanges in nanoseconds, and all their exchanges.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Value {
     timed: u64,
@@ -152,7 +152,7 @@ impl Value {
             self.timed += 1;
             let weight = found.timed.min(FULL_WEIGHT) as f64 / FULL_WEIGHT as f64;
             self.weights += weight;
-            self.log_sum += weight * (found.nanoseconds as f64 / found.timed as f64 / 1000.0).ln();
+            self.log_sum += weight * found.log_sum / found.timed as f64;
             self.exchanges += found.timed;
             self.nanoseconds += found.nanoseconds;
         }
@@ -564,10 +564,10 @@ impl TriedBlock {
         self.value.exchanges
     }
 
-    /// The geometric mean over its connections of the mean time of each, in microseconds; `None` without any.
+    /// The geometric mean of its exchanges, in which each connection has its weight, in microseconds; `None` without any.
     #[must_use]
     pub fn typical_us(&self) -> Option<f64> {
-        (self.value.weights > 0.0).then(|| (self.value.log_sum / self.value.weights).exp())
+        (self.value.weights > 0.0).then(|| (self.value.log_sum / self.value.weights).exp() / 1000.0)
     }
 
     /// The mean of all its exchanges, in microseconds; `None` without any.
@@ -632,6 +632,7 @@ mod tests {
         let connection = |timed, microseconds| OfConnection {
             timed,
             nanoseconds: timed * microseconds * 1000,
+            log_sum: timed as f64 * (microseconds as f64 * 1000.0).ln(),
             ..Default::default()
         };
         let mut block = TriedBlock::default();

@@ -28,14 +28,14 @@ fn gauss(random: &mut Random) -> f64 {
     StandardNormal.sample(random)
 }
 
-/// The logarithm of the mean time of a connection.
+/// The mean of the logarithms of a connection's times.
 fn mean_of(traffic: Traffic, random: &mut Random) -> f64 {
     let own = traffic.between_connections * gauss(random);
     let mut sum = 0.0;
     for _ in 0..traffic.requests {
-        sum += (own + traffic.within * gauss(random)).exp();
+        sum += own + traffic.within * gauss(random);
     }
-    (sum / f64::from(traffic.requests)).ln()
+    sum / f64::from(traffic.requests)
 }
 
 fn arm(transport: Transport) -> Arm {

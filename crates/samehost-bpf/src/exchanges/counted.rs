@@ -18,7 +18,7 @@ pub struct Counted {
 }
 
 /// What was counted of one connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct OfConnection {
     /// Whether both its ends were found.
     pub has_both_ends: bool,
@@ -29,6 +29,9 @@ pub struct OfConnection {
     /// connection that was measured from its opening on the first one is not among them, unless there is no other.
     pub timed: u64,
     pub nanoseconds: u64,
+    /// The sum of the natural logarithms of their nanoseconds, of a connection that was measured from its opening on: each is known
+    /// within 0.07 %.
+    pub log_sum: f64,
 }
 
 /// What was counted of a pair's connections.
@@ -154,9 +157,13 @@ impl OfConnection {
         let unfinished = record.unfinished().and_then(|unfinished| unfinished.nanoseconds);
         let later = record.timed().saturating_sub(u64::from(record.opening().is_some()))
             + u64::from(unfinished.is_some());
-        let (timed, nanoseconds) = match record.opening().filter(|_| later == 0) {
-            Some(alone) => (1, alone),
-            None => (later, record.at(FIRST_SUM) + unfinished.unwrap_or(0)),
+        let (timed, nanoseconds, log_sum) = match record.opening().filter(|_| later == 0) {
+            Some(alone) => (1, alone, log(alone)),
+            None => (
+                later,
+                record.at(FIRST_SUM) + unfinished.unwrap_or(0),
+                record.log_sum() + unfinished.map_or(0.0, log),
+            ),
         };
         OfConnection {
             has_both_ends: record.is_named(),
@@ -164,8 +171,13 @@ impl OfConnection {
             has_read: record.at(RECEIVES) > 0,
             timed,
             nanoseconds,
+            log_sum,
         }
     }
+}
+
+fn log(nanoseconds: u64) -> f64 {
+    (nanoseconds.max(1) as f64).ln()
 }
 
 /// Buckets of all processors together.
@@ -286,7 +298,7 @@ impl PairCounts {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::{BEGUN, OPENING, READ, empty};
+    use super::super::record::{BEGUN, LOG_SUM, OPENING, READ, empty};
     use super::*;
 
     fn found(places: &[(i16, u64)]) -> OfConnection {
@@ -308,6 +320,13 @@ mod tests {
         // One that no other followed: it is the only one, or not.
         assert_eq!(numbers(&[(BEGUN, 100), (READ, 130)]), (1, 30));
         assert_eq!(numbers(&[(EXCHANGES, 1), (OPENING, 900), (BEGUN, 1000), (READ, 1030)]), (1, 30));
+        // The logarithms are those of the same exchanges: two of 1024 ns, and one that no other followed.
+        let logs = |places: &[(i16, u64)]| found(places).log_sum;
+        assert_eq!(logs(&[(EXCHANGES, 1), (OPENING, 900)]), 900_f64.ln());
+        let two = [(EXCHANGES, 3), (OPENING, 900), (FIRST_SUM, 2048), (LOG_SUM, 2 * 10 * 1024)];
+        assert!((logs(&two) - 2.0 * 1024_f64.ln()).abs() < 1e-9);
+        let three = [&two[..], &[(BEGUN, 100), (READ, 130)]].concat();
+        assert!((logs(&three) - 2.0 * 1024_f64.ln() - 30_f64.ln()).abs() < 1e-9);
         // Of connections that were there before, all count.
         assert_eq!(numbers(&[(EXCHANGES, 3), (FIRST_SUM, 950)]), (3, 950));
     }

@@ -14,8 +14,9 @@ use std::io;
 
 use super::record::{
     ANSWERED, ARRIVED, BACK, BEGUN, BUCKETS, BYTES, EXCHANGES, FIRST_SUM, IS_UNTIMED, LAST, LAST_SUM, LASTS,
-    NAMED, OPENING, OUT, PAIR, PART_SUMS, PARTS, PUSHED, READ, RECEIVED, RECEIVES, RETURNED, SEEN_READING,
-    STREAMED, TAKEN, TAKEN_AT, UNASKED, UNTIMED, VIOLATED, VIOLATIONS, compute_bucket,
+    LOG_SUM, NAMED, OPENING, OUT, PAIR, PART_SUMS, PARTS, PUSHED, READ, RECEIVED, RECEIVES, RETURNED,
+    SEEN_READING, STREAMED, TAKEN, TAKEN_AT, UNASKED, UNTIMED, VIOLATED, VIOLATIONS, compute_bucket,
+    compute_log,
 };
 use super::{Mode, Opening};
 use crate::instruction::Arithmetic::{Add, And, Or, ShiftLeft, ShiftRight, Subtract};
@@ -599,6 +600,11 @@ impl<'a> Writer<'a> {
             self.keep_opening_apart(is_apart);
         }
         self.count_time(READ, FIRST_SUM, 0);
+        if self.maps.opening.is_some() {
+            self.load_time(READ);
+            compute_log(&mut self.program);
+            self.add(LOG_SUM, R2);
+        }
         self.program.place(is_apart);
         self.program.put([load_long(R1, R6, STREAMED)]);
         self.program.go_if(R1, Test::IsNot, 0, no_last);
@@ -616,16 +622,21 @@ impl<'a> Writer<'a> {
         let is_later = self.program.label();
         self.program.put([load_long(R1, R6, OPENING)]);
         self.program.go_if(R1, Test::IsNot, 0, is_later);
-        self.program.put([load_long(R7, R6, READ), load_long(R1, R6, BEGUN), compute(R7, Subtract, R1)]);
+        self.load_time(READ);
         self.program.put([store_long(R6, OPENING, R7)]);
         self.program.go(kept);
         self.program.place(is_later);
     }
 
+    /// In `R7` the time from the beginning to a moment; uses up `R1`.
+    fn load_time(&mut self, until: i16) {
+        self.program.put([load_long(R7, R6, until), load_long(R1, R6, BEGUN), compute(R7, Subtract, R1)]);
+    }
+
     /// Adds the time from the beginning to a moment to a sum, and counts its bucket.
     fn count_time(&mut self, until: i16, sum: i16, which: i32) {
         let is_done = self.program.label();
-        self.program.put([load_long(R7, R6, until), load_long(R1, R6, BEGUN), compute(R7, Subtract, R1)]);
+        self.load_time(until);
         self.add(sum, R7);
         self.program.put([load_word(R1, R6, PAIR), compute(R1, ShiftLeft, 1), compute(R1, Or, which)]);
         self.program.put([store_word(R10, NUMBER, R1)]);
