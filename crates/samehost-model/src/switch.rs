@@ -227,8 +227,10 @@ pub enum NoOwnTimes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoTraffic {
-    /// No process of the application has a connection there that lasts.
+    /// Nobody has a connection there that lasts.
     NoConnection,
+    /// Others have, and no process that is known as the application.
+    OthersOnly,
     /// Nothing was exchanged on its connections.
     NoExchange,
     /// The kernel does not tell when a request begins, and system calls were not to be stamped.

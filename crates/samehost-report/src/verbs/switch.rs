@@ -310,6 +310,9 @@ fn no_times(why: NoOwnTimes) -> String {
         NoOwnTimes::Traffic(NoTraffic::NoConnection) => {
             "no connection of the application was open that lasts (short connections have no times)"
         }
+        NoOwnTimes::Traffic(NoTraffic::OthersOnly) => {
+            "only programs were connected that are not known as this file's application: samehost scan names them"
+        }
         NoOwnTimes::Traffic(NoTraffic::NoExchange) => "nothing was exchanged",
         NoOwnTimes::Traffic(NoTraffic::NoBeginning) => {
             "the kernel did not tell when a request begins; samehost switch --exact stamps system calls"
@@ -386,6 +389,7 @@ mod tests {
     fn each_reason_is_one_line_and_a_hostile_name_is_escaped() {
         let reasons = [
             NotCompared::Before(NoOwnTimes::Traffic(NoTraffic::NoConnection)),
+            NotCompared::Before(NoOwnTimes::Traffic(NoTraffic::OthersOnly)),
             NotCompared::After(NoOwnTimes::Traffic(NoTraffic::NoExchange)),
             NotCompared::Before(NoOwnTimes::Unmeasured(Unmeasured::NoRights)),
             NotCompared::After(NoOwnTimes::NoTime(NoTime::Overlapping)),

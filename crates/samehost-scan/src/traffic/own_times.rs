@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use samehost_bpf::{Counted, PairCounts, Wanted};
 use samehost_model::Endpoint;
-use samehost_model::scan::{ExchangeMode, Scan, Unmeasured};
+use samehost_model::scan::{ExchangeMode, Scan, Socket, Unmeasured};
 use samehost_model::switch::{NoOwnTimes, NoTraffic, OwnTimes};
 
 use crate::advice::services_at;
@@ -62,19 +62,14 @@ pub fn look_at_own_times(
 ) -> Vec<Result<OwnTimes, NoOwnTimes>> {
     let wanted = wanted(scan, pairs);
     let has_connections: BTreeSet<u32> = wanted.iter().map(|one| one.pair).collect();
-    let looked = if wanted.is_empty() {
-        Err(NoOwnTimes::Traffic(NoTraffic::NoConnection))
-    } else {
-        look(&wanted, pairs.len(), how)
-    };
+    let looked = (!wanted.is_empty()).then(|| look(&wanted, pairs.len(), how));
     let mut all = Vec::new();
-    for number in 0..pairs.len() {
-        all.push(match &looked {
-            _ if !has_connections.contains(&(number as u32)) => {
-                Err(NoOwnTimes::Traffic(NoTraffic::NoConnection))
-            }
-            Ok(looked) => looked.times(number),
-            Err(why) => Err(*why),
+    for (number, pair) in pairs.iter().enumerate() {
+        let looked = looked.as_ref().filter(|_| has_connections.contains(&(number as u32)));
+        all.push(match looked {
+            None => Err(NoOwnTimes::Traffic(pair.without(scan))),
+            Some(Ok(looked)) => looked.times(number),
+            Some(Err(why)) => Err(*why),
         });
     }
     all
@@ -92,24 +87,45 @@ struct Looked {
 fn wanted(scan: &Scan, pairs: &[OwnPair]) -> Vec<Wanted> {
     let mut wanted = Vec::new();
     for (number, pair) in pairs.iter().take(MOST_PAIRS).enumerate() {
-        let services = services_at(scan, &pair.to);
-        let is_unix = matches!(pair.to, Endpoint::Unix(_));
         let mut taken = 0;
-        for connection in &scan.connections {
-            let is_there = connection.service.is_some_and(|service| services.contains(&service));
-            if !is_there || connection.kind.is_unix() != is_unix || taken >= MOST_OF_A_PAIR {
-                continue;
-            }
-            let ends = [connection.client, connection.server].map(|at| scan.sockets.get(at));
-            let [Some(client), Some(server)] = ends else { continue };
-            let is_its = client.pids.iter().any(|pid| pair.pids.contains(pid));
-            if is_its && is_stream(client, server) {
+        for (client, server) in connections(scan, &pair.to) {
+            if taken < MOST_OF_A_PAIR && pair.is_its(client) {
                 wanted.push(Wanted { client: client.cookie, server: server.cookie, pair: number as u32 });
                 taken += 1;
             }
         }
     }
     wanted
+}
+
+/// Both ends of each connection to a place that has times.
+fn connections<'a>(scan: &'a Scan, to: &Endpoint) -> Vec<(&'a Socket, &'a Socket)> {
+    let services = services_at(scan, to);
+    let is_unix = matches!(to, Endpoint::Unix(_));
+    let mut found = Vec::new();
+    for connection in &scan.connections {
+        let is_there = connection.service.is_some_and(|service| services.contains(&service));
+        if !is_there || connection.kind.is_unix() != is_unix {
+            continue;
+        }
+        let ends = [connection.client, connection.server].map(|at| scan.sockets.get(at));
+        let [Some(client), Some(server)] = ends else { continue };
+        if is_stream(client, server) {
+            found.push((client, server));
+        }
+    }
+    found
+}
+
+impl OwnPair {
+    fn is_its(&self, client: &Socket) -> bool {
+        client.pids.iter().any(|pid| self.pids.contains(pid))
+    }
+
+    /// Why it has no connection that is looked at.
+    fn without(&self, scan: &Scan) -> NoTraffic {
+        if connections(scan, &self.to).is_empty() { NoTraffic::NoConnection } else { NoTraffic::OthersOnly }
+    }
 }
 
 fn look(wanted: &[Wanted], pairs: usize, how: &OwnLook<'_>) -> Result<Looked, NoOwnTimes> {

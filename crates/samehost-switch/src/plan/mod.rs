@@ -23,6 +23,7 @@ use crate::configuration::config_file::{ConfigFile, ConfigFileError, ParsedConfi
 use crate::configuration::{leads, target};
 use crate::findings::{Findings, bar, in_file, in_one_line, shown};
 use crate::place::same_port;
+use crate::reload::{ReloadCommand, ReloadWords};
 use crate::request::SwitchRequest;
 
 /// What would be done.
@@ -43,6 +44,21 @@ impl Plan {
     #[must_use]
     pub fn is_barred(&self) -> bool {
         self.findings.is_barred()
+    }
+
+    /// The commands of `--reload` that it does not run.
+    #[must_use]
+    pub fn unused<'a>(&self, reloads: &'a [ReloadWords]) -> Vec<&'a ReloadWords> {
+        let stages = self.stages.iter().chain(&self.later);
+        let planned: Vec<&ReloadCommand> =
+            stages.flat_map(|stage| &stage.reloads).map(|reload| &reload.command).collect();
+        let mut unused = Vec::new();
+        for words in reloads {
+            if !planned.contains(&&ReloadCommand::Shell(words.command.clone())) {
+                unused.push(words);
+            }
+        }
+        unused
     }
 
     /// Whether values that lead to services here stay, and bar nothing: what an editor understands is at its goal.

@@ -7,6 +7,7 @@ mod stored;
 mod watch;
 
 use samehost_model::switch::{SwitchOutcome, SwitchReport};
+use samehost_switch::ReloadWords;
 use samehost_transaction::State;
 
 use crate::cli::{SwitchOptions, UnixOrTcp};
@@ -125,8 +126,8 @@ fn takes(operation: &str, name: &str) -> bool {
     }
 }
 
-/// Notes on options of which a plan makes no use.
-fn notes(options: &SwitchOptions, report: &SwitchReport) -> Vec<String> {
+/// Notes on options of which a plan makes no use; `unused` are commands of `--reload` that it does not run.
+fn notes(options: &SwitchOptions, report: &SwitchReport, unused: &[&ReloadWords]) -> Vec<String> {
     let mut notes = Vec::new();
     let hops = &report.hops;
     if report.outcome == SwitchOutcome::Refused {
@@ -155,8 +156,16 @@ fn notes(options: &SwitchOptions, report: &SwitchReport) -> Vec<String> {
         notes.push("--user is used for nothing: no connection of an application moves".to_owned());
     }
     let reloads_nothing = report.steps.iter().chain(&report.later).all(|step| step.reloads.is_empty());
-    if !options.reload.is_empty() && reloads_nothing {
-        notes.push("--reload is used for nothing: no program has to be told of this change".to_owned());
+    for words in unused {
+        let (option, why) = match words.kind {
+            _ if reloads_nothing => ("--reload".to_owned(), "no program has to be told of this change"),
+            Some(kind) => (
+                format!("--reload {}=…", kind.name()),
+                "no program of that name has to be told of this change",
+            ),
+            None => ("--reload".to_owned(), "what has to be told of this change has another command"),
+        };
+        notes.push(format!("{option} is used for nothing: {why}"));
     }
     if options.keep_tcp && report.later.is_empty() {
         notes.push("--keep-tcp keeps nothing: no step of this would close a port".to_owned());

@@ -74,7 +74,7 @@ fn make(
     if options.yes {
         plan = plan.without_a_person(&options.accept);
     }
-    let notes = super::notes(options, &plan.report(wish));
+    let notes = super::notes(options, &plan.report(wish), &plan.unused(&wish.reloads));
     plan.note(notes);
     let report = plan.report(wish);
     if report.outcome != SwitchOutcome::Planned {

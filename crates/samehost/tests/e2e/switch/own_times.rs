@@ -25,29 +25,37 @@ time.sleep(600)
 struct AtWork {
     stack: Stack,
     env: String,
+    /// The folder that the worker runs from.
+    works_in: &'static str,
 }
 
 impl AtWork {
     fn start(waits: &str) -> Self {
+        AtWork::start_in("app", waits)
+    }
+
+    fn start_in(works_in: &'static str, waits: &str) -> Self {
         let mut stack = Stack::new();
         let (port, ..) = stack.redis();
-        let env = stack.write(
-            "app/.env",
-            &format!("DJANGO_SETTINGS_MODULE=a.b\nREDIS_URL=redis://127.0.0.1:{port}/0\n"),
-        );
+        let settings = format!("DJANGO_SETTINGS_MODULE=a.b\nREDIS_URL=redis://127.0.0.1:{port}/0\n");
+        stack.write(&format!("{works_in}/.env"), &settings);
+        let env = stack.write("app/.env", &settings);
         stack.write("app/manage.py", "#!/usr/bin/env python3\nimport django\n");
-        stack.write("app/worker.py", WORKER);
-        stack.write("app/waits", waits);
-        samehost_testing::must("chown", &["-R", "www-data", &stack.path("app").display().to_string()]);
-        let mut at_work = AtWork { env: env.display().to_string(), stack };
+        stack.write(&format!("{works_in}/worker.py"), WORKER);
+        stack.write(&format!("{works_in}/waits"), waits);
+        for folder in ["app", works_in] {
+            samehost_testing::must("chown", &["-R", "www-data", &stack.path(folder).display().to_string()]);
+        }
+        let mut at_work = AtWork { env: env.display().to_string(), stack, works_in };
         at_work.start_worker();
         at_work
     }
 
     fn start_worker(&mut self) {
-        let asked = self.stack.path("app/asked");
+        let folder = self.stack.path(self.works_in);
+        let asked = folder.join("asked");
         let _ = fs::remove_file(&asked);
-        let folder = self.stack.path("app").display().to_string();
+        let folder = folder.display().to_string();
         let user = ["setpriv", "--reuid=www-data", "--regid=www-data", "--clear-groups"];
         self.stack.start("env", &[&["-C", &folder][..], &user, &["/usr/bin/python3", "worker.py"]].concat());
         wait_for("the worker's first request", || asked.exists().then_some(()));
@@ -168,6 +176,19 @@ fn a_switch_of_an_application_that_is_silent_says_so() {
     assert_eq!(at_work.why(), ("after".into(), "no_exchange".into()));
     let said = in_one_line(&at_work.stack.samehost(&["switch", "--check"]));
     assert!(said.contains("are not compared with those before: now nothing was exchanged"), "{said}");
+}
+
+#[test]
+fn connections_of_a_program_that_is_not_known_as_the_application_are_not_compared() {
+    if !is_root("connections_of_a_program_that_is_not_known_as_the_application_are_not_compared") {
+        return;
+    }
+    let mut at_work = AtWork::start_in("elsewhere", "redis 0.01\n");
+    at_work.switch(&["--exact"]);
+    let not = at_work.check()[0]["times"][0]["not_compared"].clone();
+    assert_eq!((&not["because"], &not["why"]), (&"before".into(), &"others_only".into()), "{not}");
+    let said = in_one_line(&at_work.stack.samehost(&["switch", "--check"]));
+    assert!(said.contains("not known as this file's application: samehost scan names them"), "{said}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::stack::{Stack, free_port, is_root, must, wait_for};
+use super::stack::{Stack, free_port, in_one_line, is_root, must, wait_for};
 use crate::shares::{has_fuse, mounted};
 use crate::support::SAMEHOST;
 
@@ -105,6 +105,16 @@ fn the_server_and_the_application_move_together() {
     let without = stack.samehost(&["switch", &targets[0], &targets[1], "--socket", &socket, "--yes"]);
     assert_eq!(without.status, 1, "{}", without.both());
     assert!(without.stdout.contains("--reload 'redis=COMMAND'"), "{}", without.stdout);
+
+    // Of several commands, each that nothing runs is named, and those that run are not.
+    let two = ["switch", &targets[0], &targets[1], "--socket", &socket, "--reload", &reload, "--dry-run"];
+    let two = stack.samehost(
+        &[&two[..], &["--reload", "nginx=false", "--reload", "true", "--reload", "/bin/true"]].concat(),
+    );
+    let told = in_one_line(&two);
+    assert!(told.contains("--reload nginx=… is used for nothing: no program of that name"), "{told}");
+    assert!(told.contains("--reload is used for nothing: what has to be told"), "{told}");
+    assert!(!told.contains("--reload redis=… is used"), "{told}");
 
     let arguments = ["switch", &targets[0], &targets[1], "--socket", &socket, "--reload", &reload, "--yes"];
     let ended = stack.samehost(&arguments);
