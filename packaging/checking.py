@@ -100,8 +100,13 @@ class Running:
         return self
 
     def __exit__(self, *_):
-        self.child.kill()
-        self.child.wait()
+        # A master that is asked to end takes its workers with it, and one that is killed does not (nginx).
+        self.child.terminate()
+        try:
+            self.child.wait(5)
+        except subprocess.TimeoutExpired:
+            self.child.kill()
+            self.child.wait()
 
     def answers(self, look, limit=30):
         """Waits until it does what is asked of it, which it can only while it runs."""

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::slice::from_ref;
 use std::time::Duration;
 
 use crate::maps::Map;
@@ -131,51 +132,54 @@ pub fn plan_unit(root: &Path, trial: &UnitTrial<'_>) -> Result<UnitPlan, UnitErr
 impl UnitPlan {
     /// The commands that install it, in their order; files are written before the first and before the third.
     #[must_use]
-    pub fn commands(&self) -> Vec<Vec<String>> {
-        let timer = self.ends[1].path.file_name().map(|name| name.to_string_lossy().into_owned());
-        let words = [
-            vec!["daemon-reload".to_owned()],
-            vec!["start".to_owned(), timer.unwrap_or_default()],
-            vec!["daemon-reload".to_owned()],
-            vec!["restart".to_owned(), self.unit.clone()],
-        ];
-        words.map(|words| [vec!["systemctl".to_owned()], words].concat()).to_vec()
+    pub fn commands(&self) -> [Vec<String>; 4] {
+        // A timer that is started while it is active, after an earlier trial, keeps the time from which it counts.
+        [
+            systemctl(&["daemon-reload"]),
+            systemctl(&["restart", &self.timer()]),
+            systemctl(&["daemon-reload"]),
+            systemctl(&["restart", &self.unit]),
+        ]
     }
 
     /// The command that ends the trial at once.
     #[must_use]
     pub fn ends_at_once(&self) -> String {
-        let service = self.ends[0].path.file_name().map(|name| name.to_string_lossy().into_owned());
-        format!("systemctl start {}", service.unwrap_or_default())
+        systemctl(&["start", &file_name(&self.ends[0])]).join(" ")
     }
 
-    /// Writes all below a root, and has each command run when what it needs is there. Where one fails, everything is removed again.
+    fn timer(&self) -> String {
+        file_name(&self.ends[1])
+    }
+
+    /// Writes all below a root, and has each command run when what it needs is there. Where one fails, everything is removed again,
+    /// and a service that did not start with it is started as it was.
     ///
     /// # Errors
     /// What failed.
     pub fn install(&self, root: &Path, mut run: impl FnMut(&[String]) -> io::Result<()>) -> io::Result<()> {
-        let installed = self.write_and_run(root, &mut run);
-        if installed.is_err() {
-            self.remove(root);
-            // What was started reads its files no more; the service itself is as it was, or is restarted by the timer.
-            let _ = run(&self.commands()[0]);
+        let [read_ends, start_timer, read_drop_in, restart] = self.commands();
+        if let Err(error) = put(root, &self.ends, &[read_ends, start_timer], &mut run) {
+            self.take_back(root, &mut run);
+            return Err(error);
         }
-        installed
+        let Err(error) = put(root, from_ref(&self.drop_in), &[read_drop_in, restart.clone()], &mut run)
+        else {
+            return Ok(());
+        };
+        self.take_back(root, &mut run);
+        Err(match run(&restart) {
+            Ok(()) => error,
+            Err(again) => io::Error::other(format!("{error}; and without the trial: {again}")),
+        })
     }
 
-    fn write_and_run(&self, root: &Path, run: &mut dyn FnMut(&[String]) -> io::Result<()>) -> io::Result<()> {
-        let commands = self.commands();
-        for file in &self.ends {
-            write(root, file)?;
-        }
-        for command in &commands[..2] {
-            run(command)?;
-        }
-        write(root, &self.drop_in)?;
-        for command in &commands[2..] {
-            run(command)?;
-        }
-        Ok(())
+    /// Stops the timer while its file is there, as one without a file fails and stays listed, and removes all files.
+    fn take_back(&self, root: &Path, run: &mut dyn FnMut(&[String]) -> io::Result<()>) {
+        // What fails here failed before, and that error is told.
+        let _ = run(&systemctl(&["stop", &self.timer()]));
+        self.remove(root);
+        let _ = run(&systemctl(&["daemon-reload"]));
     }
 
     /// Removes its files, and the drop-in's directory where that is empty then.
@@ -187,6 +191,30 @@ impl UnitPlan {
             let _ = fs::remove_dir(root.join(folder));
         }
     }
+}
+
+fn systemctl(words: &[&str]) -> Vec<String> {
+    ["systemctl"].iter().chain(words).map(|word| (*word).to_owned()).collect()
+}
+
+fn file_name(file: &UnitFile) -> String {
+    file.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Writes files below a root, and runs commands.
+fn put(
+    root: &Path,
+    files: &[UnitFile],
+    commands: &[Vec<String>],
+    run: &mut dyn FnMut(&[String]) -> io::Result<()>,
+) -> io::Result<()> {
+    for file in files {
+        write(root, file)?;
+    }
+    for command in commands {
+        run(command)?;
+    }
+    Ok(())
 }
 
 /// Writes a file that only its directory's owner changes; whole, since systemd may read it at any time.
@@ -308,12 +336,16 @@ fn quoted(word: &str) -> String {
 }
 
 /// The service that takes the trial away, and the timer that starts it.
+///
+/// The timer is stopped as well: it stays loaded without its file, and with it the time from which it counts, so that the timer of a
+/// next trial would end that too early, or never. It is stopped before the files go, which a failing service must not keep.
 fn ending(unit: &str, name: &str, length: Duration, drop_in: &Path) -> [UnitFile; 2] {
     let own = [".service", ".timer"].map(|suffix| Path::new(RUNTIME).join(format!("{name}{suffix}")));
     let folder = drop_in.parent().unwrap_or(drop_in);
     let service = format!(
         "[Unit]\nDescription=End of the samehost trial of {unit}\n\n[Service]\nType=oneshot\nExecStart=rm -f /{}\nExecStart=-rmdir /{}\n\
-         ExecStart=systemctl daemon-reload\nExecStart=systemctl try-restart {unit}\nExecStart=rm -f /{} /{}\n",
+         ExecStart=systemctl daemon-reload\nExecStart=-systemctl try-restart {unit}\nExecStart=systemctl stop {name}.timer\n\
+         ExecStart=rm -f /{} /{}\n",
         drop_in.display(),
         folder.display(),
         own[0].display(),
@@ -416,9 +448,10 @@ mod tests {
         );
         assert!(planned.doubts.len() == 1 && planned.doubts[0].starts_with("SystemCallFilter="));
         assert!(planned.ends[1].text.contains("OnActiveSec=630\n"), "{}", planned.ends[1].text);
-        for line in
-            ["rm -f /run/systemd/system/shop.service.d/zz-samehost-trial.conf", "try-restart shop.service"]
-        {
+        for line in [
+            "rm -f /run/systemd/system/shop.service.d/zz-samehost-trial.conf",
+            "-systemctl try-restart shop.service\nExecStart=systemctl stop samehost-trial-shop.timer\nExecStart=rm ",
+        ] {
             assert!(planned.ends[0].text.contains(line), "{}", planned.ends[0].text);
         }
         assert_eq!(
@@ -446,7 +479,7 @@ mod tests {
             ran,
             [
                 ("systemctl daemon-reload", false),
-                ("systemctl start samehost-trial-shop.timer", false),
+                ("systemctl restart samehost-trial-shop.timer", false),
                 ("systemctl daemon-reload", true),
                 ("systemctl restart shop.service", true)
             ]
@@ -461,15 +494,27 @@ mod tests {
     fn where_a_command_fails_nothing_is_left() {
         let root = root(&[("etc/systemd/system/shop.service", SHOP)]);
         let found = planned(root.path()).unwrap();
-        for failing in 0..4 {
-            let mut number = 0;
-            let installed = found.install(root.path(), |_| {
-                number += 1;
-                if number == failing + 1 { Err(io::Error::other("no")) } else { Ok(()) }
+        let back = [
+            "systemctl stop samehost-trial-shop.timer",
+            "systemctl daemon-reload",
+            "systemctl restart shop.service",
+        ];
+        // The service is started as it was where it may have been stopped for the trial.
+        for (failing, back) in [(0, &back[..2]), (1, &back[..2]), (2, &back), (3, &back)] {
+            let mut ran = Vec::new();
+            let installed = found.install(root.path(), |command| {
+                ran.push(command.join(" "));
+                if ran.len() == failing + 1 { Err(io::Error::other("no")) } else { Ok(()) }
             });
             assert!(installed.is_err());
+            assert_eq!(ran[failing + 1..], *back, "command {failing}");
             assert_eq!(files_below(&root.path().join("run")), Vec::<PathBuf>::new(), "command {failing}");
         }
+        let all_fail = found.install(root.path(), |command| match command[1].as_str() {
+            "restart" if command[2] == "shop.service" => Err(io::Error::other("no such user")),
+            _ => Ok(()),
+        });
+        assert_eq!(all_fail.unwrap_err().to_string(), "no such user; and without the trial: no such user");
     }
 
     #[test]

@@ -373,7 +373,7 @@ fn more_time(findings: &[Finding<'_>]) -> Option<String> {
     if rows.len() > MOST_OPEN_NAMED {
         let (longest, label) = rows.iter().copied().max_by(|one, other| one.0.total_cmp(&other.0))?;
         return Some(format!(
-            "Not decided yet: {} rows; {label} takes longest, about {} more. Give them more time: samehost --budget {}m.",
+            "Not decided yet: {} rows; {label} takes longest, about {} more. With time for all of them: samehost --budget {}m.",
             rows.len(),
             rough_time(longest),
             minutes_for(&rows)
@@ -385,7 +385,8 @@ fn more_time(findings: &[Finding<'_>]) -> Option<String> {
     }
     let minutes = minutes_for(&rows);
     (!rows.is_empty()).then(|| {
-        format!("Not decided yet: {}. Give it more time: samehost --budget {minutes}m.", named.join("; "))
+        let give = if rows.len() == 1 { "Give it more time" } else { "With time for all of them" };
+        format!("Not decided yet: {}. {give}: samehost --budget {minutes}m.", named.join("; "))
     })
 }
 

@@ -413,8 +413,8 @@ pub fn of_unit(unit: &str, options: &RunOptions) -> anyhow::Result<Ending> {
         return Ok(Ending::Done);
     }
     output::complain(&format!(
-        "{unit} is restarted twice: now, and when the trial is over, after {length}. Until then new connections of it go over TCP or over \
-         the Unix socket"
+        "{unit} is restarted twice: now, and half a minute after the trial, which takes {length}. Until then new connections of it go \
+         over TCP or over the Unix socket"
     ));
     planned.install(root, |command| systemctl(root, command)).with_context(|| {
         format!("the trial of {unit} is not installed, and nothing of it is left below /run/systemd/system")
@@ -433,7 +433,7 @@ fn by_hand(unit: &str, planned: &UnitPlan, length: &str) -> String {
     for file in planned.ends.iter().chain([&planned.drop_in]) {
         text.push_str(&format!("# /{}\n{}\n", file.path.display(), file.text));
     }
-    text.push_str(&format!("# {unit} is restarted twice: by the last command, and after {length}.\n"));
+    text.push_str(&format!("# {unit} is restarted twice: by the last command, and half a minute after the trial, which takes {length}.\n"));
     for command in planned.commands() {
         text.push_str(&format!("{}\n", command.join(" ")));
     }
