@@ -74,7 +74,7 @@ const ALL: &[Evidence] = &[
     },
     Evidence {
         name: "trial",
-        about: "own trials (run --trial): 100 of two equal ways, 50 with one that takes 5 % longer, and of WordPress, Node and Go beside bench (--only equal, slowed, wordpress, node, go)",
+        about: "own trials (run --trial): 100 of two equal ways, 50 with one that takes 5 % longer, of WordPress, Node and Go beside bench, and of units with systemd itself (--only equal, slowed, wordpress, node, go, unit)",
         length: Duration::from_secs(1800),
         run: scripts::own_trials,
     },
