@@ -167,7 +167,7 @@ const TESTS: &str = "all_exchanges each_way received_in_two overlapping nobody_a
 const UNIX_TOO: &str =
     "all_exchanges each_way received_in_two overlapping nobody_asked encrypts connections_to_a_unix_socket";
 /// The same with what a trial counts: it names a thread by a descriptor, which Linux has since 6.9.
-const ALL_TESTS: &str = "all_exchanges each_way received_in_two overlapping nobody_asked encrypts connections_to_a_unix_socket short_connections";
+const ALL_TESTS: &str = "all_exchanges each_way received_in_two overlapping nobody_asked encrypts connections_to_a_unix_socket short_connections the_kernel_has";
 const COUNTS: &str = "\
 #!/busybox sh
 /busybox mount -t proc proc /proc
