@@ -112,13 +112,14 @@ pub fn plan_unit(root: &Path, trial: &UnitTrial<'_>) -> Result<UnitPlan, UnitErr
     if find(root, &socket).is_some() {
         return Err(UnitError::Activated(unit.to_owned(), socket));
     }
-    // An instance of a template has its name with the @.
-    let ends = format!("samehost-trial-{}", stem.replace('@', "-"));
+    // An instance of a template has its name with the @, and an escape (`a\x2db`) with a backslash.
+    let plain = stem.replace(['@', '\\'], "-");
+    let ends = format!("samehost-trial-{plain}");
     let drop_in = Path::new(RUNTIME).join(format!("{unit}.d")).join(DROP_IN);
     if root.join(&drop_in).exists() {
         return Err(UnitError::UnderWay(Path::new("/").join(drop_in), format!("{ends}.service")));
     }
-    let folder = stem.replace('@', "-") + "-trial";
+    let folder = plain + "-trial";
     let report = PathBuf::from(format!("/run/{folder}/trial.json"));
     Ok(UnitPlan {
         ends: ending(unit, &ends, trial.length, &drop_in),
@@ -339,15 +340,18 @@ fn quoted(word: &str) -> String {
 ///
 /// The timer is stopped as well: it stays loaded without its file, and with it the time from which it counts, so that the timer of a
 /// next trial would end that too early, or never. It is stopped before the files go, which a failing service must not keep.
+/// `try-restart` leaves alone what does not run: rightly what somebody has stopped, and not what failed under the trial.
 fn ending(unit: &str, name: &str, length: Duration, drop_in: &Path) -> [UnitFile; 2] {
     let own = [".service", ".timer"].map(|suffix| Path::new(RUNTIME).join(format!("{name}{suffix}")));
     let folder = drop_in.parent().unwrap_or(drop_in);
+    // systemd reads a backslash in a command as the beginning of an escape.
+    let [drop_in, folder, word] =
+        [drop_in, folder, Path::new(unit)].map(|path| path.display().to_string().replace('\\', r"\\"));
     let service = format!(
-        "[Unit]\nDescription=End of the samehost trial of {unit}\n\n[Service]\nType=oneshot\nExecStart=rm -f /{}\nExecStart=-rmdir /{}\n\
-         ExecStart=systemctl daemon-reload\nExecStart=-systemctl try-restart {unit}\nExecStart=systemctl stop {name}.timer\n\
-         ExecStart=rm -f /{} /{}\n",
-        drop_in.display(),
-        folder.display(),
+        "[Unit]\nDescription=End of the samehost trial of {unit}\n\n[Service]\nType=oneshot\nExecStart=rm -f /{drop_in}\n\
+         ExecStart=-rmdir /{folder}\nExecStart=systemctl daemon-reload\nExecStart=-systemctl try-restart {word}\n\
+         ExecStart=-/bin/sh -c \"systemctl is-failed --quiet '{word}' && systemctl reset-failed '{word}' && systemctl start '{word}'\"\n\
+         ExecStart=systemctl stop {name}.timer\nExecStart=rm -f /{} /{}\n",
         own[0].display(),
         own[1].display()
     );
@@ -450,7 +454,8 @@ mod tests {
         assert!(planned.ends[1].text.contains("OnActiveSec=630\n"), "{}", planned.ends[1].text);
         for line in [
             "rm -f /run/systemd/system/shop.service.d/zz-samehost-trial.conf",
-            "-systemctl try-restart shop.service\nExecStart=systemctl stop samehost-trial-shop.timer\nExecStart=rm ",
+            "-systemctl try-restart shop.service\nExecStart=-/bin/sh -c \"systemctl is-failed --quiet 'shop.service' && ",
+            "\nExecStart=systemctl stop samehost-trial-shop.timer\nExecStart=rm ",
         ] {
             assert!(planned.ends[0].text.contains(line), "{}", planned.ends[0].text);
         }

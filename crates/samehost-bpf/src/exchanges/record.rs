@@ -6,10 +6,10 @@
 //! 8 buckets an octave were tried: ±6 % is more than the 5 % within which a time is promised. A mean is exact: it is made of
 //! sums beside the buckets.
 
-use crate::instruction::Arithmetic::{Add, And, Multiply, Or, ShiftLeft, ShiftRight, Subtract};
-use crate::instruction::Register::{R1, R2, R3, R7};
 use std::f64::consts::LN_2;
 
+use crate::instruction::Arithmetic::{Add, And, Multiply, Or, ShiftLeft, ShiftRight, Subtract};
+use crate::instruction::Register::{R1, R2, R3, R7};
 use crate::instruction::{Assembly, Test, compute, copy, set};
 
 /// Places of its parts, in bytes. Words of 64 bits, but for the first two.
@@ -201,8 +201,8 @@ pub(crate) fn compute_bucket(program: &mut Assembly) {
 const LOG_BITS: u32 = 10;
 const LOG_STEPS: u32 = 1 << LOG_BITS;
 
-/// Computes in `R2` the logarithm to base two of the nanoseconds in `R7`, in steps of 1/1024 and rounded down, and uses up `R1`, `R3`
-/// and `R7`.
+/// Computes in `R2` the logarithm to base two of the nanoseconds in `R7`, in steps of 1/1024 and rounded down, and uses up `R3` and
+/// `R7`.
 ///
 /// A connection's times are known by their logarithms, and a bucket is too wide for that: 6 %, where 5 % are looked for. Each bit
 /// behind the point takes a square: that of 1.5 is 2.25, so that its logarithm is more than a half. A parabola through both ends of

@@ -55,6 +55,8 @@ SERVICES = {
     # What `samehost` needs kills it; the service itself needs none of that.
     "sealed": "[Service]\nType=notify\nNotifyAccess=all\nSystemCallFilter=~bpf seccomp\n"
     "ExecStart=/bin/sh -c 'systemd-notify --ready; exec sleep 600'\n",
+    # The same, and nobody waits until it has begun; its name has an escape.
+    "sealed\\x2dtoo": "[Service]\nSystemCallFilter=~bpf seccomp\nExecStart=/bin/sleep 600\n",
 }
 NAMESPACES = ["--mount", "--pid", "--uts", "--ipc", "--cgroup", "--net"]
 
@@ -104,7 +106,8 @@ class Systemd(Running):
 
 def unit():
     with temporary() as folder, Systemd(Path(folder)) as machine:
-        machine.done("systemctl", "start", "store.service", "shop.service", "sealed.service")
+        sealed_too = "sealed\\x2dtoo.service"
+        machine.done("systemctl", "start", "store.service", "shop.service", "sealed.service", sealed_too)
         tell(f"unit | {machine.done('systemctl', '--version').splitlines()[0]}, process 1 of its own namespaces")
         machine.tried("shop.service", 5)
         wait_until("the report", lambda: "trial.json" in machine.done("find", "/run/shop-trial"), 30)
@@ -123,3 +126,8 @@ def unit():
         said = machine.tried("sealed.service", 5, statuses=[3])
         ensure(machine.is_as_it_was("sealed.service"), machine.loaded())
         tell(f"unit | one of a service whose filter of system calls forbids it is taken back: {said.strip().splitlines()[-1]}")
+        machine.tried(sealed_too, 2)
+        time.sleep(2)
+        ensure(machine.done("systemctl", "is-active", sealed_too, statuses=range(256)) == "failed\n", "it runs under a trial")
+        wait_until("the end of the failed trial", lambda: machine.is_as_it_was(sealed_too), 60)
+        tell("unit | one that fails under a trial after systemd took it for started runs as before when the timer ends the trial")

@@ -126,6 +126,26 @@ fn takes(operation: &str, name: &str) -> bool {
     }
 }
 
+/// Notes on commands of `--reload` that a plan does not run.
+fn unused_reloads(report: &SwitchReport, unused: &[&ReloadWords]) -> Vec<String> {
+    let mut steps = report.steps.iter().chain(&report.later);
+    if !unused.is_empty() && steps.all(|step| step.reloads.is_empty()) {
+        return vec!["--reload is used for nothing: no program has to be told of this change".to_owned()];
+    }
+    let mut notes = Vec::new();
+    for words in unused {
+        notes.push(match words.kind {
+            Some(kind) => format!(
+                "--reload {}=… is used for nothing: no program of that name has to be told of this change",
+                kind.name()
+            ),
+            None => "--reload is used for nothing: what has to be told of this change has another command"
+                .to_owned(),
+        });
+    }
+    notes
+}
+
 /// Notes on options of which a plan makes no use; `unused` are commands of `--reload` that it does not run.
 fn notes(options: &SwitchOptions, report: &SwitchReport, unused: &[&ReloadWords]) -> Vec<String> {
     let mut notes = Vec::new();
@@ -155,18 +175,7 @@ fn notes(options: &SwitchOptions, report: &SwitchReport, unused: &[&ReloadWords]
     if options.user.is_some() && hops.iter().all(|hop| hop.clients.is_empty()) {
         notes.push("--user is used for nothing: no connection of an application moves".to_owned());
     }
-    let reloads_nothing = report.steps.iter().chain(&report.later).all(|step| step.reloads.is_empty());
-    for words in unused {
-        let (option, why) = match words.kind {
-            _ if reloads_nothing => ("--reload".to_owned(), "no program has to be told of this change"),
-            Some(kind) => (
-                format!("--reload {}=…", kind.name()),
-                "no program of that name has to be told of this change",
-            ),
-            None => ("--reload".to_owned(), "what has to be told of this change has another command"),
-        };
-        notes.push(format!("{option} is used for nothing: {why}"));
-    }
+    notes.extend(unused_reloads(report, unused));
     if options.keep_tcp && report.later.is_empty() {
         notes.push("--keep-tcp keeps nothing: no step of this would close a port".to_owned());
     }
