@@ -129,6 +129,8 @@ fn report(tried: &Tried, options: &RunOptions, asked: &Asked) -> Report {
         }
         report.head.arms.extend(arms);
     }
+    // Both ways of a block at once, as they were: a chart of one way after the other would show an hour's drift as theirs.
+    report.trials.sort_by_key(|trial| trial.block);
     report
 }
 

@@ -214,6 +214,8 @@ echo $failed;";
     assert_eq!((ended.status, ended.stdout.as_str()), (0, "0"), "{}", ended.stderr);
     let report = read(&home, &ended);
     assert_eq!(drawn(&report, "tcp", "connections") + drawn(&report, "unix", "connections"), 120);
+    let trials = report["trials"].as_array().unwrap();
+    assert!(trials.is_sorted_by_key(|trial| trial["block"].as_u64()), "both ways of a block stand together");
     assert!(drawn(&report, "tcp", "timed") + drawn(&report, "unix", "timed") >= 110, "{}", ended.stderr);
     assert!(comparison(&report, "exchange_time_us")["ci_low"].as_f64().is_some(), "{}", ended.stderr);
 }
