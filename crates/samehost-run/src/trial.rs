@@ -132,7 +132,8 @@ struct Row {
 
 /// Exchanges with which a connection has its full weight. One that a pool opened and hardly used has the time of its first queries, which
 /// the server prepares: of 408 connections of a pool of Node the standard error of the ratio was 3.3 % with the same weight for all, 1.2 %
-/// with this, and 1.0 % with 100. More than this would weigh what a pool makes of the faster way.
+/// with this, and 1.0 % with 100 (of connections' means, and not yet of logarithms). More than this would weigh what a pool makes of the
+/// faster way.
 const FULL_WEIGHT: u64 = 20;
 
 /// What decides, of one way in a block: connections with a time, the sum of their weights and that of the means of the logarithms of

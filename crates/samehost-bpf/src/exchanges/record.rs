@@ -169,14 +169,8 @@ const EACH_LOG: i32 = 4;
 /// Times of 2³⁵ ns, 34 s, and more are in the last one.
 const LONGEST_LOG: i32 = 35;
 
-/// Computes in `R2` the bucket of the nanoseconds in `R7`, and uses up `R1`, `R3` and `R7`.
-pub(crate) fn compute_bucket(program: &mut Assembly) {
-    let (fits, is_small, done) = (program.label(), program.label(), program.label());
-    program.put([set(R1, 1), compute(R1, ShiftLeft, LONGEST_LOG), compute(R1, Subtract, 1)]);
-    program.go_if(R7, Test::IsAtMost, R1, fits);
-    program.put([copy(R7, R1)]);
-    program.place(fits);
-    // The logarithm to base two, rounded down: halves that are empty are left out.
+/// Computes in `R2` the logarithm to base two of `R7`, rounded down, and uses up `R1` and `R3`: halves that are empty are left out.
+fn compute_octave(program: &mut Assembly) {
     program.put([copy(R1, R7), set(R2, 0)]);
     for half in [32, 16, 8, 4, 2, 1] {
         let is_empty = program.label();
@@ -185,6 +179,16 @@ pub(crate) fn compute_bucket(program: &mut Assembly) {
         program.put([compute(R2, Add, half), copy(R1, R3)]);
         program.place(is_empty);
     }
+}
+
+/// Computes in `R2` the bucket of the nanoseconds in `R7`, and uses up `R1`, `R3` and `R7`.
+pub(crate) fn compute_bucket(program: &mut Assembly) {
+    let (fits, is_small, done) = (program.label(), program.label(), program.label());
+    program.put([set(R1, 1), compute(R1, ShiftLeft, LONGEST_LOG), compute(R1, Subtract, 1)]);
+    program.go_if(R7, Test::IsAtMost, R1, fits);
+    program.put([copy(R7, R1)]);
+    program.place(fits);
+    compute_octave(program);
     program.go_if(R2, Test::IsLess, EACH_LOG, is_small);
     program.put([copy(R3, R2), compute(R3, Subtract, EACH_LOG), compute(R7, ShiftRight, R3)]);
     program.put([compute(R7, And, EACH as i32 - 1), compute(R2, Subtract, EACH_LOG - 1)]);
@@ -201,23 +205,17 @@ pub(crate) fn compute_bucket(program: &mut Assembly) {
 const LOG_BITS: u32 = 10;
 const LOG_STEPS: u32 = 1 << LOG_BITS;
 
-/// Computes in `R2` the logarithm to base two of the nanoseconds in `R7`, in steps of 1/1024 and rounded down, and uses up `R3` and
-/// `R7`.
+/// Computes in `R2` the logarithm to base two of the nanoseconds in `R7`, in steps of 1/1024 and rounded down, and uses up `R1`, `R3`
+/// and `R7`.
 ///
 /// A connection's times are known by their logarithms, and a bucket is too wide for that: 6 %, where 5 % are looked for. Each bit
 /// behind the point takes a square: that of 1.5 is 2.25, so that its logarithm is more than a half. A parabola through both ends of
 /// an octave takes a third of the instructions, and makes 4.5 to 5.2 % of 5 %, by where in its octave a time lies.
 pub(super) fn compute_log(program: &mut Assembly) {
-    program.put([set(R2, 63)]);
-    for half in [32, 16, 8, 4, 2, 1] {
-        let is_full = program.label();
-        program.put([copy(R3, R7), compute(R3, ShiftRight, 64 - half)]);
-        program.go_if(R3, Test::IsNot, 0, is_full);
-        program.put([compute(R7, ShiftLeft, half), compute(R2, Subtract, half)]);
-        program.place(is_full);
-    }
+    compute_octave(program);
     // From 1 to below 2, with 31 bits behind the point.
-    program.put([compute(R7, ShiftRight, 32)]);
+    program.put([set(R3, 63), compute(R3, Subtract, R2)]);
+    program.put([compute(R7, ShiftLeft, R3), compute(R7, ShiftRight, 32)]);
     for _ in 0..LOG_BITS {
         program.put([compute(R7, Multiply, R7), copy(R3, R7), compute(R3, ShiftRight, 63)]);
         program.put([compute(R7, ShiftRight, 31), compute(R7, ShiftRight, R3)]);

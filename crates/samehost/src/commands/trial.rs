@@ -129,7 +129,7 @@ fn report(tried: &Tried, options: &RunOptions, asked: &Asked) -> Report {
         }
         report.head.arms.extend(arms);
     }
-    // Both ways of a block at once, as they were: a chart of one way after the other would show an hour's drift as theirs.
+    // A chart shows trials in this order, and a slope in it is read as drift: both ways of a block ran at the same time.
     report.trials.sort_by_key(|trial| trial.block);
     report
 }
