@@ -114,9 +114,42 @@ pub(crate) fn install() -> anyhow::Result<()> {
 mod tests {
     use super::*;
 
+    /// Programs that a source of tests starts by name.
+    fn started(text: &str) -> impl Iterator<Item = &str> {
+        let starts = ["Command::new(\"", "Held::start(\""];
+        let words = starts.into_iter().flat_map(|start| text.split(start).skip(1));
+        let paths = words.filter_map(|rest| rest.split('"').next());
+        paths.filter_map(|path| Path::new(path).file_name()?.to_str())
+    }
+
+    /// A test that starts what nothing installs passes where somebody installed it by hand, and fails everywhere else.
+    #[test]
+    fn what_a_test_starts_is_on_the_list() {
+        let others = PACKAGES.lines().filter_map(|line| line.strip_prefix("others "));
+        let others: Vec<&str> = others.flat_map(|names| names.split(' ')).collect();
+        let listed: Vec<&str> = needed().map(|needed| needed.program).chain(others).collect();
+        let mut unlisted = Vec::new();
+        for folder in ["crates", "xtask"] {
+            crate::files::walk(&crate::root().join(folder), "rs", &mut |path| {
+                if !crate::tidy::is_test(path) {
+                    return Ok(());
+                }
+                let text = std::fs::read_to_string(path)?;
+                let missing = started(&text).filter(|program| !listed.contains(program));
+                unlisted.extend(missing.map(|program| format!("{}: {program}", path.display())));
+                Ok(())
+            })
+            .unwrap();
+        }
+        assert!(unlisted.is_empty(), "add these to xtask/packages.txt: {unlisted:#?}");
+    }
+
     #[test]
     fn each_line_is_understood() {
         for line in PACKAGES.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            if line.starts_with("others ") {
+                continue;
+            }
             let is_package = line.strip_prefix("package ").is_some_and(|name| !name.contains(' '));
             assert!(is_package || program(line).is_some(), "{line}");
         }

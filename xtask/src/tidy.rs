@@ -106,7 +106,8 @@ fn lints_fault(path: &Path, manifest: &str) -> Option<String> {
     (is_package && !manifest.contains(wanted)).then(|| format!("lacks `{wanted}`"))
 }
 
-fn is_test(path: &Path) -> bool {
+/// Whether a source has only tests.
+pub(crate) fn is_test(path: &Path) -> bool {
     path.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "tests.rs")
 }
 
