@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 
 use samehost_analysis::{Index, Judged, compare_arms, judge_alone, judge_ratio, judge_value};
+use samehost_model::human::format_ratio;
 use samehost_model::{
-    ClaimOutcome, Comparison, Expected, Here, Judgement, Limit, LimitedBy, MetricInfo, Point, Report,
+    Arm, ClaimOutcome, Comparison, Expected, Here, Judgement, Limit, LimitedBy, MetricInfo, Point, Report,
     Stopping, Transport,
 };
 use samehost_stats::{Asked, estimate, estimate_sequential};
 
 use crate::reproduce::congestion::not_comparable;
 use crate::reproduce::published::{At, Claim, Find};
+use crate::reproduce::race::is_tcp_to_unix;
 
 pub fn not_measured(claim: &Claim) -> ClaimOutcome {
     ClaimOutcome {
@@ -41,16 +43,18 @@ pub fn judge(claim: &Claim, reports: &[&Report]) -> ClaimOutcome {
 fn by_figure(claim: &Claim, report: &Report) -> Option<ClaimOutcome> {
     match claim.find {
         Find::Transports { metric, at } => {
-            transports(report, metric).find(|c| at.is(&c.point)).map(|found| answer(claim, found, report))
+            let found = transports(report, metric).into_iter().find(|found| at.is(&found.point))?;
+            Some(answer(claim, found, report))
         }
-        Find::Peak { metric } => peak(report, metric).map(|found| answer(claim, found, report)),
+        Find::Peak { metric } => Some(answer(claim, peak(report, metric)?, report)),
         Find::EveryPoint { metric } => every_point(claim, report, metric),
         Find::Points { metric, transport, from, to } => {
-            points(report, metric, (transport, from), (transport, to))
-                .map(|found| answer(claim, &found, report))
+            let found = points(report, metric, (transport, from), (transport, to))?;
+            Some(answer(claim, &found, report))
         }
         Find::Between { metric, from, to, at } => {
-            points(report, metric, (from, at), (to, at)).map(|found| answer(claim, &found, report))
+            let found = points(report, metric, (from, at), (to, at))?;
+            Some(answer(claim, &found, report))
         }
         Find::Share { part, whole, transport } => judge_share(claim, report, part, whole, transport),
         Find::Works | Find::Busy => None,
@@ -59,38 +63,50 @@ fn by_figure(claim: &Claim, report: &Report) -> Option<ClaimOutcome> {
 
 impl At {
     pub fn is(&self, point: &Point) -> bool {
-        self.connections.is_none_or(|connections| connections == point.connections)
-            && self.size.is_none_or(|size| Some(size) == point.size_bytes)
-            && self
-                .parameters
-                .iter()
-                .all(|(name, value)| point.parameters.get(*name).is_some_and(|found| found == value))
+        if self.connections.is_some_and(|connections| connections != point.connections) {
+            return false;
+        }
+        if self.size.is_some_and(|size| point.size_bytes != Some(size)) {
+            return false;
+        }
+        for (name, value) in self.parameters {
+            if point.parameters.get(*name).is_none_or(|found| found != value) {
+                return false;
+            }
+        }
+        true
     }
 }
 
 /// Unix socket ÷ TCP of a metric, at each point.
-fn transports<'a>(report: &'a Report, metric: &str) -> impl Iterator<Item = &'a Comparison> {
-    let over = |id: &str, transport| report.arm(id).is_some_and(|arm| arm.transport == transport);
-    report.analysis.comparisons.iter().filter(move |comparison| {
-        comparison.metric == metric
-            && over(&comparison.baseline, Transport::Tcp)
-            && over(&comparison.candidate, Transport::Unix)
-    })
+fn transports<'a>(report: &'a Report, metric: &str) -> Vec<&'a Comparison> {
+    let mut found = Vec::new();
+    for comparison in &report.analysis.comparisons {
+        if comparison.metric == metric && is_tcp_to_unix(comparison, report) {
+            found.push(comparison);
+        }
+    }
+    found
 }
 
 /// Comparison at the point where the product of both transports is largest. Choosing the maximum of a single
 /// arm would bias the ratio towards that arm's random deviation.
 fn peak<'a>(report: &'a Report, metric: &str) -> Option<&'a Comparison> {
-    let both = |c: &&Comparison| c.baseline_value * c.candidate_value;
-    transports(report, metric).max_by(|a, b| both(a).total_cmp(&both(b)))
+    transports(report, metric).into_iter().max_by(|one, other| product(one).total_cmp(&product(other)))
+}
+
+/// The product of both arms' values.
+fn product(found: &Comparison) -> f64 {
+    found.baseline_value * found.candidate_value
 }
 
 fn points(report: &Report, metric: &str, from: (Transport, At), to: (Transport, At)) -> Option<Comparison> {
     let metric = metric_of(report, metric)?;
-    let arm = |(transport, at): (Transport, At)| {
-        report.head.arms.iter().find(|arm| arm.transport == transport && at.is(&arm.point))
-    };
-    compare_arms(report, metric, arm(from)?, arm(to)?)
+    compare_arms(report, metric, arm_at(report, from)?, arm_at(report, to)?)
+}
+
+fn arm_at(report: &Report, (transport, at): (Transport, At)) -> Option<&Arm> {
+    report.head.arms.iter().find(|arm| arm.transport == transport && at.is(&arm.point))
 }
 
 fn metric_of<'a>(report: &'a Report, name: &str) -> Option<&'a MetricInfo> {
@@ -104,14 +120,24 @@ fn answer(claim: &Claim, found: &Comparison, report: &Report) -> ClaimOutcome {
     }
     let Judged { judgement, size, mut why } = judge_ratio(&claim.expected, found);
     for more in [against_tls(found, report), bottlenecks(found, report)].into_iter().flatten() {
-        why = [why, more].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
+        if !why.is_empty() {
+            why.push_str("; ");
+        }
+        why.push_str(&more);
     }
     ClaimOutcome { here: Some(here(found, report)), judgement, size, why, ..not_measured(claim) }
 }
 
+/// The name of an arm; its id, where the report has no such arm.
+fn name_of<'a>(report: &'a Report, id: &'a str) -> &'a str {
+    match report.arm(id) {
+        Some(arm) => &arm.name,
+        None => id,
+    }
+}
+
 fn here(found: &Comparison, report: &Report) -> Here {
-    let name = |id: &str| report.arm(id).map_or(id, |arm| arm.name.as_str()).to_owned();
-    let (above, below) = (name(&found.candidate), name(&found.baseline));
+    let (above, below) = (name_of(report, &found.candidate), name_of(report, &found.baseline));
     let of = if above == below {
         format!("{} ÷ {}", found.candidate, found.baseline)
     } else {
@@ -136,44 +162,45 @@ fn against_tls(found: &Comparison, report: &Report) -> Option<String> {
     let plain = report.arm(&found.candidate)?;
     let ratio = compare_arms(report, metric, encrypted, plain)?;
     let interval = match (ratio.ci_low, ratio.ci_high) {
-        (Some(low), Some(high)) => {
-            let text = samehost_model::human::format_ratio;
-            format!(" ({}–{})", text(low), text(high))
-        }
+        (Some(low), Some(high)) => format!(" ({}–{})", format_ratio(low), format_ratio(high)),
         _ => String::new(),
     };
-    Some(format!("against TCP with TLS: {} ×{interval}", samehost_model::human::format_ratio(ratio.ratio)))
+    Some(format!("against TCP with TLS: {} ×{interval}", format_ratio(ratio.ratio)))
 }
 
 /// A claim about all points: every point must agree. Returns the one that agrees least.
 fn every_point(claim: &Claim, report: &Report, metric: &str) -> Option<ClaimOutcome> {
-    let rank = |outcome: &ClaimOutcome| match outcome.judgement {
-        Judgement::DoesNotHold => 0,
-        Judgement::CannotTell | Judgement::NotMeasured => 1,
-        Judgement::Holds => 2,
-    };
-    let towards = |here: &Option<Here>| {
-        let value = here.as_ref().map_or(f64::NAN, |here| here.value.ln());
-        if matches!(claim.expected, Expected::Below | Expected::Ratio { high: ..=1.0, .. }) {
-            -value
-        } else {
-            value
-        }
-    };
     // The claim requires that all points agree, so each is tested without adjustment: agreement of all by
     // chance is not likelier than agreement of one. A contradiction is searched for among all points, so its
     // p-value is adjusted.
-    let all: Vec<(&Comparison, ClaimOutcome)> =
-        transports(report, metric).map(|found| (found, in_its_favour(claim, found, report))).collect();
-    let agree = all.iter().filter(|(_, outcome)| outcome.judgement == Judgement::Holds).count();
-    let count = all.len();
-    let (found, mut least) = all
-        .into_iter()
-        .min_by(|(_, a), (_, b)| rank(a).cmp(&rank(b)).then(towards(&a.here).total_cmp(&towards(&b.here))))?;
+    let mut agree = 0;
+    let mut count = 0;
+    let mut least: Option<(&Comparison, ClaimOutcome)> = None;
+    for found in transports(report, metric) {
+        let outcome = in_its_favour(claim, found, report);
+        count += 1;
+        agree += u32::from(outcome.judgement == Judgement::Holds);
+        if least.as_ref().is_none_or(|(_, so_far)| agreement(&outcome) < agreement(so_far)) {
+            least = Some((found, outcome));
+        }
+    }
+    let (found, mut least) = least?;
     let place = found.baseline.split_once('/').map_or("", |(_, place)| place);
     let why = if least.why.is_empty() { String::new() } else { format!(": {}", least.why) };
     least.why = format!("it holds at {agree} of {count} points; least at {place}{why}");
     Some(least)
+}
+
+/// How much an outcome agrees with its claim: by its judgement, then by how far the ratio lies on the claim's side.
+fn agreement(outcome: &ClaimOutcome) -> (u8, f64) {
+    let rank = match outcome.judgement {
+        Judgement::DoesNotHold => 0,
+        Judgement::CannotTell | Judgement::NotMeasured => 1,
+        Judgement::Holds => 2,
+    };
+    let Some(here) = &outcome.here else { return (rank, f64::INFINITY) };
+    let claims_less = matches!(outcome.expected, Expected::Below | Expected::Ratio { high: ..=1.0, .. });
+    (rank, if claims_less { -here.value.ln() } else { here.value.ln() })
 }
 
 /// The answer of a point: alone where that agrees and among all points does not contradict.
@@ -222,15 +249,13 @@ fn judge_share(
     let Expected::Value { low, high } = claim.expected else { return None };
     let arm = report.head.arms.iter().find(|arm| arm.transport == transport)?;
     let index = Index::of_report(report);
-    let times = |name: &str| {
-        let metric = metric_of(report, name)?;
-        let unit = microseconds(&metric.unit)?;
-        let values = index.values(metric, &arm.id);
-        Some(values.into_iter().map(|(block, value)| (block, unit * value)).collect::<BTreeMap<u32, f64>>())
-    };
-    let (parts, wholes) = (times(part)?, times(whole)?);
-    let percents = parts.iter().filter_map(|(block, part)| Some((100.0 * part / wholes.get(block)?).ln()));
-    let percents: Vec<f64> = percents.collect();
+    let parts = times(report, &index, arm, part)?;
+    let wholes = times(report, &index, arm, whole)?;
+    let mut percents = Vec::new();
+    for (block, part) in &parts {
+        let Some(whole) = wholes.get(block) else { continue };
+        percents.push((100.0 * part / whole).ln());
+    }
     let found = match report.head.plan.stopping {
         Stopping::Precision => estimate(&percents, report.head.plan.confidence)?,
         Stopping::Decision => {
@@ -249,6 +274,14 @@ fn judge_share(
         blocks: found.n,
     };
     Some(ClaimOutcome { here: Some(here), judgement, size, why, ..not_measured(claim) })
+}
+
+/// The times of a metric in microseconds, by block. `None` where the report lacks the metric, or it is not a time.
+fn times(report: &Report, index: &Index, arm: &Arm, name: &str) -> Option<BTreeMap<u32, f64>> {
+    let metric = metric_of(report, name)?;
+    let unit = microseconds(&metric.unit)?;
+    let values = index.values(metric, &arm.id);
+    Some(values.into_iter().map(|(block, value)| (block, unit * value)).collect())
 }
 
 /// Microseconds of a unit of time.
@@ -278,20 +311,26 @@ fn bottlenecks(found: &Comparison, report: &Report) -> Option<String> {
     if report.arm(&found.baseline)?.point != report.arm(&found.candidate)?.point {
         return None;
     }
-    let utilization = |id: &str| {
-        let limit = report.analysis.limits.iter().find(|limit| limit.arm == id)?;
-        let name = report.arm(id).map_or(id, |arm| arm.name.as_str());
-        Some(format!("{name}: {}", bottleneck(limit)))
-    };
-    Some(format!("{}; {}", utilization(&found.baseline)?, utilization(&found.candidate)?))
+    Some(format!("{}; {}", utilization(report, &found.baseline)?, utilization(report, &found.candidate)?))
+}
+
+fn utilization(report: &Report, arm: &str) -> Option<String> {
+    let limit = report.analysis.limits.iter().find(|limit| limit.arm == arm)?;
+    Some(format!("{}: {}", name_of(report, arm), bottleneck(limit)))
 }
 
 /// The claim that the client was the bottleneck: holds if it was in every condition, does not hold if it was in none.
 fn judge_busy(claim: &Claim, report: &Report) -> Option<ClaimOutcome> {
     let all = &report.analysis.limits;
-    let limited = all.iter().filter(|limit| limit.by == LimitedBy::Client).count();
-    let busy = || all.iter().map(|limit| 100.0 * limit.client_cpus);
-    let (least, most) = (busy().reduce(f64::min)?, busy().reduce(f64::max)?);
+    if all.is_empty() {
+        return None;
+    }
+    let (mut limited, mut least, mut most) = (0, f64::INFINITY, 0.0_f64);
+    for limit in all {
+        limited += usize::from(limit.by == LimitedBy::Client);
+        least = least.min(100.0 * limit.client_cpus);
+        most = most.max(100.0 * limit.client_cpus);
+    }
     let judgement = match limited {
         0 => Judgement::DoesNotHold,
         some if some == all.len() => Judgement::Holds,
@@ -307,7 +346,7 @@ fn judge_busy(claim: &Claim, report: &Report) -> Option<ClaimOutcome> {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use samehost_model::{Arm, EffectSize, Head, Host, Trial, WorkloadInfo, metric};
+    use samehost_model::{EffectSize, Head, Host, Trial, WorkloadInfo, metric};
 
     /// A report of throughput at these numbers of connections: 100 over TCP, and `factor` times that over the
     /// Unix socket.

@@ -14,26 +14,34 @@ const OF_BULK: &str = metric::BANDWIDTH.name;
 
 /// Requests CUBIC if this machine's default differs and the workload uses TCP.
 pub fn as_then(workload: &dyn Workload, request: Request) -> Request {
-    let over_tcp =
-        |transport: &Transport| matches!(transport, Transport::Tcp | Transport::Tcp6 | Transport::TcpTls);
-    let configured = workload.configure(&request.parameters);
-    let has_tcp = configured.is_ok_and(|configured| configured.axes().transports.iter().any(over_tcp));
-    let is_here = loopback_congestion().is_none_or(|name| name == THEN);
-    if is_here || !has_tcp || !request.servers.is_empty() || !request.congestion.is_empty() {
+    if loopback_congestion().is_none_or(|name| name == THEN) {
+        return request;
+    }
+    if !uses_tcp(workload, &request) || !request.servers.is_empty() || !request.congestion.is_empty() {
         return request;
     }
     let command = request.command.iter().cloned().chain(["--congestion".into(), THEN.into()]).collect();
     Request { congestion: vec![THEN.into()], command, ..request }
 }
 
+/// Whether a workload has TCP among its transports, with these parameters.
+fn uses_tcp(workload: &dyn Workload, request: &Request) -> bool {
+    let Ok(configured) = workload.configure(&request.parameters) else { return false };
+    let transports = &configured.axes().transports;
+    [Transport::Tcp, Transport::Tcp6, Transport::TcpTls].iter().any(|tcp| transports.contains(tcp))
+}
+
 /// The request with this machine's congestion control, if the error is that it cannot be chosen.
 pub fn as_here(request: &Request, error: &BenchError) -> Option<Request> {
     let cannot = matches!(error, BenchError::Tuning(_) | BenchError::NotPermitted { .. });
-    (cannot && !request.congestion.is_empty()).then(|| {
-        let words = request.command.len().saturating_sub(2);
-        let command = request.command.iter().take(words).cloned().collect();
-        Request { congestion: Vec::new(), command, ..request.clone() }
-    })
+    if !cannot || request.congestion.is_empty() {
+        return None;
+    }
+    let mut again = request.clone();
+    again.congestion.clear();
+    // `as_then` added an option and its value.
+    again.command.truncate(again.command.len().saturating_sub(2));
+    Some(again)
 }
 
 /// Remark about the congestion control of an experiment, if one is needed.
@@ -62,11 +70,16 @@ pub fn not_comparable(found: &Comparison, report: &Report) -> Option<String> {
 
 /// A congestion control other than CUBIC, among all connections or those of a comparison's arms.
 fn other(report: &Report, of: Option<&Comparison>) -> Option<String> {
-    let is_of = |arm: &str| of.is_none_or(|found| found.baseline == arm || found.candidate == arm);
-    let evidence = report.analysis.evidence.iter().filter(|evidence| is_of(&evidence.arm));
-    let connections = evidence.filter_map(|evidence| evidence.connection.as_ref());
-    let mut names = connections.flat_map(samehost_model::ConnectionSettings::congestion);
-    names.find(|name| *name != THEN).map(str::to_owned)
+    for evidence in &report.analysis.evidence {
+        if of.is_some_and(|found| found.baseline != evidence.arm && found.candidate != evidence.arm) {
+            continue;
+        }
+        let Some(connection) = &evidence.connection else { continue };
+        if let Some(name) = connection.congestion().into_iter().find(|name| *name != THEN) {
+            return Some(name.to_owned());
+        }
+    }
+    None
 }
 
 #[cfg(test)]

@@ -16,12 +16,22 @@ const TURN: std::ops::RangeInclusive<f64> = 4.0..=60.0;
 /// Index of the next experiment and its time in seconds: the one whose open claims need the least. `None` if
 /// no claim can be decided in reasonable time, or no time is left.
 pub fn next(all: &[(&Published, &Experiment, u32)], left_s: f64) -> Option<(usize, f64)> {
-    let open = all.iter().enumerate().filter(|(_, (_, _, turns))| *turns < MOST_TURNS);
-    let needs = open.filter_map(|(place, (published, experiment, _))| {
-        Some((place, needs_s(published, experiment)?.clamp(*TURN.start(), *TURN.end())))
-    });
-    let (place, seconds) = needs.min_by(|a, b| a.1.total_cmp(&b.1))?;
-    (left_s >= *TURN.start()).then_some((place, seconds.min(left_s)))
+    if left_s < *TURN.start() {
+        return None;
+    }
+    let mut least: Option<(usize, f64)> = None;
+    for (place, (published, experiment, turns)) in all.iter().enumerate() {
+        if *turns >= MOST_TURNS {
+            continue;
+        }
+        let Some(seconds) = needs_s(published, experiment) else { continue };
+        let seconds = seconds.clamp(*TURN.start(), *TURN.end());
+        if least.is_none_or(|(_, fewest)| seconds < fewest) {
+            least = Some((place, seconds));
+        }
+    }
+    let (place, seconds) = least?;
+    Some((place, seconds.min(left_s)))
 }
 
 /// Questions that the claims ask of a measurement.
@@ -42,40 +52,65 @@ pub fn questions(claims: &[Claim]) -> Vec<Question> {
 
 /// Indexes of the comparisons behind the claims, which form one family.
 pub fn rows(claims: &[Claim], report: &Report) -> Vec<usize> {
-    let is_asked = |found: &Comparison| {
-        claims.iter().any(|claim| match claim.find {
-            Find::Transports { metric, at } => found.metric == metric && at.is(&found.point),
-            Find::Peak { metric } | Find::EveryPoint { metric } => found.metric == metric,
-            Find::Between { .. } | Find::Points { .. } | Find::Share { .. } | Find::Works | Find::Busy => {
-                false
-            }
-        })
-    };
-    let over = |id: &str, transport| report.arm(id).is_some_and(|arm| arm.transport == transport);
-    let all = report.analysis.comparisons.iter().enumerate().filter(|(_, found)| {
-        over(&found.baseline, Transport::Tcp) && over(&found.candidate, Transport::Unix) && is_asked(found)
-    });
-    all.map(|(place, _)| place).collect()
+    let mut rows = Vec::new();
+    for (place, found) in report.analysis.comparisons.iter().enumerate() {
+        if is_tcp_to_unix(found, report) && claims.iter().any(|claim| asks(claim, found)) {
+            rows.push(place);
+        }
+    }
+    rows
 }
 
-/// Seconds that would decide the open claim that needs the least.
+/// Whether a comparison is of a Unix socket with TCP.
+pub fn is_tcp_to_unix(found: &Comparison, report: &Report) -> bool {
+    let (Some(from), Some(to)) = (report.arm(&found.baseline), report.arm(&found.candidate)) else {
+        return false;
+    };
+    from.transport == Transport::Tcp && to.transport == Transport::Unix
+}
+
+/// Whether a claim about both transports is about the metric and the point of a comparison.
+fn asks(claim: &Claim, found: &Comparison) -> bool {
+    match claim.find {
+        Find::Transports { metric, at } => found.metric == metric && at.is(&found.point),
+        Find::Peak { metric } | Find::EveryPoint { metric } => found.metric == metric,
+        Find::Between { .. } | Find::Points { .. } | Find::Share { .. } | Find::Works | Find::Busy => false,
+    }
+}
+
+/// Seconds that would decide the open claim that needs the least. `None` where no claim is open.
 fn needs_s(published: &Published, experiment: &Experiment) -> Option<f64> {
-    let is_open = experiment.claims.iter().any(|claim| claim.judgement == Judgement::CannotTell);
-    if experiment.state != ExperimentState::Measured || !is_open {
+    if experiment.state != ExperimentState::Measured || !experiment.claims.iter().any(is_open) {
         return None;
     }
-    let reports = || experiment.measurements.iter().map(|measurement| &measurement.report);
-    let of_rows = |report: &Report| {
-        least_s(rows(published.claims, report).into_iter().map(|row| &report.analysis.comparisons[row]))
-    };
+    let mut least: Option<f64> = None;
+    let mut measured_s = 0.0;
+    for measurement in &experiment.measurements {
+        let report = &measurement.report;
+        measured_s += report.trials.iter().map(|trial| trial.seconds).sum::<f64>();
+        let rows = rows(published.claims, report);
+        let needed = least_s(rows.into_iter().map(|row| &report.analysis.comparisons[row]));
+        least = shorter(least, needed);
+    }
     // A claim about a size may be open although its comparisons are decided; it gets half as much time again.
-    let of_size = |claim: &ClaimOutcome| {
-        let sized =
-            matches!(claim.expected, Expected::Same | Expected::AtLeast { .. } | Expected::Value { .. });
-        claim.judgement == Judgement::CannotTell && sized
-    };
-    let trials = reports().flat_map(|report| &report.trials);
-    let half = || 0.5 * AROUND * trials.map(|trial| trial.seconds).sum::<f64>();
-    let of_size = experiment.claims.iter().any(of_size).then(half);
-    reports().filter_map(of_rows).chain(of_size).min_by(f64::total_cmp)
+    if experiment.claims.iter().any(|claim| is_open(claim) && is_about_size(claim)) {
+        least = shorter(least, Some(0.5 * AROUND * measured_s));
+    }
+    least
+}
+
+fn is_open(claim: &ClaimOutcome) -> bool {
+    claim.judgement == Judgement::CannotTell
+}
+
+fn is_about_size(claim: &ClaimOutcome) -> bool {
+    matches!(claim.expected, Expected::Same | Expected::AtLeast { .. } | Expected::Value { .. })
+}
+
+/// The shorter of two times, either of which may be unknown.
+fn shorter(one: Option<f64>, other: Option<f64>) -> Option<f64> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (known, None) | (None, known) => known,
+    }
 }
