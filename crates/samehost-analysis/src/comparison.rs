@@ -1,7 +1,7 @@
 //! Compares arms: estimates, adjusted p-values, verdicts.
 
 use samehost_model::{Arm, Code, Comparison, MetricInfo, Report, Stopping, Warning};
-use samehost_stats::{Asked, Estimate, estimate_pairs, estimate_sequential, median, starts};
+use samehost_stats::{Asked, Estimate, count_starts, estimate_pairs, estimate_sequential, median};
 
 use crate::family::{Ps, gate, multiplicity};
 use crate::index::{Index, Pairs};
@@ -107,7 +107,7 @@ impl<'a> Tried<'a> {
             candidate: candidate.id.clone(),
             baseline_value: median(&self.pairs.baseline).unwrap_or(f64::NAN),
             candidate_value: median(&self.pairs.candidate).unwrap_or(f64::NAN),
-            server_starts: starts::count(&self.pairs.starts),
+            server_starts: count_starts(&self.pairs.starts),
             p_adjusted: self.adjusted.same,
             p_margin_adjusted: self.adjusted.inside,
             warnings,

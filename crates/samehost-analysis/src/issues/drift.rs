@@ -2,7 +2,7 @@
 
 use samehost_model::human::change;
 use samehost_model::{Code, Report, Trial};
-use samehost_stats::trend;
+use samehost_stats::serial;
 
 use crate::index::{ArmTrials, Index};
 use crate::issue::{Invalidates, Issue};
@@ -45,7 +45,9 @@ pub(crate) fn find_drift_over_blocks(report: &Report, index: &Index<'_>) -> Vec<
     for group in &index.groups {
         let values: Vec<(u32, f64)> = index.values(metric, &group.baseline.id).into_iter().collect();
         let series: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
-        let (Some(p), Some(ratio)) = (trend::p(&series), trend::end_to_end(&values)) else { continue };
+        let (Some(p), Some(ratio)) = (serial::trend_p(&series), serial::end_to_end(&values)) else {
+            continue;
+        };
         if p >= 0.01 || ratio.max(1.0 / ratio) <= 1.0 + DRIFT {
             continue;
         }

@@ -4,7 +4,7 @@
 
 use samehost_model::human::{change, count};
 use samehost_model::{Code, MetricInfo, Report, Warning};
-use samehost_stats::{starts, student};
+use samehost_stats::{count_starts, distributions};
 
 use crate::index::Index;
 use crate::issue::{Invalidates, Issue};
@@ -50,7 +50,7 @@ fn against_itself(report: &Report, index: &Index<'_>, metric: &MetricInfo, id: &
     let limit = report.head.plan.margin.ln_1p();
     let side = if mean < 0.0 { -1.0 } else { 1.0 };
     let shifted: Vec<f64> = ratios.iter().map(|ratio| side * ratio - limit).collect();
-    let located = student::locate_mean(&shifted, report.head.plan.confidence)?;
+    let located = distributions::locate_mean(&shifted, report.head.plan.confidence)?;
     Some((mean.exp(), if located.estimate > 0.0 { located.p } else { 1.0 }))
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn find_one_process(report: &Report, index: &Index<'_>) -> Option<Iss
     let one = report.head.workload.server.managed
         && is_compared
         && blocks as usize + 1 >= LEAST_BLOCKS
-        && starts::count(&of_trials) == Some(1);
+        && count_starts(&of_trials) == Some(1);
     one.then(|| {
         let message = "one start of the server served all blocks, so the interval does not include how starts differ; repeat the measurement to see another start";
         Issue { arm: None, warning: Warning::new(Code::OneProcess, "", message), invalidates: Invalidates::Nothing }
