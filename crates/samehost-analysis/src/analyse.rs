@@ -1,15 +1,15 @@
-//! Computes comparisons, controls, evidence and warnings from trials, and which transport each arm was shown to use.
-//! Deterministic: analysing a stored report again gives the same result.
+//! Computes comparisons, controls, evidence and warnings from trials, which transport each arm was shown to use, and the
+//! bottleneck of an arm with a proxy between client and server. Deterministic: analysing a stored report again gives the
+//! same result.
 
-use samehost_model::{Analysis, ConnectionSettings, Evidence, Report, Warning};
+use samehost_model::{Analysis, ConnectionSettings, Evidence, Limit, LimitedBy, Report, Transport, Warning};
 
-use crate::comparison::comparisons;
-use crate::controls::compare_controls;
+use crate::comparison::{compare_controls, comparisons};
 use crate::effects::effects;
-use crate::index::Index;
+use crate::index::{ArmTrials, Index};
 use crate::issues::find_issues;
+use crate::issues::processor::{MACHINE_FULL, SATURATED, SERVER_SATURATED};
 use crate::judge::missed_precision;
-use crate::limits::limits;
 use crate::prediction::predict;
 use crate::profiles::profile_differences;
 
@@ -63,7 +63,7 @@ pub fn analyse(report: &Report) -> Analysed {
 
 /// Evidence of each arm's transport from the kernel and the server. Messages that differ only in numbers,
 /// such as a peer's pid, are merged.
-pub(crate) fn gather_evidence(index: &Index<'_>) -> Vec<Evidence> {
+fn gather_evidence(index: &Index<'_>) -> Vec<Evidence> {
     let mut evidence: Vec<Evidence> = Vec::new();
     for trials in &index.arms {
         let from = evidence.len();
@@ -92,4 +92,36 @@ pub(crate) fn gather_evidence(index: &Index<'_>) -> Vec<Evidence> {
 /// differ slightly between connections; the first connection's are reported.
 fn is_alike(one: Option<&ConnectionSettings>, other: Option<&ConnectionSettings>) -> bool {
     one.map(ConnectionSettings::congestion) == other.map(ConnectionSettings::congestion)
+}
+
+/// Bottleneck of each arm that has a proxy and a closed loop.
+pub(crate) fn limits(report: &Report, index: &Index<'_>) -> Vec<Limit> {
+    let arms = index.arms.iter().filter(|trials| trials.arm.transport != Transport::None);
+    arms.filter_map(|trials| limit(report, trials)).collect()
+}
+
+fn limit(report: &Report, trials: &ArmTrials<'_>) -> Option<Limit> {
+    if trials.arm.point.rate_per_s.is_some() {
+        return None;
+    }
+    let threads =
+        report.head.workload.parameters.get("threads").and_then(|text| text.parse().ok()).unwrap_or(1.0);
+    let client = trials.median(|s| s.client_utilization)?;
+    let proxy = trials.median(|s| s.proxy_utilization)?;
+    let server = trials.median(|s| s.server_utilization)?;
+    let cpus = f64::from(report.head.host.cpus_allowed);
+    let is_full = |used: f64, most: Option<f64>| used >= SERVER_SATURATED * most.unwrap_or(cpus).min(cpus);
+    let by = if client >= SATURATED {
+        LimitedBy::Client
+    } else if is_full(proxy, trials.median(|s| s.proxy_most_cpus)) {
+        LimitedBy::Proxy
+    } else if is_full(server, trials.median(|s| s.server_most_cpus)) {
+        LimitedBy::Server
+    } else if client * threads + proxy + server >= MACHINE_FULL * cpus {
+        LimitedBy::Machine
+    } else {
+        LimitedBy::Waiting
+    };
+    let client_cpus = client * threads;
+    Some(Limit { arm: trials.arm.id.clone(), by, client_cpus, proxy_cpus: proxy, server_cpus: server })
 }

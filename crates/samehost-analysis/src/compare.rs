@@ -9,11 +9,10 @@ use samehost_model::switch::{NoOwnTimes, NotCompared, OwnRatio, OwnTimes};
 use samehost_model::{Arm, Code, Comparison, Control, MetricInfo, Point, Report, Warning};
 use samehost_stats::{Estimate, estimate_shift, median, serial, side_of};
 
-use crate::controls::{compare_controls, noise_floor};
+use crate::comparison::{compare_controls, noise_floor};
 use crate::family::adjust_by_metric;
 use crate::index::{Index, group};
-use crate::issue::Issue;
-use crate::issues::find_issues;
+use crate::issues::{Issue, find_issues};
 use crate::judge::{Terms, judge, of_estimate, warn_of_few_blocks};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

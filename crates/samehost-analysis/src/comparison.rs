@@ -1,12 +1,11 @@
-//! Compares arms: estimates, adjusted p-values, verdicts.
+//! Compares arms, and the baseline with its control (A/A): estimates, adjusted p-values, verdicts.
 
-use samehost_model::{Arm, Code, Comparison, MetricInfo, Report, Stopping, Warning};
-use samehost_stats::{Asked, Estimate, estimate_pairs, estimate_sequential, median, starts};
+use samehost_model::{Arm, Code, Comparison, Control, MetricInfo, Point, Report, Stopping, Warning};
+use samehost_stats::{Asked, Estimate, count_starts, estimate, estimate_pairs, estimate_sequential, median};
 
 use crate::family::{Ps, gate, multiplicity};
 use crate::index::{Index, Pairs};
-use crate::issue::{Invalidates, Issue};
-use crate::issues::find_issues;
+use crate::issues::{Invalidates, Issue, find_issues};
 use crate::judge::{Terms, block_seconds, judge, of_estimate, warn_of_few_blocks, warn_of_precision};
 
 /// Compares every candidate with its baseline in every metric.
@@ -107,7 +106,7 @@ impl<'a> Tried<'a> {
             candidate: candidate.id.clone(),
             baseline_value: median(&self.pairs.baseline).unwrap_or(f64::NAN),
             candidate_value: median(&self.pairs.candidate).unwrap_or(f64::NAN),
-            server_starts: starts::count(&self.pairs.starts),
+            server_starts: count_starts(&self.pairs.starts),
             p_adjusted: self.adjusted.same,
             p_margin_adjusted: self.adjusted.inside,
             warnings,
@@ -159,4 +158,30 @@ fn adjust(report: &Report, tried: &mut [Tried<'_>], issues: &[Issue]) {
     for (one, ps) in tried.iter_mut().zip(adjusted) {
         one.adjusted = ps;
     }
+}
+
+/// Compares the baseline with its control, for each point and metric that has control trials.
+#[must_use]
+pub(crate) fn compare_controls(report: &Report, index: &Index<'_>) -> Vec<Control> {
+    let mut controls = Vec::new();
+    for group in &index.groups {
+        for metric in &report.head.workload.metrics {
+            let id = &group.baseline.id;
+            let pairs = index.control_pairs(metric, id);
+            let Some(estimate) = estimate(&pairs.log_ratios(), report.head.plan.confidence) else { continue };
+            controls.push(Control {
+                point: group.baseline.point.clone(),
+                metric: metric.name.clone(),
+                ratio: estimate.ratio,
+                ci_low: estimate.interval.map(|interval| interval.low),
+                ci_high: estimate.interval.map(|interval| interval.high),
+                noise_floor: estimate.interval.map(|interval| interval.high.max(1.0 / interval.low) - 1.0),
+            });
+        }
+    }
+    controls
+}
+
+pub(crate) fn noise_floor(controls: &[Control], point: &Point, metric: &MetricInfo) -> Option<f64> {
+    controls.iter().find(|c| c.point == *point && c.metric == metric.name)?.noise_floor
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use samehost_model::{Better, Comparison, Host, MetricInfo};
 use samehost_stats::peers::{LEAST_PEERS, Member, Standing, against_peers};
-use samehost_stats::{holm, median, student};
+use samehost_stats::{distributions, holm, median};
 use serde::{Deserialize, Serialize};
 
 /// Name and version of the JSON format.
@@ -335,10 +335,10 @@ impl Hosts {
                 if these.len().min(those.len()) <= LEAST_PEERS {
                     continue;
                 }
-                let Some(found) = student::locate_shift(&those, &these, CONFIDENCE) else { continue };
+                let Some(found) = distributions::locate_shift(&those, &these, CONFIDENCE) else { continue };
                 let limit = MARGIN.ln_1p() * found.estimate.signum();
                 let moved: Vec<f64> = these.iter().map(|mean| mean - limit).collect();
-                let moved = student::locate_shift(&those, &moved, CONFIDENCE);
+                let moved = distributions::locate_shift(&those, &moved, CONFIDENCE);
                 let is_beyond = found.estimate.abs() > limit.abs();
                 let p = moved.filter(|_| is_beyond).map_or(1.0, |moved| moved.p);
                 let interval = found.interval.exp();

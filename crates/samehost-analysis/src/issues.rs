@@ -1,27 +1,91 @@
-//! Issues of a report: for each arm one warning for all its trials, and the verdicts that it invalidates.
+//! Issues of a report: for each arm one warning for all its trials, or one for the whole report, and the verdicts that
+//! each invalidates; reasons of several trials are one sentence.
 //!
 //! Rules consider errors, CPU and the machine. They must not depend on which arm is faster.
 
-mod drift;
-mod errors;
 mod generator;
-mod machine;
+pub(crate) mod machine;
 mod own_trial;
-mod percentiles;
 pub(crate) mod processor;
+mod requests;
 mod self_check;
 
-pub use percentiles::time_for_percentile;
-
-use samehost_model::Report;
+use samehost_model::human::{count, without_numbers};
+use samehost_model::{Arm, Code, Family, MetricInfo, Placement, Report, Warning};
 
 use crate::index::Index;
-use crate::issue::Issue;
+
+pub use requests::time_for_percentile;
+
+/// Verdicts that an issue invalidates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Invalidates {
+    /// None; it is only reported.
+    Nothing,
+    /// Verdicts about work per time.
+    WorkRate,
+    /// Verdicts about time: rates and latencies, but not CPU time per operation.
+    Time,
+    /// Verdicts about CPU time per operation.
+    CpuTime,
+    Everything,
+}
+
+/// A warning about an arm or the whole report, and the verdicts that it invalidates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Issue {
+    /// Id of the arm; `None` for all arms.
+    pub arm: Option<String>,
+    pub warning: Warning,
+    pub invalidates: Invalidates,
+}
+
+impl Issue {
+    pub(crate) fn about(arm: &Arm, code: Code, invalidates: Invalidates, message: String) -> Self {
+        Issue { arm: Some(arm.id.clone()), warning: Warning::new(code, &arm.id, message), invalidates }
+    }
+
+    /// Whether it invalidates the verdict about this metric of this arm.
+    #[must_use]
+    pub fn invalidates(&self, arm: &str, metric: &MetricInfo) -> bool {
+        let concerns = self.arm.as_deref().is_none_or(|id| id == arm);
+        concerns
+            && match self.invalidates {
+                Invalidates::Nothing => false,
+                Invalidates::WorkRate => metric.is_rate_of_work(),
+                Invalidates::Time => metric.family() != Family::Cpu,
+                Invalidates::CpuTime => metric.family() == Family::Cpu,
+                Invalidates::Everything => true,
+            }
+    }
+}
+
+pub(crate) fn shares_core(arm: &Arm) -> bool {
+    arm.point.placement == Placement::SameCore
+}
+
+/// Merges texts that differ only in numbers; shows the first of each with its count. At most three reasons,
+/// the most frequent first.
+pub(crate) fn reasons<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
+    let mut found: Vec<(String, &str, u64)> = Vec::new();
+    for text in texts {
+        let shape = without_numbers(text);
+        match found.iter_mut().find(|(known, ..)| *known == shape) {
+            Some((.., times)) => *times += 1,
+            None => found.push((shape, text, 1)),
+        }
+    }
+    found.sort_by_key(|(.., times)| std::cmp::Reverse(*times));
+    let shown: Vec<String> =
+        found.iter().take(3).map(|(_, text, times)| format!("{text} ({}×)", count(*times))).collect();
+    let rest = if found.len() > 3 { format!("; and {} more", found.len() - 3) } else { String::new() };
+    shown.join("; ") + &rest
+}
 
 /// All issues of a report's trials, errors first.
 pub(crate) fn find_issues(report: &Report, index: &Index<'_>) -> Vec<Issue> {
     let arms = &index.arms;
-    let mut issues: Vec<Issue> = arms.iter().filter_map(errors::find_errors).collect();
+    let mut issues: Vec<Issue> = arms.iter().filter_map(requests::find_errors).collect();
     issues.extend(self_check::issue(report, index));
     issues.extend(own_trial::issues(report, index));
     issues.extend(arms.iter().filter_map(generator::find_generator));
@@ -31,9 +95,19 @@ pub(crate) fn find_issues(report: &Report, index: &Index<'_>) -> Vec<Issue> {
     issues.extend(machine::find_repeats(report));
     issues.extend(self_check::find_one_process(report, index));
     issues.extend(arms.iter().filter_map(generator::find_load));
-    issues.extend(arms.iter().filter_map(drift::find_drift_inside));
-    issues.extend(drift::find_drift_over_blocks(report, index));
-    issues.extend(arms.iter().flat_map(errors::gather_said));
-    issues.extend(percentiles::find_missing(report, index));
+    issues.extend(arms.iter().filter_map(self_check::find_drift_inside));
+    issues.extend(self_check::find_drift_over_blocks(report, index));
+    issues.extend(arms.iter().flat_map(requests::gather_said));
+    issues.extend(requests::find_missing(report, index));
     issues
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_reasons_are_counted() {
+        assert_eq!(reasons(["steal 3.5 %", "throttled", "steal 12 %"]), "steal 3.5 % (2×); throttled (1×)");
+    }
 }

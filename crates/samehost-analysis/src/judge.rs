@@ -5,7 +5,7 @@ use samehost_model::{
     Better, Code, Comparison, Grade, MetricInfo, Needed, Plan, Point, Reason, Report, Verdict, Warning, Why,
     metric_title,
 };
-use samehost_stats::{Estimate, Method, SIGNED_RANK_FROM, look_that_decides, median, normal};
+use samehost_stats::{Estimate, Method, SIGNED_RANK_FROM, distributions, look_that_decides, median};
 
 /// Maximum number of blocks that is recommended.
 const REASONABLE_BLOCKS: f64 = 10_000.0;
@@ -157,7 +157,7 @@ fn explain(comparison: &Comparison, terms: &Terms) -> Reason {
 /// or if no reasonable number would suffice.
 fn blocks_to_decide(comparison: &Comparison, terms: &Terms) -> Option<f64> {
     let half_width = 0.5 * (comparison.ci_high? / comparison.ci_low?).ln();
-    let error = half_width / normal::quantile(0.5 * (1.0 + terms.confidence));
+    let error = half_width / distributions::normal_quantile(0.5 * (1.0 + terms.confidence));
     let (distance, limit) = (comparison.ratio.ln().abs(), terms.limit.ln_1p());
     let (room, needed) = if distance > limit {
         // The adjustment for the family requires a smaller p-value by this factor.
@@ -170,9 +170,9 @@ fn blocks_to_decide(comparison: &Comparison, terms: &Terms) -> Option<f64> {
             let look = look_that_decides(comparison.blocks, half_width, terms.confidence, room, alpha)?;
             return Some(f64::from(look - comparison.blocks));
         }
-        (distance - limit, normal::quantile(1.0 - 0.5 * terms.alpha() / family))
+        (distance - limit, distributions::normal_quantile(1.0 - 0.5 * terms.alpha() / family))
     } else {
-        (terms.margin.ln_1p() - distance, normal::quantile(terms.confidence))
+        (terms.margin.ln_1p() - distance, distributions::normal_quantile(terms.confidence))
     };
     let n = f64::from(comparison.blocks);
     let more = (n * ((needed * error / room).powi(2) - 1.0)).ceil().max(1.0);
@@ -185,9 +185,9 @@ fn blocks_to_decide(comparison: &Comparison, terms: &Terms) -> Option<f64> {
 pub fn smallest_found(comparison: &Comparison) -> Option<f64> {
     const IN_FOUR_OF_FIVE: f64 = 0.8;
     let half_width = 0.5 * (comparison.ci_high? / comparison.ci_low?).ln();
-    let of_the_interval = normal::quantile(0.5 * (1.0 + comparison.confidence));
+    let of_the_interval = distributions::normal_quantile(0.5 * (1.0 + comparison.confidence));
     let error = half_width / of_the_interval;
-    Some((error * (of_the_interval + normal::quantile(IN_FOUR_OF_FIVE))).exp_m1())
+    Some((error * (of_the_interval + distributions::normal_quantile(IN_FOUR_OF_FIVE))).exp_m1())
 }
 
 /// Warning that the requested precision was missed; `None` if it was reached or there is no interval.

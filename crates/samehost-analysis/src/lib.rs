@@ -7,19 +7,15 @@ mod analyse;
 mod claim;
 mod compare;
 mod comparison;
-mod controls;
 mod crossover;
 mod effects;
 mod family;
 mod histogram;
 mod hosts;
 mod index;
-mod issue;
 mod issues;
 mod judge;
 mod ladder;
-mod limits;
-mod other_load;
 mod prediction;
 mod profiles;
 mod published;
@@ -37,12 +33,12 @@ pub use hosts::{
     HostsCompared, HostsHistory, MARGIN, Measured, Newest,
 };
 pub use index::{ArmTrials, Group, Index, Pairs, group};
+pub use issues::machine::OtherLoad;
 pub use issues::time_for_percentile;
 pub use judge::{Terms, judge, judge_again, smallest_found};
 pub use ladder::{
     Knee, LEAST_RATES, Ladder, Step, StepState, TAKES_OFF, falls_short, find_knee, find_ladders,
 };
-pub use other_load::OtherLoad;
 pub use profiles::us_per_sample;
 pub use published::{Judged, judge_ratio, judge_value};
 pub use stopping::{Row, decided, is_settled};

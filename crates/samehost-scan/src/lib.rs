@@ -25,12 +25,11 @@ pub use history::changes::{changes, is_same_hop};
 pub use history::expectation::{Expectation, ExpectationError, Held};
 pub use history::inventory::{InventoryError, inventory, read_inventory};
 pub use how::{ContainersFor, HowError, Question, UrlParts, containers, how, questions, services};
-pub use listing::collect::{ScanError, collect};
+pub use listing::collect::{ScanError, Unreachable, collect, unreachable};
 pub use listing::datagrams::dropped;
 pub use listing::trust::{
     Trusted, accounts_of, described, expected, expected_of, holders_of, plausible, users,
 };
-pub use listing::unreachable::{Unreachable, unreachable};
 pub use samehost_system::diag::Counters;
 pub use target::{Target, TargetError, endpoints_of};
 pub use traffic::catch::talkers;

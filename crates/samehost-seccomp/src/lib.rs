@@ -1,16 +1,14 @@
 //! Starts a program whose chosen system calls stop until somebody answers them (seccomp user notification). It decides
 //! nothing, and is not a sandbox: whoever answers "go on" lets the program change the arguments meanwhile.
 
-mod epoll;
 mod filter;
-mod identity;
 mod listener;
 mod options;
+mod process;
 mod spawn;
 
-pub use epoll::is_watched;
 pub use filter::{Filter, Trap};
-pub use identity::{Identity, identity};
 pub use listener::{Answer, Call, Listener};
 pub use options::{SO_BINDTOIFINDEX, SO_BUF_LOCK, SO_NETNS_COOKIE, option, set_option};
+pub use process::{Identity, identity, is_watched};
 pub use spawn::{SpawnError, spawn};

@@ -1,7 +1,7 @@
 //! Whether a member of a group differs from the others of it: a test of each against its peers.
 
+use crate::distributions;
 use crate::interval::Interval;
-use crate::student;
 
 /// Fewest peers that a member is compared with.
 pub const LEAST_PEERS: usize = 4;
@@ -36,7 +36,7 @@ impl Standing {
     /// Interval of the difference.
     #[must_use]
     pub fn interval(&self, confidence: f64) -> Interval {
-        let half = student::critical(confidence, self.degrees) * self.error;
+        let half = distributions::critical(confidence, self.degrees) * self.error;
         Interval { low: self.difference - half, high: self.difference + half }
     }
 }
@@ -97,7 +97,7 @@ pub fn against_peers(members: &[Member], limit: f64) -> Vec<Option<Standing>> {
         let error = (squares / degrees * (1.0 + 1.0 / others.number) + excess).sqrt();
         let difference = member.mean - others.mean;
         let beyond = difference.abs() - limit;
-        let p_inside = if beyond > 0.0 { student::two_sided_p(beyond / error, degrees) } else { 1.0 };
+        let p_inside = if beyond > 0.0 { distributions::two_sided_p(beyond / error, degrees) } else { 1.0 };
         standings.push(Some(Standing { difference, p_inside, peers: peers as u32, error, degrees }));
     }
     standings

@@ -8,10 +8,9 @@
 //! every moment, and pays for moments that nobody uses: with ten blocks of sixteen questions it decided an effect of 1.7 times the
 //! scatter in 31 %, looks do in 66 %; with 14 blocks and an effect of 1.0, 18 and 32 %. A stop at the first narrow interval is not a test.
 
-use crate::estimate::{Asked, Estimate, Method, estimate_pairs};
+use crate::distributions::{critical, mean_and_error, two_sided_p};
+use crate::estimate::{Asked, Estimate, Grouped, Method, estimate_pairs};
 use crate::interval::Interval;
-use crate::starts::Grouped;
-use crate::student::{critical, mean_and_error, two_sided_p};
 
 /// Minimum blocks for a decision: the first look.
 pub const FIRST_LOOK: usize = 7;

@@ -1,7 +1,7 @@
 //! Stopping rules: looks fixed in advance, on precision alone, never on significance.
 
-use crate::signed_rank::{SIGNED_RANK_FROM, SignedRank};
-use crate::student;
+use crate::distributions;
+use crate::ranks::{SIGNED_RANK_FROM, SignedRank};
 
 /// Number of blocks after which every order and its reverse have occurred (X, Y, X′, Y′).
 const CYCLE: u32 = 4;
@@ -51,7 +51,7 @@ fn half_width(log_ratios: &[f64], confidence: f64) -> Option<f64> {
     {
         return Some(interval.half_width());
     }
-    Some(student::locate_mean(log_ratios, confidence)?.interval.half_width())
+    Some(distributions::locate_mean(log_ratios, confidence)?.interval.half_width())
 }
 
 /// Whether the interval of these log ratios has the requested precision: half-width ≤ ln(1 + `target`).

@@ -22,7 +22,7 @@ use crate::own_times::Before;
 use crate::plan::Plan;
 use crate::plan::hop::Hop;
 use crate::plan::occupant::{listener, stranger};
-use crate::plan::stages::stage::PlannedStage;
+use crate::plan::stages::PlannedStage;
 use crate::preflight::{fewer_rights, obstacle, try_hop};
 use crate::reload::{reload, reload_now};
 use crate::request::SwitchRequest;

@@ -20,7 +20,7 @@ use crate::plan::Plan;
 use crate::plan::client::{ClientSide, Wanted};
 use crate::plan::hop::Hop;
 use crate::plan::server::Server;
-use crate::plan::stages::stage::{Leaving, PlannedStage, Replacement, Staged, TITLES};
+use crate::plan::stages::{Leaving, PlannedStage, Replacement, Staged, TITLES};
 use crate::preflight::try_hop;
 use crate::reload::reload_action;
 use crate::request::SwitchRequest;

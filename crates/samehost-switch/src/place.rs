@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use samehost_model::Endpoint;
-use samehost_system::hosts;
+use samehost_system::lookup;
 
 /// A path without links; itself where it leads nowhere.
 pub(crate) fn real(path: &Path) -> PathBuf {
@@ -17,7 +17,7 @@ pub(crate) fn is_local(endpoint: &Endpoint) -> bool {
     if let Ok(ip) = host.parse::<IpAddr>() {
         return ip.to_canonical().is_loopback() || ip.is_unspecified();
     }
-    let found = hosts::addresses(host);
+    let found = lookup::addresses(host);
     !found.is_empty() && found.iter().all(|ip| ip.to_canonical().is_loopback())
 }
 

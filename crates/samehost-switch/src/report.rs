@@ -13,7 +13,7 @@ use crate::configuration::config_file::ConfigFile;
 use crate::findings::{place, redacted, shown};
 use crate::plan::Plan;
 use crate::plan::hop::Hop;
-use crate::plan::stages::stage::{PlannedStage, Replacement};
+use crate::plan::stages::{PlannedStage, Replacement};
 use crate::request::SwitchRequest;
 
 impl Plan {

@@ -1,5 +1,6 @@
 //! What an application does, as the kernel shows it: which of its processes opens a connection at the new place of a
-//! switch, and which at the old one. What a file says and what a login of ours reached is neither.
+//! switch, and which at the old one. What a file says and what a login of ours reached is neither. Without a switch, it is
+//! what a target's configuration connects to: its lines, and by which processes the connections are known.
 //!
 //! PHP opens a connection for each request and closes it after a millisecond or two. The kernel's list of TCP sockets
 //! takes 1.6 ms to read (2 CPUs, Linux 6.18) and names no process: who held a connection had closed it by the time that
@@ -17,19 +18,23 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{SocketAddrAny, SocketAddrUnix, getpeername};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
-use samehost_model::Endpoint;
+use samehost_edit::{Refusal, Role, Setting};
 use samehost_model::scan::{Scan, Standing};
+use samehost_model::{Endpoint, Redactor};
+use samehost_scan::services_at;
 use samehost_system::diag::Endings;
 use samehost_system::open;
 use samehost_transaction::{Store, TransactionError, standing};
 
-use crate::configuration::config_file::ConfigFileError;
-use crate::connecting::connecting;
+use crate::configuration::config_file::{ConfigFile, ConfigFileError, LeadingLines};
+use crate::configuration::{leads, target};
+use crate::findings::in_file;
 use crate::later::moved_hops;
 use crate::place::real;
-use crate::plan::client::Wanted;
 use crate::plan::client::application::Application;
+use crate::plan::client::{ClientSide, Wanted};
 use crate::plan::hop::Hop;
+use crate::request::Direction;
 
 /// How often is asked whether a wait is over.
 const STEP: Duration = Duration::from_millis(5);
@@ -382,6 +387,86 @@ pub fn followed(
 fn named(pid: u32) -> String {
     let name = open::proc_file(&format!("/proc/{pid}/comm"), 64).unwrap_or_default();
     format!("{} {pid}", String::from_utf8_lossy(&name).trim())
+}
+
+/// The client connections in a configuration, or in those of an application's directory.
+///
+/// # Errors
+/// When it is not a configuration, or not understood.
+pub fn clients(path: &str) -> Result<Vec<Setting>, ConfigFileError> {
+    let (mut settings, mut refused) = (Vec::new(), Vec::new());
+    let configs = target::configs(path, &Scan::default(), None);
+    let configs = configs.map_err(|error| match samehost_scan::collect(env!("CARGO_PKG_VERSION")) {
+        Ok(scan) => leads::with_lines(error, &scan, Direction::Unix, None),
+        Err(_) => error,
+    })?;
+    for config in &configs {
+        let files = config.files();
+        let error = |refusal: Refusal| {
+            let redactor = Redactor::new(&in_file(&files, &config.file));
+            ConfigFileError::Refused(refusal.redacted(&redactor))
+        };
+        let reading = config.editor.read(&config.file, &files).map_err(error)?;
+        refused.extend(reading.refused.into_iter().map(error));
+        settings.extend(reading.settings.into_iter().filter(|setting| setting.role == Role::Connects));
+    }
+    match refused.into_iter().next() {
+        Some(refusal) if settings.is_empty() => Err(refusal),
+        None if settings.is_empty() => match not_understood(&configs) {
+            Some(lines) => Err(ConfigFileError::NotUnderstood { path: path.into(), lines }),
+            None => Ok(settings),
+        },
+        _ => Ok(settings),
+    }
+}
+
+/// Lines of configurations without any connection that is understood, which lead to services here all the same.
+fn not_understood(configs: &[ConfigFile]) -> Option<LeadingLines> {
+    let scan = samehost_scan::collect(env!("CARGO_PKG_VERSION")).ok()?;
+    let over_tcp = leads::of_configurations(configs, &scan, Direction::Unix);
+    over_tcp.or_else(|| leads::of_configurations(configs, &scan, Direction::Tcp))
+}
+
+/// A line of a configuration that connects, and by which processes its connections are known.
+struct Connecting {
+    pub(crate) endpoint: Endpoint,
+    /// The other places at which the same service listens.
+    pub(crate) elsewhere: Vec<Endpoint>,
+    pub(crate) application: Application,
+}
+
+/// The lines that [`clients`] has of a target, in the same order.
+fn connecting(target: &str, scan: &Scan) -> Result<Vec<Connecting>, ConfigFileError> {
+    let mut found = Vec::new();
+    for config in target::configs(target, scan, None)? {
+        let Ok(read) = config.read() else { continue };
+        for setting in read.reading.settings.iter().filter(|setting| setting.role == Role::Connects) {
+            let service = services_at(scan, &setting.endpoint).first().copied();
+            let found_side = ClientSide::find(scan, &config, setting, service, Wanted::ToLook);
+            found.push(Connecting {
+                endpoint: setting.endpoint.clone(),
+                elsewhere: elsewhere_of(scan, service, &setting.endpoint),
+                application: found_side.map(|(side, _)| side.application).unwrap_or_default(),
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// The endpoints of a service over the other transport than this one.
+fn elsewhere_of(scan: &Scan, service: Option<usize>, endpoint: &Endpoint) -> Vec<Endpoint> {
+    let Some(service) = service.and_then(|at| scan.services.get(at)) else { return Vec::new() };
+    let mut found = Vec::new();
+    for socket in service.listeners.iter().filter_map(|at| scan.sockets.get(*at)) {
+        match (endpoint, socket.local.inet(), socket.local.path()) {
+            (Endpoint::Unix(_), Some(address), _) if socket.kind.is_tcp() => {
+                found.push(Endpoint::Tcp { host: address.ip().to_string(), port: address.port() });
+            }
+            (Endpoint::Tcp { .. }, _, Some(path)) => found.push(Endpoint::Unix(path.to_owned())),
+            _ => {}
+        }
+    }
+    found
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
-//! Users and groups of /etc/passwd and /etc/group, by name and by number. Does not query directories (LDAP, SSSD), as
-//! `directory` does: a uid that only they know has no name, no home and no supplementary groups here.
+//! Users and groups of /etc/passwd and /etc/group, by name and by number; no other module knows the paths and the format
+//! of these files. Does not query directories (LDAP, SSSD), as `lookup` does: a uid that only they know has no name, no
+//! home and no supplementary groups here.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::as_user::Account;
-use crate::database;
+use crate::open;
 
 /// The group nogroup, which owns nothing.
 const NO_GROUP: u32 = 65_534;
@@ -24,7 +25,7 @@ impl User {
     /// The user with this uid.
     #[must_use]
     pub fn of(uid: u32) -> Self {
-        user_of(uid, &database::passwd(), &database::group())
+        user_of(uid, &text_of_passwd(), &text_of_group())
     }
 
     /// The user with this name; `None` if /etc/passwd has no line for it.
@@ -57,11 +58,11 @@ impl std::fmt::Display for User {
 }
 
 fn user_of(uid: u32, passwd: &str, group: &str) -> User {
-    let Some(user) = database::users(passwd).find(|user| user.uid == uid) else {
+    let Some(user) = users(passwd).find(|user| user.uid == uid) else {
         let account = Account { uid, gid: NO_GROUP, groups: Vec::new() };
         return User { name: None, account, home: PathBuf::from("/") };
     };
-    let account = Account { uid, gid: user.gid, groups: database::groups_of(user.name, group) };
+    let account = Account { uid, gid: user.gid, groups: groups_of(user.name, group) };
     let home = if user.home.starts_with('/') { user.home } else { "/" };
     User { name: Some(user.name.to_owned()), account, home: home.into() }
 }
@@ -69,19 +70,19 @@ fn user_of(uid: u32, passwd: &str, group: &str) -> User {
 /// The uid of a user name, from /etc/passwd only.
 #[must_use]
 pub fn number(name: &str) -> Option<u32> {
-    database::users(&database::passwd()).find(|user| user.name == name).map(|user| user.uid)
+    users(&text_of_passwd()).find(|user| user.name == name).map(|user| user.uid)
 }
 
 /// The gid of a group name, from /etc/group only.
 #[must_use]
 pub fn group(name: &str) -> Option<u32> {
-    database::groups(&database::group()).find(|group| group.name == name).map(|group| group.gid)
+    groups(&text_of_group()).find(|group| group.name == name).map(|group| group.gid)
 }
 
 /// The user name of a uid, from /etc/passwd only.
 #[must_use]
 pub fn user_name(uid: u32) -> Option<String> {
-    database::users(&database::passwd()).find(|user| user.uid == uid).map(|user| user.name.to_owned())
+    users(&text_of_passwd()).find(|user| user.uid == uid).map(|user| user.name.to_owned())
 }
 
 /// Name of the user of this process: the default login name of clients.
@@ -93,30 +94,91 @@ pub fn own_name() -> Option<String> {
 /// The group name of a gid, from /etc/group only.
 #[must_use]
 pub fn group_name(gid: u32) -> Option<String> {
-    database::groups(&database::group()).find(|group| group.gid == gid).map(|group| group.name.to_owned())
+    groups(&text_of_group()).find(|group| group.gid == gid).map(|group| group.name.to_owned())
 }
 
 /// The members of a group listed in /etc/group.
 #[must_use]
 pub fn members(gid: u32) -> Vec<String> {
-    let text = database::group();
-    let found = database::groups(&text).find(|group| group.gid == gid);
+    let text = text_of_group();
+    let found = groups(&text).find(|group| group.gid == gid);
     found.into_iter().flat_map(|group| group.members()).map(str::to_owned).collect()
 }
 
 /// All uids and gids in these files.
 #[must_use]
 pub fn numbers() -> BTreeSet<u32> {
-    let (passwd, group) = (database::passwd(), database::group());
-    let users = database::users(&passwd).flat_map(|user| [user.uid, user.gid]);
-    users.chain(database::groups(&group).map(|group| group.gid)).collect()
+    let (passwd, group) = (text_of_passwd(), text_of_group());
+    let users = users(&passwd).flat_map(|user| [user.uid, user.gid]);
+    users.chain(groups(&group).map(|group| group.gid)).collect()
 }
 
 pub(crate) fn account_of(name: &str, passwd: &str, group: &str) -> Option<Account> {
-    let user = database::users(passwd).find(|user| user.name == name)?;
-    let mut groups = database::groups_of(name, group);
+    let user = users(passwd).find(|user| user.name == name)?;
+    let mut groups = groups_of(name, group);
     groups.push(user.gid);
     Some(Account { uid: user.uid, gid: user.gid, groups })
+}
+
+/// A user's line: `name:password:uid:gid:about:home:shell`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UserLine<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) home: &'a str,
+}
+
+/// A group's line: `name:password:gid:member,member`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GroupLine<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) gid: u32,
+    members: &'a str,
+}
+
+impl<'a> GroupLine<'a> {
+    pub(crate) fn members(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.members.split(',').filter(|name| !name.is_empty())
+    }
+}
+
+/// Text of `/etc/passwd`; empty if it cannot be read.
+pub(crate) fn text_of_passwd() -> String {
+    text("/etc/passwd")
+}
+
+/// Text of `/etc/group`; empty if it cannot be read.
+pub(crate) fn text_of_group() -> String {
+    text("/etc/group")
+}
+
+fn text(path: &str) -> String {
+    let bytes = open::read(Path::new(path), open::LONGEST).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Users in a text, in order; skips malformed lines.
+pub(crate) fn users(text: &str) -> impl Iterator<Item = UserLine<'_>> {
+    text.lines().filter_map(|line| {
+        let mut fields = line.split(':');
+        let (name, uid, gid) = (fields.next()?, fields.nth(1)?.parse().ok()?, fields.next()?.parse().ok()?);
+        Some(UserLine { name, uid, gid, home: fields.nth(1).unwrap_or_default() })
+    })
+}
+
+/// Groups in a text, in order; skips malformed lines.
+pub(crate) fn groups(text: &str) -> impl Iterator<Item = GroupLine<'_>> {
+    text.lines().filter_map(|line| {
+        let mut fields = line.split(':');
+        let (name, gid) = (fields.next()?, fields.nth(1)?.parse().ok()?);
+        Some(GroupLine { name, gid, members: fields.next().unwrap_or_default() })
+    })
+}
+
+/// Gids of the groups that list a user as member.
+fn groups_of(name: &str, text: &str) -> Vec<u32> {
+    groups(text).filter(|group| group.members().any(|member| member == name)).map(|group| group.gid).collect()
 }
 
 #[cfg(test)]
@@ -157,5 +219,17 @@ mod tests {
             (None, None, None)
         );
         assert!(numbers().contains(&0) && !numbers().contains(&54_321));
+    }
+
+    #[test]
+    fn lines_are_taken_apart_and_odd_ones_passed_over() {
+        let passwd = "root:x:0:0::/root:/bin/sh\n#\nbad:x:no:1::/:\nshort:x:7\nbob:x:1000:100:Bob:/home/bob:/bin/sh\nlast:x:8:9";
+        let found: Vec<_> = users(passwd).map(|user| (user.name, user.uid, user.gid, user.home)).collect();
+        assert_eq!(found, [("root", 0, 0, "/root"), ("bob", 1000, 100, "/home/bob"), ("last", 8, 9, "")]);
+        let group = "root:x:0:\nweb:x:33:alice,bob\n+::\nbobs:x:34:bobby\nbare:x:35\n";
+        let found: Vec<_> =
+            groups(group).map(|group| (group.name, group.gid, group.members().count())).collect();
+        assert_eq!(found, [("root", 0, 0), ("web", 33, 2), ("bobs", 34, 1), ("bare", 35, 0)]);
+        assert_eq!((groups_of("bob", group), groups_of("b", group)), (vec![33], Vec::new()));
     }
 }

@@ -8,15 +8,11 @@ pub mod accounts;
 pub mod as_user;
 pub mod clock;
 pub mod command;
-mod database;
 pub mod diag;
-pub mod directory;
-pub mod hosts;
 pub mod identity;
 pub mod interrupt;
+pub mod lookup;
 pub mod mounts;
-#[cfg(test)]
-mod mutated;
 pub mod namespaces;
 pub mod open;
 pub mod ownership;
@@ -29,3 +25,8 @@ pub use as_user::{Account, as_user};
 pub use command::{Run, RunError, nowhere};
 pub use identity::{Executable, Identity, start_time};
 pub use ownership::{Decider, ForeignWriter, NotPrivate, decider, foreign_writer, private};
+
+#[cfg(test)]
+mod tests {
+    mod mutated;
+}

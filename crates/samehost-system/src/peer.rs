@@ -14,7 +14,7 @@ use samehost_model::scan::Socket;
 
 use crate::diag::Diag;
 use crate::namespaces::{self, Door};
-use crate::proc::{descriptors, stat};
+use crate::proc::{descriptors, status};
 
 /// Process and user that the kernel recorded when a socket began to listen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,7 +168,7 @@ pub fn children(pid: u32) -> Vec<u32> {
 /// The process and all its descendants, itself first; empty if it has ended.
 #[must_use]
 pub fn family(root: u32) -> Vec<u32> {
-    if stat::read(root).is_none() {
+    if status::read_stat(root).is_none() {
         return Vec::new();
     }
     let mut family = vec![root];

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use samehost_system::clock;
 
-use crate::record::{History, JournalHeader};
+use crate::journal::{History, JournalHeader};
 use crate::state::State;
 
 /// A switch, as the store knows it.

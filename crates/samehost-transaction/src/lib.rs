@@ -38,9 +38,6 @@
 //!
 //! A file that is not a version of the switch is somebody else's work. It is left as it is, and reported.
 
-mod active;
-mod begin;
-mod directory;
 mod entry;
 mod error;
 #[doc(hidden)]
@@ -50,26 +47,24 @@ mod intent;
 mod journal;
 mod lock;
 mod metadata;
+mod paths;
 mod put_back;
-mod record;
-mod resolve;
-mod standing;
 mod state;
 mod store;
 mod system;
+mod transaction;
 mod undo;
 mod version;
 mod writer;
 
 pub use crate::put_back::{Ending, Recovered, recover};
-pub use active::Transaction;
 pub use entry::Entry;
 pub use error::{Holder, TransactionError};
-pub use foresee::{Foreseen, Outlook, Prospect, foresee_recovery, foresee_undo};
+pub use foresee::{Foreseen, Outlook, Prospect, Standing, Stands, foresee_recovery, foresee_undo, standing};
 pub use intent::{FileChange, Intent, Reload, Stage};
+pub use paths::resolve;
 pub use put_back::{Failed, RolledBack, Skipped};
-pub use resolve::resolve;
-pub use standing::{Standing, Stands, standing};
 pub use state::State;
 pub use store::Store;
+pub use transaction::Transaction;
 pub use undo::{confirm, forget, take_back, undo};

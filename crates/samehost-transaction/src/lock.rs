@@ -19,8 +19,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use crate::directory::Directory;
 use crate::error::{Holder, TransactionError, at};
+use crate::paths::Directory;
 use crate::store::Store;
 use crate::system;
 use crate::version::id_of_prepared;

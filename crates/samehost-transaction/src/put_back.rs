@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::error::TransactionError;
 use crate::intent::{Reload, Step};
-use crate::journal::Journal;
+use crate::journal::{Journal, JournalHeader, Record};
 use crate::lock::LockedDirectories;
-use crate::record::{JournalHeader, Record};
 use crate::store::{JournalStatus, Store};
 use crate::writer::{Direction, Writer};
 

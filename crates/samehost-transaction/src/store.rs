@@ -10,11 +10,10 @@ use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use samehost_system::{NotPrivate, private};
 
-use crate::directory::Directory;
 use crate::entry::{Entry, is_id, name_of_now};
 use crate::error::{TransactionError, at, refused};
-use crate::journal::Journal;
-use crate::record::{History, JournalHeader, Record};
+use crate::journal::{History, Journal, JournalHeader, Record};
+use crate::paths::Directory;
 use crate::state::State;
 use crate::version::Digest;
 use crate::{journal, system};

@@ -8,10 +8,10 @@ use std::path::Path;
 
 use crate::error::TransactionError;
 use crate::intent::Reload;
+use crate::journal::{JournalHeader, Record};
 use crate::lock::LockedDirectories;
 use crate::put_back;
 use crate::put_back::RolledBack;
-use crate::record::{JournalHeader, Record};
 use crate::state::State;
 use crate::store::{JournalStatus, Store};
 use crate::writer::{self, Direction, Writer};

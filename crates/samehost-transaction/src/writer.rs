@@ -8,12 +8,12 @@ use std::path::Path;
 use rustix::fs::{AtFlags, fstat, statat};
 use rustix::io::Errno;
 
-use crate::directory::Directory;
 use crate::error::{TransactionError, at, hint, refused};
 use crate::intent::Step;
+use crate::journal::{JournalHeader, SavedMetadata};
 use crate::lock::LockedDirectories;
 use crate::metadata::{GiveError, Permissions, give_owner};
-use crate::record::{JournalHeader, SavedMetadata};
+use crate::paths::Directory;
 use crate::store::Store;
 use crate::system;
 use crate::version::{Digest, Found, Regular, prepared_prefix};

@@ -9,7 +9,7 @@ use rustix::io::retry_on_intr;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use samehost_model::Endpoint;
 
-use crate::registry::connect;
+use crate::transports::connect;
 use crate::transports::run::ANSWER;
 use crate::tuning::ConnectOptions;
 
@@ -50,7 +50,7 @@ mod tests {
     use samehost_model::Transport;
 
     use super::*;
-    use crate::registry::listen;
+    use crate::transports::listen;
     use crate::transports::run::offer;
     use crate::tuning::ListenOptions;
 

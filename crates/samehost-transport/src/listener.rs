@@ -11,7 +11,7 @@ use samehost_model::{Endpoint, Transport};
 
 use crate::claim::Claim;
 use crate::stream::Stream;
-use crate::tls_session::TlsSession;
+use crate::tls::TlsSession;
 use crate::tuning::Tuning;
 
 /// A listening socket. Dropping it closes it, and removes the socket file if it is still the one that it created.

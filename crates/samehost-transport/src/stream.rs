@@ -14,7 +14,7 @@ use rustix::net::Shutdown;
 use samehost_model::Transport;
 
 use crate::observed::Observed;
-use crate::tls_session::TlsSession;
+use crate::tls::TlsSession;
 
 /// A connection over any transport.
 ///

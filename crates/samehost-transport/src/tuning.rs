@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, ipproto, sockopt};
 
-use crate::tls_trust::{TlsServer, TlsTrust};
+use crate::tls::{TlsServer, TlsTrust};
 
 /// Socket options; none by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

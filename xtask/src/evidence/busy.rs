@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
-use samehost_stats::student::{Location, locate_mean};
+use samehost_stats::distributions::{Location, locate_mean};
 use serde_json::Value;
 
 use self::neighbours::{Asker, Neighbours, Site};

@@ -4,7 +4,7 @@ use samehost_model::human::count;
 use samehost_model::{Code, Latency, Trial};
 
 use crate::index::{ArmTrials, Index};
-use crate::issue::{Invalidates, Issue, reasons};
+use crate::issues::{Invalidates, Issue, reasons};
 use crate::ladder::falls_short;
 
 /// Lateness of the generator, as a fraction of the baseline's latency, above which it distorts the measurement.

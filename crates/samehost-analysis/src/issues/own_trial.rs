@@ -4,7 +4,7 @@ use samehost_model::human::{count, format_percent};
 use samehost_model::{Arm, Code, DrawnConnections, Report};
 
 use crate::index::{ArmTrials, Index};
-use crate::issue::{Invalidates, Issue};
+use crate::issues::{Invalidates, Issue};
 
 /// Connections that fell back to TCP, as a part of those that were drawn for the Unix socket, above which there is no verdict: as
 /// they were drawn they count for the arm whose way they did not go.

@@ -4,7 +4,7 @@ use samehost_model::human::format_percent;
 use samehost_model::{Code, Report, Transport, Trial, Warning};
 
 use crate::index::ArmTrials;
-use crate::issue::{Invalidates, Issue, shares_core};
+use crate::issues::{Invalidates, Issue, shares_core};
 
 /// Utilisation above which a client is saturated.
 pub(crate) const SATURATED: f64 = 0.95;

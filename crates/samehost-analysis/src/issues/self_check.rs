@@ -1,13 +1,14 @@
-//! Self-check: the baseline runs twice in each block. If the two differ, the harness or the machine creates
-//! differences, and no difference of the report is valid. It never widens an interval, because every
-//! comparison's interval already contains the noise of a quiet machine.
+//! Issues of a measurement that differs from itself. The baseline runs twice in each block: if the two differ, the
+//! harness or the machine creates differences, and no difference of the report is valid. The self-check never widens an
+//! interval, because every comparison's interval already contains the noise of a quiet machine. Drift is such a
+//! difference inside trials and from block to block.
 
 use samehost_model::human::{change, count};
-use samehost_model::{Code, MetricInfo, Report, Warning};
-use samehost_stats::{starts, student};
+use samehost_model::{Code, MetricInfo, Report, Trial, Warning};
+use samehost_stats::{count_starts, distributions, serial};
 
-use crate::index::Index;
-use crate::issue::{Invalidates, Issue};
+use crate::index::{ArmTrials, Index};
+use crate::issues::{Invalidates, Issue};
 
 /// Probability that a sound measurement fails its self-check.
 const ALPHA: f64 = 0.01;
@@ -50,7 +51,7 @@ fn against_itself(report: &Report, index: &Index<'_>, metric: &MetricInfo, id: &
     let limit = report.head.plan.margin.ln_1p();
     let side = if mean < 0.0 { -1.0 } else { 1.0 };
     let shifted: Vec<f64> = ratios.iter().map(|ratio| side * ratio - limit).collect();
-    let located = student::locate_mean(&shifted, report.head.plan.confidence)?;
+    let located = distributions::locate_mean(&shifted, report.head.plan.confidence)?;
     Some((mean.exp(), if located.estimate > 0.0 { located.p } else { 1.0 }))
 }
 
@@ -66,9 +67,64 @@ pub(crate) fn find_one_process(report: &Report, index: &Index<'_>) -> Option<Iss
     let one = report.head.workload.server.managed
         && is_compared
         && blocks as usize + 1 >= LEAST_BLOCKS
-        && starts::count(&of_trials) == Some(1);
+        && count_starts(&of_trials) == Some(1);
     one.then(|| {
         let message = "one start of the server served all blocks, so the interval does not include how starts differ; repeat the measurement to see another start";
         Issue { arm: None, warning: Warning::new(Code::OneProcess, "", message), invalidates: Invalidates::Nothing }
     })
+}
+
+/// Relative change from the first to the second half of trials that counts as drift.
+const DRIFT: f64 = 0.1;
+
+/// Second half ÷ first half of a trial's operations.
+fn halves(trial: &Trial) -> Option<f64> {
+    let half = trial.tenths.len() / 2;
+    let first: u64 = trial.tenths[..half].iter().sum();
+    let second: u64 = trial.tenths[trial.tenths.len() - half..].iter().sum();
+    (first > 0).then(|| second as f64 / first as f64)
+}
+
+/// Drift within trials: warm-up or slowing down.
+pub(crate) fn find_drift_inside(trials: &ArmTrials<'_>) -> Option<Issue> {
+    let ratio = trials.median(halves)?;
+    if (ratio - 1.0).abs() <= DRIFT {
+        return None;
+    }
+    let message = format!(
+        "{} did {} operations in the second half of its trials than in the first ({}): it had not settled; longer trials (--trial-time) would tell",
+        trials.arm.id,
+        if ratio > 1.0 { "more" } else { "fewer" },
+        change(ratio)
+    );
+    Some(Issue::about(trials.arm, Code::Drift, Invalidates::Nothing, message))
+}
+
+/// Drift from block to block of each point's baseline: a trend significant at 1 % that changes the first
+/// metric by more than 10 % from end to end.
+pub(crate) fn find_drift_over_blocks(report: &Report, index: &Index<'_>) -> Vec<Issue> {
+    // Blocks of an own trial are not one after the other: each has every 24th block of the coin.
+    if report.trials.iter().any(|trial| trial.drawn.is_some()) {
+        return Vec::new();
+    }
+    let Some(metric) = report.head.workload.metrics.first() else { return Vec::new() };
+    let mut issues = Vec::new();
+    for group in &index.groups {
+        let values: Vec<(u32, f64)> = index.values(metric, &group.baseline.id).into_iter().collect();
+        let series: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
+        let (Some(p), Some(ratio)) = (serial::trend_p(&series), serial::end_to_end(&values)) else {
+            continue;
+        };
+        if p >= 0.01 || ratio.max(1.0 / ratio) <= 1.0 + DRIFT {
+            continue;
+        }
+        let message = format!(
+            "{} of {} drifted by {} from the first block to the last; the ratios stand, for each compares trials of one block, but the absolute values are an average over a change",
+            metric.title(),
+            group.baseline.id,
+            change(ratio)
+        );
+        issues.push(Issue::about(group.baseline, Code::Drift, Invalidates::Nothing, message));
+    }
+    issues
 }

@@ -10,7 +10,7 @@ use samehost_model::scan::{Address, Queues, Socket, SocketKind};
 use samehost_system::diag::Diag;
 use samehost_system::peer::holders;
 use samehost_system::proc::descriptors::sockets_of;
-use samehost_system::proc::{net_table, pids, stat};
+use samehost_system::proc::{net_table, pids, status};
 
 use crate::parameters::distinct;
 
@@ -29,7 +29,7 @@ pub struct RunningServer {
 pub fn running_servers(is_one: impl Fn(&str) -> bool) -> Vec<RunningServer> {
     let mut found: Vec<RunningServer> = Vec::new();
     for pid in pids() {
-        let Some(stat) = stat::read(pid).filter(|stat| is_one(&stat.name)) else { continue };
+        let Some(stat) = status::read_stat(pid).filter(|stat| is_one(&stat.name)) else { continue };
         if is_ours(stat.parent) || !is_reachable(pid) {
             continue;
         }
@@ -51,12 +51,12 @@ pub fn running_servers(is_one: impl Fn(&str) -> bool) -> Vec<RunningServer> {
 /// Whether a supervisor of ours is among the ancestors. The process then belongs to a private server of
 /// another measurement.
 fn is_ours(parent: u32) -> bool {
-    let mut above = stat::read(parent);
+    let mut above = status::read_stat(parent);
     while let Some(stat_above) = above {
         if stat_above.name == "samehost" {
             return true;
         }
-        above = stat::read(stat_above.parent);
+        above = status::read_stat(stat_above.parent);
     }
     false
 }
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn a_listening_process_is_found_by_its_name() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let name = stat::read(std::process::id()).unwrap().name;
+        let name = status::read_stat(std::process::id()).unwrap().name;
         let endpoint: Endpoint = format!("tcp:{}", listener.local_addr().unwrap()).parse().unwrap();
         let found = running_servers(|found| found == name);
         assert!(found.iter().any(|server| server.endpoints.contains(&endpoint)), "{found:?}");

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use samehost_model::{Code, MachineUse, OtherProgram, Warning};
-use samehost_system::proc::{pids, stat};
+use samehost_system::proc::{pids, status};
 
 /// Largest change of the CPUs' clock without a warning, in percent.
 const MOST_CLOCK_CHANGE_PERCENT: f64 = 10.0;
@@ -129,7 +129,7 @@ fn use_between(
     if all == 0.0 {
         return MachineUse::default();
     }
-    let per_second = stat::ticks_per_second();
+    let per_second = status::ticks_per_second();
     // Softirq time is part of the interrupted process's CPU time, or booked to no process.
     let busy = if softirqs_are_apart { since(|r| r.busy) } else { since(|r| r.busy + r.softirq) };
     let foreign = busy - own_cpu_ns as f64 / 1e9 * per_second;
@@ -197,7 +197,7 @@ type Look = HashMap<u32, Seen>;
 fn look() -> Look {
     let mut look = Look::new();
     for pid in pids() {
-        let Some(stat) = stat::read(pid) else { continue };
+        let Some(stat) = status::read_stat(pid) else { continue };
         let own = stat.user_ticks + stat.system_ticks;
         look.insert(pid, Seen { name: stat.name, parent: stat.parent, own, reaped: stat.reaped_ticks });
     }
@@ -240,7 +240,7 @@ impl Others {
     #[must_use]
     pub fn end(mut self, roots: &[u32]) -> Vec<OtherProgram> {
         self.add(roots);
-        let of_one_cpu = stat::ticks_per_second() * self.begun.elapsed().as_secs_f64();
+        let of_one_cpu = status::ticks_per_second() * self.begun.elapsed().as_secs_f64();
         let mut programs = Vec::new();
         for (name, ticks) in self.used {
             let cpu_percent = 100.0 * ticks as f64 / of_one_cpu.max(1.0);
@@ -397,7 +397,7 @@ mod tests {
     #[test]
     fn a_process_that_computes_is_found_by_its_name() {
         let mut others = Others::watch();
-        let name = stat::read(std::process::id()).unwrap().name;
+        let name = status::read_stat(std::process::id()).unwrap().name;
         let mut x = 0_u64;
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_millis(200) {

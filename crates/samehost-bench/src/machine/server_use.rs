@@ -11,7 +11,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 use nix::unistd::Pid;
 use samehost_system::peer::family;
-use samehost_system::proc::stat;
+use samehost_system::proc::status;
 
 use super::Schedstat;
 
@@ -53,7 +53,7 @@ fn readings(pids: &[u32]) -> (BTreeMap<u32, Reading>, Duration) {
     let clocks: Vec<(u32, u64)> = pids.iter().filter_map(|pid| Some((*pid, process_cpu_ns(*pid)?))).collect();
     let middle = begun.elapsed() / 2;
     let readings = clocks.into_iter().filter_map(|(pid, cpu_ns)| {
-        let stat = stat::read(pid)?;
+        let stat = status::read_stat(pid)?;
         let reading = Reading {
             cpu_ns,
             user_ticks: stat.user_ticks,
@@ -123,7 +123,7 @@ impl ServerMeter {
         if after.is_empty() {
             return None;
         }
-        let tick_ns = 1e9 / stat::ticks_per_second();
+        let tick_ns = 1e9 / status::ticks_per_second();
         let (mut cpu_ns, mut reaped_ns, mut user, mut system) = (0, 0, 0, 0);
         for (pid, now) in &after {
             let then = self.before.get(pid).copied().unwrap_or_default();

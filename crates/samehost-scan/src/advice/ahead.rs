@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::stat;
 use samehost_model::scan::{Connection, Obstacle, Scan, Service, Weight};
 use samehost_model::{Endpoint, Protocol};
-use samehost_system::{Executable, hosts, ownership};
+use samehost_system::{Executable, lookup, ownership};
 
 use super::{BLOCKERS, pair::Pair};
 use crate::listing::join::Listeners;
@@ -138,7 +138,7 @@ fn addresses(endpoint: &Endpoint) -> Vec<SocketAddr> {
     let Endpoint::Tcp { host, port } = endpoint else { return Vec::new() };
     let ips = match host.parse::<IpAddr>() {
         Ok(ip) => vec![ip],
-        Err(_) => hosts::addresses(host),
+        Err(_) => lookup::addresses(host),
     };
     ips.into_iter().map(|ip| SocketAddr::new(ip.to_canonical(), *port)).collect()
 }

@@ -1,13 +1,11 @@
 //! Advice on each client and service that talk over TCP: whether they could use a Unix socket, and what prevents
 //! it. Each blocker is one file and one line in [`BLOCKERS`]. Blockers only inspect; they change nothing.
 
-mod accounts;
+mod access;
 mod ahead;
 mod client;
-mod confinement;
 pub(crate) mod findings;
 mod pair;
-mod permissions;
 mod socket;
 mod walk;
 
@@ -18,7 +16,7 @@ use samehost_model::scan::{Advice, Connection, Found, Obstacle, Possible, Proces
 use samehost_services::UnixSocket;
 use samehost_system::interrupt;
 
-pub use accounts::rule_of_socket;
+pub use access::rule_of_socket;
 pub use ahead::{Identity, UnsafeSocket, Unserved, identity, obstacles, service_at, services_at, socket_of};
 pub use client::address_lost;
 pub(crate) use pair::proposed_socket;
@@ -73,15 +71,23 @@ impl Finding {
 pub const BLOCKERS: &[Blocker] = &[
     Blocker { code: ObstacleCode::Server, decided_by: DecidedBy::Switch, check: socket::server },
     Blocker { code: ObstacleCode::Backlog, decided_by: DecidedBy::Scan, check: socket::backlog },
-    Blocker { code: ObstacleCode::Permissions, decided_by: DecidedBy::Login, check: permissions::check },
-    Blocker { code: ObstacleCode::Confinement, decided_by: DecidedBy::Page, check: confinement::check },
+    Blocker {
+        code: ObstacleCode::Permissions,
+        decided_by: DecidedBy::Login,
+        check: access::check_permissions,
+    },
+    Blocker {
+        code: ObstacleCode::Confinement,
+        decided_by: DecidedBy::Page,
+        check: access::check_confinement,
+    },
     Blocker {
         code: ObstacleCode::MountNamespace,
         decided_by: DecidedBy::Login,
         check: client::mount_namespace,
     },
     Blocker { code: ObstacleCode::Localhost, decided_by: DecidedBy::Switch, check: client::localhost },
-    Blocker { code: ObstacleCode::Accounts, decided_by: DecidedBy::Login, check: accounts::check },
+    Blocker { code: ObstacleCode::Accounts, decided_by: DecidedBy::Login, check: access::check_accounts },
     Blocker { code: ObstacleCode::Container, decided_by: DecidedBy::Login, check: client::container },
     Blocker { code: ObstacleCode::Driver, decided_by: DecidedBy::Scan, check: client::driver },
     Blocker { code: ObstacleCode::Stale, decided_by: DecidedBy::Login, check: socket::stale },

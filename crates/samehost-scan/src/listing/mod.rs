@@ -7,4 +7,3 @@ pub(crate) mod join;
 pub(crate) mod published;
 pub(crate) mod service;
 pub(crate) mod trust;
-pub(crate) mod unreachable;

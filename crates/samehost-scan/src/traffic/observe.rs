@@ -15,7 +15,7 @@ use crate::diag::{Activity, Counters, Diag};
 use crate::listing::collect::collect;
 use crate::listing::join::Listeners;
 use crate::listing::service::Acceptors;
-use crate::proc::stat;
+use crate::proc::status::read_stat;
 use crate::traffic::catch::{Catcher, Caught, Seen, UnixCatcher};
 use crate::traffic::ended::{Ended, Heard, Sums, Tally, canonical};
 use crate::traffic::exchanges::{Timed, Watched};
@@ -399,7 +399,7 @@ fn look(scan: &Scan) -> Look {
         .iter()
         .flat_map(|advice| [ends(scan, advice, End::Client), ends(scan, advice, End::Server)]);
     for pid in ends.flatten().collect::<BTreeSet<u32>>() {
-        look.cpu_s.extend(stat::read(pid).map(|stat| (pid, stat.cpu_s())));
+        look.cpu_s.extend(read_stat(pid).map(|stat| (pid, stat.cpu_s())));
     }
     for space in scan.network_namespaces.iter().filter(|space| space.read_by == ReadBy::SockDiag) {
         let activity = namespaces::within(space, || Diag::open()?.activity());

@@ -13,7 +13,7 @@ use samehost_model::scan::Scan;
 use samehost_model::{Endpoint, Protocol};
 use samehost_scan::{described, services_at, socket_of};
 use samehost_services::Kind;
-use samehost_system::{User, hosts};
+use samehost_system::{User, lookup};
 
 use super::config_file::{ConfigFile, ConfigFileError, LeadingLine, LeadingLines};
 use crate::disk::{Disk, Reads};
@@ -111,7 +111,7 @@ fn is_listened_at(scan: &Scan, port: u16) -> bool {
 fn is_here(host: &str) -> bool {
     match host.parse::<IpAddr>() {
         Ok(ip) => !ip.is_unspecified(),
-        Err(_) => host.eq_ignore_ascii_case("localhost") || hosts::is_listed(host),
+        Err(_) => host.eq_ignore_ascii_case("localhost") || lookup::is_listed(host),
     }
 }
 

@@ -18,7 +18,7 @@ use crate::findings::bar;
 use crate::place::{real, same_port};
 use crate::plan::Plan;
 use crate::plan::hop::Hop;
-use crate::plan::stages::stage::{Leaving, PlannedStage, moves_away};
+use crate::plan::stages::{Leaving, PlannedStage, moves_away};
 use crate::request::SwitchRequest;
 
 /// Minimum time for observing each of several servers.

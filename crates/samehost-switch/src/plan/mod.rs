@@ -18,13 +18,13 @@ use samehost_system::User;
 
 use self::hop::{Hop, Moves};
 use self::obstacles::host;
-use self::stages::stage::PlannedStage;
 use crate::configuration::config_file::{ConfigFile, ConfigFileError, ParsedConfig};
 use crate::configuration::{leads, target};
 use crate::findings::{Findings, bar, in_file, in_one_line, shown};
 use crate::place::same_port;
 use crate::reload::{ReloadCommand, ReloadWords};
 use crate::request::SwitchRequest;
+use stages::PlannedStage;
 
 /// What would be done.
 #[derive(Debug, Default)]

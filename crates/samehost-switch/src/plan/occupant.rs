@@ -13,7 +13,7 @@ use samehost_model::Endpoint;
 use samehost_model::scan::{Scan, Socket};
 use samehost_scan::{described, holders_of, services_at};
 use samehost_services::Kind;
-use samehost_system::{hosts, ownership};
+use samehost_system::{lookup, ownership};
 use samehost_transport::{ConnectError, ConnectOptions, connect};
 
 use super::server::Server;
@@ -142,7 +142,7 @@ fn answers(path: &Path) -> bool {
 fn at_port(scan: &Scan, server: &Server, host: &str, port: u16) -> Option<Occupant> {
     let own = scan.network_namespaces.iter().find(|space| space.own).map(|space| space.inode);
     let namespace = server.network.or(own);
-    let wanted: Vec<IpAddr> = host.parse().map_or_else(|_| hosts::addresses(host), |ip| vec![ip]);
+    let wanted: Vec<IpAddr> = host.parse().map_or_else(|_| lookup::addresses(host), |ip| vec![ip]);
     for socket in &scan.sockets {
         let Some(local) = socket.local.inet() else { continue };
         let is_there = socket.kind.is_tcp()

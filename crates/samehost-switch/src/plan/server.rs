@@ -11,7 +11,7 @@ use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, ObstacleCode, Protocol};
 use samehost_scan::{Trusted, Unserved, described, expected, expected_of, holders_of, service_at};
 use samehost_services::Kind;
-use samehost_system::{directory, peer, start_time};
+use samehost_system::{lookup, peer, start_time};
 
 use crate::configuration::config_file::{ConfigFile, ParsedConfig};
 use crate::configuration::server_files::{self, share_a_port};
@@ -224,7 +224,7 @@ fn trusted(
         }
     }
     let Some(name) = &request.server_user else { return Ok(trusted) };
-    match directory::account(name) {
+    match lookup::account(name) {
         Some(account) => Ok(trusted.or(account.uid)),
         None => Err(bar(
             ObstacleCode::ServerUser,

@@ -3,7 +3,6 @@
 pub mod cgroup;
 pub mod descriptors;
 pub mod net_table;
-pub mod stat;
 pub mod status;
 pub mod users;
 
@@ -65,7 +64,7 @@ pub fn container_of(pid: u32) -> Option<samehost_model::scan::Container> {
 pub fn fuzzed(bytes: &[u8]) {
     let words = parse_command_line(bytes);
     assert!(words.len() <= bytes.len() + 1);
-    let _ = (cgroup::parse(bytes), stat::Stat::parse(bytes));
+    let _ = (cgroup::parse(bytes), status::Stat::parse(bytes));
     let _ = descriptors::inode_of(bytes);
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::database;
+use crate::accounts;
 
 #[derive(Debug, Default)]
 pub struct Names(HashMap<u32, String>);
@@ -11,20 +11,20 @@ impl Names {
     /// User names in `/etc/passwd`.
     #[must_use]
     pub fn of_users() -> Self {
-        Names::users_in(database::passwd().as_bytes())
+        Names::users_in(accounts::text_of_passwd().as_bytes())
     }
 
     /// Group names in `/etc/group`.
     #[must_use]
     pub fn of_groups() -> Self {
-        let text = database::group();
-        Names::first(database::groups(&text).map(|group| (group.gid, group.name)))
+        let text = accounts::text_of_group();
+        Names::first(accounts::groups(&text).map(|group| (group.gid, group.name)))
     }
 
     /// User names in a text with the format of `/etc/passwd`: that of another root directory.
     pub fn users_in(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
-        Names::first(database::users(&text).map(|user| (user.uid, user.name)))
+        Names::first(accounts::users(&text).map(|user| (user.uid, user.name)))
     }
 
     /// The first name of an id counts, as in the C library.

@@ -110,8 +110,8 @@ mod tests {
             ("udp:127.0.0.1:0".parse().unwrap(), Transport::Udp, "AF_INET datagram udp, 127.0.0.1:"),
             (Endpoint::Unixgram(path.clone()), Transport::Unixgram, "AF_UNIX datagram "),
         ] {
-            let listener = crate::registry::listen(&endpoint, &ListenOptions::default()).unwrap();
-            let sender = crate::registry::connect(listener.endpoint(), &ConnectOptions::default()).unwrap();
+            let listener = crate::transports::listen(&endpoint, &ListenOptions::default()).unwrap();
+            let sender = crate::transports::connect(listener.endpoint(), &ConnectOptions::default()).unwrap();
             let seen = sender.observed().unwrap();
             assert!(seen.matches(transport) && !seen.matches(Transport::Tcp), "{seen}");
             assert!(seen.to_string().starts_with(begins), "{seen}");
@@ -123,7 +123,7 @@ mod tests {
             }
         }
         assert!(!path.exists(), "the listener takes its file away");
-        let nobody = crate::registry::connect(&Endpoint::Unixgram(path), &ConnectOptions::default());
+        let nobody = crate::transports::connect(&Endpoint::Unixgram(path), &ConnectOptions::default());
         assert!(matches!(nobody, Err(ConnectError::NotFound { .. })), "{nobody:?}");
     }
 }

@@ -1,9 +1,10 @@
-//! The transports, one file each; `registry.rs` lists them. A transport's file must not use another's, unless
-//! it builds on it (TLS on TCP; abstract names, seqpacket and datagrams on Unix sockets).
+//! The list of transports, and what looks an endpoint's transport up in it: `connect`, `connect_nonblocking`, `listen`
+//! and [`Observed::matches`]. Each transport is implemented in its own file here, or in that of its family, and must not
+//! use another's file, unless it builds on it (TLS on TCP; abstract names, seqpacket and datagrams on Unix sockets). No
+//! other code may depend on which transport it has, except for the async adapter, which supports two families itself.
 
 pub(crate) mod datagram;
 pub(crate) mod run;
-pub(crate) mod socketpair;
 pub(crate) mod tcp;
 pub(crate) mod tls;
 pub(crate) mod unix;
@@ -47,4 +48,95 @@ fn start_needs_parent(endpoint: &Endpoint, _: &ConnectOptions) -> Result<(Stream
 /// `listen` of an inherited transport.
 fn listen_needs_parent(endpoint: &Endpoint, _: &ListenOptions) -> Result<Listener, ListenError> {
     Err(ListenError::Unsupported { endpoint: endpoint.clone(), reason: PARENT_NEEDED })
+}
+
+/// All transports.
+const CARRIERS: [Carrier; 11] = [
+    tcp::TCP,
+    tcp::TCP6,
+    unix::CARRIER,
+    unix::ABSTRACT,
+    tls::CARRIER,
+    unix::SEQPACKET,
+    unix::SOCKETPAIR,
+    unix::PIPE,
+    datagram::UDP,
+    datagram::UNIXGRAM,
+    run::CARRIER,
+];
+
+/// Implementation of a transport; `None` for those without a connection (`none`, `command`).
+fn carrier(transport: Transport) -> Option<&'static Carrier> {
+    const { &CARRIERS }.iter().find(|carrier| carrier.transport == transport)
+}
+
+/// Connects to an endpoint, including the handshake for `tcp+tls`. The stream is blocking.
+///
+/// # Errors
+/// [`ConnectError`], which names the endpoint, the cause and a remedy.
+pub fn connect(endpoint: &Endpoint, options: &ConnectOptions) -> Result<Stream, ConnectError> {
+    match carrier(endpoint.transport()) {
+        Some(carrier) => (carrier.connect)(endpoint, options),
+        None => Err(ConnectError::Unsupported { endpoint: endpoint.clone(), reason: PARENT_NEEDED }),
+    }
+}
+
+/// Starts a connection without waiting: a single connect(2) on a nonblocking socket, without retries.
+///
+/// For bursts of connections. The effect of a full backlog depends on the family. A Unix socket fails
+/// immediately with EAGAIN, [`StartError::errno`]. TCP is [`Connecting::InProgress`], and the kernel repeats its
+/// SYN after a second. When a stream in progress becomes writable, [`Stream::take_error`] returns the result.
+///
+/// Over `tcp+tls` the handshake takes place in the first reads and writes. A host name is resolved first,
+/// which blocks; use an address in a burst.
+///
+/// # Errors
+/// [`StartError`] with the kernel's errno.
+pub fn connect_nonblocking(
+    endpoint: &Endpoint,
+    options: &ConnectOptions,
+) -> Result<(Stream, Connecting), StartError> {
+    match carrier(endpoint.transport()) {
+        Some(carrier) => (carrier.start)(endpoint, options),
+        None => Err(StartError::Unsupported { endpoint: endpoint.clone(), reason: PARENT_NEEDED }),
+    }
+}
+
+/// Listens on an endpoint.
+///
+/// Takes a path safely. A lock file beside it (`PATH.samehost-lock`, held as long as the listener lives) prevents
+/// two starting servers from taking the same path. An existing file is left alone, unless it is a socket on which
+/// nobody listens, which is removed. To find out, `listen` connects to it once and closes the connection.
+///
+/// # Errors
+/// [`ListenError`], which names the endpoint, the cause and a remedy.
+pub fn listen(endpoint: &Endpoint, options: &ListenOptions) -> Result<Listener, ListenError> {
+    match carrier(endpoint.transport()) {
+        Some(carrier) => (carrier.listen)(endpoint, options),
+        None => Err(ListenError::Unsupported { endpoint: endpoint.clone(), reason: PARENT_NEEDED }),
+    }
+}
+
+impl Observed {
+    /// Whether the descriptor can belong to this transport. `unix`, `abstract` and `socketpair` differ only
+    /// in their names, so check both ends to distinguish them. For `tcp+tls` the result only means TCP.
+    #[must_use]
+    pub fn matches(&self, transport: Transport) -> bool {
+        carrier(transport).is_some_and(|carrier| (carrier.carries)(self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_transport_of_the_model_is_listed_once() {
+        for transport in Transport::named() {
+            let lines = CARRIERS.iter().filter(|carrier| carrier.transport == transport).count();
+            assert_eq!(lines, 1, "{transport}");
+        }
+        assert_eq!(CARRIERS.len(), Transport::named().count());
+        assert!(carrier(Transport::None).is_none());
+    }
 }

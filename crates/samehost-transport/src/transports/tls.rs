@@ -16,8 +16,7 @@ use crate::error::{ConnectError, ListenError, StartError};
 use crate::listener::Listener;
 use crate::socket::{self, Connecting, remaining};
 use crate::stream::Stream;
-use crate::tls_session::TlsSession;
-use crate::tls_trust::TlsTrust;
+use crate::tls::{TlsSession, TlsTrust};
 use crate::tuning::{ConnectOptions, ListenOptions};
 
 pub(crate) const CARRIER: Carrier =

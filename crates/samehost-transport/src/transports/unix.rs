@@ -1,14 +1,16 @@
-//! `unix`: a stream socket with a path. Also the basis of `seqpacket` (another type) and `abstract` (another
-//! name). `claim.rs` takes the path.
+//! `unix`: a stream socket with a path; `claim.rs` takes the path. Also the basis of `seqpacket` (another type) and
+//! `abstract` (another name). `socketpair` is two connected ones without a name; a parent passes one to its child.
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use rustix::fs::Mode;
-use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketType};
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::pipe::{PipeFlags, pipe_with};
 use samehost_model::{Endpoint, Transport};
 
-use super::Carrier;
+use super::{Carrier, connect_needs_parent, listen_needs_parent, start_needs_parent};
 use crate::claim::Claim;
 use crate::error::{ConnectError, ListenError, StartError};
 use crate::listener::Listener;
@@ -78,11 +80,7 @@ pub(super) fn listen_at(
     listen_on(endpoint, options, fd).map(|listener| listener.with_claim(claim))
 }
 
-pub(super) fn listen_on(
-    endpoint: &Endpoint,
-    options: &ListenOptions,
-    fd: OwnedFd,
-) -> Result<Listener, ListenError> {
+fn listen_on(endpoint: &Endpoint, options: &ListenOptions, fd: OwnedFd) -> Result<Listener, ListenError> {
     net::listen(&fd, options.backlog).map_err(|errno| ListenError::from_errno(endpoint, errno))?;
     // Detects now what would fail when accepting.
     let set = options.tuning.apply(&fd);
@@ -137,6 +135,52 @@ pub(crate) const SEQPACKET: Carrier = Carrier {
     listen: |endpoint, options| listen_at(endpoint, options, SocketType::SEQPACKET),
     carries: |seen| seen.family == Family::Unix && seen.kind == Kind::Seqpacket,
 };
+
+pub(crate) const SOCKETPAIR: Carrier = Carrier {
+    transport: Transport::Socketpair,
+    connect: connect_needs_parent,
+    start: start_needs_parent,
+    listen: listen_needs_parent,
+    carries: |seen| {
+        seen.family == Family::Unix
+            && seen.kind == Kind::Stream
+            && !seen.either(|name| !matches!(name, Name::Unnamed))
+    },
+};
+
+/// Two connected Unix stream sockets: what one writes, the other reads.
+///
+/// Both are close-on-exec. To pass one to a child, use [`Stream::into_fds`], then `std::process::Stdio::from`.
+///
+/// # Errors
+/// Errors of socketpair(2), such as too many open files.
+pub fn pair() -> io::Result<(Stream, Stream)> {
+    let (one, other) = net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    Ok((Stream::from_fd(one, Transport::Socketpair), Stream::from_fd(other, Transport::Socketpair)))
+}
+
+// `pipe`: two pipes, one for each direction; a parent passes the ends of one side to its child.
+
+pub(crate) const PIPE: Carrier = Carrier {
+    transport: Transport::Pipe,
+    connect: connect_needs_parent,
+    start: start_needs_parent,
+    listen: listen_needs_parent,
+    carries: |seen| seen.family == Family::Pipe,
+};
+
+/// Two streams connected by two pipes: what one writes, the other reads.
+///
+/// All four ends are close-on-exec. To pass one side to a child, use [`Stream::into_fds`], then
+/// `std::process::Stdio::from` for its standard input and output.
+///
+/// # Errors
+/// Errors of pipe(2), such as too many open files.
+pub fn pipe_pair() -> io::Result<(Stream, Stream)> {
+    let (here_reads, there_writes) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (there_reads, here_writes) = pipe_with(PipeFlags::CLOEXEC)?;
+    Ok((Stream::pipe(here_reads, here_writes), Stream::pipe(there_reads, there_writes)))
+}
 
 #[cfg(test)]
 mod tests {

@@ -12,7 +12,7 @@ use samehost_login::{Credentials, Expected};
 use samehost_model::scan::Verification;
 use samehost_model::{Redactor, Secret};
 use samehost_scan::{Target, TargetError, Trusted};
-use samehost_system::directory;
+use samehost_system::lookup;
 
 use crate::cli::VerifyOptions;
 use crate::exit::{Ending, in_full};
@@ -198,7 +198,7 @@ fn look(
 ) -> anyhow::Result<Verification> {
     let mut trusted = owner.into_iter().fold(Trusted::default(), Trusted::or);
     if let Some(name) = &options.server_user {
-        let account = directory::account(name).ok_or_else(|| WrongUse(format!("there is no user {name}")))?;
+        let account = lookup::account(name).ok_or_else(|| WrongUse(format!("there is no user {name}")))?;
         trusted = trusted.or(account.uid);
     }
     let expected = match target {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use samehost_scan::{Observer, Timed};
-use samehost_stats::signed_rank::SignedRank;
+use samehost_stats::ranks::SignedRank;
 use samehost_testing::free_port;
 use samehost_testing::postgres::Cluster;
 use serde_json::Value;

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use samehost_login::postgres::{Defaults, unsaid};
 use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
 use samehost_system::interrupt;
-use samehost_system::proc::stat::{self, Stat};
+use samehost_system::proc::status::{self, Stat};
 use samehost_transport::Stream;
 
 use super::Settings;
@@ -298,8 +298,8 @@ impl Instance for RunningPostgres {
 
 /// The postmaster of a backend, if it is on this machine and visible to us.
 fn parent_of_backend(backend: i32) -> Option<u32> {
-    let backend = stat::read(u32::try_from(backend).ok()?).filter(is_postgres)?;
-    stat::read(backend.parent).filter(is_postgres).map(|_| backend.parent)
+    let backend = status::read_stat(u32::try_from(backend).ok()?).filter(is_postgres)?;
+    status::read_stat(backend.parent).filter(is_postgres).map(|_| backend.parent)
 }
 
 fn is_postgres(stat: &Stat) -> bool {

@@ -13,7 +13,7 @@ use samehost_edit::{LIBPQ_WORDS, Library, Setting};
 use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{ObstacleCode, Protocol, Secret};
-use samehost_system::{directory, open};
+use samehost_system::{lookup, open};
 
 use self::application::{Application, Master, Revalidation, Variables, application, masters, revalidation};
 use self::identity::{A_MOMENT, ClientIdentity, client_identities};
@@ -92,7 +92,7 @@ impl ClientSide {
 
 /// The account that the user named for the application.
 fn named(user: &str) -> Result<ClientIdentity, SwitchObstacle> {
-    match directory::account(user) {
+    match lookup::account(user) {
         Some(account) => Ok(ClientIdentity::account(user, &account)),
         None => Err(bar(
             ObstacleCode::User,

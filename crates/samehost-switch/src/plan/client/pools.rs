@@ -15,7 +15,7 @@ use samehost_model::Endpoint;
 use samehost_model::scan::{Process, Scan};
 use samehost_scan::services_at;
 use samehost_services::Kind;
-use samehost_system::{Account, User, accounts, directory, identity};
+use samehost_system::{Account, User, accounts, identity, lookup};
 
 use crate::configuration::config_file::ConfigFile;
 use crate::configuration::server_files::{self, texts_of};
@@ -202,7 +202,7 @@ pub(crate) fn workers(scan: &Scan, master: &Process, notes: &mut Vec<String>) ->
 fn account(pool: &RunsAs) -> Option<Account> {
     let mut account = match pool.user.parse() {
         Ok(uid) => User::of(uid).account,
-        Err(_) => directory::account(&pool.user)?,
+        Err(_) => lookup::account(&pool.user)?,
     };
     if let Some(group) = &pool.group {
         let own = std::mem::replace(&mut account.gid, group.parse().ok().or_else(|| accounts::group(group))?);
@@ -240,7 +240,7 @@ mod tests {
             let group = group.map(str::to_owned);
             account(&RunsAs { pool: "www".into(), user: user.into(), group, has_own_root: false })
         };
-        let nobody = directory::account("nobody").unwrap();
+        let nobody = lookup::account("nobody").unwrap();
         assert_eq!(account("nobody", None), Some(nobody.clone()));
         assert_eq!(account("nobody", Some("root")).unwrap().gid, 0);
         let numbers = account("54321", Some("54322")).unwrap();

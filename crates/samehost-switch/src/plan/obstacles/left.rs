@@ -18,7 +18,7 @@ use crate::configuration::leads::{Left, by_hand, of_text};
 use crate::configuration::server_files;
 use crate::findings::{Findings, shown};
 use crate::place::real;
-use crate::plan::stages::stage::PlannedStage;
+use crate::plan::stages::PlannedStage;
 use crate::request::{Direction, SwitchRequest};
 
 /// How far apart the lines of one block may be.

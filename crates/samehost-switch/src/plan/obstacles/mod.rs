@@ -11,7 +11,7 @@ use samehost_edit::Role;
 use samehost_model::scan::Scan;
 
 use super::hop::Hop;
-use super::stages::stage::PlannedStage;
+use super::stages::PlannedStage;
 use crate::configuration::config_file::{ConfigFile, ParsedConfig};
 use crate::findings::Findings;
 use crate::request::SwitchRequest;

@@ -24,8 +24,8 @@ use crate::findings::{bar, place, shown};
 use crate::plan::client::application::Variables;
 use crate::plan::client::pools::fpm_config;
 use crate::plan::hop::Hop;
+use crate::plan::stages::PlannedStage;
 use crate::plan::stages::follow::{moved_by, texts};
-use crate::plan::stages::stage::PlannedStage;
 use crate::reload::unit_of;
 
 /// Values that go before those which these stages write.

@@ -16,7 +16,7 @@ use samehost_system::proc::{pids, process, status};
 use crate::findings::shown;
 use crate::place::real;
 use crate::plan::hop::Hop;
-use crate::plan::stages::stage::PlannedStage;
+use crate::plan::stages::PlannedStage;
 
 /// How much of a process's environment is read, in bytes.
 const LARGEST_ENVIRONMENT: u64 = 1 << 20;

@@ -18,7 +18,7 @@ use samehost_model::scan::{Process, Scan};
 use samehost_model::switch::SwitchObstacle;
 use samehost_services::Kind;
 
-use super::stage::{PlannedStage, Replacement};
+use super::{PlannedStage, Replacement};
 use crate::findings::{Findings, shown};
 use crate::place::real;
 use crate::plan::client::application::{Master, Revalidation, Variables};

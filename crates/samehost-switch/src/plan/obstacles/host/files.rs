@@ -16,7 +16,7 @@ use samehost_system::proc::pids;
 use super::{file_system, note};
 use crate::configuration::config_file::ParsedConfig;
 use crate::findings::{bar, shown};
-use crate::plan::stages::stage::PlannedStage;
+use crate::plan::stages::PlannedStage;
 
 /// Maximum length of a list of mounts, in bytes; container hosts have thousands of mounts.
 const LONGEST: u64 = 16 << 20;

@@ -15,7 +15,7 @@ use samehost_system::open;
 
 use crate::findings::{Findings, bar, shown};
 use crate::plan::hop::Hop;
-use crate::plan::stages::stage::PlannedStage;
+use crate::plan::stages::PlannedStage;
 
 /// Obstacles that a person who sees them may accept; unattended, `--accept CODE` does.
 pub(crate) const FOR_A_PERSON: [ObstacleCode; 2] = [ObstacleCode::Managed, ObstacleCode::SharedFiles];

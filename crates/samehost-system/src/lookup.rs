@@ -1,14 +1,17 @@
-//! Resolves host names: from /etc/hosts, else with the system's resolver. The latter has a time limit,
-//! because a name server may be down.
+//! Looks up what a name stands for: the addresses of a host, from /etc/hosts, else with the system's resolver; the
+//! account of a user, from the system's files, else with `id`, which asks the directories (LDAP, SSSD) that this system
+//! is configured for. Each has a time limit, because a server of names may be down.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::time::Duration;
 
+use crate::accounts::{self, account_of};
+use crate::as_user::Account;
 use crate::command::Run;
 use crate::open;
 
-/// Time limit of the resolver.
+/// Time limit of the resolver and of a lookup in directories.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Addresses of a name, each once; empty if it is unknown.
@@ -60,6 +63,26 @@ fn asked(name: &str) -> Vec<IpAddr> {
     found
 }
 
+/// The account of a name, with its groups; `None` if it is unknown.
+#[must_use]
+pub fn account(name: &str) -> Option<Account> {
+    account_of(name, &accounts::text_of_passwd(), &accounts::text_of_group())
+        .or_else(|| asked_for_account(name))
+}
+
+fn asked_for_account(name: &str) -> Option<Account> {
+    // `id` would take a number for a uid, and a dash for an option.
+    if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit() || c == '-') {
+        return None;
+    }
+    let numbers = |option: &str| -> Option<Vec<u32>> {
+        let ended = Run::new("id", [option, "--", name], PATIENCE).run().ok()?;
+        let words = ended.output.split_whitespace().map(str::parse);
+        words.collect::<Result<_, _>>().ok().filter(|_| ended.status.success())
+    };
+    Some(Account { uid: *numbers("-u")?.first()?, gid: *numbers("-g")?.first()?, groups: numbers("-G")? })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,5 +96,16 @@ mod tests {
         assert!(listed("nobody", hosts).is_empty());
         assert!(addresses("localhost").iter().all(IpAddr::is_loopback));
         assert!(asked("-h").is_empty() && asked("a b").is_empty() && asked("").is_empty());
+    }
+
+    #[test]
+    fn the_system_is_asked_for_what_no_file_has() {
+        assert_eq!(account("root").unwrap().uid, 0);
+        assert_eq!(asked_for_account("root").unwrap().uid, 0);
+        assert!(
+            account("no-such-user-here").is_none()
+                && asked_for_account("0").is_none()
+                && asked_for_account("--help").is_none()
+        );
     }
 }
