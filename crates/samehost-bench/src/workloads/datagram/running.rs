@@ -301,14 +301,7 @@ impl Fates {
             trial.measurements.extend(value.map(|value| (name.to_owned(), value)));
         }
         trial.operations = (trial.operations as f64 * arrived).round() as u64;
-        for figure in [
-            &mut trial.client_cpu_us_per_op,
-            &mut trial.client_user_us_per_op,
-            &mut trial.server_cpu_us_per_op,
-            &mut trial.server_user_us_per_op,
-            &mut trial.context_switches_per_op,
-            &mut trial.client_context_switches_per_op,
-        ] {
+        for figure in trial.per_operation() {
             *figure = figure.filter(|_| arrived > 0.0).map(|value| value / arrived);
         }
     }
