@@ -11,7 +11,6 @@ mod comparison;
 mod connection;
 mod effect;
 mod endpoint;
-mod hidden;
 pub mod human;
 pub mod metric;
 mod obstacle;
@@ -26,7 +25,6 @@ mod reproduction;
 pub mod scan;
 #[cfg(feature = "schema")]
 pub mod schema;
-mod secret;
 pub mod switch;
 mod transport;
 mod trial;
@@ -46,7 +44,7 @@ pub use quantity::{
     parse_size, parse_size_list,
 };
 pub use reason::{Needed, Reason, Why};
-pub use redact::Redactor;
+pub use redact::{Redactor, Secret};
 pub use report::{
     Analysis, AwakeBy, Driven, Evidence, Head, Host, LogLine, OtherProgram, Outcome, Plan, Question, Report,
     SAMPLES_SCHEMA, SCHEMA, ServerInfo, Stopping, Undivided, WorkloadInfo,
@@ -56,7 +54,6 @@ pub use reproduction::{
     REPRODUCTION_SCHEMA, Reproduction,
 };
 pub use samehost_services::Protocol;
-pub use secret::Secret;
 pub use transport::{Transport, UnknownTransport};
 pub use trial::{DrawnConnections, Latency, MachineUse, Slices, Slot, Trial};
 pub use warning::{Code, Warning};

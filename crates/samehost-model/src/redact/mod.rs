@@ -1,20 +1,49 @@
 //! The masker: replaces secrets in text that is shown or stored. Hides known secrets in any encoding,
 //! passwords in URLs, and values with a secret's name in configurations, messages and command lines.
 //! Addresses, paths and names of settings stay readable. Text that is not recognised stays unchanged, so
-//! callers must pass the secrets that they know.
+//! callers must pass the secrets that they know. A [`Secret`] is text that must not be shown.
 
 mod known;
 mod named;
 mod options;
 mod value;
 
+use std::fmt;
 use std::net::IpAddr;
 use std::ops::Range;
 
+use known::Known;
 use samehost_services::has_bare_password;
 
-use crate::secret::Secret;
-use known::Known;
+/// A password. Neither `{}` nor `{:?}` shows it, and it cannot be serialised.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps a text.
+    #[must_use]
+    pub fn new(text: impl Into<String>) -> Self {
+        Secret(text.into())
+    }
+
+    /// The text itself, only for a login.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
 
 /// Replacement for a secret.
 const STARS: &str = "***";

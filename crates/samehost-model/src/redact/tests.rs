@@ -399,3 +399,10 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn no_format_shows_it() {
+    let secret = Secret::new("hunter2");
+    assert_eq!(format!("{secret} {secret:?} {:?}", Some(&secret)), "*** *** Some(***)");
+    assert_eq!(secret.reveal(), "hunter2");
+}

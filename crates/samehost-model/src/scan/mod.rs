@@ -3,7 +3,6 @@
 
 mod advice;
 mod exchanges;
-mod finding;
 mod inventory;
 mod service;
 mod socket;
@@ -13,12 +12,14 @@ use std::io::{self, BufWriter, Write};
 
 use serde::{Serialize, Serializer};
 
-pub use advice::{Advice, Obstacle, Possible, Range, Saving, ShortTraffic, Traffic, Weight};
+pub use advice::{
+    Advice, Dropped, Explanation, FINDING_CODES, Finding, Found, Obstacle, Possible, Range, Saving,
+    ShortTraffic, SlowCongestion, Traffic, Weight,
+};
 pub use exchanges::{
     EXCHANGE_BOUNDS_US, ExchangeMode, ExchangeParts, ExchangeTimes, Exchanges, MOST_LOST, MOST_OVERLAPPING,
     MOST_UNASKED, MOST_UNSTAMPED, NoTime, PairExchanges, UnixOpener, Unmeasured,
 };
-pub use finding::{Dropped, Explanation, FINDING_CODES, Finding, Found, SlowCongestion};
 pub use inventory::{
     ChangedHop, ChangedService, Compared, EXPECTATION_SCHEMA, Hop, INVENTORY_SCHEMA, Inventory, Listening,
     Noted, Program, ReturnedHop, SCAN_CHANGES_SCHEMA, ScanChanges, ServiceName, Unexpected, is_tcp,

@@ -8,7 +8,6 @@ mod flames;
 mod hosts;
 mod page;
 mod quantiles;
-mod rates;
 mod ratios;
 mod sweeps;
 mod timeline;
@@ -54,7 +53,7 @@ fn charts(view: &View<'_>) -> (Vec<Chart>, Option<String>) {
         Err(error) => (Vec::new(), Some(format!("No picture of the latencies by percentile: {error}."))),
     };
     let mut charts: Vec<Chart> = ratios::chart(view).into_iter().collect();
-    charts.extend(rates::chart(view));
+    charts.extend(sweeps::ladder_chart(view));
     charts.extend(sweeps::charts(view));
     charts.extend(quantiles);
     charts.extend(cpu::chart(view));
