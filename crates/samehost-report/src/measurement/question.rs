@@ -163,7 +163,9 @@ mod tests {
 
     #[test]
     fn several_points_are_one_range() {
-        let comparison = |ratio, verdict| Comparison { ratio, verdict, ..Comparison::default() };
+        fn comparison(ratio: f64, verdict: Verdict) -> Comparison {
+            Comparison { ratio, verdict, ..Comparison::default() }
+        }
         let metric = metric::THROUGHPUT.info();
         let (low, high) = (comparison(1.12, Verdict::Faster), comparison(1.38, Verdict::Faster));
         let open = comparison(1.0, Verdict::Inconclusive);

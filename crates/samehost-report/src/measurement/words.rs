@@ -275,7 +275,9 @@ mod tests {
 
     #[test]
     fn words_follow_metric_and_direction() {
-        let words = |metric: Metric, ratio: f64| statement(&metric.info(), ratio, false).0;
+        fn words(metric: Metric, ratio: f64) -> String {
+            statement(&metric.info(), ratio, false).0
+        }
         assert_eq!(words(metric::LATENCY_MEAN, 0.69), "a round trip takes 31 % less time");
         assert_eq!(words(metric::LATENCY_MEAN, 3.41), "a round trip takes 3.41 times as long");
         assert_eq!(words(metric::THROUGHPUT, 1.45), "45 % more operations per second");
@@ -324,7 +326,9 @@ mod tests {
 
     #[test]
     fn directions_suit_their_metric() {
-        let worded = |metric: Metric, ratio| direction(Some(&metric.info()), ratio);
+        fn worded(metric: Metric, ratio: f64) -> &'static str {
+            direction(Some(&metric.info()), ratio)
+        }
         assert_eq!(
             (worded(metric::LATENCY_MEAN, 0.9), worded(metric::LATENCY_MEAN, 1.1)),
             ("faster", "slower")

@@ -475,10 +475,12 @@ mod tests {
 
     #[test]
     fn a_service_with_two_ports_is_named_by_the_one_that_was_used() {
-        let at = |port: u16| PairExchanges { address: format!("tcp:127.0.0.1:{port}"), ..pair() };
+        fn pair_at(port: u16) -> PairExchanges {
+            PairExchanges { address: format!("tcp:127.0.0.1:{port}"), ..pair() }
+        }
         let exchanges = Exchanges {
             mode: Some(ExchangeMode::Entries),
-            pairs: vec![at(18_180), at(18_181)],
+            pairs: vec![pair_at(18_180), pair_at(18_181)],
             ..Exchanges::default()
         };
         let scan = Scan { exchanges: Some(exchanges), ..Scan::default() };
@@ -547,13 +549,15 @@ mod tests {
 
     #[test]
     fn who_opens_connections_has_a_line() {
-        let opener = |client: &str, connections_per_s| UnixOpener {
-            socket: "/run/a.sock".to_owned(),
-            client: client.to_owned(),
-            user: Some("www-data".to_owned()),
-            connections_per_s,
-            ..UnixOpener::default()
-        };
+        fn opener(client: &str, connections_per_s: f64) -> UnixOpener {
+            UnixOpener {
+                socket: "/run/a.sock".to_owned(),
+                client: client.to_owned(),
+                user: Some("www-data".to_owned()),
+                connections_per_s,
+                ..UnixOpener::default()
+            }
+        }
         let unix_openers = vec![opener("php-fpm8.2", 16.0), opener("cron", 0.1)];
         let exchanges = Exchanges { unix_openers, ..Exchanges::default() };
         let scan = Scan { exchanges: Some(exchanges), ..Scan::default() };
@@ -610,7 +614,9 @@ mod tests {
 
     #[test]
     fn times_are_in_the_unit_of_their_larger_end() {
-        let span = |low, high| span_of_time(Range { low, high });
+        fn span(low: f64, high: f64) -> String {
+            span_of_time(Range { low, high })
+        }
         assert_eq!(span(50.2, 99.8), "50 to 100 s");
         assert_eq!(span(72.0, 497.0), "1.2 to 8.3 min");
         assert_eq!(span(598.0, 7_100.0), "10 to 118 min");

@@ -121,11 +121,11 @@ fn compose_changes(page: &mut Page, changes: &Changes, old: &Report, new: &Repor
             page.loud(words::code(headline.code), &format!("in the {name} report: {}", headline.message));
         }
     }
-    let harness = |id: &str| new.arm(id).is_some_and(|arm| arm.transport == Transport::None);
-    let changes = &Changes {
-        arms: changes.arms.iter().filter(|c| !harness(&c.baseline)).cloned().collect(),
-        ..changes.clone()
-    };
+    let mut changes = changes.clone();
+    changes
+        .arms
+        .retain(|change| new.arm(&change.baseline).is_none_or(|arm| arm.transport != Transport::None));
+    let changes = &changes;
     page.section(summary(changes, new).iter().flat_map(|text| wrap_spans(text, page.measure())).collect());
     table(page, "new ÷ old, each arm against itself", new, &changes.arms);
     table(page, "new ÷ old, of the ratio", new, &changes.ratios);

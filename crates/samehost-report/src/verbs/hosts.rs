@@ -185,9 +185,10 @@ fn differ(found: &HostsHistory, columns: usize) -> Vec<Line> {
 
 /// The ratios of arms: what a host's runs have in common, whatever its hardware.
 fn ratios(found: &HostsHistory, columns: usize) -> Vec<Line> {
-    let all = || found.histories.iter().filter(|history| history.cell.arm.contains('÷'));
+    let all: Vec<&HostHistory> =
+        found.histories.iter().filter(|history| history.cell.arm.contains('÷')).collect();
     let mut lines = Vec::new();
-    for history in all().take(MOST) {
+    for history in all.iter().take(MOST) {
         let Some((newest, earlier)) = history.runs.split_last() else { continue };
         let mut spans = vec![
             Span::new(Tone::Bold, clean(&history.host)),
@@ -201,17 +202,19 @@ fn ratios(found: &HostsHistory, columns: usize) -> Vec<Line> {
         }
         lines.extend(labelled(&Span::plain("  "), 4, &spans, columns));
     }
-    lines.extend(more(all().count(), columns));
+    lines.extend(more(all.len(), columns));
     titled("Ratios of the newest runs", lines)
 }
 
 /// How many runs, and from when to when.
 fn when(history: &HostHistory) -> String {
-    let day = |run: Option<&samehost_analysis::HostRun>| -> String {
-        let start = run.map_or("", |run| run.started_at.as_str());
-        clean(start.get(..10).unwrap_or(start))
-    };
     let (first, last) = (day(history.runs.first()), day(history.runs.last()));
     let runs = count(history.runs.len(), "run");
     if first == last { format!("{runs}, {last}") } else { format!("{runs}, {first} to {last}") }
+}
+
+/// The day on which a run began.
+fn day(run: Option<&samehost_analysis::HostRun>) -> String {
+    let start = run.map_or("", |run| run.started_at.as_str());
+    clean(start.get(..10).unwrap_or(start))
 }

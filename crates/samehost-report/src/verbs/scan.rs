@@ -130,8 +130,8 @@ fn services(scan: &Scan, columns: usize) -> Vec<Line> {
 
 /// For a service with an invisible process: why, and how to see it.
 fn unseen(scan: &Scan, service: &Service) -> String {
-    let sockets = || service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
-    match sockets().find_map(|socket| socket.uid) {
+    let mut sockets = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
+    match sockets.find_map(|socket| socket.uid) {
         Some(uid) if !scan.as_root => format!("process of user {uid} not visible: {}", way_to_see(scan)),
         _ => format!("process not visible: {}", way_to_see(scan)),
     }

@@ -93,8 +93,11 @@ fn head(changes: &ScanChanges, when: When<'_>) -> Span {
     let Some(since) = &changes.since else {
         return Span::plain("This is the first scan that is kept: there is nothing to compare it with yet.");
     };
-    let named = || since.file.clone().unwrap_or_else(|| "an earlier scan".into());
-    let since = since.taken_at.as_deref().map_or_else(named, when);
+    let since = match (&since.taken_at, &since.file) {
+        (Some(taken_at), _) => when(taken_at),
+        (None, Some(file)) => file.clone(),
+        (None, None) => "an earlier scan".into(),
+    };
     if !changes.is_changed {
         return Span::plain(format!("No change since {since}"));
     }
@@ -233,7 +236,9 @@ mod tests {
         let since = Compared { taken_at: Some("T".into()), as_root: true, file: None };
         let mut found =
             ScanChanges::none("1", Some(since), Compared { as_root: true, ..Compared::default() });
-        let port = |port: u16| hop("app", &format!("tcp:127.0.0.1:{port}"));
+        fn port(port: u16) -> Hop {
+            hop("app", &format!("tcp:127.0.0.1:{port}"))
+        }
         found.new_hops = (1..=25).map(port).chain([hop("e\u{1b}[2Jvil", "unix:/run/s")]).collect();
         found.changed_hops =
             vec![ChangedHop { now: hop("app", "unix:/run/a"), before: "tcp:127.0.0.1:1".into() }];

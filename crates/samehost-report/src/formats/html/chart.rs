@@ -250,14 +250,14 @@ pub(crate) fn linear_axis(
 
 /// An axis with one labelled tick for each value.
 pub(crate) fn named_axis(title: &str, log: bool, ticks: &[(f64, String)]) -> Value {
-    let place = |value: f64| if log { value.log10() } else { value };
-    let (low, high) = ends(ticks.iter().map(|(value, _)| place(*value))).unwrap_or((0.0, 1.0));
+    let places: Vec<f64> = ticks.iter().map(|(value, _)| if log { value.log10() } else { *value }).collect();
+    let (low, high) = ends(places.iter().copied()).unwrap_or((0.0, 1.0));
     // Omits labels that would overlap the previous one.
     let mut last = f64::NEG_INFINITY;
     let (mut values, mut texts) = (Vec::new(), Vec::new());
-    for (value, text) in ticks {
-        if place(*value) - last >= NEAREST * (high - low) {
-            last = place(*value);
+    for ((value, text), place) in ticks.iter().zip(places) {
+        if place - last >= NEAREST * (high - low) {
+            last = place;
             values.push(*value);
             texts.push(super::chart(text));
         }

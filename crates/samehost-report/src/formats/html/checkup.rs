@@ -149,13 +149,14 @@ impl Axis {
 
     /// The axis itself: both ends in words. The line in each row is no difference.
     fn head(&self) -> String {
-        let text = |ratio: f64, anchor: &str, words: &str| {
-            format!("<text x=\"{:.0}\" y=\"14\" text-anchor=\"{anchor}\">{words}</text>", self.place(ratio))
-        };
         format!(
-            "<svg class=\"interval\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" aria-hidden=\"true\">{}{}</svg>",
-            text(self.low, "start", &format!("{:.0} % less", 100.0 * (1.0 - self.low))),
-            text(self.high, "end", &format!("{:.0} % more", 100.0 * (self.high - 1.0)))
+            "<svg class=\"interval\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" aria-hidden=\"true\">\
+             <text x=\"{:.0}\" y=\"14\" text-anchor=\"start\">{:.0} % less</text>\
+             <text x=\"{:.0}\" y=\"14\" text-anchor=\"end\">{:.0} % more</text></svg>",
+            self.place(self.low),
+            100.0 * (1.0 - self.low),
+            self.place(self.high),
+            100.0 * (self.high - 1.0)
         )
     }
 

@@ -82,14 +82,16 @@ fn cell(median: Option<f64>) -> String {
 
 /// The bars of one segment, one for each row.
 fn bar(index: usize, part: &Part, rows: &[Row]) -> serde_json::Value {
-    let hover = |(label, medians): &Row| {
-        chart::hover(&[label.clone(), format!("{}: {} per operation", part.name, cell(medians[index]))])
-    };
+    let (mut widths, mut hovers) = (Vec::new(), Vec::new());
+    for (label, medians) in rows {
+        let text = format!("{}: {} per operation", part.name, cell(medians[index]));
+        widths.push(medians[index]);
+        hovers.push(chart::hover(&[label.clone(), text]));
+    }
     json!({
         "type": "bar", "orientation": "h", "name": part.name, "legendgroup": part.key,
         "y": (0..rows.len()).collect::<Vec<_>>(),
-        "x": rows.iter().map(|(_, medians)| medians[index]).collect::<Vec<_>>(),
-        "hovertext": rows.iter().map(hover).collect::<Vec<_>>(), "hoverinfo": "text", "textposition": "none",
+        "x": widths, "hovertext": hovers, "hoverinfo": "text", "textposition": "none",
         "marker": {
             "color": part.colour, "line": { "width": 0.5, "color": "$paper" },
             "pattern": { "shape": part.pattern, "fillmode": "overlay", "fgcolor": "$ink", "fgopacity": 0.35, "size": 7 },

@@ -23,14 +23,14 @@ pub(crate) struct Flame {
 
 /// All drawings for which there is a profile.
 pub(crate) fn flames(view: &View<'_>) -> Vec<Flame> {
-    let profile = |id: &str| view.report.profiles.iter().find(|profile| profile.arm == id);
     let mut all = Vec::new();
     for group in &view.groups {
         let point = view.point(&group.baseline.point);
         let place = if point.is_empty() { String::new() } else { format!(", {point}") };
-        let Some(baseline) = profile(&group.baseline.id) else { continue };
+        let Some(baseline) = profile_of(view, &group.baseline.id) else { continue };
         let name = view.name(&baseline.arm);
-        let candidates: Vec<&Profile> = group.candidates.iter().filter_map(|arm| profile(&arm.id)).collect();
+        let candidates: Vec<&Profile> =
+            group.candidates.iter().filter_map(|arm| profile_of(view, &arm.id)).collect();
         if candidates.is_empty() {
             all.extend(flame(&name, &place, &stacks(baseline), None));
         }
@@ -42,6 +42,10 @@ pub(crate) fn flames(view: &View<'_>) -> Vec<Flame> {
         }
     }
     all
+}
+
+fn profile_of<'a>(view: &View<'a>, arm: &str) -> Option<&'a Profile> {
+    view.report.profiles.iter().find(|profile| profile.arm == arm)
 }
 
 /// Stacks of a profile. Names come from foreign binaries, so markup, hidden characters and separators are removed.
@@ -227,11 +231,11 @@ fn warm(name: &str) -> String {
 
 /// Red for more and blue for less; the paler, the more alike.
 fn against(more: i64, most: u64) -> String {
-    let pale = |by: u64| 100 + 150 * (most - by) / most.max(1);
+    let pale = 100 + 150 * (most - more.unsigned_abs()) / most.max(1);
     match more {
         0 => "rgb(250,250,250)".into(),
-        1.. => format!("rgb(255,{0},{0})", pale(more.unsigned_abs())),
-        _ => format!("rgb({0},{0},255)", pale(more.unsigned_abs())),
+        1.. => format!("rgb(255,{pale},{pale})"),
+        _ => format!("rgb({pale},{pale},255)"),
     }
 }
 

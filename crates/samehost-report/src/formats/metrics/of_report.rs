@@ -37,7 +37,7 @@ pub fn metrics_of_report(report: &Report) -> Vec<Metric> {
 }
 
 /// What is measured where: the same for all arms of a comparison.
-fn at(report: &Report, metric: &str, point: &Point) -> Labels {
+fn at(report: &Report, metric: &str, point: &Point) -> Vec<(&'static str, String)> {
     let mut labels = vec![
         (WORKLOAD, clean(&report.head.workload.name)),
         ("samehost.metric", clean(metric)),
@@ -55,94 +55,103 @@ fn at(report: &Report, metric: &str, point: &Point) -> Labels {
 }
 
 fn compared(report: &Report) -> [Metric; 5] {
-    let labels = |comparison: &Comparison| {
-        let mut labels = at(report, &comparison.metric, &comparison.point);
-        labels.push(("samehost.baseline", name(report, &comparison.baseline)));
-        labels.push(("samehost.candidate", name(report, &comparison.candidate)));
-        labels
-    };
-    let samples = |value: fn(&Comparison) -> Option<f64>| {
-        let sample =
-            |comparison| Some(Sample { labels: labels(comparison), value: finite(value(comparison))? });
-        report.analysis.comparisons.iter().filter_map(sample).collect()
-    };
-    let verdicts = report.analysis.comparisons.iter().flat_map(|comparison| {
-        VERDICTS.map(|verdict| {
-            let mut labels = labels(comparison);
+    let mut verdicts = Vec::new();
+    for comparison in &report.analysis.comparisons {
+        for verdict in VERDICTS {
+            let mut labels = labels_of(report, comparison);
             labels.push(("samehost.verdict", verdict.to_string()));
-            Sample { labels, value: if comparison.verdict == verdict { 1.0 } else { 0.0 } }
-        })
-    });
+            verdicts.push(Sample { labels, value: if comparison.verdict == verdict { 1.0 } else { 0.0 } });
+        }
+    }
     [
         Metric::gauge(
             "samehost.bench.compared",
             MetricUnit::Ratio,
             "Candidate divided by baseline.",
-            samples(|comparison| Some(comparison.ratio)),
+            of_comparisons(report, |comparison| Some(comparison.ratio)),
         ),
         Metric::gauge(
             "samehost.bench.compared_low",
             MetricUnit::Ratio,
             "The lower end of the 95 % interval of that.",
-            samples(|comparison| comparison.ci_low),
+            of_comparisons(report, |comparison| comparison.ci_low),
         ),
         Metric::gauge(
             "samehost.bench.compared_high",
             MetricUnit::Ratio,
             "The upper end of that interval.",
-            samples(|comparison| comparison.ci_high),
+            of_comparisons(report, |comparison| comparison.ci_high),
         ),
         Metric::gauge(
             "samehost.bench.blocks",
             MetricUnit::Of("block"),
             "Blocks in which both were measured.",
-            samples(|comparison| Some(f64::from(comparison.blocks))),
+            of_comparisons(report, |comparison| Some(f64::from(comparison.blocks))),
         ),
         Metric::gauge(
             "samehost.bench.verdict",
             MetricUnit::None,
             "1 for the verdict, 0 for the others.",
-            verdicts.collect(),
+            verdicts,
         ),
     ]
 }
 
+fn labels_of(report: &Report, comparison: &Comparison) -> Labels {
+    let mut labels = at(report, &comparison.metric, &comparison.point);
+    labels.push(("samehost.baseline", name(report, &comparison.baseline)));
+    labels.push(("samehost.candidate", name(report, &comparison.candidate)));
+    labels
+}
+
+/// A value of each comparison that has it.
+fn of_comparisons(report: &Report, value: fn(&Comparison) -> Option<f64>) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    for comparison in &report.analysis.comparisons {
+        let Some(value) = finite(value(comparison)) else { continue };
+        samples.push(Sample { labels: labels_of(report, comparison), value });
+    }
+    samples
+}
+
 /// The typical value of each arm. What is none of these units is left out.
 fn measured(report: &Report) -> [Metric; 4] {
-    let samples = |units: &[(&str, f64)]| {
-        let mut samples = Vec::new();
-        for metric in &report.head.workload.metrics {
-            let Some((_, factor)) = units.iter().find(|(unit, _)| *unit == metric.unit) else { continue };
-            samples.extend(report.head.arms.iter().filter_map(|arm| of_arm(report, arm, metric, *factor)));
-        }
-        samples
-    };
     [
         Metric::gauge(
             "samehost.bench.time",
             MetricUnit::Seconds,
             "What an arm measured: latencies, CPU time per operation.",
-            samples(&[("us", 1e-6), ("ms", 1e-3), ("s", 1.0)]),
+            measured_in(report, &[("us", 1e-6), ("ms", 1e-3), ("s", 1.0)]),
         ),
         Metric::gauge(
             "samehost.bench.rate",
             MetricUnit::PerSecond,
             "What an arm measured: operations per second.",
-            samples(&[("per_s", 1.0)]),
+            measured_in(report, &[("per_s", 1.0)]),
         ),
         Metric::gauge(
             "samehost.bench.bandwidth",
             MetricUnit::BytesPerSecond,
             "What an arm measured: bytes per second.",
-            samples(&[("bytes_per_s", 1.0)]),
+            measured_in(report, &[("bytes_per_s", 1.0)]),
         ),
         Metric::gauge(
             "samehost.bench.share",
             MetricUnit::Ratio,
             "What an arm measured: a part of all, such as what was lost or refused.",
-            samples(&[("percent", 0.01)]),
+            measured_in(report, &[("percent", 0.01)]),
         ),
     ]
+}
+
+/// What arms measured in one of these units, each with the factor that makes it the metric's own.
+fn measured_in(report: &Report, units: &[(&str, f64)]) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    for metric in &report.head.workload.metrics {
+        let Some((_, factor)) = units.iter().find(|(unit, _)| *unit == metric.unit) else { continue };
+        samples.extend(report.head.arms.iter().filter_map(|arm| of_arm(report, arm, metric, *factor)));
+    }
+    samples
 }
 
 fn of_arm(report: &Report, arm: &Arm, metric: &MetricInfo, factor: f64) -> Option<Sample> {

@@ -17,14 +17,13 @@ const LONGEST: usize = 48;
 
 /// Writes the reproduction as one HTML page that works offline.
 pub fn reproduction_as_html(reproduction: &Reproduction, out: &mut dyn Write) -> io::Result<()> {
-    let reports: Vec<(String, &Report)> = reproduction
-        .experiments
-        .iter()
-        .flat_map(|experiment| {
-            let label = |label: &str| format!("{}: {}, {label}", experiment.id, experiment.title);
-            experiment.measurements.iter().map(move |one| (label(&one.label), &one.report))
-        })
-        .collect();
+    let mut reports: Vec<(String, &Report)> = Vec::new();
+    for experiment in &reproduction.experiments {
+        for measured in &experiment.measurements {
+            let label = format!("{}: {}, {}", experiment.id, experiment.title, measured.label);
+            reports.push((label, &measured.report));
+        }
+    }
     let reports: Vec<(&str, &Report)> =
         reports.iter().map(|(label, report)| (label.as_str(), *report)).collect();
     let front = Front { title: TITLE, html: &front(reproduction), articles: Articles::Whole };
@@ -40,18 +39,18 @@ fn front(reproduction: &Reproduction) -> String {
         Column::new("holds?", Align::Left),
     ]);
     for experiment in &reproduction.experiments {
-        let name = || Span::new(Tone::Bold, format!("{} {}", experiment.id, experiment.title));
+        let name = Span::new(Tone::Bold, format!("{} {}", experiment.id, experiment.title));
         if let Some(reason) = unmeasured(experiment) {
             let empty = Span::default;
             // Cells are not wrapped; a long reason is printed below the table.
             let short =
                 reason.split(": this").next().filter(|text| text.len() <= LONGEST).unwrap_or("failed");
-            grid.push(vec![name(), empty(), empty(), empty(), Span::new(Tone::Doubt, short)]);
+            grid.push(vec![name, empty(), empty(), empty(), Span::new(Tone::Doubt, short)]);
             continue;
         }
         for (index, claim) in experiment.claims.iter().enumerate() {
             grid.push(vec![
-                if index == 0 { name() } else { Span::default() },
+                if index == 0 { name.clone() } else { Span::default() },
                 Span::plain(&claim.claim),
                 Span::plain(&claim.published),
                 claim.here.as_ref().map_or_else(|| Span::dim("–"), |found| Span::plain(here(found))),

@@ -31,10 +31,11 @@ fn ratio(value: f64) -> String {
 
 /// The measured value with its interval: `1.13 (1.10–1.16)`.
 fn here(here: &Here) -> String {
-    let text = |value: f64| {
-        if here.unit.is_empty() { ratio(value) } else { significant(value) }
+    let (value, text): (String, fn(f64) -> String) = if here.unit.is_empty() {
+        (ratio(here.value), ratio)
+    } else {
+        (format_value(here.value, &here.unit), significant)
     };
-    let value = if here.unit.is_empty() { ratio(here.value) } else { format_value(here.value, &here.unit) };
     match (here.low, here.high) {
         (Some(low), Some(high)) => format!("{value} ({}–{})", text(low), text(high)),
         _ => value,
@@ -59,14 +60,14 @@ fn outcome(claim: &ClaimOutcome) -> Span {
 
 /// Why an experiment has no results: `not measured: needs mariadb-server`.
 fn unmeasured(experiment: &Experiment) -> Option<String> {
-    let reason = || experiment.reason.as_deref().unwrap_or_default();
+    let reason = experiment.reason.as_deref().unwrap_or_default();
     Some(match experiment.state {
         ExperimentState::Measured => return None,
         ExperimentState::NotInstalled => {
-            format!("not measured: needs {}", experiment.package.as_deref().unwrap_or_else(reason))
+            format!("not measured: needs {}", experiment.package.as_deref().unwrap_or(reason))
         }
-        ExperimentState::NoWorkload => format!("not measured: {}", reason()),
-        ExperimentState::Failed => format!("failed: {}", reason()),
+        ExperimentState::NoWorkload => format!("not measured: {reason}"),
+        ExperimentState::Failed => format!("failed: {reason}"),
         ExperimentState::Interrupted => "not measured: interrupted".into(),
     })
 }
@@ -117,32 +118,36 @@ fn found(experiment: &Experiment) -> Vec<String> {
 
 /// Summary sentence.
 fn summary(reproduction: &Reproduction) -> String {
-    let claims = || reproduction.experiments.iter().flat_map(|experiment| &experiment.claims);
-    let count = |judgement| claims().filter(|claim| claim.judgement == judgement).count();
-    let all = claims().count();
+    let claims: Vec<&ClaimOutcome> =
+        reproduction.experiments.iter().flat_map(|experiment| &experiment.claims).collect();
+    let holding = number_of(&claims, Judgement::Holds);
     let mut parts = vec![format!(
-        "{} of {all} published claims {} on this machine",
-        count(Judgement::Holds),
-        if count(Judgement::Holds) == 1 { "holds" } else { "hold" }
+        "{holding} of {} published claims {} on this machine",
+        claims.len(),
+        if holding == 1 { "holds" } else { "hold" }
     )];
     for (judgement, one, many) in [
         (Judgement::DoesNotHold, "does not", "do not"),
         (Judgement::CannotTell, "cannot be told", "cannot be told"),
         (Judgement::NotMeasured, "was not measured", "were not measured"),
     ] {
-        match count(judgement) {
+        match number_of(&claims, judgement) {
             0 => {}
             1 => parts.push(format!("1 {one}")),
             some => parts.push(format!("{some} {many}")),
         }
     }
-    let other = claims().filter(|c| c.judgement == Judgement::Holds && c.is_of_other_size()).count();
+    let other = claims.iter().filter(|c| c.judgement == Judgement::Holds && c.is_of_other_size()).count();
     let sizes = match other {
         0 => String::new(),
         1 => " One of those that hold is of another size here.".into(),
         some => format!(" {some} of those that hold are of another size here."),
     };
     format!("{}.{sizes}", parts.join(", "))
+}
+
+fn number_of(claims: &[&ClaimOutcome], judgement: Judgement) -> usize {
+    claims.iter().filter(|claim| claim.judgement == judgement).count()
 }
 
 /// Machine, mode and duration.
@@ -239,8 +244,8 @@ fn table(reproduction: &Reproduction, columns: usize) -> Vec<Line> {
         Column::new("here", Align::Right),
         Column::new("", Align::Left),
     ]);
-    let measured = || reproduction.experiments.iter().filter(|one| unmeasured(one).is_none());
-    for claim in measured().flat_map(|one| &one.claims) {
+    let measured = reproduction.experiments.iter().filter(|one| unmeasured(one).is_none());
+    for claim in measured.flat_map(|one| &one.claims) {
         grid.push(vec![
             Span::plain(format!("{}{}", " ".repeat(INDENT), claim.claim)),
             Span::plain(&claim.published),
@@ -316,7 +321,9 @@ mod tests {
     }
 
     fn scene() -> Reproduction {
-        let none = || vec![claim(Judgement::NotMeasured, None, None)];
+        fn none() -> Vec<ClaimOutcome> {
+            vec![claim(Judgement::NotMeasured, None, None)]
+        }
         Reproduction {
             schema: REPRODUCTION_SCHEMA.into(),
             samehost_version: "0.1.0".into(),
