@@ -302,7 +302,7 @@ pub(crate) fn try_next(refused: &Refused) -> String {
     advice.map_or_else(|| refused.try_next.clone(), str::to_owned)
 }
 
-pub(crate) fn mysql(code: u16) -> &'static str {
+fn mysql(code: u16) -> &'static str {
     match code {
         1040 | 1203 | 1226 => "use fewer --connections, or raise max_connections",
         1044 => {

@@ -44,6 +44,11 @@ pub(crate) fn link_to(endpoint: &Endpoint) -> Result<Link, BenchError> {
     Ok(Link::connect(endpoint, REPLY_TIMEOUT)?)
 }
 
+/// Words for a server's view of a connection.
+pub(crate) fn says(seen: impl std::fmt::Display) -> String {
+    format!("the server says {seen}")
+}
+
 /// Checks with the kernel that a stream uses the transport asked for.
 pub(crate) fn prove(stream: &Stream, asked: Transport) -> Result<(), BenchError> {
     Ok(samehost_login::prove(stream, asked)?)

@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 use samehost_testing::bent;
 
-use super::{Account, LoggedIn, SslMode};
+use super::{Account, LoggedIn};
+use crate::address::SslMode;
 use crate::error::LoginError;
 use crate::expected::Expected;
 use crate::replayed::{endpoint, login};

@@ -146,7 +146,7 @@ impl Configured for Settings {
             arguments,
             tuning: Tuning::default(),
         };
-        let given = Given::of(start)?;
+        let given = Given::of(start);
         Ok(Box::new(RunningConnect {
             server: BuiltIn::start(spec, &given.missing)?,
             burst: self.burst,

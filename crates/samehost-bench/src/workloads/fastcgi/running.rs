@@ -43,7 +43,7 @@ pub(super) struct RunningFastCgi {
 
 impl RunningFastCgi {
     pub(super) fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
-        let given = Given::of(start)?;
+        let given = Given::of(start);
         let account = Account::made()?;
         let private = if needs_private(start)? {
             settings.script.iter().try_for_each(|script| check_script(script))?;

@@ -10,13 +10,13 @@ use samehost_transport::Stream;
 
 use super::super::requests::value;
 use super::dialogue::{Exchange, MemcachedSession};
-use super::{Command, Settings, dialogue, endpoint};
+use super::{Command, Settings, dialogue};
 use crate::engine::Job;
 use crate::engine::session::{Connector, Session};
 use crate::error::BenchError;
 use crate::private_servers::{PrivateServer, memcached, random_hex};
 use crate::workload::{Instance, StartOptions};
-use crate::workloads::foreign::foreign_pids;
+use crate::workloads::foreign::Given;
 use crate::workloads::requests::link_to;
 
 /// The running processes.
@@ -36,27 +36,22 @@ pub(super) struct RunningMemcached {
 
 impl RunningMemcached {
     pub(super) fn start(settings: Settings, start: &StartOptions) -> Result<Self, BenchError> {
-        let mut given = BTreeMap::new();
-        for (transport, text) in &start.servers {
-            given.insert(*transport, endpoint(*transport, text)?);
-        }
+        let given = Given::of(start);
         let mut running = RunningMemcached {
             settings,
             private: BTreeMap::new(),
-            foreign_pids: foreign_pids(given.values()),
-            given,
+            foreign_pids: given.pids,
+            given: given.endpoints,
             version: String::new(),
             key: format!("samehost:{}", random_hex(8)?),
             touched: Vec::new(),
             current: None,
             connector: None,
         };
-        for transport in &start.transports {
-            if !running.given.contains_key(transport) {
-                let most = start.most_connections;
-                let server = memcached::start(&start.program, *transport, most, dialogue::is_ours)?;
-                running.private.insert(*transport, server);
-            }
+        for transport in given.missing {
+            let most = start.most_connections;
+            let server = memcached::start(&start.program, transport, most, dialogue::is_ours)?;
+            running.private.insert(transport, server);
         }
         let private = running.private.values().flat_map(PrivateServer::endpoints);
         let first = running.given.values().chain(private).next().cloned();

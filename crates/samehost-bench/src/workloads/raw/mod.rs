@@ -215,7 +215,7 @@ impl Configured for Settings {
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
         let bulk = self.bulk;
-        let given = Given::of(start)?;
+        let given = Given::of(start);
         if !bulk {
             given.endpoints.values().try_for_each(require_echo)?;
         }

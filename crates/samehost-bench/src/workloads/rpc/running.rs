@@ -38,7 +38,7 @@ pub(super) struct Grpc {
 
 impl Grpc {
     pub(super) fn start(reply_size: u32, start: &StartOptions) -> Result<Self, BenchError> {
-        let given = Given::of(start)?;
+        let given = Given::of(start);
         needs_private(start)?;
         let spec = BuiltInSpec {
             program: start.program.clone(),
