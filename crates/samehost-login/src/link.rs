@@ -85,9 +85,15 @@ impl Link {
     /// # Errors
     /// When connecting fails, or the transport is another one.
     pub fn connect(endpoint: &Endpoint, patience: Duration) -> Result<Self, LoginError> {
-        let mut link = Self::open(endpoint, patience)?;
-        prove(&link.stream, endpoint.transport())?;
+        let mut link = Self::proven(endpoint, patience)?;
         link.let_in();
+        Ok(link)
+    }
+
+    /// The same for a login, which may take `patience` in all.
+    pub(crate) fn proven(endpoint: &Endpoint, patience: Duration) -> Result<Self, LoginError> {
+        let link = Self::open(endpoint, patience)?;
+        prove(&link.stream, endpoint.transport())?;
         Ok(link)
     }
 

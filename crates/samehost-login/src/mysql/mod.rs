@@ -13,7 +13,7 @@ use crate::address::ServerAddress;
 use crate::credentials::Credentials;
 use crate::error::{LoginError, Refused};
 use crate::expected::Expected;
-use crate::link::{Encrypted, Link, plain, prove};
+use crate::link::{Encrypted, Link, plain};
 use crate::passwords::hold;
 use login::{Channel, Denied, Login, Step};
 use packet::{Answer, SqlError, first_frame, frame, take_text};
@@ -119,9 +119,7 @@ impl Dialogue {
         expected: &Expected,
         patience: Duration,
     ) -> Result<Self, LoginError> {
-        let first = plain(&address.endpoint);
-        let link = Link::open(&first, patience)?;
-        prove(link.stream(), first.transport())?;
+        let link = Link::proven(&plain(&address.endpoint), patience)?;
         let user = address.credentials.user();
         let account = Account::of(&user, &address.credentials, expected);
         let mut dialogue = Self::over(link, &address.endpoint, &account)?;

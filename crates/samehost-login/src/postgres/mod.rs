@@ -12,7 +12,7 @@ use samehost_model::Endpoint;
 use crate::address::ServerAddress;
 use crate::error::LoginError;
 use crate::expected::Expected;
-use crate::link::{Encrypted, Link, plain, prove};
+use crate::link::{Encrypted, Link, plain};
 use login::{MOST_MESSAGES, converse, next, refused, secure};
 use messages::{Refusal, query};
 
@@ -45,9 +45,7 @@ impl LoggedIn {
         expected: &Expected,
         patience: Duration,
     ) -> Result<Self, LoginError> {
-        let first = plain(&address.endpoint);
-        let link = Link::open(&first, patience)?;
-        prove(link.stream(), first.transport())?;
+        let link = Link::proven(&plain(&address.endpoint), patience)?;
         let user = address.credentials.user();
         let account = Account::of(&user, &address.credentials, expected);
         let account = Account { sslmode: address.sslmode, read_only, ..account };

@@ -13,7 +13,7 @@ use crate::address::ServerAddress;
 use crate::credentials::Credentials;
 use crate::error::{LoginError, Refused};
 use crate::expected::Expected;
-use crate::link::{Link, prove};
+use crate::link::Link;
 use crate::passwords::hold;
 use resp::Reply;
 
@@ -126,8 +126,7 @@ impl Dialogue {
     ) -> Result<Self, LoginError> {
         let endpoint = &address.endpoint;
         let account = Account::of(endpoint, &address.credentials, expected)?;
-        let link = Link::open(endpoint, patience)?;
-        prove(link.stream(), endpoint.transport())?;
+        let link = Link::proven(endpoint, patience)?;
         let mut dialogue = Self::over(link, &account)?;
         dialogue.link.let_in();
         Ok(dialogue)
