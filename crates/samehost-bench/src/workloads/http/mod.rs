@@ -21,7 +21,7 @@ use crate::workload::{
     Capabilities, Configured, Description, Instance, Look, StartOptions, Workload, Written,
 };
 use crate::workloads::foreign::Forms;
-use crate::workloads::requests::{MOST_SLICED, require_own_connects};
+use crate::workloads::requests::{MOST_SLICED, require_own_connects, require_threads};
 use running::RunningHttp;
 
 pub(crate) use exchange::{Expected, Fetched, HttpConnector, HttpSession, RequestParts, Version, fetch};
@@ -30,8 +30,6 @@ pub(crate) use reply::refusal;
 
 /// Most requests sent at once.
 const MOST_PIPELINE: u32 = 64;
-/// Most connections if each has a thread.
-const MOST_THREADS: u32 = 1024;
 /// Largest reply of the built-in server, and the largest body of a POST.
 const MOST_SIZE: u64 = 64 << 20;
 
@@ -145,10 +143,8 @@ impl Configured for Settings {
                 "--pipeline needs connections that stay: leave --connect per-request out".into(),
             ));
         }
-        if self.per_request && point.connections > MOST_THREADS {
-            return Err(BenchError::Usage(format!(
-                "--connect per-request has a thread for each connection: at most {MOST_THREADS} of them"
-            )));
+        if self.per_request {
+            require_threads("--connect per-request", point.connections)?;
         }
         let largest = point.size_bytes.unwrap_or(0).max(u64::from(self.post_size));
         if largest.saturating_mul(u64::from(pipeline)) > MOST_SIZE {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use samehost_login::ServerAddress;
 use samehost_model::{Arm, Endpoint, ServerInfo, Transport};
-use samehost_transport::Tuning;
 
 use super::super::requests::value;
 use super::exchange::{Expected, HttpConnector, OneShot, RequestParts, fetch};
@@ -42,12 +41,7 @@ impl RunningHttp {
             }
             // One thread for all connections: a thread for each would cost more than the transport.
             let arguments = vec!["--model".into(), "epoll".into(), "--backlog".into(), "4096".into()];
-            let spec = BuiltInSpec {
-                program: start.program.clone(),
-                server: "http",
-                arguments,
-                tuning: Tuning::default(),
-            };
+            let spec = BuiltInSpec::new(&start.program, "http", arguments);
             let started = BuiltIn::start(spec, &start.transports)?;
             for transport in &start.transports {
                 if let Some(endpoint) = started.endpoint(*transport) {
@@ -148,9 +142,11 @@ impl Instance for RunningHttp {
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let address = self.addresses.get(&arm.transport).cloned().ok_or_else(|| {
-            BenchError::Usage(format!("no HTTP server listens on {} for this trial", arm.transport))
-        })?;
+        let address = self
+            .addresses
+            .get(&arm.transport)
+            .cloned()
+            .ok_or_else(|| BenchError::nobody_on(arm.transport, "HTTP server"))?;
         let request = self.request(&address, arm);
         let endpoint = address.endpoint;
         let expected = self.expected(&endpoint, &request, arm)?;

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use samehost_login::Link;
 use samehost_login::memcached::{self, line, listing};
 
-use super::super::requests::{Awaited, Seen};
 use super::{Command, Settings};
 use crate::engine::session::{Bad, Progress, Session};
 use crate::error::BenchError;
@@ -15,7 +14,7 @@ use crate::impact::{Connections, Impact, in_words};
 use crate::parameters::words;
 use crate::private_servers::PrivateServer;
 use crate::workload::Look;
-use crate::workloads::requests::{link_to, says};
+use crate::workloads::requests::{Awaited, Seen, link_to, says};
 
 /// Asks for the server's version.
 pub(super) fn version(link: &mut Link) -> Result<String, BenchError> {

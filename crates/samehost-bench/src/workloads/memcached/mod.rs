@@ -18,7 +18,7 @@ use crate::workload::{
     Capabilities, CheckupEntry, Configured, Description, Instance, Look, StartOptions, Workload, Written,
 };
 use crate::workloads::foreign::Forms;
-use crate::workloads::requests::MOST_SLICED;
+use crate::workloads::requests::{MOST_SLICED, require_size};
 use dialogue::Protocol;
 use running::RunningMemcached;
 
@@ -86,12 +86,7 @@ impl Configured for Settings {
     }
 
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
-        match point.size_bytes {
-            Some(size) if size > MOST_SIZE => Err(BenchError::Usage(format!(
-                "--size {size} is too large for memcached: at most {MOST_SIZE} bytes here"
-            ))),
-            _ => Ok(()),
-        }
+        require_size("--size", point.size_bytes.unwrap_or(0), "memcached", MOST_SIZE)
     }
 
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {

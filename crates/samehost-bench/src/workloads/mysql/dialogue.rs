@@ -4,9 +4,8 @@ use samehost_login::mysql::packet::{SqlError, first_frame, frame};
 use samehost_login::{Expected, ServerAddress};
 use samehost_model::Protocol;
 
-use super::super::requests::{expected, expected_again};
 use crate::error::BenchError;
-use crate::workloads::requests::REPLY_TIMEOUT;
+use crate::workloads::requests::{REPLY_TIMEOUT, expected, expected_again};
 
 pub(super) use samehost_login::mysql::{Dialogue, QUERY, Reply};
 

@@ -22,13 +22,11 @@ use crate::workload::{
     OpenOrClosed, Servers, StartOptions, Starts, Workload, Written, request_metrics,
 };
 use crate::workloads::foreign::{Forms, OtherHalf, complete};
-use crate::workloads::requests::{MOST_SLICED, require_own_connects};
+use crate::workloads::requests::{MOST_SLICED, require_own_connects, require_threads};
 use dialogue::begin;
 use running::RunningMySql;
 use statement::{Protocol, Statement};
 
-/// Most connections that are reopened for each statement: each has its own thread.
-const MOST_CALLERS: u32 = 1024;
 /// Most rows: ids are numbers of 32 bits.
 const MOST_ROWS: u32 = 1_000_000_000;
 
@@ -165,11 +163,7 @@ impl Configured for Settings {
     fn check(&self, point: &Point, transport: Transport) -> Result<(), BenchError> {
         if self.per_query {
             require_own_connects(transport)?;
-        }
-        if self.per_query && point.connections > MOST_CALLERS {
-            return BenchError::refuse(
-                "--connect per-query has a thread for each connection; at most 1024 of them",
-            );
+            require_threads("--connect per-query", point.connections)?;
         }
         if self.per_query && self.statement == Statement::Dump {
             return BenchError::refuse("a dump is one long query: --connect per-query says nothing about it");

@@ -24,7 +24,7 @@ use crate::private_servers::mariadb::MariaDbOptions;
 use crate::private_servers::{PrivateServer, mariadb};
 use crate::workload::{Instance, Look, StartOptions};
 use crate::workloads::foreign::{foreign_pids, needs_private, own_addresses};
-use crate::workloads::requests::says;
+use crate::workloads::requests::{apart, says};
 
 /// A running MySQL or MariaDB.
 pub(super) struct RunningMySql {
@@ -95,7 +95,7 @@ impl RunningMySql {
         self.tables
             .get(index)
             .or_else(|| self.tables.first())
-            .ok_or_else(|| BenchError::Usage(format!("no MySQL listens on {transport} for this trial")))
+            .ok_or_else(|| BenchError::nobody_on(transport, "MySQL"))
     }
 }
 
@@ -142,11 +142,7 @@ fn kind(identity: &Identity, differ: bool) -> String {
         "pool-of-threads" => ", pool-of-threads",
         _ => "",
     };
-    let apart = if differ {
-        ", a different process for each transport: what differs between them counts as the transport's"
-    } else {
-        ""
-    };
+    let apart = if differ { format!(", {}", apart("process")) } else { String::new() };
     format!("{name}{threads}{apart}")
 }
 
@@ -161,13 +157,15 @@ impl Instance for RunningMySql {
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let address = self.addresses.get(&arm.transport).cloned().ok_or_else(|| {
-            BenchError::Usage(format!("no MySQL listens on {} for this trial", arm.transport))
-        })?;
+        let address = self
+            .addresses
+            .get(&arm.transport)
+            .cloned()
+            .ok_or_else(|| BenchError::nobody_on(arm.transport, "MySQL"))?;
         let Settings { statement, protocol, .. } = self.settings;
         let tables = self.tables(arm.transport)?;
         tables.prepare_trial(&address, statement)?;
-        let (table, ids) = (tables.table().clone(), tables.ids().clone());
+        let (table, ids) = (tables.table.clone(), tables.ids.clone());
         if self.settings.per_query {
             let mut first = address.begin()?;
             self.view = Some(says(first.seen()?));
@@ -193,7 +191,7 @@ impl Instance for RunningMySql {
             protocol,
             table,
             ids,
-            rows: tables.rows(),
+            rows: tables.rows,
             next: AtomicU64::new(0),
             view: OnceLock::new(),
         });

@@ -16,9 +16,10 @@ const KNOWN_ROWS: u32 = 100;
 
 /// Tables in one server.
 pub(super) struct Tables {
-    table: Table,
-    ids: Ids,
-    rows: u64,
+    pub(super) table: Table,
+    pub(super) ids: Ids,
+    /// Rows of the table that is dumped.
+    pub(super) rows: u64,
     /// Server and statement that drop what we made.
     undo: Option<(Address, String)>,
 }
@@ -87,19 +88,6 @@ impl Tables {
         });
         dialogue.quit()?;
         Ok(Tables { table, ids, rows, undo: None })
-    }
-
-    pub(super) fn table(&self) -> &Table {
-        &self.table
-    }
-
-    pub(super) fn ids(&self) -> &Ids {
-        &self.ids
-    }
-
-    /// Rows of the table that is dumped.
-    pub(super) fn rows(&self) -> u64 {
-        self.rows
     }
 
     /// Resets the tables, so that every trial starts from the same state.

@@ -11,13 +11,12 @@ use samehost_login::postgres::unsaid;
 use samehost_login::{Credentials, ServerAddress};
 use samehost_model::{Protocol, Secret};
 
-use super::super::requests::{expected, expected_again};
 use crate::engine::session::{Bad, Progress, Session};
 use crate::error::BenchError;
 use crate::private_servers::postgres::DATA;
 use crate::private_servers::{POSTGRES_ROLE, PrivateServer};
 use crate::workloads::foreign::OtherHalf;
-use crate::workloads::requests::REPLY_TIMEOUT;
+use crate::workloads::requests::{REPLY_TIMEOUT, expected, expected_again};
 
 /// A connection that is logged in, on its database.
 pub(super) use samehost_login::postgres::LoggedIn as Dialogue;

@@ -25,7 +25,7 @@ use crate::workload::{
     StartOptions, Starts, Workload, Written, add_proxy_metric, request_metrics,
 };
 use crate::workloads::foreign::{Forms, complete};
-use crate::workloads::requests::MOST_SLICED;
+use crate::workloads::requests::{MOST_SLICED, require_threads};
 use pooler::{FRONTS, Pool, Pooled, VIA};
 use running::RunningPostgres;
 use statement::{Protocol, Statement};
@@ -38,8 +38,6 @@ mod statement;
 
 /// Most rows of our table.
 const MOST_ROWS: u32 = 1_000_000;
-/// Most connections if each has a thread.
-const MOST_THREADS: u32 = 1024;
 /// Connections of an arm in the checkup. Each is a process that the server forks, and takes 10 ms of CPU time until its caches are filled
 /// (perf: page faults), three times as long beside other work: with 64 an arm, a checkup had four blocks where MariaDB had nine.
 const CHECKUP_CONNECTIONS: u32 = 16;
@@ -249,10 +247,8 @@ impl Configured for Settings {
                 "a COPY has a connection of its own anyway; leave --connect per-query out".into(),
             ));
         }
-        if self.per_query && point.connections > MOST_THREADS {
-            return Err(BenchError::Usage(format!(
-                "--connect per-query has a thread for each connection; at most {MOST_THREADS} of them"
-            )));
+        if self.per_query {
+            require_threads("--connect per-query", point.connections)?;
         }
         if self.read_only && self.statement.has_table() {
             return Err(BenchError::Usage(format!(

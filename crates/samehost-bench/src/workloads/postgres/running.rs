@@ -25,7 +25,7 @@ use crate::error::BenchError;
 use crate::private_servers::{PrivateServer, postgres, random_hex};
 use crate::workload::{Instance, Servers, StartOptions};
 use crate::workloads::foreign::{foreign_pids, needs_private, own_addresses};
-use crate::workloads::requests::says;
+use crate::workloads::requests::{apart, says};
 
 /// Requests of each connection before it is measured. A backend fills its caches with the first request,
 /// which takes milliseconds, and plans a prepared statement five more times before it keeps a plan. With a
@@ -189,7 +189,7 @@ impl Instance for RunningPostgres {
             kind: if let Some(pooler) = &self.pooler {
                 format!("{} and postgresql", pooler.word())
             } else if self.differ() {
-                "postgresql, a different server for each transport: what differs between them counts as the transport's".into()
+                format!("postgresql, {}", apart("server"))
             } else {
                 "postgresql".into()
             },
@@ -212,9 +212,7 @@ impl Instance for RunningPostgres {
             Some(pooler) => pooler.address(arm),
             None => self.addresses.get(&arm.transport).cloned(),
         };
-        let address = address.ok_or_else(|| {
-            BenchError::Usage(format!("no PostgreSQL listens on {} for this trial", arm.transport))
-        })?;
+        let address = address.ok_or_else(|| BenchError::nobody_on(arm.transport, "PostgreSQL"))?;
         let mut dialogue = begin(&address, self.read_only)?;
         // Connections of a round's arms are open at the same time, so they are not waited for.
         self.open.retain(|connector| connector.strong_count() > 0);

@@ -5,12 +5,12 @@ use postgres_protocol::message::backend::Message;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use samehost_login::ServerAddress;
-use samehost_transport::ConnectError;
 
 use super::dialogue::{Refusal, exchange_once, first, is_aside, measured, parse, query};
 use super::statement::{Exchange, ID_DIGITS, Statement, copy_end, copy_head, copy_row, increment};
 use crate::engine::session::{Bad, Caller, Progress, Seen, Session};
 use crate::error::BenchError;
+use crate::workloads::requests::connect_failure;
 
 /// Longer than any reply of ours, including asynchronous messages.
 const MOST: usize = 48 * 1024;
@@ -148,12 +148,7 @@ impl Caller for QueryCaller {
 fn bad(error: impl Into<BenchError>) -> Bad {
     let error = error.into();
     let kind = match &error {
-        BenchError::Connect(ConnectError::Refused { .. }) => "connection refused",
-        BenchError::Connect(ConnectError::BacklogFull { .. }) => "EAGAIN (backlog full)",
-        BenchError::Connect(ConnectError::OutOfPorts { .. }) => "EADDRNOTAVAIL (no port left)",
-        BenchError::Connect(ConnectError::TooManyFiles { .. }) => "too many open files",
-        BenchError::Connect(ConnectError::TimedOut { .. }) => "connect timed out",
-        BenchError::Connect(_) => "connect failed",
+        BenchError::Connect(error) => connect_failure(error),
         BenchError::Refused { answer, .. } if answer.contains("SQLSTATE 53300") => {
             "53300 too many connections"
         }

@@ -220,11 +220,9 @@ impl Configured for Settings {
             given.endpoints.values().try_for_each(require_echo)?;
         }
         let model = self.model(start.connections_of_an_arm);
-        let spec = BuiltInSpec {
-            program: start.program.clone(),
-            server: if bulk { "sink" } else { "echo" },
-            arguments: if bulk { Vec::new() } else { self.echo_arguments(model) },
-            tuning: Tuning::default(),
+        let spec = match bulk {
+            true => BuiltInSpec::new(&start.program, "sink", Vec::new()),
+            false => BuiltInSpec::new(&start.program, "echo", self.echo_arguments(model)),
         };
         let mut servers = Vec::new();
         for tuning in tunings(start) {

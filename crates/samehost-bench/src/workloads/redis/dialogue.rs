@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use samehost_login::{Credentials, ServerAddress};
 use samehost_model::{Protocol, Secret};
 
-use super::super::requests::{expected, expected_again};
 use super::Command;
 use crate::error::BenchError;
 use crate::impact::{Connections, Impact, in_words};
@@ -14,7 +13,7 @@ use crate::private_servers::PrivateServer;
 use crate::private_servers::podman::Place;
 use crate::workload::Look;
 use crate::workloads::foreign::OtherHalf;
-use crate::workloads::requests::{REPLY_TIMEOUT, says};
+use crate::workloads::requests::{REPLY_TIMEOUT, expected, expected_again, says};
 
 pub(super) use samehost_login::redis::{Dialogue, Identity};
 

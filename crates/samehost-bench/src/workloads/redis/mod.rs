@@ -23,7 +23,7 @@ use crate::workload::{
     StartOptions, Starts, Wanted, Workload, Written, add_proxy_metric, request_metrics,
 };
 use crate::workloads::foreign::{Forms, complete};
-use crate::workloads::requests::MOST_SLICED;
+use crate::workloads::requests::{MOST_SLICED, require_size};
 use running::RunningRedis;
 
 /// Most commands in one request.
@@ -156,11 +156,7 @@ impl Configured for Settings {
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
         let pipeline = self.pipeline.at(point);
         let size = point.size_bytes.unwrap_or(0);
-        if size > MOST_SIZE {
-            return Err(BenchError::Usage(format!(
-                "--size {size} is too large for redis: at most {MOST_SIZE} bytes here"
-            )));
-        }
+        require_size("--size", size, "redis", MOST_SIZE)?;
         if size * u64::from(pipeline) > MOST_AT_ONCE {
             return Err(BenchError::Usage(format!(
                 "{pipeline} values of {size} bytes in one pipeline are more than {MOST_AT_ONCE} bytes; use a smaller --size or --pipeline"

@@ -11,7 +11,7 @@ use samehost_services::Kind;
 use samehost_system::interrupt;
 use samehost_transport::Stream;
 
-use super::super::requests::value;
+use super::super::requests::{apart, size_of, value};
 use super::dialogue::{Dialogue, Identity, begin, is_ours, login, measured, view};
 use super::session::{Exchange, RedisSession};
 use super::{Command, Settings};
@@ -89,7 +89,7 @@ impl RunningRedis {
     /// Makes the request of a trial, and sets up its key in the arm's server.
     fn asked(&mut self, arm: &Arm, dialogue: &mut Dialogue) -> Result<Asked, BenchError> {
         let pipeline = self.settings.pipeline.at(&arm.point);
-        let size = usize::try_from(arm.point.size_bytes.unwrap_or(128)).unwrap_or(usize::MAX);
+        let size = size_of(arm);
         let key = format!("{}{size}", self.prefix);
         Ok(Asked::Same(match self.settings.command {
             Command::Incr => {
@@ -168,9 +168,7 @@ impl Instance for RunningRedis {
             .collect();
         ServerInfo {
             kind: if self.differ {
-                format!(
-                    "{kind}, a different process for each transport: what differs between them counts as the transport's"
-                )
+                format!("{kind}, {}", apart("process"))
             } else if containers.is_empty() {
                 kind.into()
             } else {
@@ -189,9 +187,12 @@ impl Instance for RunningRedis {
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
         let place = self.settings.place.at(&arm.point);
         self.current = self.servers.iter().position(|served| served.place == place).unwrap_or(0);
-        let address = self.current().addresses.get(&arm.transport).cloned().ok_or_else(|| {
-            BenchError::Usage(format!("no Redis listens on {} for this trial", arm.transport))
-        })?;
+        let address = self
+            .current()
+            .addresses
+            .get(&arm.transport)
+            .cloned()
+            .ok_or_else(|| BenchError::nobody_on(arm.transport, "Redis"))?;
         let mut dialogue = begin(&address)?;
         self.free_counters();
         let asked = self.asked(arm, &mut dialogue)?;
