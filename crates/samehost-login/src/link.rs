@@ -317,6 +317,14 @@ impl Link {
     }
 }
 
+#[cfg(test)]
+impl Link {
+    /// The same, whose peer is a test that plays the server.
+    pub(crate) fn already_tied(self) -> Self {
+        Link { is_tied: true, ..self }
+    }
+}
+
 /// Whether a call ended because of the interval between checks, or a signal.
 fn is_wait(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)

@@ -28,7 +28,7 @@ fn recorded() -> Vec<Vec<u8>> {
 }
 
 fn answer(bytes: &[u8]) -> Result<String, LoginError> {
-    let expected = Expected::of_private_server();
+    let expected = Expected::default();
     let account = Account {
         user: "app",
         password: Some("hunter2"),
