@@ -36,7 +36,7 @@ const MOST_PACKETS: u32 = 16;
 
 /// Account to log in as.
 #[derive(Clone, Copy)]
-pub struct Account<'a> {
+pub(crate) struct Account<'a> {
     pub user: &'a str,
     /// Empty for no password.
     pub password: &'a str,

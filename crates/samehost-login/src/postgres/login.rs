@@ -17,7 +17,7 @@ use crate::passwords::hold;
 
 /// Account and options of a login.
 #[derive(Clone, Copy)]
-pub struct Account<'a> {
+pub(crate) struct Account<'a> {
     /// Role.
     pub user: &'a str,
     pub password: Option<&'a str>,

@@ -17,7 +17,8 @@ use login::{MOST_MESSAGES, converse, next, refused, secure};
 use messages::{Refusal, query};
 
 pub use crate::own_files::{FoundPassword, Login, OwnFiles, PasswordPlace, with_service};
-pub use login::{Account, PASSWORD, advice, unsaid};
+pub(crate) use login::Account;
+pub use login::{PASSWORD, advice, unsaid};
 
 // A connection to PostgreSQL after the login: queries, and the server's view of it.
 

@@ -21,7 +21,7 @@ use resp::Reply;
 
 /// Account to log in as.
 #[derive(Clone, Copy)]
-pub struct Account<'a> {
+pub(crate) struct Account<'a> {
     /// `None` for the default user.
     pub user: Option<&'a str>,
     /// `None` for no login.
