@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use samehost_login::{CredentialsError, LoginError, OPEN, Refused};
-use samehost_model::{Endpoint, EndpointError, Protocol, QuantityError, Transport, UnknownTransport};
+use samehost_model::{EndpointError, Protocol, QuantityError, Transport, UnknownTransport};
 use samehost_transport::{CertificateMakingError, ConnectError, ListenError, StartError, TuningError};
 
 /// Cause of an error, for the exit status.
@@ -207,7 +207,7 @@ impl From<LoginError> for BenchError {
                 answer: refused.answer,
             },
             LoginError::Lost { endpoint, reason, .. } | LoginError::Protocol { endpoint, reason } => {
-                BenchError::ServerLost { endpoint, reason, server_said: String::new() }
+                BenchError::lost(&endpoint, reason)
             }
             LoginError::TimedOut { endpoint, after } => {
                 BenchError::Hung { endpoint, seconds: after.as_secs_f64() }
@@ -247,12 +247,23 @@ impl BenchError {
         Err(BenchError::Usage(reason.into()))
     }
 
-    pub fn lost(endpoint: &Endpoint, reason: impl Into<String>) -> Self {
+    pub fn lost(endpoint: &(impl ToString + ?Sized), reason: impl Into<String>) -> Self {
         BenchError::ServerLost {
             endpoint: endpoint.to_string(),
             reason: reason.into(),
             server_said: String::new(),
         }
+    }
+
+    /// No server, which is called `what`, is there for an arm.
+    pub(crate) fn nobody_on(transport: Transport, what: &str) -> Self {
+        BenchError::Usage(format!("no {what} listens on {transport} for this trial"))
+    }
+
+    /// A private server that did not start, before it could say anything.
+    pub(crate) fn unstarted(server: &str, reason: impl Into<String>) -> Self {
+        let (server, reason) = (server.to_owned(), reason.into());
+        BenchError::Start { server, reason, server_said: String::new() }
     }
 
     #[must_use]
@@ -302,7 +313,7 @@ pub(crate) fn try_next(refused: &Refused) -> String {
     advice.map_or_else(|| refused.try_next.clone(), str::to_owned)
 }
 
-pub(crate) fn mysql(code: u16) -> &'static str {
+fn mysql(code: u16) -> &'static str {
     match code {
         1040 | 1203 | 1226 => "use fewer --connections, or raise max_connections",
         1044 => {

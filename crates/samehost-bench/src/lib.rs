@@ -32,6 +32,7 @@ pub use error::{BenchError, Fault};
 pub use impact::Impact;
 pub use matrix::values as parameter_values;
 pub use matrix::{FLOOR, StopOptions};
+pub use planned::no_servers;
 pub use profile::CallGraph;
 pub use request::{BenchOutcome, KeepAwake, Recorder, Request};
 pub use workload::Starts;

@@ -164,6 +164,12 @@ fn no(workload: &dyn Workload, option: &str) -> BenchError {
     BenchError::Usage(format!("`bench {}` takes no {option}", workload.name()))
 }
 
+/// The error that a workload takes no servers that already run.
+#[must_use]
+pub fn no_servers(workload: &dyn Workload) -> BenchError {
+    no(workload, "--tcp or --unix: it starts its own server")
+}
+
 /// Refuses options that the workload does not take.
 fn refuse_unfit(
     workload: &dyn Workload,
@@ -191,7 +197,7 @@ fn refuse_unfit(
         return no("--rate or --ladder");
     }
     if !request.servers.is_empty() && !capabilities.foreign_servers {
-        return no("--tcp or --unix: it starts its own server");
+        return Err(no_servers(workload));
     }
     if capabilities.commands && request.commands.len() < 2 {
         return Err(BenchError::Usage(

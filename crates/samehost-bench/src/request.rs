@@ -48,7 +48,7 @@ pub struct Request {
     pub stop: StopOptions,
     /// Seed of orders and schedules.
     pub seed: u64,
-    /// Addresses of servers that are already running, by transport.
+    /// Servers that are already running.
     pub servers: Servers,
     pub parameters: Parameters,
     /// Commands by arm name.

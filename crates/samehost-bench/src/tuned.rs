@@ -218,6 +218,8 @@ mod tests {
     use std::fs;
     use std::sync::Arc;
 
+    use samehost_login::ServerAddress;
+
     use super::*;
     use crate::workloads::workload;
 
@@ -241,7 +243,7 @@ mod tests {
         let none = refusal("noop", &request(&["reno"]));
         assert!(none.contains("no TCP"), "{none}");
         let mut running = request(&["reno"]);
-        running.servers.insert(Transport::Tcp, "127.0.0.1:1".into());
+        running.servers.insert(Transport::Tcp, ServerAddress::open("tcp:127.0.0.1:1".parse().unwrap()));
         assert!(refusal("redis", &running).contains("already runs"));
         let buffers = Request { socket_buffers: vec![65536], ..request(&[]) };
         assert!(refusal("redis", &buffers).contains("--socket-buffer"));

@@ -6,7 +6,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use samehost_model::{Arm, Endpoint, Metric, MetricInfo, Part, Point, ServerInfo, Transport, Trial, metric};
+use samehost_login::ServerAddress;
+use samehost_model::{
+    Arm, Endpoint, Metric, MetricInfo, Part, Point, Secret, ServerInfo, Transport, Trial, metric,
+};
 
 use crate::engine::Job;
 use crate::error::BenchError;
@@ -68,7 +71,7 @@ pub struct StartOptions {
     pub connections_of_an_arm: u32,
     /// Most connections open at once: those of all arms of a point if they take turns.
     pub most_connections: u32,
-    /// Addresses of servers that are already running, by transport.
+    /// Servers that are already running.
     pub servers: Servers,
     /// Commands by arm name.
     pub commands: Vec<(String, String)>,
@@ -78,8 +81,42 @@ pub struct StartOptions {
     pub routed: bool,
 }
 
-/// Addresses of servers that already run, as the command line gives them, by transport.
-pub type Servers = BTreeMap<Transport, String>;
+/// Servers that already run, by transport.
+pub type Servers = BTreeMap<Transport, ServerAddress>;
+
+/// What a user wrote for a server that already runs.
+#[derive(Clone, Copy)]
+pub struct Written<'a> {
+    /// The option: `--tcp` or `--unix`.
+    pub transport: Transport,
+    /// A URL or a plain endpoint.
+    pub text: &'a str,
+    /// Password that was prompted for; a URL with a password keeps its own.
+    pub password: Option<&'a Secret>,
+}
+
+impl Written<'_> {
+    /// Whether the option may name this endpoint: `--tcp` accepts both IP versions.
+    pub(crate) fn fits(&self, endpoint: &Endpoint) -> bool {
+        let found = endpoint.transport();
+        found == self.transport || (self.transport, found) == (Transport::Tcp, Transport::Tcp6)
+    }
+
+    /// The text as a plain endpoint.
+    ///
+    /// # Errors
+    /// When it is none, or a password was prompted for, which has no place in one.
+    pub(crate) fn plain(&self) -> Result<Endpoint, BenchError> {
+        let endpoint = self.text.parse()?;
+        match self.password {
+            None => Ok(endpoint),
+            Some(_) => BenchError::refuse(format!(
+                "{} has no place for a password: write a URL, such as mysql://USER@127.0.0.1:3306",
+                self.text
+            )),
+        }
+    }
+}
 
 /// What is to be measured, as far as it decides what is started.
 #[derive(Clone, Copy, Debug)]
@@ -169,6 +206,19 @@ pub trait Workload: Sync {
     /// Whether both ends of its connections are ours, so that each socket can be set.
     fn owns_both_ends(&self) -> bool {
         false
+    }
+
+    /// Reads the address of a server that already runs; here a plain endpoint.
+    ///
+    /// # Errors
+    /// When it is not such an address, or has another transport.
+    fn address(&self, written: &Written<'_>) -> Result<ServerAddress, BenchError> {
+        let endpoint = written.plain()?;
+        if !written.fits(&endpoint) {
+            let Written { text, transport, .. } = written;
+            return BenchError::refuse(format!("{text} is not an endpoint of {transport}"));
+        }
+        Ok(ServerAddress::open(endpoint))
     }
 
     /// Completes the servers that are already running: if only TCP or only the Unix socket was given, asks
@@ -354,7 +404,6 @@ pub trait Instance: Send {
 /// What is to be measured on servers that are already running.
 #[derive(Clone, Copy, Debug)]
 pub struct Look<'a> {
-    /// Addresses by transport.
     pub servers: &'a Servers,
     /// Most connections of any point.
     pub connections: u32,

@@ -6,14 +6,15 @@
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex};
 
 use samehost_model::{Endpoint, Protocol, Secret};
+use samehost_system::accounts;
 
 use crate::error::{CredentialsError, LoginError};
-use crate::mysql::Surroundings;
-use crate::postgres::{Defaults, FoundPassword, Login, OwnFiles, with_service};
+use crate::own_files::{Defaults, FoundPassword, Login, OwnFiles, with_service};
+use crate::passwords;
 use crate::url::{ServerUrl, unescape};
 
 /// User, password and database of a login; missing parts have the defaults of the server's own clients.
@@ -36,12 +37,24 @@ impl Credentials {
     /// When the URL is wrongly encoded, or `~/.my.cnf` contains a password and other users may read it.
     pub fn of(protocol: Protocol, text: &str, endpoint: &Endpoint) -> Result<Self, CredentialsError> {
         let url = ServerUrl::parse(text).transpose().map_err(CredentialsError::Url)?;
+        Self::of_url(protocol, url.as_ref(), endpoint)
+    }
+
+    /// The same of a parsed URL; `None` for a text without one.
+    ///
+    /// # Errors
+    /// As [`Credentials::of`].
+    pub fn of_url(
+        protocol: Protocol,
+        url: Option<&ServerUrl>,
+        endpoint: &Endpoint,
+    ) -> Result<Self, CredentialsError> {
         match protocol {
-            Protocol::Mysql => Ok(mysql(url.as_ref(), &Surroundings::of_process()?)?),
+            Protocol::Mysql => Ok(mysql(url, &Surroundings::of_process()?)?),
             Protocol::Postgres => {
                 let files = OwnFiles::here();
                 let url = url
-                    .map(|url| with_service(&url, &files))
+                    .map(|url| with_service(url, &files))
                     .transpose()
                     .map_err(CredentialsError::Service)?;
                 let mut found = postgres(url.as_ref(), &Defaults::here())?;
@@ -53,13 +66,23 @@ impl Credentials {
                 }
                 Ok(found)
             }
-            Protocol::Redis => redis(url.as_ref(), std::env::var("REDISCLI_AUTH").ok()),
+            Protocol::Redis => redis(url, std::env::var("REDISCLI_AUTH").ok()),
             _ => Ok(Credentials::default()),
         }
     }
-}
 
-impl Credentials {
+    /// The user of the login; by default the one who runs this.
+    pub(crate) fn user(&self) -> String {
+        match self.user.clone().or_else(accounts::own_name) {
+            Some(user) => user,
+            None => rustix::process::geteuid().as_raw().to_string(),
+        }
+    }
+
+    pub(crate) fn password(&self) -> Option<&str> {
+        self.password.as_ref().map(Secret::reveal)
+    }
+
     /// The password that a client of libpq finds by itself for this login of PostgreSQL. `host` is how the client has the
     /// host; `None` for the directory or the address of the endpoint.
     #[must_use]
@@ -84,6 +107,18 @@ impl Credentials {
             database: self.database.as_deref()?,
             user: self.user.as_deref()?,
         })
+    }
+
+    /// The same for a login of this process's own. Who names the usual directory, in whatever spelling, has lines for
+    /// `localhost` as well: nothing is said of another program by this.
+    #[must_use]
+    pub fn own_postgres_password(&self, endpoint: &Endpoint) -> Option<Secret> {
+        let files = OwnFiles::here();
+        let mut found = self.postgres_password(&files, endpoint, None);
+        if found.is_none() && endpoint.path().and_then(Path::parent) == Some(Path::new("/run/postgresql")) {
+            found = self.postgres_password(&files, endpoint, Some(""));
+        }
+        found.map(|found| found.password)
     }
 }
 
@@ -146,7 +181,7 @@ fn host_of(url: &ServerUrl) -> Option<String> {
 
 fn redis(url: Option<&ServerUrl>, from_environment: Option<String>) -> Result<Credentials, CredentialsError> {
     let is_socket = url.is_some_and(|url| url.scheme.ends_with("unix"));
-    let database = if is_socket { option(url, "db") } else { database(url)? };
+    let database = if is_socket { option(url, "db").filter(|name| !name.is_empty()) } else { database(url)? };
     let from_environment = from_environment.filter(|password| !password.is_empty());
     let password = url.and_then(|url| url.password.clone()).or(from_environment);
     Ok(Credentials {
@@ -154,6 +189,111 @@ fn redis(url: Option<&ServerUrl>, from_environment: Option<String>) -> Result<Cr
         password: password.map(Secret::new),
         database,
     })
+}
+
+// Where a URL has no user or password for MySQL, they are found as its own clients find them: in the environment and in the group
+// `[client]` of `~/.my.cnf`.
+
+/// Options taken from the file.
+#[derive(Clone, Default, PartialEq, Eq)]
+#[cfg_attr(test, derive(Debug))]
+struct OptionFile {
+    user: Option<String>,
+    /// Password; never formatted.
+    password: Option<String>,
+}
+
+impl OptionFile {
+    /// Reads the file of the current user; empty if there is none.
+    ///
+    /// # Errors
+    /// When it contains a password and other users may read it.
+    fn of_user() -> Result<Self, CredentialsError> {
+        let Some(home) = std::env::var_os("HOME") else { return Ok(OptionFile::default()) };
+        let path = PathBuf::from(home).join(".my.cnf");
+        let Ok((mode, text)) = passwords::read(&path) else { return Ok(OptionFile::default()) };
+        let found = options(&text);
+        let open = mode & 0o077 != 0;
+        if open && found.password.is_some() {
+            return Err(CredentialsError::Open { path });
+        }
+        Ok(found)
+    }
+}
+
+/// Names may contain `-` or `_`; values may be quoted, and have the escapes of my.cnf; `#` starts a comment
+/// outside quotes. Later lines win.
+fn options(text: &str) -> OptionFile {
+    let mut found = OptionFile::default();
+    let mut in_client = false;
+    for line in text.lines().map(str::trim) {
+        if let Some(group) = line.strip_prefix('[') {
+            in_client = group.split(']').next().is_some_and(|name| name.trim() == "client");
+            continue;
+        }
+        let Some((name, value)) = line.split_once('=').filter(|_| in_client && !line.starts_with(['#', ';']))
+        else {
+            continue;
+        };
+        let value = Some(unquoted(value.trim()));
+        match name.trim() {
+            "user" => found.user = value,
+            "password" => found.password = value,
+            _ => {}
+        }
+    }
+    found
+}
+
+fn unquoted(value: &str) -> String {
+    let quote = value.chars().next().filter(|first| matches!(first, '"' | '\''));
+    let mut out = String::with_capacity(value.len());
+    let mut signs = value.chars().skip(usize::from(quote.is_some()));
+    while let Some(sign) = signs.next() {
+        match (sign, quote) {
+            (sign, Some(quote)) if sign == quote => break,
+            // A comment within a line starts after a blank.
+            ('#', None) if out.is_empty() || out.ends_with([' ', '\t']) => break,
+            ('\\', _) => match signs.next() {
+                Some('s') => out.push(' '),
+                Some('t') => out.push('\t'),
+                Some('n') => out.push('\n'),
+                Some('r') => out.push('\r'),
+                Some('b') => out.push('\u{8}'),
+                Some(other) => out.push(other),
+                None => out.push('\\'),
+            },
+            (sign, _) => out.push(sign),
+        }
+    }
+    if quote.is_none() { out.trim_end().to_owned() } else { out }
+}
+
+/// Sources of user and password if a URL has none.
+#[derive(Clone, Default)]
+struct Surroundings {
+    /// MYSQL_PWD.
+    environment: Option<String>,
+    /// `~/.my.cnf`.
+    file: OptionFile,
+    /// Name of the user who runs this program.
+    login_name: String,
+}
+
+impl Surroundings {
+    /// Reads those of this process.
+    ///
+    /// # Errors
+    /// When other users may read the option file and it contains a password.
+    fn of_process() -> Result<Self, CredentialsError> {
+        let name = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
+        let root = rustix::process::geteuid().is_root().then(|| "root".to_owned());
+        Ok(Surroundings {
+            environment: std::env::var("MYSQL_PWD").ok(),
+            file: OptionFile::of_user()?,
+            login_name: name.or(root).unwrap_or_default(),
+        })
+    }
 }
 
 /// Outcome of passwords, by keyed hashes of this process: no password is stored.
@@ -168,7 +308,7 @@ struct Tried {
 static TRIED: LazyLock<Tried> = LazyLock::new(Tried::default);
 
 fn hash(protocol: Protocol, credentials: &Credentials) -> Option<u64> {
-    let password = credentials.password.as_ref()?.reveal();
+    let password = credentials.password()?;
     Some(TRIED.keys.hash_one((protocol.name(), credentials.user.as_deref(), password)))
 }
 
@@ -209,7 +349,6 @@ mod tests {
 
     use super::*;
     use crate::error::Refused;
-    use crate::mysql::OptionFile;
 
     fn url(text: &str) -> ServerUrl {
         ServerUrl::parse(text).unwrap().unwrap()
@@ -251,6 +390,17 @@ mod tests {
         let endpoint = "tcp:127.0.0.1:1".parse().unwrap();
         let error = Credentials::of(Protocol::Redis, "redis://:hunter2%zz@h", &endpoint).unwrap_err();
         assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
+
+    #[test]
+    fn only_the_clients_group_counts_and_the_last_line_wins() {
+        let text = "[mysqld]\nuser=mysql\n[client]\nuser = bob # who\npassword=first\npassword=\"p#a\\\"ss\"\n# password=no\n[mysql]\npassword=other\n";
+        let expected = OptionFile { user: Some("bob".into()), password: Some("p#a\"ss".into()) };
+        assert_eq!(options(text), expected);
+        assert_eq!(options("user=x"), OptionFile::default());
+        assert_eq!(unquoted("'a b' c"), "a b");
+        assert_eq!(unquoted("a\\sb"), "a b");
+        assert_eq!(unquoted("pa#ss"), "pa#ss");
     }
 
     fn refused(may_need_tls: bool) -> LoginError {

@@ -9,7 +9,7 @@ use samehost_model::{Endpoint, EndpointError};
 use samehost_services::{Kind, Leads, Protocol, scheme};
 
 use crate::Expected;
-use crate::postgres::{OwnFiles, with_service};
+use crate::own_files::{OwnFiles, with_service};
 use crate::url::{ServerUrl, unescape};
 
 /// Protocol and endpoint of a URL.

@@ -36,7 +36,6 @@ pub struct Expected {
     pub(crate) others: Vec<Known>,
     pub(crate) nobody: Option<Box<Untied>>,
     pub(crate) started_by_us: bool,
-    pub(crate) needs_none: bool,
     pub(crate) again: bool,
     /// Peers of connections that were tied before: checked first next time.
     pub(crate) tied: Arc<Mutex<Vec<Known>>>,
@@ -51,7 +50,6 @@ impl PartialEq for Expected {
             && self.others == other.others
             && self.nobody == other.nobody
             && self.started_by_us == other.started_by_us
-            && self.needs_none == other.needs_none
             && self.again == other.again
     }
 }
@@ -79,12 +77,6 @@ impl Expected {
         Expected { nobody: Some(Box::new(untied)), ..Expected::default() }
     }
 
-    /// Any peer: for a server that this program started for itself, with a password that is valid for nothing else.
-    #[must_use]
-    pub fn of_private_server() -> Self {
-        Expected { needs_none: true, ..Expected::default() }
-    }
-
     /// Peers that are known without scanning services: a server of this protocol runs as root, as the account
     /// of its package, in a unit of its name, or as the user who runs this program.
     #[must_use]
@@ -105,7 +97,6 @@ impl Expected {
         self.units.extend(other.units);
         self.others.extend(other.others);
         self.started_by_us |= other.started_by_us;
-        self.needs_none |= other.needs_none;
         self.nobody = self.nobody.or(other.nobody);
         self
     }
@@ -149,6 +140,6 @@ impl Expected {
     #[must_use]
     pub fn is_nobody(&self) -> bool {
         let nothing = self.processes.is_empty() && self.accounts.is_empty() && self.units.is_empty();
-        nothing && !self.started_by_us && !self.needs_none
+        nothing && !self.started_by_us
     }
 }

@@ -2,9 +2,10 @@
 //! PostgreSQL, Redis and servers that behave like it, memcached. To HTTP, FastCGI and others it only connects. It
 //! changes nothing on a server, prints nothing, and sends a password to no other process than the server.
 //!
-//! Start reading at [`log_in()`]. `credentials` and `destination` read URLs, `tie` verifies the peer
+//! Start reading at [`log_in()`]. `credentials` and `destination` read URLs, `address` is what comes of them, `tie` verifies the peer
 //! against `expected`, and each protocol has a folder. `log_in_as` connects as another user.
 
+mod address;
 mod credentials;
 mod destination;
 mod error;
@@ -14,6 +15,7 @@ mod log_in;
 mod log_in_as;
 pub mod memcached;
 pub mod mysql;
+mod own_files;
 mod passwords;
 pub mod postgres;
 pub mod redis;
@@ -23,6 +25,7 @@ mod rights;
 mod tie;
 pub mod url;
 
+pub use address::{Page, ServerAddress, SslMode};
 pub use credentials::Credentials;
 pub use destination::{Destination, DestinationError, MYSQL_SOCKET_OPTIONS};
 pub use error::{CredentialsError, LoginError, LoginErrorKind, Refused, Untied, UntiedClass};

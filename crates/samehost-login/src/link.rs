@@ -85,9 +85,15 @@ impl Link {
     /// # Errors
     /// When connecting fails, or the transport is another one.
     pub fn connect(endpoint: &Endpoint, patience: Duration) -> Result<Self, LoginError> {
-        let mut link = Self::open(endpoint, patience)?;
-        prove(&link.stream, endpoint.transport())?;
+        let mut link = Self::proven(endpoint, patience)?;
         link.let_in();
+        Ok(link)
+    }
+
+    /// The same for a login, which may take `patience` in all.
+    pub(crate) fn proven(endpoint: &Endpoint, patience: Duration) -> Result<Self, LoginError> {
+        let link = Self::open(endpoint, patience)?;
+        prove(&link.stream, endpoint.transport())?;
         Ok(link)
     }
 
@@ -308,6 +314,14 @@ impl Link {
         }
         self.stream.set_deadline(None);
         Ok(self.stream)
+    }
+}
+
+#[cfg(test)]
+impl Link {
+    /// The same, whose peer is a test that plays the server.
+    pub(crate) fn already_tied(self) -> Self {
+        Link { is_tied: true, ..self }
     }
 }
 

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use rustix::fs::fstat;
-use samehost_model::{ConnectionSettings, Endpoint, Protocol, Secret};
-use samehost_system::accounts;
+use samehost_model::{ConnectionSettings, Endpoint, Protocol};
 use samehost_system::diag::both_ends;
 use samehost_transport::{ConnectError, Observed};
 
@@ -157,31 +156,14 @@ impl Connection {
     }
 }
 
-/// The user of the login; by default the one who runs this.
-fn user_of(credentials: &Credentials) -> String {
-    match credentials.user.clone().or_else(accounts::own_name) {
-        Some(user) => user,
-        None => rustix::process::geteuid().as_raw().to_string(),
-    }
-}
-
-fn password_of(credentials: &Credentials) -> Option<&str> {
-    credentials.password.as_ref().map(Secret::reveal)
-}
-
 fn mysql(
     link: Link,
     endpoint: &Endpoint,
     credentials: &Credentials,
     expected: &Expected,
 ) -> Result<View, LoginError> {
-    let user = user_of(credentials);
-    let account = mysql::Account {
-        user: &user,
-        password: password_of(credentials).unwrap_or_default(),
-        database: credentials.database.as_deref(),
-        expected,
-    };
+    let user = credentials.user();
+    let account = mysql::Account::of(&user, credentials, expected);
     let mut dialogue = mysql::Dialogue::over(link, endpoint, &account)?;
     let mut seen = dialogue.seen()?;
     seen.connection_type = dialogue.connection_type()?;
@@ -209,16 +191,9 @@ fn postgres(
     credentials: &Credentials,
     expected: &Expected,
 ) -> Result<View, LoginError> {
-    let user = user_of(credentials);
-    let account = postgres::Account {
-        user: &user,
-        password: password_of(credentials),
-        database: credentials.database.as_deref().unwrap_or(&user),
-        sslmode: postgres::SslMode::Disable,
-        // Poolers refuse settings that they do not know; nothing here writes.
-        read_only: false,
-        expected,
-    };
+    let user = credentials.user();
+    // Poolers refuse settings that they do not know, so it is not asked to be read-only; nothing here writes.
+    let account = postgres::Account::of(&user, credentials, expected);
     let mut logged_in = postgres::LoggedIn::over(link, endpoint, &account)?;
     let (says, transport) = match logged_in.seen() {
         Ok(seen) => (format!("pg_stat_activity: {seen}"), seen.transport()),
@@ -245,27 +220,7 @@ fn redis(
     credentials: &Credentials,
     expected: &Expected,
 ) -> Result<View, LoginError> {
-    let number = match credentials.database.as_deref() {
-        None => 0,
-        Some(text) => text.parse().map_err(|_| {
-            LoginError::from(Box::new(crate::Refused {
-                protocol: Protocol::Redis,
-                endpoint: endpoint.to_string(),
-                what: format!("database {}", text.escape_debug()),
-                code: None,
-                answer: "it is not a number".into(),
-                try_next: "databases of Redis are numbers from 0".into(),
-                may_need_tls: false,
-                by_password: false,
-            }))
-        })?,
-    };
-    let account = redis::Account {
-        user: credentials.user.as_deref(),
-        password: password_of(credentials),
-        database: number,
-        expected,
-    };
+    let account = redis::Account::of(endpoint, credentials, expected)?;
     let mut dialogue = redis::Dialogue::over(link, &account)?;
     let seen = dialogue.seen()?;
     let version = dialogue.identity()?.version;
@@ -300,6 +255,8 @@ fn memcached(mut link: Link) -> Result<View, LoginError> {
 mod tests {
     use std::io::{Read, Write};
     use std::net::TcpListener;
+
+    use samehost_model::Secret;
 
     use super::*;
     use crate::error::LoginErrorKind;

@@ -30,7 +30,7 @@ pub(crate) fn login<T: std::fmt::Debug>(
     theirs.shutdown(std::net::Shutdown::Write).unwrap();
     let stream = Stream::from_fd(ours.into(), Transport::Unix);
     let begun = Instant::now();
-    let result = login(Link::over(stream, &endpoint(), ENOUGH, begun + ENOUGH, None));
+    let result = login(Link::over(stream, &endpoint(), ENOUGH, begun + ENOUGH, None).already_tied());
     assert!(begun.elapsed() < ENOUGH, "{bytes:?}");
     assert!(format!("{result:?}").len() < 16 * bytes.len() + 4096, "{bytes:?}");
     result

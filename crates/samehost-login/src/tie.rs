@@ -38,9 +38,6 @@ pub(crate) fn tie(
     endpoint: &str,
     deadline: Instant,
 ) -> Result<(), LoginError> {
-    if expected.needs_none {
-        return Ok(());
-    }
     let begun = Instant::now();
     let refused = |untied: Untied| LoginError::Untied(Box::new(untied.at(endpoint)));
     if let Some(untied) = &expected.nobody

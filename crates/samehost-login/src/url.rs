@@ -1,5 +1,5 @@
-//! Parses server URLs: `scheme://user:password@place?option=value`. The password goes to the server only;
-//! formatting an address never shows it.
+//! Parses server URLs: `scheme://user:password@place?option=value`. The password goes to the server only: a parsed URL has
+//! no format.
 
 use samehost_model::Protocol;
 pub use samehost_model::percent_decoded as unescape;
@@ -15,7 +15,9 @@ pub struct ServerUrl {
     pub password: Option<String>,
     /// Part between the login and `?`, as written.
     pub place: String,
-    /// Options after `?`, in order.
+    /// Part after `?`, as written; `None` without one.
+    pub query: Option<String>,
+    /// Options in it, in order.
     pub options: Vec<(String, String)>,
 }
 
@@ -41,7 +43,10 @@ impl ServerUrl {
     }
 
     fn parts(scheme: &str, rest: &str) -> Result<Self, String> {
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (rest, query) = match rest.split_once('?') {
+            Some((rest, query)) => (rest, Some(query)),
+            None => (rest, None),
+        };
         // In HTTP a path may contain `@`, and a login has no slash.
         let is_http = matches!(samehost_services::scheme(scheme), Some((Protocol::Http, _)));
         let end = if is_http { rest.find('/').unwrap_or(rest.len()) } else { rest.len() };
@@ -59,7 +64,7 @@ impl ServerUrl {
             Some(part) => unescape(part).map(Some).ok_or("a `%` without two hexadecimal digits, or no UTF-8"),
         };
         let mut options = Vec::new();
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             options.push((
                 unescape(name).ok_or("a wrong `%` in an option's name")?,
@@ -74,6 +79,7 @@ impl ServerUrl {
             user: decoded(user)?,
             password: decoded(password)?,
             place,
+            query: query.map(str::to_owned),
             options,
         })
     }
@@ -107,31 +113,6 @@ fn out_of_brackets(place: &str) -> Result<(String, Option<String>), String> {
         Some((address, rest)) => (format!("{address}{rest}"), None),
         None => (place.to_owned(), None),
     })
-}
-
-/// Formats `user:password@`, escaped; empty without both.
-#[must_use]
-pub fn login(user: Option<&str>, password: Option<&str>) -> String {
-    match (user, password) {
-        (None, None) => String::new(),
-        (user, password) => {
-            format!("{}:{}@", escape(user.unwrap_or_default()), escape(password.unwrap_or_default()))
-        }
-    }
-}
-
-/// Adds a password that was prompted for to a URL; a URL with a password keeps its own. `None` if the text is
-/// not a URL and so has no place for a password.
-#[must_use]
-pub fn with_password(text: &str, password: &str) -> Option<String> {
-    let (scheme, rest) = text.split_once("://")?;
-    let (before, _) = rest.split_once('?').unwrap_or((rest, ""));
-    let (user, place) = match before.rsplit_once('@') {
-        Some((login, _)) if login.contains(':') => return Some(text.to_owned()),
-        Some((user, _)) => (user, &rest[user.len() + 1..]),
-        None => ("", rest),
-    };
-    Some(format!("{scheme}://{user}:{}@{place}", escape(password)))
 }
 
 /// Percent-encodes everything but letters, digits, and the punctuation of paths.
@@ -187,28 +168,7 @@ mod tests {
         );
     }
 
-    #[test]
-    fn a_password_that_was_asked_for_finds_its_place() {
-        for (text, expected) in [
-            ("mysql://bob@h/db?socket=/s", "mysql://bob:p%40w@h/db?socket=/s"),
-            ("redis://h:1", "redis://:p%40w@h:1"),
-            ("mysql://bob:own@h", "mysql://bob:own@h"),
-        ] {
-            assert_eq!(with_password(text, "p@w").unwrap(), expected);
-        }
-        assert!(with_password("tcp:h:1", "p").is_none());
-    }
-
     proptest! {
-        #[test]
-        fn a_login_comes_back(user in ".{0,6}", password in ".{0,9}") {
-            let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-            let text = format!("s://{}place", login(some(&user).as_deref(), some(&password).as_deref()));
-            let url = ServerUrl::parse(&text).unwrap().unwrap();
-            prop_assert_eq!((url.user, url.password), (some(&user), some(&password)));
-            prop_assert_eq!(url.place, "place");
-        }
-
         #[test]
         fn no_text_makes_it_panic(text in "[a-z]{1,3}://.{0,30}") {
             let _ = ServerUrl::parse(&text);

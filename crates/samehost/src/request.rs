@@ -1,14 +1,14 @@
 //! Converts the command line of `bench` into a request.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
-use samehost_bench::workload::{Servers, defaults};
+use samehost_bench::workload::{Servers, Workload, Written, defaults};
 use samehost_bench::{BenchError, KeepAwake, Request, StopOptions};
-use samehost_model::{Endpoint, Redactor, Stopping, Transport, parse_count_list, parse_size_list};
+use samehost_model::{Endpoint, Redactor, Secret, Stopping, Transport, parse_count_list, parse_size_list};
 use samehost_scan::{Target, TargetError};
 
 use crate::cli::{Bench, BenchOptions};
@@ -28,7 +28,10 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
     if let Some(url) = urls.first().filter(|_| !axes.foreign_servers) {
         return Err(WrongUse(format!("bench {name} takes no URL, so not `{url}`")).into());
     }
-    let servers = servers(options, urls)?;
+    if !axes.foreign_servers && (options.tcp.is_some() || options.unix.is_some()) {
+        return Err(samehost_bench::no_servers(bench.workload).into());
+    }
+    let servers = servers(bench.workload, options, urls)?;
     // A single URL is measured alone.
     let transports = match (options.transports.is_empty() && !urls.is_empty(), servers.len()) {
         (true, 1) => servers.keys().copied().collect(),
@@ -103,10 +106,11 @@ fn letter(place: usize) -> String {
     if place < 26 { letter.to_string() } else { format!("{letter}{}", place / 26 + 1) }
 }
 
-fn servers(options: &BenchOptions, urls: &[String]) -> anyhow::Result<Servers> {
+/// Servers that already run. This is where their URLs are read.
+fn servers(workload: &dyn Workload, options: &BenchOptions, urls: &[String]) -> anyhow::Result<Servers> {
     let given = [(Transport::Tcp, &options.tcp), (Transport::Unix, &options.unix)];
-    let mut servers: Servers =
-        given.into_iter().filter_map(|(transport, address)| Some((transport, address.clone()?))).collect();
+    let mut texts: BTreeMap<Transport, &str> =
+        given.into_iter().filter_map(|(transport, text)| Some((transport, text.as_deref()?))).collect();
     for url in urls {
         let target: Target = url.parse().map_err(|error: TargetError| WrongUse(error.to_string()))?;
         let transport = match target {
@@ -114,23 +118,27 @@ fn servers(options: &BenchOptions, urls: &[String]) -> anyhow::Result<Servers> {
             Target::Address { .. } => Transport::Tcp,
             Target::Process(_) => return Err(WrongUse(format!("`{url}` is not a URL")).into()),
         };
-        if servers.insert(transport, url.clone()).is_some() {
+        if texts.insert(transport, url).is_some() {
             return Err(WrongUse(format!(
                 "two servers are given for {transport}; one of each can be compared"
             ))
             .into());
         }
     }
+    let mut password = None;
     if options.ask_password {
-        if servers.is_empty() {
+        if texts.is_empty() {
             return Err(WrongUse("--ask-password is for a server given with --tcp or --unix".into()).into());
         }
-        let password = rpassword::prompt_password("Password: ").context(
+        let asked = rpassword::prompt_password("Password: ").context(
             "asking for a password needs a terminal; the environment or an option file gives one too",
         )?;
-        for address in servers.values_mut() {
-            *address = samehost_bench::workloads::with_password(address, &password)?;
-        }
+        password = Some(Secret::new(asked));
+    }
+    let mut servers = Servers::new();
+    for (transport, text) in texts {
+        let written = Written { transport, text, password: password.as_ref() };
+        servers.insert(transport, workload.address(&written)?);
     }
     Ok(servers)
 }

@@ -112,11 +112,7 @@ impl Writer {
                 "a message of {} bytes does not fit into one packet of this socket; use a smaller --size or another transport",
                 self.payload.len()
             )),
-            _ => BenchError::ServerLost {
-                endpoint: self.endpoint.clone(),
-                reason: error.to_string(),
-                server_said: String::new(),
-            },
+            _ => BenchError::lost(&self.endpoint, error.to_string()),
         }
     }
 }

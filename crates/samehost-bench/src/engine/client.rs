@@ -162,11 +162,8 @@ impl<'a> ReadyClient<'a> {
         let _ = self.child.kill();
         let stderr = self.errors.take().and_then(|errors| errors.join().ok()).unwrap_or_default();
         let stderr = stderr.trim();
-        BenchError::ServerLost {
-            endpoint: self.job.endpoint.clone(),
-            reason: if stderr.is_empty() { reason.to_owned() } else { format!("{reason}: {stderr}") },
-            server_said: String::new(),
-        }
+        let reason = if stderr.is_empty() { reason.to_owned() } else { format!("{reason}: {stderr}") };
+        BenchError::lost(&self.job.endpoint, reason)
     }
 }
 

@@ -333,11 +333,7 @@ impl<C: Count> Driver<C> {
                 Err(again) => kind = again,
             }
         }
-        Err(BenchError::ServerLost {
-            endpoint: self.connector.endpoint(),
-            reason: format!("{kind}, {RECONNECTS} times in a row"),
-            server_said: String::new(),
-        })
+        Err(BenchError::lost(&self.connector.endpoint(), format!("{kind}, {RECONNECTS} times in a row")))
     }
 }
 

@@ -136,11 +136,7 @@ pub trait Connector: Send + Sync {
 
     /// The error to report when a connection broke (`kind`) and reconnecting failed as well.
     fn lost(&self, kind: &str, again: &BenchError) -> BenchError {
-        BenchError::ServerLost {
-            endpoint: self.endpoint(),
-            reason: format!("{kind}; connecting again: {again}"),
-            server_said: String::new(),
-        }
+        BenchError::lost(&self.endpoint(), format!("{kind}; connecting again: {again}"))
     }
 }
 

@@ -60,11 +60,7 @@ pub fn drive(
     mut session: Box<dyn Session>,
     endpoint: &str,
 ) -> Result<WholeTally, BenchError> {
-    let lost = |reason: String| BenchError::ServerLost {
-        endpoint: endpoint.to_owned(),
-        reason,
-        server_said: String::new(),
-    };
+    let lost = |reason: String| BenchError::lost(endpoint, reason);
     let broken = |error: std::io::Error| match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => {
             BenchError::Hung { endpoint: endpoint.to_owned(), seconds: STALL.as_secs_f64() }

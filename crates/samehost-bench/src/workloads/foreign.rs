@@ -1,14 +1,17 @@
-//! Servers that are already running, given with `--tcp` and `--unix`: their addresses and processes, and the half of a server that
-//! the command line does not give.
+//! Servers that are already running, given with `--tcp` and `--unix`: how their addresses are read, their processes, and the half of
+//! a server that the command line does not give.
 
 use std::collections::BTreeMap;
 
-use samehost_model::{Endpoint, Redactor, ServerInfo, Transport};
+use samehost_login::url::ServerUrl;
+use samehost_login::{Credentials, CredentialsError, Destination, ServerAddress};
+use samehost_model::{Endpoint, Protocol, ServerInfo, Transport};
 
 use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::machine::{listener_pids, queue};
-use crate::workload::{Look, Servers, StartOptions};
+use crate::private_servers::PrivateServer;
+use crate::workload::{Look, Servers, StartOptions, Written};
 use crate::workloads::requests::link_to;
 
 /// The servers given as plain endpoints.
@@ -21,22 +24,18 @@ pub(crate) struct Given {
 }
 
 impl Given {
-    /// Parses the addresses.
-    ///
-    /// # Errors
-    /// When an address is not an endpoint, or has another transport.
-    pub(crate) fn of(start: &StartOptions) -> Result<Self, BenchError> {
-        let endpoints = foreign_endpoints(start)?;
-        Ok(Given {
-            pids: foreign_pids(endpoints.values()),
-            missing: start
-                .transports
+    pub(crate) fn of(start: &StartOptions) -> Self {
+        let servers = &start.servers;
+        let mut missing = start.transports.clone();
+        missing.retain(|transport| !servers.contains_key(transport));
+        Given {
+            endpoints: servers
                 .iter()
-                .copied()
-                .filter(|transport| !endpoints.contains_key(transport))
+                .map(|(transport, address)| (*transport, address.endpoint.clone()))
                 .collect(),
-            endpoints,
-        })
+            pids: foreign_pids(servers.values().map(|address| &address.endpoint)),
+            missing,
+        }
     }
 
     /// What a report says of the servers: their kind if they are given, and otherwise ours with its processes.
@@ -49,20 +48,6 @@ impl Given {
             pids: [own, self.pids.clone()].concat(),
         }
     }
-}
-
-fn foreign_endpoints(start: &StartOptions) -> Result<BTreeMap<Transport, Endpoint>, BenchError> {
-    let mut endpoints = BTreeMap::new();
-    for (transport, address) in &start.servers {
-        let endpoint: Endpoint = address.parse()?;
-        let found = endpoint.transport();
-        // `--tcp` accepts both IP versions.
-        if found != *transport && (*transport, found) != (Transport::Tcp, Transport::Tcp6) {
-            return Err(BenchError::Usage(format!("{address} is not an endpoint of {transport}")));
-        }
-        endpoints.insert(*transport, endpoint);
-    }
-    Ok(endpoints)
 }
 
 /// Whether to start a private server: if no server is given at all.
@@ -79,6 +64,21 @@ pub(crate) fn needs_private(start: &StartOptions) -> Result<bool, BenchError> {
     Ok(missing)
 }
 
+/// A private server over the transports that are measured.
+pub(crate) fn own_addresses(
+    server: &PrivateServer,
+    transports: &[Transport],
+    login: &Credentials,
+) -> Servers {
+    let mut servers = Servers::new();
+    for transport in transports {
+        if let Some(endpoint) = server.endpoint(*transport) {
+            servers.insert(*transport, ServerAddress::new(endpoint.clone(), login.clone()));
+        }
+    }
+    servers
+}
+
 /// Processes of the given servers, each once.
 pub(crate) fn foreign_pids<'a>(endpoints: impl Iterator<Item = &'a Endpoint>) -> Vec<u32> {
     let mut pids: Vec<u32> = endpoints.flat_map(listener_pids).collect();
@@ -91,10 +91,11 @@ pub(crate) fn foreign_pids<'a>(endpoints: impl Iterator<Item = &'a Endpoint>) ->
 /// to a listener.
 ///
 /// # Errors
-/// When an address is not an endpoint, or no server answers there: the user should know that first.
+/// When no server answers there: the user should know that first.
 pub(crate) fn crowding(look: &Look<'_>, is_burst: bool) -> Result<Vec<Impact>, BenchError> {
     let each = look.servers.iter().map(|(transport, address)| {
-        let mut impact = Impact::of(format!("the server at {}", Redactor::default().word(address)));
+        let endpoint = &address.endpoint;
+        let mut impact = Impact::of(format!("the server at {endpoint}"));
         impact.does.push(if is_burst {
             format!(
                 "makes {} connections at once, over and over: while they wait to be accepted its queue may be full, and whoever else connects is {}",
@@ -104,9 +105,8 @@ pub(crate) fn crowding(look: &Look<'_>, is_burst: bool) -> Result<Vec<Impact>, B
         } else {
             format!("makes new connections as fast as it takes them, {} at a time", look.connections)
         });
-        let endpoint: Endpoint = address.parse()?;
-        link_to(&endpoint)?;
-        if let Some(queue) = queue(&endpoint) {
+        link_to(endpoint)?;
+        if let Some(queue) = queue(endpoint) {
             impact.found.push(format!("{} connections may wait to be accepted there (its backlog), {} do now", queue.most, queue.waiting));
         }
         Ok(impact)
@@ -114,49 +114,106 @@ pub(crate) fn crowding(look: &Look<'_>, is_burst: bool) -> Result<Vec<Impact>, B
     each.collect()
 }
 
-/// Adds a password that was prompted for to the URL; a URL with a password keeps its own.
+/// How servers of a protocol are named on the command line: by a URL of its own, or a plain endpoint.
+pub(crate) struct Forms {
+    pub(crate) protocol: Protocol,
+    /// Name of the servers.
+    pub(crate) title: &'static str,
+    /// What to write, for errors.
+    pub(crate) examples: &'static str,
+    /// Added where an option names an endpoint of another transport; may be empty.
+    pub(crate) hint: &'static str,
+}
+
+impl Forms {
+    /// The error for a URL that cannot be taken.
+    pub(crate) fn wrong(&self, reason: &str) -> BenchError {
+        BenchError::Usage(format!("{reason}; write {}", self.examples))
+    }
+
+    /// The URL, with the password that was prompted for if it has none; `None` for a plain endpoint.
+    pub(crate) fn url(&self, written: &Written<'_>) -> Result<Option<ServerUrl>, BenchError> {
+        let Some(url) = ServerUrl::parse(written.text) else { return Ok(None) };
+        let mut url = url.map_err(|reason| self.wrong(&reason))?;
+        url.password = url.password.or_else(|| Some(written.password?.reveal().to_owned()));
+        Ok(Some(url))
+    }
+
+    /// Where a URL of this protocol leads.
+    pub(crate) fn endpoint(&self, url: &ServerUrl) -> Result<Endpoint, BenchError> {
+        let found = Destination::of(url).map_err(|error| self.wrong(&error.to_string()))?;
+        if found.protocol != self.protocol {
+            let scheme = url.scheme.escape_debug();
+            return Err(self.wrong(&format!("`{scheme}://` is not a URL of {}", self.title)));
+        }
+        Ok(found.endpoint)
+    }
+
+    /// The address that is written as this URL, or without one as a plain endpoint. The login is completed from the environment
+    /// and the user's files.
+    pub(crate) fn address(
+        &self,
+        written: &Written<'_>,
+        url: Option<&ServerUrl>,
+    ) -> Result<ServerAddress, BenchError> {
+        let endpoint = match url {
+            Some(url) => self.endpoint(url)?,
+            None => written.plain()?,
+        };
+        self.require_fit(written, &endpoint)?;
+        let credentials =
+            Credentials::of_url(self.protocol, url, &endpoint).map_err(|error| match error {
+                CredentialsError::Url(reason) => self.wrong(&reason),
+                other => other.into(),
+            })?;
+        Ok(ServerAddress::new(endpoint, credentials))
+    }
+
+    /// Fails if an option names an endpoint of another transport.
+    pub(crate) fn require_fit(&self, written: &Written<'_>, endpoint: &Endpoint) -> Result<(), BenchError> {
+        if written.fits(endpoint) {
+            return Ok(());
+        }
+        let (asked, found) = (written.transport, endpoint.transport());
+        BenchError::refuse(format!("--{asked} names a server reached over {found}: {endpoint}{}", self.hint))
+    }
+}
+
+/// The other half of a server, or what to say of a server that does not have it or does not tell.
+pub(crate) type OtherHalf = Result<Endpoint, String>;
+
+/// Running servers with those that are wanted: the half that was not given is asked for with `ask`, at the address that is known,
+/// and a server is reached over TLS at its TCP port.
 ///
 /// # Errors
-/// When the text is not a URL and so has no place for a password.
-pub fn with_password(text: &str, password: &str) -> Result<String, BenchError> {
-    samehost_login::url::with_password(text, password).ok_or_else(|| {
-        BenchError::Usage(format!(
-            "{text} has no place for a password: write a URL, such as mysql://USER@127.0.0.1:3306"
-        ))
-    })
-}
-
-/// Fails if an option for `transport` names an endpoint of another transport.
-pub(crate) fn require_transport(transport: Transport, endpoint: &Endpoint) -> Result<(), BenchError> {
-    let known = endpoint.transport();
-    if known == transport || (transport == Transport::Tcp && known == Transport::Tcp6) {
-        return Ok(());
-    }
-    Err(BenchError::Usage(format!("--{transport} names a server reached over {known}: {endpoint}")))
-}
-
-/// Running servers with the half that was not given if it is wanted; `ask` finds it out, given the transport and the
-/// address that are known. A server is reached over TLS at its TCP port.
+/// When the server cannot be asked, or lacks the half that is wanted.
 pub(crate) fn complete(
     servers: &Servers,
     wanted: &[Transport],
-    ask: impl Fn(Transport, &str) -> Result<String, BenchError>,
+    ask: impl Fn(&ServerAddress) -> Result<OtherHalf, BenchError>,
 ) -> Result<Servers, BenchError> {
     let mut servers = servers.clone();
-    let wants = |transport: Transport| wanted.contains(&transport);
+    let over_tls = wanted.contains(&Transport::TcpTls);
+    let wants = |transport: Transport| wanted.is_empty() || wanted.contains(&transport);
     for (known, other) in [(Transport::Tcp, Transport::Unix), (Transport::Unix, Transport::Tcp)] {
-        let wants_other =
-            wanted.is_empty() || wants(other) || (other == Transport::Tcp && wants(Transport::TcpTls));
-        if let Some(text) = servers.get(&known).filter(|_| servers.len() == 1 && wants_other) {
-            let text = ask(known, text)?;
-            servers.insert(other, text);
-            break;
-        }
+        let wants_other = wants(other) || (other == Transport::Tcp && over_tls);
+        let Some(address) = servers.get(&known).filter(|_| servers.len() == 1 && wants_other) else {
+            continue;
+        };
+        // A server that refuses plain TCP may still be asked over TLS.
+        let asked = if over_tls { address.over_tls() } else { address.clone() };
+        let endpoint = ask(&asked)?.map_err(|lacks| {
+            let (endpoint, transport) = (&asked.endpoint, asked.endpoint.transport());
+            BenchError::Usage(format!(
+                "the server at {endpoint} {lacks}, or measure one arm with --transports {transport}"
+            ))
+        })?;
+        servers.insert(other, ServerAddress::new(endpoint, asked.credentials));
     }
-    if wants(Transport::TcpTls)
-        && let Some(text) = servers.get(&Transport::Tcp).cloned()
-    {
-        servers.insert(Transport::TcpTls, text);
+    if over_tls && let Some(address) = servers.get(&Transport::Tcp) {
+        let address = address.over_tls();
+        servers.insert(Transport::TcpTls, address);
     }
+    servers.retain(|transport, _| wants(*transport));
     Ok(servers)
 }

@@ -19,7 +19,6 @@ mod wordpress;
 
 use crate::workload::Workload;
 
-pub use foreign::with_password;
 pub use http::PageLook;
 
 /// All workloads in the order of the help.

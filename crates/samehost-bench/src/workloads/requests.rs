@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use samehost_login::{Expected, Link};
-use samehost_model::{Better, Endpoint, MetricInfo, Protocol, Transport, metric};
+use samehost_model::{Arm, Better, Endpoint, MetricInfo, Protocol, Transport, metric};
 use samehost_transport::{ConnectError, Stream};
 
 use crate::error::BenchError;
@@ -37,11 +37,45 @@ pub(crate) fn connect_failure(error: &ConnectError) -> &'static str {
 /// thread can still wait for the last replies of all of them in a small part of a slice.
 pub(crate) const MOST_SLICED: u32 = 256;
 
+/// Bytes of an arm's requests or replies.
+pub(crate) fn size_of(arm: &Arm) -> usize {
+    usize::try_from(arm.point.size_bytes.unwrap_or(128)).unwrap_or(usize::MAX)
+}
+
+/// Refuses a size, which `option` gives, of more than `most` bytes.
+pub(crate) fn require_size(option: &str, size: u64, what: &str, most: u64) -> Result<(), BenchError> {
+    if size <= most {
+        return Ok(());
+    }
+    BenchError::refuse(format!("{option} {size} is too large for {what}: at most {most} bytes here"))
+}
+
+/// Most connections of an arm where each has a thread.
+const MOST_THREADS: u32 = 1024;
+
+/// Refuses more connections than there may be threads; `what` needs one for each.
+pub(crate) fn require_threads(what: &str, connections: u32) -> Result<(), BenchError> {
+    if connections <= MOST_THREADS {
+        return Ok(());
+    }
+    BenchError::refuse(format!("{what} has a thread for each connection; at most {MOST_THREADS} of them"))
+}
+
+/// What a report says of servers that are one for each transport; `what` is one of them.
+pub(crate) fn apart(what: &str) -> String {
+    format!("a different {what} for each transport: what differs between them counts as the transport's")
+}
+
 /// How long to wait for a reply outside of trials.
 pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) fn link_to(endpoint: &Endpoint) -> Result<Link, BenchError> {
     Ok(Link::connect(endpoint, REPLY_TIMEOUT)?)
+}
+
+/// Words for a server's view of a connection.
+pub(crate) fn says(seen: impl std::fmt::Display) -> String {
+    format!("the server says {seen}")
 }
 
 /// Checks with the kernel that a stream uses the transport asked for.

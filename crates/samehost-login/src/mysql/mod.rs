@@ -9,14 +9,16 @@ use std::time::Duration;
 use samehost_model::{Endpoint, Protocol};
 use samehost_transport::Stream;
 
+use crate::address::ServerAddress;
+use crate::credentials::Credentials;
 use crate::error::{LoginError, Refused};
 use crate::expected::Expected;
-use crate::link::{Encrypted, Link, plain, prove};
+use crate::link::{Encrypted, Link, plain};
 use crate::passwords::hold;
 use login::{Channel, Denied, Login, Step};
 use packet::{Answer, SqlError, first_frame, frame, take_text};
 
-pub use login::{Greeting, OptionFile, Surroundings};
+pub use login::Greeting;
 
 // Talks to MySQL outside a hot path: log in, ask for identity and evidence.
 
@@ -34,7 +36,7 @@ const MOST_PACKETS: u32 = 16;
 
 /// Account to log in as.
 #[derive(Clone, Copy)]
-pub struct Account<'a> {
+pub(crate) struct Account<'a> {
     pub user: &'a str,
     /// Empty for no password.
     pub password: &'a str,
@@ -42,6 +44,14 @@ pub struct Account<'a> {
     pub database: Option<&'a str>,
     /// Peers that may receive the password, or a proof of it.
     pub expected: &'a Expected,
+}
+
+impl<'a> Account<'a> {
+    /// The account of these credentials, whose user is `user`.
+    pub(crate) fn of(user: &'a str, credentials: &'a Credentials, expected: &'a Expected) -> Self {
+        let password = credentials.password().unwrap_or_default();
+        Account { user, password, database: credentials.database.as_deref(), expected }
+    }
 }
 
 /// A connection that is logged in.
@@ -104,11 +114,15 @@ impl fmt::Display for Seen {
 
 impl Dialogue {
     /// Connects, with TLS if the endpoint asks for it, and logs in.
-    pub fn begin(endpoint: &Endpoint, account: &Account<'_>, patience: Duration) -> Result<Self, LoginError> {
-        let first = plain(endpoint);
-        let link = Link::open(&first, patience)?;
-        prove(link.stream(), first.transport())?;
-        let mut dialogue = Self::over(link, endpoint, account)?;
+    pub fn begin(
+        address: &ServerAddress,
+        expected: &Expected,
+        patience: Duration,
+    ) -> Result<Self, LoginError> {
+        let link = Link::proven(&plain(&address.endpoint), patience)?;
+        let user = address.credentials.user();
+        let account = Account::of(&user, &address.credentials, expected);
+        let mut dialogue = Self::over(link, &address.endpoint, &account)?;
         dialogue.link.let_in();
         Ok(dialogue)
     }
@@ -185,6 +199,37 @@ impl Dialogue {
             // `raw` has already checked that it is complete.
             Ok(None) | Err(_) => Reply::Rows(Vec::new()),
         })
+    }
+
+    /// Sends a query that must not be refused.
+    pub fn must(&mut self, what: &str, sql: &str) -> Result<Reply, LoginError> {
+        match self.ask(sql)? {
+            Reply::Refused(error) => Err(self.refused(what, &error)),
+            reply => Ok(reply),
+        }
+    }
+
+    /// The rows of a query that must not be refused.
+    pub fn rows(&mut self, what: &str, sql: &str) -> Result<Vec<Vec<Option<String>>>, LoginError> {
+        Ok(match self.must(what, sql)? {
+            Reply::Rows(rows) => rows,
+            _ => Vec::new(),
+        })
+    }
+
+    /// Turns a refusal after the login into an error with advice.
+    #[must_use]
+    pub fn refused(&self, what: &str, error: &SqlError) -> LoginError {
+        LoginError::from(Box::new(Refused {
+            protocol: Protocol::Mysql,
+            endpoint: self.link.endpoint().to_string(),
+            what: what.to_owned(),
+            code: Some(error.code.to_string()),
+            answer: error.to_string(),
+            try_next: advice(error.code).to_owned(),
+            may_need_tls: false,
+            by_password: false,
+        }))
     }
 
     /// The first row of a reply; `None` if the server refuses or returns no row.

@@ -17,7 +17,7 @@ fn recorded() -> Vec<Vec<u8>> {
 }
 
 fn answer(bytes: &[u8]) -> Result<String, LoginError> {
-    let expected = Expected::of_private_server();
+    let expected = Expected::default();
     let account = Account { user: "app", password: "hunter2", database: None, expected: &expected };
     login(bytes, |link| {
         let mut dialogue = Dialogue::over(link, &endpoint(), &account)?;

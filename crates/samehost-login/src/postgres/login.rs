@@ -8,38 +8,16 @@ use samehost_model::{Endpoint, Protocol};
 
 use super::LoggedIn;
 use super::messages::{Refusal, bytes, parse};
+use crate::address::SslMode;
+use crate::credentials::Credentials;
 use crate::error::{LoginError, Refused};
 use crate::expected::Expected;
 use crate::link::Link;
 use crate::passwords::hold;
 
-/// TLS of a connection to a TCP endpoint (libpq's sslmode). A `tcp+tls` endpoint always has TLS.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SslMode {
-    /// Without TLS; the default here, because TLS is a transport of its own.
-    #[default]
-    Disable,
-    /// With TLS if the server offers it.
-    Prefer,
-    /// Only with TLS.
-    Require,
-}
-
-impl SslMode {
-    /// Name in a URL.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            SslMode::Disable => "disable",
-            SslMode::Prefer => "prefer",
-            SslMode::Require => "require",
-        }
-    }
-}
-
 /// Account and options of a login.
 #[derive(Clone, Copy)]
-pub struct Account<'a> {
+pub(crate) struct Account<'a> {
     /// Role.
     pub user: &'a str,
     pub password: Option<&'a str>,
@@ -49,6 +27,20 @@ pub struct Account<'a> {
     pub read_only: bool,
     /// Peers that may receive the password, or a proof of it.
     pub expected: &'a Expected,
+}
+
+impl<'a> Account<'a> {
+    /// The account of these credentials, whose user is `user`: without TLS, and it may write.
+    pub(crate) fn of(user: &'a str, credentials: &'a Credentials, expected: &'a Expected) -> Self {
+        Account {
+            user,
+            password: credentials.password(),
+            database: credentials.database.as_deref().unwrap_or(user),
+            sslmode: SslMode::Disable,
+            read_only: false,
+            expected,
+        }
+    }
 }
 
 /// Most messages of a login, and of a reply without rows.

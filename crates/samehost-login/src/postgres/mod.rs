@@ -2,7 +2,6 @@
 
 mod login;
 pub mod messages;
-mod own_files;
 
 use std::time::Duration;
 
@@ -10,13 +9,16 @@ use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::{DataRowBody, Message};
 use samehost_model::Endpoint;
 
+use crate::address::ServerAddress;
 use crate::error::LoginError;
-use crate::link::{Encrypted, Link, plain, prove};
+use crate::expected::Expected;
+use crate::link::{Encrypted, Link, plain};
 use login::{MOST_MESSAGES, converse, next, refused, secure};
 use messages::{Refusal, query};
 
-pub use login::{Account, PASSWORD, SslMode, advice, unsaid};
-pub use own_files::{Defaults, FoundPassword, Login, OwnFiles, PasswordPlace, password_for, with_service};
+pub use crate::own_files::{FoundPassword, Login, OwnFiles, PasswordPlace, with_service};
+pub(crate) use login::Account;
+pub use login::{PASSWORD, advice, unsaid};
 
 // A connection to PostgreSQL after the login: queries, and the server's view of it.
 
@@ -37,12 +39,18 @@ const MOST_ROWS: usize = 100_000;
 pub type Row = Vec<Option<String>>;
 
 impl LoggedIn {
-    /// Connects and logs in.
-    pub fn begin(endpoint: &Endpoint, account: &Account<'_>, patience: Duration) -> Result<Self, LoginError> {
-        let first = plain(endpoint);
-        let link = Link::open(&first, patience)?;
-        prove(link.stream(), first.transport())?;
-        let mut logged_in = Self::over(link, endpoint, account)?;
+    /// Connects and logs in; with `read_only` the server is asked to refuse all writes.
+    pub fn begin(
+        address: &ServerAddress,
+        read_only: bool,
+        expected: &Expected,
+        patience: Duration,
+    ) -> Result<Self, LoginError> {
+        let link = Link::proven(&plain(&address.endpoint), patience)?;
+        let user = address.credentials.user();
+        let account = Account::of(&user, &address.credentials, expected);
+        let account = Account { sslmode: address.sslmode, read_only, ..account };
+        let mut logged_in = Self::over(link, &address.endpoint, &account)?;
         logged_in.link.let_in();
         Ok(logged_in)
     }
@@ -90,6 +98,12 @@ impl LoggedIn {
     /// Runs a statement that must not be refused.
     pub fn must(&mut self, what: &str, sql: &str) -> Result<Vec<Row>, LoginError> {
         self.ask(sql)?.map_err(|refusal| self.refused(what, &refusal))
+    }
+
+    /// The first value of a statement that must not be refused; empty if it returns none.
+    pub fn value(&mut self, what: &str, sql: &str) -> Result<String, LoginError> {
+        let rows = self.must(what, sql)?;
+        Ok(rows.into_iter().flatten().flatten().next().unwrap_or_default())
     }
 
     /// Turns a refusal into an error with advice.

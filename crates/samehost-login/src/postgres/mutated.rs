@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 use samehost_testing::bent;
 
-use super::{Account, LoggedIn, SslMode};
+use super::{Account, LoggedIn};
+use crate::address::SslMode;
 use crate::error::LoginError;
 use crate::expected::Expected;
 use crate::replayed::{endpoint, login};
@@ -27,7 +28,7 @@ fn recorded() -> Vec<Vec<u8>> {
 }
 
 fn answer(bytes: &[u8]) -> Result<String, LoginError> {
-    let expected = Expected::of_private_server();
+    let expected = Expected::default();
     let account = Account {
         user: "app",
         password: Some("hunter2"),

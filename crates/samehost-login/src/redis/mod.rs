@@ -9,9 +9,11 @@ use std::time::Duration;
 use samehost_model::{Endpoint, Protocol};
 use samehost_services::Kind;
 
+use crate::address::ServerAddress;
+use crate::credentials::Credentials;
 use crate::error::{LoginError, Refused};
 use crate::expected::Expected;
-use crate::link::{Link, prove};
+use crate::link::Link;
 use crate::passwords::hold;
 use resp::Reply;
 
@@ -19,7 +21,7 @@ use resp::Reply;
 
 /// Account to log in as.
 #[derive(Clone, Copy)]
-pub struct Account<'a> {
+pub(crate) struct Account<'a> {
     /// `None` for the default user.
     pub user: Option<&'a str>,
     /// `None` for no login.
@@ -28,6 +30,38 @@ pub struct Account<'a> {
     pub database: u32,
     /// Peers that may receive the password, which is sent in clear text.
     pub expected: &'a Expected,
+}
+
+impl<'a> Account<'a> {
+    /// The account of these credentials.
+    ///
+    /// # Errors
+    /// When the database is not a number.
+    pub(crate) fn of(
+        endpoint: &Endpoint,
+        credentials: &'a Credentials,
+        expected: &'a Expected,
+    ) -> Result<Self, LoginError> {
+        let named = credentials.database.as_deref().unwrap_or("0");
+        let database = named.parse().map_err(|_| {
+            LoginError::from(Box::new(Refused {
+                protocol: Protocol::Redis,
+                endpoint: endpoint.to_string(),
+                what: format!("database {}", named.escape_debug()),
+                code: None,
+                answer: "it is not a number".into(),
+                try_next: "databases of Redis are numbers from 0".into(),
+                may_need_tls: false,
+                by_password: false,
+            }))
+        })?;
+        Ok(Account {
+            user: credentials.user.as_deref(),
+            password: credentials.password(),
+            database,
+            expected,
+        })
+    }
 }
 
 /// A connection that is logged in, on its database.
@@ -85,10 +119,15 @@ impl fmt::Display for Seen {
 
 impl Dialogue {
     /// Connects, logs in and selects the database.
-    pub fn begin(endpoint: &Endpoint, account: &Account<'_>, patience: Duration) -> Result<Self, LoginError> {
-        let link = Link::open(endpoint, patience)?;
-        prove(link.stream(), endpoint.transport())?;
-        let mut dialogue = Self::over(link, account)?;
+    pub fn begin(
+        address: &ServerAddress,
+        expected: &Expected,
+        patience: Duration,
+    ) -> Result<Self, LoginError> {
+        let endpoint = &address.endpoint;
+        let account = Account::of(endpoint, &address.credentials, expected)?;
+        let link = Link::proven(endpoint, patience)?;
+        let mut dialogue = Self::over(link, &account)?;
         dialogue.link.let_in();
         Ok(dialogue)
     }
@@ -133,15 +172,15 @@ impl Dialogue {
         self.link
     }
 
-    /// Whether the server has sent more than was asked for: all further answers would be those of other questions, and a value
-    /// that was never set would look as if it had been.
-    #[must_use]
-    pub fn has_unasked(&self) -> bool {
-        self.link.has_unasked()
-    }
-
     /// Sends a command and returns the reply, also if it is a refusal.
+    ///
+    /// # Errors
+    /// When the connection broke; and after the login, when the server has sent more than was asked for: all further answers
+    /// would be those of other questions, and a value that was never set would look as if it had been.
     pub fn ask(&mut self, words: &[&[u8]]) -> Result<Reply, LoginError> {
+        if !self.link.is_in_login() && self.link.has_unasked() {
+            return Err(LoginError::lost(self.link.endpoint(), "it answers before it is asked"));
+        }
         let mut question = Vec::new();
         resp::command(words, &mut question);
         self.link.ask(&question, |input| resp::parse(input).map_err(|error| error.to_string()))
@@ -166,6 +205,14 @@ impl Dialogue {
             answer,
             may_need_tls: false,
         }))
+    }
+
+    /// A setting of the server; `None` if it may not be asked.
+    pub fn setting(&mut self, name: &str) -> Result<Option<String>, LoginError> {
+        Ok(match self.ask(&[b"CONFIG", b"GET", name.as_bytes()])? {
+            Reply::Array(Some(items)) => items.get(1).and_then(Reply::text),
+            _ => None,
+        })
     }
 
     /// Identity of the server, as far as it may be asked.

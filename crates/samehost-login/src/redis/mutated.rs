@@ -15,7 +15,7 @@ fn recorded() -> Vec<Vec<u8>> {
 }
 
 fn answer(bytes: &[u8]) -> Result<String, LoginError> {
-    let expected = Expected::of_private_server();
+    let expected = Expected::default();
     let account = Account { user: None, password: Some("hunter2"), database: 0, expected: &expected };
     login(bytes, |link| {
         let mut dialogue = Dialogue::over(link, &account)?;

@@ -84,10 +84,8 @@ fn configuration(layout: &Layout<'_>) -> Result<String, BenchError> {
 /// Those of the modules that are files, with their paths.
 fn modules() -> Result<Vec<(&'static str, PathBuf)>, BenchError> {
     let place = PLACES.iter().map(Path::new).find(|place| place.join("mod_proxy.so").is_file());
-    let place = place.ok_or_else(|| BenchError::Start {
-        server: APACHE.title.into(),
-        reason: format!("mod_proxy.so is in none of {}", PLACES.join(", ")),
-        server_said: String::new(),
+    let place = place.ok_or_else(|| {
+        BenchError::unstarted(APACHE.title, format!("mod_proxy.so is in none of {}", PLACES.join(", ")))
     })?;
     Ok(MODULES
         .iter()

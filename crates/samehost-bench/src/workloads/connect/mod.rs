@@ -10,7 +10,7 @@ use std::time::Duration;
 use samehost_model::scan::{Address, SocketState};
 use samehost_model::{Arm, Better, Endpoint, MetricInfo, Point, ServerInfo, Transport, Trial};
 use samehost_system::diag::Diag;
-use samehost_transport::{ConnectOptions, TlsTrust, Tuning, connect};
+use samehost_transport::{ConnectOptions, TlsTrust, connect};
 
 use crate::engine::Job;
 use crate::engine::burst::BurstJob;
@@ -25,7 +25,7 @@ use crate::workload::{
 };
 use crate::workloads::foreign::{Given, crowding};
 use crate::workloads::raw::EchoSession;
-use crate::workloads::requests::{burst_metrics, connect_failure, prove};
+use crate::workloads::requests::{burst_metrics, connect_failure, prove, require_threads};
 
 /// Request of every connection, which is echoed.
 const REQUEST: &[u8] = b"samehost: one request on a new connection, and the same back....";
@@ -120,12 +120,7 @@ impl Configured for Settings {
     }
 
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
-        if !self.burst && point.connections > 1024 {
-            return Err(BenchError::Usage(
-                "connect in a loop has a thread for each connection; at most 1024 of them".into(),
-            ));
-        }
-        Ok(())
+        if self.burst { Ok(()) } else { require_threads("connect in a loop", point.connections) }
     }
 
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
@@ -140,13 +135,8 @@ impl Configured for Settings {
             // A thread for each connection would cost more than the connection.
             ["--model".into(), "epoll".into()]
         });
-        let spec = BuiltInSpec {
-            program: start.program.clone(),
-            server: "echo",
-            arguments,
-            tuning: Tuning::default(),
-        };
-        let given = Given::of(start)?;
+        let spec = BuiltInSpec::new(&start.program, "echo", arguments);
+        let given = Given::of(start);
         Ok(Box::new(RunningConnect {
             server: BuiltIn::start(spec, &given.missing)?,
             burst: self.burst,
@@ -174,9 +164,8 @@ impl Instance for RunningConnect {
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let endpoint = self.endpoint(arm.transport).ok_or_else(|| {
-            BenchError::Usage(format!("no server listens on {} for this trial", arm.transport))
-        })?;
+        let endpoint =
+            self.endpoint(arm.transport).ok_or_else(|| BenchError::nobody_on(arm.transport, "server"))?;
         self.port = match &endpoint {
             Endpoint::Tcp { port, .. } | Endpoint::TcpTls { port, .. } => Some(*port),
             _ => None,

@@ -8,7 +8,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use samehost_model::{Endpoint, ServerInfo, Transport};
-use samehost_transport::Tuning;
 
 use super::{ServerName, Settings};
 use crate::builtin_servers::datagrams::{count_in, question};
@@ -28,12 +27,7 @@ impl Receiver {
         match settings.server {
             ServerName::BuiltIn => {
                 let work = settings.work.iter().flat_map(|work| ["--work".to_owned(), work.clone()]);
-                let spec = BuiltInSpec {
-                    program: start.program.clone(),
-                    server: "datagrams",
-                    arguments: work.collect(),
-                    tuning: Tuning::default(),
-                };
+                let spec = BuiltInSpec::new(&start.program, "datagrams", work.collect());
                 Ok(Receiver::BuiltIn(BuiltIn::start(spec, &start.transports)?))
             }
             ServerName::Rsyslog => {
@@ -195,11 +189,8 @@ pub(super) fn settled(endpoint: &Endpoint, ask: impl Fn(u64) -> io::Result<u64>)
             }
             Err(error) if is_late(&error) && begun.elapsed() < PATIENCE => {}
             Err(error) => {
-                return Err(BenchError::ServerLost {
-                    endpoint: endpoint.to_string(),
-                    reason: format!("it did not say how many datagrams came: {error}"),
-                    server_said: String::new(),
-                });
+                let reason = format!("it did not say how many datagrams came: {error}");
+                return Err(BenchError::lost(endpoint, reason));
             }
         }
     }

@@ -53,9 +53,8 @@ impl Instance for RunningDatagrams {
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let endpoint = self.endpoint(arm.transport).ok_or_else(|| {
-            BenchError::Usage(format!("no receiver listens on {} for this trial", arm.transport))
-        })?;
+        let endpoint =
+            self.endpoint(arm.transport).ok_or_else(|| BenchError::nobody_on(arm.transport, "receiver"))?;
         let metric: Arc<[u8]> = message(self.settings.server, arm.point.size_bytes.unwrap_or(0)).into();
         let (sending, naming) = (self.settings.sending.at(&arm.point), self.settings.naming.at(&arm.point));
         let senders: Vec<Arc<Sent>> = (0..arm.point.connections).map(|_| Arc::default()).collect();

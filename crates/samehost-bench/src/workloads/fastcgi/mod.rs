@@ -25,7 +25,7 @@ use crate::workload::{
     Wanted, Workload, add_proxy_metric, request_metrics,
 };
 use crate::workloads::foreign::crowding;
-use crate::workloads::requests::burst_metrics;
+use crate::workloads::requests::{burst_metrics, require_size};
 use running::RunningFastCgi;
 
 /// Largest reply of the built-in script.
@@ -261,11 +261,7 @@ impl Configured for Settings {
     }
 
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
-        if let Some(size) = point.size_bytes.filter(|size| *size > MOST_SIZE) {
-            return Err(BenchError::Usage(format!(
-                "--size {size} is too large for fastcgi: at most {MOST_SIZE} bytes here"
-            )));
-        }
+        require_size("--size", point.size_bytes.unwrap_or(0), "fastcgi", MOST_SIZE)?;
         if let Some(via) = self.via {
             via.check_listens(self.front)?;
             if self.kept && !via.descriptor().keeps_fastcgi {

@@ -21,7 +21,7 @@ use crate::private_servers::{Account, PhpFpm, PhpFpmSpec, Pool};
 use crate::workload::{Instance, StartOptions};
 use crate::workloads::foreign::{Given, needs_private};
 use crate::workloads::http::{Expected, Fetched, HttpConnector, HttpSession, fetch, refusal};
-use crate::workloads::requests::link_to;
+use crate::workloads::requests::{apart, link_to};
 
 /// Number of starts of PHP-FPM; alternates the order of its pools.
 static STARTS: AtomicU32 = AtomicU32::new(0);
@@ -43,7 +43,7 @@ pub(super) struct RunningFastCgi {
 
 impl RunningFastCgi {
     pub(super) fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
-        let given = Given::of(start)?;
+        let given = Given::of(start);
         let account = Account::made()?;
         let private = if needs_private(start)? {
             settings.script.iter().try_for_each(|script| check_script(script))?;
@@ -290,10 +290,10 @@ impl Instance for RunningFastCgi {
         ServerInfo {
             kind: if self.private.is_some() {
                 "PHP-FPM, a pool for each transport (a pool has one address), started afresh for every block"
+                    .into()
             } else {
-                "PHP-FPM, a different pool for each transport: what differs between them counts as the transport's"
-            }
-            .into(),
+                format!("PHP-FPM, {}", apart("pool"))
+            },
             version: self.version.clone(),
             managed: self.private.is_some(),
             pids,
@@ -307,9 +307,9 @@ impl Instance for RunningFastCgi {
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
         let backlog = self.settings.backlog.at(&arm.point);
         let name = pool(arm.transport, backlog);
-        let endpoint = self.endpoint_of(arm.transport, &name).ok_or_else(|| {
-            BenchError::Usage(format!("no PHP-FPM listens on {} for this trial", arm.transport))
-        })?;
+        let endpoint = self
+            .endpoint_of(arm.transport, &name)
+            .ok_or_else(|| BenchError::nobody_on(arm.transport, "PHP-FPM"))?;
         self.pool = Some(name.clone());
         let burst = self.settings.burst;
         let (query, body) = if self.settings.script.is_none() {

@@ -10,16 +10,18 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use samehost_login::Destination;
-use samehost_login::url::{ServerUrl, unescape};
-use samehost_model::{Endpoint, Point, Protocol, Redactor, Transport};
+use samehost_login::url::escape;
+use samehost_login::{Credentials, Page, ServerAddress};
+use samehost_model::{Point, Protocol, Redactor, Secret, Transport};
 
 use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, Word, words};
-use crate::workload::{Capabilities, Configured, Description, Instance, Look, StartOptions, Workload};
-use crate::workloads::foreign::require_transport;
-use crate::workloads::requests::{MOST_SLICED, require_own_connects};
+use crate::workload::{
+    Capabilities, Configured, Description, Instance, Look, StartOptions, Workload, Written,
+};
+use crate::workloads::foreign::Forms;
+use crate::workloads::requests::{MOST_SLICED, require_own_connects, require_threads};
 use running::RunningHttp;
 
 pub(crate) use exchange::{Expected, Fetched, HttpConnector, HttpSession, RequestParts, Version, fetch};
@@ -28,10 +30,15 @@ pub(crate) use reply::refusal;
 
 /// Most requests sent at once.
 const MOST_PIPELINE: u32 = 64;
-/// Most connections if each has a thread.
-const MOST_THREADS: u32 = 1024;
 /// Largest reply of the built-in server, and the largest body of a POST.
 const MOST_SIZE: u64 = 64 << 20;
+
+const FORMS: Forms = Forms {
+    protocol: Protocol::Http,
+    title: "HTTP",
+    examples: "http://127.0.0.1:8080/page, http+unix://%2Frun%2Fapp.sock/page or a plain endpoint (tcp:127.0.0.1:8080, unix:/run/app.sock) with --path",
+    hint: "",
+};
 
 /// The http workload.
 pub struct Http;
@@ -70,6 +77,12 @@ impl Workload for Http {
             example: "http --connections 1,64 --size 4k",
             parameters: PARAMETERS,
         }
+    }
+
+    fn address(&self, written: &Written<'_>) -> Result<ServerAddress, BenchError> {
+        let address = read(written)?;
+        FORMS.require_fit(written, &address.endpoint)?;
+        Ok(address)
     }
 
     fn foreign_sizes(&self) -> bool {
@@ -130,10 +143,8 @@ impl Configured for Settings {
                 "--pipeline needs connections that stay: leave --connect per-request out".into(),
             ));
         }
-        if self.per_request && point.connections > MOST_THREADS {
-            return Err(BenchError::Usage(format!(
-                "--connect per-request has a thread for each connection: at most {MOST_THREADS} of them"
-            )));
+        if self.per_request {
+            require_threads("--connect per-request", point.connections)?;
         }
         let largest = point.size_bytes.unwrap_or(0).max(u64::from(self.post_size));
         if largest.saturating_mul(u64::from(pipeline)) > MOST_SIZE {
@@ -162,7 +173,7 @@ impl Configured for Settings {
         }
         let each = look.servers.values().map(|address| Impact {
             does: vec!["sends POST requests as fast as they are answered; what its application does with them is done".into()],
-            ..Impact::of(format!("the server at {}", Redactor::default().word(address)))
+            ..Impact::of(format!("the server at {}", shown(address)))
         });
         Ok(each.collect())
     }
@@ -192,85 +203,47 @@ words! {
     enum Connect { Keep = "keep", PerRequest = "per-request" }
 }
 
-// Parses the address of an HTTP server and the request target from a URL or a plain endpoint.
-
-const FORMS: &str = "write http://127.0.0.1:8080/page, http+unix://%2Frun%2Fapp.sock/page or a plain endpoint (tcp:127.0.0.1:8080, unix:/run/app.sock) with --path";
-
-/// A server and a request target.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Address {
-    pub(crate) endpoint: Endpoint,
-    /// Path and query; `None` for a plain endpoint.
-    pub(crate) target: Option<String>,
-    /// Value of the Host field.
-    pub(crate) host: String,
-    /// Value of the Authorization field if the URL contains a login.
-    pub(crate) authorization: Option<String>,
-}
-
-impl Address {
-    /// Parses what the command line gave for a transport.
-    ///
-    /// # Errors
-    /// When it is not an address, or has another transport.
-    pub(crate) fn given(transport: Transport, text: &str) -> Result<Self, BenchError> {
-        let address = parse(text)?;
-        require_transport(transport, &address.endpoint)?;
-        Ok(address)
-    }
-
-    /// Parses any URL or endpoint.
-    pub(crate) fn read(text: &str) -> Result<Self, BenchError> {
-        parse(text)
-    }
-
-    /// Address of one of our servers.
-    pub(crate) fn own(endpoint: Endpoint) -> Self {
-        Address { endpoint, target: None, host: "localhost".into(), authorization: None }
-    }
-}
-
-fn parse(text: &str) -> Result<Address, BenchError> {
-    let Some((scheme, rest)) = text.split_once("://") else {
-        return Ok(Address::own(text.parse()?));
+/// Reads a URL, with what is asked for, or a plain endpoint without.
+pub(crate) fn read(written: &Written<'_>) -> Result<ServerAddress, BenchError> {
+    let Some(url) = FORMS.url(written)? else {
+        return Ok(ServerAddress::open(written.plain()?));
     };
-    let (authority, target) = match rest.find(['/', '?']) {
-        Some(at) if rest[at..].starts_with('/') => (&rest[..at], rest[at..].to_owned()),
-        Some(at) => (&rest[..at], format!("/{}", &rest[at..])),
-        None => (rest, "/".to_owned()),
-    };
-    let target = target.split('#').next().unwrap_or_default().to_owned();
+    let (host, path) = url.place.find('/').map_or((url.place.as_str(), "/"), |at| url.place.split_at(at));
+    let query = url.query.as_ref().map(|query| format!("?{query}")).unwrap_or_default();
+    let target = format!("{path}{query}").split('#').next().unwrap_or_default().to_owned();
     if !target.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(wrong("the path has blanks or bytes that are not ASCII: percent-encode them"));
+        return Err(FORMS.wrong("the path has blanks or bytes that are not ASCII: percent-encode them"));
     }
-    let (login, place) = match authority.rsplit_once('@') {
-        Some((login, place)) => (Some(login), place),
-        None => (None, authority),
-    };
-    let authorization = match login {
-        None => None,
-        Some(login) => {
-            let login = unescape(login).ok_or_else(|| wrong("a wrong `%` in the login"))?;
-            Some(format!("Basic {}", STANDARD.encode(login)))
-        }
-    };
-    if place.is_empty() {
-        return Err(wrong("the URL names no host; a socket's path stands there with %2F for each `/`"));
+    if host.is_empty() {
+        return Err(FORMS.wrong("the URL names no host; a socket's path stands there with %2F for each `/`"));
     }
-    let url = ServerUrl::parse(text).transpose().map_err(|reason| wrong(&reason))?;
-    let found =
-        url.map(|url| Destination::of(&url)).transpose().map_err(|error| wrong(&error.to_string()))?;
-    match found.filter(|found| found.protocol == Protocol::Http) {
-        Some(Destination { endpoint, .. }) => {
-            let host = if endpoint.path().is_some() { "localhost" } else { place };
-            Ok(Address { endpoint, target: Some(target), host: host.to_owned(), authorization })
-        }
-        None => Err(wrong(&format!("`{}://` is not a URL of HTTP", scheme.escape_debug()))),
-    }
+    let endpoint = FORMS.endpoint(&url)?;
+    let host = if endpoint.path().is_some() { "localhost" } else { host };
+    let page = Page { target, host: host.to_owned() };
+    let login = Credentials { user: url.user, password: url.password.map(Secret::new), database: None };
+    Ok(ServerAddress { page: Some(page), ..ServerAddress::new(endpoint, login) })
 }
 
-fn wrong(reason: &str) -> BenchError {
-    BenchError::Usage(format!("{reason}; {FORMS}"))
+/// An address as users write it, without its login.
+fn shown(address: &ServerAddress) -> String {
+    let Some(Page { target, host }) = &address.page else { return address.endpoint.to_string() };
+    let url = match address.endpoint.path() {
+        None => format!("http://{host}{target}"),
+        Some(path) => {
+            format!("http+unix://{}{target}", escape(&path.display().to_string()).replace('/', "%2F"))
+        }
+    };
+    Redactor::default().word(&url)
+}
+
+/// Value of the Authorization field (RFC 7617), if a URL contains a login.
+fn authorization(login: &Credentials) -> Option<String> {
+    if login.user.is_none() && login.password.is_none() {
+        return None;
+    }
+    let user = login.user.as_deref().unwrap_or_default();
+    let password = login.password.as_ref().map(Secret::reveal).unwrap_or_default();
+    Some(format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))))
 }
 
 #[cfg(test)]
@@ -279,6 +252,10 @@ mod tests {
     use samehost_testing::assert_leads_everywhere;
 
     use super::*;
+
+    fn given(text: &str) -> Result<ServerAddress, BenchError> {
+        read(&Written { transport: Transport::Tcp, text, password: None })
+    }
 
     #[test]
     fn points_that_make_no_sense_are_refused_before_anything_starts() {
@@ -299,36 +276,39 @@ mod tests {
 
     #[test]
     fn urls_and_endpoints() {
-        for (text, endpoint, target, host) in [
-            ("http://127.0.0.1:8080/a?b=c#d", "tcp:127.0.0.1:8080", Some("/a?b=c"), "127.0.0.1:8080"),
-            ("http://localhost", "tcp:localhost:80", Some("/"), "localhost"),
-            ("http://[::1]:81?x", "tcp:[::1]:81", Some("/?x"), "[::1]:81"),
-            ("http+unix://%2Frun%2Fa.sock/p", "unix:/run/a.sock", Some("/p"), "localhost"),
-            ("unix:/run/a.sock", "unix:/run/a.sock", None, "localhost"),
+        for (text, endpoint, page_of) in [
+            ("http://127.0.0.1:8080/a?b=c#d", "tcp:127.0.0.1:8080", Some(("/a?b=c", "127.0.0.1:8080"))),
+            ("http://localhost", "tcp:localhost:80", Some(("/", "localhost"))),
+            ("http://[::1]:81?x", "tcp:[::1]:81", Some(("/?x", "[::1]:81"))),
+            ("http+unix://%2Frun%2Fa.sock/p", "unix:/run/a.sock", Some(("/p", "localhost"))),
+            ("unix:/run/a.sock", "unix:/run/a.sock", None),
         ] {
-            let address = parse(text).unwrap();
+            let address = given(text).unwrap();
             assert_eq!(address.endpoint.to_string(), endpoint);
-            assert_eq!((address.target.as_deref(), address.host.as_str()), (target, host));
+            let page = address.page.as_ref();
+            assert_eq!(page.map(|page| (page.target.as_str(), page.host.as_str())), page_of);
         }
-        let login = parse("http://bob:p%40w@h:1/").unwrap().authorization;
-        assert_eq!(login.as_deref(), Some("Basic Ym9iOnBAdw=="));
+        let login = given("http://bob:p%40w@h:1/").unwrap().credentials;
+        assert_eq!(authorization(&login).as_deref(), Some("Basic Ym9iOnBAdw=="));
+        assert_eq!(authorization(&given("http://h/").unwrap().credentials), None);
         for text in ["http:///x", "http+unix:///run/a.sock", "https://h/", "ftp://h/", "http://h/ü", "h:80"]
         {
-            assert!(parse(text).is_err(), "{text}");
+            assert!(given(text).is_err(), "{text}");
         }
-        assert!(Address::given(Transport::Unix, "http://h:1/").is_err());
+        let written = Written { transport: Transport::Unix, text: "http://h:1/", password: None };
+        assert!(Http.address(&written).is_err());
     }
 
     #[test]
     fn urls_lead_where_they_lead_everywhere() {
-        let read = |text: &str| parse(text).map(|address| address.endpoint.to_string());
+        let read = |text: &str| given(text).map(|address| address.endpoint.to_string());
         assert_leads_everywhere(&["http"], read);
     }
 
     proptest! {
         #[test]
         fn no_text_makes_it_panic(text in "(http|http\\+unix)://.{0,30}") {
-            let _ = parse(&text);
+            let _ = given(&text);
         }
     }
 }

@@ -2,11 +2,13 @@
 //! the same. What differs between the first answers may differ later; the rest may not. A status alone proves little:
 //! a page may report with 200 that its database is gone, and a cache may answer for an application that is down.
 
+use samehost_model::Transport;
 use serde::{Deserialize, Serialize};
 
-use super::Address;
 use super::exchange::{RequestParts, fetch};
+use super::{authorization, read};
 use crate::error::BenchError;
+use crate::workload::Written;
 
 /// Requests for a snapshot, to find the parts that stay the same.
 const LOOKS: usize = 3;
@@ -115,15 +117,17 @@ impl std::fmt::Display for PageLook {
 
 /// One answer. Query and fields are chosen so that no cache should have an answer.
 fn once(url: &str) -> Result<PageLook, BenchError> {
-    let address = Address::read(url)?;
-    let target = address.target.as_deref().unwrap_or("/");
+    // The transport is for an option of the command line, which this is not.
+    let address = read(&Written { transport: Transport::Tcp, text: url, password: None })?;
+    let (target, host) = address.page.as_ref().map_or(("/", "localhost"), |page| (&page.target, &page.host));
     let joint = if target.contains('?') { '&' } else { '?' };
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let target = format!("{target}{joint}samehost={}", now.as_nanos());
+    let authorization = authorization(&address.credentials);
     let request = RequestParts {
         keeps: false,
-        authorization: address.authorization.as_deref(),
-        ..RequestParts::get(&target, &address.host)
+        authorization: authorization.as_deref(),
+        ..RequestParts::get(&target, host)
     };
     let request = request.bytes();
     let head = request.strip_suffix(b"\r\n").unwrap_or(&request);

@@ -1,27 +1,26 @@
 //! An HTTP server during a measurement: the built-in one, or those given by URL.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use samehost_login::ServerAddress;
 use samehost_model::{Arm, Endpoint, ServerInfo, Transport};
-use samehost_transport::Tuning;
 
 use super::super::requests::value;
 use super::exchange::{Expected, HttpConnector, OneShot, RequestParts, fetch};
 use super::reply::refusal;
-use super::{Address, Method, Settings};
+use super::{Method, Settings, authorization};
 use crate::builtin_servers::http_body;
 use crate::engine::Job;
 use crate::error::BenchError;
 use crate::private_servers::{BuiltIn, BuiltInSpec};
-use crate::workload::{Instance, StartOptions};
+use crate::workload::{Instance, Servers, StartOptions};
 use crate::workloads::foreign::{foreign_pids, needs_private};
 
 /// A running HTTP server.
 pub(super) struct RunningHttp {
     /// The built-in server; `None` if servers were given.
     server: Option<BuiltIn>,
-    addresses: BTreeMap<Transport, Address>,
+    addresses: Servers,
     settings: Settings,
     pids: Vec<u32>,
     /// The server's own name and version.
@@ -32,10 +31,7 @@ pub(super) struct RunningHttp {
 
 impl RunningHttp {
     pub(super) fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
-        let mut addresses = BTreeMap::new();
-        for (transport, text) in &start.servers {
-            addresses.insert(*transport, Address::given(*transport, text)?);
-        }
+        let mut addresses = start.servers.clone();
         let mut server = None;
         if needs_private(start)? {
             if settings.path.is_some() {
@@ -45,16 +41,11 @@ impl RunningHttp {
             }
             // One thread for all connections: a thread for each would cost more than the transport.
             let arguments = vec!["--model".into(), "epoll".into(), "--backlog".into(), "4096".into()];
-            let spec = BuiltInSpec {
-                program: start.program.clone(),
-                server: "http",
-                arguments,
-                tuning: Tuning::default(),
-            };
+            let spec = BuiltInSpec::new(&start.program, "http", arguments);
             let started = BuiltIn::start(spec, &start.transports)?;
             for transport in &start.transports {
                 if let Some(endpoint) = started.endpoint(*transport) {
-                    addresses.insert(*transport, Address::own(endpoint.clone()));
+                    addresses.insert(*transport, ServerAddress::open(endpoint.clone()));
                 }
             }
             server = Some(started);
@@ -77,23 +68,24 @@ impl RunningHttp {
         Ok(running)
     }
 
-    fn request(&self, address: &Address, arm: &Arm) -> Arc<[u8]> {
+    fn request(&self, address: &ServerAddress, arm: &Arm) -> Arc<[u8]> {
         let sized =
             arm.point.size_bytes.filter(|_| self.server.is_some()).map(|size| format!("/bytes/{size}"));
         let settings = &self.settings;
-        let target =
-            address.target.clone().or_else(|| settings.path.clone()).or(sized).unwrap_or_else(|| "/".into());
+        let page = address.page.as_ref();
+        let authorization = authorization(&address.credentials);
+        let target = page.map(|page| page.target.clone()).or_else(|| settings.path.clone()).or(sized);
         let body = match settings.method {
             Method::Post => Some(value(settings.post_size as usize)),
             Method::Get => None,
         };
         let parts = RequestParts {
             method: if body.is_some() { "POST" } else { "GET" },
-            target: &target,
-            host: settings.host.as_ref().unwrap_or(&address.host),
+            target: target.as_deref().unwrap_or("/"),
+            host: settings.host.as_deref().or(page.map(|page| page.host.as_str())).unwrap_or("localhost"),
             version: settings.version,
             keeps: !settings.per_request,
-            authorization: address.authorization.as_deref(),
+            authorization: authorization.as_deref(),
             body: body.as_deref(),
             length: 0,
         };
@@ -150,9 +142,11 @@ impl Instance for RunningHttp {
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let address = self.addresses.get(&arm.transport).cloned().ok_or_else(|| {
-            BenchError::Usage(format!("no HTTP server listens on {} for this trial", arm.transport))
-        })?;
+        let address = self
+            .addresses
+            .get(&arm.transport)
+            .cloned()
+            .ok_or_else(|| BenchError::nobody_on(arm.transport, "HTTP server"))?;
         let request = self.request(&address, arm);
         let endpoint = address.endpoint;
         let expected = self.expected(&endpoint, &request, arm)?;

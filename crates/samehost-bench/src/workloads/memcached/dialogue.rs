@@ -7,15 +7,14 @@ use std::sync::Arc;
 use samehost_login::Link;
 use samehost_login::memcached::{self, line, listing};
 
-use super::super::requests::{Awaited, Seen};
-use super::{Command, Settings, endpoint};
+use super::{Command, Settings};
 use crate::engine::session::{Bad, Progress, Session};
 use crate::error::BenchError;
 use crate::impact::{Connections, Impact, in_words};
 use crate::parameters::words;
 use crate::private_servers::PrivateServer;
 use crate::workload::Look;
-use crate::workloads::requests::link_to;
+use crate::workloads::requests::{Awaited, Seen, link_to, says};
 
 /// Asks for the server's version.
 pub(super) fn version(link: &mut Link) -> Result<String, BenchError> {
@@ -43,7 +42,7 @@ pub(super) fn delete(link: &mut Link, key: &str) -> Result<(), BenchError> {
 
 /// The server's view of this connection (`stats conns`, memcached 1.4.31 or later).
 pub(super) fn view(link: &mut Link) -> Result<Option<String>, BenchError> {
-    Ok(memcached::seen(link)?.map(|seen| format!("the server says {seen}")))
+    Ok(memcached::seen(link)?.map(says))
 }
 
 /// Checks that what answers at each endpoint is the process that we started.
@@ -69,9 +68,9 @@ fn refused(link: &Link, what: &str, answer: String) -> BenchError {
 /// Queries each server.
 pub(super) fn look(settings: Settings, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
     let mut impacts = Vec::new();
-    for (transport, text) in look.servers {
-        let endpoint = endpoint(*transport, text)?;
-        let stats = link_to(&endpoint)?.ask(b"stats\r\n", listing)?;
+    for address in look.servers.values() {
+        let endpoint = &address.endpoint;
+        let stats = link_to(endpoint)?.ask(b"stats\r\n", listing)?;
         let mut impact = Impact::of(format!("the memcached at {endpoint}"));
         look_at(look, settings, &numbers(&stats), &mut impact);
         impacts.push(impact);

@@ -7,24 +7,30 @@ mod running;
 
 use std::sync::Arc;
 
-use samehost_login::Destination;
-use samehost_login::url::ServerUrl;
-use samehost_model::{Endpoint, Point, Transport};
+use samehost_login::ServerAddress;
+use samehost_model::{Point, Transport};
 
 use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::parameters::{Parameter, Parameters, Values, Word, words};
 use crate::private_servers::MEMCACHED;
 use crate::workload::{
-    Capabilities, CheckupEntry, Configured, Description, Instance, Look, StartOptions, Workload,
+    Capabilities, CheckupEntry, Configured, Description, Instance, Look, StartOptions, Workload, Written,
 };
-use crate::workloads::foreign::require_transport;
-use crate::workloads::requests::MOST_SLICED;
+use crate::workloads::foreign::Forms;
+use crate::workloads::requests::{MOST_SLICED, require_size};
 use dialogue::Protocol;
 use running::RunningMemcached;
 
 /// Largest value.
 const MOST_SIZE: u64 = 1024 * 1024;
+
+const FORMS: Forms = Forms {
+    protocol: samehost_model::Protocol::Memcached,
+    title: "memcached",
+    examples: "memcached://127.0.0.1:11211, memcached+unix:///path or a plain endpoint",
+    hint: "",
+};
 
 /// The memcached workload.
 pub struct Memcached;
@@ -48,6 +54,10 @@ impl Workload for Memcached {
             example: "memcached --connections 1,64 --size 128,1m",
             parameters: PARAMETERS,
         }
+    }
+
+    fn address(&self, written: &Written<'_>) -> Result<ServerAddress, BenchError> {
+        FORMS.address(written, FORMS.url(written)?.as_ref())
     }
 
     fn checkup(&self) -> Option<CheckupEntry> {
@@ -76,12 +86,7 @@ impl Configured for Settings {
     }
 
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
-        match point.size_bytes {
-            Some(size) if size > MOST_SIZE => Err(BenchError::Usage(format!(
-                "--size {size} is too large for memcached: at most {MOST_SIZE} bytes here"
-            ))),
-            _ => Ok(()),
-        }
+        require_size("--size", point.size_bytes.unwrap_or(0), "memcached", MOST_SIZE)
     }
 
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
@@ -103,33 +108,20 @@ words! {
     enum Command { Get = "get", Set = "set" }
 }
 
-/// Parses `memcached://127.0.0.1:11211`, `memcached+unix:///path` or a plain endpoint.
-fn endpoint(transport: Transport, text: &str) -> Result<Endpoint, BenchError> {
-    let wrong = |reason: String| {
-        BenchError::Usage(format!(
-            "{reason}; write memcached://127.0.0.1:11211, memcached+unix:///path or a plain endpoint"
-        ))
-    };
-    let endpoint = match ServerUrl::parse(text).transpose().map_err(wrong)? {
-        None => text.parse()?,
-        Some(url) => match Destination::of(&url).map_err(|error| wrong(error.to_string()))? {
-            found if found.protocol == samehost_model::Protocol::Memcached => found.endpoint,
-            _ => return Err(wrong(format!("`{}://` is not a URL of memcached", url.scheme.escape_debug()))),
-        },
-    };
-    require_transport(transport, &endpoint)?;
-    Ok(endpoint)
-}
-
 #[cfg(test)]
 mod tests {
     use samehost_testing::assert_leads_everywhere;
 
     use super::*;
 
+    fn endpoint(transport: Transport, text: &str) -> Result<String, BenchError> {
+        let address = Memcached.address(&Written { transport, text, password: None })?;
+        Ok(address.endpoint.to_string())
+    }
+
     #[test]
     fn servers_are_named_by_url_or_endpoint() {
-        let tcp = |text| endpoint(Transport::Tcp, text).map(|endpoint| endpoint.to_string());
+        let tcp = |text| endpoint(Transport::Tcp, text);
         assert_eq!(tcp("memcached://127.0.0.1:11211").unwrap(), "tcp:127.0.0.1:11211");
         assert_eq!(tcp("tcp:[::1]:11211").unwrap(), "tcp:[::1]:11211");
         assert!(tcp("memcached+unix:///run/m.sock").unwrap_err().to_string().contains("--tcp names"));
@@ -138,11 +130,7 @@ mod tests {
 
     #[test]
     fn urls_lead_where_they_lead_everywhere() {
-        let read = |text: &str| {
-            endpoint(Transport::Tcp, text)
-                .or_else(|_| endpoint(Transport::Unix, text))
-                .map(|found| found.to_string())
-        };
+        let read = |text: &str| endpoint(Transport::Tcp, text).or_else(|_| endpoint(Transport::Unix, text));
         assert_leads_everywhere(&["memcached"], read);
     }
 

@@ -8,16 +8,15 @@ use samehost_model::{Arm, Endpoint, ServerInfo, Transport};
 use samehost_system::interrupt;
 use samehost_transport::Stream;
 
-use super::super::requests::value;
 use super::dialogue::{Exchange, MemcachedSession};
-use super::{Command, Settings, dialogue, endpoint};
+use super::{Command, Settings, dialogue};
 use crate::engine::Job;
 use crate::engine::session::{Connector, Session};
 use crate::error::BenchError;
 use crate::private_servers::{PrivateServer, memcached, random_hex};
 use crate::workload::{Instance, StartOptions};
-use crate::workloads::foreign::foreign_pids;
-use crate::workloads::requests::link_to;
+use crate::workloads::foreign::Given;
+use crate::workloads::requests::{apart, link_to, size_of, value};
 
 /// The running processes.
 pub(super) struct RunningMemcached {
@@ -36,27 +35,22 @@ pub(super) struct RunningMemcached {
 
 impl RunningMemcached {
     pub(super) fn start(settings: Settings, start: &StartOptions) -> Result<Self, BenchError> {
-        let mut given = BTreeMap::new();
-        for (transport, text) in &start.servers {
-            given.insert(*transport, endpoint(*transport, text)?);
-        }
+        let given = Given::of(start);
         let mut running = RunningMemcached {
             settings,
             private: BTreeMap::new(),
-            foreign_pids: foreign_pids(given.values()),
-            given,
+            foreign_pids: given.pids,
+            given: given.endpoints,
             version: String::new(),
             key: format!("samehost:{}", random_hex(8)?),
             touched: Vec::new(),
             current: None,
             connector: None,
         };
-        for transport in &start.transports {
-            if !running.given.contains_key(transport) {
-                let most = start.most_connections;
-                let server = memcached::start(&start.program, *transport, most, dialogue::is_ours)?;
-                running.private.insert(*transport, server);
-            }
+        for transport in given.missing {
+            let most = start.most_connections;
+            let server = memcached::start(&start.program, transport, most, dialogue::is_ours)?;
+            running.private.insert(transport, server);
         }
         let private = running.private.values().flat_map(PrivateServer::endpoints);
         let first = running.given.values().chain(private).next().cloned();
@@ -91,11 +85,10 @@ impl Instance for RunningMemcached {
         };
         ServerInfo {
             kind: if self.given.is_empty() {
-                "memcached, a process for each transport (it cannot listen on both), started afresh for every block"
+                "memcached, a process for each transport (it cannot listen on both), started afresh for every block".into()
             } else {
-                "memcached, a different process for each transport: what differs between them counts as the transport's"
-            }
-            .into(),
+                format!("memcached, {}", apart("process"))
+            },
             version: self.version.clone(),
             managed: self.given.is_empty(),
             pids: pids.unwrap_or_else(|| self.foreign_pids.clone()),
@@ -103,13 +96,12 @@ impl Instance for RunningMemcached {
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let endpoint = self.endpoint(arm.transport).ok_or_else(|| {
-            BenchError::Usage(format!("no memcached listens on {} for this trial", arm.transport))
-        })?;
+        let endpoint =
+            self.endpoint(arm.transport).ok_or_else(|| BenchError::nobody_on(arm.transport, "memcached"))?;
         if self.given.contains_key(&arm.transport) && !self.touched.contains(&endpoint) {
             self.touched.push(endpoint.clone());
         }
-        let size = usize::try_from(arm.point.size_bytes.unwrap_or(128)).unwrap_or(usize::MAX);
+        let size = size_of(arm);
         let (protocol, value) = (self.settings.protocol, value(size));
         let set = Exchange::set(protocol, &self.key, &value);
         dialogue::set(&mut link_to(&endpoint)?, &set)?;

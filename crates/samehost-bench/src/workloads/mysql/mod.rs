@@ -9,26 +9,24 @@ mod tables;
 
 use std::sync::Arc;
 
-use samehost_login::mysql::Surroundings;
-use samehost_model::{Endpoint, Metric, MetricInfo, Point, RateSpec, Transport, metric};
+use samehost_login::{Credentials, MYSQL_SOCKET_OPTIONS, ServerAddress};
+use samehost_model::{Metric, MetricInfo, Point, RateSpec, Secret, Transport, metric};
 
 use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::parameters::{Parameter, Parameters, Values, Word, YesOrNo, words};
-use crate::private_servers::MARIADB;
 use crate::private_servers::mariadb::Brand;
+use crate::private_servers::{MARIADB, MARIADB_USER, PrivateServer};
 use crate::workload::{
     CHECKUP_TRIAL, Capabilities, CheckupEntry, Configured, DATABASES, Description, Instance, Look,
-    OpenOrClosed, Servers, StartOptions, Starts, Workload, request_metrics,
+    OpenOrClosed, Servers, StartOptions, Starts, Workload, Written, request_metrics,
 };
-use crate::workloads::foreign::complete;
-use crate::workloads::requests::{MOST_SLICED, require_own_connects};
-use dialogue::{Address, Dialogue};
+use crate::workloads::foreign::{Forms, OtherHalf, complete};
+use crate::workloads::requests::{MOST_SLICED, require_own_connects, require_threads};
+use dialogue::begin;
 use running::RunningMySql;
 use statement::{Protocol, Statement};
 
-/// Most connections that are reopened for each statement: each has its own thread.
-const MOST_CALLERS: u32 = 1024;
 /// Most rows: ids are numbers of 32 bits.
 const MOST_ROWS: u32 = 1_000_000_000;
 
@@ -36,6 +34,13 @@ const MOST_ROWS: u32 = 1_000_000_000;
 /// program at 60 % of each of two CPUs a block took 0.56 s with 16 and 0.76 s with 64, and after as much time the ratio of CPU time
 /// was as well known (three runs of 11 s each).
 const CHECKUP_CONNECTIONS: u32 = 16;
+
+const FORMS: Forms = Forms {
+    protocol: samehost_model::Protocol::Mysql,
+    title: "MySQL",
+    examples: "mysql://USER@127.0.0.1:3306[/DATABASE], mysql://USER@localhost[/DATABASE]?socket=/path or a plain endpoint (tcp:127.0.0.1:3306, unix:/path)",
+    hint: "; `localhost` means the default socket, as it does to MySQL's own clients; 127.0.0.1 is TCP",
+};
 
 /// The mysql workload.
 pub struct MySql;
@@ -76,16 +81,17 @@ impl Workload for MySql {
         }
     }
 
-    fn complete(&self, servers: &Servers, wanted: &[Transport]) -> Result<Servers, BenchError> {
-        let around = Surroundings::of_process()?;
-        let mut servers = complete(servers, wanted, |known, text| {
-            let address = Address::given(known, text, &around)?;
-            other_half(&address, if known == Transport::Tcp { "socket" } else { "port" })
-        })?;
-        if !wanted.is_empty() && !wanted.contains(&Transport::Tcp) {
-            servers.remove(&Transport::Tcp);
+    fn address(&self, written: &Written<'_>) -> Result<ServerAddress, BenchError> {
+        let url = FORMS.url(written)?;
+        let mut options = url.iter().flat_map(|url| &url.options);
+        if options.any(|(name, _)| !MYSQL_SOCKET_OPTIONS.contains(&name.as_str())) {
+            return Err(FORMS.wrong("the only option after `?` is socket"));
         }
-        Ok(servers)
+        FORMS.address(written, url.as_ref())
+    }
+
+    fn complete(&self, servers: &Servers, wanted: &[Transport]) -> Result<Servers, BenchError> {
+        complete(servers, wanted, other_half)
     }
 
     fn checkup(&self) -> Option<CheckupEntry> {
@@ -157,11 +163,7 @@ impl Configured for Settings {
     fn check(&self, point: &Point, transport: Transport) -> Result<(), BenchError> {
         if self.per_query {
             require_own_connects(transport)?;
-        }
-        if self.per_query && point.connections > MOST_CALLERS {
-            return BenchError::refuse(
-                "--connect per-query has a thread for each connection; at most 1024 of them",
-            );
+            require_threads("--connect per-query", point.connections)?;
         }
         if self.per_query && self.statement == Statement::Dump {
             return BenchError::refuse("a dump is one long query: --connect per-query says nothing about it");
@@ -191,24 +193,22 @@ impl Configured for Settings {
     }
 }
 
-/// The server's endpoint on the other transport, as a URL, from its variable `socket` or `port`.
-fn other_half(known: &Address, variable: &str) -> Result<String, BenchError> {
-    let mut dialogue = Dialogue::begin(known)?;
-    let value = dialogue.variable(variable)?.filter(|value| !value.is_empty() && value != "0");
-    let off = variable == "port" && dialogue.variable("skip_networking")?.as_deref() == Some("ON");
-    dialogue.quit()?;
-    match value.filter(|_| !off) {
-        Some(path) if variable == "socket" => Ok(known.url_of(&format!("unix:{path}").parse()?)),
-        Some(port) => {
-            let endpoint: Endpoint = format!("tcp:127.0.0.1:{port}").parse()?;
-            Ok(known.url_of(&endpoint))
-        }
-        None => Err(BenchError::Usage(format!(
-            "the server at {} does not listen on a {variable} to measure against; set `{variable}` in [mysqld], give the other half with --tcp or --unix, or measure one arm with --transports {}",
-            known.endpoint,
-            known.endpoint.transport(),
-        ))),
+/// The server's endpoint on the other transport, from its variable `socket` or `port`.
+fn other_half(known: &ServerAddress) -> Result<OtherHalf, BenchError> {
+    let variable = if known.endpoint.path().is_some() { "port" } else { "socket" };
+    let mut dialogue = begin(known)?;
+    let mut value = dialogue.variable(variable)?.filter(|value| !value.is_empty() && value != "0");
+    if variable == "port" && dialogue.variable("skip_networking")?.as_deref() == Some("ON") {
+        value = None;
     }
+    dialogue.quit()?;
+    Ok(match value {
+        Some(path) if variable == "socket" => Ok(format!("unix:{path}").parse()?),
+        Some(port) => Ok(format!("tcp:127.0.0.1:{port}").parse()?),
+        None => Err(format!(
+            "does not listen on a {variable} to measure against; set `{variable}` in [mysqld], give the other half with --tcp or --unix"
+        )),
+    })
 }
 
 #[derive(Clone, Debug)]
@@ -248,25 +248,92 @@ fn rows(statement: Statement, given: Option<String>) -> Result<u32, BenchError> 
     }
 }
 
-/// Logs in at an endpoint and creates the database if it does not exist, for WordPress.
+/// The login at a private server.
+fn login(server: &PrivateServer) -> Credentials {
+    let password = Some(Secret::new(server.password()));
+    Credentials { user: Some(MARIADB_USER.into()), password, database: None }
+}
+
+/// Logs in at each endpoint of a private server, and creates the database if it does not exist, for WordPress.
 ///
 /// # Errors
 /// When the server does not answer, or refuses.
-pub(crate) fn ensure_database(
-    endpoint: &Endpoint,
-    user: &str,
-    password: &str,
-    database: &str,
-) -> Result<(), BenchError> {
-    let address = Address {
-        endpoint: endpoint.clone(),
-        user: user.into(),
-        password: password.into(),
-        database: None,
-        unlogged: false,
-    };
-    let mut dialogue = Dialogue::begin(&address)?;
-    dialogue
-        .must("a database", &format!("CREATE DATABASE IF NOT EXISTS {database} CHARACTER SET utf8mb4"))?;
-    dialogue.quit()
+pub(crate) fn ensure_database(server: &PrivateServer, database: &str) -> Result<(), BenchError> {
+    for endpoint in server.plain_endpoints() {
+        let mut dialogue = begin(&ServerAddress::new(endpoint.clone(), login(server)))?;
+        dialogue
+            .must("a database", &format!("CREATE DATABASE IF NOT EXISTS {database} CHARACTER SET utf8mb4"))?;
+        dialogue.quit()?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use samehost_testing::assert_leads_everywhere;
+
+    use super::*;
+
+    fn given(transport: Transport, text: &str) -> Result<ServerAddress, BenchError> {
+        MySql.address(&Written { transport, text, password: None })
+    }
+
+    #[test]
+    fn urls_are_read_as_clients_read_them() {
+        let tcp = given(Transport::Tcp, "mysql://bob:p%40ss@127.0.0.1/shop").unwrap();
+        assert_eq!(tcp.endpoint.to_string(), "tcp:127.0.0.1:3306");
+        let expected = Credentials {
+            user: Some("bob".into()),
+            password: Some(Secret::new("p@ss")),
+            database: Some("shop".into()),
+        };
+        assert_eq!(tcp.credentials, expected);
+        let ip6 = given(Transport::Tcp, "mariadb://[::1]:7/").unwrap();
+        assert_eq!(ip6.over_tls().endpoint.to_string(), "tcp+tls:[::1]:7");
+        assert_eq!(ip6.credentials.database, None);
+        let default = given(Transport::Unix, "mysql://bob@localhost/db").unwrap();
+        assert!(default.endpoint.path().is_some(), "{default:?}");
+        let unix = given(Transport::Unix, "mysql://bob@localhost/db?socket=/run/my%20sql.sock").unwrap();
+        assert_eq!(unix.endpoint.to_string(), "unix:/run/my sql.sock");
+        let plain = given(Transport::Unix, "unix:/run/m.sock").unwrap();
+        assert_eq!(plain.endpoint.to_string(), "unix:/run/m.sock");
+    }
+
+    #[test]
+    fn a_password_that_was_prompted_for_is_for_a_url_without_one() {
+        let asked = Secret::new("p@w");
+        let given =
+            |text| MySql.address(&Written { transport: Transport::Tcp, text, password: Some(&asked) });
+        assert_eq!(given("mysql://bob@h").unwrap().credentials.password, Some(asked.clone()));
+        assert_eq!(given("mysql://bob:own@h").unwrap().credentials.password, Some(Secret::new("own")));
+        assert!(given("tcp:h:1").unwrap_err().to_string().contains("has no place for a password"));
+    }
+
+    #[test]
+    fn urls_lead_where_they_lead_everywhere() {
+        let read = |text: &str| {
+            given(Transport::Tcp, text)
+                .or_else(|_| given(Transport::Unix, text))
+                .map(|address| address.endpoint.to_string())
+        };
+        assert_leads_everywhere(&["mysql", "mariadb"], read);
+    }
+
+    #[test]
+    fn wrong_ones_are_refused_without_their_secrets() {
+        for text in [
+            "http://u:hunter2@h",
+            "mysql://u:hunter2@/db",
+            "mysql://u:hunter2@h?socket=relative",
+            "mysql://u:hunter2%zz@h",
+            "mysql://u:hunter2@h:x",
+            "mysql://u:hunter2@h?password=hunter2",
+            "mysql://u:hunter2@localhost?socket=/s",
+        ] {
+            let error = given(Transport::Tcp, text).unwrap_err().to_string();
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+        let shown = format!("{:?}", given(Transport::Tcp, "mysql://u:hunter2@h"));
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
 }

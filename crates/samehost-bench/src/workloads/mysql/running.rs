@@ -5,25 +5,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use samehost_login::mysql::Surroundings;
+use samehost_login::ServerAddress;
 use samehost_model::{Arm, Endpoint, ServerInfo, Transport};
 use samehost_services::Kind;
 use samehost_transport::Stream;
 
-use super::Settings;
-use super::dialogue::{Address, BinaryLog, Dialogue};
+use super::dialogue::{Address, BinaryLog, Dialogue, begin, binary_log, prepare};
 use super::session::{DumpSession, Ids, MySqlCaller, MySqlSession};
 use super::statement::{Command, Protocol, Statement, Table};
 use super::tables::Tables;
+use super::{Settings, login};
 use crate::engine::Job;
 use crate::engine::session::{Caller, Connector, Seen, Session};
 use crate::error::BenchError;
 use crate::impact::{Connections, Impact, in_words};
 use crate::parameters::Word;
 use crate::private_servers::mariadb::MariaDbOptions;
-use crate::private_servers::{MARIADB_USER, PrivateServer, mariadb};
+use crate::private_servers::{PrivateServer, mariadb};
 use crate::workload::{Instance, Look, StartOptions};
-use crate::workloads::foreign::{foreign_pids, needs_private};
+use crate::workloads::foreign::{foreign_pids, needs_private, own_addresses};
+use crate::workloads::requests::{apart, says};
 
 /// A running MySQL or MariaDB.
 pub(super) struct RunningMySql {
@@ -43,20 +44,20 @@ pub(super) struct RunningMySql {
 
 impl RunningMySql {
     pub(super) fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
+        let server = if needs_private(start)? { Some(private_server(settings, start)?) } else { None };
+        let servers = match &server {
+            Some(server) => own_addresses(server, &start.transports, &login(server)),
+            None => start.servers.clone(),
+        };
         let mut addresses = BTreeMap::new();
-        if !start.servers.is_empty() {
-            let around = Surroundings::of_process()?;
-            for (transport, text) in &start.servers {
-                addresses.insert(*transport, Address::given(*transport, text, &around)?);
-            }
+        for (transport, server) in servers {
+            addresses.insert(transport, Address { server, unlogged: false });
         }
-        let missing = needs_private(start)?;
-        let server = if missing { Some(private(settings, start, &mut addresses)?) } else { None };
         let statement = settings.statement;
         if server.is_none() && !settings.read_only && statement != Statement::SelectOne {
             for address in addresses.values_mut() {
-                let mut dialogue = Dialogue::begin(address)?;
-                address.unlogged = dialogue.binary_log()? == BinaryLog::KeptOut;
+                let mut dialogue = address.begin()?;
+                address.unlogged = binary_log(&mut dialogue)? == BinaryLog::KeptOut;
                 dialogue.quit()?;
             }
         }
@@ -64,7 +65,7 @@ impl RunningMySql {
         let differ = identities.iter().any(|identity| identity.instance != identities[0].instance);
         let pids = match &server {
             Some(server) => vec![server.pid()],
-            None => foreign_pids(addresses.values().map(|address| &address.endpoint)),
+            None => foreign_pids(start.servers.values().map(|address| &address.endpoint)),
         };
         // A server has one set of tables, over whichever transport.
         let places = addresses.values().take(if differ { addresses.len() } else { 1 });
@@ -94,39 +95,25 @@ impl RunningMySql {
         self.tables
             .get(index)
             .or_else(|| self.tables.first())
-            .ok_or_else(|| BenchError::Usage(format!("no MySQL listens on {transport} for this trial")))
+            .ok_or_else(|| BenchError::nobody_on(transport, "MySQL"))
     }
 }
 
-fn private(
-    settings: &Settings,
-    start: &StartOptions,
-    addresses: &mut BTreeMap<Transport, Address>,
-) -> Result<PrivateServer, BenchError> {
+fn private_server(settings: &Settings, start: &StartOptions) -> Result<PrivateServer, BenchError> {
     let options = MariaDbOptions {
         brand: settings.brand,
         connections: start.most_connections,
         thread_handling: settings.thread_handling.word().into(),
     };
-    let address = |endpoint: Endpoint, password: &str| Address {
-        endpoint,
-        user: MARIADB_USER.into(),
-        password: password.into(),
-        database: None,
-        unlogged: false,
-    };
-    let server = mariadb::start(&start.program, &options, |server| {
-        server
-            .plain_endpoints()
-            .try_for_each(|endpoint| Dialogue::begin(&address(endpoint.clone(), server.password()))?.quit())
-    })?
-    .reached_by_run(&start.program, &start.transports)?;
-    for transport in &start.transports {
-        if let Some(endpoint) = server.endpoint(*transport) {
-            addresses.insert(*transport, address(endpoint.clone(), server.password()));
-        }
+    mariadb::start(&start.program, &options, answers)?.reached_by_run(&start.program, &start.transports)
+}
+
+/// Whether a private server lets us in at each endpoint.
+fn answers(server: &PrivateServer) -> Result<(), BenchError> {
+    for endpoint in server.plain_endpoints() {
+        begin(&ServerAddress::new(endpoint.clone(), login(server)))?.quit()?;
     }
-    Ok(server)
+    Ok(())
 }
 
 #[derive(Default)]
@@ -138,11 +125,11 @@ struct Identity {
 }
 
 fn identity(address: &Address) -> Result<Identity, BenchError> {
-    let mut dialogue = Dialogue::begin(address)?;
+    let mut dialogue = address.begin()?;
     let mut variable = |name| dialogue.variable(name).map(Option::unwrap_or_default);
     let instance = format!("{} {}", variable("datadir")?, variable("pid_file")?);
     let thread_handling = variable("thread_handling")?;
-    let version = dialogue.version().trim_start_matches("5.5.5-").to_owned();
+    let version = dialogue.greeting().version.trim_start_matches("5.5.5-").to_owned();
     dialogue.quit()?;
     Ok(Identity { version, thread_handling, instance })
 }
@@ -155,11 +142,7 @@ fn kind(identity: &Identity, differ: bool) -> String {
         "pool-of-threads" => ", pool-of-threads",
         _ => "",
     };
-    let apart = if differ {
-        ", a different process for each transport: what differs between them counts as the transport's"
-    } else {
-        ""
-    };
+    let apart = if differ { format!(", {}", apart("process")) } else { String::new() };
     format!("{name}{threads}{apart}")
 }
 
@@ -174,16 +157,18 @@ impl Instance for RunningMySql {
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let address = self.addresses.get(&arm.transport).cloned().ok_or_else(|| {
-            BenchError::Usage(format!("no MySQL listens on {} for this trial", arm.transport))
-        })?;
+        let address = self
+            .addresses
+            .get(&arm.transport)
+            .cloned()
+            .ok_or_else(|| BenchError::nobody_on(arm.transport, "MySQL"))?;
         let Settings { statement, protocol, .. } = self.settings;
         let tables = self.tables(arm.transport)?;
         tables.prepare_trial(&address, statement)?;
-        let (table, ids) = (tables.table().clone(), tables.ids().clone());
+        let (table, ids) = (tables.table.clone(), tables.ids.clone());
         if self.settings.per_query {
-            let mut first = Dialogue::begin(&address)?;
-            self.view = Some(first.view()?);
+            let mut first = address.begin()?;
+            self.view = Some(says(first.seen()?));
             let stream = first.into_stream()?;
             let cipher = stream.cipher().map(|cipher| format!(", {cipher}")).unwrap_or_default();
             let seen = Seen::of_socket(&stream).saying(&cipher);
@@ -198,7 +183,7 @@ impl Instance for RunningMySql {
                     Some(seen.clone()),
                 )));
             }
-            return Ok(Job::Callers { endpoint: address.endpoint.to_string(), callers });
+            return Ok(Job::Callers { endpoint: address.server.endpoint.to_string(), callers });
         }
         let connector = Arc::new(MySqlConnector {
             address,
@@ -206,7 +191,7 @@ impl Instance for RunningMySql {
             protocol,
             table,
             ids,
-            rows: tables.rows(),
+            rows: tables.rows,
             next: AtomicU64::new(0),
             view: OnceLock::new(),
         });
@@ -218,7 +203,7 @@ impl Instance for RunningMySql {
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
-        self.addresses.get(&transport).map(|address| address.endpoint.clone())
+        self.addresses.get(&transport).map(|address| address.server.endpoint.clone())
     }
 
     fn stderr_tail(&self) -> String {
@@ -246,9 +231,9 @@ struct MySqlConnector {
 
 impl Connector for MySqlConnector {
     fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
-        let mut dialogue = Dialogue::measured(&self.address)?;
+        let mut dialogue = self.address.measured()?;
         if self.view.get().is_none() {
-            let _ = self.view.set(dialogue.view()?);
+            let _ = self.view.set(says(dialogue.seen()?));
         }
         if self.statement == Statement::Dump {
             let session = DumpSession::new(&self.table, self.rows, self.table.is_own());
@@ -256,7 +241,7 @@ impl Connector for MySqlConnector {
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let refused = |reason: String| BenchError::Refused {
-            endpoint: self.address.endpoint.to_string(),
+            endpoint: self.address.server.endpoint.to_string(),
             what: "the first statement".into(),
             answer: reason,
             try_next: String::new(),
@@ -267,7 +252,7 @@ impl Connector for MySqlConnector {
                 (command.clone(), command)
             }
             Protocol::Prepared => {
-                let (id, ..) = dialogue.prepare(&self.statement.sql(&self.table, "?"))?;
+                let (id, ..) = prepare(&mut dialogue, &self.statement.sql(&self.table, "?"))?;
                 let has_id = self.statement.has_id();
                 (Command::execute(id, has_id, true), Command::execute(id, has_id, false))
             }
@@ -283,7 +268,7 @@ impl Connector for MySqlConnector {
     }
 
     fn endpoint(&self) -> String {
-        self.address.endpoint.to_string()
+        self.address.server.endpoint.to_string()
     }
 }
 
@@ -294,14 +279,12 @@ const INSERTED: u64 = 200_000;
 
 /// Queries each server once, over either transport.
 pub(super) fn look(settings: &Settings, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
-    let around = Surroundings::of_process()?;
     let (mut seen, mut impacts) = (BTreeSet::new(), Vec::new());
-    for (transport, text) in look.servers {
-        let address = Address::given(*transport, text, &around)?;
-        let mut dialogue = Dialogue::begin(&address)?;
+    for address in look.servers.values() {
+        let mut dialogue = begin(address)?;
         let directory = dialogue.variable("datadir")?.unwrap_or_default();
         if seen.insert((directory.clone(), dialogue.variable("pid_file")?)) {
-            impacts.push(look_at(settings, look, &address, &directory, &mut dialogue)?);
+            impacts.push(look_at(settings, look, address, &directory, &mut dialogue)?);
         }
         dialogue.quit()?;
     }
@@ -311,16 +294,17 @@ pub(super) fn look(settings: &Settings, look: &Look<'_>) -> Result<Vec<Impact>, 
 fn look_at(
     settings: &Settings,
     look: &Look<'_>,
-    address: &Address,
+    address: &ServerAddress,
     directory: &str,
     dialogue: &mut Dialogue,
 ) -> Result<Impact, BenchError> {
     let statement = settings.statement;
-    let mut impact = Impact::of(format!("the server at {address}"));
+    let user = address.credentials.user.as_deref().unwrap_or_default().escape_debug();
+    let mut impact = Impact::of(format!("the server at {} as {user}", address.endpoint));
     // Our own connection is not counted.
-    let open =
-        dialogue.number("SHOW GLOBAL STATUS LIKE 'Threads_connected'", 1)?.map(|open| open.saturating_sub(1));
-    let most = dialogue.number("SHOW GLOBAL VARIABLES LIKE 'max_connections'", 1)?;
+    let open = number(dialogue, "SHOW GLOBAL STATUS LIKE 'Threads_connected'", 1)?
+        .map(|open| open.saturating_sub(1));
+    let most = number(dialogue, "SHOW GLOBAL VARIABLES LIKE 'max_connections'", 1)?;
     if let (Some(open), Some(most)) = (open, most) {
         let connections = Connections { ours: u64::from(look.connections), open, most };
         impact.connections(connections, "max_connections");
@@ -330,7 +314,7 @@ fn look_at(
     }
     let rows = u64::from(settings.rows);
     let bytes = rows * ROW;
-    let place = match &address.database {
+    let place = match &address.credentials.database {
         Some(database) => format!("tables samehost_… in the database {}", database.escape_debug()),
         None => "a database samehost_… of its own".into(),
     };
@@ -355,16 +339,25 @@ fn look_at(
     Ok(impact)
 }
 
+/// A number from a query's first row; `column` counts from 0.
+fn number(dialogue: &mut Dialogue, sql: &str, column: usize) -> Result<Option<u64>, BenchError> {
+    let row = dialogue.row(sql)?.unwrap_or_default();
+    Ok(row.into_iter().nth(column).flatten().and_then(|value| value.parse().ok()))
+}
+
 /// Where else the writes go: the binary log, replicas, a cluster.
 fn log(dialogue: &mut Dialogue, per_query: bool, impact: &mut Impact) -> Result<(), BenchError> {
-    let replicas = dialogue
-        .number("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'", 0)?;
+    let replicas = number(
+        dialogue,
+        "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'",
+        0,
+    )?;
     let replicas = match replicas {
         Some(0) => "no replica reads it now, as far as this user sees".to_owned(),
         Some(count) => format!("{count} replica{} it", if count == 1 { " reads" } else { "s read" }),
         None => "whether replicas read it is not for this user to see".to_owned(),
     };
-    match dialogue.binary_log()? {
+    match binary_log(dialogue)? {
         BinaryLog::None => impact.found.push("it has no binary log".into()),
         BinaryLog::KeptOut if per_query => impact.found.push(format!(
             "its binary log is on, and has what connections made anew write; {replicas}"

@@ -10,7 +10,7 @@ use samehost_login::mysql::packet::{
     self, Answer, HEAD, SqlError, first_frame, frame, is_end, take_integer, take_text,
 };
 
-use super::dialogue::{Address, Dialogue, QUERY, Reply};
+use super::dialogue::{Address, QUERY, Reply};
 use super::statement::{
     C_REPEATS, Command, DIGITS, PAD_REPEATS, Protocol, Statement, Table, digits, write_digits,
 };
@@ -251,11 +251,11 @@ fn is_row(c: &str, id: u32) -> bool {
 impl Caller for MySqlCaller {
     fn call(&mut self) -> Result<(), Bad> {
         let id = self.ids.pick(&mut self.random);
-        let mut dialogue = Dialogue::measured(&self.address).map_err(|error| bad(&error))?;
+        let mut dialogue = self.address.measured().map_err(bad)?;
         let sql = self.statement.sql(&self.table, &digits(id));
-        let reply = dialogue.ask(&sql).map_err(|error| bad(&error))?;
+        let reply = dialogue.ask(&sql).map_err(bad)?;
         self.is_right(id, &reply).map_err(|kind| Bad::new(kind, sql))?;
-        dialogue.quit().map_err(|error| bad(&error))
+        dialogue.quit().map_err(bad)
     }
 
     fn seen(&self) -> Option<Seen> {
@@ -264,8 +264,9 @@ impl Caller for MySqlCaller {
 }
 
 /// Kind of an error, for the error counts.
-fn bad(error: &BenchError) -> Bad {
-    let kind = match error {
+fn bad(error: impl Into<BenchError>) -> Bad {
+    let error = error.into();
+    let kind = match &error {
         BenchError::Connect(_) => "connect failed",
         BenchError::Refused { answer, .. } if answer.starts_with("1040 ") => "too many connections (1040)",
         BenchError::Refused { .. } => "login refused",

@@ -3,7 +3,7 @@
 use samehost_system::interrupt;
 
 use super::Settings;
-use super::dialogue::{Address, Dialogue};
+use super::dialogue::{Address, Dialogue, prepare};
 use super::session::{Ids, Known};
 use super::statement::{Command, Protocol, Statement, Table};
 use crate::error::BenchError;
@@ -16,9 +16,10 @@ const KNOWN_ROWS: u32 = 100;
 
 /// Tables in one server.
 pub(super) struct Tables {
-    table: Table,
-    ids: Ids,
-    rows: u64,
+    pub(super) table: Table,
+    pub(super) ids: Ids,
+    /// Rows of the table that is dumped.
+    pub(super) rows: u64,
     /// Server and statement that drop what we made.
     undo: Option<(Address, String)>,
 }
@@ -31,9 +32,9 @@ impl Tables {
         rows: u32,
         foreign: bool,
     ) -> Result<Self, BenchError> {
-        let mut dialogue = Dialogue::begin(address)?;
+        let mut dialogue = address.begin()?;
         let name = if foreign { format!("samehost_{}", random_hex(6)?) } else { "samehost".into() };
-        let (prefix, undo) = match &address.database {
+        let (prefix, undo) = match &address.server.credentials.database {
             Some(database) => {
                 let prefix = format!("{}.{name}_", quoted(database));
                 let undo = format!("DROP TABLE IF EXISTS {prefix}points, {prefix}inserts");
@@ -47,7 +48,7 @@ impl Tables {
         }
         let undo = foreign.then(|| (address.clone(), undo));
         let tables = Tables { table, ids: Ids::Own(rows), rows: u64::from(rows), undo };
-        if address.database.is_none() {
+        if address.server.credentials.database.is_none() {
             dialogue.must("a database of our own", &format!("CREATE DATABASE {name}"))?;
         }
         for definition in tables.table.definitions() {
@@ -67,8 +68,8 @@ impl Tables {
         if settings.statement == Statement::SelectOne {
             return Ok(Tables { table, ids: Ids::Own(1), rows: 1, undo: None });
         }
-        let mut dialogue = Dialogue::begin(address)?;
-        let Some(database) = &address.database else {
+        let mut dialogue = address.begin()?;
+        let Some(database) = &address.server.credentials.database else {
             return Err(BenchError::Usage(
                 "--read-only yes reads a table that is there: name its database in the URL (mysql://USER@HOST/DATABASE), or use --statement select-1".into(),
             ));
@@ -77,7 +78,7 @@ impl Tables {
         table.points = format!("{}.{}", quoted(database), quoted(&name));
         table.key = quoted(&key);
         table.columns = "*".into();
-        let rows = dialogue.rows_of("counting rows", &format!("SELECT COUNT(*) FROM {}", table.points))?;
+        let rows = dialogue.rows("counting rows", &format!("SELECT COUNT(*) FROM {}", table.points))?;
         let rows =
             rows.into_iter().flatten().flatten().next().and_then(|count| count.parse().ok()).unwrap_or(0);
         let ids = Ids::Known(if settings.statement == Statement::Dump {
@@ -89,23 +90,10 @@ impl Tables {
         Ok(Tables { table, ids, rows, undo: None })
     }
 
-    pub(super) fn table(&self) -> &Table {
-        &self.table
-    }
-
-    pub(super) fn ids(&self) -> &Ids {
-        &self.ids
-    }
-
-    /// Rows of the table that is dumped.
-    pub(super) fn rows(&self) -> u64 {
-        self.rows
-    }
-
     /// Resets the tables, so that every trial starts from the same state.
     pub(super) fn prepare_trial(&self, address: &Address, statement: Statement) -> Result<(), BenchError> {
         if statement == Statement::Insert {
-            let mut dialogue = Dialogue::begin(address)?;
+            let mut dialogue = address.begin()?;
             dialogue.must("emptying our table", &format!("TRUNCATE TABLE {}", self.table.inserts))?;
             dialogue.quit()?;
         }
@@ -116,9 +104,9 @@ impl Tables {
 impl Drop for Tables {
     fn drop(&mut self) {
         let Some((address, sql)) = &self.undo else { return };
-        let undo =
-            || Dialogue::begin(address).and_then(|mut dialogue| dialogue.must("dropping what is ours", sql));
-        let undone = interrupt::putting_right(undo);
+        let undone = interrupt::putting_right(|| -> Result<_, BenchError> {
+            Ok(address.begin()?.must("dropping what is ours", sql)?)
+        });
         if let Err(error) = undone {
             tracing::warn!("what was made for measuring could not be dropped: {error}; `{sql}` does it");
         }
@@ -151,7 +139,7 @@ fn keyed_table(
          ORDER BY t.TABLE_ROWS DESC LIMIT 1",
         literal(database)
     );
-    let row = dialogue.rows_of("looking for a table", &sql)?.into_iter().next().unwrap_or_default();
+    let row = dialogue.rows("looking for a table", &sql)?.into_iter().next().unwrap_or_default();
     match row.as_slice() {
         [Some(name), Some(key)] => Ok((name.clone(), key.clone())),
         _ => Err(BenchError::Usage(format!(
@@ -166,7 +154,7 @@ fn known(dialogue: &mut Dialogue, table: &Table, protocol: Protocol) -> Result<K
     let (key, points) = (&table.key, &table.points);
     let sql = format!("SELECT {key} FROM {points} WHERE {key} BETWEEN 0 AND {} LIMIT {KNOWN_ROWS}", u32::MAX);
     let ids: Vec<u32> = dialogue
-        .rows_of("reading ids", &sql)?
+        .rows("reading ids", &sql)?
         .into_iter()
         .filter_map(|row| row.into_iter().next().flatten()?.parse().ok())
         .collect();
@@ -176,7 +164,7 @@ fn known(dialogue: &mut Dialogue, table: &Table, protocol: Protocol) -> Result<K
     let mut command = if protocol == Protocol::Text {
         Command::query(Statement::PointSelect, table)
     } else {
-        let (id, ..) = dialogue.prepare(&Statement::PointSelect.sql(table, "?"))?;
+        let (id, ..) = prepare(dialogue, &Statement::PointSelect.sql(table, "?"))?;
         Command::execute(id, true, true)
     };
     let mut answers = Vec::with_capacity(ids.len());

@@ -7,29 +7,29 @@
 //!
 //! What a measurement would do to a server that is already running is read from its own settings and views.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use samehost_login::postgres::Defaults;
+use samehost_login::url::ServerUrl;
+use samehost_login::{ServerAddress, SslMode};
 use samehost_model::{Metric, MetricInfo, Point, Transport, metric};
 
-use self::dialogue::{Dialogue, Identity};
+use self::dialogue::{Dialogue, Identity, begin, identity};
 use crate::error::BenchError;
 use crate::impact::{Connections, Impact, in_words};
 use crate::parameters::{Parameter, ParameterKind, Parameters, Values, Word, YesOrNo, words};
 use crate::private_servers::POSTGRES;
 use crate::workload::{
     Capabilities, CheckupEntry, Configured, DATABASES, Description, Instance, Look, OpenOrClosed, Servers,
-    StartOptions, Starts, Workload, add_proxy_metric, request_metrics,
+    StartOptions, Starts, Workload, Written, add_proxy_metric, request_metrics,
 };
-use crate::workloads::foreign::complete;
-use crate::workloads::requests::MOST_SLICED;
-use address::Address;
+use crate::workloads::foreign::{Forms, complete};
+use crate::workloads::requests::{MOST_SLICED, require_threads};
 use pooler::{FRONTS, Pool, Pooled, VIA};
 use running::RunningPostgres;
 use statement::{Protocol, Statement};
 
-mod address;
 mod dialogue;
 mod pooler;
 mod running;
@@ -38,14 +38,19 @@ mod statement;
 
 /// Most rows of our table.
 const MOST_ROWS: u32 = 1_000_000;
-/// Most connections if each has a thread.
-const MOST_THREADS: u32 = 1024;
 /// Connections of an arm in the checkup. Each is a process that the server forks, and takes 10 ms of CPU time until its caches are filled
 /// (perf: page faults), three times as long beside other work: with 64 an arm, a checkup had four blocks where MariaDB had nine.
 const CHECKUP_CONNECTIONS: u32 = 16;
 /// Time of an arm in a block of the checkup. Beside two neighbours at 60 % intervals with one connection were ±4 to ±5 % with 50 ms, and ±4
 /// to ±15 % with 25, as many blocks in 7 s; MariaDB's were not narrower.
 const CHECKUP_LENGTH: Duration = Duration::from_millis(35);
+
+const FORMS: Forms = Forms {
+    protocol: samehost_model::Protocol::Postgres,
+    title: "PostgreSQL",
+    examples: "postgres://[USER[:PASSWORD]@]127.0.0.1:5432[/DB], postgres:///DB?host=/DIRECTORY[&port=5432][&user=USER] or a plain endpoint (tcp:127.0.0.1:5432, unix:/DIRECTORY/.s.PGSQL.5432)",
+    hint: "",
+};
 
 /// The postgres workload.
 pub struct Postgres;
@@ -103,15 +108,21 @@ impl Workload for Postgres {
         }
     }
 
+    fn address(&self, written: &Written<'_>) -> Result<ServerAddress, BenchError> {
+        let text = in_directory(written.text);
+        let written = Written { text: &text, ..*written };
+        let url = FORMS.url(&written)?;
+        let sslmode = url.as_ref().map_or(Ok(SslMode::default()), sslmode)?;
+        let mut address = ServerAddress { sslmode, ..FORMS.address(&written, url.as_ref())? };
+        let login = &mut address.credentials;
+        if login.password.is_none() {
+            login.password = login.own_postgres_password(&address.endpoint);
+        }
+        Ok(address)
+    }
+
     fn complete(&self, servers: &Servers, wanted: &[Transport]) -> Result<Servers, BenchError> {
-        let defaults = Defaults::here();
-        complete(servers, wanted, |known, text| {
-            let address = Address::given(known, text, &defaults)?;
-            // A server that refuses plain TCP may still be asked over TLS.
-            let over_tls = known == Transport::Tcp && wanted.contains(&Transport::TcpTls);
-            let asked = if over_tls { address.over_tls() } else { address };
-            Ok(dialogue::other_half(&asked)?.to_url())
-        })
+        complete(servers, wanted, dialogue::other_half)
     }
 
     fn propose(&self, parameters: &Parameters, _: &[u32]) -> Result<Parameters, BenchError> {
@@ -236,10 +247,8 @@ impl Configured for Settings {
                 "a COPY has a connection of its own anyway; leave --connect per-query out".into(),
             ));
         }
-        if self.per_query && point.connections > MOST_THREADS {
-            return Err(BenchError::Usage(format!(
-                "--connect per-query has a thread for each connection; at most {MOST_THREADS} of them"
-            )));
+        if self.per_query {
+            require_threads("--connect per-query", point.connections)?;
         }
         if self.read_only && self.statement.has_table() {
             return Err(BenchError::Usage(format!(
@@ -284,6 +293,47 @@ impl Settings {
     }
 }
 
+/// An endpoint with a directory is that of the usual socket in it; other texts are as they are.
+fn in_directory(text: &str) -> String {
+    match text.strip_prefix("unix:") {
+        Some(directory) if Path::new(directory).is_dir() => {
+            format!("unix:{}/.s.PGSQL.5432", directory.trim_end_matches('/'))
+        }
+        _ => text.to_owned(),
+    }
+}
+
+/// The TLS that a URL asks for.
+///
+/// # Errors
+/// When it has options that cannot be followed.
+fn sslmode(url: &ServerUrl) -> Result<SslMode, BenchError> {
+    let mut sslmode = SslMode::default();
+    for (name, value) in &url.options {
+        match (name.as_str(), value.as_str()) {
+            // Belong to the address and the login, which are read elsewhere.
+            ("host" | "socket" | "port" | "user" | "dbname", _) => {}
+            ("sslmode", "disable") => sslmode = SslMode::Disable,
+            ("sslmode", "allow" | "prefer") => sslmode = SslMode::Prefer,
+            ("sslmode", "require") => sslmode = SslMode::Require,
+            ("sslmode", _) => {
+                return Err(FORMS.wrong(
+                    "sslmode is disable, prefer or require: certificates of servers on this machine are not verified",
+                ));
+            }
+            ("password", _) => {
+                return Err(FORMS.wrong(
+                    "a password among the options would stand in the report; write USER:PASSWORD@, or use PGPASSWORD or ~/.pgpass",
+                ));
+            }
+            // Options for other clients that have no effect here.
+            ("application_name" | "connect_timeout" | "client_encoding", _) => {}
+            _ => return Err(FORMS.wrong("options after `?` are host, port, user, dbname and sslmode")),
+        }
+    }
+    Ok(sslmode)
+}
+
 /// Whether no pooler is asked for.
 fn is_direct(parameters: &Parameters) -> bool {
     parameters.given("via").is_none_or(|via| via == VIA[0])
@@ -305,14 +355,12 @@ const LOG: u64 = 64 << 20;
 
 /// Queries each server once, over either transport.
 fn look(settings: &Settings, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
-    let defaults = Defaults::here();
     let (mut seen, mut impacts): (Vec<Identity>, _) = (Vec::new(), Vec::new());
-    for (transport, text) in look.servers {
-        let address = Address::given(*transport, text, &defaults)?;
-        let mut dialogue = Dialogue::begin(&address, true)?;
-        let identity = dialogue.identity()?;
+    for address in look.servers.values() {
+        let mut dialogue = begin(address, true)?;
+        let identity = identity(&mut dialogue)?;
         if !seen.iter().any(|known| known.same_server(&identity)) {
-            impacts.push(look_at(settings, look, &address, &mut dialogue)?);
+            impacts.push(look_at(settings, look, address, &mut dialogue));
             seen.push(identity);
         }
         dialogue.end()?;
@@ -320,14 +368,10 @@ fn look(settings: &Settings, look: &Look<'_>) -> Result<Vec<Impact>, BenchError>
     Ok(impacts)
 }
 
-fn look_at(
-    settings: &Settings,
-    look: &Look<'_>,
-    address: &Address,
-    dialogue: &mut Dialogue,
-) -> Result<Impact, BenchError> {
+fn look_at(settings: &Settings, look: &Look<'_>, address: &ServerAddress, dialogue: &mut Dialogue) -> Impact {
     let statement = settings.statement;
-    let mut impact = Impact::of(format!("the PostgreSQL at {address}"));
+    let database = address.credentials.database.as_deref().unwrap_or_default();
+    let mut impact = Impact::of(format!("the PostgreSQL at {} database {database}", address.endpoint));
     // `None` for what this version does not have, or this user may not see.
     let mut number =
         |sql: &str| dialogue.value("a number", sql).ok().and_then(|text| text.parse::<u64>().ok());
@@ -341,13 +385,13 @@ fn look_at(
         impact.connections(Connections { ours, open, most: most.saturating_sub(kept) }, "max_connections");
     }
     if settings.read_only || !statement.has_table() {
-        return Ok(impact);
+        return impact;
     }
     let rows = u64::from(settings.rows);
     impact.does.push(format!(
         "makes a table samehost_… with {rows} rows (about {}) in the database {}, and drops it at the end (--statement select-1 --read-only yes writes nothing)",
         in_words(rows * ROW),
-        address.database.escape_debug()
+        database.escape_debug()
     ));
     if statement == Statement::Update {
         impact.does.push("changes one of these rows with every statement, as fast as it is answered".into());
@@ -368,13 +412,81 @@ fn look_at(
     if !directory.is_empty() {
         impact.disk(rows * ROW + LOG, &directory);
     }
-    Ok(impact)
+    impact
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use samehost_testing::assert_leads_everywhere;
 
     use super::*;
+
+    /// Read as the option takes it that fits.
+    fn given(text: &str) -> Result<ServerAddress, BenchError> {
+        let read = |transport| Postgres.address(&Written { transport, text, password: None });
+        read(Transport::Tcp).or_else(|error| read(Transport::Unix).map_err(|_| error))
+    }
+
+    #[test]
+    fn urls_say_what_their_users_mean() {
+        let own = given("tcp:127.0.0.1:6000").unwrap().credentials;
+        let me = (own.user.clone().unwrap(), own.database.clone().unwrap());
+        for (text, endpoint, user, database) in [
+            ("postgres://127.0.0.1", "tcp:127.0.0.1:5432", me.0.as_str(), me.1.as_str()),
+            ("postgresql://bob:p%40s@[::1]:6000/shop", "tcp:[::1]:6000", "bob", "shop"),
+            ("postgres:///shop?host=/run/pg&port=6000&user=bob", "unix:/run/pg/.s.PGSQL.6000", "bob", "shop"),
+            ("postgres://bob@/shop?host=127.0.0.1", "tcp:127.0.0.1:5432", "bob", "shop"),
+            ("postgres://bob@%2Frun%2Fpg:6000/b", "unix:/run/pg/.s.PGSQL.6000", "bob", "b"),
+            ("unix:/run/pg/.s.PGSQL.6000", "unix:/run/pg/.s.PGSQL.6000", &me.0, &me.1),
+            ("unix:/", "unix:/.s.PGSQL.5432", &me.0, &me.1),
+        ] {
+            let address = given(text).unwrap();
+            let login = &address.credentials;
+            assert_eq!(address.endpoint.to_string(), endpoint, "{text}");
+            assert_eq!(
+                (login.user.as_deref(), login.database.as_deref()),
+                (Some(user), Some(database)),
+                "{text}"
+            );
+        }
+        let password = given("postgresql://bob:p%40s@[::1]:6000/shop").unwrap().credentials.password;
+        assert_eq!(password.unwrap().reveal(), "p@s");
+        let required = given("postgres://h/d?sslmode=require").unwrap();
+        assert_eq!(required.sslmode, SslMode::Require);
+        assert_eq!(required.over_tls().endpoint.to_string(), "tcp+tls:h:5432");
+    }
+
+    #[test]
+    fn urls_lead_where_they_lead_everywhere() {
+        let read = |text: &str| given(text).map(|address| address.endpoint.to_string());
+        assert_leads_everywhere(&["postgres"], read);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_without_the_password() {
+        for (text, word) in [
+            ("mysql://:hunter2@h/", "not a URL of PostgreSQL"),
+            ("postgres://u:hunter2@h:x/", "not a port number"),
+            ("postgres://u:hunter2@h/?sslmode=verify-full", "sslmode"),
+            ("postgres://u@h/?password=hunter2", "PGPASSWORD"),
+            ("postgres://u:hunter2@a,b/", "one host"),
+            ("postgres://u:hunter2@h/?what=1", "options"),
+        ] {
+            let error = given(text).unwrap_err().to_string();
+            assert!(error.contains(word) && !error.contains("hunter2"), "{error}");
+        }
+        let written = Written { transport: Transport::Unix, text: "postgres://h", password: None };
+        let error = Postgres.address(&written).unwrap_err().to_string();
+        assert!(error.contains("--unix names"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in "(postgres|postgresql)://.{0,30}") {
+            let _ = given(&text);
+        }
+    }
 
     fn parameters(changed: &[(&str, &str)]) -> Parameters {
         let mut all = crate::workload::defaults(&Postgres);

@@ -1,15 +1,16 @@
 //! A pooler between the client and the private server: its addresses, and whether it reaches the server as it should.
 
+use samehost_login::ServerAddress;
 use samehost_model::{Arm, Transport};
 
-use super::address::Address;
-use super::dialogue::{Dialogue, leads_to, private};
+use super::dialogue::{Dialogue, begin, leads_to, login};
 use super::statement::Statement;
 use crate::error::BenchError;
 use crate::parameters::{Axis, Word, words};
 use crate::private_servers::PrivateServer;
 use crate::private_servers::poolers::{self, PoolerKind, PoolerSpec, database};
 use crate::workload::StartOptions;
+use crate::workloads::requests::says;
 
 words! {
     /// How long a client keeps a connection to the server.
@@ -59,8 +60,8 @@ impl Pooler {
         let pooler = poolers::start(settings.kind, &start.program, &spec, |pooler| {
             for endpoint in pooler.endpoints() {
                 for behind in [Transport::Tcp, Transport::Unix] {
-                    let database = database(behind);
-                    leads_to(server, &Address { database, ..private(endpoint, server.password()) })?;
+                    let login = login(server, &database(behind));
+                    leads_to(server, &ServerAddress::new(endpoint.clone(), login))?;
                 }
             }
             Ok(())
@@ -69,13 +70,13 @@ impl Pooler {
     }
 
     /// Address of an arm: in front, that of the point; behind, the arm's transport.
-    pub(super) fn address(&self, arm: &Arm) -> Option<Address> {
+    pub(super) fn address(&self, arm: &Arm) -> Option<ServerAddress> {
         self.address_of(self.settings.front.at(&arm.point), arm.transport)
     }
 
-    fn address_of(&self, front: Transport, behind: Transport) -> Option<Address> {
+    fn address_of(&self, front: Transport, behind: Transport) -> Option<ServerAddress> {
         let endpoint = self.server.endpoint(front)?;
-        Some(Address { database: database(behind), ..private(endpoint, self.server.password()) })
+        Some(ServerAddress::new(endpoint.clone(), login(&self.server, &database(behind))))
     }
 
     /// Opens as many connections to the server as an arm needs, over each transport: otherwise the first trials would
@@ -87,7 +88,7 @@ impl Pooler {
             let Some(address) = self.address_of(Transport::Unix, behind) else { continue };
             let mut open = Vec::new();
             for _ in 0..connections.min(MOST_OPENED) {
-                let mut dialogue = Dialogue::begin(&address, false)?;
+                let mut dialogue = begin(&address, false)?;
                 dialogue.must("to begin a transaction", "BEGIN")?;
                 for _ in 0..BEFOREHAND {
                     dialogue.must("a statement", &sql)?;
@@ -104,10 +105,11 @@ impl Pooler {
 
     /// Checks, as the server sees it, that the pooler reaches it by the arm's transport.
     pub(super) fn check(&self, arm: &Arm, dialogue: &mut Dialogue) -> Result<(), BenchError> {
-        if dialogue.transport()? == Some(arm.transport.name()) {
+        let seen = dialogue.seen()?;
+        if seen.transport() == Some(arm.transport.name()) {
             return Ok(());
         }
-        Err(BenchError::WrongTransport { asked: arm.transport, observed: dialogue.view()? })
+        Err(BenchError::WrongTransport { asked: arm.transport, observed: says(seen) })
     }
 
     /// Its name in reports.

@@ -1,19 +1,21 @@
 //! PostgreSQL during a measurement: the private server or the given ones, our table in them, and the
 //! connections of a trial.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use samehost_login::postgres::{Defaults, unsaid};
+use samehost_login::ServerAddress;
+use samehost_login::postgres::unsaid;
 use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
 use samehost_system::interrupt;
 use samehost_system::proc::status::{self, Stat};
 use samehost_transport::Stream;
 
 use super::Settings;
-use super::address::Address;
-use super::dialogue::{Dialogue, Identity, is_ours, private};
+use super::dialogue::{
+    Dialogue, Identity, begin, description, exchange_once, identity, is_ours, login, measured, prepare,
+    wait_for_leavers,
+};
 use super::pooler::Pooler;
 use super::session::{CopySession, QueryCaller, RowSession};
 use super::statement::{Exchange, PREPARED, Protocol, Statement, make_table};
@@ -21,8 +23,9 @@ use crate::engine::Job;
 use crate::engine::session::{Caller, Connector, Seen, Session};
 use crate::error::BenchError;
 use crate::private_servers::{PrivateServer, postgres, random_hex};
-use crate::workload::{Instance, StartOptions};
-use crate::workloads::foreign::{foreign_pids, needs_private};
+use crate::workload::{Instance, Servers, StartOptions};
+use crate::workloads::foreign::{foreign_pids, needs_private, own_addresses};
+use crate::workloads::requests::{apart, says};
 
 /// Requests of each connection before it is measured. A backend fills its caches with the first request,
 /// which takes milliseconds, and plans a prepared statement five more times before it keeps a plan. With a
@@ -35,7 +38,7 @@ pub(super) struct RunningPostgres {
     pooler: Option<Pooler>,
     /// The private server; none where all were given.
     server: Option<PrivateServer>,
-    addresses: BTreeMap<Transport, Address>,
+    addresses: Servers,
     settings: Settings,
     read_only: bool,
     identities: Vec<(Transport, Identity)>,
@@ -43,7 +46,7 @@ pub(super) struct RunningPostgres {
     /// Name of our table, the same in every database.
     table: String,
     /// Addresses of our table, one for each database.
-    tables: Vec<Address>,
+    tables: Vec<ServerAddress>,
     /// The server's view of the last trial's first connection.
     view: Option<Arc<OnceLock<Option<String>>>>,
     /// Connectors; gone when their connections are closed.
@@ -52,29 +55,12 @@ pub(super) struct RunningPostgres {
 
 impl RunningPostgres {
     pub(super) fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
-        let defaults = Defaults::here();
-        let mut addresses = BTreeMap::new();
-        for (transport, text) in &start.servers {
-            addresses.insert(*transport, Address::given(*transport, text, &defaults)?);
-        }
-        let missing = needs_private(start)?;
-        let read_only = !missing && settings.read_only;
-        let server = if missing {
-            let server = postgres::start(&start.program, start.most_connections, is_ours)?;
-            for endpoint in server.endpoints() {
-                addresses.insert(endpoint.transport(), private(endpoint, server.password()));
-            }
-            if let Some(address) = addresses.values().next().filter(|_| settings.per_query) {
-                let mut dialogue = Dialogue::begin(address, false)?;
-                for sql in postgres::usual_password(&server) {
-                    dialogue.must("to store the password as users do", &sql)?;
-                }
-            }
-            Some(server)
-        } else {
-            None
+        let server = if needs_private(start)? { Some(private_server(settings, start)?) } else { None };
+        let addresses = match &server {
+            Some(server) => own_addresses(server, &start.transports, &login(server, "postgres")),
+            None => start.servers.clone(),
         };
-        addresses.retain(|transport, _| start.transports.contains(transport));
+        let read_only = server.is_none() && settings.read_only;
         let pooler = match (&settings.pooled, &server) {
             (Some(pooled), Some(server)) => Some(Pooler::start(pooled, start, server)?),
             _ => None,
@@ -106,9 +92,9 @@ impl RunningPostgres {
     fn look_around(&mut self) -> Result<(), BenchError> {
         let mut backends = Vec::new();
         for (transport, address) in &self.addresses {
-            let mut dialogue = Dialogue::begin(address, self.read_only)?;
-            self.identities.push((*transport, dialogue.identity()?));
-            backends.push(parent_of_backend(dialogue.backend()));
+            let mut dialogue = begin(address, self.read_only)?;
+            self.identities.push((*transport, identity(&mut dialogue)?));
+            backends.push(parent_of_backend(dialogue.backend));
         }
         self.pids = match &self.server {
             Some(server) => vec![server.pid()],
@@ -140,7 +126,7 @@ impl RunningPostgres {
             }
             done.push(identity);
             let address = &self.addresses[transport];
-            let mut dialogue = Dialogue::begin(address, false)?;
+            let mut dialogue = begin(address, false)?;
             for (number, sql) in make_table(&self.table, self.settings.rows).iter().enumerate() {
                 dialogue.must("to make and fill our table", sql)?;
                 if number == 0 {
@@ -151,9 +137,9 @@ impl RunningPostgres {
         Ok(())
     }
 
-    fn drop_table(&self, address: &Address) -> Result<(), BenchError> {
+    fn drop_table(&self, address: &ServerAddress) -> Result<(), BenchError> {
         let sql = format!("DROP TABLE IF EXISTS {}", self.table);
-        Dialogue::begin(address, false)?.must("to drop our table", &sql)?;
+        begin(address, false)?.must("to drop our table", &sql)?;
         Ok(())
     }
 
@@ -165,7 +151,7 @@ impl RunningPostgres {
         }
         let has_row = matches!(statement, Statement::PointSelect | Statement::Select1);
         let description = if has_row && protocol == Protocol::Simple {
-            dialogue.description(&statement.sql(&self.table, "0"))?
+            description(dialogue, &statement.sql(&self.table, "0"))?
         } else {
             Vec::new()
         };
@@ -190,7 +176,7 @@ impl Drop for RunningPostgres {
                     "the table {} could not be dropped: {error}; `DROP TABLE {}` in database {} does it",
                     self.table,
                     self.table,
-                    address.database
+                    address.credentials.database.as_deref().unwrap_or_default()
                 );
             }
         }
@@ -203,7 +189,7 @@ impl Instance for RunningPostgres {
             kind: if let Some(pooler) = &self.pooler {
                 format!("{} and postgresql", pooler.word())
             } else if self.differ() {
-                "postgresql, a different server for each transport: what differs between them counts as the transport's".into()
+                format!("postgresql, {}", apart("server"))
             } else {
                 "postgresql".into()
             },
@@ -226,16 +212,14 @@ impl Instance for RunningPostgres {
             Some(pooler) => pooler.address(arm),
             None => self.addresses.get(&arm.transport).cloned(),
         };
-        let address = address.ok_or_else(|| {
-            BenchError::Usage(format!("no PostgreSQL listens on {} for this trial", arm.transport))
-        })?;
-        let mut dialogue = Dialogue::begin(&address, self.read_only)?;
+        let address = address.ok_or_else(|| BenchError::nobody_on(arm.transport, "PostgreSQL"))?;
+        let mut dialogue = begin(&address, self.read_only)?;
         // Connections of a round's arms are open at the same time, so they are not waited for.
         self.open.retain(|connector| connector.strong_count() > 0);
         match &self.pooler {
             // It keeps its connections to the server.
             Some(pooler) => pooler.check(arm, &mut dialogue)?,
-            None if self.open.is_empty() => dialogue.wait_for_leavers()?,
+            None if self.open.is_empty() => wait_for_leavers(&mut dialogue)?,
             None => {}
         }
         let asked = self.asked(&mut dialogue)?;
@@ -245,9 +229,9 @@ impl Instance for RunningPostgres {
             let Asked::Rows { exchange, .. } = asked else {
                 return Err(BenchError::Usage("--connect per-query is for statements of one row".into()));
             };
-            let _ = view.set(dialogue.view().ok());
-            let cipher = dialogue.cipher().map(|cipher| format!(", {cipher}")).unwrap_or_default();
-            let seen = Seen::of_socket(&dialogue.into_stream()?).saying(&cipher);
+            let _ = view.set(dialogue.seen().ok().map(says));
+            let cipher = dialogue.link.cipher().map(|cipher| format!(", {cipher}")).unwrap_or_default();
+            let seen = Seen::of_socket(&dialogue.link.into_stream()?).saying(&cipher);
             let callers = (0..arm.point.connections).map(|number| {
                 let session = RowSession::new(exchange.clone(), u64::from(number));
                 let (address, seen) = (address.clone(), Some(seen.clone()));
@@ -296,6 +280,19 @@ impl Instance for RunningPostgres {
     }
 }
 
+/// Starts the private server.
+fn private_server(settings: &Settings, start: &StartOptions) -> Result<PrivateServer, BenchError> {
+    let server = postgres::start(&start.program, start.most_connections, is_ours)?;
+    if let Some(endpoint) = server.endpoints().next().filter(|_| settings.per_query) {
+        let address = ServerAddress::new(endpoint.clone(), login(&server, "postgres"));
+        let mut dialogue = begin(&address, false)?;
+        for sql in postgres::usual_password(&server) {
+            dialogue.must("to store the password as users do", &sql)?;
+        }
+    }
+    Ok(server)
+}
+
 /// The postmaster of a backend, if it is on this machine and visible to us.
 fn parent_of_backend(backend: i32) -> Option<u32> {
     let backend = status::read_stat(u32::try_from(backend).ok()?).filter(is_postgres)?;
@@ -320,7 +317,7 @@ enum Asked {
 }
 
 struct PostgresConnector {
-    address: Address,
+    address: ServerAddress,
     asked: Asked,
     read_only: bool,
     /// The server's view of the first connection, which is also the one that the kernel is asked about.
@@ -331,19 +328,20 @@ struct PostgresConnector {
 
 impl Connector for PostgresConnector {
     fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
-        let mut dialogue = Dialogue::measured(&self.address, self.read_only)?;
+        let mut dialogue = measured(&self.address, self.read_only)?;
         if self.view.get().is_none() {
-            let _ = self.view.set(dialogue.view().ok());
+            let _ = self.view.set(dialogue.seen().ok().map(says));
         }
         let number = self.opened.fetch_add(1, Ordering::Relaxed);
         let session: Box<dyn Session> = match &self.asked {
             Asked::Rows { exchange, prepared } => {
                 if let Some((sql, parameters)) = prepared {
-                    dialogue.prepare(PREPARED, sql, *parameters)?;
+                    prepare(&mut dialogue, PREPARED, sql, *parameters)?;
                 }
                 let mut session = RowSession::new(exchange.clone(), number);
                 for _ in 0..BEFOREHAND {
-                    dialogue.exchange(&mut session)?.map_err(|bad| dialogue.lost(bad.to_string()))?;
+                    exchange_once(&mut dialogue, &mut session)?
+                        .map_err(|bad| BenchError::lost(dialogue.link.endpoint(), bad.to_string()))?;
                 }
                 Box::new(session)
             }
@@ -353,7 +351,7 @@ impl Connector for PostgresConnector {
                 Box::new(CopySession::new(table, *rows).map_err(unsaid)?)
             }
         };
-        Ok((dialogue.into_stream()?, session))
+        Ok((dialogue.link.into_stream()?, session))
     }
 
     fn endpoint(&self) -> String {

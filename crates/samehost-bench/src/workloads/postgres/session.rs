@@ -4,13 +4,13 @@
 use postgres_protocol::message::backend::Message;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use samehost_transport::ConnectError;
+use samehost_login::ServerAddress;
 
-use super::address::Address;
-use super::dialogue::{Dialogue, Refusal, first, is_aside, parse, query};
+use super::dialogue::{Refusal, exchange_once, first, is_aside, measured, parse, query};
 use super::statement::{Exchange, ID_DIGITS, Statement, copy_end, copy_head, copy_row, increment};
 use crate::engine::session::{Bad, Caller, Progress, Seen, Session};
 use crate::error::BenchError;
+use crate::workloads::requests::connect_failure;
 
 /// Longer than any reply of ours, including asynchronous messages.
 const MOST: usize = 48 * 1024;
@@ -114,7 +114,7 @@ impl Session for RowSession {
 
 /// Opens a new connection for each statement.
 pub(super) struct QueryCaller {
-    address: Address,
+    address: ServerAddress,
     session: RowSession,
     read_only: bool,
     seen: Option<Seen>,
@@ -122,16 +122,20 @@ pub(super) struct QueryCaller {
 
 impl QueryCaller {
     /// `seen` is the evidence about the first connection, which was made to check that the server answers.
-    pub(super) fn new(address: Address, session: RowSession, read_only: bool, seen: Option<Seen>) -> Self {
+    pub(super) fn new(
+        address: ServerAddress,
+        session: RowSession,
+        read_only: bool,
+        seen: Option<Seen>,
+    ) -> Self {
         QueryCaller { address, session, read_only, seen }
     }
 }
 
 impl Caller for QueryCaller {
     fn call(&mut self) -> Result<(), Bad> {
-        let bad = |error: BenchError| Bad::new(kind(&error), error.to_string());
-        let mut dialogue = Dialogue::measured(&self.address, self.read_only).map_err(bad)?;
-        dialogue.exchange(&mut self.session).map_err(bad)??;
+        let mut dialogue = measured(&self.address, self.read_only).map_err(bad)?;
+        exchange_once(&mut dialogue, &mut self.session).map_err(bad)??;
         dialogue.end().map_err(bad)
     }
 
@@ -140,22 +144,19 @@ impl Caller for QueryCaller {
     }
 }
 
-/// Kind of an error, for the error counts.
-fn kind(error: &BenchError) -> &'static str {
-    match error {
-        BenchError::Connect(ConnectError::Refused { .. }) => "connection refused",
-        BenchError::Connect(ConnectError::BacklogFull { .. }) => "EAGAIN (backlog full)",
-        BenchError::Connect(ConnectError::OutOfPorts { .. }) => "EADDRNOTAVAIL (no port left)",
-        BenchError::Connect(ConnectError::TooManyFiles { .. }) => "too many open files",
-        BenchError::Connect(ConnectError::TimedOut { .. }) => "connect timed out",
-        BenchError::Connect(_) => "connect failed",
+/// An error with its kind, for the error counts.
+fn bad(error: impl Into<BenchError>) -> Bad {
+    let error = error.into();
+    let kind = match &error {
+        BenchError::Connect(error) => connect_failure(error),
         BenchError::Refused { answer, .. } if answer.contains("SQLSTATE 53300") => {
             "53300 too many connections"
         }
         BenchError::Refused { .. } => "login refused",
         BenchError::Hung { .. } => "no answer",
         _ => "connection closed",
-    }
+    };
+    Bad::new(kind, error.to_string())
 }
 
 // A whole table as text, COPY … TO STDOUT: every row is compared as it arrives, and none is kept.

@@ -16,7 +16,7 @@ use crate::workload::{
     StartOptions, Starts, Workload, add_proxy_metric, request_metrics,
 };
 use crate::workloads::http::Version;
-use crate::workloads::requests::MOST_SLICED;
+use crate::workloads::requests::{MOST_SLICED, require_size};
 use running::RunningProxy;
 
 mod running;
@@ -130,12 +130,7 @@ impl Configured for Settings {
                 "--backends {backends}: each is a process; at most {MOST_BACKENDS}"
             )));
         }
-        match point.size_bytes {
-            Some(size) if size > MOST_SIZE => Err(BenchError::Usage(format!(
-                "--size {size} is too large for a page: at most {MOST_SIZE} bytes here"
-            ))),
-            _ => Ok(()),
-        }
+        require_size("--size", point.size_bytes.unwrap_or(0), "a page", MOST_SIZE)
     }
 
     /// Two processes of the same program differ by more than the transports do, so several are used. Half a

@@ -215,16 +215,14 @@ impl Configured for Settings {
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
         let bulk = self.bulk;
-        let given = Given::of(start)?;
+        let given = Given::of(start);
         if !bulk {
             given.endpoints.values().try_for_each(require_echo)?;
         }
         let model = self.model(start.connections_of_an_arm);
-        let spec = BuiltInSpec {
-            program: start.program.clone(),
-            server: if bulk { "sink" } else { "echo" },
-            arguments: if bulk { Vec::new() } else { self.echo_arguments(model) },
-            tuning: Tuning::default(),
+        let spec = match bulk {
+            true => BuiltInSpec::new(&start.program, "sink", Vec::new()),
+            false => BuiltInSpec::new(&start.program, "echo", self.echo_arguments(model)),
         };
         let mut servers = Vec::new();
         for tuning in tunings(start) {

@@ -8,6 +8,7 @@ mod session;
 
 use std::sync::{Arc, LazyLock};
 
+use samehost_login::ServerAddress;
 use samehost_model::{MetricInfo, Point, Transport};
 
 use crate::error::BenchError;
@@ -19,11 +20,10 @@ use crate::private_servers::podman::Place;
 use crate::tuned::{CONGESTION, SOCKET_BUFFER};
 use crate::workload::{
     Capabilities, CheckupEntry, Configured, DATABASES, Description, Instance, Look, OpenOrClosed, Servers,
-    StartOptions, Starts, Wanted, Workload, add_proxy_metric, request_metrics,
+    StartOptions, Starts, Wanted, Workload, Written, add_proxy_metric, request_metrics,
 };
-use crate::workloads::foreign::complete;
-use crate::workloads::requests::MOST_SLICED;
-use dialogue::Address;
+use crate::workloads::foreign::{Forms, complete};
+use crate::workloads::requests::{MOST_SLICED, require_size};
 use running::RunningRedis;
 
 /// Most commands in one request.
@@ -35,6 +35,13 @@ const MOST_AT_ONCE: u64 = 256 * 1024 * 1024;
 
 /// Transports to a Redis of this machine; those in containers have the first two.
 const WAYS: &[Transport] = &[Transport::Tcp, Transport::Unix, Transport::TcpRun];
+
+const FORMS: Forms = Forms {
+    protocol: samehost_model::Protocol::Redis,
+    title: "Redis",
+    examples: "redis://[USER:PASSWORD@]127.0.0.1:6379[/DB], redis+unix:///path[?db=DB] or a plain endpoint (tcp:127.0.0.1:6379, unix:/path)",
+    hint: "",
+};
 
 /// The redis workload.
 pub struct Redis;
@@ -72,8 +79,29 @@ impl Workload for Redis {
         }
     }
 
+    fn address(&self, written: &Written<'_>) -> Result<ServerAddress, BenchError> {
+        let mut url = FORMS.url(written)?;
+        if let Some(url) = &mut url {
+            // redis-py's name of it.
+            if url.scheme == "unix" {
+                url.scheme = "redis+unix".into();
+            }
+            let is_socket = url.scheme.ends_with("unix");
+            if is_socket && url.options.iter().any(|(name, _)| name != "db") {
+                return Err(FORMS.wrong("the only option after `?` is db"));
+            }
+        }
+        let address = FORMS.address(written, url.as_ref())?;
+        match &address.credentials.database {
+            Some(name) if name.parse::<u32>().is_err() => {
+                Err(FORMS.wrong(&format!("`{}` is not a database number", name.escape_debug())))
+            }
+            _ => Ok(address),
+        }
+    }
+
     fn complete(&self, servers: &Servers, wanted: &[Transport]) -> Result<Servers, BenchError> {
-        complete(servers, wanted, |known, text| Ok(dialogue::other_half(&given(known, text)?)?.to_url()))
+        complete(servers, wanted, dialogue::other_half)
     }
 
     fn checkup(&self) -> Option<CheckupEntry> {
@@ -128,11 +156,7 @@ impl Configured for Settings {
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
         let pipeline = self.pipeline.at(point);
         let size = point.size_bytes.unwrap_or(0);
-        if size > MOST_SIZE {
-            return Err(BenchError::Usage(format!(
-                "--size {size} is too large for redis: at most {MOST_SIZE} bytes here"
-            )));
-        }
+        require_size("--size", size, "redis", MOST_SIZE)?;
         if size * u64::from(pipeline) > MOST_AT_ONCE {
             return Err(BenchError::Usage(format!(
                 "{pipeline} values of {size} bytes in one pipeline are more than {MOST_AT_ONCE} bytes; use a smaller --size or --pipeline"
@@ -168,11 +192,6 @@ impl Configured for Settings {
     }
 }
 
-/// Address on the command line; a missing password comes from the environment.
-fn given(transport: Transport, text: &str) -> Result<Address, BenchError> {
-    Address::given(transport, text, std::env::var("REDISCLI_AUTH").ok())
-}
-
 #[derive(Clone, Debug)]
 struct Settings {
     command: Command,
@@ -202,7 +221,74 @@ impl Command {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use samehost_testing::assert_leads_everywhere;
+
     use super::*;
+
+    /// Endpoint, user, password and database number.
+    fn given(transport: Transport, text: &str) -> Result<[String; 4], BenchError> {
+        let address = Redis.address(&Written { transport, text, password: None })?;
+        let login = address.credentials;
+        let password = login.password.map(|password| password.reveal().to_owned());
+        let parts = [login.user, password, login.database].map(Option::unwrap_or_default);
+        let [user, password, database] = parts;
+        Ok([address.endpoint.to_string(), user, password, database])
+    }
+
+    #[test]
+    fn urls_are_read_as_clients_read_them() {
+        let (tcp, unix) = ("tcp:127.0.0.1:6379", "unix:/run/redis.sock");
+        for (transport, text, expected) in [
+            (Transport::Tcp, "redis://127.0.0.1:6379", [tcp, "", "", ""]),
+            (Transport::Tcp, "redis://127.0.0.1", [tcp, "", "", ""]),
+            (Transport::Tcp, "redis://127.0.0.1:6379/3", [tcp, "", "", "3"]),
+            (Transport::Tcp, "redis://bob:p%40ss:w%2Fd@127.0.0.1/2", [tcp, "bob", "p@ss:w/d", "2"]),
+            (Transport::Tcp, "redis://:secret@[::1]:7000/", ["tcp:[::1]:7000", "", "secret", ""]),
+            (Transport::Tcp, "redis://[::1]", ["tcp:[::1]:6379", "", "", ""]),
+            (Transport::Unix, "redis+unix:///run/redis.sock?db=4", [unix, "", "", "4"]),
+            (Transport::Unix, "unix://bob:x@/run/redis.sock?db=", [unix, "bob", "x", ""]),
+            (Transport::Unix, unix, [unix, "", "", ""]),
+            (Transport::Tcp, tcp, [tcp, "", "", ""]),
+        ] {
+            assert_eq!(given(transport, text).unwrap(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn urls_lead_where_they_lead_everywhere() {
+        let read = |text: &str| {
+            given(Transport::Tcp, text)
+                .or_else(|_| given(Transport::Unix, text))
+                .map(|[endpoint, ..]| endpoint)
+        };
+        assert_leads_everywhere(&["redis"], read);
+    }
+
+    #[test]
+    fn wrong_ones_are_refused_without_their_secrets() {
+        for (transport, text) in [
+            (Transport::Tcp, "http://h"),
+            (Transport::Tcp, "redis://:hunter2@127.0.0.1/x"),
+            (Transport::Tcp, "rediss://:hunter2@h"),
+            (Transport::Unix, "redis+unix://:hunter2@run/s"),
+            (Transport::Unix, "redis+unix:///s?password=hunter2"),
+            (Transport::Tcp, "redis://:hunter2%zz@h"),
+            (Transport::Tcp, "hunter:6379"),
+        ] {
+            let error = given(transport, text).unwrap_err().to_string();
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+        let error = given(Transport::Unix, "redis://:hunter2@127.0.0.1").unwrap_err().to_string();
+        assert!(error.contains("--unix names") && !error.contains("hunter2"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in "(redis|redis\\+unix)://.{0,30}") {
+            let _ = given(Transport::Tcp, &text);
+        }
+    }
 
     fn parameters(pipeline: &str) -> Parameters {
         let mut all = crate::workload::defaults(&Redis);

@@ -1,26 +1,27 @@
 //! Redis during a measurement: the private server or the given ones, our keys in them, and the connections of
 //! a trial.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
+use samehost_login::ServerAddress;
 use samehost_model::{Arm, Endpoint, ServerInfo, Transport};
 use samehost_services::Kind;
 use samehost_system::interrupt;
 use samehost_transport::Stream;
 
-use super::super::requests::value;
-use super::dialogue::{Address, Dialogue, Identity, is_ours};
+use super::super::requests::{apart, size_of, value};
+use super::dialogue::{Dialogue, Identity, begin, is_ours, login, measured, view};
 use super::session::{Exchange, RedisSession};
-use super::{Command, Settings, given};
+use super::{Command, Settings};
 use crate::engine::Job;
 use crate::engine::session::{Connector, Session};
 use crate::error::BenchError;
 use crate::private_servers::podman::{Inside, Place};
 use crate::private_servers::{PrivateServer, REDIS, random_hex, redis};
-use crate::workload::{Instance, StartOptions};
-use crate::workloads::foreign::{foreign_pids, needs_private};
+use crate::workload::{Instance, Servers, StartOptions};
+use crate::workloads::foreign::{foreign_pids, needs_private, own_addresses};
 
 /// A running Redis.
 pub(super) struct RunningRedis {
@@ -54,11 +55,11 @@ impl RunningRedis {
             let places = settings.place.values.iter();
             places.map(|place| Served::private(*place, start)).collect::<Result<_, _>>()?
         } else {
-            vec![Served::given(start)?]
+            vec![Served::given(start)]
         };
         let mut identities = Vec::new();
         for address in servers.iter().flat_map(|served| served.addresses.values()) {
-            identities.push(Dialogue::begin(address)?.identity()?);
+            identities.push(begin(address)?.identity()?);
         }
         let differ = servers.iter().all(|served| served.private.is_none())
             && identities.iter().any(|identity| identity.run_id != identities[0].run_id);
@@ -88,7 +89,7 @@ impl RunningRedis {
     /// Makes the request of a trial, and sets up its key in the arm's server.
     fn asked(&mut self, arm: &Arm, dialogue: &mut Dialogue) -> Result<Asked, BenchError> {
         let pipeline = self.settings.pipeline.at(&arm.point);
-        let size = usize::try_from(arm.point.size_bytes.unwrap_or(128)).unwrap_or(usize::MAX);
+        let size = size_of(arm);
         let key = format!("{}{size}", self.prefix);
         Ok(Asked::Same(match self.settings.command {
             Command::Incr => {
@@ -131,7 +132,7 @@ impl RunningRedis {
         let addresses = &self.current().addresses;
         let places = if self.differ { addresses.len() } else { 1 };
         for address in addresses.values().take(places).filter(|_| !keys.is_empty()) {
-            let mut dialogue = Dialogue::begin(address)?;
+            let mut dialogue = begin(address)?;
             for some in keys.chunks(500) {
                 let mut words: Vec<&[u8]> = vec![b"DEL"];
                 words.extend(some.iter().map(String::as_bytes));
@@ -167,9 +168,7 @@ impl Instance for RunningRedis {
             .collect();
         ServerInfo {
             kind: if self.differ {
-                format!(
-                    "{kind}, a different process for each transport: what differs between them counts as the transport's"
-                )
+                format!("{kind}, {}", apart("process"))
             } else if containers.is_empty() {
                 kind.into()
             } else {
@@ -188,10 +187,13 @@ impl Instance for RunningRedis {
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
         let place = self.settings.place.at(&arm.point);
         self.current = self.servers.iter().position(|served| served.place == place).unwrap_or(0);
-        let address = self.current().addresses.get(&arm.transport).cloned().ok_or_else(|| {
-            BenchError::Usage(format!("no Redis listens on {} for this trial", arm.transport))
-        })?;
-        let mut dialogue = Dialogue::begin(&address)?;
+        let address = self
+            .current()
+            .addresses
+            .get(&arm.transport)
+            .cloned()
+            .ok_or_else(|| BenchError::nobody_on(arm.transport, "Redis"))?;
+        let mut dialogue = begin(&address)?;
         self.free_counters();
         let asked = self.asked(arm, &mut dialogue)?;
         let connector = Arc::new(RedisConnector { address, asked, view: OnceLock::new() });
@@ -219,7 +221,7 @@ struct Served {
     place: Place,
     /// `None` where servers were given.
     private: Option<PrivateServer>,
-    addresses: BTreeMap<Transport, Address>,
+    addresses: Servers,
     pids: Vec<u32>,
     /// Processes that pass on what goes to its port.
     proxies: Vec<u32>,
@@ -233,10 +235,6 @@ impl Served {
         let server =
             redis::start(place, &start.program, start.most_connections, |server| is_ours(server, place))?
                 .reached_by_run(&start.program, &start.transports)?;
-        let addresses = server
-            .endpoints()
-            .map(|endpoint| (endpoint.transport(), Address::private(endpoint, &server)))
-            .collect();
         let inside =
             if place.is_container() { Inside::of(server.pid(), &(REDIS.find)()?) } else { Inside::default() };
         if place.is_container() && inside.server.is_empty() {
@@ -244,7 +242,7 @@ impl Served {
         }
         Ok(Served {
             place,
-            addresses,
+            addresses: own_addresses(&server, &start.transports, &login(&server)),
             pids: if place.is_container() { inside.server } else { vec![server.pid()] },
             proxies: inside.proxies,
             container: if place.is_container() { place.described()? } else { String::new() },
@@ -253,19 +251,15 @@ impl Served {
     }
 
     /// The servers that the command line gives.
-    fn given(start: &StartOptions) -> Result<Self, BenchError> {
-        let mut addresses = BTreeMap::new();
-        for (transport, text) in &start.servers {
-            addresses.insert(*transport, given(*transport, text)?);
-        }
-        Ok(Served {
+    fn given(start: &StartOptions) -> Self {
+        Served {
             place: Place::Machine,
             private: None,
-            pids: foreign_pids(addresses.values().map(|address| &address.endpoint)),
-            addresses,
+            addresses: start.servers.clone(),
+            pids: foreign_pids(start.servers.values().map(|address| &address.endpoint)),
             proxies: Vec::new(),
             container: String::new(),
-        })
+        }
     }
 }
 
@@ -278,7 +272,7 @@ enum Asked {
 }
 
 struct RedisConnector {
-    address: Address,
+    address: ServerAddress,
     asked: Asked,
     /// The server's view of the first connection, which is also the one that the kernel is asked about.
     view: OnceLock<Option<String>>,
@@ -286,9 +280,9 @@ struct RedisConnector {
 
 impl Connector for RedisConnector {
     fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
-        let mut dialogue = Dialogue::measured(&self.address)?;
+        let mut dialogue = measured(&self.address)?;
         if self.view.get().is_none() {
-            let _ = self.view.set(dialogue.view()?);
+            let _ = self.view.set(view(&mut dialogue)?);
         }
         let exchange = match &self.asked {
             Asked::Same(exchange) => exchange.clone(),
@@ -298,7 +292,7 @@ impl Connector for RedisConnector {
                 Exchange::counting(&[b"INCR", key.as_bytes()], *pipeline)
             }
         };
-        Ok((dialogue.into_stream()?, Box::new(RedisSession::new(exchange))))
+        Ok((dialogue.into_link().into_stream()?, Box::new(RedisSession::new(exchange))))
     }
 
     fn endpoint(&self) -> String {

@@ -13,12 +13,10 @@ use crate::error::BenchError;
 use crate::parameters::{Parameter, ParameterKind, Parameters, Values, words};
 use crate::private_servers::go::GoCodec;
 use crate::workload::{Capabilities, Configured, Description, Instance, StartOptions, Workload};
-use crate::workloads::requests::MOST_SLICED;
+use crate::workloads::requests::{MOST_SLICED, require_size, require_threads};
 
 /// Largest payload in either direction.
 const MOST_SIZE: u64 = 64 * 1024 * 1024;
-/// Most callers, which have a thread each.
-const MOST_CALLERS: u32 = 1024;
 /// Value of `--reply` for a reply equal to the request's payload.
 const ECHO: &str = "echo";
 
@@ -107,19 +105,14 @@ impl Configured for Settings {
     }
 
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
-        for (name, size) in [("size", point.size_bytes.unwrap_or(0)), ("reply", u64::from(self.reply_size))] {
-            if size > MOST_SIZE {
-                return Err(BenchError::Usage(format!(
-                    "--{name} {size} is too large for rpc: at most {MOST_SIZE} bytes here"
-                )));
-            }
+        let sizes = [("--size", point.size_bytes.unwrap_or(0)), ("--reply", u64::from(self.reply_size))];
+        for (name, size) in sizes {
+            require_size(name, size, "rpc", MOST_SIZE)?;
         }
-        if self.protocol == Protocol::Grpc && point.connections > MOST_CALLERS {
-            return Err(BenchError::Usage(format!(
-                "a gRPC client has a thread for each connection; at most {MOST_CALLERS} of them"
-            )));
+        match self.protocol {
+            Protocol::Grpc => require_threads("a gRPC client", point.connections),
+            Protocol::GoGob | Protocol::GoJson => Ok(()),
         }
-        Ok(())
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {

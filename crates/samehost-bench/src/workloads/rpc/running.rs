@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use samehost_model::{Arm, Endpoint, ServerInfo, Transport};
-use samehost_transport::{ConnectOptions, Stream, Tuning, connect};
+use samehost_transport::{ConnectOptions, Stream, connect};
 
 use super::{clients, payload};
 use crate::builtin_servers::rpc::reply_to;
@@ -16,18 +16,10 @@ use crate::private_servers::go::{self, GoCodec, GoProgram};
 use crate::private_servers::{BuiltIn, BuiltInSpec, PrivateServer};
 use crate::workload::{Instance, StartOptions};
 use crate::workloads::foreign::{Given, needs_private};
-use crate::workloads::requests::prove;
+use crate::workloads::requests::{prove, size_of};
 
 /// Largest message that one blocking connection may send before it reads: it fits into every transport's buffers.
 const SMALL: usize = 16 * 1024;
-
-fn size(arm: &Arm) -> usize {
-    usize::try_from(arm.point.size_bytes.unwrap_or(128)).unwrap_or(usize::MAX)
-}
-
-fn no_server(transport: Transport) -> BenchError {
-    BenchError::Usage(format!("no RPC server listens on {transport} for this trial"))
-}
 
 /// A running gRPC server, private or given.
 pub(super) struct Grpc {
@@ -38,14 +30,9 @@ pub(super) struct Grpc {
 
 impl Grpc {
     pub(super) fn start(reply_size: u32, start: &StartOptions) -> Result<Self, BenchError> {
-        let given = Given::of(start)?;
+        let given = Given::of(start);
         needs_private(start)?;
-        let spec = BuiltInSpec {
-            program: start.program.clone(),
-            server: "rpc",
-            arguments: Vec::new(),
-            tuning: Tuning::default(),
-        };
+        let spec = BuiltInSpec::new(&start.program, "rpc", Vec::new());
         Ok(Grpc { server: BuiltIn::start(spec, &given.missing)?, given, reply_size })
     }
 }
@@ -56,8 +43,9 @@ impl Instance for Grpc {
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let endpoint = self.endpoint(arm.transport).ok_or_else(|| no_server(arm.transport))?;
-        let asked = clients::Asked::new(size(arm), self.reply_size)?;
+        let endpoint =
+            self.endpoint(arm.transport).ok_or_else(|| BenchError::nobody_on(arm.transport, "RPC server"))?;
+        let asked = clients::Asked::new(size_of(arm), self.reply_size)?;
         let callers = (0..arm.point.connections).map(|_| {
             let caller = clients::GrpcCaller::connect(&endpoint, &asked)?;
             Ok(Box::new(caller) as Box<dyn Caller>)
@@ -98,7 +86,7 @@ impl Go {
             ("-network", network.to_owned()),
             ("-address", address.to_owned()),
             ("-connections", arm.point.connections.to_string()),
-            ("-size", size(arm).to_string()),
+            ("-size", size_of(arm).to_string()),
             ("-reply-size", self.reply_size.to_string()),
         ] {
             command.extend([flag.into(), value]);
@@ -118,11 +106,12 @@ impl Instance for Go {
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let endpoint = self.endpoint(arm.transport).ok_or_else(|| no_server(arm.transport))?;
+        let endpoint =
+            self.endpoint(arm.transport).ok_or_else(|| BenchError::nobody_on(arm.transport, "RPC server"))?;
         if self.codec == GoCodec::Gob {
             return Ok(Job::Client(self.client(arm, &endpoint)));
         }
-        let payload = Bytes::from(payload(size(arm)));
+        let payload = Bytes::from(payload(size_of(arm)));
         let awaited = reply_to(&payload, self.reply_size).unwrap_or_default();
         let small = payload.len().max(awaited.len()) <= SMALL;
         let asked = clients::JsonAsked::new(&payload, self.reply_size, &awaited);

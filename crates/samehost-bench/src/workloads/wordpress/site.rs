@@ -79,11 +79,8 @@ pub(super) fn private(start: &StartOptions, most_pages: u32) -> Result<(Site, Pr
     };
     // The account of PHP, which must reach its socket.
     let account = Account::made()?;
-    let server = mariadb::start_as(account, &start.program, &options, |server| {
-        server
-            .plain_endpoints()
-            .try_for_each(|endpoint| ensure_database(endpoint, MARIADB_USER, server.password(), DATABASE))
-    })?;
+    let server =
+        mariadb::start_as(account, &start.program, &options, |server| ensure_database(server, DATABASE))?;
     let at =
         |transport| server.endpoint(transport).map(|endpoint| (transport, Database::at(endpoint.clone())));
     let databases: BTreeMap<Transport, Database> =

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use samehost_login::Expected;
-use samehost_login::postgres::{Account, LoggedIn, SslMode};
-use samehost_model::{Endpoint, Protocol};
+use samehost_login::postgres::LoggedIn;
+use samehost_login::{Credentials, Expected, ServerAddress};
+use samehost_model::{Endpoint, Protocol, Secret};
 use samehost_testing::postgres::{Cluster, SECRET};
 use serde_json::Value;
 
@@ -64,16 +64,14 @@ impl Pooled {
 
 /// A client of the pooler, logged in.
 fn client(port: u16) -> Result<LoggedIn, String> {
-    let account = Account {
-        user: "by_scram",
-        password: Some(SECRET),
-        database: "shop",
-        sslmode: SslMode::Disable,
-        read_only: false,
-        expected: &Expected::of_service(Protocol::Postgres),
+    let login = Credentials {
+        user: Some("by_scram".into()),
+        password: Some(Secret::new(SECRET)),
+        database: Some("shop".into()),
     };
-    let endpoint = Endpoint::Tcp { host: "127.0.0.1".into(), port };
-    LoggedIn::begin(&endpoint, &account, Duration::from_secs(20)).map_err(|error| error.to_string())
+    let address = ServerAddress::new(Endpoint::Tcp { host: "127.0.0.1".into(), port }, login);
+    let expected = Expected::of_service(Protocol::Postgres);
+    LoggedIn::begin(&address, false, &expected, Duration::from_secs(20)).map_err(|error| error.to_string())
 }
 
 /// The transport by which the server is reached, as it says.

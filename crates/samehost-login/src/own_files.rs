@@ -163,16 +163,6 @@ impl OwnFiles {
     }
 }
 
-/// The password for a login of this process's own, `None` if there is none. Who names the usual directory, in whatever
-/// spelling, has lines for `localhost` as well: nothing is said of another program by this.
-#[must_use]
-pub fn password_for(login: &Login<'_>) -> Option<String> {
-    let files = OwnFiles::here();
-    let unnamed =
-        || files.password(&Login { host: "", ..*login }).filter(|_| login.host == "/run/postgresql");
-    files.password(login).or_else(unnamed).map(|found| found.password.reveal().to_owned())
-}
-
 /// The lines `key=value` of a section; `None` if there is no such section.
 fn section(text: &str, name: &str) -> Option<Vec<(String, String)>> {
     let mut found: Option<Vec<(String, String)>> = None;
@@ -211,17 +201,17 @@ pub struct Login<'a> {
 const DEFAULT_DIRECTORIES: &[&str] = &["", "/var/run/postgresql", "/tmp"];
 
 /// A line of a password file.
-pub(super) struct FileLine {
+struct FileLine {
     /// From 1.
-    pub(super) number: u32,
+    number: u32,
     /// Its first field.
-    pub(super) host: String,
-    pub(super) password: String,
+    host: String,
+    password: String,
 }
 
 /// The first line `host:port:database:user:password` that fits; `*` fits anything, and a backslash escapes the next
 /// character. `localhost` also fits the directory that the library looks in by default, in that very spelling.
-pub(super) fn find(text: &str, login: &Login<'_>) -> Option<FileLine> {
+fn find(text: &str, login: &Login<'_>) -> Option<FileLine> {
     let port = login.port.to_string();
     let own_name = if DEFAULT_DIRECTORIES.contains(&login.host) { "localhost" } else { login.host };
     for (number, line) in (1..).zip(text.lines()) {
@@ -295,7 +285,7 @@ pub fn with_service(url: &ServerUrl, files: &OwnFiles) -> Result<ServerUrl, Stri
 
 /// Defaults if the URL has no user or database.
 #[derive(Clone, Debug, Default)]
-pub struct Defaults {
+pub(crate) struct Defaults {
     /// PGUSER, else the name of the current user.
     pub user: String,
     /// PGDATABASE; `None` for the user's name.
