@@ -313,7 +313,11 @@ fn differences(old: &Report, new: &Report) -> Vec<Warning> {
 
 /// Confidence of the interval of two looks.
 const OF_LOOKS: f64 = 0.95;
-/// Fewer blocks of a look say nothing of their scatter, and nothing of how alike successive ones are.
+/// Fewest blocks of a look at exchanges that are compared with those of another look.
+/// A look has ten blocks of 300 ms, compared as two reports are: Hodges–Lehmann shift, exact Mann–Whitney
+/// interval, widened by how alike successive blocks are. Fewer than six say nothing of their scatter. The
+/// interval knows nothing of how much hours differ, for two looks have one difference between them; so
+/// that is said each time, with a trial as what could tell (docs/method.md §14).
 const FEWEST_BLOCKS: usize = 6;
 
 /// After ÷ before, from the typical block of each look.

@@ -14,6 +14,9 @@ use samehost_stats::estimate;
 use crate::index::Index;
 
 /// Maximum number of factors; tables with more are unreadable.
+/// In each block that has all 2^k arms a factor's effect is a contrast of logarithms over all others,
+/// with the estimate and the interval of any other comparison. Effects carry no verdict and no correction
+/// for their number: they say how large, with an interval, and explain a matrix (docs/method.md §12).
 const MOST_FACTORS: usize = 4;
 
 /// Arms that differ only in the factors. Bit i of an index is the level of factor i, so arms with the first

@@ -7,6 +7,11 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer}
 use samehost_model::{Latency, Trial};
 
 /// Minimum number of operations beyond a percentile for it to be reported.
+/// So p99 needs a thousand operations in a trial and p99.9 ten thousand; where a trial has fewer, the
+/// report names the trial time that has enough. Percentiles are computed for each trial and compared over
+/// blocks. Pooling the requests of all trials instead would take requests for independent that share
+/// connections, memory layout and minute: merged histograms are used for pictures only
+/// (docs/method.md §8).
 const BEYOND: f64 = 10.0;
 
 /// Why a stored histogram cannot be used.

@@ -10,6 +10,11 @@ use samehost_stats::{Estimate, Method, SIGNED_RANK_FROM, distributions, look_tha
 /// Maximum number of blocks that is recommended.
 const REASONABLE_BLOCKS: f64 = 10_000.0;
 /// One-sided error probability of "probably": 20 to 1.
+/// An inconclusive comparison still says something, and its grade says how much. This p-value is the
+/// comparison's own and is not adjusted: the word is wrong in at most 5 % of such comparisons, not of
+/// reports. In the simulation a true −0.1 % was called "probably more" or better in 2.4 %. The interval
+/// has to lie on one side of none besides, so that no word stands beside an interval that contradicts it
+/// (docs/method.md §6).
 const PROBABLY: f64 = 0.05;
 /// One-sided error probability of "maybe": 4 to 1.
 const LEANING: f64 = 0.20;
@@ -179,8 +184,10 @@ fn blocks_to_decide(comparison: &Comparison, terms: &Terms) -> Option<f64> {
     (room > 0.0 && more <= REASONABLE_BLOCKS).then_some(more)
 }
 
-/// The smallest difference, as a part of 1, that a measurement with an interval this wide finds in four of five cases: one that is
-/// z(97.5 %) + z(80 %) standard errors away from none. `None` without an interval.
+/// The smallest difference, as a part of 1, that a measurement with an interval this wide finds in four
+/// of five cases. It is z(97.5 %) + z(80 %) standard errors away from none; `None` without an interval. A
+/// trial without a verdict says by this what it could have found, which tells "no difference" from "too
+/// few connections" (docs/method.md §17).
 #[must_use]
 pub fn smallest_found(comparison: &Comparison) -> Option<f64> {
     const IN_FOUR_OF_FIVE: f64 = 0.8;

@@ -6,8 +6,12 @@ use samehost_stats::median;
 
 /// Minimum number of rates at one level for a ladder.
 pub const LEAST_RATES: usize = 4;
-/// Latency has risen sharply when p99 exceeds its smallest value on the ladder by this factor. A server with
-/// spare capacity keeps its p99 within a small factor over many rates; near saturation the queue multiplies it.
+/// Latency takes off where p99 exceeds its smallest value on the ladder by this factor, there and at
+/// every higher rate. A server with spare capacity keeps its p99 within a small factor over many rates;
+/// near saturation the queue multiplies it. The smallest value is the reference and not the lowest
+/// rate's, because an idle machine has to be woken for each request, so that latency often falls at
+/// first. One disturbed step in the middle does not count. A knee is a description without an interval:
+/// no verdict comes from it, and the table shows the factor at every step (docs/method.md §9).
 pub const TAKES_OFF: f64 = 5.0;
 /// Fraction of the rate below which it was not reached, beyond random variation.
 const REACHED: f64 = 0.99;

@@ -8,7 +8,10 @@ use samehost_model::{Arm, Profile, ProfileDifference, Report, Role};
 
 use crate::index::Index;
 
-/// Maximum number of functions for each pair of arms.
+/// Maximum number of functions for each pair of arms, those whose difference is largest.
+/// They are chosen out of hundreds because they differ most, and so really differ somewhat less. Two runs
+/// may differ by more than the error of independent samples that stands beside each, and no other figure
+/// uses profiled trials (docs/method.md §10a).
 const MOST: usize = 10;
 /// Bucket for functions and stacks dropped by the size limit.
 const OTHER: &str = "[other]";

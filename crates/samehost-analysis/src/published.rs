@@ -7,7 +7,10 @@ use samehost_stats::Estimate;
 
 use crate::judge::is_inside;
 
-/// Margin for claims of no difference: a difference that readers would notice, larger than the tool's own margin.
+/// Margin for claims of no difference, larger than the 2 % of other verdicts.
+/// No article measured to 2 %, so a claim of equality is held to what its readers would notice. The
+/// margin is printed with the claim. The claim holds where the 90 % interval lies inside, and does not
+/// hold where the whole 95 % interval lies outside (docs/method.md §6).
 pub const SAME: f64 = 0.05;
 
 #[derive(Clone, Debug, PartialEq)]

@@ -191,9 +191,16 @@ fn open_or_closed(request: &Request) -> OpenOrClosed {
 
 /// Highest rate that one program could offer over any local transport, in requests per second.
 const HIGHEST_RATE: f64 = 5e6;
-/// Highest rate as a multiple of the capacity; beyond it a trial measures only a queue.
+/// Highest rate as a multiple of the capacity; a higher one is refused before anything is measured.
+/// A rate that no arm can serve builds a queue for as long as the trial lasts, and nothing but that queue
+/// would be measured. Up to twice the capacity is allowed, to show overload, and because capacity is not
+/// an upper bound: an open loop that has fallen behind sends in larger batches and may do more
+/// (docs/decisions/0056).
 const MOST_OF_CAPACITY: f64 = 2.0;
-/// Trials per arm; their median is the capacity.
+/// Closed-loop trials of each arm whose median throughput is its capacity.
+/// The transports take turns at each level, so that a change of the machine meets them all. Rates in
+/// percent are of the baseline's capacity for every transport: the same rates are what makes steps
+/// comparable, and each transport's own capacity stands above its table (docs/method.md §9).
 const TRIALS: usize = 3;
 
 impl TrialRunner<'_> {

@@ -40,15 +40,15 @@ pub(crate) struct Driving {
     pub(crate) places_server: bool,
 }
 
-/// Usual length of a slice by the number of connections; docs/method.md has the measurements. A single
-/// connection is idle when its slice ends. Of several connections, some have requests in flight, for which the
-/// other arm waits.
-///
-/// One connection had 1 ms. Beside a program at 60 % of each of two CPUs, trials of 100 ms twice a block, an arm's two runs in a block
-/// differed by 4.1 and 4.2 % with it (MariaDB, two measurements, standard deviation of ln), by 2.3 and 1.7 % with 0.4 ms, by 0.6 and
-/// 0.5 % with 0.2, where a block took twice as long; Redis' ratio scattered by 3.8 % with 1 ms and by 1.7 % with 0.25. Quiet, the ratios
-/// are the same, but for our own server's, which is 2 % smaller. Several connections scatter less with 2 ms too (Redis' CPU time with
-/// 64: 2.8 % for 8.8), but then their ratio is another: 0.605 for 0.637, quiet.
+/// Usual length of a slice: 0.25 ms for one connection, 8 ms for several, whose requests in flight the
+/// other arm waits for. One connection had 1 ms. Beside a program at 60 % of each of two CPUs an arm's
+/// two runs in a block differed by 4.1 and 4.2 % with it (MariaDB, two measurements, standard deviation
+/// of ln), by 2.3 and 1.7 % with 0.4 ms, and by 0.6 and 0.5 % with 0.2 ms, where a block takes twice as
+/// long. Redis' ratio scattered by 3.8 % with 1 ms and by 1.7 % with 0.25. On the quiet machine the
+/// ratios stay, but for our own server's, which is 2 % smaller. Several connections scatter less with 2
+/// ms too, and there the ratio moves: Redis' CPU time with 64 was 0.605 for 0.637. Separate trials of a
+/// second were the first way, and do not average away where the scheduler puts two processes
+/// (docs/decisions/0080, docs/method.md §1a).
 fn usual(connections: u32) -> Duration {
     if connections == 1 { Duration::from_micros(250) } else { Duration::from_millis(8) }
 }
@@ -75,8 +75,12 @@ impl Driving {
         if self.slice(&point).is_ok() { connections * self.lanes } else { connections }
     }
 
-    /// Default placement of one connection in a closed loop. The scheduler's placement of two processes that
-    /// wake each other up is the largest source of noise, and not a property of a transport.
+    /// Default placement of one connection in a closed loop: a CPU for each end, where we place the
+    /// server and have two. Where the scheduler places two processes that wake each other is the largest
+    /// source of noise, and it says nothing about a transport: it makes an exchange 5 or 60 µs long, and
+    /// what free placement answers varies by a factor of ten from minute to minute. That is real too and
+    /// another question, which `--placement free` asks. A server that runs already is never pinned
+    /// (docs/method.md §1a).
     pub(crate) fn alone(&self) -> Placement {
         let can = self.most > 0 && self.places_server && self.allowed.len() > 1;
         if can { Placement::CrossCore } else { Placement::Free }

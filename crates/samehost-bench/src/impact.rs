@@ -4,7 +4,11 @@
 
 use std::path::Path;
 
-/// A measurement takes at most 1/PART of what is free.
+/// A measurement takes at most one PARTth of what a running server has left of connections, memory and
+/// disk. A measurement used to make databases, rows and keys in servers that others use, after one line
+/// on standard error, and took as many connections as it was told to. Now the server is asked first what
+/// would be written, where that goes (binary log, replicas, append-only file) and what is left, and
+/// somebody has to agree; `--yes` agrees where nobody can be asked (docs/decisions/0079).
 const PART: u64 = 4;
 
 /// What a measurement does to one server.

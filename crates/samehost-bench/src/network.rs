@@ -25,6 +25,11 @@ use crate::error::BenchError;
 use crate::machine::network_settings;
 
 /// The network that a measurement's private servers need.
+/// FastCGI has no login: whoever reaches a private PHP-FPM's port can run any code as its user. So such a
+/// server listens in a network namespace of its own, which a thread of the measurement enters. One for
+/// every private server was rejected, because the host's packet filter would be out of the path, and it
+/// is part of what is measured; memcached and the web servers give away only our own test data
+/// (docs/decisions/0064).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
     /// The network of this process: reaching the servers gives no privilege.

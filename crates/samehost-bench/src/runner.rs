@@ -377,9 +377,11 @@ impl Measurer for TrialRunner<'_> {
     }
 }
 
-/// How long before a due time the generator polls instead of sleeping. Waking from sleep takes some tens of
-/// microseconds on a virtual machine. Polling takes a CPU from the server, so it takes at most a tenth of the
-/// time, and none with a single CPU. At high rates the CPUs are awake anyway.
+/// How long before a due time the generator polls instead of sleeping: 50 µs, a tenth of the mean gap at
+/// most, never with one CPU. A request has to be sent when it is due, and a sleeping thread wakes late:
+/// some tens of microseconds on a virtual machine, even with a timer slack of 1 ns. Polling all the time
+/// was rejected because it takes a CPU from the server. At high rates the CPUs are awake anyway. The
+/// client's CPU time per operation in an open loop includes the polling (docs/decisions/0023).
 fn spin(allowed: &[usize], rate_per_s: f64) -> Duration {
     let longest = Duration::from_micros(50);
     let tenth = Duration::from_secs_f64(0.1 / rate_per_s.max(1.0));

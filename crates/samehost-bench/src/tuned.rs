@@ -28,7 +28,11 @@ pub const SOCKET_BUFFER: &str = "socket-buffer";
 const LOOKS: u32 = 1000;
 const BETWEEN: Duration = Duration::from_millis(1);
 
-/// How the congestion control is set.
+/// How the congestion control is set: on each socket where both ends are ours, otherwise by the routes of
+/// a private network namespace. Over loopback CUBIC and BBR move large transfers at different speeds, so
+/// a figure without the congestion control is half a figure; both ends are read in every trial and
+/// reported. Changing a setting of the host was rejected, because a measurement never does
+/// (docs/decisions/0083).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Means {
     /// Not at all: the machine's default.

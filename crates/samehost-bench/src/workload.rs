@@ -135,14 +135,25 @@ impl Wanted<'_> {
     }
 }
 
-/// Time of an arm in a block of the checkup. Short, because more blocks are worth more than longer ones: the first of
-/// sixteen rows is decided by ten blocks, however long they are.
+/// Time of an arm in a block of the checkup.
+/// Blocks limit a decision there, and not their length: the first of sixteen rows is decided by ten
+/// blocks, however long they are. PHP-FPM and PostgreSQL have 35 ms of their own, because their trials
+/// scatter more beside other work, and where others use more than 25 % of a CPU trials that cannot be
+/// divided are twice as long (docs/method.md §3a).
 pub const CHECKUP_TRIAL: Duration = Duration::from_millis(25);
 
 /// Connections of a server under load, in the checkup.
+/// The checkup compares CPU time per request there and not throughput. With one client and one server on
+/// two CPUs the client is nearly always a limit too, so throughput would hardly ever get a verdict, and
+/// "is it worth it?" has to have an answer in a minute on any machine. Databases have fewer, since each
+/// connection is a thread or a process of theirs (docs/decisions/0057).
 pub const MANY: u32 = 64;
 
 /// The part of a workload in the checkup.
+/// A workload names the kind of server that it measures. Where that is installed the checkup starts a
+/// private one; where one runs, the checkup prints the command that measures it. A server that is not
+/// ours is never loaded without being asked for. So a new workload on a known server is in the checkup
+/// without a change there (docs/decisions/0012).
 #[derive(Clone, Copy, Debug)]
 pub enum CheckupEntry {
     /// It measures a kind of server, which the checkup finds where it is installed or running.
@@ -230,8 +241,11 @@ pub trait Workload: Sync {
         Ok(servers.clone())
     }
 
-    /// The parameters as they are measured, if one value requires another; `connections` are those given,
-    /// empty for the default.
+    /// The parameters as they are measured, if one value requires another, or the workload measures its
+    /// own advice. `fastcgi` finds that a backlog is too short for a burst and advises a longer one; its
+    /// burst is also measured at that backlog, in the same blocks. Advice by calculation alone would not
+    /// be proved, so a report may have a point more than was asked for. `connections` are those given,
+    /// empty for the default (docs/decisions/0030).
     ///
     /// # Errors
     /// When a value cannot be parsed.
@@ -239,7 +253,12 @@ pub trait Workload: Sync {
         Ok(parameters.clone())
     }
 
-    /// Parses the parameters. Nothing else reads them by name.
+    /// Parses the parameters, once, into a type of the workload's own; nothing else reads them by name.
+    /// Workloads read text by name in about a hundred places before, and what was not known there was
+    /// taken for the default: an unknown statement of `mysql` was a point select. An associated type was
+    /// rejected because the table of workloads needs trait objects, and one enum of all settings because
+    /// a new workload would change every other one's file. Text remains in the report and in the axes
+    /// (docs/decisions/0089).
     ///
     /// # Errors
     /// When a value cannot be parsed, or values contradict each other.
@@ -317,7 +336,10 @@ pub trait Configured: Send + Sync {
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError>;
 }
 
-/// Metrics of requests and replies, for an open or closed loop.
+/// Metrics of requests and replies, for an open or closed loop; the first is the mean latency, and
+/// decides. The median was rejected: on a virtual machine it jumps between two modes, as the other CPU
+/// was asleep or not, and then tells little. Percentiles are shown beside the mean and compared over
+/// blocks as it is (docs/decisions/0053).
 pub(crate) fn request_metrics(open_loop: OpenOrClosed) -> Vec<MetricInfo> {
     let metrics: &[Metric] = match open_loop {
         OpenOrClosed::Closed => &[
@@ -413,7 +435,11 @@ pub struct Look<'a> {
     pub seconds: f64,
 }
 
-/// Rule for restarts. A server that was already running is never restarted.
+/// Rule for restarts of a private server; one that was already running is never restarted.
+/// A process may be lucky with its memory layout over one transport only, and with one process for all
+/// blocks that luck would look like a difference of the transports. Where a start takes some tens of
+/// milliseconds there is one before each block, which costs a few percent of the time. Databases are used
+/// in turn (docs/method.md §1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Starts {
     /// Before every block: if a start takes some tens of milliseconds. Differences between processes (memory
@@ -426,8 +452,11 @@ pub enum Starts {
     Once,
 }
 
-/// Number of database servers used in turn. It is few to estimate the differences between servers from; with
-/// four instead of six a ratio's interval is half as wide again.
+/// Number of database servers that are used in turn, each started before its first block.
+/// Starting five of them takes 1.3 s (MariaDB) or 0.8 s (PostgreSQL) on two CPUs, too long for every
+/// block. Few servers that differ by more than blocks do are few values: with four instead of six a
+/// ratio's interval is half as wide again, and with luck of 6 % and noise of 3 % a difference was called
+/// in 2.5 % of the simulations for 0.9 %. The checkup has five for its time (docs/method.md §1).
 pub(crate) const DATABASES: u32 = 6;
 
 impl Starts {

@@ -28,6 +28,10 @@ use crate::program::{Attached, Place, Program};
 use crate::types::Types;
 
 /// Connections that are known at once; the one that was used least recently goes for a new one.
+/// The kernel's notice of a connection's end has its bytes and segments, and not its process, so a note
+/// is kept until then, under the cookie that both have. With the table the right program was booked in
+/// 100 % of each of three scans, where looks at the sockets took a sixth of a CPU and had 100, 0 and 0 %
+/// (docs/decisions/0133).
 const MOST: u32 = 1 << 16;
 /// Bytes of [`Opened`]: process and thread, user, name.
 const VALUE: usize = 32;
@@ -88,8 +92,12 @@ impl Connects {
     }
 }
 
-/// Notes the current task under the socket's cookie when its state becomes SYN_SENT. Arguments of the tracepoint: the socket,
-/// its old state, its new one.
+/// Notes the current task under the socket's cookie when its state becomes SYN_SENT: tracepoint
+/// `inet_sock_set_state`. Its arguments are the socket, its old state and its new one. At SYN_SENT the
+/// task is the one that connects; at ESTABLISHED, where the port is known, it is anybody's. A ring of
+/// events was rejected: each would be read and kept until the connection ends, and this table is asked
+/// for the few that matter. A classic tracepoint needs tracefs, which need not be mounted, and fentry was
+/// refused on the kernel at hand (EPERM) (docs/decisions/0133).
 fn instructions(notes: &Map) -> Vec<Instruction> {
     let note = [
         &[

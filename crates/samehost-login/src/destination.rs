@@ -12,7 +12,11 @@ use crate::Expected;
 use crate::own_files::{OwnFiles, with_service};
 use crate::url::{ServerUrl, unescape};
 
-/// Protocol and endpoint of a URL.
+/// Protocol and endpoint of a URL: the one place that says where a URL leads.
+/// Three readers disagreed before: `mysql://u@localhost/db` was a Unix socket to one and TCP to the
+/// other. Where they did, the clients that such URLs are written for decide (libmysqlclient, libpq,
+/// redis-cli, RFC 3986). The `url` crate was rejected, because passwords with `/` and `@`, which clients
+/// accept, break it (docs/decisions/0087).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
     pub protocol: Protocol,

@@ -26,7 +26,12 @@ enum NotTied {
     Never(Untied),
 }
 
-/// Ties a connected socket. `network` is its network namespace, `None` for our own; `endpoint` is for messages.
+/// Ties a connected socket to a process by the kernel's word, before a secret is sent over it.
+/// A password must not go to another process than the server, and any user can choose a process name, a
+/// command line and an unused port. Looking at the machine before connecting was rejected, because
+/// another process may listen by then. So this very connection is asked for: the creator of the listener
+/// and the holders of the accepted socket. `network` is its network namespace, `None` for our own;
+/// `endpoint` is for messages (docs/decisions/0065).
 ///
 /// # Errors
 /// [`LoginError::Untied`] if the peer is not an expected one; other errors if the connection broke, or was

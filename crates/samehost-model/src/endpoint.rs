@@ -8,7 +8,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::transport::Transport;
 
-/// Maximum length of a Unix socket's path, in bytes: `sun_path` has 108 including the closing NUL (unix(7)).
+/// Maximum length of a Unix socket's path, in bytes: `sun_path` has 108 including the closing NUL
+/// (unix(7)). The kernel takes a path of 108 bytes without its NUL, and programs differ in what they do
+/// with one, so the limit is checked here for all of them before anything is written, and the message
+/// says what to do (docs/design.md §7).
 pub const UNIX_PATH_MAX: usize = 107;
 
 /// Where a server listens or a client connects.

@@ -7,6 +7,11 @@ use crate::human::{change_range, count, format_percent, rough_time};
 use crate::warning::{Code, Warning};
 
 /// Why a comparison is inconclusive.
+// It has the kind, the numbers, the sentence, and what would decide it. As a sentence alone it was taken
+// apart again in eight places, for the blocks that would decide and for a reason without them, and a
+// better wording would have broken these in silence. The sentence stays in the data all the same: it is
+// stored, read by programs that know no renderer, and shown years later by a version whose rules may be
+// others. All sentences are in this file (docs/decisions/0090).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Reason {

@@ -389,6 +389,10 @@ impl Head {
 }
 
 /// What the trials amount to; it can be computed again from the rest of the report.
+// A report is its head, its trials and this. The statistics take numbers and give numbers, and know no
+// report. The rules that turn trials into issues and verdicts are in `samehost-analysis`. One crate with
+// two folders was rejected, because nothing but discipline would keep a metric's name out of a test
+// (docs/decisions/0084).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Analysis {

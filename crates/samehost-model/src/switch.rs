@@ -80,7 +80,10 @@ pub struct DiffLine {
     pub text: String,
 }
 
-/// Changes of one file.
+/// Changes of one file: the changed lines alone, without context.
+/// Configurations hold secrets and things that are nobody's business. A unified diff with context was
+/// rejected for that reason, although a plan then shows less than `diff -u` would. Passwords, logins in
+/// URLs and values that are named like secrets are masked in the rest (docs/decisions/0039).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FileDiff {
     /// Path of the file.

@@ -6,6 +6,10 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 /// A way to carry bytes between two local programs; the name on the command line and in JSON is [`Self::name`].
+// JSON, help and options need the name, and connecting needs sockets. So a transport is named here and
+// implemented in a file of `samehost-transport`, with one line in its registry. One line only, over
+// there, was rejected: the model would have to depend on sockets to read a stored report
+// (docs/decisions/0002).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Transport {

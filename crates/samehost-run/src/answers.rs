@@ -23,7 +23,12 @@ const MOST: usize = 64;
 /// The first byte of `struct tcp_info`.
 const ESTABLISHED: u8 = 1;
 
-/// The calls that stop, with `connect`.
+/// The calls that stop: `connect`, what a replaced socket would answer differently, and what changes who
+/// may be connected for. Each stop costs some ten microseconds, so `dup`, `fcntl` and `epoll_ctl` are not
+/// among them; a duplicate is found after the exchange. Calls that make an epoll set stop so that not all
+/// descriptors are looked through at each connection. Landlock cannot be seen from outside, so after
+/// `landlock_restrict_self` nothing is exchanged any more, for any process (docs/decisions/0100,
+/// docs/decisions/0115).
 pub const TRAPS: &[Trap] = &[
     Trap { call: libc::SYS_connect, when: &[], others: &[] },
     Trap { call: libc::SYS_getpeername, when: &[], others: &[] },
@@ -134,7 +139,11 @@ fn write_value(memory: &Memory<'_>, bytes: &[u8], at: u64, length_at: u64) -> io
     memory.write(&(bytes.len() as i32).to_ne_bytes(), length_at)
 }
 
-/// A TCP socket that is as the program wants to see its own: the kernel knows what each option takes and gives.
+/// A TCP socket that is as the program wants to see its own.
+/// Options of TCP are asked of a fresh TCP socket that got the same options, so that the kernel says what
+/// each takes and gives, and no table here can differ from it. Only options that are plain values are
+/// asked for: others hold addresses of memory, which the kernel would follow in this process
+/// (docs/decisions/0099).
 fn stand_in(replaced: &Replaced) -> io::Result<OwnedFd> {
     let family = if replaced.peer.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, Some(ipproto::TCP))?;

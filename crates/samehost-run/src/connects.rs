@@ -39,7 +39,11 @@ const OF_SOCKETS: &[(i32, u128)] = &[
 const SEND_BUFFER: i32 = 1;
 const RECEIVE_BUFFER: i32 = 2;
 
-/// Options that Unix sockets do not have, or that lead a connection elsewhere. A socket that has one stays with TCP.
+/// Options that Unix sockets do not have, or that lead a connection elsewhere; a socket that has one
+/// stays with TCP. The program does not notice the exchange, or it is not made. For the same reason a
+/// socket in an epoll set, a duplicate in the process, a bound socket and one with O_ASYNC stay with TCP.
+/// Registering the new socket in the epoll sets of the old one is possible from outside, and was rejected
+/// as a second place where order matters (docs/decisions/0099).
 const OF_TCP_ALONE: &[(i32, &str)] =
     &[(libc::SO_MARK, "SO_MARK"), (SO_BINDTOIFINDEX, "SO_BINDTODEVICE"), (libc::SO_ZEROCOPY, "SO_ZEROCOPY")];
 /// The first byte of `struct tcp_info` for a socket that neither connects nor listens.
@@ -211,6 +215,10 @@ impl Connects {
     }
 
     /// Connects the Unix socket and puts it in place of the program's socket, which has this cookie.
+    /// The exchange and the answer are two steps. The atomic form (`SECCOMP_ADDFD_FLAG_SEND`) would
+    /// return the number of the descriptor where `connect` returns 0. A signal between the two is
+    /// noticed, and the repeated call gets the answer. A socket is known by its cookie and never by
+    /// process and descriptor, which are duplicated, inherited and used again (docs/decisions/0099).
     fn exchange(
         &mut self,
         listener: &Listener,

@@ -50,6 +50,12 @@ pub struct Ports {
     pub listens: Vec<Map>,
 }
 
+/// A program that runs with a library in front of its C library, for those that listen and where seccomp
+/// is denied. The kernel allows one that answers in a chain, some container runtimes forbid it, and
+/// kernels before 5.9 lack it. The maps are written into a copy of the library, not into a variable: a
+/// program that clears its environment keeps them. That copy is in a directory of its own; a memory file
+/// by its path in `/proc` was rejected, because it would be gone with `run` while the program goes on
+/// (docs/decisions/0126).
 pub struct Preloaded {
     processes: Processes,
     directory: TempDir,

@@ -87,9 +87,12 @@ impl Supervisor {
         Ok(Started::Running(Box::new(Supervisor { listener, connects, processes })))
     }
 
-    /// Answers until no process is left that could ask; a process that outlives the program is one of them. Hands over what a trial
-    /// has found when it ends, which is earlier where it ends on a decision and what it has found so far decides. Returns the
-    /// program's exit status, and what was counted.
+    /// Answers until no process is left that could ask; a process that outlives the program is one of
+    /// them. A call that nobody answers fails with ENOSYS, so `run` must not end before the last process
+    /// under its filter. It is the reaper of orphans besides, because where ptrace is restricted only
+    /// descendants may be looked at. Hands over what a trial has found when it ends, which is earlier
+    /// where what it has found so far decides. Returns the program's exit status, and what was counted
+    /// (docs/decisions/0099).
     pub fn supervise(
         mut self,
         is_decided: impl Fn(&Tried) -> bool,

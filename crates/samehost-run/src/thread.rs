@@ -54,8 +54,11 @@ pub struct Socket {
     pub signals: bool,
 }
 
-/// A directory: device, inode, and the mount that it is reached by. A bind mount of a directory has another view of
-/// what is mounted below.
+/// A directory: device, inode, and the mount that it is reached by.
+/// Device and inode alone compared root directories before, and a bind mount shares them while it has
+/// another view of what is mounted below. The mount namespace is not asked for: paths begin at the root
+/// directory, and the same mount belongs to one namespace. The mount of `run` itself is alive, so its
+/// number is nobody else's (docs/decisions/0115).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Directory {
     device: (u32, u32),

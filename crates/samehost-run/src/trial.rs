@@ -19,14 +19,18 @@ use samehost_system::diag::Diag;
 use super::maps::{Map, Maps};
 use super::thread::Thread;
 
-/// Blocks of the report: each has every 24th block of the coin. So many have an exact signed-rank interval, and each has room for
-/// a histogram of both arms in the kernel (4 KiB for each processor); a block of the report for each of the coin's would need as
-/// much for four connections.
+/// Blocks of the report: each has every 24th block of the coin.
+/// So many have an exact signed-rank interval, and each has room in the kernel for a histogram of both
+/// arms (4 KiB for each processor). A block of the report for each block of the coin was rejected: it
+/// would take a histogram for four connections each, and normal approximations in place of exact ranks.
+/// Having 24 costs about 6 % of the interval's width (docs/decisions/0135).
 pub const BLOCKS: u32 = 24;
-/// Connections of a block of a trial that ends on a decision: those that came in a row, so that what was looked at after a block stays
-/// what it was. All have as many, for the test is of blocks that scatter alike; blocks that grow, so that 54 of them hold a trial and
-/// each has its histogram, do not. Only the first [`BLOCKS`] carry what is counted in the kernel by blocks; what decides is counted
-/// by connections.
+/// Connections of a block of a trial that ends on a decision: those that came in a row.
+/// So what was looked at after a block stays what it was. All blocks have as many connections, for the
+/// test is of blocks that scatter alike; blocks that grow, so that 54 of them hold a trial and each has
+/// its histogram, do not. Only the first [`BLOCKS`] carry what is counted in the kernel by blocks, and
+/// what decides is counted by connections. Of simulated trials of equal arms 2 to 5 % were called
+/// different (docs/method.md §17).
 const IN_A_ROW: u32 = 20;
 /// It is looked again when there are a twentieth more blocks: each look reads the record of each connection.
 const MORE_BLOCKS: usize = 20;
@@ -34,7 +38,11 @@ const MORE_BLOCKS: usize = 20;
 const MOST: usize = 1 << 15;
 /// Ports that are tried at once.
 const MOST_PORTS: usize = 8;
-/// The smallest block of the coin: in one of two, the second connection would follow from the first.
+/// The smallest block of the coin, in connections.
+/// In a block of two the second connection would follow from the first. Blocks of four and of six take
+/// turns by chance, so that whoever knows the last ways does not know the next, and a trial of any length
+/// has both ways alike: permuted blocks, as in clinical trials, in place of a plain coin, which could
+/// have a run of one way (docs/method.md §17).
 const SMALLEST: u8 = 4;
 
 /// Which way a connection is to go.
@@ -94,8 +102,12 @@ struct Coin {
 }
 
 impl Coin {
-    /// The ways of the next block, the first one at the end, and the block's number. A block of four or of six where each way has
-    /// half: whoever knows the last ways does not know the next one.
+    /// The ways of the next block, the first one at the end, and the block's number.
+    /// A block has four or six connections where each way has half, so that whoever knows the last ways
+    /// does not know the next one, and both ways have their part of any few connections in a row. For
+    /// other parts it is the smallest block of four or more that has both, or twice as many. The coin is
+    /// thrown after everything that keeps a connection with TCP in any case, so that both ways have the
+    /// same connections and stop in the same place (docs/method.md §17).
     fn next_block(&mut self) -> (u32, Vec<Way>) {
         let (size, unix) = self.share.smallest_block();
         let (size, unix) = match (size, self.random.random_bool(0.5)) {
@@ -130,14 +142,19 @@ struct Row {
     looked: Vec<[Value; 2]>,
 }
 
-/// Exchanges with which a connection has its full weight. One that a pool opened and hardly used has the time of its first queries, which
-/// the server prepares: of 408 connections of a pool of Node the standard error of the ratio was 3.3 % with the same weight for all, 1.2 %
-/// with this, and 1.0 % with 100 (of connections' means, and not yet of logarithms). More than this would weigh what a pool makes of the
-/// faster way.
+/// Exchanges with which a connection has its full weight; with fewer its weight is in proportion to them.
+/// A connection that a pool opened and hardly used has the time of its first queries, which the server
+/// prepares. Of 408 connections of a pool of Node the standard error of the ratio was 3.3 % with the same
+/// weight for all, 1.2 % with this and 1.0 % with 100 (of connections' means, and not yet of logarithms).
+/// More than this would weigh what a pool makes of the faster way (docs/method.md §17).
 const FULL_WEIGHT: u64 = 20;
 
-/// What decides, of one way in a block: connections with a time, the sum of their weights and that of the means of the logarithms of
-/// their exchanges in nanoseconds, and all their exchanges.
+/// What decides, of one way in a block: the means of the logarithms of connections' exchanges, each with
+/// its weight. Beside the sums of weights and of weighted means it has the connections with a time and
+/// all their exchanges. The unit is the connection; a plain mean would be moved by one with a long query.
+/// Until version 0.1 the value was the logarithm of a connection's mean, which scatters more: where times
+/// have σ = 1 it has 1.7 times the variance, and 1,150 connections an arm found 5 % in 82 % of simulated
+/// trials for 92 % now (docs/method.md §17).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Value {
     timed: u64,
@@ -345,9 +362,11 @@ impl Trial {
         Draw::New(self.drawn.len() - 1, way)
     }
 
-    /// Whether a connection there can be tried. Clients of `localhost` ask at ::1 first, and at 127.0.0.1 when nobody listens: over
-    /// the Unix socket the first would be answered, over TCP refused, and the second drawn anew. So it is left alone where the
-    /// other address alone is served. Where none is, the server is away, or has no port: that is an error of the TCP arm.
+    /// Whether a connection there can be tried: its address is served, or that of the other family is not
+    /// either. Clients of `localhost` ask at ::1 first, and at 127.0.0.1 when nobody listens there. Over
+    /// the Unix socket the first would be answered and over TCP refused, and the second would be drawn
+    /// anew. So it is left alone where the other address alone is served. Where none is, the server is
+    /// away or has no port: that is an error of the TCP arm (docs/decisions/0135).
     fn is_served(&mut self, to: SocketAddr) -> bool {
         let other: IpAddr = match to.ip().to_canonical() {
             IpAddr::V4(_) => Ipv6Addr::LOCALHOST.into(),

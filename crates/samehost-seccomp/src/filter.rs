@@ -12,6 +12,9 @@ const ARCHITECTURE: Option<u32> = Some(0xC000_00B7);
 const ARCHITECTURE: Option<u32> = None;
 
 /// Calls from here on are those of x32; `__X32_SYSCALL_BIT`. Other architectures have none so high.
+/// Calls by which a thread gives up rights stop by the numbers of i386, arm and x32 as well. A program
+/// may mix these numbers freely, and a change of groups, of filters or to Landlock that went by unseen
+/// would leave a thread with connections that it may no longer make (docs/decisions/0115).
 pub(crate) const X32: u32 = 0x4000_0000;
 
 /// Places in `struct seccomp_data`. Arguments have 64 bits, and the lower half comes first on both architectures.
@@ -24,7 +27,11 @@ const IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
 const IF_AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
 const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
 
-/// A system call that stops.
+/// A system call that stops, and waits for an answer from outside.
+/// ptrace was rejected because it stops every call, and a program that is debugged already cannot be
+/// traced. Here a read or a write costs nothing more, since only the listed calls stop. Rewriting a call
+/// to AF_UNIX and letting it go on was rejected too: another thread may change the address again, and the
+/// memory may be constant (docs/decisions/0099).
 #[derive(Clone, Debug)]
 pub struct Trap {
     /// Its number.

@@ -16,8 +16,10 @@ struct Slot {
     offset: u32,
 }
 
-/// Whether the epoll set behind `epoll` has the file behind `descriptor`, put in under that number. Both are descriptors of
-/// `thread`. EBADF and EINVAL where `epoll` is not an epoll set; EPERM where the thread may not be looked at.
+/// Whether the epoll set behind `epoll` has the file behind `descriptor`, put in under that number.
+/// Both are descriptors of `thread`. The kernel is asked (`kcmp`) and not `/proc`: the list in `fdinfo`
+/// grows with the set, and this costs the same with ten sockets and with thousands. EBADF and EINVAL
+/// where `epoll` is not an epoll set, EPERM where the thread may not be looked at (docs/decisions/0115).
 pub fn is_watched(thread: u32, epoll: RawFd, descriptor: RawFd) -> io::Result<bool> {
     let thread = thread as libc::pid_t;
     // A set may have the number several times, for files that live on under other numbers.

@@ -15,7 +15,11 @@ const OWN: &[&str] = &[
     "label", "like", "place", "programs", "classes", "executables", "package", "wheel", "says", "container",
 ];
 
-/// What is known of a service.
+/// What is known of a service, from one file in TOML; a service may be `like` another and say only what
+/// differs. It was written in a dozen tables of strings before: programs, ports, sockets, configuration
+/// files, accounts and units. A wrong word in one of them compiled and matched nothing, so names as
+/// strings were rejected, and the build script makes the enum `Kind` from the list of files
+/// (docs/decisions/0085).
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Descriptor {

@@ -7,8 +7,11 @@
 use crate::distributions;
 use crate::interval::{Interval, doubled_midranks, median_of_sorted, tie_correction};
 
-/// Minimum blocks for signed ranks; fewer are analysed by Student's t. The signed-rank p-value of n blocks is at
-/// least 2^(1−n), so with few blocks no data could pass Holm's adjustment. 10 blocks suffice for 25 comparisons.
+/// Minimum blocks for signed ranks; fewer are analysed by Student's t.
+/// The smallest signed-rank p-value of n blocks is 2^(1−n). With 6 blocks no data whatever could decide
+/// one of two comparisons, nor with 7 one of four. Ten suffice for up to 25 after Holm's adjustment.
+/// Student's t assumes normal noise, so its results are labelled and carry a warning. In the simulation
+/// it covered 94.6 to 95.5 % with 2, 5 and 8 blocks, normal and heavy-tailed (docs/method.md §2).
 pub const SIGNED_RANK_FROM: usize = 10;
 
 /// Maximum number of values with an exact null distribution; above, it is approximated as normal.

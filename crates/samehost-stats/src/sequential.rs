@@ -13,10 +13,19 @@ use crate::estimate::{Asked, Estimate, Grouped, Method, estimate_pairs};
 use crate::interval::Interval;
 
 /// Minimum blocks for a decision: the first look.
+/// Looks are at 7, 10, 14, 20, 28 … blocks, steps of √2, fixed beforehand. Whatever the noise is like, n
+/// blocks point one way by luck with probability 2^(1−n), and no p-value goes below that. So seven blocks
+/// decide something only among up to three questions, and ten among up to 25. A stop at the first narrow
+/// interval or at a p-value was rejected: neither keeps its promise when it is looked at again and again
+/// (docs/method.md §3a).
 pub const FIRST_LOOK: usize = 7;
 
-/// Parts of the level that the first looks spend. The first is for few questions: among more than three, seven blocks decide
-/// nothing, and ten do. Each later look spends [`LATER`] of the one before.
+/// Parts of the level that the first two looks spend; each later look spends [`LATER`] of the one before,
+/// 99 % in all. The first look is for few questions and spends little. An e-value after every block was
+/// here before. It is valid at all moments and pays for moments that nobody uses: of sixteen questions
+/// with an effect of 1.7 times the scatter, ten blocks decided 31 % by the e-value and 66 % by looks.
+/// Parts that know how looks resemble each other (Pocock) would gain a little more, and hold for normal
+/// noise with a known scatter only (docs/method.md §3a).
 const SPENT: [f64; 2] = [0.12, 0.26];
 const LATER: f64 = 0.7;
 
@@ -162,6 +171,9 @@ fn first_that_decides(from: u32, effect: f64, alpha: f64) -> Option<u32> {
 }
 
 /// Effect ÷ scatter of blocks that [`blocks_for_clear`] blocks should decide.
+/// The checkup gives each part the number of blocks by which such an effect is decided, ten among sixteen
+/// rows, unless that takes twice the part's time. What is less clear gets further turns from the time
+/// that is left, and the rows that need the least come first (docs/method.md §3a).
 const CLEAR: f64 = 3.0;
 
 /// Number of blocks at the first look that decides an effect of three times the scatter of blocks, with this many rows in the

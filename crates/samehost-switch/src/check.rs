@@ -266,7 +266,12 @@ fn begins(name: &OsString, with: &[&str]) -> bool {
     with.iter().any(|start| name.as_encoded_bytes().starts_with(start.as_bytes()))
 }
 
-/// A running service that reads a configuration.
+/// A running service that reads a configuration; its check gets the arguments and the environment of this
+/// process. `apache2 -t`, `haproxy -c` and `caddy validate` judge nothing without their service's
+/// surroundings. Units, envvars and `/etc/default` as sources were rejected: several places for one fact,
+/// and shell scripts to run. Without such a process there is no check, because one with wrong
+/// surroundings would take a right switch back. A false command line gains nothing, as the check runs as
+/// that process' user (docs/decisions/0091).
 struct Running {
     kind: Kind,
     pid: u32,

@@ -14,6 +14,9 @@ use samehost_system::ownership::Who;
 use samehost_system::{User, as_user, decider};
 
 /// Maximum number of directory entries in one reading.
+/// A configuration may include any path: `/dev/zero`, a pipe, a sparse file of a terabyte, or a directory
+/// of millions. So only regular files are read, at most 16 MB each, and 64 MB, [`MOST_FILES`] files and
+/// this many entries for one reading. What is refused is named, and nothing hangs (docs/decisions/0076).
 const MOST_NAMES: usize = 100_000;
 /// Maximum number of files in one reading, because files can include each other without end.
 const MOST_FILES: usize = 20_000;

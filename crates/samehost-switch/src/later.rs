@@ -91,7 +91,10 @@ struct LaterChange {
     like: Option<PathBuf>,
 }
 
-/// Stores the moved connections with their switch, and the deferred stages of the plan.
+/// Stores the moved connections with their switch, and the bytes of the plan's deferred stages.
+/// Computing the deferred stages again at `--finish` was rejected: what is kept is what somebody agreed
+/// to, and a file that was changed meanwhile is refused. So a switch may end with a server that listens
+/// at both places until then (docs/decisions/0069).
 pub(crate) fn keep(plan: &Plan, store: &Store, id: &str) -> Result<(), TransactionError> {
     let mut later = Later { hops: Vec::new(), stages: Vec::new() };
     let leaves: Vec<&Leaving> = plan.later.iter().flat_map(|stage| &stage.leaves).collect();

@@ -41,6 +41,10 @@ const STEP: Duration = Duration::from_millis(5);
 /// Longest wait for a program to take a file: whoever waits longer is told so.
 const LONGEST_SETTLING: Duration = Duration::from_secs(10);
 /// How long a list of an application's processes is taken for right.
+/// Descriptors are read without a pause while a page is asked for, because PHP's connections live for a
+/// millisecond or two and the kernel tells nobody when one over a Unix socket opens or closes. Which
+/// processes the application has changes far less often, so the list of them is read again only after
+/// this time (docs/decisions/0128).
 const FRESH: Duration = Duration::from_millis(20);
 
 /// What was seen of one connection of a configuration.
@@ -128,6 +132,11 @@ struct Watched {
 }
 
 /// The processes of an application, and the sockets of theirs that are known.
+/// A switch was called verified when a login of ours worked, and PHP-FPM with a cached file went on over
+/// TCP. Reading the descriptors of the application's own processes takes 0.03 ms a process and saw each
+/// request to a page of 2 ms in the tests. sock_diag takes 1.6 ms for all TCP sockets, and named none of
+/// 20 requests. The account of the client's socket was rejected, as a web server's account runs every
+/// site, and so was inotify, because connect(2) opens nothing (docs/decisions/0128).
 struct Processes {
     of: Application,
     pids: Vec<u32>,

@@ -30,7 +30,10 @@ const GRACE: Duration = Duration::from_millis(500);
 /// Interval between two checks of the program.
 const STEP: Duration = Duration::from_millis(5);
 
-/// A program to run.
+/// A program to run, with a fixed environment and a time limit.
+/// Switch, login and scan each have to start programs, often as root and beside files that others chose.
+/// What a program gets of the environment, which account it has and when it is ended is decided in this
+/// one place. The crate knows no service, changes no file and prints nothing (docs/decisions/0078).
 #[derive(Clone, Debug)]
 pub struct Run {
     program: OsString,

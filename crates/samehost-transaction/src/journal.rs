@@ -15,8 +15,11 @@ use crate::metadata::{Permissions, Times};
 use crate::system;
 use crate::version::Digest;
 
-/// Version of the journal's layout. In 2 a switch can await its confirmation; everything of version 1 has the same
-/// meaning.
+/// Version of the journal's layout; in 2 a switch can await its confirmation, and everything of version 1
+/// means the same. A switch of today is undone by a version of next year, so every later version reads
+/// all earlier layouts, and test data keeps journals of each. What only a later version can have written
+/// is distinguished from damage. Refusing everything when one journal cannot be read was rejected: one
+/// damaged file would block every undo (docs/decisions/0074).
 const VERSION: u32 = 2;
 
 /// What is known before the first file is touched.
@@ -97,7 +100,12 @@ impl JournalHeader {
     }
 }
 
-/// One line.
+/// One line of a journal. The words of these records are an interface.
+/// `postrm purge` of the Debian package reads the last line of each journal, as the program itself is
+/// gone by then. After `undone` and `rolled_back` with nothing left a switch never changes again, and its
+/// backups go; all others stay, because they are the only way back. A list that the program writes in
+/// `prerm` was rejected: it would be out of date where a copy in another place undid a switch meanwhile
+/// (docs/decisions/0098).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub(crate) enum Record {
@@ -216,7 +224,10 @@ impl History {
     }
 }
 
-/// Space reserved for the records that end a transaction, in bytes.
+/// Space reserved in the journal for the records that end a transaction, in bytes.
+/// A switch must be undone exactly on a full disk too. Its files are prepared beforehand and only renamed
+/// on the way back, and the journal's last lines have their room here. Where a file system cannot
+/// reserve, the line may fail, and then `recover` finds the files by their hashes (docs/decisions/0040).
 const RESERVE: u64 = 16 * 1024;
 
 /// A journal that is locked by us.

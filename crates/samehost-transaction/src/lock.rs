@@ -49,7 +49,12 @@ impl Drop for Lock {
     }
 }
 
-/// Locks a directory, or reports who holds the lock.
+/// Locks a directory, by a file that nobody else can open, or reports who holds the lock.
+/// Whoever can open a file for reading can hold its `flock` for as long as he likes, so locking the
+/// directories alone was rejected: any user with read permission could block root. The directory itself
+/// is locked as well where nobody holds it, so that an ordinary user sees root at work. A lock for each
+/// state directory was rejected too, as two of one user would not see each other. A second switch does
+/// not wait (docs/decisions/0071).
 pub(crate) fn lock(store: &Store, path: &Path, directory: &Directory) -> Result<Lock, TransactionError> {
     let failed = at(path, "lock the directory");
     let found = fstat(directory.descriptor()).map_err(|error| failed(error.into()))?;

@@ -98,8 +98,11 @@ impl<'a> Rollback<'a> {
         Rollback { writer, begun, reloaded, store, done: RolledBack::default() }
     }
 
-    /// Puts back the stages from this one to the first. If the system refuses a file, the earlier stages stay:
-    /// everything serves with them, and `recover` continues.
+    /// Puts back the stages from this one to the first: of each its files, then the reloads that were
+    /// begun. After each stage everything serves, and that has to hold on the way back too. All files
+    /// first and then all reloads was rejected: in between, servers and clients would not fit together.
+    /// If the system refuses a file, the earlier stages stay, everything serves with them, and `recover`
+    /// continues there (docs/decisions/0043).
     pub(crate) fn go(&mut self, furthest: usize, reload: &mut dyn FnMut(&Reload) -> Result<(), String>) {
         for stage in (0..=furthest).rev() {
             for step in self.begun.steps.iter().filter(|step| step.stage == stage).rev() {

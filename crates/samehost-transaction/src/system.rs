@@ -57,6 +57,10 @@ pub(crate) fn sync(file: impl AsFd) -> io::Result<()> {
 }
 
 /// Renames a file over another, which is gone then.
+/// The prepared file is on the disk before, and the caller syncs the directory after it, so that a power
+/// cut at any moment leaves the old file or the new one and never a part. A test checks that every rename
+/// stands between two `fsync`s. Before and after each call of this file is a fault point, in debug
+/// builds, at which tests kill the process or let the call fail (docs/design.md §8).
 pub(crate) fn replace(directory: BorrowedFd<'_>, from: &OsStr, to: &OsStr) -> io::Result<()> {
     between("rename", || renameat(directory, from, directory, to))
 }

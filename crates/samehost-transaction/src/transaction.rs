@@ -21,8 +21,12 @@ use crate::store::{Store, random};
 use crate::version::{Found, Regular, id_of_prepared, prepared_prefix};
 use crate::writer::{Direction, Writer};
 
-/// A transaction in progress. It holds its locks until it is committed, rolled back or dropped. One that is dropped
-/// unfinished is ended by [`recover`](crate::recover()).
+/// A transaction in progress. It holds its locks until it is committed, rolled back or dropped.
+/// One that is dropped unfinished is ended by [`recover`](crate::recover()). It is the only code that
+/// writes users' files, often as root, so it is a crate that knows no service and has fewer than 4,000
+/// lines: one person can review all of it in a day. A folder of the switch with a check that nothing else
+/// writes was rejected, because Cargo checks the dependencies for nothing. Reloads stay outside, behind a
+/// callback, as each service reloads in its own way (docs/decisions/0088).
 #[must_use = "a transaction that is dropped unfinished waits for `recover`"]
 #[derive(Debug)]
 pub struct Transaction {
@@ -70,7 +74,11 @@ impl Transaction {
         self.journal.append(&Record::Reloading { stage })
     }
 
-    /// Records that everything was found to serve. A crash after this is completed by [`recover`](crate::recover()).
+    /// Records that everything was found to serve: the point of no return.
+    /// After a crash this record decides. Before it the switch is put back, after it the switch is
+    /// completed, in both cases by [`recover`](crate::recover()), which asks nothing. It is on the disk
+    /// when this returns. Whoever puts a switch back after that says so by a record of its own
+    /// (docs/design.md §8).
     ///
     /// # Errors
     /// When the journal cannot be written, or a stage was not; then roll back.
@@ -320,6 +328,10 @@ fn can_make_files(path: &Path, descriptor: BorrowedFd<'_>) -> Result<(), Transac
 }
 
 /// Refuses a file that cannot be replaced by another without losing something.
+/// Replacing by a rename changes the inode: hard links would part, immutable and append-only files refuse
+/// it, a file that is a mount point cannot be replaced from here, and a seal or a signature would not fit
+/// the new content. Writing in place was rejected, because a kill would leave a part of a file. The
+/// refusal says what to try, such as `chattr -i` (docs/decisions/0046).
 pub(crate) fn file(
     path: &Path,
     directory: BorrowedFd<'_>,

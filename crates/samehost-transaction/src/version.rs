@@ -12,7 +12,11 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// SHA-256 of a content, in hexadecimal.
+/// SHA-256 of a content, in hexadecimal: by it a version of a file is known.
+/// After a crash the journal says what was planned, not what is in the file. Trusting it alone was
+/// rejected, because that would overwrite what somebody edited meanwhile. A file that is none of the
+/// switch's versions is someone else's work and is left alone. So the journal holds hashes and never
+/// content (docs/decisions/0042).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Digest(String);
@@ -146,7 +150,11 @@ fn no_regular_file(stat: &Stat) -> Option<&'static str> {
     }
 }
 
-/// What marks a prepared file.
+/// What the name of a prepared file has after the dot and the file's own name, before id, token and
+/// number. Servers include `*.conf`, read whole directories by extension, and deliver what is in a web
+/// root. The leading dot hides the file from the first, its end from `!includedir`, and the token has 64
+/// random bits: with a name that can be guessed a web server would hand out a configuration with its
+/// password. Root sees by the name that a user's switch is at work (docs/decisions/0041).
 const MARK: &str = ".samehost-";
 /// The length of a switch's id.
 const ID: usize = "20261121-104455-abcd".len();

@@ -50,8 +50,11 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes a version beside its file. Applies all its metadata once, to see that this works, and then closes it for
-    /// other users.
+    /// Writes a version beside its file, applies all its metadata once, and then closes it for other
+    /// users until the rename. Every version that a switch may need, forward and back, is prepared before
+    /// the first file is touched, so that a missing permission, an attribute that cannot be kept and a
+    /// full disk show then, and a roll-back needs no space. Checking permissions and free space
+    /// beforehand was rejected: a check is not a try, and may be wrong (docs/decisions/0040).
     pub(crate) fn prepare(
         &self,
         step: &Step,
@@ -76,8 +79,12 @@ impl<'a> Writer<'a> {
         system::sync(&file).map_err(&failed)
     }
 
-    /// Performs a step: if the file is as the other side of the step says, and only then, the prepared version takes
-    /// its place.
+    /// Performs a step: if the file is as the other side of the step says, and only then, the prepared
+    /// version takes its place. Somebody may save the file between the plan and the rename, so it is
+    /// opened and read once more here, and must be the same inode with the same times after that. A
+    /// writer can still lose within microseconds. `RENAME_EXCHANGE` would close that gap, and was
+    /// rejected: not every file system has it, and it would leave the original readable under another
+    /// name (docs/decisions/0045).
     pub(crate) fn install(&self, step: &Step, direction: Direction) -> Result<(), TransactionError> {
         let (expected, wanted) = match direction {
             Direction::Forward => (&step.before, &step.after),

@@ -168,8 +168,11 @@ fn check_directory(endpoint: &Endpoint, options: &ListenOptions, path: &Path) ->
     }
 }
 
-/// Removes a dead socket, if there is one at the path; fails if anything else is there. Must be called with the
-/// lock held.
+/// Removes a dead socket, if there is one at the path; fails if anything else is there. Must be called
+/// with the lock held. A path is removed only when it is a socket and the kernel refuses a connection to
+/// it. A full queue and another type of socket mean that somebody listens, and missing permissions are an
+/// error. Redis and memcached remove whatever they find at their path, which took another server's
+/// clients away (docs/decisions/0129). The lock decides between two starters of ours (docs/design.md §7).
 fn clear(endpoint: &Endpoint, path: &Path) -> Result<(), ListenError> {
     let Ok(found) = std::fs::symlink_metadata(path) else {
         return Ok(());

@@ -6,11 +6,17 @@ use samehost_model::{Arm, Code, DrawnConnections, Report};
 use crate::index::{ArmTrials, Index};
 use crate::issues::{Invalidates, Issue};
 
-/// Connections that fell back to TCP, as a part of those that were drawn for the Unix socket, above which there is no verdict: as
-/// they were drawn they count for the arm whose way they did not go.
+/// Part of the connections drawn for the Unix socket that may fall back to TCP; above it there is no
+/// verdict. What falls back is analysed as it was drawn, because leaving it out would leave out what is
+/// special about these connections. So it counts for the arm whose way it did not go, and draws both arms
+/// together. Above one in a hundred the report gives no verdict and says why (docs/method.md §17).
 const FELL_BACK: f64 = 0.01;
-/// Connections of both arms below which there is no verdict. Ten blocks of four: with fewer the test of ranks has no p-value that is
-/// small enough, and of four connections that stay, half over each transport, any difference is that between four connections.
+/// Connections of both arms below which there is no verdict: ten blocks of four.
+/// The unit is the connection. Requests of one connection share its process, its query and its minute;
+/// with requests as the unit 24 to 69 % of simulated trials of equal arms were called different. With
+/// fewer than ten blocks the test of ranks can give no p-value that is small enough, and with four
+/// connections that stay, any difference found is one between these four. The report then names the
+/// setting with which a pool opens new ones (docs/decisions/0135).
 const FEWEST: u64 = 40;
 
 /// The issues of an own trial; none of other reports.

@@ -6,14 +6,22 @@ use samehost_model::{Code, Report, Transport, Trial, Warning};
 use crate::index::ArmTrials;
 use crate::issues::{Invalidates, Issue, shares_core};
 
-/// Utilisation above which a client is saturated.
+/// Utilisation from which on a client is the bottleneck, in a closed loop.
+/// Such a trial measures the client's speed, so throughput gets no verdict unless the server was
+/// saturated too. Its mean latency is largely the client's own queue (Little's law); that verdict stays
+/// and carries the sentence. Bandwidth of bulk transfers is excepted: there the sender's CPU time is the
+/// transport itself, a copy into the kernel (docs/decisions/0052). Barring wrongly is better than
+/// claiming wrongly, and a lower load resolves it (docs/method.md §7).
 pub(crate) const SATURATED: f64 = 0.95;
 /// Utilisation above which a server thread is saturated. Lower, because its counter includes the edges of the
 /// window.
 pub(crate) const SERVER_SATURATED: f64 = 0.9;
 /// Fraction of the window spent waiting for a CPU that is worth a sentence.
 const STARVED: f64 = 0.25;
-/// Fraction of all CPUs at which client and server together fill the machine.
+/// Fraction of all CPUs from which on client and server together fill the machine.
+/// In a closed loop each end waits for the other's CPUs by nature. From here on what both do together is
+/// the machine's capacity and not a starved client: the report says that, and bars nothing
+/// (docs/method.md §7).
 pub(crate) const MACHINE_FULL: f64 = 0.75;
 /// Lower limit for waiting, if running and waiting together fill the window.
 const STARVED_WHEN_FULL: f64 = 0.1;

@@ -20,7 +20,10 @@ use crate::error::BenchError;
 /// A connection that took longer had its SYN dropped: the kernel sends it again after 1 s.
 const STALL: Nanos = 900_000_000;
 
-/// What is sent to the listener.
+/// What is sent to the listener by many connections at the same moment.
+/// `connect`, FastCGI and HTTP all need a burst, so it takes a session of the workload for each of its
+/// connections. A burst for each protocol was rejected: it would be three copies of one loop. A workload
+/// with sessions has a burst without further code in the engine (docs/decisions/0029).
 pub struct BurstJob {
     pub endpoint: Endpoint,
     /// Connections opened at once.

@@ -62,6 +62,10 @@ pub struct Driver<C> {
     recorder: C,
     input: Vec<u8>,
     /// Open loop: idle connections, the longest idle first, and since when each is idle.
+    /// A due request goes to the first of them; while none is idle, requests wait in line. Latency counts
+    /// from when a request was due, lateness from the later of "due" and "a connection was free".
+    /// Counting all waiting as the generator's was rejected: a slow server would make the generator look
+    /// late (docs/decisions/0022).
     idle: VecDeque<(usize, Nanos)>,
     closed: bool,
     inside: bool,

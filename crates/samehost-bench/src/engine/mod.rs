@@ -31,7 +31,10 @@ use crate::error::BenchError;
 use crate::machine::CpuPlan;
 use session::{Caller, Connector};
 
-/// Work of one trial.
+/// Work of one trial: what a workload hands to the engine, which alone reads the clock.
+/// Each kind is driven by one file of this folder. A workload says what is exchanged, and the engine says
+/// when. A run loop in each workload was rejected: a workload would need a clock, and each would drive
+/// its load in its own way (docs/decisions/0003).
 pub enum Job {
     /// Sessions over streams that the engine drives.
     Sessions {
@@ -193,10 +196,11 @@ pub enum Spacing {
 }
 
 /// Due times, ascending, in nanoseconds from the start of `span`; exactly `rate_per_s` × `span` of them.
-///
 /// A Poisson process given its number of events is that many independent uniform moments, sorted (Ross,
-/// Stochastic Processes, 1996, theorem 2.3.1). Drawing them this way fixes the offered number exactly; a free
-/// Poisson count of 50,000 would itself stray by 0.45 %.
+/// Stochastic Processes, 1996, theorem 2.3.1). So gaps are as irregular as they should be, and the
+/// offered number is the same in each trial and arm. A free Poisson count was rejected: one of 50,000
+/// strays by 0.45 %, and chance alone would change the offered load from trial to trial
+/// (docs/method.md §9).
 #[must_use]
 pub fn arrivals(spacing: Spacing, rate_per_s: f64, span: Nanos, seed: u64) -> Vec<Nanos> {
     let count = (rate_per_s * span as f64 / 1e9).round() as usize;

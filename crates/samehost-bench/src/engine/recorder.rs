@@ -171,7 +171,11 @@ impl Recorder {
         self.window.start + (self.window.end - self.window.start) * (self.tenth as u64 + 1) / 10
     }
 
-    /// Closed loop: counts an operation that completed at `at` after `latency`; false once the window is over.
+    /// Closed loop: counts an operation that completed at `at` after `latency`; false once the window is
+    /// over. The latency runs from the previous completion on the connection to this one, since a closed
+    /// loop sends the next request at once. One reading of the clock serves both ends; two for each
+    /// request were rejected, as the second says nothing more. So the latencies of a connection add up to
+    /// its window (docs/decisions/0021).
     #[inline]
     pub fn complete(&mut self, at: Nanos, latency: Nanos) -> bool {
         let inside = self.advance(at);

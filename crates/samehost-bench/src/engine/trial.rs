@@ -13,7 +13,12 @@ use super::whole::WholeTally;
 use super::{Nanos, OpenLoop, Spacing};
 use crate::machine::{ServerUse, ThreadUse, doubt_clock};
 
-/// An open loop that reached less than this fraction of its rate missed it.
+/// An open loop that reached less than this fraction of its rate missed it, beyond what chance does to
+/// the border of the window. A trial that missed its rate because the server could not serve it stays in
+/// the report with a warning of overload: its latencies grow with the length of the trial. It is void
+/// only where the generator was late and had no CPU time left. How late the generator may be is judged
+/// over the whole measurement and by the baseline's latency; by its own latency the faster arm alone
+/// would lose its trials (docs/method.md §9).
 const LEAST_ACHIEVED: f64 = 0.99;
 /// A client that is busy for more than this fraction of its time is saturated.
 const SATURATED: f64 = 0.9;

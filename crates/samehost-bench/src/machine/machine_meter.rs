@@ -176,7 +176,11 @@ fn are_softirqs_apart(config: &str, command_line: &str) -> bool {
 
 // Which other programs use the CPUs while we measure, by name. It names them and judges nothing.
 
-/// Time between two looks: a look reads a file for each process, some milliseconds on a busy machine.
+/// Shortest time between two looks at the programs of the machine.
+/// A look reads a file for each process, which takes some milliseconds on a busy machine, so it is made
+/// between blocks and at most this often. Processes of one name are one program, and one that has ended
+/// counts through the process that waited for it. The kernel counts in ticks of about 10 ms, so shorter
+/// spans would say nothing anyway (docs/method.md §10).
 const BETWEEN: Duration = Duration::from_secs(1);
 /// CPU time below which a program is not kept, in percent of one CPU.
 const LEAST_PERCENT: f64 = 1.0;

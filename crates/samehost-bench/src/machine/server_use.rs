@@ -39,6 +39,10 @@ struct Reading {
 }
 
 /// Meters a server's processes and their descendants during a window.
+/// CPU time per operation decides where time cannot. The client's is the workers' own thread clock, which
+/// is exact; the server's is the process clock of its whole family. A server that runs already is found
+/// by its listening socket: left out, its CPU time would be taken for a stranger's. Without root the
+/// processes of other users stay unseen (docs/decisions/0024).
 #[derive(Debug)]
 pub struct ServerMeter {
     roots: Vec<u32>,

@@ -14,6 +14,10 @@ use crate::profile::{FREQUENCY_HZ, Folding, Profiler};
 use crate::request::Recorder;
 
 /// Minimum length of a profiled trial: a second has a thousand samples of a busy CPU.
+/// perf takes CPU time itself, for every sample and every change of task, so no other figure uses these
+/// trials. A function's time per operation is its part of the samples times the role's CPU time, which is
+/// read from the processes' clocks and not from the number of samples; the error that is given is that of
+/// independent samples, ±1.96 √n (docs/method.md §10a).
 const LEAST: Duration = Duration::from_secs(1);
 
 /// Result of an arm's profiled trials.

@@ -33,8 +33,11 @@ pub(crate) fn connect_failure(error: &ConnectError) -> &'static str {
     }
 }
 
-/// The most connections of an arm with which requests over persistent connections are cut into slices: a
-/// thread can still wait for the last replies of all of them in a small part of a slice.
+/// The most connections of an arm whose requests over persistent connections are cut into slices.
+/// All connections are drained at the end of a slice, uncounted, before the next arm begins. Up to here a
+/// thread waits for the last replies of all of them in a small part of a slice; with more, draining would
+/// take a large part of it. Open loops, bursts, dumps, connections for each request and pages keep
+/// undivided trials for reasons of their own (docs/method.md §1a).
 pub(crate) const MOST_SLICED: u32 = 256;
 
 /// Bytes of an arm's requests or replies.
@@ -84,6 +87,9 @@ pub(crate) fn prove(stream: &Stream, asked: Transport) -> Result<(), BenchError>
 }
 
 /// Refuses a transport whose connections another process makes, where connecting is measured.
+/// `tcp+run` gets its sockets from a client below `samehost run`, by SCM_RIGHTS. With a connection for
+/// each query or request the hand-over would be measured too. What a connect costs under `run` is a
+/// benchmark of its own (docs/decisions/0120).
 pub(crate) fn require_own_connects(transport: Transport) -> Result<(), BenchError> {
     if transport != Transport::TcpRun {
         return Ok(());
@@ -96,7 +102,11 @@ pub(crate) fn require_own_connects(transport: Transport) -> Result<(), BenchErro
 // Replies that are known beforehand, compared byte for byte as they arrive, without knowledge of the protocol: if the head differs,
 // the protocol has to parse it. And which server a measurement logs in to: its identity.
 
-/// Bytes of the correct reply.
+/// Bytes of the correct reply, learned from the first one and filled in with what is known of each row.
+/// Every reply is checked. A full backlog made a Unix socket look ten times faster, because 50,000 of
+/// 65,000 replies were errors. Parsing each reply would cost the client CPU time that is not the
+/// transport's, so a reply is one comparison of memory, and only one that differs is parsed and judged by
+/// its meaning (docs/decisions/0031).
 #[derive(Clone, Debug)]
 pub(super) struct Awaited {
     bytes: Arc<[u8]>,
@@ -166,8 +176,10 @@ pub(crate) fn expected(protocol: Protocol) -> &'static Expected {
     &both(protocol).0
 }
 
-/// For further measured connections after the first one, which was not measured. To recognize the server
-/// takes one query to the kernel over either transport, and no scan of processes.
+/// Servers that may receive a password on further measured connections, after a first one that was tied
+/// in full. To recognise the server takes one query to the kernel over either transport, for its user.
+/// The full check walks through /proc to find who holds the accepted socket, and with 64 connections that
+/// was two thirds of a block's time. So no walk through /proc is inside any arm (docs/decisions/0065).
 pub(crate) fn expected_again(protocol: Protocol) -> &'static Expected {
     &both(protocol).1
 }

@@ -28,9 +28,10 @@ use crate::instruction::{
 };
 use crate::map::{Kind, Map};
 
-/// A reply's next piece that comes so much longer after the one before than the first took, and after all was read, was not asked
-/// for: 5 ms in nanoseconds. A server that sends a long reply in pieces pauses for less. With 5 ms alone, replies of 2 MB on an
-/// emulated processor were not replies.
+/// How much later than the first piece took a reply's next piece may come and still be asked for: 5 ms,
+/// in nanoseconds. It counts from the piece before and only after all was read. A server that sends a
+/// long reply in pieces pauses for less. With 5 ms alone, without what the first piece took, replies of 2
+/// MB on an emulated processor were not replies (docs/method.md §14).
 const SILENCE: i32 = 5_000_000;
 /// In the place of [`SEEN_READING`]: the server has answered without having been seen to read.
 const MISSED: i32 = 2;
@@ -260,9 +261,11 @@ pub(super) fn calls(maps: &Maps, stamps: &Map) -> Vec<Instruction> {
     to.finish()
 }
 
-/// A walk through all open files (`task_file`: its state, task, number, file). Sockets whose cookies are wanted get what they
-/// carry: by a cookie this process could not give it to them, and to take a descriptor of each from its owner
-/// (`pidfd_getfd`) wants rights over that process and 10,000 calls, where one walk through 10,000 sockets takes 11 ms.
+/// A walk through all open files (`task_file`: its state, task, number, file) that gives wanted sockets
+/// what they carry. By a cookie this process could not give it to them, and with descriptors of other
+/// processes' sockets (`pidfd_getfd`) it would take 10,000 calls and the rights of a debugger, where one
+/// walk takes 11 ms. A table by cookie, asked at each event, was rejected where the kernel has this
+/// storage: it costs 60 ns more an event (docs/decisions/0134).
 pub(super) fn names(maps: &Maps, sock: i16) -> Vec<Instruction> {
     let mut to = Writer::new(maps, Mode::Entries);
     to.program.put([load_long(R1, R1, 24)]);

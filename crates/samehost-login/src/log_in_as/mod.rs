@@ -39,7 +39,10 @@ use crate::log_in::{Connection, View, log_in, with_tls_where_needed};
 /// Additional time for the other process: to start, and to enter namespaces.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The user to become.
+/// The user to become, in a process of its own: permissions that were given up do not come back.
+/// That process only connects and hands the descriptor over. The password stays with the process that
+/// asks the kernel who is at the other end. Giving it to the other one was rejected: it runs in a root
+/// directory that may be hostile, so it must need no name, no file and no secret (docs/decisions/0013).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct As {
     /// Process whose root directory and network to use; `None` for those of this process.

@@ -6,8 +6,10 @@ use std::ops::Range;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 
-/// Minimum length of a secret to search for, because one or two characters match everywhere. Shorter ones are
-/// hidden only next to a name such as `password`.
+/// Minimum length of a secret that is searched for; a shorter one is hidden only next to a name such as
+/// `password`. One or two characters match everywhere. A password that is a plain word (`redis`) is
+/// hidden only as a word of its own. Hiding such a word everywhere was rejected: stars in
+/// `/run/***/***.sock` would tell the password and make the path useless (docs/decisions/0066).
 const SHORTEST: usize = 3;
 
 #[derive(Clone)]

@@ -38,9 +38,16 @@ pub enum Unmeasured {
     Refused,
 }
 
-/// Beyond this part of the requests, 0 to 1, there is no time: [`NoTime::Overlapping`].
+/// Part of the requests, 0 to 1, that may overlap; beyond it a pair has no time: [`NoTime::Overlapping`].
+/// Without payload a request overlaps when the client sends before it has read all that was sent to it,
+/// sends on while a reply waits for it already, or is answered before all was read. Both ends' bytes tell
+/// that from a request in two pieces; the client's end alone does not. An exchange that overlaps is in no
+/// time (docs/method.md §14).
 pub const MOST_OVERLAPPING: f64 = 0.20;
-/// The same of what clients read: [`NoTime::Unasked`].
+/// The same of the pieces that clients read: [`NoTime::Unasked`].
+/// A piece was not asked for when it arrives without any exchange, or more than 5 ms later than the first
+/// piece took, after all of the reply was read. A server that pauses so long within a reply counts as
+/// well, which is why one piece in twenty is allowed (docs/method.md §14).
 pub const MOST_UNASKED: f64 = 0.05;
 /// The same of exchanges: [`NoTime::Unstamped`].
 pub const MOST_UNSTAMPED: f64 = 0.20;

@@ -89,7 +89,10 @@ impl Hidden {
     }
 }
 
-/// Results of a scan.
+/// Results of a scan: plain data, like a report.
+/// Services, connections, advice and obstacles are types of the model, because `samehost-report` renders
+/// them. A report crate that depends on scan was rejected: a renderer would then depend on netlink and
+/// `/proc`. So the JSON of `scan` has a schema here, as that of a report has (docs/decisions/0016).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scan {
     /// Version of samehost.

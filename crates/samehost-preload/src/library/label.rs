@@ -8,7 +8,12 @@ use super::calls;
 use super::calls::Errno;
 use super::numbers::{AF_INET, AF_INET6, AF_UNIX, SO_DOMAIN, SO_MAX_PACING_RATE, SO_PRIORITY};
 
-/// The address at this machine's end; its number is the priority.
+/// The address at this machine's end as which a socket is known to the program; its number is the
+/// socket's priority. The kernel keeps it, in two options that a Unix socket stores and does not use. So
+/// it is there for every descriptor, after `fork`, `exec` and SCM_RIGHTS, and gone with the socket. A
+/// table in the process was rejected: it is lost by `exec`, wrong after a descriptor was passed on, and a
+/// lock in signal handlers. So was an abstract name that says the addresses, which the server would see
+/// (docs/decisions/0126).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// 127.0.0.1
@@ -58,7 +63,11 @@ impl Kind {
         matches!(self, Kind::AnyV4 | Kind::Any | Kind::AnyV6)
     }
 
-    /// Whether TCP would not have both at one port.
+    /// Whether TCP would not have both at one port, by its rule for families and wildcards.
+    /// A second bind by the same process that TCP would allow beside the first gets a socket that listens
+    /// under a name that nobody knows, and all clients come to the first. EADDRINUSE was rejected because
+    /// Redis and nginx end there. A duplicate of the first socket was too: who waits for both and then
+    /// accepts from each would wait for ever (docs/decisions/0126).
     pub fn excludes(self, other: Kind) -> bool {
         has_v4(self) && has_v4(other) || has_v6(self) && has_v6(other)
     }

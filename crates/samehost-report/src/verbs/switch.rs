@@ -257,7 +257,11 @@ fn next(report: &SwitchReport) -> Vec<String> {
     next
 }
 
-/// Smaller ratios than this are no difference that anybody would switch for, as elsewhere.
+/// Ratio between a look before a switch and one after it, beyond which a difference is told.
+/// The whole interval has to be beyond it, as elsewhere. It is still a difference between two looks: with
+/// equal transports and another hour it is there as well, and as narrow, for two looks have one
+/// difference between them. So the hour is named each time, with `run --trial` as what could tell
+/// (docs/method.md §14).
 const MARGIN: f64 = 1.02;
 
 /// The lines about one connection of a configuration, without an indentation.

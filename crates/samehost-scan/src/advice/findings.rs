@@ -71,7 +71,11 @@ fn full(service: &Service, socket: &Socket) -> Option<Finding> {
     })
 }
 
-/// Fewer connections that found another waiting for long are chance.
+/// Fewest connections that came behind one that had waited for 5 ms; fewer are chance, as is less than
+/// [`PART_BEHIND`] of all. The queue of a Unix socket is first in, first out. Where a connection is the
+/// n-th in it when it comes, the first one came n − 1 before it and has waited at least since then.
+/// `accept` passes no tracepoint of its own, so a single connection that waits while no other comes is
+/// not seen (docs/method.md §14).
 const FEWEST_BEHIND: u64 = 3;
 /// The part of all connections that they are at least.
 const PART_BEHIND: f64 = 0.01;

@@ -29,7 +29,11 @@ pub struct Blocker {
     check: fn(&Pair<'_>) -> Option<Finding>,
 }
 
-/// What decides about a blocker when a switch is made.
+/// What has the last word on a blocker when a switch is made.
+/// A blocker reasons about file modes, namespaces and accounts; a login as the application tries them.
+/// Where it succeeds, such blockers do not stop the switch, and a mode that looks wrong does not stop a
+/// switch that works. That the login decides everything was rejected: our process is not confined as the
+/// application is, so AppArmor and SELinux are left to a page of the application (docs/decisions/0068).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecidedBy {
     /// The finding of the scan.

@@ -8,7 +8,10 @@ use samehost_model::scan::{
     ServiceName, is_tcp,
 };
 
-/// First port that the kernel gives to a socket that asks for any (`net.ipv4.ip_local_port_range` as Linux has it).
+/// First port that counts as drawn: Linux' own beginning of `net.ipv4.ip_local_port_range`.
+/// Endpoints with a drawn port or path are matched when nothing else is left to match, because between
+/// two scans every process may have been started again. The machine's setting was rejected as the border:
+/// an administrator may begin it at 1024, where services have their own ports (docs/decisions/0092).
 const FIRST_RANDOM_PORT: u16 = 32_768;
 /// Digits that make a part of a path a random one: a process number, a UUID.
 const RANDOM_DIGITS: usize = 3;

@@ -33,7 +33,11 @@ pub enum InventoryError {
     Damaged(String),
 }
 
-/// What a scan found, without what changes by itself.
+/// What a scan found, by names that outlive processes: programs, services and endpoints.
+/// Process numbers, inodes, ports of clients and addresses of containers differ between two scans while
+/// nothing has changed. The whole scan as the file was rejected: it has megabytes on a busy host, and the
+/// command lines of all users. It is made from the JSON of a scan, so that a file of `scan --json` and a
+/// kept scan are compared by one rule (docs/decisions/0092).
 ///
 /// # Errors
 /// Never, for a scan of this version.

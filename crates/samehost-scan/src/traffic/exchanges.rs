@@ -32,8 +32,11 @@ const SPARE: usize = 8;
 /// Both ends' bytes may differ by this part, and by what is under way as the observation begins and ends.
 const MOST_UNSEEN: f64 = 0.01;
 const UNDER_WAY: u64 = 1 << 20;
-/// A client that reads so many pieces for each time that it sends, and sends this seldom, follows a stream: what a replica
-/// acknowledges asks for nothing. A rare query with a reply of so many pieces has no time either; only its payload would tell.
+/// Pieces read for each time that a client sends, from which on a connection is a stream and has no time.
+/// It must also send at most [`MOST_SENT_OF_A_STREAM_PER_S`] times a second. What a replica acknowledges
+/// asks for nothing, and the next piece of the stream would be taken for a reply of a millisecond. A rare
+/// query with a reply of so many pieces has no time either; only its payload would tell, and payload is
+/// never read (docs/method.md §14).
 const PIECES_OF_A_STREAM: u64 = 100;
 const MOST_SENT_OF_A_STREAM_PER_S: f64 = 2.0;
 /// Events of an exchange: two sends, two receives, two arrivals.

@@ -25,8 +25,11 @@ use crate::{advice, namespaces};
 
 /// How long the kernel keeps a closed connection in TIME_WAIT (`TCP_TIMEWAIT_LEN`), in milliseconds.
 const TIME_WAIT_MS: f64 = 60_000.0;
-/// Maximum number of steps in an observation and minimum length of each. The scatter of the steps gives the
-/// error of the rate.
+/// Most steps of an observation, each of [`SHORTEST_STEP`] at least; their scatter is the error of the
+/// rate. A prediction is a rate times a cost, and the rate is as certain as its steps are alike. Its
+/// ranges are wider by what their scatter says (a 95 % interval by Student's t, and never less than 1.96
+/// ÷ √requests). What the rest of the day is like no observation of seconds can know
+/// (docs/method.md §14).
 const STEPS: u32 = 8;
 const SHORTEST_STEP: Duration = Duration::from_millis(400);
 /// A step, and a rest between two looks, is at least so many times as long as what it does takes.

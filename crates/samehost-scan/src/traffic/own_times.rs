@@ -11,8 +11,11 @@ use samehost_model::switch::{NoOwnTimes, NoTraffic, OwnTimes};
 use crate::advice::services_at;
 use crate::traffic::exchanges::{are_too_many_lost, is_stream, missing, mode_of, no_time, parts};
 
-/// The length of a block. Ten of them are compared by exact ranks, and a block of a client that sends 100 times a second has 30
-/// exchanges.
+/// Length of a block of a look at the exchanges of connections that a switch moves.
+/// Ten of them are compared by exact ranks, in logarithms, as two reports are. A block of a client that
+/// sends 100 times a second has 30 exchanges. Successive blocks resemble each other, so the interval is
+/// widened by √((1 + ρ) ÷ (1 − ρ)), and at least six blocks of each look need an exchange
+/// (docs/method.md §14).
 const BLOCK: Duration = Duration::from_millis(300);
 /// Blocks after which a look ends where nothing was exchanged at all.
 const BLOCKS_OF_SILENCE: usize = 3;

@@ -217,6 +217,10 @@ fn not_closed(request: &SwitchRequest, hops: &[Hop], stages: &[PlannedStage]) ->
 }
 
 /// The code of files that change though nobody named them.
+/// With `--yes` only files that were named change, and `--accept other-files` passes the others. A
+/// server's own file is one of these where only the application's was named: it is somebody's decision
+/// that the server listens at another place, and an unattended switch says so in one word more
+/// (docs/decisions/0129).
 const OTHER_FILES: ObstacleCode = ObstacleCode::OtherFiles;
 
 /// The configurations that change in these stages and are not among the named ones.

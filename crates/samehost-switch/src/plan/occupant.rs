@@ -56,6 +56,12 @@ pub(crate) enum Occupant {
 }
 
 /// Who has this address beside the server that is to take it; `None` where it is free.
+/// Redis and memcached remove what they find at their socket's path, so a second Redis got the path of
+/// the first, whose clients then read and wrote its data, and the login that followed was called the
+/// proof. The kernel is asked by device and inode and by the bound name, for the plan and again right
+/// before the write. Comparing what two servers answer was rejected (two empty Redis answer alike), and
+/// so was a login tied to account and program, which two servers of one package share
+/// (docs/decisions/0129).
 pub(crate) fn occupant(
     scan: &Scan,
     configurations: &[ParsedConfig],

@@ -21,7 +21,10 @@ const STEP: Duration = Duration::from_millis(2);
 /// How much of a process's title is read, in bytes.
 const LONGEST_TITLE: u64 = 4096;
 
-/// A process before it is told to reload.
+/// A process before it is told to reload: what it is compared with afterwards.
+/// nginx whose reload failed goes on as it was, and that counted as done, since nobody looked. A reload
+/// has to show: by new workers, another program image, a successor with the same title, or, where a
+/// server keeps its processes (PostgreSQL, PgBouncer), by a file that was opened (docs/decisions/0129).
 pub(super) struct Before {
     pid: u32,
     start: Option<u64>,

@@ -289,8 +289,10 @@ pub fn reload(words: &[String]) -> Result<(), String> {
     take(&ReloadCommand::from_words(words)?, &[], Stops::No)
 }
 
-/// Runs a reload command, until the user interrupts it, and looks whether the program took it. `reads`: the files that
-/// changed.
+/// Runs a reload command, until the user interrupts it, and looks whether the program took it.
+/// A signal is a request: nginx's old workers still use what the next stage would take away. Going on as
+/// soon as the signal is sent was rejected, so the next stage starts from a known state. `reads`: the
+/// files that changed (docs/decisions/0038).
 ///
 /// # Errors
 /// As [`reload`]; and where the program goes on as it was.

@@ -327,8 +327,11 @@ const TCP_ENDS: u32 = 1 << 0 | 1 << 2;
 /// Bytes for unread notifications: some 8,000.
 const ROOM: usize = 8 * 1024 * 1024;
 
-/// Receives a notification for every TCP socket of a network namespace that ends, with its counters. Needs
-/// CAP_NET_ADMIN, and Linux 4.2 (`SKNLGRP_INET_TCP_DESTROY`).
+/// Receives a notification for every TCP socket of a network namespace that ends, with its counters.
+/// An application that connects for each request has hardly ever a connection at the moment of a look: a
+/// look would find one in a thousand, so repeated looks were rejected. Needs CAP_NET_ADMIN, and Linux 4.2
+/// (`SKNLGRP_INET_TCP_DESTROY`). Where a namespace gives no such messages, or more came than the kernel
+/// kept, scan says so (docs/decisions/0014).
 pub struct Endings {
     socket: OwnedFd,
     buffer: Vec<u8>,

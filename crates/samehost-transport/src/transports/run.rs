@@ -17,6 +17,12 @@ use crate::socket::Connecting;
 use crate::stream::Stream;
 use crate::tuning::ConnectOptions;
 
+/// `tcp+run`: a client of our own connects by host and port below the real `samehost run`, and hands its
+/// sockets over. The load is driven by the same client as the other arms, which take turns in one thread.
+/// The whole client below `run` was rejected, because two processes differ by more than the effect, and
+/// so was the measuring process itself: the supervisor would have to stop the calls of its own parent. A
+/// plain Unix socket by that name is the same afterwards, which is what is to be shown
+/// (docs/decisions/0120).
 pub(crate) const CARRIER: Carrier = Carrier {
     transport: Transport::TcpRun,
     connect,

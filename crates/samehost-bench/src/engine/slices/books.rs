@@ -10,6 +10,10 @@ use crate::machine::{
 };
 
 /// Most threads of shared processes whose context switches are read at every border.
+/// A process that serves several arms is read at each border of a slice, and its context switches are a
+/// file for each thread. Up to twelve that is a small part of a slice; beyond it the reading would be in
+/// the measurement, and the figure is left out. User time of a shared process cannot be divided among
+/// arms and is left out always (docs/method.md §1a).
 const MOST_THREADS: usize = 12;
 /// If an arm's own processes used at least this fraction of its CPU time, their user time and context
 /// switches count for the whole.

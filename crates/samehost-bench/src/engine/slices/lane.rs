@@ -22,6 +22,10 @@ use crate::error::BenchError;
 use crate::machine::{ServerUse, ThreadUse};
 
 /// Exchanges of each connection that are not counted at the start of a slice.
+/// The other arm's work is still in the caches then, and a server that slept has to be woken. What is
+/// counted begins and ends with a completed exchange, and the one under way when the time is up counts:
+/// the last exchange is a stopping time, so Σ time ÷ Σ operations has no bias however short the slices
+/// are (Wald 1944, docs/method.md §1a).
 const SETTLING: u64 = 2;
 
 /// How an arm is driven, as in a trial: one connection with blocking I/O, several with epoll, or a stream in

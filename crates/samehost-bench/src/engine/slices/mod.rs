@@ -28,14 +28,23 @@ use crate::error::BenchError;
 use crate::machine::{CpuPlan, Threads, families};
 use books::Census;
 
-/// From the last reply until the server's clocks are read: the server has work left before it is idle.
+/// From the last reply until the server's clocks are read, in nanoseconds.
+/// The kernel accounts a process's time when it leaves the CPU, and a server has work left after its last
+/// reply. CPU time at a border belongs to all exchanges between two borders, including those that are not
+/// counted for latency, so that numerator and denominator have them both (docs/method.md §1a).
 const REST: Nanos = 30_000;
-/// Minimum length of a slice, in requests of one connection, so that leaving out the first ones and waiting
-/// for the last ones costs little: where an arm has one connection, of which two are left out and none is waited for; and
-/// where it has several.
+/// Minimum length of a slice in requests, by the shortest request of the warm-up, so that reading clocks
+/// and what is left out cost little. With one connection two exchanges are left out and none is waited
+/// for; with several ([`LEAST_OF_SEVERAL`]) all of them are drained at the end. One connection had 40
+/// requests before as well. The mean and the median of the warm-up were tried in place of the shortest:
+/// beside other programs a warm-up has a handful of requests, one of them as long as a preemption, and
+/// slices grew to 16 ms (docs/method.md §1a).
 const LEAST_OF_ONE: Nanos = 10;
 const LEAST_OF_SEVERAL: Nanos = 40;
 /// Minimum number of slices of an arm in a round.
+/// Where the scheduler puts two processes and how an idle CPU wakes changes from moment to moment and is
+/// the noise of one request at a time. A round averages over such moments only if each arm has several of
+/// them; with fewer slices it would be a short undivided trial with its noise (docs/method.md §1a).
 const LEAST_SLICES: u32 = 6;
 
 /// Least length of a slice of the warm-up. What is learned from it (whose threads serve whom, how long a request takes) needs more requests

@@ -30,8 +30,12 @@ use crate::workloads::requests::{MOST_SLICED, prove};
 const SMALL: u64 = 16 * 1024;
 /// Shortest message whose last byte is not part of its number.
 const LEAST_MARKED: u64 = 9;
-/// Shortest slice of a stream. Some megabytes may be in flight when the last message is written, and until
-/// they are acknowledged only the receiver works. From 12 to 50 ms the ratio of Unix and TCP was the same.
+/// Shortest slice of a stream: a transfer of its own, from the first byte to the acknowledgement of the
+/// last. Some megabytes may be in flight when the last message is written, and until they are
+/// acknowledged only the receiver works. With slices of 12 to 50 ms the ratio of Unix and TCP at 512 KiB
+/// was the same (1.72 to 2.2 in eight runs of 12 rounds, CPUs kept awake). The memory of a virtual
+/// machine is fast and slow by turns of half a second, which undivided trials of 40 ms caught: 31 blocks
+/// of them gave 0.58 to 1.39 (docs/method.md §1a).
 const LEAST_BULK: Duration = Duration::from_millis(12);
 /// Largest message through a pipe, whose buffer is 64 KiB (pipe(7)).
 const MOST_PIPE: u64 = 64 * 1024;

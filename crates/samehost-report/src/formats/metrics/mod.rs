@@ -206,6 +206,10 @@ pub fn metrics_as_prometheus(metrics: &[Metric]) -> String {
 }
 
 /// A name as Prometheus translates it from OpenTelemetry's.
+/// Hosts are watched by both, and a Prometheus that receives OTLP translates by fixed rules: dots become
+/// underscores, `s` becomes `_seconds`, `1` becomes `_ratio`, a counter ends in `_total`, and a unit in
+/// braces adds nothing. So a dashboard works whichever way the metrics came. Two lists, each by its own
+/// convention, were rejected: they would be two sets of rules and dashboards (docs/decisions/0101).
 fn name(metric: &Metric) -> String {
     let unit = match metric.unit {
         MetricUnit::Of(_) | MetricUnit::None => "",

@@ -25,6 +25,11 @@ use crate::plan::client::identity::ClientIdentity;
 use crate::plan::hop::Hop;
 
 /// The code of these obstacles, which `--accept` passes.
+/// A trial login without TLS succeeded over the socket, and the application failed at its next restart,
+/// because it asks for TLS and PostgreSQL has none there. Barring wherever the present connection has TLS
+/// was rejected: Debian's PostgreSQL has it, and libpq takes it, so every sound switch of a Django site
+/// would be refused. Taking the word out of the URL by ourselves was too, as it may be there for another
+/// machine that reads the same file (docs/decisions/0132).
 const ENCRYPTION: ObstacleCode = ObstacleCode::Encryption;
 /// How many files are read at most, and how deep below the project.
 const MOST_FILES: usize = 300;

@@ -21,7 +21,12 @@ use crate::place::real;
 use crate::plan::stages::PlannedStage;
 use crate::request::{Direction, SwitchRequest};
 
-/// How far apart the lines of one block may be.
+/// How many lines a key that says nothing by itself (`host`) may be from what an editor read or refused,
+/// to be told with that. "Nothing to do" used to be the answer for a file whose lines no editor
+/// understood, and people read that as done. So the text of every configuration is searched for values
+/// that lead here. Where what an editor understands is at its goal already, such a value gives status 5,
+/// and beside something that moves it bars nothing: status 1 for both would fail each later run of a
+/// switch by Ansible or cron (docs/decisions/0131).
 const NEAR: u32 = 12;
 
 /// Why a value that leads to a service is not moved.

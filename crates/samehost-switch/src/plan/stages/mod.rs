@@ -422,6 +422,9 @@ fn server_goal(request: &SwitchRequest, hop: &Hop, setting: &Setting) -> (Goal, 
 }
 
 /// The files of a configuration after a stage, if they differ from those on disk.
+/// The text after a stage is computed from the original text and not from that of the stage before,
+/// although several stages change the same file. So every version is known before the first one is
+/// written, and each can be prepared, shown and hashed beforehand (docs/decisions/0036).
 fn configuration(config: &ConfigFile, sides: &[&Side<'_>], index: usize) -> Result<Texts, ProposalError> {
     let mut moves = Vec::new();
     let mut texts = Texts::new();
