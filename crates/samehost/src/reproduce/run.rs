@@ -1,5 +1,6 @@
-//! Runs each experiment as its command line, with its share of the time, and judges its claims. A failed
-//! experiment is reported and does not stop the others.
+//! Runs each experiment as its command line, with its share of the time, and judges its claims. A failed experiment is
+//! reported and does not stop the others. After every experiment has run once, open claims get the remaining time, those
+//! that need the least first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,21 +10,22 @@ use anyhow::Context;
 use clap::Parser;
 use samehost_bench::{BenchError, Request, StopOptions};
 use samehost_model::{
-    Arm, ClaimOutcome, Experiment, ExperimentState, Judgement, Measurement, Mode, Report, Stopping, Transport,
+    Arm, ClaimOutcome, Comparison, Expected, Experiment, ExperimentState, Judgement, Measurement, Mode,
+    Question, Report, Stopping, Transport,
 };
 use samehost_services::Kind;
 use samehost_system::clock;
 
-use super::published::{Command, Planned, Published};
-use super::race::{self, rows};
+use super::published::{Claim, Command, Find, Planned, Published};
 use super::{claims, congestion};
+use crate::checkup::race::{AROUND, least_s};
 use crate::cli::{Bench, Cli, Verb};
 use crate::exit::in_full;
 use crate::progress::Watcher;
 use crate::request::request as bench_request;
 
 /// Time for server starts and for waiting until the machine is idle, as a fraction of the measuring time.
-const AROUND: f64 = 0.25;
+const AROUND_TRIALS: f64 = 0.25;
 /// Time for open claims after all experiments, as a fraction of that.
 const AGAIN: f64 = 0.22;
 /// Minimum fraction of its planned time that an experiment gets when others took longer.
@@ -62,7 +64,7 @@ struct NoWorkload(String);
 
 /// Total time of the experiments, in seconds.
 pub fn planned(experiments: &[&Published], mode: Mode) -> f64 {
-    (1.0 + AGAIN) * (1.0 + AROUND) * measuring(experiments, mode)
+    (1.0 + AGAIN) * (1.0 + AROUND_TRIALS) * measuring(experiments, mode)
 }
 
 fn measuring(experiments: &[&Published], mode: Mode) -> f64 {
@@ -184,7 +186,7 @@ impl Reproducer {
     /// Time of a measurement: as planned, or less if earlier ones took longer.
     fn share(&self, command: Command) -> f64 {
         let left = self.whole_s - self.begun.elapsed().as_secs_f64();
-        let fair = left * command.seconds / self.ahead_s.max(command.seconds) / (1.0 + AROUND);
+        let fair = left * command.seconds / self.ahead_s.max(command.seconds) / (1.0 + AROUND_TRIALS);
         let asked = self.scale * command.seconds;
         fair.clamp(LEAST_PART * asked, asked)
     }
@@ -245,7 +247,7 @@ impl Reproducer {
             budget: Some(Duration::from_secs_f64(spend.seconds)),
             trial_time: spend.trial_time,
             stopping: Stopping::Decision,
-            asked: race::questions(published.claims),
+            asked: questions(published.claims),
             max_blocks: Some(MOST_BLOCKS),
             ..request.stop
         };
@@ -395,6 +397,78 @@ fn cores(published: &Published, report: &Report) -> Option<String> {
     (here < then).then(|| {
         format!("It had {then} cores or more; here client and server share {here}, and take CPU time from each other.")
     })
+}
+
+/// Maximum turns of an experiment.
+pub const MOST_TURNS: u32 = 5;
+/// Shortest and longest turn in seconds, without server starts.
+const TURN: std::ops::RangeInclusive<f64> = 4.0..=60.0;
+
+/// Index of the next experiment and its time in seconds: the one whose open claims need the least. `None` if
+/// no claim can be decided in reasonable time, or no time is left.
+pub fn next(all: &[(&Published, &Experiment, u32)], left_s: f64) -> Option<(usize, f64)> {
+    let open = all.iter().enumerate().filter(|(_, (_, _, turns))| *turns < MOST_TURNS);
+    let needs = open.filter_map(|(place, (published, experiment, _))| {
+        Some((place, needs_s(published, experiment)?.clamp(*TURN.start(), *TURN.end())))
+    });
+    let (place, seconds) = needs.min_by(|a, b| a.1.total_cmp(&b.1))?;
+    (left_s >= *TURN.start()).then_some((place, seconds.min(left_s)))
+}
+
+/// Questions that the claims ask of a measurement.
+pub fn questions(claims: &[Claim]) -> Vec<Question> {
+    let mut questions = Vec::new();
+    for claim in claims {
+        let (metric, connections) = match claim.find {
+            Find::Transports { metric, at } | Find::Between { metric, at, .. } => (metric, at.connections),
+            Find::Peak { metric } | Find::EveryPoint { metric } | Find::Points { metric, .. } => {
+                (metric, None)
+            }
+            Find::Share { .. } | Find::Works | Find::Busy => continue,
+        };
+        questions.push(Question { metric: metric.to_owned(), connections });
+    }
+    questions
+}
+
+/// Indexes of the comparisons behind the claims, which form one family.
+pub fn rows(claims: &[Claim], report: &Report) -> Vec<usize> {
+    let is_asked = |found: &Comparison| {
+        claims.iter().any(|claim| match claim.find {
+            Find::Transports { metric, at } => found.metric == metric && at.is(&found.point),
+            Find::Peak { metric } | Find::EveryPoint { metric } => found.metric == metric,
+            Find::Between { .. } | Find::Points { .. } | Find::Share { .. } | Find::Works | Find::Busy => {
+                false
+            }
+        })
+    };
+    let over = |id: &str, transport| report.arm(id).is_some_and(|arm| arm.transport == transport);
+    let all = report.analysis.comparisons.iter().enumerate().filter(|(_, found)| {
+        over(&found.baseline, Transport::Tcp) && over(&found.candidate, Transport::Unix) && is_asked(found)
+    });
+    all.map(|(place, _)| place).collect()
+}
+
+/// Seconds that would decide the open claim that needs the least.
+fn needs_s(published: &Published, experiment: &Experiment) -> Option<f64> {
+    let is_open = experiment.claims.iter().any(|claim| claim.judgement == Judgement::CannotTell);
+    if experiment.state != ExperimentState::Measured || !is_open {
+        return None;
+    }
+    let reports = || experiment.measurements.iter().map(|measurement| &measurement.report);
+    let of_rows = |report: &Report| {
+        least_s(rows(published.claims, report).into_iter().map(|row| &report.analysis.comparisons[row]))
+    };
+    // A claim about a size may be open although its comparisons are decided; it gets half as much time again.
+    let of_size = |claim: &ClaimOutcome| {
+        let sized =
+            matches!(claim.expected, Expected::Same | Expected::AtLeast { .. } | Expected::Value { .. });
+        claim.judgement == Judgement::CannotTell && sized
+    };
+    let trials = reports().flat_map(|report| &report.trials);
+    let half = || 0.5 * AROUND * trials.map(|trial| trial.seconds).sum::<f64>();
+    let of_size = experiment.claims.iter().any(of_size).then(half);
+    reports().filter_map(of_rows).chain(of_size).min_by(f64::total_cmp)
 }
 
 #[cfg(test)]
