@@ -2,13 +2,11 @@
 //! trial, evaluated by samehost's own statistics for whole commands. Prints ratios and asserts none,
 //! because machines are shared.
 
-mod blog;
-pub(crate) use blog::Blog;
+pub(crate) use foreign::Blog;
 mod foreign;
 mod http;
 pub(crate) mod mysql;
 mod postgres;
-mod predict;
 pub(crate) mod redis;
 mod run;
 pub(crate) mod scan;
@@ -65,7 +63,7 @@ const YARDSTICKS: &[Yardstick] = &[
     Yardstick {
         name: "predict",
         about: "what scan --observe predicts of a load, against what bench measures of it (a factor of 1.5 at most)",
-        run: predict::predict,
+        run: scan::predict,
     },
     Yardstick {
         name: "foreign",

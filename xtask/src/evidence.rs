@@ -10,7 +10,6 @@ mod fuzz;
 mod hosts;
 mod kernel;
 mod run_integrity;
-mod sandbox;
 mod scripts;
 mod verdicts;
 
@@ -130,7 +129,7 @@ const ALL: &[Evidence] = &[
         name: "packages",
         about: "packages of the static program: in fresh roots of two suites of Debian, in podman, from .crate files; the unit under a systemd",
         length: Duration::from_secs(600),
-        run: sandbox::packages,
+        run: kernel::packages,
     },
     Evidence {
         name: "ansible",

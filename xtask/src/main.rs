@@ -2,14 +2,12 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to its developer")]
 
-mod alone;
 mod bench;
-mod clients;
 mod dist;
 mod evidence;
+mod fetched;
 mod files;
 mod gauge;
-mod newest;
 mod package;
 mod servers;
 mod site;
@@ -249,9 +247,9 @@ fn site(out: Option<PathBuf>, reports: Option<&Path>) -> anyhow::Result<()> {
 /// Gets what the tests need besides Rust.
 fn needs() -> anyhow::Result<()> {
     servers::install()?;
-    newest::fetch()?;
-    newest::fetch_wheels()?;
-    clients::fetch()
+    fetched::fetch()?;
+    fetched::fetch_wheels()?;
+    fetched::fetch_clients()
 }
 
 /// Builds with fewer parts have no warnings, and the smallest one does what it should.

@@ -1,9 +1,7 @@
 //! Packages of one program: `.deb`, `.rpm` and an image for containers. What is put in is the program, what it writes
 //! about itself (manual pages, completions), and the files in `packaging/`. Same input, same bytes.
 
-mod deb;
-mod image;
-mod rpm;
+mod formats;
 mod tree;
 
 use std::path::{Path, PathBuf};
@@ -69,9 +67,9 @@ pub(crate) fn all(
     let elf = tree::read_elf(binary)?;
     let speaker = speaker(binary, elf)?;
     let release = Release { binary, elf, speaker, version, epoch, level: LEVEL, licences, out };
-    let mut made = vec![deb::build(&release)?, rpm::build(&release)?];
+    let mut made = vec![formats::build_deb(&release)?, formats::build_rpm(&release)?];
     if release.elf.is_static {
-        made.push(image::build(&release)?);
+        made.push(formats::build_image(&release)?);
     } else {
         println!("no image for containers: {} needs the libraries of this machine", binary.display());
     }
@@ -82,7 +80,16 @@ pub(crate) fn all(
 pub(crate) fn quick_deb(binary: &Path, out: &Path) -> anyhow::Result<PathBuf> {
     let (elf, version, epoch) = (tree::read_elf(binary)?, env!("CARGO_PKG_VERSION"), crate::dist::epoch()?);
     let licences = &crate::dist::licences_of_others()?;
-    deb::build(&Release { binary, elf, speaker: binary.to_owned(), version, epoch, level: 0, licences, out })
+    formats::build_deb(&Release {
+        binary,
+        elf,
+        speaker: binary.to_owned(),
+        version,
+        epoch,
+        level: 0,
+        licences,
+        out,
+    })
 }
 
 /// Writes what a program says about itself into folders of an archive: `man` and `completions`.

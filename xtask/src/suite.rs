@@ -1,18 +1,29 @@
-//! `cargo xtask test`: all tests, or with `--quick` those that need neither root nor servers. Says beforehand how long that
-//! took the last time, and what it installs.
+//! `cargo xtask test`: all tests, or with `--quick` those that need neither root nor servers. Says beforehand how long
+//! that took the last time, and what it installs. What only computes runs beside what waits for servers; what failed
+//! beside the others is run once more, alone.
 //!
 //! What `--quick` leaves out is said where the tests are: a test target that needs servers has `servers` among its
-//! `required-features`; the name of a single test that needs root, another's program or half a minute ends in one of [`MARKS`].
+//! `required-features`; the name of a single test that needs root, another's program or half a minute ends in one of
+//! [`MARKS`].
+//!
+//! Five hundred tests with real servers share a machine, two at a time: a server's deadline, a port that was free a
+//! moment ago, a name that another test's program has as well. Three landings failed by one such test each, and none of
+//! the three failed again. Rejected: a retry beside the others, as it meets the same load; a retry of everything, as a
+//! broken change would take twice as long to say so (so at most [`MOST`] are run again); and silence: what passed only
+//! alone is named at the end.
 
-use std::fmt;
-use std::fs;
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, pipe};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::time::Instant;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+use std::{fmt, fs, thread};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
+use serde_json::Value;
 
-use crate::{alone, cargo_program, needs, root, servers, target};
+use crate::{cargo_program, needs, root, servers, target};
 
 /// Ends of the names of tests that `--quick` leaves out.
 const MARKS: [&str; 3] = ["as_root", "with_programs", "at_length"];
@@ -72,7 +83,7 @@ pub(crate) fn all() -> anyhow::Result<()> {
     build.wait()?;
     let build_s = begun.elapsed().as_secs();
     let begun = Instant::now();
-    alone::test_all(&options)?;
+    test_all(&options)?;
     end(Suite::All, build_s, begun)
 }
 
@@ -88,7 +99,7 @@ pub(crate) fn quick() -> anyhow::Result<()> {
     Build::start(&options)?.wait()?;
     let build_s = begun.elapsed().as_secs();
     let begun = Instant::now();
-    alone::test(&options, &skipped)?;
+    test(&options, &skipped)?;
     end(Suite::Quick, build_s, begun)
 }
 
@@ -161,11 +172,207 @@ pub(crate) fn kept() -> PathBuf {
 }
 
 fn cpus() -> u64 {
-    std::thread::available_parallelism().map_or(1, |count| count.get() as u64)
+    thread::available_parallelism().map_or(1, |count| count.get() as u64)
 }
 
 fn minutes(seconds: u64) -> String {
     if seconds < 90 { format!("{seconds} s") } else { format!("{} min", (seconds + 30) / 60) }
+}
+
+/// More than these failed: something is broken, and nothing is run again.
+const MOST: usize = 5;
+
+/// What failed in a run of `cargo test --no-fail-fast`.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Failed {
+    /// Words that lead to each target, as `-p samehost --test e2e`.
+    targets: Vec<String>,
+    tests: Vec<String>,
+    /// How many targets came to their own end with a failure; one that crashed did not.
+    ended: usize,
+    /// The sums that the targets printed at their ends.
+    count_failed: usize,
+    count_passed: usize,
+}
+
+impl Failed {
+    fn note(&mut self, line: &str) {
+        if let Some(result) = line.strip_prefix("test result: ") {
+            self.ended += usize::from(result.starts_with("FAILED"));
+            self.count_failed += number_before(result, " failed");
+            self.count_passed += number_before(result, " passed");
+        } else if let Some(name) =
+            line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED"))
+        {
+            self.tests.push(name.to_owned());
+        } else if let Some(target) = line.strip_prefix("    `").and_then(|rest| rest.strip_suffix('`')) {
+            self.targets.push(target.to_owned());
+        }
+    }
+
+    /// Adds what failed in another run.
+    fn add(&mut self, other: Failed) {
+        self.targets.extend(other.targets);
+        self.tests.extend(other.tests);
+        self.ended += other.ended;
+        self.count_failed += other.count_failed;
+        self.count_passed += other.count_passed;
+    }
+
+    /// Whether each failure is known by its name, and they are few.
+    fn can_be_run_again(&self) -> bool {
+        let are_known = self.ended == self.targets.len() && self.count_failed == self.tests.len();
+        are_known && !self.tests.is_empty() && self.tests.len() <= MOST
+    }
+
+    /// The words that choose the kinds of target, as `--test e2e` of `-p samehost --test e2e`.
+    fn kinds(&self) -> BTreeSet<&str> {
+        self.targets.iter().filter_map(|target| target.splitn(3, ' ').nth(2)).collect()
+    }
+}
+
+/// The number before a word, as 3 in `ok. 3 passed; 0 failed` before ` passed`.
+fn number_before(text: &str, word: &str) -> usize {
+    let before = text.split(word).next().unwrap_or_default();
+    before.rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// Runs `cargo test` with `options`, and the tests with `words`.
+///
+/// # Errors
+///
+/// If a test fails beside the others and alone, or anything else goes wrong.
+pub(crate) fn test(options: &[&str], words: &[&str]) -> anyhow::Result<()> {
+    let (passed, failed) = run(&[&["test"], options, &["--no-fail-fast", "--"], words].concat())?;
+    judge(passed, &failed, options)
+}
+
+/// Test targets that start servers and wait for them for half of their time.
+const WITH_SERVERS: [&str; 2] = ["e2e", "hostile"];
+
+/// As [`test`], for all tests: what only computes runs while the others wait for servers.
+///
+/// One after the other, half of both CPUs was idle: 1,350 s of tests with servers, then 460 s of the rest. Beside each other, the rest
+/// at a lower priority, all ended with the former, after 1,670 s. Rejected: more tests with servers at once, as they share ports, names of
+/// programs and deadlines; the idle class (`chrt --idle`), which gets nothing while two tests measure, for a minute at times.
+///
+/// # Errors
+///
+/// As [`test`].
+fn test_all(options: &[&str]) -> anyhow::Result<()> {
+    let mut front = [&["test"], options, &["--no-fail-fast"]].concat();
+    let documentation = [&front[..], &["--doc"]].concat();
+    let mut computing = [&front[..], &["--lib", "--bins"]].concat();
+    let targets = test_targets()?;
+    for name in &targets {
+        let place = if WITH_SERVERS.contains(&name.as_str()) { &mut front } else { &mut computing };
+        place.extend(["--test", name]);
+    }
+    thread::scope(|scope| {
+        let behind = scope.spawn(|| Ok([run_behind(&computing)?, run_behind(&documentation)?]));
+        let (mut passed, mut failed) = run(&front)?;
+        let behind: anyhow::Result<_> = behind.join().map_err(|_| anyhow!("a thread panicked"))?;
+        for (others_passed, others) in behind? {
+            passed &= others_passed;
+            failed.add(others);
+        }
+        judge(passed, &failed, options)
+    })
+}
+
+/// The names of the test targets of all crates.
+fn test_targets() -> anyhow::Result<BTreeSet<String>> {
+    let output = Command::new(cargo_program())
+        .args(["metadata", "--no-deps", "--format-version", "1", "--locked"])
+        .current_dir(root())
+        .output()?;
+    let metadata: Value = serde_json::from_slice(&output.stdout).context("reading cargo metadata")?;
+    let mut names = BTreeSet::new();
+    for package in metadata["packages"].as_array().context("no packages")? {
+        for target in package["targets"].as_array().context("no targets")? {
+            if target["kind"][0] == "test" {
+                names.insert(target["name"].as_str().context("no name")?.to_owned());
+            }
+        }
+    }
+    Ok(names)
+}
+
+/// Runs again, alone, what failed beside the others.
+fn judge(passed: bool, failed: &Failed, options: &[&str]) -> anyhow::Result<()> {
+    if passed {
+        return Ok(());
+    }
+    if !failed.can_be_run_again() {
+        bail!("{} tests failed", failed.tests.len());
+    }
+    println!("Failed beside the other tests, and run again alone: {}", failed.tests.join(", "));
+    let names: Vec<&str> = failed.tests.iter().map(String::as_str).collect();
+    let mut count_passed = 0;
+    for kind in failed.kinds() {
+        // With the same options as before: for a package alone, cargo would build its dependencies with other features.
+        let kind: Vec<&str> = kind.split(' ').collect();
+        let alone = ["--no-fail-fast", "--", "--exact", "--test-threads=1"];
+        let (passed, again) = run(&[&["test"], options, &kind, &alone, &names].concat())?;
+        ensure!(passed, "failed beside the other tests and alone: {}", again.tests.join(", "));
+        count_passed += again.count_passed;
+    }
+    ensure!(count_passed >= names.len(), "did not run again: some of {}", names.join(", "));
+    println!("PASSED ONLY ALONE, and is to be mended: {}", failed.tests.join(", "));
+    Ok(())
+}
+
+/// Runs cargo, shows what it prints, and says whether it succeeded and what failed.
+fn run(arguments: &[&str]) -> anyhow::Result<(bool, Failed)> {
+    println!("$ cargo {}", arguments.join(" "));
+    let mut command = Command::new(cargo_program());
+    command.args(arguments);
+    follow(command, |line| println!("{line}"))
+}
+
+/// As [`run`], at a lower priority, and shows what was printed at the end.
+fn run_behind(arguments: &[&str]) -> anyhow::Result<(bool, Failed)> {
+    let mut lines = vec![format!("$ cargo {}", arguments.join(" "))];
+    let mut command = Command::new("nice");
+    command.args(["-n", "10"]).arg(cargo_program()).args(arguments);
+    let result = follow(command, |line| lines.push(line.to_owned()));
+    println!("{}", lines.join("\n"));
+    result
+}
+
+/// Runs cargo, hands on each line that it prints, and says whether it succeeded and what failed.
+fn follow(mut command: Command, mut show: impl FnMut(&str)) -> anyhow::Result<(bool, Failed)> {
+    let (reader, writer) = pipe()?;
+    let mut child = command
+        .current_dir(root())
+        .stdout(writer.try_clone()?)
+        .stderr(writer)
+        .spawn()
+        .context("starting cargo")?;
+    // It keeps both ends that it was given, and the pipe would have no end.
+    drop(command);
+    // A thread reads, as what a test left running may hold the pipe open after the end.
+    let (lines, read) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(reader).split(b'\n').map_while(Result::ok) {
+            if lines.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+                return;
+            }
+        }
+    });
+    let mut failed = Failed::default();
+    loop {
+        match read.recv_timeout(Duration::from_secs(1)) {
+            Ok(line) => {
+                show(&line);
+                failed.note(&line);
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) if child.try_wait()?.is_some() => break,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
+    Ok((child.wait()?.success(), failed))
 }
 
 #[cfg(test)]
@@ -181,5 +388,35 @@ mod tests {
         }
         assert_eq!(Took::read("quick tests | soon", Suite::Quick), None);
         assert_eq!((minutes(89).as_str(), minutes(95).as_str()), ("89 s", "2 min"));
+    }
+
+    fn read(text: &str) -> Failed {
+        let mut failed = Failed::default();
+        text.lines().for_each(|line| failed.note(line));
+        failed
+    }
+
+    #[test]
+    fn failures_are_known_by_target_and_name() {
+        let text = "test scan::one ... FAILED\ntest scan::two ... ok\n\
+                    test result: FAILED. 1 passed; 1 failed; 0 ignored\n\
+                    error: 1 target failed:\n    `-p samehost --test e2e`\n";
+        let failed = read(text);
+        assert_eq!((&failed.tests[..], failed.count_passed), (&["scan::one".to_owned()][..], 1));
+        assert_eq!(failed.targets, ["-p samehost --test e2e"]);
+        assert_eq!(failed.kinds().into_iter().collect::<Vec<_>>(), ["--test e2e"]);
+        assert!(failed.can_be_run_again());
+    }
+
+    #[test]
+    fn a_crash_or_many_failures_are_final() {
+        let crash = "test one ... FAILED\nerror: 1 target failed:\n    `-p samehost --lib`\n";
+        assert!(!read(crash).can_be_run_again(), "the target did not come to its end");
+        assert!(!read("error: could not compile `samehost`\n").can_be_run_again());
+        let many = format!(
+            "{}test result: FAILED. 0 passed; 6 failed\n    `-p samehost --lib`\n",
+            "test one ... FAILED\n".repeat(6)
+        );
+        assert!(!read(&many).can_be_run_again());
     }
 }

@@ -8,7 +8,6 @@ mod consent;
 mod exit;
 mod left_out;
 mod manual;
-mod needed;
 mod otlp;
 mod output;
 mod progress;
@@ -20,7 +19,6 @@ mod since;
 mod storage;
 #[cfg(feature = "switch")]
 mod switches;
-mod tips;
 #[cfg(feature = "tui")]
 mod top;
 mod wrong_use;
@@ -42,7 +40,7 @@ fn main() -> ExitCode {
     if let Err(error) = signals::take_usual() {
         return exit::status(Err(error.into()));
     }
-    let Cli { verb, checkup } = Cli::try_parse().unwrap_or_else(|error| tips::only_near(error).exit());
+    let Cli { verb, checkup } = Cli::try_parse().unwrap_or_else(|error| cli::only_near(error).exit());
     let verb = verb.unwrap_or(Verb::Checkup(checkup));
     if verb.at_signal() == AtSignal::Ends
         && let Err(error) = signals::end_at_once()

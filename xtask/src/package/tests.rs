@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 
 use samehost_testing::Ended;
 
-use super::{Release, deb, rpm, tree};
+use super::{Release, formats, tree};
 
 /// A package in a folder that goes with it.
 struct Package {
@@ -57,13 +57,13 @@ fn pack_once(build: Build) -> PathBuf {
 /// The package for Debian.
 fn deb() -> &'static Path {
     static DEB: OnceLock<PathBuf> = OnceLock::new();
-    DEB.get_or_init(|| pack_once(deb::build))
+    DEB.get_or_init(|| pack_once(formats::build_deb))
 }
 
 /// The other one.
 fn rpm() -> &'static Path {
     static RPM: OnceLock<PathBuf> = OnceLock::new();
-    RPM.get_or_init(|| pack_once(rpm::build))
+    RPM.get_or_init(|| pack_once(formats::build_rpm))
 }
 
 fn ended(command: &mut Command) -> Ended {

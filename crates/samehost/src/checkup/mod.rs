@@ -1,10 +1,9 @@
 //! The checkup: a short measurement of each kind of use and of the installed servers, its interpretation, and
 //! how to measure the running servers. Prints nothing.
 
-mod cure;
 pub mod measure;
 pub mod parts;
-mod race;
+pub mod race;
 mod worth;
 
 use std::ops::RangeInclusive;
@@ -21,12 +20,12 @@ use samehost_report::{Finding, FindingKind};
 use samehost_scan::{Costs, Measured, Timed};
 use samehost_system::nowhere;
 
-use self::cure::{CURE_TIME, Cure, cure, cure_part};
 use self::measure::{Bench, Spend};
 use self::parts::{Neighbour, Part, neighbours, parts, server_kind};
 use self::race::{Left, Leg, race};
 use self::worth::{MOST, Worth, here, worth_doing};
 use crate::exit::in_full;
+use worth::{CURE_TIME, Cure, cure, cure_part};
 
 /// CPU time of other programs, in percent of one CPU, from which on a machine counts as at work.
 const AT_WORK_PERCENT: f64 = 25.0;

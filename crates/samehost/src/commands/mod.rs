@@ -1,9 +1,9 @@
-//! One file for each verb, and one for the hidden ones; converts options into library calls, and results into output.
+//! One file for each verb, with `explain` beside `scan`, and one for the hidden ones; converts options into library calls, and results into
+//! output.
 
 mod bench;
 mod checkup;
 mod compare;
-mod explain;
 mod history;
 mod how;
 mod internal;
@@ -24,7 +24,6 @@ mod verify;
 pub use bench::bench;
 pub use checkup::checkup;
 pub use compare::compare;
-pub use explain::explain;
 pub use history::history;
 pub use how::how;
 pub use internal::{become_server, hand_over, log_in_as, sends_at_once, supervise, try_own_network};
@@ -32,7 +31,7 @@ pub use prune::prune;
 pub use report::report;
 pub use reproduce::reproduce;
 pub use run::run;
-pub use scan::scan;
+pub use scan::{explain, scan};
 pub use serve::serve;
 pub use shell::{completions, man};
 #[cfg(feature = "switch")]

@@ -3,6 +3,8 @@
 //! `samehost scan --since`: the scan to compare with, and what changed since.
 //!
 //! `samehost scan --prometheus` and `--otlp`: what a scan found as metrics, for what watches many hosts.
+//!
+//! `samehost explain [CODE]`: what a code of a scan means, and what of it is on this machine.
 
 use std::borrow::Borrow;
 use std::path::{Path, PathBuf};
@@ -16,19 +18,19 @@ use samehost_model::scan::{
 };
 use samehost_model::switch::SwitchHealth;
 use samehost_report::{Found, Metric, Notes, metrics_as_prometheus, metrics_of_scan};
-use samehost_scan::{Expectation, Filter, Held, Timed, changes, is_same_hop};
+use samehost_scan::{EXPLANATIONS, Expectation, Filter, Held, Timed, changes, explanation, is_same_hop};
 use samehost_system::{clock, interrupt, open};
 use serde_json::json;
 
 use super::internal::ask;
 use crate::calibration::price;
 use crate::cli::ScanOptions;
-use crate::exit::{Ending, in_full};
+use crate::exit::{self, Ending, in_full};
 use crate::otlp::Exporter;
 use crate::scans::{Earlier, Scans, read_named};
 use crate::since::{Since, when};
 use crate::wrong_use::WrongUse;
-use crate::{exit, output, signals};
+use crate::{output, signals};
 
 /// Longest file of `--expect`, in bytes: some ten thousand rules.
 const LONGEST: u64 = 1 << 20;
@@ -195,7 +197,7 @@ pub fn look(
 
 /// The scan to compare with, read before the new one is made.
 #[derive(Debug)]
-pub(super) struct Baseline {
+struct Baseline {
     earlier: Option<Earlier>,
     /// The history that it is from.
     history: Option<Scans>,
@@ -259,7 +261,7 @@ fn returned(found: &mut ScanChanges, older: &Inventory) {
     found.returned_hops.extend(again.into_iter().map(|hop| ReturnedHop { hop, seen_at: seen_at.clone() }));
 }
 
-pub(super) fn show_changes(changes: &ScanChanges, json: bool) -> anyhow::Result<()> {
+fn show_changes(changes: &ScanChanges, json: bool) -> anyhow::Result<()> {
     if json {
         return output::print_json(changes);
     }
@@ -272,7 +274,7 @@ pub(super) fn in_words(time: &str) -> String {
 }
 
 /// Where the metrics of a scan go.
-pub(super) struct Receivers {
+struct Receivers {
     file: Option<PathBuf>,
     otlp: Option<Exporter>,
 }
@@ -343,4 +345,18 @@ fn switches(scan: &Scan) -> Option<SwitchHealth> {
 #[cfg(not(feature = "switch"))]
 fn switches(_: &Scan) -> Option<SwitchHealth> {
     None
+}
+
+pub fn explain(code: Option<&str>) -> anyhow::Result<Ending> {
+    let Some(code) = code else {
+        output::show(|terminal, out| terminal.render_explanations(&EXPLANATIONS, out))?;
+        return Ok(Ending::Done);
+    };
+    let Some(one) = explanation(code) else {
+        let known: Vec<&str> = EXPLANATIONS.iter().map(|one| one.code).collect();
+        return Err(WrongUse(format!("no code is called `{code}`; there are {}", known.join(", "))).into());
+    };
+    let scan = look(None, false, true, &interrupt::flag())?;
+    output::show(|terminal, out| terminal.render_explanation(one, &scan, out))?;
+    Ok(Ending::Done)
 }

@@ -12,7 +12,6 @@ use samehost_stats::{Asked, estimate, estimate_sequential};
 
 use crate::reproduce::congestion::not_comparable;
 use crate::reproduce::published::{At, Claim, Find};
-use crate::reproduce::race::is_tcp_to_unix;
 
 pub fn not_measured(claim: &Claim) -> ClaimOutcome {
     ClaimOutcome {
@@ -76,6 +75,14 @@ impl At {
         }
         true
     }
+}
+
+/// Whether a comparison is of a Unix socket with TCP.
+pub fn is_tcp_to_unix(found: &Comparison, report: &Report) -> bool {
+    let (Some(from), Some(to)) = (report.arm(&found.baseline), report.arm(&found.candidate)) else {
+        return false;
+    };
+    from.transport == Transport::Tcp && to.transport == Transport::Unix
 }
 
 /// Unix socket ÷ TCP of a metric, at each point.

@@ -4,7 +4,6 @@
 mod claims;
 mod congestion;
 mod published;
-mod race;
 mod run;
 
 use std::fs;
@@ -16,8 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::{output, storage};
 
 pub use published::{Published, chosen};
-pub use race::next;
-pub use run::{Reproducer, planned};
+pub use run::{Reproducer, next, planned};
 
 // Stored experiments of an incomplete reproduction, so that the next call can continue it.
 

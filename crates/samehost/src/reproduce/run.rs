@@ -1,5 +1,6 @@
-//! Runs each experiment as its command line, with its share of the time, and judges its claims. A failed
-//! experiment is reported and does not stop the others.
+//! Runs each experiment as its command line, with its share of the time, and judges its claims. A failed experiment is
+//! reported and does not stop the others. After every experiment has run once, open claims get the remaining time, those
+//! that need the least first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,21 +10,23 @@ use anyhow::Context;
 use clap::Parser;
 use samehost_bench::{BenchError, Request, StopOptions};
 use samehost_model::{
-    Arm, ClaimOutcome, Experiment, ExperimentState, Judgement, Measurement, Mode, Report, Stopping, Transport,
+    Arm, ClaimOutcome, Comparison, Expected, Experiment, ExperimentState, Judgement, Measurement, Mode,
+    Question, Report, Stopping, Transport,
 };
 use samehost_services::Kind;
 use samehost_system::clock;
 
-use super::published::{Command, Planned, Published};
-use super::race::{self, rows};
+use super::claims::is_tcp_to_unix;
+use super::published::{Claim, Command, Find, Planned, Published};
 use super::{claims, congestion};
+use crate::checkup::race::{AROUND, least_s};
 use crate::cli::{Bench, Cli, Verb};
 use crate::exit::in_full;
 use crate::progress::Watcher;
 use crate::request::request as bench_request;
 
 /// Time for server starts and for waiting until the machine is idle, as a fraction of the measuring time.
-const AROUND: f64 = 0.25;
+const AROUND_TRIALS: f64 = 0.25;
 /// Time for open claims after all experiments, as a fraction of that.
 const AGAIN: f64 = 0.22;
 /// Minimum fraction of its planned time that an experiment gets when others took longer.
@@ -62,7 +65,7 @@ struct NoWorkload(String);
 
 /// Total time of the experiments, in seconds.
 pub fn planned(experiments: &[&Published], mode: Mode) -> f64 {
-    (1.0 + AGAIN) * (1.0 + AROUND) * measuring(experiments, mode)
+    (1.0 + AGAIN) * (1.0 + AROUND_TRIALS) * measuring(experiments, mode)
 }
 
 fn measuring(experiments: &[&Published], mode: Mode) -> f64 {
@@ -184,7 +187,7 @@ impl Reproducer {
     /// Time of a measurement: as planned, or less if earlier ones took longer.
     fn share(&self, command: Command) -> f64 {
         let left = self.whole_s - self.begun.elapsed().as_secs_f64();
-        let fair = left * command.seconds / self.ahead_s.max(command.seconds) / (1.0 + AROUND);
+        let fair = left * command.seconds / self.ahead_s.max(command.seconds) / (1.0 + AROUND_TRIALS);
         let asked = self.scale * command.seconds;
         fair.clamp(LEAST_PART * asked, asked)
     }
@@ -245,7 +248,7 @@ impl Reproducer {
             budget: Some(Duration::from_secs_f64(spend.seconds)),
             trial_time: spend.trial_time,
             stopping: Stopping::Decision,
-            asked: race::questions(published.claims),
+            asked: questions(published.claims),
             max_blocks: Some(MOST_BLOCKS),
             ..request.stop
         };
@@ -395,6 +398,105 @@ fn cores(published: &Published, report: &Report) -> Option<String> {
     (here < then).then(|| {
         format!("It had {then} cores or more; here client and server share {here}, and take CPU time from each other.")
     })
+}
+
+/// Maximum turns of an experiment.
+pub const MOST_TURNS: u32 = 5;
+/// Shortest and longest turn in seconds, without server starts.
+const TURN: std::ops::RangeInclusive<f64> = 4.0..=60.0;
+
+/// Index of the next experiment and its time in seconds: the one whose open claims need the least. `None` if
+/// no claim can be decided in reasonable time, or no time is left.
+pub fn next(all: &[(&Published, &Experiment, u32)], left_s: f64) -> Option<(usize, f64)> {
+    if left_s < *TURN.start() {
+        return None;
+    }
+    let mut least: Option<(usize, f64)> = None;
+    for (place, (published, experiment, turns)) in all.iter().enumerate() {
+        if *turns >= MOST_TURNS {
+            continue;
+        }
+        let Some(seconds) = needs_s(published, experiment) else { continue };
+        let seconds = seconds.clamp(*TURN.start(), *TURN.end());
+        if least.is_none_or(|(_, fewest)| seconds < fewest) {
+            least = Some((place, seconds));
+        }
+    }
+    let (place, seconds) = least?;
+    Some((place, seconds.min(left_s)))
+}
+
+/// Questions that the claims ask of a measurement.
+pub fn questions(claims: &[Claim]) -> Vec<Question> {
+    let mut questions = Vec::new();
+    for claim in claims {
+        let (metric, connections) = match claim.find {
+            Find::Transports { metric, at } | Find::Between { metric, at, .. } => (metric, at.connections),
+            Find::Peak { metric } | Find::EveryPoint { metric } | Find::Points { metric, .. } => {
+                (metric, None)
+            }
+            Find::Share { .. } | Find::Works | Find::Busy => continue,
+        };
+        questions.push(Question { metric: metric.to_owned(), connections });
+    }
+    questions
+}
+
+/// Indexes of the comparisons behind the claims, which form one family.
+pub fn rows(claims: &[Claim], report: &Report) -> Vec<usize> {
+    let mut rows = Vec::new();
+    for (place, found) in report.analysis.comparisons.iter().enumerate() {
+        if is_tcp_to_unix(found, report) && claims.iter().any(|claim| asks(claim, found)) {
+            rows.push(place);
+        }
+    }
+    rows
+}
+
+/// Whether a claim about both transports is about the metric and the point of a comparison.
+fn asks(claim: &Claim, found: &Comparison) -> bool {
+    match claim.find {
+        Find::Transports { metric, at } => found.metric == metric && at.is(&found.point),
+        Find::Peak { metric } | Find::EveryPoint { metric } => found.metric == metric,
+        Find::Between { .. } | Find::Points { .. } | Find::Share { .. } | Find::Works | Find::Busy => false,
+    }
+}
+
+/// Seconds that would decide the open claim that needs the least. `None` where no claim is open.
+fn needs_s(published: &Published, experiment: &Experiment) -> Option<f64> {
+    if experiment.state != ExperimentState::Measured || !experiment.claims.iter().any(is_open) {
+        return None;
+    }
+    let mut least: Option<f64> = None;
+    let mut measured_s = 0.0;
+    for measurement in &experiment.measurements {
+        let report = &measurement.report;
+        measured_s += report.trials.iter().map(|trial| trial.seconds).sum::<f64>();
+        let rows = rows(published.claims, report);
+        let needed = least_s(rows.into_iter().map(|row| &report.analysis.comparisons[row]));
+        least = shorter(least, needed);
+    }
+    // A claim about a size may be open although its comparisons are decided; it gets half as much time again.
+    if experiment.claims.iter().any(|claim| is_open(claim) && is_about_size(claim)) {
+        least = shorter(least, Some(0.5 * AROUND * measured_s));
+    }
+    least
+}
+
+fn is_open(claim: &ClaimOutcome) -> bool {
+    claim.judgement == Judgement::CannotTell
+}
+
+fn is_about_size(claim: &ClaimOutcome) -> bool {
+    matches!(claim.expected, Expected::Same | Expected::AtLeast { .. } | Expected::Value { .. })
+}
+
+/// The shorter of two times, either of which may be unknown.
+fn shorter(one: Option<f64>, other: Option<f64>) -> Option<f64> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (known, None) | (None, known) => known,
+    }
 }
 
 #[cfg(test)]

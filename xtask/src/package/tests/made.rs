@@ -5,11 +5,13 @@ use std::path::Path;
 use std::process::Command;
 
 use super::{binary, deb, must, pack, rpm};
-use crate::package::{image, tree};
+use crate::package::{formats, tree};
 
 #[test]
 fn the_same_input_gives_the_same_bytes_with_programs() {
-    for (one, again) in [(deb(), pack("0.1.0", deb::build)), (rpm(), pack("0.1.0", rpm::build))] {
+    for (one, again) in
+        [(deb(), pack("0.1.0", formats::build_deb)), (rpm(), pack("0.1.0", formats::build_rpm))]
+    {
         assert!(fs::read(one).unwrap() == fs::read(&again.path).unwrap(), "{} differs", one.display());
     }
 }
@@ -118,7 +120,7 @@ fn manual_pages_and_completions_are_written_into_an_archive() {
 #[test]
 fn an_image_is_made_of_what_its_index_names_with_programs() {
     let folder = tempfile::tempdir().unwrap();
-    let image = pack("0.1.0", image::build);
+    let image = pack("0.1.0", formats::build_image);
     let layout = folder.path().join("layout");
     fs::create_dir(&layout).unwrap();
     must(Command::new("tar").arg("-xf").arg(&image.path).arg("-C").arg(&layout));

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use super::switches::Switches;
 use super::{assert_root, deb, must, pack, rpm};
-use crate::package::rpm as builder;
+use crate::package::formats;
 
 struct Root(tempfile::TempDir);
 
@@ -46,7 +46,7 @@ impl Root {
 #[test]
 fn installed_upgraded_removed_and_purged_it_keeps_what_can_be_undone_as_root() {
     let root = Root::new();
-    let (old, new) = (deb(), pack("0.1.1", deb::build));
+    let (old, new) = (deb(), pack("0.1.1", formats::build_deb));
     root.dpkg(&["--install", old.to_str().unwrap()]);
     assert!(!root.is_enabled(), "the timer is off by default");
     let program = root.path().join("usr/bin/samehost");
@@ -141,7 +141,7 @@ fn an_rpm_is_installed_upgraded_and_removed_and_keeps_what_it_wrote_as_root() {
         rpm.arg("--root").arg(root.path()).args(["--nodeps"]);
         must(rpm.args(arguments).env("LC_ALL", "C"))
     };
-    let (old, new) = (rpm(), pack("0.1.1", builder::build));
+    let (old, new) = (rpm(), pack("0.1.1", formats::build_rpm));
     in_root(&["--install", old.to_str().unwrap()]);
     let program = root.path().join("usr/bin/samehost");
     assert!(must(Command::new(&program).arg("--version")).starts_with("samehost "));

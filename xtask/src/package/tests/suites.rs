@@ -11,7 +11,7 @@ use samehost_testing::free_port;
 use super::switches::Switches;
 use super::unit::{constrained, found, values};
 use super::{assert_root, binary, deb, must, pack, text};
-use crate::package::{image, tree};
+use crate::package::{formats, tree};
 
 const SUITES: [&str; 2] = ["bookworm", "trixie"];
 
@@ -163,7 +163,7 @@ fn scans(root: &Root) {
 fn upgrade_remove_purge(root: &Root) {
     let switches = Switches::new(&root.path());
     let there = switches.there();
-    root.apt(&pack("0.1.1", deb::build).path);
+    root.apt(&pack("0.1.1", formats::build_deb).path);
     let version = root.inside("dpkg-query -W -f '${Version}' samehost");
     let is_enabled =
         || root.path().join("etc/systemd/system/timers.target.wants/samehost-scan.timer").is_symlink();
@@ -228,7 +228,7 @@ fn from_inside_a_container() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let image = pack("0.1.0", image::build);
+    let image = pack("0.1.0", formats::build_image);
     let (port, capabilities) = (free_port(), "--cap-add=SYS_PTRACE,DAC_READ_SEARCH");
     let mut script = Command::new("unshare");
     script.args([

@@ -20,7 +20,6 @@
 
 mod analysis;
 mod target;
-mod text;
 mod tree;
 
 use std::collections::HashSet;
@@ -55,7 +54,7 @@ fn is_own_folder(part: Component<'_>) -> bool {
 }
 
 /// Whether a word has a URL in it, in any case.
-fn has_url(word: &text::Text, url: &str) -> bool {
+fn has_url(word: &tree::Text, url: &str) -> bool {
     String::from_utf8_lossy(&word.bytes).to_ascii_lowercase().contains(url)
 }
 

@@ -11,8 +11,7 @@ use std::ops::Range;
 use samehost_model::{Endpoint, UNIX_PATH_MAX};
 use samehost_services::Protocol;
 
-use super::text::Text;
-use super::tree::Tree;
+use super::tree::{Text, Tree};
 use crate::lines::has_only;
 use crate::refusal::Refusal;
 

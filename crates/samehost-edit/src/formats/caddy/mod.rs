@@ -1,23 +1,28 @@
 //! Caddyfile: where the upstreams of `reverse_proxy`, `php_fastcgi` and `forward_auth` are, read as Caddy's adapter reads
-//! it (caddyconfig and modules/caddyhttp/reverseproxy of 2.6). Where Caddy itself listens is not changed.
+//! it (caddyconfig and modules/caddyhttp/reverseproxy of 2.6), and what of the rest of such a directive would mean
+//! something else with another kind of address. Where Caddy itself listens is not changed.
 //!
+//! An upstream's address is read as `parseUpstreamDialAddress` does (modules/caddyhttp/reverseproxy/addresses.go of 2.6).
 //! What the real program decided: a client's `Host` is the same over a socket, but a health check asks for the host of
-//! the address over TCP and for `localhost` over a socket, so an edit names it; `health_port` has no host to go to there; and
-//! `{upstream_hostport}` is empty.
+//! the address over TCP and for `localhost` over a socket, where it has no host of its own, so an edit names it;
+//! `health_port` has no host to go to there; and `{upstream_hostport}` is empty.
 
-mod proxy;
 mod tree;
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use samehost_model::{Endpoint, Protocol};
 use samehost_services::Kind;
 
-use self::proxy::{DIRECTIVES, Proxy};
 use self::tree::Statement;
+use super::caddy::tree::Token;
 use crate::editor::{Arguments, Check, Editor, OfService, Program, written_lines};
 use crate::files::{Edit, Files, Remembered};
-use crate::refusal::Result;
+use crate::languages::url;
+use crate::lines::{insert_below, is_plain, line_end, lines};
+use crate::refusal::{Refusal, Result};
 use crate::setting::{Goal, Reading, Setting, Uptake};
 
 /// The editor.
@@ -169,6 +174,336 @@ fn arguments(words: &[String]) -> Result<Arguments, String> {
         }
     }
     Ok(found)
+}
+
+const BY_HAND: &str = "unix//path/of.sock in place of the address";
+/// Directives that pass requests on. The last two are written with others, and take what `reverse_proxy` takes.
+const DIRECTIVES: &[&str] = &["reverse_proxy", "php_fastcgi", "forward_auth"];
+
+/// A directive that passes requests on.
+struct Proxy<'a> {
+    statement: &'a Statement,
+    /// What its upstreams decide together.
+    together: OnceCell<Together>,
+}
+
+/// What all upstreams of a directive have in common.
+struct Together {
+    is_alone: bool,
+    schemes: Vec<Scheme>,
+    has_tls: bool,
+    /// The word behind `transport`.
+    transport: Option<String>,
+}
+
+/// One address of it.
+struct Upstream<'a> {
+    proxy: &'a Proxy<'a>,
+    /// The statement that it stands in: the directive, or `to`.
+    statement: &'a Statement,
+    token: &'a Token,
+    name: String,
+}
+
+impl<'a> Proxy<'a> {
+    fn of(statement: &'a Statement) -> Self {
+        Proxy { statement, together: OnceCell::new() }
+    }
+
+    fn together(&self) -> &Together {
+        self.together.get_or_init(|| {
+            let all = self.upstreams(Path::new(""));
+            let mut schemes: Vec<Scheme> = Vec::new();
+            for scheme in all.iter().filter_map(|one| Some(parse(one.token).ok()?.0)) {
+                if !schemes.contains(&scheme) {
+                    schemes.push(scheme);
+                }
+            }
+            let transport = self.transport();
+            Together {
+                is_alone: all.len() == 1,
+                schemes,
+                has_tls: transport
+                    .is_some_and(|one| one.below().iter().any(|below| below.word(0).starts_with("tls"))),
+                transport: transport.map(|one| one.word(1).to_owned()),
+            }
+        })
+    }
+
+    fn block(&self) -> impl Iterator<Item = &Statement> {
+        self.statement.block.iter().flatten()
+    }
+
+    fn refuse(&self, why: impl Into<String>, by_hand: impl Into<String>) -> Refusal {
+        self.statement.refusal(self.statement.line, why, by_hand)
+    }
+
+    /// Its upstreams; `main` is the file that the configuration begins with.
+    fn upstreams(&self, main: &Path) -> Vec<Upstream<'_>> {
+        let first = self.statement.word(1);
+        let is_matcher = first == "*" || first.starts_with(['/', '@']);
+        let skipped = if is_matcher { 2 } else { 1 };
+        let mut all: Vec<(&Statement, &Token)> = Vec::new();
+        all.extend(self.statement.words.iter().skip(skipped).map(|token| (self.statement, token)));
+        for to in self.block().filter(|one| one.word(0) == "to") {
+            all.extend(to.words.iter().skip(1).map(|token| (to, token)));
+        }
+        let mut name = format!("{} on line {}", self.statement.word(0), self.statement.line);
+        if *self.statement.file != main {
+            let file = self.statement.file.strip_prefix(main.parent().unwrap_or(main));
+            name += &format!(" of {}", file.unwrap_or(&self.statement.file).display());
+        }
+        let is_alone = all.len() == 1;
+        let mut upstreams = Vec::new();
+        for (index, (statement, token)) in all.into_iter().enumerate() {
+            let name = if is_alone { name.clone() } else { format!("{name}, upstream {}", index + 1) };
+            upstreams.push(Upstream { proxy: self, statement, token, name });
+        }
+        upstreams
+    }
+
+    /// Upstreams that are found while Caddy runs.
+    fn dynamic(&self) -> Option<Refusal> {
+        let found = self.block().find(|one| one.word(0) == "dynamic")?;
+        let by_hand = "reverse_proxy unix//path/of.sock, and no `dynamic`";
+        Some(found.refusal(found.line, "`dynamic` looks its upstreams up while Caddy runs", by_hand))
+    }
+
+    /// Whether it has one upstream only.
+    fn is_alone(&self) -> bool {
+        self.together().is_alone
+    }
+
+    fn transport(&self) -> Option<&Statement> {
+        self.block().find(|one| one.word(0) == "transport")
+    }
+
+    /// What is spoken with it, where that can be moved.
+    fn protocol(&self, own: Scheme) -> Result<Protocol, String> {
+        let Together { schemes, has_tls, transport, .. } = self.together();
+        // One of them decides for all.
+        if own == Scheme::Https || schemes.contains(&Scheme::Https) || *has_tls {
+            return Err("TLS is spoken to it, which its socket may not".to_owned());
+        }
+        match transport.as_deref() {
+            Some("fastcgi") => Ok(Protocol::FastCgi),
+            None if self.statement.word(0) == "php_fastcgi" => Ok(Protocol::FastCgi),
+            None | Some("http") if schemes.contains(&Scheme::H2c) => Ok(Protocol::Grpc),
+            None | Some("http") => Ok(Protocol::Http),
+            Some(other) => Err(format!("`transport {other}` is unknown")),
+        }
+    }
+
+    /// What would mean something else, or nothing, with an address of another kind.
+    fn obstacle(&self, scheme: Scheme) -> Option<(String, &'static str)> {
+        let is_alone = self.is_alone();
+        if !is_alone && scheme == Scheme::Http {
+            let why = "the upstreams of a directive need the same scheme, and a socket has no `http://`";
+            return Some((why.to_owned(), "remove `http://` from each upstream first"));
+        }
+        for one in &self.statement.below() {
+            let text = format!("`{}` (line {})", one.word(0), one.line);
+            if one.words.first().is_some_and(|word| word.has_variable) {
+                return Some((
+                    format!("line {} is put together from environment variables", one.line),
+                    BY_HAND,
+                ));
+            }
+            if one.words.iter().any(uses_address) {
+                let by_hand = "write the host instead: header_up Host NAME";
+                return Some((format!("{text} uses the address of the upstream"), by_hand));
+            }
+            let (why, by_hand) = match one.word(0) {
+                "health_port" => {
+                    ("has no host to go to over a socket", "health_upstream ADDRESS:PORT (since Caddy 2.8)")
+                }
+                "network_proxy" | "forward_proxy_url" => ("leads there through a proxy", BY_HAND),
+                "local_address" => ("is an address that no socket has", "remove it first"),
+                "lb_policy"
+                    if !is_alone
+                        && ["ip_hash", "client_ip_hash", "uri_hash", "header", "query", "cookie"]
+                            .contains(&one.word(1)) =>
+                {
+                    ("gives each client its upstream by the address of that", BY_HAND)
+                }
+                _ => continue,
+            };
+            return Some((format!("{text} {why}"), by_hand));
+        }
+        None
+    }
+}
+
+impl Upstream<'_> {
+    /// Where it is written.
+    fn place(&self) -> (&Path, usize) {
+        (&self.statement.file, self.token.range.start)
+    }
+
+    fn refuse(&self, why: impl Into<String>, by_hand: impl Into<String>) -> Refusal {
+        self.statement.refusal(self.token.line, why, by_hand)
+    }
+
+    fn setting(&self) -> Result<Setting> {
+        let (scheme, endpoint) = parse(self.token).map_err(|why| self.refuse(why, BY_HAND))?;
+        let protocol = self.proxy.protocol(scheme).map_err(|why| {
+            self.proxy.refuse(why, format!("{BY_HAND}, once the server behind it speaks without TLS"))
+        })?;
+        let setting = Setting::connects(self.name.clone(), protocol, self.token.value.clone(), endpoint);
+        Ok(setting.at(&self.statement.file, self.token.line))
+    }
+
+    /// The edits that lead it to another endpoint.
+    fn write(&self, now: &Endpoint, to: &Endpoint, files: &dyn Files) -> Result<Vec<Edit>> {
+        let (scheme, _) = parse(self.token).map_err(|why| self.refuse(why, BY_HAND))?;
+        let mut more = None;
+        if now.path().is_some() != to.path().is_some() {
+            if let Some((why, by_hand)) = self.proxy.obstacle(scheme) {
+                return Err(self.refuse(why, by_hand));
+            }
+            more = named_host(self.proxy.statement, self.proxy.is_alone(), now, files)
+                .map_err(|(why, by_hand)| self.refuse(why, by_hand))?;
+        }
+        let written = spell(to, scheme).map_err(|why| self.refuse(why, BY_HAND))?;
+        let edit = Edit::new(&self.statement.file, self.token.range.clone(), written);
+        Ok([edit].into_iter().chain(more).collect())
+    }
+}
+
+/// Whether a word is replaced by the address of the upstream.
+fn uses_address(word: &Token) -> bool {
+    word.value.contains("upstream_hostport") || word.value.contains("reverse_proxy.upstream.")
+}
+
+const ASKED_HOST_BY_HAND: &str = "say for which host it asks: health_headers { Host NAME }";
+
+/// The edit that names the host of a proxy's health check, if it has one and names none; `is_alone` says whether the
+/// proxy has one upstream only.
+///
+/// # Errors
+/// What is in the way, and what to do by hand.
+fn named_host(
+    proxy: &Statement,
+    is_alone: bool,
+    now: &Endpoint,
+    files: &dyn Files,
+) -> Result<Option<Edit>, (String, &'static str)> {
+    let below = proxy.below();
+    let check = below.iter().find(|one| ["health_uri", "health_path"].contains(&one.word(0)));
+    let Some(check) = check else { return Ok(None) };
+    let headers: Vec<&&Statement> = below.iter().filter(|one| one.word(0) == "health_headers").collect();
+    let mut set = headers.iter().flat_map(|one| one.below());
+    if set.any(|header| header.word(0).eq_ignore_ascii_case("Host")) {
+        return Ok(None);
+    }
+    let host = match now {
+        Endpoint::Unix(_) => "localhost".to_owned(),
+        Endpoint::Tcp { host, port } if host.contains(':') => format!("[{host}]:{port}"),
+        Endpoint::Tcp { host, port } => format!("{host}:{port}"),
+        _ => return Ok(None),
+    };
+    let text = files.read(&check.file).unwrap_or_default();
+    let all = lines(&text);
+    // A snippet's line is not this proxy's alone, and stands elsewhere.
+    let is_own = check.file == proxy.file && check.line > proxy.line;
+    let last = check.words.last().map_or(check.line, |word| word.line);
+    let line = all.get(last as usize - 1).filter(|_| is_own && is_alone && headers.is_empty());
+    let first = all.get(check.line as usize - 1);
+    let (Some(line), Some(first)) = (line, first) else {
+        let why = "asks for the host of the address, which over a socket is `localhost`";
+        return Err((format!("`{}` (line {}) {why}", check.word(0), check.line), ASKED_HOST_BY_HAND));
+    };
+    let first = String::from_utf8_lossy(&text[first.range.clone()]).into_owned();
+    let indent = &first[..first.len() - first.trim_start().len()];
+    let deeper = if indent.contains('\t') { "\t" } else { "    " };
+    let end = line_end(&text);
+    let new = format!("{indent}health_headers {{{end}{indent}{deeper}Host {host}{end}{indent}}}");
+    Ok(Some(insert_below(&check.file, &text, line, &new)))
+}
+
+/// The port of an address without one.
+const USUAL_PORT: u16 = 80;
+
+/// What is spoken to an upstream, by its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scheme {
+    /// None is written.
+    None,
+    /// `http://`
+    Http,
+    /// HTTP/2 without TLS: `h2c://`, `unix+h2c/`.
+    H2c,
+    /// `https://`
+    Https,
+}
+
+/// Where an address leads, and what is spoken there.
+fn parse(token: &Token) -> Result<(Scheme, Endpoint), String> {
+    let text = token.value.as_str();
+    if token.has_variable {
+        return Err("the address is put together from environment variables".to_owned());
+    }
+    if text.contains('{') {
+        return Err("the address is put together from placeholders or arguments".to_owned());
+    }
+    if let Some((scheme, rest)) = text.split_once("://") {
+        let scheme = match scheme {
+            "http" => Scheme::Http,
+            "h2c" => Scheme::H2c,
+            "https" => Scheme::Https,
+            other => return Err(format!("`{other}://` is not a scheme of an upstream")),
+        };
+        return Ok((scheme, tcp(rest)?));
+    }
+    let Some((network, rest)) = text.split_once('/') else { return Ok((Scheme::None, tcp(text)?)) };
+    let scheme = match network.to_ascii_lowercase().as_str() {
+        "tcp" | "tcp4" | "tcp6" => return Ok((Scheme::None, tcp(rest)?)),
+        "unix" => Scheme::None,
+        "unix+h2c" => Scheme::H2c,
+        other => return Err(format!("`{other}` is a special network")),
+    };
+    if url::is_plain_path(rest) && !rest.split('/').any(|part| part == "..") {
+        Ok((scheme, Endpoint::Unix(rest.into())))
+    } else {
+        Err("the path of its socket is unusual".to_owned())
+    }
+}
+
+fn tcp(text: &str) -> Result<Endpoint, String> {
+    let (host, port) = match text.rsplit_once(':').filter(|_| !text.ends_with(']')) {
+        Some((host, port)) => {
+            let number = port.parse().ok().filter(|number: &u16| number.to_string() == port);
+            (host, number.ok_or_else(|| format!("`{port}` is not one port"))?)
+        }
+        None => (text, USUAL_PORT),
+    };
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    // Without a host, Go connects to this machine.
+    let name = if host.is_empty() { "localhost" } else { bare.unwrap_or(host) };
+    let is_several = bare.is_none() && host.contains(':');
+    let endpoint = if is_several { None } else { url::tcp(name, port) };
+    endpoint.ok_or_else(|| format!("`{text}` is an unusual address"))
+}
+
+/// An endpoint as an address of this scheme.
+fn spell(to: &Endpoint, scheme: Scheme) -> Result<String, &'static str> {
+    match to {
+        Endpoint::Unix(path) => {
+            let path = path.to_str().filter(|path| url::is_plain_path(path));
+            let path = path.ok_or("the path of the socket is unusual")?;
+            Ok(format!("{}/{path}", if scheme == Scheme::H2c { "unix+h2c" } else { "unix" }))
+        }
+        Endpoint::Tcp { host, port } if url::tcp(host, *port).is_some() && is_plain(host) => {
+            let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+            let prefix = match scheme {
+                Scheme::H2c => "h2c://",
+                Scheme::Http => "http://",
+                Scheme::None | Scheme::Https => "",
+            };
+            Ok(format!("{prefix}{host}:{port}"))
+        }
+        _ => Err("only a Unix socket or plain TCP can be written here"),
+    }
 }
 
 #[cfg(test)]

@@ -13,14 +13,12 @@ use crate::spelling::Spelling;
 
 mod framework;
 mod group;
-mod laravel;
 mod lines;
 mod urls;
 
 use self::lines::{Entry, Lines};
-use framework::Framework;
+use framework::{Framework, Laravel};
 use group::{Form, Group};
-use laravel::Laravel;
 
 /// The editor.
 #[derive(Debug)]

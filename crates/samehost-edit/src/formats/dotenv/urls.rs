@@ -4,8 +4,7 @@ use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol};
 
-use super::framework::{Framework, text, wants};
-use super::laravel::Laravel;
+use super::framework::{Framework, Laravel, text, wants};
 use super::lines::{Entry, Lines};
 use super::{Found, How, Reader};
 use crate::files::{Edit, Files, minimal};

@@ -2,7 +2,6 @@
 //! that it listens at. Reads what nginx reads: `http`, `server` and `location` blocks with everything they include.
 
 mod analysis;
-mod host;
 mod lexer;
 mod listen;
 mod pass;
@@ -212,7 +211,7 @@ fn connection(analysis: &Analysis, found: &Found, node: usize, goal: &Goal) -> R
     };
     let after = pass.with(value, &goal.endpoint).map_err(refused)?;
     let (from, to) = (&setting.endpoint, &goal.endpoint);
-    let moved = host::Moved { tree, node, pass, from, to, before: value, after: &after };
+    let moved = pass::Moved { tree, node, pass, from, to, before: value, after: &after };
     let lines = moved.beside()?;
     let mut edits = vec![Edit::new(&setting.file, word.range.clone(), after.as_bytes())];
     if !lines.is_empty() {

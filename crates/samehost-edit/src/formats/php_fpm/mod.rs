@@ -8,7 +8,7 @@ use samehost_services::{Kind, php_version};
 
 use crate::editor::{Check, Editor, Program, is_all, written_lines};
 use crate::files::{Edit, Files};
-use crate::formats::php_ini::session::Saved;
+use crate::formats::php_ini::Saved;
 use crate::languages::php_ini::{self, Quotes};
 use crate::lines::{around, has_only};
 use crate::refusal::{Refusal, Result};

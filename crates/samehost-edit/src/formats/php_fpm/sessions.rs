@@ -5,8 +5,7 @@ use std::path::Path;
 
 use super::pools::{Placed, Pool, Pools};
 use crate::files::Files;
-use crate::formats::php_ini::session::{BY_HAND, Handler, Saved};
-use crate::formats::php_ini::{self, HANDLER, Ini, PATH};
+use crate::formats::php_ini::{self, BY_HAND, HANDLER, Handler, Ini, PATH, Saved};
 use crate::refusal::{Refusal, Result};
 
 /// Where php.ini is, from the directory of php-fpm.conf.

@@ -4,7 +4,6 @@
 
 mod environment;
 mod listens;
-mod servers;
 mod unit;
 
 use std::path::Path;
@@ -20,8 +19,7 @@ use crate::lines::{is_loopback, listening_host, tcp};
 use crate::proposal::verify_edits;
 use crate::refusal::{At, Refusal, Result};
 use crate::setting::{Goal, Reading, Role, Setting, Uptake};
-use listens::Listens;
-use servers::{base, server};
+use listens::{Listens, base, server};
 use unit::{Word, command};
 
 pub use self::environment::{EnvironmentFile, environment_files, places};

@@ -1,18 +1,28 @@
-//! `samehost switch --list`, `--undo` and `--recover`: operations on stored switches. Shows what would be
-//! done, then prompts.
+//! Stored switches: `samehost switch --list`, `--undo` and `--recover` show what would be done, then prompt; `--forget`
+//! and `--prune` delete backups of finished switches, and `--check` finds out whether switches are still in force.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::Path;
+use std::time::Duration;
 
-use samehost_model::switch::StoredSwitch;
-use samehost_switch::{left_undone, preview, reload};
+use jiff::Timestamp;
+use samehost_analysis::compare_own_times;
+use samehost_model::scan::{Scan, Standing};
+use samehost_model::switch::{NoOwnTimes, NoTraffic, OwnTimes, OwnTimesCompared, StoredSwitch};
+use samehost_report::own_times_in_words;
+use samehost_switch::{
+    CheckedFile, LOOK, OwnLooks, Seen, drift, followed, left_undone, look_again, preview, reload,
+};
+use samehost_system::interrupt::is_requested;
 use samehost_transaction::{
     Entry, Outlook, Recovered, RolledBack, State, Store, foresee_recovery, foresee_undo,
-    recover as recover_all, undo as undo_one,
+    forget as forget_one, recover as recover_all, undo as undo_one,
 };
 use serde_json::{Value, json};
 
 use super::confirm::{agrees, may_ask};
+use super::look;
 use crate::cli::{NEWEST, SwitchOptions};
 use crate::exit::Ending;
 use crate::wrong_use::WrongUse;
@@ -128,7 +138,7 @@ pub(super) fn undo(id: &str, options: &SwitchOptions) -> anyhow::Result<Ending> 
 /// Services that lost their socket, to this switch or before it: a server that takes a path removes what it finds there.
 /// Only their own restart brings it back.
 fn without_a_socket() -> Vec<String> {
-    let Ok(scan) = super::one::look() else { return Vec::new() };
+    let Ok(scan) = look() else { return Vec::new() };
     let mut lines = Vec::new();
     for lost in samehost_scan::unreachable(&scan) {
         let restart = lost.unit.map_or_else(String::new, |unit| format!(": systemctl restart {unit}"));
@@ -231,10 +241,7 @@ fn changed_meanwhile() -> anyhow::Error {
 }
 
 /// Shows what would be done and prompts, as the options require. Returns the ending if it is not to be done.
-pub(super) fn not_agreed(
-    options: &SwitchOptions,
-    planned: &[StoredSwitch],
-) -> anyhow::Result<Option<Ending>> {
+fn not_agreed(options: &SwitchOptions, planned: &[StoredSwitch]) -> anyhow::Result<Option<Ending>> {
     if options.yes && !options.dry_run {
         return Ok(None);
     }
@@ -286,4 +293,290 @@ fn report(all: &[Told], json: bool) -> anyhow::Result<Ending> {
 
 pub(super) fn print(bytes: &[u8]) -> anyhow::Result<()> {
     output::print(bytes)
+}
+
+/// A day, in seconds.
+const DAY: i64 = 24 * 60 * 60;
+
+pub(super) fn forget(id: &str, options: &SwitchOptions) -> anyhow::Result<Ending> {
+    let all = switches::entries()?;
+    let Some(found) = all.into_iter().find(|(_, entry)| entry.id == id) else {
+        return Err(WrongUse(format!("no switch {id}; samehost switch --list names them")).into());
+    };
+    let (store, entry) = &found;
+    match entry.state {
+        State::Committed | State::RolledBack | State::Undone => forget_all(std::slice::from_ref(&found), options),
+        State::Damaged | State::Newer => Err(WrongUse(format!(
+            "the journal of {id} cannot be read here, and what is left to be done of it is not known: compare its files with those in {0}/{id}/backup, and remove {0}/{id} by hand",
+            store.path().display()
+        ))
+        .into()),
+        // `forget_one` explains the failure.
+        _ => Ok(forget_one(store, id).map(|()| Ending::Done).map_err(|error| WrongUse(error.to_string()))?),
+    }
+}
+
+pub(super) fn prune(options: &SwitchOptions) -> anyhow::Result<Ending> {
+    let mut all = switches::entries()?;
+    all.retain(|(_, entry)| is_over(entry, options.older_than));
+    if all.is_empty() {
+        print(if options.json {
+            b"[]\n"
+        } else {
+            b"Nothing to prune: no switch is undone or rolled back, or as old as that.\n"
+        })?;
+        return Ok(Ending::Done);
+    }
+    forget_all(&all, options)
+}
+
+/// Whether a switch's backup is no longer needed: it was fully put back, or is older than the given age.
+fn is_over(entry: &Entry, older_than: Option<u32>) -> bool {
+    let begun = entry.started_at.parse::<Timestamp>();
+    let age = begun.map_or(0, |begun| Timestamp::now().as_second() - begun.as_second());
+    let is_old = older_than.is_some_and(|days| age >= i64::from(days) * DAY);
+    match entry.state {
+        State::RolledBack | State::Undone => entry.left.is_empty() || is_old,
+        State::Committed => is_old,
+        _ => false,
+    }
+}
+
+/// What would be forgotten of a switch.
+fn forgetting(store: &Store, entry: &Entry) -> StoredSwitch {
+    let would = match entry.state {
+        State::Committed => "it would be forgotten; it stays in force, and cannot be undone any more",
+        _ => "it would be forgotten",
+    };
+    StoredSwitch {
+        id: entry.id.clone(),
+        summary: entry.summary.clone(),
+        would: would.to_owned(),
+        steps: Vec::new(),
+        left: vec![format!(
+            "{} is removed with the files in it as they were; it is not overwritten, and a disk may keep it for a while",
+            store.path().join(&entry.id).display()
+        )],
+    }
+}
+
+fn forget_all(all: &[(Store, Entry)], options: &SwitchOptions) -> anyhow::Result<Ending> {
+    let planned: Vec<StoredSwitch> = all.iter().map(|(store, entry)| forgetting(store, entry)).collect();
+    if let Some(ending) = not_agreed(options, &planned)? {
+        return Ok(ending);
+    }
+    let mut is_left = false;
+    let mut out = Vec::new();
+    let mut values = Vec::new();
+    for (store, entry) in all {
+        let ending = match forget_one(store, &entry.id) {
+            Ok(()) => "forgotten".to_owned(),
+            Err(error) => {
+                is_left = true;
+                format!("kept: {error}")
+            }
+        };
+        writeln!(out, "{}: {ending}", entry.id)?;
+        values.push(json!({ "id": entry.id, "ending": ending }));
+    }
+    if options.json {
+        out = output::as_json(&values)?;
+    }
+    print(&out)?;
+    Ok(if is_left { Ending::Finding } else { Ending::Done })
+}
+
+/// How long the applications are watched where nothing else is asked for.
+const MOMENT: Duration = Duration::from_millis(500);
+
+/// Whether the files of every switch in force say what it wrote, and what the applications were seen to do.
+pub(super) fn check(options: &SwitchOptions) -> anyhow::Result<Ending> {
+    let stores = switches::stores()?;
+    let mut found = Checked::default();
+    let mut ids: Vec<(&Store, String)> = Vec::new();
+    for store in &stores {
+        for held in drift(store)? {
+            if ids.last().is_none_or(|(_, id)| *id != held.id) {
+                ids.push((store, held.id.clone()));
+            }
+            found.files.push(held);
+        }
+    }
+    let period = options.wait.unwrap_or(MOMENT);
+    found.used = followed(&stores, &look()?, period, &is_requested)?;
+    let switches: Vec<(&Store, &str)> = ids.iter().map(|(store, id)| (*store, id.as_str())).collect();
+    // They have connected meanwhile.
+    found.times = compared(&switches, &look()?, options.observe.unwrap_or(LOOK));
+    let mut out = Vec::new();
+    if options.json {
+        out = output::as_json(&found.as_json())?;
+    } else if found.files.is_empty() {
+        writeln!(out, "No switch is in force here.")?;
+    } else {
+        found.in_words(&mut out)?;
+    }
+    print(&out)?;
+    let is_held = found.files.iter().all(|held| held.holds) && !found.used.values().any(Seen::is_left_behind);
+    Ok(if is_held { Ending::Done } else { Ending::Finding })
+}
+
+/// What was found of the switches in force; by the switch, what its application does, and how long its requests take.
+#[derive(Default)]
+struct Checked {
+    files: Vec<CheckedFile>,
+    used: BTreeMap<String, Seen>,
+    times: BTreeMap<String, Vec<OwnTimesCompared>>,
+}
+
+impl Checked {
+    fn as_json(&self) -> Vec<Value> {
+        let mut values = Vec::new();
+        for held in &self.files {
+            let times = self.times.get(&held.id).map_or(&[][..], Vec::as_slice);
+            values.push(check_as_json(held, self.used.get(&held.id), times));
+        }
+        values
+    }
+
+    /// The files of each switch, and below them what its application does.
+    fn in_words(&self, out: &mut Vec<u8>) -> std::io::Result<()> {
+        for (index, held) in self.files.iter().enumerate() {
+            let sign = if held.holds { "holds" } else { "DRIFT" };
+            writeln!(out, "{}  {sign}  {}: {}", held.id, held.file.display(), held.found)?;
+            if self.files.get(index + 1).is_some_and(|next| next.id == held.id) {
+                continue;
+            }
+            if let Some(seen) = self.used.get(&held.id) {
+                writeln!(out, "    {}", done(seen))?;
+            }
+            for line in self.times.get(&held.id).into_iter().flatten().flat_map(own_times_in_words) {
+                writeln!(out, "    {line}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_as_json(held: &CheckedFile, used: Option<&Seen>, times: &[OwnTimesCompared]) -> Value {
+    json!({
+        "id": held.id,
+        "file": held.file,
+        "holds": held.holds,
+        "found": held.found,
+        "standing": standing(used).name(),
+        "seen_there": used.map(|seen| &seen.new),
+        "seen_elsewhere": used.map(|seen| &seen.old),
+        "times": times,
+    })
+}
+
+/// How far a switch in force is proved without a login.
+fn standing(used: Option<&Seen>) -> Standing {
+    match used.map(Seen::standing) {
+        Some(Standing::InUse) => Standing::InUse,
+        _ => Standing::Written,
+    }
+}
+
+/// What an application was seen to do, and what would tell more.
+fn done(seen: &Seen) -> String {
+    match (seen.new.is_empty(), seen.old.is_empty()) {
+        (false, true) => format!("in use: {} connected at the new address", listed(&seen.new)),
+        (true, true) => "written: no connection of the application was seen. Make a request meanwhile: samehost switch --check --wait 60s".to_owned(),
+        (true, false) => format!("NOT FOLLOWED: {} connected at the old address. Restart the application, or look what goes before its file", listed(&seen.old)),
+        (false, false) => format!(
+            "at both: {} connected at the new address, {} at the old one; what shares its processes may have a file of its own",
+            listed(&seen.new),
+            listed(&seen.old)
+        ),
+    }
+}
+
+fn listed(names: &BTreeSet<String>) -> String {
+    names.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
+}
+
+/// Looks for a period at what moved with these switches, and compares: by the switch.
+pub(super) fn compared(
+    switches: &[(&Store, &str)],
+    scan: &Scan,
+    period: Duration,
+) -> BTreeMap<String, Vec<OwnTimesCompared>> {
+    let mut all: BTreeMap<String, Vec<OwnTimesCompared>> = BTreeMap::new();
+    for looks in look_again(switches, scan, period, &is_requested) {
+        all.entry(looks.id.clone()).or_default().push(compare(looks));
+    }
+    all
+}
+
+fn compare(looks: OwnLooks) -> OwnTimesCompared {
+    let after = looks.after.unwrap_or(Err(NoOwnTimes::Traffic(NoTraffic::NoConnection)));
+    let before = looks.before;
+    let found = compare_own_times(before.as_ref().map_err(|why| *why), after.as_ref().map_err(|why| *why));
+    let (ratio, not_compared) = match found {
+        Ok(ratio) => (Some(ratio), None),
+        Err(why) => (None, Some(why)),
+    };
+    let (before, after) = (before.ok(), after.ok());
+    let apart_s = before.as_ref().zip(after.as_ref()).and_then(|(before, after)| apart_s(before, after));
+    OwnTimesCompared {
+        name: looks.name,
+        from: looks.from,
+        to: looks.to,
+        before,
+        after,
+        ratio,
+        apart_s,
+        not_compared,
+    }
+}
+
+/// From the beginning of one look to that of the other, in seconds.
+fn apart_s(before: &OwnTimes, after: &OwnTimes) -> Option<f64> {
+    let before: Timestamp = before.at.parse().ok()?;
+    let after: Timestamp = after.at.parse().ok()?;
+    Some(after.duration_since(before).as_secs_f64())
+}
+
+/// What a watcher keeps of it: those that are compared, in one sentence each.
+pub(super) fn in_short(compared: &[OwnTimesCompared]) -> Vec<String> {
+    let mut sentences = Vec::new();
+    for one in compared.iter().filter(|one| one.ratio.is_some()) {
+        sentences.extend(own_times_in_words(one).into_iter().next());
+    }
+    sentences
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(state: State, days: i64, left: usize) -> Entry {
+        let begun = Timestamp::now() - jiff::SignedDuration::from_secs(days * DAY + 5);
+        Entry {
+            id: String::new(),
+            started_at: samehost_system::clock::utc(begun),
+            state,
+            process: 0,
+            command: String::new(),
+            summary: String::new(),
+            files: Vec::new(),
+            left: vec![std::path::PathBuf::new(); left],
+            awaits: None,
+            reason: None,
+        }
+    }
+
+    #[test]
+    fn what_may_still_be_needed_is_pruned_by_its_age_only() {
+        assert!(is_over(&entry(State::Undone, 0, 0), None) && is_over(&entry(State::RolledBack, 0, 0), None));
+        assert!(!is_over(&entry(State::RolledBack, 1, 1), None), "its backup is to be compared by hand");
+        assert!(is_over(&entry(State::RolledBack, 9, 1), Some(9)));
+        assert!(!is_over(&entry(State::Committed, 999, 0), None));
+        assert!(is_over(&entry(State::Committed, 90, 0), Some(90)));
+        assert!(!is_over(&entry(State::Committed, 89, 0), Some(90)));
+        for state in [State::Unfinished, State::Running, State::Awaiting, State::Damaged, State::Newer] {
+            assert!(!is_over(&entry(state, 999, 0), Some(1)), "{state}");
+        }
+    }
 }

@@ -18,8 +18,8 @@ use samehost_transaction::{Entry, State, Store, confirm, recover};
 use samehost_transport::{ConnectOptions, connect};
 
 use super::confirm::{Watched, forget_unit, put_back};
-use super::kept::{compared, in_short};
-use super::one::look;
+use super::look;
+use super::stored::{compared, in_short};
 use crate::cli::WatchSwitchOptions;
 use crate::exit::Ending;
 use crate::switches;

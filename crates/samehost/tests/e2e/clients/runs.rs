@@ -72,7 +72,7 @@ fn filled(words: &str, service: &str) -> String {
         .replace("dbname=postgres\")", "dbname=postgres sslmode=disable\")")
 }
 
-/// What is fetched for a language, by `cargo xtask servers`; see `xtask/src/clients.rs`.
+/// What is fetched for a language, by `cargo xtask servers`; see `xtask/src/fetched.rs`.
 struct Cache {
     name: &'static str,
     lists: &'static [&'static str],
