@@ -18,6 +18,9 @@ pub(crate) use binary::Target;
 use components::Components;
 
 /// Size of the static program, in bytes, that is not exceeded.
+/// It was 17.5 MB before unwinding, most of plotly.js and unpacked relocations went, and 14.2 then; what
+/// was added since is in docs/evidence/dist.txt. Folding identical functions (`--icf` of lld) was
+/// rejected: 0.1 MB, for another linker (docs/decisions/0095).
 const LARGEST: u64 = 15_000_000;
 
 /// File beside the program with the commit that it was made of.
@@ -204,6 +207,11 @@ fn sums(folder: &Path) -> anyhow::Result<()> {
 }
 
 /// Fails when two builds differ, and names the files.
+/// A program that people run as root should be one that they can make themselves, byte for byte. So a
+/// release is built twice, in two folders of different length, with paths replaced and the commit's time.
+/// `-Ztrim-paths` was rejected because it is not stable, and a container for the build because it would
+/// hide what the result depends on; the list of components names both compilers instead
+/// (docs/decisions/0096).
 fn same(first: &Path, second: &Path) -> anyhow::Result<()> {
     let (one, other) = (read(first)?, read(second)?);
     let differing: Vec<&str> = differing(&one, &other);

@@ -35,7 +35,11 @@ const MORE: &str = "More";
 const STYLE: &str = include_str!("site/style.css");
 const SEARCH: &str = include_str!("site/search.js");
 
-/// Writes the site into a folder, which it makes, and returns the number of pages. HTML reports of `reports` are shown too.
+/// Writes the site into a folder, which it makes, and returns the number of pages. HTML reports of
+/// `reports` are shown too. mdBook would replace about 400 lines. Its chapters have to be in a
+/// SUMMARY.md, which evidence (`.txt`), reports (`.html`) and what links to them are not, and its anchors
+/// differ from those of the repository's pages, where people read the same documents. mdBook for docs/
+/// alone was rejected: two kinds of page, and a search that finds half (docs/decisions/0136).
 pub(crate) fn build(root: &Path, out: &Path, reports: Option<&Path>) -> anyhow::Result<usize> {
     let sources = sources(root)?;
     let places: BTreeMap<PathBuf, PathBuf> =

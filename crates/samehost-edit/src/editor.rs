@@ -92,8 +92,11 @@ pub trait Editor: Sync {
         None
     }
 
-    /// Whether the program that reads this file sees of this machine what the file mounts for it, so that the view of one that
-    /// runs now says nothing about the next one.
+    /// Whether the program that reads this file sees of this machine what the file mounts for it (a
+    /// Quadlet container). The view of a container that runs now says nothing about the next one, which
+    /// will have the new volume. So the login is tried as the user that its process has in the kernel, on
+    /// this machine's own files and not in its mount namespace: rights on files go by that number,
+    /// whatever the user is called inside, and with user namespaces too (docs/decisions/0105).
     fn mounts(&self) -> bool {
         false
     }

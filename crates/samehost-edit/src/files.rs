@@ -8,8 +8,11 @@ use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// Where an editor reads. A path may lead to a device, so the implementation limits the length and the type of files.
-/// Editors limit how many files a configuration includes.
+/// Where an editor reads; what is behind it limits the length and the type of files.
+/// Editors are pure, and are a crate that cannot touch the disk. As a folder of the crate that writes
+/// users' files as root, one of them read the disk past the files that it was given. Formats are many and
+/// large and the transaction is small and dangerous, so the two need different reviews. Editors limit how
+/// many files a configuration includes (docs/decisions/0086).
 pub trait Files {
     /// Content of a file; symbolic links are followed.
     ///

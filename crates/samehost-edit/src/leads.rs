@@ -9,7 +9,12 @@ use samehost_services::{Kind, Leads as SchemeLeads, scheme};
 
 use crate::lines::has_only;
 
-/// A value that may lead to a server.
+/// A value that may lead to a server, found by its form and not by an editor.
+/// An editor that refuses a line says so; one that passes it over says nothing, and that was read as
+/// done. A value counts where its address has a listener on this machine. Taking an unknown key for a
+/// known one by its port was rejected, since the words of a program cannot be guessed from where it
+/// connects. Names are not asked of a name server: a word of somebody's text would leave the machine
+/// (docs/decisions/0131).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lead {
     /// Its line, from 1.

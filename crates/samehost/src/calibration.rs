@@ -22,6 +22,11 @@ const CALIBRATION: &[(u32, FindingKind, &str, &str)] = &[
     (1, FindingKind::RoundTrip, "what a request costs here, one connection", metric::LATENCY_MEAN.name),
     (64, FindingKind::Busy, "what a request costs here, 64 connections", metric::TOTAL_CPU_PER_OP.name),
 ];
+/// Time of each measurement of the calibration: `raw`, 128 bytes, TCP against a Unix socket, with 1 and
+/// with 64 connections. The ranges of CPU time span both numbers of connections, as one is an idle
+/// machine that wakes up for each request and the other a busy one. The calibration shares the machine
+/// with what runs there: on a busy one its ranges are wide, and the answer is then that it cannot be
+/// told, with the ranges (docs/method.md §14).
 const CALIBRATION_TIME: Duration = Duration::from_secs(6);
 /// Short connections per second from which on the cost of a connection is measured.
 const FEW_CONNECTIONS: f64 = 1.0;
@@ -31,7 +36,11 @@ const BARE_TIME: Duration = Duration::from_secs(4);
 const OWN_TIME: Duration = Duration::from_secs(12);
 /// Least of all time that must be left to begin that: a database may take some seconds to start on a busy machine.
 const OWN_LEAST: Duration = Duration::from_secs(6);
-/// Number of the busiest pairs that are each measured in their own shape. The rest use the common calibration.
+/// Number of the busiest pairs for which a request of theirs is measured; the rest use the common
+/// calibration. Each is measured on a private server of its own program where that is installed, and
+/// imitated otherwise, by as many connections, messages as large and the service's threading model. Who
+/// sleeps, and whether replies go out at once or after each round, matters more than the transport
+/// (docs/decisions/0015, docs/method.md §14).
 const MOST_SHAPES: usize = 3;
 
 /// Predicts the saving of a switch for each pair with observed traffic; does nothing if interrupted early. All
@@ -285,6 +294,10 @@ fn cpu_and_latency(report: &Report) -> Option<(Measured, Measured)> {
 }
 
 /// Least time of all runs of a scan together: with it `--observe 8s` ends within 30 s.
+/// However many pairs there are, all measurements share this time, or half of the observation's where
+/// that is more. Where it is not enough, each run gets [`LEAST`] and a part of the rest, or is left out
+/// where its servers would not end in time, and its ranges are as wide as that makes them
+/// (docs/method.md §14).
 const LEAST_OF_ALL: Duration = Duration::from_secs(16);
 /// Least time of a run: eight blocks of three trials of [`SHORT_TRIAL`], with what is around them.
 const LEAST: Duration = Duration::from_millis(1500);

@@ -305,6 +305,9 @@ const SHORTEST_SLICE: Duration = Duration::from_micros(50);
 const LONGEST_SLICE: Duration = Duration::from_secs(1);
 
 /// Number of steps of a ladder, each a tenth of the baseline's capacity.
+/// The steps are the baseline's for every transport: the same rates are what makes them comparable. The
+/// last one is beyond the capacity that was measured, which is not an upper bound, to show where the
+/// latency takes off (docs/method.md §9).
 const LADDER_TENTHS: u32 = 11;
 
 fn parse_claim(text: &str) -> Result<samehost_analysis::Claim, String> {

@@ -29,7 +29,11 @@ use clap::Parser;
 
 use cli::{AtSignal, Cli, Internal, ScanOptions, Verb};
 
-/// musl's own has one lock for all threads.
+/// The allocator where musl is the C library, as in a release: musl's own has one lock for all threads.
+/// An allocator in Rust alone was rejected, because those that are widely used have one lock too, and a C
+/// compiler is needed anyway (ring, tree-sitter). glibc linked statically was rejected as well: it loads
+/// modules of its own version for names at run time. With glibc as the C library its own allocator stays
+/// (docs/decisions/0095).
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

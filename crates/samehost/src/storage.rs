@@ -168,7 +168,11 @@ fn from_lines(text: &str) -> Result<Report, Option<String>> {
     Ok(*report)
 }
 
-/// Root's state directory, unless XDG_STATE_HOME is set.
+/// Root's state directory, unless XDG_STATE_HOME is set to a place that nobody else can change.
+/// sudo may keep the user's HOME, and a journal names files to put back and reloads to run. In the home
+/// directory its owner could hide the journals, or put a directory in their place whose journals name
+/// commands of his: a link there once made root run a planted reload. So root and a user have separate
+/// lists of switches (docs/decisions/0072).
 const OF_ROOT: &str = "/var/lib/samehost";
 
 /// State directory: `$XDG_STATE_HOME/samehost` or `~/.local/state/samehost`.

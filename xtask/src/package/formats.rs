@@ -64,6 +64,12 @@ fn paragraph(line: &str) -> String {
     if line.is_empty() { " .".into() } else { format!(" {line}") }
 }
 
+/// Writes the control file, the sums and the maintainer's scripts.
+/// cargo-deb would take over about 60 lines: this file, `md5sums` and the call of dpkg-deb. What would
+/// stay are manual pages and completions that the packed program itself writes, the licences of others,
+/// two changelogs, lintian's overrides and programs of another processor, and all of that would stand in
+/// `Cargo.toml`. The package is installed, used and purged in `cargo test`, so the tool would have to be
+/// there for everybody who runs the tests (docs/decisions/0136).
 fn control(release: &Release<'_>, root: &Path) -> anyhow::Result<()> {
     let names = tree::files(root)?;
     let mut bytes = 0;

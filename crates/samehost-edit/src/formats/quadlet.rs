@@ -99,7 +99,10 @@ fn leads_or_host(name: &str) -> bool {
     leads(&name.to_uppercase())
 }
 
-/// What is said of a variable that leads to another container.
+/// What is said of a variable that leads to another container: both are described, and neither is edited.
+/// Editing two containers that reach each other was rejected. The volume stands in two files and a third
+/// one, the server's container must be started anew, and no login can be tried before. The refusal has
+/// the lines to write by hand (docs/decisions/0105).
 fn between(file: &Path, client: &Container, others: &[Container], one: &Variable) -> Option<Refusal> {
     let host = host_of(one.value.as_deref()?).filter(|_| leads(&one.name))?;
     let (server, served) = others.iter().find_map(|other| {

@@ -28,6 +28,10 @@ use crate::exit::in_full;
 use worth::{CURE_TIME, Cure, cure, cure_part};
 
 /// CPU time of other programs, in percent of one CPU, from which on a machine counts as at work.
+/// There trials that cannot be divided into slices are longer, because they meet the load one after the
+/// other. Slices meet it in the same milliseconds, so their arms need no such rule. On a quiet machine
+/// the trials of other installed servers are a quarter shorter, as blocks limit a decision there, and not
+/// their length (docs/method.md §3a).
 const AT_WORK_PERCENT: f64 = 25.0;
 /// Factor by which the trials of an installed server are longer on a machine at work, if its arms cannot take turns within a trial.
 ///

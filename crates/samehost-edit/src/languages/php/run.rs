@@ -47,7 +47,11 @@ pub(crate) struct Outcome {
     pub(crate) sources: Vec<Rc<Source>>,
 }
 
-/// A file that is being followed.
+/// A file that is being followed, in the order of execution.
+/// The same constant may be defined in several places of a `wp-config.php` and its includes. Searching
+/// for `define('DB_HOST'` was rejected, because the first match need not be the one that counts. So
+/// includes and conditions are followed by a partial evaluator, which runs no PHP. A condition that
+/// cannot be known has two branches, and what they disagree about is refused (docs/decisions/0059).
 pub(super) struct Run<'a> {
     pub(super) files: &'a dyn Files,
     pub(super) setup: Setup<'a>,

@@ -12,7 +12,11 @@ use super::value::{Trouble, Valued};
 /// Longer than any configuration; limits what the parser gets.
 const LONGEST: usize = 4 << 20;
 
-/// A PHP file and its syntax tree.
+/// A PHP file and its syntax tree, by tree-sitter-php.
+/// Editors need the byte ranges of PHP's syntax. tree-sitter-php gives them, is small and maintained, and
+/// builds with our version of Rust; the newest mago-syntax that cargo found for it was a beta. Where PHP
+/// reads differently (short tags, `??>` in a comment), or the parser sees an error, the file is refused
+/// (docs/decisions/0058).
 pub(crate) struct Source {
     /// Where it lies.
     pub(crate) path: PathBuf,

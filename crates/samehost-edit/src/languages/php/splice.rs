@@ -149,7 +149,10 @@ fn halves(node: Node<'_>) -> Option<(Node<'_>, Node<'_>)> {
 
 // Finds other uses of what an edit would change: they would change with it.
 
-/// The first place that reads a constant.
+/// The first place that reads a constant, for which the file is refused, with this line.
+/// `define( 'STATS_HOST', DB_HOST )` takes its value from the setting that would change. Changing it all
+/// the same was rejected: the other constant would change as well, and nobody asked for that
+/// (docs/decisions/0060).
 pub(crate) fn constant_used(outcome: &Outcome, name: &str) -> Option<Trouble> {
     first(outcome, |source, node| {
         let defines =

@@ -19,7 +19,11 @@ use crate::exit::Ending;
 use crate::wrong_use::WrongUse;
 use crate::{output, switches};
 
-/// Default time limit for a confirmation without a terminal.
+/// Default time limit for a confirmation where nobody is at the terminal.
+/// Errors may come after the proof, when nobody watches. Without `--confirm`, or a `--page` that stayed
+/// as it was, such a switch is taken back after this time; `--confirm-within 0` turns that off. The
+/// deadline is in the journal, written together with the proof. One in memory was rejected: a killed
+/// watcher or a reboot would lose it (docs/decisions/0070).
 const UNATTENDED: Duration = Duration::from_secs(30 * 60);
 /// Directory for units of the administrator.
 const UNITS: &str = "/etc/systemd/system";

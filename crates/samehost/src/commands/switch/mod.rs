@@ -215,6 +215,10 @@ fn refuse<T>(text: impl Into<String>) -> Result<T, WrongUse> {
 }
 
 /// Default time for observing who else uses an address that would be closed.
+/// The last stages used to take a port away from whoever else used it: another virtual host, or an
+/// application that nobody had restarted. One look at a moment was rejected, because it misses short
+/// connections. Where somebody is seen, these stages are kept with the switch for `--finish`, or the
+/// switch is refused with who uses the address and by which line (docs/decisions/0069).
 const OBSERVE: Duration = Duration::from_secs(5);
 
 /// One transaction for these targets.

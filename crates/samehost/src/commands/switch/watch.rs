@@ -24,7 +24,10 @@ use crate::cli::WatchSwitchOptions;
 use crate::exit::Ending;
 use crate::switches;
 
-/// Consecutive failed checks before a rollback; a single one may coincide with a reload.
+/// Consecutive failed checks of the page or of the socket before a switch is taken back.
+/// A single failure may coincide with a reload of the server. Logins are tried more seldom, every
+/// [`LOOKS_TO_A_LOGIN`] checks, and two that are refused are enough, because servers count failed logins
+/// (docs/switch.md).
 const IN_A_ROW: u32 = 3;
 /// Consecutive failed logins before a rollback, and checks between logins: servers count failed logins.
 const LOGINS_IN_A_ROW: u32 = 2;
