@@ -92,8 +92,8 @@ mod tests {
 
     use super::*;
 
-    fn scan() -> Scan {
-        let service = |kind: Kind| Service {
+    fn service(kind: Kind) -> Service {
+        Service {
             kind: Some(kind),
             recognised_by: None,
             name: kind.label().to_owned(),
@@ -102,8 +102,11 @@ mod tests {
             network_namespace: 1,
             listeners: vec![],
             connections: 1,
-        };
-        let advice = |client: &str, service| Advice {
+        }
+    }
+
+    fn advice(client: &str, service: usize) -> Advice {
+        Advice {
             service,
             client: client.to_owned(),
             client_pids: vec![],
@@ -116,7 +119,10 @@ mod tests {
             obstacles: vec![],
             traffic: None,
             saving: None,
-        };
+        }
+    }
+
+    fn scan() -> Scan {
         let services = [Kind::Nginx, Kind::Mariadb, Kind::Redis].map(service).to_vec();
         let advice = vec![advice("php-fpm8.2", 1), advice("node", 2), advice("node", 1)];
         Scan { services, advice, ..Scan::default() }
@@ -134,12 +140,14 @@ mod tests {
 
     #[test]
     fn exchanges_are_left_with_the_service_that_is_asked_for() {
-        let pair = |client: &str, service| PairExchanges {
-            service,
-            client: client.to_owned(),
-            kind: SocketKind::UnixStream,
-            ..PairExchanges::default()
-        };
+        fn pair(client: &str, service: usize) -> PairExchanges {
+            PairExchanges {
+                service,
+                client: client.to_owned(),
+                kind: SocketKind::UnixStream,
+                ..PairExchanges::default()
+            }
+        }
         let mut scan = scan();
         let pairs = vec![pair("php-fpm8.2", 1), pair("worker", 2), pair("nginx", 0)];
         scan.exchanges = Some(Exchanges { pairs, ..Exchanges::default() });
@@ -151,7 +159,9 @@ mod tests {
 
     #[test]
     fn names_are_those_of_services_or_of_clients() {
-        let pair = |client: &str, service: &str| (client.to_owned(), service.to_owned());
+        fn pair(client: &str, service: &str) -> (String, String) {
+            (client.to_owned(), service.to_owned())
+        }
         let maria = vec![pair("php-fpm8.2", "MariaDB"), pair("node", "MariaDB")];
         assert_eq!(left(&["mariadb"]), (vec!["MariaDB".to_owned()], maria.clone()));
         assert_eq!(left(&["mysql"]), (vec!["MariaDB".to_owned()], maria), "a MariaDB is one");

@@ -95,19 +95,20 @@ fn shown(text: &str) -> String {
 
 /// What a URL asks for and a socket of PostgreSQL has not.
 fn note_on_tls(found: &Destination, url: &ServerUrl) -> Option<String> {
-    found.endpoint.path().filter(|_| found.protocol == Protocol::Postgres)?;
-    let word = |name: &str, values: &[&str]| {
+    fn word(url: &ServerUrl, name: &str, values: &[&str]) -> Option<String> {
         let value = url.option(name).filter(|value| values.contains(value))?;
         Some(format!("{name}={value}"))
-    };
-    let tls =
-        word("sslmode", &["require", "verify-ca", "verify-full"]).or_else(|| word("ssl", &["true", "1"]));
+    }
+    found.endpoint.path().filter(|_| found.protocol == Protocol::Postgres)?;
+    let tls = word(url, "sslmode", &["require", "verify-ca", "verify-full"])
+        .or_else(|| word(url, "ssl", &["true", "1"]));
     if let Some(word) = tls {
         return Some(format!(
             "{word}: there is no TLS on a socket of PostgreSQL; libpq and pgx go without there, pg of Node, lib/pq, Prisma and asyncpg fail"
         ));
     }
-    let word = word("channel_binding", &["require"]).or_else(|| word("gssencmode", &["require"]))?;
+    let word =
+        word(url, "channel_binding", &["require"]).or_else(|| word(url, "gssencmode", &["require"]))?;
     Some(format!("{word}: not to be had on a socket of PostgreSQL; libpq fails there"))
 }
 
@@ -232,10 +233,12 @@ mod tests {
 
     #[test]
     fn tls_that_a_socket_has_not_is_noted() {
-        let notes = |text: &str| match text.parse() {
-            Ok(Target::Address { notes, .. }) => notes.join("; "),
-            other => panic!("{other:?}"),
-        };
+        fn notes(text: &str) -> String {
+            match text.parse() {
+                Ok(Target::Address { notes, .. }) => notes.join("; "),
+                other => panic!("{other:?}"),
+            }
+        }
         assert!(notes("postgres://u@/db?host=/run/pg&sslmode=require").contains("pg of Node"));
         assert!(notes("postgres://u@/db?host=/run/pg&channel_binding=require").contains("libpq fails"));
         assert!(!notes("postgres://u@/db?host=/run/pg&sslmode=prefer").contains("TLS"));

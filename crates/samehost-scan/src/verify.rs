@@ -111,7 +111,6 @@ fn server(
     ours: Option<&'static str>,
     result: Result<View, LoginError>,
 ) -> (Option<Proof>, Option<String>) {
-    let proof = |says: String, transport| Some(Proof { by: "server", says, transport });
     match result {
         Ok(view) if view.says.is_empty() && view.version.is_empty() => (None, None),
         Ok(view) if view.transport.is_some() && view.transport != ours => {
@@ -131,6 +130,10 @@ fn server(
         }
         Err(error) => (proof(error.to_string(), None), None),
     }
+}
+
+fn proof(says: String, transport: Option<&'static str>) -> Option<Proof> {
+    Some(Proof { by: "server", says, transport })
 }
 
 /// The same where a pooler answers: what the server sees is another connection, whatever its transport.
@@ -418,9 +421,9 @@ mod tests {
 
     #[test]
     fn what_the_server_says_is_held_against_the_kernel() {
-        let view = |transport| {
+        fn view(transport: &'static str) -> Result<View, LoginError> {
             Ok(View { version: "1".into(), says: "x".into(), transport: Some(transport), ..View::default() })
-        };
+        }
         let (proof, note) = server(Protocol::Postgres, Some("unix"), view("unix"));
         assert_eq!((proof.unwrap().transport, note), (Some("unix"), None));
         let (proof, note) = server(Protocol::Postgres, Some("unix"), view("tcp"));

@@ -433,11 +433,11 @@ mod tests {
 
     #[test]
     fn the_rules_are_found_by_the_command_line_or_the_environment() {
-        let paths = |line: &str, environment: &str| {
+        fn paths(line: &str, environment: &str) -> Vec<String> {
             let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
             let found = rules_paths(&words, environment.replace(' ', "\0").as_bytes());
-            found.iter().map(|path| path.display().to_string()).collect::<Vec<_>>()
-        };
+            found.iter().map(|path| path.display().to_string()).collect()
+        }
         let debian =
             "postgres -D /var/lib/postgresql/15/main -c config_file=/etc/postgresql/15/main/postgresql.conf";
         assert_eq!(paths(debian, "")[0], "/etc/postgresql/15/main/pg_hba.conf");
@@ -499,7 +499,6 @@ mod tests {
 
     #[test]
     fn address_families_are_taken_as_systemd_does_recorded() {
-        let may = |texts: &[&str]| may_use_unix(texts.iter().copied());
         for allowed in [
             &["[Service]\nSystemCallFilter=@system-service\n"][..],
             &["RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6"],
@@ -508,7 +507,7 @@ mod tests {
             &["RestrictAddressFamilies=AF_INET", "RestrictAddressFamilies="],
             &["#RestrictAddressFamilies=AF_INET"],
         ] {
-            assert!(may(allowed), "{allowed:?}");
+            assert!(may_use_unix(allowed.iter().copied()), "{allowed:?}");
         }
         for forbidden in [
             &["RestrictAddressFamilies=AF_INET AF_INET6"][..],
@@ -516,7 +515,7 @@ mod tests {
             &["RestrictAddressFamilies=~AF_UNIX"],
             &["RestrictAddressFamilies=AF_UNIX AF_INET", "RestrictAddressFamilies=~AF_UNIX"],
         ] {
-            assert!(!may(forbidden), "{forbidden:?}");
+            assert!(!may_use_unix(forbidden.iter().copied()), "{forbidden:?}");
         }
         let ends = Ends { client: "app", forbidden_by: Some("app.service".into()), ..Ends::default() };
         let Finding { weight, found, remedy } = judge(&ends).unwrap();

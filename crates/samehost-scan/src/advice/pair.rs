@@ -273,11 +273,12 @@ mod tests {
 
     #[test]
     fn a_socket_is_proposed_by_the_configuration_of_its_server() {
-        let master = |file: &str| Process {
-            command_line: vec![format!("php-fpm: master process ({file})")],
-            ..Process::default()
-        };
-        let proposed = |process: Option<&Process>| proposed_socket(Kind::PhpFpm.descriptor(), process);
+        fn master(file: &str) -> Process {
+            Process { command_line: vec![format!("php-fpm: master process ({file})")], ..Process::default() }
+        }
+        fn proposed(process: Option<&Process>) -> String {
+            proposed_socket(Kind::PhpFpm.descriptor(), process)
+        }
         let debians = master("/etc/php/8.2/fpm/php-fpm.conf");
         assert_eq!(proposed(Some(&debians)), "/run/php/php8.2-fpm.sock");
         assert_eq!(proposed(Some(&master("/usr/local/etc/php-fpm.conf"))), "/run/php/php-fpm.sock");
@@ -297,15 +298,11 @@ mod tests {
     }
 
     fn scan() -> Scan {
+        fn process(pid: u32, name: &str, uid: u32, unit: &str) -> Process {
+            Process { pid, name: name.to_owned(), uid, unit: Some(unit.to_owned()), ..Process::default() }
+        }
         let local = Address::Inet("127.0.0.1:80".parse().unwrap());
         let server = Socket { local, ..Socket::new(SocketKind::Tcp, SocketState::Established, 1, 1) };
-        let process = |pid, name: &str, uid, unit: &str| Process {
-            pid,
-            name: name.to_owned(),
-            uid,
-            unit: Some(unit.to_owned()),
-            ..Process::default()
-        };
         let processes =
             vec![process(10, "php", 33, "php.service"), process(11, "curl", 1000, "cron.service")];
         Scan { sockets: vec![server], processes, ..Scan::default() }

@@ -113,10 +113,11 @@ fn only_in(these: &[Noted], others: &[Noted]) -> Vec<Noted> {
 
 /// Those of `old` that `new` does not have, and those of `new` that `old` does not have.
 fn unmatched<T: Clone>(old: &[T], new: &[T], same: impl Fn(&T, &T) -> bool) -> (Vec<T>, Vec<T>) {
-    let without = |these: &[T], others: &[T]| {
-        these.iter().filter(|one| !others.iter().any(|other| same(one, other))).cloned().collect()
-    };
-    (without(old, new), without(new, old))
+    (without(old, new, &same), without(new, old, &same))
+}
+
+fn without<T: Clone>(these: &[T], others: &[T], same: &impl Fn(&T, &T) -> bool) -> Vec<T> {
+    these.iter().filter(|one| !others.iter().any(|other| same(one, other))).cloned().collect()
 }
 
 /// Removes pairs of the same thing from both lists, and returns them.
@@ -211,6 +212,10 @@ mod tests {
         ServiceName { kind: Some(name.to_lowercase()), name: name.into() }
     }
 
+    fn unknown() -> ServiceName {
+        ServiceName { kind: None, name: "ide".into() }
+    }
+
     fn hop(client: Program, service: ServiceName, endpoint: &str) -> Hop {
         Hop { client, service, endpoint: endpoint.into(), connections: 1 }
     }
@@ -262,7 +267,9 @@ mod tests {
 
     #[test]
     fn ports_and_names_that_are_drawn_are_no_change() {
-        let unknown = || ServiceName { kind: None, name: "ide".into() };
+        fn port(port: u16) -> Hop {
+            hop(program("a"), unknown(), &format!("tcp:127.0.0.1:{port}"))
+        }
         for (before, now) in [
             ("tcp:127.0.0.1:41234", "tcp:127.0.0.1:60001"),
             ("unix:/tmp/ssh-AbcDEfgh1234/agent.811", "unix:/tmp/ssh-kZzQrstuvwxy/agent.4711"),
@@ -286,21 +293,21 @@ mod tests {
             assert_eq!(found.changed_hops.len(), 1, "{before} {now}");
         }
         // Numbers of a known service mean something: an instance, a port.
-        let path = |number| format!("unix:/run/store-{number}.sock");
         let found = between(
-            &[hop(program("a"), known("Store"), &path(6379))],
-            &[hop(program("a"), known("Store"), &path(6380))],
+            &[hop(program("a"), known("Store"), "unix:/run/store-6379.sock")],
+            &[hop(program("a"), known("Store"), "unix:/run/store-6380.sock")],
         );
         assert_eq!(found.changed_hops.len(), 1);
         // Two where one was: one of them is new.
-        let port = |port| hop(program("a"), unknown(), &format!("tcp:127.0.0.1:{port}"));
         assert_eq!(between(&[port(40_000)], &[port(40_001), port(40_002)]).new_hops.len(), 1);
     }
 
     #[test]
     fn a_client_that_one_scan_did_not_see_is_no_change() {
+        fn to(client: Program) -> Hop {
+            hop(client, known("Store"), "tcp:127.0.0.1:6379")
+        }
         let seen = Program { unit: Some("app.service".into()), ..program("app") };
-        let to = |client: Program| hop(client, known("Store"), "tcp:127.0.0.1:6379");
         let by_unit = Program { unit: Some("app.service".into()), ..Program::default() };
         for unseen in [by_unit, Program::default()] {
             for (old, new) in [(&seen, &unseen), (&unseen, &seen)] {
@@ -314,9 +321,12 @@ mod tests {
 
     #[test]
     fn services_come_go_and_listen_elsewhere() {
-        let inventory =
-            |services: &[Listening]| Inventory { services: services.to_vec(), ..Inventory::default() };
-        let between = |old: &[Listening], new: &[Listening]| changes(&inventory(old), &inventory(new), None);
+        fn inventory(services: &[Listening]) -> Inventory {
+            Inventory { services: services.to_vec(), ..Inventory::default() }
+        }
+        fn between(old: &[Listening], new: &[Listening]) -> ScanChanges {
+            changes(&inventory(old), &inventory(new), None)
+        }
         let tcp = listening("Store", &["tcp:127.0.0.1:6379"]);
         let both = listening("Store", &["tcp:127.0.0.1:6379", "unix:/run/store.sock"]);
         assert_eq!(between(&[], std::slice::from_ref(&tcp)).new_services, std::slice::from_ref(&tcp));
@@ -337,10 +347,15 @@ mod tests {
 
     #[test]
     fn a_finding_is_the_same_while_its_numbers_change() {
-        let noted =
-            |found: &str| Noted { code: "full-queue".into(), subject: "Store".into(), found: found.into() };
-        let with = |findings: &[Noted]| Inventory { findings: findings.to_vec(), ..Inventory::default() };
-        let between = |old: &[Noted], new: &[Noted]| changes(&with(old), &with(new), None);
+        fn noted(found: &str) -> Noted {
+            Noted { code: "full-queue".into(), subject: "Store".into(), found: found.into() }
+        }
+        fn with(findings: &[Noted]) -> Inventory {
+            Inventory { findings: findings.to_vec(), ..Inventory::default() }
+        }
+        fn between(old: &[Noted], new: &[Noted]) -> ScanChanges {
+            changes(&with(old), &with(new), None)
+        }
         let same = between(&[noted("11 wait")], &[noted("12 wait")]);
         assert!(!same.is_changed && same.gone_findings.is_empty());
         assert!(between(&[], &[noted("11 wait")]).is_changed);

@@ -343,7 +343,9 @@ mod tests {
 
     /// A service at a port and at a path, with one client at each; `shift` moves all that the kernel chooses.
     fn scan(shift: u32) -> Scan {
-        let address = |text: &str| Address::Inet(text.parse().unwrap());
+        fn address(text: &str) -> Address {
+            Address::Inet(text.parse().unwrap())
+        }
         let socket = |kind, state, inode, local: Address, pid| Socket {
             local,
             pids: vec![pid],
@@ -366,7 +368,6 @@ mod tests {
             socket(UnixStream, Established, 5, Address::Unnamed, client),
             socket(UnixStream, Established, 6, path, server),
         ];
-        let connection = |kind, client, server| Connection { kind, client, server, service: Some(0) };
         Scan {
             samehost_version: "1".into(),
             network_namespaces: vec![NetworkNamespace {
@@ -384,7 +385,10 @@ mod tests {
                 process(client, "client", "run-u7.service"),
             ],
             services: vec![service(server)],
-            connections: vec![connection(Tcp, 2, 3), connection(UnixStream, 4, 5)],
+            connections: vec![
+                Connection { kind: Tcp, client: 2, server: 3, service: Some(0) },
+                Connection { kind: UnixStream, client: 4, server: 5, service: Some(0) },
+            ],
             advice: vec![advice(client)],
             ..Scan::default()
         }
@@ -414,7 +418,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_says_why() {
-        let reason = |text: &str| read_inventory(text.as_bytes()).unwrap_err();
+        fn reason(text: &str) -> InventoryError {
+            read_inventory(text.as_bytes()).unwrap_err()
+        }
         assert!(matches!(reason("{\"schema\":\"samehost.inventory/2\"}"), InventoryError::Newer(_)));
         assert!(matches!(reason("{\"schema\":\"samehost.scan/9\"}"), InventoryError::Newer(_)));
         assert!(matches!(reason("{\"schema\":\"samehost.report/1\"}"), InventoryError::Another(_)));

@@ -157,13 +157,16 @@ fn variables(words: &str) -> Option<Vec<(String, String)>> {
     let mut variables = Vec::new();
     for line in words.lines() {
         let (name, value) = line.split_once('=')?;
-        let is_of_name = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
         if name.is_empty() || !name.bytes().all(is_of_name) {
             return None;
         }
         variables.push((name.to_owned(), value.trim_matches('"').to_owned()));
     }
     Some(variables)
+}
+
+fn is_of_name(byte: u8) -> bool {
+    byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_'
 }
 
 /// A text as YAML and JSON write it.

@@ -312,16 +312,15 @@ fn steps(kind: Kind, setting: &str, path: &str) -> Vec<String> {
             folder.rsplit('/').next().unwrap_or("app")
         ));
     }
-    let limit = |name: &str| network_setting(name).unwrap_or_default();
     steps.push(if known.protocol.is_some_and(Protocol::is_datagram) {
         format!(
             "let its queue hold a burst: net.unix.max_dgram_qlen is {} here, and counts when the service starts; a full queue holds a sender up, or refuses one that does not wait",
-            limit("unix/max_dgram_qlen")
+            network_setting("unix/max_dgram_qlen").unwrap_or_default()
         )
     } else {
         format!(
             "give it a backlog for a burst (net.core.somaxconn is {} here, and caps it): a full one refuses at once on a Unix socket",
-            limit("core/somaxconn")
+            network_setting("core/somaxconn").unwrap_or_default()
         )
     });
     steps.extend(known.about_socket.iter().cloned());
@@ -395,13 +394,15 @@ mod tests {
 
     #[test]
     fn a_client_in_place_of_a_service_asks_for_each_service_that_it_uses() {
-        let asked = |name: &str| {
+        fn asked(name: &str) -> Vec<Result<String, HowError>> {
             let question = Question { service: Some(name.to_owned()), ..Question::default() };
             let scan = Scan::default();
             let services = questions(question, &scan).into_iter();
-            services.map(|question| how(&question, &scan).map(|answer| answer.service)).collect::<Vec<_>>()
-        };
-        let named = |names: &[&str]| names.iter().map(|name| Ok((*name).to_owned())).collect::<Vec<_>>();
+            services.map(|question| how(&question, &scan).map(|answer| answer.service)).collect()
+        }
+        fn named(names: &[&str]) -> Vec<Result<String, HowError>> {
+            names.iter().map(|name| Ok((*name).to_owned())).collect()
+        }
         assert_eq!(asked("typeorm"), named(&["mysql", "postgres"]));
         assert_eq!(asked("spring"), named(&["mysql", "postgres", "redis"]));
         assert_eq!(asked("sidekiq"), named(&["redis"]));

@@ -199,21 +199,24 @@ const FEW: u64 = 256;
 
 /// Fills in the holders of clients that the first look missed, else the unit or container that made them.
 fn name_clients(sockets: &mut [Socket], connections: &[Connection]) {
-    let is_unheld = |sockets: &[Socket], at: &usize| sockets.get(*at).is_some_and(|one| one.pids.is_empty());
     let clients = connections.iter().map(|connection| connection.client);
-    let mut unheld: Vec<usize> = clients.filter(|at| is_unheld(sockets, at)).collect();
+    let mut unheld: Vec<usize> = clients.filter(|at| is_unheld(sockets, *at)).collect();
     if unheld.is_empty() {
         return;
     }
     look_again(sockets, &unheld);
-    unheld.retain(|at| is_unheld(sockets, at));
-    let group = |at: &usize| sockets.get(*at)?.control_group;
-    let names = cgroup::names(unheld.iter().filter_map(group).collect());
+    unheld.retain(|at| is_unheld(sockets, *at));
+    let groups = unheld.iter().filter_map(|at| sockets.get(*at)?.control_group);
+    let names = cgroup::names(groups.collect());
     for at in unheld {
         if let Some(socket) = sockets.get_mut(at) {
             socket.made_in = socket.control_group.and_then(|group| names.get(&group).cloned());
         }
     }
+}
+
+fn is_unheld(sockets: &[Socket], at: usize) -> bool {
+    sockets.get(at).is_some_and(|one| one.pids.is_empty())
 }
 
 /// Searches the processes of the sockets' makers.
@@ -231,8 +234,8 @@ fn look_again(sockets: &mut [Socket], unheld: &[usize]) {
     if makers.is_empty() {
         return;
     }
-    let inode = |at: usize| Some((sockets.get(at)?.inode, at));
-    let mut wanted: Vec<(u64, usize)> = open.into_iter().filter_map(inode).collect();
+    let mut wanted: Vec<(u64, usize)> =
+        open.into_iter().filter_map(|at| Some((sockets.get(at)?.inode, at))).collect();
     wanted.sort_unstable();
     for pid in pids() {
         if !has_few(pid) || !status::read(pid).is_some_and(|status| makers.contains(&status.uid)) {
@@ -279,12 +282,14 @@ mod tests {
 
     #[test]
     fn a_client_that_the_first_look_missed_is_found() {
+        fn socket(inode: u64) -> Socket {
+            Socket {
+                uid: Some(geteuid().as_raw()),
+                ..Socket::new(SocketKind::Tcp, SocketState::Established, inode, 1)
+            }
+        }
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let socket = |inode| Socket {
-            uid: Some(geteuid().as_raw()),
-            ..Socket::new(SocketKind::Tcp, SocketState::Established, inode, 1)
-        };
         let mut sockets = [socket(fstat(&client).unwrap().st_ino), socket(0), socket(0)];
         let connections =
             [0, 1].map(|client| Connection { kind: SocketKind::Tcp, client, server: 2, service: None });

@@ -26,7 +26,6 @@ pub(crate) fn slow(scan: &Scan) -> Vec<SlowCongestion> {
 fn in_use(scan: &Scan) -> BTreeSet<IpAddr> {
     let own = scan.network_namespaces.first().map_or(0, |space| space.inode);
     let ours = |socket: &&Socket| socket.network_namespace == own && socket.kind.is_tcp();
-    let ip = |address: &Address| address.inet().map(|address| address.ip().to_canonical());
     let mut found = Vec::new();
     for socket in scan.sockets.iter().filter(ours).filter(|socket| socket.is_listening()) {
         match ip(&socket.local) {
@@ -49,6 +48,10 @@ fn in_use(scan: &Scan) -> BTreeSet<IpAddr> {
         found.push(IpAddr::V4(Ipv4Addr::LOCALHOST));
     }
     found.into_iter().collect()
+}
+
+fn ip(address: &Address) -> Option<IpAddr> {
+    address.inet().map(|address| address.ip().to_canonical())
 }
 
 fn of(address: IpAddr, routes: &[LocalRoute], default: &str, has_usual: bool) -> Option<SlowCongestion> {
@@ -81,10 +84,6 @@ fn of(address: IpAddr, routes: &[LocalRoute], default: &str, has_usual: bool) ->
 
 /// Commands that give an address's connections the usual congestion control, and commands that undo this.
 fn cure(address: IpAddr, route: &LocalRoute) -> (Vec<String>, Vec<String>) {
-    let back = |route: &LocalRoute| match &route.congestion {
-        Some(name) => format!("{route} congctl {name}"),
-        None => route.to_string(),
-    };
     // The kernel's own IPv6 route has priority 0, which no request can name, so it cannot be replaced. A second
     // route is added behind it, and then the first is deleted. The route that undoes this has the usual priority.
     if address.is_ipv6() && route.priority == 0 {
@@ -96,6 +95,14 @@ fn cure(address: IpAddr, route: &LocalRoute) -> (Vec<String>, Vec<String>) {
     let ip = if address.is_ipv6() { "ip -6" } else { "ip" };
     let cure = vec![format!("{ip} route replace {route} congctl {USUAL}")];
     (cure, vec![format!("{ip} route replace {}", back(route))])
+}
+
+/// The words that give the route what it has now.
+fn back(route: &LocalRoute) -> String {
+    match &route.congestion {
+        Some(name) => format!("{route} congctl {name}"),
+        None => route.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -124,6 +131,9 @@ mod tests {
 
     #[test]
     fn the_setting_and_the_route_both_count_and_the_route_goes_first() {
+        fn with(name: &str) -> [LocalRoute; 1] {
+            [LocalRoute { congestion: Some(name.into()), ..route("127.0.0.1", 32) }]
+        }
         let plain = [route("127.0.0.0", 8), route("127.0.0.1", 32)];
         let slow = found(&plain, "bbr").unwrap();
         assert_eq!(slow.from, "net.ipv4.tcp_congestion_control");
@@ -131,7 +141,6 @@ mod tests {
         assert_eq!(slow.cure, [format!("ip route replace {kept} congctl cubic")]);
         assert_eq!(slow.undo, [format!("ip route replace {kept}")]);
         assert_eq!(found(&plain, "cubic"), None);
-        let with = |name: &str| [LocalRoute { congestion: Some(name.into()), ..route("127.0.0.1", 32) }];
         assert_eq!(found(&with("cubic"), "bbr"), None);
         let by_route = found(&with("bbr"), "cubic").unwrap();
         assert_eq!(by_route.from, "its route");

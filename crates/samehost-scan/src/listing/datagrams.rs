@@ -189,7 +189,6 @@ mod tests {
         sockets.extend(
             senders.map(|(at, peer)| udp(SocketState::Established, "127.0.0.1:40000", peer, at as u32 + 10)),
         );
-        let process = |pid| Process { pid, name: "app".to_owned(), ..Process::default() };
         Scan {
             network_namespaces: vec![NetworkNamespace {
                 inode: 1,
@@ -210,7 +209,9 @@ mod tests {
                 listeners: vec![0],
                 connections: 0,
             }],
-            processes: (10..10 + peers.len() as u32).map(process).collect(),
+            processes: (10..10 + peers.len() as u32)
+                .map(|pid| Process { pid, name: "app".to_owned(), ..Process::default() })
+                .collect(),
             sockets,
             ..Scan::default()
         }

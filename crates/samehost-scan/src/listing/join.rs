@@ -44,9 +44,9 @@ impl Listeners {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
-        let listener = |address: SocketAddr| self.exact.get(&(namespace, address));
-        listener(address)
-            .or_else(|| listener(SocketAddr::new(every, address.port())))
+        self.exact
+            .get(&(namespace, address))
+            .or_else(|| self.exact.get(&(namespace, SocketAddr::new(every, address.port()))))
             .or_else(|| self.dual.get(&(namespace, address.port())).filter(|_| address.is_ipv4()))
             .map_or(&[], Vec::as_slice)
     }
@@ -190,7 +190,9 @@ mod tests {
 
     #[test]
     fn addresses_in_a_users_own_namespace_are_his_word() {
-        let inside = |socket| Socket { network_namespace: 2, ..socket };
+        fn inside(socket: Socket) -> Socket {
+            Socket { network_namespace: 2, ..socket }
+        }
         let mut sockets = [
             tcp(1, SocketState::Established, "10.0.0.1:3306", "10.0.0.1:40000"),
             inside(tcp(2, SocketState::Established, "10.0.0.1:40000", "10.0.0.1:3306")),
@@ -213,15 +215,15 @@ mod tests {
 
     #[test]
     fn a_listener_is_chosen_as_the_kernel_does() {
+        fn chosen(sockets: &[&Socket], address: &str) -> Vec<usize> {
+            let sockets: Vec<Socket> = sockets.iter().map(|socket| (*socket).clone()).collect();
+            Listeners::of(&sockets).all(1, address.parse().unwrap()).to_vec()
+        }
         let listen =
             |local: &str, v6only| Socket { v6only, ..tcp(1, SocketState::Listen, local, "0.0.0.0:0") };
         let only6 = listen("[::]:3306", Some(true));
         let dual = listen("[::]:3306", Some(false));
         let (exact, every) = (listen("127.0.0.1:3306", None), listen("0.0.0.0:3306", None));
-        let chosen = |sockets: &[&Socket], address: &str| {
-            let sockets: Vec<Socket> = sockets.iter().map(|socket| (*socket).clone()).collect();
-            Listeners::of(&sockets).all(1, address.parse().unwrap()).to_vec()
-        };
         assert_eq!(chosen(&[&only6, &exact], "127.0.0.1:3306"), [1]);
         assert_eq!(chosen(&[&only6], "127.0.0.1:3306"), [0; 0], "IPv4 does not reach it");
         assert_eq!(chosen(&[&dual, &every], "127.0.0.1:3306"), [1]);

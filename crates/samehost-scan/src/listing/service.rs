@@ -72,11 +72,12 @@ fn evidence(process: Option<&Process>, sockets: &[&Socket]) -> Option<(Kind, Rec
         .filter(|socket| socket.kind.is_tcp())
         .filter_map(|socket| Some(socket.local.inet()?.port()))
         .collect();
-    let by_datagrams = || {
-        let mut sockets = sockets.iter().filter(|socket| socket.kind.is_udp());
-        sockets.find_map(|socket| Some((of_port(socket.local.inet()?.port())?, RecognisedBy::Port)))
-    };
-    recognise(process, &paths, &ports).or_else(|| if process.is_none() { by_datagrams() } else { None })
+    let found = recognise(process, &paths, &ports);
+    if found.is_some() || process.is_some() {
+        return found;
+    }
+    let mut datagrams = sockets.iter().filter(|socket| socket.kind.is_udp());
+    datagrams.find_map(|socket| Some((of_port(socket.local.inet()?.port())?, RecognisedBy::Port)))
 }
 
 fn describe(scan: &Scan, owner: &Owner, namespace: u64, listeners: Vec<usize>) -> Service {

@@ -92,12 +92,16 @@ fn unseen(scan: &Scan, service: &Service, accounts: &[&str], trusted: &Trusted) 
         .filter_map(|socket| socket.uid)
         .collect();
     let names = Names::of_users();
-    let is_account = |uid: u32| names.name(uid).is_some_and(|name| accounts.contains(&name));
-    match makers.iter().find(|uid| !trusted.has(**uid) && !is_account(**uid)) {
-        None if !makers.is_empty() => Ok(()),
-        None => Err("no process that listens there is visible".into()),
-        Some(uid) => Err(format!("its process cannot be seen, and user {uid} made its socket")),
+    if makers.is_empty() {
+        return Err("no process that listens there is visible".into());
     }
+    for uid in makers {
+        let is_account = names.name(uid).is_some_and(|name| accounts.contains(&name));
+        if !is_account && !trusted.has(uid) {
+            return Err(format!("its process cannot be seen, and user {uid} made its socket"));
+        }
+    }
+    Ok(())
 }
 
 /// Whether the process is in this service's own system unit. Only root can create such a unit or move a
@@ -225,7 +229,9 @@ mod tests {
 
     #[test]
     fn a_server_is_whom_its_user_or_its_unit_makes_it() {
-        let mysql = |process| judged(process, Protocol::Mysql, Some(Kind::Mariadb));
+        fn mysql(process: Process) -> Result<(), String> {
+            judged(process, Protocol::Mysql, Some(Kind::Mariadb))
+        }
         for sound in [
             of(0, "root", None),
             of(110, "mysql", None),
@@ -256,10 +262,12 @@ mod tests {
 
     #[test]
     fn a_container_of_the_system_is_named_and_one_of_a_user_is_his() {
-        let inside = |foreign| Process {
-            container: Some(Container { runtime: "docker".into(), id: "ab".into(), foreign }),
-            ..of(65_000, "x", None)
-        };
+        fn inside(foreign: bool) -> Process {
+            Process {
+                container: Some(Container { runtime: "docker".into(), id: "ab".into(), foreign }),
+                ..of(65_000, "x", None)
+            }
+        }
         assert_eq!(judged(inside(false), Protocol::Mysql, Some(Kind::Mariadb)), Ok(()));
         assert!(judged(inside(true), Protocol::Mysql, Some(Kind::Mariadb)).is_err());
     }

@@ -191,8 +191,9 @@ impl<'a> Catcher<'a> {
         }
         for (service, ends) in ends {
             let seen = self.caught.entry(service).or_default();
-            let is_known = |end: &ClientEnd| seen.program(Opener { uid: end.uid, sender: None }).is_some();
-            let asks_all = seen.count().is_multiple_of(SELDOM) || !ends.iter().all(is_known);
+            let any_unknown =
+                ends.iter().any(|end| seen.program(Opener { uid: end.uid, sender: None }).is_none());
+            let asks_all = seen.count().is_multiple_of(SELDOM) || any_unknown;
             let holders = self.holders_of(&ends, asks_all);
             let seen = self.caught.entry(service).or_default();
             for end in ends {

@@ -147,9 +147,8 @@ impl Ended {
 
     /// Whether there is a subscription in every namespace of a scan that allows one.
     pub(crate) fn covers(&self, namespaces: &[NetworkNamespace]) -> bool {
-        let is_covered = |inode| self.spaces.iter().any(|space| space.inode == inode);
         let mut readable = namespaces.iter().filter(|space| space.read_by == ReadBy::SockDiag);
-        self.no_events || readable.all(|space| is_covered(space.inode))
+        self.no_events || readable.all(|space| self.spaces.iter().any(|ours| ours.inode == space.inode))
     }
 
     /// Reads the events since the last call. Connections that were open `before` are skipped: their counters
@@ -242,7 +241,9 @@ mod tests {
 
     #[test]
     fn the_oldest_unmatched_end_goes_and_that_is_reported() {
-        let end = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+        fn end(port: u16) -> SocketAddr {
+            SocketAddr::from(([127, 0, 0, 1], port))
+        }
         let mut unmatched = Unmatched::default();
         assert!(!unmatched.add((end(1), end(9)), 10, 2) && !unmatched.add((end(2), end(9)), 20, 2));
         assert!(!unmatched.add((end(1), end(9)), 11, 2), "the same addresses again: now it is the newest");

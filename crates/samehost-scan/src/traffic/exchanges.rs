@@ -457,26 +457,28 @@ mod tests {
 
     #[test]
     fn a_time_is_refused_where_it_would_not_be_one() {
+        fn reason(counts: &PairCounts) -> Option<NoTime> {
+            seen(&pair(), 0, counts, 1.0, false).no_time
+        }
         let mut good = PairCounts { connections: 1, exchanges: 100, receives: 100, ..PairCounts::default() };
         (good.bytes_out, good.bytes_taken) = (1000, 1000);
-        let reason = |counts: PairCounts| seen(&pair(), 0, &counts, 1.0, false).no_time;
-        assert_eq!(reason(good.clone()), None);
-        assert_eq!(reason(PairCounts { violations: 30, ..good.clone() }), Some(NoTime::Overlapping));
-        assert_eq!(reason(PairCounts { violations: 20, ..good.clone() }), None, "a sixth");
-        assert_eq!(reason(PairCounts { unasked: 6, ..good.clone() }), Some(NoTime::Unasked));
-        assert_eq!(reason(PairCounts { untimed: 30, ..good.clone() }), Some(NoTime::Unstamped));
+        assert_eq!(reason(&good), None);
+        assert_eq!(reason(&PairCounts { violations: 30, ..good.clone() }), Some(NoTime::Overlapping));
+        assert_eq!(reason(&PairCounts { violations: 20, ..good.clone() }), None, "a sixth");
+        assert_eq!(reason(&PairCounts { unasked: 6, ..good.clone() }), Some(NoTime::Unasked));
+        assert_eq!(reason(&PairCounts { untimed: 30, ..good.clone() }), Some(NoTime::Unstamped));
         assert_eq!(seen(&pair(), 0, &good, 1.0, true).no_time, Some(NoTime::Lost));
         let followed = PairCounts { exchanges: 2, receives: 900, ..good.clone() };
-        assert_eq!(reason(followed.clone()), Some(NoTime::Streaming), "a replica");
+        assert_eq!(reason(&followed), Some(NoTime::Streaming), "a replica");
         assert_eq!(
-            reason(PairCounts { exchanges: 9, ..followed }),
+            reason(&PairCounts { exchanges: 9, ..followed }),
             None,
             "large replies, one after the other"
         );
         let spliced = PairCounts { violations: 50, exchanges: 50, bytes_taken: 0, ..good.clone() };
-        assert_eq!(reason(spliced), Some(NoTime::Unseen));
+        assert_eq!(reason(&spliced), Some(NoTime::Unseen));
         let much = PairCounts { bytes_out: 100 << 20, bytes_taken: 90 << 20, ..good };
-        assert_eq!(reason(much), Some(NoTime::Unseen));
+        assert_eq!(reason(&much), Some(NoTime::Unseen));
     }
 
     #[test]

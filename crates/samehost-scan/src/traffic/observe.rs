@@ -570,13 +570,19 @@ mod tests {
 
     #[test]
     fn short_connections_are_named_by_the_port_that_most_of_them_came_to() {
-        let sum = |connections| Sum { connections, ..Sum::default() };
-        let of = |sender| Opener { uid: None, sender: Some(sender) };
-        let tally = |all, seen: [(Opener, Sum); 2]| Tally { all: sum(all), seen: seen.into() };
+        fn sum(connections: u64) -> Sum {
+            Sum { connections, ..Sum::default() }
+        }
+        fn opener(sender: usize) -> Opener {
+            Opener { uid: None, sender: Some(sender) }
+        }
+        fn tally(all: u64, seen: [(Opener, Sum); 2]) -> Tally {
+            Tally { all: sum(all), seen: seen.into() }
+        }
         let [first, second] = [18_180, 18_181].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
         let mut short = Short::default();
-        short.tallies.push((first, tally(100, [(of(0), sum(90)), (of(1), sum(2))])));
-        short.tallies.push((second, tally(50, [(of(0), sum(10)), (of(1), sum(40))])));
+        short.tallies.push((first, tally(100, [(opener(0), sum(90)), (opener(1), sum(2))])));
+        short.tallies.push((second, tally(50, [(opener(0), sum(10)), (opener(1), sum(40))])));
         assert_eq!(
             [Some(0), Some(1), None].map(|one| short.came_to(one)),
             [Some(first), Some(second), Some(first)]

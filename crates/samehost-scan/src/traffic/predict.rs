@@ -85,8 +85,12 @@ impl Measured {
     /// Saving widened by the error of measuring an imitation instead of the real program.
     fn of_another_program(self) -> Range {
         let Range { low, high } = self.saving();
-        let error = |bound: f64| (OF_SAVING * bound.abs()).max(OF_COST * self.tcp);
-        Range { low: low - error(low), high: high + error(high) }
+        Range { low: low - self.error(low), high: high + self.error(high) }
+    }
+
+    /// By how much a bound of another program's saving may be wrong.
+    fn error(self, bound: f64) -> f64 {
+        (OF_SAVING * bound.abs()).max(OF_COST * self.tcp)
     }
 
     /// Saving widened by the error of measuring other requests to the same program.
@@ -347,33 +351,41 @@ mod tests {
     #[test]
     fn what_may_lose_in_one_way_is_not_worth_it_for_the_other() {
         let traffic = Traffic { round_trips_per_s: 10_000.0, busy_connections: 1, ..Traffic::default() };
-        let prediction = |cpu: (f64, f64), time: (f64, f64)| {
-            let range = |(low, high)| Range { low, high };
-            let costs = Costs { cpu_us_per_request: range(cpu), us_per_round_trip: range(time), ..NOTHING };
-            let saving = saving(&traffic, 1, &costs);
-            (saving.worth_it, saving.undecided)
-        };
         // 10,000/s × 2 µs is 2 % of a CPU, or of a connection's time.
-        assert_eq!(prediction((2.0, 4.0), (0.0, 3.0)), (true, false));
-        assert_eq!(prediction((2.0, 4.0), (-0.1, 3.0)), (false, true), "it may wait longer");
-        assert_eq!(prediction((-0.1, 4.0), (2.0, 3.0)), (false, true), "it may take more CPU time");
-        assert_eq!(prediction((2.0, 4.0), (-3.0, -2.0)), (false, true), "it waits longer for certain");
-        assert_eq!(prediction((-4.0, -2.0), (-3.0, -2.0)), (false, false));
+        assert_eq!(prediction(&traffic, 1, (2.0, 4.0), (0.0, 3.0)), (true, false));
+        assert_eq!(prediction(&traffic, 1, (2.0, 4.0), (-0.1, 3.0)), (false, true), "it may wait longer");
+        assert_eq!(
+            prediction(&traffic, 1, (-0.1, 4.0), (2.0, 3.0)),
+            (false, true),
+            "it may take more CPU time"
+        );
+        assert_eq!(
+            prediction(&traffic, 1, (2.0, 4.0), (-3.0, -2.0)),
+            (false, true),
+            "it waits longer for certain"
+        );
+        assert_eq!(prediction(&traffic, 1, (-4.0, -2.0), (-3.0, -2.0)), (false, false));
+    }
+
+    fn prediction(traffic: &Traffic, connections: u32, cpu: (f64, f64), time: (f64, f64)) -> (bool, bool) {
+        let cpu_us_per_request = Range { low: cpu.0, high: cpu.1 };
+        let us_per_round_trip = Range { low: time.0, high: time.1 };
+        let saving =
+            saving(traffic, connections, &Costs { cpu_us_per_request, us_per_round_trip, ..NOTHING });
+        (saving.worth_it, saving.undecided)
     }
 
     #[test]
     fn worth_it_needs_the_whole_range() {
         let traffic = Traffic { round_trips_per_s: 1000.0, busy_connections: 100, ..Traffic::default() };
-        let prediction = |low: f64, high: f64| {
-            let cpu = Range { low, high };
-            let costs = Costs { cpu_us_per_request: cpu, us_per_round_trip: cpu, ..NOTHING };
-            let saving = saving(&traffic, 100, &costs);
-            (saving.worth_it, saving.undecided)
-        };
         // 1,000/s × 5 µs is half a percent of a CPU, the threshold.
-        assert_eq!(prediction(5.0, 9.0), (true, false));
-        assert_eq!(prediction(0.1, 5.0), (false, true), "most of that range is not worth it");
-        assert_eq!(prediction(0.1, 4.0), (false, false));
+        assert_eq!(prediction(&traffic, 100, (5.0, 9.0), (5.0, 9.0)), (true, false));
+        assert_eq!(
+            prediction(&traffic, 100, (0.1, 5.0), (0.1, 5.0)),
+            (false, true),
+            "most of that range is not worth it"
+        );
+        assert_eq!(prediction(&traffic, 100, (0.1, 4.0), (0.1, 4.0)), (false, false));
     }
 }
 
@@ -383,33 +395,34 @@ mod shape_tests {
 
     use super::*;
 
+    fn shape_of(round_trips_per_s: f64, server: Option<f64>) -> Option<Shape> {
+        let traffic = Traffic {
+            bytes_per_s: round_trips_per_s * 400.0,
+            round_trips_per_s,
+            busy_connections: 8,
+            client_cpu_us_per_request: Some(10.0),
+            server_cpu_us_per_request: server,
+            ..Traffic::default()
+        };
+        let advice = Advice {
+            service: 0,
+            client: String::new(),
+            client_pids: vec![],
+            now: String::new(),
+            members: vec![],
+            connections: 8,
+            unseen: 0,
+            socket: None,
+            possible: Possible::Now,
+            obstacles: vec![],
+            traffic: Some(traffic),
+            saving: None,
+        };
+        shape(&Scan::default(), &advice)
+    }
+
     #[test]
     fn a_pair_that_keeps_less_than_a_cpu_busy_has_one_request_under_way() {
-        let shape_of = |round_trips_per_s: f64, server: Option<f64>| {
-            let traffic = Traffic {
-                bytes_per_s: round_trips_per_s * 400.0,
-                round_trips_per_s,
-                busy_connections: 8,
-                client_cpu_us_per_request: Some(10.0),
-                server_cpu_us_per_request: server,
-                ..Traffic::default()
-            };
-            let advice = Advice {
-                service: 0,
-                client: String::new(),
-                client_pids: vec![],
-                now: String::new(),
-                members: vec![],
-                connections: 8,
-                unseen: 0,
-                socket: None,
-                possible: Possible::Now,
-                obstacles: vec![],
-                traffic: Some(traffic),
-                saving: None,
-            };
-            shape(&Scan::default(), &advice)
-        };
         let busy = shape_of(50_000.0, Some(30.0)).unwrap();
         assert_eq!((busy.connections, busy.size_bytes, busy.server), (8, 200, "epoll"));
         assert_eq!(shape_of(10_000.0, Some(30.0)).unwrap().connections, 1);

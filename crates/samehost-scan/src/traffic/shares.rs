@@ -104,8 +104,8 @@ mod tests {
     }
 
     fn seen(openers: &[(Opener, u32)]) -> Seen {
-        let sender = |pid| Sender { process: Process { pid, ..Process::default() } };
-        Seen { senders: vec![sender(1), sender(2)], openers: openers.iter().copied().collect() }
+        let senders = [1, 2].map(|pid| Sender { process: Process { pid, ..Process::default() } });
+        Seen { senders: senders.into(), openers: openers.iter().copied().collect() }
     }
 
     fn tally(all: Sum, seen: &[(Opener, Sum)]) -> Tally {
