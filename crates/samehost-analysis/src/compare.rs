@@ -54,8 +54,7 @@ pub struct Changes {
 pub fn compare(old: &Report, new: &Report) -> Result<Changes, CompareError> {
     let arms: Vec<&Arm> = new.head.arms.iter().filter(|arm| old.arm(&arm.id).is_some()).collect();
     if arms.is_empty() {
-        let ids = |report: &Report| join(report.head.arms.iter().map(|arm| arm.id.as_str()));
-        return Err(CompareError::NoArm { old: ids(old), new: ids(new) });
+        return Err(CompareError::NoArm { old: arm_ids(old), new: arm_ids(new) });
     }
     let metrics: Vec<&MetricInfo> = new
         .head
@@ -65,8 +64,7 @@ pub fn compare(old: &Report, new: &Report) -> Result<Changes, CompareError> {
         .filter(|metric| old.head.workload.metrics.iter().any(|m| m.name == metric.name))
         .collect();
     if metrics.is_empty() {
-        let names = |report: &Report| join(report.head.workload.metrics.iter().map(|m| m.name.as_str()));
-        return Err(CompareError::NoMetric { old: names(old), new: names(new) });
+        return Err(CompareError::NoMetric { old: metric_names(old), new: metric_names(new) });
     }
     let sides = Sides::of(old, new);
     let mut changes = Changes {
@@ -83,6 +81,14 @@ pub fn compare(old: &Report, new: &Report) -> Result<Changes, CompareError> {
         "what differs from one measurement to the next is not in the noise of either report: repeat both in turn before believing a small change; the change of a ratio is safer than that of an arm",
     ));
     Ok(changes)
+}
+
+fn arm_ids(report: &Report) -> String {
+    join(report.head.arms.iter().map(|arm| arm.id.as_str()))
+}
+
+fn metric_names(report: &Report) -> String {
+    join(report.head.workload.metrics.iter().map(|metric| metric.name.as_str()))
 }
 
 fn join<'a>(names: impl Iterator<Item = &'a str>) -> String {
@@ -130,9 +136,12 @@ impl<'a> Sides<'a> {
 
     /// The larger of the two reports' noise floors for an arm's point.
     fn noise_floor(&self, id: &str, metric: &MetricInfo) -> Option<f64> {
-        let find = |report: &Report, controls| noise_floor(controls, &report.arm(id)?.point, metric);
-        let floors = [find(self.old, &self.controls[0]), find(self.new, &self.controls[1])];
-        floors.into_iter().flatten().max_by(f64::total_cmp)
+        let mut floors = Vec::new();
+        for (report, controls) in [(self.old, &self.controls[0]), (self.new, &self.controls[1])] {
+            let Some(arm) = report.arm(id) else { continue };
+            floors.extend(noise_floor(controls, &arm.point, metric));
+        }
+        floors.into_iter().max_by(f64::total_cmp)
     }
 
     fn arm_cases(&self, arms: &[&'a Arm], metrics: &[&'a MetricInfo]) -> Vec<Tried<'a>> {
@@ -398,10 +407,15 @@ mod tests {
 
     #[test]
     fn what_is_not_compared_has_a_reason() {
+        fn reason(
+            before: Result<&OwnTimes, NoOwnTimes>,
+            after: Result<&OwnTimes, NoOwnTimes>,
+        ) -> NotCompared {
+            compare_own_times(before, after).unwrap_err()
+        }
         let times = look(&around(40.0));
         let silent = NoOwnTimes::Traffic(NoTraffic::NoExchange);
         let piped = NoOwnTimes::NoTime(NoTime::Overlapping);
-        let reason = |before, after| compare_own_times(before, after).unwrap_err();
         assert_eq!(reason(Err(silent), Err(piped)), NotCompared::Before(silent));
         assert_eq!(reason(Ok(&times), Err(piped)), NotCompared::After(piped));
         let few = look(&[40.0; 5]);

@@ -131,19 +131,20 @@ impl<'a> Tried<'a> {
                 format!("only {} is encrypted: the ratio includes the cost of encryption", encrypted.id);
             notes.push(Warning::new(Code::TlsDiffers, subject, message));
         }
-        let is_bound = |issue: &&Issue| {
-            let id = issue.arm.as_deref();
-            issue.invalidates == Invalidates::WorkRate
-                && (id == Some(&self.baseline.id) || id == Some(&self.candidate.id))
-        };
-        if self.metric.is_latency() && self.baseline.point.connections > 1 {
-            notes.extend(issues.iter().find(is_bound).map(|issue| {
-                let message = format!(
-                    "the client of {} was the limit, and in a closed loop latency is connections ÷ throughput (Little's law): this is largely the client's own queue",
-                    issue.arm.as_deref().unwrap_or_default()
-                );
-                Warning::new(Code::ClientBound, subject, message)
-            }));
+        if !self.metric.is_latency() || self.baseline.point.connections <= 1 {
+            return notes;
+        }
+        for issue in issues.iter().filter(|issue| issue.invalidates == Invalidates::WorkRate) {
+            let Some(id) =
+                issue.arm.as_ref().filter(|id| [&self.baseline.id, &self.candidate.id].contains(id))
+            else {
+                continue;
+            };
+            let message = format!(
+                "the client of {id} was the limit, and in a closed loop latency is connections ÷ throughput (Little's law): this is largely the client's own queue"
+            );
+            notes.push(Warning::new(Code::ClientBound, subject, message));
+            break;
         }
         notes
     }

@@ -78,18 +78,6 @@ pub(crate) fn effects(report: &Report, index: &Index<'_>) -> (Vec<Effect>, Vec<C
 
 /// Factors: the transport and the parameters that have exactly two levels.
 fn factors(arms: &[&Arm]) -> Vec<Factor> {
-    let factor = |name: &str, levels: Vec<String>| {
-        let mut distinct: Vec<String> = Vec::new();
-        for level in levels {
-            if !distinct.contains(&level) {
-                distinct.push(level);
-            }
-        }
-        match <[String; 2]>::try_from(distinct) {
-            Ok([from, to]) => Some(Factor { name: name.into(), from, to }),
-            Err(_) => None,
-        }
-    };
     let mut names: Vec<&String> = arms.iter().flat_map(|arm| arm.point.parameters.keys()).collect();
     names.sort_unstable();
     names.dedup();
@@ -100,6 +88,18 @@ fn factors(arms: &[&Arm]) -> Vec<Factor> {
     let own: Vec<Factor> = own.collect();
     // Without a parameter the effect would equal the comparison of the transports.
     if own.is_empty() { Vec::new() } else { transport.into_iter().chain(own).collect() }
+}
+
+/// The factor of these levels, where there are two of them.
+fn factor(name: &str, levels: Vec<String>) -> Option<Factor> {
+    let mut distinct: Vec<String> = Vec::new();
+    for level in levels {
+        if !distinct.contains(&level) {
+            distinct.push(level);
+        }
+    }
+    let Ok([from, to]) = <[String; 2]>::try_from(distinct) else { return None };
+    Some(Factor { name: name.into(), from, to })
 }
 
 /// Arms in sets that differ only in the factors; incomplete sets are omitted.
@@ -157,14 +157,17 @@ mod tests {
                 (100.0 * part(0, 1.2) * part(1, 0.5) * third).ln()
             })
             .collect();
-        let effect = |set| contrast(&y, set).exp();
-        let close = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 1e-9, "{found}");
-        close(effect(0b001), 1.2 * 2.0_f64.sqrt());
-        close(effect(0b010), 0.5);
-        close(effect(0b100), 3.0 * 2.0_f64.sqrt());
-        close(effect(0b011), 1.0);
-        close(effect(0b101), 2.0);
-        close(effect(0b110), 1.0);
-        close(effect(0b111), 1.0);
+        for (set, expected) in [
+            (0b001, 1.2 * 2.0_f64.sqrt()),
+            (0b010, 0.5),
+            (0b100, 3.0 * 2.0_f64.sqrt()),
+            (0b011, 1.0),
+            (0b101, 2.0),
+            (0b110, 1.0),
+            (0b111, 1.0),
+        ] {
+            let effect = contrast(&y, set).exp();
+            assert!((effect / expected - 1.0).abs() < 1e-9, "{set:03b}: {effect}");
+        }
     }
 }

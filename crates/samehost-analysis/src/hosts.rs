@@ -242,18 +242,20 @@ impl Hosts {
             sizes.resize(sizes.len().max(at + 1), 0);
             sizes[at] += 1;
         }
-        let is_alone = |environment: &Environment| sizes[environments[environment]] <= LEAST_PEERS;
-        let has_few =
-            |cells: &BTreeMap<usize, Vec<f64>>| cells.values().all(|values| values.len() < LEAST_REPORTS);
-        let not_compared =
-            self.hosts.iter().filter(|((_, environment), cells)| is_alone(environment) || has_few(cells));
+        let mut not_compared = Vec::new();
+        for ((name, environment), cells) in &self.hosts {
+            let is_alone = sizes[environments[environment]] <= LEAST_PEERS;
+            if is_alone || cells.values().all(|values| values.len() < LEAST_REPORTS) {
+                not_compared.push(name.clone());
+            }
+        }
         let compared = self.against_their_like(&environments);
         HostsCompared {
             schema: HOSTS_SCHEMA,
             reports: self.reports,
             hosts: self.hosts.len() as u32,
             environments: environments.len() as u32,
-            not_compared: not_compared.map(|((name, _), _)| name.clone()).collect(),
+            not_compared,
             differ: compared.iter().filter(|host| host.is_called()).cloned().collect(),
             factors: self.factors(),
             compared,
@@ -263,10 +265,15 @@ impl Hosts {
     fn against_their_like(&self, environments: &BTreeMap<&Environment, usize>) -> Vec<HostDiffers> {
         let mut tried: Vec<(&str, &Cell, Option<Better>, Standing, u32)> = Vec::new();
         for (cell, (at, better)) in &self.cells {
-            let with = || self.hosts.iter().filter_map(|(host, cells)| Some((host, cells.get(at)?)));
-            let members: Vec<Member> =
-                with().map(|((_, environment), values)| member(environments[environment], values)).collect();
-            for (((name, _), values), standing) in with().zip(against_peers(&members, MARGIN.ln_1p())) {
+            let hosts = self.hosts.iter().filter_map(|(host, cells)| Some((host, cells.get(at)?)));
+            let hosts: Vec<(&(String, Environment), &Vec<f64>)> = hosts.collect();
+            let members: Vec<Member> = hosts
+                .iter()
+                .map(|((_, environment), values)| member(environments[environment], values))
+                .collect();
+            for (((name, _), values), standing) in
+                hosts.into_iter().zip(against_peers(&members, MARGIN.ln_1p()))
+            {
                 let standing = standing.filter(|_| values.len() >= LEAST_REPORTS);
                 tried.extend(
                     standing.map(|standing| (name.as_str(), cell, *better, standing, values.len() as u32)),

@@ -167,8 +167,9 @@ impl<'a> Index<'a> {
         baseline: &str,
         candidate: &str,
     ) -> Option<(&ArmTrials<'a>, &ArmTrials<'a>)> {
-        let with_ratio = |id| self.arm(id).filter(|arm| !arm.has_no_ratio(metric));
-        with_ratio(baseline).zip(with_ratio(candidate))
+        let (baseline, candidate) = (self.arm(baseline)?, self.arm(candidate)?);
+        let have_ratio = !baseline.has_no_ratio(metric) && !candidate.has_no_ratio(metric);
+        have_ratio.then_some((baseline, candidate))
     }
 
     /// Two arms block by block. An arm that ran twice in a block, such as the baseline with its control, has the geometric
@@ -224,23 +225,22 @@ mod tests {
     }
 
     fn lost(arm: &str, shares: [f64; 3]) -> Vec<Trial> {
-        let trial = |(block, share)| Trial {
-            arm: arm.into(),
-            block,
-            measurements: [("lost_percent".to_owned(), share)].into(),
-            ..Trial::default()
-        };
-        (0..).zip(shares).map(trial).collect()
+        let mut trials = Vec::new();
+        for (block, share) in (0..).zip(shares) {
+            let measurements = [("lost_percent".to_owned(), share)].into();
+            trials.push(Trial { arm: arm.into(), block, measurements, ..Trial::default() });
+        }
+        trials
     }
 
     #[test]
     fn a_share_that_is_0_in_any_trial_has_no_ratio() {
-        let (arms, metric) =
-            ([arm("a"), arm("b")], MetricInfo::own("lost_percent", "percent", Better::Lower));
-        let pairs = |a, b| {
+        fn pairs(a: [f64; 3], b: [f64; 3]) -> usize {
+            let arms = [arm("a"), arm("b")];
+            let metric = MetricInfo::own("lost_percent", "percent", Better::Lower);
             let trials = [lost("a", a), lost("b", b)].concat();
             Index::of(&arms, &trials).pairs(&metric, "a", "b").log_ratios().len()
-        };
+        }
         assert_eq!(pairs([5.0, 7.0, 9.0], [1.0, 2.0, 3.0]), 3);
         assert_eq!(pairs([5.0, 7.0, 9.0], [0.0, 2.0, 3.0]), 0);
         assert_eq!(pairs([5.0, 0.0, 9.0], [1.0, 2.0, 3.0]), 0);

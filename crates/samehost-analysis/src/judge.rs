@@ -2,8 +2,8 @@
 
 use samehost_model::human::format_percent;
 use samehost_model::{
-    Better, Code, Comparison, Grade, MetricInfo, Needed, Plan, Point, Reason, Report, Verdict, Warning, Why,
-    metric_title,
+    Arm, Better, Code, Comparison, Grade, MetricInfo, Needed, Plan, Point, Reason, Report, Verdict, Warning,
+    Why, metric_title,
 };
 use samehost_stats::{Estimate, Method, SIGNED_RANK_FROM, distributions, look_that_decides, median};
 
@@ -237,17 +237,17 @@ pub(crate) fn missed_precision(report: &Report, comparisons: &[Comparison]) -> O
 /// Seconds that one more block of this point takes. The length of trials that
 /// have none of their own is the median of those that count.
 pub(crate) fn block_seconds(report: &Report, point: &Point) -> Option<f64> {
-    let arms = || report.head.arms.iter().filter(|arm| arm.point == *point);
+    let arms: Vec<&Arm> = report.head.arms.iter().filter(|arm| arm.point == *point).collect();
     let each = report.head.plan.trial_s.or_else(|| {
         median(
             &report
                 .trials
                 .iter()
-                .filter(|trial| trial.counts() && arms().any(|arm| arm.id == trial.arm))
+                .filter(|trial| trial.counts() && arms.iter().any(|arm| arm.id == trial.arm))
                 .map(|trial| trial.seconds)
                 .collect::<Vec<f64>>(),
         )
     })?;
-    let all = arms().count();
+    let all = arms.len();
     Some((all * report.head.plan.runs_in_a_block(all)) as f64 * each)
 }

@@ -189,21 +189,26 @@ mod tests {
     use super::*;
 
     fn steps(p99: &[f64], states: &[StepState]) -> Vec<Step> {
-        let step = |(index, p99): (usize, &f64)| Step {
-            arm: format!("tcp/{index}"),
-            rate_per_s: 1000.0 * (index + 1) as f64,
-            achieved_per_s: None,
-            mean_us: None,
-            p99_us: Some(*p99).filter(|p99| *p99 > 0.0),
-            state: states.get(index).copied().unwrap_or(StepState::Held),
-        };
-        p99.iter().enumerate().map(step).collect()
+        let mut steps = Vec::new();
+        for (index, p99) in p99.iter().enumerate() {
+            steps.push(Step {
+                arm: format!("tcp/{index}"),
+                rate_per_s: 1000.0 * (index + 1) as f64,
+                achieved_per_s: None,
+                mean_us: None,
+                p99_us: Some(*p99).filter(|p99| *p99 > 0.0),
+                state: states.get(index).copied().unwrap_or(StepState::Held),
+            });
+        }
+        steps
     }
 
     #[test]
     fn the_knee_is_where_it_stays_high() {
+        fn knee(p99: &[f64], states: &[StepState]) -> Knee {
+            find_knee(&steps(p99, states))
+        }
         use StepState::{Held, Saturated, Void};
-        let knee = |p99: &[f64], states: &[StepState]| find_knee(&steps(p99, states));
         assert_eq!(knee(&[60.0, 50.0, 80.0, 251.0, 900.0], &[]), Knee::At { step: 3, lowest: 1 });
         assert_eq!(
             knee(&[60.0, 50.0, 80.0, 250.0], &[]),

@@ -48,9 +48,10 @@ fn predict_one(
     let metric = |name: &str| report.head.workload.metrics.iter().find(|metric| metric.name == name);
     let (part_metric, whole_metric) = (metric(&part.part)?, metric(&part.whole)?);
     let scale = seconds(part_metric)? / seconds(whole_metric)?;
-    let values_of = |metric, arm: &Arm| index.values(metric, &arm.id);
-    let (part_before, part_after) = (values_of(part_metric, baseline), values_of(part_metric, candidate));
-    let (whole_before, whole_after) = (values_of(whole_metric, baseline), values_of(whole_metric, candidate));
+    let (part_before, part_after) =
+        (index.values(part_metric, &baseline.id), index.values(part_metric, &candidate.id));
+    let (whole_before, whole_after) =
+        (index.values(whole_metric, &baseline.id), index.values(whole_metric, &candidate.id));
     let [mut shares, mut parts, mut predicted, mut measured, mut deviations] = [const { Vec::new() }; 5];
     for (block, whole) in &whole_before {
         let (Some(before), Some(after), Some(whole_after)) =

@@ -50,14 +50,8 @@ fn differences(
     functions
         .into_iter()
         .map(|(role, function, kernel)| {
-            let samples = |profile: &Profile| {
-                profile
-                    .functions
-                    .iter()
-                    .find(|f| f.role == role && f.function == function && f.kernel == kernel)
-                    .map_or(0, |found| found.samples) as f64
-            };
-            let (before, after) = (samples(baseline), samples(candidate));
+            let (before, after) =
+                (samples(baseline, role, function, kernel), samples(candidate, role, function, kernel));
             let (before_us, after_us) = (us_per_sample(baseline, role), us_per_sample(candidate, role));
             ProfileDifference {
                 point: point.clone(),
@@ -73,6 +67,12 @@ fn differences(
             }
         })
         .collect()
+}
+
+fn samples(profile: &Profile, role: Role, function: &str, kernel: bool) -> f64 {
+    let mut functions = profile.functions.iter();
+    let found = functions.find(|f| f.role == role && f.function == function && f.kernel == kernel);
+    found.map_or(0, |found| found.samples) as f64
 }
 
 /// Microseconds per operation that one sample of a role represents.

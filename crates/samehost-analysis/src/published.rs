@@ -82,7 +82,6 @@ fn reason(found: &Comparison) -> String {
 /// turn "holds" into "does not hold", except for claims of a minimum.
 #[must_use]
 pub fn judge_ratio(expected: &Expected, found: &Comparison) -> Judged {
-    let plain = |judgement, why: String| Judged { judgement, size: None, why };
     let Some((side, sizes)) = asked(expected) else {
         let (judgement, why) = match expected {
             Expected::Same => same(found),
@@ -122,6 +121,10 @@ pub fn judge_ratio(expected: &Expected, found: &Comparison) -> Judged {
                 Judged { judgement: Judgement::CannotTell, size, why: format!("{}{besides}", reason(found)) }
             }),
     }
+}
+
+fn plain(judgement: Judgement, why: String) -> Judged {
+    Judged { judgement, size: None, why }
 }
 
 /// A claim of no difference: two one-sided tests inside ±5 %, or the whole interval outside.
@@ -214,6 +217,10 @@ mod tests {
         (judged.judgement, judged.size)
     }
 
+    fn judgement(expected: &Expected, verdict: Verdict, low: f64, high: f64) -> Judgement {
+        outcome(expected, &found(verdict, 0.5 * (low + high), low, high, None)).0
+    }
+
     #[test]
     fn direction_decides_and_size_is_said_beside_it() {
         use EffectSize::{Inside, Larger, Smaller};
@@ -246,14 +253,11 @@ mod tests {
 
     #[test]
     fn no_difference_has_a_margin_of_its_own() {
-        let judgement = |verdict, low: f64, high: f64| {
-            judge_ratio(&Expected::Same, &found(verdict, 0.5 * (low + high), low, high, None)).judgement
-        };
         // More than the tool's 2 %, less than 5 %: too small to be a difference in the sense of an article.
-        assert_eq!(judgement(Verdict::Faster, 1.025, 1.045), Judgement::Holds);
-        assert_eq!(judgement(Verdict::Inconclusive, 0.97, 1.03), Judgement::Holds);
-        assert_eq!(judgement(Verdict::Faster, 1.03, 1.07), Judgement::CannotTell);
-        assert_eq!(judgement(Verdict::Faster, 1.06, 1.07), Judgement::DoesNotHold);
+        assert_eq!(judgement(&Expected::Same, Verdict::Faster, 1.025, 1.045), Judgement::Holds);
+        assert_eq!(judgement(&Expected::Same, Verdict::Inconclusive, 0.97, 1.03), Judgement::Holds);
+        assert_eq!(judgement(&Expected::Same, Verdict::Faster, 1.03, 1.07), Judgement::CannotTell);
+        assert_eq!(judgement(&Expected::Same, Verdict::Faster, 1.06, 1.07), Judgement::DoesNotHold);
         let judged = judge_ratio(&Expected::Same, &found(Verdict::Equivalent, 1.0, 0.99, 1.01, None));
         assert!(judged.why.contains("within ±5 %"), "the margin is stated: {}", judged.why);
     }
@@ -297,24 +301,21 @@ mod tests {
     #[test]
     fn at_least_needs_the_whole_interval() {
         let twice = Expected::AtLeast { ratio: 2.0 };
-        let judgement = |verdict, low: f64, high: f64| {
-            outcome(&twice, &found(verdict, 0.5 * (low + high), low, high, None)).0
-        };
-        assert_eq!(judgement(Verdict::Faster, 2.1, 2.4), Judgement::Holds);
-        assert_eq!(judgement(Verdict::Faster, 1.9, 2.4), Judgement::CannotTell);
-        assert_eq!(judgement(Verdict::Faster, 1.5, 1.9), Judgement::DoesNotHold);
-        assert_eq!(judgement(Verdict::Inconclusive, 0.9, 1.3), Judgement::DoesNotHold);
-        assert_eq!(judgement(Verdict::Inconclusive, 0.9, 2.3), Judgement::CannotTell);
-        assert_eq!(judgement(Verdict::Slower, 0.5, 0.7), Judgement::DoesNotHold);
+        assert_eq!(judgement(&twice, Verdict::Faster, 2.1, 2.4), Judgement::Holds);
+        assert_eq!(judgement(&twice, Verdict::Faster, 1.9, 2.4), Judgement::CannotTell);
+        assert_eq!(judgement(&twice, Verdict::Faster, 1.5, 1.9), Judgement::DoesNotHold);
+        assert_eq!(judgement(&twice, Verdict::Inconclusive, 0.9, 1.3), Judgement::DoesNotHold);
+        assert_eq!(judgement(&twice, Verdict::Inconclusive, 0.9, 2.3), Judgement::CannotTell);
+        assert_eq!(judgement(&twice, Verdict::Slower, 0.5, 0.7), Judgement::DoesNotHold);
     }
 
     #[test]
     fn values_are_held_against_a_range() {
-        let judgement = |low: f64, high: f64| {
+        fn judgement(low: f64, high: f64) -> Judgement {
             let interval = Some(Interval { low, high });
             let found = Estimate { interval, ..samehost_stats::estimate(&[0.0, 0.1], 0.95).unwrap() };
             judge_value(3.0, 6.0, &found).judgement
-        };
+        }
         assert_eq!(judgement(4.0, 5.0), Judgement::Holds);
         assert_eq!(judgement(7.0, 9.0), Judgement::DoesNotHold);
         assert_eq!(judgement(1.0, 2.0), Judgement::DoesNotHold);

@@ -1,7 +1,7 @@
 //! The open loop: void trials, a late generator, a rate that the server cannot do.
 
+use samehost_model::Code;
 use samehost_model::human::count;
-use samehost_model::{Code, Latency, Trial};
 
 use crate::index::{ArmTrials, Index};
 use crate::issues::{Invalidates, Issue, reasons};
@@ -42,14 +42,10 @@ pub(crate) fn find_lateness(index: &Index<'_>) -> Vec<Issue> {
     for group in &index.groups {
         let own: Vec<&ArmTrials<'_>> =
             index.arms.iter().filter(|trials| trials.arm.point == group.baseline.point).collect();
-        let median = |trials: &ArmTrials<'_>, read: fn(&Trial) -> &Option<Latency>| {
-            trials.median(|trial| read(trial).as_ref()?.p50)
-        };
         let baseline = own.iter().find(|trials| trials.arm.id == group.baseline.id);
-        let Some(latency) = baseline.and_then(|trials| median(trials, |trial| &trial.latency_us)) else {
-            continue;
-        };
-        let late = own.iter().filter_map(|trials| median(trials, |trial| &trial.lateness_us));
+        let latency = baseline.and_then(|trials| trials.median(|trial| trial.latency_us.as_ref()?.p50));
+        let Some(latency) = latency else { continue };
+        let late = own.iter().filter_map(|trials| trials.median(|trial| trial.lateness_us.as_ref()?.p50));
         let Some(late) = late.reduce(f64::max).filter(|late| *late > LATE * latency) else { continue };
         let message = format!(
             "the generator's median lateness was {late:.1} µs, more than a fifth of the median latency of {} ({latency:.1} µs): the generator is too large a part of the latencies",

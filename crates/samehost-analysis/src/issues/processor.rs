@@ -1,7 +1,7 @@
 //! Issues of the CPU: a saturated client, waiting for a CPU, or only one CPU.
 
 use samehost_model::human::format_percent;
-use samehost_model::{Code, Report, Transport, Trial, Warning};
+use samehost_model::{Code, Report, Transport, Warning};
 
 use crate::index::ArmTrials;
 use crate::issues::{Invalidates, Issue, shares_core};
@@ -112,11 +112,12 @@ fn machine_filled(report: &Report, trials: &ArmTrials<'_>) -> Option<f64> {
     }
     let threads =
         report.head.workload.parameters.get("threads").and_then(|text| text.parse().ok()).unwrap_or(1.0);
-    // Callers have a thread for each connection; their CPU time is only in the CPU time per operation.
-    let in_all = |s: &Trial| Some(s.client_cpu_us_per_op? * s.operations as f64 / (s.seconds * 1e6));
-    let client = |s: &Trial| Some((s.client_utilization? * threads).max(in_all(s).unwrap_or(0.0)));
-    let used =
-        trials.median(|s| Some(client(s)? + s.server_utilization? + s.proxy_utilization.unwrap_or(0.0)))?;
+    let used = trials.median(|s| {
+        // Callers have a thread for each connection; their CPU time is only in the CPU time per operation.
+        let of_operations = s.client_cpu_us_per_op.unwrap_or(0.0) * s.operations as f64 / (s.seconds * 1e6);
+        let client = (s.client_utilization? * threads).max(of_operations);
+        Some(client + s.server_utilization? + s.proxy_utilization.unwrap_or(0.0))
+    })?;
     (used >= MACHINE_FULL * f64::from(report.head.host.cpus_allowed)).then_some(used)
 }
 

@@ -65,14 +65,18 @@ fn against_itself(report: &Report, index: &Index<'_>, metric: &MetricInfo, id: &
 pub(crate) fn find_one_process(report: &Report, index: &Index<'_>) -> Option<Issue> {
     let groups = &index.groups;
     let is_compared = groups.iter().any(|group| !group.candidates.is_empty());
-    let ids = || groups.iter().flat_map(|g| std::iter::once(g.baseline).chain(g.candidates.iter().copied()));
-    let trials = || report.trials.iter().filter(|s| s.counts() && ids().any(|arm| arm.id == s.arm));
-    let blocks = trials().map(|trial| trial.block).max()?;
-    let of_trials: Vec<Option<u32>> = trials().map(|trial| trial.server_start).collect();
+    let arms = groups.iter().flat_map(|g| std::iter::once(g.baseline).chain(g.candidates.iter().copied()));
+    let ids: Vec<&String> = arms.map(|arm| &arm.id).collect();
+    let mut blocks = Vec::new();
+    let mut starts: Vec<Option<u32>> = Vec::new();
+    for trial in report.trials.iter().filter(|trial| trial.counts() && ids.contains(&&trial.arm)) {
+        blocks.push(trial.block);
+        starts.push(trial.server_start);
+    }
     let one = report.head.workload.server.managed
         && is_compared
-        && blocks as usize + 1 >= LEAST_BLOCKS
-        && count_starts(&of_trials) == Some(1);
+        && blocks.into_iter().max()? as usize + 1 >= LEAST_BLOCKS
+        && count_starts(&starts) == Some(1);
     one.then(|| {
         let message = "one start of the server served all blocks, so the interval does not include how starts differ; repeat the measurement to see another start";
         Issue { arm: None, warning: Warning::new(Code::OneProcess, "", message), invalidates: Invalidates::Nothing }
