@@ -84,8 +84,8 @@ impl Identity {
     #[must_use]
     pub fn shares_our_namespaces(&self) -> bool {
         let ours = Namespaces::of(std::process::id());
-        let seen = |all: Namespaces| (all.mount, all.network, all.user);
-        self.namespaces.map(seen).is_some_and(|theirs| ours.map(seen) == Some(theirs))
+        let (Some(ours), Some(theirs)) = (ours, self.namespaces) else { return false };
+        (ours.mount, ours.network, ours.user) == (theirs.mount, theirs.network, theirs.user)
     }
 }
 

@@ -55,14 +55,16 @@ impl Share {
 /// The share with this device number among the mounts that this program, or another process, has.
 #[must_use]
 pub fn share(device: u64, pid: Option<u32>) -> Option<Share> {
-    let namespace = |pid: &str| {
-        let bytes = proc_file(&format!("/proc/{pid}/mountinfo"), LONGEST).ok()?;
-        file_system(&String::from_utf8_lossy(&bytes), device).map(str::to_owned)
-    };
     // A mount of ours is found without reading the other's.
-    let kind = namespace("self").or_else(|| namespace(&pid?.to_string()))?;
+    let kind = type_in("self", device).or_else(|| type_in(&pid?.to_string(), device))?;
     let others = of_kind(&kind)?;
     Some(Share { kind, others })
+}
+
+/// The type of the file system on a device, in the mount namespace of a process.
+fn type_in(pid: &str, device: u64) -> Option<String> {
+    let bytes = proc_file(&format!("/proc/{pid}/mountinfo"), LONGEST).ok()?;
+    file_system(&String::from_utf8_lossy(&bytes), device).map(str::to_owned)
 }
 
 /// Type of the file system with a device number.
@@ -95,7 +97,9 @@ mod tests {
 
     #[test]
     fn a_device_is_found_by_its_numbers_and_named_by_its_type() {
-        let kind = |major, minor| file_system(MOUNTS, rustix::fs::makedev(major, minor));
+        fn kind(major: u32, minor: u32) -> Option<&'static str> {
+            file_system(MOUNTS, rustix::fs::makedev(major, minor))
+        }
         assert_eq!(kind(8, 1), Some("ext4"));
         assert_eq!(kind(0, 48), Some("virtiofs"));
         assert_eq!(kind(0, 49), Some("fuse.sshfs"));

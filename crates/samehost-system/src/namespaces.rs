@@ -76,14 +76,15 @@ pub fn others(own: u64, by_process: &[(u64, u32)]) -> Vec<Door> {
             continue;
         }
         // Only root can bind them there.
-        let bound = |door: &mut Door| (door.name, door.foreign) = (name.clone(), false);
-        doors.entry(metadata.ino()).and_modify(bound).or_insert(Door {
-            inode: metadata.ino(),
-            name: name.clone(),
+        let inode = metadata.ino();
+        let door = doors.entry(inode).or_insert(Door {
+            inode,
+            name: None,
             pid: None,
             foreign: false,
             path: entry.path(),
         });
+        (door.name, door.foreign) = (name, false);
     }
     doors.remove(&own);
     doors.into_values().collect()

@@ -46,8 +46,9 @@ impl Budget {
     /// As [`Budget::read`].
     pub fn read_opened(&self, file: &File) -> io::Result<Vec<u8>> {
         let bytes = bytes(file, LONGEST.min(self.left.load(Ordering::Relaxed)))?;
-        let less = |left: u64| Some(left.saturating_sub(bytes.len() as u64));
-        let _ = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        let _ = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+            Some(left.saturating_sub(bytes.len() as u64))
+        });
         Ok(bytes)
     }
 }
@@ -113,19 +114,20 @@ fn reopen(found: &OwnedFd) -> io::Result<File> {
 /// # Errors
 /// `FileTooLarge` when it is longer, whatever length it claims.
 pub fn bytes(file: &File, limit: u64) -> io::Result<Vec<u8>> {
-    let too_long = || {
-        io::Error::new(
-            io::ErrorKind::FileTooLarge,
-            format!("this file is longer than {limit} bytes, too long for a configuration"),
-        )
-    };
     if file.metadata()?.len() > limit {
-        return Err(too_long());
+        return Err(too_long(limit));
     }
     let mut found = Vec::new();
     // One byte more than allowed: a file can grow, and a file of a special file system may claim length 0.
     file.take(limit.saturating_add(1)).read_to_end(&mut found)?;
-    if found.len() as u64 > limit { Err(too_long()) } else { Ok(found) }
+    if found.len() as u64 > limit { Err(too_long(limit)) } else { Ok(found) }
+}
+
+fn too_long(limit: u64) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::FileTooLarge,
+        format!("this file is longer than {limit} bytes, too long for a configuration"),
+    )
 }
 
 #[cfg(test)]

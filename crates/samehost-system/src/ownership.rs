@@ -304,6 +304,9 @@ mod tests {
 
     #[test]
     fn a_servers_own_group_may_write_and_a_socket_is_connected_to_as_root() {
+        fn view(groups: Vec<u32>) -> View {
+            View { root: "/".into(), users: vec![33], groups }
+        }
         assert!(rustix::process::geteuid().is_root(), "this test gives files away: run it as root");
         let directory = tempfile::Builder::new().tempdir_in("/var").unwrap();
         mode(directory.path(), 0o755);
@@ -314,7 +317,6 @@ mod tests {
         let socket = folder.join("s");
         let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         mode(&socket, 0o777);
-        let view = |groups: Vec<u32>| View { root: "/".into(), users: vec![33], groups };
         assert_eq!(view(vec![33]).foreign_writer(&socket).unwrap(), None);
         assert_eq!(view(vec![]).foreign_writer(&socket).unwrap().unwrap().by, "group 33");
         // The same below another root.

@@ -75,13 +75,17 @@ impl LocalRoute {
     /// Whether the route covers an address.
     #[must_use]
     pub fn reaches(&self, address: IpAddr) -> bool {
-        let bits = |ip: IpAddr| match ip {
-            IpAddr::V4(ip) => (u128::from(ip.to_bits()) << 96, 32),
-            IpAddr::V6(ip) => (ip.to_bits(), 128),
-        };
         let ((own, width), (other, other_width)) = (bits(self.destination), bits(address));
         let prefix = u32::from(self.prefix).min(width);
         width == other_width && (prefix == 0 || (own ^ other) >> (128 - prefix) == 0)
+    }
+}
+
+/// The bits of an address, the first one highest, and how many there are.
+fn bits(ip: IpAddr) -> (u128, u32) {
+    match ip {
+        IpAddr::V4(ip) => (u128::from(ip.to_bits()) << 96, 32),
+        IpAddr::V6(ip) => (ip.to_bits(), 128),
     }
 }
 

@@ -149,8 +149,8 @@ pub fn expires_ms(payload: &[u8]) -> u32 {
 
 /// The socket's cookie.
 pub fn cookie(payload: &[u8]) -> u64 {
-    let half = |at| u64::from(u32_at(payload, at).unwrap_or(0));
-    half(48) << 32 | half(44)
+    let (low, high) = (u32_at(payload, 44).unwrap_or(0), u32_at(payload, 48).unwrap_or(0));
+    u64::from(high) << 32 | u64::from(low)
 }
 
 /// Traffic of a TCP socket since it was connected (`struct tcp_info`).

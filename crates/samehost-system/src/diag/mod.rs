@@ -280,8 +280,11 @@ pub mod fuzzed {
     /// The datagrams with which this kernel replies to every request of this module.
     pub fn captured() -> Vec<Vec<u8>> {
         let mut diag = Diag::open().unwrap();
-        let inet = |wanted| KINDS.into_iter().filter_map(move |kind| inet::request(kind, wanted));
-        let requests = inet(Wanted::Sockets).chain(inet(Wanted::Traffic)).chain([unix::request()]);
+        let mut requests = vec![unix::request()];
+        for kind in KINDS {
+            requests.extend(inet::request(kind, Wanted::Sockets));
+            requests.extend(inet::request(kind, Wanted::Traffic));
+        }
         let mut datagrams = Vec::new();
         for request in requests {
             // A whole message for each reply, so that the framing is mutated too.
@@ -427,8 +430,10 @@ mod tests {
 
     #[test]
     fn finds_the_other_end_of_a_unix_connection() {
+        fn inode(stream: &std::os::unix::net::UnixStream) -> u64 {
+            rustix::fs::fstat(stream).unwrap().st_ino
+        }
         let (one, other) = std::os::unix::net::UnixStream::pair().unwrap();
-        let inode = |stream| rustix::fs::fstat(stream).unwrap().st_ino;
         let mut diag = Diag::open().unwrap();
         let found = diag.unix(inode(&one)).unwrap().unwrap();
         assert_eq!(found.peer_inode, Some(inode(&other)));

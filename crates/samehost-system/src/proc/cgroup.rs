@@ -158,7 +158,12 @@ mod tests {
 
     #[test]
     fn units_and_containers_of_real_hosts() {
-        let unit = |text: &str| parse(text.as_bytes()).0;
+        fn expected(runtime: &str, id: &str) -> Option<(String, String)> {
+            Some((runtime.to_owned(), id.to_owned()))
+        }
+        fn is_foreign(text: &str) -> Option<bool> {
+            parse(text.as_bytes()).1.map(|container| container.foreign)
+        }
         for (text, name) in [
             ("0::/system.slice/mariadb.service\n", "mariadb.service"),
             (
@@ -173,9 +178,8 @@ mod tests {
             ("0::/web.slice/web-shop.slice/php8.2-fpm.service\n", "php8.2-fpm.service"),
             ("0::/system.slice/_cpu.service/worker\n", "cpu.service"),
         ] {
-            assert_eq!(unit(text).as_deref(), Some(name), "{text}");
+            assert_eq!(parse(text.as_bytes()).0.as_deref(), Some(name), "{text}");
         }
-        let expected = |runtime: &str, id: &str| Some((runtime.to_owned(), id.to_owned()));
         assert_eq!(container("0::/system.slice/docker-ab12.scope"), expected("docker", "ab12"));
         assert_eq!(container("5:memory:/docker/ab12\n0::/\n"), expected("docker", "ab12"));
         assert_eq!(container("0::/machine.slice/libpod-77.scope/container"), expected("podman", "77"));
@@ -183,7 +187,6 @@ mod tests {
         let id = "0123456789abcdef".repeat(4);
         assert_eq!(container(&format!("0::/kubepods/besteffort/pod1/{id}")), expected("kubernetes", &id));
         assert_eq!(container("0::/system.slice/docker.service"), None);
-        let is_foreign = |text: &str| parse(text.as_bytes()).1.map(|container| container.foreign);
         let users = "0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-77.scope/container";
         assert_eq!((container(users), is_foreign(users)), (expected("podman", "77"), Some(true)));
         assert_eq!(is_foreign("0::/system.slice/docker-ab12.scope"), Some(false));

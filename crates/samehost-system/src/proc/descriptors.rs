@@ -229,9 +229,11 @@ mod tests {
 
     #[test]
     fn a_socket_is_asked_for_its_option_and_nothing_else_is() {
+        fn inode(fd: &dyn AsFd) -> u64 {
+            fstat(fd.as_fd()).unwrap().st_ino
+        }
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let inode = |fd: &dyn AsFd| fstat(fd.as_fd()).unwrap().st_ino;
         assert_eq!(asked(inode(&stream)), Some(false));
         stream.set_nodelay(true).unwrap();
         assert_eq!(asked(inode(&stream)), Some(true));
