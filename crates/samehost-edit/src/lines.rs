@@ -173,7 +173,9 @@ mod tests {
     #[test]
     fn new_lines_are_in_the_files_manner() {
         let file = Path::new("f");
-        let with = |edit: Edit| (edit.range.start, String::from_utf8(edit.with).unwrap());
+        fn with(edit: Edit) -> (usize, String) {
+            (edit.range.start, String::from_utf8(edit.with).unwrap())
+        }
         let text = b"a\r\nb";
         assert_eq!(with(insert_below(file, text, &lines(text)[0], "n")), (3, "n\r\n".into()));
         assert_eq!(with(insert_below(file, text, &lines(text)[1], "n")), (4, "\r\nn".into()));
@@ -183,7 +185,9 @@ mod tests {
 
     #[test]
     fn only_what_can_be_written_is() {
-        let path = |text: &str| socket_path(&text.parse().unwrap()).map(str::to_owned);
+        fn path(text: &str) -> Result<String, &'static str> {
+            socket_path(&text.parse().unwrap()).map(str::to_owned)
+        }
         assert_eq!(path("unix:/run/a b.sock"), Ok("/run/a b.sock".into()));
         assert!(path("unix:relative").is_err());
         assert!(path("unix:/a\nb").is_err());

@@ -491,15 +491,17 @@ mod tests {
     use super::*;
 
     fn endpoints(handler: Handler, path: &str) -> String {
-        let shown = |server: Result<Server, String>| {
+        fn shown(server: Result<Server, String>) -> String {
             server.map_or_else(|why| format!("({why})"), |server| server.endpoint.to_string())
-        };
+        }
         handler.servers(path).into_iter().map(shown).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
     fn a_path_is_read_as_its_extension_reads_it() {
-        let redis = |path: &str| endpoints(Handler::Redis, path);
+        fn redis(path: &str) -> String {
+            endpoints(Handler::Redis, path)
+        }
         assert_eq!(
             redis("tcp://127.0.0.1:7001/2?auth=x, unix:///a?x ,localhost"),
             "tcp:127.0.0.1:7001 unix:/a tcp:localhost:6379"
@@ -510,7 +512,9 @@ mod tests {
         ] {
             assert!(redis(broken).starts_with('('), "{broken}");
         }
-        let memcached = |path: &str| endpoints(Handler::Memcached, path);
+        fn memcached(path: &str) -> String {
+            endpoints(Handler::Memcached, path)
+        }
         assert_eq!(memcached("127.0.0.1"), "tcp:127.0.0.1:11211");
         assert_eq!(memcached("[::1]:7001:3"), "tcp:[::1]:7001");
         assert_eq!(memcached("/a/m.sock:0:2"), "unix:/a/m.sock");
@@ -522,7 +526,9 @@ mod tests {
 
     #[test]
     fn a_login_is_decoded() {
-        let server = |path: &str| Handler::Redis.servers(path).remove(0).unwrap();
+        fn server(path: &str) -> Server {
+            Handler::Redis.servers(path).remove(0).unwrap()
+        }
         let one = server("tcp://h:1?auth=a%26b&database=3");
         assert_eq!(
             (one.user, one.password, one.database.as_deref()),
@@ -534,11 +540,11 @@ mod tests {
 
     #[test]
     fn only_the_address_changes() {
-        let moved = |handler: Handler, path: &str, to: &str| {
+        fn moved(handler: Handler, path: &str, to: &str) -> String {
             let server = handler.servers(path).remove(0).unwrap();
             let (range, with) = handler.address(path, &server, &to.parse().unwrap()).unwrap();
             format!("{}{with}{}", &path[..range.start], &path[range.end..])
-        };
+        }
         assert_eq!(moved(Handler::Redis, "tcp://h:1/0?a=1,x:2", "unix:/r"), "unix:///r?a=1,x:2");
         assert_eq!(moved(Handler::Memcached, "h:1:3", "unix:/m"), "/m:0:3");
         assert_eq!(moved(Handler::Memcached, "/m:0", "tcp:[::1]:5"), "[::1]:5");

@@ -563,7 +563,9 @@ mod tests {
 
     #[test]
     fn hosts_are_understood_as_wordpress_does() {
-        let parsed = |text: &str| understand(text).unwrap().to_string();
+        fn parsed(text: &str) -> String {
+            understand(text).unwrap().to_string()
+        }
         assert_eq!(parsed("localhost"), "unix:/run/mysqld/mysqld.sock");
         assert_eq!(parsed("localhost:3307"), "unix:/run/mysqld/mysqld.sock");
         assert_eq!(parsed("LocalHost:3307:/run/a.sock"), "unix:/run/a.sock");

@@ -212,10 +212,10 @@ mod tests {
 
     #[test]
     fn lines_are_what_fpm_takes_them_for() {
-        let parsed = |text: &str| {
+        fn parsed(text: &str) -> Vec<String> {
             let found = lines(text.as_bytes(), Quotes::OfALine);
-            found.iter().map(shown).collect::<Vec<_>>()
-        };
+            found.iter().map(shown).collect()
+        }
         assert_eq!(parsed("[www] ; x\n;a=b\n\n listen\t=\t9000 ; y\r\n"), ["[www]", "4:listen=9000"]);
         assert_eq!(parsed("a=\"b;c\" ; d\nb='c'"), ["1:a=b;c", "2:b=c"]);
         assert_eq!(parsed("\u{feff}[\"www\"]\na="), ["[www]", "2:a="]);
@@ -226,7 +226,9 @@ mod tests {
 
     #[test]
     fn a_line_at_which_php_stops_is_known() {
-        let is_odd = |text: &str| lines(text.as_bytes(), Quotes::OfAFile).contains(&Line::Odd(1));
+        fn is_odd(text: &str) -> bool {
+            lines(text.as_bytes(), Quotes::OfAFile).contains(&Line::Odd(1))
+        }
         for text in [
             "a = b=c", "\"a = b", "a = \"b\" \"c\"", "[a] b", "a = b(c", "a\u{1} = b", "a = \"b", "a = b & ",
             "[a", "]", "a[b", "on = 1",

@@ -300,7 +300,9 @@ mod tests {
             let url = Url::parse(text).unwrap();
             (url.user(), url.password().map(|password| password.reveal().to_owned()), url.database())
         };
-        let some = |text: &str| Some(text.to_owned());
+        fn some(text: &str) -> Option<String> {
+            Some(text.to_owned())
+        }
         assert_eq!(parsed("mysql://a%24b:c%24@h/d%24"), (some("a$b"), some("c$"), some("d$")));
         assert_eq!(parsed("mysql://$USER:$PASS@h/$DB"), (None, None, None));
     }

@@ -424,7 +424,9 @@ mod tests {
 
     #[test]
     fn urls_are_what_mod_proxy_takes_them_for() {
-        let parsed = |text: &str| parse(text.as_bytes()).unwrap().map(|target| target.endpoint.to_string());
+        fn parsed(text: &str) -> Option<String> {
+            parse(text.as_bytes()).unwrap().map(|target| target.endpoint.to_string())
+        }
         for (text, endpoint) in [
             ("http://127.0.0.1:3000/a", "tcp:127.0.0.1:3000"),
             ("HTTP://LocalHost", "tcp:localhost:80"),

@@ -327,7 +327,9 @@ mod tests {
     /// The right-hand sides are what HAProxy 2.6 made of these.
     #[test]
     fn words_are_split_as_the_program_splits_them() {
-        let joined = |line: &str| values(line).concat();
+        fn joined(line: &str) -> String {
+            values(line).concat()
+        }
         assert_eq!(
             values("server a\\ b '127.0.0.1:80'\tcheck#x"),
             ["server", "a b", "127.0.0.1:80", "check"]

@@ -238,10 +238,10 @@ mod tests {
 
     #[test]
     fn values_are_read_as_the_programs_do() {
-        let value = |text: &[u8]| {
+        fn value(text: &[u8]) -> String {
             let end = comment(text, 0..text.len());
             String::from_utf8(unescaped(bare(&text[trim(text, 0..end)]))).unwrap()
-        };
+        }
         assert_eq!(value(b" \"/a#b\"#c"), "/a#b");
         assert_eq!(value(b"/a\\sb\\\\c\\q\"d\""), "/a b\\c\\q\"d\"");
         assert_eq!(value(b" a \"b\" c  # d"), "a \"b\" c");

@@ -423,7 +423,9 @@ mod tests {
 
     #[test]
     fn networks_cover_addresses() {
-        let is_covered = |text: &str, client: &str| covers(text, client.parse().ok());
+        fn is_covered(text: &str, client: &str) -> bool {
+            covers(text, client.parse().ok())
+        }
         assert!(
             is_covered("127.0.0.1", "127.0.0.1")
                 && is_covered("127.0.0.0/8", "127.0.0.1")
@@ -460,10 +462,10 @@ mod tests {
 
     #[test]
     fn lines_go_as_a_whole() {
-        let whole = |text: &str| {
+        fn whole(text: &str) -> String {
             let range = spot(text).whole();
             format!("{}{}", &text[..range.start], &text[range.end..])
-        };
+        }
         assert_eq!(whole("s {\n\tlisten 80;\n\tb;\n}"), "s {\n\tb;\n}");
         assert_eq!(whole("s {\r\n\tlisten 80; \r\n}"), "s {\r\n}");
         assert_eq!(whole("s { listen 80; }"), "s {  }");

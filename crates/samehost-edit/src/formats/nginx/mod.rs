@@ -400,7 +400,9 @@ mod tests {
 
     #[test]
     fn addresses_are_what_nginx_takes_them_for() {
-        let parsed = |text: &str| parse(text.as_bytes()).map(|address| address.endpoint(80).to_string());
+        fn parsed(text: &str) -> Result<String, String> {
+            parse(text.as_bytes()).map(|address| address.endpoint(80).to_string())
+        }
         for (text, endpoint) in [
             ("127.0.0.1", "tcp:127.0.0.1:80"),
             ("localhost:3000", "tcp:localhost:3000"),
@@ -420,7 +422,9 @@ mod tests {
 
     #[test]
     fn listeners_may_leave_the_host_out() {
-        let parsed = |text: &str| parse_listen(text.as_bytes()).map(|endpoint| endpoint.to_string());
+        fn parsed(text: &str) -> Result<String, String> {
+            parse_listen(text.as_bytes()).map(|endpoint| endpoint.to_string())
+        }
         assert_eq!(parsed("8080").unwrap(), "tcp:0.0.0.0:8080");
         assert_eq!(parsed("*:8080").unwrap(), "tcp:0.0.0.0:8080");
         assert_eq!(parsed("[::]:80").unwrap(), "tcp:[::]:80");

@@ -437,7 +437,9 @@ mod tests {
             let found = users.login(database);
             (found.user, found.password.map(|password| password.reveal().to_owned()))
         };
-        let some = |text: &str| Some(text.to_owned());
+        fn some(text: &str) -> Option<String> {
+            Some(text.to_owned())
+        }
         assert_eq!(login(None), (some("a"), some("1")));
         assert_eq!(login(Some("b")), (some("b"), some("2")));
         assert_eq!(login(Some("hashed")), (some("hashed"), None));

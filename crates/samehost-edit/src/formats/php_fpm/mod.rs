@@ -344,7 +344,9 @@ mod tests {
 
     #[test]
     fn a_main_file_under_another_name_is_known_and_sambas_is_not() {
-        let is = |text: &str| PhpFpm.recognises(Path::new("/srv/x/fpm.conf"), text.as_bytes());
+        fn is(text: &str) -> bool {
+            PhpFpm.recognises(Path::new("/srv/x/fpm.conf"), text.as_bytes())
+        }
         assert!(is("[global]\nerror_log = /srv/x/log\ninclude=/srv/x/www.conf\n"));
         assert!(!is("[global]\nworkgroup = W\ninclude = /etc/samba/more.conf\n"));
         assert!(!is("[other]\nerror_log = /srv/x/log\ninclude=/srv/x/www.conf\n"));

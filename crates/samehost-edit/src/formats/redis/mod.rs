@@ -450,7 +450,9 @@ mod tests {
 
     #[test]
     fn splits_as_the_server() {
-        let list = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        fn list(words: &[&str]) -> Option<Vec<String>> {
+            Some(words.iter().map(|word| (*word).to_owned()).collect())
+        }
         assert_eq!(split("port 6379"), list(&["port", "6379"]));
         assert_eq!(split(" a \"b c\\x41\\n\" 'd\\'e\\n'"), list(&["a", "b cA\n", "d'e\\n"]));
         assert_eq!(split("un\"quo ted\" x"), list(&["unquo ted", "x"]));

@@ -452,10 +452,10 @@ mod tests {
 
     #[test]
     fn words_are_those_of_systemd() {
-        let split = |value: &str| -> Vec<(String, bool)> {
+        fn split(value: &str) -> Vec<(String, bool)> {
             let words = command(value).unwrap();
             words.into_iter().map(|word| (word.text, word.dynamic.is_some())).collect()
-        };
+        }
         assert_eq!(
             split("a 'b c' \"d\\\"e\" f\\sg"),
             [("a".into(), false), ("b c".into(), false), ("d\"e".into(), false), ("f g".into(), false)]
