@@ -231,7 +231,9 @@ mod tests {
 
     #[test]
     fn a_cause_is_told_once() {
-        let full = || io::Error::new(ErrorKind::ReadOnlyFilesystem, "read-only");
+        fn full() -> io::Error {
+            io::Error::new(ErrorKind::ReadOnlyFilesystem, "read-only")
+        }
         let named = anyhow::Error::new(BenchError::io("making /run/x", full()));
         assert_eq!(in_full(&named), "making /run/x: read-only");
         let around = anyhow::Error::new(full()).context("writing page.html").context("the page");

@@ -311,7 +311,9 @@ mod tests {
 
     #[test]
     fn pairs_are_decoded_and_end_no_line() {
-        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        fn pair(name: &str, value: &str) -> (String, String) {
+            (name.to_owned(), value.to_owned())
+        }
         assert_eq!(parse_pairs("a=b%20c, d=e=f,"), Some(vec![pair("a", "b c"), pair("d", "e=f")]));
         for wrong in ["a", "=b", "a=%zz", "a=b%0d%0aX: y", "a b=c"] {
             assert_eq!(parse_pairs(wrong), None, "{wrong}");

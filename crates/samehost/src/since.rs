@@ -97,7 +97,9 @@ mod tests {
 
     #[test]
     fn a_length_a_date_and_a_word_are_told_apart() {
-        let hours = |text: &str| length(text).map(|length| length.as_secs_f64() / 3600.0);
+        fn hours(text: &str) -> Option<f64> {
+            length(text).map(|length| length.as_secs_f64() / 3600.0)
+        }
         assert_eq!(
             (hours("2d"), hours("90m"), hours("1w"), hours("1.5h")),
             (Some(48.0), Some(1.5), Some(168.0), Some(1.5))
@@ -116,7 +118,9 @@ mod tests {
 
     #[test]
     fn ages_are_short() {
-        let text = |seconds| age(SignedDuration::from_secs(seconds));
+        fn text(seconds: i64) -> String {
+            age(SignedDuration::from_secs(seconds))
+        }
         assert_eq!((text(5), text(300), text(7_200)), ("5 s".into(), "5 min".into(), "2 h".into()));
         assert_eq!((text(200_000), text(-5)), ("2 days".into(), "0 s".into()));
     }

@@ -292,7 +292,9 @@ mod tests {
 
     #[test]
     fn a_longer_budget_has_room_for_what_was_left_out() {
-        let minutes = |seconds, servers| minutes_for(Duration::from_secs(seconds), servers);
+        fn minutes(seconds: u64, servers: usize) -> u64 {
+            minutes_for(Duration::from_secs(seconds), servers)
+        }
         assert_eq!([minutes(20, 4), minutes(20, 5), minutes(57, 1), minutes(590, 2)], [1, 2, 2, 10]);
     }
 }

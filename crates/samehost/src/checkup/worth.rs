@@ -225,7 +225,9 @@ mod tests {
     use super::*;
 
     fn advice(service: usize, saved: Option<f64>, round_trips_per_s: f64) -> Advice {
-        let range = |high: f64| Range { low: high / 2.0, high };
+        fn range(high: f64) -> Range {
+            Range { low: high / 2.0, high }
+        }
         Advice {
             service,
             client: format!("client{service}"),
@@ -275,16 +277,18 @@ mod tests {
     }
 
     fn scan(advice: Vec<Advice>) -> Scan {
-        let service = |kind: Option<Kind>, name: &str| Service {
-            kind,
-            recognised_by: None,
-            name: name.to_owned(),
-            pid: None,
-            processes: 1,
-            network_namespace: 1,
-            listeners: vec![],
-            connections: 1,
-        };
+        fn service(kind: Option<Kind>, name: &str) -> Service {
+            Service {
+                kind,
+                recognised_by: None,
+                name: name.to_owned(),
+                pid: None,
+                processes: 1,
+                network_namespace: 1,
+                listeners: vec![],
+                connections: 1,
+            }
+        }
         let services = vec![
             service(Some(Kind::Redis), "Redis"),
             service(Some(Kind::Mariadb), "MariaDB"),
@@ -339,14 +343,16 @@ mod tests {
     }
 
     fn cure_of(verdict: Verdict, ratio: f64, low: f64, high: f64) -> Cure {
-        let slow = |address: &str| SlowCongestion {
-            address: address.into(),
-            congestion: "bbr".into(),
-            cure: vec!["ip route replace".into(), "ip route flush cache".into()],
-            from: String::new(),
-            undo: Vec::new(),
-            note: String::new(),
-        };
+        fn slow(address: &str) -> SlowCongestion {
+            SlowCongestion {
+                address: address.into(),
+                congestion: "bbr".into(),
+                cure: vec!["ip route replace".into(), "ip route flush cache".into()],
+                from: String::new(),
+                undo: Vec::new(),
+                note: String::new(),
+            }
+        }
         let scan = Scan { slow_congestion: vec![slow("127.0.0.1"), slow("::1")], ..Scan::default() };
         let found =
             Comparison { verdict, ratio, ci_low: Some(low), ci_high: Some(high), ..Comparison::default() };

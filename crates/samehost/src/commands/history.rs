@@ -216,7 +216,9 @@ mod tests {
 
     #[test]
     fn where_results_go_does_not_tell_runs_apart() {
-        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        fn words(text: &str) -> Vec<String> {
+            text.split(' ').map(str::to_owned).collect()
+        }
         let one = words("/usr/bin/samehost bench raw --size 128 --json a.json --seed=7 -q");
         let two = words("samehost bench raw --size 128 --html b.html");
         assert_eq!(measures(&one), ["bench", "raw", "--size", "128"]);

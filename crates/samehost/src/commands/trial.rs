@@ -466,11 +466,11 @@ mod tests {
 
     #[test]
     fn ports_that_nobody_connected_to_are_not_in_the_report() {
-        let port = |number: u16, connections| {
+        fn port(number: u16, connections: u64) -> TriedPort {
             let mut arms = [TriedArm::default(), TriedArm::default()];
             arms[0].blocks[3].connections = connections;
             TriedPort { map: format!("{number}=/run/{number}.sock").parse().unwrap(), arms }
-        };
+        }
         let numbers =
             |ports: &[TriedPort]| -> Vec<u16> { shown(ports).iter().map(|port| port.map.port).collect() };
         // Both arms of a port alone are called tcp and unix: with the first one too, each was there twice.

@@ -70,7 +70,9 @@ fn related_pages_and_entries_exist() {
             assert!(!page.starts_with("samehost") || all.iter().any(|known| known == page), "{name}: {page}");
             assert!(section.ends_with(')'));
         }
-        let known = |all: &[Entry], wanted: &str| all.iter().any(|entry| entry.name == wanted);
+        fn known(all: &[Entry], wanted: &str) -> bool {
+            all.iter().any(|entry| entry.name == wanted)
+        }
         assert!(extra.variables.iter().all(|name| known(&EXTRAS.variable, name)), "{name}");
         assert!(extra.files.iter().all(|name| known(&EXTRAS.file, name)), "{name}");
     }

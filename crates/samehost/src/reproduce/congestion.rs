@@ -110,10 +110,10 @@ mod tests {
     #[test]
     fn what_is_said_of_bulk_with_another_tcp_is_not_comparable() {
         let (bbr, cubic) = (with("bbr"), with("cubic"));
-        let remark_on = |report: &Report, metric: &str| {
+        fn remark_on(report: &Report, metric: &str) -> Option<String> {
             let found = report.analysis.comparisons.iter().find(|found| found.metric == metric).unwrap();
             not_comparable(found, report)
-        };
+        }
         assert!(remark_on(&bbr, OF_BULK).unwrap().contains("bbr"));
         assert_eq!((remark_on(&bbr, "throughput"), remark_on(&cubic, OF_BULK)), (None, None));
         assert!(remark(&[&bbr]).unwrap().contains("not comparable"));

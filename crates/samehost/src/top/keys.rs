@@ -120,7 +120,9 @@ mod tests {
 
     #[test]
     fn control_c_leaves_and_c_measures() {
-        let key = |code, modifiers| meaning(KeyEvent::new(code, modifiers));
+        fn key(code: KeyCode, modifiers: KeyModifiers) -> Option<Key> {
+            meaning(KeyEvent::new(code, modifiers))
+        }
         assert_eq!(key(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Key::Quit));
         assert_eq!(key(KeyCode::Char('c'), KeyModifiers::NONE), Some(Key::Calibrate));
         assert_eq!(key(KeyCode::Char('j'), KeyModifiers::NONE), Some(Key::Down));

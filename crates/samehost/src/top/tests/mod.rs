@@ -114,7 +114,9 @@ fn unix_sockets_are_shown_on_request() {
 
 #[test]
 fn requests_are_timed_over_both_transports() {
-    let scan = |mode| vec![timed(mode)];
+    fn scan(mode: Option<ExchangeMode>) -> Vec<Scan> {
+        vec![timed(mode)]
+    }
     let over_both = || vec![Press(Key::Unix)];
     insta::assert_snapshot!("timed", screen(scan(Some(ExchangeMode::SystemCalls)), over_both()));
     insta::assert_snapshot!("timed-arrivals", screen(scan(Some(ExchangeMode::Arrivals)), over_both()));
@@ -128,7 +130,9 @@ fn requests_are_timed_over_both_transports() {
 #[test]
 fn each_order_says_which_it_is() {
     let after = |times: usize| screen(vec![busy()], (0..times).map(|_| Press(Key::Sort)).collect());
-    let first_of = |screen: &str| screen.lines().nth(2).unwrap().trim_matches('"').to_owned();
+    fn first_of(screen: &str) -> String {
+        screen.lines().nth(2).unwrap().trim_matches('"').to_owned()
+    }
     assert!(after(0).contains("BYTES/S↓") && first_of(&after(0)).contains("Redis"));
     assert!(after(1).contains("CONNS↓") && first_of(&after(1)).contains("MariaDB"));
     assert!(after(2).contains("CPU SAVED A DAY↓"));
