@@ -1,8 +1,8 @@
-//! The running servers, and what each trial needs from them. Makes single trials and rounds; `measure` makes
-//! blocks of them. Start reading at `TrialRunner::trial`.
+//! The running servers, and what each trial needs from them. Makes single trials and rounds; `measure` makes blocks of them.
+//! Start reading at `TrialRunner::trial`. A round has the connections of all arms of a point at once, to the servers of one
+//! start, which are one for all arms or one for each.
 
 mod profiled;
-mod rounds;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,11 +10,14 @@ use std::sync::Arc;
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
 use samehost_model::{Arm, Code, Driven, Outcome, Plan, Report, ServerInfo, Trial, Warning};
 
-use self::rounds::Serving;
 use crate::driving::Driving;
-use crate::engine::{self, Load, OpenLoop, Surroundings};
+use crate::engine::slices::{Lanes, Round};
+use crate::engine::{self, Job, Load, OpenLoop, Surroundings};
 use crate::error::BenchError;
 use crate::machine::{MachineMeter, Others, ServerMeter, families};
 use crate::matrix::FLOOR;
@@ -24,7 +27,7 @@ use crate::planned::Planned;
 use crate::profile::Profiler;
 use crate::request::{BenchOutcome, Recorder, Request};
 use crate::tuned::{congestion, unusual};
-use crate::workload::{Configured, StartOptions, Starts, Workload};
+use crate::workload::{Configured, Instance, StartOptions, Starts, Workload};
 use crate::workloads::noop;
 
 /// Length of the floor's trials.
@@ -404,4 +407,123 @@ fn raise_file_limit(connections: u32) -> Result<(), BenchError> {
     }
     setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum: limit.maximum })
         .map_err(|error| BenchError::io("raising the limit of open files", error))
+}
+
+impl TrialRunner<'_> {
+    /// Length of this arm's slices; `None` if its point is measured in separate trials.
+    fn slice(&self, arm: &Arm) -> Option<Duration> {
+        // The floor's arm shares its point with no other arm, so that it has no entry.
+        let driven = self.driven.iter().find(|driven| {
+            driven.connections == arm.point.connections && driven.placement == arm.point.placement
+        })?;
+        driven.slice_s.map(Duration::from_secs_f64)
+    }
+
+    /// Measures the arms of a point in slices. Returns their trials in the order of the slots.
+    ///
+    /// Their connections are opened in an order of their own. A server gives its threads out by that order (MariaDB those that were
+    /// free last, memcached the next one), and a thread stays on its CPU for longer than a round. The order of the slots is reversed
+    /// two blocks later, so that drift cancels; such a pair of blocks can then give an arm the same thread twice. One seed of
+    /// a site's MariaDB failed its self-check in three of three runs; that this was why is inferred and not shown.
+    fn round(&mut self, slots: &[ArmSlot<'_>], slice: Duration) -> Result<Vec<Trial>, BenchError> {
+        let Some(first) = slots.first() else { return Ok(Vec::new()) };
+        self.set_congestion(first.arm)?;
+        let seed = self.next_seed();
+        let mut opened: Vec<(usize, &ArmSlot<'_>)> = slots.iter().enumerate().collect();
+        opened.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(seed.rotate_left(16)));
+        let mut lanes = Lanes::default();
+        let mut evidence = Vec::with_capacity(slots.len());
+        for (_, slot) in &opened {
+            let job = self.running.of_mut(slot.arm).job(slot.arm)?;
+            self.look_around(slot.arm);
+            let opened = match job {
+                Job::Sessions { connector, small } => {
+                    lanes.open(connector, small, slot.arm.point.connections, &self.surroundings)
+                }
+                Job::Bulk(writer) => Ok(lanes.stream(writer, &self.surroundings)),
+                _ => Err(BenchError::Usage(format!(
+                    "`bench {}` cannot be measured in slices like this; --slice none measures it in trials",
+                    self.workload.name()
+                ))),
+            };
+            let mut known = opened.map_err(|error| self.with_last_words(error))?;
+            self.running.of_mut(slot.arm).add_observations(&mut known);
+            evidence.push(known);
+        }
+        let cpus = self.driving.cpus(&first.arm.point)?;
+        let swap = self.driving.swaps(&cpus) && Xoshiro256PlusPlus::seed_from_u64(!seed).random_bool(0.5);
+        let round = Round {
+            slice,
+            length: self.trial_time,
+            cpus: if swap { cpus.swapped() } else { cpus },
+            places_server: self.running.server().managed,
+            seed,
+        };
+        let driven = lanes.drive(round, &self.surroundings);
+        let measured = driven.map_err(|error| self.with_last_words(error))?;
+        let mut trials = Vec::with_capacity(slots.len());
+        for ((measured, known), (place, slot)) in measured.into_iter().zip(evidence).zip(opened) {
+            let mut trial = Trial {
+                transport_observed: known.transport_observed,
+                cipher: known.cipher,
+                connection: known.connection,
+                server_most_cpus: known.server_most_cpus,
+                proxy_most_cpus: known.proxy_most_cpus,
+                ..measured
+            };
+            self.running.of_mut(slot.arm).finish_trial(&mut trial);
+            trials.push((place, trial));
+        }
+        trials.sort_by_key(|(place, _)| *place);
+        Ok(trials.into_iter().map(|(_, trial)| trial).collect())
+    }
+}
+
+struct Serving {
+    servers: Vec<Box<dyn Instance>>,
+    /// Names of the arms with a server of their own, in the order of the servers; empty if all share one.
+    names: Vec<String>,
+}
+
+impl Serving {
+    /// Starts one server, or one for each of these arms.
+    fn start(
+        configured: &dyn Configured,
+        start: &StartOptions,
+        names: Vec<String>,
+    ) -> Result<Self, BenchError> {
+        let servers = (0..names.len().max(1)).map(|_| configured.start(start));
+        Ok(Serving { servers: servers.collect::<Result<_, _>>()?, names })
+    }
+
+    /// Names of the arms with a server of their own.
+    fn names(&self) -> Vec<String> {
+        self.names.clone()
+    }
+
+    fn place(&self, arm: &Arm) -> usize {
+        self.names.iter().position(|name| *name == arm.name).unwrap_or(0)
+    }
+
+    fn of(&self, arm: &Arm) -> &dyn Instance {
+        &*self.servers[self.place(arm)]
+    }
+
+    fn of_mut(&mut self, arm: &Arm) -> &mut dyn Instance {
+        let place = self.place(arm);
+        &mut *self.servers[place]
+    }
+
+    /// The first server's info, with the processes of all.
+    fn server(&self) -> ServerInfo {
+        let mut info = self.servers[0].server();
+        info.pids.extend(self.servers[1..].iter().flat_map(|server| server.server().pids));
+        info
+    }
+
+    /// The end of each server's stderr, joined.
+    fn stderr_tail(&self) -> String {
+        let stderrs: Vec<String> = self.servers.iter().map(|server| server.stderr_tail()).collect();
+        stderrs.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join("\n")
+    }
 }

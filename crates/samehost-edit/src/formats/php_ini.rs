@@ -5,7 +5,8 @@
 //! A pool of PHP-FPM may set other values ([`super::php_fpm`]), and so may .user.ini files and the application itself;
 //! neither is in these files.
 //!
-//! `session.save_path` names the servers, as the extension of `session.save_handler` reads them. What each does was asked of phpredis 5.3, php-memcached 3.2 and php-memcache 8.0:
+//! `session.save_path` names the servers, as the extension of `session.save_handler` reads them. What each does was asked of
+//! phpredis 5.3, php-memcached 3.2 and php-memcache 8.0:
 //! - phpredis takes URLs with spaces or commas between them. It ignores a path behind the port, and knows no IPv6. Its
 //!   `unix:` has one or three slashes: with two the first directory is taken for a host. Where a session is among several servers depends on
 //!   their weights, and not on their addresses.

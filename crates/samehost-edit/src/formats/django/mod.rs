@@ -1,5 +1,5 @@
-//! Django's settings.py, if its databases, caches and brokers are literals. Values from the environment or other code are not
-//! examined. Caches come with Celery's broker.
+//! Django's settings.py, if its databases, caches and brokers (Celery's) are literals. Values from the environment or other
+//! code are not examined.
 
 mod literal;
 
