@@ -460,10 +460,9 @@ mod tests {
 
     #[test]
     fn it_runs_as_root_on_roots_files_and_as_the_owner_on_the_owners() {
-        use std::os::unix::fs::{PermissionsExt, chown};
+        use std::os::unix::fs::chown;
         assert!(geteuid().is_root(), "this test gives files away: run it as root");
         let directory = tempfile::Builder::new().tempdir_in("/var").unwrap();
-        let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         mode(directory.path(), 0o755);
         let (main, part) = (directory.path().join("main"), directory.path().join("part"));
         for path in [&main, &part] {
@@ -488,25 +487,31 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_installed_is_named_in_the_note() {
-        let check = |preferred: Option<&str>| Check {
-            program: &CHECKED,
-            preferred: preferred.map(str::to_owned),
-            arguments: vec!["-t".into()],
-            reads: Vec::new(),
-            unknown: None,
-            executes: None,
-        };
+        fn check(preferred: Option<&str>) -> Check {
+            Check {
+                program: &CHECKED,
+                preferred: preferred.map(str::to_owned),
+                arguments: vec!["-t".into()],
+                reads: Vec::new(),
+                unknown: None,
+                executes: None,
+            }
+        }
         let note = planned_with(check(Some("checked0.0")), "/nowhere").unwrap_err();
         assert!(note.starts_with("`checked0.0 -t` is not run: there is no such program"), "{note}");
         assert_eq!(name_of(&check(None), "/nowhere"), "checked");
     }
 
+    fn mode(path: &Path, mode: u32) {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
     #[test]
     fn what_a_users_compose_file_names_is_read_as_that_user_as_root() {
-        use std::os::unix::fs::{PermissionsExt, chown};
+        use std::os::unix::fs::chown;
         assert!(geteuid().is_root(), "this test gives files away: run it as root");
         let directory = tempfile::Builder::new().tempdir_in("/var").unwrap();
-        let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         mode(directory.path(), 0o755);
         let (secret, hers) = (directory.path().join("secret.env"), directory.path().join("hers"));
         fs::create_dir(&hers).unwrap();

@@ -162,8 +162,10 @@ mod tests {
 
     #[test]
     fn an_edit_elsewhere_is_no_drift_and_the_old_place_is() {
-        let switch = standing("REDIS_URL tcp:127.0.0.1:6379 → unix:/run/redis/redis.sock");
-        let check = |text: &str| changed(&switch, Path::new("/x/redis.conf"), text.as_bytes());
+        fn check(text: &str) -> (bool, String) {
+            let switch = standing("REDIS_URL tcp:127.0.0.1:6379 → unix:/run/redis/redis.sock");
+            changed(&switch, Path::new("/x/redis.conf"), text.as_bytes())
+        }
         assert!(check("# edited\nport 0\nunixsocket /run/redis/redis.sock\n").0);
         let (holds, found) = check("bind 127.0.0.1\nport 6379\n");
         assert!(!holds && found.contains("again"), "{found}");
@@ -181,10 +183,9 @@ mod tests {
         std::fs::write(&file, &text).unwrap();
         chown(&file, Some(54_321), None).unwrap();
         let switch = standing("DB_HOST tcp:127.0.0.1:3306 → unix:/run/mysqld/mysqld.sock");
-        let mode = |mode| std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(mode)).unwrap();
-        mode(0o644);
+        std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o644)).unwrap();
         assert!(changed(&switch, &file, text.as_bytes()).1.contains("names tcp:127.0.0.1:3306 again"));
-        mode(0o600);
+        std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
         let (holds, found) = changed(&switch, &file, text.as_bytes());
         assert!(!holds && !found.contains("again") && !found.contains("3306"), "{found}");
     }

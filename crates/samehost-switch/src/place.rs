@@ -54,7 +54,9 @@ mod tests {
 
     #[test]
     fn a_listener_for_everybody_is_not_for_loopback_alone() {
-        let endpoint = |text: &str| text.parse::<Endpoint>().unwrap();
+        fn endpoint(text: &str) -> Endpoint {
+            text.parse().unwrap()
+        }
         assert!(is_loopback(&endpoint("tcp:127.0.0.1:80")) && is_loopback(&endpoint("tcp:[::1]:80")));
         assert!(!is_loopback(&endpoint("tcp:0.0.0.0:80")) && !is_loopback(&endpoint("tcp:[::]:80")));
     }

@@ -497,10 +497,9 @@ mod tests {
         let address = tcp.local_addr().unwrap();
         let (new, old) =
             (Endpoint::Unix(path.clone()), format!("tcp:{address}").parse::<Endpoint>().unwrap());
-        let begin = || Usage::begin([(new.clone(), vec![old.clone()], ourselves())].into_iter());
         let _earlier = TcpStream::connect(address).unwrap();
         let _accepted = tcp.accept().unwrap();
-        let usage = begin();
+        let usage = Usage::begin([(new.clone(), vec![old.clone()], ourselves())].into_iter());
         usage.during(|| ());
         assert_eq!(usage.seen()[0], Seen::default(), "what was there before proves nothing");
         let client = UnixStream::connect(&path).unwrap();

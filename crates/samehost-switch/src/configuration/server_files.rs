@@ -205,16 +205,20 @@ mod tests {
 
     #[test]
     fn command_lines_name_files() {
-        let is = |found: Option<PathBuf>, path: &str| assert_eq!(found, Some(PathBuf::from(path)));
-        is(
-            file("php-fpm", &["php-fpm: master process (/etc/php/8.2/fpm/php-fpm.conf)"]),
-            "/etc/php/8.2/fpm/php-fpm.conf",
-        );
-        is(file("nginx", &["nginx: master process /usr/sbin/nginx -p /srv/x -c a.conf"]), "/srv/x/a.conf");
-        is(file("nginx", &["nginx: master process nginx"]), "/etc/nginx/nginx.conf");
-        is(file("mariadb", &["/usr/sbin/mariadbd", "--defaults-file=/x/my.cnf"]), "/x/my.cnf");
-        is(file("postgres", &["postgres", "-D", "/var/lib/pg"]), "/var/lib/pg/postgresql.conf");
-        is(file("pgbouncer", &["pgbouncer", "-d", "-u", "pg", "/x/pool.ini"]), "/x/pool.ini");
+        for (kind, words, path) in [
+            (
+                "php-fpm",
+                &["php-fpm: master process (/etc/php/8.2/fpm/php-fpm.conf)"][..],
+                "/etc/php/8.2/fpm/php-fpm.conf",
+            ),
+            ("nginx", &["nginx: master process /usr/sbin/nginx -p /srv/x -c a.conf"], "/srv/x/a.conf"),
+            ("nginx", &["nginx: master process nginx"], "/etc/nginx/nginx.conf"),
+            ("mariadb", &["/usr/sbin/mariadbd", "--defaults-file=/x/my.cnf"], "/x/my.cnf"),
+            ("postgres", &["postgres", "-D", "/var/lib/pg"], "/var/lib/pg/postgresql.conf"),
+            ("pgbouncer", &["pgbouncer", "-d", "-u", "pg", "/x/pool.ini"], "/x/pool.ini"),
+        ] {
+            assert_eq!(file(kind, words), Some(PathBuf::from(path)));
+        }
         assert_eq!(file("pgbouncer", &[]), None);
         assert_eq!(file("redis", &["redis-server 127.0.0.1:6379"]), None);
     }
@@ -232,21 +236,20 @@ mod tests {
         let folder = tempfile::Builder::new().tempdir_in("/var").unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let root = folder.path();
-        let named = |unit: &str| named_below(root, unit);
         let shop = write(root, "etc/shop/env", "A=b\n");
         let other = write(root, "etc/shop/other.env", "A=b\n");
         write(root, "usr/lib/systemd/system/shop.service", "[Service]\nEnvironmentFile=-/etc/shop/env\n");
         write(root, "etc/systemd/system/at@.service", "[Service]\nEnvironmentFile=/etc/%i/*.env\n");
-        assert_eq!(named("shop.service"), std::slice::from_ref(&shop));
-        assert_eq!(named("at@shop.service"), std::slice::from_ref(&other));
-        assert_eq!(named("none.service"), Vec::<PathBuf>::new());
+        assert_eq!(named_below(root, "shop.service"), std::slice::from_ref(&shop));
+        assert_eq!(named_below(root, "at@shop.service"), std::slice::from_ref(&other));
+        assert_eq!(named_below(root, "none.service"), Vec::<PathBuf>::new());
         // An empty one resets the list.
         let drop_in = "[Service]\nEnvironmentFile=\nEnvironmentFile=/etc/shop/other.env\n";
         let drop_in = write(root, "etc/systemd/system/shop.service.d/a.conf", drop_in);
-        assert_eq!(named("shop.service"), [other]);
+        assert_eq!(named_below(root, "shop.service"), [other]);
         // Lines of other users do not count.
         chown(&drop_in, Some(54_321), None).unwrap();
-        assert_eq!(named("shop.service"), Vec::<PathBuf>::new());
+        assert_eq!(named_below(root, "shop.service"), Vec::<PathBuf>::new());
         assert!(!hands_over("none.service", &shop));
     }
 }

@@ -196,13 +196,14 @@ fn has_any(directory: &Path) -> bool {
 /// Directories that are served here: those in `root` lines of nginx, their parents (`public/`), and usual places.
 fn roots(scan: &Scan) -> Vec<PathBuf> {
     let disk = Disk::default();
-    let entries = |directory: &Path| disk.list(directory).unwrap_or_default();
-    let mut roots: Vec<PathBuf> = SITES.iter().flat_map(|site| entries(Path::new(site))).collect();
+    let mut roots: Vec<PathBuf> =
+        SITES.iter().flat_map(|site| disk.list(Path::new(site)).unwrap_or_default()).collect();
     let nginx = scan.services.iter().filter(|service| service.kind == Some(Kind::Nginx));
     for file in nginx.flat_map(|service| server_files::of(scan, service)) {
         let folder = server_files::folder(&file);
-        let included =
-            ["conf.d", "sites-enabled", "http.d"].iter().flat_map(|name| entries(&folder.join(name)));
+        let included = ["conf.d", "sites-enabled", "http.d"]
+            .iter()
+            .flat_map(|name| disk.list(&folder.join(name)).unwrap_or_default());
         for path in included.chain([file.clone()]) {
             let text = Disk::of(&path, Reads::Application, None).read(&path).unwrap_or_default();
             for line in String::from_utf8_lossy(&text).lines() {
@@ -249,7 +250,7 @@ mod tests {
 
     #[test]
     fn processes_that_share_a_port_are_one_service() {
-        let service = |ports: &[u16]| {
+        fn service(ports: &[u16]) -> String {
             let scan = Scan {
                 sockets: ports.iter().map(|port| listener(*port)).collect(),
                 services: (0..ports.len()).map(|at| redis(None, at)).collect(),
@@ -259,7 +260,7 @@ mod tests {
                 Ok(found) => found.listeners[0].to_string(),
                 Err(error) => error.to_string(),
             }
-        };
+        }
         assert_eq!(service(&[6379]), "0");
         assert_eq!(service(&[6379, 6379]), "0", "SO_REUSEPORT");
         let several = service(&[6379, 6380]);

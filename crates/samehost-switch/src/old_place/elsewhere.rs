@@ -218,9 +218,10 @@ mod tests {
 
     #[test]
     fn lines_of_apache_are_found_and_said_anew() {
-        let endpoint: Endpoint = "tcp:127.0.0.1:9000".parse().unwrap();
-        let to: Endpoint = "unix:/run/php/x.sock".parse().unwrap();
-        let edited = |line: &str| moved(line, &endpoint, &to);
+        fn edited(line: &str) -> Option<String> {
+            let from = "tcp:127.0.0.1:9000".parse().unwrap();
+            moved(line, &from, &"unix:/run/php/x.sock".parse().unwrap())
+        }
         assert_eq!(
             edited("SetHandler \"proxy:fcgi://127.0.0.1:9000\"").as_deref(),
             Some("SetHandler \"proxy:unix:/run/php/x.sock|fcgi://127.0.0.1:9000\"")

@@ -97,7 +97,7 @@ fn clients(
     let mut findings = Findings::default();
     for read in configurations {
         for setting in read.reading.settings.iter().filter(|setting| setting.role == Role::Connects) {
-            let place = || format!("{} ({}:{})", setting.name, setting.file.display(), setting.line);
+            let place = format!("{} ({}:{})", setting.name, setting.file.display(), setting.line);
             match (request.to, &setting.endpoint) {
                 (Direction::Unix, Endpoint::Tcp { .. }) if is_local(&setting.endpoint) => {
                     clients.push((read.config.clone(), setting.clone()));
@@ -109,17 +109,17 @@ fn clients(
                         bars: false,
                         found: format!(
                             "{} goes to the container {host} over TCP, where no login can be tried from here: containers are not switched",
-                            place()
+                            place
                         ),
                         remedy,
                     }]),
                     None => findings.note([format!(
                         "{} goes to {host}, which is not this machine's loopback: it stays",
-                        place()
+                        place
                     )]),
                 },
                 (Direction::Tcp, Endpoint::Unix(_)) => clients.push((read.config.clone(), setting.clone())),
-                _ => findings.note([format!("{} goes to {} already", place(), setting.endpoint)]),
+                _ => findings.note([format!("{} goes to {} already", place, setting.endpoint)]),
             }
         }
         findings.merge(not_understood(request, scan, read));

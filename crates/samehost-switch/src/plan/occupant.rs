@@ -312,14 +312,14 @@ mod tests {
 
     #[test]
     fn who_listens_at_a_path_is_found_by_its_file_and_by_its_name() {
+        fn listener_of(path: &Path) -> Option<Occupant> {
+            let scan = samehost_scan::collect("test").unwrap();
+            listener(&scan, &unknown_server(&scan), &Endpoint::Unix(path.to_owned()))
+        }
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s.sock");
         let link = directory.path().join("link");
         std::os::unix::fs::symlink(directory.path(), &link).unwrap();
-        let listener_of = |path: &Path| {
-            let scan = samehost_scan::collect("test").unwrap();
-            listener(&scan, &unknown_server(&scan), &Endpoint::Unix(path.to_owned()))
-        };
         assert_eq!(listener_of(&path), None, "nothing is there");
         let listening = UnixListener::bind(&path).unwrap();
         for name in [&path, &link.join("s.sock")] {
@@ -353,9 +353,10 @@ mod tests {
         let only = std::net::TcpListener::bind("127.0.0.3:0").unwrap();
         let port = only.local_addr().unwrap().port();
         let scan = samehost_scan::collect("test").unwrap();
-        let endpoint = |host: &str| {
-            listener(&scan, &unknown_server(&scan), &Endpoint::Tcp { host: host.into(), port }).is_some()
-        };
-        assert!(endpoint("127.0.0.3") && endpoint("0.0.0.0") && !endpoint("127.0.0.1"));
+        for (host, is_taken) in [("127.0.0.3", true), ("0.0.0.0", true), ("127.0.0.1", false)] {
+            let endpoint = Endpoint::Tcp { host: host.into(), port };
+            let found = listener(&scan, &unknown_server(&scan), &endpoint);
+            assert_eq!(found.is_some(), is_taken, "{host}: {found:?}");
+        }
     }
 }

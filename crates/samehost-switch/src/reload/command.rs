@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn words_of_a_journal_are_read_as_they_were_written() {
-        let signalled = |file: Option<&str>, title: Option<&str>| {
+        fn signalled(file: Option<&str>, title: Option<&str>) -> ReloadCommand {
             ReloadCommand::Signal(Signalled {
                 signal: ReloadSignal::Usr2,
                 pid: 27165,
@@ -144,8 +144,10 @@ mod tests {
                 file: file.map(str::to_owned),
                 title: title.map(str::to_owned),
             })
-        };
-        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        }
+        fn words(words: &[&str]) -> Vec<String> {
+            words.iter().map(|word| (*word).to_owned()).collect()
+        }
         for (command, expected) in [
             // Journals of 0.1 have the first form, and the later ones the others.
             (signalled(None, None), &["signal", "USR2", "27165", "188237"][..]),

@@ -433,7 +433,9 @@ mod tests {
 
     #[test]
     fn failures_say_what_the_command_said() {
-        let words = |text: &str| ["sh", "-c", text].map(str::to_owned);
+        fn words(text: &str) -> [String; 3] {
+            ["sh", "-c", text].map(str::to_owned)
+        }
         let error = reload(&words("echo no such unit >&2; exit 3")).unwrap_err();
         assert!(error.contains("no such unit") && error.contains('3'), "{error}");
         assert!(reload(&words("exit 0")).is_ok());

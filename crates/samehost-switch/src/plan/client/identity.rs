@@ -435,13 +435,15 @@ mod tests {
 
     #[test]
     fn a_number_that_was_given_to_another_process_is_not_taken() {
+        fn client(started: Option<u64>) -> ClientIdentity {
+            ClientIdentity {
+                pid: Some(std::process::id()),
+                parent: None,
+                started: [started, None],
+                ..ClientIdentity::account("x", &Account { uid: 1, gid: 1, groups: Vec::new() })
+            }
+        }
         let own = std::process::id();
-        let client = |started| ClientIdentity {
-            pid: Some(own),
-            parent: None,
-            started: [started, None],
-            ..ClientIdentity::account("x", &Account { uid: 1, gid: 1, groups: Vec::new() })
-        };
         assert_eq!(client(start_time(own)).present(), Some(own));
         assert_eq!(client(Some(1)).present(), None, "another one has its number now");
         assert_eq!(client(None).present(), None);
@@ -467,19 +469,15 @@ mod tests {
 
     #[test]
     fn programs_are_known_by_their_files() {
-        let process = |file: &str, name: &str| Process {
-            pid: 7,
-            name: name.into(),
-            executable: Some(file.into()),
-            ..Process::default()
-        };
-        let is = |file: &str, name: &str, kind: &str| {
-            let scan = Scan { processes: vec![process(file, name)], ..Scan::default() };
+        fn is_running(file: &str, name: &str, kind: &str) -> bool {
+            let (name, executable) = (name.into(), Some(file.into()));
+            let process = Process { pid: 7, name, executable, ..Process::default() };
+            let scan = Scan { processes: vec![process], ..Scan::default() };
             !of_programs(&scan, &[kind]).is_empty()
-        };
-        assert!(is("/usr/sbin/php-fpm8.2 (deleted)", "php-fpm8.2", "php-fpm"));
-        assert!(is("/usr/bin/redis-check-rdb", "redis-server", "redis"));
-        assert!(!is("/usr/bin/perl", "php-fpm8.2", "php-fpm"), "what it calls itself");
-        assert!(!is("/usr/bin/redis-check-rdb", "x", "redis"));
+        }
+        assert!(is_running("/usr/sbin/php-fpm8.2 (deleted)", "php-fpm8.2", "php-fpm"));
+        assert!(is_running("/usr/bin/redis-check-rdb", "redis-server", "redis"));
+        assert!(!is_running("/usr/bin/perl", "php-fpm8.2", "php-fpm"), "what it calls itself");
+        assert!(!is_running("/usr/bin/redis-check-rdb", "x", "redis"));
     }
 }

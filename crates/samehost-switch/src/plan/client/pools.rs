@@ -222,13 +222,15 @@ mod tests {
 
     #[test]
     fn a_site_is_passed_to_the_address_of_its_own_server_block() {
-        let texts = [TEXT.to_owned()];
-        let passes = |directory: &str| -> Vec<String> {
+        fn passes(directory: &str) -> Vec<String> {
             let blocks =
                 blocks(TEXT, "server").into_iter().filter(|block| names(block, Path::new(directory)));
             let values = blocks.flat_map(|block| values(block, "fastcgi_pass"));
-            values.flat_map(|value| endpoints(value, &texts)).map(|endpoint| endpoint.to_string()).collect()
-        };
+            values
+                .flat_map(|value| endpoints(value, &[TEXT.to_owned()]))
+                .map(|endpoint| endpoint.to_string())
+                .collect()
+        }
         assert_eq!(passes("/srv/a"), ["unix:/run/a.sock"]);
         assert_eq!(passes("/srv/ab"), ["unix:/run/b.sock"]);
         assert!(passes("/srv/abc").is_empty() && passes("/srv").len() == 2);
@@ -236,17 +238,17 @@ mod tests {
 
     #[test]
     fn a_pools_account_is_by_name_or_number() {
-        let account = |user: &str, group: Option<&str>| {
+        fn account_of(user: &str, group: Option<&str>) -> Option<Account> {
             let group = group.map(str::to_owned);
             account(&RunsAs { pool: "www".into(), user: user.into(), group, has_own_root: false })
-        };
+        }
         let nobody = lookup::account("nobody").unwrap();
-        assert_eq!(account("nobody", None), Some(nobody.clone()));
-        assert_eq!(account("nobody", Some("root")).unwrap().gid, 0);
-        let numbers = account("54321", Some("54322")).unwrap();
+        assert_eq!(account_of("nobody", None), Some(nobody.clone()));
+        assert_eq!(account_of("nobody", Some("root")).unwrap().gid, 0);
+        let numbers = account_of("54321", Some("54322")).unwrap();
         assert_eq!((numbers.uid, numbers.gid, numbers.groups), (54_321, 54_322, Vec::new()));
         assert_eq!(
-            (account("no-such-user-here", None), account("nobody", Some("no-such-group"))),
+            (account_of("no-such-user-here", None), account_of("nobody", Some("no-such-group"))),
             (None, None)
         );
     }

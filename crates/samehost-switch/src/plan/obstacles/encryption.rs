@@ -306,8 +306,8 @@ pub(crate) fn own_login(hop: &Hop, client: &ClientIdentity, endpoint: &Endpoint)
     let service = service(hop, &files);
     let of_service = |key: &str| service.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone());
     let variable = |name: &str| files.variable(name).map(str::to_owned);
-    let name = || User::of(client.identity.uid).name;
-    let user = own.user.or_else(|| of_service("user")).or_else(|| variable("PGUSER")).or_else(name);
+    let user = own.user.or_else(|| of_service("user")).or_else(|| variable("PGUSER"));
+    let user = user.or_else(|| User::of(client.identity.uid).name);
     let database = own.database.or_else(|| of_service("dbname")).or_else(|| variable("PGDATABASE"));
     let database = database.or_else(|| user.clone());
     let password = own.password.or_else(|| of_service("password").map(samehost_model::Secret::new));
@@ -412,7 +412,9 @@ mod tests {
 
     #[test]
     fn only_what_stands_there_without_a_condition_is_taken() {
-        let with = |code: &str| line_of(&format!("import pg from 'pg';\n{code}\n"));
+        fn with(code: &str) -> Option<u32> {
+            line_of(&format!("import pg from 'pg';\n{code}\n"))
+        }
         for code in
             ["new pg.Pool({ url, ssl: { rejectUnauthorized: false } });", "  ssl: true,", "{ssl:{ca}}"]
         {
