@@ -294,10 +294,10 @@ pub(crate) mod tests {
 
     #[test]
     fn one_connection_has_a_usual_placement_of_its_own() {
-        let usual = Matrix { placements: Vec::new(), alone: Placement::CrossCore, ..matrix() };
-        let placements = |matrix: &Matrix| -> Vec<Placement> {
+        fn placements(matrix: &Matrix) -> Vec<Placement> {
             matrix.levels().iter().map(|level| level.placement).collect()
-        };
+        }
+        let usual = Matrix { placements: Vec::new(), alone: Placement::CrossCore, ..matrix() };
         assert_eq!(placements(&usual), [Placement::CrossCore, Placement::Free]);
         assert_eq!(ids(&usual, "raw"), ["tcp/c1", "unix/c1", "tcp/c64", "unix/c64"]);
         let asked = Matrix { placements: vec![Placement::SameCore], ..usual };

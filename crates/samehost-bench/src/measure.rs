@@ -268,16 +268,17 @@ impl<'a> BlockLoop<'a> {
         let Aim { arms, plan, metrics, .. } = self.aim;
         let Some((baseline, candidates)) = group.split_first() else { return Vec::new() };
         let (baseline, point) = (arms[*baseline].id.as_str(), &arms[*baseline].point);
-        let is_asked =
-            |metric: &MetricInfo| plan.asked.iter().any(|question| question.is_about(&metric.name, point));
-        let asked = metrics
-            .iter()
-            .enumerate()
-            .filter(|(place, metric)| if plan.asked.is_empty() { *place == 0 } else { is_asked(metric) });
-        let widest = |metric: &'a MetricInfo| {
-            candidates.iter().map(move |one| Row { metric, baseline, candidate: arms[*one].id.as_str() })
-        };
-        asked.flat_map(|(_, metric)| widest(metric)).collect()
+        let mut rows = Vec::new();
+        for (place, metric) in metrics.iter().enumerate() {
+            let is_first = plan.asked.is_empty() && place == 0;
+            if !is_first && !plan.asked.iter().any(|question| question.is_about(&metric.name, point)) {
+                continue;
+            }
+            for candidate in candidates {
+                rows.push(Row { metric, baseline, candidate: arms[*candidate].id.as_str() });
+            }
+        }
+        rows
     }
 
     /// A group without a comparison never gets precise; it accompanies the others and needs no blocks itself.
@@ -403,13 +404,15 @@ mod tests_of_order {
 
     #[test]
     fn arms_of_a_point_stand_together_and_a_lone_arm_has_no_control() {
+        fn level(slot: &Slot) -> &str {
+            slot.arm.split('/').nth(1).unwrap()
+        }
         let arms = arms(3, &[Transport::Tcp, Transport::Unix]);
         let groups = groups(&arms);
         for number in 0..10 {
             let planned = slots_of_block(&arms, &groups, &groups, &Plan::default(), 1, number);
             assert_eq!(planned.len(), 12);
             for point in planned.chunks(4) {
-                let level = |slot: &Slot| slot.arm.split('/').nth(1).unwrap().to_owned();
                 assert!(point.iter().all(|slot| level(slot) == level(&point[0])));
             }
             assert!(planned.iter().enumerate().all(|(i, slot)| slot.position == i as u32));
@@ -437,11 +440,13 @@ mod tests_of_order {
 
     #[test]
     fn a_point_that_is_done_leaves_the_others_in_their_order() {
+        fn ids(planned: Vec<Slot>) -> Vec<String> {
+            planned.into_iter().map(|t| t.arm).collect()
+        }
         let arms = arms(3, &[Transport::Tcp, Transport::Unix]);
         let groups = groups(&arms);
         let (active, done) = (&groups[1..], &groups[0]);
         for number in (0..20).filter(|number| number % 4 < 2) {
-            let ids = |planned: Vec<Slot>| -> Vec<String> { planned.into_iter().map(|t| t.arm).collect() };
             let mut all = ids(slots_of_block(&arms, &groups, &groups, &Plan::default(), 9, number));
             let mut back = ids(slots_of_block(&arms, &groups, active, &Plan::default(), 9, number + 2));
             all.retain(|id| done.iter().all(|arm| arms[*arm].id != *id));

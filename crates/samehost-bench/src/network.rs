@@ -219,9 +219,6 @@ fn reason(error: &io::Error) -> String {
             "root may not create a network namespace here ({error}), as in most containers; `--cap-add SYS_ADMIN` allows it"
         );
     }
-    let kernel =
-        |name: &str| fs::read_to_string(format!("/proc/sys/{name}")).map(|text| text.trim().to_owned());
-    let is_set = |name: &str, value: &str| kernel(name).is_ok_and(|found| found == value);
     let setting = if is_set("kernel/unprivileged_userns_clone", "0") {
         "kernel.unprivileged_userns_clone is 0"
     } else if is_set("user/max_user_namespaces", "0") {
@@ -235,6 +232,10 @@ fn reason(error: &io::Error) -> String {
     };
     let kernel = DENIED.get().map_or_else(|| error.to_string(), Clone::clone);
     format!("{setting} ({kernel}); an administrator can change that, or run this as root")
+}
+
+fn is_set(name: &str, value: &str) -> bool {
+    fs::read_to_string(format!("/proc/sys/{name}")).is_ok_and(|found| found.trim() == value)
 }
 
 // Routes of a network namespace by rtnetlink(7): the loopback's addresses with a congestion control. Changes

@@ -220,7 +220,9 @@ mod tests {
 
     #[test]
     fn an_unknown_word_is_refused() {
-        let size = |text: &str| parameters("size", text).word::<Size>("size");
+        fn size(text: &str) -> Result<Size, BenchError> {
+            parameters("size", text).word("size")
+        }
         assert_eq!(size("large").unwrap(), Size::Large);
         assert_eq!(size("").unwrap(), Size::Small);
         assert_eq!(size("huge").unwrap_err().to_string(), "--size: `huge` is none of small, large");
@@ -229,7 +231,9 @@ mod tests {
 
     #[test]
     fn numbers_have_a_limit() {
-        let count = |text: &str| parameters("rows", text).count("rows", 64);
+        fn count(text: &str) -> Result<u32, BenchError> {
+            parameters("rows", text).count("rows", 64)
+        }
         assert_eq!(count("64").unwrap(), 64);
         for odd in ["0", "65", "many", ""] {
             assert_eq!(count(odd).unwrap_err().to_string(), format!("--rows {odd}: from 1 to 64"));

@@ -107,10 +107,13 @@ impl Planned {
     /// Parameters that are the same at every point, for the report.
     pub(crate) fn shown_parameters(&self) -> Parameters {
         let (request, matrix) = (&self.request, &self.matrix);
-        let is_swept = |name: &str| matrix.swept.iter().any(|swept| swept.name == name);
         let mut parameters = request.parameters.clone();
         // The values of `--parameter` stand with the axes.
-        parameters.retain(|name, value| !value.is_empty() && !is_swept(name) && name != OWN_PARAMETER);
+        parameters.remove(OWN_PARAMETER);
+        for swept in &matrix.swept {
+            parameters.remove(&swept.name);
+        }
+        parameters.retain(|_, value| !value.is_empty());
         for (name, script) in &request.commands {
             parameters.insert(format!("arm {name}"), Redactor::default().command(script));
         }
@@ -176,7 +179,6 @@ fn refuse_unfit(
     request: &Request,
     capabilities: &Capabilities,
 ) -> Result<(), BenchError> {
-    let no = |option: &str| Err(no(workload, option));
     for transport in &request.transports {
         if !capabilities.transports.contains(transport) {
             return Err(BenchError::UnsupportedTransport {
@@ -194,7 +196,7 @@ fn refuse_unfit(
     connections(workload, request, capabilities)?;
     sizes(workload, request, capabilities)?;
     if !request.rates.is_empty() && !capabilities.rates {
-        return no("--rate or --ladder");
+        return Err(no(workload, "--rate or --ladder"));
     }
     if !request.servers.is_empty() && !capabilities.foreign_servers {
         return Err(no_servers(workload));
@@ -206,7 +208,7 @@ fn refuse_unfit(
         ));
     }
     if !capabilities.commands && !request.commands.is_empty() {
-        return no("--arm; its arms are --transports");
+        return Err(no(workload, "--arm; its arms are --transports"));
     }
     if request.own_servers && (!request.servers.is_empty() || capabilities.commands) {
         return Err(BenchError::Usage(
@@ -215,7 +217,7 @@ fn refuse_unfit(
         ));
     }
     if request.stop.trial_time.is_some() && !capabilities.timed {
-        return no("--trial-time: each trial is one whole operation");
+        return Err(no(workload, "--trial-time: each trial is one whole operation"));
     }
     for placement in &request.placements {
         CpuPlan::new(*placement, &allowed_cpus())?;

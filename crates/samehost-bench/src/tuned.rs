@@ -282,12 +282,14 @@ mod tests {
 
     /// Congestion control of client and server of a connection made in the network namespace.
     fn in_own(own: &crate::network::OwnNetwork, address: &str) -> Vec<String> {
+        fn name(stream: &Stream) -> String {
+            rustix::net::sockopt::tcp_congestion(stream).unwrap()
+        }
         own.inside(|| {
             let listener =
                 samehost_transport::listen(&address.parse().unwrap(), &Default::default()).unwrap();
             let client = samehost_transport::connect(listener.endpoint(), &Default::default()).unwrap();
             let server = listener.accept().unwrap();
-            let name = |stream: &Stream| rustix::net::sockopt::tcp_congestion(stream).unwrap();
             let both = both_ends(&client).unwrap();
             assert_eq!(both.server.unwrap().congestion, Some(name(&server)));
             vec![name(&client), name(&server)]
@@ -297,9 +299,11 @@ mod tests {
 
     #[test]
     fn routes_of_our_own_set_each_available_one_at_both_ends_and_none_outside_as_root() {
+        fn default_control() -> String {
+            fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap()
+        }
         assert!(rustix::process::geteuid().is_root(), "needs root: run the tests as root");
-        let default = || fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap();
-        let before = default();
+        let before = default_control();
         let own = crate::network::OwnNetwork::new(INSTEAD).unwrap();
         let available = available_congestion();
         assert!(available.len() > 1, "needs two congestion controls, and this kernel has {available:?}");
@@ -313,6 +317,6 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let outside = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         assert_eq!(rustix::net::sockopt::tcp_congestion(&outside).unwrap(), before.trim());
-        assert_eq!(default(), before);
+        assert_eq!(default_control(), before);
     }
 }

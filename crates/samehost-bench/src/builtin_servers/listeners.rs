@@ -87,17 +87,18 @@ pub(super) fn serve(
     converse: impl Fn(&mut Stream) -> io::Result<()> + Copy + Send + Sync + 'static,
     accept_delay: Option<Duration>,
 ) -> Result<(), BenchError> {
-    let take = |mut stream: Stream| {
-        let spawned = std::thread::Builder::new().stack_size(STACK).spawn(move || {
-            if let Err(error) = converse(&mut stream) {
-                tracing::debug!(%error, "a connection ended");
-            }
-        });
-        if let Err(error) = spawned {
-            tracing::warn!(%error, "a connection was dropped: no thread for it");
+    accept(listening, &|stream| start_thread(stream, converse), accept_delay)
+}
+
+fn start_thread(mut stream: Stream, converse: impl Fn(&mut Stream) -> io::Result<()> + Send + 'static) {
+    let spawned = std::thread::Builder::new().stack_size(STACK).spawn(move || {
+        if let Err(error) = converse(&mut stream) {
+            tracing::debug!(%error, "a connection ended");
         }
-    };
-    accept(listening, &take, accept_delay)
+    });
+    if let Err(error) = spawned {
+        tracing::warn!(%error, "a connection was dropped: no thread for it");
+    }
 }
 
 /// Accepts on all listeners until stopped, with a thread for each, and passes every connection to `take`.

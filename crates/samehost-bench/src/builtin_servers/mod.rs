@@ -203,8 +203,11 @@ impl Server {
         let replies = match options.model {
             Model::Threads | Model::Blocking => {
                 let (converse, waits) = (self.converse, options.model.waits());
-                let talk = move |stream: &mut Stream| converse(stream, waits);
-                return listeners::serve(listening, talk, options.accept_delay);
+                return listeners::serve(
+                    listening,
+                    move |stream: &mut Stream| converse(stream, waits),
+                    options.accept_delay,
+                );
             }
             Model::Epoll => epoll::Replies::AtOnce,
             Model::Rounds => epoll::Replies::AfterTheRound,

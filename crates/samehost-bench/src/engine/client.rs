@@ -285,11 +285,13 @@ mod tests {
 
     #[test]
     fn a_client_that_is_of_no_use_says_why() {
-        let message = |result: Result<Tally, BenchError>| result.unwrap_err().to_string();
+        fn start(script: &str) -> String {
+            ReadyClient::start(&job(script)).err().unwrap().to_string()
+        }
         let lost = r#"{"operations": 0, "errors": {}, "tenths": [0,0,0,0,0,0,0,0,0,0], "latency_ns": [], "lost": "unexpected EOF"}"#;
-        assert!(message(ended(lost)).contains("unix:/run/s.sock went away during the trial: unexpected EOF"));
-        assert!(message(ended("nonsense")).contains("unix:/run/s.sock"));
-        let start = |script: &str| ReadyClient::start(&job(script)).err().unwrap().to_string();
+        let message = ended(lost).unwrap_err().to_string();
+        assert!(message.contains("unix:/run/s.sock went away during the trial: unexpected EOF"));
+        assert!(ended("nonsense").unwrap_err().to_string().contains("unix:/run/s.sock"));
         let silent = start("echo 'connection refused' >&2; exit 1");
         assert!(silent.contains("connection refused"), "{silent}");
         let other = start(r#"echo '{"threads": 1, "observed": "AF_INET stream tcp, a → b"}'"#);

@@ -287,20 +287,20 @@ mod tests {
 
     #[test]
     fn ordinary_waits_do_not_add_up_to_an_interruption() {
-        let waits = Scripted::default();
-        let mut interruptions = started(&waits);
-        let ordinary = |interruptions: &mut Interruptions, number: u64| {
+        fn wait(waits: &Scripted, interruptions: &mut Interruptions, number: u64) {
             for _ in 0..number {
                 waits.grow(200);
                 interruptions.hear(1000);
             }
-        };
+        }
+        let waits = Scripted::default();
+        let mut interruptions = started(&waits);
         interruptions.begin();
-        ordinary(&mut interruptions, 10);
+        wait(&waits, &mut interruptions, 10);
         interruptions.learn();
         interruptions.begin();
         // 30 exchanges wait for 6 µs together, and a slow one of 8 µs waited for nobody.
-        ordinary(&mut interruptions, 30);
+        wait(&waits, &mut interruptions, 30);
         assert_eq!(interruptions.hear(8_000), Heard::Whole);
         // Waits of the time before a slice are not the slice's.
         waits.grow(1_000_000);

@@ -260,6 +260,9 @@ mod tests {
 
     #[test]
     fn the_offered_number_is_exact_and_the_seed_decides() {
+        fn poisson(seed: u64) -> Vec<Nanos> {
+            arrivals(Spacing::Poisson, 50_000.0, 200_000_000, seed)
+        }
         for spacing in [Spacing::Poisson, Spacing::Uniform] {
             let due = arrivals(spacing, 50_000.0, 200_000_000, 7);
             assert_eq!(due.len(), 10_000);
@@ -267,7 +270,6 @@ mod tests {
             assert!(due.iter().all(|d| *d < 200_000_000));
             assert_eq!(due, arrivals(spacing, 50_000.0, 200_000_000, 7));
         }
-        let poisson = |seed| arrivals(Spacing::Poisson, 50_000.0, 200_000_000, seed);
         assert_ne!(poisson(7), poisson(8));
     }
 

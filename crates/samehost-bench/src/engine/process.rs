@@ -55,13 +55,12 @@ pub fn drive(job: &ProcessJob, interrupted: &AtomicBool) -> Result<ProcessTally,
     if !output.status.success() {
         return Err(failed(format!("`{}` ended with {}{}", script(), output.status, words(&output))));
     }
-    let none_matches = |pattern: &Regex| {
-        let (script, words) = (script(), words(&output));
-        failed(format!("no number matches `{pattern}` in the output of `{script}`{words}"))
-    };
     let mut values = Vec::new();
     for (metric, pattern) in &job.values {
-        let found = number(pattern, &output).ok_or_else(|| none_matches(pattern))?;
+        let Some(found) = number(pattern, &output) else {
+            let (script, words) = (script(), words(&output));
+            return Err(failed(format!("no number matches `{pattern}` in the output of `{script}`{words}")));
+        };
         values.push((metric.clone(), found));
     }
     let seconds = |read: fn(&Usage) -> nix::sys::time::TimeVal| match (&before, &after) {
@@ -155,7 +154,9 @@ mod tests {
 
     #[test]
     fn a_number_is_taken_from_the_output() {
-        let run = |script, pattern| drive(&job(script, pattern), &AtomicBool::new(false));
+        fn run(script: &str, pattern: Option<&str>) -> Result<ProcessTally, BenchError> {
+            drive(&job(script, pattern), &AtomicBool::new(false))
+        }
         let tally = run("echo 'rate: 12,345.5 per s'", Some(r"rate: ([\d.,]+)")).unwrap();
         assert_eq!(tally.values, [("rate".to_owned(), 12_345.5)]);
         assert!(tally.elapsed > 0);

@@ -169,23 +169,16 @@ pub(super) fn connect_all(
     connections: u32,
     interrupted: &AtomicBool,
 ) -> Result<Connected, BenchError> {
-    let some = |number: u32| {
-        (0..number)
-            .map(|_| match interrupted.load(Ordering::Relaxed) {
-                true => Err(BenchError::Interrupted),
-                false => connector.connect(),
-            })
-            .collect::<Result<Connected, BenchError>>()
-    };
-    let mut all = some(connections.min(1))?;
+    let mut all = connect_some(connector, connections.min(1), interrupted)?;
     let others = connections.saturating_sub(1);
     if others < LEAST_APART {
-        all.extend(some(others)?);
+        all.extend(connect_some(connector, others, interrupted)?);
         return Ok(all);
     }
     let parts = (0..CONNECTING).map(|part| (others + part) / CONNECTING);
     std::thread::scope(|scope| {
-        let threads: Vec<_> = parts.map(|number| scope.spawn(move || some(number))).collect();
+        let threads: Vec<_> =
+            parts.map(|number| scope.spawn(move || connect_some(connector, number, interrupted))).collect();
         for thread in threads {
             let ended =
                 thread.join().map_err(|_| BenchError::Usage("a connecting thread panicked".into()))?;
@@ -193,6 +186,21 @@ pub(super) fn connect_all(
         }
         Ok(all)
     })
+}
+
+fn connect_some(
+    connector: &dyn Connector,
+    number: u32,
+    interrupted: &AtomicBool,
+) -> Result<Connected, BenchError> {
+    let mut all = Connected::new();
+    for _ in 0..number {
+        if interrupted.load(Ordering::Relaxed) {
+            return Err(BenchError::Interrupted);
+        }
+        all.push(connector.connect()?);
+    }
+    Ok(all)
 }
 
 /// Checks that a reply is complete at its last byte and not before, in whatever pieces it comes.

@@ -77,23 +77,9 @@ impl Drop for Awake {
 fn spin(cpu: usize, stop: Arc<AtomicBool>) -> Result<JoinHandle<()>, BenchError> {
     let (told, tid) = mpsc::channel();
     let (go, wait) = mpsc::channel::<()>();
-    let work = move || {
-        let mut only = CpuSet::new();
-        only.set(cpu);
-        if let Err(error) = sched_setaffinity(None, &only) {
-            tracing::debug!(%error, cpu, "a CPU is not kept awake");
-            return;
-        }
-        let _ = told.send(gettid().as_raw_nonzero().get());
-        if wait.recv().is_ok() {
-            while !stop.load(Ordering::Relaxed) {
-                std::hint::spin_loop();
-            }
-        }
-    };
     let thread = Builder::new()
         .name("awake".into())
-        .spawn(work)
+        .spawn(move || occupy(cpu, &told, &wait, &stop))
         .map_err(|error| BenchError::io("a thread that keeps a CPU awake", error))?;
     let Ok(tid) = tid.recv() else { return Ok(thread) };
     // No safe wrapper that we link sets this policy; util-linux is everywhere.
@@ -111,6 +97,22 @@ fn spin(cpu: usize, stop: Arc<AtomicBool>) -> Result<JoinHandle<()>, BenchError>
         Ok(_) | Err(_) => Err(BenchError::Usage(format!(
             "--awake: {LATENCY} cannot be opened (that takes root), and `chrt --idle` of util-linux, which gives a thread idle priority, does not work here"
         ))),
+    }
+}
+
+/// Tells its id, waits for the word to go, and keeps its CPU busy until it is stopped.
+fn occupy(cpu: usize, told: &mpsc::Sender<i32>, wait: &mpsc::Receiver<()>, stop: &AtomicBool) {
+    let mut only = CpuSet::new();
+    only.set(cpu);
+    if let Err(error) = sched_setaffinity(None, &only) {
+        tracing::debug!(%error, cpu, "a CPU is not kept awake");
+        return;
+    }
+    let _ = told.send(gettid().as_raw_nonzero().get());
+    if wait.recv().is_ok() {
+        while !stop.load(Ordering::Relaxed) {
+            std::hint::spin_loop();
+        }
     }
 }
 

@@ -66,15 +66,16 @@ fn mitigations() -> Vec<String> {
 }
 
 fn cgroup_quota() -> Option<f64> {
-    let quota = |quota: &str, period: &str| {
-        let quota: f64 = quota.parse().ok()?;
-        (quota > 0.0).then_some(quota / period.parse::<f64>().ok()?)
-    };
     if let Some(max) = line("/sys/fs/cgroup/cpu.max") {
         let (limit, period) = max.split_once(' ')?;
         return quota(limit, period);
     }
     quota(&line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us")?, &line("/sys/fs/cgroup/cpu/cpu.cfs_period_us")?)
+}
+
+fn quota(quota: &str, period: &str) -> Option<f64> {
+    let quota: f64 = quota.parse().ok()?;
+    (quota > 0.0).then_some(quota / period.parse::<f64>().ok()?)
 }
 
 fn distribution() -> String {
@@ -104,7 +105,6 @@ pub(crate) fn network_settings() -> BTreeMap<String, String> {
 #[must_use]
 pub fn host() -> Host {
     let cpuinfo = text("/proc/cpuinfo").unwrap_or_default();
-    let unknown = || "unknown".to_owned();
     Host {
         kernel: line("/proc/sys/kernel/osrelease").unwrap_or_else(unknown),
         cpu_model: cpu_field(&cpuinfo, "model name").unwrap_or_else(unknown),
@@ -122,6 +122,10 @@ pub fn host() -> Host {
         distribution: distribution(),
         sysctls: network_settings(),
     }
+}
+
+fn unknown() -> String {
+    "unknown".to_owned()
 }
 
 #[cfg(test)]

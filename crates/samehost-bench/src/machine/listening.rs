@@ -153,13 +153,12 @@ mod tests {
 
     #[test]
     fn addresses_are_those_that_a_local_client_uses() {
-        let found = |address: &str| {
+        fn found(address: &str) -> Vec<String> {
             let listener = std::net::TcpListener::bind(address).unwrap();
-            let port = listener.local_addr().unwrap().port();
-            let of_port = |endpoint: &Endpoint| endpoint.to_string().ends_with(&format!(":{port}"));
-            let found: Vec<Endpoint> = endpoints(std::process::id()).into_iter().filter(of_port).collect();
-            found.iter().map(|one| one.to_string().replace(&format!(":{port}"), "")).collect::<Vec<_>>()
-        };
+            let port = format!(":{}", listener.local_addr().unwrap().port());
+            let found = endpoints(std::process::id()).into_iter();
+            found.filter_map(|one| Some(one.to_string().strip_suffix(&port)?.to_owned())).collect()
+        }
         assert_eq!(found("127.0.0.1:0"), ["tcp:127.0.0.1"]);
         assert_eq!(found("0.0.0.0:0"), ["tcp:127.0.0.1"]);
         assert_eq!(found("[::1]:0"), ["tcp:[::1]"]);

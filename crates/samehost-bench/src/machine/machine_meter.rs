@@ -356,8 +356,10 @@ mod tests {
 
     #[test]
     fn a_changed_clock_is_worth_a_warning() {
-        let reading = |clock_khz| Reading { all: 100, clock_khz, ..Reading::default() };
-        let change = |after| between(reading(Some(2e6)), Reading { all: 200, ..reading(after) }, 0, 1);
+        fn change(clock_khz: Option<f64>) -> MachineUse {
+            let before = Reading { all: 100, clock_khz: Some(2e6), ..Reading::default() };
+            between(before, Reading { all: 200, clock_khz, ..Reading::default() }, 0, 1)
+        }
         assert_eq!(change(Some(3e6)).clock_change_percent, Some(50.0));
         assert!(doubt_clock(&change(Some(3e6))).is_some());
         assert!(doubt_clock(&change(Some(2.1e6))).is_none());

@@ -43,9 +43,6 @@ impl CpuPlan {
     /// the client's if possible: two hardware threads of one core slow each other down.
     #[must_use]
     pub fn one_each(self) -> Self {
-        let siblings = |cpu: usize| {
-            super::text(format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"))
-        };
         let (Some(client), [_, _, ..]) = (self.client.first().copied(), self.server.as_slice()) else {
             return self;
         };
@@ -109,6 +106,11 @@ impl CpuPlan {
     }
 }
 
+/// The CPUs of the same core, as the kernel lists them.
+fn siblings(cpu: usize) -> Option<String> {
+    super::text(format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"))
+}
+
 fn set(cpus: &[usize]) -> CpuSet {
     let mut set = CpuSet::new();
     for cpu in cpus {
@@ -129,17 +131,23 @@ mod tests {
 
     #[test]
     fn cpus_are_divided() {
-        let plan = |placement, allowed: &[usize]| CpuPlan::new(placement, allowed);
-        assert_eq!(plan(Placement::Free, &[0, 1]).unwrap().server, [0, 1]);
-        assert_eq!(plan(Placement::SameCore, &[2, 3]).unwrap(), CpuPlan { client: vec![2], server: vec![2] });
+        assert_eq!(CpuPlan::new(Placement::Free, &[0, 1]).unwrap().server, [0, 1]);
         assert_eq!(
-            plan(Placement::CrossCore, &[0, 1, 2]).unwrap(),
+            CpuPlan::new(Placement::SameCore, &[2, 3]).unwrap(),
+            CpuPlan { client: vec![2], server: vec![2] }
+        );
+        assert_eq!(
+            CpuPlan::new(Placement::CrossCore, &[0, 1, 2]).unwrap(),
             CpuPlan { client: vec![0], server: vec![1, 2] }
         );
-        assert!(matches!(plan(Placement::CrossCore, &[0]), Err(BenchError::OneCpu)));
-        let one_each = plan(Placement::CrossCore, &[0, 1, 2]).unwrap().one_each();
+        assert!(matches!(CpuPlan::new(Placement::CrossCore, &[0]), Err(BenchError::OneCpu)));
+        let one_each = CpuPlan::new(Placement::CrossCore, &[0, 1, 2]).unwrap().one_each();
         assert_eq!((one_each.client.as_slice(), one_each.server.len()), (&[0][..], 1));
-        assert_eq!(plan(Placement::Free, &[0, 1]).unwrap().one_each().server, [0, 1], "free stays free");
+        assert_eq!(
+            CpuPlan::new(Placement::Free, &[0, 1]).unwrap().one_each().server,
+            [0, 1],
+            "free stays free"
+        );
         assert!(!allowed_cpus().is_empty());
     }
 

@@ -118,18 +118,16 @@ fn what_is_not_decided_is_gone_on_with() {
 
 #[test]
 fn only_what_is_asked_is_waited_for() {
-    let question = |metric: &str, connections| Question { metric: metric.into(), connections };
-    let plan = |asked: Vec<Question>, others| Plan {
-        budget_s: None,
-        stopping: Stopping::Decision,
-        asked,
-        others,
-        ..Plan::default()
-    };
-    let blocks = |asked, others| {
+    fn question(metric: &str, connections: Option<u32>) -> Question {
+        Question { metric: metric.into(), connections }
+    }
+    fn plan(asked: Vec<Question>, others: u32) -> Plan {
+        Plan { budget_s: None, stopping: Stopping::Decision, asked, others, ..Plan::default() }
+    }
+    fn blocks(asked: Vec<Question>, others: u32) -> usize {
         let clear = &mut Scripted { noise: 0.02, ..Scripted::default() };
         run(clear, &plan(asked, others)).trials.len() / 4
-    };
+    }
     let alone = blocks(vec![question("throughput", Some(1))], 0);
     assert!((5..10).contains(&alone), "{alone}");
     let among_many = blocks(vec![question("throughput", Some(1))], 5000);
@@ -142,13 +140,16 @@ fn only_what_is_asked_is_waited_for() {
 
 #[test]
 fn a_turn_over_its_budget_goes_on_to_a_look_that_is_near() {
-    let asked = vec![Question { metric: metric::THROUGHPUT.name.to_owned(), connections: None }];
-    let blocks = |budget_s| {
-        let stopping = Stopping::Decision;
-        let plan =
-            Plan { budget_s: Some(budget_s), asked: asked.clone(), others: 15, stopping, ..Plan::default() };
+    fn blocks(budget_s: f64) -> usize {
+        let plan = Plan {
+            budget_s: Some(budget_s),
+            asked: vec![Question { metric: metric::THROUGHPUT.name.to_owned(), connections: None }],
+            others: 15,
+            stopping: Stopping::Decision,
+            ..Plan::default()
+        };
         run(&mut Scripted { noise: 3.0, ..Scripted::default() }, &plan).trials.len() / 4
-    };
+    }
     // A block takes 4 s, and ten decide among sixteen questions.
     assert_eq!(blocks(17.0), 10, "twice the budget is over after nine blocks, and one is left to the look");
     assert_eq!(blocks(11.0), 6, "four blocks are left");

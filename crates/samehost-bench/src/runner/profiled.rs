@@ -74,8 +74,10 @@ impl TrialRunner<'_> {
         observer: &mut dyn Recorder,
     ) -> Result<Vec<Profile>, BenchError> {
         let name = profiler.program_name();
-        let new = || Profiling { folding: Folding::new(std::process::id(), &name), trials: Vec::new() };
-        let mut all: Vec<Profiling> = arms.iter().map(|_| new()).collect();
+        let mut all: Vec<Profiling> = Vec::new();
+        for _ in arms {
+            all.push(Profiling { folding: Folding::new(std::process::id(), &name), trials: Vec::new() });
+        }
         for index in (0..arms.len()).chain((0..arms.len()).rev()) {
             observer.step(&format!("profile of {}", arms[index].id));
             let trial = self.profiled_trial(profiler, arms[index], &mut all[index].folding)?;

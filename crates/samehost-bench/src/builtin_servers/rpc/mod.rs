@@ -47,18 +47,23 @@ pub(super) fn serve(listening: &Listening, options: &ServeOptions) -> Result<(),
             tracing::warn!(%error, "the gRPC server ended");
         }
     });
-    let take = |stream: Stream| {
-        let _inside = runtime.enter();
-        match transport::Stream::try_from(stream) {
-            Ok(stream) => {
-                if sender.blocking_send(Ok(Accepted(stream))).is_err() {
-                    tracing::warn!("a connection was dropped: the gRPC server has ended");
-                }
+    listeners::accept(listening, &|stream| hand_over(stream, &runtime, &sender), options.accept_delay)
+}
+
+fn hand_over(
+    stream: Stream,
+    runtime: &tokio::runtime::Runtime,
+    sender: &tokio::sync::mpsc::Sender<io::Result<Accepted>>,
+) {
+    let _inside = runtime.enter();
+    match transport::Stream::try_from(stream) {
+        Ok(stream) => {
+            if sender.blocking_send(Ok(Accepted(stream))).is_err() {
+                tracing::warn!("a connection was dropped: the gRPC server has ended");
             }
-            Err(error) => tracing::warn!(%error, "a connection was dropped"),
         }
-    };
-    listeners::accept(listening, &take, options.accept_delay)
+        Err(error) => tracing::warn!(%error, "a connection was dropped"),
+    }
 }
 
 /// A connection as tonic expects it.
@@ -208,27 +213,24 @@ mod tests {
     /// Field number and wire type form a key (protobuf's encoding): field 1 is length-delimited, field 2 a varint.
     #[test]
     fn messages_are_what_the_proto_file_says() {
+        fn fields(name: &str) -> Vec<String> {
+            let message = PROTO.split_once(&format!("message {name} {{")).unwrap().1;
+            let lines = message.split_once('}').unwrap().0.lines().map(str::trim);
+            lines.filter(|line| !line.is_empty() && !line.starts_with("//")).map(str::to_owned).collect()
+        }
         let request = EchoRequest { payload: Bytes::from_static(b"abc"), reply_size: 300 };
         assert_eq!(request.encode_to_vec(), b"\x0a\x03abc\x10\xac\x02");
         assert_eq!(EchoReply { payload: Bytes::from_static(b"abc") }.encode_to_vec(), b"\x0a\x03abc");
-        let section = |name: &str| {
-            let from = PROTO.split_once(&format!("message {name} {{")).unwrap().1;
-            from.split_once('}').unwrap().0
-        };
-        let fields = |name: &str| -> Vec<String> {
-            let lines = section(name).lines().map(str::trim);
-            lines.filter(|line| !line.is_empty() && !line.starts_with("//")).map(str::to_owned).collect()
-        };
         assert_eq!(fields("EchoRequest"), ["bytes payload = 1;", "uint32 reply_size = 2;"]);
         assert_eq!(fields("EchoReply"), ["bytes payload = 1;"]);
     }
 
     #[test]
     fn the_path_is_what_the_proto_file_says() {
-        let word_after = |text: &str| {
+        fn word_after(text: &str) -> &str {
             let rest = PROTO.split_once(text).unwrap().1;
-            rest.split(|c: char| !c.is_alphanumeric() && c != '.').next().unwrap().to_owned()
-        };
+            rest.split(|c: char| !c.is_alphanumeric() && c != '.').next().unwrap()
+        }
         let (package, service) = (word_after("\npackage "), word_after("\nservice "));
         assert_eq!(SERVICE, format!("{package}.{service}"));
         assert_eq!(METHOD, format!("/{SERVICE}/{}", word_after("\n  rpc ")));

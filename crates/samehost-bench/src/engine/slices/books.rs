@@ -51,20 +51,11 @@ impl Division {
     pub(super) fn of(workers: &[Workers]) -> Self {
         let private = vec![Vec::new(); workers.len()];
         let mut division = Division { shared: Vec::new(), threads: Vec::new(), private };
-        let all = |read: fn(&Workers) -> &Vec<u32>| {
-            let mut pids: Vec<u32> = workers.iter().flat_map(read).copied().collect();
-            pids.sort_unstable();
-            pids.dedup();
-            pids
-        };
-        let who = |pid: u32, read: fn(&Workers) -> &Vec<u32>| -> Vec<usize> {
-            (0..workers.len()).filter(|arm| read(&workers[*arm]).contains(&pid)).collect()
-        };
-        for pid in all(|w| &w.proxy) {
-            division.shared.push(Shared { pid, is_proxy: true, arms: who(pid, |w| &w.proxy) });
+        for pid in all(workers, |w| &w.proxy) {
+            division.shared.push(Shared { pid, is_proxy: true, arms: arms_of(workers, pid, |w| &w.proxy) });
         }
-        for pid in all(|w| &w.server) {
-            match who(pid, |w| &w.server).as_slice() {
+        for pid in all(workers, |w| &w.server) {
+            match arms_of(workers, pid, |w| &w.server).as_slice() {
                 [only] => division.private[*only].push(pid),
                 arms => division.shared.push(Shared { pid, is_proxy: false, arms: arms.to_vec() }),
             }
@@ -90,6 +81,19 @@ impl Division {
         let shared = self.shared.iter().find(|shared| shared.pid == pid && !shared.is_proxy);
         shared.map(|shared| shared.arms.clone()).unwrap_or_default()
     }
+}
+
+/// The processes of all arms, each once.
+fn all(workers: &[Workers], read: fn(&Workers) -> &Vec<u32>) -> Vec<u32> {
+    let mut pids: Vec<u32> = workers.iter().flat_map(read).copied().collect();
+    pids.sort_unstable();
+    pids.dedup();
+    pids
+}
+
+/// The arms that a process works for.
+fn arms_of(workers: &[Workers], pid: u32, read: fn(&Workers) -> &Vec<u32>) -> Vec<usize> {
+    (0..workers.len()).filter(|arm| read(&workers[*arm]).contains(&pid)).collect()
 }
 
 /// Source of clock readings; tests use scripted ones.
@@ -434,12 +438,10 @@ mod tests {
             books.end(arm, || {});
         }
         let closed = books.close(0, 2);
-        let cpu = |arm: usize| {
+        for (arm, expected) in [(0, (3, 70, 7)), (1, (50 + 31, 30 + 11, 3 + 1))] {
             let (client, server, proxy) = closed.arms[arm];
-            (client.cpu_ns, server.unwrap().cpu_ns, proxy.unwrap().cpu_ns)
-        };
-        assert_eq!(cpu(0), (3, 70, 7));
-        assert_eq!(cpu(1), (50 + 31, 30 + 11, 3 + 1));
+            assert_eq!((client.cpu_ns, server.unwrap().cpu_ns, proxy.unwrap().cpu_ns), expected, "{arm}");
+        }
     }
 
     #[test]
@@ -464,7 +466,9 @@ mod tests {
 
     #[test]
     fn switches_are_told_where_the_arms_own_processes_worked() {
-        let used = |cpu_ns, user_part, switches| ServerUse { cpu_ns, user_part, switches, threads: None };
+        fn used(cpu_ns: u64, user_part: Option<f64>, switches: Option<u64>) -> ServerUse {
+            ServerUse { cpu_ns, user_part, switches, threads: None }
+        }
         let private = Some(used(95, Some(0.5), Some(7)));
         assert_eq!(together(used(5, None, None), private), used(100, Some(0.5), Some(7)));
         assert_eq!(together(used(50, None, None), private), used(145, None, None));

@@ -513,11 +513,11 @@ mod tests {
 
     #[test]
     fn the_seed_decides_the_orders() {
-        let turns = |seed| {
+        fn turns(seed: u64) -> Vec<usize> {
             let mut borders = Counted::default();
             play(&mut arms(&Log::default(), 3), (20, 1), seed, &mut borders).unwrap();
             borders.after
-        };
+        }
         assert_eq!(turns(1), turns(1));
         assert_ne!(turns(1), turns(2));
     }

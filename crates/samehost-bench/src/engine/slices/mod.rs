@@ -146,12 +146,11 @@ impl Lanes {
         let progress = Arc::new(Progress::default());
         let (around, told) = (surroundings.clone(), Arc::clone(&progress));
         let patience = surroundings.patience + round.slice * 4;
-        let work = move || {
+        let mut pool: WorkerPool<Vec<Trial>> = WorkerPool::spawn(vec![Box::new(move || {
             round.cpus.place_client();
             precise_sleep();
             in_turn(self, &round, &around, &told)
-        };
-        let mut pool: WorkerPool<Vec<Trial>> = WorkerPool::spawn(vec![Box::new(work)])?;
+        })])?;
         let mut seen = u64::MAX;
         loop {
             // The server counts as hung only if no slice has ended since the last check.
@@ -381,15 +380,14 @@ mod tests {
             places_server: true,
             seed: 1,
         };
-        let of_several = |shortest| cut(&round, least_length(shortest, false));
-        assert_eq!(of_several(50_000), (67, 3_000_000), "60 requests of 50 µs fit");
-        assert_eq!(of_several(500_000), (10, 20_000_000));
+        assert_eq!(cut(&round, least_length(50_000, false)), (67, 3_000_000), "60 requests of 50 µs fit");
+        assert_eq!(cut(&round, least_length(500_000, false)), (10, 20_000_000));
         assert_eq!(
             cut(&round, least_length(500_000, true)),
             (40, 5_000_000),
             "ten of one connection are enough"
         );
-        let (passes, slice) = of_several(1_000_000_000);
+        let (passes, slice) = cut(&round, least_length(1_000_000_000, false));
         assert_eq!((passes, slice), (7, 33_333_333), "no longer than a sixth of the round");
     }
 }

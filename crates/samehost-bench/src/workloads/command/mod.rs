@@ -203,11 +203,10 @@ impl Configured for Settings {
                 )));
             }
         }
-        let values = |value: &Value| (value.metric.clone(), value.pattern.clone());
         let jobs = start.commands.iter().map(|(arm, script)| ProcessJob {
             arm: arm.clone(),
             script: script.clone(),
-            values: self.values.iter().map(values).collect(),
+            values: self.values.iter().map(|value| (value.metric.clone(), value.pattern.clone())).collect(),
         });
         Ok(Box::new(Commands {
             jobs: jobs.collect(),

@@ -188,7 +188,9 @@ mod tests {
 
     #[test]
     fn a_metric_has_its_size() {
-        let text = |server, size| String::from_utf8(message(server, size)).unwrap();
+        fn text(server: ServerName, size: u64) -> String {
+            String::from_utf8(message(server, size)).unwrap()
+        }
         assert_eq!(text(ServerName::BuiltIn, LEAST_SIZE), "s:1|c");
         assert_eq!(text(ServerName::BuiltIn, 21), "samehost.bench.xx:1|c");
         assert_eq!(text(ServerName::Rsyslog, 16), "<14>samehost: xx");
@@ -197,12 +199,11 @@ mod tests {
 
     #[test]
     fn what_fits_into_no_datagram_is_refused() {
-        let parameters = crate::workload::defaults(&Datagram);
-        let configured = Datagram.configure(&parameters).unwrap();
-        let check = |connections, size| {
+        fn check(connections: u32, size: u64) -> Result<(), String> {
             let point = Point { connections, size_bytes: Some(size), ..Point::default() };
+            let configured = Datagram.configure(&crate::workload::defaults(&Datagram)).unwrap();
             configured.check(&point, Transport::Udp).map_err(|error| error.to_string())
-        };
+        }
         assert!(check(1, LEAST_SIZE).is_ok() && check(MOST_SENDERS, MOST_SIZE).is_ok());
         assert!(check(1, MOST_SIZE + 1).unwrap_err().contains("--size 65508"));
         assert!(check(MOST_SENDERS + 1, 64).unwrap_err().contains("at most 1024"));

@@ -30,18 +30,7 @@ impl Receiver {
                 let spec = BuiltInSpec::new(&start.program, "datagrams", work.collect());
                 Ok(Receiver::BuiltIn(BuiltIn::start(spec, &start.transports)?))
             }
-            ServerName::Rsyslog => {
-                let answers = |server: &PrivateServer| {
-                    server.endpoints().try_for_each(|endpoint| {
-                        let asked = Asking::of(endpoint)
-                            .map(|asking| ask_rsyslog(server.directory(), endpoint, &asking));
-                        asked?
-                            .map(|_| ())
-                            .map_err(|error| BenchError::io(format!("asking {endpoint}"), error))
-                    })
-                };
-                Ok(Receiver::Rsyslog(rsyslog::start(&start.program, answers)?))
-            }
+            ServerName::Rsyslog => Ok(Receiver::Rsyslog(rsyslog::start(&start.program, answers)?)),
         }
     }
 
@@ -88,6 +77,16 @@ impl Receiver {
             }
         }
     }
+}
+
+/// Asks a private rsyslog at each of its endpoints.
+fn answers(server: &PrivateServer) -> Result<(), BenchError> {
+    for endpoint in server.endpoints() {
+        let asking = Asking::of(endpoint)?;
+        ask_rsyslog(server.directory(), endpoint, &asking)
+            .map_err(|error| BenchError::io(format!("asking {endpoint}"), error))?;
+    }
+    Ok(())
 }
 
 /// Sends a question, and waits until it is in rsyslog's file of questions: the messages before it are in theirs then.

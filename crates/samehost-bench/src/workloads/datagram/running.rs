@@ -325,10 +325,15 @@ mod tests {
         let fates = Fates { taken: 700, full: 290, no_memory: 10, arrived: 500, dropped: Some(200) };
         let mut received = trial();
         fates.tell(&mut received, true);
-        let measured = |name: &str| received.measurements[name];
-        assert_eq!((measured("arrived_percent"), measured("lost_percent")), (50.0, 20.0));
-        assert_eq!((measured("refused_percent"), measured("enobufs_percent")), (30.0, 1.0));
-        assert_eq!(measured("kernel_dropped_percent"), 20.0);
+        assert_eq!(
+            (received.measurements["arrived_percent"], received.measurements["lost_percent"]),
+            (50.0, 20.0)
+        );
+        assert_eq!(
+            (received.measurements["refused_percent"], received.measurements["enobufs_percent"]),
+            (30.0, 1.0)
+        );
+        assert_eq!(received.measurements["kernel_dropped_percent"], 20.0);
         assert_eq!((received.operations, received.throughput_per_s), (500, Some(500.0)));
         assert_eq!(received.client_cpu_us_per_op, Some(4.0), "those that arrive bear the cost of all");
         let mut received = trial();

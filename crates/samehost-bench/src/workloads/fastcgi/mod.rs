@@ -440,10 +440,10 @@ mod tests {
 
     #[test]
     fn a_burst_is_measured_at_a_backlog_that_holds_it() {
-        let proposed = |backlog: &str, connections: &[u32]| {
+        fn proposed(backlog: &str, connections: &[u32]) -> String {
             let given = parameters(&[("pattern", "burst"), ("backlog", backlog)]);
             FastCgi.propose(&given, connections).unwrap()["backlog"].clone()
-        };
+        }
         assert_eq!(proposed("16", &[]), "16,128");
         assert_eq!(proposed("1,4", &[20, 64]), "1,4,64");
         assert_eq!(proposed("64", &[64]), "64");

@@ -190,7 +190,6 @@ fn exchange(
     pending: &mut Vec<u8>,
     mut body: impl FnMut(u16, &[u8]) -> Result<(), Bad>,
 ) -> Result<Head, Bad> {
-    let failed = |kind| move |error: std::io::Error| Bad::new(kind, error.to_string());
     // A server that refuses early may close while we still send; its reply decides.
     let unsent = send(stream, request, ends).err();
     pending.clear();
@@ -201,11 +200,11 @@ fn exchange(
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 return Err(Bad::new(NO_ANSWER, error.to_string()));
             }
-            Err(error) => return Err(failed("read failed")(error)),
+            Err(error) => return Err(Bad::new("read failed", error.to_string())),
         };
         if read == 0 {
             return match unsent {
-                Some(error) => Err(failed("write failed")(error)),
+                Some(error) => Err(Bad::new("write failed", error.to_string())),
                 None => reader.closed(),
             };
         }
@@ -263,8 +262,9 @@ impl OneShot {
         let stream = connect(endpoint, &options())?;
         prove(&stream, endpoint.transport())?;
         let seen = Some(Seen::of_socket(&stream));
-        let exchange_once = |_| {
-            Box::new(OneShot {
+        let mut callers: Vec<Box<dyn Caller>> = Vec::new();
+        for _ in 0..number {
+            callers.push(Box::new(OneShot {
                 endpoint: endpoint.clone(),
                 // A time limit would cost each connection two more system calls.
                 options: ConnectOptions { timeout: None, ..options() },
@@ -272,9 +272,9 @@ impl OneShot {
                 check: BodyCheck::new(expected.clone()),
                 pending: Vec::new(),
                 seen: seen.clone(),
-            }) as Box<dyn Caller>
-        };
-        Ok((0..number).map(exchange_once).collect())
+            }));
+        }
+        Ok(callers)
     }
 }
 
@@ -283,8 +283,10 @@ impl Caller for OneShot {
         let mut stream = connect(&self.endpoint, &self.options)
             .map_err(|error| Bad::new(connect_failure(&error), error.to_string()))?;
         let (mut reader, check) = (ReplyReader::new(), &mut self.check);
-        let more = |status, bytes: &[u8]| check.more(status, bytes);
-        let head = exchange(&mut stream, &self.request, None, &mut reader, &mut self.pending, more)?;
+        let head =
+            exchange(&mut stream, &self.request, None, &mut reader, &mut self.pending, |status, bytes| {
+                check.more(status, bytes)
+            })?;
         match self.check.whole(&head)? {
             None => Ok(()),
             Some(kind) => Err(Bad::new(kind, "refused")),
@@ -432,6 +434,9 @@ mod tests {
 
     #[test]
     fn requests_in_both_versions() {
+        fn text(parts: &RequestParts<'_>) -> String {
+            String::from_utf8(parts.bytes().to_vec()).unwrap()
+        }
         let parts = RequestParts {
             method: "GET",
             target: "/",
@@ -442,7 +447,6 @@ mod tests {
             body: None,
             length: 0,
         };
-        let text = |parts: &RequestParts<'_>| String::from_utf8(parts.bytes().to_vec()).unwrap();
         assert_eq!(text(&parts), "GET / HTTP/1.1\r\nHost: h\r\n\r\n");
         let old = RequestParts { version: Version::V10, ..parts.clone() };
         assert_eq!(text(&old), "GET / HTTP/1.0\r\nHost: h\r\nConnection: keep-alive\r\n\r\n");

@@ -259,12 +259,12 @@ mod tests {
 
     #[test]
     fn points_that_make_no_sense_are_refused_before_anything_starts() {
-        let check = |changed: &[(&str, &str)], size| {
+        fn check(changed: &[(&str, &str)], size: u64) -> Result<(), BenchError> {
             let mut parameters = crate::workload::defaults(&Http);
             parameters.extend(changed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
             let point = Point { connections: 1, size_bytes: Some(size), ..Point::default() };
             Http.configure(&parameters)?.check(&point, Transport::Tcp)
-        };
+        }
         assert!(check(&[], 4096).is_ok());
         assert!(check(&[], MOST_SIZE + 1).is_err());
         assert!(check(&[("pipeline", "64")], MOST_SIZE / 32).is_err());
@@ -301,8 +301,7 @@ mod tests {
 
     #[test]
     fn urls_lead_where_they_lead_everywhere() {
-        let read = |text: &str| given(text).map(|address| address.endpoint.to_string());
-        assert_leads_everywhere(&["http"], read);
+        assert_leads_everywhere(&["http"], |text| given(text).map(|address| address.endpoint.to_string()));
     }
 
     proptest! {

@@ -209,11 +209,11 @@ mod tests {
 
     #[test]
     fn numbers_may_change_and_the_rest_may_not() {
-        let page = |time: &str, news: &str| {
+        fn page(time: &str, news: &str) -> String {
             format!(
                 "<html><title>A blog</title>\n<p>It is {time}</p><i>{news}</i><input value=\"a9f{time}\">\n<b>one</b><b>two</b><b>three</b></html>"
             )
-        };
+        }
         let before = look(200, &page("12:00:01", "rain"));
         assert_eq!(before.difference(&look(200, &page("12:31:59", "sun"))), None);
         let broken = look(200, "<h1>Error establishing a database connection</h1>");
@@ -227,11 +227,11 @@ mod tests {
 
     #[test]
     fn caches_are_known_by_their_words() {
-        let answer = |fields: &'static [(&str, &str)]| {
+        fn answer(fields: &[(&str, &str)]) -> Option<String> {
             cached(|name| {
                 fields.iter().find(|(field, _)| *field == name).map(|(_, value)| (*value).to_owned())
             })
-        };
+        }
         assert_eq!(answer(&[("x-cache", "HIT from a")]).as_deref(), Some("x-cache: HIT from a"));
         assert_eq!(answer(&[("age", "12")]).as_deref(), Some("age: 12"));
         assert_eq!(answer(&[("x-cache", "MISS"), ("age", "0")]), None);

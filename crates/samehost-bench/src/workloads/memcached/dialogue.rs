@@ -241,9 +241,11 @@ mod tests {
 
     #[test]
     fn refusals_are_told_apart_from_wrong_bytes() {
+        fn rejected(consumed: usize, kind: &'static str) -> Result<Progress, Bad> {
+            Ok(Progress::Rejected { consumed, kind })
+        }
         let answer =
             |reply: &str| asked(Exchange::get(Protocol::Text, "k", b"abc")).0.response(reply.as_bytes());
-        let rejected = |consumed, kind| Ok(Progress::Rejected { consumed, kind });
         assert_eq!(answer("END\r\n"), rejected(5, "missing value"));
         assert_eq!(answer("SERVER_ERROR out of memory\r\n"), rejected(28, "SERVER_ERROR"));
         assert_eq!(answer("ERROR\r\n"), rejected(7, "ERROR"));

@@ -121,25 +121,30 @@ mod tests {
 
     #[test]
     fn servers_are_named_by_url_or_endpoint() {
-        let tcp = |text| endpoint(Transport::Tcp, text);
-        assert_eq!(tcp("memcached://127.0.0.1:11211").unwrap(), "tcp:127.0.0.1:11211");
-        assert_eq!(tcp("tcp:[::1]:11211").unwrap(), "tcp:[::1]:11211");
-        assert!(tcp("memcached+unix:///run/m.sock").unwrap_err().to_string().contains("--tcp names"));
-        assert!(tcp("127.0.0.1:11211").is_err());
+        assert_eq!(endpoint(Transport::Tcp, "memcached://127.0.0.1:11211").unwrap(), "tcp:127.0.0.1:11211");
+        assert_eq!(endpoint(Transport::Tcp, "tcp:[::1]:11211").unwrap(), "tcp:[::1]:11211");
+        assert!(
+            endpoint(Transport::Tcp, "memcached+unix:///run/m.sock")
+                .unwrap_err()
+                .to_string()
+                .contains("--tcp names")
+        );
+        assert!(endpoint(Transport::Tcp, "127.0.0.1:11211").is_err());
     }
 
     #[test]
     fn urls_lead_where_they_lead_everywhere() {
-        let read = |text: &str| endpoint(Transport::Tcp, text).or_else(|_| endpoint(Transport::Unix, text));
-        assert_leads_everywhere(&["memcached"], read);
+        assert_leads_everywhere(&["memcached"], |text| {
+            endpoint(Transport::Tcp, text).or_else(|_| endpoint(Transport::Unix, text))
+        });
     }
 
     #[test]
     fn values_beyond_one_mebibyte_are_refused() {
-        let check = |size| {
+        fn check(size: u64) -> Result<(), BenchError> {
             let point = Point { connections: 1, size_bytes: Some(size), ..Point::default() };
             Memcached.configure(&Parameters::new())?.check(&point, Transport::Unix)
-        };
+        }
         assert!(check(MOST_SIZE).is_ok());
         assert!(check(MOST_SIZE + 1).is_err());
     }

@@ -311,12 +311,10 @@ mod tests {
 
     #[test]
     fn urls_lead_where_they_lead_everywhere() {
-        let read = |text: &str| {
-            given(Transport::Tcp, text)
-                .or_else(|_| given(Transport::Unix, text))
-                .map(|address| address.endpoint.to_string())
-        };
-        assert_leads_everywhere(&["mysql", "mariadb"], read);
+        assert_leads_everywhere(&["mysql", "mariadb"], |text| {
+            let address = given(Transport::Tcp, text).or_else(|_| given(Transport::Unix, text));
+            address.map(|address| address.endpoint.to_string())
+        });
     }
 
     #[test]

@@ -434,6 +434,9 @@ mod tests {
 
     #[test]
     fn the_right_row_is_complete_and_another_is_not() {
+        fn rejected(kind: &'static str, bytes: &[u8]) -> Result<Progress, Bad> {
+            Ok(Progress::Rejected { consumed: bytes.len(), kind })
+        }
         let prepared = Protocol::Prepared;
         let mut session = session(Statement::PointSelect, prepared, &answer(1, prepared)).unwrap();
         for _ in 0..50 {
@@ -443,7 +446,6 @@ mod tests {
             assert_eq!(session.response(&right), Ok(Progress::Complete { consumed: right.len() }));
             assert_eq!(session.response(&right[..40]), Ok(Progress::More { consumed: 0 }));
             let wrong = answer(id + 1, prepared);
-            let rejected = |kind, bytes: &[u8]| Ok(Progress::Rejected { consumed: bytes.len(), kind });
             assert_eq!(session.response(&wrong), rejected("wrong row", &wrong));
             let none = frames(&[&[1], b"\x03def column", END, END]);
             assert_eq!(session.response(&none), rejected("no row", &none));
@@ -469,7 +471,9 @@ mod tests {
 
     #[test]
     fn changes_must_change_one_row() {
-        let okay = |rows: u8, id: u8| frames(&[&[0, rows, id, 2, 0, 0, 0]]);
+        fn okay(rows: u8, id: u8) -> Vec<u8> {
+            frames(&[&[0, rows, id, 2, 0, 0, 0]])
+        }
         let mut session = session(Statement::Insert, Protocol::Prepared, &okay(1, 1)).unwrap();
         asked(&mut session);
         let next = okay(1, 9);
@@ -529,16 +533,18 @@ mod tests {
     }
 
     fn stream(rows: &[u32]) -> Vec<u8> {
+        fn column(text: &str) -> Vec<u8> {
+            [&[text.len() as u8], text.as_bytes()].concat()
+        }
         let mut payloads: Vec<Vec<u8>> = vec![vec![4]];
         payloads.extend(["id", "k", "c", "pad"].map(|name| [b"\x03def", name.as_bytes()].concat()));
         payloads.push(END.to_vec());
         for id in rows {
-            let text = |text: String| [&[text.len() as u8], text.as_bytes()].concat();
             let columns = [
-                text(id.to_string()),
-                text("7".into()),
-                text(digits(*id).repeat(C_REPEATS)),
-                text(digits(*id).repeat(PAD_REPEATS)),
+                column(&id.to_string()),
+                column("7"),
+                column(&digits(*id).repeat(C_REPEATS)),
+                column(&digits(*id).repeat(PAD_REPEATS)),
             ];
             payloads.push(columns.concat());
         }

@@ -424,8 +424,11 @@ mod tests {
 
     /// Read as the option takes it that fits.
     fn given(text: &str) -> Result<ServerAddress, BenchError> {
-        let read = |transport| Postgres.address(&Written { transport, text, password: None });
-        read(Transport::Tcp).or_else(|error| read(Transport::Unix).map_err(|_| error))
+        let over_tcp = Postgres.address(&Written { transport: Transport::Tcp, text, password: None });
+        over_tcp.or_else(|error| {
+            let written = Written { transport: Transport::Unix, text, password: None };
+            Postgres.address(&written).map_err(|_| error)
+        })
     }
 
     #[test]
@@ -459,8 +462,9 @@ mod tests {
 
     #[test]
     fn urls_lead_where_they_lead_everywhere() {
-        let read = |text: &str| given(text).map(|address| address.endpoint.to_string());
-        assert_leads_everywhere(&["postgres"], read);
+        assert_leads_everywhere(&["postgres"], |text| {
+            given(text).map(|address| address.endpoint.to_string())
+        });
     }
 
     #[test]
@@ -496,10 +500,10 @@ mod tests {
 
     #[test]
     fn points_that_make_no_sense_are_refused_before_anything_starts() {
-        let check = |changed: &[(&str, &str)], connections| {
+        fn check(changed: &[(&str, &str)], connections: u32) -> Result<(), BenchError> {
             let point = Point { connections, ..Point::default() };
             Postgres.configure(&parameters(changed))?.check(&point, Transport::Tcp)
-        };
+        }
         assert!(check(&[], 1).is_ok());
         assert!(check(&[("rows", "1000001")], 1).is_err());
         assert!(check(&[("read-only", "yes")], 1).is_err());
@@ -511,11 +515,15 @@ mod tests {
 
     #[test]
     fn titles_say_what_is_done() {
-        let title = |changed: &[(&str, &str)]| Postgres.configure(&parameters(changed)).unwrap().title();
+        fn title(changed: &[(&str, &str)]) -> String {
+            Postgres.configure(&parameters(changed)).unwrap().title()
+        }
+        fn via(via: &str, pool: &str) -> String {
+            title(&[("via", via), ("pool", pool), ("front", "tcp")])
+        }
         assert_eq!(title(&[]), "point select, prepared");
         assert_eq!(title(&[("statement", "copy")]), "COPY of 10000 rows");
         assert_eq!(title(&[("protocol", "simple"), ("statement", "select-1")]), "SELECT 1, as text");
-        let via = |via, pool| title(&[("via", via), ("pool", pool), ("front", "tcp")]);
         assert_eq!(
             via("pgbouncer", "session"),
             "the hop from PgBouncer (session pool), point select, prepared"

@@ -106,9 +106,9 @@ impl Configured for Settings {
     }
 
     fn title(&self) -> String {
-        let all = |names: Vec<&str>| names.join(" or ");
-        let via = all(self.via.values.iter().map(|via| via.title()).collect());
-        let front = all(self.front.values.iter().map(|front| front.name()).collect());
+        let via: Vec<&str> = self.via.values.iter().map(|via| via.title()).collect();
+        let front: Vec<&str> = self.front.values.iter().map(|front| front.name()).collect();
+        let (via, front) = (via.join(" or "), front.join(" or "));
         format!("the hop from {via} to {}, {front} in front", self.backend.title)
     }
 

@@ -112,7 +112,6 @@ fn start_backends(
                 threads.push((
                     set,
                     scope.spawn(|| {
-                        let serves = |endpoint: &Endpoint| ask(endpoint, "localhost");
                         let backend = kind.start(account, &start.program, set, |backend| {
                             backend.endpoints().try_for_each(serves)
                         })?;
@@ -142,6 +141,10 @@ fn ask(endpoint: &Endpoint, host: &str) -> Result<(), BenchError> {
         None => Err(BenchError::lost(endpoint, "another server answers there")),
         Some(kind) => Err(BenchError::lost(endpoint, kind)),
     }
+}
+
+fn serves(endpoint: &Endpoint) -> Result<(), BenchError> {
+    ask(endpoint, "localhost")
 }
 
 fn request(target: &str, host: &str) -> Arc<[u8]> {

@@ -202,14 +202,14 @@ mod tests {
 
     #[test]
     fn what_it_says_of_its_memory_is_read() {
-        let lines = |policy: &str, bytes| {
+        fn lines(policy: &str, bytes: u64) -> Impact {
             let text = format!(
                 "# Memory\r\nused_memory:900000\r\nmaxmemory:1000000\r\nmaxmemory_policy:{policy}\r\n"
             );
             let mut impact = Impact::of("a Redis");
             memory(bytes, &fields(&text), &mut impact);
             impact
-        };
+        }
         let evicting = lines("allkeys-lru", 30_000);
         assert!(evicting.beyond[0].contains("gives up others' keys (allkeys-lru)"), "{evicting:?}");
         assert!(lines("allkeys-lru", 9_000).beyond.is_empty());

@@ -257,12 +257,10 @@ mod tests {
 
     #[test]
     fn urls_lead_where_they_lead_everywhere() {
-        let read = |text: &str| {
-            given(Transport::Tcp, text)
-                .or_else(|_| given(Transport::Unix, text))
-                .map(|[endpoint, ..]| endpoint)
-        };
-        assert_leads_everywhere(&["redis"], read);
+        assert_leads_everywhere(&["redis"], |text| {
+            let read = given(Transport::Tcp, text).or_else(|_| given(Transport::Unix, text));
+            read.map(|[endpoint, ..]| endpoint)
+        });
     }
 
     #[test]
@@ -298,9 +296,10 @@ mod tests {
 
     #[test]
     fn points_that_make_no_sense_are_refused_before_anything_starts() {
-        let point = |size| Point { connections: 1, size_bytes: Some(size), ..Point::default() };
-        let check =
-            |size, pipeline| Redis.configure(&parameters(pipeline))?.check(&point(size), Transport::Tcp);
+        fn check(size: u64, pipeline: &str) -> Result<(), BenchError> {
+            let point = Point { connections: 1, size_bytes: Some(size), ..Point::default() };
+            Redis.configure(&parameters(pipeline))?.check(&point, Transport::Tcp)
+        }
         assert!(check(128, "64").is_ok());
         assert!(check(128, "65").is_err());
         assert!(check(MOST_SIZE, "1").is_ok());

@@ -182,7 +182,9 @@ mod tests {
 
     #[test]
     fn refusals_are_told_apart_from_wrong_bytes() {
-        let rejected = |consumed, kind| Ok(Progress::Rejected { consumed, kind });
+        fn rejected(consumed: usize, kind: &'static str) -> Result<Progress, Bad> {
+            Ok(Progress::Rejected { consumed, kind })
+        }
         assert_eq!(get(1).response(b"$-1\r\n"), rejected(5, "missing value"));
         assert_eq!(get(1).response(b"-NOAUTH Authentication required.\r\n"), rejected(34, "NOAUTH"));
         assert_eq!(get(1).response(b"-Never heard of\r\n"), rejected(17, "other error reply"));

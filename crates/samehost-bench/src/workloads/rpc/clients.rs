@@ -291,12 +291,11 @@ impl JsonSession {
     /// Parses a reply other than the expected one.
     #[cold]
     fn other(&self, input: &[u8]) -> Result<Progress, Bad> {
-        let malformed = |error: &serde_json::Error| Bad::malformed(error.to_string());
         let mut values = Deserializer::from_slice(input).into_iter::<Value>();
         let reply = match values.next() {
             None => return Ok(Progress::More { consumed: 0 }),
             Some(Err(error)) if error.is_eof() => return Ok(Progress::More { consumed: 0 }),
-            Some(Err(error)) => return Err(malformed(&error)),
+            Some(Err(error)) => return Err(Bad::malformed(error.to_string())),
             Some(Ok(reply)) => reply,
         };
         let end = values.byte_offset();
@@ -357,11 +356,10 @@ mod tests {
     #[test]
     fn a_server_without_our_service_gets_advice() {
         let endpoint: Endpoint = "unix:/run/other.sock".parse().unwrap();
-        let message = |status: &Status| no_answer(&endpoint, status).to_string();
-        let other = message(&Status::unimplemented("unknown service"));
+        let other = no_answer(&endpoint, &Status::unimplemented("unknown service")).to_string();
         assert!(other.contains("UNIMPLEMENTED: unknown service"), "{other}");
         assert!(other.contains("samehost serve rpc --listen unix:/run/other.sock"), "{other}");
-        let broken = message(&Status::unavailable("broken pipe"));
+        let broken = no_answer(&endpoint, &Status::unavailable("broken pipe")).to_string();
         assert!(broken.contains("/run/other.sock") && broken.contains("gRPC without TLS"), "{broken}");
     }
 
@@ -410,13 +408,15 @@ mod tests {
 
     #[test]
     fn a_refusal_is_told_apart_from_wrong_bytes() {
+        fn kind(reply: &[u8]) -> &'static str {
+            session(b"abc").response(reply).unwrap_err().kind
+        }
         let refusal = b"{\"id\":1,\"result\":null,\"error\":\"rpc: can't find service Echo.Call\"}\n";
         let rejected = Ok(Progress::Rejected { consumed: refusal.len(), kind: "server error" });
         assert_eq!(session(b"abc").response(refusal), rejected);
         assert_eq!(session(b"abc").response(&refusal[..30]), Ok(Progress::More { consumed: 0 }));
         let unended = &refusal[..refusal.len() - 1];
         assert_eq!(session(b"abc").response(unended), Ok(Progress::More { consumed: 0 }));
-        let kind = |reply: &[u8]| session(b"abc").response(reply).unwrap_err().kind;
         assert_eq!(kind(b"{\"id\":1,\"result\":{\"payload\":\"abd\"},\"error\":null}\n"), "wrong reply");
         assert_eq!(kind(b"{\"id\":1,\"result\":{},\"error\":null}\n"), "wrong reply");
         assert_eq!(kind(b"HTTP/1.1 400 Bad Request\r\n"), "malformed reply");

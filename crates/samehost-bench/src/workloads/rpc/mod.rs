@@ -158,11 +158,13 @@ mod tests {
 
     #[test]
     fn points_that_make_no_sense_are_refused_before_anything_starts() {
-        let point = |connections, size| Point { connections, size_bytes: Some(size), ..Point::default() };
-        let check = |point: &Point, protocol, reply| {
+        fn point(connections: u32, size: u64) -> Point {
+            Point { connections, size_bytes: Some(size), ..Point::default() }
+        }
+        fn check(point: &Point, protocol: &str, reply: &str) -> bool {
             let configured = Rpc.configure(&parameters(protocol, reply));
             configured.is_ok_and(|rpc| rpc.check(point, Transport::Tcp).is_ok())
-        };
+        }
         assert!(check(&point(1024, 128), "grpc", "echo"));
         assert!(!check(&point(1025, 128), "grpc", "echo"));
         assert!(check(&point(1025, 128), "go-json", "echo"));
@@ -175,7 +177,9 @@ mod tests {
 
     #[test]
     fn a_reply_has_the_length_asked_for() {
-        let reply_size = |reply| Settings::parse(&parameters("grpc", reply)).unwrap().reply_size;
+        fn reply_size(reply: &str) -> u32 {
+            Settings::parse(&parameters("grpc", reply)).unwrap().reply_size
+        }
         assert_eq!((reply_size("echo"), reply_size("4k")), (0, 4096));
     }
 

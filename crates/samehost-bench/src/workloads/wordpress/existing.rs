@@ -355,9 +355,11 @@ mod tests {
 
     #[test]
     fn who_may_least_comes_first_and_root_never_as_root() {
+        fn mode(path: &Path, mode: u32) {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        }
         assert!(rustix::process::geteuid().is_root(), "needs root: run the tests as root");
         let root = tempfile::tempdir().unwrap();
-        let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         mode(root.path(), 0o755);
         let settings = root.path().join("wp-config.php");
         fs::write(&settings, "").unwrap();

@@ -51,14 +51,9 @@ impl Page {
     pub(super) fn is_over(&self, transport: Transport, port: Option<u16>) -> bool {
         let unix = self.library.contains("UNIX socket");
         let tcp = self.library.contains("TCP/IP");
-        let seen = |wanted: &dyn Fn(&str) -> bool| self.kernel.iter().any(|socket| wanted(socket));
-        let of_port = |socket: &str| match (port, socket.split_once(' ')) {
-            (Some(port), Some((_, number))) => socket.starts_with("tcp") && number == port.to_string(),
-            _ => socket.starts_with("tcp"),
-        };
         match transport {
-            Transport::Unix => unix && seen(&|socket| socket == "unix stream"),
-            _ => tcp && seen(&of_port),
+            Transport::Unix => unix && self.kernel.iter().any(|socket| socket == "unix stream"),
+            _ => tcp && self.kernel.iter().any(|socket| is_of_port(socket, port)),
         }
     }
 
@@ -80,6 +75,14 @@ impl Page {
     pub(super) fn connect_ms(&self) -> Option<f64> {
         let count = self.connect_us.len();
         (count > 0).then(|| self.connect_us.iter().sum::<f64>() / count as f64 / 1e3)
+    }
+}
+
+/// Whether a socket is of TCP, and of this port where both are known.
+fn is_of_port(socket: &str, port: Option<u16>) -> bool {
+    match (port, socket.split_once(' ')) {
+        (Some(port), Some((_, number))) => socket.starts_with("tcp") && number == port.to_string(),
+        _ => socket.starts_with("tcp"),
     }
 }
 

@@ -120,16 +120,18 @@ fn script(name: &str, text: &str) -> (String, String) {
 
 /// Checks that WordPress and a theme are installed.
 fn require_wordpress(directory: &Path) -> Result<(), BenchError> {
-    let missing = |program: &str, package| Err(BenchError::NotInstalled { program: program.into(), package });
     if !directory.join("wp-includes/version.php").is_file() {
-        return missing(&format!("WordPress ({})", directory.display()), "wordpress");
+        return Err(missing(&format!("WordPress ({})", directory.display()), "wordpress"));
     }
-    let is_theme = |path: PathBuf| path.join("style.css").is_file();
     let mut themes = std::fs::read_dir(directory.join("wp-content/themes")).into_iter().flatten().flatten();
-    if !themes.any(|entry| is_theme(entry.path())) {
-        return missing("a theme of WordPress", "wordpress-theme-twentytwentythree");
+    if !themes.any(|entry| entry.path().join("style.css").is_file()) {
+        return Err(missing("a theme of WordPress", "wordpress-theme-twentytwentythree"));
     }
     Ok(())
+}
+
+fn missing(program: &str, package: &'static str) -> BenchError {
+    BenchError::NotInstalled { program: program.into(), package }
 }
 
 /// Whether the distribution's package is installed.
@@ -162,8 +164,10 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named_with_its_package() {
+        fn message(directory: &Path) -> String {
+            require_wordpress(directory).unwrap_err().to_string()
+        }
         let directory = tempfile::tempdir().unwrap();
-        let message = |directory: &Path| require_wordpress(directory).unwrap_err().to_string();
         assert!(
             message(directory.path()).contains("apt install wordpress`"),
             "{}",

@@ -69,8 +69,12 @@ impl Web {
                     account: site.account,
                     passes: Passes::Sites(&Sites { sites: &sites, key: &key }),
                 };
-                let ready = |server: &PrivateServer| ours(server, READY, &key).map(drop);
-                fronts.push((*kind, fronts::start(*kind, &start.program, &spec, ready)?));
+                fronts.push((
+                    *kind,
+                    fronts::start(*kind, &start.program, &spec, |server| {
+                        ours(server, READY, &key).map(drop)
+                    })?,
+                ));
             }
             Ok::<_, BenchError>(fronts)
         };
