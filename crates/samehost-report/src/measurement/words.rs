@@ -275,15 +275,15 @@ mod tests {
 
     #[test]
     fn words_follow_metric_and_direction() {
-        fn words(metric: Metric, ratio: f64) -> String {
+        fn words(metric: &Metric, ratio: f64) -> String {
             statement(&metric.info(), ratio, false).0
         }
-        assert_eq!(words(metric::LATENCY_MEAN, 0.69), "a round trip takes 31 % less time");
-        assert_eq!(words(metric::LATENCY_MEAN, 3.41), "a round trip takes 3.41 times as long");
-        assert_eq!(words(metric::THROUGHPUT, 1.45), "45 % more operations per second");
-        assert_eq!(words(metric::THROUGHPUT, 0.8), "20 % fewer operations per second");
+        assert_eq!(words(&metric::LATENCY_MEAN, 0.69), "a round trip takes 31 % less time");
+        assert_eq!(words(&metric::LATENCY_MEAN, 3.41), "a round trip takes 3.41 times as long");
+        assert_eq!(words(&metric::THROUGHPUT, 1.45), "45 % more operations per second");
+        assert_eq!(words(&metric::THROUGHPUT, 0.8), "20 % fewer operations per second");
         assert_eq!(
-            words(metric::TOTAL_CPU_PER_OP, 0.75),
+            words(&metric::TOTAL_CPU_PER_OP, 0.75),
             "client and server together need 25 % less CPU per operation"
         );
         let own = MetricInfo::own("refused_percent", "percent", Better::Lower);
@@ -326,16 +326,16 @@ mod tests {
 
     #[test]
     fn directions_suit_their_metric() {
-        fn worded(metric: Metric, ratio: f64) -> &'static str {
+        fn worded(metric: &Metric, ratio: f64) -> &'static str {
             direction(Some(&metric.info()), ratio)
         }
         assert_eq!(
-            (worded(metric::LATENCY_MEAN, 0.9), worded(metric::LATENCY_MEAN, 1.1)),
+            (worded(&metric::LATENCY_MEAN, 0.9), worded(&metric::LATENCY_MEAN, 1.1)),
             ("faster", "slower")
         );
-        assert_eq!((worded(metric::THROUGHPUT, 0.9), worded(metric::THROUGHPUT, 1.1)), ("less", "more"));
+        assert_eq!((worded(&metric::THROUGHPUT, 0.9), worded(&metric::THROUGHPUT, 1.1)), ("less", "more"));
         assert_eq!(
-            (worded(metric::TOTAL_CPU_PER_OP, 0.9), worded(metric::TOTAL_CPU_PER_OP, 1.1)),
+            (worded(&metric::TOTAL_CPU_PER_OP, 0.9), worded(&metric::TOTAL_CPU_PER_OP, 1.1)),
             ("less CPU", "more CPU")
         );
     }
