@@ -355,7 +355,9 @@ mod tests {
     }
 
     fn expected(user: &str, password: &str, database: &str) -> Credentials {
-        let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        fn some(text: &str) -> Option<String> {
+            Some(text.to_owned()).filter(|text| !text.is_empty())
+        }
         Credentials { user: some(user), password: some(password).map(Secret::new), database: some(database) }
     }
 

@@ -354,6 +354,9 @@ mod tests {
 
     #[test]
     fn a_service_is_looked_for_in_the_users_file_and_then_in_the_systems() {
+        fn pair(key: &str, value: &str) -> (String, String) {
+            (key.to_owned(), value.to_owned())
+        }
         let home = tempfile::tempdir().unwrap();
         fs::write(
             home.path().join(".pg_service.conf"),
@@ -364,7 +367,6 @@ mod tests {
         fs::create_dir(&system).unwrap();
         fs::write(system.join("pg_service.conf"), "[wide]\nport=1\n[shop]\nport=2\n").unwrap();
         let files = at(home.path(), &[("PGSYSCONFDIR", system.to_str().unwrap())]);
-        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         assert_eq!(files.service("shop"), Some(vec![pair("user", "bob"), pair("sslmode", "require")]));
         assert_eq!(files.service("wide"), Some(vec![pair("port", "1")]));
         assert_eq!(files.service("none"), None);
@@ -407,13 +409,15 @@ mod tests {
 
     #[test]
     fn a_service_completes_a_url_and_replaces_nothing() {
+        fn parsed(text: &str) -> ServerUrl {
+            ServerUrl::parse(text).unwrap().unwrap()
+        }
         let home = tempfile::tempdir().unwrap();
         let text = "[shop]\nhost=/run/pg\nport=5499\nuser=bob\ndbname=shop\nsslmode=require\n";
         fs::write(home.path().join(".pg_service.conf"), text).unwrap();
         let variables = [("HOME".to_owned(), home.path().display().to_string())];
         let files =
             OwnFiles::of_user(&User::of(rustix::process::geteuid().as_raw()), BTreeMap::from(variables));
-        let parsed = |text: &str| ServerUrl::parse(text).unwrap().unwrap();
         let all = with_service(&parsed("postgres:///?service=shop"), &files).unwrap();
         for (key, value) in [("host", "/run/pg"), ("port", "5499"), ("user", "bob"), ("dbname", "shop")] {
             assert_eq!(all.option(key), Some(value));

@@ -141,9 +141,9 @@ mod tests {
 
     #[test]
     fn a_role_lacks_what_another_may_and_not_the_other_way_round() {
-        let row = |words: [&str; 8]| {
+        fn row(words: [&str; 8]) -> Vec<String> {
             of_postgres_row(&words.map(|word| Some(word.to_owned()).filter(|word| !word.is_empty())))
-        };
+        }
         let less = row(["app", "app", "public", "shop", "f", "f", "t", ""]);
         let more = row(["app", "app", "public", "shop", "t", "t", "t", "readers\nwriters"]);
         assert_eq!(missing(&less, &more), Vec::<String>::new());

@@ -234,8 +234,10 @@ mod tests {
 
     #[test]
     fn what_is_told_arrives() {
+        fn there(error: Option<&LoginError>) -> Answer {
+            Answer::from_json(Answer::from_error(error).to_json().as_bytes()).unwrap()
+        }
         let error = LoginError::TimedOut { endpoint: "unix:/s".into(), after: Duration::from_secs(1) };
-        let there = |error| Answer::from_json(Answer::from_error(error).to_json().as_bytes()).unwrap();
         there(None).into_result().unwrap();
         let error = there(Some(&error)).into_result().unwrap_err();
         assert_eq!(error.kind(), LoginErrorKind::Timeout);
@@ -258,6 +260,9 @@ mod tests {
 
     #[test]
     fn descriptors_travel_with_their_message() {
+        fn inode(fd: BorrowedFd<'_>) -> u64 {
+            rustix::fs::fstat(fd).unwrap().st_ino
+        }
         let (here, there) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
         let file = std::fs::File::open("/proc/self/status").unwrap();
@@ -265,7 +270,6 @@ mod tests {
         let ends = Instant::now() + Duration::from_secs(60);
         let (bytes, descriptors) = receive(&there, Some(ends)).unwrap();
         assert_eq!((bytes.as_slice(), descriptors.len()), (&b"one"[..], 1));
-        let inode = |fd: BorrowedFd<'_>| rustix::fs::fstat(fd).unwrap().st_ino;
         assert_eq!(inode(descriptors[0].as_fd()), inode(file.as_fd()));
         let soon = Instant::now() + Duration::from_millis(1);
         assert_eq!(receive(&there, Some(soon)).unwrap_err(), Errno::TIMEDOUT);

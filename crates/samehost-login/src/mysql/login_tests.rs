@@ -135,7 +135,9 @@ fn caching_sha2_in_full_over_plain_tcp_encrypts_with_the_servers_key() {
 
 /// RSAES-OAEP with SHA-1 (RFC 8017, section 7.1.2), without its checks.
 fn decrypt(encrypted: &[u8]) -> Vec<u8> {
-    let number = |text: &str| BigUint::parse_bytes(text.as_bytes(), 16).unwrap();
+    fn number(text: &str) -> BigUint {
+        BigUint::parse_bytes(text.as_bytes(), 16).unwrap()
+    }
     let message = BigUint::from_bytes_be(encrypted).modpow(&number(PRIVATE_EXPONENT), &number(MODULUS));
     let bytes = message.to_bytes_be();
     let (seed, block) = bytes.split_at(20);
@@ -188,14 +190,16 @@ fn a_password_in_clear_is_not_sent_over_plain_tcp() {
 
 #[test]
 fn refusals_are_handed_on() {
-    let refused = |step| match step {
-        Err(Denied::Server(error)) => error.code,
-        other => panic!("{other:?}"),
-    };
-    assert_eq!(refused(login("x", Channel::Plain).greeted(b"\xff\x10\x04Too many connections")), 1040);
+    fn code_of(step: Result<Step, Denied>) -> u16 {
+        match step {
+            Err(Denied::Server(error)) => error.code,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(code_of(login("x", Channel::Plain).greeted(b"\xff\x10\x04Too many connections")), 1040);
     let mut login = login("x", Channel::Plain);
     login.greeted(&greeting("mysql_native_password")).unwrap();
-    assert_eq!(refused(login.answered(2, b"\xff\x15\x04#28000Access denied")), 1045);
+    assert_eq!(code_of(login.answered(2, b"\xff\x15\x04#28000Access denied")), 1045);
     let Err(Denied::Us(reason)) = login.answered(2, b"\xfedialog\0Password: ") else { panic!("went on") };
     assert!(reason.contains("`dialog`"), "{reason}");
     let mut bare = greeting("mysql_native_password");

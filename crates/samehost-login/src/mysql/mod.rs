@@ -374,11 +374,9 @@ mod tests {
 
     #[test]
     fn the_transport_is_the_type_of_connection_or_else_the_host() {
-        let seen = |host: &str, connection_type: Option<&str>| Seen {
-            host: host.into(),
-            connection_type: connection_type.map(str::to_owned),
-            ..Seen::default()
-        };
+        fn seen(host: &str, connection_type: Option<&str>) -> Seen {
+            Seen { host: host.into(), connection_type: connection_type.map(str::to_owned), ..Seen::default() }
+        }
         for (host, connection_type, expected) in [
             ("localhost", None, Some("unix")),
             ("localhost:4711", None, Some("tcp")),

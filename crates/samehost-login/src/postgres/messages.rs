@@ -158,12 +158,14 @@ mod tests {
 
     #[test]
     fn a_refusal_is_read_and_counted_by_its_code() {
+        fn other(code: &str) -> &'static str {
+            Refusal { code: code.into(), ..Refusal::default() }.kind()
+        }
         let body = b"SFEHLER\0VERROR\0C53100\0Mno room\0\0";
         let Ok(Some((Message::ErrorResponse(error), _))) = parse(&message(b'E', body)) else { panic!() };
         let refusal = Refusal::read(error.fields());
         assert_eq!(refusal.to_string(), "ERROR: no room (SQLSTATE 53100)");
         assert_eq!((refusal.kind(), refusal.is_final()), ("53100 disk full", false));
-        let other = |code: &str| Refusal { code: code.into(), ..Refusal::default() }.kind();
         assert_eq!(other("42601"), "SQLSTATE class 42 (syntax or access)");
         assert_eq!(other(""), "other error reply");
     }

@@ -205,9 +205,9 @@ mod tests {
 
     #[test]
     fn the_view_tells_the_transport_and_the_cipher() {
-        let row = |words: [&str; 7]| {
+        fn row(words: [&str; 7]) -> Seen {
             Seen(words.map(|word| Some(word.to_owned()).filter(|word| !word.is_empty())).to_vec())
-        };
+        }
         let tcp = row(["bob", "127.0.0.1", "5432", "127.0.0.1", "4000", "TLSv1.3", "AES"]);
         assert_eq!(tcp.to_string(), "user bob, 127.0.0.1:5432 from 127.0.0.1:4000, TLSv1.3 AES");
         let unix = row(["bob", "", "", "", "-1", "", ""]);

@@ -302,7 +302,9 @@ mod tests {
 
     #[test]
     fn client_info_tells_the_transport() {
-        let seen = |line: &str| Seen { asked: "CLIENT INFO", line: line.to_owned() };
+        fn seen(line: &str) -> Seen {
+            Seen { asked: "CLIENT INFO", line: line.to_owned() }
+        }
         let unix = seen("id=3 addr=/run/r.sock:0 laddr=/run/r.sock:0 fd=8 name= age=0 flags=U db=0\n");
         assert_eq!(unix.addresses().unwrap(), "addr=/run/r.sock:0 laddr=/run/r.sock:0");
         assert_eq!(unix.to_string(), "CLIENT INFO: addr=/run/r.sock:0 laddr=/run/r.sock:0 flags=U");
