@@ -84,9 +84,10 @@ pub fn answer(connects: &mut Connects, listener: &Listener, call: &Call) -> Opti
     }
     let (memory, arguments) = (Memory { listener, call }, call.arguments);
     // What needs rights is done with those of this process.
-    let its = || rights.of_another(&thread, *rights_may_differ);
-    let may_choose =
-        || its().is_ok_and(|its| rights.difference(&its).is_none()) && listener.is_waiting(call.id);
+    let may_choose = || {
+        let its = rights.of_another(&thread, *rights_may_differ);
+        its.is_ok_and(|its| rights.difference(&its).is_none()) && listener.is_waiting(call.id)
+    };
     let result = match call.number {
         libc::SYS_getpeername => write_value(&memory, &bytes_of(replaced.peer), arguments[1], arguments[2]),
         libc::SYS_getsockname => write_value(&memory, &bytes_of(replaced.local), arguments[1], arguments[2]),

@@ -32,8 +32,8 @@ pub fn found(scan: &Scan) -> Found {
     let mut found = Found::default();
     let ports = ports(scan);
     for port in &ports {
-        let others = |other: &Socket| other.uid != port.socket.uid && listens_at(other, port.at.port());
-        if scan.sockets.iter().any(|other| is_here(scan, other) && others(other)) {
+        let mut others = scan.sockets.iter().filter(|other| other.uid != port.socket.uid);
+        if others.any(|other| is_here(scan, other) && listens_at(other, port.at.port())) {
             found.unclear.push(format!("{}: another user's service listens at that port too", port.at));
             continue;
         }
@@ -175,6 +175,7 @@ pub fn kind_of(map: &Map) -> Option<Kind> {
 #[cfg(test)]
 mod tests {
     use samehost_model::scan::{NetworkNamespace, ReadBy, RecognisedBy};
+    use samehost_services::Protocol;
 
     use super::*;
 
@@ -257,8 +258,12 @@ mod tests {
 
     #[test]
     fn the_kind_of_a_map_is_known() {
-        let kind = |text: &str| kind_of(&text.parse().expect("a map")).map(Kind::protocol);
-        let protocol = |name: &str| Some(Kind::named(name).expect("a kind").protocol());
+        fn kind(text: &str) -> Option<Protocol> {
+            kind_of(&text.parse().expect("a map")).and_then(Kind::protocol)
+        }
+        fn protocol(name: &str) -> Option<Protocol> {
+            Kind::named(name).expect("a kind").protocol()
+        }
         assert_eq!(kind("9999=/srv/.s.PGSQL.9999"), protocol("postgres"));
         assert_eq!(kind("3306=/srv/anything"), protocol("mysql"));
         assert_eq!(kind("1=/srv/anything"), None);

@@ -233,7 +233,6 @@ impl Connects {
         if let (Some(drawn), Some(trial)) = (drawn, &mut self.trial) {
             trial.watch(drawn, &unix, thread);
         }
-        let not_replaced = |error| Decision::Stay(Reason::NotReplaced(error));
         let replaced = Replaced {
             peer: to,
             local: local_of(to, cookie),
@@ -283,7 +282,6 @@ impl Connects {
             self.tried.insert(old);
             Decision::Stay(Reason::NoAnswer(errno.into()))
         })?;
-        let not_replaced = |error| Decision::Stay(Reason::NotReplaced(error));
         like(&unix, socket).map_err(not_replaced)?;
         let cookie = sockopt::socket_cookie(&unix).map_err(|errno| not_replaced(errno.into()))?;
         let inode = rustix::fs::fstat(&unix).map_err(|errno| not_replaced(errno.into()))?.st_ino;
@@ -302,7 +300,6 @@ impl Connects {
         if !socket.is_tcp() {
             return Err(Decision::NotOurs);
         }
-        let stay = |reason| Err(Decision::Stay(reason));
         if self.is_restricted {
             return stay(Reason::Landlock);
         }
@@ -344,6 +341,14 @@ impl Connects {
             Ok(false) => Ok(()),
         }
     }
+}
+
+fn not_replaced(error: io::Error) -> Decision {
+    Decision::Stay(Reason::NotReplaced(error))
+}
+
+fn stay(reason: Reason) -> Result<(), Decision> {
+    Err(Decision::Stay(reason))
 }
 
 /// Another thread may have closed a descriptor meanwhile, and opened something else under the same number: a log would then be

@@ -180,8 +180,12 @@ mod tests {
 
     #[test]
     fn a_demand_for_tls_is_found_and_nothing_else_is_repeated() {
-        let found = |place: &str, words: &str| Some((place.to_owned(), words.to_owned()));
-        let asked = |words, variables: &[(&str, &str)]| program(Kind::Postgres, words, variables);
+        fn found(place: &str, words: &str) -> Option<(String, String)> {
+            Some((place.to_owned(), words.to_owned()))
+        }
+        fn asked(words: &'static [&'static str], variables: &[(&str, &str)]) -> Option<(String, String)> {
+            program(Kind::Postgres, words, variables)
+        }
         let first = "its argument 1";
         assert_eq!(asked(&["x", "postgres://u:p@h/d?sslmode=require"], &[]), found(first, "sslmode=require"));
         assert_eq!(

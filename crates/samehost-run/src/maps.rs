@@ -105,17 +105,18 @@ fn in_directory(socket: Endpoint, port: u16) -> Result<Endpoint, MapError> {
 
 /// A path, which may be relative to this directory, or an endpoint with a Unix socket.
 fn socket(text: &str) -> Result<Endpoint, MapError> {
-    let wrong = |error: &dyn fmt::Display| MapError::Socket(error.to_string());
     let text = match text.split_once(':') {
         Some(("unix" | "abstract", _)) => text.to_owned(),
         _ if text.is_empty() => return Err(MapError::Form),
         _ => {
             // The program may be in another directory when it connects.
-            let path = std::path::absolute(Path::new(text)).map_err(|error| wrong(&error))?;
+            let path =
+                std::path::absolute(Path::new(text)).map_err(|error| MapError::Socket(error.to_string()))?;
             format!("unix:{}", path.to_str().ok_or(MapError::Form)?)
         }
     };
-    let endpoint: Endpoint = text.parse().map_err(|error| wrong(&error))?;
+    let endpoint = text.parse::<Endpoint>();
+    let endpoint = endpoint.map_err(|error| MapError::Socket(error.to_string()))?;
     if let Endpoint::Unix(path) = &endpoint
         && path.is_relative()
     {

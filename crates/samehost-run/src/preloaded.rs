@@ -69,8 +69,7 @@ pub struct Preloaded {
 impl Preloaded {
     pub fn start(command: &[OsString], ports: Ports) -> Result<Started<Preloaded>, RunError> {
         let directory = directory()?;
-        let place = |name: &str| directory.path().join(name);
-        let (file, counters) = (place(LIBRARY), place(COUNTERS));
+        let (file, counters) = (directory.path().join(LIBRARY), directory.path().join(COUNTERS));
         let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)
             .map_err(io::Error::from)?;
         let network = network_of(&socket).map(u64::from_ne_bytes);
@@ -194,8 +193,9 @@ fn write(path: &Path, mode: u32, bytes: &[u8]) -> io::Result<()> {
 fn may_have_a_library(place: &Path) -> bool {
     // The loader would take what stands behind them for another library.
     let is_plain = !place.as_os_str().as_bytes().iter().any(|byte| [b' ', b':'].contains(byte));
-    let has_programs = || statvfs(place).is_ok_and(|about| !about.f_flag.contains(StatVfsMountFlags::NOEXEC));
-    place.is_absolute() && is_plain && has_programs()
+    place.is_absolute()
+        && is_plain
+        && statvfs(place).is_ok_and(|about| !about.f_flag.contains(StatVfsMountFlags::NOEXEC))
 }
 
 fn spawn(command: &[OsString], library: &Path, mask: &SigSet) -> io::Result<Pid> {
@@ -244,9 +244,11 @@ fn file_of(map: &Map) -> FileId {
 /// A server leaves the file of its socket, at which clients would ask in vain. What was there before is not this one's.
 fn remove_socket(map: &Map, before: FileId) {
     let Some(path) = map.socket.path() else { return };
-    let is_new = file_of(map).is_some_and(|file| Some(file) != before);
-    let answers = || UnixStream::connect(path).map_err(|error| error.kind());
-    if is_new && answers().is_err_and(|kind| kind == io::ErrorKind::ConnectionRefused) && is_socket(path) {
+    if file_of(map).is_none_or(|file| Some(file) == before) {
+        return;
+    }
+    let Err(error) = UnixStream::connect(path) else { return };
+    if error.kind() == io::ErrorKind::ConnectionRefused && is_socket(path) {
         let _ = fs::remove_file(path);
     }
 }
@@ -275,7 +277,9 @@ mod tests {
 
     #[test]
     fn entries_are_in_the_order_of_what_is_counted() {
-        let map = |text: &str| text.parse::<Map>().expect("a map");
+        fn map(text: &str) -> Map {
+            text.parse().expect("a map")
+        }
         let ports = Ports { connects: vec![map("1=/a"), map("2=abstract:b")], listens: vec![map("3=/c")] };
         let sockets: Vec<Vec<u8>> = ports.entries().into_iter().map(|entry| entry.socket).collect();
         assert_eq!(sockets, [&b"/a\0"[..], b"\0b", b"/c\0"]);

@@ -114,13 +114,12 @@ impl Thread {
         let directory = openat(proc, number.to_string(), flags, Mode::empty())?;
         let status = openat(&directory, "status", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         let status = File::from(status);
-        let process = |number: u32| Pid::from_raw(number as i32).ok_or(Errno::SRCH);
-        let (descriptor, is_its_own) = match pidfd_open(process(number)?, OF_THREAD) {
+        let (descriptor, is_its_own) = match pidfd_open(process_id(number)?, OF_THREAD) {
             Err(Errno::INVAL) => {
                 let text = whole(|room, at| status.read_at(room, at))?;
                 let leader = text.lines().find_map(|line| line.strip_prefix("Tgid:"));
                 let leader = leader.and_then(|number| number.trim().parse().ok()).ok_or(Errno::SRCH)?;
-                (pidfd_open(process(leader)?, PidfdFlags::empty())?, false)
+                (pidfd_open(process_id(leader)?, PidfdFlags::empty())?, false)
             }
             found => (found?, true),
         };
@@ -244,6 +243,10 @@ impl Thread {
         }
         Ok(())
     }
+}
+
+fn process_id(number: u32) -> Result<Pid, Errno> {
+    Pid::from_raw(number as i32).ok_or(Errno::SRCH)
 }
 
 /// Whether the thread, or the process, behind a pidfd has ended.

@@ -649,12 +649,14 @@ mod tests {
 
     #[test]
     fn a_connection_that_was_hardly_used_weighs_little() {
-        let connection = |timed, microseconds| OfConnection {
-            timed,
-            nanoseconds: timed * microseconds * 1000,
-            log_sum: timed as f64 * (microseconds as f64 * 1000.0).ln(),
-            ..Default::default()
-        };
+        fn connection(timed: u64, microseconds: u64) -> OfConnection {
+            OfConnection {
+                timed,
+                nanoseconds: timed * microseconds * 1000,
+                log_sum: timed as f64 * (microseconds as f64 * 1000.0).ln(),
+                ..Default::default()
+            }
+        }
         let mut block = TriedBlock::default();
         for found in [connection(1, 1000), connection(20, 10), connection(5000, 10)] {
             block.value.add(&found);
@@ -666,10 +668,10 @@ mod tests {
 
     #[test]
     fn a_seed_throws_the_same_coin_and_another_another() {
-        let draw = |seed| -> Vec<Way> {
+        fn draw(seed: u64) -> Vec<Way> {
             let mut coin = coin(50, seed);
             (0..20).flat_map(|_| coin.next_block().1).collect()
-        };
+        }
         assert_eq!(draw(7), draw(7));
         assert_ne!(draw(7), draw(8));
     }

@@ -524,7 +524,9 @@ mod tests {
 
     #[test]
     fn a_unit_that_a_trial_does_not_fit_is_refused_with_the_reason() {
-        let with = |service: &str| format!("[Service]\n{service}\n");
+        fn with(service: &str) -> String {
+            format!("[Service]\n{service}\n")
+        }
         for (text, words) in [
             (with("Type=forking\nExecStart=/bin/a"), "Type=forking"),
             (with("ExecStart=/bin/a\nExecStart=/bin/b"), "2 commands"),

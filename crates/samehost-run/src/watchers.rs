@@ -209,11 +209,10 @@ impl Processes {
     /// process' own. A program in a session or group of its own (`setsid`, a daemon) gets none, and Ctrl-C would do nothing.
     fn has_terminal_signals(&self) -> bool {
         let own = getpgid(None);
-        let theirs = |process| getpgid(Some(process));
         if self.ended.is_none() {
-            return theirs(self.program) == own;
+            return getpgid(Some(self.program)) == own;
         }
-        children().into_iter().all(|child| theirs(child) == own)
+        children().into_iter().all(|child| getpgid(Some(child)) == own)
     }
 
     /// To the program; when it has ended, to those that it left behind.
@@ -276,8 +275,10 @@ mod tests {
 
     #[test]
     fn a_socket_remains_until_its_last_descriptor_is_closed() {
+        fn tcp() -> OwnedFd {
+            socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket")
+        }
         let remains = Remains::new().expect("an epoll set");
-        let tcp = || socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
         let (one, other) = (tcp(), tcp());
         let twin = one.try_clone().expect("a duplicate");
         remains.note(&one, 1).expect("noted");
