@@ -313,16 +313,17 @@ mod tests {
 
     #[test]
     fn inside_the_limit_is_a_test_of_what_is_beyond_it() {
-        let none = |n: usize| vec![None; n];
+        fn asked(limit: f64) -> Asked {
+            Asked { confidence: 0.95, limit, multiplicity: 1.0 }
+        }
         let values: Vec<f64> = (0..12).map(|i| 0.1 + f64::from(i) / 100.0).collect();
-        let asked = |limit: f64| Asked { confidence: 0.95, limit, multiplicity: 1.0 };
-        let estimated = |limit: f64| estimate_pairs(&values, &none(12), &asked(limit)).unwrap();
+        let estimated = |limit: f64| estimate_pairs(&values, &[None; 12], &asked(limit)).unwrap();
         assert_eq!(estimated(0.0).p_inside, estimated(0.0).p);
         // The interval starts at about 0.12: a limit inside it cannot be rejected, a smaller one can.
         assert!(estimated(0.05).p_inside.unwrap() < 0.001 && estimated(0.15).p_inside.unwrap() > 0.5);
         assert_eq!(estimated(0.3).p_inside, Some(1.0), "the estimate itself lies inside");
         let less: Vec<f64> = values.iter().map(|value| -value).collect();
-        let mirrored = estimate_pairs(&less, &none(12), &asked(0.05)).unwrap();
+        let mirrored = estimate_pairs(&less, &[None; 12], &asked(0.05)).unwrap();
         assert_eq!(mirrored.p_inside, estimated(0.05).p_inside);
         let starts: Vec<Option<u32>> = (0..12).map(|i| Some(i % 4)).collect();
         let grouped = estimate_pairs(&values, &starts, &asked(0.05)).unwrap();
@@ -330,7 +331,7 @@ mod tests {
         assert!(
             grouped.p_inside.unwrap() < 0.05 && grouped.narrow.unwrap().low > grouped.interval.unwrap().low
         );
-        assert_eq!(estimate_pairs(&values[..1], &none(1), &asked(0.0)).unwrap().p_inside, None);
+        assert_eq!(estimate_pairs(&values[..1], &[None], &asked(0.0)).unwrap().p_inside, None);
     }
 
     /// Clear data can decide every question, however many questions there are.
@@ -371,7 +372,9 @@ mod tests {
 
     #[test]
     fn blocks_that_are_not_grouped() {
-        let grouped = |starts: [Option<u32>; 3]| Grouped::of(&[1.0, 2.0, 3.0], &starts);
+        fn grouped(starts: [Option<u32>; 3]) -> Option<Grouped> {
+            Grouped::of(&[1.0, 2.0, 3.0], &starts)
+        }
         assert_eq!(grouped([Some(0), Some(1), Some(2)]), None, "a start for every block");
         assert_eq!(grouped([Some(4); 3]), None, "one start says nothing of another");
         assert_eq!(grouped([None, Some(1), Some(1)]), None, "an older report");

@@ -142,7 +142,9 @@ mod tests {
 
     #[test]
     fn a_single_value_says_less_than_many() {
-        let many = |mean| Member { group: 0, values: 100, mean, squares: 99.0 };
+        fn many(mean: f64) -> Member {
+            Member { group: 0, values: 100, mean, squares: 99.0 }
+        }
         let mut members: Vec<Member> = (0..20).map(|i| many(0.1 * f64::from(i % 3))).collect();
         members.push(many(2.0));
         let sure = against_peers(&members, 0.0)[20].unwrap().p_inside;

@@ -352,7 +352,9 @@ mod tests {
 
     #[test]
     fn normal_meets_exact_at_the_border() {
-        let wave = |n: u32| -> Vec<f64> { (0..n).map(|i| (f64::from(i) * 0.7).sin() + 0.1).collect() };
+        fn wave(n: u32) -> Vec<f64> {
+            (0..n).map(|i| (f64::from(i) * 0.7).sin() + 0.1).collect()
+        }
         let (exact, approximate) = (SignedRank::new(&wave(200)), SignedRank::new(&wave(201)));
         assert!(exact.is_exact() && !approximate.is_exact());
         assert!((exact.p().unwrap() - approximate.p().unwrap()).abs() < 0.02);
