@@ -259,7 +259,9 @@ mod tests {
 
     #[test]
     fn the_limit_is_what_it_was_afterwards() {
-        let values = || limit().map(|limit| (limit.rlim_cur, limit.rlim_max)).expect("there is one");
+        fn values() -> (libc::rlim_t, libc::rlim_t) {
+            limit().map(|limit| (limit.rlim_cur, limit.rlim_max)).expect("there is one")
+        }
         let (most, few) = (values().1, 1 << 16);
         assert!(set(&libc::rlimit { rlim_cur: few, rlim_max: most }), "less is always allowed");
         let any_amount = AnyAmount::of_locked_memory();

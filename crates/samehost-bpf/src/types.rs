@@ -227,8 +227,10 @@ mod tests {
 
     /// BTF of an integer, a structure of one member, a typedef, a function and its prototype of two arguments.
     fn types() -> Vec<u8> {
+        fn kind(kind: u32, members: u32) -> u32 {
+            kind << 24 | members
+        }
         let names = b"\0int\0pair\0btf_trace_connect\0sk\0send\0";
-        let kind = |kind: u32, members: u32| kind << 24 | members;
         let structure = [5, kind(4, 1), 4, 28, 1, 64];
         let words = [&[1, kind(1, 0), 4, 0x20][..], &structure, &[10, kind(TYPEDEF, 0), 2]].concat();
         let prototype = [0, kind(PROTOTYPE, 2), 1, 1, 1, 5, 2];

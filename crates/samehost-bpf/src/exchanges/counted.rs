@@ -311,22 +311,21 @@ mod tests {
 
     #[test]
     fn the_first_exchange_counts_where_there_is_no_other() {
-        let numbers = |places: &[(i16, u64)]| {
+        fn numbers(places: &[(i16, u64)]) -> (u64, u64) {
             let found = found(places);
             (found.timed, found.nanoseconds)
-        };
+        }
         assert_eq!(numbers(&[(EXCHANGES, 1), (OPENING, 900)]), (1, 900));
         assert_eq!(numbers(&[(EXCHANGES, 3), (OPENING, 900), (FIRST_SUM, 50)]), (2, 50));
         // One that no other followed: it is the only one, or not.
         assert_eq!(numbers(&[(BEGUN, 100), (READ, 130)]), (1, 30));
         assert_eq!(numbers(&[(EXCHANGES, 1), (OPENING, 900), (BEGUN, 1000), (READ, 1030)]), (1, 30));
         // The logarithms are those of the same exchanges: two of 1024 ns, and one that no other followed.
-        let logs = |places: &[(i16, u64)]| found(places).log_sum;
-        assert_eq!(logs(&[(EXCHANGES, 1), (OPENING, 900)]), 900_f64.ln());
+        assert_eq!(found(&[(EXCHANGES, 1), (OPENING, 900)]).log_sum, 900_f64.ln());
         let two = [(EXCHANGES, 3), (OPENING, 900), (FIRST_SUM, 2048), (LOG_SUM, 2 * 10 * 1024)];
-        assert!((logs(&two) - 2.0 * 1024_f64.ln()).abs() < 1e-9);
+        assert!((found(&two).log_sum - 2.0 * 1024_f64.ln()).abs() < 1e-9);
         let three = [&two[..], &[(BEGUN, 100), (READ, 130)]].concat();
-        assert!((logs(&three) - 2.0 * 1024_f64.ln() - 30_f64.ln()).abs() < 1e-9);
+        assert!((found(&three).log_sum - 2.0 * 1024_f64.ln() - 30_f64.ln()).abs() < 1e-9);
         // Of connections that were there before, all count.
         assert_eq!(numbers(&[(EXCHANGES, 3), (FIRST_SUM, 950)]), (3, 950));
     }

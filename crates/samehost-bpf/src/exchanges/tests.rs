@@ -634,8 +634,8 @@ impl Ring {
             unsafe { libc::mmap(std::ptr::null_mut(), 4096, protection, SHARED, number, at) }.cast::<u8>()
         };
         let (rings, entries) = (map(0), map(ENTRIES));
-        let is_mapped = |place: *mut u8| place.cast() != libc::MAP_FAILED;
-        (is_mapped(rings) && is_mapped(entries)).then_some(Ring { descriptor, rings, entries, parameters })
+        let are_mapped = [rings, entries].iter().all(|place| place.cast() != libc::MAP_FAILED);
+        are_mapped.then_some(Ring { descriptor, rings, entries, parameters })
     }
 
     /// Sends or receives, and waits for its end.
@@ -675,16 +675,16 @@ impl Ring {
 
 /// Has the kernel encrypt all that both ends of a TCP connection send (kTLS), with a key of zeros; `false` where it cannot.
 fn encrypt(ends: &(End, End)) -> bool {
+    fn set(end: &End, level: i32, name: i32, value: &[u8]) -> bool {
+        let (place, size) = (value.as_ptr().cast(), value.len() as libc::socklen_t);
+        // SAFETY: the value lives until this returns, with the length that is given.
+        unsafe { libc::setsockopt(end.as_raw_fd(), level, name, place, size) == 0 }
+    }
     const OF_TLS: i32 = 282;
     const UPPER_PROTOCOL: i32 = 31;
     // TLS 1.2 with AES-GCM of 128 bits (`struct tls12_crypto_info_aes_gcm_128`).
     let mut keys = [0_u8; 40];
     keys[..4].copy_from_slice(&[3, 3, 51, 0]);
-    let set = |end: &End, level, name, value: &[u8]| {
-        let (place, size) = (value.as_ptr().cast(), value.len() as libc::socklen_t);
-        // SAFETY: the value lives until this returns, with the length that is given.
-        unsafe { libc::setsockopt(end.as_raw_fd(), level, name, place, size) == 0 }
-    };
     [&ends.0, &ends.1].into_iter().all(|end| {
         // It sends with the first, and receives with the second.
         set(end, libc::SOL_TCP, UPPER_PROTOCOL, b"tls") && (1..=2).all(|way| set(end, OF_TLS, way, &keys))
