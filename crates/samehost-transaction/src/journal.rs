@@ -433,23 +433,24 @@ mod tests {
 
     #[test]
     fn what_is_later_is_told_from_what_is_damaged() {
-        let later = |line: &str| of_later(line.as_bytes());
-        assert_eq!(later("{\"record\":\"begun\",\"version\":7}\n").as_deref(), Some("layout 7"));
-        assert_eq!(later("{\"record\":\"paused\"}\n").as_deref(), Some("a record `paused`"));
-        assert_eq!(later("{\"record\":\"com"), None);
-        assert_eq!(later("\0\0\0\n"), None);
+        assert_eq!(of_later(b"{\"record\":\"begun\",\"version\":7}\n").as_deref(), Some("layout 7"));
+        assert_eq!(of_later(b"{\"record\":\"paused\"}\n").as_deref(), Some("a record `paused`"));
+        assert_eq!(of_later(b"{\"record\":\"com"), None);
+        assert_eq!(of_later(b"\0\0\0\n"), None);
     }
 
     #[test]
     fn only_the_beginning_of_a_journal_is_nothing() {
-        let read = |bytes: &[u8]| read(Path::new("/j"), "id", bytes);
         for nothing in
             [&b""[..], b"{\"rec", b"{\"record\":\"begun\",\"version\":2,\"id\":\"x", b"{\"re\0\0\0", b"\0\0"]
         {
-            assert!(matches!(read(nothing), Ok(None)), "{nothing:?}");
+            assert!(matches!(read(Path::new("/j"), "id", nothing), Ok(None)), "{nothing:?}");
         }
         for damaged in [&[0xff; 40][..], b"{\"other", b"x\n", b"{\"re\0x"] {
-            assert!(matches!(read(damaged), Err(TransactionError::Damaged { .. })), "{damaged:?}");
+            assert!(
+                matches!(read(Path::new("/j"), "id", damaged), Err(TransactionError::Damaged { .. })),
+                "{damaged:?}"
+            );
         }
     }
 

@@ -6,8 +6,8 @@
 //! cannot rely on users' locks; it detects their switches by the prepared versions beside the files.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::os::fd::{AsFd, OwnedFd};
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, io};
@@ -235,30 +235,32 @@ impl LockedDirectories {
     /// Creates a directory with its parent's owner, group and mode, and holds it.
     pub(crate) fn make(&mut self, store: &Store, path: &Path) -> Result<(), TransactionError> {
         if let (Some(parent), Some(name)) = (self.of(path), path.file_name()) {
-            let make = || -> io::Result<()> {
-                let like = fstat(parent.descriptor())?;
-                system::make_directory(parent.descriptor(), name)?;
-                let made = openat(
-                    parent.descriptor(),
-                    name,
-                    OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
-                    Mode::empty(),
-                )?;
-                let now = fstat(&made)?;
-                // Makes sure that this is the directory just created, and not one that another user put in its place.
-                if now.st_uid != geteuid().as_raw() || now.st_mode & 0o777 != 0o700 {
-                    return Err(io::ErrorKind::AlreadyExists.into());
-                }
-                if (now.st_uid, now.st_gid) != (like.st_uid, like.st_gid) {
-                    system::change_owner(&made, Some(like.st_uid), Some(like.st_gid))?;
-                }
-                system::change_mode(&made, like.st_mode & 0o777)?;
-                system::sync(parent.descriptor())
-            };
-            make().map_err(at(path, "make the directory"))?;
+            make_like(parent.descriptor(), name).map_err(at(path, "make the directory"))?;
         }
         self.hold(store, path)
     }
+}
+
+/// Makes a directory with the owner and the mode of the one that it is in.
+fn make_like(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
+    let like = fstat(parent)?;
+    system::make_directory(parent, name)?;
+    let made = openat(
+        parent,
+        name,
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
+    let now = fstat(&made)?;
+    // Makes sure that this is the directory just created, and not one that another user put in its place.
+    if now.st_uid != geteuid().as_raw() || now.st_mode & 0o777 != 0o700 {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    if (now.st_uid, now.st_gid) != (like.st_uid, like.st_gid) {
+        system::change_owner(&made, Some(like.st_uid), Some(like.st_gid))?;
+    }
+    system::change_mode(&made, like.st_mode & 0o777)?;
+    system::sync(parent)
 }
 
 #[cfg(test)]

@@ -63,7 +63,6 @@ impl Permissions {
     /// Applies them to a file. The mode comes last, because only then may others read.
     pub(crate) fn give(&self, file: impl AsFd) -> Result<(), GiveError> {
         let file = file.as_fd();
-        let failed = |what: &'static str| move |error: io::Error| GiveError::System(what, error);
         if let Some(owner) = self.owner {
             give_owner(file, owner).map_err(failed("owner and group"))?;
         }
@@ -98,6 +97,10 @@ impl Permissions {
         let mut names = wanted.keys().chain(now.keys());
         names.find(|name| now.get(*name) != wanted.get(*name)).map(|name| named(name))
     }
+}
+
+fn failed(what: &'static str) -> impl FnOnce(io::Error) -> GiveError {
+    move |error| GiveError::System(what, error)
 }
 
 /// Changes the owner and group of a file.

@@ -59,13 +59,12 @@ impl Store {
     pub fn open(state: &Path) -> Result<Self, TransactionError> {
         let failed = at(state, "make the directory of switches");
         let root = state.join("switches");
-        let safe = || safe(state, &root);
         // Checked before anything is created, too: the existing part of the path.
-        safe()?;
+        safe(state, &root)?;
         for above in root.ancestors().collect::<Vec<_>>().into_iter().rev().filter(|path| !path.is_dir()) {
             make(above).map_err(&failed)?;
         }
-        safe()?;
+        safe(state, &root)?;
         let found = fs::metadata(&root).map_err(&failed)?;
         let root = root.canonicalize().map_err(&failed)?;
         let store = Store { root };

@@ -183,14 +183,14 @@ fn given_up(store: &Store, id: &str, error: TransactionError) -> TransactionErro
 /// Backs up, journals, and prepares every version beside its file.
 fn prepare(transaction: &mut Transaction, intent: &Intent) -> Result<(), TransactionError> {
     let Transaction { store, journal, begun, held } = transaction;
-    let changes = || intent.stages.iter().flat_map(|stage| &stage.changes);
-    store.keep(&begun.id, changes().filter_map(|change| change.before.as_deref()))?;
+    let changes: Vec<_> = intent.stages.iter().flat_map(|stage| &stage.changes).collect();
+    store.keep(&begun.id, changes.iter().filter_map(|change| change.before.as_deref()))?;
     Journal::begin(journal, begun)?;
     for directory in &begun.directories {
         held.make(store, directory)?;
     }
     let writer = Writer::new(store, begun, held);
-    for (step, change) in begun.steps.iter().zip(changes()) {
+    for (step, change) in begun.steps.iter().zip(changes) {
         if let Some(content) = &change.before {
             writer.prepare(step, Direction::Back, content)?;
         }
@@ -316,8 +316,11 @@ fn can_make_files(path: &Path, descriptor: BorrowedFd<'_>) -> Result<(), Transac
         reason = "the type differs between architectures"
     )]
     let overlay = fstatfs(descriptor).is_ok_and(|found| found.f_type as u64 == OVERLAY);
-    let ours = || Some(fstat(descriptor).ok()?.st_dev == stat("/").ok()?.st_dev);
-    if overlay && ours() != Some(true) {
+    if !overlay {
+        return Ok(());
+    }
+    let is_ours = fstat(descriptor).is_ok_and(|own| stat("/").is_ok_and(|root| own.st_dev == root.st_dev));
+    if !is_ours {
         return Err(refused(
             path,
             "is a container's layered file system, and lost with the container",

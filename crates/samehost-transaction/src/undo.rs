@@ -139,22 +139,23 @@ fn prepare(store: &Store, begun: &JournalHeader, held: &LockedDirectories) -> Re
 /// # Errors
 /// When there is no such switch, it was put back meanwhile, or it is being put back.
 pub fn confirm(store: &Store, id: &str, by: &str) -> Result<(), TransactionError> {
-    let state = |state: State, hint: &'static str| TransactionError::State { id: id.to_owned(), state, hint };
     let (mut journal, _) = match store.take(id)? {
-        JournalStatus::Running => return Err(state(State::Running, "it is being put back, or not done yet")),
+        JournalStatus::Running => {
+            return Err(state(id, State::Running, "it is being put back, or not done yet"));
+        }
         JournalStatus::Nothing => {
-            return Err(state(State::Unfinished, "it touched nothing: samehost switch --recover"));
+            return Err(state(id, State::Unfinished, "it touched nothing: samehost switch --recover"));
         }
         JournalStatus::Ours(ours) => *ours,
     };
     match journal.last() {
         Some(Record::Awaiting { .. }) => journal.append(&Record::Confirmed { by: by.to_owned() }),
         Some(Record::Committed | Record::Confirmed { .. }) => Ok(()),
-        Some(Record::RolledBack { .. }) => Err(state(State::RolledBack, "there is nothing to confirm")),
+        Some(Record::RolledBack { .. }) => Err(state(id, State::RolledBack, "there is nothing to confirm")),
         Some(Record::Undone { .. }) => {
-            Err(state(State::Undone, "it was not confirmed in time; samehost switch --list says why"))
+            Err(state(id, State::Undone, "it was not confirmed in time; samehost switch --list says why"))
         }
-        _ => Err(state(State::Unfinished, "end it first: samehost switch --recover")),
+        _ => Err(state(id, State::Unfinished, "end it first: samehost switch --recover")),
     }
 }
 
@@ -169,12 +170,11 @@ pub fn forget(store: &Store, id: &str) -> Result<(), TransactionError> {
         JournalStatus::Nothing => return store.forget(id),
         JournalStatus::Ours(ours) => *ours,
     };
-    let state = |state: State, hint: &'static str| TransactionError::State { id: id.to_owned(), state, hint };
     match journal.last() {
         Some(Record::Awaiting { .. }) => {
-            Err(state(State::Awaiting, "confirm it, or undo it: its backup is the way back"))
+            Err(state(id, State::Awaiting, "confirm it, or undo it: its backup is the way back"))
         }
         Some(last) if last.has_ended() => store.forget(id),
-        _ => Err(state(State::Unfinished, "end it first: samehost switch --recover")),
+        _ => Err(state(id, State::Unfinished, "end it first: samehost switch --recover")),
     }
 }
