@@ -492,7 +492,9 @@ impl Denied {
     /// Checks the path from its root, and returns the first component that this process may not use.
     #[must_use]
     pub fn on_the_way_to(path: &Path) -> Denied {
-        let allowed = |part: &Path, access| accessat(CWD, part, access, AtFlags::EACCESS).is_ok();
+        fn allowed(part: &Path, access: Access) -> bool {
+            accessat(CWD, part, access, AtFlags::EACCESS).is_ok()
+        }
         let mut directories: Vec<&Path> = path.ancestors().skip(1).collect();
         directories.reverse();
         let denied = directories

@@ -119,21 +119,24 @@ fn is_tcp(socket: impl AsFd) -> bool {
 
 fn set_buffers(socket: impl AsFd, bytes: u64) -> Result<(), TuningError> {
     let wanted = usize::try_from(bytes).unwrap_or(usize::MAX);
-    let failed = |errno: Errno| TuningError::Other(errno.into());
     // The kernel does not reject an excessive size, but silently reduces it.
-    sockopt::set_socket_send_buffer_size(&socket, wanted).map_err(failed)?;
-    if sockopt::socket_send_buffer_size(&socket).map_err(failed)? < wanted.saturating_mul(2)
+    sockopt::set_socket_send_buffer_size(&socket, wanted).map_err(other)?;
+    if sockopt::socket_send_buffer_size(&socket).map_err(other)? < wanted.saturating_mul(2)
         && sockopt::set_socket_send_buffer_size_force(&socket, wanted).is_err()
     {
         return Err(too_large(bytes, "net.core.wmem_max"));
     }
-    sockopt::set_socket_recv_buffer_size(&socket, wanted).map_err(failed)?;
-    if sockopt::socket_recv_buffer_size(&socket).map_err(failed)? < wanted.saturating_mul(2)
+    sockopt::set_socket_recv_buffer_size(&socket, wanted).map_err(other)?;
+    if sockopt::socket_recv_buffer_size(&socket).map_err(other)? < wanted.saturating_mul(2)
         && sockopt::set_socket_recv_buffer_size_force(&socket, wanted).is_err()
     {
         return Err(too_large(bytes, "net.core.rmem_max"));
     }
     Ok(())
+}
+
+fn other(errno: Errno) -> TuningError {
+    TuningError::Other(errno.into())
 }
 
 fn too_large(asked: u64, limit: &'static str) -> TuningError {
