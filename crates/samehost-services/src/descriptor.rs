@@ -364,11 +364,16 @@ mod tests {
     #[test]
     fn a_socket_that_is_a_link_is_left_to_the_version_that_it_leads_to() {
         let known = Kind::PhpFpm.descriptor();
-        let socket = |file| known.socket_for(Path::new(file));
-        assert_eq!(socket("/etc/php/8.2/fpm/pool.d/www.conf"), "/run/php/php8.2-fpm.sock");
-        assert_eq!(socket("/root/etc/php/8.2/fpm/php-fpm.conf"), "/run/php/php8.2-fpm.sock");
+        assert_eq!(
+            known.socket_for(Path::new("/etc/php/8.2/fpm/pool.d/www.conf")),
+            "/run/php/php8.2-fpm.sock"
+        );
+        assert_eq!(
+            known.socket_for(Path::new("/root/etc/php/8.2/fpm/php-fpm.conf")),
+            "/run/php/php8.2-fpm.sock"
+        );
         for other in ["/etc/php-fpm.d/www.conf", "/srv/php/8.2/www.conf", "/etc/php/fpm/www.conf"] {
-            assert_eq!(socket(other), known.socket, "{other}");
+            assert_eq!(known.socket_for(Path::new(other)), known.socket, "{other}");
         }
         assert_eq!(
             Kind::Redis.descriptor().socket_for(Path::new("/etc/php/8.2/x")),
