@@ -53,7 +53,6 @@ fn digits() -> impl Strategy<Value = String> {
 
 fn apply(mut bytes: Vec<u8>, bends: &[Bend]) -> Vec<u8> {
     for bend in bends {
-        let place = |at: &Index, bytes: &[u8]| at.index(bytes.len() + 1);
         match bend {
             Bend::Set(at, byte) => {
                 let at = place(at, &bytes);
@@ -87,6 +86,10 @@ fn apply(mut bytes: Vec<u8>, bends: &[Bend]) -> Vec<u8> {
         }
     }
     bytes
+}
+
+fn place(at: &Index, bytes: &[u8]) -> usize {
+    at.index(bytes.len() + 1)
 }
 
 /// One of these samples, bent; now and then bytes that are none of them.
