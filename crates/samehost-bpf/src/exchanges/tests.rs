@@ -179,14 +179,14 @@ fn results_of_functions_are_read_behind_their_arguments_as_root() {
     let types = Types::read().expect("the kernel's types");
     let maps = Maps::make(1, 1).expect("bpf(2) needs root");
     let sock = types.offset("socket", "sk").expect("it is there");
-    let at = |name| {
+    let arguments_of = |name| {
         let number = number_of(&types, name).expect("it is there").expect("it is there");
         Arguments::of_function(sock, types.arguments(number).expect("it has some"))
     };
-    let sent = programs::sent(&maps, Mode::Functions, at("inet_sendmsg"));
+    let sent = programs::sent(&maps, Mode::Functions, arguments_of("inet_sendmsg"));
     assert_eq!(sent[0], load_long(R8, R1, 3 * 8));
     assert_eq!(sent[2..4], [load_long(R2, R1, 0), load_long(R2, R2, sock)]);
-    let received = programs::received(&maps, Mode::Functions, at("unix_stream_recvmsg"));
+    let received = programs::received(&maps, Mode::Functions, arguments_of("unix_stream_recvmsg"));
     assert_eq!(received[..2], [load_long(R8, R1, 4 * 8), load_long(R3, R1, 3 * 8)]);
     assert!(number_of(&types, "inet6_no_such").expect("it may be missing").is_none());
     assert!(number_of(&types, "unix_no_such").is_err());

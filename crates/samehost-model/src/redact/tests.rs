@@ -303,10 +303,10 @@ fn what_a_file_holds_is_learned() {
 
 #[test]
 fn nothing_of_a_file_is_quoted() {
-    let said = without_quotes(
+    let message = without_quotes(
         "PHP Parse error: unexpected string \"geheim\", expecting \")\" in /a/wp-config.php on line 3",
     );
-    assert!(!said.contains("geheim") && said.contains("on line 3"), "{said}");
+    assert!(!message.contains("geheim") && message.contains("on line 3"), "{message}");
 }
 
 /// Encodings of URLs, shells, HTML, JSON, PHP, YAML, SQL, systemd and Compose.

@@ -283,6 +283,12 @@ fn assert_says(ended: &Ended, words: &[&str]) {
     }
 }
 
+/// A counter of a MariaDB since its start.
+fn status_of(server: &MariaDb, name: &str) -> u64 {
+    let row = server.sql(&format!("SHOW GLOBAL STATUS LIKE '{name}'"));
+    row.split('\t').nth(1).unwrap().trim().parse().unwrap()
+}
+
 #[test]
 fn a_mariadb_in_use_is_written_to_by_consent_alone_and_keeps_its_log_and_connections() {
     let server = MariaDb::start(&["--max-connections=40", "--log-bin=samehost-test", "--server-id=1"]);
@@ -322,6 +328,14 @@ fn a_mariadb_in_use_is_written_to_by_consent_alone_and_keeps_its_log_and_connect
     let agreed = measured(&machine, &[&one[..], &["--yes"]].concat());
     assert_eq!(agreed.status, 0, "{}", agreed.stderr);
     assert_eq!(position(), before, "a thousand rows and every update are in no log");
+    // A connection for each query sends what an application would send, and nothing of ours.
+    let (sets, connections) = (status_of(&server, "Com_set_option"), status_of(&server, "Connections"));
+    let read = ["mysql", "--tcp", &url, "--transports", "tcp", "--rows", "1k", "--connect", "per-query"];
+    let by_connection = measured(&machine, &[&read[..], &["--yes"]].concat());
+    assert_eq!(by_connection.status, 0, "{}", by_connection.stderr);
+    let (sets, connections) =
+        (status_of(&server, "Com_set_option") - sets, status_of(&server, "Connections") - connections);
+    assert!(connections > 60 && sets < connections / 3, "{sets} statements SET in {connections} connections");
     let plain = format!("mysql://plain:x@127.0.0.1:{}/shop", server.port);
     let logged =
         measured(&machine, &["mysql", "--tcp", &plain, "--transports", "tcp", "--rows", "10", "--yes"]);

@@ -36,20 +36,26 @@ pub(super) struct Address {
 
 impl Address {
     pub(super) fn begin(&self) -> Result<Dialogue, BenchError> {
-        self.with(expected(Protocol::Mysql))
+        self.unlogged(expected(Protocol::Mysql))
     }
 
-    /// Connects as a part of what is measured.
-    pub(super) fn measured(&self) -> Result<Dialogue, BenchError> {
-        self.with(expected_again(Protocol::Mysql))
+    /// Another connection to a server that was looked at before.
+    pub(super) fn begin_again(&self) -> Result<Dialogue, BenchError> {
+        self.unlogged(expected_again(Protocol::Mysql))
     }
 
-    fn with(&self, expected: &Expected) -> Result<Dialogue, BenchError> {
+    fn unlogged(&self, expected: &Expected) -> Result<Dialogue, BenchError> {
         let mut dialogue = Dialogue::begin(&self.server, expected, REPLY_TIMEOUT)?;
         if self.unlogged {
             dialogue.must("keeping our statements out of the binary log", UNLOGGED)?;
         }
         Ok(dialogue)
+    }
+
+    /// Connects for one statement, as a part of what is measured: with nothing that an application would not send. So what such
+    /// a connection writes is in the binary log, as whoever is asked for consent reads.
+    pub(super) fn measured(&self) -> Result<Dialogue, BenchError> {
+        Ok(Dialogue::begin(&self.server, expected_again(Protocol::Mysql), REPLY_TIMEOUT)?)
     }
 }
 

@@ -231,7 +231,7 @@ struct MySqlConnector {
 
 impl Connector for MySqlConnector {
     fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
-        let mut dialogue = self.address.measured()?;
+        let mut dialogue = self.address.begin_again()?;
         if self.view.get().is_none() {
             let _ = self.view.set(says(dialogue.seen()?));
         }
