@@ -152,7 +152,7 @@ fn what_cannot_be_set_is_refused_before_anything_is_started() {
     let here = Here::new();
     let unknown = refused(&mut here.bench(&["redis", "--congestion", "nonesuch"]));
     assert!(unknown.contains("modprobe tcp_nonesuch"), "{unknown}");
-    let running = refused(&mut here.bench(&["redis", "--tcp", "127.0.0.1:1", "--congestion", "reno"]));
+    let running = refused(&mut here.bench(&["redis", "--tcp", "tcp:127.0.0.1:1", "--congestion", "reno"]));
     assert!(running.contains("already runs"), "{running}");
     let buffers = refused(&mut here.bench(&["redis", "--socket-buffer", "64k"]));
     assert!(buffers.contains("bench raw"), "{buffers}");
