@@ -36,15 +36,16 @@ pub(super) struct Address {
 
 impl Address {
     pub(super) fn begin(&self) -> Result<Dialogue, BenchError> {
-        self.unlogged(expected(Protocol::Mysql))
+        self.begin_as(expected(Protocol::Mysql))
     }
 
     /// Another connection to a server that was looked at before.
     pub(super) fn begin_again(&self) -> Result<Dialogue, BenchError> {
-        self.unlogged(expected_again(Protocol::Mysql))
+        self.begin_as(expected_again(Protocol::Mysql))
     }
 
-    fn unlogged(&self, expected: &Expected) -> Result<Dialogue, BenchError> {
+    /// Connects, and keeps out of the binary log where that is allowed.
+    fn begin_as(&self, expected: &Expected) -> Result<Dialogue, BenchError> {
         let mut dialogue = Dialogue::begin(&self.server, expected, REPLY_TIMEOUT)?;
         if self.unlogged {
             dialogue.must("keeping our statements out of the binary log", UNLOGGED)?;
