@@ -44,7 +44,6 @@ const EVENTS: u64 = 6;
 /// Fewer times have no 99th percentile.
 const FEWEST_FOR_P99: u64 = 100;
 
-/// Whether exchanges are timed, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timed {
     Not,
@@ -73,7 +72,7 @@ struct Served {
     address: Option<String>,
 }
 
-/// Exchanges that are being measured.
+/// A measurement of exchanges that is under way.
 pub(crate) struct Watched {
     kernel: samehost_bpf::Exchanges,
     begun: Instant,
@@ -93,7 +92,6 @@ struct Pair {
     connections: u32,
 }
 
-/// A connection that may be measured.
 struct Candidate<'a> {
     key: Key,
     kind: SocketKind,
@@ -108,7 +106,7 @@ impl Watched {
     /// Why nothing is measured, as it is reported.
     pub(crate) fn open(scan: &Scan, is_exact: bool) -> Result<Self, Exchanges> {
         let candidates = candidates(scan);
-        let pairs: HashSet<&Key> = candidates.iter().map(|candidate| &candidate.key).collect();
+        let pairs: HashSet<&Key> = candidates.iter().map(|one| &one.key).collect();
         let room = (pairs.len() + SPARE).min(MOST_PAIRS);
         let connections = MOST_OF_A_PAIR * room as u32;
         let kernel = samehost_bpf::Exchanges::open(connections, room as u32, is_exact).map_err(unmeasured)?;
@@ -259,12 +257,15 @@ fn report(described: Exchanges, pairs: &[Pair], counted: &Counted, begun: Instan
 impl Served {
     fn of(scan: &Scan, service: usize) -> Option<Self> {
         let service = scan.services.get(service)?;
-        let first = service.listeners.first().and_then(|at| scan.sockets.get(*at));
+        let address = match (service.pid, scan.listeners(service).next()) {
+            (None, Some(first)) => Some(first.local.to_string()),
+            _ => None,
+        };
         Some(Served {
             name: service.name.clone(),
             pid: service.pid,
             network_namespace: service.network_namespace,
-            address: first.filter(|_| service.pid.is_none()).map(|socket| socket.local.to_string()),
+            address,
         })
     }
 }
@@ -307,16 +308,15 @@ fn candidates(scan: &Scan) -> Vec<Candidate<'_>> {
     for connection in scan.connections.iter().filter(|connection| connection.kind == SocketKind::UnixStream) {
         let Some(holder) = scan.holder(connection.client) else { continue };
         let Some(candidate) = candidate(scan, connection, &holder.name) else { continue };
-        let Some(service) = connection.service else { continue };
-        let is_unknown = scan.services.get(service).is_none_or(|service| service.kind.is_none());
-        unix.entry((is_unknown, service)).or_default().push(candidate);
+        let (Some(at), Some(service)) = (connection.service, scan.service_of(connection)) else { continue };
+        unix.entry((service.kind.is_none(), at)).or_default().push(candidate);
     }
     found.extend(unix.into_values().flatten());
     found
 }
 
 fn candidate<'a>(scan: &'a Scan, connection: &Connection, client_name: &str) -> Option<Candidate<'a>> {
-    let (client, server) = (scan.sockets.get(connection.client)?, scan.sockets.get(connection.server)?);
+    let (client, server) = scan.ends(connection)?;
     if !is_stream(client, server) {
         return None;
     }

@@ -29,9 +29,7 @@ const FEWEST_FOR_P99: u64 = 1000;
 /// Connections that are looked at together: those of these processes to a place.
 #[derive(Clone, Debug)]
 pub struct OwnPair {
-    /// The processes of an application.
     pub pids: Vec<u32>,
-    /// Where they connect.
     pub to: Endpoint,
 }
 
@@ -44,12 +42,11 @@ pub enum Stamps {
     SystemCalls,
 }
 
-/// How pairs are looked at.
 pub struct OwnLook<'a> {
     /// The time now: RFC 3339, UTC.
     pub at: String,
     pub stamps: Stamps,
-    /// How long, in whole blocks of 300 ms.
+    /// How long, in whole blocks of 300 ms; one at least.
     pub period: Duration,
     pub is_interrupted: &'a dyn Fn() -> bool,
 }
@@ -65,24 +62,23 @@ pub fn look_at_own_times(
 ) -> Vec<Result<OwnTimes, NoOwnTimes>> {
     let wanted = wanted(scan, pairs);
     let has_connections: BTreeSet<u32> = wanted.iter().map(|one| one.pair).collect();
-    let looked = (!wanted.is_empty()).then(|| look(&wanted, pairs.len(), how));
+    let looked = if wanted.is_empty() { None } else { Some(look(&wanted, pairs.len(), how)) };
     let mut all = Vec::new();
     for (number, pair) in pairs.iter().enumerate() {
-        let looked = looked.as_ref().filter(|_| has_connections.contains(&(number as u32)));
-        all.push(match looked {
-            None => Err(NoOwnTimes::Traffic(pair.without(scan))),
-            Some(Ok(looked)) => looked.times(number),
-            Some(Err(why)) => Err(*why),
+        all.push(match &looked {
+            Some(Ok(looked)) if has_connections.contains(&(number as u32)) => looked.times(number),
+            Some(Err(why)) if has_connections.contains(&(number as u32)) => Err(*why),
+            _ => Err(NoOwnTimes::Traffic(pair.without(scan))),
         });
     }
     all
 }
 
-/// What the kernel counted, at the end of each block.
 struct Looked {
     at: String,
     mode: ExchangeMode,
     seconds: f64,
+    /// What the kernel had counted as the look began, and at the end of each block.
     ends: Vec<Counted>,
 }
 
@@ -107,13 +103,10 @@ fn connections<'a>(scan: &'a Scan, to: &Endpoint) -> Vec<(&'a Socket, &'a Socket
     let is_unix = matches!(to, Endpoint::Unix(_));
     let mut found = Vec::new();
     for connection in &scan.connections {
-        let is_there = connection.service.is_some_and(|service| services.contains(&service));
-        if !is_there || connection.kind.is_unix() != is_unix {
+        let (Some(service), Some((client, server))) = (connection.service, scan.ends(connection)) else {
             continue;
-        }
-        let ends = [connection.client, connection.server].map(|at| scan.sockets.get(at));
-        let [Some(client), Some(server)] = ends else { continue };
-        if is_stream(client, server) {
+        };
+        if services.contains(&service) && connection.kind.is_unix() == is_unix && is_stream(client, server) {
             found.push((client, server));
         }
     }
@@ -148,7 +141,7 @@ fn look(wanted: &[Wanted], pairs: usize, how: &OwnLook<'_>) -> Result<Looked, No
     while ends.len() <= blocks && !(how.is_interrupted)() {
         std::thread::sleep(BLOCK);
         ends.push(kernel.so_far());
-        if ends.len() > BLOCKS_OF_SILENCE && ends.last().is_some_and(is_silent) {
+        if ends.len() > BLOCKS_OF_SILENCE && is_silent(&ends[ends.len() - 1]) {
             break;
         }
     }
@@ -172,7 +165,8 @@ impl Looked {
         if let Some(why) = no_time(counts, self.seconds, are_too_many_lost(all)) {
             return Err(NoOwnTimes::NoTime(why));
         }
-        let (mean_us, p50_us) = counts.first.mean_us().zip(counts.first.quantile_us(0.5)).ok_or(nothing)?;
+        let mean_us = counts.first.mean_us().ok_or(nothing)?;
+        let p50_us = counts.first.quantile_us(0.5).ok_or(nothing)?;
         Ok(OwnTimes {
             at: self.at.clone(),
             seconds: self.seconds,
@@ -194,7 +188,8 @@ impl Looked {
         let mut means = Vec::new();
         for two in self.ends.windows(2) {
             let block = two[1].since(&two[0]);
-            means.extend(block.pairs.get(number).and_then(|counts| counts.first.mean_us()));
+            let Some(counts) = block.pairs.get(number) else { continue };
+            means.extend(counts.first.mean_us());
         }
         means
     }

@@ -60,7 +60,7 @@ const OF_A_LOGIN: f64 = 3.0;
 /// The saving in one metric: value over TCP, and the interval of the ratio Unix ÷ TCP.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
-    /// Value over TCP, in microseconds.
+    /// In microseconds.
     pub tcp: f64,
     pub ratio_low: f64,
     pub ratio_high: f64,
@@ -171,7 +171,7 @@ fn scale(range: Range, factor: f64) -> Range {
     Range { low: range.low * factor, high: range.high * factor }
 }
 
-/// Multiplies a range by a factor with a relative error.
+/// Multiplies a range by a factor that has a relative error; 0.5 is 50 %.
 fn scale_roughly(range: Range, factor: f64, error: f64) -> Range {
     let (less, more) = (factor * (1.0 - error).max(0.0), factor * (1.0 + error));
     Range { low: (range.low * less).min(range.low * more), high: (range.high * less).max(range.high * more) }
@@ -196,7 +196,10 @@ fn of_short(costs: &Costs, round_trips: f64) -> (Range, Range) {
 fn saving(traffic: &Traffic, connections: u32, costs: &Costs) -> Saving {
     let (long, short) = (traffic.round_trips_per_s, traffic.short_connections_per_s);
     // A short connection has at least one round trip.
-    let each = traffic.short.map_or(1.0, |all| if short > 0.0 { all.round_trips_per_s / short } else { 1.0 });
+    let each = match traffic.short {
+        Some(all) if short > 0.0 => all.round_trips_per_s / short,
+        _ => 1.0,
+    };
     let (short_cpu, short_us) = of_short(costs, each.max(1.0));
     let busy = f64::from(traffic.busy_connections.max(1));
     let at_once = f64::from(connections.max(traffic.busy_connections).max(1));
@@ -267,7 +270,10 @@ pub fn shape(scan: &Scan, advice: &Advice) -> Option<Shape> {
     let client_us = traffic.client_cpu_us_per_request.unwrap_or(0.0).min(CLIENTS_PART_US);
     let cpus = per_s * (client_us + server_cpu_us_per_request) * 1e-6;
     let kind = scan.services.get(advice.service).and_then(|service| service.kind);
-    let bytes_per_s = traffic.bytes_per_s + traffic.short.map_or(0.0, |short| short.bytes_per_s);
+    let mut bytes_per_s = traffic.bytes_per_s;
+    if let Some(short) = traffic.short {
+        bytes_per_s += short.bytes_per_s;
+    }
     let size = bytes_per_s / per_s / 2.0;
     let connections = traffic.busy_connections.max(advice.connections);
     Some(Shape {
