@@ -15,7 +15,6 @@ use samehost_transport::{ConnectOptions, Stream, connect};
 
 /// Time limit for a local server to accept, to greet, and to answer.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// Services probed in parallel.
 const AT_ONCE: usize = 8;
 /// Size limit of an answer, in bytes.
 const MOST: usize = 4096;
@@ -124,7 +123,6 @@ fn ask(endpoint: &Endpoint) -> Option<Kind> {
     None
 }
 
-/// Sends a probe and returns the answer; `None` when there is none.
 fn exchange(stream: &mut Stream, request: &[u8]) -> Option<Vec<u8>> {
     for timeout in [Timeout::Recv, Timeout::Send] {
         set_socket_timeout(&stream, timeout, Some(PATIENCE)).ok()?;
@@ -152,7 +150,6 @@ fn greeting(bytes: &[u8]) -> Option<Kind> {
     Some(Kind::that_says(Protocol::Mysql, version).unwrap_or(Kind::Mysql))
 }
 
-/// Reply to SSLRequest: `S` or `N`.
 fn postgres(bytes: &[u8]) -> Option<Kind> {
     if matches!(bytes, b"S" | b"N") { Some(Kind::Postgres) } else { None }
 }

@@ -88,7 +88,6 @@ fn host_and_port(text: &str) -> Option<Endpoint> {
     format!("tcp:{text}").parse().ok()
 }
 
-/// Text with secrets redacted.
 fn shown(text: &str) -> String {
     Redactor::default().word(text)
 }
@@ -114,7 +113,6 @@ fn note_on_tls(found: &Destination, url: &ServerUrl) -> Option<String> {
     Some(format!("{option}: not to be had on a socket of PostgreSQL; libpq fails there"))
 }
 
-/// The first of these options that a URL has with one of these values, as `NAME=VALUE`.
 fn first_of(url: &ServerUrl, options: &[(&str, &[&str])]) -> Option<String> {
     for (name, values) in options {
         if let Some(value) = url.option(name)

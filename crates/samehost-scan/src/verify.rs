@@ -114,7 +114,6 @@ fn address(
     Ok(())
 }
 
-/// What the server's answer to a login proves, and what is to be added to it.
 #[derive(Default)]
 struct Answer {
     proof: Option<Proof>,
@@ -189,7 +188,6 @@ fn accepted_pair(inode: u64, version: &str) -> Result<(Vec<Proof>, Option<Pooler
 struct Pair<'a> {
     own: Option<&'a Socket>,
     other: Option<&'a Socket>,
-    /// The process that holds the other end.
     holder: Option<&'a Process>,
     /// The service at the other end; where nobody has accepted the connection yet, the one that will.
     service: Option<&'a Service>,
@@ -238,7 +236,6 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// The service that listens at the path to which a Unix socket is connected.
 fn listens_at_peer<'a>(scan: &'a Scan, own: &Socket) -> Option<&'a Service> {
     if !own.kind.is_unix() || own.peer.path().is_none() {
         return None;
@@ -262,7 +259,6 @@ struct Alike {
     role: &'static str,
     service_address: String,
     service: Option<String>,
-    /// Program and process at the other end.
     other: Option<String>,
 }
 
@@ -377,7 +373,6 @@ impl Pooler {
         for ((service, place), count) in counts {
             let noun = if count == 1 { "connection" } else { "connections" };
             let says = format!("{} {} → {service} at {place}, {count} {noun}", self.name, self.pid);
-            // About other connections than the one that is verified.
             proofs.push(Proof { by: "behind it", says, transport: None });
         }
         proofs

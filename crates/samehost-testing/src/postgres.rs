@@ -10,6 +10,8 @@ use std::time::Duration;
 use samehost_transport::MadeCertificate;
 use tempfile::TempDir;
 
+pub use crate::command::{is_root, own_name};
+
 /// The password of every role that has one.
 pub const SECRET: &str = "hunter2-and-more";
 
@@ -45,10 +47,6 @@ fn programs() -> PathBuf {
     versions.pop().expect("PostgreSQL must be installed: cargo xtask servers")
 }
 
-pub fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
 /// A command as a user who may run a PostgreSQL.
 fn unprivileged(program: &Path) -> Command {
     if !is_root() {
@@ -66,13 +64,6 @@ fn mtime(path: &Path) -> f64 {
     changed.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64()
 }
 
-/// The name of the user who runs the tests.
-pub fn own_name() -> String {
-    let output = Command::new("id").arg("-un").output().unwrap();
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
-}
-
-/// Makes the data directory below `path`.
 fn make_data(bin: &Path, path: &Path) -> PathBuf {
     let data = path.join("data");
     let made = unprivileged(&bin.join("initdb"))
@@ -118,7 +109,7 @@ impl Cluster {
             assert!(Command::new("chown").arg("postgres:").arg(path).status().unwrap().success());
         }
         let data = make_data(bin, path);
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = crate::free_port();
         let server = unprivileged(&bin.join("postgres"))
             .arg("-D")
             .arg(&data)
@@ -159,16 +150,18 @@ impl Cluster {
             .arg(self.directory.path())
             .output()
             .unwrap();
-        output.status.success().then(|| String::from_utf8(output.stdout).unwrap().trim().to_owned())
+        if !output.status.success() {
+            return None;
+        }
+        Some(String::from_utf8(output.stdout).unwrap().trim().to_owned())
     }
 
     pub fn pid(&self) -> u32 {
         self.server.id()
     }
 
-    /// What a statement answers.
     pub fn sql(&self, database: &str, sql: &str) -> String {
-        self.try_sql(database, sql).unwrap_or_else(|| panic!("{sql}"))
+        self.try_sql(database, sql).expect(sql)
     }
 
     /// Tables of ours that are left in `shop`.

@@ -21,7 +21,6 @@ struct Word<'a> {
     start: usize,
 }
 
-/// Secrets in each word of a command line.
 pub(super) fn of_words(words: &[&str]) -> Vec<Vec<Range<usize>>> {
     let all: Vec<Word<'_>> = words.iter().map(|text| Word { text, start: 0 }).collect();
     let mut found = vec![Vec::new(); words.len()];
@@ -49,11 +48,10 @@ fn of_nested(line: &str, depth: usize) -> Vec<Range<usize>> {
                 found.extend(inner.map(|range| word.start + range.start..word.start + range.end));
             }
         }
-        let ranges = find(&command);
-        found.extend(ranges.into_iter().map(|(index, range)| {
+        for (index, range) in find(&command) {
             let start = command[index].start;
-            start + range.start..start + range.end
-        }));
+            found.push(start + range.start..start + range.end);
+        }
     }
     found
 }
@@ -73,7 +71,9 @@ fn commands(line: &str) -> Vec<Vec<Word<'_>>> {
             _ => {
                 let end = end_of_word(line, at);
                 let word = strip(&line[at..end], at);
-                commands.last_mut().into_iter().for_each(|command| command.push(word));
+                if let Some(command) = commands.last_mut() {
+                    command.push(word);
+                }
                 at = end;
             }
         }
@@ -90,9 +90,11 @@ fn end_of_word(line: &str, start: usize) -> usize {
         match *byte {
             b'\\' => at += 2,
             quote @ (b'\'' | b'"') if at == start || opens(bytes[at - 1]) => {
-                let closing = closing(bytes, at + 1, quote);
-                // An apostrophe, or an unclosed quote, is an ordinary character.
-                at = closing.map_or(at + 1, |end| end + 1);
+                at = match closing(bytes, at + 1, quote) {
+                    Some(end) => end + 1,
+                    // An apostrophe, or an unclosed quote, is an ordinary character.
+                    None => at + 1,
+                };
                 if at < bytes.len() && start + 1 < at && bytes[start] == quote && b",]".contains(&bytes[at]) {
                     return at;
                 }
@@ -131,13 +133,18 @@ fn strip(whole: &str, start: usize) -> Word<'_> {
 fn find(words: &[Word<'_>]) -> Vec<(usize, Range<usize>)> {
     let mut found = Vec::new();
     let mut hide = |index: usize, from: usize| {
-        if let Some(word) = words.get(index).filter(|word| word.text.len() > from) {
+        if let Some(word) = words.get(index)
+            && word.text.len() > from
+        {
             found.push((index, from..word.text.len()));
         }
     };
     for (index, word) in words.iter().enumerate() {
         let (earlier, text) = (&words[..index], word.text);
-        let next = words.get(index + 1).map_or("", |next| next.text);
+        let next = match words.get(index + 1) {
+            Some(next) => next.text,
+            None => "",
+        };
         if text.starts_with('-') && takes_secret(text, earlier) && is_value(next) {
             hide(index + 1, 0);
         }
@@ -157,12 +164,16 @@ fn find(words: &[Word<'_>]) -> Vec<(usize, Range<usize>)> {
         if matches!(text, "-H" | "--header") {
             hide_cookie(next, |further, from| hide(index + 1 + further, from));
         }
-        if takes_cookie(text, earlier) && next.contains('=') {
-            hide(index + 1, next.find('=').map_or(0, |at| at + 1));
+        if takes_cookie(text, earlier)
+            && let Some(at) = next.find('=')
+        {
+            hide(index + 1, at + 1);
         }
         let lower = text.to_ascii_lowercase();
         if lower == "auth" && is_after(earlier, is_redis_client) {
-            (index + 1..words.len()).for_each(|index| hide(index, 0));
+            for argument in index + 1..words.len() {
+                hide(argument, 0);
+            }
         }
         let previous = earlier.last().map(|word| word.text.to_ascii_lowercase()).unwrap_or_default();
         match (previous.as_str(), lower.as_str()) {
@@ -186,7 +197,6 @@ fn find(words: &[Word<'_>]) -> Vec<(usize, Range<usize>)> {
     found
 }
 
-/// Whether an option takes a secret as its next word.
 fn takes_secret(option: &str, earlier: &[Word<'_>]) -> bool {
     match option {
         "-a" => is_after(earlier, is_redis_client),
@@ -210,7 +220,7 @@ fn takes_login(option: &str, earlier: &[Word<'_>]) -> bool {
     }
 }
 
-/// Whether an option takes a cookie, which is a session's key as a rule.
+/// A cookie is a session's key as a rule.
 fn takes_cookie(option: &str, earlier: &[Word<'_>]) -> bool {
     match option {
         "-C" => is_after(earlier, |name| name == "ab"),
@@ -229,12 +239,10 @@ fn hide_cookie(field: &str, mut hide: impl FnMut(usize, usize)) {
     if value.is_empty() { hide(1, 0) } else { hide(0, field.len() - value.len()) }
 }
 
-/// Whether the next word is a value rather than an option.
 fn is_value(next: &str) -> bool {
     !(next.starts_with("--") || (next.starts_with('-') && next.len() <= 2))
 }
 
-/// Hides the password in `-u user:password`.
 fn hide_login(next: &str, earlier: &[Word<'_>], mut hide: impl FnMut(usize)) {
     let Some((user, password)) = next.split_once(':') else { return };
     let is_group = (is_id(user) && is_id(password)) || user == password;
@@ -268,13 +276,15 @@ fn is_redis_client(name: &str) -> bool {
     Protocol::Redis.tools().contains(&name)
 }
 
-/// Whether it is a container's port mapping such as `3306:3306`.
 fn is_ports(text: &str) -> bool {
     text.contains(':') && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b':')
 }
 
 fn is_acl(earlier: &[Word<'_>]) -> bool {
-    let first = earlier.first().map_or("", |word| word.text);
-    (first == "user" && earlier.len() > 1)
-        || earlier.iter().any(|word| word.text.eq_ignore_ascii_case("setuser"))
+    if let [first, _, ..] = earlier
+        && first.text == "user"
+    {
+        return true;
+    }
+    earlier.iter().any(|word| word.text.eq_ignore_ascii_case("setuser"))
 }

@@ -159,7 +159,6 @@ fn rule_for_all(line: usize, text: &str) -> Option<Rule<'_>> {
     }
 }
 
-/// Permission to pass through a directory.
 const SEARCH: u32 = 1;
 /// Permission to write, which connect(2) requires on a socket.
 const WRITE: u32 = 2;
@@ -225,7 +224,6 @@ fn explain(pair: &Pair<'_>, status: &Status, step: &Step, wanted: u32) -> Findin
     let group_helps = of_group & wanted == wanted && step.stat.st_gid != 0;
     let is_member = group_helps && accounts::members(step.stat.st_gid).contains(&user);
     let remedy = if is_member {
-        // Supplementary groups are set when a process starts.
         let client = match pair.client() {
             Some(client) => client.name.as_str(),
             None => "the client",

@@ -15,17 +15,14 @@ use super::{BLOCKERS, pair::Pair};
 use crate::listing::join::Listeners;
 use crate::listing::trust::{Distrust, Trusted, described, plausible, users};
 
-/// Why no service is accepted as the server at an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unserved {
-    /// No process listens there.
     #[error("nothing listens at {0}")]
     Nobody(Endpoint),
     /// Unrelated programs listen there, as [`described`] says of each.
     #[error("different programs answer at {endpoint}: {}", who.join("; "))]
     Several { endpoint: Endpoint, who: Vec<String> },
-    /// The listener cannot be identified as the service's server.
     #[error("{who} listens at {endpoint} and is not taken for its server: {why}")]
     Implausible { endpoint: Endpoint, who: String, why: Distrust },
 }
@@ -167,7 +164,6 @@ fn at_path(scan: &Scan, path: &Path) -> Vec<usize> {
     if exact.is_empty() { called } else { exact }
 }
 
-/// A service's Unix socket that must not be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} is a socket of {name}, and {why}", path.display())]
 pub struct UnsafeSocket {

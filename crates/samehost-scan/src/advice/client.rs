@@ -66,7 +66,6 @@ pub(super) fn localhost(pair: &Pair<'_>) -> Option<Finding> {
     Some(Finding::new(Weight::Note, found, format!("Name the path in the client's setting: {}", show(&path))))
 }
 
-/// Whether clients of a protocol look for the socket at this path by default.
 fn is_default(protocol: Protocol, path: &Path) -> bool {
     // /var/run is a link to /run.
     let path = match path.strip_prefix("/var/run") {
@@ -159,7 +158,6 @@ fn remedy(proxy: &Descriptor, service: &Descriptor) -> String {
 // Policies are not evaluated, except for combinations known to allow sockets. Landlock and seccomp filters cannot be
 // read: that a process has a filter is said where nothing explains it.
 
-/// Size limit for unit files and /proc/PID/status, in bytes.
 const LONGEST: u64 = 1 << 20;
 /// Unit directories, highest precedence first.
 const UNITS: &[&str] = &[
@@ -174,7 +172,6 @@ const OF_CONTAINERS: &[&str] = &[
     "docker-default", "cri-containerd.apparmor.d", "containers-default", "crio-default", "lxc-", "lxd-",
     "incus-",
 ];
-/// SELinux types that are not confined.
 const FREE: &[&str] = &["unconfined_t", "unconfined_service_t", "initrc_t", "kernel_t", "spc_t", "init_t"];
 /// Clients and servers whose sockets the shipped policies allow, in these directories.
 const ALLOWED: &[(&str, &str, &[&str])] = &[
@@ -186,11 +183,10 @@ const ALLOWED: &[(&str, &str, &[&str])] = &[
     ("httpd_t", "postgresql_t", &["/run/postgresql/", "/var/run/postgresql/"]),
 ];
 
-/// What is known of the confinement of both ends.
 #[derive(Clone, Debug, Default)]
 struct Ends<'a> {
     client: &'a str,
-    /// `/proc/PID/attr/current` of the client; empty where it cannot be read.
+    /// Text of `/proc/PID/attr/current`, by which AppArmor or SELinux confine it; empty where it cannot be read.
     client_label: String,
     server_label: String,
     /// The socket that is there, or else the usual one of the service.
@@ -296,7 +292,6 @@ fn judge(ends: &Ends<'_>) -> Option<Finding> {
     ))
 }
 
-/// Whether the usual policy lets one SELinux type connect to a socket of the other at this path.
 fn is_allowed(client: &str, server: &str, path: Option<&Path>) -> bool {
     let Some(path) = path else { return false };
     for (one, other, folders) in ALLOWED {
@@ -322,7 +317,6 @@ fn profile(label: &str) -> Option<&str> {
     None
 }
 
-/// The label of a process, by which AppArmor or SELinux confine it; empty where it cannot be read.
 fn label(pid: u32) -> String {
     let bytes = open::proc_file(&format!("/proc/{pid}/attr/current"), 4096).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()

@@ -21,7 +21,6 @@ use crate::namespaces::network_setting;
 
 /// Permission of others to write, which connect(2) requires on a socket.
 const OTHERS_WRITE: u32 = 0o002;
-/// Permission of others to pass through a directory.
 const OTHERS_SEARCH: u32 = 0o001;
 /// The part of the ports that may be taken before it is worth a line.
 const MOST_TAKEN: f64 = 0.5;
@@ -81,7 +80,6 @@ fn full(service: &Service, socket: &Socket) -> Option<Finding> {
 /// `accept` passes no tracepoint of its own, so a single connection that waits while no other comes is
 /// not seen (docs/method.md §14).
 const FEWEST_BEHIND: u64 = 3;
-/// The part of all connections that they are at least.
 const PART_BEHIND: f64 = 0.01;
 
 pub(crate) fn slow_accepts(scan: &Scan, queues: &[UnixQueue]) -> Vec<Finding> {
@@ -128,7 +126,6 @@ fn slow_accept(service: &Service, socket: &Socket, queue: &UnixQueue) -> Option<
     Some(Finding { code: "slow-accept", subject, found: Found::with(fact, follows), remedy })
 }
 
-/// Ports of one local address that are taken towards one destination.
 #[derive(Default)]
 struct Taken {
     connected: usize,
@@ -182,11 +179,10 @@ fn ports(scan: &Scan) -> Vec<Finding> {
     found
 }
 
-/// Whether the kernel gives the port of this socket in TIME_WAIT to a new connection already.
 fn is_free_again(socket: &Activity, peer: IpAddr, reuse: &str) -> bool {
     let may = match reuse {
         "1" => true,
-        // Only of connections inside this machine.
+        // 2 is for connections inside of this machine only.
         "2" => peer.to_canonical().is_loopback(),
         _ => false,
     };
@@ -194,7 +190,6 @@ fn is_free_again(socket: &Activity, peer: IpAddr, reuse: &str) -> bool {
     may && age >= REUSED_AFTER_MS
 }
 
-/// First and last port that the kernel gives to new connections.
 fn port_range() -> Option<(u16, u16)> {
     let text = network_setting("ipv4/ip_local_port_range")?;
     let mut numbers = text.split_ascii_whitespace().map(str::parse);
@@ -235,7 +230,6 @@ fn is_unix_stream(socket: &Socket) -> bool {
     matches!(socket.kind, SocketKind::UnixStream | SocketKind::UnixSeqpacket)
 }
 
-/// Whether file modes let every local user reach a socket and write to it.
 fn may_everybody_connect(root: &Root, path: &Path) -> bool {
     let steps = root.walk(path).unwrap_or_default();
     let Some((file, directories)) = steps.split_last() else { return false };

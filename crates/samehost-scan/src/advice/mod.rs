@@ -27,7 +27,6 @@ pub use client::address_lost;
 pub(crate) use pair::proposed_socket;
 use pair::{Pair, Program, programs};
 
-/// One check for something that may prevent a switch.
 pub struct Blocker {
     pub code: ObstacleCode,
     pub decided_by: DecidedBy,
@@ -41,7 +40,6 @@ pub struct Blocker {
 /// application is, so AppArmor and SELinux are left to a page of the application (docs/decisions/0068).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecidedBy {
-    /// The finding of the scan.
     Scan,
     /// A login as the application's user; it overrides what modes and addresses suggest.
     Login,
@@ -168,7 +166,6 @@ pub(crate) fn endpoint(address: SocketAddr) -> String {
 /// A program that opens short connections to a service: its processes have one name, user and unit.
 #[derive(Clone, Debug)]
 pub(crate) struct Sender {
-    /// One of its processes, as it was when it was seen.
     pub(crate) process: Process,
 }
 
@@ -179,7 +176,6 @@ impl Sender {
     }
 }
 
-/// Whether advice is on a program that opens short connections to a service.
 pub(crate) fn is_of(scan: &Scan, advice: &Advice, service: usize, sender: &Sender) -> bool {
     let mut processes = advice.client_pids.iter().filter_map(|pid| scan.process(*pid));
     advice.service == service && processes.any(|process| sender.is_of(process))

@@ -29,7 +29,6 @@ pub(crate) fn proposed_socket(known: &Descriptor, server: Option<&Process>) -> S
 pub(crate) struct Pair<'a> {
     pub(crate) scan: &'a Scan,
     pub(crate) service: &'a Service,
-    /// Descriptor of the service, when it was recognised.
     pub(crate) known: Option<&'static Descriptor>,
     /// Client processes; empty when they are not visible.
     pub(crate) clients: Vec<&'a Process>,
@@ -96,12 +95,10 @@ impl<'a> Pair<'a> {
         Some(directory.join(path.strip_prefix(".").unwrap_or(path)))
     }
 
-    /// The client's root directory, which may differ from ours.
     pub(crate) fn client_root(&self) -> Option<Root> {
         Root::of(self.client()?.pid).ok()
     }
 
-    /// The server's root directory, which may differ from ours.
     pub(crate) fn server_root(&self) -> Option<Root> {
         Root::of(self.service.pid?).ok()
     }
@@ -164,7 +161,6 @@ fn listener<'a>(scan: &'a Scan, service: &Service, port: Option<u16>) -> Option<
     match named[..] {
         [] => unnamed,
         [(socket, _)] => Some(socket),
-        // Which of several is meant is not known.
         _ => None,
     }
 }
@@ -172,7 +168,6 @@ fn listener<'a>(scan: &'a Scan, service: &Service, port: Option<u16>) -> Option<
 // Groups connections by client program and service. Connections whose process is not visible join the program that they
 // are of, where only one fits: one pair is one piece of advice.
 
-/// What tells one pair from another.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Program {
     pub(super) service: usize,
@@ -184,7 +179,7 @@ pub(super) struct Program {
     pub(super) network_namespace: u64,
 }
 
-/// Connections of a program, as positions in those of the scan.
+/// The connections of each program, as positions in those of the scan.
 pub(super) type Programs = BTreeMap<Program, Vec<usize>>;
 
 pub(super) fn programs(scan: &Scan) -> Programs {
@@ -222,7 +217,6 @@ pub(super) fn programs(scan: &Scan) -> Programs {
     seen
 }
 
-/// What is known of who made sockets that nobody holds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Made {
     ByUser,
@@ -231,7 +225,6 @@ enum Made {
 }
 
 impl Made {
-    /// Whether the connections of `unseen` may be of the program `known`, by where they lead and who made them.
     fn fits(self, unseen: &Program, known: &Program) -> bool {
         let is_same_hop = (unseen.service, &unseen.now, unseen.network_namespace)
             == (known.service, &known.now, known.network_namespace);

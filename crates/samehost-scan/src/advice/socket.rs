@@ -212,7 +212,6 @@ pub(super) fn backlog(pair: &Pair<'_>) -> Option<Finding> {
         ),
         None => capitalised(&setting(pair, enough(seen))),
     };
-    // A client process may open at least one.
     let may_be = seen.max(pair.clients.len() as u32);
     let (weight, what) = if waiting > backlog {
         (Weight::Setting, format!("{waiting} connections wait at a backlog of {backlog}: it is full"))
@@ -230,7 +229,6 @@ pub(super) fn backlog(pair: &Pair<'_>) -> Option<Finding> {
     Some(Finding::new(weight, Found::with(what, follows), remedy))
 }
 
-/// How to give the service this backlog, as the words of a sentence.
 fn setting(pair: &Pair<'_>, backlog: u32) -> String {
     if let Some(known) = pair.known
         && let Some(setting) = known.backlog_of(backlog)

@@ -18,7 +18,6 @@ use crate::proc::status::Status;
 /// Limit on symbolic links (the kernel's `MAXSYMLINKS`).
 const MOST_LINKS: usize = 40;
 
-/// Root directory of a process.
 pub(crate) struct Root(OwnedFd);
 
 /// One component of a path: a directory on it, or the file that it names.
@@ -40,7 +39,6 @@ impl Step {
         self.stat.st_mode & 0o7777
     }
 
-    /// Device and inode.
     pub(crate) fn identity(&self) -> (u64, u64) {
         (self.stat.st_dev, self.stat.st_ino)
     }
@@ -94,7 +92,6 @@ impl Root {
         Ok(steps)
     }
 
-    /// The file that a path names.
     pub(crate) fn find(&self, path: &Path) -> Option<Step> {
         self.walk(path).ok()?.pop()
     }
@@ -125,7 +122,6 @@ fn components(path: &Path) -> impl DoubleEndedIterator<Item = OsString> + '_ {
 
 /// `POSIX_ACL_XATTR_VERSION`, the only version so far.
 const VERSION: u32 = 2;
-/// Bytes of an entry: tag, permissions, user or group id.
 const ENTRY: usize = 8;
 /// Size limit of the attribute: most file systems store at most 4 KiB.
 const MOST: usize = 64 * 1024;
@@ -175,7 +171,6 @@ impl Acl {
         if entries.is_empty() { None } else { Some(Acl(entries)) }
     }
 
-    /// Rights of the only entry with this tag.
     fn rights_of(&self, tag: u16) -> Option<u32> {
         Some(self.0.iter().find(|entry| entry.tag == tag)?.rights)
     }

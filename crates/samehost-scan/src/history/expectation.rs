@@ -12,16 +12,13 @@ use std::collections::BTreeMap;
 use samehost_model::scan::{Hop, Inventory, Unexpected};
 use samehost_services::Kind;
 
-/// The rules of an expectation file, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expectation {
     rules: Vec<Rule>,
 }
 
-/// How far a scan is as expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// The hops that are over another transport than expected.
     pub unexpected: Vec<Unexpected>,
     /// Their number, by service; 0 of each that has a rule.
     pub by_service: BTreeMap<String, u32>,
@@ -50,7 +47,6 @@ impl Over {
     }
 }
 
-/// A line that is not a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "line {line}: {reason}; write SERVICE unix, or SERVICE tcp, and where it must be `except CLIENT …`: mariadb unix except mysqldump"
@@ -111,7 +107,6 @@ impl Expectation {
         checked
     }
 
-    /// The kind of a hop's service, and the rule for it or else for a relative.
     fn rule_of(&self, hop: &Hop) -> Option<(Kind, &Rule)> {
         let kind = Kind::named(hop.service.kind.as_deref()?)?;
         let exact = self.rules.iter().find(|rule| rule.service == kind);

@@ -69,7 +69,7 @@ pub fn read_inventory(json: &[u8]) -> Result<Inventory, InventoryError> {
     }
 }
 
-/// The name of a format without its version: `samehost.scan` of `samehost.scan/1`.
+/// `samehost.scan` of `samehost.scan/1`.
 fn name_of(schema: &str) -> &str {
     schema.split('/').next().unwrap_or(schema)
 }
@@ -79,7 +79,6 @@ fn damaged(error: serde_json::Error) -> InventoryError {
     InventoryError::Damaged(error.to_string())
 }
 
-/// What is needed of `samehost.scan/1`.
 #[derive(Deserialize)]
 struct StoredScan {
     samehost_version: String,

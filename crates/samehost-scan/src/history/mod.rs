@@ -123,7 +123,6 @@ fn without<T: Clone>(these: &[T], others: &[T], same: &impl Fn(&T, &T) -> bool) 
     these.iter().filter(|one| !others.iter().any(|other| same(one, other))).cloned().collect()
 }
 
-/// Removes pairs of the same thing from both lists, and returns them.
 fn pair_off<T>(gone: &mut Vec<T>, come: &mut Vec<T>, same: impl Fn(&T, &T) -> bool) -> Vec<(T, T)> {
     let mut pairs = Vec::new();
     let mut at = 0;
@@ -197,7 +196,6 @@ fn is_drawn(run: &str) -> bool {
         && run.bytes().any(|byte| byte.is_ascii_lowercase())
 }
 
-/// Runs of letters and digits.
 fn runs(part: &str) -> impl Iterator<Item = &str> {
     part.split(|c: char| !c.is_ascii_alphanumeric()).filter(|run| !run.is_empty())
 }

@@ -5,7 +5,6 @@ use samehost_login::postgres::{OwnFiles, with_service};
 use samehost_login::url::{ServerUrl, escape};
 use samehost_services::Protocol;
 
-/// What a URL names beside its server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UrlParts {
     user: Option<String>,
@@ -14,7 +13,6 @@ pub struct UrlParts {
     options: Vec<(String, String)>,
 }
 
-/// Which of the two texts of a row is filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Words {
     Socket,

@@ -11,13 +11,10 @@ use super::{HowError, Place, Question, clients_that_speak, kind_of, speaks};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContainersFor {
-    /// Also podman-compose.
     Compose,
-    /// A pod of two containers.
     Kubernetes,
 }
 
-/// One of the two containers.
 #[derive(Default)]
 struct Side {
     name: String,
@@ -29,7 +26,6 @@ struct Side {
     health: Vec<String>,
 }
 
-/// Both containers, and what they share.
 struct Shared {
     label: &'static str,
     /// None where the server is outside: a socket of this machine.
@@ -167,7 +163,6 @@ fn is_of_name(byte: u8) -> bool {
     byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_'
 }
 
-/// A text as YAML and JSON write it.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -25,9 +25,7 @@ pub struct Question {
     pub service: Option<String>,
     /// A language, or a part of a client's name, to which the answer is limited.
     pub client: Option<String>,
-    /// The server that is meant, where it is named.
     pub url: Option<Target>,
-    /// What that URL names beside the server.
     pub parts: UrlParts,
 }
 
@@ -52,7 +50,7 @@ pub enum HowError {
     Unspoken,
 }
 
-/// Names of the services that `how` supports.
+/// Names of the services that `how` has an answer for.
 #[must_use]
 pub fn services() -> Vec<&'static str> {
     Kind::all().filter(|kind| speaks(*kind).is_some()).map(Kind::name).collect()
@@ -97,7 +95,7 @@ fn kind_that_speaks(protocol: Protocol, scan: &Scan) -> Option<Kind> {
     kinds.find(|kind| !of_kind(scan, *kind).is_empty()).or(usual)
 }
 
-/// What the clients of a kind of service speak.
+/// What is spoken at the socket that a service's setting makes: uWSGI's is not HTTP, which it may speak at a port.
 fn speaks(kind: Kind) -> Option<Protocol> {
     kind.descriptor().clients_speak.or(kind.protocol())
 }
@@ -156,7 +154,6 @@ fn service_of(target: &Target) -> Result<&'static str, HowError> {
 struct Place {
     path: String,
     from: &'static str,
-    /// Whether the service listens on the path now.
     listens: bool,
     host: String,
     port: u16,
@@ -317,7 +314,6 @@ fn clients(
     Ok(found)
 }
 
-/// The clients of a protocol, each with its language.
 fn clients_that_speak(protocol: Protocol) -> Vec<(&'static str, &'static Client)> {
     let mut all = Vec::new();
     for language in languages() {
@@ -330,7 +326,6 @@ fn clients_that_speak(protocol: Protocol) -> Vec<(&'static str, &'static Client)
     all
 }
 
-/// What to do at the server, one step each.
 fn steps(kind: Kind, setting: &str, path: &str) -> Vec<String> {
     let known = kind.descriptor();
     let files = known.edited_files();

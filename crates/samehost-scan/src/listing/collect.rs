@@ -142,7 +142,6 @@ impl From<Errno> for ScanError {
 pub enum ScanError {
     #[error("/proc cannot be read ({0}); mount it: mount -t proc proc /proc")]
     Proc(#[source] Errno),
-    /// Neither sock_diag nor /proc/self/net lists sockets.
     #[error(
         "the kernel does not list its sockets ({0}), and /proc/self/net does not show them; load the modules tcp_diag and unix_diag"
     )]

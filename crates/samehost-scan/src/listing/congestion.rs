@@ -8,7 +8,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use samehost_model::scan::{Address, Scan, SlowCongestion};
 use samehost_system::routes::{LocalRoute, available_congestion, default_congestion, local_routes, route_to};
 
-/// Congestion control that slows local connections down.
 const SLOW: &str = "bbr";
 /// Default of most distributions.
 const USUAL: &str = "cubic";

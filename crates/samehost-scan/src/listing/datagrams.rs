@@ -12,7 +12,7 @@ use crate::diag::Diag;
 /// Ports where a Unix socket is not a choice: who sends there follows a standard that has none. Names (DNS) and time (NTP).
 const STANDARD: [u16; 3] = [53, 123, 5353];
 
-/// A UDP socket of a service of this network namespace that takes datagrams of this machine.
+/// A UDP socket of a service that takes datagrams of this machine.
 struct Receiver<'a> {
     service: &'a Service,
     service_at: usize,
@@ -137,7 +137,6 @@ fn lost(receiver: &Receiver<'_>, drops: u32) -> Finding {
     }
 }
 
-/// A finding on the programs whose sockets are connected to a receiver; `None` where there are none.
 fn senders(scan: &Scan, receiver: &Receiver<'_>) -> Option<Finding> {
     if STANDARD.contains(&receiver.address.port()) {
         return None;

@@ -31,7 +31,6 @@ impl Listeners {
         listeners
     }
 
-    /// The listener that accepts connections to an address.
     pub(crate) fn accepts(&self, namespace: u64, address: SocketAddr) -> Option<usize> {
         self.all(namespace, address).first().copied()
     }

@@ -11,7 +11,6 @@ use std::str::FromStr;
 use samehost_model::scan::{Finding, Found, Process, Scan, Service, Socket};
 use samehost_services::Kind;
 
-/// What a program does with a connection to a published port.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     /// It passes each byte on.
@@ -20,7 +19,6 @@ enum Way {
     Keeps,
 }
 
-/// A finding for each published port of a container.
 pub(crate) fn published(scan: &Scan) -> Vec<Finding> {
     let mut found = Vec::new();
     for service in &scan.services {
@@ -80,7 +78,6 @@ fn finding(scan: &Scan, process: &Process, way: Way, at: &str) -> Finding {
     }
 }
 
-/// The service behind a proxy, and its container in words.
 fn behind<'a>(scan: &'a Scan, proxy: &Process) -> Option<(&'a Service, String)> {
     let network = network_behind(scan, proxy)?;
     let port: Option<u16> = argument(proxy, "-container-port");

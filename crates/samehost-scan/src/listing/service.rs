@@ -80,7 +80,6 @@ fn is_of_user(scan: &Scan, pid: u32, uid: u32) -> bool {
     scan.process(pid).is_some_and(|process| process.uid == uid)
 }
 
-/// The kind of service that has these sockets, and by what it was recognised.
 fn evidence(process: Option<&Process>, sockets: &[&Socket]) -> Option<(Kind, RecognisedBy)> {
     let (mut paths, mut tcp_ports, mut udp_ports) = (Vec::new(), Vec::new(), Vec::new());
     for socket in sockets {
@@ -140,7 +139,6 @@ fn unix_name(socket: &Socket) -> Option<(SocketKind, UnixName)> {
     }
 }
 
-/// Finds the service that accepted a socket, or has an address.
 pub(crate) struct Acceptors {
     tcp: Listeners,
     service_of: HashMap<usize, usize>,

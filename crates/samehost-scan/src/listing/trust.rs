@@ -51,7 +51,6 @@ pub enum Distrust {
     ProgramOfAnother { program: PathBuf, owner: u32 },
     #[error("no process that listens there is visible")]
     Invisible,
-    /// Its process is not visible, and the user who made its socket is not trusted.
     #[error("its process cannot be seen, and user {0} made its socket")]
     Maker(u32),
 }
@@ -97,7 +96,6 @@ pub fn plausible(
     check_program(process, trusted)
 }
 
-/// Checks that no untrusted user could have written the executable.
 fn check_program(process: &Process, trusted: &Trusted) -> Result<(), Distrust> {
     // If it is not visible, the user alone decides.
     let Some(found) = Executable::of(process.pid) else { return Ok(()) };
@@ -157,7 +155,6 @@ fn is_in_its_unit(process: &Process, kind: Option<Kind>, protocol: Protocol, acc
     }
 }
 
-/// Whether this program runs in the same container.
 fn is_ours(container: &Container) -> bool {
     let own = crate::process(std::process::id(), &Names::default());
     own.is_some_and(|own| own.container.as_ref() == Some(container))

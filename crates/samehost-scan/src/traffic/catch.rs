@@ -46,7 +46,6 @@ const SHORTEST_LOOK: Duration = Duration::from_micros(250);
 /// takes as long as three looks, and another program of the same user would be found later.
 const SELDOM: u32 = 4;
 
-/// What was seen of each service, by its position in the scan.
 pub(crate) type Caught = HashMap<usize, Seen>;
 
 /// Addresses of a connection: the client's end, and the server's.
@@ -59,16 +58,13 @@ struct ClientEnd {
 }
 
 pub(crate) struct Catcher<'a> {
-    /// The kernel's notes; without them it looks.
     connects: Option<Connects>,
-    /// The processes that the kernel's notes named.
     noted: HashMap<u32, Process>,
     acceptors: &'a Acceptors,
     namespace: u64,
     diag: Diag,
-    /// Services, and the tries that are left for each.
+    /// The tries that are left for each service.
     wanted: BTreeMap<usize, u32>,
-    /// Inodes of sockets that need no look.
     known: HashSet<u64>,
     /// Processes with clients that are visible, or that were seen: the next connection is likely theirs or that of a
     /// process with the same parent, and to ask them takes a hundredth of asking all.
@@ -77,7 +73,6 @@ pub(crate) struct Catcher<'a> {
     users: Names,
     /// The only program of each user that was asked about.
     only_ones: HashMap<u32, Option<Process>>,
-    /// Connections that were seen, until they end.
     open: HashMap<Addresses, Opener>,
     pub(crate) caught: Caught,
 }
@@ -135,7 +130,6 @@ impl<'a> Catcher<'a> {
         Some(opener)
     }
 
-    /// Looks once, if it is time to.
     fn look(&mut self) {
         if Instant::now() < self.next || self.wanted.is_empty() {
             return;
@@ -279,7 +273,6 @@ impl UnixCatcher {
     }
 }
 
-/// Service and position of each Unix socket that listens, by its cookie.
 fn unix_listeners(scan: &Scan) -> HashMap<u64, (usize, usize)> {
     let mut listeners = HashMap::new();
     for (index, service) in scan.services.iter().enumerate() {
@@ -293,7 +286,6 @@ fn unix_listeners(scan: &Scan) -> HashMap<u64, (usize, usize)> {
     listeners
 }
 
-/// The kernel's notes. In a PID namespace their numbers would be those of others.
 fn connects() -> Option<Connects> {
     if namespaces::in_pid_namespace() { None } else { Connects::open().ok() }
 }
@@ -332,7 +324,6 @@ fn only_program(all: Vec<Process>) -> Option<Process> {
     if all.all(|process| first.is_of(&process)) { Some(first.process) } else { None }
 }
 
-/// CPU time of this thread.
 fn cpu_time() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)

@@ -41,7 +41,6 @@ const PIECES_OF_A_STREAM: u64 = 100;
 const MOST_SENT_OF_A_STREAM_PER_S: f64 = 2.0;
 /// Events of an exchange: two sends, two receives, two arrivals.
 const EVENTS: u64 = 6;
-/// Fewer times have no 99th percentile.
 const FEWEST_FOR_P99: u64 = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +61,6 @@ struct Key {
     address: String,
 }
 
-/// A service, whatever scan it is in.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Served {
     name: String,
@@ -72,7 +70,6 @@ struct Served {
     address: Option<String>,
 }
 
-/// A measurement of exchanges that is under way.
 pub(crate) struct Watched {
     kernel: samehost_bpf::Exchanges,
     begun: Instant,
@@ -82,7 +79,6 @@ pub(crate) struct Watched {
     /// Cookies of the clients' ends that are measured or left out.
     known: HashSet<u64>,
     left_out: u32,
-    /// What was reported already.
     reported: Counted,
 }
 
@@ -223,7 +219,6 @@ impl Watched {
         open * 2 <= self.known.len() || self.pairs.len() >= self.room && self.room < MOST_PAIRS
     }
 
-    /// How it is measured, without what was counted.
     fn described(&self) -> Exchanges {
         let refused = self.kernel.refused().map(ToString::to_string);
         Exchanges {
@@ -235,7 +230,6 @@ impl Watched {
     }
 }
 
-/// What was counted of the pairs whose services are in this scan.
 fn report(described: Exchanges, pairs: &[Pair], counted: &Counted, begun: Instant, scan: &Scan) -> Exchanges {
     let seconds = begun.elapsed().as_secs_f64();
     let is_lossy = are_too_many_lost(counted);
@@ -323,7 +317,6 @@ fn candidate<'a>(scan: &'a Scan, connection: &Connection, client_name: &str) -> 
     Candidate::new(scan, connection.service?, client_name, connection.kind, [client, server])
 }
 
-/// How the kernel tells when a request begins.
 pub(crate) fn mode_of(kernel: &samehost_bpf::Exchanges) -> ExchangeMode {
     match kernel.mode() {
         Mode::Entries => ExchangeMode::Entries,
@@ -334,7 +327,6 @@ pub(crate) fn mode_of(kernel: &samehost_bpf::Exchanges) -> ExchangeMode {
     }
 }
 
-/// What is missing to measure exchanges, and the kernel's error.
 pub(crate) fn missing(why: Unavailable) -> (Unmeasured, io::Error) {
     match why {
         Unavailable::Types(error) => (Unmeasured::NoTypes, error),
@@ -354,7 +346,6 @@ fn part(of: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { of as f64 / whole as f64 }
 }
 
-/// Whether so many events were lost that no time of these exchanges counts.
 #[must_use]
 pub fn are_too_many_lost(counted: &Counted) -> bool {
     let all: u64 = counted.pairs.iter().map(PairCounts::all_exchanges).sum();
@@ -406,7 +397,6 @@ fn seen(pair: &Pair, service: usize, counts: &PairCounts, seconds: f64, is_lossy
     }
 }
 
-/// Whether clients read on and on, and send once in a while.
 fn is_stream_of_pieces(counts: &PairCounts, seconds: f64) -> bool {
     let sent = counts.all_exchanges();
     let most = MOST_SENT_OF_A_STREAM_PER_S * seconds * f64::from(counts.connections.max(1));

@@ -10,7 +10,6 @@ use samehost_model::scan::{Finding, Found, Queues, Scan, Socket, SocketState};
 
 use crate::diag::{Diag, Unsent};
 
-/// Sockets that are looked at more closely in one look.
 const MOST: usize = 16;
 /// Bytes that wait to be sent or acknowledged; with more it is a stream.
 const MOST_BYTES: u32 = 16 * 1024;
@@ -27,13 +26,11 @@ pub struct HeldBack(BTreeMap<usize, Waiting>);
 
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
-    /// Position of the sender's socket in the scan.
+    /// Position of the socket in the scan.
     sender: usize,
-    /// Bytes that were not sent yet.
     bytes: u32,
 }
 
-/// A sender whose TCP_NODELAY is to be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sender {
     pub pid: u32,
@@ -51,7 +48,6 @@ pub fn held_back(scan: &Scan) -> HeldBack {
 }
 
 impl HeldBack {
-    /// Looks again, at the sockets as they are now.
     pub(crate) fn look_now(&mut self, scan: &Scan) {
         if let Some(own) = scan.own_namespace()
             && let Ok(mut diag) = Diag::open()
@@ -95,7 +91,6 @@ impl HeldBack {
         self.by_program(scan).into_values().map(|(sender, _)| sender).collect()
     }
 
-    /// One sender of each pair and program, with what to say of it.
     fn by_program(&self, scan: &Scan) -> BTreeMap<(String, String), (Sender, Found)> {
         let mut found = BTreeMap::new();
         for (connection, Waiting { sender, bytes }) in &self.0 {
@@ -145,7 +140,6 @@ impl HeldBack {
     }
 }
 
-/// What waits at a socket now, as the kernel says it.
 fn unsent(diag: &mut Diag, socket: &Socket) -> Option<Unsent> {
     diag.unsent(socket.local.inet()?, socket.peer.inet()?).ok()?
 }
@@ -164,7 +158,6 @@ fn tcp_ends(scan: &Scan) -> HashMap<u64, (usize, usize)> {
     ends
 }
 
-/// Whether a few bytes wait at an open connection.
 fn may_wait(socket: &Socket) -> bool {
     let waiting = match socket.queues {
         Queues::Bytes { unsent_bytes, .. } => unsent_bytes,

@@ -38,10 +38,9 @@ const T: [f64; 6] = [4.303, 3.182, 2.776, 2.571, 2.447, 2.365];
 /// Interval at which a request to stop is checked.
 const NAP: Duration = Duration::from_millis(50);
 
-/// Namespace and the two addresses of a connection.
+/// Network namespace, own address and peer's address of an end.
 pub(crate) type Key = (u64, SocketAddr, SocketAddr);
 
-/// The counters of all connections at a moment.
 struct Look {
     at: Instant,
     counters: HashMap<Key, Counters>,
@@ -60,7 +59,6 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Measures from the first scan on.
     #[must_use]
     pub fn new(timed: Timed) -> Self {
         Observer { before: None, timed, watched: None }
@@ -87,7 +85,6 @@ impl Observer {
         }
     }
 
-    /// The exchanges since the previous call.
     fn exchanges(&mut self, scan: &Scan) -> Exchanges {
         let is_exact = self.timed == Timed::Exactly;
         let watched = self.watched.get_or_insert_with(|| Watched::open(scan, is_exact));
@@ -162,7 +159,6 @@ pub fn observe(scan: &mut Scan, period: Duration, timed: Timed, stop: &AtomicBoo
     held_back
 }
 
-/// Fills in how sure each rate is, from the totals of its service at each step.
 fn fill_errors(scan: &mut Scan, steps: &[HashMap<usize, f64>]) {
     for advice in &mut scan.advice {
         let Some(traffic) = &mut advice.traffic else { continue };
@@ -174,7 +170,6 @@ fn fill_errors(scan: &mut Scan, steps: &[HashMap<usize, f64>]) {
     }
 }
 
-/// Fills in what was seen of exchanges and of Unix sockets.
 fn finish(scan: &mut Scan, watched: Result<Watched, Exchanges>, unix: Option<&UnixCatcher>) {
     let mut exchanges = match watched {
         Ok(watched) => watched.finish(scan),
@@ -295,7 +290,6 @@ enum End {
     Server,
 }
 
-/// Processes that hold one end of a pair's connections.
 fn holders_of(scan: &Scan, advice: &Advice, end: End) -> BTreeSet<u32> {
     let mut pids = BTreeSet::new();
     for connection in advice.members.iter().filter_map(|at| scan.connections.get(*at)) {
@@ -327,7 +321,6 @@ fn add_cpu(scan: &Scan, all: &mut [Advice], before: &Look, after: &Look, seconds
     }
 }
 
-/// The processes at a service's end, and the round trips with all its local clients.
 #[derive(Default)]
 struct ServersEnd {
     pids: BTreeSet<u32>,
@@ -388,7 +381,6 @@ impl Look {
         }
     }
 
-    /// Whether a connection to a listener is open that was not before.
     fn has_opened_since(&self, before: &Look, listeners: &Listeners) -> bool {
         self.counters.keys().any(|key| {
             let (namespace, local, _) = *key;
@@ -396,7 +388,6 @@ impl Look {
         })
     }
 
-    /// Counts the connections that opened and closed since this snapshot.
     fn count_closed(&self, ended: &mut Ended, listeners: &Listeners, mut catcher: Option<&mut Catcher<'_>>) {
         ended.read(
             listeners,

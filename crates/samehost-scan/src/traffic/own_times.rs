@@ -19,21 +19,18 @@ use crate::traffic::exchanges::{are_too_many_lost, is_stream, missing, mode_of, 
 const BLOCK: Duration = Duration::from_millis(300);
 /// Blocks after which a look ends where nothing was exchanged at all.
 const BLOCKS_OF_SILENCE: usize = 3;
-/// Connections of a pair that are looked at.
 const MOST_OF_A_PAIR: usize = 128;
-/// Pairs of one look.
 const MOST_PAIRS: usize = 32;
 /// Fewer times have no 99th percentile that is compared: ten lie beyond it. One that is only shown needs a hundred.
 const FEWEST_FOR_P99: u64 = 1000;
 
-/// Connections that are looked at together: those of these processes to a place.
 #[derive(Clone, Debug)]
 pub struct OwnPair {
     pub pids: Vec<u32>,
     pub to: Endpoint,
 }
 
-/// What a kernel may do to tell when a request begins.
+/// What may be stamped to tell when a request begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stamps {
     /// Nothing but the entry of the functions that send.
@@ -82,7 +79,6 @@ struct Looked {
     ends: Vec<Counted>,
 }
 
-/// The connections of the pairs, each named with its pair.
 fn wanted(scan: &Scan, pairs: &[OwnPair]) -> Vec<Wanted> {
     let mut wanted = Vec::new();
     for (number, pair) in pairs.iter().take(MOST_PAIRS).enumerate() {
@@ -97,7 +93,6 @@ fn wanted(scan: &Scan, pairs: &[OwnPair]) -> Vec<Wanted> {
     wanted
 }
 
-/// Both ends of each connection to a place that has times.
 fn connections<'a>(scan: &'a Scan, to: &Endpoint) -> Vec<(&'a Socket, &'a Socket)> {
     let services = services_at(scan, to);
     let is_unix = matches!(to, Endpoint::Unix(_));
@@ -118,7 +113,6 @@ impl OwnPair {
         client.pids.iter().any(|pid| self.pids.contains(pid))
     }
 
-    /// Why it has no connection that is looked at.
     fn without(&self, scan: &Scan) -> NoTraffic {
         if connections(scan, &self.to).is_empty() { NoTraffic::NoConnection } else { NoTraffic::OthersOnly }
     }
@@ -153,7 +147,6 @@ fn is_silent(counted: &Counted) -> bool {
 }
 
 impl Looked {
-    /// The times of a pair that has connections.
     fn times(&self, number: usize) -> Result<OwnTimes, NoOwnTimes> {
         let nothing = NoOwnTimes::Traffic(NoTraffic::NoExchange);
         let all = self.ends.last().ok_or(nothing)?;
@@ -183,7 +176,7 @@ impl Looked {
         })
     }
 
-    /// The mean of each block that had an exchange.
+    /// In microseconds, of each block that had an exchange.
     fn blocks_us(&self, number: usize) -> Vec<f64> {
         let mut means = Vec::new();
         for two in self.ends.windows(2) {

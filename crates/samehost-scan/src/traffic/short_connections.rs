@@ -22,16 +22,13 @@ use crate::namespaces;
 /// Limit on ends whose other end is remote or was not announced yet. Beyond it the oldest is dropped.
 const MOST_UNMATCHED: usize = 65_536;
 
-/// Who opened a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Opener {
-    /// The user whose socket it is.
     pub(crate) uid: Option<u32>,
     /// Place of the program in [`Seen::senders`]; `None` where its process had closed the connection when it was looked for.
     pub(crate) sender: Option<usize>,
 }
 
-/// What was seen of the short connections of a service.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) senders: Vec<Sender>,
@@ -77,7 +74,6 @@ impl Seen {
     }
 }
 
-/// Totals of the connections to one address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sum {
     pub(crate) connections: u64,
@@ -85,7 +81,6 @@ pub(crate) struct Sum {
     pub(crate) bytes: u64,
 }
 
-/// Listens for closed connections in all network namespaces of a scan.
 #[derive(Default)]
 pub(crate) struct Ended {
     spaces: Vec<Space>,
@@ -117,7 +112,6 @@ fn step(number: u64) -> u8 {
     (number + 1).ilog2() as u8
 }
 
-/// The numbers of connections that look alike.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) all: Sum,
@@ -146,10 +140,8 @@ struct Space {
     unmatched: Unmatched,
 }
 
-/// An end's own address and its peer's.
 type Ends = (SocketAddr, SocketAddr);
 
-/// Ends whose other end was not announced yet, up to a limit.
 #[derive(Default)]
 struct Unmatched {
     /// Age and cookie of each.
@@ -159,14 +151,14 @@ struct Unmatched {
 }
 
 impl Unmatched {
-    /// Takes out the other end of a connection; its cookie, if it was there.
+    /// Takes out the other end of a connection and gives its cookie; `None` where it was not announced yet.
     fn take(&mut self, (local, peer): Ends) -> Option<u64> {
         let (age, cookie) = self.ages.remove(&(peer, local))?;
         self.by_age.remove(&age);
         Some(cookie)
     }
 
-    /// Adds an end; whether the oldest had to go for it.
+    /// Adds an end. True when the oldest had to go for it.
     fn add(&mut self, ends: Ends, cookie: u64, limit: usize) -> bool {
         if let Some((age, _)) = self.ages.insert(ends, (self.next, cookie)) {
             self.by_age.remove(&age);
@@ -292,7 +284,6 @@ const FOR_SHARES: u64 = 10;
 /// So many that were seen, all of one program, tell that it opens the others that look like them.
 const FOR_ONE: u64 = 3;
 
-/// A part of the short connections to a service.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Part {
     pub(crate) connections: f64,
@@ -370,7 +361,6 @@ fn only_program(seen: &Seen) -> Option<usize> {
     if programs.all(|program| program == first) { first } else { None }
 }
 
-/// Short connections to a service.
 #[derive(Default)]
 pub(crate) struct Short {
     pub(crate) per_s: f64,
@@ -381,7 +371,6 @@ pub(crate) struct Short {
 }
 
 impl Short {
-    /// How many of them the kernel announced.
     pub(crate) fn counted(&self) -> u64 {
         self.tallies.iter().map(|(_, tally)| tally.all.connections).sum()
     }
