@@ -321,8 +321,8 @@ fn held_connections(verification: &mut Verification, scan: &Scan, pid: u32) -> V
         }
     }
     for (Alike { transport, role, service_address, service, other }, count) in groups {
-        let held = HeldConnection { transport, role, service_address, service, other, count };
-        verification.connections.push(held);
+        let connection = HeldConnection { transport, role, service_address, service, other, count };
+        verification.connections.push(connection);
     }
     joined
 }

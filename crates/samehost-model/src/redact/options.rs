@@ -131,70 +131,111 @@ fn strip(whole: &str, start: usize) -> Word<'_> {
 
 /// Secrets in one command: index of the word, and range in it.
 fn find(words: &[Word<'_>]) -> Vec<(usize, Range<usize>)> {
-    let mut found = Vec::new();
-    let mut hide = |index: usize, from: usize| {
-        if let Some(word) = words.get(index)
-            && word.text.len() > from
-        {
-            found.push((index, from..word.text.len()));
+    let mut found = Found { words, ranges: Vec::new() };
+    for index in 0..words.len() {
+        found.add_options(index);
+        found.add_statements(index);
+    }
+    found.ranges
+}
+
+struct Found<'a> {
+    words: &'a [Word<'a>],
+    ranges: Vec<(usize, Range<usize>)>,
+}
+
+impl<'a> Found<'a> {
+    /// Hides the end of a word, from this byte on.
+    fn hide(&mut self, index: usize, from: usize) {
+        let length = self.text(index).len();
+        if length > from {
+            self.ranges.push((index, from..length));
         }
-    };
-    for (index, word) in words.iter().enumerate() {
-        let (earlier, text) = (&words[..index], word.text);
-        let next = match words.get(index + 1) {
-            Some(next) => next.text,
+    }
+
+    /// Text of a word; empty behind the last one.
+    fn text(&self, index: usize) -> &'a str {
+        match self.words.get(index) {
+            Some(word) => word.text,
             None => "",
-        };
+        }
+    }
+
+    /// Secrets in an option, or in the word after it.
+    fn add_options(&mut self, index: usize) {
+        let earlier = &self.words[..index];
+        let (text, next) = (self.text(index), self.text(index + 1));
         if text.starts_with('-') && takes_secret(text, earlier) && is_value(next) {
-            hide(index + 1, 0);
+            self.hide(index + 1, 0);
         }
         if text.starts_with("-p")
             && !text.starts_with("-p=")
             && is_after(earlier, is_mysql)
             && !is_ports(&text[2..])
         {
-            hide(index, 2);
+            self.hide(index, 2);
         }
-        if matches!(text, "-u" | "--user") {
-            hide_login(next, earlier, |from| hide(index + 1, from));
-        }
-        if takes_login(text, earlier) {
-            hide_login(next, earlier, |from| hide(index + 1, from));
+        if matches!(text, "-u" | "--user") || takes_login(text, earlier) {
+            self.add_login(index + 1);
         }
         if matches!(text, "-H" | "--header") {
-            hide_cookie(next, |further, from| hide(index + 1 + further, from));
+            self.add_cookie(index + 1);
         }
         if takes_cookie(text, earlier)
             && let Some(at) = next.find('=')
         {
-            hide(index + 1, at + 1);
+            self.hide(index + 1, at + 1);
         }
+    }
+
+    /// The password in `user:password`, unless it is `user:group`.
+    fn add_login(&mut self, index: usize) {
+        let Some((user, password)) = self.text(index).split_once(':') else { return };
+        let is_group = (is_id(user) && is_id(password)) || user == password;
+        let earlier = &self.words[..index - 1];
+        if !password.is_empty() && !is_group && !is_after(earlier, |name| USER_AND_GROUP.contains(&name)) {
+            self.hide(index, user.len() + 1);
+        }
+    }
+
+    /// The value of `Cookie: session=…`; outside of quotes that is the next word.
+    fn add_cookie(&mut self, index: usize) {
+        const NAME: &str = "cookie:";
+        let field = self.text(index);
+        if !field.get(..NAME.len()).is_some_and(|name| name.eq_ignore_ascii_case(NAME)) {
+            return;
+        }
+        let value = field[NAME.len()..].trim_start();
+        if value.is_empty() { self.hide(index + 1, 0) } else { self.hide(index, field.len() - value.len()) }
+    }
+
+    /// Secrets in commands of Redis and statements of SQL.
+    fn add_statements(&mut self, index: usize) {
+        let earlier = &self.words[..index];
+        let (text, next) = (self.text(index), self.text(index + 1));
         let lower = text.to_ascii_lowercase();
         if lower == "auth" && is_after(earlier, is_redis_client) {
-            for argument in index + 1..words.len() {
-                hide(argument, 0);
+            for argument in index + 1..self.words.len() {
+                self.hide(argument, 0);
             }
         }
         let previous = earlier.last().map(|word| word.text.to_ascii_lowercase()).unwrap_or_default();
         match (previous.as_str(), lower.as_str()) {
-            ("set", "requirepass" | "masterauth") => hide(index + 1, 0),
-            (_, "auth-pass") if earlier.first().is_some_and(|word| word.text == "sentinel") => {
-                hide(index + 2, 0);
-            }
+            ("set", "requirepass" | "masterauth") => self.hide(index + 1, 0),
+            (_, "auth-pass") if self.text(0) == "sentinel" => self.hide(index + 2, 0),
             ("identified", "by") => {
                 let at = index + 1 + usize::from(next.eq_ignore_ascii_case("password"));
-                if words.get(at).is_some_and(|word| word.text.trim_matches(['\'', '"']) != "PASSWORD") {
-                    hide(at, 0);
+                if self.text(at).trim_matches(['\'', '"']) != "PASSWORD" {
+                    self.hide(at, 0);
                 }
             }
             _ => {}
         }
         // Passwords in Redis ACL users: >password, <password, #hash.
         if text.starts_with(['>', '<', '#']) && is_acl(earlier) {
-            hide(index, 1);
+            self.hide(index, 1);
         }
     }
-    found
 }
 
 fn takes_secret(option: &str, earlier: &[Word<'_>]) -> bool {
@@ -229,26 +270,8 @@ fn takes_cookie(option: &str, earlier: &[Word<'_>]) -> bool {
     }
 }
 
-/// Hides the value of `Cookie: session=…`; outside of quotes that is the next word.
-fn hide_cookie(field: &str, mut hide: impl FnMut(usize, usize)) {
-    const NAME: &str = "cookie:";
-    if !field.get(..NAME.len()).is_some_and(|name| name.eq_ignore_ascii_case(NAME)) {
-        return;
-    }
-    let value = field[NAME.len()..].trim_start();
-    if value.is_empty() { hide(1, 0) } else { hide(0, field.len() - value.len()) }
-}
-
 fn is_value(next: &str) -> bool {
     !(next.starts_with("--") || (next.starts_with('-') && next.len() <= 2))
-}
-
-fn hide_login(next: &str, earlier: &[Word<'_>], mut hide: impl FnMut(usize)) {
-    let Some((user, password)) = next.split_once(':') else { return };
-    let is_group = (is_id(user) && is_id(password)) || user == password;
-    if !password.is_empty() && !is_group && !is_after(earlier, |name| USER_AND_GROUP.contains(&name)) {
-        hide(user.len() + 1);
-    }
 }
 
 fn is_id(text: &str) -> bool {
