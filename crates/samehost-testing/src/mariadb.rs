@@ -17,7 +17,9 @@ pub const SECRET: &str = "hunter2 and 'more'";
 /// The same in a URL.
 pub const SECRET_IN_URL: &str = "hunter2%20and%20%27more%27";
 
-/// A server with a database `shop`.
+/// A server with a database `shop`, and in it a table `orders` of 501 rows. `by_native`, `by_ed25519` (MariaDB) or `by_sha2` (MySQL)
+/// log in with [`SECRET`] over both transports and may do everything; so may the user who runs the tests, by his socket alone
+/// (MariaDB). `by_tls` has to come encrypted over TCP; `by_nothing` has no password and may only read.
 pub struct MariaDb {
     server: Child,
     directory: TempDir,
@@ -116,6 +118,7 @@ fn make(command: &mut Command) {
 }
 
 impl MariaDb {
+    /// A MariaDB with more options. Waits until the table can be read, up to 20 s.
     pub fn start(more: &[&str]) -> Self {
         let directory = prepare(&accounts());
         let user = if is_root() { "--user=root" } else { "--skip-test-db" };

@@ -22,7 +22,9 @@ const ACCESS: &str = "local all admin trust\nlocal all by_trust trust\nlocal all
     host all by_md5 127.0.0.1/32 md5\nhost all by_password 127.0.0.1/32 password\n\
     hostssl all by_tls 127.0.0.1/32 scram-sha-256\n";
 
-/// A cluster with a database `shop`.
+/// A cluster with a database `shop`. The name of a role is the method that asks for its password, [`SECRET`]; `by_trust` has none,
+/// `by_tls` has to come encrypted over TCP, and the user who runs the tests comes over the socket as himself (`peer`). As root the
+/// server runs as `postgres`, which does not start as root.
 pub struct Cluster {
     server: Child,
     directory: TempDir,

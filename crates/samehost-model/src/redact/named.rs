@@ -66,7 +66,7 @@ struct At<'a> {
     name: Range<usize>,
     /// Text before the name, without a quote directly before it.
     before: &'a str,
-    /// Whether quotes enclose exactly the name.
+    /// Whether quotes enclose the name and nothing else.
     is_quoted: bool,
     is_index: bool,
     /// The quote directly before the name, or the quote that is open there.
@@ -276,8 +276,9 @@ fn escaped_until(line: &str, start: usize, quote: u8) -> usize {
     bytes.len()
 }
 
-// Extent of a value, quoted or not, in configurations, shells and programming languages. If unclear, the longer extent is used:
-// hiding too much is a nuisance, hiding too little a leak.
+// Extent of a value, quoted or not, in configurations, shells and programming languages. None of them is parsed by its own rules: a
+// line of a message or a log does not say which language it quotes. If unclear, the longer extent is used: hiding too much is a
+// nuisance, hiding too little a leak.
 
 /// End of a value that is quoted at `start`, including concatenated parts (`'a'"b"`, `'a' . 'b'`). `None`
 /// without a quote, or for an empty value.

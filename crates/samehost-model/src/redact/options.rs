@@ -56,7 +56,9 @@ fn of_nested(line: &str, depth: usize) -> Vec<Range<usize>> {
     found
 }
 
-/// Splits a line into commands and words. Quotes and commas around a word, as in lists, are not part of it.
+/// Splits a line into commands and words. It follows no single shell, as lines come from shells, units, Dockerfiles and JSON:
+/// a metacharacter outside quotes ends a command, and quotes, brackets and commas around a word, as in `["redis-cli", "-a"]`,
+/// are not part of it.
 fn commands(line: &str) -> Vec<Vec<Word<'_>>> {
     let mut commands = vec![Vec::new()];
     let bytes = line.as_bytes();
@@ -139,6 +141,9 @@ fn find(words: &[Word<'_>]) -> Vec<(usize, Range<usize>)> {
     found.ranges
 }
 
+/// Secrets of one command as they are found. What an option means depends on the program before it, so each word is judged with
+/// those before it: `-a` takes a password of `redis-cli`, and `-u` a group of `docker`. The program may come late
+/// (`sudo -u www redis-cli`), so any earlier word counts.
 struct Found<'a> {
     words: &'a [Word<'a>],
     ranges: Vec<(usize, Range<usize>)>,

@@ -349,7 +349,9 @@ fn unit_texts(unit: &str) -> Vec<String> {
     let mut parts: Vec<PathBuf> = Vec::new();
     for name in &names {
         for folder in UNITS {
-            let Ok(entries) = std::fs::read_dir(format!("{folder}/{name}.d")) else { continue };
+            let Ok(entries) = std::fs::read_dir(Path::new(folder).join(format!("{name}.d"))) else {
+                continue;
+            };
             for path in entries.flatten().map(|entry| entry.path()) {
                 let is_new = parts.iter().all(|other| other.file_name() != path.file_name());
                 if is_new && path.extension() == Some(OsStr::new("conf")) {

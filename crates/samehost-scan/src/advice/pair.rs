@@ -71,7 +71,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// One client process, which represents all of them.
+    /// One client process, which represents all of them: they have one name, one user and one mount namespace.
     pub(crate) fn client(&self) -> Option<&'a Process> {
         self.clients.first().copied()
     }
@@ -166,7 +166,8 @@ fn listener<'a>(scan: &'a Scan, service: &Service, port: Option<u16>) -> Option<
 }
 
 // Groups connections by client program and service. Connections whose process is not visible join the program that they
-// are of, where only one fits: one pair is one piece of advice.
+// are of, where only one fits, or else the one that has the name of the unit in which they were made: one pair is one piece of
+// advice. What fits several stays by itself, because a connection is never booked on a program by chance.
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Program {

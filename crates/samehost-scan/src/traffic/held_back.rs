@@ -20,7 +20,9 @@ const CHATTY: u32 = 20;
 /// Time between two looks at the same bytes: more than any acknowledgement takes that is not delayed.
 const BETWEEN: Duration = Duration::from_millis(6);
 
-/// Connections that were seen to hold bytes back, by their position in the scan.
+/// Connections that were seen to hold bytes back, by their position in the scan. The kernel's listing does not say whether
+/// TCP_NODELAY is set: a caller asks the process of each of the [`senders`](Self::senders) for it, and gives the answers to
+/// [`findings`](Self::findings).
 #[derive(Clone, Debug, Default)]
 pub struct HeldBack(BTreeMap<usize, Waiting>);
 

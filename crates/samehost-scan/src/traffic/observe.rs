@@ -426,6 +426,10 @@ fn wrapped(was: u32, is: u32) -> f64 {
 }
 
 /// Short connections to each service: from close events, else from sockets that entered TIME_WAIT meanwhile.
+///
+/// Looks at the open connections miss nearly all of them, so the kernel is asked for each TCP socket that it destroys (Linux 4.2, as
+/// root; docs/decisions/0014). Where it does not say, or its buffer was too small, those count that are in TIME_WAIT with more than
+/// 60 s less the time of the observation left. Only their number is known then, and each is one round trip (docs/method.md §14).
 fn short_connections(
     after: &Look,
     Heard { sums: counted, is_all }: Heard,
