@@ -127,27 +127,26 @@ fn first_of(url: &ServerUrl, options: &[(&str, &[&str])]) -> Option<String> {
 /// How the endpoint follows from the URL, where that is surprising.
 fn notes(found: &Destination) -> Vec<String> {
     let mut notes = Vec::new();
-    let mut note = |text: String| notes.push(text);
     match (&found.endpoint, found.protocol, found.ignored_port) {
-        (Endpoint::Tcp { host, .. }, ..) if host == "localhost" => note(
+        (Endpoint::Tcp { host, .. }, ..) if host == "localhost" => notes.push(
             "`localhost` means TCP here: ::1 or 127.0.0.1, whichever answers first; a socket must be named by its path"
                 .to_owned(),
         ),
         (Endpoint::Unix(path), Protocol::Mysql, port) if found.is_default_socket => {
-            note(format!(
+            notes.push(format!(
                 "`localhost` means the default socket ({}) to PHP, C and Python's mysqlclient; to Go, Java, Node and Rust it means TCP, port 3306. 127.0.0.1 means TCP to all of them",
                 path.display()
             ));
             if let Some(port) = port {
-                note(format!(
+                notes.push(format!(
                     "the port {port} beside `localhost` is ignored, silently, by those that take the socket"
                 ));
             }
         }
-        (_, Protocol::Postgres, _) if found.is_default_socket => note(
+        (_, Protocol::Postgres, _) if found.is_default_socket => notes.push(
             "no host means the default socket to C clients; some drivers take `localhost` and TCP instead".to_owned(),
         ),
-        (_, _, Some(port)) => note(format!("the port {port} beside the socket is ignored, silently")),
+        (_, _, Some(port)) => notes.push(format!("the port {port} beside the socket is ignored, silently")),
         _ => {}
     }
     notes
