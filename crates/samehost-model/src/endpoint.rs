@@ -270,6 +270,27 @@ impl schemars::JsonSchema for Endpoint {
     }
 }
 
+/// Decodes the percent-encoding of a part of a URL (RFC 3986, section 2.1), such as a host that is a path: `%2Frun%2Fpg`.
+/// `None` if a `%` lacks two digits, or the bytes are not UTF-8.
+#[must_use]
+pub fn percent_decoded(text: &str) -> Option<String> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte == b'%' {
+            let value = digit(bytes.next()?)? * 16 + digit(bytes.next()?)?;
+            decoded.push(u8::try_from(value).ok()?);
+        } else {
+            decoded.push(byte);
+        }
+    }
+    String::from_utf8(decoded).ok()
+}
+
+fn digit(byte: u8) -> Option<u32> {
+    char::from(byte).to_digit(16)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -315,5 +336,13 @@ mod tests {
         assert!(fits.parse::<Endpoint>().is_ok());
         let long = format!("{fits}p");
         assert!(matches!(long.parse::<Endpoint>(), Err(EndpointError::TooLong { length: 108, .. })));
+    }
+
+    #[test]
+    fn only_two_hexadecimal_digits_are_decoded() {
+        assert_eq!(percent_decoded("a%2Fb%c3%A4").as_deref(), Some("a/b\u{e4}"));
+        for wrong in ["%", "%2", "%+f", "%zz", "%ff"] {
+            assert_eq!(percent_decoded(wrong), None, "{wrong}");
+        }
     }
 }

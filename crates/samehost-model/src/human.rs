@@ -10,7 +10,6 @@ const RATE: &[Step] = &[("/s", 1.0), ("k/s", 1e3), ("M/s", 1e6), ("G/s", 1e9)];
 const BANDWIDTH: &[Step] = &[("B/s", 1.0), ("kB/s", 1e3), ("MB/s", 1e6), ("GB/s", 1e9), ("TB/s", 1e12)];
 const BYTES: &[Step] = &[("B", 1.0), ("KiB", 1024.0), ("MiB", 1_048_576.0), ("GiB", 1_073_741_824.0)];
 
-/// Units for scaling values of a unit; `None` for a unit that is not scaled.
 fn steps(unit: &str) -> Option<&'static [Step]> {
     Some(match unit {
         "us" => MICROSECONDS,
@@ -23,7 +22,6 @@ fn steps(unit: &str) -> Option<&'static [Step]> {
     })
 }
 
-/// How an unscaled unit is written after a number.
 fn plain_unit(unit: &str) -> &str {
     match unit {
         "percent" | "%" => "%",
@@ -74,7 +72,6 @@ fn with_unit(value: f64, scale: f64, unit: &str) -> String {
     if unit.is_empty() || !value.is_finite() { number } else { format!("{number} {unit}") }
 }
 
-/// Rounds to three significant digits.
 fn round3(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return value;

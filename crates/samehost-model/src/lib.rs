@@ -14,7 +14,6 @@ mod endpoint;
 pub mod human;
 pub mod metric;
 mod obstacle;
-mod percent;
 pub mod printable;
 mod profile;
 mod quantity;
@@ -34,10 +33,9 @@ pub use arm::{Arm, Placement, Point};
 pub use comparison::{Comparison, Control, Grade, Verdict};
 pub use connection::{ConnectionSettings, SocketEnd};
 pub use effect::{Bounds, Combination, Effect, Factor, Limit, LimitedBy, Part, Prediction};
-pub use endpoint::{Endpoint, EndpointError, UNIX_PATH_MAX};
+pub use endpoint::{Endpoint, EndpointError, UNIX_PATH_MAX, percent_decoded};
 pub use metric::{Better, Family, Metric, MetricInfo, metric_title, split_unit};
 pub use obstacle::{ObstacleCode, UnknownObstacle};
-pub use percent::percent_decoded;
 pub use profile::{FunctionSamples, Profile, ProfileDifference, Role, RoleShare, StackSamples};
 pub use quantity::{
     Quantity, QuantityError, RateSpec, parse_count_list, parse_duration, parse_fraction, parse_rate_list,

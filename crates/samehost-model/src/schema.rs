@@ -1,4 +1,6 @@
-//! JSON Schemas of printed and stored JSON, derived from the types.
+//! JSON Schemas of printed and stored JSON, derived from the types, with their doc comments as descriptions. A test compares them
+//! with the checked-in files. Optional are, in types that are read back, the fields that reading does not require; in the others,
+//! those that printing may omit.
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};

@@ -20,58 +20,68 @@ impl Filter {
     }
 
     /// Leaves in the scan what was asked for: services, connections and advice of them or of these clients, and findings about
-    /// them.
+    /// them. A service stays also where only a client of it was asked for.
+    ///
+    /// Services are numbered anew, and so is everything that refers to one. Members of advice are emptied, as they count among all
+    /// connections; the congestion control of addresses is left out, as it is of no service.
     pub fn apply(&self, scan: &mut Scan) {
         if self.is_none() {
             return;
         }
         let is_asked: Vec<bool> =
             scan.services.iter().map(|service| self.has_service(scan, service)).collect();
-        let mut advice = scan.advice.clone();
-        advice.retain(|one| is_asked[one.service] || self.has_name(&one.client));
-        let mut connections = scan.connections.clone();
+        let mut connections = std::mem::take(&mut scan.connections);
         connections.retain(|one| {
-            one.service.is_some_and(|at| is_asked[at])
-                || scan.holder(one.client).is_some_and(|client| self.has_name(&client.name))
+            if let Some(service) = one.service
+                && is_asked[service]
+            {
+                return true;
+            }
+            match scan.holder(one.client) {
+                Some(client) => self.has_name(&client.name),
+                None => false,
+            }
         });
-        let mut kept: BTreeSet<usize> = (0..is_asked.len()).filter(|at| is_asked[*at]).collect();
-        kept.extend(advice.iter().map(|one| one.service));
-        kept.extend(connections.iter().filter_map(|one| one.service));
-        let mut exchanges = scan.exchanges.take();
-        if let Some(exchanges) = &mut exchanges {
+        scan.connections = connections;
+        scan.advice.retain(|one| is_asked[one.service] || self.has_name(&one.client));
+        if let Some(exchanges) = &mut scan.exchanges {
             exchanges.pairs.retain(|one| is_asked[one.service] || self.has_name(&one.client));
-            kept.extend(exchanges.pairs.iter().map(|one| one.service));
             exchanges.unix_openers.retain(|one| is_asked[one.service] || self.has_name(&one.client));
-            kept.extend(exchanges.unix_openers.iter().map(|one| one.service));
-            for pair in &mut exchanges.pairs {
-                pair.service = kept.range(..pair.service).count();
-            }
-            for opener in &mut exchanges.unix_openers {
-                opener.service = kept.range(..opener.service).count();
-            }
         }
-        for advice in &mut advice {
-            advice.service = kept.range(..advice.service).count();
-            // Members count among all connections.
+        let mut kept: BTreeSet<usize> = (0..is_asked.len()).filter(|at| is_asked[*at]).collect();
+        for service in references(scan) {
+            kept.insert(*service);
+        }
+        for service in references(scan) {
+            *service = kept.range(..*service).count();
+        }
+        for advice in &mut scan.advice {
             advice.members.clear();
         }
-        for connection in &mut connections {
-            connection.service = connection.service.map(|at| kept.range(..at).count());
-        }
-        (scan.advice, scan.connections, scan.exchanges) = (advice, connections, exchanges);
         scan.services = kept.iter().map(|at| scan.services[*at].clone()).collect();
         scan.findings.retain(|finding| self.has_finding(finding));
         scan.slow_congestion.clear();
     }
 
     fn has_service(&self, scan: &Scan, service: &Service) -> bool {
-        let mut addresses = service.listeners.iter().filter_map(|at| scan.sockets.get(*at)?.local.inet());
-        let mut kinds = self.names.iter().filter_map(|name| Kind::called(name));
-        let program = service.pid.and_then(|pid| scan.process(pid)).map(|process| process.name.as_str());
-        addresses.any(|address| self.ports.contains(&address.port()))
-            || service.kind.is_some_and(|kind| kinds.any(|asked| asked.family() == kind.family()))
-            || self.has_name(&service.name)
-            || program.is_some_and(|program| self.has_name(program))
+        for address in scan.listeners(service).filter_map(|socket| socket.local.inet()) {
+            if self.ports.contains(&address.port()) {
+                return true;
+            }
+        }
+        if let Some(kind) = service.kind {
+            for asked in self.names.iter().filter_map(|name| Kind::called(name)) {
+                if asked.family() == kind.family() {
+                    return true;
+                }
+            }
+        }
+        if let Some(process) = scan.main_process(service)
+            && self.has_name(&process.name)
+        {
+            return true;
+        }
+        self.has_name(&service.name)
     }
 
     fn has_name(&self, of: &str) -> bool {
@@ -80,10 +90,28 @@ impl Filter {
     }
 
     fn has_finding(&self, finding: &Finding) -> bool {
-        let words = finding.subject.split_whitespace();
-        let mut ports = words.filter_map(|word| word.rsplit_once(':')?.1.parse::<u16>().ok());
-        self.has_name(&finding.subject) || ports.any(|port| self.ports.contains(&port))
+        for word in finding.subject.split_whitespace() {
+            if let Some((_, port)) = word.rsplit_once(':')
+                && let Ok(port) = port.parse()
+                && self.ports.contains(&port)
+            {
+                return true;
+            }
+        }
+        self.has_name(&finding.subject)
     }
+}
+
+/// Every place in a scan that refers to a service by its position.
+fn references(scan: &mut Scan) -> Vec<&mut usize> {
+    let mut all: Vec<&mut usize> = Vec::new();
+    all.extend(scan.advice.iter_mut().map(|advice| &mut advice.service));
+    all.extend(scan.connections.iter_mut().filter_map(|connection| connection.service.as_mut()));
+    if let Some(exchanges) = &mut scan.exchanges {
+        all.extend(exchanges.pairs.iter_mut().map(|pair| &mut pair.service));
+        all.extend(exchanges.unix_openers.iter_mut().map(|opener| &mut opener.service));
+    }
+    all
 }
 
 #[cfg(test)]

@@ -15,59 +15,70 @@ use samehost_transport::{ConnectOptions, Stream, connect};
 
 /// Time limit for a local server to accept, to greet, and to answer.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// Services probed in parallel.
 const AT_ONCE: usize = 8;
 /// Size limit of an answer, in bytes.
 const MOST: usize = 4096;
 
-/// A probe and the parser of its answer. Each probe has its own connection, as servers close it after an
+/// A request and the parser of its answer. Each has its own connection, as servers close it after an
 /// invalid request.
-struct Question {
-    ask: &'static [u8],
-    hear: fn(&[u8]) -> Option<Kind>,
+struct Probe {
+    request: &'static [u8],
+    parse: fn(&[u8]) -> Option<Kind>,
 }
 
 /// The first probe sends nothing and waits for protocols in which the server speaks first.
-const QUESTIONS: &[Question] = &[
-    Question { ask: b"", hear: greeting },
+const PROBES: &[Probe] = &[
+    Probe { request: b"", parse: greeting },
     // SSLRequest: the reply is one byte, before any login.
-    Question { ask: &[0, 0, 0, 8, 4, 210, 22, 47], hear: postgres },
-    Question { ask: b"INFO server\r\n", hear: redis },
-    Question { ask: b"version\r\n", hear: memcached },
+    Probe { request: &[0, 0, 0, 8, 4, 210, 22, 47], parse: postgres },
+    Probe { request: b"INFO server\r\n", parse: redis },
+    Probe { request: b"version\r\n", parse: memcached },
 ];
 
-/// Fills in the kind of services that answer a probe.
+/// Fills in kind and name of the services that answer a probe; they are marked as recognised by their greeting. Eight are asked
+/// at a time, over up to four connections, each of which may take 250 ms to be accepted and as long to be answered. Ends early
+/// when an interrupt is requested.
 pub fn greet(scan: &mut Scan) {
     let mut strangers: Vec<(usize, Endpoint)> = Vec::new();
     for (at, service) in scan.services.iter().enumerate() {
-        let mut listeners = service.listeners.iter().filter_map(|socket| scan.sockets.get(*socket));
         if may_be_asked(scan, service)
-            && let Some(endpoint) = listeners.find_map(endpoint_of)
+            && let Some(endpoint) = scan.listeners(service).find_map(endpoint_of)
         {
             strangers.push((at, endpoint));
         }
     }
-    for some in strangers.chunks(AT_ONCE).take_while(|_| !interrupt::is_requested()) {
-        let kinds: Vec<(usize, Option<Kind>)> = std::thread::scope(|scope| {
-            let asking: Vec<_> =
-                some.iter().map(|(at, endpoint)| (*at, scope.spawn(|| ask(endpoint)))).collect();
-            asking.into_iter().map(|(at, thread)| (at, thread.join().ok().flatten())).collect()
-        });
-        for (at, kind) in kinds {
-            if let (Some(kind), Some(service)) = (kind, scan.services.get_mut(at)) {
-                kind.label().clone_into(&mut service.name);
-                service.kind = Some(kind);
-                service.recognised_by = Some(RecognisedBy::Greeting);
-            }
+    for some in strangers.chunks(AT_ONCE) {
+        if interrupt::is_requested() {
+            return;
+        }
+        for (at, kind) in ask_at_once(some) {
+            let service = &mut scan.services[at];
+            kind.label().clone_into(&mut service.name);
+            service.kind = Some(kind);
+            service.recognised_by = Some(RecognisedBy::Greeting);
         }
     }
+}
+
+/// Asks some services, each in a thread of its own: a server that does not answer takes all the time that it is given.
+fn ask_at_once(strangers: &[(usize, Endpoint)]) -> Vec<(usize, Kind)> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            strangers.iter().map(|(at, endpoint)| (*at, scope.spawn(|| ask(endpoint)))).collect();
+        let mut found = Vec::new();
+        for (at, thread) in threads {
+            if let Ok(Some(kind)) = thread.join() {
+                found.push((at, kind));
+            }
+        }
+        found
+    })
 }
 
 /// Whether a service may be probed: unrecognised, in our namespace, and running. Connecting to a socket that
 /// init holds would start its service.
 fn may_be_asked(scan: &Scan, service: &Service) -> bool {
-    let is_here =
-        scan.network_namespaces.iter().any(|space| space.own && space.inode == service.network_namespace);
+    let is_here = scan.own_namespace() == Some(service.network_namespace);
     let is_held_by_init = service.pid == Some(1);
     let is_ours = service.pid == Some(std::process::id());
     service.kind.is_none() && is_here && !is_held_by_init && !is_ours
@@ -97,31 +108,30 @@ fn endpoint_of(socket: &Socket) -> Option<Endpoint> {
 }
 
 fn ask(endpoint: &Endpoint) -> Option<Kind> {
-    for question in QUESTIONS {
+    for probe in PROBES {
         let options = ConnectOptions { timeout: Some(PATIENCE), ..ConnectOptions::default() };
         let mut stream = connect(endpoint, &options).ok()?;
-        let Some(answer) = exchange(&mut stream, question.ask) else { continue };
-        if let Some(kind) = (question.hear)(&answer) {
+        let Some(answer) = exchange(&mut stream, probe.request) else { continue };
+        if let Some(kind) = (probe.parse)(&answer) {
             return Some(kind);
         }
         // The server spoke first in an unknown protocol; a probe would be taken for a reply.
-        if question.ask.is_empty() {
+        if probe.request.is_empty() {
             return None;
         }
     }
     None
 }
 
-/// Sends a probe and returns the answer; `None` when there is none.
-fn exchange(stream: &mut Stream, question: &[u8]) -> Option<Vec<u8>> {
+fn exchange(stream: &mut Stream, request: &[u8]) -> Option<Vec<u8>> {
     for timeout in [Timeout::Recv, Timeout::Send] {
         set_socket_timeout(&stream, timeout, Some(PATIENCE)).ok()?;
     }
-    stream.write_all(question).ok()?;
+    stream.write_all(request).ok()?;
     let mut answer = vec![0; MOST];
-    let length = stream.read(&mut answer).ok().filter(|length| *length > 0)?;
+    let length = stream.read(&mut answer).ok()?;
     answer.truncate(length);
-    Some(answer)
+    if answer.is_empty() { None } else { Some(answer) }
 }
 
 /// MySQL's initial handshake: three bytes of length, sequence number 0, protocol 10, and the version up to a
@@ -134,13 +144,14 @@ fn greeting(bytes: &[u8]) -> Option<Kind> {
         return None;
     }
     let version = bytes.get(5..)?.split(|byte| *byte == 0).next()?;
-    let is_version = version.first()?.is_ascii_digit() && version.iter().all(u8::is_ascii_graphic);
-    is_version.then(|| Kind::that_says(Protocol::Mysql, version).unwrap_or(Kind::Mysql))
+    if !version.first()?.is_ascii_digit() || !version.iter().all(u8::is_ascii_graphic) {
+        return None;
+    }
+    Some(Kind::that_says(Protocol::Mysql, version).unwrap_or(Kind::Mysql))
 }
 
-/// Reply to SSLRequest: `S` or `N`.
 fn postgres(bytes: &[u8]) -> Option<Kind> {
-    matches!(bytes, b"S" | b"N").then_some(Kind::Postgres)
+    if matches!(bytes, b"S" | b"N") { Some(Kind::Postgres) } else { None }
 }
 
 /// A server that requires a password answers with an error of its own.
@@ -152,7 +163,8 @@ fn redis(bytes: &[u8]) -> Option<Kind> {
 }
 
 fn memcached(bytes: &[u8]) -> Option<Kind> {
-    (bytes.starts_with(b"VERSION ") && bytes.ends_with(b"\r\n")).then_some(Kind::Memcached)
+    let is_version = bytes.starts_with(b"VERSION ") && bytes.ends_with(b"\r\n");
+    if is_version { Some(Kind::Memcached) } else { None }
 }
 
 #[cfg(test)]
@@ -177,16 +189,16 @@ mod tests {
         assert_eq!(redis(b"-NOAUTH Authentication required.\r\n"), Some(Kind::Redis));
         assert_eq!(redis(b"ERROR\r\n"), None);
         assert_eq!(memcached(b"VERSION 1.6.18\r\n"), Some(Kind::Memcached));
-        for question in QUESTIONS {
-            assert_eq!((question.hear)(b""), None);
+        for probe in PROBES {
+            assert_eq!((probe.parse)(b""), None);
         }
     }
 
     proptest! {
         #[test]
         fn no_answer_panics(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
-            for question in QUESTIONS {
-                let _ = (question.hear)(&bytes);
+            for probe in PROBES {
+                let _ = (probe.parse)(&bytes);
             }
         }
     }

@@ -3,7 +3,6 @@
 //! Connects to a service only to verify it or, on request, to probe it. Changes nothing and prints nothing.
 
 mod advice;
-mod explain;
 mod filter;
 mod greet;
 mod history;
@@ -15,15 +14,15 @@ mod verify;
 
 pub use advice::findings::findings;
 pub use advice::{
-    BLOCKERS, Blocker, DecidedBy, Identity, UnsafeSocket, Unserved, address_lost, advise, decided_by,
-    identity, obstacles, rule_of_socket, service_at, services_at, socket_of,
+    BLOCKERS, Blocker, DecidedBy, EXPLANATIONS, Identity, UnsafeSocket, Unserved, address_lost, advise,
+    decided_by, explanation, identity, obstacles, rule_of_socket, service_at, services_at, socket_of,
 };
-pub use explain::{EXPLANATIONS, explanation};
 pub use filter::Filter;
 pub use greet::greet;
-pub use history::changes::{changes, is_same_hop};
+
 pub use history::expectation::{Expectation, ExpectationError, Held};
 pub use history::inventory::{InventoryError, inventory, read_inventory};
+pub use history::{changes, is_same_hop};
 pub use how::{ContainersFor, HowError, Question, UrlParts, containers, how, questions, services};
 pub use listing::collect::{ScanError, Unreachable, collect, unreachable};
 pub use listing::datagrams::dropped;

@@ -14,7 +14,6 @@ use crate::namespaces;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Process id.
     Process(u32),
     Address {
         protocol: Protocol,
@@ -27,24 +26,20 @@ pub enum Target {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TargetError {
-    /// Neither a process id nor an endpoint nor a URL.
     #[error(
         "`{0}` is not a process number, endpoint or URL; write 4711, unix:/path, tcp:127.0.0.1:3306, mysql://user@localhost/db, postgres://user@/db?host=/dir, redis://127.0.0.1:6379 or http+unix://%2Fpath/"
     )]
     Form(String),
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
-    /// Encrypted, so the protocol cannot be inspected.
     #[error(
         "`{0}` is encrypted: a switch to a Unix socket would drop that; verify the endpoint itself (tcp:HOST:PORT)"
     )]
     Encrypted(String),
-    /// A service of libpq that no file has.
     #[error(
         "definition of service \"{0}\" not found: libpq looks in PGSERVICEFILE or ~/.pg_service.conf, and then in pg_service.conf of the system"
     )]
     Service(String),
-    /// Takes datagrams, so that there is no connection to look at.
     #[error(
         "`{0}` takes datagrams: nobody accepts or acknowledges them, so there is no connection to verify; samehost scan names who sends there"
     )]
@@ -62,7 +57,10 @@ impl FromStr for Target {
             if !text.contains(':') {
                 return Err(TargetError::Form(shown(text)));
             }
-            let endpoint = text.parse::<Endpoint>().or_else(|error| host_and_port(text).ok_or(error))?;
+            let endpoint = match (text.parse::<Endpoint>(), host_and_port(text)) {
+                (Ok(endpoint), _) | (Err(_), Some(endpoint)) => endpoint,
+                (Err(error), None) => return Err(error.into()),
+            };
             if endpoint.transport().is_datagram() {
                 return Err(TargetError::Datagrams(shown(text)));
             }
@@ -84,58 +82,71 @@ impl FromStr for Target {
 /// `127.0.0.1:3306` is TCP: nothing else has a port and no name before it.
 fn host_and_port(text: &str) -> Option<Endpoint> {
     let (host, port) = text.rsplit_once(':')?;
-    let is_address = !host.is_empty() && !host.contains(['/', '@']) && port.parse::<u16>().is_ok();
-    is_address.then(|| format!("tcp:{text}").parse().ok())?
+    if host.is_empty() || host.contains(['/', '@']) || port.parse::<u16>().is_err() {
+        return None;
+    }
+    format!("tcp:{text}").parse().ok()
 }
 
-/// Text with secrets redacted.
 fn shown(text: &str) -> String {
     Redactor::default().word(text)
 }
 
+/// Values of a PostgreSQL URL that require TLS.
+const REQUIRE_TLS: &[(&str, &[&str])] =
+    &[("sslmode", &["require", "verify-ca", "verify-full"]), ("ssl", &["true", "1"])];
+/// Values that libpq refuses on a socket.
+const REFUSED_ON_A_SOCKET: &[(&str, &[&str])] =
+    &[("channel_binding", &["require"]), ("gssencmode", &["require"])];
+
 /// What a URL asks for and a socket of PostgreSQL has not.
 fn note_on_tls(found: &Destination, url: &ServerUrl) -> Option<String> {
-    fn word(url: &ServerUrl, name: &str, values: &[&str]) -> Option<String> {
-        let value = url.option(name).filter(|value| values.contains(value))?;
-        Some(format!("{name}={value}"))
+    if found.protocol != Protocol::Postgres || found.endpoint.path().is_none() {
+        return None;
     }
-    found.endpoint.path().filter(|_| found.protocol == Protocol::Postgres)?;
-    let tls = word(url, "sslmode", &["require", "verify-ca", "verify-full"])
-        .or_else(|| word(url, "ssl", &["true", "1"]));
-    if let Some(word) = tls {
+    if let Some(option) = first_of(url, REQUIRE_TLS) {
         return Some(format!(
-            "{word}: there is no TLS on a socket of PostgreSQL; libpq and pgx go without there, pg of Node, lib/pq, Prisma and asyncpg fail"
+            "{option}: there is no TLS on a socket of PostgreSQL; libpq and pgx go without there, pg of Node, lib/pq, Prisma and asyncpg fail"
         ));
     }
-    let word =
-        word(url, "channel_binding", &["require"]).or_else(|| word(url, "gssencmode", &["require"]))?;
-    Some(format!("{word}: not to be had on a socket of PostgreSQL; libpq fails there"))
+    let option = first_of(url, REFUSED_ON_A_SOCKET)?;
+    Some(format!("{option}: not to be had on a socket of PostgreSQL; libpq fails there"))
+}
+
+fn first_of(url: &ServerUrl, options: &[(&str, &[&str])]) -> Option<String> {
+    for (name, values) in options {
+        if let Some(value) = url.option(name)
+            && values.contains(&value)
+        {
+            return Some(format!("{name}={value}"));
+        }
+    }
+    None
 }
 
 /// How the endpoint follows from the URL, where that is surprising.
 fn notes(found: &Destination) -> Vec<String> {
     let mut notes = Vec::new();
-    let mut note = |text: String| notes.push(text);
     match (&found.endpoint, found.protocol, found.ignored_port) {
-        (Endpoint::Tcp { host, .. }, ..) if host == "localhost" => note(
+        (Endpoint::Tcp { host, .. }, ..) if host == "localhost" => notes.push(
             "`localhost` means TCP here: ::1 or 127.0.0.1, whichever answers first; a socket must be named by its path"
                 .to_owned(),
         ),
         (Endpoint::Unix(path), Protocol::Mysql, port) if found.is_default_socket => {
-            note(format!(
+            notes.push(format!(
                 "`localhost` means the default socket ({}) to PHP, C and Python's mysqlclient; to Go, Java, Node and Rust it means TCP, port 3306. 127.0.0.1 means TCP to all of them",
                 path.display()
             ));
             if let Some(port) = port {
-                note(format!(
+                notes.push(format!(
                     "the port {port} beside `localhost` is ignored, silently, by those that take the socket"
                 ));
             }
         }
-        (_, Protocol::Postgres, _) if found.is_default_socket => note(
+        (_, Protocol::Postgres, _) if found.is_default_socket => notes.push(
             "no host means the default socket to C clients; some drivers take `localhost` and TCP instead".to_owned(),
         ),
-        (_, _, Some(port)) => note(format!("the port {port} beside the socket is ignored, silently")),
+        (_, _, Some(port)) => notes.push(format!("the port {port} beside the socket is ignored, silently")),
         _ => {}
     }
     notes
@@ -149,12 +160,11 @@ pub fn endpoints_of(scan: &Scan, name: &str) -> Option<(Protocol, Vec<Endpoint>)
     let own = namespaces::own_of(scan);
     let mut found = Vec::new();
     for service in &scan.services {
-        let is_asked = service.kind.is_some_and(|of| of.family() == kind.family());
-        if !is_asked || Some(service.network_namespace) != own {
+        let Some(its_kind) = service.kind else { continue };
+        if its_kind.family() != kind.family() || Some(service.network_namespace) != own {
             continue;
         }
-        let sockets = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
-        for endpoint in sockets.filter_map(endpoint) {
+        for endpoint in scan.listeners(service).filter_map(endpoint) {
             if !found.contains(&endpoint) {
                 found.push(endpoint);
             }

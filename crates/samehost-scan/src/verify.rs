@@ -30,13 +30,22 @@ pub enum VerifyError {
     Scan(#[from] ScanError),
     #[error("no process has the number {0}; `samehost scan` lists those with connections")]
     NoProcess(u32),
-    /// The process belongs to another user.
     #[error("the descriptors of process {0} may not be read; run verify as root: sudo samehost verify {0}")]
     Denied(u32),
 }
 
-/// Verifies a target. `text` is the user's input, for the report. `credentials` are for a login, if the
-/// server is asked too. `expected` limits which server may receive the password.
+/// Verifies over which transport a target is reached.
+///
+/// An address is connected to once; of that connection the proofs are what the kernel says of our end, of the pair of sockets and
+/// of the process at the other end, and what the server says of it after a login. Of a process its open connections within this
+/// machine are listed, and those to other hosts are counted.
+///
+/// `text` is the user's input, for the report. `credentials` are for a login, if the server is asked too; without them a server
+/// that wants a login refuses, which is proof that it is one. `expected` limits which server may receive the password.
+///
+/// # Errors
+/// When nothing answers at the address, or the process is not there or may not be looked at. What the server answers to a login
+/// is never an error.
 pub fn verify(
     target: &Target,
     text: &str,
@@ -93,143 +102,165 @@ fn address(
     let (proofs, pooler) = accepted_pair(connection.inode(), version)?;
     verification.proofs.extend(proofs);
     let result = connection.log_in(credentials, expected);
-    let (proof, note) = match &pooler {
-        None => server(protocol, transport, result),
-        Some(pooler) => behind(protocol, pooler, result),
+    let answer = match &pooler {
+        None => answer(protocol, transport, result),
+        Some(pooler) => answer_behind(protocol, pooler, result),
     };
-    verification.proofs.extend(proof);
-    verification.notes.extend(note);
+    verification.proofs.extend(answer.proof);
+    verification.notes.extend(answer.note);
     if let Some(pooler) = pooler {
         verification.proofs.extend(pooler.behind(&collect(version)?));
     }
     Ok(())
 }
 
-/// The server's view of the connection as a proof, with a note when it sees another connection than ours.
-fn server(
-    protocol: Protocol,
-    ours: Option<&'static str>,
-    result: Result<View, LoginError>,
-) -> (Option<Proof>, Option<String>) {
-    match result {
-        Ok(view) if view.says.is_empty() && view.version.is_empty() => (None, None),
-        Ok(view) if view.transport.is_some() && view.transport != ours => {
-            let note = "the server sees another connection than this one: a pooler or proxy stands between, and what it uses behind it is not proved here";
-            (proof(in_words(protocol, &view), None), Some(note.to_owned()))
-        }
-        Ok(view) => (proof(in_words(protocol, &view), view.transport), None),
-        Err(LoginError::Refused(refused)) => {
-            let refusal = format!(
-                "{protocol}: refused {} ({}): it is that server, but it reported nothing about this connection",
-                refused.what, refused.answer
-            );
-            let note = Some(refused.try_next)
-                .filter(|next| !next.is_empty())
-                .map(|next| format!("to log in: {next}"));
-            (proof(refusal, None), note)
-        }
-        Err(error) => (proof(error.to_string(), None), None),
+#[derive(Default)]
+struct Answer {
+    proof: Option<Proof>,
+    note: Option<String>,
+}
+
+impl Answer {
+    fn new(says: String, transport: Option<&'static str>) -> Self {
+        Answer { proof: Some(Proof { by: "server", says, transport }), note: None }
     }
 }
 
-fn proof(says: String, transport: Option<&'static str>) -> Option<Proof> {
-    Some(Proof { by: "server", says, transport })
+/// The server's view of the connection as a proof, with a note when it sees another connection than ours.
+fn answer(protocol: Protocol, ours: Option<&'static str>, result: Result<View, LoginError>) -> Answer {
+    let view = match result {
+        Ok(view) => view,
+        Err(LoginError::Refused(refused)) => {
+            let says = format!(
+                "{protocol}: refused {} ({}): it is that server, but it reported nothing about this connection",
+                refused.what, refused.answer
+            );
+            let mut answer = Answer::new(says, None);
+            if !refused.try_next.is_empty() {
+                answer.note = Some(format!("to log in: {}", refused.try_next));
+            }
+            return answer;
+        }
+        Err(error) => return Answer::new(error.to_string(), None),
+    };
+    if view.says.is_empty() && view.version.is_empty() {
+        return Answer::default();
+    }
+    let says = format!("{protocol} {}: {}", view.version, view.says);
+    if view.transport.is_some() && view.transport != ours {
+        let note = "the server sees another connection than this one: a pooler or proxy stands between, and what it uses behind it is not proved here";
+        return Answer { note: Some(note.to_owned()), ..Answer::new(says, None) };
+    }
+    Answer::new(says, view.transport)
 }
 
 /// The same where a pooler answers: what the server sees is another connection, whatever its transport.
-fn behind(
-    protocol: Protocol,
-    pooler: &Pooler,
-    result: Result<View, LoginError>,
-) -> (Option<Proof>, Option<String>) {
-    let seen = result.as_ref().ok().and_then(|view| view.transport);
-    let (proof, note) = server(protocol, seen, result);
-    (proof.map(|proof| Proof { transport: None, ..proof }), note.or_else(|| Some(pooler.note(seen))))
+fn answer_behind(protocol: Protocol, pooler: &Pooler, result: Result<View, LoginError>) -> Answer {
+    let seen = match &result {
+        Ok(view) => view.transport,
+        Err(_) => None,
+    };
+    let mut answer = answer(protocol, seen, result);
+    if let Some(proof) = &mut answer.proof {
+        proof.transport = None;
+    }
+    if answer.note.is_none() {
+        answer.note = Some(pooler.note(seen));
+    }
+    answer
 }
 
-fn in_words(protocol: Protocol, view: &View) -> String {
-    format!("{protocol} {}: {}", view.version, view.says)
-}
-
-/// Proofs about the other end from the kernel's listing, and the pooler that it is. Retries, because a server may need
-/// time to accept; one that has not accepted is reported.
+/// Proofs about the other end from the kernel's listing, and the pooler that answers there, if it is one. Lists again for up to
+/// [`MOMENT`], because a server may need time to accept; one that has not accepted is reported.
 fn accepted_pair(inode: u64, version: &str) -> Result<(Vec<Proof>, Option<Pooler>), ScanError> {
     let begun = Instant::now();
     loop {
         let scan = collect(version)?;
-        let found = pair(&scan, inode);
-        let is_held = scan.connections.iter().any(|connection| {
-            let client = scan.sockets.get(connection.client);
-            client.is_some_and(|socket| socket.inode == inode) && scan.holder(connection.server).is_some()
-        });
-        if is_held || begun.elapsed() > MOMENT {
-            return Ok(found);
+        let pair = Pair::find(&scan, inode);
+        if pair.is_held() || begun.elapsed() > MOMENT {
+            return Ok((pair.proofs(), Pooler::of(pair.service)));
         }
         std::thread::sleep(MOMENT / 20);
     }
 }
 
-/// Proofs about the other end from one listing, and the pooler that it is.
-fn pair(scan: &Scan, inode: u64) -> (Vec<Proof>, Option<Pooler>) {
-    let Some(at) = scan.sockets.iter().position(|socket| socket.inode == inode) else {
-        return (Vec::new(), None);
-    };
-    let own = &scan.sockets[at];
-    let transport = Some(if own.kind.is_unix() { "unix" } else { "tcp" });
-    let mut proofs = Vec::new();
-    let connection = scan.connections.iter().find(|connection| connection.client == at);
-    let other = connection.and_then(|connection| scan.sockets.get(connection.server));
-    if let Some(other) = other {
-        let says = format!("{} socket {inode} ↔ socket {} at {}", own.kind.label(), other.inode, other.local);
-        proofs.push(Proof { by: "socket pair", says, transport });
-    }
-    let holder = other.and_then(|other| other.pids.first()).and_then(|pid| scan.process(*pid));
-    // Not accepted yet: no process holds that end, but the listener's process will.
-    let service = match connection.and_then(|connection| connection.service) {
-        Some(at) => scan.services.get(at),
-        None => listens_at_peer(scan, own),
-    };
-    match (holder, service) {
-        (Some(process), service) => {
-            let name = service.map_or("", |service| service.name.as_str());
-            proofs.push(Proof {
-                by: "peer",
-                says: format!("{} {name}", identity(process)).trim().to_owned(),
-                transport: None,
-            });
-        }
-        (None, Some(service)) => {
-            proofs.push(Proof {
-                by: "peer",
-                says: if rustix::process::geteuid().is_root() {
-                    format!("{}, which has not accepted the connection yet", service.name)
-                } else {
-                    format!("{}; you cannot see its process (run as root)", service.name)
-                },
-                transport: None,
-            });
-        }
-        (None, None) => {}
-    }
-    (proofs, Pooler::of(service))
+/// Both ends of our connection, as one listing has them.
+struct Pair<'a> {
+    own: Option<&'a Socket>,
+    other: Option<&'a Socket>,
+    holder: Option<&'a Process>,
+    /// The service at the other end; where nobody has accepted the connection yet, the one that will.
+    service: Option<&'a Service>,
 }
 
-/// The service that listens at the path to which a Unix socket is connected.
+impl<'a> Pair<'a> {
+    fn find(scan: &'a Scan, inode: u64) -> Self {
+        let mut pair = Pair { own: None, other: None, holder: None, service: None };
+        let Some(at) = scan.sockets.iter().position(|socket| socket.inode == inode) else { return pair };
+        let own = &scan.sockets[at];
+        pair.own = Some(own);
+        if let Some(connection) = scan.connections.iter().find(|connection| connection.client == at) {
+            pair.other = scan.sockets.get(connection.server);
+            pair.holder = scan.holder(connection.server);
+            pair.service = scan.service_of(connection);
+        }
+        if pair.service.is_none() {
+            pair.service = listens_at_peer(scan, own);
+        }
+        pair
+    }
+
+    fn is_held(&self) -> bool {
+        self.holder.is_some()
+    }
+
+    fn proofs(&self) -> Vec<Proof> {
+        let mut proofs = Vec::new();
+        if let (Some(own), Some(other)) = (self.own, self.other) {
+            let label = own.kind.label();
+            let says = format!("{label} socket {} ↔ socket {} at {}", own.inode, other.inode, other.local);
+            let transport = Some(if own.kind.is_unix() { "unix" } else { "tcp" });
+            proofs.push(Proof { by: "socket pair", says, transport });
+        }
+        let says = match (self.holder, self.service) {
+            (Some(process), Some(service)) => format!("{} {}", identity(process), service.name),
+            (Some(process), None) => identity(process),
+            (None, Some(service)) if rustix::process::geteuid().is_root() => {
+                format!("{}, which has not accepted the connection yet", service.name)
+            }
+            (None, Some(service)) => format!("{}; you cannot see its process (run as root)", service.name),
+            (None, None) => return proofs,
+        };
+        proofs.push(Proof { by: "peer", says, transport: None });
+        proofs
+    }
+}
+
 fn listens_at_peer<'a>(scan: &'a Scan, own: &Socket) -> Option<&'a Service> {
-    own.peer.path().filter(|_| own.kind.is_unix())?;
-    scan.services.iter().find(|service| {
-        let mut listeners = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
-        listeners.any(|listener| listener.local == own.peer)
-    })
+    if !own.kind.is_unix() || own.peer.path().is_none() {
+        return None;
+    }
+    let mut services = scan.services.iter();
+    services.find(|service| scan.listeners(service).any(|listener| listener.local == own.peer))
 }
 
 fn identity(process: &Process) -> String {
-    let user = process.user.clone().unwrap_or_else(|| process.uid.to_string());
+    let user = match &process.user {
+        Some(name) => name.clone(),
+        None => process.uid.to_string(),
+    };
     format!("{} {}, user {user}:", process.titled(), process.pid)
 }
 
-/// Key by which connections are grouped in the output: transport, role, address, service and the other end.
-type Alike = (&'static str, &'static str, String, Option<String>, Option<String>);
+/// What connections have in common that are one line of the output.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Alike {
+    transport: &'static str,
+    role: &'static str,
+    service_address: String,
+    service: Option<String>,
+    other: Option<String>,
+}
 
 fn process(verification: &mut Verification, pid: u32, version: &str) -> Result<(), VerifyError> {
     match std::fs::read_dir(format!("/proc/{pid}/fd")) {
@@ -241,16 +272,15 @@ fn process(verification: &mut Verification, pid: u32, version: &str) -> Result<(
     }
     let scan = collect(version)?;
     let joined = held_connections(verification, &scan, pid);
-    verification.remote = scan
-        .sockets
-        .iter()
-        .filter(|socket| {
-            socket.kind.is_tcp()
-                && socket.state == SocketState::Established
-                && socket.pids.contains(&pid)
-                && !joined.contains(&socket.inode)
-        })
-        .count() as u32;
+    for socket in &scan.sockets {
+        if socket.kind.is_tcp()
+            && socket.state == SocketState::Established
+            && socket.pids.contains(&pid)
+            && !joined.contains(&socket.inode)
+        {
+            verification.remote += 1;
+        }
+    }
     let has_connection =
         |transport: &str| verification.connections.iter().any(|one| one.transport == transport);
     verification.transport = match (has_connection("unix"), has_connection("tcp")) {
@@ -267,52 +297,45 @@ fn held_connections(verification: &mut Verification, scan: &Scan, pid: u32) -> V
     let mut groups: BTreeMap<Alike, u32> = BTreeMap::new();
     let mut joined = Vec::new();
     for connection in &scan.connections {
-        let (Some(client), Some(server)) =
-            (scan.sockets.get(connection.client), scan.sockets.get(connection.server))
-        else {
-            continue;
-        };
+        let Some((client, server)) = scan.ends(connection) else { continue };
         // Socket pairs have no listener: they are internal to a program, not a choice of transport.
         if connection.service.is_none() && connection.kind.is_unix()
             || connection.kind == SocketKind::UnixDgram
         {
             continue;
         }
-        for (role, own, other) in [("client", client, server), ("server", server, client)] {
-            if own.pids.contains(&pid) {
-                joined.push(own.inode);
-                let process = other.pids.first().and_then(|pid| scan.process(*pid));
-                let other = process.map(|process| format!("{} {}", process.titled(), process.pid));
-                let service =
-                    connection.service.and_then(|at| scan.services.get(at)).map(|one| one.name.clone());
-                let transport = if connection.kind.is_unix() { "unix" } else { "tcp" };
-                *groups.entry((transport, role, server.local.to_string(), service, other)).or_default() += 1;
+        let ends = [("client", client, connection.server), ("server", server, connection.client)];
+        for (role, own, other) in ends {
+            if !own.pids.contains(&pid) {
+                continue;
             }
+            joined.push(own.inode);
+            let alike = Alike {
+                transport: if connection.kind.is_unix() { "unix" } else { "tcp" },
+                role,
+                service_address: server.local.to_string(),
+                service: scan.service_of(connection).map(|service| service.name.clone()),
+                other: scan.holder(other).map(|process| format!("{} {}", process.titled(), process.pid)),
+            };
+            *groups.entry(alike).or_default() += 1;
         }
     }
-    verification.connections = groups
-        .into_iter()
-        .map(|((transport, role, service_address, service, other), count)| HeldConnection {
-            transport,
-            role,
-            service_address,
-            service,
-            other,
-            count,
-        })
-        .collect();
+    for (Alike { transport, role, service_address, service, other }, count) in groups {
+        let connection = HeldConnection { transport, role, service_address, service, other, count };
+        verification.connections.push(connection);
+    }
     joined
 }
 
 /// Checks the transport, every proof that names one, and what the application was seen to do, against the expected
-/// transport.
+/// transport: `unix` or `tcp`.
 pub fn expect(verification: &mut Verification, expected: &str) {
-    let agrees = verification.transport == Some(expected)
-        && verification.seen_elsewhere.is_empty()
-        && verification
-            .proofs
-            .iter()
-            .all(|proof| proof.transport.is_none_or(|transport| transport == expected));
+    let mut agrees = verification.transport == Some(expected) && verification.seen_elsewhere.is_empty();
+    for proof in &verification.proofs {
+        if let Some(transport) = proof.transport {
+            agrees &= transport == expected;
+        }
+    }
     verification.expected = Some(expected.to_owned());
     verification.as_expected = Some(agrees);
 }
@@ -328,8 +351,7 @@ impl Pooler {
     /// The service, if it is a pooler whose process is visible.
     fn of(service: Option<&Service>) -> Option<Self> {
         let service = service?;
-        let is_pooler = matches!(service.kind, Some(Kind::Pgbouncer | Kind::Odyssey));
-        if !is_pooler {
+        if !matches!(service.kind, Some(Kind::Pgbouncer | Kind::Odyssey)) {
             return None;
         }
         Some(Pooler { name: service.name.clone(), pid: service.pid? })
@@ -339,9 +361,8 @@ impl Pooler {
     fn behind(&self, scan: &Scan) -> Vec<Proof> {
         let mut counts: BTreeMap<(String, String), usize> = BTreeMap::new();
         for connection in &scan.connections {
-            let ends = (scan.sockets.get(connection.client), scan.sockets.get(connection.server));
-            let (Some(client), Some(server)) = ends else { continue };
-            if let Some(service) = connection.service.and_then(|at| scan.services.get(at))
+            let Some((client, server)) = scan.ends(connection) else { continue };
+            if let Some(service) = scan.service_of(connection)
                 && service.kind == Some(Kind::Postgres)
                 && client.pids.contains(&self.pid)
             {
@@ -352,13 +373,11 @@ impl Pooler {
         for ((service, place), count) in counts {
             let noun = if count == 1 { "connection" } else { "connections" };
             let says = format!("{} {} → {service} at {place}, {count} {noun}", self.name, self.pid);
-            // About other connections than the one that is verified.
             proofs.push(Proof { by: "behind it", says, transport: None });
         }
         proofs
     }
 
-    /// What the server's view is about.
     fn note(&self, transport: Option<&str>) -> String {
         let over = match transport {
             Some("unix") => "a Unix socket",
@@ -424,11 +443,12 @@ mod tests {
         fn view(transport: &'static str) -> Result<View, LoginError> {
             Ok(View { version: "1".into(), says: "x".into(), transport: Some(transport), ..View::default() })
         }
-        let (proof, note) = server(Protocol::Postgres, Some("unix"), view("unix"));
-        assert_eq!((proof.unwrap().transport, note), (Some("unix"), None));
-        let (proof, note) = server(Protocol::Postgres, Some("unix"), view("tcp"));
-        assert_eq!(proof.unwrap().transport, None);
-        assert!(note.unwrap().contains("pooler"));
-        assert_eq!(server(Protocol::Http, Some("unix"), Ok(View::default())), (None, None));
+        let same = answer(Protocol::Postgres, Some("unix"), view("unix"));
+        assert_eq!((same.proof.unwrap().transport, same.note), (Some("unix"), None));
+        let another = answer(Protocol::Postgres, Some("unix"), view("tcp"));
+        assert_eq!(another.proof.unwrap().transport, None);
+        assert!(another.note.unwrap().contains("pooler"));
+        let nothing = answer(Protocol::Http, Some("unix"), Ok(View::default()));
+        assert_eq!((nothing.proof, nothing.note), (None, None));
     }
 }

@@ -1,11 +1,15 @@
-//! Commands that a test runs, and waiting for what they do; programs that it makes, and files that it compares.
+//! Commands that a test runs, and waiting for what they do; programs that it makes, files that it compares, and what the reports
+//! of `samehost` must have.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
 
 /// How long a test waits for anything.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -15,14 +19,11 @@ const LIMIT: Duration = Duration::from_secs(60);
 pub struct Ended {
     /// Exit status; -1 after a signal.
     pub status: i32,
-    /// Standard output.
     pub stdout: String,
-    /// Standard error.
     pub stderr: String,
 }
 
 impl Ended {
-    /// The output of a command as text.
     #[must_use]
     pub fn of(output: &Output) -> Self {
         Ended {
@@ -32,7 +33,6 @@ impl Ended {
         }
     }
 
-    /// Standard output and standard error.
     #[must_use]
     pub fn both(&self) -> String {
         format!("{}{}", self.stdout, self.stderr)
@@ -124,9 +124,10 @@ pub fn wait_for<T>(what: &str, mut holds: impl FnMut() -> Option<T>) -> T {
 /// When there is none.
 #[must_use]
 pub fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0");
-    let address = listener.and_then(|listener| listener.local_addr()).expect("a free port");
-    wait_for("a port that is closed", || std::net::TcpStream::connect(address).is_err().then_some(()));
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("its address");
+    drop(listener);
+    wait_for("a port that is closed", || TcpStream::connect(address).err());
     address.port()
 }
 
@@ -172,4 +173,108 @@ pub fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
         }
     }
     found
+}
+
+/// Whether the test runs as root. Servers then run as a user of their own, and some checks have nothing to refuse.
+#[must_use]
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// The name of the user who runs the tests.
+///
+/// # Panics
+/// When he has none.
+#[must_use]
+pub fn own_name() -> String {
+    must("id", &["-un"]).trim().to_owned()
+}
+
+/// Installs the WordPress below `root`, whose settings are written, as the site of `host` (a port may follow). WordPress' own
+/// installer does it.
+///
+/// # Panics
+/// When there is no PHP, or the installer does not say that it is done.
+pub fn install_wordpress(root: &Path, host: &str) {
+    let installer = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/wordpress.php");
+    let output = Command::new("php")
+        .args(["-d", "display_errors=0"])
+        .arg(installer)
+        .arg(root)
+        .arg(host)
+        .output()
+        .expect("PHP");
+    assert!(String::from_utf8_lossy(&output.stdout).ends_with("installed"), "{output:?}");
+}
+
+// What every report must have, whatever it measured; and reports of hosts that differ by chance, made from a real one.
+
+/// The arms that did nothing in any of their trials, and those of which an operation failed. A single trial of a few
+/// milliseconds may be over before its first operation where others have the CPUs, and so may both of `noop`, which has no
+/// server to fail.
+#[must_use]
+pub fn idle_or_failing(report: &Value) -> Vec<String> {
+    let mut operations: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut failing: BTreeSet<&str> = BTreeSet::new();
+    for trial in report["trials"].as_array().into_iter().flatten() {
+        let arm = trial["arm"].as_str().unwrap_or_default();
+        *operations.entry(arm).or_default() += trial["operations"].as_u64().unwrap_or(0);
+        if let Some(errors) = trial["errors"].as_object()
+            && !errors.is_empty()
+        {
+            failing.insert(arm);
+        }
+    }
+    if operations.is_empty() {
+        return vec!["no arm was measured".into()];
+    }
+    let mut odd = Vec::new();
+    for (arm, operations) in operations {
+        if failing.contains(arm) || operations == 0 && arm != "noop" {
+            odd.push(format!("{arm}: {operations} operations"));
+        }
+    }
+    odd
+}
+
+/// A figure of a trial that the meters gave. It may be missing only where the trial says that they were read late.
+///
+/// # Panics
+/// If it is missing without that warning.
+#[must_use]
+pub fn metered(trial: &Value, figure: &str) -> Option<f64> {
+    let value = trial[figure].as_f64();
+    let mut is_late = false;
+    for warning in trial["warnings"].as_array().into_iter().flatten() {
+        let message = warning["message"].as_str().unwrap_or_default();
+        is_late |= warning["code"] == "not_measured" && message.contains("the meters were read");
+    }
+    assert!(value.is_some() || is_late, "{figure}: {trial}");
+    value
+}
+
+/// Noise that is the same in each run: about normal, with a deviation of 1.
+pub struct Noise(pub u64);
+
+impl Noise {
+    pub fn draw(&mut self) -> f64 {
+        let mut uniform = || {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) as f64 / f64::from(1_u32 << 31)
+        };
+        (0..12).map(|_| uniform()).sum::<f64>() - 6.0
+    }
+}
+
+/// Makes the times of a report's comparisons longer by a factor, and its rates smaller, each with noise of the deviation
+/// `within` of its logarithm. The ratios stay.
+pub fn slow_down(comparisons: &mut Value, factor: f64, within: f64, noise: &mut Noise) {
+    for comparison in comparisons.as_array_mut().expect("a list of comparisons") {
+        let is_rate = ["throughput", "bandwidth"].iter().any(|rate| comparison["metric"] == *rate);
+        for value in ["baseline_value", "candidate_value"] {
+            let factor = factor * (within * noise.draw()).exp();
+            let factor = if is_rate { 1.0 / factor } else { factor };
+            comparison[value] = json!(comparison[value].as_f64().expect("a number") * factor);
+        }
+    }
 }

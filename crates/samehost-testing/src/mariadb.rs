@@ -10,12 +10,16 @@ use std::time::Duration;
 use samehost_transport::MadeCertificate;
 use tempfile::TempDir;
 
+pub use crate::command::{is_root, own_name};
+
 /// The password of every account that has one.
 pub const SECRET: &str = "hunter2 and 'more'";
 /// The same in a URL.
 pub const SECRET_IN_URL: &str = "hunter2%20and%20%27more%27";
 
-/// A server with a database `shop`.
+/// A server with a database `shop`, and in it a table `orders` of 501 rows. `by_native`, `by_ed25519` (MariaDB) or `by_sha2` (MySQL)
+/// log in with [`SECRET`] over both transports and may do everything; so may the user who runs the tests, by his socket alone
+/// (MariaDB). `by_tls` has to come encrypted over TCP; `by_nothing` has no password and may only read.
 pub struct MariaDb {
     server: Child,
     directory: TempDir,
@@ -27,16 +31,6 @@ impl Drop for MariaDb {
         let _ = self.server.kill();
         let _ = self.server.wait();
     }
-}
-
-pub fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
-/// The name of the user who runs the tests.
-pub fn own_name() -> String {
-    let output = Command::new("id").arg("-un").output().unwrap();
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
 fn data(directory: &TempDir) -> String {
@@ -53,14 +47,12 @@ const ORDERS: &str = "USE shop;\nCREATE TABLE shop.orders (id BIGINT PRIMARY KEY
     INSERT INTO shop.orders WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500) \
     SELECT i, CONCAT('thing ', i), i / 3 FROM n;\nINSERT INTO shop.orders VALUES (1000, NULL, NULL);\n";
 
-/// The password as SQL has it.
-fn secret() -> String {
+fn secret_in_sql() -> String {
     SECRET.replace('\'', "''")
 }
 
-/// Statements that make MariaDB's accounts.
 fn accounts() -> String {
-    let (own, secret) = (own_name(), secret());
+    let (own, secret) = (own_name(), secret_in_sql());
     let mut accounts = format!(
         "CREATE DATABASE shop;\nCREATE USER '{own}x'@'localhost';\nCREATE OR REPLACE USER '{own}'@'localhost' IDENTIFIED VIA unix_socket;\nGRANT ALL ON *.* TO '{own}'@'localhost' WITH GRANT OPTION;\n"
     );
@@ -76,7 +68,7 @@ fn accounts() -> String {
 
 /// Statements that make MySQL's accounts: its own way to prove a password is the only one that MySQL 9 has.
 fn mysql_accounts() -> String {
-    let secret = secret();
+    let secret = secret_in_sql();
     let mut accounts = "CREATE DATABASE shop;\n".to_owned();
     for host in ["localhost", "127.0.0.1"] {
         accounts += &format!(
@@ -93,13 +85,12 @@ fn accounts_of_both() -> String {
     });
     let by_tls = format!(
         "CREATE USER by_tls@'127.0.0.1' IDENTIFIED BY '{}' REQUIRE SSL;\nGRANT ALL ON *.* TO by_tls@'127.0.0.1';\n",
-        secret()
+        secret_in_sql()
     );
     // The accounts see the table once it is there.
     nothing.concat() + &by_tls + ORDERS
 }
 
-/// A directory with what a server reads at its start.
 fn prepare(accounts: &str) -> TempDir {
     let directory = tempfile::Builder::new().prefix("my").tempdir().unwrap();
     let path = directory.path();
@@ -121,13 +112,13 @@ fn temporary(directory: &TempDir) -> String {
     format!("--tmpdir={}", directory.path().display())
 }
 
-/// Runs what makes a data directory.
 fn make(command: &mut Command) {
     let made = command.output().unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
 }
 
 impl MariaDb {
+    /// A MariaDB with more options. Waits until the table can be read, up to 20 s.
     pub fn start(more: &[&str]) -> Self {
         let directory = prepare(&accounts());
         let user = if is_root() { "--user=root" } else { "--skip-test-db" };
@@ -183,12 +174,14 @@ impl MariaDb {
             .args(["--no-defaults", "-uroot", "-BN", "-e", sql, "-S", &self.socket()])
             .output()
             .unwrap();
-        output.status.success().then(|| String::from_utf8(output.stdout).unwrap().trim().to_owned())
+        if !output.status.success() {
+            return None;
+        }
+        Some(String::from_utf8(output.stdout).unwrap().trim().to_owned())
     }
 
-    /// What a statement answers.
     pub fn sql(&self, sql: &str) -> String {
-        self.try_sql(sql).unwrap_or_else(|| panic!("{sql}"))
+        self.try_sql(sql).expect(sql)
     }
 
     /// Databases and tables of ours that are left.

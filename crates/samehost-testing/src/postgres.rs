@@ -10,6 +10,8 @@ use std::time::Duration;
 use samehost_transport::MadeCertificate;
 use tempfile::TempDir;
 
+pub use crate::command::{is_root, own_name};
+
 /// The password of every role that has one.
 pub const SECRET: &str = "hunter2-and-more";
 
@@ -20,7 +22,9 @@ const ACCESS: &str = "local all admin trust\nlocal all by_trust trust\nlocal all
     host all by_md5 127.0.0.1/32 md5\nhost all by_password 127.0.0.1/32 password\n\
     hostssl all by_tls 127.0.0.1/32 scram-sha-256\n";
 
-/// A cluster with a database `shop`.
+/// A cluster with a database `shop`. The name of a role is the method that asks for its password, [`SECRET`]; `by_trust` has none,
+/// `by_tls` has to come encrypted over TCP, and the user who runs the tests comes over the socket as himself (`peer`). As root the
+/// server runs as `postgres`, which does not start as root.
 pub struct Cluster {
     server: Child,
     directory: TempDir,
@@ -45,10 +49,6 @@ fn programs() -> PathBuf {
     versions.pop().expect("PostgreSQL must be installed: cargo xtask servers")
 }
 
-pub fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
 /// A command as a user who may run a PostgreSQL.
 fn unprivileged(program: &Path) -> Command {
     if !is_root() {
@@ -66,13 +66,6 @@ fn mtime(path: &Path) -> f64 {
     changed.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64()
 }
 
-/// The name of the user who runs the tests.
-pub fn own_name() -> String {
-    let output = Command::new("id").arg("-un").output().unwrap();
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
-}
-
-/// Makes the data directory below `path`.
 fn make_data(bin: &Path, path: &Path) -> PathBuf {
     let data = path.join("data");
     let made = unprivileged(&bin.join("initdb"))
@@ -118,7 +111,7 @@ impl Cluster {
             assert!(Command::new("chown").arg("postgres:").arg(path).status().unwrap().success());
         }
         let data = make_data(bin, path);
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = crate::free_port();
         let server = unprivileged(&bin.join("postgres"))
             .arg("-D")
             .arg(&data)
@@ -159,16 +152,18 @@ impl Cluster {
             .arg(self.directory.path())
             .output()
             .unwrap();
-        output.status.success().then(|| String::from_utf8(output.stdout).unwrap().trim().to_owned())
+        if !output.status.success() {
+            return None;
+        }
+        Some(String::from_utf8(output.stdout).unwrap().trim().to_owned())
     }
 
     pub fn pid(&self) -> u32 {
         self.server.id()
     }
 
-    /// What a statement answers.
     pub fn sql(&self, database: &str, sql: &str) -> String {
-        self.try_sql(database, sql).unwrap_or_else(|| panic!("{sql}"))
+        self.try_sql(database, sql).expect(sql)
     }
 
     /// Tables of ours that are left in `shop`.

@@ -32,7 +32,10 @@ impl Known {
     /// `None` if the secret is too short to search for.
     pub(super) fn new(text: &str) -> Option<Self> {
         let chars: Vec<char> = text.chars().collect();
-        (chars.len() >= SHORTEST).then(|| Known {
+        if chars.len() < SHORTEST {
+            return None;
+        }
+        Some(Known {
             text: text.to_owned(),
             is_distinctive: is_distinctive(&chars),
             base64: in_base64(text.as_bytes()),
@@ -44,17 +47,17 @@ impl Known {
         &self.text
     }
 
-    /// Whether a coincidental match is unlikely.
     pub(super) fn is_distinctive(&self) -> bool {
         self.is_distinctive
     }
 
-    /// All occurrences in a text.
     pub(super) fn find(&self, text: &str) -> Vec<Range<usize>> {
         let mut found = Vec::new();
         let mut at = 0;
         while at < text.len() {
-            if let Some(end) = self.ends(text, at).filter(|end| self.is_it(text, at, *end)) {
+            if let Some(end) = self.end_of_match(text, at)
+                && self.is_whole_word(text, at, end)
+            {
                 found.push(at..end);
                 at = end;
                 continue;
@@ -71,7 +74,7 @@ impl Known {
     }
 
     /// End of the longest occurrence that starts at `at`.
-    fn ends(&self, text: &str, at: usize) -> Option<usize> {
+    fn end_of_match(&self, text: &str, at: usize) -> Option<usize> {
         let mut ends = vec![at];
         for c in &self.chars {
             let mut next = Vec::new();
@@ -88,9 +91,9 @@ impl Known {
         ends.pop().filter(|end| *end > at)
     }
 
-    /// Whether a match counts. A password that is a plain word (`redis`, `app`) also occurs in paths and
-    /// names, and masking it there would reveal it, so it must match a whole word.
-    fn is_it(&self, text: &str, start: usize, end: usize) -> bool {
+    /// Whether a match counts: of a distinctive secret each does. A password that is a plain word (`redis`, `app`) also occurs in
+    /// paths and names, and masking it there would reveal it, so it must match a whole word.
+    fn is_whole_word(&self, text: &str, start: usize, end: usize) -> bool {
         if self.is_distinctive {
             return true;
         }
@@ -171,7 +174,6 @@ fn is_base64(byte: &u8) -> bool {
 // Encodings of one character of a secret: literal, percent-encoded, escaped by backslashes, an HTML entity,
 // doubled, or as written by shells and PHP; also nested.
 
-/// Maximum consecutive backslashes that count as an escape.
 const MOST_BACKSLASHES: usize = 32;
 
 /// Adds all end positions of encodings of the character that start at `at`.
@@ -224,7 +226,7 @@ fn escaped(rest: &str, c: char) -> Option<usize> {
     if short != '\0' && rest.starts_with(short) {
         return Some(1);
     }
-    units(rest, c).or_else(|| code_point(rest, c)).or_else(|| byte_codes(rest, c))
+    units(rest, c).or(code_point(rest, c)).or(byte_codes(rest, c))
 }
 
 /// Length of `u0041`, or of a surrogate pair `ud83d\ude00`.
@@ -253,7 +255,7 @@ fn code_point(rest: &str, c: char) -> Option<usize> {
         }
         None => (rest.strip_prefix('U')?.get(..8)?, 9),
     };
-    (u32::from_str_radix(digits, 16) == Ok(u32::from(c))).then_some(length)
+    if u32::from_str_radix(digits, 16) == Ok(u32::from(c)) { Some(length) } else { None }
 }
 
 /// Length of the bytes `xc3\xa4` or `303\244`.

@@ -6,7 +6,6 @@
 mod known;
 mod named;
 mod options;
-mod value;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -45,7 +44,6 @@ impl fmt::Display for Secret {
     }
 }
 
-/// Replacement for a secret.
 const STARS: &str = "***";
 
 /// Kind of text, which determines where an unquoted value ends.
@@ -70,7 +68,7 @@ pub struct Redactor {
 }
 
 impl Redactor {
-    /// A redactor that knows these secrets.
+    /// A redactor that hides these secrets wherever they stand, beside what stands in places of secrets.
     #[must_use]
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a Secret>) -> Self {
         let mut redactor = Redactor::default();
@@ -80,14 +78,16 @@ impl Redactor {
         redactor
     }
 
-    /// Adds a known secret.
+    /// Adds a secret that is hidden from now on.
     pub fn add(&mut self, secret: &Secret) {
         self.known.extend(Known::new(secret.reveal()));
     }
 
     /// Adds the secrets found in a configuration, because programs quote parts of their files in error messages.
     pub fn learn(&mut self, text: &str) {
-        self.known.extend(secrets_in(text).iter().filter_map(|secret| Known::new(secret.reveal())));
+        for secret in secrets_in(text) {
+            self.add(&secret);
+        }
     }
 
     /// Stops searching for a secret that equals a displayed name, such as a user or a database: hiding the
@@ -96,42 +96,40 @@ impl Redactor {
         self.known.retain(|known| known.text() != name);
     }
 
-    /// Redacts a line of a configuration.
+    /// Redacts a line of a configuration, where an unquoted value extends to the end of the line.
     #[must_use]
     pub fn line(&self, text: &str) -> String {
         self.shown(text, Style::Line)
     }
 
-    /// Redacts a message, our own or another program's.
+    /// Redacts a message, our own or another program's, where an unquoted value is one word.
     #[must_use]
     pub fn message(&self, text: &str) -> String {
         self.shown(text, Style::Message)
     }
 
-    /// Redacts a shell command.
+    /// Redacts a shell command, where an unquoted value is one word.
     #[must_use]
     pub fn command(&self, text: &str) -> String {
         self.shown(text, Style::Command)
     }
 
-    /// Redacts the words of a command line.
+    /// Redacts the words of a command line, as many as it gets. Options are understood across words, so that `-a`, `SECRET` hides
+    /// the second one after `redis-cli` and not after `ls`; callers pass the whole line, with the program.
     #[must_use]
     pub fn words(&self, words: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<String> {
         let words: Vec<_> = words.into_iter().collect();
         let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
-        let across = options::of_words(&words);
-        words
-            .iter()
-            .zip(across)
-            .map(|(word, from_options)| {
-                let mut hidden = self.ranges(word, Style::Command);
-                hidden.extend(from_options);
-                // `--password=a b;c` and `redis://:a b@host` are one word each, whatever they contain.
-                hidden.extend(named::whole_word(word));
-                hidden.extend(whole_word(word));
-                hide(word, hidden)
-            })
-            .collect()
+        let mut shown = Vec::new();
+        for (word, from_options) in words.iter().zip(options::of_words(&words)) {
+            let mut hidden = self.ranges(word, Style::Command);
+            hidden.extend(from_options);
+            // `--password=a b;c` and `redis://:a b@host` are one word each, whatever they contain.
+            hidden.extend(named::whole_word(word));
+            hidden.extend(whole_word(word));
+            shown.push(hide(word, hidden));
+        }
+        shown
     }
 
     /// Redacts one word of a command line: a URL, a path, an endpoint.
@@ -145,16 +143,27 @@ impl Redactor {
     }
 
     fn ranges(&self, text: &str, style: Style) -> Vec<Range<usize>> {
-        let mut hidden: Vec<Range<usize>> = self.known.iter().flat_map(|known| known.find(text)).collect();
+        let mut hidden: Vec<Range<usize>> = Vec::new();
+        for known in &self.known {
+            hidden.extend(known.find(text));
+        }
         let mut at = 0;
         for line in text.split_inclusive('\n') {
-            let bare = line.trim_end_matches(['\n', '\r']);
-            let found = find(bare).into_iter().chain(named::find(bare, style)).chain(options::of_text(bare));
-            hidden.extend(found.map(|range| at + range.start..at + range.end));
+            for range in ranges_in_line(line.trim_end_matches(['\n', '\r']), style) {
+                hidden.push(at + range.start..at + range.end);
+            }
             at += line.len();
         }
         hidden
     }
+}
+
+/// Places of a line where secrets are expected: URLs, names of secrets, and options of commands.
+fn ranges_in_line(line: &str, style: Style) -> Vec<Range<usize>> {
+    let mut found = find(line);
+    found.extend(named::find(line, style));
+    found.extend(options::of_text(line));
+    found
 }
 
 /// Values in a configuration where secrets are expected. Plain words are omitted: `auth: login` would hide
@@ -163,16 +172,21 @@ impl Redactor {
 pub fn secrets_in(text: &str) -> Vec<Secret> {
     let mut secrets = Vec::new();
     for line in text.lines() {
-        let found = named::find(line, Style::Line).into_iter();
-        let found = found.chain(find(line)).chain(options::of_text(line));
-        let values = found.filter_map(|range| line.get(range)).map(value::unquoted);
-        let sure = values.filter(|value| Known::new(value).is_some_and(|known| known.is_distinctive()));
-        secrets.extend(sure.map(Secret::new));
+        for range in ranges_in_line(line, Style::Line) {
+            let Some(value) = line.get(range) else { continue };
+            let value = named::unquoted(value);
+            if let Some(known) = Known::new(&value)
+                && known.is_distinctive()
+            {
+                secrets.push(Secret::new(value));
+            }
+        }
     }
     secrets
 }
 
-/// A parser's message without its quotations from the file, which may be secrets.
+/// A parser's message without its quotations from the file, which may be secrets: each becomes `…`. A quote that is never closed
+/// takes the rest of the message.
 #[must_use]
 pub fn without_quotes(message: &str) -> String {
     let mut safe = String::new();
@@ -191,7 +205,7 @@ pub fn without_quotes(message: &str) -> String {
     safe
 }
 
-/// Replaces these ranges of a text by stars.
+/// Replaces these ranges of a text by stars; ranges that overlap or touch get the stars once.
 fn hide(text: &str, mut ranges: Vec<Range<usize>>) -> String {
     ranges.retain(|range| !range.is_empty());
     ranges.sort_by_key(|range| (range.start, range.end));
@@ -212,7 +226,6 @@ fn hide(text: &str, mut ranges: Vec<Range<usize>>) -> String {
 
 // Passwords in URLs (`scheme://user:password@host`) and in addresses of Go's MySQL driver (`user:password@tcp(…)`).
 
-/// Passwords in a line.
 fn find(line: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     for (at, sign) in line.match_indices("://") {
@@ -223,10 +236,13 @@ fn find(line: &str) -> Vec<Range<usize>> {
     }
     for driver in ["@tcp(", "@unix(", "@tcp6("] {
         for (at, _) in line.match_indices(driver) {
-            let word =
-                line[..at].rfind(|c: char| c.is_whitespace() || "'\"`=".contains(c)).map_or(0, |at| at + 1);
-            let password = line[word..at].find(':').map(|colon| word + colon + 1..at);
-            found.extend(password);
+            let word = match line[..at].rfind(|c: char| c.is_whitespace() || "'\"`=".contains(c)) {
+                Some(before) => before + 1,
+                None => 0,
+            };
+            if let Some(colon) = line[word..at].find(':') {
+                found.push(word + colon + 1..at);
+            }
         }
     }
     found
@@ -243,9 +259,11 @@ fn whole_word(word: &str) -> Option<Range<usize>> {
 /// Start of the password in the part before `@`.
 fn password(scheme: &str, login: &str) -> Option<usize> {
     match login.split_once(':') {
-        Some((user, rest)) => (!is_port_of(user, rest)).then_some(user.len() + 1),
+        Some((user, rest)) if is_port_of(user, rest) => None,
+        Some((user, _)) => Some(user.len() + 1),
         // phpredis and Symfony omit the user.
-        None => ((scheme == "unix" || has_bare_password(scheme)) && !login.contains('/')).then_some(0),
+        None if (scheme == "unix" || has_bare_password(scheme)) && !login.contains('/') => Some(0),
+        None => None,
     }
 }
 

@@ -4,7 +4,6 @@
 use std::ops::Range;
 
 use super::Style;
-use super::value::{self, Name};
 
 /// Words that are followed by a name and a value: `fastcgi_param DB_PASSWORD value;`.
 const TAKE_TWO: &[&str] =
@@ -15,17 +14,21 @@ const DIRECTIVES: &[&str] = &[
     "passwd", "pass", "secret",
 ];
 
-/// Ranges of all such values in a line.
 pub(super) fn find(line: &str, style: Style) -> Vec<Range<usize>> {
     let mut found: Vec<Range<usize>> = Vec::new();
     let mut at = 0;
     while let Some(name) = next_name(line, at) {
         at = name.end;
         // A name inside a secret is part of it.
-        if found.last().is_some_and(|last| last.end > name.start) || !is_secret(&line[name.clone()]) {
+        if let Some(last) = found.last()
+            && last.end > name.start
+        {
             continue;
         }
-        if let Some(value) = value_of(line, &name, style).filter(|value| !value.is_empty()) {
+        if is_secret(&line[name.clone()])
+            && let Some(value) = value_of(line, &name, style)
+            && !value.is_empty()
+        {
             found.push(value);
         }
     }
@@ -34,12 +37,16 @@ pub(super) fn find(line: &str, style: Style) -> Vec<Range<usize>> {
 
 /// Value of `NAME=…` or `NAME: …` as one word of a command line: the rest of the word.
 pub(super) fn whole_word(word: &str) -> Option<Range<usize>> {
-    let name = next_name(word, 0).filter(|name| name.start == 0)?;
-    let rest = &word[name.end..];
-    let start = name.end + usize::from(rest.starts_with(['=', ':']).then_some(1u8)?);
-    let value = word[start..].trim_start();
-    let is_value = is_secret(&word[name.clone()]) && !rest.starts_with("://");
-    (is_value && !value::is_harmless(value, says(&word[name]))).then(|| word.len() - value.len()..word.len())
+    let name = next_name(word, 0)?;
+    if name.start != 0 {
+        return None;
+    }
+    let (name, rest) = word.split_at(name.end);
+    if !is_secret(name) || rest.starts_with("://") || !rest.starts_with(['=', ':']) {
+        return None;
+    }
+    let value = rest[1..].trim_start();
+    if is_harmless(value, says(name)) { None } else { Some(word.len() - value.len()..word.len()) }
 }
 
 /// The next name: letters, digits, `_`, `-` and `.`.
@@ -54,15 +61,13 @@ fn is_part(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"_-.".contains(&byte)
 }
 
-/// A name in its line.
 struct At<'a> {
     line: &'a str,
     name: Range<usize>,
     /// Text before the name, without a quote directly before it.
     before: &'a str,
-    /// Whether quotes enclose exactly the name.
+    /// Whether quotes enclose the name and nothing else.
     is_quoted: bool,
-    /// Whether it is an index: `env[NAME]`.
     is_index: bool,
     /// The quote directly before the name, or the quote that is open there.
     quote: Option<char>,
@@ -97,10 +102,9 @@ fn value_of(line: &str, name: &Range<usize>, style: Style) -> Option<Range<usize
             at.value(start, is_tight, &sign[..length])
         }
     }?;
-    (!value::is_harmless(&line[range.clone()], says(&line[name.clone()]))).then_some(range)
+    if is_harmless(&line[range.clone()], says(&line[name.clone()])) { None } else { Some(range) }
 }
 
-/// Whether a name is that of a password, which any word can be.
 fn says(name: &str) -> Name {
     let lower = name.to_ascii_lowercase();
     if ["pass", "pwd", "password", "passwd"].iter().any(|end| lower.ends_with(end)) {
@@ -155,11 +159,13 @@ impl At<'_> {
         if rest.is_empty() {
             return None;
         }
-        if self.quote.is_some_and(|quote| rest.starts_with(quote)) {
-            return self.doubled(start);
+        if let Some(quote) = self.quote
+            && rest.starts_with(quote)
+        {
+            return self.doubled(start, quote);
         }
         if sign == ">" {
-            return Some(start..value::until(line, start, b"<"));
+            return Some(start..next_of(line, start, b"<"));
         }
         if self.begins_quote {
             let stop = self.quote.map_or(b'"', |quote| quote as u8);
@@ -170,7 +176,7 @@ impl At<'_> {
             return None;
         }
         if rest.trim_start_matches('\\').starts_with(['"', '\'', '`']) {
-            return value::quoted(line, start).map(|end| start..end);
+            return end_of_quoted(line, start).map(|end| start..end);
         }
         if rest.starts_with([',', ';', ')', '}', ']']) {
             return None;
@@ -183,26 +189,26 @@ impl At<'_> {
         let line = self.line;
         let stop = self.quote.map_or(0, |quote| quote as u8);
         match self.before.trim_end().chars().next_back() {
-            Some('?' | '&') => return value::until(line, start, b"&# \t'\"<>"),
+            Some('?' | '&') => return next_of(line, start, b"&# \t'\"<>"),
             Some(';') if self.before.ends_with(';') && is_tight => {
-                return value::until(line, start, &[b';', b'\'', b'"', stop]);
+                return next_of(line, start, &[b';', b'\'', b'"', stop]);
             }
             Some('{' | ',' | '(' | '[')
                 if !self.is_index && (self.style != Style::Message || sign != ":") =>
             {
-                return value::item(line, start).min(value::until(line, start, &[stop]));
+                return end_of_item(line, start).min(next_of(line, start, &[stop]));
             }
             _ => {}
         }
         if self.quote.is_some() {
-            return value::until(line, start, &[b' ', b'\t', stop]);
+            return next_of(line, start, &[b' ', b'\t', stop]);
         }
         match self.style {
-            Style::Command => value::word(line, start, b";|&)"),
+            Style::Command => end_of_word(line, start, b";|&)"),
             Style::Line if !is_tight || self.begins_line() => line.len(),
-            Style::Line => value::word(line, start, b""),
+            Style::Line => end_of_word(line, start, b""),
             Style::Message => {
-                let end = value::word(line, start, b"");
+                let end = end_of_word(line, start, b"");
                 // `password: this is a sentence`
                 let is_sentence = sign == ":" && !is_tight && !line[end..].trim().is_empty();
                 if is_sentence { start } else { end }
@@ -211,11 +217,13 @@ impl At<'_> {
     }
 
     /// Quotes doubled within quotes, as libpq writes them: `'host=h password=''a b'''`.
-    fn doubled(&self, start: usize) -> Option<Range<usize>> {
-        let quote = self.quote?;
+    fn doubled(&self, start: usize, quote: char) -> Option<Range<usize>> {
         let pair: String = [quote, quote].iter().collect();
         let inner = self.line[start..].strip_prefix(&pair)?;
-        let length = inner.find(&pair).map_or(inner.len(), |length| length + pair.len());
+        let length = match inner.find(&pair) {
+            Some(length) => length + pair.len(),
+            None => inner.len(),
+        };
         Some(start..start + pair.len() + length)
     }
 
@@ -239,19 +247,22 @@ impl At<'_> {
             return Some(start..line.trim_end().trim_end_matches(';').len().max(start));
         }
         if rest.starts_with(['\'', '"']) {
-            return value::quoted(line, start).map(|end| start..end);
+            return end_of_quoted(line, start).map(|end| start..end);
         }
         let begins = self.before.trim_matches([' ', '\t', '#', '>', ';']).is_empty() || self.begins_quote;
-        let end = if self.begins_quote { value::until(line, start, b"'\"") } else { line.len() };
+        let end = if self.begins_quote { next_of(line, start, b"'\"") } else { line.len() };
         let value = line[start..end].trim_end().trim_end_matches(';');
         // Redis allows nothing else on such a line; elsewhere the word may start a sentence.
         let is_redis = self.style == Style::Line && (name.ends_with("auth") || name == "requirepass");
         let is_one = !value.contains([' ', '\t']);
-        (begins && DIRECTIVES.contains(&name) && (is_one || is_redis)).then(|| start..start + value.len())
+        if begins && DIRECTIVES.contains(&name) && (is_one || is_redis) {
+            Some(start..start + value.len())
+        } else {
+            None
+        }
     }
 }
 
-/// The next unescaped quote of this kind, or the end.
 fn escaped_until(line: &str, start: usize, quote: u8) -> usize {
     let bytes = line.as_bytes();
     let mut at = start;
@@ -265,6 +276,166 @@ fn escaped_until(line: &str, start: usize, quote: u8) -> usize {
     bytes.len()
 }
 
+// Extent of a value, quoted or not, in configurations, shells and programming languages. None of them is parsed by its own rules: a
+// line of a message or a log does not say which language it quotes. If unclear, the longer extent is used: hiding too much is a
+// nuisance, hiding too little a leak.
+
+/// End of a value that is quoted at `start`, including concatenated parts (`'a'"b"`, `'a' . 'b'`). `None`
+/// without a quote, or for an empty value.
+fn end_of_quoted(line: &str, start: usize) -> Option<usize> {
+    let bytes = line.as_bytes();
+    let end = one_quoted(bytes, start)?;
+    let whole = joined(bytes, end);
+    let is_empty = end - start == 2 && whole == end;
+    if is_empty { None } else { Some(whole) }
+}
+
+/// End of one quoted part: the next quote with as many backslashes before it as the first one had, or the end
+/// of the line.
+fn one_quoted(bytes: &[u8], start: usize) -> Option<usize> {
+    let slashes = bytes[start..].iter().take_while(|byte| **byte == b'\\').count();
+    let quote = *bytes.get(start + slashes).filter(|byte| b"'\"`".contains(byte))?;
+    let mut at = start + slashes + 1;
+    let mut before = 0;
+    while let Some(byte) = bytes.get(at) {
+        at += 1;
+        match *byte {
+            b'\\' => before += 1,
+            byte if byte == quote && closes(before, slashes) => return Some(at),
+            _ => before = 0,
+        }
+    }
+    Some(bytes.len())
+}
+
+/// Whether a quote after `before` backslashes closes one that was opened after `slashes`: an odd number of
+/// backslashes escapes `"`; inside a quoted text, where quotes are `\"`, a larger number does.
+fn closes(before: usize, slashes: usize) -> bool {
+    if slashes == 0 { before.is_multiple_of(2) } else { before <= slashes }
+}
+
+/// End of the parts that are concatenated to a part ending at `at`.
+fn joined(bytes: &[u8], mut at: usize) -> usize {
+    loop {
+        let next = bytes.get(at).copied();
+        match next {
+            None => return at,
+            Some(b'\'' | b'"' | b'`') => at = one_quoted(bytes, at).unwrap_or(bytes.len()),
+            // PHP concatenates with a dot.
+            Some(b' ' | b'\t' | b'.') => match concatenated(&bytes[at..]) {
+                Some(skip) => at += skip,
+                None if next == Some(b'.') => at += 1,
+                None => return at,
+            },
+            Some(byte) if byte.is_ascii_whitespace() || b",;:)]}&|<>#".contains(&byte) => return at,
+            Some(b'\\') if matches!(bytes.get(at + 1), Some(b'"')) => return at,
+            Some(b'\\') => at = (at + 2).min(bytes.len()),
+            Some(_) => at += 1,
+        }
+    }
+}
+
+fn concatenated(bytes: &[u8]) -> Option<usize> {
+    let dot = blanks(bytes);
+    let behind = bytes.get(dot..).filter(|rest| rest.first() == Some(&b'.'))?;
+    let quote = 1 + blanks(&behind[1..]);
+    if matches!(behind.get(quote), Some(b'\'' | b'"')) { Some(dot + quote) } else { None }
+}
+
+fn blanks(bytes: &[u8]) -> usize {
+    bytes.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count()
+}
+
+/// End of a word by shell rules: quotes and backslashes protect blanks. Also ends at `stops`.
+fn end_of_word(line: &str, start: usize, stops: &[u8]) -> usize {
+    let bytes = line.as_bytes();
+    let mut at = start;
+    while let Some(byte) = bytes.get(at) {
+        match *byte {
+            b'\\' => at += 2,
+            b'\'' | b'"' => at = one_quoted(bytes, at).unwrap_or(bytes.len()),
+            byte if byte.is_ascii_whitespace() || stops.contains(&byte) => return at,
+            _ => at += 1,
+        }
+    }
+    bytes.len()
+}
+
+/// End of a value in a map or a list: the next comma or bracket outside nested brackets and quotes.
+fn end_of_item(line: &str, start: usize) -> usize {
+    let bytes = line.as_bytes();
+    let (mut at, mut depth) = (start, 0_u32);
+    while let Some(byte) = bytes.get(at) {
+        match *byte {
+            b'\\' => at += 1,
+            b'\'' | b'"' => {
+                at = one_quoted(bytes, at).unwrap_or(bytes.len());
+                continue;
+            }
+            b'(' | b'[' | b'{' => depth += 1,
+            b',' | b';' if depth == 0 => break,
+            b')' | b']' | b'}' if depth == 0 => break,
+            b')' | b']' | b'}' => depth -= 1,
+            _ => {}
+        }
+        at += 1;
+    }
+    line[..at.min(bytes.len())].trim_end().len().max(start)
+}
+
+/// Position of the next of these bytes, or the end of the line.
+fn next_of(line: &str, start: usize, stops: &[u8]) -> usize {
+    match line.bytes().skip(start).position(|byte| stops.contains(&byte)) {
+        Some(length) => start + length,
+        None => line.len(),
+    }
+}
+
+/// Whether a value is not a secret: empty, a reference to a variable, or no value at all. With a password's
+/// name (`says_password`) even a plain word is a password.
+fn is_harmless(value: &str, says_password: Name) -> bool {
+    let value = value.trim().trim_end_matches([';', ',', ')', ']', '}', '.', '"', '\'']);
+    let bare = value.trim_matches(['"', '\'']);
+    let nothing = ["", "***", "null", "nil", "~", "None", "NULL", "undefined"];
+    let switches = ["true", "false", "yes", "no", "on", "off"];
+    is_variable(bare)
+        || nothing.contains(&value)
+        // A placeholder in instructions.
+        || bare == "PASSWORD"
+        || (says_password == Name::Other && switches.contains(&value.to_ascii_lowercase().as_str()))
+}
+
+fn is_variable(value: &str) -> bool {
+    let Some(name) = value.strip_prefix('$') else { return false };
+    let name = match name.strip_prefix('{') {
+        Some(inner) => inner.trim_end_matches('}'),
+        None => name,
+    };
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Name {
+    /// A password: any word can be one.
+    Password,
+    /// A token, a key, a salt or an authentication setting: values such as `on` are not secrets.
+    Other,
+}
+
+pub(super) fn unquoted(value: &str) -> String {
+    let value = value.trim_start_matches('\\');
+    let Some(quote) = value.chars().next().filter(|c| matches!(c, '\'' | '"' | '`')) else {
+        return value.to_owned();
+    };
+    let inner = value[1..].trim_end_matches(quote);
+    let mut out = String::new();
+    let mut chars = inner.chars();
+    while let Some(c) = chars.next() {
+        out.push(if c == '\\' { chars.next().unwrap_or(c) } else { c });
+    }
+    out
+}
+
 // Which names denote a secret: `DB_PASSWORD`, `requirepass`, `api-key`; and which only resemble one:
 // `fastcgi_pass`, `password_encryption`, `PWD`.
 
@@ -275,7 +446,7 @@ const ANYWHERE: &[&str] = &[
 ];
 /// Words that denote a secret at the end of a name.
 const LAST: &[&str] = &["pass", "pwd", "token", "salt", "auth", "authorization"];
-/// Words that may follow those.
+/// Words that may follow those of [`LAST`].
 const QUALIFIERS: &[&str] = &[
     "prod", "production", "dev", "development", "test", "staging", "old", "new", "hash", "value", "default",
 ];
@@ -302,7 +473,6 @@ const PLAIN_KEYS: &[&str] = &[
     "partition", "prefix", "primary", "public", "routing", "row", "shard", "sort", "ssl", "tls", "unique",
 ];
 
-/// Whether the value of this name is a secret.
 pub(super) fn is_secret(name: &str) -> bool {
     let name = name.trim_start_matches('-');
     // The shell's own variable is a directory.
@@ -330,7 +500,10 @@ fn is_last(noun: &str) -> bool {
 
 /// Whether it is a secret key: `APP_KEY`, `secret-key`; not `foreign_key`.
 fn is_key(noun: &str, before: &[String]) -> bool {
-    noun == "key" && before.last().is_some_and(|before| !PLAIN_KEYS.contains(&before.as_str()))
+    match before.last() {
+        Some(before) => noun == "key" && !PLAIN_KEYS.contains(&before.as_str()),
+        None => false,
+    }
 }
 
 /// Words of a name in lower case: `dbPassword2` is `db` and `password`.
@@ -338,8 +511,7 @@ fn parts(name: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut was_small = false;
     for c in name.chars() {
-        let begins = !c.is_ascii_alphanumeric() || (was_small && c.is_ascii_uppercase());
-        if begins && parts.last().is_some_and(|part| !part.is_empty()) {
+        if !c.is_ascii_alphanumeric() || (was_small && c.is_ascii_uppercase()) {
             parts.push(String::new());
         }
         if c.is_ascii_alphanumeric()
@@ -349,11 +521,11 @@ fn parts(name: &str) -> Vec<String> {
         }
         was_small = c.is_ascii_lowercase();
     }
+    for part in &mut parts {
+        part.truncate(part.trim_end_matches(|c: char| c.is_ascii_digit()).len());
+    }
+    parts.retain(|part| !part.is_empty());
     parts
-        .into_iter()
-        .map(|part| part.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned())
-        .filter(|part| !part.is_empty())
-        .collect()
 }
 
 #[cfg(test)]

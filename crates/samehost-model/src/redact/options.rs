@@ -21,7 +21,6 @@ struct Word<'a> {
     start: usize,
 }
 
-/// Secrets in each word of a command line.
 pub(super) fn of_words(words: &[&str]) -> Vec<Vec<Range<usize>>> {
     let all: Vec<Word<'_>> = words.iter().map(|text| Word { text, start: 0 }).collect();
     let mut found = vec![Vec::new(); words.len()];
@@ -49,16 +48,17 @@ fn of_nested(line: &str, depth: usize) -> Vec<Range<usize>> {
                 found.extend(inner.map(|range| word.start + range.start..word.start + range.end));
             }
         }
-        let ranges = find(&command);
-        found.extend(ranges.into_iter().map(|(index, range)| {
+        for (index, range) in find(&command) {
             let start = command[index].start;
-            start + range.start..start + range.end
-        }));
+            found.push(start + range.start..start + range.end);
+        }
     }
     found
 }
 
-/// Splits a line into commands and words. Quotes and commas around a word, as in lists, are not part of it.
+/// Splits a line into commands and words. It follows no single shell, as lines come from shells, units, Dockerfiles and JSON:
+/// a metacharacter outside quotes ends a command, and quotes, brackets and commas around a word, as in `["redis-cli", "-a"]`,
+/// are not part of it.
 fn commands(line: &str) -> Vec<Vec<Word<'_>>> {
     let mut commands = vec![Vec::new()];
     let bytes = line.as_bytes();
@@ -73,7 +73,9 @@ fn commands(line: &str) -> Vec<Vec<Word<'_>>> {
             _ => {
                 let end = end_of_word(line, at);
                 let word = strip(&line[at..end], at);
-                commands.last_mut().into_iter().for_each(|command| command.push(word));
+                if let Some(command) = commands.last_mut() {
+                    command.push(word);
+                }
                 at = end;
             }
         }
@@ -90,9 +92,11 @@ fn end_of_word(line: &str, start: usize) -> usize {
         match *byte {
             b'\\' => at += 2,
             quote @ (b'\'' | b'"') if at == start || opens(bytes[at - 1]) => {
-                let closing = closing(bytes, at + 1, quote);
-                // An apostrophe, or an unclosed quote, is an ordinary character.
-                at = closing.map_or(at + 1, |end| end + 1);
+                at = match closing(bytes, at + 1, quote) {
+                    Some(end) => end + 1,
+                    // An apostrophe, or an unclosed quote, is an ordinary character.
+                    None => at + 1,
+                };
                 if at < bytes.len() && start + 1 < at && bytes[start] == quote && b",]".contains(&bytes[at]) {
                     return at;
                 }
@@ -129,64 +133,116 @@ fn strip(whole: &str, start: usize) -> Word<'_> {
 
 /// Secrets in one command: index of the word, and range in it.
 fn find(words: &[Word<'_>]) -> Vec<(usize, Range<usize>)> {
-    let mut found = Vec::new();
-    let mut hide = |index: usize, from: usize| {
-        if let Some(word) = words.get(index).filter(|word| word.text.len() > from) {
-            found.push((index, from..word.text.len()));
+    let mut found = Found { words, ranges: Vec::new() };
+    for index in 0..words.len() {
+        found.add_options(index);
+        found.add_statements(index);
+    }
+    found.ranges
+}
+
+/// Secrets of one command as they are found. What an option means depends on the program before it, so each word is judged with
+/// those before it: `-a` takes a password of `redis-cli`, and `-u` a group of `docker`. The program may come late
+/// (`sudo -u www redis-cli`), so any earlier word counts.
+struct Found<'a> {
+    words: &'a [Word<'a>],
+    ranges: Vec<(usize, Range<usize>)>,
+}
+
+impl<'a> Found<'a> {
+    /// Hides the end of a word, from this byte on.
+    fn hide(&mut self, index: usize, from: usize) {
+        let length = self.text(index).len();
+        if length > from {
+            self.ranges.push((index, from..length));
         }
-    };
-    for (index, word) in words.iter().enumerate() {
-        let (earlier, text) = (&words[..index], word.text);
-        let next = words.get(index + 1).map_or("", |next| next.text);
+    }
+
+    /// Text of a word; empty behind the last one.
+    fn text(&self, index: usize) -> &'a str {
+        match self.words.get(index) {
+            Some(word) => word.text,
+            None => "",
+        }
+    }
+
+    /// Secrets in an option, or in the word after it.
+    fn add_options(&mut self, index: usize) {
+        let earlier = &self.words[..index];
+        let (text, next) = (self.text(index), self.text(index + 1));
         if text.starts_with('-') && takes_secret(text, earlier) && is_value(next) {
-            hide(index + 1, 0);
+            self.hide(index + 1, 0);
         }
         if text.starts_with("-p")
             && !text.starts_with("-p=")
             && is_after(earlier, is_mysql)
             && !is_ports(&text[2..])
         {
-            hide(index, 2);
+            self.hide(index, 2);
         }
-        if matches!(text, "-u" | "--user") {
-            hide_login(next, earlier, |from| hide(index + 1, from));
-        }
-        if takes_login(text, earlier) {
-            hide_login(next, earlier, |from| hide(index + 1, from));
+        if matches!(text, "-u" | "--user") || takes_login(text, earlier) {
+            self.add_login(index + 1);
         }
         if matches!(text, "-H" | "--header") {
-            hide_cookie(next, |further, from| hide(index + 1 + further, from));
+            self.add_cookie(index + 1);
         }
-        if takes_cookie(text, earlier) && next.contains('=') {
-            hide(index + 1, next.find('=').map_or(0, |at| at + 1));
+        if takes_cookie(text, earlier)
+            && let Some(at) = next.find('=')
+        {
+            self.hide(index + 1, at + 1);
         }
+    }
+
+    /// The password in `user:password`, unless it is `user:group`.
+    fn add_login(&mut self, index: usize) {
+        let Some((user, password)) = self.text(index).split_once(':') else { return };
+        let is_group = (is_id(user) && is_id(password)) || user == password;
+        let earlier = &self.words[..index - 1];
+        if !password.is_empty() && !is_group && !is_after(earlier, |name| USER_AND_GROUP.contains(&name)) {
+            self.hide(index, user.len() + 1);
+        }
+    }
+
+    /// The value of `Cookie: session=…`; outside of quotes that is the next word.
+    fn add_cookie(&mut self, index: usize) {
+        const NAME: &str = "cookie:";
+        let field = self.text(index);
+        if !field.get(..NAME.len()).is_some_and(|name| name.eq_ignore_ascii_case(NAME)) {
+            return;
+        }
+        let value = field[NAME.len()..].trim_start();
+        if value.is_empty() { self.hide(index + 1, 0) } else { self.hide(index, field.len() - value.len()) }
+    }
+
+    /// Secrets in commands of Redis and statements of SQL.
+    fn add_statements(&mut self, index: usize) {
+        let earlier = &self.words[..index];
+        let (text, next) = (self.text(index), self.text(index + 1));
         let lower = text.to_ascii_lowercase();
         if lower == "auth" && is_after(earlier, is_redis_client) {
-            (index + 1..words.len()).for_each(|index| hide(index, 0));
+            for argument in index + 1..self.words.len() {
+                self.hide(argument, 0);
+            }
         }
         let previous = earlier.last().map(|word| word.text.to_ascii_lowercase()).unwrap_or_default();
         match (previous.as_str(), lower.as_str()) {
-            ("set", "requirepass" | "masterauth") => hide(index + 1, 0),
-            (_, "auth-pass") if earlier.first().is_some_and(|word| word.text == "sentinel") => {
-                hide(index + 2, 0);
-            }
+            ("set", "requirepass" | "masterauth") => self.hide(index + 1, 0),
+            (_, "auth-pass") if self.text(0) == "sentinel" => self.hide(index + 2, 0),
             ("identified", "by") => {
                 let at = index + 1 + usize::from(next.eq_ignore_ascii_case("password"));
-                if words.get(at).is_some_and(|word| word.text.trim_matches(['\'', '"']) != "PASSWORD") {
-                    hide(at, 0);
+                if self.text(at).trim_matches(['\'', '"']) != "PASSWORD" {
+                    self.hide(at, 0);
                 }
             }
             _ => {}
         }
         // Passwords in Redis ACL users: >password, <password, #hash.
         if text.starts_with(['>', '<', '#']) && is_acl(earlier) {
-            hide(index, 1);
+            self.hide(index, 1);
         }
     }
-    found
 }
 
-/// Whether an option takes a secret as its next word.
 fn takes_secret(option: &str, earlier: &[Word<'_>]) -> bool {
     match option {
         "-a" => is_after(earlier, is_redis_client),
@@ -210,7 +266,7 @@ fn takes_login(option: &str, earlier: &[Word<'_>]) -> bool {
     }
 }
 
-/// Whether an option takes a cookie, which is a session's key as a rule.
+/// A cookie is a session's key as a rule.
 fn takes_cookie(option: &str, earlier: &[Word<'_>]) -> bool {
     match option {
         "-C" => is_after(earlier, |name| name == "ab"),
@@ -219,28 +275,8 @@ fn takes_cookie(option: &str, earlier: &[Word<'_>]) -> bool {
     }
 }
 
-/// Hides the value of `Cookie: session=…`; outside of quotes that is the next word.
-fn hide_cookie(field: &str, mut hide: impl FnMut(usize, usize)) {
-    const NAME: &str = "cookie:";
-    if !field.get(..NAME.len()).is_some_and(|name| name.eq_ignore_ascii_case(NAME)) {
-        return;
-    }
-    let value = field[NAME.len()..].trim_start();
-    if value.is_empty() { hide(1, 0) } else { hide(0, field.len() - value.len()) }
-}
-
-/// Whether the next word is a value rather than an option.
 fn is_value(next: &str) -> bool {
     !(next.starts_with("--") || (next.starts_with('-') && next.len() <= 2))
-}
-
-/// Hides the password in `-u user:password`.
-fn hide_login(next: &str, earlier: &[Word<'_>], mut hide: impl FnMut(usize)) {
-    let Some((user, password)) = next.split_once(':') else { return };
-    let is_group = (is_id(user) && is_id(password)) || user == password;
-    if !password.is_empty() && !is_group && !is_after(earlier, |name| USER_AND_GROUP.contains(&name)) {
-        hide(user.len() + 1);
-    }
 }
 
 fn is_id(text: &str) -> bool {
@@ -268,13 +304,15 @@ fn is_redis_client(name: &str) -> bool {
     Protocol::Redis.tools().contains(&name)
 }
 
-/// Whether it is a container's port mapping such as `3306:3306`.
 fn is_ports(text: &str) -> bool {
     text.contains(':') && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b':')
 }
 
 fn is_acl(earlier: &[Word<'_>]) -> bool {
-    let first = earlier.first().map_or("", |word| word.text);
-    (first == "user" && earlier.len() > 1)
-        || earlier.iter().any(|word| word.text.eq_ignore_ascii_case("setuser"))
+    if let [first, _, ..] = earlier
+        && first.text == "user"
+    {
+        return true;
+    }
+    earlier.iter().any(|word| word.text.eq_ignore_ascii_case("setuser"))
 }

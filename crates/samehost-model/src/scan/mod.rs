@@ -8,6 +8,7 @@ mod service;
 mod socket;
 mod verification;
 
+use std::collections::BTreeSet;
 use std::io::{self, BufWriter, Write};
 
 use serde::{Serialize, Serializer};
@@ -130,18 +131,58 @@ impl Scan {
         self.processes.binary_search_by_key(&pid, |process| process.pid).ok().map(|at| &self.processes[at])
     }
 
-    /// The first process that holds a socket.
+    /// The first process that holds the socket at this position; `None` where no holder is visible.
     #[must_use]
     pub fn holder(&self, socket: usize) -> Option<&Process> {
-        self.sockets.get(socket)?.pids.first().and_then(|pid| self.process(*pid))
+        let pid = self.sockets.get(socket)?.pids.first()?;
+        self.process(*pid)
+    }
+
+    /// Inode of the network namespace in which the scan was made; `None` of a scan that was never made, as in tests.
+    #[must_use]
+    pub fn own_namespace(&self) -> Option<u64> {
+        Some(self.network_namespaces.iter().find(|space| space.own)?.inode)
+    }
+
+    /// The listening sockets of a service, in the order of [`Service::listeners`].
+    pub fn listeners(&self, service: &Service) -> impl Iterator<Item = &Socket> {
+        service.listeners.iter().filter_map(|at| self.sockets.get(*at))
+    }
+
+    /// The main process of a service; `None` where it is not visible.
+    #[must_use]
+    pub fn main_process(&self, service: &Service) -> Option<&Process> {
+        self.process(service.pid?)
+    }
+
+    /// The processes that hold a service's listening sockets, such as master and workers; empty where none is visible.
+    #[must_use]
+    pub fn pids_of(&self, service: &Service) -> BTreeSet<u32> {
+        let mut pids = BTreeSet::new();
+        for socket in self.listeners(service) {
+            pids.extend(&socket.pids);
+        }
+        pids
+    }
+
+    /// Both ends of a connection: the client's, and the one that the service accepted.
+    #[must_use]
+    pub fn ends(&self, connection: &Connection) -> Option<(&Socket, &Socket)> {
+        Some((self.sockets.get(connection.client)?, self.sockets.get(connection.server)?))
+    }
+
+    /// The service that accepted a connection; `None` where no listener on this machine did.
+    #[must_use]
+    pub fn service_of(&self, connection: &Connection) -> Option<&Service> {
+        self.services.get(connection.service?)
     }
 
     /// Writes the scan as JSON on one line, in pieces of whole characters. Of a busy host it is megabytes.
     ///
-    /// It is compiled here, as machine code for any `out`: this crate is optimised where the program is not.
+    /// Takes any `out` without generics, so that it is compiled here: this crate is optimised where the program is not.
     ///
     /// # Errors
-    /// What `out` says.
+    /// When `out` cannot be written to.
     pub fn write_json_line(&self, out: &mut dyn Write) -> io::Result<()> {
         // A buffer parts nothing that was written at once, so that each piece ends between two characters.
         let mut pieces = BufWriter::with_capacity(PIECE, out);

@@ -1,45 +1,33 @@
 //! Advice before a switch: which service listens at an address, and the blockers between that service and
 //! processes that will connect to it, whether or not they are connected now.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::stat;
-use samehost_model::scan::{Connection, Obstacle, Scan, Service, Weight};
+use samehost_model::scan::{Connection, Obstacle, Scan, Service};
 use samehost_model::{Endpoint, Protocol};
 use samehost_system::{Executable, lookup, ownership};
 
 use super::{BLOCKERS, pair::Pair};
 use crate::listing::join::Listeners;
-use crate::listing::trust::{Trusted, described, plausible, users};
+use crate::listing::trust::{Distrust, Trusted, described, plausible, users};
 
-/// Why no service is accepted as the server at an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unserved {
-    /// No process listens there.
     #[error("nothing listens at {0}")]
     Nobody(Endpoint),
-    /// Unrelated programs listen there.
+    /// Unrelated programs listen there, as [`described`] says of each.
     #[error("different programs answer at {endpoint}: {}", who.join("; "))]
-    Several {
-        endpoint: Endpoint,
-        /// Each with its process, user and program.
-        who: Vec<String>,
-    },
-    /// The listener cannot be identified as the service's server.
+    Several { endpoint: Endpoint, who: Vec<String> },
     #[error("{who} listens at {endpoint} and is not taken for its server: {why}")]
-    Implausible {
-        endpoint: Endpoint,
-        /// Listener with process, user and program.
-        who: String,
-        why: String,
-    },
+    Implausible { endpoint: Endpoint, who: String, why: Distrust },
 }
 
 impl Unserved {
-    /// What to do about it.
     #[must_use]
     pub fn remedy(&self) -> &'static str {
         match self {
@@ -58,6 +46,10 @@ impl Unserved {
 
 /// Index of the service that a connection to an endpoint reaches from this program's network namespace, by
 /// the kernel's rules for choosing a listener.
+///
+/// # Errors
+/// When nothing listens there, when several programs do between which the kernel or the name of a host chooses, or when the one
+/// that does is not [`plausible`] as the server: whoever asks may be about to send it a password.
 pub fn service_at(
     scan: &Scan,
     endpoint: &Endpoint,
@@ -65,12 +57,12 @@ pub fn service_at(
     trusted: &Trusted,
 ) -> Result<usize, Unserved> {
     let all = services_at(scan, endpoint);
-    let services: Vec<&Service> = all.iter().filter_map(|at| scan.services.get(*at)).collect();
-    let (Some(at), Some((first, others))) = (all.first(), services.split_first()) else {
+    let Some((at, others)) = all.split_first() else {
         return Err(Unserved::Nobody(endpoint.clone()));
     };
-    if others.iter().any(|other| !are_alike(scan, first, other)) {
-        let who = services.iter().map(|service| described(scan, service)).collect();
+    let first = &scan.services[*at];
+    if others.iter().any(|other| !are_alike(scan, first, &scan.services[*other])) {
+        let who = all.iter().map(|at| described(scan, &scan.services[*at])).collect();
         return Err(Unserved::Several { endpoint: endpoint.clone(), who });
     }
     match plausible(scan, first, protocol, trusted) {
@@ -93,14 +85,18 @@ pub fn services_at(scan: &Scan, endpoint: &Endpoint) -> Vec<usize> {
     let mut found = Vec::new();
     for at in listeners {
         let service = scan.services.iter().position(|service| service.listeners.contains(&at));
-        found.extend(service.filter(|service| !found.contains(service)));
+        if let Some(service) = service
+            && !found.contains(&service)
+        {
+            found.push(service);
+        }
     }
     found
 }
 
 /// Whether both services are the same program and user: workers sharing a port, or one forwarder per address family.
 fn are_alike(scan: &Scan, one: &Service, other: &Service) -> bool {
-    let (one, other) = match [one, other].map(|service| scan.process(service.pid?)) {
+    let (one, other) = match [one, other].map(|service| scan.main_process(service)) {
         [Some(one), Some(other)] => (one, other),
         // For invisible processes only the sockets' owner is known; SO_REUSEPORT shares an address only
         // within one user.
@@ -114,13 +110,12 @@ fn are_alike(scan: &Scan, one: &Service, other: &Service) -> bool {
         && file == others_file
 }
 
-/// Owners of a service's sockets.
 fn makers(scan: &Scan, service: &Service) -> BTreeSet<Option<u32>> {
-    service.listeners.iter().filter_map(|at| scan.sockets.get(*at)).map(|socket| socket.uid).collect()
+    scan.listeners(service).map(|socket| socket.uid).collect()
 }
 
 fn at_port(scan: &Scan, endpoint: &Endpoint) -> Vec<usize> {
-    let own = scan.network_namespaces.iter().find(|space| space.own).map_or(0, |space| space.inode);
+    let own = scan.own_namespace().unwrap_or(0);
     let listeners = Listeners::of(&scan.sockets);
     let mut found: Vec<usize> = Vec::new();
     for address in addresses(endpoint) {
@@ -169,7 +164,6 @@ fn at_path(scan: &Scan, path: &Path) -> Vec<usize> {
     if exact.is_empty() { called } else { exact }
 }
 
-/// A service's Unix socket that must not be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} is a socket of {name}, and {why}", path.display())]
 pub struct UnsafeSocket {
@@ -195,25 +189,26 @@ pub fn socket_of(scan: &Scan, service: usize, port: Option<u16>) -> Result<Optio
     let pair = Pair::ahead(scan, found, &[], Vec::new(), port);
     let (Some(listener), Some(path)) = (pair.listener, pair.path()) else { return Ok(None) };
     let Some(why) = unsafe_because(scan, found, listener.uid, &path) else { return Ok(Some(path)) };
-    let sockets = found.listeners.iter().filter_map(|at| scan.sockets.get(*at));
-    let mut others = sockets.filter(|socket| socket.kind == listener.kind).filter_map(|socket| {
-        let other = socket.local.path().filter(|other| other.is_absolute() && **other != path)?;
-        (other.file_name() == path.file_name()).then_some((socket.uid, other))
-    });
-    match others.find(|(maker, other)| unsafe_because(scan, found, *maker, other).is_none()) {
-        Some((_, other)) => Ok(Some(other.to_owned())),
-        None => Err(UnsafeSocket { path, name: described(scan, found), why }),
+    for socket in scan.listeners(found) {
+        let Some(other) = socket.local.path() else { continue };
+        let is_alike = socket.kind == listener.kind && other.file_name() == path.file_name();
+        if is_alike
+            && other.is_absolute()
+            && *other != path
+            && unsafe_because(scan, found, socket.uid, other).is_none()
+        {
+            return Ok(Some(other.to_owned()));
+        }
     }
+    Err(UnsafeSocket { path, name: described(scan, found), why })
 }
 
 /// Reason not to use a service's socket; `None` when it is safe.
 fn unsafe_because(scan: &Scan, service: &Service, maker: Option<u32>, path: &Path) -> Option<String> {
     let (users, groups) = users(scan, service);
-    let sockets = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
-    let mut makers = sockets.filter(|socket| socket.kind.is_tcp()).filter_map(|socket| socket.uid);
     if let Some(maker) = maker
         && !users.contains(&maker)
-        && !makers.any(|uid| uid == maker)
+        && !scan.listeners(service).any(|socket| socket.kind.is_tcp() && socket.uid == Some(maker))
     {
         return Some(format!("user {maker} made it, who has nothing else of the server"));
     }
@@ -221,8 +216,10 @@ fn unsafe_because(scan: &Scan, service: &Service, maker: Option<u32>, path: &Pat
     if let Ok(Some(foreign)) = view.foreign_writer(path) {
         return Some(format!("{foreign}, who can put another one there"));
     }
-    let is_open = view.is_open_to_all(path.parent().unwrap_or(Path::new("/")));
-    is_open.then(|| "anyone can put another one there while the server does not run".to_owned())
+    if view.is_open_to_all(path.parent().unwrap_or(Path::new("/"))) {
+        return Some("anyone can put another one there while the server does not run".to_owned());
+    }
+    None
 }
 
 /// Obstacles between these processes and the service's Unix socket, heaviest first. `now` is the endpoint
@@ -246,27 +243,26 @@ pub fn obstacles(scan: &Scan, service: usize, now: &Endpoint, clients: &[u32]) -
     let each: Vec<&[u32]> = if clients.is_empty() { vec![&[]] } else { clients.chunks(1).collect() };
     let pairs: Vec<Pair<'_>> =
         each.iter().map(|one| Pair::ahead(scan, found, one, connections.clone(), port)).collect();
-    let mut obstacles: Vec<Obstacle> = BLOCKERS
-        .iter()
-        .filter_map(|blocker| {
-            let found = pairs.iter().filter_map(|pair| (blocker.check)(pair));
-            Some(found.max_by_key(|finding| finding.weight)?.obstacle(blocker.code))
-        })
-        .collect();
-    obstacles.sort_by_key(|obstacle| std::cmp::Reverse::<Weight>(obstacle.weight));
+    let mut obstacles: Vec<Obstacle> = Vec::new();
+    for blocker in BLOCKERS {
+        let found = pairs.iter().filter_map(|pair| (blocker.check)(pair));
+        if let Some(heaviest) = found.max_by_key(|finding| finding.weight) {
+            obstacles.push(heaviest.obstacle(blocker.code));
+        }
+    }
+    obstacles.sort_by_key(|obstacle| Reverse(obstacle.weight));
     obstacles
 }
 
-/// Credentials of a process for file access.
+/// As whom a process opens files: the user, the group, and the supplementary groups, which were set when it started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     pub uid: u32,
     pub gid: u32,
-    /// Supplementary groups; they were set when the process started.
     pub groups: Vec<u32>,
 }
 
-/// Credentials of a running process.
+/// The identity of a running process; `None` where it has ended.
 #[must_use]
 pub fn identity(pid: u32) -> Option<Identity> {
     let status = crate::proc::status::read(pid)?;

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 
 use samehost_bpf::UnixQueue;
 use samehost_model::human::format_value;
@@ -20,7 +21,6 @@ use crate::namespaces::network_setting;
 
 /// Permission of others to write, which connect(2) requires on a socket.
 const OTHERS_WRITE: u32 = 0o002;
-/// Permission of others to pass through a directory.
 const OTHERS_SEARCH: u32 = 0o001;
 /// The part of the ports that may be taken before it is worth a line.
 const MOST_TAKEN: f64 = 0.5;
@@ -29,19 +29,22 @@ const TIME_WAIT_MS: u32 = 60_000;
 /// Age at which `net.ipv4.tcp_tw_reuse` gives its port to a new connection (`tcp_twsk_unique`), in milliseconds.
 const REUSED_AFTER_MS: u32 = 1_000;
 
-/// All of them, the most urgent first.
+/// What a scan shows beside its pairs, the most urgent first. Empty where all is well. Reads file modes, file systems and the
+/// sockets in TIME_WAIT as they are now, so it belongs right after the scan.
 #[must_use]
 pub fn findings(scan: &Scan) -> Vec<Finding> {
-    let mut found: Vec<Finding> = scan
-        .services
-        .iter()
-        .flat_map(|service| service.listeners.iter().map(move |at| (service, &scan.sockets[*at])))
-        .filter_map(|(service, socket)| full(service, socket))
-        .collect();
+    let mut found = Vec::new();
+    for service in &scan.services {
+        for socket in scan.listeners(service) {
+            found.extend(full(service, socket));
+        }
+    }
     found.extend(ports(scan));
     found.extend(datagrams::findings(scan));
     found.extend(published(scan));
-    found.extend(scan.services.iter().filter_map(|service| open_to_everybody(scan, service)));
+    for service in &scan.services {
+        found.extend(open_to_everybody(scan, service));
+    }
     found.extend(on_shared_files(scan));
     found
 }
@@ -77,16 +80,15 @@ fn full(service: &Service, socket: &Socket) -> Option<Finding> {
 /// `accept` passes no tracepoint of its own, so a single connection that waits while no other comes is
 /// not seen (docs/method.md §14).
 const FEWEST_BEHIND: u64 = 3;
-/// The part of all connections that they are at least.
 const PART_BEHIND: f64 = 0.01;
 
-/// Listeners of a scan whose connections waited while they were looked at.
 pub(crate) fn slow_accepts(scan: &Scan, queues: &[UnixQueue]) -> Vec<Finding> {
     let mut found = Vec::new();
     for service in &scan.services {
-        for socket in service.listeners.iter().filter_map(|at| scan.sockets.get(*at)) {
-            let queue = queues.iter().find(|queue| queue.listener == socket.cookie);
-            found.extend(queue.and_then(|queue| slow_accept(service, socket, queue)));
+        for socket in scan.listeners(service) {
+            if let Some(queue) = queues.iter().find(|queue| queue.listener == socket.cookie) {
+                found.extend(slow_accept(service, socket, queue));
+            }
         }
     }
     found
@@ -114,9 +116,9 @@ fn slow_accept(service: &Service, socket: &Socket, queue: &UnixQueue) -> Option<
         "{} of {all} came behind one that had waited for 5 ms or more, the longest for {waited}; at most {} waited at once",
         queue.behind_long, queue.most_waiting
     );
-    let most = u32::try_from(queue.most_waiting).unwrap_or(u32::MAX);
-    let setting = service.kind.and_then(|kind| kind.descriptor().backlog_of(enough(most)));
-    let setting = setting.unwrap_or_else(|| format!("a backlog of {} or more", enough(most)));
+    let backlog = enough(u32::try_from(queue.most_waiting).unwrap_or(u32::MAX));
+    let known = service.kind.and_then(|kind| kind.descriptor().backlog_of(backlog));
+    let setting = known.unwrap_or(format!("a backlog of {backlog} or more"));
     let remedy = format!(
         "Give it more workers, or less to do before it accepts the next; so that none is refused meanwhile, set {setting}, and net.core.somaxconn to match"
     );
@@ -124,52 +126,63 @@ fn slow_accept(service: &Service, socket: &Socket, queue: &UnixQueue) -> Option<
     Some(Finding { code: "slow-accept", subject, found: Found::with(fact, follows), remedy })
 }
 
-/// The ports that new connections of this network namespace may have, and how many are taken towards one destination.
-fn ports(scan: &Scan) -> Vec<Finding> {
-    let Some((first, last)) = range() else { return Vec::new() };
-    let Ok(ended) = Diag::open().and_then(|mut diag| diag.in_time_wait()) else { return Vec::new() };
-    let reuse = network_setting("ipv4/tcp_tw_reuse").unwrap_or_default();
-    let all = usize::from(last - first) + 1;
-    let mut taken: BTreeMap<(IpAddr, SocketAddr), [usize; 2]> = BTreeMap::new();
-    let mut count = |local: &Address, peer: &Address, is_ended: bool| {
-        if let (Some(local), Some(peer)) = (local.inet(), peer.inet())
-            && (first..=last).contains(&local.port())
-        {
-            taken.entry((local.ip(), peer)).or_default()[usize::from(is_ended)] += 1;
-        }
-    };
-    let own = scan.network_namespaces.first().map_or(0, |space| space.inode);
-    let open = scan.sockets.iter().filter(|socket| {
-        socket.kind.is_tcp() && socket.network_namespace == own && socket.state == SocketState::Established
-    });
-    open.for_each(|socket| count(&socket.local, &socket.peer, false));
-    let ended = ended
-        .iter()
-        .filter(|socket| socket.peer.inet().is_some_and(|peer| !is_free_again(socket, peer.ip(), &reuse)));
-    ended.for_each(|socket| count(&socket.local, &socket.peer, true));
-    let scarce =
-        taken.into_iter().filter(|(_, [open, ended])| (open + ended) as f64 >= MOST_TAKEN * all as f64);
-    scarce
-        .map(|((_, to), [open, ended])| Finding {
-            code: "ports-run-out",
-            subject: to.to_string(),
-            found: Found::with(
-                format!(
-                    "{} of the {all} ports for connections to {to} are taken ({open} connected, {ended} in TIME_WAIT)",
-                    open + ended
-                ),
-                format!("at {all} new ones fail with \"Cannot assign requested address\""),
-            ),
-            remedy: "Keep connections open instead of making one for each request, or use a Unix socket: it has no ports".to_owned(),
-        })
-        .collect()
+#[derive(Default)]
+struct Taken {
+    connected: usize,
+    in_time_wait: usize,
 }
 
-/// Whether the kernel gives the port of this socket in TIME_WAIT to a new connection already.
+/// The destinations of this network namespace for which ports run out. The kernel gives a local port once for each local address
+/// and destination, so each such pair has all ports of the range to itself.
+fn ports(scan: &Scan) -> Vec<Finding> {
+    let Some((first, last)) = port_range() else { return Vec::new() };
+    let Ok(ended) = Diag::open().and_then(|mut diag| diag.in_time_wait()) else { return Vec::new() };
+    let reuse = network_setting("ipv4/tcp_tw_reuse").unwrap_or_default();
+    let own = scan.own_namespace().unwrap_or(0);
+    let mut taken: BTreeMap<(IpAddr, SocketAddr), Taken> = BTreeMap::new();
+    for socket in &scan.sockets {
+        if socket.kind.is_tcp()
+            && socket.network_namespace == own
+            && socket.state == SocketState::Established
+            && let (Some(local), Some(peer)) = (socket.local.inet(), socket.peer.inet())
+            && (first..=last).contains(&local.port())
+        {
+            taken.entry((local.ip(), peer)).or_default().connected += 1;
+        }
+    }
+    for socket in &ended {
+        if let (Some(local), Some(peer)) = (socket.local.inet(), socket.peer.inet())
+            && (first..=last).contains(&local.port())
+            && !is_free_again(socket, peer.ip(), &reuse)
+        {
+            taken.entry((local.ip(), peer)).or_default().in_time_wait += 1;
+        }
+    }
+    let all = usize::from(last - first) + 1;
+    let mut found = Vec::new();
+    for ((_, to), Taken { connected, in_time_wait }) in taken {
+        let number = connected + in_time_wait;
+        if number as f64 >= MOST_TAKEN * all as f64 {
+            found.push(Finding {
+                code: "ports-run-out",
+                subject: to.to_string(),
+                found: Found::with(
+                    format!(
+                        "{number} of the {all} ports for connections to {to} are taken ({connected} connected, {in_time_wait} in TIME_WAIT)"
+                    ),
+                    format!("at {all} new ones fail with \"Cannot assign requested address\""),
+                ),
+                remedy: "Keep connections open instead of making one for each request, or use a Unix socket: it has no ports".to_owned(),
+            });
+        }
+    }
+    found
+}
+
 fn is_free_again(socket: &Activity, peer: IpAddr, reuse: &str) -> bool {
     let may = match reuse {
         "1" => true,
-        // Only of connections inside this machine.
+        // 2 is for connections inside of this machine only.
         "2" => peer.to_canonical().is_loopback(),
         _ => false,
     };
@@ -177,7 +190,7 @@ fn is_free_again(socket: &Activity, peer: IpAddr, reuse: &str) -> bool {
     may && age >= REUSED_AFTER_MS
 }
 
-fn range() -> Option<(u16, u16)> {
+fn port_range() -> Option<(u16, u16)> {
     let text = network_setting("ipv4/ip_local_port_range")?;
     let mut numbers = text.split_ascii_whitespace().map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
@@ -191,19 +204,14 @@ fn open_to_everybody(scan: &Scan, service: &Service) -> Option<Finding> {
         return None;
     }
     let root = Root::of(service.pid?).ok()?;
-    let sockets = service.listeners.iter().map(|at| &scan.sockets[*at]);
-    let streams =
-        sockets.filter(|socket| matches!(socket.kind, SocketKind::UnixStream | SocketKind::UnixSeqpacket));
-    let open = streams.filter_map(|socket| match &socket.local {
-        Address::Path(path) => Some(path),
-        _ => None,
-    });
-    let open = open.filter(|path| {
-        let steps = root.walk(path).unwrap_or_default();
-        let Some((file, directories)) = steps.split_last() else { return false };
-        file.mode() & OTHERS_WRITE != 0 && directories.iter().all(|step| step.mode() & OTHERS_SEARCH != 0)
-    });
-    let paths: Vec<String> = open.map(|path| path.display().to_string()).collect();
+    let mut paths: Vec<String> = Vec::new();
+    for socket in scan.listeners(service).filter(|socket| is_unix_stream(socket)) {
+        if let Address::Path(path) = &socket.local
+            && may_everybody_connect(&root, path)
+        {
+            paths.push(path.display().to_string());
+        }
+    }
     let (first, more) = paths.split_first()?;
     let others = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
     Some(Finding {
@@ -218,27 +226,36 @@ fn open_to_everybody(scan: &Scan, service: &Service) -> Option<Finding> {
     })
 }
 
-/// Sockets on file systems that others have too, who see the file and cannot connect: one for each service that listens there.
-fn on_shared_files(scan: &Scan) -> Vec<Finding> {
-    let mut known: BTreeMap<u64, Option<Share>> = BTreeMap::new();
-    scan.services.iter().filter_map(|service| on_shared_file(scan, service, &mut known)).collect()
+fn is_unix_stream(socket: &Socket) -> bool {
+    matches!(socket.kind, SocketKind::UnixStream | SocketKind::UnixSeqpacket)
 }
 
-fn on_shared_file(
-    scan: &Scan,
-    service: &Service,
-    known: &mut BTreeMap<u64, Option<Share>>,
-) -> Option<Finding> {
-    let sockets = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
-    let streams =
-        sockets.filter(|socket| matches!(socket.kind, SocketKind::UnixStream | SocketKind::UnixSeqpacket));
-    let mut on_shares = streams.filter_map(|socket| {
-        let device = socket.file?.device;
-        let share = known.entry(device).or_insert_with(|| share(device, service.pid)).clone()?;
-        Some((socket.local.path()?, share))
-    });
-    let (path, share) = on_shares.next()?;
-    Some(Finding {
+fn may_everybody_connect(root: &Root, path: &Path) -> bool {
+    let steps = root.walk(path).unwrap_or_default();
+    let Some((file, directories)) = steps.split_last() else { return false };
+    file.mode() & OTHERS_WRITE != 0 && directories.iter().all(|step| step.mode() & OTHERS_SEARCH != 0)
+}
+
+/// Sockets on file systems that others have too, who see the file and cannot connect: one for each service that listens there.
+fn on_shared_files(scan: &Scan) -> Vec<Finding> {
+    // By device, because each question reads all mounts of a process.
+    let mut known: BTreeMap<u64, Option<Share>> = BTreeMap::new();
+    let mut found = Vec::new();
+    for service in &scan.services {
+        for socket in scan.listeners(service).filter(|socket| is_unix_stream(socket)) {
+            let (Some(file), Some(path)) = (socket.file, socket.local.path()) else { continue };
+            let share = known.entry(file.device).or_insert_with(|| share(file.device, service.pid));
+            if let Some(share) = share {
+                found.push(on_shared_file(service, path, share));
+                break;
+            }
+        }
+    }
+    found
+}
+
+fn on_shared_file(service: &Service, path: &Path, share: &Share) -> Finding {
+    Finding {
         code: "shared-files",
         subject: format!("{} {}", service.name, path.display()),
         found: Found::with(
@@ -247,5 +264,5 @@ fn on_shared_file(
         ),
         remedy: "For programs here put the socket into a directory below /run; for the others keep a port"
             .to_owned(),
-    })
+    }
 }

@@ -9,10 +9,15 @@ mod pair;
 mod socket;
 mod walk;
 
+use std::cmp::Reverse;
 use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::LazyLock;
 
 use samehost_model::ObstacleCode;
-use samehost_model::scan::{Advice, Connection, Found, Obstacle, Possible, Process, Scan, Weight};
+use samehost_model::scan::{
+    Address, Advice, Connection, Explanation, Found, Obstacle, Possible, Process, Scan, Weight,
+};
 use samehost_services::UnixSocket;
 use samehost_system::interrupt;
 
@@ -22,7 +27,6 @@ pub use client::address_lost;
 pub(crate) use pair::proposed_socket;
 use pair::{Pair, Program, programs};
 
-/// A check for something that may prevent a switch.
 pub struct Blocker {
     pub code: ObstacleCode,
     pub decided_by: DecidedBy,
@@ -36,7 +40,6 @@ pub struct Blocker {
 /// application is, so AppArmor and SELinux are left to a page of the application (docs/decisions/0068).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecidedBy {
-    /// The finding of the scan.
     Scan,
     /// A login as the application's user; it overrides what modes and addresses suggest.
     Login,
@@ -47,14 +50,15 @@ pub enum DecidedBy {
     Switch,
 }
 
-/// What decides about the obstacle with this code.
+/// What decides about the obstacle with this code; the scan, of one that no blocker finds.
 #[must_use]
 pub fn decided_by(code: ObstacleCode) -> DecidedBy {
-    let blocker = BLOCKERS.iter().find(|blocker| blocker.code == code);
-    blocker.map_or(DecidedBy::Scan, |blocker| blocker.decided_by)
+    match BLOCKERS.iter().find(|blocker| blocker.code == code) {
+        Some(blocker) => blocker.decided_by,
+        None => DecidedBy::Scan,
+    }
 }
 
-/// What a blocker found.
 struct Finding {
     weight: Weight,
     found: Found,
@@ -83,16 +87,16 @@ pub const BLOCKERS: &[Blocker] = &[
     Blocker {
         code: ObstacleCode::Confinement,
         decided_by: DecidedBy::Page,
-        check: access::check_confinement,
+        check: client::check_confinement,
     },
     Blocker {
         code: ObstacleCode::MountNamespace,
         decided_by: DecidedBy::Login,
-        check: client::mount_namespace,
+        check: access::mount_namespace,
     },
     Blocker { code: ObstacleCode::Localhost, decided_by: DecidedBy::Switch, check: client::localhost },
     Blocker { code: ObstacleCode::Accounts, decided_by: DecidedBy::Login, check: access::check_accounts },
-    Blocker { code: ObstacleCode::Container, decided_by: DecidedBy::Login, check: client::container },
+    Blocker { code: ObstacleCode::Container, decided_by: DecidedBy::Login, check: access::container },
     Blocker { code: ObstacleCode::Driver, decided_by: DecidedBy::Scan, check: client::driver },
     Blocker { code: ObstacleCode::Stale, decided_by: DecidedBy::Login, check: socket::stale },
     Blocker { code: ObstacleCode::AnotherSocket, decided_by: DecidedBy::Scan, check: socket::another_socket },
@@ -102,21 +106,27 @@ pub const BLOCKERS: &[Blocker] = &[
     Blocker { code: ObstacleCode::FileSystem, decided_by: DecidedBy::Scan, check: socket::file_system },
 ];
 
-/// Fills in the advice of a scan: one for each program that talks to a service over TCP.
+/// Fills in the advice of a scan: one for each program that talks to a service over TCP, the easiest switches first, and of
+/// those the ones with the most connections. Replaces what was there, with its traffic. Ends early, with what is done by then,
+/// when an interrupt is requested.
 pub fn advise(scan: &mut Scan) {
-    let mut advice: Vec<Advice> = programs(scan)
-        .into_iter()
-        .take_while(|_| !interrupt::is_requested())
-        .filter_map(|(program, connections)| advise_pair(scan, program, connections, None))
-        .collect();
-    advice.sort_by_key(|advice| (advice.possible, std::cmp::Reverse(advice.connections)));
+    let mut advice: Vec<Advice> = Vec::new();
+    for (program, connections) in programs(scan) {
+        if interrupt::is_requested() {
+            break;
+        }
+        advice.extend(advise_pair(scan, program, connections, None));
+    }
+    advice.sort_by_key(|advice| (advice.possible, Reverse(advice.connections)));
     scan.advice = advice;
 }
 
 /// Adds advice for the programs that were seen to open short connections to a service, where the scan has none on them.
 /// Where some are left, they are those of short-lived clients: never of a program that happens to stay connected to the same
-/// service. Connections that the scan saw without their holder are filled in. Beside each program, and for those that are left, is
-/// the address that they came to, where it is known: a service may have several.
+/// service. Connections that the scan saw without their holder are filled in.
+///
+/// Beside each of the `senders` is the address that its connections came to, where it is known: a service may have several.
+/// `left` is `None` where too few connections are left to speak of, else the address that most of them came to.
 pub(crate) fn add_short_lived(
     scan: &mut Scan,
     service: usize,
@@ -128,8 +138,11 @@ pub(crate) fn add_short_lived(
             continue;
         }
         let unheld = scan.advice.iter().position(|one| one.service == service && one.client_pids.is_empty());
-        let (now, members) = match unheld.map(|at| scan.advice.remove(at)) {
-            Some(advice) => (Some(advice.now), advice.members),
+        let (now, members) = match unheld {
+            Some(at) => {
+                let advice = scan.advice.remove(at);
+                (Some(advice.now), advice.members)
+            }
             None => (came_to.map(endpoint), Vec::new()),
         };
         if let Err(at) = scan.processes.binary_search_by_key(&sender.process.pid, |process| process.pid) {
@@ -153,19 +166,16 @@ pub(crate) fn endpoint(address: SocketAddr) -> String {
 /// A program that opens short connections to a service: its processes have one name, user and unit.
 #[derive(Clone, Debug)]
 pub(crate) struct Sender {
-    /// One of its processes, as it was when it was seen.
     pub(crate) process: Process,
 }
 
 impl Sender {
-    /// Whether a process is of this program.
     pub(crate) fn is_of(&self, process: &Process) -> bool {
         let own = &self.process;
         (&own.name, own.uid, &own.unit) == (&process.name, process.uid, &process.unit)
     }
 }
 
-/// Whether advice is on a program that opens short connections to a service.
 pub(crate) fn is_of(scan: &Scan, advice: &Advice, service: usize, sender: &Sender) -> bool {
     let mut processes = advice.client_pids.iter().filter_map(|pid| scan.process(*pid));
     advice.service == service && processes.any(|process| sender.is_of(process))
@@ -179,10 +189,9 @@ fn add(
     members: Vec<usize>,
     clients: &[u32],
 ) {
-    let listeners = scan.services.get(service).map(|service| service.listeners.as_slice());
-    let mut sockets = listeners.unwrap_or_default().iter().filter_map(|at| scan.sockets.get(*at));
-    let Some(port) = sockets.find(|socket| socket.kind.is_tcp()) else { return };
-    let now = now.unwrap_or_else(|| format!("tcp:{}", port.local));
+    let Some(found) = scan.services.get(service) else { return };
+    let Some(port) = scan.listeners(found).find(|socket| socket.kind.is_tcp()) else { return };
+    let now = now.unwrap_or(format!("tcp:{}", port.local));
     let program = Program { service, now, name, uid: None, mount_namespace: None, network_namespace: 0 };
     let advice = advise_pair(scan, program, members, Some(clients));
     scan.advice.extend(advice);
@@ -195,16 +204,28 @@ fn advise_pair(
     members: Vec<usize>,
     clients: Option<&[u32]>,
 ) -> Option<Advice> {
-    let connections: Vec<&Connection> = members.iter().filter_map(|at| scan.connections.get(*at)).collect();
-    let clients_ends = connections.iter().filter_map(|connection| scan.sockets.get(connection.client));
-    let unseen = clients_ends.filter(|client| client.pids.is_empty()).count() as u32;
+    let mut connections: Vec<&Connection> = Vec::new();
+    let mut unseen = 0;
+    for at in &members {
+        let Some(connection) = scan.connections.get(*at) else { continue };
+        connections.push(connection);
+        if let Some(client) = scan.sockets.get(connection.client)
+            && client.pids.is_empty()
+        {
+            unseen += 1;
+        }
+    }
     let mut pair = Pair::new(scan, scan.services.get(program.service)?, connections);
     if let Some(clients) = clients {
         pair.clients = clients.iter().filter_map(|pid| scan.process(*pid)).collect();
     }
-    let mut obstacles: Vec<Obstacle> =
-        BLOCKERS.iter().filter_map(|blocker| Some((blocker.check)(&pair)?.obstacle(blocker.code))).collect();
-    obstacles.sort_by_key(|obstacle| std::cmp::Reverse(obstacle.weight));
+    let mut obstacles: Vec<Obstacle> = Vec::new();
+    for blocker in BLOCKERS {
+        if let Some(finding) = (blocker.check)(&pair) {
+            obstacles.push(finding.obstacle(blocker.code));
+        }
+    }
+    obstacles.sort_by_key(|obstacle| Reverse(obstacle.weight));
     Some(Advice {
         service: program.service,
         client: program.name,
@@ -221,17 +242,17 @@ fn advise_pair(
     })
 }
 
-/// Endpoint that the client could use.
+/// The socket that the client could use: the service's own, or else the one that a switch would give it.
 fn socket(pair: &Pair<'_>) -> Option<String> {
     if let Some(listener) = pair.listener {
         return Some(match pair.path() {
-            Some(path) => format!("unix:{}", samehost_model::scan::Address::Path(path)),
+            Some(path) => format!("unix:{}", show(&path)),
             None => format!("abstract:{}", listener.local.to_string().trim_start_matches('@')),
         });
     }
     let known = pair.known.filter(|known| matches!(known.unix(), UnixSocket::Setting(_)))?;
     let path = proposed_socket(known, pair.server());
-    (!path.is_empty()).then(|| format!("unix:{path}"))
+    if path.is_empty() { None } else { Some(format!("unix:{path}")) }
 }
 
 fn possible(pair: &Pair<'_>, obstacles: &[Obstacle]) -> Possible {
@@ -244,9 +265,43 @@ fn possible(pair: &Pair<'_>, obstacles: &[Obstacle]) -> Possible {
     }
 }
 
-/// Path as text for people and JSON.
-fn show(path: &std::path::Path) -> String {
-    samehost_model::scan::Address::Path(path.to_owned()).to_string()
+/// Path as text for people and JSON, escaped as the addresses of sockets are.
+fn show(path: &Path) -> String {
+    Address::Path(path.to_owned()).to_string()
+}
+
+/// Every code that `samehost explain` knows: first what stands in the way of a pair, then what else is worth knowing. The texts,
+/// in `explanations.txt`, are general. What was found on this machine, and the exact setting of its service, is in the obstacles
+/// and findings of a scan; how loopback gets CUBIC is in `slow_congestion`.
+pub static EXPLANATIONS: LazyLock<Vec<Explanation>> =
+    LazyLock::new(|| read_explanations(include_str!("../explanations.txt")));
+
+/// What a code means in general; `None` where no scan has such a code.
+#[must_use]
+pub fn explanation(code: &str) -> Option<&'static Explanation> {
+    EXPLANATIONS.iter().find(|one| one.code == code)
+}
+
+/// Reads the form of `explanations.txt`: `[CODE]`, and below it lines of a key and its text. Other lines are comments.
+fn read_explanations(text: &'static str) -> Vec<Explanation> {
+    let mut all = Vec::new();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix('[')
+            && let Some(code) = rest.strip_suffix(']')
+        {
+            all.push(Explanation { code, is: "", more: "", matters: "", change: "", undo: "" });
+        }
+        let (Some((key, words)), Some(one)) = (line.split_once(' '), all.last_mut()) else { continue };
+        match key {
+            "is" => one.is = words,
+            "more" => one.more = words,
+            "matters" => one.matters = words,
+            "change" => one.change = words,
+            "undo" => one.undo = words,
+            _ => {}
+        }
+    }
+    all
 }
 
 #[cfg(test)]
@@ -257,7 +312,21 @@ mod tests {
     fn codes_are_unique_and_explained() {
         for (index, blocker) in BLOCKERS.iter().enumerate() {
             assert!(BLOCKERS[..index].iter().all(|other| other.code != blocker.code));
-            assert!(crate::explanation(blocker.code.name()).is_some(), "{}", blocker.code);
+            assert!(explanation(blocker.code.name()).is_some(), "{}", blocker.code);
+        }
+    }
+
+    #[test]
+    fn each_code_has_each_text() {
+        let text = include_str!("../explanations.txt");
+        let keys = ["is", "more", "matters", "change", "undo"];
+        for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with(['#', '['])) {
+            assert!(keys.contains(&line.split(' ').next().unwrap()), "{line}");
+        }
+        for one in EXPLANATIONS.iter() {
+            for words in [one.is, one.matters, one.change, one.undo] {
+                assert!(words.ends_with('.'), "{}: {words}", one.code);
+            }
         }
     }
 }

@@ -15,17 +15,20 @@ use crate::proc::status::{self, Status};
 /// line of its process names.
 pub(crate) fn proposed_socket(known: &Descriptor, server: Option<&Process>) -> String {
     let Some(server) = server else { return known.socket.clone() };
-    // A title that a process set itself is one word with spaces.
-    let words: Vec<&str> =
-        server.command_line.iter().flat_map(|word| word.split_ascii_whitespace()).collect();
-    let configuration = known.file_named_by.iter().find_map(|way| way.find(&words));
-    configuration.map_or_else(|| known.socket.clone(), |file| known.socket_for(&file))
+    let mut words: Vec<&str> = Vec::new();
+    for word in &server.command_line {
+        // A title that a process set itself is one word with spaces.
+        words.extend(word.split_ascii_whitespace());
+    }
+    match known.file_named_by.iter().find_map(|way| way.find(&words)) {
+        Some(file) => known.socket_for(&file),
+        None => known.socket.clone(),
+    }
 }
 
 pub(crate) struct Pair<'a> {
     pub(crate) scan: &'a Scan,
     pub(crate) service: &'a Service,
-    /// Descriptor of the service, when it was recognised.
     pub(crate) known: Option<&'static Descriptor>,
     /// Client processes; empty when they are not visible.
     pub(crate) clients: Vec<&'a Process>,
@@ -36,16 +39,17 @@ pub(crate) struct Pair<'a> {
 
 impl<'a> Pair<'a> {
     pub(crate) fn new(scan: &'a Scan, service: &'a Service, connections: Vec<&'a Connection>) -> Self {
-        let mut pids: Vec<u32> = connections
-            .iter()
-            .filter_map(|connection| scan.sockets.get(connection.client)?.pids.first().copied())
-            .collect();
+        let mut pids: Vec<u32> = Vec::new();
+        let mut port = None;
+        for connection in &connections {
+            let Some((client, server)) = scan.ends(connection) else { continue };
+            pids.extend(client.pids.first());
+            if let (None, Some(address)) = (port, server.local.inet()) {
+                port = Some(address.port());
+            }
+        }
         pids.sort_unstable();
         pids.dedup();
-        let port = connections
-            .first()
-            .and_then(|connection| scan.sockets.get(connection.server)?.local.inet())
-            .map(|address| address.port());
         Pair::ahead(scan, service, &pids, connections, port)
     }
 
@@ -67,16 +71,16 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// One client process, which represents all of them.
+    /// One client process, which represents all of them: they have one name, one user and one mount namespace.
     pub(crate) fn client(&self) -> Option<&'a Process> {
         self.clients.first().copied()
     }
 
     pub(crate) fn server(&self) -> Option<&'a Process> {
-        self.service.pid.and_then(|pid| self.scan.process(pid))
+        self.scan.main_process(self.service)
     }
 
-    /// Current credentials of the client, from /proc/PID/status.
+    /// The client's credentials as they are now, which are not those of the scan.
     pub(crate) fn client_status(&self) -> Option<Status> {
         status::read(self.client()?.pid)
     }
@@ -91,12 +95,10 @@ impl<'a> Pair<'a> {
         Some(directory.join(path.strip_prefix(".").unwrap_or(path)))
     }
 
-    /// The client's root directory, which may differ from ours.
     pub(crate) fn client_root(&self) -> Option<Root> {
         Root::of(self.client()?.pid).ok()
     }
 
-    /// The server's root directory, which may differ from ours.
     pub(crate) fn server_root(&self) -> Option<Root> {
         Root::of(self.service.pid?).ok()
     }
@@ -104,11 +106,12 @@ impl<'a> Pair<'a> {
     /// Whether the path leads client and server to the same file; `None` when that cannot be determined.
     pub(crate) fn sees_same_file(&self, path: &Path) -> Option<bool> {
         let theirs = self.server_root()?.find(path)?;
-        let own = self.client_root()?.find(path);
-        Some(own.is_some_and(|own| own.identity() == theirs.identity()))
+        match self.client_root()?.find(path) {
+            Some(own) => Some(own.identity() == theirs.identity()),
+            None => Some(false),
+        }
     }
 
-    /// Whether client and server run in different containers.
     pub(crate) fn crosses_container(&self) -> bool {
         match (self.client(), self.server()) {
             (Some(client), Some(server)) => client.container != server.container,
@@ -125,14 +128,16 @@ impl<'a> Pair<'a> {
 /// configuration (`samehost switch`), and never guessed.
 fn listener<'a>(scan: &'a Scan, service: &Service, port: Option<u16>) -> Option<&'a Socket> {
     let known = service.kind.map(Kind::descriptor);
-    if known.is_some_and(|known| known.several_sites) {
+    if let Some(known) = known
+        && known.several_sites
+    {
         return None;
     }
     // MySQL's X protocol has its own port and socket.
     let is_x = port == Some(33060);
     let mut named: Vec<(&Socket, String)> = Vec::new();
     let mut unnamed = None;
-    for socket in service.listeners.iter().filter_map(|at| scan.sockets.get(*at)) {
+    for socket in scan.listeners(service) {
         if socket.kind != SocketKind::UnixStream || !socket.is_listening() {
             continue;
         }
@@ -142,26 +147,32 @@ fn listener<'a>(scan: &'a Scan, service: &Service, port: Option<u16>) -> Option<
         }
     }
     named.retain(|(_, name)| name.contains("mysqlx") == is_x);
-    let ending = port.map(|port| format!(".{port}"));
-    let of_port = named.iter().find(|(_, name)| ending.as_ref().is_some_and(|end| name.ends_with(end)));
-    let usual = known.map(Descriptor::socket_name);
-    let found = of_port.or_else(|| named.iter().find(|(_, name)| usual == Some(name.as_str())));
-    match (found, named.as_slice()) {
-        (Some((socket, _)), _) | (None, [(socket, _)]) => Some(socket),
-        (None, []) => unnamed,
-        // Which of several is meant is not known.
-        (None, _) => None,
+    if let Some(port) = port {
+        let ending = format!(".{port}");
+        if let Some((socket, _)) = named.iter().find(|(_, name)| name.ends_with(&ending)) {
+            return Some(socket);
+        }
+    }
+    if let Some(known) = known
+        && let Some((socket, _)) = named.iter().find(|(_, name)| name == known.socket_name())
+    {
+        return Some(socket);
+    }
+    match named[..] {
+        [] => unnamed,
+        [(socket, _)] => Some(socket),
+        _ => None,
     }
 }
 
 // Groups connections by client program and service. Connections whose process is not visible join the program that they
-// are of, where only one fits: one pair is one piece of advice.
+// are of, where only one fits, or else the one that has the name of the unit in which they were made: one pair is one piece of
+// advice. What fits several stays by itself, because a connection is never booked on a program by chance.
 
-/// What tells one pair from another.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Program {
     pub(super) service: usize,
-    /// Where it connects to.
+    /// The endpoint that it connects to, `tcp:127.0.0.1:3306`.
     pub(super) now: String,
     pub(super) name: String,
     pub(super) uid: Option<u32>,
@@ -169,10 +180,9 @@ pub(super) struct Program {
     pub(super) network_namespace: u64,
 }
 
-/// Connections of a program, as positions in those of the scan.
+/// The connections of each program, as positions in those of the scan.
 pub(super) type Programs = BTreeMap<Program, Vec<usize>>;
 
-/// All programs that talk to a service over TCP.
 pub(super) fn programs(scan: &Scan) -> Programs {
     let (mut seen, mut made, mut closed) = (Programs::new(), Programs::new(), Programs::new());
     let tcp = scan.connections.iter().enumerate().filter(|(_, connection)| connection.kind.is_tcp());
@@ -188,60 +198,53 @@ pub(super) fn programs(scan: &Scan) -> Programs {
         };
         group.entry(program).or_default().push(at);
     }
-    for (unseen, by) in [(made, Made::By), (closed, Made::BySomebody)] {
+    for (unseen, by) in [(made, Made::ByUser), (closed, Made::BySomebody)] {
         for (program, connections) in unseen {
-            let unit = connections.first().and_then(|at| client(scan, *at)?.made_in.as_deref());
-            let fitting: Vec<&Program> =
-                seen.keys().filter(|known| by.fits(scan, &program, unit, known, &seen)).collect();
-            let into = match fitting.as_slice() {
-                [only] => Some(*only),
-                several => several.iter().copied().find(|known| known.name == program.name),
+            let unit = made_in(scan, connections[0]);
+            let mut fitting: Vec<&Program> = Vec::new();
+            for (known, known_connections) in &seen {
+                let known_unit = unit_of(scan, known_connections[0]);
+                if by.fits(&program, known) && (unit.is_none() || known_unit == unit) {
+                    fitting.push(known);
+                }
+            }
+            let into = match fitting[..] {
+                [only] => Some(only.clone()),
+                _ => fitting.into_iter().find(|known| known.name == program.name).cloned(),
             };
-            let into = into.cloned().unwrap_or(program);
-            seen.entry(into).or_default().extend(connections);
+            seen.entry(into.unwrap_or(program)).or_default().extend(connections);
         }
     }
     seen
 }
 
-/// What is known of who made sockets that nobody holds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Made {
-    /// A user.
-    By,
-    /// Nothing.
+    ByUser,
+    /// The kernel forgot the user, too.
     BySomebody,
 }
 
 impl Made {
-    /// Whether the connections of `unseen` may be of the program `known`. `unit` is where they were made.
-    fn fits(
-        self,
-        scan: &Scan,
-        unseen: &Program,
-        unit: Option<&str>,
-        known: &Program,
-        seen: &Programs,
-    ) -> bool {
+    fn fits(self, unseen: &Program, known: &Program) -> bool {
         let is_same_hop = (unseen.service, &unseen.now, unseen.network_namespace)
             == (known.service, &known.now, known.network_namespace);
-        let is_same_user = self == Made::BySomebody || unseen.uid == known.uid;
-        let first = seen.get(known).and_then(|connections| connections.first());
-        let known_unit = first.and_then(|at| unit_of(scan, client(scan, *at)?));
-        is_same_hop && is_same_user && (unit.is_none() || known_unit == unit)
+        is_same_hop && (self == Made::BySomebody || unseen.uid == known.uid)
     }
 }
 
-/// The unit of whoever holds a client's socket; where nobody does any more, the one in which it was made.
-fn unit_of<'a>(scan: &'a Scan, client: &'a Socket) -> Option<&'a str> {
-    match client.pids.first().and_then(|pid| scan.process(*pid)) {
+/// The unit of whoever holds the client's end of a connection; where nobody does any more, the one in which it was made.
+fn unit_of(scan: &Scan, connection: usize) -> Option<&str> {
+    match scan.holder(scan.connections[connection].client) {
         Some(process) => process.unit.as_deref(),
-        None => client.made_in.as_deref(),
+        None => made_in(scan, connection),
     }
 }
 
-fn client(scan: &Scan, connection: usize) -> Option<&Socket> {
-    scan.sockets.get(scan.connections.get(connection)?.client)
+/// The unit or container in which the client's end of a connection was made, where the kernel says so.
+fn made_in(scan: &Scan, connection: usize) -> Option<&str> {
+    let client = scan.sockets.get(scan.connections[connection].client)?;
+    client.made_in.as_deref()
 }
 
 fn program(
@@ -251,16 +254,17 @@ fn program(
     holder: Option<&Process>,
 ) -> Option<Program> {
     let server = scan.sockets.get(connection.server)?.local.inet()?;
-    let name = match holder {
-        Some(process) => process.name.clone(),
-        None => client.made_in.clone().unwrap_or_else(|| "not visible".to_owned()),
+    let (name, uid, mount_namespace) = match (holder, &client.made_in) {
+        (Some(process), _) => (process.name.clone(), Some(process.uid), process.mount_namespace),
+        (None, Some(unit)) => (unit.clone(), client.uid, None),
+        (None, None) => ("not visible".to_owned(), client.uid, None),
     };
     Some(Program {
         service: connection.service?,
         now: endpoint(server),
         name,
-        uid: holder.map(|process| process.uid).or(client.uid),
-        mount_namespace: holder.and_then(|process| process.mount_namespace),
+        uid,
+        mount_namespace,
         network_namespace: client.network_namespace,
     })
 }

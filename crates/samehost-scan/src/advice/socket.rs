@@ -14,7 +14,7 @@ use samehost_system::mounts::share;
 
 use super::pair::{Pair, proposed_socket};
 use super::walk::Root;
-use super::{Finding, client, show};
+use super::{Finding, access, show};
 
 pub(super) fn server(pair: &Pair<'_>) -> Option<Finding> {
     if pair.listener.is_some() {
@@ -35,19 +35,15 @@ pub(super) fn server(pair: &Pair<'_>) -> Option<Finding> {
     })
 }
 
-/// What to set, and what becomes of the port.
 fn remedy(known: &Descriptor, setting: &str) -> String {
     let port = if known.one_address {
         "It listens on one address: for tools that want the port, run another one beside it"
     } else {
         "Keep the port as well, for tools that want it"
     };
-    let set = format!("Set: {setting}");
-    [set.as_str(), port]
-        .into_iter()
-        .chain(known.about_socket.iter().map(String::as_str))
-        .collect::<Vec<_>>()
-        .join(". ")
+    let mut sentences = vec![format!("Set: {setting}"), port.to_owned()];
+    sentences.extend(known.about_socket.iter().cloned());
+    sentences.join(". ")
 }
 
 // Blocker `stale`: a socket file without a listener, or a listener whose socket file was removed.
@@ -56,7 +52,10 @@ pub(super) fn stale(pair: &Pair<'_>) -> Option<Finding> {
     let root = pair.server_root()?;
     let Some(listener) = pair.listener else {
         // The service has no socket. A leftover file at the default path would keep it from binding one.
-        let path = Path::new(pair.known.map(|known| known.socket.as_str()).filter(|path| !path.is_empty())?);
+        let path = Path::new(&pair.known?.socket);
+        if path.as_os_str().is_empty() {
+            return None;
+        }
         let found = root.find(path).filter(|step| step.file_type() == FileType::Socket)?;
         for socket in pair.scan.sockets.iter().filter(|socket| socket.is_listening()) {
             let Some(file) = socket.file else { continue };
@@ -77,21 +76,18 @@ pub(super) fn stale(pair: &Pair<'_>) -> Option<Finding> {
         ));
     };
     let path = pair.path()?;
-    let now = root.find(&path);
-    listener.file?;
-    match now {
-        None => Some(Finding::new(
-            Weight::Setting,
-            format!(
-                "{} listens on {}, but the file was removed: nobody can connect",
-                pair.service.name,
-                show(&path)
-            ),
-            "Restart the service, and find out what removes the file (tmpfiles.d, a second instance)"
-                .to_owned(),
-        )),
-        Some(_) => None,
+    if listener.file.is_none() || root.find(&path).is_some() {
+        return None;
     }
+    Some(Finding::new(
+        Weight::Setting,
+        format!(
+            "{} listens on {}, but the file was removed: nobody can connect",
+            pair.service.name,
+            show(&path)
+        ),
+        "Restart the service, and find out what removes the file (tmpfiles.d, a second instance)".to_owned(),
+    ))
 }
 
 // Blocker `another-socket`: the path leads to a socket that is not the service's. Another program may listen
@@ -101,7 +97,9 @@ pub(super) fn another_socket(pair: &Pair<'_>) -> Option<Finding> {
     let path = pair.path()?;
     let listed = pair.listener?.file?;
     let theirs = pair.server_root().and_then(|root| root.find(&path));
-    if theirs.as_ref().is_some_and(|step| !listed.has_inode(step.stat.st_ino)) {
+    if let Some(step) = &theirs
+        && !listed.has_inode(step.stat.st_ino)
+    {
         return Some(Finding::new(
             Weight::Setting,
             format!(
@@ -113,20 +111,21 @@ pub(super) fn another_socket(pair: &Pair<'_>) -> Option<Finding> {
         ));
     }
     let own = pair.client_root()?.find(&path)?;
-    let is_same = theirs.is_some_and(|theirs| theirs.identity() == own.identity());
-    if is_same {
+    if let Some(theirs) = theirs
+        && theirs.identity() == own.identity()
+    {
         return None;
     }
     let (client, server) = (pair.client()?, pair.server()?);
     if pair.crosses_container() {
-        let folder = path.parent().map_or_else(|| "/".to_owned(), show);
+        let folder = show(path.parent().unwrap_or(Path::new("/")));
         return Some(Finding::new(
             Weight::Setting,
             format!(
                 "{} exists for {} ({}), but it is another file than the service's: the file was mounted by itself, and the service made a new one since",
                 show(&path),
                 client.name,
-                client::place(client)
+                access::place(client)
             ),
             format!("Mount the folder instead of the file: -v {folder}:{folder}"),
         ));
@@ -179,7 +178,8 @@ pub(super) fn file_system(pair: &Pair<'_>) -> Option<Finding> {
 
 /// Device of a directory, or of the first above it that is there.
 fn device(root: &Root, directory: &Path) -> Option<u64> {
-    directory.ancestors().find_map(|path| root.find(path)).map(|step| step.identity().0)
+    let step = directory.ancestors().find_map(|path| root.find(path))?;
+    Some(step.stat.st_dev)
 }
 
 // Blocker `backlog`: with a full backlog connect(2) on a Unix socket fails at once (EAGAIN, a 502 behind
@@ -212,7 +212,6 @@ pub(super) fn backlog(pair: &Pair<'_>) -> Option<Finding> {
         ),
         None => capitalised(&setting(pair, enough(seen))),
     };
-    // A client process may open at least one.
     let may_be = seen.max(pair.clients.len() as u32);
     let (weight, what) = if waiting > backlog {
         (Weight::Setting, format!("{waiting} connections wait at a backlog of {backlog}: it is full"))
@@ -230,13 +229,13 @@ pub(super) fn backlog(pair: &Pair<'_>) -> Option<Finding> {
     Some(Finding::new(weight, Found::with(what, follows), remedy))
 }
 
-/// What gives the service this backlog.
 fn setting(pair: &Pair<'_>, backlog: u32) -> String {
-    let known = pair.known.and_then(|known| Some((known.label.as_str(), known.backlog_of(backlog)?)));
-    match known {
-        Some((label, setting)) => format!("set {setting} ({label}), and restart it"),
-        None => format!("set the service's backlog to {backlog} or more, and restart it"),
+    if let Some(known) = pair.known
+        && let Some(setting) = known.backlog_of(backlog)
+    {
+        return format!("set {setting} ({}), and restart it", known.label);
     }
+    format!("set the service's backlog to {backlog} or more, and restart it")
 }
 
 /// Twice the connections seen, rounded up to a power of two; at least 512 (nginx uses 511).

@@ -18,7 +18,6 @@ use crate::proc::status::Status;
 /// Limit on symbolic links (the kernel's `MAXSYMLINKS`).
 const MOST_LINKS: usize = 40;
 
-/// Root directory of a process.
 pub(crate) struct Root(OwnedFd);
 
 /// One component of a path: a directory on it, or the file that it names.
@@ -36,12 +35,10 @@ impl Step {
         FileType::from_raw_mode(self.stat.st_mode)
     }
 
-    /// Permission bits.
     pub(crate) fn mode(&self) -> u32 {
         self.stat.st_mode & 0o7777
     }
 
-    /// Device and inode.
     pub(crate) fn identity(&self) -> (u64, u64) {
         (self.stat.st_dev, self.stat.st_ino)
     }
@@ -60,9 +57,12 @@ impl Root {
     }
 
     /// Every directory on a path, then the file it names. An error names the component that failed.
+    ///
+    /// Each component is opened by itself and not the whole path at once, because the modes of all of them count: which one
+    /// refuses a client is what an administrator has to change.
     pub(crate) fn walk(&self, path: &Path) -> Result<Vec<Step>, (PathBuf, Errno)> {
         let mut at = PathBuf::from("/");
-        let mut steps = vec![self.step(&at)?];
+        let mut steps = vec![self.step(&at).map_err(|errno| (at.clone(), errno))?];
         let mut rest: VecDeque<OsString> = components(path).collect();
         let mut links = 0;
         while let Some(name) = rest.pop_front() {
@@ -71,7 +71,7 @@ impl Root {
                 continue;
             }
             let next = at.join(&name);
-            let step = self.step(&next)?;
+            let step = self.step(&next).map_err(|errno| (next.clone(), errno))?;
             if step.file_type() != FileType::Symlink {
                 at = next;
                 steps.push(step);
@@ -81,37 +81,35 @@ impl Root {
             if links > MOST_LINKS {
                 return Err((next, Errno::LOOP));
             }
-            let target = self.target(&next).map_err(|errno| (next, errno))?;
+            let target = self.link_target(&next).map_err(|errno| (next, errno))?;
             if target.is_absolute() {
                 at = PathBuf::from("/");
             }
-            for part in components(&target).collect::<Vec<_>>().into_iter().rev() {
+            for part in components(&target).rev() {
                 rest.push_front(part);
             }
         }
         Ok(steps)
     }
 
-    /// The file that a path names.
     pub(crate) fn find(&self, path: &Path) -> Option<Step> {
         self.walk(path).ok()?.pop()
     }
 
-    fn step(&self, path: &Path) -> Result<Step, (PathBuf, Errno)> {
-        let found = self.open(path).and_then(|file| {
-            let stat = statat(&file, c"", AtFlags::EMPTY_PATH)?;
-            Ok(Step { path: path.to_owned(), stat, acl: Acl::of(&file) })
-        });
-        found.map_err(|errno| (path.to_owned(), errno))
+    fn step(&self, path: &Path) -> Result<Step, Errno> {
+        let file = self.open(path)?;
+        let stat = statat(&file, c"", AtFlags::EMPTY_PATH)?;
+        Ok(Step { path: path.to_owned(), stat, acl: Acl::of(&file) })
     }
 
-    fn target(&self, path: &Path) -> Result<PathBuf, Errno> {
+    fn link_target(&self, path: &Path) -> Result<PathBuf, Errno> {
         let target = readlinkat(self.open(path)?, c"", Vec::new())?;
         Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
     }
 }
 
-fn components(path: &Path) -> impl Iterator<Item = OsString> + '_ {
+/// The names on a path, with `..` among them, which counts only where a link before it has been followed.
+fn components(path: &Path) -> impl DoubleEndedIterator<Item = OsString> + '_ {
     path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),
         Component::ParentDir => Some(OsStr::new("..").to_owned()),
@@ -124,7 +122,6 @@ fn components(path: &Path) -> impl Iterator<Item = OsString> + '_ {
 
 /// `POSIX_ACL_XATTR_VERSION`, the only version so far.
 const VERSION: u32 = 2;
-/// Bytes of an entry: tag, permissions, user or group id.
 const ENTRY: usize = 8;
 /// Size limit of the attribute: most file systems store at most 4 KiB.
 const MOST: usize = 64 * 1024;
@@ -171,12 +168,11 @@ impl Acl {
             return None;
         }
         let entries: Vec<Entry> = entries.chunks_exact(ENTRY).filter_map(Entry::parse).collect();
-        (!entries.is_empty()).then_some(Acl(entries))
+        if entries.is_empty() { None } else { Some(Acl(entries)) }
     }
 
-    /// Rights of the only entry with this tag.
     fn rights_of(&self, tag: u16) -> Option<u32> {
-        self.0.iter().find(|entry| entry.tag == tag).map(|entry| entry.rights)
+        Some(self.0.iter().find(|entry| entry.tag == tag)?.rights)
     }
 
     /// Whether the permissions `wanted` (4 read, 2 write, 1 search) are granted to a process, on a file of

@@ -12,16 +12,13 @@ use std::collections::BTreeMap;
 use samehost_model::scan::{Hop, Inventory, Unexpected};
 use samehost_services::Kind;
 
-/// What a file expects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expectation {
     rules: Vec<Rule>,
 }
 
-/// What a scan says of an expectation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// The hops that are over another transport than expected.
     pub unexpected: Vec<Unexpected>,
     /// Their number, by service; 0 of each that has a rule.
     pub by_service: BTreeMap<String, u32>,
@@ -50,7 +47,6 @@ impl Over {
     }
 }
 
-/// A line that is not a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "line {line}: {reason}; write SERVICE unix, or SERVICE tcp, and where it must be `except CLIENT …`: mariadb unix except mysqldump"
@@ -61,30 +57,29 @@ pub struct ExpectationError {
 }
 
 impl Expectation {
-    /// Reads the text of a file.
-    ///
     /// # Errors
     /// When a line is not a rule, a service is unknown, or has two rules.
     pub fn parse(text: &str) -> Result<Self, ExpectationError> {
         let mut rules: Vec<Rule> = Vec::new();
         for (index, line) in text.lines().enumerate() {
-            let failed = |reason: String| ExpectationError { line: index + 1, reason };
+            let error = |reason: String| ExpectationError { line: index + 1, reason };
             let words: Vec<&str> = line.split('#').next().unwrap_or_default().split_whitespace().collect();
             let (service, transport, except) = match words[..] {
                 [] => continue,
                 [service, transport] => (service, transport, &[][..]),
                 [service, transport, "except", ..] if words.len() > 3 => (service, transport, &words[3..]),
-                _ => return Err(failed(format!("`{}` is not a rule", words.join(" ")))),
+                _ => return Err(error(format!("`{}` is not a rule", words.join(" ")))),
             };
-            let kind =
-                Kind::called(service).ok_or_else(|| failed(format!("no service is called `{service}`")))?;
+            let Some(kind) = Kind::called(service) else {
+                return Err(error(format!("no service is called `{service}`")));
+            };
             let transport = match transport {
                 "unix" => Over::Unix,
                 "tcp" => Over::Tcp,
-                other => return Err(failed(format!("`{other}` is not a transport"))),
+                other => return Err(error(format!("`{other}` is not a transport"))),
             };
             if rules.iter().any(|rule| rule.service == kind) {
-                return Err(failed(format!("{kind} has a rule already")));
+                return Err(error(format!("{kind} has a rule already")));
             }
             let except = except.iter().map(|name| (*name).to_owned()).collect();
             rules.push(Rule { service: kind, transport, except });
@@ -92,7 +87,8 @@ impl Expectation {
         Ok(Expectation { rules })
     }
 
-    /// Holds a scan against the file.
+    /// Compares the hops of a scan with the rules. A hop of a service without a rule is as expected. A client that is not visible
+    /// cannot be excepted.
     #[must_use]
     pub fn hold(&self, inventory: &Inventory) -> Held {
         let mut checked = Held { unexpected: Vec::new(), by_service: BTreeMap::new() };
@@ -111,12 +107,11 @@ impl Expectation {
         checked
     }
 
-    /// The kind of a hop's service, and the rule for it or else for a relative.
     fn rule_of(&self, hop: &Hop) -> Option<(Kind, &Rule)> {
         let kind = Kind::named(hop.service.kind.as_deref()?)?;
         let exact = self.rules.iter().find(|rule| rule.service == kind);
-        let rule = exact.or_else(|| self.rules.iter().find(|rule| rule.service.family() == kind.family()))?;
-        Some((kind, rule))
+        let relatives = self.rules.iter().find(|rule| rule.service.family() == kind.family());
+        Some((kind, exact.or(relatives)?))
     }
 }
 

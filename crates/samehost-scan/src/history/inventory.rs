@@ -18,17 +18,13 @@ const PLUMBING: &[&str] = &["systemd", "systemd-journal", "dbus-daemon", "dbus-b
 /// Sockets below it belong to the session of a user, and go with it.
 const SESSIONS: &str = "unix:/run/user/";
 
-/// Why a file is not a scan that can be compared.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InventoryError {
-    /// A later version wrote it.
     #[error("written by a newer samehost ({0})")]
     Newer(String),
-    /// It is JSON of something else.
     #[error("of format `{0}`, which is not that of a scan")]
     Another(String),
-    /// It is not JSON, cut off, or lacks something.
     #[error("damaged, or not a scan: {0}")]
     Damaged(String),
 }
@@ -61,21 +57,21 @@ pub fn read_inventory(json: &[u8]) -> Result<Inventory, InventoryError> {
     match named.schema.as_str() {
         INVENTORY_SCHEMA => serde_json::from_slice(json).map_err(damaged),
         SCAN_SCHEMA => {
-            serde_json::from_slice::<StoredScan>(json).map(|scan| scan.inventory()).map_err(damaged)
+            let scan: StoredScan = serde_json::from_slice(json).map_err(damaged)?;
+            Ok(scan.inventory())
         }
         "" => Err(InventoryError::Damaged("it names no format".into())),
-        other => {
-            // `samehost.scan/2` is a scan of a later version.
-            let [others, inventorys, scans] =
-                [other, INVENTORY_SCHEMA, SCAN_SCHEMA].map(|schema| schema.split('/').next());
-            let is_ours = others == inventorys || others == scans;
-            Err(if is_ours {
-                InventoryError::Newer(other.to_owned())
-            } else {
-                InventoryError::Another(other.to_owned())
-            })
+        // `samehost.scan/2` is a scan of a later version.
+        other if [INVENTORY_SCHEMA, SCAN_SCHEMA].map(name_of).contains(&name_of(other)) => {
+            Err(InventoryError::Newer(other.to_owned()))
         }
+        other => Err(InventoryError::Another(other.to_owned())),
     }
+}
+
+/// `samehost.scan` of `samehost.scan/1`.
+fn name_of(schema: &str) -> &str {
+    schema.split('/').next().unwrap_or(schema)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
@@ -83,7 +79,6 @@ fn damaged(error: serde_json::Error) -> InventoryError {
     InventoryError::Damaged(error.to_string())
 }
 
-/// What is needed of `samehost.scan/1`.
 #[derive(Deserialize)]
 struct StoredScan {
     samehost_version: String,
@@ -186,27 +181,30 @@ impl StoredScan {
     fn listening(&self) -> Vec<Listening> {
         let mut all: BTreeMap<(ServiceName, Program), Vec<String>> = BTreeMap::new();
         for service in &self.services {
-            let sockets = service.listeners.iter().filter_map(|at| self.sockets.get(*at));
-            let endpoints = sockets.filter_map(|socket| endpoint(&socket.kind, socket.local.as_deref()?));
-            let endpoints: Vec<String> =
-                endpoints.filter(|endpoint| !endpoint.starts_with(SESSIONS)).collect();
-            if !endpoints.is_empty() {
-                let program = match service.pid {
-                    Some(pid) => self.program(pid),
-                    None => Program {
-                        other_network: !self.is_own(service.network_namespace),
-                        ..Program::default()
-                    },
-                };
-                all.entry((service.name(), program)).or_default().extend(endpoints);
+            let mut endpoints = Vec::new();
+            for socket in service.listeners.iter().filter_map(|at| self.sockets.get(*at)) {
+                let Some(local) = &socket.local else { continue };
+                endpoints.extend(endpoint(&socket.kind, local));
             }
+            endpoints.retain(|endpoint| !endpoint.starts_with(SESSIONS));
+            if endpoints.is_empty() {
+                continue;
+            }
+            let program = match service.pid {
+                Some(pid) => self.program(pid),
+                None => {
+                    Program { other_network: !self.is_own(service.network_namespace), ..Program::default() }
+                }
+            };
+            all.entry((service.name(), program)).or_default().extend(endpoints);
         }
-        let listening = all.into_iter().map(|((service, program), mut endpoints)| {
+        let mut listening = Vec::new();
+        for ((service, program), mut endpoints) in all {
             endpoints.sort_unstable();
             endpoints.dedup();
-            Listening { service, program, endpoints }
-        });
-        listening.collect()
+            listening.push(Listening { service, program, endpoints });
+        }
+        listening
     }
 
     /// Over TCP those of the advice, which has found the programs of clients that were not visible; over Unix sockets
@@ -222,28 +220,36 @@ impl StoredScan {
             *all.entry((client, service.name(), advice.now.clone())).or_default() += advice.connections;
         }
         for connection in &self.connections {
-            let Some(service) = connection.service.and_then(|at| self.services.get(at)) else { continue };
-            let address = connection.server.address.as_deref();
-            let Some(endpoint) = address.and_then(|address| endpoint(&connection.kind, address)) else {
+            let (Some(at), Some(address)) = (connection.service, &connection.server.address) else {
                 continue;
             };
+            let Some(service) = self.services.get(at) else { continue };
+            let Some(endpoint) = endpoint(&connection.kind, address) else { continue };
             let is_aside = PLUMBING.contains(&service.name.as_str()) || endpoint.starts_with(SESSIONS);
             if connection.kind.starts_with("unix") && !is_aside {
-                let client = connection.client.pids.first().map(|pid| self.program(*pid)).unwrap_or_default();
+                let client = match connection.client.pids.first() {
+                    Some(pid) => self.program(*pid),
+                    None => Program::default(),
+                };
                 *all.entry((client, service.name(), endpoint)).or_default() += 1;
             }
         }
-        let hops = all.into_iter();
-        hops.map(|((client, service, endpoint), connections)| Hop { client, service, endpoint, connections })
-            .collect()
+        let mut hops = Vec::new();
+        for ((client, service, endpoint), connections) in all {
+            hops.push(Hop { client, service, endpoint, connections });
+        }
+        hops
     }
 
+    /// A process by what outlives it; nothing is known of one that was not visible.
     fn program(&self, pid: u32) -> Program {
-        let at = self.processes.binary_search_by_key(&pid, |process| process.pid);
-        let Some(process) = at.ok().and_then(|at| self.processes.get(at)) else { return Program::default() };
+        let Ok(at) = self.processes.binary_search_by_key(&pid, |process| process.pid) else {
+            return Program::default();
+        };
+        let process = &self.processes[at];
         Program {
             name: Some(process.name.clone()),
-            user: Some(process.user.clone().unwrap_or_else(|| process.uid.to_string())),
+            user: Some(process.user.clone().unwrap_or(process.uid.to_string())),
             unit: process.unit.clone().filter(|unit| !is_transient(unit)),
             container: process.container.as_ref().map(|container| container.runtime.clone()),
             other_network: process.network_namespace.is_some_and(|inode| !self.is_own(inode)),
@@ -262,8 +268,8 @@ impl StoredService {
 }
 
 fn noted(finding: &StoredFinding) -> Noted {
-    let subject = finding.subject.clone().unwrap_or_else(|| finding.found.clone());
-    Noted { code: finding.code.clone(), subject, found: finding.found.clone() }
+    let subject = finding.subject.as_ref().unwrap_or(&finding.found);
+    Noted { code: finding.code.clone(), subject: subject.clone(), found: finding.found.clone() }
 }
 
 /// A client whose process was not visible. Where the kernel knew the unit that made its socket, advice calls it that.
@@ -274,8 +280,7 @@ fn unseen(client: &str) -> Program {
 
 /// Whether systemd-run made up the name of a unit: `run-u12.service`, `run-p34-i56.service`, `run-r0a1b….service`.
 fn is_transient(unit: &str) -> bool {
-    let number = unit.strip_prefix("run-").and_then(|rest| rest.strip_suffix(".service"));
-    number.is_some_and(|number| number.bytes().any(|byte| byte.is_ascii_digit()))
+    unit.starts_with("run-") && unit.ends_with(".service") && unit.bytes().any(|byte| byte.is_ascii_digit())
 }
 
 /// The endpoint of a stream socket in words; none of a socket for datagrams.

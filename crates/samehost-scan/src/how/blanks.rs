@@ -5,7 +5,6 @@ use samehost_login::postgres::{OwnFiles, with_service};
 use samehost_login::url::{ServerUrl, escape};
 use samehost_services::Protocol;
 
-/// What a URL names beside its server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UrlParts {
     user: Option<String>,
@@ -14,7 +13,6 @@ pub struct UrlParts {
     options: Vec<(String, String)>,
 }
 
-/// Which place of a row is filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Words {
     Socket,
@@ -33,7 +31,8 @@ const OF_ENCRYPTION: &[&str] = &[
 ];
 
 impl UrlParts {
-    /// The parts of a URL; nothing where the text is none.
+    /// The parts of a URL; nothing where the text is not one. A part that needs quotes or escapes in some row is left out, so that
+    /// each row can be pasted; so is the value of a password, of which only that there is one is kept.
     #[must_use]
     pub fn of(text: &str) -> Self {
         let Some(Ok(url)) = ServerUrl::parse(text) else { return UrlParts::default() };
@@ -46,8 +45,8 @@ impl UrlParts {
             Some((_, path)) if !path.is_empty() && !url.scheme.ends_with("unix") => Some(path),
             _ => None,
         };
-        let user = url.user.as_deref().or_else(|| url.option("user"));
-        let database = path.or_else(|| url.option("dbname")).or_else(|| url.option("db"));
+        let user = url.user.as_deref().or(url.option("user"));
+        let database = path.or(url.option("dbname")).or(url.option("db"));
         let mut parts = UrlParts {
             user: user.filter(|text| is_plain(text)).map(str::to_owned),
             database: database.filter(|text| is_plain(text)).map(str::to_owned),
@@ -58,7 +57,6 @@ impl UrlParts {
         parts
     }
 
-    /// A text with its blanks filled.
     pub(super) fn fill(&self, text: &str, words: Words) -> String {
         let mut filled = text.to_owned();
         for (blank, value) in self.blanks(words) {
@@ -82,8 +80,10 @@ impl UrlParts {
         });
         let number = database.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
         let options = self.options(words);
-        let jdbc: Vec<String> =
-            user.map(|user| format!("user={user}")).into_iter().chain(options.clone()).collect();
+        // JDBC takes the user as an option like the others.
+        let mut jdbc: Vec<String> = Vec::new();
+        jdbc.extend(user.map(|user| format!("user={user}")));
+        jdbc.extend_from_slice(&options);
         vec![
             ("login", login),
             ("user", user.map(str::to_owned)),
@@ -125,7 +125,7 @@ fn quoted(text: Option<&str>, quote: char) -> Option<String> {
 }
 
 fn joined(start: char, options: &[String], between: &str) -> Option<String> {
-    (!options.is_empty()).then(|| format!("{start}{}", options.join(between)))
+    if options.is_empty() { None } else { Some(format!("{start}{}", options.join(between))) }
 }
 
 /// Whether a text needs neither quotes nor escapes in any of the rows.

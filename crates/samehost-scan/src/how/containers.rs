@@ -4,21 +4,17 @@
 use std::fmt::Write;
 
 use samehost_model::scan::Scan;
-use samehost_services::{Client, Container, Kind, UnixSocket, languages};
+use samehost_services::{Client, Container, Kind, UnixSocket};
 
 use super::blanks::{UrlParts, Words};
-use super::{HowError, Place, Question, kind_of, speaks};
+use super::{HowError, Place, Question, clients_that_speak, kind_of, speaks};
 
-/// For which program the file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContainersFor {
-    /// Docker Compose, podman-compose.
     Compose,
-    /// A pod of Kubernetes.
     Kubernetes,
 }
 
-/// A container of the file.
 #[derive(Default)]
 struct Side {
     name: String,
@@ -30,7 +26,6 @@ struct Side {
     health: Vec<String>,
 }
 
-/// Both containers, and what they share.
 struct Shared {
     label: &'static str,
     /// None where the server is outside: a socket of this machine.
@@ -68,7 +63,7 @@ pub fn containers(question: &Question, scan: &Scan, form: ContainersFor) -> Resu
     let shared = Shared {
         label: kind.label(),
         client: client(question, kind, known, &place)?,
-        server: (!is_outside).then(|| server(kind, known, &place)),
+        server: if is_outside { None } else { Some(server(kind, known, &place)) },
         folder,
         code: known.code.as_deref(),
     };
@@ -114,8 +109,9 @@ fn client(
     let mut side = Side { name: "app".to_owned(), image: "your-application".to_owned(), ..Side::default() };
     let Some(wanted) = &question.client else {
         side.remarks.push("Each client has its own words for this: add --client NAME.".to_owned());
-        side.variables =
-            known.url.as_deref().map(fill).and_then(|words| variables(&words)).unwrap_or_default();
+        if let Some(url) = &known.url {
+            side.variables = variables(&fill(url)).unwrap_or_default();
+        }
         return Ok(side);
     };
     let (language, client) = named(wanted, kind)?;
@@ -138,12 +134,10 @@ fn client(
 
 /// The client of this very name, or else the first one that is called so: `pg` is a part of `psycopg`.
 fn named(wanted: &str, kind: Kind) -> Result<(&'static str, &'static Client), HowError> {
-    let protocol = speaks(kind);
-    let mut all = Vec::new();
-    for language in languages() {
-        let clients = language.clients.iter().filter(|client| Some(client.protocol) == protocol);
-        all.extend(clients.map(|client| (language.name, client)));
-    }
+    let all = match speaks(kind) {
+        Some(protocol) => clients_that_speak(protocol),
+        None => Vec::new(),
+    };
     let same = all.iter().find(|(_, client)| client.name.eq_ignore_ascii_case(wanted));
     if let Some(found) = same.or(all.iter().find(|(_, client)| client.is_called(wanted))) {
         return Ok(*found);
@@ -152,7 +146,7 @@ fn named(wanted: &str, kind: Kind) -> Result<(&'static str, &'static Client), Ho
     Err(HowError::Client(wanted.to_owned(), kind.label(), names.join(", ")))
 }
 
-/// Words that are variables, `NAME=VALUE` in each line.
+/// The variables of a text that has nothing else, `NAME=VALUE` in each line.
 fn variables(words: &str) -> Option<Vec<(String, String)>> {
     let mut variables = Vec::new();
     for line in words.lines() {
@@ -169,7 +163,6 @@ fn is_of_name(byte: u8) -> bool {
     byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_'
 }
 
-/// A text as YAML and JSON write it.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

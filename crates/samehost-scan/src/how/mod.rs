@@ -4,11 +4,12 @@
 use std::path::Path;
 
 use samehost_model::Endpoint;
-use samehost_model::scan::{Address, ClientWords, HOW_SCHEMA, HowTo, Scan, Socket, SocketKind};
+use samehost_model::scan::{Address, ClientWords, HOW_SCHEMA, HowTo, Scan, SocketKind};
 use samehost_services::{Client, Kind, Protocol, UnixSocket, languages};
 use samehost_system::namespaces::network_setting;
 
 use crate::advice::{proposed_socket, services_at, socket_of};
+use crate::listing::datagrams::takes_datagrams;
 use crate::target::Target;
 use blanks::Words;
 
@@ -20,13 +21,11 @@ pub use containers::{ContainersFor, containers};
 
 #[derive(Clone, Debug, Default)]
 pub struct Question {
-    /// Name of the service in the registry.
+    /// A name as people call a service; `None` where the URL says it.
     pub service: Option<String>,
-    /// Language or name that limits the clients.
+    /// A language, or a part of a client's name, to which the answer is limited.
     pub client: Option<String>,
-    /// URL to translate.
     pub url: Option<Target>,
-    /// What that URL names beside the server.
     pub parts: UrlParts,
 }
 
@@ -45,14 +44,13 @@ pub enum HowError {
     Outside,
     #[error("{0} cannot use a Unix socket: {1}")]
     CannotBySelf(String, String),
-    /// Neither a service name nor the target determines the protocol.
     #[error(
         "the target does not say which service it is of; give a URL such as mysql://user@127.0.0.1/db, or name the service"
     )]
     Unspoken,
 }
 
-/// Names of the services that `how` supports.
+/// Names of the services that `how` has an answer for.
 #[must_use]
 pub fn services() -> Vec<&'static str> {
     Kind::all().filter(|kind| speaks(*kind).is_some()).map(Kind::name).collect()
@@ -62,38 +60,53 @@ pub fn services() -> Vec<&'static str> {
 /// of several kinds that speak the same, for the one that runs here.
 #[must_use]
 pub fn questions(question: Question, scan: &Scan) -> Vec<Question> {
-    let Some(name) = question.service.clone().filter(|name| Kind::called(name).is_none()) else {
+    let Some(name) = question.service.clone() else { return vec![question] };
+    if Kind::called(&name).is_some() || question.client.is_some() {
         return vec![question];
-    };
+    }
     let mut protocols = Vec::new();
-    for client in languages().iter().flat_map(|language| &language.clients) {
-        if client.is_called(&name) && !protocols.contains(&client.protocol) {
-            protocols.push(client.protocol);
+    for language in languages() {
+        for client in &language.clients {
+            if client.is_called(&name) && !protocols.contains(&client.protocol) {
+                protocols.push(client.protocol);
+            }
         }
     }
-    if protocols.is_empty() || question.client.is_some() {
+    if protocols.is_empty() {
         return vec![question];
     }
-    let question_about = |service| Question { service, client: Some(name.clone()), ..question.clone() };
-    if question.url.is_some() {
-        return vec![question_about(None)];
+    let about_client = Question { service: None, client: Some(name), ..question };
+    if about_client.url.is_some() {
+        return vec![about_client];
     }
     let mut asked = Vec::new();
     for protocol in protocols {
-        let mut kinds = Kind::all().filter(|kind| speaks(*kind) == Some(protocol));
-        let usual = Kind::of_protocol(protocol).or(kinds.clone().next());
-        let runs = kinds.find(|kind| !of_kind(scan, *kind).is_empty());
-        asked.extend(runs.or(usual).map(|kind| question_about(Some(kind.name().to_owned()))));
+        if let Some(kind) = kind_that_speaks(protocol, scan) {
+            asked.push(Question { service: Some(kind.name().to_owned()), ..about_client.clone() });
+        }
     }
     asked
 }
 
-/// What the clients of a kind of service speak.
+/// Of the kinds of service whose clients speak a protocol the one that runs here, or else the usual one.
+fn kind_that_speaks(protocol: Protocol, scan: &Scan) -> Option<Kind> {
+    let mut kinds = Kind::all().filter(|kind| speaks(*kind) == Some(protocol));
+    let usual = Kind::of_protocol(protocol).or(kinds.clone().next());
+    kinds.find(|kind| !of_kind(scan, *kind).is_empty()).or(usual)
+}
+
+/// What is spoken at the socket that a service's setting makes: uWSGI's is not HTTP, which it may speak at a port.
 fn speaks(kind: Kind) -> Option<Protocol> {
     kind.descriptor().clients_speak.or(kind.protocol())
 }
 
-/// Answers with the paths and ports of a scan, where the service was found.
+/// Answers with the file and lines of the service, and the words of each client, for the paths and ports of a scan where the
+/// service was found there, else for the usual ones (`path_from` says which). Where it listens on its socket already, there are
+/// no steps for the server.
+///
+/// # Errors
+/// When neither the question's service nor its URL says which service is meant, when the service cannot listen on a Unix socket,
+/// or when no client is called as the question says.
 pub fn how(question: &Question, scan: &Scan) -> Result<HowTo, HowError> {
     let kind = kind_of(question)?;
     let setting = match kind.descriptor().unix() {
@@ -115,7 +128,6 @@ pub fn how(question: &Question, scan: &Scan) -> Result<HowTo, HowError> {
     })
 }
 
-/// The service that a question is about.
 fn kind_of(question: &Question) -> Result<Kind, HowError> {
     let name = match (&question.service, &question.url) {
         (Some(name), _) => name.as_str(),
@@ -142,7 +154,6 @@ fn service_of(target: &Target) -> Result<&'static str, HowError> {
 struct Place {
     path: String,
     from: &'static str,
-    /// Whether the service listens on the path now.
     listens: bool,
     host: String,
     port: u16,
@@ -160,40 +171,23 @@ impl Place {
             Some(endpoint) => services_at(scan, endpoint),
             None => of_kind(scan, kind),
         };
-        let is_datagram = kind.protocol().is_some_and(Protocol::is_datagram);
-        let sockets: Vec<&Socket> = services
-            .iter()
-            .filter_map(|at| scan.services.get(*at))
-            .flat_map(|service| service.listeners.iter().filter_map(|at| scan.sockets.get(*at)))
-            .collect();
         let port = match address {
-            Some(Endpoint::Tcp { port, .. }) => Some(*port),
-            _ => sockets
-                .iter()
-                .filter(|socket| if is_datagram { socket.kind.is_udp() } else { socket.kind.is_tcp() })
-                .find_map(|socket| Some(socket.local.inet()?.port())),
+            Some(Endpoint::Tcp { port, .. }) => *port,
+            _ => port_of(scan, &services, kind),
         };
-        let port = port.or(kind.descriptor().ports.first().copied()).unwrap_or(8080);
-        let found = services.iter().find_map(|at| {
-            if is_datagram {
-                return datagram_path(&sockets);
-            }
-            Some(socket_of(scan, *at, Some(port)).ok()??.display().to_string())
-        });
-        let mut place = Place {
-            listens: found.is_some(),
-            from: if found.is_some() { "found here" } else { "usual" },
-            path: found.unwrap_or_else(|| usual_path(scan, &services, kind, port)),
-            host: "127.0.0.1".to_owned(),
-            port,
+        let (path, from, listens) = match socket_path(scan, &services, kind, port) {
+            Some(path) => (path, "found here", true),
+            None => (usual_path(scan, &services, kind, port), "usual", false),
         };
+        let mut place = Place { path, from, listens, host: "127.0.0.1".to_owned(), port };
         match address {
             Some(Endpoint::Tcp { host, .. }) => place.host.clone_from(host),
             Some(Endpoint::Unix(path)) => {
                 let path = path.display().to_string();
                 // The port is part of the name of PostgreSQL's socket file.
-                let port = path.rsplit_once(".s.PGSQL.").and_then(|(_, port)| port.parse().ok());
-                place.port = port.unwrap_or(place.port);
+                if let Some((_, port)) = path.rsplit_once(".s.PGSQL.") {
+                    place.port = port.parse().unwrap_or(place.port);
+                }
                 place.listens = !services.is_empty();
                 (place.path, place.from) = (path, "given");
             }
@@ -202,11 +196,18 @@ impl Place {
         place
     }
 
+    /// The folder of the socket; empty where its path has none.
+    fn folder(&self) -> &str {
+        match self.path.rsplit_once('/') {
+            Some((folder, _)) => folder,
+            None => "",
+        }
+    }
+
     fn fill(&self, words: &str) -> String {
-        let folder = self.path.rsplit_once('/').map_or("", |(folder, _)| folder);
         words
             .replace("{path}", &self.path)
-            .replace("{folder}", folder)
+            .replace("{folder}", self.folder())
             .replace("{escaped}", &self.path.replace('/', "%2F"))
             .replace("{host}", &self.host)
             .replace("{port}", &self.port.to_string())
@@ -215,34 +216,56 @@ impl Place {
 
 /// The services of this network namespace that are of a kind. MariaDB and MySQL are separate kinds with the same addresses.
 fn of_kind(scan: &Scan, kind: Kind) -> Vec<usize> {
-    let own = scan.network_namespaces.iter().find(|space| space.own).map(|space| space.inode);
+    let own = scan.own_namespace();
     let mut found = Vec::new();
     for (at, service) in scan.services.iter().enumerate() {
         let Some(known) = service.kind else { continue };
         let is_spoken = known.protocol().is_some() && known.protocol() == kind.protocol();
         let is_alike = known == kind || (is_spoken && known.protocol() != Some(Protocol::Http));
-        if is_alike && own.is_none_or(|own| service.network_namespace == own) {
+        if is_alike && (own.is_none() || own == Some(service.network_namespace)) {
             found.push(at);
         }
     }
     found
 }
 
-/// The path of a datagram socket.
-fn datagram_path(sockets: &[&Socket]) -> Option<String> {
-    sockets.iter().find_map(|socket| match &socket.local {
-        Address::Path(path) if socket.kind == SocketKind::UnixDgram && path.is_absolute() => {
-            Some(socket.local.to_string())
+/// The port at which the first of these services listens, or the usual one of its kind.
+fn port_of(scan: &Scan, services: &[usize], kind: Kind) -> u16 {
+    for at in services {
+        for socket in scan.listeners(&scan.services[*at]) {
+            let is_its = if takes_datagrams(kind) { socket.kind.is_udp() } else { socket.kind.is_tcp() };
+            if is_its && let Some(address) = socket.local.inet() {
+                return address.port();
+            }
         }
-        _ => None,
-    })
+    }
+    kind.descriptor().ports.first().copied().unwrap_or(8080)
+}
+
+/// The path of the socket at which the first of these services listens, of those that have one that is safe to use.
+fn socket_path(scan: &Scan, services: &[usize], kind: Kind, port: u16) -> Option<String> {
+    for at in services {
+        if !takes_datagrams(kind) {
+            let Ok(Some(path)) = socket_of(scan, *at, Some(port)) else { continue };
+            return Some(path.display().to_string());
+        }
+        for socket in scan.listeners(&scan.services[*at]) {
+            if let Address::Path(path) = &socket.local
+                && socket.kind == SocketKind::UnixDgram
+                && path.is_absolute()
+            {
+                return Some(socket.local.to_string());
+            }
+        }
+    }
+    None
 }
 
 /// The path that a switch would propose for the first of these services, or the usual one of its kind. PostgreSQL's has the
 /// port in its name.
 fn usual_path(scan: &Scan, services: &[usize], kind: Kind, port: u16) -> String {
-    let first = services.first().and_then(|at| scan.services.get(*at)).and_then(|service| service.pid);
-    let usual = proposed_socket(kind.descriptor(), first.and_then(|pid| scan.process(pid)));
+    let server = services.first().and_then(|at| scan.main_process(&scan.services[*at]));
+    let usual = proposed_socket(kind.descriptor(), server);
     match usual.rsplit_once(".s.PGSQL.") {
         Some((folder, _)) => format!("{folder}.s.PGSQL.{port}"),
         None => usual,
@@ -255,24 +278,28 @@ fn clients(
     protocol: Protocol,
     place: &Place,
 ) -> Result<Vec<ClientWords>, HowError> {
-    let mut all: Vec<(&'static str, &'static Client)> = Vec::new();
-    for language in languages() {
-        let clients = language.clients.iter().filter(|client| client.protocol == protocol);
-        all.extend(clients.map(|client| (language.name, client)));
-    }
-    let wanted = question.client.as_deref().map(str::to_lowercase);
-    let is_language =
-        wanted.as_deref().is_some_and(|wanted| all.iter().any(|(language, _)| *language == wanted));
-    let mut found = Vec::new();
-    for (language, client) in all.iter().copied() {
-        let is_wanted = match wanted.as_deref() {
-            None => true,
-            Some(wanted) if is_language => language == wanted,
-            Some(wanted) => client.is_called(wanted),
-        };
-        if !is_wanted {
-            continue;
+    let all = clients_that_speak(protocol);
+    let mut wanted = all.clone();
+    if let Some(asked) = &question.client {
+        let name = asked.to_lowercase();
+        let is_language = all.iter().any(|(language, _)| *language == name);
+        wanted.retain(
+            |(language, client)| {
+                if is_language { *language == name } else { client.is_called(&name) }
+            },
+        );
+        if wanted.is_empty() {
+            let mut names = Vec::new();
+            for (language, client) in all {
+                names.extend([language, &client.name]);
+            }
+            names.sort_unstable();
+            names.dedup();
+            return Err(HowError::Client(asked.clone(), kind.label(), names.join(", ")));
         }
+    }
+    let mut found = Vec::new();
+    for (language, client) in wanted {
         let socket = client.socket.as_ref();
         found.push(ClientWords {
             language,
@@ -284,17 +311,21 @@ fn clients(
             tested: client.tested || client.by_evidence,
         });
     }
-    if let (true, Some(wanted)) = (found.is_empty(), &question.client) {
-        let mut names: Vec<&str> =
-            all.iter().flat_map(|(language, client)| [language, client.name.as_str()]).collect();
-        names.sort_unstable();
-        names.dedup();
-        return Err(HowError::Client(wanted.clone(), kind.label(), names.join(", ")));
-    }
     Ok(found)
 }
 
-/// Instructions, one step each.
+fn clients_that_speak(protocol: Protocol) -> Vec<(&'static str, &'static Client)> {
+    let mut all = Vec::new();
+    for language in languages() {
+        for client in &language.clients {
+            if client.protocol == protocol {
+                all.push((language.name, client));
+            }
+        }
+    }
+    all
+}
+
 fn steps(kind: Kind, setting: &str, path: &str) -> Vec<String> {
     let known = kind.descriptor();
     let files = known.edited_files();
@@ -304,7 +335,10 @@ fn steps(kind: Kind, setting: &str, path: &str) -> Vec<String> {
         (None, Some(usual)) => format!("in {usual} or where this system has it"),
         (None, None) => "in its settings or on its command line".to_owned(),
     };
-    let folder = path.rsplit_once('/').map_or("/run", |(folder, _)| folder);
+    let folder = match path.rsplit_once('/') {
+        Some((folder, _)) => folder,
+        None => "/run",
+    };
     let mut steps = vec![format!("{place}: {}", setting.replace("{}", path))];
     if !Path::new(folder).is_dir() {
         steps.push(format!(
@@ -312,7 +346,7 @@ fn steps(kind: Kind, setting: &str, path: &str) -> Vec<String> {
             folder.rsplit('/').next().unwrap_or("app")
         ));
     }
-    steps.push(if known.protocol.is_some_and(Protocol::is_datagram) {
+    steps.push(if takes_datagrams(kind) {
         format!(
             "let its queue hold a burst: net.unix.max_dgram_qlen is {} here, and counts when the service starts; a full queue holds a sender up, or refuses one that does not wait",
             network_setting("unix/max_dgram_qlen").unwrap_or_default()

@@ -6,7 +6,7 @@
 //! client no process holds, which came after the look at its process or were closed before it. Where it is gone, the
 //! kernel still says in which control group it was made.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -26,10 +26,14 @@ use crate::proc::users::Names;
 use crate::proc::{cgroup, net_table, pids, status};
 use crate::{namespaces, process};
 
-/// Snapshot of this machine: sockets, processes, services, connections, without advice.
+/// Snapshot of this machine: sockets, processes, services, connections; without advice, exchanges and findings, which callers
+/// add where they need them. `version` is that of the program, for the report.
+///
+/// What may not be read is counted in `hidden` and left out.
 ///
 /// # Errors
-/// When /proc is missing, or sockets can be listed neither by sock_diag nor from /proc.
+/// When /proc is missing, when sockets can be listed neither by sock_diag nor from /proc, or when an interrupt is requested: an
+/// incomplete snapshot would be misleading.
 pub fn collect(version: &str) -> Result<Scan, ScanError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let proc = openat(CWD, c"/proc", flags, Mode::empty()).map_err(ScanError::Proc)?;
@@ -51,18 +55,20 @@ pub fn collect(version: &str) -> Result<Scan, ScanError> {
         somaxconn: namespaces::somaxconn(),
     }];
     for door in namespaces::others(own, &descriptors.namespaces) {
-        stop_here()?;
+        stop_if_interrupted()?;
         let (space, more) = door.read();
         spaces.push(space);
         sockets.extend(more);
     }
-    stop_here()?;
-    hold(&mut sockets, &descriptors);
+    stop_if_interrupted()?;
+    for socket in &mut sockets {
+        socket.pids = descriptors.holders_of(socket.inode).collect();
+    }
     let connections = join::join(&mut sockets, &spaces);
     name_clients(&mut sockets, &connections);
     let hidden = hidden(&sockets, &descriptors, &spaces);
     let processes = processes(&sockets);
-    stop_here()?;
+    stop_if_interrupted()?;
     let mut scan = Scan {
         samehost_version: version.to_owned(),
         as_root: geteuid().is_root(),
@@ -83,8 +89,7 @@ pub fn collect(version: &str) -> Result<Scan, ScanError> {
     Ok(scan)
 }
 
-/// Aborts an interrupted snapshot, as an incomplete one would be misleading.
-fn stop_here() -> Result<(), ScanError> {
+fn stop_if_interrupted() -> Result<(), ScanError> {
     if interrupt::is_requested() { Err(ScanError::Interrupted) } else { Ok(()) }
 }
 
@@ -98,14 +103,6 @@ fn own_sockets(namespace: u64) -> Result<(ReadBy, Vec<Socket>), ScanError> {
     }
 }
 
-/// Records the processes that hold each socket.
-fn hold(sockets: &mut [Socket], descriptors: &Descriptors) {
-    for socket in sockets.iter_mut() {
-        socket.pids = descriptors.holders_of(socket.inode).collect();
-    }
-}
-
-/// Counts what stays hidden.
 fn hidden(sockets: &[Socket], descriptors: &Descriptors, spaces: &[NetworkNamespace]) -> Hidden {
     // Inode 0: the process has closed the socket, and the kernel is still finishing the connection.
     let unheld = sockets.iter().filter(|socket| socket.pids.is_empty() && socket.inode != 0).count() as u32;
@@ -119,12 +116,19 @@ fn hidden(sockets: &[Socket], descriptors: &Descriptors, spaces: &[NetworkNamesp
 }
 
 fn processes(sockets: &[Socket]) -> Vec<Process> {
-    let mut holders: Vec<u32> = sockets.iter().flat_map(|socket| socket.pids.iter().copied()).collect();
-    holders.sort_unstable();
-    holders.dedup();
+    let mut holders: BTreeSet<u32> = BTreeSet::new();
+    for socket in sockets {
+        holders.extend(&socket.pids);
+    }
     let users = Names::of_users();
-    let going_on = holders.into_iter().take_while(|_| !interrupt::is_requested());
-    going_on.filter_map(|pid| process(pid, &users)).collect()
+    let mut found = Vec::new();
+    for pid in holders {
+        if interrupt::is_requested() {
+            break;
+        }
+        found.extend(process(pid, &users));
+    }
+    found
 }
 
 impl From<Errno> for ScanError {
@@ -138,40 +142,34 @@ impl From<Errno> for ScanError {
 pub enum ScanError {
     #[error("/proc cannot be read ({0}); mount it: mount -t proc proc /proc")]
     Proc(#[source] Errno),
-    /// Neither sock_diag nor /proc/self/net lists sockets.
     #[error(
         "the kernel does not list its sockets ({0}), and /proc/self/net does not show them; load the modules tcp_diag and unix_diag"
     )]
     Kernel(#[source] Errno),
-    /// Interrupted by a signal.
     #[error("stopped before everything was looked at")]
     Interrupted,
 }
 
-/// A service that nobody reaches over its socket.
+/// A service that runs while nobody reaches it over its socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreachable {
-    /// Service, process, user and program.
+    /// As [`described`] says it: service, process, user and program.
     pub service: String,
-    /// The path at which it listens.
     pub path: PathBuf,
-    /// The unit that runs it.
+    /// The systemd unit to restart; `None` where it runs in none.
     pub unit: Option<String>,
 }
 
-/// The services that listen on a Unix socket at a path that does not lead to it any more.
+/// The services that listen on a Unix socket at a path that does not lead to it any more: the file was removed, or is another
+/// server's by now. Looks at the files as they are now, in the root directory of each server.
 #[must_use]
 pub fn unreachable(scan: &Scan) -> Vec<Unreachable> {
     let mut found = Vec::new();
     for service in &scan.services {
-        for socket in service.listeners.iter().filter_map(|at| scan.sockets.get(*at)) {
+        for socket in scan.listeners(service) {
             let Some(path) = lost_path(socket, service) else { continue };
-            let process = service.pid.and_then(|pid| scan.process(pid));
-            found.push(Unreachable {
-                service: described(scan, service),
-                path,
-                unit: process.and_then(|process| process.unit.clone()),
-            });
+            let unit = scan.main_process(service).and_then(|process| process.unit.clone());
+            found.push(Unreachable { service: described(scan, service), path, unit });
         }
     }
     found
@@ -179,8 +177,8 @@ pub fn unreachable(scan: &Scan) -> Vec<Unreachable> {
 
 /// The path of a listener whose file is not there, where its process would look for it.
 fn lost_path(socket: &Socket, service: &Service) -> Option<PathBuf> {
-    let (path, bound) = (socket.local.path().filter(|path| path.is_absolute())?, socket.file?);
-    if !socket.kind.is_unix() || !socket.is_listening() {
+    let (path, bound) = (socket.local.path()?, socket.file?);
+    if !path.is_absolute() || !socket.kind.is_unix() || !socket.is_listening() {
         return None;
     }
     let root = ownership::root_of(Some(service.pid?));
@@ -200,59 +198,64 @@ const FEW: u64 = 256;
 /// Fills in the holders of clients that the first look missed, else the unit or container that made them.
 fn name_clients(sockets: &mut [Socket], connections: &[Connection]) {
     let clients = connections.iter().map(|connection| connection.client);
-    let mut unheld: Vec<usize> = clients.filter(|at| is_unheld(sockets, *at)).collect();
+    let mut unheld: Vec<usize> = clients.filter(|at| sockets[*at].pids.is_empty()).collect();
     if unheld.is_empty() {
         return;
     }
     look_again(sockets, &unheld);
-    unheld.retain(|at| is_unheld(sockets, *at));
-    let groups = unheld.iter().filter_map(|at| sockets.get(*at)?.control_group);
+    unheld.retain(|at| sockets[*at].pids.is_empty());
+    let groups = unheld.iter().filter_map(|at| sockets[*at].control_group);
     let names = cgroup::names(groups.collect());
     for at in unheld {
-        if let Some(socket) = sockets.get_mut(at) {
-            socket.made_in = socket.control_group.and_then(|group| names.get(&group).cloned());
+        let socket = &mut sockets[at];
+        if let Some(group) = socket.control_group {
+            socket.made_in = names.get(&group).cloned();
         }
     }
 }
 
-fn is_unheld(sockets: &[Socket], at: usize) -> bool {
-    sockets.get(at).is_some_and(|one| one.pids.is_empty())
-}
-
-/// Searches the processes of the sockets' makers.
+/// Searches the processes of the sockets' makers. A socket that its process has closed has no inode, and its maker is not known.
+/// Others than root may read the descriptors of their own processes only.
 fn look_again(sockets: &mut [Socket], unheld: &[usize]) {
     let own = geteuid();
-    // Others than root may read the descriptors of their own processes only.
-    // A socket that its process has closed has no inode, and its maker is not known.
-    let open: Vec<usize> =
-        unheld.iter().copied().filter(|at| sockets.get(*at).is_some_and(|one| one.inode != 0)).collect();
-    let makers: BTreeSet<u32> = open
-        .iter()
-        .filter_map(|at| sockets.get(*at)?.uid)
-        .filter(|uid| own.is_root() || *uid == own.as_raw())
-        .collect();
+    let mut makers: BTreeSet<u32> = BTreeSet::new();
+    let mut wanted: HashMap<u64, usize> = HashMap::new();
+    for at in unheld {
+        let socket = &sockets[*at];
+        if socket.inode == 0 {
+            continue;
+        }
+        wanted.insert(socket.inode, *at);
+        if let Some(uid) = socket.uid
+            && (own.is_root() || uid == own.as_raw())
+        {
+            makers.insert(uid);
+        }
+    }
     if makers.is_empty() {
         return;
     }
-    let mut wanted: Vec<(u64, usize)> =
-        open.into_iter().filter_map(|at| Some((sockets.get(at)?.inode, at))).collect();
-    wanted.sort_unstable();
     for pid in pids() {
-        if !has_few(pid) || !status::read(pid).is_some_and(|status| makers.contains(&status.uid)) {
+        if !has_few_descriptors(pid) {
+            continue;
+        }
+        let Some(status) = status::read(pid) else { continue };
+        if !makers.contains(&status.uid) {
             continue;
         }
         for inode in sockets_of(pid) {
-            let Ok(found) = wanted.binary_search_by_key(&inode, |(inode, _)| *inode) else { continue };
-            let holders = wanted.get(found).and_then(|(_, at)| sockets.get_mut(*at)).map(|one| &mut one.pids);
-            if let Some(holders) = holders.filter(|holders| holders.last() != Some(&pid)) {
+            let Some(at) = wanted.get(&inode) else { continue };
+            let holders = &mut sockets[*at].pids;
+            // A process may have a socket under several descriptors.
+            if holders.last() != Some(&pid) {
                 holders.push(pid);
             }
         }
     }
 }
 
-/// Whether a process has few descriptors: since Linux 6.2 the directory's size is their number; before, it is 0.
-fn has_few(pid: u32) -> bool {
+/// Since Linux 6.2 the size of the directory is the number of descriptors. Before, it is 0, and every process is searched.
+fn has_few_descriptors(pid: u32) -> bool {
     fs::metadata(format!("/proc/{pid}/fd")).is_ok_and(|folder| folder.len() <= FEW)
 }
 

@@ -1,14 +1,14 @@
 //! Detects local connections that use BBR, whose pacing is useless without a network in between. Suggests a
 //! command to give them CUBIC: the current route of each address in use, with all its attributes and another
-//! congestion control. Changes no route.
+//! congestion control. Changes no route: that samehost changes a setting of the host by itself was rejected
+//! (docs/decisions/0083).
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use samehost_model::scan::{Address, Scan, SlowCongestion, Socket};
+use samehost_model::scan::{Address, Scan, SlowCongestion};
 use samehost_system::routes::{LocalRoute, available_congestion, default_congestion, local_routes, route_to};
 
-/// Congestion control that slows local connections down.
 const SLOW: &str = "bbr";
 /// Default of most distributions.
 const USUAL: &str = "cubic";
@@ -19,15 +19,21 @@ pub(crate) fn slow(scan: &Scan) -> Vec<SlowCongestion> {
     let Ok(routes) = local_routes() else { return Vec::new() };
     let default = default_congestion().unwrap_or_default();
     let has_usual = available_congestion().iter().any(|name| name == USUAL);
-    in_use(scan).into_iter().filter_map(|address| of(address, &routes, &default, has_usual)).collect()
+    let mut found = Vec::new();
+    for address in in_use(scan) {
+        found.extend(of(address, &routes, &default, has_usual));
+    }
+    found
 }
 
 /// Local addresses of connections with both ends on this machine, and loopback addresses with a listener.
 fn in_use(scan: &Scan) -> BTreeSet<IpAddr> {
-    let own = scan.network_namespaces.first().map_or(0, |space| space.inode);
-    let ours = |socket: &&Socket| socket.network_namespace == own && socket.kind.is_tcp();
+    let own = scan.own_namespace().unwrap_or(0);
     let mut found = Vec::new();
-    for socket in scan.sockets.iter().filter(ours).filter(|socket| socket.is_listening()) {
+    for socket in &scan.sockets {
+        if !socket.kind.is_tcp() || !socket.is_listening() || socket.network_namespace != own {
+            continue;
+        }
         match ip(&socket.local) {
             Some(IpAddr::V4(any)) if any.is_unspecified() => found.push(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             Some(IpAddr::V6(any)) if any.is_unspecified() => {
@@ -40,9 +46,13 @@ fn in_use(scan: &Scan) -> BTreeSet<IpAddr> {
             _ => {}
         }
     }
-    for connection in scan.connections.iter().filter(|connection| connection.kind.is_tcp()) {
-        let ends = [connection.client, connection.server].into_iter().filter_map(|at| scan.sockets.get(at));
-        found.extend(ends.filter(ours).filter_map(|end| ip(&end.local)));
+    for connection in &scan.connections {
+        let Some((client, server)) = scan.ends(connection) else { continue };
+        for end in [client, server] {
+            if end.kind.is_tcp() && end.network_namespace == own {
+                found.extend(ip(&end.local));
+            }
+        }
     }
     if found.is_empty() {
         found.push(IpAddr::V4(Ipv4Addr::LOCALHOST));
@@ -51,7 +61,7 @@ fn in_use(scan: &Scan) -> BTreeSet<IpAddr> {
 }
 
 fn ip(address: &Address) -> Option<IpAddr> {
-    address.inet().map(|address| address.ip().to_canonical())
+    Some(address.inet()?.ip().to_canonical())
 }
 
 fn of(address: IpAddr, routes: &[LocalRoute], default: &str, has_usual: bool) -> Option<SlowCongestion> {
@@ -97,7 +107,6 @@ fn cure(address: IpAddr, route: &LocalRoute) -> (Vec<String>, Vec<String>) {
     (cure, vec![format!("{ip} route replace {}", back(route))])
 }
 
-/// The words that give the route what it has now.
 fn back(route: &LocalRoute) -> String {
     match &route.congestion {
         Some(name) => format!("{route} congctl {name}"),

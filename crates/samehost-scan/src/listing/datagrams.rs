@@ -12,49 +12,56 @@ use crate::diag::Diag;
 /// Ports where a Unix socket is not a choice: who sends there follows a standard that has none. Names (DNS) and time (NTP).
 const STANDARD: [u16; 3] = [53, 123, 5353];
 
-/// A UDP socket of a service of this network namespace that takes datagrams of this machine.
+/// A UDP socket of a service that takes datagrams of this machine.
 struct Receiver<'a> {
-    /// Positions of both in the scan.
-    places: (usize, usize),
     service: &'a Service,
+    service_at: usize,
     socket: &'a Socket,
+    socket_at: usize,
     address: SocketAddr,
 }
 
 impl Receiver<'_> {
     /// What it is called, with the usual service of its port where it was not recognised.
     fn name(&self) -> String {
-        let known = self.service.kind.is_some();
-        match self.kind().filter(|_| !known) {
-            Some(kind) => {
-                format!("{} (port {} is {}'s)", self.service.name, self.address.port(), kind.label())
+        match (self.service.kind, self.kind()) {
+            (None, Some(usual)) => {
+                format!("{} (port {} is {}'s)", self.service.name, self.address.port(), usual.label())
             }
-            None => self.service.name.clone(),
+            _ => self.service.name.clone(),
         }
     }
 
     fn kind(&self) -> Option<Kind> {
-        self.service.kind.or_else(|| of_port(self.address.port()))
+        self.service.kind.or(of_port(self.address.port()))
     }
 
-    /// Whether a datagram to this address comes here.
+    /// Its kind, where that takes datagrams over Unix sockets too.
+    fn datagram_kind(&self) -> Option<Kind> {
+        self.kind().filter(|kind| takes_datagrams(*kind))
+    }
+
     fn takes(&self, to: SocketAddr) -> bool {
         let ip = self.address.ip();
         self.address.port() == to.port() && (ip == to.ip() || ip.is_unspecified() && to.ip().is_loopback())
     }
 }
 
-/// The service of datagrams that usually has a port.
-pub(crate) fn of_port(port: u16) -> Option<Kind> {
-    Kind::all()
-        .filter(|kind| kind.protocol().is_some_and(Protocol::is_datagram))
-        .find(|kind| kind.descriptor().ports.contains(&port))
+pub(crate) fn takes_datagrams(kind: Kind) -> bool {
+    kind.protocol().is_some_and(Protocol::is_datagram)
 }
 
-/// What the UDP sockets of services here dropped since they were made. Empty where the kernel does not say.
+/// The service of datagrams that usually has a port.
+pub(crate) fn of_port(port: u16) -> Option<Kind> {
+    Kind::all().find(|kind| takes_datagrams(*kind) && kind.descriptor().ports.contains(&port))
+}
+
+/// How many datagrams each UDP socket of a service of this network namespace has dropped since it was made, where its receive
+/// buffer was full. One entry for each socket that takes datagrams of this machine, also with 0; empty where the kernel does not
+/// say (`sk_drops` of INET_DIAG_SKMEMINFO).
 #[must_use]
 pub fn dropped(scan: &Scan) -> Vec<Dropped> {
-    let receivers: Vec<Receiver<'_>> = receivers(scan).collect();
+    let receivers = receivers(scan);
     if receivers.is_empty() {
         return Vec::new();
     }
@@ -66,40 +73,50 @@ pub fn dropped(scan: &Scan) -> Vec<Dropped> {
         else {
             continue;
         };
-        let (service, socket) = receiver.places;
-        dropped.push(Dropped { service, socket, datagrams: *datagrams });
+        dropped.push(Dropped {
+            service: receiver.service_at,
+            socket: receiver.socket_at,
+            datagrams: *datagrams,
+        });
     }
     dropped
 }
 
-/// What there is to say of datagrams.
+/// Findings on lost datagrams, from [`Scan::dropped`], and then on services that get them over UDP.
 pub(crate) fn findings(scan: &Scan) -> Vec<Finding> {
-    let receivers: Vec<Receiver<'_>> = receivers(scan).collect();
-    let lost = receivers.iter().filter_map(|receiver| {
-        let dropped = scan.dropped.iter().find(|dropped| dropped.socket == receiver.places.1)?;
-        (dropped.datagrams > 0).then(|| lost(receiver, dropped.datagrams))
-    });
-    let sent = receivers.iter().filter_map(|receiver| senders(scan, receiver));
-    lost.chain(sent).collect()
+    let receivers = receivers(scan);
+    let mut found = Vec::new();
+    for receiver in &receivers {
+        if let Some(dropped) = scan.dropped.iter().find(|dropped| dropped.socket == receiver.socket_at)
+            && dropped.datagrams > 0
+        {
+            found.push(lost(receiver, dropped.datagrams));
+        }
+    }
+    for receiver in &receivers {
+        found.extend(senders(scan, receiver));
+    }
+    found
 }
 
-fn receivers(scan: &Scan) -> impl Iterator<Item = Receiver<'_>> {
-    let own = scan.network_namespaces.first().map(|space| space.inode);
-    let services = scan.services.iter().enumerate();
-    let listening =
-        services.flat_map(|(place, service)| service.listeners.iter().map(move |at| (place, service, *at)));
-    listening.filter_map(move |(place, service, at)| {
-        let socket = scan.sockets.get(at)?;
-        let address = socket.local.inet()?;
-        let is_one = socket.kind.is_udp()
-            && Some(socket.network_namespace) == own
-            && (address.ip().is_loopback() || address.ip().is_unspecified());
-        is_one.then_some(Receiver { places: (place, at), service, socket, address })
-    })
+fn receivers(scan: &Scan) -> Vec<Receiver<'_>> {
+    let Some(own) = scan.own_namespace() else { return Vec::new() };
+    let mut found = Vec::new();
+    for (service_at, service) in scan.services.iter().enumerate() {
+        for socket_at in service.listeners.iter().copied() {
+            let Some(socket) = scan.sockets.get(socket_at) else { continue };
+            let Some(address) = socket.local.inet() else { continue };
+            let is_local = address.ip().is_loopback() || address.ip().is_unspecified();
+            if socket.kind.is_udp() && socket.network_namespace == own && is_local {
+                found.push(Receiver { service, service_at, socket, socket_at, address });
+            }
+        }
+    }
+    found
 }
 
 fn lost(receiver: &Receiver<'_>, drops: u32) -> Finding {
-    let unix = match receiver.kind().filter(|kind| kind.protocol().is_some_and(Protocol::is_datagram)) {
+    let unix = match receiver.datagram_kind() {
         Some(kind) => format!("; over a Unix socket a sender waits or is told: samehost how {kind}"),
         None => String::new(),
     };
@@ -120,18 +137,18 @@ fn lost(receiver: &Receiver<'_>, drops: u32) -> Finding {
     }
 }
 
-/// The programs whose sockets are connected to a receiver, each with the number of its sockets.
 fn senders(scan: &Scan, receiver: &Receiver<'_>) -> Option<Finding> {
     if STANDARD.contains(&receiver.address.port()) {
         return None;
     }
     let mut programs: BTreeMap<String, usize> = BTreeMap::new();
     for (at, socket) in scan.sockets.iter().enumerate() {
-        let is_connected = socket.kind.is_udp()
+        if socket.kind.is_udp()
             && socket.network_namespace == receiver.socket.network_namespace
             && socket.state == SocketState::Established
-            && socket.peer.inet().is_some_and(|peer| receiver.takes(peer));
-        if is_connected {
+            && let Some(peer) = socket.peer.inet()
+            && receiver.takes(peer)
+        {
             let name = match scan.holder(at) {
                 Some(process) => format!("{} {}", process.name, process.pid),
                 None => "a process that is not visible".to_owned(),
@@ -149,7 +166,7 @@ fn senders(scan: &Scan, receiver: &Receiver<'_>) -> Option<Finding> {
     };
     let verb = if names.len() == 1 { "sends" } else { "send" };
     let many = if sockets == 1 { String::new() } else { format!(" through {sockets} sockets") };
-    let remedy = match receiver.kind().filter(|kind| kind.protocol().is_some_and(Protocol::is_datagram)) {
+    let remedy = match receiver.datagram_kind() {
         Some(kind) => {
             format!("A Unix datagram socket would tell them: samehost how {kind}; samehost bench datagram shows what either costs")
         }
@@ -219,7 +236,7 @@ mod tests {
 
     fn sent(receiver: &str, peers: &[&str]) -> Vec<String> {
         let scan = scan(receiver, peers);
-        let receivers: Vec<Receiver<'_>> = receivers(&scan).collect();
+        let receivers = receivers(&scan);
         receivers
             .iter()
             .filter_map(|one| senders(&scan, one))
@@ -251,7 +268,7 @@ mod tests {
     #[test]
     fn what_was_dropped_is_counted_and_how_is_named() {
         let scan = scan("127.0.0.1:8125", &[]);
-        let receiver = receivers(&scan).next().unwrap();
+        let receiver = receivers(&scan).remove(0);
         let finding = lost(&receiver, 1234);
         assert!(finding.found.fact.contains("1234 datagrams were dropped"), "{finding:?}");
         assert!(finding.remedy.contains("samehost how dogstatsd"), "{finding:?}");

@@ -8,7 +8,7 @@ use samehost_model::scan::{Address, Connection, NetworkNamespace, Socket, Socket
 /// Listening TCP sockets, to decide which end of a connection was accepted.
 #[derive(Default)]
 pub(crate) struct Listeners {
-    /// By namespace and address.
+    /// By namespace and address, as positions in the list of sockets.
     exact: HashMap<(u64, SocketAddr), Vec<usize>>,
     /// Dual-stack listeners (`::` without IPV6_V6ONLY), by namespace and port.
     dual: HashMap<(u64, u16), Vec<usize>>,
@@ -31,7 +31,6 @@ impl Listeners {
         listeners
     }
 
-    /// The listener that accepts connections to an address.
     pub(crate) fn accepts(&self, namespace: u64, address: SocketAddr) -> Option<usize> {
         self.all(namespace, address).first().copied()
     }
@@ -44,15 +43,21 @@ impl Listeners {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
-        self.exact
-            .get(&(namespace, address))
-            .or_else(|| self.exact.get(&(namespace, SocketAddr::new(every, address.port()))))
-            .or_else(|| self.dual.get(&(namespace, address.port())).filter(|_| address.is_ipv4()))
-            .map_or(&[], Vec::as_slice)
+        if let Some(bound) = self.exact.get(&(namespace, address)) {
+            return bound;
+        }
+        if let Some(bound) = self.exact.get(&(namespace, SocketAddr::new(every, address.port()))) {
+            return bound;
+        }
+        match self.dual.get(&(namespace, address.port())) {
+            Some(bound) if address.is_ipv4() => bound,
+            _ => &[],
+        }
     }
 }
 
-/// Pairs sockets into connections, and records the peer's address on each Unix socket.
+/// Pairs sockets into connections, and records the peer's address on each Unix socket: the kernel lists only the peer's inode.
+/// Which service accepted a connection is found later, when services are known.
 pub(crate) fn join(sockets: &mut [Socket], namespaces: &[NetworkNamespace]) -> Vec<Connection> {
     let foreign: Vec<u64> =
         namespaces.iter().filter(|space| space.foreign).map(|space| space.inode).collect();
@@ -106,15 +111,20 @@ fn join_tcp(sockets: &[Socket], foreign: &[u64]) -> Vec<Connection> {
 }
 
 fn join_unix(sockets: &[Socket]) -> Vec<Connection> {
-    let by_inode: HashMap<u64, usize> = sockets
-        .iter()
-        .enumerate()
-        .filter(|(_, socket)| socket.kind.is_unix() && socket.inode != 0)
-        .map(|(at, socket)| (socket.inode, at))
-        .collect();
+    let mut by_inode: HashMap<u64, usize> = HashMap::new();
+    for (at, socket) in sockets.iter().enumerate() {
+        if socket.kind.is_unix() && socket.inode != 0 {
+            by_inode.insert(socket.inode, at);
+        }
+    }
     let mut joined = Vec::new();
-    for (at, socket) in sockets.iter().enumerate().filter(|(_, socket)| socket.kind.is_unix()) {
-        let Some(other) = socket.peer_inode.and_then(|inode| by_inode.get(&inode).copied()) else { continue };
+    for (at, socket) in sockets.iter().enumerate() {
+        let Some(peer_inode) = socket.peer_inode else { continue };
+        let Some(other) = by_inode.get(&peer_inode).copied() else { continue };
+        if !socket.kind.is_unix() {
+            continue;
+        }
+        // A connected pair is met at both ends, and taken at the first.
         let is_mutual = sockets[other].peer_inode == Some(socket.inode);
         if is_mutual && other <= at {
             continue;

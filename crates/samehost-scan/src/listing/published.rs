@@ -4,12 +4,13 @@
 //! pass each byte on. With a bridge of podman, conmon only keeps the port taken, and the packet filter rewrites addresses:
 //! the client's connection has then no other end in this network namespace.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::str::FromStr;
 
 use samehost_model::scan::{Finding, Found, Process, Scan, Service, Socket};
 use samehost_services::Kind;
 
-/// What a program does with a connection to a published port.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     /// It passes each byte on.
@@ -18,35 +19,37 @@ enum Way {
     Keeps,
 }
 
-/// A finding for each published port of a container.
-pub(crate) fn published(scan: &Scan) -> impl Iterator<Item = Finding> {
-    scan.services.iter().filter_map(move |service| {
-        let way = match service.kind? {
-            Kind::DockerProxy | Kind::Rootlessport | Kind::Slirp4netns | Kind::Pasta => Way::Passes,
-            Kind::Conmon => Way::Keeps,
-            _ => return None,
+pub(crate) fn published(scan: &Scan) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for service in &scan.services {
+        let way = match service.kind {
+            Some(Kind::DockerProxy | Kind::Rootlessport | Kind::Slirp4netns | Kind::Pasta) => Way::Passes,
+            Some(Kind::Conmon) => Way::Keeps,
+            _ => continue,
         };
-        let process = scan.process(service.pid?)?;
-        let at = ports(scan, service);
-        (!at.is_empty()).then(|| finding(scan, process, way, &at))
-    })
+        let Some(process) = scan.main_process(service) else { continue };
+        let addresses = tcp_addresses(scan, service);
+        if !addresses.is_empty() {
+            found.push(finding(scan, process, way, &addresses));
+        }
+    }
+    found
 }
 
-/// The addresses at which a proxy listens.
-fn ports(scan: &Scan, service: &Service) -> String {
-    let sockets = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
-    let mut ports: Vec<String> =
-        sockets.filter(|socket| socket.kind.is_tcp()).map(|socket| socket.local.to_string()).collect();
-    ports.sort_unstable();
-    ports.dedup();
-    ports.join(", ")
+fn tcp_addresses(scan: &Scan, service: &Service) -> String {
+    let sockets = scan.listeners(service).filter(|socket| socket.kind.is_tcp());
+    let mut addresses: Vec<String> = sockets.map(|socket| socket.local.to_string()).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses.join(", ")
 }
 
 fn finding(scan: &Scan, process: &Process, way: Way, at: &str) -> Finding {
     let behind = behind(scan, process);
-    let into = behind
-        .as_ref()
-        .map_or_else(|| "a container".to_owned(), |(service, place)| format!("{} in {place}", service.name));
+    let into = match &behind {
+        Some((service, place)) => format!("{} in {place}", service.name),
+        None => "a container".to_owned(),
+    };
     let (name, pid) = (&process.name, process.pid);
     let found = match way {
         Way::Passes => Found::from(format!(
@@ -57,9 +60,14 @@ fn finding(scan: &Scan, process: &Process, way: Way, at: &str) -> Finding {
             "the packet filter rewrites the addresses of each packet there",
         ),
     };
-    let socket = behind.and_then(|(service, _)| service.kind).map(|kind| kind.descriptor().socket.as_str());
-    let folder = socket.and_then(|path| Some(path.rsplit_once('/')?.0)).filter(|folder| !folder.is_empty());
-    let volume = folder.map_or_else(String::new, |folder| format!(" (-v DIR:{folder})"));
+    let mut volume = String::new();
+    if let Some((service, _)) = behind
+        && let Some(kind) = service.kind
+        && let Some((folder, _)) = kind.descriptor().socket.rsplit_once('/')
+        && !folder.is_empty()
+    {
+        volume = format!(" (-v DIR:{folder})");
+    }
     Finding {
         code: "published-port",
         subject: format!("{name} {at}"),
@@ -70,65 +78,65 @@ fn finding(scan: &Scan, process: &Process, way: Way, at: &str) -> Finding {
     }
 }
 
-/// The service behind a proxy, and its place.
 fn behind<'a>(scan: &'a Scan, proxy: &Process) -> Option<(&'a Service, String)> {
     let network = network_behind(scan, proxy)?;
-    let port = argument(proxy, "-container-port").and_then(|text| text.parse::<u16>().ok());
+    let port: Option<u16> = argument(proxy, "-container-port");
     let service = scan.services.iter().find(|service| {
-        let mut sockets = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
-        service.network_namespace == network && sockets.any(|socket| is_at(socket, port))
+        service.network_namespace == network && scan.listeners(service).any(|socket| takes(socket, port))
     })?;
-    let process = service.pid.and_then(|pid| scan.process(pid));
-    let place = match process.and_then(|process| process.container.as_ref()) {
-        Some(container) => container.to_string(),
-        None => {
-            argument(proxy, "-n").map_or_else(|| "a container".into(), |name| format!("container {name}"))
-        }
-    };
-    Some((service, place))
+    if let Some(process) = scan.main_process(service)
+        && let Some(container) = &process.container
+    {
+        return Some((service, container.to_string()));
+    }
+    let name: Option<String> = argument(proxy, "-n");
+    match name {
+        Some(name) => Some((service, format!("container {name}"))),
+        None => Some((service, "a container".to_owned())),
+    }
 }
 
 /// Whether a socket takes connections to a port; to any, where the port is not known.
-fn is_at(socket: &Socket, port: Option<u16>) -> bool {
-    let own = socket.local.inet().filter(|_| socket.kind.is_tcp() && socket.is_listening());
-    own.is_some_and(|own| port.is_none_or(|port| own.port() == port))
+fn takes(socket: &Socket, port: Option<u16>) -> bool {
+    let Some(own) = socket.local.inet() else { return false };
+    socket.kind.is_tcp() && socket.is_listening() && (port.is_none() || port == Some(own.port()))
 }
 
-/// The network namespace of the container that a proxy leads to.
+/// The network namespace of the container that a proxy leads to; `None` where it is not certain.
+///
+/// docker-proxy names the container's address. rootlessport's child connects from inside, and conmon is the parent of the
+/// container's first process. slirp4netns and pasta do not say: it is certain only where one container of theirs runs.
 fn network_behind(scan: &Scan, proxy: &Process) -> Option<u64> {
-    let other = |network: Option<u64>| network.filter(|network| Some(*network) != proxy.network_namespace);
-    // docker-proxy names the container's address.
-    if let Some(address) = argument(proxy, "-container-ip").and_then(|text| text.parse::<IpAddr>().ok()) {
-        return scan
-            .sockets
-            .iter()
-            .filter(|socket| socket.local.inet().is_some_and(|own| own.ip() == address))
-            .find_map(|socket| other(Some(socket.network_namespace)));
+    let address: Option<IpAddr> = argument(proxy, "-container-ip");
+    if let Some(address) = address {
+        for socket in &scan.sockets {
+            let Some(own) = socket.local.inet() else { continue };
+            if own.ip() == address && Some(socket.network_namespace) != proxy.network_namespace {
+                return Some(socket.network_namespace);
+            }
+        }
+        return None;
     }
-    // rootlessport's child connects from inside; conmon is the parent of the container's first process.
-    let mut children = scan.processes.iter().filter(|process| process.parent == proxy.pid);
-    if let Some(network) = children.find_map(|child| other(child.network_namespace)) {
-        return Some(network);
+    let mut of_containers: BTreeSet<u64> = BTreeSet::new();
+    for process in &scan.processes {
+        let Some(network) = process.network_namespace else { continue };
+        if Some(network) == proxy.network_namespace {
+            continue;
+        }
+        if process.parent == proxy.pid {
+            return Some(network);
+        }
+        if process.container.is_some() {
+            of_containers.insert(network);
+        }
     }
-    // slirp4netns and pasta do not say: it is certain only where one container of theirs runs.
-    let mut networks: Vec<u64> = scan
-        .processes
-        .iter()
-        .filter(|process| process.container.is_some())
-        .filter_map(|process| other(process.network_namespace))
-        .collect();
-    networks.sort_unstable();
-    networks.dedup();
-    match networks.as_slice() {
-        [one] => Some(*one),
-        _ => None,
-    }
+    if of_containers.len() == 1 { of_containers.pop_first() } else { None }
 }
 
-/// The word after an option on a command line.
-fn argument<'a>(process: &'a Process, option: &str) -> Option<&'a str> {
+/// The word after an option on a command line; `None` also where it is not of the form that is wanted.
+fn argument<T: FromStr>(process: &Process, option: &str) -> Option<T> {
     let at = process.command_line.iter().position(|word| word == option)?;
-    process.command_line.get(at + 1).map(String::as_str)
+    process.command_line.get(at + 1)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -198,7 +206,7 @@ mod tests {
             (scan(port, Kind::Rootlessport, Some(child)), "rootlessport"),
             (scan(slirp, Kind::Slirp4netns, None), "slirp4netns"),
         ] {
-            let found: Vec<Finding> = published(&scan).collect();
+            let found: Vec<Finding> = published(&scan);
             let expected = format!(
                 "{name} 10 at 127.0.0.1:6379 passes every byte on to Redis in docker container 0123456789ab: each request goes through this process too"
             );
@@ -207,7 +215,7 @@ mod tests {
             assert!(found[0].remedy.contains("-v DIR:/run/redis"), "{}", found[0].remedy);
         }
         let conmon = scan(process(50, 1, 1, "conmon -c 0123 -n cache"), Kind::Conmon, None);
-        let found: Vec<Finding> = published(&conmon).collect();
+        let found: Vec<Finding> = published(&conmon);
         assert!(
             found[0].found.fact.starts_with("conmon 50 keeps 127.0.0.1:6379 for Redis in docker"),
             "{found:?}"
@@ -220,11 +228,11 @@ mod tests {
         let mut other = process(91, 50, 3, "postgres");
         other.container = two.processes[1].container.clone();
         two.processes.push(other);
-        let found: Vec<Finding> = published(&two).collect();
+        let found: Vec<Finding> = published(&two);
         assert!(found[0].found.fact.contains("passes every byte on to a container:"), "{found:?}");
         assert!(!found[0].remedy.contains("-v DIR"), "{found:?}");
         // Redis itself is no proxy.
         two.services.remove(0);
-        assert_eq!(published(&two).count(), 0);
+        assert_eq!(published(&two).len(), 0);
     }
 }

@@ -2,6 +2,7 @@
 //! connection. Pure.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -13,12 +14,17 @@ use samehost_services::Kind;
 use crate::listing::datagrams::of_port;
 use crate::listing::join::Listeners;
 
-/// Owner by which listening sockets are grouped.
+/// Whose sockets are one service.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Owner {
     Process(u32),
-    /// No visible process. Groups sockets of one recognised service and one user.
-    Unseen(Option<u32>, Option<Kind>, usize),
+    /// No visible process. The sockets of one user that are recognised as one kind of service are one service; each of those that
+    /// are not is a service of its own, by its position.
+    Unseen {
+        maker: Option<u32>,
+        kind: Option<Kind>,
+        socket: usize,
+    },
 }
 
 /// Fills in the services of a scan, and the service of each of its connections.
@@ -29,22 +35,22 @@ pub(crate) fn find(scan: &mut Scan) {
             groups.entry((owner(scan, at), socket.network_namespace)).or_default().push(at);
         }
     }
-    let services: Vec<Service> = groups
-        .into_iter()
-        .map(|((owner, namespace), listeners)| describe(scan, &owner, namespace, listeners))
-        .collect();
+    let mut services = Vec::new();
+    for ((owner, namespace), listeners) in groups {
+        services.push(describe(scan, &owner, namespace, listeners));
+    }
     scan.services = services;
     assign(scan);
 }
 
 fn owner(scan: &Scan, at: usize) -> Owner {
     let socket = &scan.sockets[at];
-    match main_process(scan, &socket.pids, socket.uid) {
-        Some(pid) => Owner::Process(pid),
-        None => {
-            let kind = evidence(None, &[socket]).map(|(kind, _)| kind);
-            Owner::Unseen(socket.uid, kind, if kind.is_some() { 0 } else { at })
-        }
+    if let Some(pid) = main_process(scan, &socket.pids, socket.uid) {
+        return Owner::Process(pid);
+    }
+    match evidence(None, &[socket]) {
+        Some((kind, _)) => Owner::Unseen { maker: socket.uid, kind: Some(kind), socket: 0 },
+        None => Owner::Unseen { maker: socket.uid, kind: None, socket: at },
     }
 }
 
@@ -56,56 +62,66 @@ fn main_process(scan: &Scan, pids: &[u32], maker: Option<u32>) -> Option<u32> {
     if candidates.is_empty() {
         candidates = pids.to_vec();
     }
-    let is_makers = |pid: &u32| maker.is_some() && scan.process(*pid).map(|process| process.uid) == maker;
-    if candidates.iter().any(is_makers) {
-        candidates.retain(is_makers);
+    if let Some(maker) = maker
+        && candidates.iter().any(|pid| is_of_user(scan, *pid, maker))
+    {
+        candidates.retain(|pid| is_of_user(scan, *pid, maker));
     }
-    let has_parent_here =
-        |pid: &u32| scan.process(*pid).is_some_and(|process| candidates.contains(&process.parent));
-    candidates.iter().copied().find(|pid| !has_parent_here(pid)).or(candidates.first().copied())
+    for pid in &candidates {
+        match scan.process(*pid) {
+            Some(process) if candidates.contains(&process.parent) => {}
+            _ => return Some(*pid),
+        }
+    }
+    candidates.first().copied()
+}
+
+fn is_of_user(scan: &Scan, pid: u32, uid: u32) -> bool {
+    scan.process(pid).is_some_and(|process| process.uid == uid)
 }
 
 fn evidence(process: Option<&Process>, sockets: &[&Socket]) -> Option<(Kind, RecognisedBy)> {
-    let paths: Vec<&Path> = sockets.iter().filter_map(|socket| socket.local.path()).collect();
-    let ports: Vec<u16> = sockets
-        .iter()
-        .filter(|socket| socket.kind.is_tcp())
-        .filter_map(|socket| Some(socket.local.inet()?.port()))
-        .collect();
-    let found = recognise(process, &paths, &ports);
+    let (mut paths, mut tcp_ports, mut udp_ports) = (Vec::new(), Vec::new(), Vec::new());
+    for socket in sockets {
+        match (socket.local.path(), socket.local.inet()) {
+            (Some(path), _) => paths.push(path),
+            (None, Some(address)) if socket.kind.is_tcp() => tcp_ports.push(address.port()),
+            (None, Some(address)) if socket.kind.is_udp() => udp_ports.push(address.port()),
+            _ => {}
+        }
+    }
+    let found = recognise(process, &paths, &tcp_ports);
     if found.is_some() || process.is_some() {
         return found;
     }
-    let mut datagrams = sockets.iter().filter(|socket| socket.kind.is_udp());
-    datagrams.find_map(|socket| Some((of_port(socket.local.inet()?.port())?, RecognisedBy::Port)))
+    let kind = udp_ports.into_iter().find_map(of_port)?;
+    Some((kind, RecognisedBy::Port))
 }
 
 fn describe(scan: &Scan, owner: &Owner, namespace: u64, listeners: Vec<usize>) -> Service {
-    let pid = match owner {
-        Owner::Process(pid) => Some(*pid),
-        Owner::Unseen(..) => None,
+    let (pid, process) = match owner {
+        Owner::Process(pid) => (Some(*pid), scan.process(*pid)),
+        Owner::Unseen { .. } => (None, None),
     };
-    let process = pid.and_then(|pid| scan.process(pid));
     let sockets: Vec<&Socket> = listeners.iter().map(|at| &scan.sockets[*at]).collect();
-    let found = evidence(process, &sockets);
-    let mut holders: Vec<u32> = sockets.iter().flat_map(|socket| socket.pids.iter().copied()).collect();
-    holders.sort_unstable();
-    holders.dedup();
-    let name = match (found, process) {
-        (Some((kind, _)), _) => kind.label().to_owned(),
+    let (kind, recognised_by) = evidence(process, &sockets).unzip();
+    let name = match (kind, process) {
+        (Some(kind), _) => kind.label().to_owned(),
         (None, Some(process)) => process.name.clone(),
         (None, None) => "unknown".to_owned(),
     };
-    Service {
-        kind: found.map(|(kind, _)| kind),
-        recognised_by: found.map(|(_, by)| by),
+    let mut service = Service {
+        kind,
+        recognised_by,
         name,
         pid,
-        processes: holders.len() as u32,
+        processes: 0,
         network_namespace: namespace,
         listeners,
         connections: 0,
-    }
+    };
+    service.processes = scan.pids_of(&service).len() as u32;
+    service
 }
 
 /// Key by which an accepted Unix socket finds its listener.
@@ -123,7 +139,6 @@ fn unix_name(socket: &Socket) -> Option<(SocketKind, UnixName)> {
     }
 }
 
-/// Finds the service that accepted a socket, or has an address.
 pub(crate) struct Acceptors {
     tcp: Listeners,
     service_of: HashMap<usize, usize>,
@@ -143,8 +158,7 @@ impl Acceptors {
         Acceptors { tcp: Listeners::of(&scan.sockets), service_of, unix }
     }
 
-    /// Listeners over TCP.
-    pub(crate) fn listeners(&self) -> &Listeners {
+    pub(crate) fn tcp_listeners(&self) -> &Listeners {
         &self.tcp
     }
 
@@ -174,14 +188,15 @@ fn assign(scan: &mut Scan) {
     let acceptors = Acceptors::of(scan);
     let mut counts = vec![0; scan.services.len()];
     for socket in &scan.sockets {
-        let is_open = socket.state == SocketState::Established && !socket.is_listening();
-        if let Some(index) = acceptors.service(socket).filter(|_| is_open) {
+        if socket.state == SocketState::Established
+            && !socket.is_listening()
+            && let Some(index) = acceptors.service(socket)
+        {
             counts[index] += 1;
         }
     }
     for connection in &mut scan.connections {
-        let server = scan.sockets.get(connection.server);
-        connection.service = server.and_then(|server| acceptors.service(server));
+        connection.service = acceptors.service(&scan.sockets[connection.server]);
     }
     for (service, count) in scan.services.iter_mut().zip(counts) {
         service.connections = count;
@@ -196,17 +211,20 @@ const INTERPRETERS: &[&str] =
     &["python", "ruby", "perl", "node", "php", "java", "beam.smp", "bash", "sh", "dash"];
 
 fn base_name(path: &str) -> &str {
-    Path::new(path).file_name().and_then(std::ffi::OsStr::to_str).unwrap_or(path)
+    Path::new(path).file_name().and_then(OsStr::to_str).unwrap_or(path)
 }
 
 fn by_process(process: &Process) -> Option<Kind> {
+    // The kernel says so of a program whose file was replaced, as by an upgrade.
     let program = process.executable.as_deref().map(|path| base_name(path.trim_end_matches(" (deleted)")));
-    for name in program.into_iter().chain([process.name.as_str()]) {
-        if let Some(kind) = Kind::of_program(name) {
-            return Some(kind);
-        }
+    let by_name = program.and_then(Kind::of_program).or(Kind::of_program(&process.name));
+    if by_name.is_some() {
+        return by_name;
     }
-    let is_interpreted = program.is_none_or(|name| INTERPRETERS.iter().any(|one| name.starts_with(one)));
+    let is_interpreted = match program {
+        Some(name) => INTERPRETERS.iter().any(|one| name.starts_with(one)),
+        None => true,
+    };
     if is_interpreted && let Some(kind) = by_command_line(process) {
         return Some(kind);
     }
@@ -255,11 +273,10 @@ fn by_command_line(process: &Process) -> Option<Kind> {
 fn by_socket(sockets: &[&Path]) -> Option<Kind> {
     Kind::all().find(|kind| {
         let name = kind.descriptor().socket_name();
-        !name.is_empty() && sockets.iter().any(|path| path.file_name().is_some_and(|found| found == name))
+        !name.is_empty() && sockets.iter().any(|path| path.file_name() == Some(OsStr::new(name)))
     })
 }
 
-/// The service that usually listens on one of these ports.
 fn by_port(ports: &[u16]) -> Option<Kind> {
     Kind::all().find(|kind| kind.descriptor().ports.iter().any(|port| ports.contains(port)))
 }

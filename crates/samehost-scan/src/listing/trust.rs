@@ -3,11 +3,11 @@
 //! plausibility: before a secret is sent, that very connection must be tied to the process, by the policy of [`expected`].
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use samehost_login::{Expected, Known};
 use samehost_model::Protocol;
-use samehost_model::scan::{Process, Scan, Service};
+use samehost_model::scan::{Container, Process, Scan, Service};
 use samehost_services::Kind;
 use samehost_system::proc::users::Names;
 use samehost_system::{Executable, Identity, accounts};
@@ -37,23 +37,50 @@ impl Trusted {
     }
 }
 
-/// Account names of services with this protocol, of proxies for them, and of the kind of service.
-fn names(protocol: Protocol, kind: Option<Kind>) -> Vec<&'static str> {
-    let its = kind.into_iter().flat_map(|kind| &kind.descriptor().accounts).map(String::as_str);
-    protocol.accounts().into_iter().chain(its).collect()
+/// Why a service is not taken for the server of a configuration, in words that follow the service's name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Distrust {
+    #[error(
+        "it runs as {0}, which is neither root, nor the owner of this configuration, nor an account made for such a server, nor in a unit of its name"
+    )]
+    User(String),
+    #[error("its program {} can be changed by everyone", .0.display())]
+    ProgramOfEveryone(PathBuf),
+    #[error("its program {} can be changed by user {owner}", program.display())]
+    ProgramOfAnother { program: PathBuf, owner: u32 },
+    #[error("no process that listens there is visible")]
+    Invisible,
+    #[error("its process cannot be seen, and user {0} made its socket")]
+    Maker(u32),
 }
 
-/// Whether a service may be taken for the server of a configuration. The error is the reason, in words that
-/// follow the service's name.
+/// Account names of services with this protocol, of proxies for them, and of the kind of service.
+fn account_names(protocol: Protocol, kind: Option<Kind>) -> Vec<&'static str> {
+    let mut names = protocol.accounts();
+    if let Some(kind) = kind {
+        names.extend(kind.descriptor().accounts.iter().map(String::as_str));
+    }
+    names
+}
+
+/// Whether a service may be taken for the server of a configuration: by the user it runs as, or else its unit, and by who may
+/// change its program. Where its process is not visible, by who made its sockets.
+///
+/// It decides whom to ask, and not who gets a password: before one is sent, the connection itself is tied to the process
+/// ([`expected_of`]), because between a look at /proc and a connection another process may listen (docs/decisions/0065).
+///
+/// # Errors
+/// The reason why not.
 pub fn plausible(
     scan: &Scan,
     service: &Service,
     protocol: Protocol,
     trusted: &Trusted,
-) -> Result<(), String> {
-    let names = names(protocol, service.kind);
-    let Some(process) = service.pid.and_then(|pid| scan.process(pid)) else {
-        return unseen(scan, service, &names, trusted);
+) -> Result<(), Distrust> {
+    let accounts = account_names(protocol, service.kind);
+    let Some(process) = scan.main_process(service) else {
+        return plausible_by_makers(scan, service, &accounts, trusted);
     };
     match &process.container {
         // User ids and files of another container mean nothing outside. Its name is shown, and the administrator
@@ -61,44 +88,42 @@ pub fn plausible(
         Some(container) if !container.foreign && !is_ours(container) => return Ok(()),
         _ => {}
     }
-    let is_account = process.user.as_deref().is_some_and(|user| names.contains(&user));
-    if !trusted.has(process.uid) && !is_account && !is_in_its_unit(process, service.kind, protocol, &names) {
-        let user = in_words(process);
-        return Err(format!(
-            "it runs as {user}, which is neither root, nor the owner of this configuration, nor an account made for such a server, nor in a unit of its name"
-        ));
+    let is_account = process.user.as_deref().is_some_and(|user| accounts.contains(&user));
+    if !is_account && !trusted.has(process.uid) && !is_in_its_unit(process, service.kind, protocol, &accounts)
+    {
+        return Err(Distrust::User(in_words(process)));
     }
-    executable(process, trusted)
+    check_program(process, trusted)
 }
 
-/// Checks that no untrusted user could have written the executable.
-fn executable(process: &Process, trusted: &Trusted) -> Result<(), String> {
+fn check_program(process: &Process, trusted: &Trusted) -> Result<(), Distrust> {
     // If it is not visible, the user alone decides.
     let Some(found) = Executable::of(process.pid) else { return Ok(()) };
-    let is_known = found.owner == process.uid || trusted.has(found.owner);
-    if is_known && found.mode & 0o002 == 0 {
-        return Ok(());
+    if found.owner != process.uid && !trusted.has(found.owner) {
+        return Err(Distrust::ProgramOfAnother { program: found.path, owner: found.owner });
     }
-    let by = if is_known { "everyone".to_owned() } else { format!("user {}", found.owner) };
-    Err(format!("its program {} can be changed by {by}", found.path.display()))
+    if found.mode & 0o002 != 0 {
+        return Err(Distrust::ProgramOfEveryone(found.path));
+    }
+    Ok(())
 }
 
 /// For an invisible process, judges the owners of its sockets, which the kernel still reports.
-fn unseen(scan: &Scan, service: &Service, accounts: &[&str], trusted: &Trusted) -> Result<(), String> {
-    let makers: BTreeSet<u32> = service
-        .listeners
-        .iter()
-        .filter_map(|at| scan.sockets.get(*at))
-        .filter_map(|socket| socket.uid)
-        .collect();
-    let names = Names::of_users();
+fn plausible_by_makers(
+    scan: &Scan,
+    service: &Service,
+    accounts: &[&str],
+    trusted: &Trusted,
+) -> Result<(), Distrust> {
+    let makers: BTreeSet<u32> = scan.listeners(service).filter_map(|socket| socket.uid).collect();
     if makers.is_empty() {
-        return Err("no process that listens there is visible".into());
+        return Err(Distrust::Invisible);
     }
+    let names = Names::of_users();
     for uid in makers {
         let is_account = names.name(uid).is_some_and(|name| accounts.contains(&name));
         if !is_account && !trusted.has(uid) {
-            return Err(format!("its process cannot be seen, and user {uid} made its socket"));
+            return Err(Distrust::Maker(uid));
         }
     }
     Ok(())
@@ -106,31 +131,31 @@ fn unseen(scan: &Scan, service: &Service, accounts: &[&str], trusted: &Trusted) 
 
 /// Whether the process is in this service's own system unit. Only root can create such a unit or move a
 /// process into it.
-fn is_in_its_unit(process: &Process, kind: Option<Kind>, protocol: Protocol, names: &[&str]) -> bool {
-    let unit = process.unit.as_deref().and_then(|unit| unit.strip_suffix(".service"));
+fn is_in_its_unit(process: &Process, kind: Option<Kind>, protocol: Protocol, accounts: &[&str]) -> bool {
+    let unit = process.unit.as_deref().unwrap_or_default().strip_suffix(".service");
     // Application servers run in units with the application's name, as its account. Without systemd there is
     // no evidence for any of them.
     if !protocol.has_login() {
         return unit.is_some() || !Path::new("/run/systemd/system").exists();
     }
     let Some(unit) = unit.map(str::to_ascii_lowercase) else { return false };
-    let program = process.executable.as_deref().and_then(|path| path.rsplit('/').next()).unwrap_or("-");
-    match kind {
+    let Some(kind) = kind else {
+        let path = process.executable.as_deref().unwrap_or("-");
+        let program = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
+        return unit.starts_with(&program) || accounts.iter().any(|name| unit.starts_with(name));
+    };
+    let known = kind.descriptor();
+    match &known.unit_prefix {
+        Some(prefix) => unit.starts_with(prefix),
         None => {
-            unit.starts_with(&program.to_ascii_lowercase()) || names.iter().any(|name| unit.starts_with(name))
+            accounts.iter().any(|name| unit.contains(name))
+                || known.programs.iter().any(|program| unit.contains(program))
+                || unit.contains(kind.name())
         }
-        Some(kind) => match (&kind.descriptor().unit_prefix, &kind.descriptor().programs) {
-            (Some(prefix), _) => unit.starts_with(prefix),
-            (None, programs) => {
-                let words = names.iter().copied().chain(programs.iter().map(String::as_str));
-                words.chain([kind.name()]).any(|word| unit.contains(word))
-            }
-        },
     }
 }
 
-/// Whether this program runs in the same container.
-fn is_ours(container: &samehost_model::scan::Container) -> bool {
+fn is_ours(container: &Container) -> bool {
     let own = crate::process(std::process::id(), &Names::default());
     own.is_some_and(|own| own.container.as_ref() == Some(container))
 }
@@ -142,10 +167,10 @@ fn in_words(process: &Process) -> String {
     }
 }
 
-/// Description for people: service, process, user and program.
+/// A service for people: `MariaDB 812 (user mysql (110), /usr/sbin/mariadbd)`, with the container that it runs in.
 #[must_use]
 pub fn described(scan: &Scan, service: &Service) -> String {
-    let Some(process) = service.pid.and_then(|pid| scan.process(pid)) else {
+    let Some(process) = scan.main_process(service) else {
         return format!("{} (process not visible)", service.name);
     };
     let mut parts = vec![in_words(process)];
@@ -156,18 +181,20 @@ pub fn described(scan: &Scan, service: &Service) -> String {
     format!("{} {} ({})", service.name, process.pid, parts.join(", "))
 }
 
-/// Users and groups of all processes that hold the service's sockets, such as master and workers.
+/// User and group numbers of all processes that hold the service's sockets, such as master and workers: each number once, in
+/// order. They are read now; of a process that has ended since the scan there are none.
 #[must_use]
 pub fn users(scan: &Scan, service: &Service) -> (Vec<u32>, Vec<u32>) {
-    let sockets = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
-    let pids: BTreeSet<u32> = sockets.flat_map(|socket| socket.pids.iter().copied()).collect();
-    let statuses = pids.into_iter().filter_map(crate::proc::status::read);
-    let (users, groups): (BTreeSet<u32>, BTreeSet<u32>) =
-        statuses.map(|status| (status.uid, status.gid)).unzip();
+    let (mut users, mut groups) = (BTreeSet::new(), BTreeSet::new());
+    for pid in scan.pids_of(service) {
+        let Some(status) = crate::proc::status::read(pid) else { continue };
+        users.insert(status.uid);
+        groups.insert(status.gid);
+    }
     (users.into_iter().collect(), groups.into_iter().collect())
 }
 
-/// Users of the accounts that packages create for a kind of service.
+/// Numbers of the accounts that packages create for a kind of service, of those that this system has.
 #[must_use]
 pub fn accounts_of(kind: Kind) -> Vec<u32> {
     kind.descriptor().accounts.iter().filter_map(|name| accounts::number(name)).collect()
@@ -184,7 +211,10 @@ pub fn expected(protocol: Protocol, trusted: &Trusted) -> Expected {
 /// sockets, even in a container.
 #[must_use]
 pub fn expected_of(scan: &Scan, service: usize, protocol: Protocol, trusted: &Trusted) -> Expected {
-    let known = scan.services.get(service).map(|found| holders_of(scan, found)).unwrap_or_default();
+    let known = match scan.services.get(service) {
+        Some(found) => holders_of(scan, found),
+        None => Vec::new(),
+    };
     Expected::processes(known).or(expected(protocol, trusted))
 }
 
@@ -192,21 +222,15 @@ pub fn expected_of(scan: &Scan, service: usize, protocol: Protocol, trusted: &Tr
 /// the server.
 #[must_use]
 pub fn holders_of(scan: &Scan, service: &Service) -> Vec<Known> {
-    let sockets = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
-    let mut pids: Vec<u32> = sockets.flat_map(|socket| socket.pids.iter().copied()).collect();
-    pids.sort_unstable();
-    pids.dedup();
-    pids.retain(|pid| *pid != 1);
-    pids.into_iter().filter_map(Identity::of).map(|holder| Known::from(&holder)).collect()
+    let pids = scan.pids_of(service).into_iter().filter(|pid| *pid != 1);
+    pids.filter_map(Identity::of).map(|holder| Known::from(&holder)).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use samehost_model::scan::Container;
-
     use super::*;
 
-    fn judged(process: Process, protocol: Protocol, kind: Option<Kind>) -> Result<(), String> {
+    fn judged(process: Process, protocol: Protocol, kind: Option<Kind>) -> Result<(), Distrust> {
         let service = Service {
             kind,
             recognised_by: None,
@@ -229,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_server_is_whom_its_user_or_its_unit_makes_it() {
-        fn mysql(process: Process) -> Result<(), String> {
+        fn mysql(process: Process) -> Result<(), Distrust> {
             judged(process, Protocol::Mysql, Some(Kind::Mariadb))
         }
         for sound in [

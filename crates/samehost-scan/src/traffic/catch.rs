@@ -24,7 +24,7 @@ use crate::namespaces;
 use crate::proc::descriptors::sockets_of;
 use crate::proc::users::Names;
 use crate::proc::{pids, status};
-use crate::traffic::ended::{Closed, Opener, canonical};
+use crate::traffic::short_connections::{Closed, Opener, Seen, canonical};
 
 /// Looks at the processes for one service until it is given up.
 const MOST_TRIES: u32 = 2000;
@@ -38,7 +38,7 @@ const ENOUGH: u32 = 1000;
 /// seldom, just where there is more to see (docs/decisions/0133).
 const PART_OF_A_CPU: u32 = 6;
 
-/// So many processes of a user whose socket was seen are asked before all others from then on.
+/// Processes of a user whose socket was seen that are asked before all others from then on.
 const MOST_OF_A_USER: usize = 64;
 /// A look is counted as this much CPU time at least; one at 20 sockets takes 0.4 ms.
 const SHORTEST_LOOK: Duration = Duration::from_micros(250);
@@ -46,69 +46,25 @@ const SHORTEST_LOOK: Duration = Duration::from_micros(250);
 /// takes as long as three looks, and another program of the same user would be found later.
 const SELDOM: u32 = 4;
 
-/// What was seen of the short connections of a service.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
-    pub(crate) senders: Vec<Sender>,
-    /// How many of its connections were seen, by who opened them.
-    pub(crate) openers: BTreeMap<Opener, u32>,
-}
-
-impl Seen {
-    fn sender(&mut self, process: Process) -> usize {
-        let place = self.senders.iter().position(|sender| sender.is_of(&process));
-        place.unwrap_or_else(|| {
-            self.senders.push(Sender { process });
-            self.senders.len() - 1
-        })
-    }
-
-    fn count(&self) -> u32 {
-        self.openers.values().sum()
-    }
-
-    /// The program of an opener. Of a socket whose holder was not found, the only program of its user that was seen with
-    /// this service.
-    pub(crate) fn program(&self, opener: Opener) -> Option<usize> {
-        if opener.sender.is_some() {
-            return opener.sender;
-        }
-        let mut of_user: Option<usize> = None;
-        for known in self.openers.keys() {
-            let Some(sender) = known.sender.filter(|_| known.uid == opener.uid) else { continue };
-            if of_user.is_some_and(|other| other != sender) {
-                return None;
-            }
-            of_user = Some(sender);
-        }
-        of_user
-    }
-}
-
-/// What was seen of each service.
 pub(crate) type Caught = HashMap<usize, Seen>;
 
 /// Addresses of a connection: the client's end, and the server's.
 type Addresses = (SocketAddr, SocketAddr);
 
-/// A client's end of a connection.
 struct ClientEnd {
     inode: u64,
     uid: Option<u32>,
-    addresses: Option<Addresses>,
+    addresses: Addresses,
 }
 
 pub(crate) struct Catcher<'a> {
-    /// The kernel's notes; without them it looks.
     connects: Option<Connects>,
-    /// The processes that the kernel's notes named.
     noted: HashMap<u32, Process>,
     acceptors: &'a Acceptors,
     namespace: u64,
     diag: Diag,
-    /// Services, and the tries that are left for each.
+    /// The tries that are left for each service.
     wanted: BTreeMap<usize, u32>,
-    /// Inodes of sockets that need no look.
     known: HashSet<u64>,
     /// Processes with clients that are visible, or that were seen: the next connection is likely theirs or that of a
     /// process with the same parent, and to ask them takes a hundredth of asking all.
@@ -117,7 +73,6 @@ pub(crate) struct Catcher<'a> {
     users: Names,
     /// The only program of each user that was asked about.
     only_ones: HashMap<u32, Option<Process>>,
-    /// Connections that were seen, until they end.
     open: HashMap<Addresses, Opener>,
     pub(crate) caught: Caught,
 }
@@ -127,6 +82,10 @@ impl<'a> Catcher<'a> {
     pub(crate) fn open(scan: &Scan, acceptors: &'a Acceptors) -> Option<Self> {
         let namespace = namespaces::own_of(scan)?;
         let with_holders = scan.sockets.iter().filter(|socket| !socket.pids.is_empty());
+        let mut likely = BTreeSet::new();
+        for advice in &scan.advice {
+            likely.extend(&advice.client_pids);
+        }
         Some(Catcher {
             connects: connects(),
             noted: HashMap::new(),
@@ -135,7 +94,7 @@ impl<'a> Catcher<'a> {
             diag: Diag::open().ok()?,
             wanted: acceptors.services().map(|service| (service, MOST_TRIES)).collect(),
             known: with_holders.map(|socket| socket.inode).collect(),
-            likely: scan.advice.iter().flat_map(|one| one.client_pids.iter().copied()).collect(),
+            likely,
             next: Instant::now(),
             users: Names::of_users(),
             only_ones: HashMap::new(),
@@ -158,7 +117,7 @@ impl<'a> Catcher<'a> {
     pub(crate) fn ended(&mut self, closed: &Closed) -> Option<Opener> {
         let Some(connects) = &self.connects else {
             let seen = self.open.remove(&(closed.client, closed.server));
-            return seen.filter(|_| closed.namespace == self.namespace);
+            return if closed.namespace == self.namespace { seen } else { None };
         };
         let service = self.acceptors.at(closed.namespace, closed.server)?;
         let opened = connects.opener(closed.cookie)?;
@@ -171,71 +130,83 @@ impl<'a> Catcher<'a> {
         Some(opener)
     }
 
-    /// Looks once, if it is time to.
     fn look(&mut self) {
         if Instant::now() < self.next || self.wanted.is_empty() {
             return;
         }
         let begun = cpu_time();
-        let mut ends: HashMap<usize, Vec<ClientEnd>> = HashMap::new();
-        for socket in self.diag.connected(self.namespace).unwrap_or_default() {
-            let Some(peer) = socket.peer.inet() else { continue };
-            let Some(service) = self.acceptors.at(self.namespace, peer) else { continue };
-            if !self.wanted.contains_key(&service) || socket.inode == 0 || !self.known.insert(socket.inode) {
-                continue;
-            }
-            let addresses = socket.local.inet().zip(socket.peer.inet());
-            let addresses = addresses.map(|(client, server)| (canonical(client), canonical(server)));
-            let end = ClientEnd { inode: socket.inode, uid: socket.uid, addresses };
-            ends.entry(service).or_default().push(end);
-        }
-        for (service, ends) in ends {
-            let seen = self.caught.entry(service).or_default();
-            let any_unknown =
-                ends.iter().any(|end| seen.program(Opener { uid: end.uid, sender: None }).is_none());
-            let asks_all = seen.count().is_multiple_of(SELDOM) || any_unknown;
-            let holders = self.holders_of(&ends, asks_all);
-            let seen = self.caught.entry(service).or_default();
-            for end in ends {
-                let holder = holders.iter().find(|(_, inodes)| inodes.contains(&end.inode));
-                let mut process = holder.map(|(process, _)| process.clone());
-                if process.is_none() && seen.program(Opener { uid: end.uid, sender: None }).is_none() {
-                    let uid = end.uid.filter(|uid| *uid != 0);
-                    let users = &self.users;
-                    let likely = &mut self.likely;
-                    process = uid.and_then(|uid| {
-                        let only = self.only_ones.entry(uid).or_insert_with(|| {
-                            let all = processes_of(uid, users);
-                            likely.extend(all.iter().take(MOST_OF_A_USER).map(|process| process.pid));
-                            only_program(all)
-                        });
-                        only.clone()
-                    });
-                }
-                let sender = process.map(|process| seen.sender(process));
-                let opener = Opener { uid: end.uid, sender };
-                *seen.openers.entry(opener).or_default() += 1;
-                if let Some(addresses) = end.addresses {
-                    self.open.insert(addresses, opener);
-                }
-            }
-            if let Some(tries) = self.wanted.get_mut(&service) {
-                *tries = tries.saturating_sub(1);
-            }
-            let is_known = seen.count() >= ENOUGH;
-            self.wanted.retain(|at, tries| *tries > 0 && !(*at == service && is_known));
-            self.likely.extend(holders.iter().map(|(process, _)| process.pid));
+        for (service, ends) in self.new_ends() {
+            self.book(service, ends);
         }
         let used = cpu_time().saturating_sub(begun).max(SHORTEST_LOOK);
         self.next = Instant::now() + used * (PART_OF_A_CPU - 1);
+    }
+
+    /// The clients' ends of connections that were not there at the last look, by the service that is wanted.
+    fn new_ends(&mut self) -> HashMap<usize, Vec<ClientEnd>> {
+        let mut ends: HashMap<usize, Vec<ClientEnd>> = HashMap::new();
+        for socket in self.diag.connected(self.namespace).unwrap_or_default() {
+            let (Some(client), Some(server)) = (socket.local.inet(), socket.peer.inet()) else { continue };
+            let Some(service) = self.acceptors.at(self.namespace, server) else { continue };
+            if !self.wanted.contains_key(&service) || socket.inode == 0 || !self.known.insert(socket.inode) {
+                continue;
+            }
+            let addresses = (canonical(client), canonical(server));
+            let end = ClientEnd { inode: socket.inode, uid: socket.uid, addresses };
+            ends.entry(service).or_default().push(end);
+        }
+        ends
+    }
+
+    /// Books new connections to a service on whoever holds them. Where nobody does any more, on the only program of the socket's
+    /// user, if he runs one; else only the user is noted.
+    fn book(&mut self, service: usize, ends: Vec<ClientEnd>) {
+        let seen = self.caught.entry(service).or_default();
+        let knows_all = ends.iter().all(|end| seen.program_of_user(end.uid).is_some());
+        let asks_all = seen.count().is_multiple_of(SELDOM) || !knows_all;
+        let holders = self.holders_of(&ends, asks_all);
+        let mut seen = self.caught.remove(&service).unwrap_or_default();
+        for end in ends {
+            let process = match holders.iter().find(|(_, inodes)| inodes.contains(&end.inode)) {
+                Some((process, _)) => Some(process.clone()),
+                None if seen.program_of_user(end.uid).is_some() => None,
+                None => self.only_program_of(end.uid),
+            };
+            let sender = process.map(|process| seen.sender(process));
+            let opener = Opener { uid: end.uid, sender };
+            *seen.openers.entry(opener).or_default() += 1;
+            self.open.insert(end.addresses, opener);
+        }
+        if let Some(tries) = self.wanted.get_mut(&service) {
+            *tries = tries.saturating_sub(1);
+            if *tries == 0 || seen.count() >= ENOUGH {
+                self.wanted.remove(&service);
+            }
+        }
+        self.caught.insert(service, seen);
+        self.likely.extend(holders.iter().map(|(process, _)| process.pid));
+    }
+
+    /// The only program that a user runs; `None` of root. The processes of each user are looked at once.
+    fn only_program_of(&mut self, uid: Option<u32>) -> Option<Process> {
+        let uid = uid.filter(|uid| *uid != 0)?;
+        if let Some(only) = self.only_ones.get(&uid) {
+            return only.clone();
+        }
+        let all = processes_of(uid, &self.users);
+        self.likely.extend(all.iter().take(MOST_OF_A_USER).map(|process| process.pid));
+        let only = only_program(all);
+        self.only_ones.insert(uid, only.clone());
+        only
     }
 
     /// The processes that hold one of these sockets, with the sockets of each: the likely ones and those beside them are
     /// asked first, then all, if that is asked for.
     fn holders_of(&self, ends: &[ClientEnd], asks_all: bool) -> Vec<(Process, Vec<u64>)> {
         let mut asked = self.likely.clone();
-        let parents: BTreeSet<u32> = self.likely.iter().filter_map(|pid| parent_of(*pid)).collect();
-        for parent in parents.into_iter().filter(|parent| *parent > 1) {
+        let mut parents: BTreeSet<u32> = self.likely.iter().filter_map(|pid| parent_of(*pid)).collect();
+        parents.retain(|parent| *parent > 1);
+        for parent in parents {
             asked.extend(children(parent));
         }
         let mut found = Vec::new();
@@ -297,13 +268,11 @@ impl UnixCatcher {
         openers
     }
 
-    /// The queues of listeners to which somebody connected.
     pub(crate) fn queues(&self) -> Vec<UnixQueue> {
         self.connects.queues()
     }
 }
 
-/// Service and position of each Unix socket that listens, by its cookie.
 fn unix_listeners(scan: &Scan) -> HashMap<u64, (usize, usize)> {
     let mut listeners = HashMap::new();
     for (index, service) in scan.services.iter().enumerate() {
@@ -317,28 +286,30 @@ fn unix_listeners(scan: &Scan) -> HashMap<u64, (usize, usize)> {
     listeners
 }
 
-/// The kernel's notes. In a PID namespace their numbers would be those of others.
 fn connects() -> Option<Connects> {
     if namespaces::in_pid_namespace() { None } else { Connects::open().ok() }
 }
 
 /// The process that opened a connection. Of one that has ended, what the kernel noted: its user and its name.
 fn process_of(opened: &Opened, users: &Names) -> Process {
-    let there = crate::process(opened.pid, users).filter(|process| process.uid == opened.uid);
-    there.unwrap_or_else(|| Process {
-        pid: opened.pid,
-        name: opened.name.clone(),
-        uid: opened.uid,
-        user: users.name(opened.uid).map(str::to_owned),
-        ..Process::default()
-    })
+    match crate::process(opened.pid, users) {
+        Some(process) if process.uid == opened.uid => process,
+        _ => Process {
+            pid: opened.pid,
+            name: opened.name.clone(),
+            uid: opened.uid,
+            user: users.name(opened.uid).map(str::to_owned),
+            ..Process::default()
+        },
+    }
 }
 
-/// The processes of a user.
 fn processes_of(uid: u32, users: &Names) -> Vec<Process> {
     let mut found = Vec::new();
     for pid in pids() {
-        if status::read(pid).is_some_and(|status| status.uid == uid) {
+        if let Some(status) = status::read(pid)
+            && status.uid == uid
+        {
             found.extend(crate::process(pid, users));
         }
     }
@@ -350,10 +321,9 @@ fn processes_of(uid: u32, users: &Names) -> Vec<Process> {
 fn only_program(all: Vec<Process>) -> Option<Process> {
     let mut all = all.into_iter();
     let first = Sender { process: all.next()? };
-    all.all(|process| first.is_of(&process)).then_some(first.process)
+    if all.all(|process| first.is_of(&process)) { Some(first.process) } else { None }
 }
 
-/// CPU time of this thread.
 fn cpu_time() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
@@ -369,8 +339,9 @@ fn parent_of(pid: u32) -> Option<u32> {
 /// Interval between listings: shorter than a PHP page keeps its connection open.
 const NAP: Duration = Duration::from_millis(2);
 
-/// Processes that connect to a service over TCP during the period, in this program's network namespace. Empty
-/// when the scan is of another namespace. Ends early when a client was found or a stop was requested.
+/// Processes that connect to a service over TCP during the period, in this program's network namespace, by a look every 2 ms.
+/// Empty when the scan is of another namespace, or nobody connected whose process may be seen. Ends early with the first clients
+/// that were found, and when an interrupt is requested.
 #[must_use]
 pub fn talkers(scan: &Scan, service: usize, period: Duration) -> Vec<Process> {
     let Some(own) = namespaces::own_of(scan) else { return Vec::new() };
@@ -381,10 +352,8 @@ pub fn talkers(scan: &Scan, service: usize, period: Duration) -> Vec<Process> {
     while begun.elapsed() < period && !interrupt::is_requested() {
         let mut ends = Vec::new();
         for socket in diag.connected(own).unwrap_or_default() {
-            let reaches = socket
-                .peer
-                .inet()
-                .is_some_and(|peer| listeners.all(own, peer).iter().any(|at| found.listeners.contains(at)));
+            let Some(peer) = socket.peer.inet() else { continue };
+            let reaches = listeners.all(own, peer).iter().any(|at| found.listeners.contains(at));
             if reaches && socket.inode != 0 && known.insert(socket.inode) {
                 ends.push((socket.inode, socket.uid));
             }

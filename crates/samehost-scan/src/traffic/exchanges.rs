@@ -41,10 +41,8 @@ const PIECES_OF_A_STREAM: u64 = 100;
 const MOST_SENT_OF_A_STREAM_PER_S: f64 = 2.0;
 /// Events of an exchange: two sends, two receives, two arrivals.
 const EVENTS: u64 = 6;
-/// Fewer times have no 99th percentile.
 const FEWEST_FOR_P99: u64 = 100;
 
-/// Whether exchanges are timed, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timed {
     Not,
@@ -63,7 +61,6 @@ struct Key {
     address: String,
 }
 
-/// A service, whatever scan it is in.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Served {
     name: String,
@@ -73,7 +70,6 @@ struct Served {
     address: Option<String>,
 }
 
-/// Exchanges that are being measured.
 pub(crate) struct Watched {
     kernel: samehost_bpf::Exchanges,
     begun: Instant,
@@ -83,7 +79,6 @@ pub(crate) struct Watched {
     /// Cookies of the clients' ends that are measured or left out.
     known: HashSet<u64>,
     left_out: u32,
-    /// What was reported already.
     reported: Counted,
 }
 
@@ -93,7 +88,6 @@ struct Pair {
     connections: u32,
 }
 
-/// A connection that may be measured.
 struct Candidate<'a> {
     key: Key,
     kind: SocketKind,
@@ -108,7 +102,7 @@ impl Watched {
     /// Why nothing is measured, as it is reported.
     pub(crate) fn open(scan: &Scan, is_exact: bool) -> Result<Self, Exchanges> {
         let candidates = candidates(scan);
-        let pairs: HashSet<&Key> = candidates.iter().map(|candidate| &candidate.key).collect();
+        let pairs: HashSet<&Key> = candidates.iter().map(|one| &one.key).collect();
         let room = (pairs.len() + SPARE).min(MOST_PAIRS);
         let connections = MOST_OF_A_PAIR * room as u32;
         let kernel = samehost_bpf::Exchanges::open(connections, room as u32, is_exact).map_err(unmeasured)?;
@@ -225,7 +219,6 @@ impl Watched {
         open * 2 <= self.known.len() || self.pairs.len() >= self.room && self.room < MOST_PAIRS
     }
 
-    /// How it is measured, without what was counted.
     fn described(&self) -> Exchanges {
         let refused = self.kernel.refused().map(ToString::to_string);
         Exchanges {
@@ -237,7 +230,6 @@ impl Watched {
     }
 }
 
-/// What was counted of the pairs whose services are in this scan.
 fn report(described: Exchanges, pairs: &[Pair], counted: &Counted, begun: Instant, scan: &Scan) -> Exchanges {
     let seconds = begun.elapsed().as_secs_f64();
     let is_lossy = are_too_many_lost(counted);
@@ -259,12 +251,15 @@ fn report(described: Exchanges, pairs: &[Pair], counted: &Counted, begun: Instan
 impl Served {
     fn of(scan: &Scan, service: usize) -> Option<Self> {
         let service = scan.services.get(service)?;
-        let first = service.listeners.first().and_then(|at| scan.sockets.get(*at));
+        let address = match (service.pid, scan.listeners(service).next()) {
+            (None, Some(first)) => Some(first.local.to_string()),
+            _ => None,
+        };
         Some(Served {
             name: service.name.clone(),
             pid: service.pid,
             network_namespace: service.network_namespace,
-            address: first.filter(|_| service.pid.is_none()).map(|socket| socket.local.to_string()),
+            address,
         })
     }
 }
@@ -307,23 +302,21 @@ fn candidates(scan: &Scan) -> Vec<Candidate<'_>> {
     for connection in scan.connections.iter().filter(|connection| connection.kind == SocketKind::UnixStream) {
         let Some(holder) = scan.holder(connection.client) else { continue };
         let Some(candidate) = candidate(scan, connection, &holder.name) else { continue };
-        let Some(service) = connection.service else { continue };
-        let is_unknown = scan.services.get(service).is_none_or(|service| service.kind.is_none());
-        unix.entry((is_unknown, service)).or_default().push(candidate);
+        let (Some(at), Some(service)) = (connection.service, scan.service_of(connection)) else { continue };
+        unix.entry((service.kind.is_none(), at)).or_default().push(candidate);
     }
     found.extend(unix.into_values().flatten());
     found
 }
 
 fn candidate<'a>(scan: &'a Scan, connection: &Connection, client_name: &str) -> Option<Candidate<'a>> {
-    let (client, server) = (scan.sockets.get(connection.client)?, scan.sockets.get(connection.server)?);
+    let (client, server) = scan.ends(connection)?;
     if !is_stream(client, server) {
         return None;
     }
     Candidate::new(scan, connection.service?, client_name, connection.kind, [client, server])
 }
 
-/// How the kernel tells when a request begins.
 pub(crate) fn mode_of(kernel: &samehost_bpf::Exchanges) -> ExchangeMode {
     match kernel.mode() {
         Mode::Entries => ExchangeMode::Entries,
@@ -334,7 +327,6 @@ pub(crate) fn mode_of(kernel: &samehost_bpf::Exchanges) -> ExchangeMode {
     }
 }
 
-/// What is missing to measure exchanges, and the kernel's error.
 pub(crate) fn missing(why: Unavailable) -> (Unmeasured, io::Error) {
     match why {
         Unavailable::Types(error) => (Unmeasured::NoTypes, error),
@@ -354,7 +346,6 @@ fn part(of: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { of as f64 / whole as f64 }
 }
 
-/// Whether so many events were lost that no time of these exchanges counts.
 #[must_use]
 pub fn are_too_many_lost(counted: &Counted) -> bool {
     let all: u64 = counted.pairs.iter().map(PairCounts::all_exchanges).sum();
@@ -406,7 +397,6 @@ fn seen(pair: &Pair, service: usize, counts: &PairCounts, seconds: f64, is_lossy
     }
 }
 
-/// Whether clients read on and on, and send once in a while.
 fn is_stream_of_pieces(counts: &PairCounts, seconds: f64) -> bool {
     let sent = counts.all_exchanges();
     let most = MOST_SENT_OF_A_STREAM_PER_S * seconds * f64::from(counts.connections.max(1));

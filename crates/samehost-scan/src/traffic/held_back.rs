@@ -6,11 +6,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use samehost_model::scan::{Finding, Found, Scan, Socket, SocketState};
+use samehost_model::scan::{Finding, Found, Queues, Scan, Socket, SocketState};
 
 use crate::diag::{Diag, Unsent};
 
-/// Sockets that are looked at more closely in one look.
 const MOST: usize = 16;
 /// Bytes that wait to be sent or acknowledged; with more it is a stream.
 const MOST_BYTES: u32 = 16 * 1024;
@@ -21,12 +20,19 @@ const CHATTY: u32 = 20;
 /// Time between two looks at the same bytes: more than any acknowledgement takes that is not delayed.
 const BETWEEN: Duration = Duration::from_millis(6);
 
-/// Connections that were seen to hold bytes back, as positions in those of the scan, with the position of the sender's
-/// socket and the bytes that waited.
+/// Connections that were seen to hold bytes back, by their position in the scan. The kernel's listing does not say whether
+/// TCP_NODELAY is set: a caller asks the process of each of the [`senders`](Self::senders) for it, and gives the answers to
+/// [`findings`](Self::findings).
 #[derive(Clone, Debug, Default)]
-pub struct HeldBack(BTreeMap<usize, (usize, u32)>);
+pub struct HeldBack(BTreeMap<usize, Waiting>);
 
-/// A sender whose TCP_NODELAY is to be asked for.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    /// Position of the socket in the scan.
+    sender: usize,
+    bytes: u32,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sender {
     pub pid: u32,
@@ -44,67 +50,64 @@ pub fn held_back(scan: &Scan) -> HeldBack {
 }
 
 impl HeldBack {
-    /// Looks again, at the sockets as they are now.
     pub(crate) fn look_now(&mut self, scan: &Scan) {
-        let own = scan.network_namespaces.first().map_or(0, |space| space.inode);
-        if let Ok(mut diag) = Diag::open()
+        if let Some(own) = scan.own_namespace()
+            && let Ok(mut diag) = Diag::open()
             && let Ok(sockets) = diag.connected(own)
         {
             self.look(scan, &mut diag, &sockets);
         }
     }
 
+    /// Asks twice for the bytes that wait at each suspect: those that have not moved in between are held back.
     fn look(&mut self, scan: &Scan, diag: &mut Diag, now: &[Socket]) {
-        let own = scan.network_namespaces.first().map_or(0, |space| space.inode);
-        let suspects: Vec<&Socket> =
-            now.iter().filter(|one| one.network_namespace == own && may_wait(one)).take(MOST).collect();
-        if suspects.is_empty() {
-            return;
+        let Some(own) = scan.own_namespace() else { return };
+        let suspects = now.iter().filter(|one| one.network_namespace == own && may_wait(one)).take(MOST);
+        let mut first: Vec<(&Socket, Unsent)> = Vec::new();
+        for socket in suspects {
+            if let Some(unsent) = unsent(diag, socket)
+                && is_held(&unsent)
+            {
+                first.push((socket, unsent));
+            }
         }
-        let mut ask = |socket: &Socket| diag.unsent(socket.local.inet()?, socket.peer.inet()?).ok()?;
-        let first: Vec<(&Socket, Unsent)> =
-            suspects.into_iter().filter_map(|one| Some((one, ask(one).filter(is_held)?))).collect();
         if first.is_empty() {
             return;
         }
         std::thread::sleep(BETWEEN);
-        let ends: HashMap<u64, (usize, usize)> = scan
-            .connections
-            .iter()
-            .enumerate()
-            .filter(|(_, connection)| connection.kind.is_tcp() && connection.service.is_some())
-            .flat_map(|(at, connection)| [(connection.client, at), (connection.server, at)])
-            .filter_map(|(end, at)| Some((scan.sockets.get(end)?.inode, (at, end))))
-            .collect();
+        let ends = tcp_ends(scan);
         for (socket, before) in first {
-            if let Some(unsent) = ask(socket)
+            if let Some(unsent) = unsent(diag, socket)
                 && unsent.segments_out == before.segments_out
                 && is_held(&unsent)
-                && let Some((connection, end)) = ends.get(&socket.inode)
+                && let Some((connection, sender)) = ends.get(&socket.inode)
             {
-                self.0.insert(*connection, (*end, unsent.not_sent));
+                self.0.insert(*connection, Waiting { sender: *sender, bytes: unsent.not_sent });
             }
         }
     }
 
-    /// The senders, one for each program and service.
+    /// The senders, one for each program and service, whose TCP_NODELAY is to be asked for. In the order of [`Self::findings`].
     #[must_use]
     pub fn senders(&self, scan: &Scan) -> Vec<Sender> {
         self.by_program(scan).into_values().map(|(sender, _)| sender).collect()
     }
 
-    /// One sender of each program and service, with what to say of it.
     fn by_program(&self, scan: &Scan) -> BTreeMap<(String, String), (Sender, Found)> {
         let mut found = BTreeMap::new();
-        for (connection, (end, bytes)) in &self.0 {
+        for (connection, Waiting { sender, bytes }) in &self.0 {
             let Some(connection) = scan.connections.get(*connection) else { continue };
-            let service = connection.service.and_then(|at| scan.services.get(at));
-            let (Some(service), Some(socket), Some(process), Some(server)) =
-                (service, scan.sockets.get(*end), scan.holder(*end), scan.sockets.get(connection.server))
+            let (Some(service), Some((_, server))) = (scan.service_of(connection), scan.ends(connection))
             else {
                 continue;
             };
-            let client = scan.holder(connection.client).map_or("a client", |client| client.name.as_str());
+            let (Some(socket), Some(process)) = (scan.sockets.get(*sender), scan.holder(*sender)) else {
+                continue;
+            };
+            let client = match scan.holder(connection.client) {
+                Some(client) => client.name.as_str(),
+                None => "a client",
+            };
             let pair = format!("{client} → {} tcp:{}", service.name, server.local);
             let text = Found::with(
                 format!(
@@ -123,23 +126,44 @@ impl HeldBack {
     /// an answer for each of [`Self::senders`].
     #[must_use]
     pub fn findings(&self, scan: &Scan, sends_at_once: &[Option<bool>]) -> Vec<Finding> {
-        let all = self.by_program(scan).into_iter().zip(sends_at_once);
-        let off = all.filter(|(_, answer)| **answer == Some(false));
-        off.map(|(((pair, sender), (_, found)), _)| Finding {
-            code: "small-writes-wait",
-            subject: format!("{pair}: {sender}"),
-            found,
-            remedy: "Set TCP_NODELAY first, or send each request in one write: that may save more than a Unix socket does, which has no such wait".to_owned(),
-        })
-        .collect()
+        let mut findings = Vec::new();
+        for (((pair, program), (_, found)), answer) in self.by_program(scan).into_iter().zip(sends_at_once) {
+            if *answer != Some(false) {
+                continue;
+            }
+            findings.push(Finding {
+                code: "small-writes-wait",
+                subject: format!("{pair}: {program}"),
+                found,
+                remedy: "Set TCP_NODELAY first, or send each request in one write: that may save more than a Unix socket does, which has no such wait".to_owned(),
+            });
+        }
+        findings
     }
 }
 
-/// Whether a few bytes wait at an open connection.
+fn unsent(diag: &mut Diag, socket: &Socket) -> Option<Unsent> {
+    diag.unsent(socket.local.inet()?, socket.peer.inet()?).ok()?
+}
+
+/// The connection and the end, as positions in the scan, of each socket of the TCP connections to a service, by its inode.
+fn tcp_ends(scan: &Scan) -> HashMap<u64, (usize, usize)> {
+    let mut ends = HashMap::new();
+    for (at, connection) in scan.connections.iter().enumerate() {
+        if !connection.kind.is_tcp() || connection.service.is_none() {
+            continue;
+        }
+        for end in [connection.client, connection.server] {
+            ends.insert(scan.sockets[end].inode, (at, end));
+        }
+    }
+    ends
+}
+
 fn may_wait(socket: &Socket) -> bool {
     let waiting = match socket.queues {
-        samehost_model::scan::Queues::Bytes { unsent_bytes, .. } => unsent_bytes,
-        samehost_model::scan::Queues::Listening { .. } => 0,
+        Queues::Bytes { unsent_bytes, .. } => unsent_bytes,
+        Queues::Listening { .. } => 0,
     };
     socket.kind.is_tcp()
         && socket.state == SocketState::Established

@@ -16,11 +16,10 @@ use crate::listing::collect::collect;
 use crate::listing::join::Listeners;
 use crate::listing::service::Acceptors;
 use crate::proc::status::read_stat;
-use crate::traffic::catch::{Catcher, Caught, Seen, UnixCatcher};
-use crate::traffic::ended::{Ended, Heard, Sums, Tally, canonical};
+use crate::traffic::catch::{Catcher, Caught, UnixCatcher};
 use crate::traffic::exchanges::{Timed, Watched};
 use crate::traffic::held_back::HeldBack;
-use crate::traffic::shares::{Part, Shares, only_program, shares};
+use crate::traffic::short_connections::{Ended, Heard, Part, Seen, Shares, Short, Sums, canonical};
 use crate::{advice, namespaces};
 
 /// How long the kernel keeps a closed connection in TIME_WAIT (`TCP_TIMEWAIT_LEN`), in milliseconds.
@@ -39,10 +38,9 @@ const T: [f64; 6] = [4.303, 3.182, 2.776, 2.571, 2.447, 2.365];
 /// Interval at which a request to stop is checked.
 const NAP: Duration = Duration::from_millis(50);
 
-/// Namespace and the two addresses of a connection.
+/// Network namespace, own address and peer's address of an end.
 pub(crate) type Key = (u64, SocketAddr, SocketAddr);
 
-/// Snapshot of all connections' counters.
 struct Look {
     at: Instant,
     counters: HashMap<Key, Counters>,
@@ -61,7 +59,6 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Measures from the first scan on.
     #[must_use]
     pub fn new(timed: Timed) -> Self {
         Observer { before: None, timed, watched: None }
@@ -74,20 +71,20 @@ impl Observer {
         let ended = match self.before.take() {
             Some((before, mut ended)) => {
                 let acceptors = Acceptors::of(scan);
-                before.count_closed(&mut ended, acceptors.listeners(), None);
+                before.count_closed(&mut ended, acceptors.tcp_listeners(), None);
                 fill(scan, &before, &after, ended.take(), &Caught::new(), &acceptors);
-                Some(ended).filter(|ended| ended.covers(&scan.network_namespaces))
+                ended
             }
-            None => None,
+            None => Ended::default(),
         };
-        let ended = ended.unwrap_or_else(|| Ended::open(&scan.network_namespaces));
+        let covers_all = ended.covers(&scan.network_namespaces);
+        let ended = if covers_all { ended } else { Ended::open(&scan.network_namespaces) };
         self.before = Some((after, ended));
         if self.timed != Timed::Not {
             scan.exchanges = Some(self.exchanges(scan));
         }
     }
 
-    /// The exchanges since the previous call.
     fn exchanges(&mut self, scan: &Scan) -> Exchanges {
         let is_exact = self.timed == Timed::Exactly;
         let watched = self.watched.get_or_insert_with(|| Watched::open(scan, is_exact));
@@ -102,9 +99,12 @@ impl Observer {
     }
 }
 
-/// Observes the connections of a scan for a period and fills in the traffic of each piece of advice. Ends
-/// early when `stop` becomes true; what was counted until then is kept. Times exchanges if that is asked for. Returns the
-/// connections that held bytes back.
+/// Observes the connections of a scan for a period and fills in the traffic of each piece of advice, with how sure its rate is.
+/// Programs that were seen to connect for a moment get advice of their own. Times exchanges if that is asked for, and then adds
+/// findings on Unix sockets that accept slowly. Returns the connections that held bytes back.
+///
+/// Ends early when `stop` becomes true; what was counted until then is kept. Connections that were opened meanwhile and stay open
+/// are then left out, as they take another scan.
 pub fn observe(scan: &mut Scan, period: Duration, timed: Timed, stop: &AtomicBool) -> HeldBack {
     let mut ended = Ended::open(&scan.network_namespaces);
     let acceptors = Acceptors::of(scan);
@@ -130,7 +130,7 @@ pub fn observe(scan: &mut Scan, period: Duration, timed: Timed, stop: &AtomicBoo
             None => std::thread::sleep(rest_now),
         }
         let begun = Instant::now();
-        before.count_closed(&mut ended, acceptors.listeners(), catcher.as_mut());
+        before.count_closed(&mut ended, acceptors.tcp_listeners(), catcher.as_mut());
         if before.at.elapsed() >= step * (steps.len() as u32 + 1) {
             held_back.look_now(scan);
             if let Some(Ok(watched)) = &mut watched {
@@ -146,10 +146,10 @@ pub fn observe(scan: &mut Scan, period: Duration, timed: Timed, stop: &AtomicBoo
     let after = look(scan);
     let caught = catcher.map(|catcher| catcher.caught).unwrap_or_default();
     if !stop.load(Ordering::Relaxed)
-        && after.has_opened_since(&before, acceptors.listeners())
+        && after.has_opened_since(&before, acceptors.tcp_listeners())
         && let Ok(later) = collect(&scan.samehost_version)
     {
-        // They began with nothing.
+        // Their counters began with nothing.
         for key in add_opened(scan, &later, &acceptors) {
             before.counters.entry(key).or_default();
         }
@@ -159,18 +159,17 @@ pub fn observe(scan: &mut Scan, period: Duration, timed: Timed, stop: &AtomicBoo
     held_back
 }
 
-/// Fills in how sure each rate is, from the totals of its service at each step.
 fn fill_errors(scan: &mut Scan, steps: &[HashMap<usize, f64>]) {
     for advice in &mut scan.advice {
-        let totals: Vec<f64> =
-            steps.iter().map(|step| step.get(&advice.service).copied().unwrap_or(0.0)).collect();
-        if let Some(traffic) = &mut advice.traffic {
-            traffic.rate_error = rate_error(&totals);
+        let Some(traffic) = &mut advice.traffic else { continue };
+        let mut totals: Vec<f64> = Vec::new();
+        for step in steps {
+            totals.push(step.get(&advice.service).copied().unwrap_or(0.0));
         }
+        traffic.rate_error = rate_error(&totals);
     }
 }
 
-/// Fills in what was seen of exchanges and of Unix sockets.
 fn finish(scan: &mut Scan, watched: Result<Watched, Exchanges>, unix: Option<&UnixCatcher>) {
     let mut exchanges = match watched {
         Ok(watched) => watched.finish(scan),
@@ -208,8 +207,12 @@ fn so_far(
 /// Relative error of a rate counted in equal steps, from the running totals at the end of each: the scatter
 /// of the steps, and at least the Poisson error of the total.
 fn rate_error(totals: &[f64]) -> f64 {
-    let steps: Vec<f64> =
-        totals.iter().scan(0.0, |last, total| Some(total - std::mem::replace(last, *total))).collect();
+    let mut steps: Vec<f64> = Vec::new();
+    let mut last = 0.0;
+    for total in totals {
+        steps.push(total - last);
+        last = *total;
+    }
     let (count, total) = (steps.len() as f64, steps.iter().sum::<f64>());
     if total <= 0.0 {
         return 0.0;
@@ -217,18 +220,12 @@ fn rate_error(totals: &[f64]) -> f64 {
     let mean = total / count;
     let by_chance = 1.96 / total.sqrt();
     let variance = steps.iter().map(|step| (step - mean).powi(2)).sum::<f64>() / (count - 1.0).max(1.0);
-    let t = steps.len().checked_sub(3).map_or(0.0, |at| T[at.min(T.len() - 1)]);
+    let t = match steps.len() {
+        // Too few to estimate the scatter.
+        0..3 => 0.0,
+        number => T[(number - 3).min(T.len() - 1)],
+    };
     by_chance.max(t * (variance / count).sqrt() / mean)
-}
-
-/// Short connections to a service.
-#[derive(Default)]
-struct Short {
-    per_s: f64,
-    /// What the kernel told of them, by the address that they came to; empty where it tells nothing.
-    tallies: Vec<(SocketAddr, Tally)>,
-    /// How many the kernel has kept of those that came to each address, where it tells nothing.
-    kept: BTreeMap<SocketAddr, u64>,
 }
 
 /// A part of them that is booked as that of clients whom nobody saw, beyond which it is worth a line.
@@ -247,7 +244,8 @@ fn fill(scan: &mut Scan, before: &Look, after: &Look, ended: Heard, caught: &Cau
         for (place, sender) in seen.senders.iter().enumerate() {
             senders.push((sender, short.came_to(Some(place))));
         }
-        advice::add_short_lived(scan, *service, &senders, is_left.then(|| short.came_to(None)));
+        let left = if is_left { Some(short.came_to(None)) } else { None };
+        advice::add_short_lived(scan, *service, &senders, left);
         booked.insert(*service, (seen, shares));
     }
     let mut all = scan.advice.clone();
@@ -256,65 +254,17 @@ fn fill(scan: &mut Scan, before: &Look, after: &Look, ended: Heard, caught: &Cau
         if let Some((seen, shares)) = booked.get(&advice.service) {
             let part = part(scan, advice, seen, shares);
             traffic.short_connections_per_s = part.connections / seconds;
-            let is_told = part.connections > 0.0 && !short[&advice.service].tallies.is_empty();
-            traffic.short = is_told.then(|| ShortTraffic {
-                round_trips_per_s: part.round_trips / seconds,
-                bytes_per_s: part.bytes / seconds,
-            });
+            if part.connections > 0.0 && !short[&advice.service].tallies.is_empty() {
+                traffic.short = Some(ShortTraffic {
+                    round_trips_per_s: part.round_trips / seconds,
+                    bytes_per_s: part.bytes / seconds,
+                });
+            }
         }
         advice.traffic = Some(traffic);
     }
     add_cpu(scan, &mut all, before, after, seconds);
     scan.advice = all;
-}
-
-impl Short {
-    /// How many of them the kernel told of.
-    fn counted(&self) -> u64 {
-        self.tallies.iter().map(|(_, tally)| tally.all.connections).sum()
-    }
-
-    /// The address that most of a program's connections came to, or most of all; `None` where that is not known.
-    fn came_to(&self, sender: Option<usize>) -> Option<SocketAddr> {
-        let mut numbers = if sender.is_none() { self.kept.clone() } else { BTreeMap::new() };
-        for (address, tally) in &self.tallies {
-            let number = numbers.entry(*address).or_default();
-            if sender.is_none() {
-                *number += tally.all.connections;
-            }
-            for (opener, sum) in &tally.seen {
-                if sender.is_some() && opener.sender == sender {
-                    *number += sum.connections;
-                }
-            }
-        }
-        numbers
-            .into_iter()
-            .filter(|(_, number)| *number > 0)
-            .max_by_key(|(_, number)| *number)
-            .map(|(at, _)| at)
-    }
-
-    /// Whose they are. What the kernel did not tell of is taken to be like the rest; where it tells of none, all are the only
-    /// program's that was seen, or nobody's.
-    fn shares(&self, seen: &Seen, seconds: f64) -> Shares {
-        let mut shares = shares(seen, self.tallies.iter().map(|(_, tally)| tally));
-        let counted = self.counted();
-        let number = self.per_s * seconds;
-        if counted == 0 {
-            let all = Part { connections: number, ..Part::default() };
-            match only_program(seen) {
-                Some(only) => shares.of_senders[only] = all,
-                None => shares.nobodys = all,
-            }
-            return shares;
-        }
-        let times = number / counted as f64 - 1.0;
-        for part in shares.of_senders.iter_mut().chain([&mut shares.nobodys]) {
-            part.add_part(*part, times);
-        }
-        shares
-    }
 }
 
 /// The short connections of a pair: those of its program, or what is nobody's where it has none.
@@ -340,16 +290,16 @@ enum End {
     Server,
 }
 
-/// Processes that hold one end of a pair's connections.
-fn ends(scan: &Scan, advice: &Advice, end: End) -> BTreeSet<u32> {
-    let members = advice.members.iter().filter_map(|at| scan.connections.get(*at));
-    let sockets = members.filter_map(|one| {
-        scan.sockets.get(match end {
-            End::Client => one.client,
-            End::Server => one.server,
-        })
-    });
-    sockets.flat_map(|socket| socket.pids.iter().copied()).collect()
+fn holders_of(scan: &Scan, advice: &Advice, end: End) -> BTreeSet<u32> {
+    let mut pids = BTreeSet::new();
+    for connection in advice.members.iter().filter_map(|at| scan.connections.get(*at)) {
+        let Some((client, server)) = scan.ends(connection) else { continue };
+        pids.extend(match end {
+            End::Client => &client.pids,
+            End::Server => &server.pids,
+        });
+    }
+    pids
 }
 
 /// Adds the CPU time per request at both ends. A service's CPU time is divided by the requests of all its pairs.
@@ -358,10 +308,10 @@ fn add_cpu(scan: &Scan, all: &mut [Advice], before: &Look, after: &Look, seconds
     for advice in all.iter() {
         let service = services.entry(advice.service).or_default();
         service.round_trips += seconds * rate(advice);
-        service.pids.extend(ends(scan, advice, End::Server));
+        service.pids.extend(holders_of(scan, advice, End::Server));
     }
     for advice in all {
-        let clients = ends(scan, advice, End::Client);
+        let clients = holders_of(scan, advice, End::Client);
         let round_trips = seconds * rate(advice);
         let Some(traffic) = &mut advice.traffic else { continue };
         traffic.client_cpu_us_per_request = cpu_us_per_request(&clients, before, after, round_trips);
@@ -371,7 +321,6 @@ fn add_cpu(scan: &Scan, all: &mut [Advice], before: &Look, after: &Look, seconds
     }
 }
 
-/// The processes at a service's end, and the round trips with all its local clients.
 #[derive(Default)]
 struct ServersEnd {
     pids: BTreeSet<u32>,
@@ -379,7 +328,10 @@ struct ServersEnd {
 }
 
 fn rate(advice: &Advice) -> f64 {
-    advice.traffic.map_or(0.0, |traffic| traffic.all_round_trips_per_s())
+    match &advice.traffic {
+        Some(traffic) => traffic.all_round_trips_per_s(),
+        None => 0.0,
+    }
 }
 
 /// CPU time of processes for one of so many round trips; `None` without either, or where one of them was not there at both looks.
@@ -397,18 +349,22 @@ fn cpu_us_per_request(pids: &BTreeSet<u32>, before: &Look, after: &Look, round_t
 fn look(scan: &Scan) -> Look {
     let mut look =
         Look { at: Instant::now(), counters: HashMap::new(), cpu_s: HashMap::new(), closed: Vec::new() };
-    let ends = scan
-        .advice
-        .iter()
-        .flat_map(|advice| [ends(scan, advice, End::Client), ends(scan, advice, End::Server)]);
-    for pid in ends.flatten().collect::<BTreeSet<u32>>() {
-        look.cpu_s.extend(read_stat(pid).map(|stat| (pid, stat.cpu_s())));
+    let mut pids = BTreeSet::new();
+    for advice in &scan.advice {
+        pids.extend(holders_of(scan, advice, End::Client));
+        pids.extend(holders_of(scan, advice, End::Server));
+    }
+    for pid in pids {
+        if let Some(stat) = read_stat(pid) {
+            look.cpu_s.insert(pid, stat.cpu_s());
+        }
     }
     for space in scan.network_namespaces.iter().filter(|space| space.read_by == ReadBy::SockDiag) {
-        let activity = namespaces::within(space, || Diag::open()?.activity());
         // A namespace that has gone meanwhile has no traffic.
-        for one in activity.and_then(Result::ok).unwrap_or_default() {
-            look.add(space.inode, &one);
+        if let Some(Ok(activity)) = namespaces::within(space, || Diag::open()?.activity()) {
+            for one in activity {
+                look.add(space.inode, &one);
+            }
         }
     }
     look
@@ -425,7 +381,6 @@ impl Look {
         }
     }
 
-    /// Whether a connection to a listener is open that was not before.
     fn has_opened_since(&self, before: &Look, listeners: &Listeners) -> bool {
         self.counters.keys().any(|key| {
             let (namespace, local, _) = *key;
@@ -433,7 +388,6 @@ impl Look {
         })
     }
 
-    /// Counts the connections that opened and closed since this snapshot.
     fn count_closed(&self, ended: &mut Ended, listeners: &Listeners, mut catcher: Option<&mut Catcher<'_>>) {
         ended.read(
             listeners,
@@ -445,10 +399,8 @@ impl Look {
 
 fn traffic(scan: &Scan, advice: &Advice, before: &Look, after: &Look, seconds: f64) -> Traffic {
     let mut traffic = Traffic { seconds, ..Traffic::default() };
-    for at in &advice.members {
-        let Some(client) = scan.connections.get(*at).and_then(|one| scan.sockets.get(one.client)) else {
-            continue;
-        };
+    for connection in advice.members.iter().filter_map(|at| scan.connections.get(*at)) {
+        let Some((client, _)) = scan.ends(connection) else { continue };
         let Some(key) = key_of(client) else { continue };
         let (Some(was), Some(is)) = (before.counters.get(&key), after.counters.get(&key)) else { continue };
         let bytes = grown(was.bytes_acked, is.bytes_acked) + grown(was.bytes_received, is.bytes_received);
@@ -474,6 +426,10 @@ fn wrapped(was: u32, is: u32) -> f64 {
 }
 
 /// Short connections to each service: from close events, else from sockets that entered TIME_WAIT meanwhile.
+///
+/// Looks at the open connections miss nearly all of them, so the kernel is asked for each TCP socket that it destroys (Linux 4.2, as
+/// root; docs/decisions/0014). Where it does not say, or its buffer was too small, those count that are in TIME_WAIT with more than
+/// 60 s less the time of the observation left. Only their number is known then, and each is one round trip (docs/method.md §14).
 fn short_connections(
     after: &Look,
     Heard { sums: counted, is_all }: Heard,
@@ -505,7 +461,6 @@ fn short_connections(
     found
 }
 
-/// The key of a TCP connection, by its client.
 fn key_of(client: &Socket) -> Option<Key> {
     Some((client.network_namespace, client.local.inet()?, client.peer.inet()?))
 }
@@ -515,19 +470,17 @@ fn key_of(client: &Socket) -> Option<Key> {
 /// program that connects now and then for a second, one scan in three had nothing to say. `acceptors` are the earlier scan's: a
 /// service that came later has no advice.
 fn add_opened(scan: &mut Scan, later: &Scan, acceptors: &Acceptors) -> Vec<Key> {
-    let known: HashSet<Key> = scan
-        .connections
-        .iter()
-        .filter_map(|connection| key_of(scan.sockets.get(connection.client)?))
-        .collect();
+    let mut known: HashSet<Key> = HashSet::new();
+    for connection in &scan.connections {
+        known.extend(key_of(&scan.sockets[connection.client]));
+    }
     let mut added = Vec::new();
     for connection in later.connections.iter().filter(|connection| connection.kind.is_tcp()) {
-        let (Some(client), Some(server)) =
-            (later.sockets.get(connection.client), later.sockets.get(connection.server))
-        else {
+        let Some((client, server)) = later.ends(connection) else { continue };
+        let Some(key) = key_of(client) else { continue };
+        if known.contains(&key) {
             continue;
-        };
-        let Some(key) = key_of(client).filter(|key| !known.contains(key)) else { continue };
+        }
         let (namespace, _, place) = key;
         let Some(service) = acceptors.at(namespace, place) else { continue };
         for pid in client.pids.iter().chain(&server.pids) {
@@ -555,7 +508,6 @@ fn add_opened(scan: &mut Scan, later: &Scan, acceptors: &Acceptors) -> Vec<Key> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::traffic::ended::{Opener, Sum};
 
     #[test]
     fn a_rate_is_as_sure_as_its_steps_are_alike() {
@@ -566,30 +518,6 @@ mod tests {
         assert_eq!(rate_error(&[0.0, 0.0]), 0.0);
         // Two steps are too few to estimate the scatter.
         assert!((rate_error(&[100.0, 10_000.0]) - 0.0196).abs() < 1e-4);
-    }
-
-    #[test]
-    fn short_connections_are_named_by_the_port_that_most_of_them_came_to() {
-        fn sum(connections: u64) -> Sum {
-            Sum { connections, ..Sum::default() }
-        }
-        fn opener(sender: usize) -> Opener {
-            Opener { uid: None, sender: Some(sender) }
-        }
-        fn tally(all: u64, seen: [(Opener, Sum); 2]) -> Tally {
-            Tally { all: sum(all), seen: seen.into() }
-        }
-        let [first, second] = [18_180, 18_181].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
-        let mut short = Short::default();
-        short.tallies.push((first, tally(100, [(opener(0), sum(90)), (opener(1), sum(2))])));
-        short.tallies.push((second, tally(50, [(opener(0), sum(10)), (opener(1), sum(40))])));
-        assert_eq!(
-            [Some(0), Some(1), None].map(|one| short.came_to(one)),
-            [Some(first), Some(second), Some(first)]
-        );
-        assert_eq!(short.came_to(Some(2)), None, "nobody saw it");
-        let kept = Short { kept: BTreeMap::from([(first, 1), (second, 3)]), ..Short::default() };
-        assert_eq!((kept.came_to(None), kept.came_to(Some(0))), (Some(second), None));
     }
 
     #[test]

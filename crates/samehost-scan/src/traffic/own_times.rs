@@ -19,23 +19,18 @@ use crate::traffic::exchanges::{are_too_many_lost, is_stream, missing, mode_of, 
 const BLOCK: Duration = Duration::from_millis(300);
 /// Blocks after which a look ends where nothing was exchanged at all.
 const BLOCKS_OF_SILENCE: usize = 3;
-/// Connections of a pair that are looked at.
 const MOST_OF_A_PAIR: usize = 128;
-/// Pairs of one look.
 const MOST_PAIRS: usize = 32;
 /// Fewer times have no 99th percentile that is compared: ten lie beyond it. One that is only shown needs a hundred.
 const FEWEST_FOR_P99: u64 = 1000;
 
-/// Connections that are looked at together: those of these processes to a place.
 #[derive(Clone, Debug)]
 pub struct OwnPair {
-    /// The processes of an application.
     pub pids: Vec<u32>,
-    /// Where they connect.
     pub to: Endpoint,
 }
 
-/// What a kernel may do to tell when a request begins.
+/// What may be stamped to tell when a request begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stamps {
     /// Nothing but the entry of the functions that send.
@@ -44,12 +39,11 @@ pub enum Stamps {
     SystemCalls,
 }
 
-/// How pairs are looked at.
 pub struct OwnLook<'a> {
     /// The time now: RFC 3339, UTC.
     pub at: String,
     pub stamps: Stamps,
-    /// How long, in whole blocks of 300 ms.
+    /// How long, in whole blocks of 300 ms; one at least.
     pub period: Duration,
     pub is_interrupted: &'a dyn Fn() -> bool,
 }
@@ -65,28 +59,26 @@ pub fn look_at_own_times(
 ) -> Vec<Result<OwnTimes, NoOwnTimes>> {
     let wanted = wanted(scan, pairs);
     let has_connections: BTreeSet<u32> = wanted.iter().map(|one| one.pair).collect();
-    let looked = (!wanted.is_empty()).then(|| look(&wanted, pairs.len(), how));
+    let looked = if wanted.is_empty() { None } else { Some(look(&wanted, pairs.len(), how)) };
     let mut all = Vec::new();
     for (number, pair) in pairs.iter().enumerate() {
-        let looked = looked.as_ref().filter(|_| has_connections.contains(&(number as u32)));
-        all.push(match looked {
-            None => Err(NoOwnTimes::Traffic(pair.without(scan))),
-            Some(Ok(looked)) => looked.times(number),
-            Some(Err(why)) => Err(*why),
+        all.push(match &looked {
+            Some(Ok(looked)) if has_connections.contains(&(number as u32)) => looked.times(number),
+            Some(Err(why)) if has_connections.contains(&(number as u32)) => Err(*why),
+            _ => Err(NoOwnTimes::Traffic(pair.without(scan))),
         });
     }
     all
 }
 
-/// What the kernel counted, at the end of each block.
 struct Looked {
     at: String,
     mode: ExchangeMode,
     seconds: f64,
+    /// What the kernel had counted as the look began, and at the end of each block.
     ends: Vec<Counted>,
 }
 
-/// The connections of the pairs, each named with its pair.
 fn wanted(scan: &Scan, pairs: &[OwnPair]) -> Vec<Wanted> {
     let mut wanted = Vec::new();
     for (number, pair) in pairs.iter().take(MOST_PAIRS).enumerate() {
@@ -101,19 +93,15 @@ fn wanted(scan: &Scan, pairs: &[OwnPair]) -> Vec<Wanted> {
     wanted
 }
 
-/// Both ends of each connection to a place that has times.
 fn connections<'a>(scan: &'a Scan, to: &Endpoint) -> Vec<(&'a Socket, &'a Socket)> {
     let services = services_at(scan, to);
     let is_unix = matches!(to, Endpoint::Unix(_));
     let mut found = Vec::new();
     for connection in &scan.connections {
-        let is_there = connection.service.is_some_and(|service| services.contains(&service));
-        if !is_there || connection.kind.is_unix() != is_unix {
+        let (Some(service), Some((client, server))) = (connection.service, scan.ends(connection)) else {
             continue;
-        }
-        let ends = [connection.client, connection.server].map(|at| scan.sockets.get(at));
-        let [Some(client), Some(server)] = ends else { continue };
-        if is_stream(client, server) {
+        };
+        if services.contains(&service) && connection.kind.is_unix() == is_unix && is_stream(client, server) {
             found.push((client, server));
         }
     }
@@ -125,7 +113,6 @@ impl OwnPair {
         client.pids.iter().any(|pid| self.pids.contains(pid))
     }
 
-    /// Why it has no connection that is looked at.
     fn without(&self, scan: &Scan) -> NoTraffic {
         if connections(scan, &self.to).is_empty() { NoTraffic::NoConnection } else { NoTraffic::OthersOnly }
     }
@@ -148,7 +135,7 @@ fn look(wanted: &[Wanted], pairs: usize, how: &OwnLook<'_>) -> Result<Looked, No
     while ends.len() <= blocks && !(how.is_interrupted)() {
         std::thread::sleep(BLOCK);
         ends.push(kernel.so_far());
-        if ends.len() > BLOCKS_OF_SILENCE && ends.last().is_some_and(is_silent) {
+        if ends.len() > BLOCKS_OF_SILENCE && is_silent(&ends[ends.len() - 1]) {
             break;
         }
     }
@@ -160,7 +147,6 @@ fn is_silent(counted: &Counted) -> bool {
 }
 
 impl Looked {
-    /// The times of a pair that has connections.
     fn times(&self, number: usize) -> Result<OwnTimes, NoOwnTimes> {
         let nothing = NoOwnTimes::Traffic(NoTraffic::NoExchange);
         let all = self.ends.last().ok_or(nothing)?;
@@ -172,7 +158,8 @@ impl Looked {
         if let Some(why) = no_time(counts, self.seconds, are_too_many_lost(all)) {
             return Err(NoOwnTimes::NoTime(why));
         }
-        let (mean_us, p50_us) = counts.first.mean_us().zip(counts.first.quantile_us(0.5)).ok_or(nothing)?;
+        let mean_us = counts.first.mean_us().ok_or(nothing)?;
+        let p50_us = counts.first.quantile_us(0.5).ok_or(nothing)?;
         Ok(OwnTimes {
             at: self.at.clone(),
             seconds: self.seconds,
@@ -189,12 +176,13 @@ impl Looked {
         })
     }
 
-    /// The mean of each block that had an exchange.
+    /// In microseconds, of each block that had an exchange.
     fn blocks_us(&self, number: usize) -> Vec<f64> {
         let mut means = Vec::new();
         for two in self.ends.windows(2) {
             let block = two[1].since(&two[0]);
-            means.extend(block.pairs.get(number).and_then(|counts| counts.first.mean_us()));
+            let Some(counts) = block.pairs.get(number) else { continue };
+            means.extend(counts.first.mean_us());
         }
         means
     }

@@ -57,10 +57,9 @@ pub struct ConnectionCosts {
 /// other round trips of a short connection save what a request saves (docs/method.md §14).
 const OF_A_LOGIN: f64 = 3.0;
 
-/// The saving in one metric: value over TCP, and the interval of the ratio Unix ÷ TCP.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
-    /// Value over TCP, in microseconds.
+    /// Microseconds.
     pub tcp: f64,
     pub ratio_low: f64,
     pub ratio_high: f64,
@@ -82,18 +81,17 @@ impl Measured {
         Range { low: self.tcp * (1.0 - self.ratio_high), high: self.tcp * (1.0 - self.ratio_low) }
     }
 
-    /// Saving widened by the error of measuring an imitation instead of the real program.
+    /// Range of the saving, wider by the error of measuring an imitation instead of the real program.
     fn of_another_program(self) -> Range {
         let Range { low, high } = self.saving();
         Range { low: low - self.error(low), high: high + self.error(high) }
     }
 
-    /// By how much a bound of another program's saving may be wrong.
     fn error(self, bound: f64) -> f64 {
         (OF_SAVING * bound.abs()).max(OF_COST * self.tcp)
     }
 
-    /// Saving widened by the error of measuring other requests to the same program.
+    /// Range of the saving, wider by the error of measuring other requests to the same program.
     fn of_other_requests(self) -> Range {
         let Range { low, high } = self.saving();
         Range { low: low - OF_OWN_SAVING * low.abs(), high: high + OF_OWN_SAVING * high.abs() }
@@ -154,14 +152,14 @@ fn span(measured: &[Measured]) -> Option<Range> {
     ranges.reduce(|a, b| Range { low: a.low.min(b.low), high: a.high.max(b.high) })
 }
 
-/// Predicts for every piece of advice that has traffic and no obstacle that excludes it.
+/// Fills in what a switch saves in each piece of advice that has traffic, whatever obstacles there are.
 pub fn predict(scan: &mut Scan, costs: &Costs) {
     for advice in &mut scan.advice {
         predict_one(advice, costs);
     }
 }
 
-/// Predicts for one piece of advice, with the costs for traffic of its shape.
+/// The same of one piece of advice, with the costs for traffic of its shape.
 pub fn predict_one(advice: &mut Advice, costs: &Costs) {
     let connections = advice.connections;
     advice.saving = advice.traffic.map(|traffic| saving(&traffic, connections, costs));
@@ -171,7 +169,7 @@ fn scale(range: Range, factor: f64) -> Range {
     Range { low: range.low * factor, high: range.high * factor }
 }
 
-/// Multiplies a range by a factor with a relative error.
+/// Multiplies a range by a factor that has a relative error; 0.5 is 50 %.
 fn scale_roughly(range: Range, factor: f64, error: f64) -> Range {
     let (less, more) = (factor * (1.0 - error).max(0.0), factor * (1.0 + error));
     Range { low: (range.low * less).min(range.low * more), high: (range.high * less).max(range.high * more) }
@@ -195,8 +193,10 @@ fn of_short(costs: &Costs, round_trips: f64) -> (Range, Range) {
 
 fn saving(traffic: &Traffic, connections: u32, costs: &Costs) -> Saving {
     let (long, short) = (traffic.round_trips_per_s, traffic.short_connections_per_s);
-    // A short connection has at least one round trip.
-    let each = traffic.short.map_or(1.0, |all| if short > 0.0 { all.round_trips_per_s / short } else { 1.0 });
+    let each = match traffic.short {
+        Some(all) if short > 0.0 => all.round_trips_per_s / short,
+        _ => 1.0,
+    };
     let (short_cpu, short_us) = of_short(costs, each.max(1.0));
     let busy = f64::from(traffic.busy_connections.max(1));
     let at_once = f64::from(connections.max(traffic.busy_connections).max(1));
@@ -226,9 +226,7 @@ fn saving(traffic: &Traffic, connections: u32, costs: &Costs) -> Saving {
 
 /// Message sizes are clamped to this range, in bytes.
 const SIZES: std::ops::RangeInclusive<f64> = 16.0..=16_384.0;
-/// Connections are clamped to this.
 const MOST_CONNECTIONS: u32 = 64;
-/// Minimum round trips a second from which a shape can be inferred.
 const FEWEST: f64 = 50.0;
 /// With one request in flight at a time, client and server together use at most one CPU; 10 % tolerance.
 const ONE_AT_A_TIME: f64 = 1.1;
@@ -239,10 +237,8 @@ const ONE_AT_A_TIME: f64 = 1.1;
 /// (docs/decisions/0015, docs/method.md §14).
 const CLIENTS_PART_US: f64 = 20.0;
 
-/// Parameters for a measurement that imitates a pair.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
-    /// Connections with a request in flight.
     pub connections: u32,
     /// Bytes of a message in one direction.
     pub size_bytes: u64,
@@ -250,7 +246,6 @@ pub struct Shape {
     pub server: &'static str,
     /// CPU time of the service, microseconds a request.
     pub server_cpu_us_per_request: f64,
-    /// What the service is, where that is known.
     pub kind: Option<Kind>,
 }
 
@@ -267,7 +262,10 @@ pub fn shape(scan: &Scan, advice: &Advice) -> Option<Shape> {
     let client_us = traffic.client_cpu_us_per_request.unwrap_or(0.0).min(CLIENTS_PART_US);
     let cpus = per_s * (client_us + server_cpu_us_per_request) * 1e-6;
     let kind = scan.services.get(advice.service).and_then(|service| service.kind);
-    let bytes_per_s = traffic.bytes_per_s + traffic.short.map_or(0.0, |short| short.bytes_per_s);
+    let mut bytes_per_s = traffic.bytes_per_s;
+    if let Some(short) = traffic.short {
+        bytes_per_s += short.bytes_per_s;
+    }
     let size = bytes_per_s / per_s / 2.0;
     let connections = traffic.busy_connections.max(advice.connections);
     Some(Shape {

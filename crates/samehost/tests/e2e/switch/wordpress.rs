@@ -49,7 +49,7 @@ impl Site {
         );
         let config = stack.write("site/wp-config.php", &text);
         let site = Site { stack, server, web, config };
-        samehost_testing::wordpress::install(&site.stack.path("site"), &format!("127.0.0.1:{}", site.web));
+        samehost_testing::install_wordpress(&site.stack.path("site"), &format!("127.0.0.1:{}", site.web));
         site.protect();
         site
     }

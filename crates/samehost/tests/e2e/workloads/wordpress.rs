@@ -115,7 +115,7 @@ impl TestSite {
         let copied = Command::new("cp").args(["-rL", "/usr/share/wordpress"]).arg(site.root()).status();
         assert!(copied.unwrap().success(), "WordPress must be installed: cargo xtask servers");
         site.set("by_native", "");
-        samehost_testing::wordpress::install(&site.root(), "blog.example");
+        samehost_testing::install_wordpress(&site.root(), "blog.example");
         site
     }
 
