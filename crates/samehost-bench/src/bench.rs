@@ -123,7 +123,10 @@ fn wake_up(planned: &Planned) -> Option<f64> {
     }
     let is_one_at_a_time =
         planned.arms.iter().any(|arm| arm.point.connections == 1 && arm.point.rate_per_s.is_none());
-    (is_one_at_a_time && !shows_the_scheduler(planned)).then(|| wake_up_us(&allowed_cpus()))?
+    if !is_one_at_a_time || shows_the_scheduler(planned) {
+        return None;
+    }
+    wake_up_us(&allowed_cpus())
 }
 
 /// Everything in the report that is known before the first trial.

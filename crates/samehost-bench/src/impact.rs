@@ -14,7 +14,6 @@ const PART: u64 = 4;
 /// What a measurement does to one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Impact {
-    /// Server and endpoint.
     pub server: String,
     /// What is written, or done to other clients; empty if the server is only read.
     pub does: Vec<String>,
@@ -24,14 +23,12 @@ pub struct Impact {
     pub beyond: Vec<String>,
 }
 
-/// Connections of a server.
+/// Connections of a server: those that the measurement opens at once, those that are open now, and the most that it takes
+/// without those that are reserved for administrators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Connections {
-    /// Connections that the measurement opens at once.
     pub(crate) ours: u64,
-    /// Connections that are open now.
     pub(crate) open: u64,
-    /// Upper limit, without those reserved for administrators.
     pub(crate) most: u64,
 }
 
@@ -92,7 +89,7 @@ impl Impact {
     }
 }
 
-/// Bytes for humans.
+/// `12 MiB`: in the largest unit of which there are at least ten, rounded down.
 pub(crate) fn in_words(bytes: u64) -> String {
     match bytes {
         0..0x2800 => format!("{bytes} bytes"),

@@ -27,7 +27,6 @@ struct Peer<R> {
 /// When a reply is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Replies {
-    /// As soon as it is computed.
     AtOnce,
     /// When all ready connections have been read (Redis: `handleClientsWithPendingWrites` before it sleeps).
     AfterTheRound,

@@ -5,9 +5,7 @@ use super::responder::Responder;
 
 /// Bytes of the reply to `/`.
 const DEFAULT_REPLY: usize = 4096;
-/// Largest reply, in bytes.
 const MOST_REPLY: usize = 64 << 20;
-/// Longest head of a request, in bytes.
 const LONGEST_HEAD: usize = 16 * 1024;
 const MOST_FIELDS: usize = 64;
 
@@ -16,7 +14,6 @@ pub(crate) fn body(size: usize) -> Vec<u8> {
     (0..size).map(|i| b'a' + (i % 23) as u8).collect()
 }
 
-/// HTTP/1 on one connection.
 #[derive(Debug, Default)]
 pub(super) struct HttpResponder {
     /// Received part of the current head.
@@ -31,7 +28,6 @@ pub(super) struct HttpResponder {
     known: Option<(Vec<u8>, Request)>,
 }
 
-/// What a request's head asks for.
 #[derive(Clone, Copy, Debug)]
 struct Request {
     /// Outstanding bytes of the body.

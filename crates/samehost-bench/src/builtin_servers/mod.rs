@@ -35,13 +35,9 @@ type ServeEpoll = fn(&Listening, epoll::Replies) -> Result<(), BenchError>;
 pub struct Server {
     /// Name under `samehost serve`.
     pub name: &'static str,
-    /// One line of help.
     pub about: &'static str,
-    /// Transports that it listens on.
     transports: &'static [Transport],
-    /// Serves one connection until it ends.
     converse: Converse,
-    /// Serves all connections in one thread with epoll.
     epoll: Option<ServeEpoll>,
     /// Serves all connections; replaces `converse`.
     run: Option<Run>,
@@ -60,7 +56,6 @@ const BYTES: &[Transport] = &[
 /// For a server that does not serve single connections.
 const NO_CONVERSATION: Converse = |_, _| Err(std::io::ErrorKind::Unsupported.into());
 
-/// All built-in servers.
 pub const SERVERS: &[Server] = &[
     Server {
         name: "echo",
@@ -109,7 +104,6 @@ pub fn server(name: &str) -> Option<&'static Server> {
     SERVERS.iter().find(|server| server.name == name)
 }
 
-/// How connections are served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Model {
     /// A thread for each connection, which waits in poll(2).
@@ -147,19 +141,19 @@ impl std::str::FromStr for Model {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = Model::ALL.iter().find(|(name, _)| *name == text);
-        found.map(|(_, model)| *model).ok_or_else(|| {
-            let names: Vec<&str> = Model::ALL.iter().map(|(name, _)| *name).collect();
-            format!("`{text}` is none of {}", names.join(", "))
-        })
+        for (name, model) in Model::ALL {
+            if *name == text {
+                return Ok(*model);
+            }
+        }
+        let names: Vec<&str> = Model::ALL.iter().map(|(name, _)| *name).collect();
+        Err(format!("`{text}` is none of {}", names.join(", ")))
     }
 }
 
-/// How to serve.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
     pub model: Model,
-    /// Backlog of each listener.
     pub backlog: i32,
     /// Permissions of socket files.
     pub mode: u32,
@@ -169,7 +163,6 @@ pub struct ServeOptions {
     pub work: Option<Duration>,
     /// Additional work for a marked message, as a fraction of `work`.
     pub longer: Option<f64>,
-    /// Socket options of connections.
     pub tuning: Tuning,
 }
 
@@ -233,7 +226,6 @@ impl Server {
     }
 }
 
-/// Options for the transport's listener.
 fn listen_options(options: &ServeOptions) -> ListenOptions {
     ListenOptions {
         backlog: options.backlog,

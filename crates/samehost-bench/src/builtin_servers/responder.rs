@@ -81,7 +81,6 @@ pub(super) fn steps(work: Duration, mut memory: Memory) -> u64 {
     (MEASURED_STEPS as f64 * work.as_secs_f64() / fastest).round() as u64
 }
 
-/// Memory that a connection's work reads and writes.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     words: Vec<u64>,

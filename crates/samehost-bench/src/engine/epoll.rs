@@ -21,7 +21,6 @@ const BUFFER: usize = 256 * 1024;
 const LONGEST_SLEEP: Nanos = 50_000_000;
 /// Consecutive attempts to reopen a connection before the server counts as lost.
 const RECONNECTS: u32 = 8;
-/// Events read per epoll_wait.
 const EVENTS: usize = 256;
 
 /// When a connection sends its next request.
@@ -67,7 +66,9 @@ pub struct Driver<C> {
     /// Counting all waiting as the generator's was rejected: a slow server would make the generator look
     /// late (docs/decisions/0022).
     idle: VecDeque<(usize, Nanos)>,
+    /// Closed loop: a reply is followed by the next request at once.
     closed: bool,
+    /// Whether the window, or the slice, still lasts.
     inside: bool,
 }
 
@@ -156,7 +157,7 @@ impl<C: Count> Driver<C> {
         Ok(())
     }
 
-    /// Sends a request on an idle connection.
+    /// Sends a request on a connection that is idle.
     #[inline]
     fn begin(&mut self, index: usize, due: Nanos, at: Nanos) -> Result<(), Broken> {
         let connection = &mut self.connections[index];

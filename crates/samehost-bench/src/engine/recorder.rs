@@ -28,9 +28,8 @@ pub struct Tally {
     pub tenths: [u64; 10],
     /// Requests due in the window that had no reply when waiting ended.
     pub unfinished: u64,
-    /// CPU time of the client's threads in the window.
+    /// CPU time of the client's threads in the window, and how many they are.
     pub usage: ThreadUse,
-    /// Number of client threads.
     pub threads: u32,
     /// One connection in a closed loop: exchanges with and without those that waited for a CPU.
     pub sums: Option<Sums>,
@@ -85,7 +84,7 @@ fn add(mine: &mut Histogram<u64>, theirs: &Histogram<u64>) {
     mine.add(theirs).unwrap_or_else(|error| unreachable!("histograms of equal bounds: {error}"));
 }
 
-/// A worker's counts and its position in the window.
+/// Counts of one worker, and where in the window it is.
 #[derive(Debug)]
 pub struct Recorder {
     tally: Tally,
@@ -142,7 +141,8 @@ impl Recorder {
         self.tally.service.is_some()
     }
 
-    /// Processes the marks up to `at`; false once the window is over.
+    /// Ends the tenths of the window that end before `at`; false once the window is over. Called for each completion, so
+    /// that the usual case is one comparison.
     #[inline]
     pub fn advance(&mut self, at: Nanos) -> bool {
         if at < self.next_mark { self.tenth < 10 } else { self.pass_marks(at) }

@@ -14,16 +14,14 @@ use super::interruptions::Listed;
 use super::recorder::{Recorder, Tally};
 use super::session::{Caller, Connected, Connector, Seen, connect_all};
 use super::trial::{self, Metered};
-use super::{
-    Load, Nanos, OpenLoop, Surroundings, Window, blocking, burst, epoll, nanos, now, process, whole,
-};
+use super::{Load, Nanos, OpenLoop, Surroundings, Window, blocking, bulk, burst, epoll, nanos, now, process};
 use crate::error::BenchError;
 use crate::machine::{MachineMeter, ServerMeter, ThreadUse, families, process_cpu_ns};
 
-/// Longest time between two checks for a signal.
+/// A load is given up this long after a signal at the latest.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Meters to read when the window ends.
+/// Meters that run, to be read when the window ends.
 struct Meters {
     server: ServerMeter,
     server_read_at: Nanos,
@@ -37,6 +35,8 @@ impl Meters {
         Self::begin_with(surroundings, &families(&surroundings.server_pids))
     }
 
+    /// `family` are the server's processes and their descendants: listing them takes a while, and is done before the
+    /// window begins.
     fn begin_with(surroundings: &Surroundings, family: &[u32]) -> Self {
         let (machine, own_cpu_ns) = (MachineMeter::begin(), own_cpu_ns());
         let begun = now();
@@ -69,6 +69,7 @@ impl Meters {
     }
 }
 
+/// CPU time of this whole process so far; 0 where it cannot be read.
 pub(super) fn own_cpu_ns() -> u64 {
     process_cpu_ns(std::process::id()).unwrap_or(0)
 }
@@ -104,7 +105,6 @@ impl<T: Send + 'static> WorkerPool<T> {
         self.done.len() == self.size
     }
 
-    /// Waits until `until`, or until every worker is done.
     pub(super) fn wait(&mut self, until: Nanos, surroundings: &Surroundings) -> Result<(), BenchError> {
         while !self.all_done() {
             if surroundings.interrupted.load(Ordering::Relaxed) {
@@ -166,17 +166,22 @@ fn schedule(open_loop: &OpenLoop, window: Window) -> Vec<Nanos> {
 
 /// A window that leaves time to prepare the schedule and to start the threads.
 fn window(load: &Load) -> Window {
-    let scheduled = load.open_loop.map_or(0.0, |open_loop| {
+    let mut lead = Duration::from_micros(500);
+    if let Some(open_loop) = load.open_loop {
         // Drawing and sorting takes about 0.1 µs per request.
-        open_loop.rate_per_s * (load.warm_up + load.length).as_secs_f64() * 2e-7
-    });
-    let lead = Duration::from_micros(500) + Duration::from_secs_f64(scheduled);
+        let requests = open_loop.rate_per_s * (load.warm_up + load.length).as_secs_f64();
+        lead += Duration::from_secs_f64(requests * 2e-7);
+    }
     let now = Window::from_now(load.warm_up, load.length);
     let lead = nanos(lead);
     Window { open: now.open + lead, start: now.start + lead, end: now.end + lead }
 }
 
-/// Drives sessions: one connection blocking, several with epoll.
+/// Drives sessions: one connection whose requests are small with blocking I/O, as a program with one connection does,
+/// and everything else with epoll. Connections are spread over the threads in turn, as are the times of an open loop.
+///
+/// # Errors
+/// When connecting fails, a connection breaks and cannot be opened again, or replies do not come in time.
 pub fn sessions(
     connector: &Arc<dyn Connector>,
     small: bool,
@@ -197,15 +202,16 @@ pub fn sessions(
     let family = families(&surroundings.server_pids);
     let window = window(load);
     // The rate counts operations; what comes due are exchanges.
-    let per_exchange = shares[0].first().map_or(1, |(_, session)| session.operations_per_exchange());
+    let per_exchange = operations_per_exchange(&shares[0]);
     let due = load.open_loop.as_ref().map(|open_loop| {
         schedule(&OpenLoop { rate_per_s: open_loop.rate_per_s / per_exchange as f64, ..*open_loop }, window)
     });
-    let work = shares.into_iter().enumerate().map(|(index, share)| {
+    let mut work = Vec::with_capacity(threads);
+    for (index, share) in shares.into_iter().enumerate() {
         let due = due.as_ref().map(|due| due.iter().copied().skip(index).step_by(threads).collect());
-        session_work(connector, small, share, due, window, load, (&family, surroundings))
-    });
-    let pool = WorkerPool::spawn(work.collect())?;
+        work.push(session_work(connector, small, share, due, window, load, (&family, surroundings)));
+    }
+    let pool = WorkerPool::spawn(work)?;
     let mut trial = attend(pool, window, &family, &connector.endpoint(), load, surroundings)?;
     seen.tell(&mut trial);
     Ok(trial)
@@ -231,7 +237,7 @@ fn session_work(
         if due.is_some() {
             ask_for_priority();
         }
-        let per_exchange = share.first().map_or(1, |(_, session)| session.operations_per_exchange());
+        let per_exchange = operations_per_exchange(&share);
         let recorder = Recorder::new(window, due.is_some()).counting(per_exchange);
         match due {
             None if small && share.len() == 1 => {
@@ -248,6 +254,10 @@ fn session_work(
     })
 }
 
+/// Operations of an exchange, which is the same for all sessions of a trial; 1 without a session.
+fn operations_per_exchange(share: &Connected) -> u64 {
+    share.first().map_or(1, |(_, session)| session.operations_per_exchange())
+}
 /// The server's threads, where one connection in a closed loop leaves out what waited for a CPU.
 fn listed(load: &Load, family: &[u32], surroundings: &Surroundings) -> Option<Listed> {
     let is_one = load.connections == 1 && load.open_loop.is_none();
@@ -272,6 +282,10 @@ fn ask_for_priority() {
     }
 }
 
+/// Drives callers, one thread each. In an open loop they share one queue of due times.
+///
+/// # Errors
+/// When a thread cannot be started, or an operation does not end in time. A failed operation is counted.
 pub fn callers(
     endpoint: &str,
     callers: Vec<Box<dyn Caller>>,
@@ -281,15 +295,18 @@ pub fn callers(
     load.place(surroundings);
     let family = families(&surroundings.server_pids);
     let window = window(load);
-    let queue = load
-        .open_loop
-        .as_ref()
-        .map(|open_loop| Arc::new(DueQueue { due: schedule(open_loop, window), next: AtomicUsize::new(0) }));
+    let queue = match &load.open_loop {
+        Some(open_loop) => {
+            Some(Arc::new(DueQueue { due: schedule(open_loop, window), next: AtomicUsize::new(0) }))
+        }
+        None => None,
+    };
     let (seen_sender, seen_receiver) = mpsc::channel();
-    let work = callers.into_iter().map(|mut caller| {
+    let mut work: Vec<Box<dyn FnOnce() -> Result<Tally, BenchError> + Send>> = Vec::new();
+    for mut caller in callers {
         let (queue, cpus, seen) = (queue.clone(), load.cpus.clone(), seen_sender.clone());
         let listed = listed(load, &family, surroundings);
-        Box::new(move || {
+        work.push(Box::new(move || {
             cpus.place_client();
             precise_sleep();
             if queue.is_some() {
@@ -299,9 +316,9 @@ pub fn callers(
             let tally = blocking::drive(caller.as_mut(), recorder, queue.as_ref());
             let _ = seen.send(caller.seen());
             Ok(tally)
-        }) as Box<dyn FnOnce() -> Result<Tally, BenchError> + Send>
-    });
-    let pool = WorkerPool::spawn(work.collect())?;
+        }));
+    }
+    let pool = WorkerPool::spawn(work)?;
     let mut trial = attend(pool, window, &family, endpoint, load, surroundings)?;
     seen_receiver.try_iter().flatten().next().unwrap_or_default().tell(&mut trial);
     Ok(trial)
@@ -324,7 +341,6 @@ fn in_one_thread(
     pool.done.pop().ok_or(BenchError::Hung { endpoint, seconds: timeout.as_secs_f64() })
 }
 
-/// Drives a stream.
 pub fn bulk(mut writer: Writer, load: &Load, surroundings: &Surroundings) -> Result<Trial, BenchError> {
     load.place(surroundings);
     let (seen, endpoint) = (Seen::of(writer.stream()), writer.endpoint().to_owned());
@@ -355,14 +371,13 @@ pub fn whole(
     let name = endpoint.clone();
     let mut trial = in_one_thread(load, surroundings, name, Duration::MAX, move |around| {
         let meters = Meters::begin(around);
-        let tally = whole::drive(stream, session, &endpoint)?;
+        let tally = bulk::drive_whole(stream, session, &endpoint)?;
         Ok(trial::of_whole(&tally, meters.end(around)))
     })?;
     seen.tell(&mut trial);
     Ok(trial)
 }
 
-/// Opens a burst of connections.
 pub fn burst(job: burst::BurstJob, load: &Load, surroundings: &Surroundings) -> Result<Trial, BenchError> {
     load.place(surroundings);
     let (endpoint, timeout) = (job.endpoint.to_string(), job.patience + surroundings.patience);
@@ -373,7 +388,6 @@ pub fn burst(job: burst::BurstJob, load: &Load, surroundings: &Surroundings) -> 
     })
 }
 
-/// Runs a command.
 pub fn process(job: &process::ProcessJob, surroundings: &Surroundings) -> Result<Trial, BenchError> {
     let (machine, own) = (MachineMeter::begin(), own_cpu_ns());
     let tally = process::drive(job, &surroundings.interrupted)?;

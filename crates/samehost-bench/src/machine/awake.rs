@@ -16,7 +16,8 @@ use samehost_system::nowhere;
 
 use crate::error::BenchError;
 
-/// Device for the latency that a program asks for (PM QoS); root only.
+/// Device for the latency that a program asks for (PM QoS): 32 bits, in microseconds and in native order. Only root may
+/// open it. The request holds for as long as the file is open.
 const LATENCY: &str = "/dev/cpu_dma_latency";
 
 /// CPUs that do not sleep until this is dropped, for all arms alike.
@@ -41,7 +42,6 @@ impl Awake {
     pub fn keep(cpus: &[usize]) -> Result<Self, BenchError> {
         let stop = Arc::new(AtomicBool::new(false));
         let request = OpenOptions::new().write(true).open(LATENCY).and_then(|mut file| {
-            // Microseconds, in four bytes of native order.
             file.write_all(&0_i32.to_ne_bytes())?;
             Ok(file)
         });
@@ -57,7 +57,6 @@ impl Awake {
         Ok(awake)
     }
 
-    /// Method in use.
     #[must_use]
     pub fn by(&self) -> AwakeBy {
         if self.threads.is_empty() { AwakeBy::LatencyRequest } else { AwakeBy::IdleThreads }
@@ -75,11 +74,11 @@ impl Drop for Awake {
 
 /// Starts a thread that spins on this CPU at idle priority. It does not spin before it has that priority.
 fn spin(cpu: usize, stop: Arc<AtomicBool>) -> Result<JoinHandle<()>, BenchError> {
-    let (told, tid) = mpsc::channel();
+    let (report, tid) = mpsc::channel();
     let (go, wait) = mpsc::channel::<()>();
     let thread = Builder::new()
         .name("awake".into())
-        .spawn(move || occupy(cpu, &told, &wait, &stop))
+        .spawn(move || occupy(cpu, &report, &wait, &stop))
         .map_err(|error| BenchError::io("a thread that keeps a CPU awake", error))?;
     let Ok(tid) = tid.recv() else { return Ok(thread) };
     // No safe wrapper that we link sets this policy; util-linux is everywhere.
@@ -101,14 +100,14 @@ fn spin(cpu: usize, stop: Arc<AtomicBool>) -> Result<JoinHandle<()>, BenchError>
 }
 
 /// Tells its id, waits for the word to go, and keeps its CPU busy until it is stopped.
-fn occupy(cpu: usize, told: &mpsc::Sender<i32>, wait: &mpsc::Receiver<()>, stop: &AtomicBool) {
+fn occupy(cpu: usize, report: &mpsc::Sender<i32>, wait: &mpsc::Receiver<()>, stop: &AtomicBool) {
     let mut only = CpuSet::new();
     only.set(cpu);
     if let Err(error) = sched_setaffinity(None, &only) {
         tracing::debug!(%error, cpu, "a CPU is not kept awake");
         return;
     }
-    let _ = told.send(gettid().as_raw_nonzero().get());
+    let _ = report.send(gettid().as_raw_nonzero().get());
     if wait.recv().is_ok() {
         while !stop.load(Ordering::Relaxed) {
             std::hint::spin_loop();
@@ -121,7 +120,6 @@ fn occupy(cpu: usize, told: &mpsc::Sender<i32>, wait: &mpsc::Receiver<()>, stop:
 /// machine. It stands in the head of a report, where one request at a time is measured, and enters no
 /// comparison (docs/method.md §1a).
 const LENGTH: Duration = Duration::from_millis(15);
-/// Fewest exchanges for a median.
 const LEAST: usize = 50;
 
 /// Microseconds that two wake-ups add to an exchange; `None` with one CPU, where CPUs cannot be kept awake, or where
@@ -165,7 +163,6 @@ fn answer_all(mut asked: PipeReader, mut answer: PipeWriter) {
     while asked.read_exact(&mut byte).is_ok() && answer.write_all(&byte).is_ok() {}
 }
 
-/// A thread on this CPU.
 fn spawn<T: Send + 'static>(cpu: usize, work: impl FnOnce() -> T + Send + 'static) -> Option<JoinHandle<T>> {
     Builder::new()
         .name("wakes".into())

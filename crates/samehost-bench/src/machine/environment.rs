@@ -25,7 +25,9 @@ const SYSCTLS: &[&str] = &[
 ];
 
 fn line(path: &str) -> Option<String> {
-    text(path).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+    let text = text(path)?;
+    let line = text.trim();
+    if line.is_empty() { None } else { Some(line.to_owned()) }
 }
 
 fn cpu_field(cpuinfo: &str, name: &str) -> Option<String> {
@@ -80,25 +82,30 @@ fn quota(quota: &str, period: &str) -> Option<f64> {
 
 fn distribution() -> String {
     let release = text("/etc/os-release").unwrap_or_default();
-    let name = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
-    name.map_or_else(|| "unknown".into(), |name| name.trim_matches('"').to_owned())
+    for line in release.lines() {
+        if let Some(name) = line.strip_prefix("PRETTY_NAME=") {
+            return name.trim_matches('"').to_owned();
+        }
+    }
+    unknown()
 }
 
 fn memory_mib() -> u64 {
     let info = text("/proc/meminfo").unwrap_or_default();
     let total = cpu_field(&info, "MemTotal").unwrap_or_default();
-    total.split(' ').next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) / 1024
+    let kib: u64 = total.split(' ').next().unwrap_or_default().parse().unwrap_or(0);
+    kib / 1024
 }
 
 /// Values of `SYSCTLS` in the network namespace of the calling thread.
 pub(crate) fn network_settings() -> BTreeMap<String, String> {
-    SYSCTLS
-        .iter()
-        .filter_map(|name| {
-            let value = line(&format!("/proc/sys/{}", name.replace('.', "/")))?;
-            Some(((*name).to_owned(), value.split_whitespace().collect::<Vec<_>>().join(" ")))
-        })
-        .collect()
+    let mut settings = BTreeMap::new();
+    for name in SYSCTLS {
+        let Some(value) = line(&format!("/proc/sys/{}", name.replace('.', "/"))) else { continue };
+        let words: Vec<&str> = value.split_whitespace().collect();
+        settings.insert((*name).to_owned(), words.join(" "));
+    }
+    settings
 }
 
 /// Describes this machine. `steal_percent` is filled in after measuring.
@@ -106,15 +113,14 @@ pub(crate) fn network_settings() -> BTreeMap<String, String> {
 pub fn host() -> Host {
     let cpuinfo = text("/proc/cpuinfo").unwrap_or_default();
     Host {
-        kernel: line("/proc/sys/kernel/osrelease").unwrap_or_else(unknown),
-        cpu_model: cpu_field(&cpuinfo, "model name").unwrap_or_else(unknown),
+        kernel: or_unknown(line("/proc/sys/kernel/osrelease")),
+        cpu_model: or_unknown(cpu_field(&cpuinfo, "model name")),
         cpus: cpuinfo.lines().filter(|line| line.starts_with("processor")).count() as u32,
         cpus_allowed: allowed_cpus().len() as u32,
         memory_mib: memory_mib(),
         virtualization: virtualization(&cpuinfo),
-        governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").unwrap_or_else(unknown),
-        clock_source: line("/sys/devices/system/clocksource/clocksource0/current_clocksource")
-            .unwrap_or_else(unknown),
+        governor: or_unknown(line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
+        clock_source: or_unknown(line("/sys/devices/system/clocksource/clocksource0/current_clocksource")),
         mitigations: mitigations(),
         steal_percent: 0.0,
         other_programs: Vec::new(),
@@ -124,6 +130,9 @@ pub fn host() -> Host {
     }
 }
 
+fn or_unknown(value: Option<String>) -> String {
+    value.unwrap_or_else(unknown)
+}
 fn unknown() -> String {
     "unknown".to_owned()
 }

@@ -39,10 +39,8 @@ fn parse_cpu_line(text: &str) -> Option<Reading> {
 fn throttled_us() -> u64 {
     let own = super::text("/proc/self/cgroup").unwrap_or_default();
     for line in own.lines() {
-        let Some((controllers, path)) = line.split_once(':').and_then(|(_, rest)| rest.split_once(':'))
-        else {
-            continue;
-        };
+        let Some((_, rest)) = line.split_once(':') else { continue };
+        let Some((controllers, path)) = rest.split_once(':') else { continue };
         let (root, key, unit) = if controllers.is_empty() {
             ("/sys/fs/cgroup", "throttled_usec", 1)
         } else if controllers.split(',').any(|c| c == "cpu") {
@@ -71,7 +69,6 @@ fn clock_khz() -> Option<f64> {
     (!clocks.is_empty()).then(|| clocks.iter().sum::<f64>() / clocks.len() as f64)
 }
 
-/// Meters the machine during a window.
 #[derive(Debug)]
 pub struct MachineMeter {
     before: Reading,
@@ -102,7 +99,6 @@ impl MachineMeter {
     }
 }
 
-/// A window that is over.
 #[derive(Debug)]
 pub struct MachineSpan {
     before: Reading,
@@ -135,16 +131,17 @@ fn use_between(
     let foreign = busy - own_cpu_ns as f64 / 1e9 * per_second;
     // Ticks of one CPU in this span.
     let span = all / f64::from(cpus.max(1));
+    let clock_change_percent = match (before.clock_khz, after.clock_khz) {
+        (Some(before), Some(after)) => Some(100.0 * (after / before - 1.0)),
+        _ => None,
+    };
     MachineUse {
         steal_percent: 100.0 * since(|r| r.steal) / all,
         foreign_percent: 100.0 * foreign / span,
         softirq_percent: softirqs_are_apart.then(|| 100.0 * since(|r| r.softirq) / span),
         span_ms: 1000.0 * span / per_second,
         throttled_ms: since(|r| r.throttled_us) / 1000.0,
-        clock_change_percent: before
-            .clock_khz
-            .zip(after.clock_khz)
-            .map(|(before, after)| 100.0 * (after / before - 1.0)),
+        clock_change_percent,
         foreign_process: None,
     }
 }
@@ -195,7 +192,6 @@ struct Seen {
     reaped: u64,
 }
 
-/// The processes at one moment, by pid.
 type Look = HashMap<u32, Seen>;
 
 fn look() -> Look {
@@ -208,7 +204,6 @@ fn look() -> Look {
     look
 }
 
-/// Adds up what other programs use, from look to look.
 #[derive(Debug)]
 pub struct Others {
     last: Look,
@@ -298,7 +293,6 @@ fn surviving_ancestor(before: &Look, now: &Look, pid: u32) -> u32 {
     at
 }
 
-/// Whether a process is one of `roots` or descends from one.
 fn is_below(look: &Look, pid: u32, roots: &[u32]) -> bool {
     let mut at = pid;
     // As many steps as there are processes: a look is not taken at one moment, so parents might form a circle.

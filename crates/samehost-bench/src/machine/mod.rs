@@ -37,10 +37,9 @@ pub fn command_line(pid: u32) -> Option<String> {
     Some(line.trim_end_matches('\0').replace('\0', " "))
 }
 
-/// A thread's schedstat file.
+/// What a thread's `schedstat` says (Documentation/scheduler/sched-stats.rst of the kernel, `/proc/<pid>/schedstat`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Schedstat {
-    /// Time on a CPU, in nanoseconds.
     pub cpu_ns: u64,
     /// Time ready to run but waiting for a CPU, in nanoseconds.
     pub waited_ns: u64,
@@ -48,7 +47,6 @@ pub struct Schedstat {
     pub runs: u64,
 }
 
-/// Parses a schedstat file.
 fn parse_schedstat(text: &str) -> Option<Schedstat> {
     let mut fields = text.split_ascii_whitespace().map(|field| field.parse().ok());
     Some(Schedstat { cpu_ns: fields.next()??, waited_ns: fields.next()??, runs: fields.next()?? })

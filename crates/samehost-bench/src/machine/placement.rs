@@ -17,7 +17,6 @@ pub fn allowed_cpus() -> Vec<usize> {
     (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
 }
 
-/// CPUs of client and server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpuPlan {
     pub client: Vec<usize>,
@@ -61,7 +60,6 @@ impl CpuPlan {
         self.client.len() == 1 && self.server.len() == 1 && self.client != self.server
     }
 
-    /// The same CPUs, with client and server in each other's place.
     #[must_use]
     pub fn swapped(self) -> Self {
         CpuPlan { client: self.server, server: self.client }
@@ -96,9 +94,12 @@ impl CpuPlan {
         for pid in roots.iter().flat_map(|root| family(*root)) {
             let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { continue };
             for task in tasks.flatten() {
-                let tid =
-                    task.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
-                if let Some(Err(error)) = tid.map(|tid| sched_setaffinity(Some(tid), &cpus)) {
+                let name = task.file_name();
+                let Some(tid) = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw)
+                else {
+                    continue;
+                };
+                if let Err(error) = sched_setaffinity(Some(tid), &cpus) {
                     tracing::debug!(%error, pid, "a server thread could not be pinned");
                 }
             }
@@ -106,7 +107,6 @@ impl CpuPlan {
     }
 }
 
-/// The CPUs of the same core, as the kernel lists them.
 fn siblings(cpu: usize) -> Option<String> {
     super::text(format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"))
 }

@@ -115,9 +115,7 @@ impl AsyncWrite for Accepted {
     }
 }
 
-/// Full name of the service.
 pub(crate) const SERVICE: &str = "samehost.rpc.v1.Echo";
-/// Path of its only method.
 pub(crate) const METHOD: &str = "/samehost.rpc.v1.Echo/Call";
 /// Largest message in either direction, in bytes.
 pub(crate) const MOST_MESSAGE: usize = 80 * 1024 * 1024;

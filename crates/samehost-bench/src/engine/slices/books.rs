@@ -19,16 +19,13 @@ const MOST_THREADS: usize = 12;
 /// switches count for the whole.
 const MOST_OF_IT: f64 = 0.9;
 
-/// Processes that work for an arm.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Workers {
     /// Processes of the server, including those started for this arm's connections.
     pub(super) server: Vec<u32>,
-    /// Processes of the proxy.
     pub(super) proxy: Vec<u32>,
 }
 
-/// How processes are divided among arms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Division {
     /// Processes that work for several arms, and for which.
@@ -72,7 +69,6 @@ impl Division {
         self.shared.iter().map(|shared| shared.pid).collect()
     }
 
-    /// Server processes that several arms share.
     pub(super) fn shared_servers(&self) -> Vec<u32> {
         self.shared.iter().filter(|shared| !shared.is_proxy).map(|shared| shared.pid).collect()
     }
@@ -91,7 +87,6 @@ fn all(workers: &[Workers], read: fn(&Workers) -> &Vec<u32>) -> Vec<u32> {
     pids
 }
 
-/// The arms that a process works for.
 fn arms_of(workers: &[Workers], pid: u32, read: fn(&Workers) -> &Vec<u32>) -> Vec<usize> {
     (0..workers.len()).filter(|arm| read(&workers[*arm]).contains(&pid)).collect()
 }
@@ -101,11 +96,9 @@ pub(super) trait Clocks {
     /// Appends the CPU time of each shared process so far, then how often each watched thread was given a CPU.
     fn processes(&mut self, into: &mut Vec<u64>);
 
-    /// Use of this thread so far.
     fn thread(&mut self) -> ThreadUse;
 }
 
-/// The kernel's clocks.
 pub(super) struct Kernel {
     processes: ProcessClocks,
     switches: Vec<SwitchCounter>,
@@ -149,7 +142,6 @@ pub(super) struct Books<C> {
     in_all: u64,
 }
 
-/// What an arm used in a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Used {
     pub(super) client: ThreadUse,
@@ -158,9 +150,8 @@ pub(super) struct Used {
     proxy_ns: u64,
 }
 
-/// What a round used.
 pub(super) struct Closed {
-    /// Client, server and proxy of each arm.
+    /// What client, server and proxy of each arm used, in the order of the arms.
     pub(super) arms: Vec<(ThreadUse, Option<ServerUse>, Option<ServerUse>)>,
     pub(super) machine: MachineUse,
 }
@@ -230,14 +221,15 @@ impl<C: Clocks> Books<C> {
         let private_ns: u64 = private.iter().flatten().map(|used| used.cpu_ns).sum();
         let own = own_cpu_ns.saturating_sub(self.own_before) + private_ns + self.in_all;
         let machine = self.machine.end(own, cpus);
-        let arms = self.used.iter().zip(private).map(|(used, private)| {
+        let mut arms = Vec::with_capacity(self.used.len());
+        for (used, private) in self.used.iter().zip(private) {
             let switches = has_threads.then_some(used.server_switches);
             let shared = ServerUse { cpu_ns: used.server_ns, switches, ..ServerUse::default() };
             let server = (has_server || private.is_some()).then(|| together(shared, private));
             let proxy = has_proxy.then_some(ServerUse { cpu_ns: used.proxy_ns, ..ServerUse::default() });
-            (used.client, server, proxy)
-        });
-        Closed { arms: arms.collect(), machine }
+            arms.push((used.client, server, proxy));
+        }
+        Closed { arms, machine }
     }
 }
 
@@ -282,7 +274,7 @@ pub(super) struct Census {
 }
 
 impl Census {
-    /// Of all threads of these processes; of none where they are too many.
+    /// Watches all threads of these processes; none where there are more than [`MOST_CENSUS_THREADS`].
     pub(super) fn of(server: &[u32], arms: usize) -> Self {
         let mut threads = Threads::of(server).all();
         if threads.len() > MOST_CENSUS_THREADS {
@@ -292,14 +284,12 @@ impl Census {
         Census { last: vec![0; threads.len()], threads, runs }
     }
 
-    /// Before a slice.
     pub(super) fn begin(&mut self) {
         for (last, thread) in self.last.iter_mut().zip(&self.threads) {
             *last = thread.read().runs;
         }
     }
 
-    /// After a slice of this arm.
     pub(super) fn end(&mut self, arm: usize) {
         for ((runs, last), thread) in self.runs.iter_mut().zip(&self.last).zip(&self.threads) {
             runs[arm] += thread.read().runs.saturating_sub(*last);
@@ -327,13 +317,11 @@ pub(super) struct OwnThreads {
 }
 
 impl OwnThreads {
-    /// Reads them at the beginning, when they rest.
     fn begin(threads: Vec<Vec<SwitchCounter>>) -> Self {
         let before = threads.iter().map(|own| total(own)).collect();
         OwnThreads { threads, before }
     }
 
-    /// What the threads of an arm used since.
     pub(super) fn used(&self, arm: usize) -> ServerUse {
         let (before, now) = (self.before[arm], total(&self.threads[arm]));
         ServerUse {
@@ -345,7 +333,6 @@ impl OwnThreads {
     }
 }
 
-/// What the kernel counted of some threads together.
 fn total(threads: &[SwitchCounter]) -> Schedstat {
     let mut sum = Schedstat::default();
     for thread in threads {

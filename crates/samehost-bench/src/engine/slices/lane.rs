@@ -64,7 +64,6 @@ impl Lane {
         Ok(Lane { client, patience, in_slices: 0 })
     }
 
-    /// An arm that writes a stream.
     pub(super) fn of_stream(writer: Writer, patience: Nanos) -> Self {
         let client = Client::Stream(Box::new(writer), Box::new(SliceCounter::new(1, 0)));
         Lane { client, patience, in_slices: 0 }
@@ -90,12 +89,10 @@ impl Lane {
         (!latency.is_empty()).then(|| latency.min())
     }
 
-    /// Whether it has one connection, with requests.
     pub(super) fn is_one_connection(&self) -> bool {
         matches!(self.client, Client::One(..))
     }
 
-    /// Whether it writes a stream.
     pub(super) fn is_stream(&self) -> bool {
         matches!(self.client, Client::Stream(..))
     }
@@ -105,13 +102,11 @@ impl Lane {
         self.counter_mut().leave_out(interruptions);
     }
 
-    /// Discards the counts of the warm-up.
     pub(super) fn forget(&mut self) {
         self.counter_mut().forget();
         self.in_slices = 0;
     }
 
-    /// Total length of its slices, from the first request to the last reply.
     pub(super) fn in_slices(&self) -> Nanos {
         self.in_slices
     }
@@ -133,7 +128,6 @@ impl Arm for Lane {
     }
 }
 
-/// An arm that can be driven for a slice, repeatedly.
 pub(super) trait Arm {
     /// Drives one slice of this length; no request is in flight on return.
     fn turn(&mut self, length: Nanos) -> Result<(), BenchError>;
@@ -147,7 +141,6 @@ pub(super) trait Borders {
     /// [`BenchError::Interrupted`] after a signal.
     fn before(&mut self, arm: usize) -> Result<(), BenchError>;
 
-    /// Called after the slice.
     fn after(&mut self, arm: usize);
 }
 
@@ -182,7 +175,6 @@ pub(super) fn play(
 // The counted part starts and ends with a completed exchange, so that operations ÷ time is right however
 // short a slice is.
 
-/// Phase of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// First exchanges, not counted.
@@ -202,7 +194,6 @@ pub(in crate::engine) struct SliceCounter {
     pub(in crate::engine) bytes: u64,
     /// Total length of the counted parts.
     pub(in crate::engine) measured: Nanos,
-    /// Number of slices.
     pub(in crate::engine) slices: u32,
     /// Total time from the end of the counted part to the last reply.
     pub(super) draining: Nanos,
@@ -270,7 +261,6 @@ impl SliceCounter {
         *self = SliceCounter::new(self.operations_per_exchange, self.settling);
     }
 
-    /// Leaves exchanges that waited for a CPU out of the mean from now on.
     pub(super) fn leave_out(&mut self, interruptions: Interruptions) {
         self.interruptions = Some(interruptions);
     }
