@@ -4,16 +4,14 @@
 use std::time::Duration;
 
 use samehost_model::{
-    Arm, Driven, Placement, Plan, Point, Question, RateSpec, Redactor, Stopping, Transport, parse_count_list,
+    Arm, Driven, Placement, Plan, Point, Question, RateSpec, Redactor, Stopping, Transport,
 };
 use samehost_stats::{looks, min_blocks_for};
 
-use crate::driving::Slicing;
 use crate::error::BenchError;
-use crate::parameters::{ParameterKind, Parameters, Swept, distinct};
+use crate::parameters::{Parameters, Swept, distinct, values};
 use crate::workload::{Capabilities, Configured, Workload};
 
-/// Axes of the matrix.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Matrix {
     /// Transports, the baseline first; a transport named twice is compared with itself.
@@ -36,7 +34,6 @@ pub struct Matrix {
 /// Capacity of a transport at a level, in a closed loop.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Capacity {
-    /// Level: a point without a rate.
     pub level: Point,
     pub transport: Transport,
     /// Operations per second.
@@ -45,12 +42,14 @@ pub struct Capacity {
 
 /// Capacities that an earlier part of the same measurement found.
 pub(crate) fn capacities_of(arms: &[Arm]) -> Vec<Capacity> {
-    arms.iter()
-        .filter_map(|arm| {
+    let mut capacities = Vec::new();
+    for arm in arms {
+        if let Some(per_s) = arm.capacity_per_s {
             let level = Point { rate_per_s: None, ..arm.point.clone() };
-            Some(Capacity { level, transport: arm.transport, per_s: arm.capacity_per_s? })
-        })
-        .collect()
+            capacities.push(Capacity { level, transport: arm.transport, per_s });
+        }
+    }
+    capacities
 }
 
 impl Matrix {
@@ -101,7 +100,6 @@ impl Matrix {
         sets
     }
 
-    /// Measured capacity of a transport at a level.
     #[must_use]
     pub fn capacity(&self, level: &Point, transport: Transport) -> Option<f64> {
         let found = self.capacities.iter().find(|c| c.transport == transport && c.level == *level)?;
@@ -147,7 +145,6 @@ impl Matrix {
         }
     }
 
-    /// The arms of all points.
     ///
     /// # Errors
     /// When the workload refuses a point.
@@ -193,14 +190,15 @@ impl Matrix {
     /// Names of the arms of a point: the transport, with a number from the second of the same transport on.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
-        self.transports
-            .iter()
-            .enumerate()
-            .map(|(index, transport)| {
-                let twin = self.transports[..index].iter().filter(|earlier| *earlier == transport).count();
-                if twin == 0 { transport.to_string() } else { format!("{transport}#{}", twin + 1) }
-            })
-            .collect()
+        let mut names = Vec::with_capacity(self.transports.len());
+        for (index, transport) in self.transports.iter().enumerate() {
+            let twins = self.transports[..index].iter().filter(|earlier| *earlier == transport).count();
+            names.push(match twins {
+                0 => transport.to_string(),
+                _ => format!("{transport}#{}", twins + 1),
+            });
+        }
+        names
     }
 }
 
@@ -216,134 +214,19 @@ pub fn sweep(
     let mut parameters = parameters.clone();
     let mut swept = Vec::new();
     for parameter in workload.parameters() {
-        let Some(text) = parameters.get(parameter.name).filter(|text| !text.is_empty()) else { continue };
+        let Some(text) = parameters.get(parameter.name) else { continue };
+        if text.is_empty() {
+            continue;
+        }
         let Some(values) = values(parameter.kind, text) else { continue };
-        let values =
-            distinct(values.map_err(|reason| BenchError::Usage(format!("--{}: {reason}", parameter.name)))?);
+        let values = values.map_err(|reason| BenchError::Usage(format!("--{}: {reason}", parameter.name)))?;
+        let values = distinct(values);
         parameters.insert(parameter.name.to_owned(), values.join(","));
         if values.len() > 1 {
             swept.push(Swept { name: parameter.name.to_owned(), values });
         }
     }
     Ok((parameters, swept))
-}
-
-/// Values of a parameter that may have several; `None` for a kind with a single value. The error contains
-/// what to write instead.
-pub fn values(kind: ParameterKind, text: &str) -> Option<Result<Vec<String>, String>> {
-    match kind {
-        ParameterKind::Counts => {
-            Some(parse_count_list(text).map(|counts| counts.iter().map(u32::to_string).collect()).map_err(
-                |error| {
-                    format!(
-                        "`{}` is not a number; write 8, a list (1,8,64) or a doubling range (1..64)",
-                        error.text
-                    )
-                },
-            ))
-        }
-        ParameterKind::Choices(words) => Some(
-            text.split(',')
-                .map(|word| {
-                    let word = word.trim();
-                    words
-                        .contains(&word)
-                        .then(|| word.to_owned())
-                        .ok_or_else(|| format!("`{word}` is none of {}", words.join(", ")))
-                })
-                .collect(),
-        ),
-        ParameterKind::Choice(_)
-        | ParameterKind::Count
-        | ParameterKind::Duration
-        | ParameterKind::Text
-        | ParameterKind::Texts => None,
-    }
-}
-
-#[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use crate::workloads::workload;
-
-    pub(crate) fn matrix() -> Matrix {
-        Matrix {
-            transports: vec![Transport::Tcp, Transport::Unix],
-            connections: vec![1, 64],
-            sizes: vec![Some(128)],
-            placements: vec![Placement::Free],
-            ..Matrix::default()
-        }
-    }
-
-    fn parameters(name: &str) -> Parameters {
-        crate::workload::defaults(workload(name).unwrap())
-    }
-
-    fn ids(matrix: &Matrix, name: &str) -> Vec<String> {
-        let arms = matrix.arms(&*workload(name).unwrap().configure(&parameters(name)).unwrap()).unwrap();
-        arms.into_iter().map(|arm| arm.id).collect()
-    }
-
-    #[test]
-    fn ids_name_what_varies() {
-        assert_eq!(ids(&matrix(), "raw"), ["tcp/c1", "unix/c1", "tcp/c64", "unix/c64"]);
-        let twins = Matrix { transports: vec![Transport::Unix; 2], connections: vec![1], ..matrix() };
-        assert_eq!(ids(&twins, "raw"), ["unix", "unix#2"]);
-    }
-
-    #[test]
-    fn one_connection_has_a_usual_placement_of_its_own() {
-        fn placements(matrix: &Matrix) -> Vec<Placement> {
-            matrix.levels().iter().map(|level| level.placement).collect()
-        }
-        let usual = Matrix { placements: Vec::new(), alone: Placement::CrossCore, ..matrix() };
-        assert_eq!(placements(&usual), [Placement::CrossCore, Placement::Free]);
-        assert_eq!(ids(&usual, "raw"), ["tcp/c1", "unix/c1", "tcp/c64", "unix/c64"]);
-        let asked = Matrix { placements: vec![Placement::SameCore], ..usual };
-        assert_eq!(placements(&asked), [Placement::SameCore; 2], "what is asked for holds for all");
-    }
-
-    #[test]
-    fn a_parameter_with_several_values_is_an_axis() {
-        let redis = workload("redis").unwrap();
-        let mut asked = parameters("redis");
-        asked.insert("pipeline".into(), "1..4,4,64".into());
-        let (kept, swept) = sweep(redis, &asked).unwrap();
-        assert_eq!(kept["pipeline"], "1,2,4,64");
-        assert_eq!(kept["command"], "get");
-        let matrix = Matrix { connections: vec![8], transports: vec![Transport::Tcp], swept, ..matrix() };
-        let arms = matrix.arms(&*redis.configure(&kept).unwrap()).unwrap();
-        let ids: Vec<&str> = arms.iter().map(|arm| arm.id.as_str()).collect();
-        assert_eq!(ids, ["tcp/pipeline=1", "tcp/pipeline=2", "tcp/pipeline=4", "tcp/pipeline=64"]);
-        assert_eq!(arms[3].point.parameters["pipeline"], "64");
-        asked.insert("pipeline".into(), "8".into());
-        let (kept, swept) = sweep(redis, &asked).unwrap();
-        assert_eq!((kept["pipeline"].as_str(), swept), ("8", Vec::new()), "one value is not an axis");
-        asked.insert("pipeline".into(), "1,x".into());
-        assert!(sweep(redis, &asked).unwrap_err().to_string().contains("--pipeline: `x`"));
-        asked.insert("pipeline".into(), "1,65".into());
-        let (kept, _) = sweep(redis, &asked).unwrap();
-        assert!(redis.configure(&kept).is_err(), "each value is checked");
-    }
-
-    #[test]
-    fn a_percentage_is_of_the_baselines_capacity_at_its_level() {
-        let mut matrix =
-            Matrix { rates: vec![RateSpec::OfCapacity(0.07), RateSpec::PerSecond(50.0)], ..matrix() };
-        for (level, factor) in matrix.levels().into_iter().zip([1.0, 4.0]) {
-            for (transport, per_s) in [(Transport::Tcp, 1000.0), (Transport::Unix, 1500.0)] {
-                matrix.capacities.push(Capacity { level: level.clone(), transport, per_s: factor * per_s });
-            }
-        }
-        let arms = matrix.arms(&*workload("raw").unwrap().configure(&parameters("raw")).unwrap()).unwrap();
-        let arm = |id: &str| arms.iter().find(|arm| arm.id == id).unwrap();
-        assert_eq!(arm("tcp/c1/7%").point.rate_per_s, Some(70.0));
-        assert_eq!(arm("unix/c1/7%").point, arm("tcp/c1/7%").point, "both have the same rate");
-        assert_eq!(arm("unix/c64/7%").point.rate_per_s, Some(280.0));
-        assert_eq!(arm("unix/c64/7%").capacity_per_s, Some(6000.0), "each arm has its own capacity");
-        assert_eq!(arm("tcp/c64/r50").point.rate_per_s, Some(50.0));
-    }
 }
 
 /// Shortest time of an arm in a block that still shows a rate, and the longest trial that is worthwhile, in seconds.
@@ -427,10 +310,20 @@ pub fn floor_arm() -> Arm {
     }
 }
 
-/// The user's options on how much to measure.
+/// The request for slices (`--slice`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Slicing {
+    /// Slices wherever possible, of the usual length for the number of connections.
+    #[default]
+    Usual,
+    /// Slices of this length.
+    Of(Duration),
+    /// A separate trial for each arm.
+    Never,
+}
+
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StopOptions {
-    /// Total time.
     pub budget: Option<Duration>,
     /// Half-width of the interval to reach.
     pub precision: Option<f64>,
@@ -439,24 +332,22 @@ pub struct StopOptions {
     pub min_blocks: Option<u32>,
     pub max_blocks: Option<u32>,
     pub trial_time: Option<Duration>,
-    /// Leaves the control out.
     pub no_control: bool,
-    /// Leaves out the harness's own arm.
     pub no_floor: bool,
-    /// Rule that ends a point early.
     pub stopping: Stopping,
     /// Questions to decide; empty for the first metric at every point.
     pub asked: Vec<Question>,
     /// Open questions of other measurements that belong to the same family of errors.
     pub others: u32,
-    /// Slices or separate trials.
     pub slicing: Slicing,
 }
 
-/// Decides how much to measure.
+/// Decides how much to measure: how many blocks, at which of them to look, how long a trial is, and for how long at most.
+/// Without a budget it is the time in which the fewest blocks fit, and a minute at least; without a length, trials are as
+/// long as the budget allows, and in rounds no longer than more rounds are worth (docs/method.md §1a and §3).
 ///
 /// # Errors
-/// When the options contradict each other.
+/// When the options contradict each other, or the budget is too short for the fewest blocks.
 pub fn plan(
     stop: &StopOptions,
     axes: &Capabilities,
@@ -511,7 +402,6 @@ pub fn plan(
     })
 }
 
-/// Refuses numbers of blocks that contradict each other.
 fn check_blocks(stop: &StopOptions, max_blocks: u32) -> Result<(), BenchError> {
     if stop.min_blocks.is_some_and(|min| min > max_blocks) {
         return Err(BenchError::Usage(format!(
@@ -550,12 +440,89 @@ fn trial_length(budget: f64, least_trials: f64, shortest: f64, is_asked: bool) -
 }
 
 #[cfg(test)]
-mod tests_of_arms {
+pub(crate) mod tests {
     use super::*;
-    use crate::matrix::Matrix;
-    use crate::matrix::tests::matrix;
     use crate::workload::defaults;
     use crate::workloads::workload;
+
+    pub(crate) fn matrix() -> Matrix {
+        Matrix {
+            transports: vec![Transport::Tcp, Transport::Unix],
+            connections: vec![1, 64],
+            sizes: vec![Some(128)],
+            placements: vec![Placement::Free],
+            ..Matrix::default()
+        }
+    }
+
+    fn parameters(name: &str) -> Parameters {
+        defaults(workload(name).unwrap())
+    }
+
+    fn ids(matrix: &Matrix, name: &str) -> Vec<String> {
+        let arms = matrix.arms(&*workload(name).unwrap().configure(&parameters(name)).unwrap()).unwrap();
+        arms.into_iter().map(|arm| arm.id).collect()
+    }
+
+    #[test]
+    fn ids_name_what_varies() {
+        assert_eq!(ids(&matrix(), "raw"), ["tcp/c1", "unix/c1", "tcp/c64", "unix/c64"]);
+        let twins = Matrix { transports: vec![Transport::Unix; 2], connections: vec![1], ..matrix() };
+        assert_eq!(ids(&twins, "raw"), ["unix", "unix#2"]);
+    }
+
+    #[test]
+    fn one_connection_has_a_usual_placement_of_its_own() {
+        fn placements(matrix: &Matrix) -> Vec<Placement> {
+            matrix.levels().iter().map(|level| level.placement).collect()
+        }
+        let usual = Matrix { placements: Vec::new(), alone: Placement::CrossCore, ..matrix() };
+        assert_eq!(placements(&usual), [Placement::CrossCore, Placement::Free]);
+        assert_eq!(ids(&usual, "raw"), ["tcp/c1", "unix/c1", "tcp/c64", "unix/c64"]);
+        let asked = Matrix { placements: vec![Placement::SameCore], ..usual };
+        assert_eq!(placements(&asked), [Placement::SameCore; 2], "what is asked for holds for all");
+    }
+
+    #[test]
+    fn a_parameter_with_several_values_is_an_axis() {
+        let redis = workload("redis").unwrap();
+        let mut asked = parameters("redis");
+        asked.insert("pipeline".into(), "1..4,4,64".into());
+        let (kept, swept) = sweep(redis, &asked).unwrap();
+        assert_eq!(kept["pipeline"], "1,2,4,64");
+        assert_eq!(kept["command"], "get");
+        let matrix = Matrix { connections: vec![8], transports: vec![Transport::Tcp], swept, ..matrix() };
+        let arms = matrix.arms(&*redis.configure(&kept).unwrap()).unwrap();
+        let ids: Vec<&str> = arms.iter().map(|arm| arm.id.as_str()).collect();
+        assert_eq!(ids, ["tcp/pipeline=1", "tcp/pipeline=2", "tcp/pipeline=4", "tcp/pipeline=64"]);
+        assert_eq!(arms[3].point.parameters["pipeline"], "64");
+        asked.insert("pipeline".into(), "8".into());
+        let (kept, swept) = sweep(redis, &asked).unwrap();
+        assert_eq!((kept["pipeline"].as_str(), swept), ("8", Vec::new()), "one value is not an axis");
+        asked.insert("pipeline".into(), "1,x".into());
+        assert!(sweep(redis, &asked).unwrap_err().to_string().contains("--pipeline: `x`"));
+        asked.insert("pipeline".into(), "1,65".into());
+        let (kept, _) = sweep(redis, &asked).unwrap();
+        assert!(redis.configure(&kept).is_err(), "each value is checked");
+    }
+
+    #[test]
+    fn a_percentage_is_of_the_baselines_capacity_at_its_level() {
+        let mut matrix =
+            Matrix { rates: vec![RateSpec::OfCapacity(0.07), RateSpec::PerSecond(50.0)], ..matrix() };
+        for (level, factor) in matrix.levels().into_iter().zip([1.0, 4.0]) {
+            for (transport, per_s) in [(Transport::Tcp, 1000.0), (Transport::Unix, 1500.0)] {
+                matrix.capacities.push(Capacity { level: level.clone(), transport, per_s: factor * per_s });
+            }
+        }
+        let arms = matrix.arms(&*workload("raw").unwrap().configure(&parameters("raw")).unwrap()).unwrap();
+        let arm = |id: &str| arms.iter().find(|arm| arm.id == id).unwrap();
+        assert_eq!(arm("tcp/c1/7%").point.rate_per_s, Some(70.0));
+        assert_eq!(arm("unix/c1/7%").point, arm("tcp/c1/7%").point, "both have the same rate");
+        assert_eq!(arm("unix/c64/7%").point.rate_per_s, Some(280.0));
+        assert_eq!(arm("unix/c64/7%").capacity_per_s, Some(6000.0), "each arm has its own capacity");
+        assert_eq!(arm("tcp/c64/r50").point.rate_per_s, Some(50.0));
+    }
 
     #[test]
     fn a_large_matrix_gets_more_blocks_and_a_small_budget_shorter_trials() {

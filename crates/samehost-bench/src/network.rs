@@ -106,7 +106,6 @@ impl OwnNetwork {
         })
     }
 
-    /// Warning about the namespace for readers of the report.
     pub(crate) fn warning(&self, network: Network) -> Warning {
         let what = match network {
             Network::OwnBehind(_) => "nginx and PHP-FPM's TCP port were in a network namespace of their own",
@@ -157,7 +156,11 @@ pub fn prepare(program: &Path) -> Result<(), BenchError> {
     }
 }
 
-/// Tries what `prepare` and then a measurement do.
+/// Does what [`prepare`] and then a measurement do, so that the hidden verb [`TRY`] can say in advance whether this user
+/// may: a process cannot leave a user namespace that is of no use.
+///
+/// # Errors
+/// What the kernel refuses.
 pub fn try_own_network() -> io::Result<()> {
     enter_user_namespace()?;
     make(&BTreeMap::new()).map(|_| ())
@@ -192,12 +195,14 @@ fn make(outside: &BTreeMap<String, String>) -> io::Result<OwnNetwork> {
         }
     }
     let inside = network_settings();
-    let differing = outside
-        .iter()
-        .filter_map(|(name, outside)| Some((name, outside, inside.get(name)?)))
-        .filter(|(_, outside, inside)| outside != inside)
-        .map(|(name, outside, inside)| (name.clone(), outside.clone(), inside.clone()))
-        .collect();
+    let mut differing = Vec::new();
+    for (name, outside) in outside {
+        if let Some(inside) = inside.get(name)
+            && inside != outside
+        {
+            differing.push((name.clone(), outside.clone(), inside.clone()));
+        }
+    }
     Ok(OwnNetwork { namespace: File::open("/proc/thread-self/ns/net")?, differing })
 }
 
@@ -287,7 +292,6 @@ fn request(kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Sets the congestion control of new connections over the loopback, at both ends.
 fn set_congestion(name: &str) -> io::Result<()> {
     for prefix in [8, 32] {
         let network = if prefix == 8 { [127, 0, 0, 0] } else { [127, 0, 0, 1] };

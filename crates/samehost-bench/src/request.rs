@@ -15,7 +15,6 @@ use crate::parameters::Parameters;
 use crate::profile::CallGraph;
 use crate::workload::Servers;
 
-/// What to measure.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Path of this program, which runs the built-in servers.
@@ -48,7 +47,6 @@ pub struct Request {
     pub stop: StopOptions,
     /// Seed of orders and schedules.
     pub seed: u64,
-    /// Servers that are already running.
     pub servers: Servers,
     pub parameters: Parameters,
     /// Commands by arm name.
@@ -57,7 +55,6 @@ pub struct Request {
     pub profile: Option<CallGraph>,
     /// Earlier part of this measurement: its trials count, and measuring continues after them.
     pub earlier: Option<Arc<Report>>,
-    /// Set by a signal handler.
     pub interrupted: Arc<AtomicBool>,
 }
 
@@ -109,9 +106,7 @@ impl Request {
 /// Result of a measurement: always a report once something was measured, and the error that ended it early.
 #[derive(Debug)]
 pub struct BenchOutcome {
-    /// Report with its analysis.
     pub report: Report,
-    /// The error that ended it early.
     pub failure: Option<BenchError>,
 }
 

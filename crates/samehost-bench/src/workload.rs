@@ -18,7 +18,6 @@ use crate::network::{Network, OwnNetwork};
 use crate::parameters::{Parameter, Parameters, Swept};
 use crate::private_servers::ServerKind;
 
-/// Default values of a workload's parameters.
 #[must_use]
 pub fn defaults(workload: &dyn Workload) -> Parameters {
     workload.parameters().iter().map(|p| (p.name.to_owned(), p.default.to_owned())).collect()
@@ -33,13 +32,10 @@ pub struct Capabilities {
     pub connections: Option<&'static str>,
     /// Default message sizes; `None` if it has no sizes.
     pub sizes: Option<&'static str>,
-    /// Whether an open loop is possible.
     pub rates: bool,
     /// Whether trials have a length; otherwise each is one whole operation.
     pub timed: bool,
-    /// Whether it can measure a server that is already running.
     pub foreign_servers: bool,
-    /// Whether the arms are commands given with `--arm`.
     pub commands: bool,
 }
 
@@ -56,12 +52,10 @@ impl Capabilities {
     };
 }
 
-/// What a workload needs to start.
 #[derive(Clone, Debug)]
 pub struct StartOptions {
     /// Path of this program, which runs the built-in servers.
     pub program: PathBuf,
-    /// Transports that will be measured.
     pub transports: Vec<Transport>,
     /// Congestion controls; empty for the machine's default.
     pub congestion: Vec<String>,
@@ -71,9 +65,7 @@ pub struct StartOptions {
     pub connections_of_an_arm: u32,
     /// Most connections open at once: those of all arms of a point if they take turns.
     pub most_connections: u32,
-    /// Servers that are already running.
     pub servers: Servers,
-    /// Commands by arm name.
     pub commands: Vec<(String, String)>,
     /// Network namespace for servers behind a Unix socket, if the workload asked for one.
     pub behind: Option<Arc<OwnNetwork>>,
@@ -123,7 +115,6 @@ impl Written<'_> {
 pub struct Wanted<'a> {
     /// Transports asked for; empty for the workload's first two.
     pub transports: &'a [Transport],
-    /// Servers that are already running.
     pub servers: &'a Servers,
 }
 
@@ -163,9 +154,7 @@ pub enum CheckupEntry {
         parameters: &'static [(&'static str, &'static str)],
         /// Workload that measures such a server that is already running.
         running: &'static str,
-        /// Time of an arm in a block.
         trial: Duration,
-        /// Connections of a server under load.
         many: u32,
     },
     /// It takes longer than the checkup has: returns what the checkup reports instead.
@@ -179,7 +168,6 @@ impl CheckupEntry {
     }
 }
 
-/// What a workload is called, and its options.
 #[derive(Clone, Copy, Debug)]
 pub struct Description {
     /// Name on the command line and in JSON.
@@ -188,11 +176,9 @@ pub struct Description {
     pub about: &'static str,
     /// Example command line, after `samehost bench`.
     pub example: &'static str,
-    /// Parameters that it adds.
     pub parameters: &'static [Parameter],
 }
 
-/// A kind of measurement.
 pub trait Workload: Sync {
     fn description(&self) -> Description;
 
@@ -267,7 +253,6 @@ pub trait Workload: Sync {
 
 /// What is exchanged between client and server: a workload with its parameters.
 pub trait Configured: Send + Sync {
-    /// Common options that it takes.
     fn axes(&self) -> Capabilities;
 
     /// Parameters of its own with several values that no option declares.
@@ -329,7 +314,6 @@ pub trait Configured: Send + Sync {
         Network::Shared
     }
 
-    /// Starts its servers.
     ///
     /// # Errors
     /// When a server does not start or is not installed.
@@ -389,7 +373,6 @@ pub trait Instance: Send {
         Vec::new()
     }
 
-    /// The job of one trial.
     ///
     /// # Errors
     /// When the server cannot be reached.

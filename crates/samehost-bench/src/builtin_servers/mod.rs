@@ -3,7 +3,6 @@
 
 pub(crate) mod datagrams;
 mod epoll;
-mod http;
 mod listeners;
 mod responder;
 pub(crate) mod rpc;
@@ -13,11 +12,9 @@ use std::time::Duration;
 use samehost_model::{Endpoint, Transport};
 use samehost_transport::{ListenOptions, Stream, Tuning};
 
-use http::HttpResponder;
-pub(crate) use http::body as http_body;
 pub use listeners::{Listening, Stopper};
-use responder::Echo;
-pub(crate) use responder::MARK;
+use responder::{Echo, HttpResponder};
+pub(crate) use responder::{MARK, body as http_body};
 
 use crate::engine::session::Wait;
 use crate::error::BenchError;

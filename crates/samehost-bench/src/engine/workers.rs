@@ -295,12 +295,10 @@ pub fn callers(
     load.place(surroundings);
     let family = families(&surroundings.server_pids);
     let window = window(load);
-    let queue = match &load.open_loop {
-        Some(open_loop) => {
-            Some(Arc::new(DueQueue { due: schedule(open_loop, window), next: AtomicUsize::new(0) }))
-        }
-        None => None,
-    };
+    let queue = load.open_loop.as_ref().map(|open_loop| {
+        let due = schedule(open_loop, window);
+        Arc::new(DueQueue { due, next: AtomicUsize::new(0) })
+    });
     let (seen_sender, seen_receiver) = mpsc::channel();
     let mut work: Vec<Box<dyn FnOnce() -> Result<Tally, BenchError> + Send>> = Vec::new();
     for mut caller in callers {

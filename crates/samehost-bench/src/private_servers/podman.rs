@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use samehost_system::peer::family;
 
-use super::server_kind::installed;
+use super::installed;
 use super::{Account, PrivateDirectory, Supervision};
 use crate::error::BenchError;
 use crate::parameters::words;

@@ -14,8 +14,8 @@ use super::{PrivateDirectory, PrivateServer, ServerKind, Supervision, on_free_po
 use crate::error::BenchError;
 use crate::parameters::words;
 use crate::private_servers::fronts::{host_and_port, quoted};
+use crate::private_servers::installed_service;
 use crate::private_servers::postgres::{self, ROLE};
-use crate::private_servers::server_kind::installed_service;
 
 /// Connections to the server besides those of the clients that are measured, for each transport behind.
 const SPARE: u32 = 24;

@@ -20,7 +20,6 @@ use crate::request::Recorder;
 /// independent samples, ±1.96 √n (docs/method.md §10a).
 const LEAST: Duration = Duration::from_secs(1);
 
-/// Result of an arm's profiled trials.
 struct Profiling {
     folding: Folding,
     trials: Vec<Trial>,
@@ -45,11 +44,9 @@ impl TrialRunner<'_> {
         let arms = report.head.arms.clone();
         let of_all = arms.len();
         for group in groups(&arms) {
-            let arms: Vec<&Arm> = group
-                .iter()
-                .map(|arm| &arms[*arm])
-                .filter(|arm| arm.id != FLOOR || arms.len() == 1)
-                .collect();
+            let mut of_point: Vec<&Arm> = group.iter().map(|arm| &arms[*arm]).collect();
+            of_point.retain(|arm| arm.id != FLOOR || arms.len() == 1);
+            let arms = of_point;
             match self.profile_point(profiler, &arms, of_all, observer) {
                 Ok(profiles) => {
                     profiles.iter().for_each(|profile| observer.profile(profile));

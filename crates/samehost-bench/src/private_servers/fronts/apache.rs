@@ -14,7 +14,7 @@ use super::{
 };
 use crate::error::BenchError;
 use crate::private_servers::ServerKind;
-use crate::private_servers::server_kind::installed_service;
+use crate::private_servers::installed_service;
 
 const APACHE: ServerKind =
     ServerKind { kind: Kind::Apache, title: "Apache", find: || installed_service(Kind::Apache), login: "" };

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{ASKED, BACKLOG, FrontDescriptor, Host, Layout, WHERE, WHERE_BEHIND, http_only, unknown};
 use crate::error::BenchError;
 use crate::private_servers::ServerKind;
-use crate::private_servers::server_kind::installed_service;
+use crate::private_servers::installed_service;
 
 const ENVOY: ServerKind =
     ServerKind { kind: Kind::Envoy, title: "Envoy", find: || installed_service(Kind::Envoy), login: "" };

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::error::BenchError;
 use crate::private_servers::ServerKind;
-use crate::private_servers::server_kind::installed_service;
+use crate::private_servers::installed_service;
 
 /// How nginx is found.
 pub(crate) const NGINX: ServerKind =
