@@ -62,11 +62,9 @@ const INSTEAD: &str = "measure a container that already runs with --tcp and --un
 /// Distinguishes the containers on a bridge: each has an address of its own.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// What runs in a container.
 pub(crate) struct ContainerSpec<'a> {
     /// Name of the server, for messages.
     pub(crate) name: &'static str,
-    /// Its program on this machine.
     pub(crate) program: &'a Path,
     /// Its arguments; paths are those inside.
     pub(crate) arguments: &'a [String],
@@ -144,11 +142,10 @@ impl Place {
 }
 
 fn tool(program: &str, package: &'static str) -> Result<PathBuf, BenchError> {
-    installed(&[program], package).map_err(|_| BenchError::ToolMissing {
-        program: program.to_owned(),
-        package,
-        instead: INSTEAD,
-    })
+    match installed(&[program], package) {
+        Ok(path) => Ok(path),
+        Err(_) => Err(BenchError::ToolMissing { program: program.to_owned(), package, instead: INSTEAD }),
+    }
 }
 
 fn podman() -> Result<PathBuf, BenchError> {
@@ -207,7 +204,6 @@ pub(super) fn volume(
     Ok(path)
 }
 
-/// How to start a server in a container, in which it runs as `account`.
 ///
 /// # Errors
 /// When a program is missing, or the container's root cannot be made.
@@ -315,7 +311,7 @@ fn mounts(root: &Path) -> std::io::Result<Vec<String>> {
 /// Processes of a container that is ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Inside {
-    /// Those of the server.
+    /// The server's own.
     pub(crate) server: Vec<u32>,
     /// Those that pass its bytes on.
     pub(crate) proxies: Vec<u32>,
@@ -325,20 +321,21 @@ impl Inside {
     /// Finds them among the descendants of what was started.
     pub(crate) fn of(started: u32, program: &Path) -> Self {
         let wanted = identity(program);
-        let all = family(started);
-        Inside {
-            server: all
-                .iter()
-                .copied()
-                .filter(|pid| wanted.is_some() && identity(&proc(*pid, "exe")) == wanted)
-                .collect(),
-            proxies: all.iter().copied().filter(is_proxy).collect(),
+        let mut inside = Inside::default();
+        for pid in family(started) {
+            if wanted.is_some() && identity(&proc(pid, "exe")) == wanted {
+                inside.server.push(pid);
+            }
+            if is_proxy(pid) {
+                inside.proxies.push(pid);
+            }
         }
+        inside
     }
 }
 
-fn is_proxy(pid: &u32) -> bool {
-    let name = fs::read_to_string(proc(*pid, "comm")).unwrap_or_default();
+fn is_proxy(pid: u32) -> bool {
+    let name = fs::read_to_string(proc(pid, "comm")).unwrap_or_default();
     ["rootlessport", "slirp4netns"].iter().any(|known| name.starts_with(known))
 }
 
@@ -347,7 +344,8 @@ fn proc(pid: u32, file: &str) -> PathBuf {
 }
 
 fn identity(path: &Path) -> Option<(u64, u64)> {
-    fs::metadata(path).map(|found| (found.dev(), found.ino())).ok()
+    let found = fs::metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
 }
 
 #[cfg(test)]

@@ -23,21 +23,18 @@ const SPARE: u32 = 24;
 const WITH_FILES: &str = r#"ulimit -Sn "$1" && shift && exec "$@""#;
 
 words! {
-    /// A pooler.
     pub(crate) enum PoolerKind { Pgbouncer = "pgbouncer", Odyssey = "odyssey" }
 }
 
 /// Files of a pooler with their texts, by name.
 type Files = Vec<(&'static str, String)>;
 
-/// What is known of a pooler.
 struct PoolerDescriptor {
     server: ServerKind,
     /// Its files; the first is its configuration.
     files: fn(&Layout<'_>) -> Result<Files, BenchError>,
 }
 
-/// How to start a pooler.
 pub(crate) struct PoolerSpec<'a> {
     /// The server behind it.
     pub(crate) server: &'a PrivateServer,
@@ -47,10 +44,8 @@ pub(crate) struct PoolerSpec<'a> {
     pub(crate) connections: u32,
 }
 
-/// A pooler with the places that it has.
 struct Layout<'a> {
     directory: PathBuf,
-    /// A free port.
     port: u16,
     spec: &'a PoolerSpec<'a>,
 }
@@ -63,7 +58,6 @@ impl PoolerKind {
         }
     }
 
-    /// Its name in reports.
     pub(crate) fn title(self) -> &'static str {
         self.descriptor().server.title
     }
@@ -92,7 +86,9 @@ pub(crate) fn start(
         let root = directory.path().to_owned();
         let layout = Layout { directory: root.clone(), port, spec };
         let files = (known.files)(&layout)?;
-        files.iter().try_for_each(|(name, text)| directory.write(name, text))?;
+        for (name, text) in &files {
+            directory.write(name, text)?;
+        }
         let configuration = files.first().map(|(name, _)| root.join(name)).unwrap_or_default();
         let open = layout.clients().saturating_add(2 * layout.pool()).saturating_add(64);
         let mut command = ["/bin/sh", "-c", WITH_FILES, "samehost-pooler"].map(String::from).to_vec();
@@ -133,8 +129,6 @@ fn host_then_port(endpoint: &Endpoint) -> (String, String) {
     }
 }
 
-// PgBouncer
-
 const PGBOUNCER: PoolerDescriptor = PoolerDescriptor {
     server: ServerKind {
         kind: Kind::Pgbouncer,
@@ -169,8 +163,6 @@ fn behind(endpoint: &Endpoint) -> String {
     let host = host.replace('\'', "''");
     format!("{} = host='{host}' port={port} dbname=postgres\n", database(endpoint.transport()))
 }
-
-// Odyssey
 
 const ODYSSEY: PoolerDescriptor = PoolerDescriptor {
     server: ServerKind {

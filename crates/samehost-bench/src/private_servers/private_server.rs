@@ -19,7 +19,6 @@ const READY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time between two questions whether it answers.
 const POLL_INTERVAL: Duration = Duration::from_millis(4);
 
-/// A running private server.
 pub struct PrivateServer {
     // Dropped in this order: the client of `tcp+run` before the server, what the server leaves behind after its end.
     asker: Option<Asker>,
@@ -54,7 +53,6 @@ impl PrivateServer {
         })
     }
 
-    /// Sets the password.
     pub(super) fn with_password(mut self, password: &str) -> Self {
         password.clone_into(&mut self.password);
         self
@@ -137,7 +135,6 @@ impl PrivateServer {
         self.endpoints.get(&transport)
     }
 
-    /// All endpoints.
     pub fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
         self.endpoints.values()
     }
@@ -164,7 +161,6 @@ impl PrivateServer {
         self.process.directory()
     }
 
-    /// The end of its stderr.
     #[must_use]
     pub fn stderr_tail(&self) -> String {
         self.process.stderr_tail()

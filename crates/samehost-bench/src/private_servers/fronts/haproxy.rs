@@ -34,11 +34,10 @@ pub(super) const DESCRIPTOR: FrontDescriptor = FrontDescriptor {
 
 fn configuration(layout: &Layout<'_>) -> Result<String, BenchError> {
     let spec = layout.spec;
-    let binds = layout
-        .endpoints()
-        .iter()
-        .map(|endpoint| Ok(format!("  bind {} backlog {BACKLOG}\n", address(endpoint)?)))
-        .collect::<Result<String, BenchError>>()?;
+    let mut binds = String::new();
+    for endpoint in layout.endpoints() {
+        binds.push_str(&format!("  bind {} backlog {BACKLOG}\n", address(&endpoint)?));
+    }
     let (rules, backends) = match spec.passes {
         Passes::Http(hosts) => (
             format!(
@@ -98,12 +97,10 @@ fn backend(host: &Host<'_>) -> Result<String, BenchError> {
         Some(kept) => ("http-reuse always", kept_connections(kept)),
         None => ("option http-server-close", String::new()),
     };
-    let servers = host
-        .servers
-        .iter()
-        .enumerate()
-        .map(|(at, endpoint)| Ok(format!("  server server{at} {} {kept}\n", address(endpoint)?)))
-        .collect::<Result<String, BenchError>>()?;
+    let mut servers = String::new();
+    for (at, endpoint) in host.servers.iter().enumerate() {
+        servers.push_str(&format!("  server server{at} {} {kept}\n", address(endpoint)?));
+    }
     Ok(format!("backend {}\n  balance roundrobin\n  {option}\n{servers}", host.name))
 }
 

@@ -48,19 +48,16 @@ words! {
     }
 }
 
-/// What is known of a server in front.
 pub(crate) struct FrontDescriptor {
     pub(crate) server: ServerKind,
     /// Whether a worker uses one CPU at most.
     pub(crate) worker_is_one_cpu: bool,
     /// Whether it keeps connections to FastCGI servers where that is asked for.
     pub(crate) keeps_fastcgi: bool,
-    /// Name of its configuration file.
     file: &'static str,
     configuration: fn(&Layout<'_>) -> Result<String, BenchError>,
     /// Arguments after the program, given the path of the configuration.
     arguments: fn(&Layout<'_>, &Path) -> Vec<String>,
-    /// Environment variables.
     variables: fn(&Layout<'_>) -> Vec<(String, String)>,
     /// Finds in its log why the connection to a server behind it failed.
     pub(crate) failed_connect: fn(&str) -> Option<String>,
@@ -77,7 +74,6 @@ impl FrontKind {
         }
     }
 
-    /// Its name in reports.
     pub(crate) fn title(self) -> &'static str {
         self.descriptor().server.title
     }
@@ -106,10 +102,8 @@ impl FrontKind {
     }
 }
 
-/// What a server in front does.
 #[derive(Clone, Copy)]
 pub(crate) struct FrontSpec<'a> {
-    /// Transports that it listens on.
     pub(crate) listens: &'a [Transport],
     /// Connections open at the same time, without those to the servers behind.
     pub(crate) connections: u32,
@@ -119,7 +113,6 @@ pub(crate) struct FrontSpec<'a> {
     pub(crate) passes: Passes<'a>,
 }
 
-/// What it passes on.
 #[derive(Clone, Copy)]
 pub(crate) enum Passes<'a> {
     /// HTTP, by the name of the host.
@@ -153,7 +146,6 @@ pub(crate) struct Sites<'a> {
     pub(crate) key: &'a str,
 }
 
-/// A PHP application.
 pub(crate) struct PhpSite {
     /// The PHP-FPM that runs it.
     pub(crate) pool: Endpoint,
@@ -178,7 +170,6 @@ pub(crate) fn site(first: &Endpoint, number: usize) -> Endpoint {
 /// A server in front with the places that it has.
 pub(super) struct Layout<'a> {
     directory: &'a Path,
-    /// A free port.
     port: u16,
     spec: &'a FrontSpec<'a>,
 }
@@ -191,7 +182,6 @@ impl Layout<'_> {
         }
     }
 
-    /// Where a site is.
     fn site(&self, number: usize) -> Endpoint {
         site(&self.endpoint(self.spec.listens.first().copied().unwrap_or(Transport::Unix)), number)
     }
@@ -231,21 +221,21 @@ pub(crate) fn start(
 /// Quotes a word for a configuration that has no means of escaping these characters.
 pub(super) fn quoted(word: &str, title: &str, special: &[char]) -> Result<String, BenchError> {
     if word.contains(special) || word.chars().any(char::is_control) {
+        let mut others = Vec::new();
+        for sign in special {
+            if !['"', '\\'].contains(sign) {
+                others.push(format!("`{sign}`"));
+            }
+        }
         return Err(BenchError::Usage(format!(
             "`{}` cannot be written in a configuration of {title}; use a path without quotes, backslashes and {}",
             word.escape_debug(),
-            special
-                .iter()
-                .filter(|c| !['"', '\\'].contains(c))
-                .map(|c| format!("`{c}`"))
-                .collect::<Vec<_>>()
-                .join(" ")
+            others.join(" ")
         )));
     }
     Ok(format!("\"{word}\""))
 }
 
-/// The error that a server in front cannot reach an endpoint.
 fn unknown(endpoint: &Endpoint, title: &str) -> BenchError {
     BenchError::Usage(format!("{title} does not pass requests on to {endpoint}"))
 }
