@@ -249,7 +249,7 @@ pub(crate) struct LockFile {
     fd: OwnedFd,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum NotTaken {
     /// Held by another process; its process id, if it has written it already.
     Held(Option<u32>),
