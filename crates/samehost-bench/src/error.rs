@@ -8,17 +8,13 @@ use samehost_login::{CredentialsError, LoginError, OPEN, Refused};
 use samehost_model::{EndpointError, Protocol, QuantityError, Transport, UnknownTransport};
 use samehost_transport::{CertificateMakingError, ConnectError, ListenError, StartError, TuningError};
 
-/// Cause of an error, for the exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     Input,
-    /// Something needed is missing on this machine, or went away.
     Missing,
-    /// A person stopped the measurement.
     Interrupted,
 }
 
-/// Why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     #[error(transparent)]
@@ -41,18 +37,12 @@ pub enum BenchError {
     Tuning(#[from] TuningError),
     #[error(transparent)]
     Certificate(#[from] CertificateMakingError),
-    /// A built-in server could not listen.
     #[error(transparent)]
     Listen(#[from] ListenError),
     #[error("asked for {asked}, but the kernel says: {observed}")]
     WrongTransport { asked: Transport, observed: String },
     #[error("the server at {endpoint} went away during the trial: {reason}{}", last_words(server_said))]
-    ServerLost {
-        endpoint: String,
-        reason: String,
-        /// The end of the server's stderr.
-        server_said: String,
-    },
+    ServerLost { endpoint: String, reason: String, server_said: String },
     #[error("no reply from {endpoint} for {seconds:.0} s; is the server stopped or overloaded?")]
     Hung { endpoint: String, seconds: f64 },
     /// A private server did not start.
@@ -64,7 +54,6 @@ pub enum BenchError {
     NotInstalled {
         /// The program, or the alternatives.
         program: String,
-        /// Debian package of the program.
         package: &'static str,
     },
     /// The program of a server is not installed, and Debian has no package of it.
@@ -94,25 +83,15 @@ pub enum BenchError {
         try_next: String,
     },
     #[error("{what}: {source}")]
-    Io {
-        /// What was tried, on what.
-        what: String,
-        source: io::Error,
-    },
-    /// The command of an arm failed.
+    Io { what: String, source: io::Error },
     #[error("arm `{arm}`: {reason}")]
-    Command {
-        arm: String,
-        /// What went wrong, and what the command printed.
-        reason: String,
-    },
+    Command { arm: String, reason: String },
     #[error("{path}: {reason}", path = path.display())]
     Path { path: PathBuf, reason: String },
     #[error("--placement cross-core needs two CPUs, and this process may use only one (see `taskset -p $$`)")]
     OneCpu,
     #[error("the kernel does not tell which CPUs this process may use (sched_getaffinity)")]
     NoCpu,
-    /// Ctrl-C or a termination signal.
     #[error("interrupted")]
     Interrupted,
 }
@@ -163,17 +142,16 @@ impl From<CredentialsError> for BenchError {
 }
 
 impl BenchError {
-    /// An I/O error; `what` names the operation and its object.
+    /// `what` names the operation and its object.
     pub fn io(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
         BenchError::Io { what: what.into(), source: source.into() }
     }
 
-    /// The same as [`BenchError::io`], for `map_err`.
+    /// As [`BenchError::io`], for `map_err`.
     pub(crate) fn during<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> Self {
         move |source| BenchError::io(what, source)
     }
 
-    /// Refuses what the user asked for.
     pub(crate) fn refuse<T>(reason: impl Into<String>) -> Result<T, Self> {
         Err(BenchError::Usage(reason.into()))
     }
@@ -186,7 +164,7 @@ impl BenchError {
         }
     }
 
-    /// No server, which is called `what`, is there for an arm.
+    /// No server, which messages call `what`, is there for an arm.
     pub(crate) fn nobody_on(transport: Transport, what: &str) -> Self {
         BenchError::Usage(format!("no {what} listens on {transport} for this trial"))
     }

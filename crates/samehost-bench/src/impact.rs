@@ -11,7 +11,6 @@ use std::path::Path;
 /// somebody has to agree; `--yes` agrees where nobody can be asked (docs/decisions/0079).
 const PART: u64 = 4;
 
-/// What a measurement does to one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Impact {
     pub server: String,
@@ -58,7 +57,6 @@ impl Impact {
         }
     }
 
-    /// Records how much room is free where the measurement writes `needed` bytes.
     pub(crate) fn room(&mut self, needed: u64, left: u64, place: &str) {
         self.found.push(format!("{} are left {place}", in_words(left)));
         if needed.saturating_mul(PART) > left {
@@ -80,7 +78,6 @@ impl Impact {
         }
     }
 
-    /// Records the free space on the disk of a directory of this machine, if it can be read.
     pub(crate) fn disk(&mut self, needed: u64, directory: &str) {
         if let Ok(space) = rustix::fs::statvfs(Path::new(directory)) {
             let left = space.f_bavail.saturating_mul(space.f_frsize);

@@ -25,18 +25,15 @@ pub struct Matrix {
     pub placements: Vec<Placement>,
     /// Usual placement of one connection; several connections are placed freely.
     pub alone: Placement,
-    /// The workload's own parameters with several values.
     pub swept: Vec<Swept>,
-    /// Measured capacities; empty before they are measured.
+    /// Empty before they are measured.
     pub capacities: Vec<Capacity>,
 }
 
-/// Capacity of a transport at a level, in a closed loop.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Capacity {
     pub level: Point,
     pub transport: Transport,
-    /// Operations per second.
     pub per_s: f64,
 }
 
@@ -53,7 +50,6 @@ pub(crate) fn capacities_of(arms: &[Arm]) -> Vec<Capacity> {
 }
 
 impl Matrix {
-    /// All levels, in the order of the tables.
     #[must_use]
     pub fn levels(&self) -> Vec<Point> {
         let mut levels = Vec::new();
@@ -256,7 +252,6 @@ const MOST_FREE_ROUNDS: u32 = 160;
 const AROUND_TRIAL: f64 = 0.03;
 /// Fraction of the budget that the minimum of blocks may use, so that there is time for more blocks.
 const BUDGET_FOR_LEAST: f64 = 0.6;
-/// Id of the floor's arm.
 pub const FLOOR: &str = "noop";
 
 /// The arms of commands given by name, at each of these points with the suffix of their ids.
@@ -310,15 +305,12 @@ pub fn floor_arm() -> Arm {
     }
 }
 
-/// The request for slices (`--slice`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Slicing {
     /// Slices wherever possible, of the usual length for the number of connections.
     #[default]
     Usual,
-    /// Slices of this length.
     Of(Duration),
-    /// A separate trial for each arm.
     Never,
 }
 
@@ -426,7 +418,8 @@ fn rounds(driven: &[Driven]) -> (u32, Option<f64>) {
     (MOST_BLOCKS, Some(IN_A_ROUND))
 }
 
-/// Trial length with which the minimum of blocks fits well into the budget.
+/// Trial length in seconds with which the fewest blocks fit well into the budget, so that there is time for more. With a
+/// budget that was asked for, refuses what fits in no way.
 fn trial_length(budget: f64, least_trials: f64, shortest: f64, is_asked: bool) -> Result<f64, BenchError> {
     let fits = budget * BUDGET_FOR_LEAST / least_trials - AROUND_TRIAL;
     if is_asked && budget / least_trials - AROUND_TRIAL < shortest {

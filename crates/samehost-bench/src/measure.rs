@@ -27,7 +27,6 @@ pub struct ArmSlot<'a> {
     pub planned: &'a Slot,
 }
 
-/// Makes the trials, and reports the time spent.
 pub trait Measurer {
     /// Called before each block, numbered from 0 in this run; restarts servers when they are due.
     ///
@@ -47,11 +46,9 @@ pub trait Measurer {
     /// When measuring was not possible at all; failed operations are counted in the trials.
     fn measure_slots(&mut self, slots: &[ArmSlot<'_>]) -> Result<Vec<Trial>, BenchError>;
 
-    /// Time since measuring began.
     fn elapsed(&self) -> Duration;
 }
 
-/// Receives progress; the defaults do nothing.
 pub trait Observer {
     fn begin(&mut self, _trials_per_block: usize, _plan: &Plan) {}
     fn trial(&mut self, _trial: &Trial) {}
@@ -66,7 +63,6 @@ pub struct Silent;
 
 impl Observer for Silent {}
 
-/// Result of measuring, however it ended.
 #[derive(Debug)]
 pub struct Measured {
     /// All trials, in the order in which they were made.
@@ -121,11 +117,9 @@ const NEAR_THE_LOOK: u32 = 2;
 
 struct BlockLoop<'a> {
     aim: Aim<'a>,
-    /// First block of this run.
     begun: u32,
     trials: Vec<Trial>,
     groups: Vec<Group>,
-    /// Points that still need blocks.
     active: Vec<Group>,
 }
 
@@ -278,7 +272,8 @@ impl<'a> BlockLoop<'a> {
         rows
     }
 
-    /// A group without a comparison never gets precise; it accompanies the others and needs no blocks itself.
+    /// A group without a comparison, such as the floor's, never gets precise; it accompanies the others and needs no blocks
+    /// itself.
     fn is_lone(&self, group: &Group) -> bool {
         group.len() < 2
     }

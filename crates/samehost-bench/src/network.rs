@@ -55,7 +55,6 @@ static DENIED: OnceLock<String> = OnceLock::new();
 /// Hidden verb with which this program tries, in another process, whether it may.
 const TRY: &str = "try-own-network";
 
-/// A network namespace of our own. It ends with this value and the processes in it.
 #[derive(Debug)]
 pub struct OwnNetwork {
     namespace: File,
@@ -182,7 +181,6 @@ fn enter_user_namespace() -> io::Result<()> {
     fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))
 }
 
-/// Moves the calling thread into a new network namespace and configures it.
 fn make(outside: &BTreeMap<String, String>) -> io::Result<OwnNetwork> {
     unshare(CloneFlags::CLONE_NEWNET)?;
     raise_loopback()?;

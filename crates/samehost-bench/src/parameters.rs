@@ -25,9 +25,7 @@ pub fn distinct<T: PartialEq>(values: Vec<T>) -> Vec<T> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParameterKind {
-    /// One of these words.
     Choice(&'static [&'static str]),
-    /// A whole number from 1.
     Count,
     /// Whole numbers from 1: a list (`1,8,64`) or a doubling range (`1..64`). Several are an axis of the
     /// matrix: each point has its value in `parameters`, which overrides the workload's.
@@ -42,7 +40,6 @@ pub enum ParameterKind {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
-    /// Option name, without `--`.
     pub name: &'static str,
     pub help: &'static str,
     pub default: &'static str,
@@ -105,11 +102,9 @@ fn among(word: &str, words: &'static [&'static str]) -> Result<String, ValueErro
 /// Parameter values by name; contains every parameter that the workload declares.
 pub type Parameters = BTreeMap<String, String>;
 
-/// One of the workload's own parameters, with several values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Swept {
     pub name: String,
-    /// Values in the order given.
     pub values: Vec<String>,
 }
 
@@ -193,7 +188,6 @@ pub(crate) trait Values {
         Ok(self.word::<YesOrNo>(name)? == YesOrNo::Yes)
     }
 
-    /// A whole number from 1.
     fn count(&self, name: &str, most: u32) -> Result<u32, BenchError> {
         let text = self.text(name);
         match text.parse() {

@@ -16,7 +16,6 @@ use crate::request::Request;
 use crate::workload::{Capabilities, Configured, Workload};
 use crate::{matrix, measure, tuned};
 
-/// What is measured, how, and for how long.
 #[derive(Clone)]
 pub(crate) struct Planned {
     pub(crate) workload: &'static dyn Workload,
@@ -79,7 +78,6 @@ impl Planned {
         Ok(Planned { workload, configured, request, capabilities, matrix, driving, arms, plan })
     }
 
-    /// The same plan with measured capacities, on which rates depend.
     pub(crate) fn with_capacities(&self, capacities: Vec<Capacity>) -> Result<Self, BenchError> {
         let matrix = Matrix { capacities, ..self.matrix.clone() };
         let arms = matrix.arms(&*self.configured)?;
@@ -87,7 +85,6 @@ impl Planned {
         Ok(Planned { matrix, arms, plan, ..self.clone() })
     }
 
-    /// The most connections that a server has open at once.
     pub(crate) fn most_at_once(&self) -> u32 {
         let is_open_loop = !self.matrix.rates.is_empty();
         let mut most = 1;
@@ -131,7 +128,8 @@ fn command_points(matrix: &Matrix) -> Vec<(Point, String)> {
     }
     points
 }
-/// How much to measure. After an earlier part of the same measurement, trials keep their length.
+/// How much to measure. After an earlier part of the same measurement, trials keep their length: the blocks
+/// of both count.
 fn plan(
     request: &Request,
     capabilities: &Capabilities,
@@ -271,14 +269,12 @@ const MOST_AT_ONCE: u32 = 1024;
 pub(crate) struct Driving {
     /// Most connections of an arm with which the workload's requests can be cut into slices.
     pub(crate) most: u32,
-    /// Minimum length of a slice.
     pub(crate) least: Duration,
     pub(crate) threads: u32,
     pub(crate) slicing: Slicing,
     /// Arms that take turns at a point, twice each where there is a control.
     pub(crate) lanes: u32,
     pub(crate) allowed: Vec<usize>,
-    /// Whether we place the server.
     pub(crate) places_server: bool,
 }
 

@@ -29,14 +29,11 @@ use crate::tuned::{congestion, unusual};
 use crate::workload::{Configured, Instance, StartOptions, Starts, Workload};
 use crate::workloads::noop;
 
-/// Length of the floor's trials.
 const FLOOR_TRIAL: Duration = Duration::from_millis(20);
 /// How long a server that runs already is looked at before it is measured.
 const LOOKED_AT: Duration = Duration::from_millis(400);
-/// How long to wait for a reply after the window.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Network namespaces of a measurement.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Nets {
     /// For servers behind a Unix socket.
@@ -71,7 +68,6 @@ pub(crate) struct TrialRunner<'a> {
     most_blocks: u32,
 }
 
-/// The result of a thread that starts a server.
 fn finished<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
@@ -188,7 +184,6 @@ impl<'a> TrialRunner<'a> {
         Some(100.0 * used / begun.elapsed().as_nanos() as f64)
     }
 
-    /// Applies the plan: trial time, slices, CPUs.
     pub(crate) fn follow(&mut self, plan: &Plan) {
         if let Some(seconds) = plan.trial_s {
             self.trial_time = Duration::from_secs_f64(seconds);
@@ -197,7 +192,6 @@ impl<'a> TrialRunner<'a> {
         self.most_blocks = plan.max_blocks;
     }
 
-    /// Fills in the endpoint of each arm, for the report's head.
     pub(crate) fn find_endpoints(&self, arms: &mut [Arm]) {
         for arm in arms {
             arm.endpoint = self.running.of(arm).endpoint(arm.transport);
@@ -263,7 +257,6 @@ impl<'a> TrialRunner<'a> {
         self.request.seed.wrapping_add(self.trials.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// Open loop of the arm's next trial; `None` for a closed loop.
     fn open_loop(&mut self, arm: &Arm) -> Option<OpenLoop> {
         let seed = self.next_seed();
         arm.point.rate_per_s.map(|rate_per_s| OpenLoop {

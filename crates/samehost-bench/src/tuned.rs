@@ -34,13 +34,10 @@ const BETWEEN: Duration = Duration::from_millis(1);
 pub(crate) enum Means {
     /// Not at all: the machine's default.
     Default,
-    /// On each socket, at both ends.
     EachSocket,
-    /// By routes of a network namespace of our own.
     Routes,
 }
 
-/// How a request's congestion control is set on this machine.
 pub(crate) fn means(workload: &dyn Workload, request: &Request) -> Means {
     if request.congestion.is_empty() {
         return Means::Default;
@@ -176,7 +173,6 @@ pub(crate) fn wait_for_server(stream: &Stream, tuning: &Tuning) {
     }
 }
 
-/// All combinations of socket options in a measurement.
 pub(crate) fn tunings(start: &StartOptions) -> Vec<Tuning> {
     let mut all = Vec::new();
     for congestion in values(&start.congestion) {
@@ -188,7 +184,6 @@ pub(crate) fn tunings(start: &StartOptions) -> Vec<Tuning> {
     distinct(all)
 }
 
-/// The default of most distributions.
 pub(crate) const USUAL: &str = "cubic";
 
 /// Warns that TCP ran with another congestion control than on most machines although none was asked for.

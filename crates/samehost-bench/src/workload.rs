@@ -23,7 +23,7 @@ pub fn defaults(workload: &dyn Workload) -> Parameters {
     workload.parameters().iter().map(|p| (p.name.to_owned(), p.default.to_owned())).collect()
 }
 
-/// Common options that a workload takes, and their defaults.
+/// Common options that a workload takes, and their defaults: `None` or false for those that it does not.
 #[derive(Clone, Copy, Debug)]
 pub struct Capabilities {
     /// Transports it runs over; the first two are the default arms.
@@ -54,12 +54,9 @@ impl Capabilities {
 
 #[derive(Clone, Debug)]
 pub struct StartOptions {
-    /// Path of this program, which runs the built-in servers.
     pub program: PathBuf,
     pub transports: Vec<Transport>,
-    /// Congestion controls; empty for the machine's default.
     pub congestion: Vec<String>,
-    /// Bytes of socket buffers; empty for the kernel's default.
     pub socket_buffers: Vec<u64>,
     /// Most connections of an arm.
     pub connections_of_an_arm: u32,
@@ -81,7 +78,6 @@ pub type Servers = BTreeMap<Transport, ServerAddress>;
 pub struct Written<'a> {
     /// The option: `--tcp` or `--unix`.
     pub transport: Transport,
-    /// A URL or a plain endpoint.
     pub text: &'a str,
     /// Password that was prompted for; a URL with a password keeps its own.
     pub password: Option<&'a Secret>,
@@ -152,7 +148,6 @@ pub enum CheckupEntry {
         kind: &'static ServerKind,
         /// Parameters that differ from the defaults, because the checkup has a few seconds for a server.
         parameters: &'static [(&'static str, &'static str)],
-        /// Workload that measures such a server that is already running.
         running: &'static str,
         trial: Duration,
         many: u32,
@@ -170,9 +165,7 @@ impl CheckupEntry {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Description {
-    /// Name on the command line and in JSON.
     pub name: &'static str,
-    /// One line of help.
     pub about: &'static str,
     /// Example command line, after `samehost bench`.
     pub example: &'static str,
@@ -255,12 +248,10 @@ pub trait Workload: Sync {
 pub trait Configured: Send + Sync {
     fn axes(&self) -> Capabilities;
 
-    /// Parameters of its own with several values that no option declares.
     fn swept(&self) -> Vec<Swept> {
         Vec::new()
     }
 
-    /// What it does, for the title of a table.
     fn title(&self) -> String;
 
     /// Metrics that are compared, the most important first.
@@ -358,9 +349,7 @@ pub(crate) fn add_proxy_metric(metrics: &mut Vec<MetricInfo>) {
 /// Whether requests wait for replies or for their due times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenOrClosed {
-    /// The next request is sent when the reply has arrived.
     Closed,
-    /// Requests are due at given times.
     Open,
 }
 
@@ -378,12 +367,10 @@ pub trait Instance: Send {
     /// When the server cannot be reached.
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError>;
 
-    /// Endpoint of a transport, for the report.
     fn endpoint(&self, _transport: Transport) -> Option<Endpoint> {
         None
     }
 
-    /// The end of the server's stderr, for the message when the server is lost.
     fn stderr_tail(&self) -> String {
         String::new()
     }
@@ -406,7 +393,6 @@ pub trait Instance: Send {
     fn finish_trial(&mut self, _trial: &mut Trial) {}
 }
 
-/// What is to be measured on servers that are already running.
 #[derive(Clone, Copy, Debug)]
 pub struct Look<'a> {
     pub servers: &'a Servers,
@@ -443,7 +429,6 @@ pub enum Starts {
 pub(crate) const DATABASES: u32 = 6;
 
 impl Starts {
-    /// Limits the number of servers in turn.
     #[must_use]
     pub fn at_most(self, most: Option<u32>) -> Self {
         match (self, most) {

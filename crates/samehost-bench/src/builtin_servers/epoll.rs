@@ -189,7 +189,6 @@ fn send_unsent<R>(peer: &mut Peer<R>) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for EPOLLOUT while something is unsent, else for EPOLLIN.
 fn watch<R>(peer: &mut Peer<R>, epoll: &OwnedFd, token: epoll::EventData) -> io::Result<()> {
     let blocked = !peer.unsent.is_empty() || peer.stream.wants_write();
     if blocked != peer.waits_to_write {

@@ -19,7 +19,6 @@ use crate::error::BenchError;
 /// Stack of a connection's thread; buffers are on the heap.
 const STACK: usize = 256 * 1024;
 
-/// Listeners that accept as soon as they are served.
 #[derive(Debug)]
 pub struct Listening {
     pub(super) listeners: Vec<Listener>,
@@ -64,7 +63,6 @@ impl Listening {
         self.stopped.load(Ordering::SeqCst)
     }
 
-    /// Endpoints with the actual ports.
     #[must_use]
     pub fn endpoints(&self) -> Vec<Endpoint> {
         self.listeners.iter().map(|listener| listener.endpoint().clone()).collect()

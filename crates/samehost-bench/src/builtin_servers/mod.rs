@@ -19,10 +19,8 @@ pub(crate) use responder::{MARK, body as http_body};
 use crate::engine::session::Wait;
 use crate::error::BenchError;
 
-/// Serves the listeners until stopped.
 type Run = fn(&Listening, &ServeOptions) -> Result<(), BenchError>;
 
-/// Serves one connection until it ends.
 type Converse = fn(&mut Stream, Wait) -> std::io::Result<()>;
 
 /// Serves all connections in one thread.
@@ -30,7 +28,6 @@ type ServeEpoll = fn(&Listening, epoll::Replies) -> Result<(), BenchError>;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Server {
-    /// Name under `samehost serve`.
     pub name: &'static str,
     pub about: &'static str,
     transports: &'static [Transport],
@@ -108,14 +105,12 @@ pub enum Model {
     Threads,
     /// A thread for each connection, which waits in read(2).
     Blocking,
-    /// One thread for all connections, with epoll.
     Epoll,
     /// One thread for all connections, with epoll; replies at the end of each round, as Redis does.
     Rounds,
 }
 
 impl Model {
-    /// All models by their names on the command line.
     pub const ALL: &[(&str, Model)] = &[
         ("threads", Model::Threads),
         ("blocking", Model::Blocking),
@@ -123,7 +118,6 @@ impl Model {
         ("rounds", Model::Rounds),
     ];
 
-    /// How the thread of a connection waits.
     fn waits(self) -> Wait {
         if self == Model::Blocking { Wait::Read } else { Wait::Poll }
     }
@@ -152,7 +146,6 @@ impl std::str::FromStr for Model {
 pub struct ServeOptions {
     pub model: Model,
     pub backlog: i32,
-    /// Permissions of socket files.
     pub mode: u32,
     /// Pause after each accept, to imitate a busy server.
     pub accept_delay: Option<Duration>,
@@ -164,7 +157,11 @@ pub struct ServeOptions {
 }
 
 impl Server {
-    /// Listens on all endpoints, or on none if one of them fails.
+    /// Listens on all endpoints, or on none if one of them fails. Connections are accepted as soon as
+    /// [`serve`](Self::serve) is called.
+    ///
+    /// # Errors
+    /// When this server has no such transport, or an endpoint is taken.
     pub fn listen(&self, endpoints: &[Endpoint], options: &ServeOptions) -> Result<Listening, BenchError> {
         match endpoints.iter().find(|endpoint| !self.transports.contains(&endpoint.transport())) {
             Some(other) => {

@@ -28,13 +28,11 @@ fn memory(is_known_difference: bool) -> Memory {
     if is_known_difference { Memory::shared() } else { Memory::default() }
 }
 
-/// Server side of one connection.
 pub(super) trait Responder: Default {
     /// Returns the reply to the received bytes, possibly empty, and whether the connection goes on after it.
     fn respond<'a>(&'a mut self, input: &'a [u8]) -> (&'a [u8], bool);
 }
 
-/// Sends everything back after doing the work.
 #[derive(Debug)]
 pub(super) struct Echo {
     memory: Memory,
@@ -141,7 +139,6 @@ fn words() -> Vec<u64> {
     (0..WORDS as u64).map(|number| scattered(scattered(number).rotate_left(32))).collect()
 }
 
-/// Bytes of the reply to `/`.
 const DEFAULT_REPLY: usize = 4096;
 const MOST_REPLY: usize = 64 << 20;
 const LONGEST_HEAD: usize = 16 * 1024;
@@ -154,7 +151,6 @@ pub(crate) fn body(size: usize) -> Vec<u8> {
 
 #[derive(Debug, Default)]
 pub(super) struct HttpResponder {
-    /// Received part of the current head.
     head: Vec<u8>,
     /// Current request while bytes of its body are outstanding.
     awaited: Option<Request>,
@@ -162,13 +158,11 @@ pub(super) struct HttpResponder {
     /// The last reply to a valid request, ready to be sent again: size, whether it has a Connection field,
     /// and all its bytes.
     ready: Option<(usize, bool, Vec<u8>)>,
-    /// The last head and its request.
     known: Option<(Vec<u8>, Request)>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Request {
-    /// Outstanding bytes of the body.
     body: u64,
     keeps: bool,
     /// Whether an HTTP/1.0 client needs `Connection: keep-alive` in the reply.

@@ -40,17 +40,15 @@ pub fn parse_header(header: [u8; HEADER]) -> (u64, u64) {
 
 /// Bytes of the first round of the warm-up: that takes a millisecond or two, and is at most 16 messages.
 const FIRST_ROUND: u64 = 4 * 1024 * 1024;
-/// Result of a timed round.
 #[derive(Debug)]
 pub struct BulkTally {
     pub messages: u64,
-    /// Bytes written and acknowledged.
+    /// Of the payloads, written and acknowledged.
     pub bytes: u64,
     /// From the first write to the acknowledgement of the last byte.
     pub elapsed: Nanos,
 }
 
-/// Writing end of a stream to a receiver that acknowledges.
 #[derive(Debug)]
 pub struct Writer {
     stream: Stream,
@@ -61,7 +59,6 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts with nothing written. Messages have `size` bytes.
     #[must_use]
     pub fn new(stream: Stream, endpoint: String, size: u64) -> Self {
         let payload = vec![0x5a_u8; usize::try_from(size).unwrap_or(usize::MAX)];
@@ -156,16 +153,14 @@ pub struct WholeTally {
     pub bytes: u64,
     /// From before the request to after the last byte of the reply.
     pub elapsed: Nanos,
-    /// CPU time of this thread during the exchange.
     pub usage: ThreadUse,
     /// Kind of error, if the reply was wrong or a refusal.
     pub failure: Option<&'static str>,
 }
 
-/// Whether a reply comes at all.
+/// Whether bytes of a reply come fast enough: at least [`LEAST`] in each [`STALL`].
 struct Flow {
     since: Instant,
-    /// Bytes that had come by then.
     before: u64,
 }
 

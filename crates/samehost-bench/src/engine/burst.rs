@@ -36,7 +36,6 @@ pub struct BurstJob {
 
 #[derive(Debug)]
 pub struct BurstTally {
-    /// Connections that got their reply.
     pub served: u64,
     /// Served connections whose SYN was dropped at least once.
     pub stalled: u64,
@@ -150,7 +149,6 @@ fn wait(
 
 enum Step {
     Waits,
-    /// The reply is complete and right.
     Served,
 }
 

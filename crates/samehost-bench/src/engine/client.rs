@@ -27,7 +27,6 @@ const LEAD: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Debug)]
 pub struct ClientJob {
-    /// The program, and its arguments.
     pub command: Vec<String>,
     pub endpoint: String,
     /// The transport that the client has to use: its own report of its socket is compared with it.
@@ -54,7 +53,6 @@ struct Seen {
     lost: String,
 }
 
-/// A client that has connected and waits for the order.
 struct ReadyClient<'a> {
     job: &'a ClientJob,
     child: Child,
@@ -66,7 +64,6 @@ struct ReadyClient<'a> {
 }
 
 impl<'a> ReadyClient<'a> {
-    /// Starts the client and waits until it has connected.
     fn start(job: &'a ClientJob) -> Result<Self, BenchError> {
         let failed = |error| BenchError::io(format!("starting {}", job.command.join(" ")), error);
         let [program, arguments @ ..] = job.command.as_slice() else {

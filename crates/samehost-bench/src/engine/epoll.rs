@@ -17,13 +17,12 @@ use crate::error::BenchError;
 
 /// Bytes of the read buffer that all connections share.
 const BUFFER: usize = 256 * 1024;
-/// Longest sleep, so that the end of the window is noticed even without replies.
+/// Longest sleep: the end of the window is noticed even without replies.
 const LONGEST_SLEEP: Nanos = 50_000_000;
 /// Consecutive attempts to reopen a connection before the server counts as lost.
 const RECONNECTS: u32 = 8;
 const EVENTS: usize = 256;
 
-/// When a connection sends its next request.
 #[derive(Debug)]
 pub enum Pace {
     /// When the previous reply has arrived.
@@ -45,7 +44,6 @@ struct Connection {
     /// The request being sent, of which `written` bytes are sent.
     out: Vec<u8>,
     written: usize,
-    /// Received bytes that the session has not consumed.
     pending: Vec<u8>,
     due: Nanos,
     sent: Nanos,
@@ -53,7 +51,6 @@ struct Connection {
     waits_to_write: bool,
 }
 
-/// Connections and event loop of one thread.
 pub struct Driver<C> {
     epoll: OwnedFd,
     connections: Vec<Connection>,
@@ -75,7 +72,6 @@ pub struct Driver<C> {
 type Broken = &'static str;
 
 impl<C: Count> Driver<C> {
-    /// Takes over connections whose handshakes are complete.
     pub fn new(
         streams: Vec<(Stream, Box<dyn Session>)>,
         connector: &Arc<dyn Connector>,
@@ -290,7 +286,6 @@ impl<C: Count> Driver<C> {
         }
     }
 
-    /// Replaces a connection that the server announced to close, and goes on with the new one.
     #[cold]
     fn renew(&mut self, index: usize) -> Result<(), Broken> {
         self.replace(index).map_err(|error| {
@@ -309,7 +304,6 @@ impl<C: Count> Driver<C> {
         self.register(&self.connections[index], index).map_err(|error| BenchError::io("epoll", error))
     }
 
-    /// Counts the failure and replaces the broken connection.
     #[cold]
     fn reconnect(&mut self, index: usize, first_kind: Broken) -> Result<(), BenchError> {
         let was_busy = self.connections[index].busy;

@@ -58,7 +58,6 @@ pub(super) trait Waits: Send + Sync {
     fn waited_ns(&self) -> u64;
 }
 
-/// The threads of a server and its proxy before the load begins.
 #[derive(Debug)]
 pub(super) struct Listed(Threads);
 
@@ -94,7 +93,6 @@ pub(super) enum Heard {
     Disturbed,
 }
 
-/// Finds interrupted exchanges, and sums up the others.
 pub(super) struct Interruptions {
     waits: Arc<dyn Waits>,
     /// Estimate of the median latency, in nanoseconds.
@@ -104,7 +102,6 @@ pub(super) struct Interruptions {
     since: u64,
     /// Nanoseconds that an exchange waits although nobody else has the CPU; `None` until it was learned.
     ordinary: Option<f64>,
-    /// Whether the waits were read after the last exchange.
     follows_reading: bool,
     /// CPU time that the readings took.
     reading: Nanos,
@@ -168,7 +165,6 @@ impl Interruptions {
         Heard::Whole
     }
 
-    /// Whether a long exchange waited for a CPU.
     #[cold]
     fn look(&mut self, latency: Nanos) -> Heard {
         let ordinary = self.ordinary.unwrap_or(0.0) * self.since as f64;

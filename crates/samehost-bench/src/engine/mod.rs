@@ -35,7 +35,6 @@ use session::{Caller, Connector};
 /// when. A run loop in each workload was rejected: a workload would need a clock, and each would drive
 /// its load in its own way (docs/decisions/0003).
 pub enum Job {
-    /// Sessions over streams that the engine drives.
     Sessions {
         connector: Arc<dyn Connector>,
         /// Whether requests and replies are so small that one blocking connection cannot deadlock.
@@ -102,7 +101,6 @@ pub struct Surroundings {
     pub proxy_pids: Vec<u32>,
     /// Set by a signal handler; the trial then stops.
     pub interrupted: Arc<AtomicBool>,
-    /// Number of CPUs of the machine.
     pub cpus: u32,
     /// How long to wait for a reply after the window.
     pub patience: Duration,
@@ -141,7 +139,7 @@ pub fn now() -> Nanos {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Duration in nanoseconds, saturating.
+/// Saturates.
 #[must_use]
 pub fn nanos(duration: Duration) -> Nanos {
     u64::try_from(duration.as_nanos()).unwrap_or(Nanos::MAX)
@@ -178,7 +176,7 @@ impl Window {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spacing {
-    /// Poisson process: independent users.
+    /// A Poisson process, as independent users make.
     #[default]
     Poisson,
     /// Equal gaps, like a metronome.

@@ -18,7 +18,6 @@ use crate::error::BenchError;
 #[derive(Clone, Debug)]
 pub struct ProcessJob {
     pub arm: String,
-    /// Script that `sh -c` runs.
     pub script: String,
     /// Metrics whose number a pattern finds in the output: the first group that takes part in the match, or the whole match.
     pub values: Vec<(String, Regex)>,

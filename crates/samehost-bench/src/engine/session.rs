@@ -13,7 +13,6 @@ use crate::error::BenchError;
 /// whole only refusals and short rows; as many connections as an engine has may each leave this much.
 pub const MOST_UNREAD: usize = 64 * 1024;
 
-/// How far a session got with the received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// The reply is complete and correct; `consumed` bytes belong to it.
@@ -38,7 +37,6 @@ pub enum Progress {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}: {detail}")]
 pub struct Bad {
-    /// Under which kind it is counted.
     pub kind: &'static str,
     pub detail: String,
 }
@@ -126,7 +124,6 @@ pub trait Connector: Send + Sync {
 
     fn endpoint(&self) -> String;
 
-    /// How a thread with a single connection waits for a reply.
     fn waits(&self) -> Wait {
         Wait::Poll
     }
@@ -219,7 +216,6 @@ const BY_RUN: &str = ", for a client that asked for TCP and sees that";
 pub struct Seen {
     /// Transport, such as `AF_UNIX stream /run/app.sock, peer pid 4711`.
     pub observed: Option<String>,
-    /// TLS version and cipher, if TLS is in use.
     pub cipher: Option<String>,
     /// Settings of both ends; `None` where the kernel does not report them.
     pub connection: Option<ConnectionSettings>,

@@ -23,7 +23,6 @@ const LEAST_ACHIEVED: f64 = 0.99;
 /// A client that is busy for more than this fraction of its time is saturated.
 const SATURATED: f64 = 0.9;
 
-/// Meter readings of the window.
 #[derive(Clone, Debug, Default)]
 pub struct Metered {
     /// CPU time of the server; `None` if we may not see its processes.
@@ -36,7 +35,6 @@ pub struct Metered {
     pub late_ms: Option<f64>,
 }
 
-/// Trial of sessions or callers.
 #[must_use]
 pub fn of_tally(tally: &Tally, seconds: f64, open_loop: Option<&OpenLoop>, metered: Metered) -> Trial {
     let mut trial = of_counted(tally, seconds);
@@ -50,7 +48,6 @@ pub fn of_tally(tally: &Tally, seconds: f64, open_loop: Option<&OpenLoop>, meter
     trial
 }
 
-/// A trial with its counts, without CPU use.
 pub(super) fn of_counted(tally: &Tally, seconds: f64) -> Trial {
     Trial {
         seconds,
@@ -231,10 +228,12 @@ pub fn of_process(tally: &ProcessTally, machine: MachineUse) -> Trial {
 
 /// What a driver reports each exchange to, and which says when there are enough: the window of a trial, or a slice.
 pub trait Count {
-    /// Whether the connections are used again afterwards. If so, one that breaks at the end is reopened.
+    /// Whether the connections are used again afterwards, as those of a round are in the next slice. If so, one that
+    /// breaks at the end is reopened.
     const GOES_ON: bool;
 
-    /// Counts an exchange, due and sent at these times, that completed at `at`. Returns false once there are enough.
+    /// Counts an exchange that was due and sent at these times and completed at `at`. Returns false once there are enough.
+    /// In a closed loop a request is due when the exchange before it was done.
     fn done(&mut self, at: Nanos, due: Nanos, sent: Nanos) -> bool;
 
     fn failed(&mut self, kind: &str);

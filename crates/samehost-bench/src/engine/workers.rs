@@ -21,7 +21,6 @@ use crate::machine::{MachineMeter, ServerMeter, ThreadUse, families, process_cpu
 /// A load is given up this long after a signal at the latest.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Meters that run, to be read when the window ends.
 struct Meters {
     server: ServerMeter,
     server_read_at: Nanos,
@@ -126,7 +125,8 @@ impl<T: Send + 'static> WorkerPool<T> {
     }
 }
 
-/// Waits for the window with the meters at its ends, then for the workers.
+/// Waits for the window with the meters at its ends, then for the workers; adds up what they counted. Workers that have
+/// not ended when the patience is over count as hung.
 fn attend(
     mut pool: WorkerPool<Tally>,
     window: Window,
@@ -154,7 +154,6 @@ fn attend(
     Ok(trial::of_tally(&sum, window.seconds(), load.open_loop.as_ref(), metered))
 }
 
-/// Due times of an open loop in the engine's clock.
 fn schedule(open_loop: &OpenLoop, window: Window) -> Vec<Nanos> {
     let span = window.end - window.open;
     let mut due = super::arrivals(open_loop.spacing, open_loop.rate_per_s, span, open_loop.seed);

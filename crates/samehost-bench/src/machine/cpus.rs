@@ -21,7 +21,7 @@ use samehost_system::peer::family;
 
 use crate::error::BenchError;
 
-/// CPUs that this process may use, ascending.
+/// CPUs that this process may use, ascending; empty where the kernel does not say.
 #[must_use]
 pub fn allowed_cpus() -> Vec<usize> {
     // The affinity that the process started with: its first thread never pins itself.
@@ -66,7 +66,6 @@ impl CpuPlan {
         CpuPlan { client: vec![client], server: vec![server] }
     }
 
-    /// Whether each end has one CPU of its own, so that they can change places.
     #[must_use]
     pub fn can_swap(&self) -> bool {
         self.client.len() == 1 && self.server.len() == 1 && self.client != self.server
@@ -77,13 +76,11 @@ impl CpuPlan {
         CpuPlan { client: self.server, server: self.client }
     }
 
-    /// Whether client and server share a single CPU.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         self.client.len() == 1 && self.client == self.server
     }
 
-    /// Pins the calling thread to the client's CPUs.
     pub fn place_client(&self) {
         if let Err(error) = sched_setaffinity(None, &set(&self.client)) {
             tracing::warn!(%error, "the client could not be pinned");

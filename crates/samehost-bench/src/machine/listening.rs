@@ -76,7 +76,6 @@ fn may_look(pid: u32) -> bool {
     fs::read_dir(format!("/proc/{pid}/fd")).is_ok()
 }
 
-/// Endpoints on which a process listens and that a local client can reach, TCP first.
 fn endpoints(pid: u32) -> Vec<Endpoint> {
     let inodes = sockets_of(pid);
     let mut sockets = net_table::read(pid, 0).unwrap_or_default();
@@ -105,7 +104,8 @@ fn endpoint(socket: &Socket) -> Option<Endpoint> {
     }
 }
 
-/// Processes that have this endpoint's listening socket open; empty if none is visible.
+/// Processes that have this endpoint's listening socket open; empty if none is visible, as those of other users without
+/// root.
 #[must_use]
 pub fn listener_pids(endpoint: &Endpoint) -> Vec<u32> {
     listeners(endpoint).iter().flat_map(|socket| holders(socket.inode).pids).collect()
@@ -114,7 +114,6 @@ pub fn listener_pids(endpoint: &Endpoint) -> Vec<u32> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Queue {
     pub(crate) waiting: u32,
-    /// Limit of the queue: the listener's backlog.
     pub(crate) most: u32,
 }
 

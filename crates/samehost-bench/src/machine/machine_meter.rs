@@ -92,7 +92,7 @@ impl MachineMeter {
         MachineSpan { before: self.before, after: reading() }
     }
 
-    /// Ends the window and computes the machine's use; `own_cpu_ns` of it was client and server.
+    /// [`stop`](Self::stop) and [`used`](MachineSpan::used) at once.
     #[must_use]
     pub fn end(&self, own_cpu_ns: u64, cpus: u32) -> MachineUse {
         self.stop().used(own_cpu_ns, cpus)
@@ -106,7 +106,7 @@ pub struct MachineSpan {
 }
 
 impl MachineSpan {
-    /// Use of the machine in the window; `own_cpu_ns` of it was client and server.
+    /// Use of the machine in the window. `own_cpu_ns` of it was client and server; what remains is foreign.
     #[must_use]
     pub fn used(&self, own_cpu_ns: u64, cpus: u32) -> MachineUse {
         use_between(self.before, self.after, own_cpu_ns, cpus, *SOFTIRQS_ARE_APART)
@@ -155,7 +155,6 @@ pub fn doubt_clock(machine: &MachineUse) -> Option<Warning> {
     Some(Warning::new(Code::ClockChange, "", message))
 }
 
-/// Whether the kernel books softirq time separately from processes.
 static SOFTIRQS_ARE_APART: LazyLock<bool> = LazyLock::new(|| {
     let release = super::text("/proc/sys/kernel/osrelease").unwrap_or_default();
     let release = release.trim();
@@ -171,8 +170,6 @@ fn are_softirqs_apart(config: &str, command_line: &str) -> bool {
         && !command_line.split_ascii_whitespace().any(|word| word == "tsc=noirqtime")
 }
 
-// Which other programs use the CPUs while we measure, by name. It names them and judges nothing.
-
 /// Shortest time between two looks at the programs of the machine.
 /// A look reads a file for each process, which takes some milliseconds on a busy machine, so it is made
 /// between blocks and at most this often. Processes of one name are one program, and one that has ended
@@ -182,13 +179,12 @@ const BETWEEN: Duration = Duration::from_secs(1);
 /// CPU time below which a program is not kept, in percent of one CPU.
 const LEAST_PERCENT: f64 = 1.0;
 
-/// CPU time of a process so far, in ticks.
+/// A process with its CPU time so far, in ticks: its own, and that of children that ended and were waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
     name: String,
     parent: u32,
     own: u64,
-    /// Of children that ended and were waited for.
     reaped: u64,
 }
 
@@ -209,7 +205,6 @@ pub struct Others {
     last: Look,
     looked: Instant,
     begun: Instant,
-    /// Ticks by name.
     used: BTreeMap<String, u64>,
 }
 
@@ -220,7 +215,6 @@ impl Others {
         Others { last: look(), looked: now, begun: now, used: BTreeMap::new() }
     }
 
-    /// Looks again if the last time was a second ago; between trials. `roots` and their descendants are ours.
     pub fn look_again(&mut self, roots: &[u32]) {
         if self.looked.elapsed() >= BETWEEN {
             self.add(roots);
@@ -235,7 +229,6 @@ impl Others {
         (self.last, self.looked) = (now, Instant::now());
     }
 
-    /// The programs that used a CPU, the busiest first.
     #[must_use]
     pub fn end(mut self, roots: &[u32]) -> Vec<OtherProgram> {
         self.add(roots);

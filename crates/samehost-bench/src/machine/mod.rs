@@ -140,7 +140,6 @@ fn memory_mib() -> u64 {
     kib / 1024
 }
 
-/// Values of `SYSCTLS` in the network namespace of the calling thread.
 pub(crate) fn network_settings() -> BTreeMap<String, String> {
     let mut settings = BTreeMap::new();
     for name in SYSCTLS {

@@ -158,11 +158,11 @@ impl ServerMeter {
     }
 }
 
-/// Threads of some processes, and how often each was given a CPU when listed.
+/// Threads of some processes, and how often each had been given a CPU when they were listed.
 #[derive(Debug)]
 pub struct Threads(Vec<(SwitchCounter, u64)>);
 
-/// Counter of one thread: how often it was given a CPU, and how long it used one and waited for one.
+/// A thread whose `schedstat` stays open: how often it was given a CPU, and how long it used one and waited for one.
 #[derive(Debug)]
 pub struct SwitchCounter {
     pub pid: u32,
@@ -170,7 +170,6 @@ pub struct SwitchCounter {
 }
 
 impl Threads {
-    /// Lists all threads of these processes.
     #[must_use]
     pub fn of(pids: &[u32]) -> Self {
         let mut threads = Vec::new();
@@ -222,7 +221,6 @@ impl Threads {
 }
 
 impl SwitchCounter {
-    /// What the kernel counted of the thread so far; its CPU time is exact while it rests. All 0 if it has ended.
     #[must_use]
     pub fn read(&self) -> Schedstat {
         schedstat(&self.file).unwrap_or_default()
@@ -233,7 +231,7 @@ impl SwitchCounter {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ThreadUse {
-    /// Time on a CPU in nanoseconds, exact (the scheduler's own count).
+    /// Exact: the scheduler's own count.
     pub cpu_ns: u64,
     /// Time ready to run but waiting for a CPU, in nanoseconds.
     pub wait_ns: u64,
@@ -332,7 +330,6 @@ impl ThreadMeter {
     }
 }
 
-/// Reads an open schedstat file; `None` if its thread has ended.
 pub(super) fn schedstat(file: &File) -> Option<Schedstat> {
     let mut text = [0; 96];
     let length = rustix::io::pread(file, &mut text, 0).ok()?;
@@ -342,7 +339,6 @@ pub(super) fn schedstat(file: &File) -> Option<Schedstat> {
 /// CPU clocks of whole processes, kept for frequent readings: at the borders of slices.
 #[derive(Debug)]
 pub struct ProcessClocks {
-    /// `None` for a process that has already ended.
     clocks: Vec<Option<nix::time::ClockId>>,
 }
 
@@ -365,7 +361,6 @@ pub fn process_cpu_ns(pid: u32) -> Option<u64> {
     cpu_ns_of(clock_of(pid)?)
 }
 
-/// The CPU clock of a process; `None` if it has ended.
 fn clock_of(pid: u32) -> Option<nix::time::ClockId> {
     nix::time::clock_getcpuclockid(Pid::from_raw(i32::try_from(pid).ok()?)).ok()
 }

@@ -56,19 +56,16 @@ unset HIDDEN
 umount /sys/fs/cgroup/unified 2>/dev/null || :
 "$@"
 exit $?"#;
-/// What else can be done where a program is missing.
 const INSTEAD: &str = "measure a container that already runs with --tcp and --unix";
 
 /// Distinguishes the containers on a bridge: each has an address of its own.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 pub(crate) struct ContainerSpec<'a> {
-    /// Name of the server, for messages.
     pub(crate) name: &'static str,
     pub(crate) program: &'a Path,
     /// Its arguments; paths are those inside.
     pub(crate) arguments: &'a [String],
-    /// Port of 127.0.0.1 that leads to it.
     pub(crate) port: u16,
 }
 
@@ -82,7 +79,6 @@ impl Place {
         matches!(self, Place::Rootlesskit | Place::Slirp4netns)
     }
 
-    /// The value of podman's `--network`.
     fn network(self) -> &'static str {
         match self {
             Place::Machine | Place::Host => "host",
@@ -250,7 +246,6 @@ fn configuration(root: &Path) -> String {
     )
 }
 
-/// Where podman keeps its state.
 fn state(root: &Path) -> Vec<String> {
     let below = |name: &str| root.join(name).display().to_string();
     let mut words: Vec<String> = Vec::new();
@@ -308,7 +303,6 @@ fn mounts(root: &Path) -> std::io::Result<Vec<String>> {
     Ok(words)
 }
 
-/// Processes of a container that is ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Inside {
     /// The server's own.
@@ -318,7 +312,6 @@ pub(crate) struct Inside {
 }
 
 impl Inside {
-    /// Finds them among the descendants of what was started.
     pub(crate) fn of(started: u32, program: &Path) -> Self {
         let wanted = identity(program);
         let mut inside = Inside::default();

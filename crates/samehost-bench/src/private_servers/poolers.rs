@@ -26,7 +26,6 @@ words! {
     pub(crate) enum PoolerKind { Pgbouncer = "pgbouncer", Odyssey = "odyssey" }
 }
 
-/// Files of a pooler with their texts, by name.
 type Files = Vec<(&'static str, String)>;
 
 struct PoolerDescriptor {
@@ -36,11 +35,9 @@ struct PoolerDescriptor {
 }
 
 pub(crate) struct PoolerSpec<'a> {
-    /// The server behind it.
     pub(crate) server: &'a PrivateServer,
     /// How long a client keeps a connection to the server: `transaction` or `session`.
     pub(crate) mode: &'static str,
-    /// Most clients at the same time.
     pub(crate) connections: u32,
 }
 

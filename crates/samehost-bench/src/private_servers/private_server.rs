@@ -37,7 +37,6 @@ impl fmt::Debug for PrivateServer {
 }
 
 impl PrivateServer {
-    /// Starts a server that listens on `endpoints`.
     pub(super) fn start(
         supervision: &Supervision,
         directory: PrivateDirectory,
@@ -115,17 +114,15 @@ impl PrivateServer {
         self
     }
 
-    /// Adds an endpoint that the server reported.
     pub(super) fn listens_on(&mut self, endpoint: Endpoint) {
         self.endpoints.insert(endpoint.transport(), endpoint);
     }
 
-    /// The next line that the server prints on stdout.
     pub(super) fn line(&mut self, timeout: Duration) -> Result<String, BenchError> {
         self.process.line(timeout)
     }
 
-    /// The error that the server did not start, with the end of its stderr.
+    /// The error that the server did not start.
     pub(crate) fn failure(&self, reason: impl Into<String>) -> BenchError {
         self.process.failure(reason)
     }
@@ -155,7 +152,6 @@ impl PrivateServer {
         self.process.pid()
     }
 
-    /// Directory of its sockets and data.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.process.directory()

@@ -8,7 +8,6 @@ use samehost_model::{FunctionSamples, Role, StackSamples};
 /// Most stacks kept for an arm, and for all arms together: a report with many levels must stay small.
 const MOST_STACKS: usize = 400;
 const MOST_OF_ALL: usize = 4000;
-/// Most functions kept for an arm.
 const MOST_FUNCTIONS: usize = 300;
 /// Longest name, in characters: C++ and Rust names can fill pages.
 const LONGEST_NAME: usize = 120;
@@ -19,7 +18,6 @@ const KERNEL: &str = "_[k]";
 /// Characters of a process's name that the kernel keeps (TASK_COMM_LEN).
 const COMM: usize = 15;
 
-/// A function: role, name, whether it is in the kernel.
 type Function = (Role, String, bool);
 
 #[derive(Debug)]
@@ -36,7 +34,6 @@ pub(crate) struct Folding {
 }
 
 impl Folding {
-    /// Starts empty. `program` is the name of this program.
     pub(crate) fn new(own: u32, program: &str) -> Self {
         Folding {
             own,
@@ -163,7 +160,6 @@ fn pid(text: &str) -> Option<u32> {
     pid.parse().ok()
 }
 
-/// Parses name and pid of `NAME:PID/TID`; a name may contain colons.
 fn named(text: &str) -> Option<(&str, u32)> {
     let (name, task) = text.rsplit_once(':')?;
     Some((name, pid(task)?))

@@ -19,7 +19,6 @@ use crate::private_servers::{PrivateDirectory, SupervisedProcess, Supervision, i
 
 pub(crate) use folding::Folding;
 
-/// How perf finds the call stack of a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CallGraph {
     /// By frame pointers: cheap; programs built without them have short stacks.
@@ -30,7 +29,6 @@ pub enum CallGraph {
 }
 
 impl CallGraph {
-    /// Name in perf's options.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -98,7 +96,6 @@ impl Profiler {
         Ok(profiler)
     }
 
-    /// Process name of this program.
     pub(crate) fn program_name(&self) -> String {
         self.program.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
@@ -138,7 +135,6 @@ fn has_address(line: &str) -> bool {
     line.split(' ').next().is_some_and(|address| address.bytes().any(|digit| digit != b'0'))
 }
 
-/// Checks that the kernel lets this process profile the kernel.
 fn permit(paranoid: &str, status: &str) -> Result<(), BenchError> {
     let mut effective = 0;
     for line in status.lines() {
@@ -223,7 +219,6 @@ impl Profiler {
 }
 
 impl Recording {
-    /// Ends the recording and adds up its samples.
     pub(crate) fn end(mut self, folding: &mut Folding, interrupted: &AtomicBool) -> Result<(), BenchError> {
         self.tell("stop", interrupted)?;
         loop {

@@ -144,7 +144,6 @@ impl Profiling {
     }
 }
 
-/// CPU time per operation in microseconds, from the number of samples.
 fn counted(samples: u64, operations: u64) -> f64 {
     if operations == 0 { 0.0 } else { samples as f64 * 1e6 / f64::from(FREQUENCY_HZ) / operations as f64 }
 }

@@ -30,7 +30,6 @@ use crate::error::BenchError;
 /// Connections that wait for the runtime to take them over.
 const HANDED_OVER: usize = 1024;
 
-/// Serves until stopped; then connections are closed.
 pub(super) fn serve(listening: &Listening, options: &ServeOptions) -> Result<(), BenchError> {
     if options.model != Model::Threads {
         let model = options.model.name();
@@ -66,7 +65,6 @@ fn hand_over(
     }
 }
 
-/// A connection as tonic expects it.
 struct Accepted(transport::Stream);
 
 impl Connected for Accepted {

@@ -21,7 +21,6 @@ const MOST_OF_IT: f64 = 0.9;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Workers {
-    /// Processes of the server, including those started for this arm's connections.
     pub(super) server: Vec<u32>,
     pub(super) proxy: Vec<u32>,
 }
@@ -33,7 +32,6 @@ pub(super) struct Division {
     /// For each watched thread of a shared server process, the arms that it works for; empty if there are too
     /// many threads.
     threads: Vec<Vec<usize>>,
-    /// For each arm, the processes that work for it alone.
     private: Vec<Vec<u32>>,
 }
 
@@ -79,7 +77,6 @@ impl Division {
     }
 }
 
-/// The processes of all arms, each once.
 fn all(workers: &[Workers], read: fn(&Workers) -> &Vec<u32>) -> Vec<u32> {
     let mut pids: Vec<u32> = workers.iter().flat_map(read).copied().collect();
     pids.sort_unstable();
@@ -125,11 +122,9 @@ impl Clocks for Kernel {
     }
 }
 
-/// Accounts of what each arm used during a round.
 pub(super) struct Books<C> {
     clocks: C,
     division: Division,
-    /// Last reading of the shared processes.
     last: Vec<u64>,
     next: Vec<u64>,
     began: ThreadUse,
@@ -260,9 +255,9 @@ fn together(shared: ServerUse, private: Option<ServerUse>) -> ServerUse {
 
 /// Most threads that are looked at: each takes a microsecond at every border of the warm-up.
 const MOST_CENSUS_THREADS: usize = 256;
-/// Fewest times that a thread ran in its arm's slices.
+/// A thread is an arm's if it ran at least so often in the arm's slices, and in those of other arms at most once for so many
+/// runs. What is rarer may be another client's thread that ran in one arm's slices by chance.
 const FEWEST_RUNS: u64 = 3;
-/// In the slices of other arms it ran at most once for so many runs in its own.
 const OF_OTHERS: u64 = 10;
 
 /// How often each thread of the server was given a CPU in each arm's slices of the warm-up.

@@ -83,7 +83,6 @@ impl Lane {
         }
     }
 
-    /// The shortest exchange so far, in nanoseconds.
     pub(super) fn shortest(&self) -> Option<Nanos> {
         let latency = &self.counter().tally.latency;
         (!latency.is_empty()).then(|| latency.min())
@@ -97,7 +96,6 @@ impl Lane {
         matches!(self.client, Client::Stream(..))
     }
 
-    /// Leaves exchanges that waited for a CPU out of the mean from now on.
     pub(super) fn leave_out(&mut self, interruptions: Interruptions) {
         self.counter_mut().leave_out(interruptions);
     }
@@ -133,7 +131,6 @@ pub(super) trait Arm {
     fn turn(&mut self, length: Nanos) -> Result<(), BenchError>;
 }
 
-/// What is read between slices.
 pub(super) trait Borders {
     /// Called before a slice of this arm.
     ///
@@ -177,14 +174,12 @@ pub(super) fn play(
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// First exchanges, not counted.
     Settling,
     Measuring,
     /// Enough was counted; replies that still arrive are not.
     Over,
 }
 
-/// Counts of an arm over all its slices so far.
 #[derive(Debug)]
 pub(in crate::engine) struct SliceCounter {
     pub(in crate::engine) tally: Tally,
@@ -192,7 +187,6 @@ pub(in crate::engine) struct SliceCounter {
     pub(in crate::engine) driven: u64,
     /// Bytes of a stream; 0 for requests.
     pub(in crate::engine) bytes: u64,
-    /// Total length of the counted parts.
     pub(in crate::engine) measured: Nanos,
     pub(in crate::engine) slices: u32,
     /// Total time from the end of the counted part to the last reply.
@@ -202,7 +196,6 @@ pub(in crate::engine) struct SliceCounter {
     firsts: u32,
     levels: Levels,
     operations_per_exchange: u64,
-    /// Exchanges at the start of each slice that are not counted.
     settling: u64,
     phase: Phase,
     left: u64,
@@ -256,7 +249,6 @@ impl SliceCounter {
         }
     }
 
-    /// Discards the counts of the warm-up.
     pub(super) fn forget(&mut self) {
         *self = SliceCounter::new(self.operations_per_exchange, self.settling);
     }

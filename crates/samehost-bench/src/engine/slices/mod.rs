@@ -55,7 +55,7 @@ const WARM_UP_PASSES: u32 = 3;
 
 #[derive(Clone, Debug)]
 pub struct Round {
-    /// Length of a slice; longer if requests take long.
+    /// Length of a slice; slices are longer if requests take long.
     pub slice: Duration,
     /// Total length of the slices of an arm.
     pub length: Duration,
@@ -65,7 +65,6 @@ pub struct Round {
     pub seed: u64,
 }
 
-/// The arms of a round, their connections open.
 #[derive(Default)]
 pub struct Lanes {
     opened: Vec<Opened>,
@@ -239,7 +238,6 @@ fn border(arms: &[Lane], elapsed: Nanos) -> f64 {
     (elapsed.saturating_sub(in_slices) + draining) as f64 / in_slices.max(1) as f64
 }
 
-/// All processes of servers and proxies, each once.
 fn serving(workers: &[Workers]) -> Vec<u32> {
     let mut pids = Vec::new();
     for of_arm in workers {

@@ -42,7 +42,6 @@ const MODULES: &[&str] = &[
     "mpm_event", "unixd", "authz_core", "alias", "env", "headers", "slotmem_shm", "proxy", "proxy_http",
     "proxy_fcgi", "proxy_balancer", "lbmethod_byrequests",
 ];
-/// Where distributions have them.
 const PLACES: &[&str] = &[
     "/usr/lib/apache2/modules", "/usr/lib64/httpd/modules", "/usr/lib/httpd/modules", "/usr/lib64/apache2",
     "/usr/libexec/apache2",

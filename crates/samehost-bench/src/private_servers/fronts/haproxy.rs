@@ -87,7 +87,6 @@ fn pools(spec: &Pools<'_>) -> Result<String, BenchError> {
     Ok(text)
 }
 
-/// Options of a server that keep so many idle connections.
 fn kept_connections(kept: u32) -> String {
     format!(" pool-max-conn {kept} pool-low-conn {kept} pool-purge-delay 1h")
 }

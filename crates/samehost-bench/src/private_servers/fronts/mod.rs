@@ -38,7 +38,6 @@ pub(crate) const READY: &str = "/ready";
 const BACKLOG: u32 = 65535;
 
 words! {
-    /// A server that passes requests on.
     pub(crate) enum FrontKind {
         Nginx = "nginx",
         Apache = "apache",
@@ -50,7 +49,6 @@ words! {
 
 pub(crate) struct FrontDescriptor {
     pub(crate) server: ServerKind,
-    /// Whether a worker uses one CPU at most.
     pub(crate) worker_is_one_cpu: bool,
     /// Whether it keeps connections to FastCGI servers where that is asked for.
     pub(crate) keeps_fastcgi: bool,
@@ -78,7 +76,6 @@ impl FrontKind {
         self.descriptor().server.title
     }
 
-    /// Checks that it can listen on this transport.
     pub(crate) fn check_listens(self, front: Transport) -> Result<(), BenchError> {
         match (front, self.ports_only()) {
             (Transport::Unix, Some(why)) => {
@@ -129,7 +126,6 @@ pub(crate) struct Host<'a> {
     pub(crate) kept: Option<u32>,
 }
 
-/// Pools of PHP-FPM: the path `/name` is the script in that pool.
 pub(crate) struct Pools<'a> {
     pub(crate) pools: &'a [(String, Endpoint)],
     pub(crate) script: &'a Path,
@@ -147,9 +143,7 @@ pub(crate) struct Sites<'a> {
 }
 
 pub(crate) struct PhpSite {
-    /// The PHP-FPM that runs it.
     pub(crate) pool: Endpoint,
-    /// The folder of its scripts.
     pub(crate) root: PathBuf,
     /// The script that answers every request; `None` for the one that the request names without `.php`, whose output is
     /// passed on as it comes.
@@ -167,7 +161,6 @@ pub(crate) fn site(first: &Endpoint, number: usize) -> Endpoint {
     }
 }
 
-/// A server in front with the places that it has.
 pub(super) struct Layout<'a> {
     directory: &'a Path,
     port: u16,

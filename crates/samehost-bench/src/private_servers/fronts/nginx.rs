@@ -105,7 +105,6 @@ fn parameter(name: &str, value: &str) -> String {
     format!("      fastcgi_param {name} {value};\n")
 }
 
-/// Parameters that follow from the request.
 const OF_THE_REQUEST: &[(&str, &str)] = &[
     ("QUERY_STRING", "$query_string"),
     ("REQUEST_METHOD", "$request_method"),
