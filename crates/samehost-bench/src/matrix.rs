@@ -367,7 +367,10 @@ pub fn plan(
             None => {
                 let shortest = SHORTEST / often.runs_in_a_block(2) as f64;
                 let fits = trial_length(budget, least, shortest, stop.budget.is_some())?;
-                in_a_round.map_or(fits, |longest| fits.min(longest))
+                match in_a_round {
+                    Some(longest) => fits.min(longest),
+                    None => fits,
+                }
             }
         })
     } else {

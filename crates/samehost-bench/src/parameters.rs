@@ -141,6 +141,7 @@ macro_rules! words {
         }
     )+};
 }
+
 pub(crate) use words;
 
 words! {

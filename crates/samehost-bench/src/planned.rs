@@ -128,6 +128,7 @@ fn command_points(matrix: &Matrix) -> Vec<(Point, String)> {
     }
     points
 }
+
 /// How much to measure. After an earlier part of the same measurement, trials keep their length: the blocks
 /// of both count.
 fn plan(

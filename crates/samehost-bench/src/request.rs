@@ -117,6 +117,7 @@ pub trait Recorder: Observer + Send {
     fn consent(&mut self, _impacts: &[Impact], _seconds: f64) -> Result<(), BenchError> {
         Ok(())
     }
+
     fn profile(&mut self, _profile: &Profile) {}
 }
 

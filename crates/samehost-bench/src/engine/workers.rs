@@ -41,7 +41,10 @@ impl Meters {
         let begun = now();
         let server = ServerMeter::begin(&surroundings.server_pids, family);
         let proxies = &surroundings.proxy_pids;
-        let proxy = (!proxies.is_empty()).then(|| ServerMeter::begin(proxies, &families(proxies)));
+        let proxy = match proxies.as_slice() {
+            [] => None,
+            proxies => Some(ServerMeter::begin(proxies, &families(proxies))),
+        };
         Meters { proxy, server_read_at: begun + nanos(server.delay()), server, machine, own_cpu_ns }
     }
 
@@ -257,10 +260,14 @@ fn session_work(
 fn operations_per_exchange(share: &Connected) -> u64 {
     share.first().map_or(1, |(_, session)| session.operations_per_exchange())
 }
+
 /// The server's threads, where one connection in a closed loop leaves out what waited for a CPU.
 fn listed(load: &Load, family: &[u32], surroundings: &Surroundings) -> Option<Listed> {
     let is_one = load.connections == 1 && load.open_loop.is_none();
-    is_one.then(|| Listed::of(&[family, &families(&surroundings.proxy_pids)].concat()))
+    if !is_one {
+        return None;
+    }
+    Some(Listed::of(&[family, &families(&surroundings.proxy_pids)].concat()))
 }
 
 /// Asks for precise timers: by default the kernel may add 50 µs to every sleep (timer slack).

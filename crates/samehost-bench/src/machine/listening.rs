@@ -51,6 +51,7 @@ fn is_the_same(server: &RunningServer, stat: &status::Stat, endpoints: &[Endpoin
         server.pid == stat.parent && endpoints.iter().all(|endpoint| server.endpoints.contains(endpoint));
     server.name == stat.name && (is_child || server.endpoints == endpoints)
 }
+
 /// Whether a supervisor of ours is among the ancestors. The process then belongs to a private server of
 /// another measurement.
 fn is_ours(parent: u32) -> bool {

@@ -66,7 +66,10 @@ fn clock_khz() -> Option<f64> {
         files.filter(|file| file.exists()).collect()
     });
     let clocks: Vec<f64> = FILES.iter().filter_map(|file| super::text(file)?.trim().parse().ok()).collect();
-    (!clocks.is_empty()).then(|| clocks.iter().sum::<f64>() / clocks.len() as f64)
+    if clocks.is_empty() {
+        return None;
+    }
+    Some(clocks.iter().sum::<f64>() / clocks.len() as f64)
 }
 
 #[derive(Debug)]
@@ -263,8 +266,12 @@ fn grown(before: &Look, now: &Look, roots: &[u32]) -> BTreeMap<String, u64> {
         }
         // A pid that was used again has less than before.
         let earlier = before.get(pid).filter(|earlier| earlier.own <= seen.own);
-        let own = seen.own - earlier.map_or(0, |earlier| earlier.own);
-        let reaped = seen.reaped.saturating_sub(earlier.map_or(0, |earlier| earlier.reaped));
+        let (own_before, reaped_before) = match earlier {
+            Some(earlier) => (earlier.own, earlier.reaped),
+            None => (0, 0),
+        };
+        let own = seen.own - own_before;
+        let reaped = seen.reaped.saturating_sub(reaped_before);
         let reaped = reaped.saturating_sub(counted_of_ended.get(pid).copied().unwrap_or(0));
         if own + reaped > 0 {
             *used.entry(program(&seen.name).to_owned()).or_default() += own + reaped;

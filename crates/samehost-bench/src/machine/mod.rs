@@ -175,6 +175,7 @@ pub fn host() -> Host {
 fn or_unknown(value: Option<String>) -> String {
     value.unwrap_or_else(unknown)
 }
+
 fn unknown() -> String {
     "unknown".to_owned()
 }

@@ -333,7 +333,7 @@ impl ThreadMeter {
 pub(super) fn schedstat(file: &File) -> Option<Schedstat> {
     let mut text = [0; 96];
     let length = rustix::io::pread(file, &mut text, 0).ok()?;
-    std::str::from_utf8(&text[..length]).ok().and_then(super::parse_schedstat)
+    super::parse_schedstat(std::str::from_utf8(&text[..length]).ok()?)
 }
 
 /// CPU clocks of whole processes, kept for frequent readings: at the borders of slices.
