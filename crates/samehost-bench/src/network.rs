@@ -155,8 +155,8 @@ pub fn prepare(program: &Path) -> Result<(), BenchError> {
     }
 }
 
-/// Does what [`prepare`] and then a measurement do, so that the hidden verb [`TRY`] can say in advance whether this user
-/// may: a process cannot leave a user namespace that is of no use.
+/// Does what [`prepare`] and then a measurement do, so that the hidden verb `try-own-network` can say in advance whether
+/// this user may: a process cannot leave a user namespace that is of no use.
 ///
 /// # Errors
 /// What the kernel refuses.

@@ -176,7 +176,7 @@ impl Flow {
 /// Makes a whole exchange: sends one request and reads the whole reply.
 ///
 /// # Errors
-/// When the connection breaks, or less than [`LEAST`] bytes come in [`STALL`]. A wrong reply or a refusal is not an error
+/// When the connection breaks, or less than `LEAST` bytes come in `STALL`. A wrong reply or a refusal is not an error
 /// but a tally with a failure.
 pub fn drive_whole(
     mut stream: Stream,

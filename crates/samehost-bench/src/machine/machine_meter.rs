@@ -95,7 +95,7 @@ impl MachineMeter {
         MachineSpan { before: self.before, after: reading() }
     }
 
-    /// [`stop`](Self::stop) and [`used`](MachineSpan::used) at once.
+    /// As [`stop`](Self::stop), and the use of the machine; `own_cpu_ns` of it was client and server.
     #[must_use]
     pub fn end(&self, own_cpu_ns: u64, cpus: u32) -> MachineUse {
         self.stop().used(own_cpu_ns, cpus)
