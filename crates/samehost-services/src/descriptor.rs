@@ -25,7 +25,7 @@ const OWN: &[&str] = &[
 #[serde(default, deny_unknown_fields)]
 pub struct Descriptor {
     pub label: String,
-    /// The service that it behaves like: what this file leaves out is as there, but for its name, its programs and the like.
+    /// The service that it behaves like: what this file leaves out is as there, but for what is each service's own (name, programs).
     pub like: Option<Kind>,
     /// Its place in lists. Where several services fit, the first counts. Without one it stands behind the service that it
     /// is like.
