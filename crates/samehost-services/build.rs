@@ -53,15 +53,11 @@ fn texts(files: &[(String, PathBuf)]) -> String {
 
 /// `docker-proxy` becomes `DockerProxy`.
 fn variant(name: &str) -> String {
-    name.split('-')
-        .map(|word| {
-            let mut letters = word.chars();
-            letters
-                .next()
-                .map(|first| first.to_ascii_uppercase())
-                .into_iter()
-                .chain(letters)
-                .collect::<String>()
-        })
-        .collect()
+    let mut variant = String::new();
+    for word in name.split('-') {
+        let mut letters = word.chars();
+        variant.extend(letters.next().map(|first| first.to_ascii_uppercase()));
+        variant.push_str(letters.as_str());
+    }
+    variant
 }

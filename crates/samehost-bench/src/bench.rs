@@ -74,7 +74,6 @@ fn warned(mut outcome: BenchOutcome, own: &OwnNetwork, network: Network) -> Benc
     outcome
 }
 
-/// Measures a workload in the network namespace of this thread.
 fn bench_here(first: &Planned, nets: Nets, observer: &mut dyn Recorder) -> Result<BenchOutcome, BenchError> {
     let host = host();
     let request = &first.request;
@@ -90,7 +89,6 @@ fn bench_here(first: &Planned, nets: Nets, observer: &mut dyn Recorder) -> Resul
         None => first.with_capacities(runner.measure_capacities(&first.matrix, observer)?)?,
     };
     planned.plan.wake_up_us = wake_up(&planned);
-    // Kept until everything is measured.
     let awake = keep_awake(&planned)?;
     planned.plan.awake = awake.as_ref().map(Awake::by);
     runner.follow(&planned.plan);
@@ -101,7 +99,8 @@ fn bench_here(first: &Planned, nets: Nets, observer: &mut dyn Recorder) -> Resul
     Ok(runner.run(report, request, profiler.as_ref(), observer))
 }
 
-/// Keeps CPUs awake as asked, or by default where that is possible.
+/// Keeps CPUs awake as asked, or by default where that is possible and what is measured is not the scheduler's own choice;
+/// as long as the value lives. `None` where they may sleep.
 fn keep_awake(planned: &Planned) -> Result<Option<Awake>, BenchError> {
     let cpus = allowed_cpus();
     match planned.request.awake {
@@ -123,10 +122,12 @@ fn wake_up(planned: &Planned) -> Option<f64> {
     }
     let is_one_at_a_time =
         planned.arms.iter().any(|arm| arm.point.connections == 1 && arm.point.rate_per_s.is_none());
-    (is_one_at_a_time && !shows_the_scheduler(planned)).then(|| wake_up_us(&allowed_cpus()))?
+    if !is_one_at_a_time || shows_the_scheduler(planned) {
+        return None;
+    }
+    wake_up_us(&allowed_cpus())
 }
 
-/// Everything in the report that is known before the first trial.
 fn head(planned: Planned, host: Host, server: ServerInfo) -> Head {
     let parameters = planned.shown_parameters();
     let Planned { workload, configured, request, capabilities, plan, mut arms, .. } = planned;
@@ -154,7 +155,8 @@ fn head(planned: Planned, host: Host, server: ServerInfo) -> Head {
     }
 }
 
-/// Finds out what the measurement does to servers that are already running, and asks for consent.
+/// Finds out what the measurement does to servers that are already running, and asks for consent. Nothing is written
+/// before it is given (docs/decisions/0079).
 fn consented(planned: &Planned, observer: &mut dyn Recorder) -> Result<(), BenchError> {
     let seconds = planned.plan.budget_s.unwrap_or(60.0);
     let matrix = &planned.matrix;

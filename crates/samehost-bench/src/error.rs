@@ -8,180 +8,90 @@ use samehost_login::{CredentialsError, LoginError, OPEN, Refused};
 use samehost_model::{EndpointError, Protocol, QuantityError, Transport, UnknownTransport};
 use samehost_transport::{CertificateMakingError, ConnectError, ListenError, StartError, TuningError};
 
-/// Cause of an error, for the exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     Input,
-    /// Something needed is missing on this machine, or went away.
     Missing,
-    /// A person stopped the measurement.
     Interrupted,
 }
 
-/// Why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// A number on the command line cannot be parsed.
     #[error(transparent)]
     Quantity(#[from] QuantityError),
-    /// An endpoint on the command line cannot be parsed.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
-    /// Unknown transport on the command line.
     #[error(transparent)]
     Transport(#[from] UnknownTransport),
     /// Options that exclude each other, or a value that a workload does not accept.
     #[error("{0}")]
     Usage(String),
-    /// A workload that does not run over a transport.
     #[error("`{workload}` does not run over {transport}; it runs over {}", known.iter().map(|t| t.name()).collect::<Vec<_>>().join(", "))]
-    UnsupportedTransport {
-        workload: &'static str,
-        /// Transport asked for.
-        transport: Transport,
-        /// Transports it runs over.
-        known: Vec<Transport>,
-    },
-    /// The client could not connect.
+    UnsupportedTransport { workload: &'static str, transport: Transport, known: Vec<Transport> },
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// A connection of a burst could not be started.
     #[error(transparent)]
     StartConnect(#[from] StartError),
-    /// A socket option could not be set as asked for.
     #[error(transparent)]
     Tuning(#[from] TuningError),
-    /// A certificate could not be made.
     #[error(transparent)]
     Certificate(#[from] CertificateMakingError),
-    /// A built-in server could not listen.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// The kernel reports another transport than the one asked for.
     #[error("asked for {asked}, but the kernel says: {observed}")]
-    WrongTransport {
-        /// Transport asked for.
-        asked: Transport,
-        /// Transport that the kernel reports.
-        observed: String,
-    },
-    /// The server went away during a trial.
+    WrongTransport { asked: Transport, observed: String },
     #[error("the server at {endpoint} went away during the trial: {reason}{}", last_words(server_said))]
-    ServerLost {
-        endpoint: String,
-        /// How it showed.
-        reason: String,
-        /// The end of the server's stderr.
-        server_said: String,
-    },
-    /// No reply arrived in time.
+    ServerLost { endpoint: String, reason: String, server_said: String },
     #[error("no reply from {endpoint} for {seconds:.0} s; is the server stopped or overloaded?")]
-    Hung {
-        /// Endpoint of the server.
-        endpoint: String,
-        /// Time waited.
-        seconds: f64,
-    },
+    Hung { endpoint: String, seconds: f64 },
     /// A private server did not start.
     #[error("could not start {server}: {reason}{}", last_words(server_said))]
-    Start {
-        /// Name of the server.
-        server: String,
-        /// What went wrong.
-        reason: String,
-        /// The end of the server's stderr.
-        server_said: String,
-    },
-    /// The program of a server is not installed.
+    Start { server: String, reason: String, server_said: String },
     #[error(
         "{program} is not installed, or not in PATH; install the package {package} (`apt install {package}`), or name servers that already run with --tcp and --unix"
     )]
     NotInstalled {
         /// The program, or the alternatives.
         program: String,
-        /// Debian package of the program.
         package: &'static str,
     },
     /// The program of a server is not installed, and Debian has no package of it.
     #[error(
         "{program} is not installed, or not in PATH; Debian has no package of it, PyPI has: `pipx install {wheel}`"
     )]
-    NotPackaged {
-        /// The program.
-        program: String,
-        /// Python package of the program.
-        wheel: &'static str,
-    },
+    NotPackaged { program: String, wheel: &'static str },
     /// A program that builds one of our servers is not installed.
     #[error(
         "{program} is not installed, or not in PATH; install the package {package} (`apt install {package}`), or {instead}"
     )]
-    ToolMissing {
-        program: String,
-        /// Debian package of the program.
-        package: &'static str,
-        /// What else the user can do.
-        instead: &'static str,
-    },
-    /// The kernel denied something.
+    ToolMissing { program: String, package: &'static str, instead: &'static str },
     #[error("{what} is not permitted here: {reason}; {try_next}")]
-    NotPermitted {
-        /// What was tried.
-        what: &'static str,
-        /// Why it was denied.
-        reason: String,
-        /// What to try next.
-        try_next: &'static str,
-    },
+    NotPermitted { what: &'static str, reason: String, try_next: &'static str },
     /// A private PHP-FPM would have to listen on a port that every user can reach.
     #[error(
         "the TCP port of a private PHP-FPM would be open to every user of this machine, who could have it run any code; it needs a network of its own, and {reason}; or {instead}"
     )]
-    NoOwnNetwork {
-        /// Why a network namespace is not possible.
-        reason: String,
-        /// What can be measured instead.
-        instead: &'static str,
-    },
-    /// A server refused something that the measurement needs.
+    NoOwnNetwork { reason: String, instead: &'static str },
     #[error("the server at {endpoint} refused {what}: {answer}{}", after(try_next))]
     Refused {
         endpoint: String,
         /// What was asked for, redacted.
         what: String,
-        /// The server's answer.
         answer: String,
         /// What to try next; may be empty.
         try_next: String,
     },
-    /// An I/O error.
     #[error("{what}: {source}")]
-    Io {
-        /// What was tried, on what.
-        what: String,
-        source: io::Error,
-    },
-    /// The command of an arm failed.
+    Io { what: String, source: io::Error },
     #[error("arm `{arm}`: {reason}")]
-    Command {
-        arm: String,
-        /// What went wrong, and what the command printed.
-        reason: String,
-    },
-    /// A path that cannot be used.
+    Command { arm: String, reason: String },
     #[error("{path}: {reason}", path = path.display())]
-    Path {
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
-    /// Client and server are to run on different CPUs, but there is only one.
+    Path { path: PathBuf, reason: String },
     #[error("--placement cross-core needs two CPUs, and this process may use only one (see `taskset -p $$`)")]
     OneCpu,
-    /// The kernel does not report which CPUs may be used.
     #[error("the kernel does not tell which CPUs this process may use (sched_getaffinity)")]
     NoCpu,
-    /// Ctrl-C or a termination signal.
     #[error("interrupted")]
     Interrupted,
 }
@@ -232,17 +142,16 @@ impl From<CredentialsError> for BenchError {
 }
 
 impl BenchError {
-    /// An I/O error; `what` names the operation and its object.
+    /// `what` names the operation and its object.
     pub fn io(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
         BenchError::Io { what: what.into(), source: source.into() }
     }
 
-    /// The same as [`BenchError::io`], for `map_err`.
+    /// As [`BenchError::io`], for `map_err`.
     pub(crate) fn during<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> Self {
         move |source| BenchError::io(what, source)
     }
 
-    /// Refuses what the user asked for.
     pub(crate) fn refuse<T>(reason: impl Into<String>) -> Result<T, Self> {
         Err(BenchError::Usage(reason.into()))
     }
@@ -255,7 +164,7 @@ impl BenchError {
         }
     }
 
-    /// No server, which is called `what`, is there for an arm.
+    /// No server, which messages call `what`, is there for an arm.
     pub(crate) fn nobody_on(transport: Transport, what: &str) -> Self {
         BenchError::Usage(format!("no {what} listens on {transport} for this trial"))
     }

@@ -11,10 +11,8 @@ use std::path::Path;
 /// somebody has to agree; `--yes` agrees where nobody can be asked (docs/decisions/0079).
 const PART: u64 = 4;
 
-/// What a measurement does to one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Impact {
-    /// Server and endpoint.
     pub server: String,
     /// What is written, or done to other clients; empty if the server is only read.
     pub does: Vec<String>,
@@ -24,14 +22,12 @@ pub struct Impact {
     pub beyond: Vec<String>,
 }
 
-/// Connections of a server.
+/// Connections of a server: those that the measurement opens at once, those that are open now, and the most that it takes
+/// without those that are reserved for administrators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Connections {
-    /// Connections that the measurement opens at once.
     pub(crate) ours: u64,
-    /// Connections that are open now.
     pub(crate) open: u64,
-    /// Upper limit, without those reserved for administrators.
     pub(crate) most: u64,
 }
 
@@ -61,7 +57,6 @@ impl Impact {
         }
     }
 
-    /// Records how much room is free where the measurement writes `needed` bytes.
     pub(crate) fn room(&mut self, needed: u64, left: u64, place: &str) {
         self.found.push(format!("{} are left {place}", in_words(left)));
         if needed.saturating_mul(PART) > left {
@@ -83,7 +78,6 @@ impl Impact {
         }
     }
 
-    /// Records the free space on the disk of a directory of this machine, if it can be read.
     pub(crate) fn disk(&mut self, needed: u64, directory: &str) {
         if let Ok(space) = rustix::fs::statvfs(Path::new(directory)) {
             let left = space.f_bavail.saturating_mul(space.f_frsize);
@@ -92,7 +86,7 @@ impl Impact {
     }
 }
 
-/// Bytes for humans.
+/// `12 MiB`: in the largest unit of which there are at least ten, rounded down.
 pub(crate) fn in_words(bytes: u64) -> String {
     match bytes {
         0..0x2800 => format!("{bytes} bytes"),

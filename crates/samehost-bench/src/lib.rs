@@ -1,14 +1,13 @@
 //! Schedules, drives and meters trials: from a request to raw trials and a report. It prints nothing.
 //!
-//! Start reading at [`bench()`]. `matrix` and `measure` decide what is measured (pure); `driving`
-//! chooses slices or trials; `measure` runs the blocks; `runner` keeps the servers; `engine` drives a trial
+//! Start reading at [`bench()`]. `planned` fills in all defaults and chooses slices or trials; `matrix` and `measure`
+//! decide what is measured (pure); `measure` runs the blocks; `runner` keeps the servers; `engine` drives a trial
 //! or a round and is the only reader of the clock. `workload` defines what a workload is, `workloads`
 //! contains them. `private_servers` are started for a measurement, `builtin_servers` are part of this
 //! program. `machine` meters CPUs and judges whether the machine was ours.
 
 mod bench;
 pub mod builtin_servers;
-mod driving;
 pub mod engine;
 mod error;
 mod impact;
@@ -27,11 +26,10 @@ pub mod workload;
 pub mod workloads;
 
 pub use bench::{bench, check, needs_own_network};
-pub use driving::Slicing;
 pub use error::{BenchError, Fault};
 pub use impact::Impact;
-pub use matrix::values as parameter_values;
-pub use matrix::{FLOOR, StopOptions};
+pub use matrix::{FLOOR, Slicing, StopOptions};
+pub use parameters::values as parameter_values;
 pub use planned::no_servers;
 pub use profile::CallGraph;
 pub use request::{BenchOutcome, KeepAwake, Recorder, Request};

@@ -4,16 +4,14 @@
 use std::time::Duration;
 
 use samehost_model::{
-    Arm, Driven, Placement, Plan, Point, Question, RateSpec, Redactor, Stopping, Transport, parse_count_list,
+    Arm, Driven, Placement, Plan, Point, Question, RateSpec, Redactor, Stopping, Transport,
 };
 use samehost_stats::{looks, min_blocks_for};
 
-use crate::driving::Slicing;
 use crate::error::BenchError;
-use crate::parameters::{ParameterKind, Parameters, Swept, distinct};
+use crate::parameters::{Parameters, Swept, distinct, values};
 use crate::workload::{Capabilities, Configured, Workload};
 
-/// Axes of the matrix.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Matrix {
     /// Transports, the baseline first; a transport named twice is compared with itself.
@@ -27,34 +25,31 @@ pub struct Matrix {
     pub placements: Vec<Placement>,
     /// Usual placement of one connection; several connections are placed freely.
     pub alone: Placement,
-    /// The workload's own parameters with several values.
     pub swept: Vec<Swept>,
-    /// Measured capacities; empty before they are measured.
+    /// Empty before they are measured.
     pub capacities: Vec<Capacity>,
 }
 
-/// Capacity of a transport at a level, in a closed loop.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Capacity {
-    /// Level: a point without a rate.
     pub level: Point,
     pub transport: Transport,
-    /// Operations per second.
     pub per_s: f64,
 }
 
 /// Capacities that an earlier part of the same measurement found.
 pub(crate) fn capacities_of(arms: &[Arm]) -> Vec<Capacity> {
-    arms.iter()
-        .filter_map(|arm| {
+    let mut capacities = Vec::new();
+    for arm in arms {
+        if let Some(per_s) = arm.capacity_per_s {
             let level = Point { rate_per_s: None, ..arm.point.clone() };
-            Some(Capacity { level, transport: arm.transport, per_s: arm.capacity_per_s? })
-        })
-        .collect()
+            capacities.push(Capacity { level, transport: arm.transport, per_s });
+        }
+    }
+    capacities
 }
 
 impl Matrix {
-    /// All levels, in the order of the tables.
     #[must_use]
     pub fn levels(&self) -> Vec<Point> {
         let mut levels = Vec::new();
@@ -101,7 +96,6 @@ impl Matrix {
         sets
     }
 
-    /// Measured capacity of a transport at a level.
     #[must_use]
     pub fn capacity(&self, level: &Point, transport: Transport) -> Option<f64> {
         let found = self.capacities.iter().find(|c| c.transport == transport && c.level == *level)?;
@@ -147,7 +141,6 @@ impl Matrix {
         }
     }
 
-    /// The arms of all points.
     ///
     /// # Errors
     /// When the workload refuses a point.
@@ -193,14 +186,15 @@ impl Matrix {
     /// Names of the arms of a point: the transport, with a number from the second of the same transport on.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
-        self.transports
-            .iter()
-            .enumerate()
-            .map(|(index, transport)| {
-                let twin = self.transports[..index].iter().filter(|earlier| *earlier == transport).count();
-                if twin == 0 { transport.to_string() } else { format!("{transport}#{}", twin + 1) }
-            })
-            .collect()
+        let mut names = Vec::with_capacity(self.transports.len());
+        for (index, transport) in self.transports.iter().enumerate() {
+            let twins = self.transports[..index].iter().filter(|earlier| *earlier == transport).count();
+            names.push(match twins {
+                0 => transport.to_string(),
+                _ => format!("{transport}#{}", twins + 1),
+            });
+        }
+        names
     }
 }
 
@@ -216,10 +210,13 @@ pub fn sweep(
     let mut parameters = parameters.clone();
     let mut swept = Vec::new();
     for parameter in workload.parameters() {
-        let Some(text) = parameters.get(parameter.name).filter(|text| !text.is_empty()) else { continue };
+        let Some(text) = parameters.get(parameter.name) else { continue };
+        if text.is_empty() {
+            continue;
+        }
         let Some(values) = values(parameter.kind, text) else { continue };
-        let values =
-            distinct(values.map_err(|reason| BenchError::Usage(format!("--{}: {reason}", parameter.name)))?);
+        let values = values.map_err(|reason| BenchError::Usage(format!("--{}: {reason}", parameter.name)))?;
+        let values = distinct(values);
         parameters.insert(parameter.name.to_owned(), values.join(","));
         if values.len() > 1 {
             swept.push(Swept { name: parameter.name.to_owned(), values });
@@ -228,42 +225,220 @@ pub fn sweep(
     Ok((parameters, swept))
 }
 
-/// Values of a parameter that may have several; `None` for a kind with a single value. The error contains
-/// what to write instead.
-pub fn values(kind: ParameterKind, text: &str) -> Option<Result<Vec<String>, String>> {
-    match kind {
-        ParameterKind::Counts => {
-            Some(parse_count_list(text).map(|counts| counts.iter().map(u32::to_string).collect()).map_err(
-                |error| {
-                    format!(
-                        "`{}` is not a number; write 8, a list (1,8,64) or a doubling range (1..64)",
-                        error.text
-                    )
-                },
-            ))
+/// Shortest time of an arm in a block that still shows a rate, and the longest trial that is worthwhile, in seconds.
+const SHORTEST: f64 = 0.1;
+const LONGEST: f64 = 1.0;
+/// Longest time of an arm in a round, in seconds.
+/// Its slices see the same moments as the others', so more rounds, which sample more connections and
+/// starts of the server, are worth more than longer ones. The round is the unit of replication: requests
+/// inside it share its connections, its memory layout and its minute of the day, and are never resampled
+/// (docs/method.md §1a).
+const IN_A_ROUND: f64 = 0.2;
+/// The same where the scheduler places client and server of one connection: a server that runs already.
+/// Each connection of a server with a thread for each has its thread on the client's CPU or on another
+/// one for as long as a round, which is a factor of two of its time: rounds of 0.2 s of a site's MariaDB
+/// differed by 66 % (standard deviation of the ln ratio). With the client's thread moved to a CPU drawn
+/// before each slice they differ by 20 %, and after 30 s the ratio is known to ±5 % where it was ±17 %.
+/// So rounds are as short as six slices of many connections allow, and there are four times as many
+/// (docs/method.md §1a).
+const IN_A_FREE_ROUND: f64 = 0.05;
+/// Most blocks by default, the last of the looks 12, 16, 24, 32 and 40; [`MOST_FREE_ROUNDS`] is the most
+/// of the short rounds. With noise of 2.7 % a target of ±2 % takes 36 blocks in the mean, and with 3.5 %
+/// all 40. A target that is missed is a warning. Coverage of the final interval is 93 to 97 % at every
+/// noise that was simulated, so more blocks would buy width alone (docs/method.md §3).
+const MOST_BLOCKS: u32 = 40;
+const MOST_FREE_ROUNDS: u32 = 160;
+/// Time around a trial for connecting, meters, restarts, in seconds.
+const AROUND_TRIAL: f64 = 0.03;
+/// Fraction of the budget that the minimum of blocks may use, so that there is time for more blocks.
+const BUDGET_FOR_LEAST: f64 = 0.6;
+pub const FLOOR: &str = "noop";
+
+/// The arms of commands given by name, at each of these points with the suffix of their ids.
+///
+/// # Errors
+/// When two arms have the same name, or one has the floor's.
+pub fn command_arms(
+    commands: &[(String, String)],
+    points: &[(Point, String)],
+) -> Result<Vec<Arm>, BenchError> {
+    for (place, (name, script)) in commands.iter().enumerate() {
+        if commands[..place].iter().any(|(other, _)| other == name) {
+            return Err(BenchError::Usage(format!("two arms are called `{name}`")));
         }
-        ParameterKind::Choices(words) => Some(
-            text.split(',')
-                .map(|word| {
-                    let word = word.trim();
-                    words
-                        .contains(&word)
-                        .then(|| word.to_owned())
-                        .ok_or_else(|| format!("`{word}` is none of {}", words.join(", ")))
-                })
-                .collect(),
-        ),
-        ParameterKind::Choice(_)
-        | ParameterKind::Count
-        | ParameterKind::Duration
-        | ParameterKind::Text
-        | ParameterKind::Texts => None,
+        if name == FLOOR {
+            return Err(BenchError::Usage(format!(
+                "`{FLOOR}` is the name of the harness's own arm; choose another"
+            )));
+        }
+        tracing::debug!(name, script = Redactor::default().command(script), "arm");
     }
+    let mut arms = Vec::new();
+    for (point, suffix) in points {
+        for (name, _) in commands {
+            arms.push(Arm {
+                id: format!("{name}{suffix}"),
+                name: name.clone(),
+                transport: Transport::Command,
+                endpoint: None,
+                tls: false,
+                capacity_per_s: None,
+                point: point.clone(),
+            });
+        }
+    }
+    Ok(arms)
+}
+
+/// The arm of the no-op workload, which measures the cost of the harness. No other arm has its point, so
+/// nothing is compared with it.
+#[must_use]
+pub fn floor_arm() -> Arm {
+    Arm {
+        id: FLOOR.into(),
+        name: FLOOR.into(),
+        transport: Transport::None,
+        endpoint: None,
+        tls: false,
+        capacity_per_s: None,
+        point: Point::default(),
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Slicing {
+    /// Slices wherever possible, of the usual length for the number of connections.
+    #[default]
+    Usual,
+    Of(Duration),
+    Never,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StopOptions {
+    pub budget: Option<Duration>,
+    /// Half-width of the interval to reach.
+    pub precision: Option<f64>,
+    /// Differences inside ±margin do not matter.
+    pub margin: Option<f64>,
+    pub min_blocks: Option<u32>,
+    pub max_blocks: Option<u32>,
+    pub trial_time: Option<Duration>,
+    pub no_control: bool,
+    pub no_floor: bool,
+    pub stopping: Stopping,
+    /// Questions to decide; empty for the first metric at every point.
+    pub asked: Vec<Question>,
+    /// Open questions of other measurements that belong to the same family of errors.
+    pub others: u32,
+    pub slicing: Slicing,
+}
+
+/// Decides how much to measure: how many blocks, at which of them to look, how long a trial is, and for how long at most.
+/// Without a budget it is the time in which the fewest blocks fit, and a minute at least; without a length, trials are as
+/// long as the budget allows, and in rounds no longer than more rounds are worth (docs/method.md §1a and §3).
+///
+/// # Errors
+/// When the options contradict each other, or the budget is too short for the fewest blocks.
+pub fn plan(
+    stop: &StopOptions,
+    axes: &Capabilities,
+    arms: &[Arm],
+    driven: Vec<Driven>,
+) -> Result<Plan, BenchError> {
+    let groups = crate::measure::groups(arms);
+    let candidates = arms.len() - groups.len();
+    let control = !stop.no_control && candidates > 0;
+    let (most, in_a_round) = rounds(&driven);
+    let often = Plan { control, ..Plan::default() };
+    let per_block: usize = groups.iter().map(|group| group.len() * often.runs_in_a_block(group.len())).sum();
+    let max_blocks = stop.max_blocks.unwrap_or_else(|| stop.min_blocks.unwrap_or(0).max(most));
+    let min_blocks = stop
+        .min_blocks
+        .unwrap_or(if candidates == 0 { 5 } else { min_blocks_for(candidates as u32) })
+        .min(max_blocks);
+    check_blocks(stop, max_blocks)?;
+    let least = per_block as f64 * f64::from(min_blocks);
+    let default_budget = (least * 0.3 / BUDGET_FOR_LEAST).max(60.0);
+    let budget = stop.budget.map_or(default_budget, |budget| budget.as_secs_f64());
+    let trial_s = if axes.timed {
+        Some(match stop.trial_time {
+            Some(time) => time.as_secs_f64(),
+            None => {
+                let shortest = SHORTEST / often.runs_in_a_block(2) as f64;
+                let fits = trial_length(budget, least, shortest, stop.budget.is_some())?;
+                match in_a_round {
+                    Some(longest) => fits.min(longest),
+                    None => fits,
+                }
+            }
+        })
+    } else {
+        None
+    };
+    let max_blocks = if candidates == 0 { min_blocks } else { max_blocks };
+    Ok(Plan {
+        min_blocks,
+        max_blocks,
+        looks: looks(min_blocks, max_blocks),
+        precision: stop.precision.unwrap_or(0.02),
+        margin: stop.margin.unwrap_or(0.02),
+        confidence: 0.95,
+        trial_s,
+        budget_s: Some(budget),
+        control,
+        stopping: stop.stopping,
+        asked: stop.asked.clone(),
+        others: stop.others,
+        driven,
+        awake: None,
+        wake_up_us: None,
+        repeats: 0,
+    })
+}
+
+fn check_blocks(stop: &StopOptions, max_blocks: u32) -> Result<(), BenchError> {
+    if stop.min_blocks.is_some_and(|min| min > max_blocks) {
+        return Err(BenchError::Usage(format!(
+            "--min-blocks {} is more than --max-blocks {max_blocks}",
+            stop.min_blocks.unwrap_or(0)
+        )));
+    }
+    if max_blocks == 0 {
+        return Err(BenchError::Usage("--max-blocks 0 measures nothing".into()));
+    }
+    Ok(())
+}
+
+/// Most blocks by default, and the longest time of an arm in a round; `None` where something is measured in trials.
+fn rounds(driven: &[Driven]) -> (u32, Option<f64>) {
+    if driven.is_empty() || driven.iter().any(|one| one.slice_s.is_none()) {
+        return (MOST_BLOCKS, None);
+    }
+    if driven.iter().any(|one| one.connections == 1 && one.placement == Placement::Free) {
+        return (MOST_FREE_ROUNDS, Some(IN_A_FREE_ROUND));
+    }
+    (MOST_BLOCKS, Some(IN_A_ROUND))
+}
+
+/// Trial length in seconds with which the fewest blocks fit well into the budget, so that there is time for more. With a
+/// budget that was asked for, refuses what fits in no way.
+fn trial_length(budget: f64, least_trials: f64, shortest: f64, is_asked: bool) -> Result<f64, BenchError> {
+    let fits = budget * BUDGET_FOR_LEAST / least_trials - AROUND_TRIAL;
+    if is_asked && budget / least_trials - AROUND_TRIAL < shortest {
+        let needed = least_trials * (shortest + AROUND_TRIAL);
+        return Err(BenchError::Usage(format!(
+            "--budget {budget:.0}s is too short: {least_trials:.0} trials of at least {shortest} s need {:.0} s; give that, fewer points, or --min-blocks and --trial-time of your own",
+            needed.ceil()
+        )));
+    }
+    Ok(fits.clamp(shortest, LONGEST))
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::workload::defaults;
     use crate::workloads::workload;
 
     pub(crate) fn matrix() -> Matrix {
@@ -277,7 +452,7 @@ pub(crate) mod tests {
     }
 
     fn parameters(name: &str) -> Parameters {
-        crate::workload::defaults(workload(name).unwrap())
+        defaults(workload(name).unwrap())
     }
 
     fn ids(matrix: &Matrix, name: &str) -> Vec<String> {
@@ -344,218 +519,6 @@ pub(crate) mod tests {
         assert_eq!(arm("unix/c64/7%").capacity_per_s, Some(6000.0), "each arm has its own capacity");
         assert_eq!(arm("tcp/c64/r50").point.rate_per_s, Some(50.0));
     }
-}
-
-/// Shortest time of an arm in a block that still shows a rate, and the longest trial that is worthwhile, in seconds.
-const SHORTEST: f64 = 0.1;
-const LONGEST: f64 = 1.0;
-/// Longest time of an arm in a round, in seconds.
-/// Its slices see the same moments as the others', so more rounds, which sample more connections and
-/// starts of the server, are worth more than longer ones. The round is the unit of replication: requests
-/// inside it share its connections, its memory layout and its minute of the day, and are never resampled
-/// (docs/method.md §1a).
-const IN_A_ROUND: f64 = 0.2;
-/// The same where the scheduler places client and server of one connection: a server that runs already.
-/// Each connection of a server with a thread for each has its thread on the client's CPU or on another
-/// one for as long as a round, which is a factor of two of its time: rounds of 0.2 s of a site's MariaDB
-/// differed by 66 % (standard deviation of the ln ratio). With the client's thread moved to a CPU drawn
-/// before each slice they differ by 20 %, and after 30 s the ratio is known to ±5 % where it was ±17 %.
-/// So rounds are as short as six slices of many connections allow, and there are four times as many
-/// (docs/method.md §1a).
-const IN_A_FREE_ROUND: f64 = 0.05;
-/// Most blocks by default, the last of the looks 12, 16, 24, 32 and 40; [`MOST_FREE_ROUNDS`] is the most
-/// of the short rounds. With noise of 2.7 % a target of ±2 % takes 36 blocks in the mean, and with 3.5 %
-/// all 40. A target that is missed is a warning. Coverage of the final interval is 93 to 97 % at every
-/// noise that was simulated, so more blocks would buy width alone (docs/method.md §3).
-const MOST_BLOCKS: u32 = 40;
-const MOST_FREE_ROUNDS: u32 = 160;
-/// Time around a trial for connecting, meters, restarts, in seconds.
-const AROUND_TRIAL: f64 = 0.03;
-/// Fraction of the budget that the minimum of blocks may use, so that there is time for more blocks.
-const BUDGET_FOR_LEAST: f64 = 0.6;
-/// Id of the floor's arm.
-pub const FLOOR: &str = "noop";
-
-/// The arms of commands given by name, at each of these points with the suffix of their ids.
-///
-/// # Errors
-/// When two arms have the same name, or one has the floor's.
-pub fn command_arms(
-    commands: &[(String, String)],
-    points: &[(Point, String)],
-) -> Result<Vec<Arm>, BenchError> {
-    for (place, (name, script)) in commands.iter().enumerate() {
-        if commands[..place].iter().any(|(other, _)| other == name) {
-            return Err(BenchError::Usage(format!("two arms are called `{name}`")));
-        }
-        if name == FLOOR {
-            return Err(BenchError::Usage(format!(
-                "`{FLOOR}` is the name of the harness's own arm; choose another"
-            )));
-        }
-        tracing::debug!(name, script = Redactor::default().command(script), "arm");
-    }
-    let mut arms = Vec::new();
-    for (point, suffix) in points {
-        for (name, _) in commands {
-            arms.push(Arm {
-                id: format!("{name}{suffix}"),
-                name: name.clone(),
-                transport: Transport::Command,
-                endpoint: None,
-                tls: false,
-                capacity_per_s: None,
-                point: point.clone(),
-            });
-        }
-    }
-    Ok(arms)
-}
-
-/// The arm of the no-op workload, which measures the cost of the harness. No other arm has its point, so
-/// nothing is compared with it.
-#[must_use]
-pub fn floor_arm() -> Arm {
-    Arm {
-        id: FLOOR.into(),
-        name: FLOOR.into(),
-        transport: Transport::None,
-        endpoint: None,
-        tls: false,
-        capacity_per_s: None,
-        point: Point::default(),
-    }
-}
-
-/// The user's options on how much to measure.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct StopOptions {
-    /// Total time.
-    pub budget: Option<Duration>,
-    /// Half-width of the interval to reach.
-    pub precision: Option<f64>,
-    /// Differences inside ±margin do not matter.
-    pub margin: Option<f64>,
-    pub min_blocks: Option<u32>,
-    pub max_blocks: Option<u32>,
-    pub trial_time: Option<Duration>,
-    /// Leaves the control out.
-    pub no_control: bool,
-    /// Leaves out the harness's own arm.
-    pub no_floor: bool,
-    /// Rule that ends a point early.
-    pub stopping: Stopping,
-    /// Questions to decide; empty for the first metric at every point.
-    pub asked: Vec<Question>,
-    /// Open questions of other measurements that belong to the same family of errors.
-    pub others: u32,
-    /// Slices or separate trials.
-    pub slicing: Slicing,
-}
-
-/// Decides how much to measure.
-///
-/// # Errors
-/// When the options contradict each other.
-pub fn plan(
-    stop: &StopOptions,
-    axes: &Capabilities,
-    arms: &[Arm],
-    driven: Vec<Driven>,
-) -> Result<Plan, BenchError> {
-    let groups = crate::measure::groups(arms);
-    let candidates = arms.len() - groups.len();
-    let control = !stop.no_control && candidates > 0;
-    let (most, in_a_round) = rounds(&driven);
-    let often = Plan { control, ..Plan::default() };
-    let per_block: usize = groups.iter().map(|group| group.len() * often.runs_in_a_block(group.len())).sum();
-    let max_blocks = stop.max_blocks.unwrap_or_else(|| stop.min_blocks.unwrap_or(0).max(most));
-    let min_blocks = stop
-        .min_blocks
-        .unwrap_or(if candidates == 0 { 5 } else { min_blocks_for(candidates as u32) })
-        .min(max_blocks);
-    check_blocks(stop, max_blocks)?;
-    let least = per_block as f64 * f64::from(min_blocks);
-    let default_budget = (least * 0.3 / BUDGET_FOR_LEAST).max(60.0);
-    let budget = stop.budget.map_or(default_budget, |budget| budget.as_secs_f64());
-    let trial_s = if axes.timed {
-        Some(match stop.trial_time {
-            Some(time) => time.as_secs_f64(),
-            None => {
-                let shortest = SHORTEST / often.runs_in_a_block(2) as f64;
-                let fits = trial_length(budget, least, shortest, stop.budget.is_some())?;
-                in_a_round.map_or(fits, |longest| fits.min(longest))
-            }
-        })
-    } else {
-        None
-    };
-    let max_blocks = if candidates == 0 { min_blocks } else { max_blocks };
-    Ok(Plan {
-        min_blocks,
-        max_blocks,
-        looks: looks(min_blocks, max_blocks),
-        precision: stop.precision.unwrap_or(0.02),
-        margin: stop.margin.unwrap_or(0.02),
-        confidence: 0.95,
-        trial_s,
-        budget_s: Some(budget),
-        control,
-        stopping: stop.stopping,
-        asked: stop.asked.clone(),
-        others: stop.others,
-        driven,
-        awake: None,
-        wake_up_us: None,
-        repeats: 0,
-    })
-}
-
-/// Refuses numbers of blocks that contradict each other.
-fn check_blocks(stop: &StopOptions, max_blocks: u32) -> Result<(), BenchError> {
-    if stop.min_blocks.is_some_and(|min| min > max_blocks) {
-        return Err(BenchError::Usage(format!(
-            "--min-blocks {} is more than --max-blocks {max_blocks}",
-            stop.min_blocks.unwrap_or(0)
-        )));
-    }
-    if max_blocks == 0 {
-        return Err(BenchError::Usage("--max-blocks 0 measures nothing".into()));
-    }
-    Ok(())
-}
-
-/// Most blocks by default, and the longest time of an arm in a round; `None` where something is measured in trials.
-fn rounds(driven: &[Driven]) -> (u32, Option<f64>) {
-    if driven.is_empty() || driven.iter().any(|one| one.slice_s.is_none()) {
-        return (MOST_BLOCKS, None);
-    }
-    if driven.iter().any(|one| one.connections == 1 && one.placement == Placement::Free) {
-        return (MOST_FREE_ROUNDS, Some(IN_A_FREE_ROUND));
-    }
-    (MOST_BLOCKS, Some(IN_A_ROUND))
-}
-
-/// Trial length with which the minimum of blocks fits well into the budget.
-fn trial_length(budget: f64, least_trials: f64, shortest: f64, is_asked: bool) -> Result<f64, BenchError> {
-    let fits = budget * BUDGET_FOR_LEAST / least_trials - AROUND_TRIAL;
-    if is_asked && budget / least_trials - AROUND_TRIAL < shortest {
-        let needed = least_trials * (shortest + AROUND_TRIAL);
-        return Err(BenchError::Usage(format!(
-            "--budget {budget:.0}s is too short: {least_trials:.0} trials of at least {shortest} s need {:.0} s; give that, fewer points, or --min-blocks and --trial-time of your own",
-            needed.ceil()
-        )));
-    }
-    Ok(fits.clamp(shortest, LONGEST))
-}
-
-#[cfg(test)]
-mod tests_of_arms {
-    use super::*;
-    use crate::matrix::Matrix;
-    use crate::matrix::tests::matrix;
-    use crate::workload::defaults;
-    use crate::workloads::workload;
 
     #[test]
     fn a_large_matrix_gets_more_blocks_and_a_small_budget_shorter_trials() {

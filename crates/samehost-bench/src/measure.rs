@@ -21,14 +21,12 @@ use samehost_stats::{FIRST_LOOK, blocks_for_clear, is_confirmed, least_blocks_fo
 
 use crate::error::BenchError;
 
-/// An arm to be measured, and its slot.
 #[derive(Clone, Copy, Debug)]
 pub struct ArmSlot<'a> {
     pub arm: &'a Arm,
     pub planned: &'a Slot,
 }
 
-/// Makes the trials, and reports the time spent.
 pub trait Measurer {
     /// Called before each block, numbered from 0 in this run; restarts servers when they are due.
     ///
@@ -48,15 +46,11 @@ pub trait Measurer {
     /// When measuring was not possible at all; failed operations are counted in the trials.
     fn measure_slots(&mut self, slots: &[ArmSlot<'_>]) -> Result<Vec<Trial>, BenchError>;
 
-    /// Time since measuring began.
     fn elapsed(&self) -> Duration;
 }
 
-/// Receives progress; the defaults do nothing.
 pub trait Observer {
-    /// Measuring begins.
     fn begin(&mut self, _trials_per_block: usize, _plan: &Plan) {}
-    /// A trial was made.
     fn trial(&mut self, _trial: &Trial) {}
     /// A block is complete; `active` points are not precise yet.
     fn block(&mut self, _blocks: u32, _active: usize) {}
@@ -64,30 +58,25 @@ pub trait Observer {
     fn step(&mut self, _what: &str) {}
 }
 
-/// Observer that does nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 
 impl Observer for Silent {}
 
-/// Result of measuring, however it ended.
 #[derive(Debug)]
 pub struct Measured {
     /// All trials, in the order in which they were made.
     pub trials: Vec<Trial>,
     pub outcome: Outcome,
-    /// The error that ended it.
     pub failure: Option<BenchError>,
 }
 
-/// What is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Aim<'a> {
     pub arms: &'a [Arm],
     pub plan: &'a Plan,
     /// Metrics of each trial. If the plan has no questions, only the first decides.
     pub metrics: &'a [MetricInfo],
-    /// Seed of the order.
     pub seed: u64,
 }
 
@@ -128,12 +117,9 @@ const NEAR_THE_LOOK: u32 = 2;
 
 struct BlockLoop<'a> {
     aim: Aim<'a>,
-    /// First block of this run.
     begun: u32,
     trials: Vec<Trial>,
-    /// All points.
     groups: Vec<Group>,
-    /// Points that still need blocks.
     active: Vec<Group>,
 }
 
@@ -170,7 +156,6 @@ impl<'a> BlockLoop<'a> {
         Ok(Outcome::Complete)
     }
 
-    /// Minimum number of blocks.
     fn least(&self) -> u32 {
         let plan = self.aim.plan;
         match plan.stopping {
@@ -188,19 +173,16 @@ impl<'a> BlockLoop<'a> {
         // A question among many is not given up before its blocks can decide it.
         let asked = self.groups.iter().map(|group| self.rows(group).len() as u32).sum::<u32>() + plan.others;
         let for_clear = blocks_for_clear(asked, 1.0 - plan.confidence);
-        let least = if plan.asked.is_empty() { least } else { least.max(for_clear) };
+        let is_decided_by_looks = !plan.asked.is_empty();
+        let least = if is_decided_by_looks { least.max(for_clear) } else { least };
         // The next block is expected to take as long as those before on average.
         let now = block - self.begun;
         let next = if now > 0 { elapsed / f64::from(now) } else { 0.0 };
         let to_the_look = look_after(block).max(least) - block;
         let at_the_look = elapsed + next * f64::from(to_the_look);
-        let is_decided_by_looks = !plan.asked.is_empty();
-        let fits = if is_decided_by_looks {
-            // Nothing is decided between two looks: a turn ends at the last one that it reaches.
-            at_the_look <= TO_THE_LOOK * budget
-        } else {
-            elapsed + next <= budget
-        };
+        // Nothing is decided between two looks: a turn ends at the last one that it reaches.
+        let fits =
+            if is_decided_by_looks { at_the_look <= TO_THE_LOOK * budget } else { elapsed + next <= budget };
         let is_near = is_decided_by_looks && to_the_look <= NEAR_THE_LOOK && at_the_look <= 3.0 * budget;
         (!fits && block >= least) || (elapsed > 2.0 * budget && now >= 1 && !is_near)
     }
@@ -213,7 +195,6 @@ impl<'a> BlockLoop<'a> {
         Some(ArmSlot { arm, planned: slot })
     }
 
-    /// Measures a trial or a round.
     fn together(
         &mut self,
         slots: &[ArmSlot<'_>],
@@ -233,18 +214,29 @@ impl<'a> BlockLoop<'a> {
 
     /// Drops the points whose comparisons are all precise enough. It sees widths, never where an interval lies.
     fn look(&mut self) {
-        let Aim { arms, plan, metrics, .. } = self.aim;
+        let Aim { arms, metrics, .. } = self.aim;
         let Some(metric) = metrics.first() else { return };
         let index = Index::of(arms, &self.trials);
-        self.active.retain(|group| {
-            let precise = group.len() > 1
-                && group[1..].iter().all(|candidate| {
-                    let (baseline, candidate) = (&arms[group[0]].id, &arms[*candidate].id);
-                    let ratios = index.pairs(metric, baseline, candidate).log_ratios();
-                    is_confirmed(&ratios, &plan.looks, plan.precision, plan.confidence)
-                });
-            !precise
-        });
+        let mut open = Vec::new();
+        for group in &self.active {
+            if !self.is_precise(group, &index, metric) {
+                open.push(group.clone());
+            }
+        }
+        self.active = open;
+    }
+
+    /// Whether all comparisons of a point are precise enough. A point without a comparison is never precise.
+    fn is_precise(&self, group: &Group, index: &Index<'_>, metric: &MetricInfo) -> bool {
+        let Aim { arms, plan, .. } = self.aim;
+        let Some((baseline, candidates)) = group.split_first() else { return false };
+        for candidate in candidates {
+            let ratios = index.pairs(metric, &arms[*baseline].id, &arms[*candidate].id).log_ratios();
+            if !is_confirmed(&ratios, &plan.looks, plan.precision, plan.confidence) {
+                return false;
+            }
+        }
+        !candidates.is_empty()
     }
 
     /// Drops the points whose questions are all decided, so that their time goes to the others. The decision
@@ -263,7 +255,6 @@ impl<'a> BlockLoop<'a> {
         self.active = open;
     }
 
-    /// Questions about a point.
     fn rows(&self, group: &Group) -> Vec<Row<'a>> {
         let Aim { arms, plan, metrics, .. } = self.aim;
         let Some((baseline, candidates)) = group.split_first() else { return Vec::new() };
@@ -281,7 +272,8 @@ impl<'a> BlockLoop<'a> {
         rows
     }
 
-    /// A group without a comparison never gets precise; it accompanies the others and needs no blocks itself.
+    /// A group without a comparison, such as the floor's, never gets precise; it accompanies the others and needs no blocks
+    /// itself.
     fn is_lone(&self, group: &Group) -> bool {
         group.len() < 2
     }
@@ -329,8 +321,10 @@ pub fn slots_of_block(
     let mut planned = Vec::new();
     for group in order {
         let runs = plan.runs_in_a_block(group.len());
-        let mut slots: Vec<(usize, bool)> =
-            group.iter().flat_map(|arm| (0..runs).map(|run| (*arm, run > 0))).collect();
+        let mut slots: Vec<(usize, bool)> = Vec::with_capacity(group.len() * runs);
+        for arm in group {
+            slots.extend((0..runs).map(|run| (*arm, run > 0)));
+        }
         slots.shuffle(&mut random);
         if active.contains(group) {
             planned.extend(slots);
@@ -339,16 +333,11 @@ pub fn slots_of_block(
     if block % 4 >= 2 {
         planned.reverse();
     }
-    planned
-        .into_iter()
-        .enumerate()
-        .map(|(position, (arm, control))| Slot {
-            arm: arms[arm].id.clone(),
-            block,
-            position: position as u32,
-            control,
-        })
-        .collect()
+    let mut slots = Vec::with_capacity(planned.len());
+    for (position, (arm, control)) in planned.into_iter().enumerate() {
+        slots.push(Slot { arm: arms[arm].id.clone(), block, position: position as u32, control });
+    }
+    slots
 }
 
 #[cfg(test)]

@@ -55,7 +55,6 @@ static DENIED: OnceLock<String> = OnceLock::new();
 /// Hidden verb with which this program tries, in another process, whether it may.
 const TRY: &str = "try-own-network";
 
-/// A network namespace of our own. It ends with this value and the processes in it.
 #[derive(Debug)]
 pub struct OwnNetwork {
     namespace: File,
@@ -106,7 +105,6 @@ impl OwnNetwork {
         })
     }
 
-    /// Warning about the namespace for readers of the report.
     pub(crate) fn warning(&self, network: Network) -> Warning {
         let what = match network {
             Network::OwnBehind(_) => "nginx and PHP-FPM's TCP port were in a network namespace of their own",
@@ -157,7 +155,11 @@ pub fn prepare(program: &Path) -> Result<(), BenchError> {
     }
 }
 
-/// Tries what `prepare` and then a measurement do.
+/// Does what [`prepare`] and then a measurement do, so that the hidden verb `try-own-network` can say in advance whether
+/// this user may: a process cannot leave a user namespace that is of no use.
+///
+/// # Errors
+/// What the kernel refuses.
 pub fn try_own_network() -> io::Result<()> {
     enter_user_namespace()?;
     make(&BTreeMap::new()).map(|_| ())
@@ -179,7 +181,6 @@ fn enter_user_namespace() -> io::Result<()> {
     fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))
 }
 
-/// Moves the calling thread into a new network namespace and configures it.
 fn make(outside: &BTreeMap<String, String>) -> io::Result<OwnNetwork> {
     unshare(CloneFlags::CLONE_NEWNET)?;
     raise_loopback()?;
@@ -192,12 +193,14 @@ fn make(outside: &BTreeMap<String, String>) -> io::Result<OwnNetwork> {
         }
     }
     let inside = network_settings();
-    let differing = outside
-        .iter()
-        .filter_map(|(name, outside)| Some((name, outside, inside.get(name)?)))
-        .filter(|(_, outside, inside)| outside != inside)
-        .map(|(name, outside, inside)| (name.clone(), outside.clone(), inside.clone()))
-        .collect();
+    let mut differing = Vec::new();
+    for (name, outside) in outside {
+        if let Some(inside) = inside.get(name)
+            && inside != outside
+        {
+            differing.push((name.clone(), outside.clone(), inside.clone()));
+        }
+    }
     Ok(OwnNetwork { namespace: File::open("/proc/thread-self/ns/net")?, differing })
 }
 
@@ -287,7 +290,6 @@ fn request(kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Sets the congestion control of new connections over the loopback, at both ends.
 fn set_congestion(name: &str) -> io::Result<()> {
     for prefix in [8, 32] {
         let network = if prefix == 8 { [127, 0, 0, 0] } else { [127, 0, 0, 1] };

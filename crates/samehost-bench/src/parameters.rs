@@ -23,12 +23,9 @@ pub fn distinct<T: PartialEq>(values: Vec<T>) -> Vec<T> {
     once
 }
 
-/// Type of a parameter's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParameterKind {
-    /// One of these words.
     Choice(&'static [&'static str]),
-    /// A whole number from 1.
     Count,
     /// Whole numbers from 1: a list (`1,8,64`) or a doubling range (`1..64`). Several are an axis of the
     /// matrix: each point has its value in `parameters`, which overrides the workload's.
@@ -36,20 +33,15 @@ pub enum ParameterKind {
     /// One or several of these words, `a,b`. Several are an axis of the matrix, as for `Counts`.
     Choices(&'static [&'static str]),
     Duration,
-    /// Any text.
     Text,
     /// Any text, and as often as wanted: the values are lines of one text.
     Texts,
 }
 
-/// A parameter that a workload adds to the common options.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
-    /// Option name, without `--`.
     pub name: &'static str,
-    /// One line of help.
     pub help: &'static str,
-    /// Value if none is given.
     pub default: &'static str,
     pub kind: ParameterKind,
 }
@@ -60,7 +52,6 @@ impl Parameter {
         Parameter { name, help, default: T::WORDS[0], kind: ParameterKind::Choice(T::WORDS) }
     }
 
-    /// Any number of texts.
     pub(crate) const fn texts(name: &'static str, help: &'static str) -> Self {
         Parameter { name, help, default: "", kind: ParameterKind::Texts }
     }
@@ -71,14 +62,49 @@ impl Parameter {
     }
 }
 
+/// Why a value of a parameter is refused; the message says what to write instead.
+#[derive(Debug, thiserror::Error)]
+pub enum ValueError {
+    #[error("`{text}` is not a number; write 8, a list (1,8,64) or a doubling range (1..64)")]
+    NotANumber { text: String },
+    #[error("`{text}` is none of {}", words.join(", "))]
+    NotAmong { text: String, words: &'static [&'static str] },
+}
+
+/// Values of a parameter that may have several; `None` for a kind with a single value.
+///
+/// # Errors
+/// When a value is not of the kind.
+pub fn values(kind: ParameterKind, text: &str) -> Option<Result<Vec<String>, ValueError>> {
+    match kind {
+        ParameterKind::Counts => Some(match parse_count_list(text) {
+            Ok(counts) => Ok(counts.iter().map(u32::to_string).collect()),
+            Err(error) => Err(ValueError::NotANumber { text: error.text }),
+        }),
+        ParameterKind::Choices(words) => {
+            Some(text.split(',').map(|word| among(word.trim(), words)).collect())
+        }
+        ParameterKind::Choice(_)
+        | ParameterKind::Count
+        | ParameterKind::Duration
+        | ParameterKind::Text
+        | ParameterKind::Texts => None,
+    }
+}
+
+fn among(word: &str, words: &'static [&'static str]) -> Result<String, ValueError> {
+    if words.contains(&word) {
+        return Ok(word.to_owned());
+    }
+    Err(ValueError::NotAmong { text: word.to_owned(), words })
+}
+
 /// Parameter values by name; contains every parameter that the workload declares.
 pub type Parameters = BTreeMap<String, String>;
 
-/// One of the workload's own parameters, with several values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Swept {
     pub name: String,
-    /// Values in the order given.
     pub values: Vec<String>,
 }
 
@@ -115,6 +141,7 @@ macro_rules! words {
         }
     )+};
 }
+
 pub(crate) use words;
 
 words! {
@@ -129,24 +156,26 @@ pub(crate) struct Axis<T> {
 }
 
 impl<T: FromStr + Clone> Axis<T> {
-    /// The value at a point.
     pub(crate) fn at(&self, point: &Point) -> T {
-        let own = point.parameters.get(self.name).and_then(|text| text.parse().ok());
-        own.unwrap_or_else(|| self.values[0].clone())
+        let own = point.parameters.get(self.name);
+        match own.and_then(|text| text.parse().ok()) {
+            Some(value) => value,
+            None => self.values[0].clone(),
+        }
     }
 }
 
-/// Typed values of parameters. The error contains what to write instead.
+/// Typed values of parameters, by name. The error of each says what to write instead.
 pub(crate) trait Values {
-    /// The text; empty if none is given.
+    /// Empty if none is given.
     fn text(&self, name: &str) -> String;
 
-    /// The text; `None` if none is given.
+    /// `None` if none is given.
     fn given(&self, name: &str) -> Option<String> {
-        Some(self.text(name)).filter(|text| !text.is_empty())
+        let text = self.text(name);
+        if text.is_empty() { None } else { Some(text) }
     }
 
-    /// One of the words of an enum.
     fn word<T: Word>(&self, name: &str) -> Result<T, BenchError> {
         self.one_of(name, T::WORDS)
     }
@@ -160,14 +189,14 @@ pub(crate) trait Values {
         Ok(self.word::<YesOrNo>(name)? == YesOrNo::Yes)
     }
 
-    /// A whole number from 1.
     fn count(&self, name: &str, most: u32) -> Result<u32, BenchError> {
         let text = self.text(name);
-        let count = text.parse().ok().filter(|count| (1..=most).contains(count));
-        count.ok_or_else(|| beyond(name, &text, most))
+        match text.parse() {
+            Ok(count) if (1..=most).contains(&count) => Ok(count),
+            _ => Err(beyond(name, &text, most)),
+        }
     }
 
-    /// One or several whole numbers from 1.
     fn counts(&self, name: &'static str, most: u32) -> Result<Axis<u32>, BenchError> {
         let values = parse_count_list(&self.text(name))?;
         match values.iter().find(|count| **count > most) {
@@ -176,18 +205,21 @@ pub(crate) trait Values {
         }
     }
 
-    /// One or several of these words.
     fn list<T: FromStr>(&self, name: &'static str, words: &[&str]) -> Result<Axis<T>, BenchError> {
         let text = self.text(name);
-        Ok(Axis {
-            name,
-            values: text.split(',').map(|word| known(name, word.trim(), words)).collect::<Result<_, _>>()?,
-        })
+        let mut values = Vec::new();
+        for word in text.split(',') {
+            values.push(known(name, word.trim(), words)?);
+        }
+        Ok(Axis { name, values })
     }
 
     /// A time; zero for a parameter that has no effect.
     fn duration(&self, name: &str) -> Result<Duration, BenchError> {
-        self.given(name).map_or(Ok(Duration::ZERO), |text| Ok(parse_duration(&text)?))
+        match self.given(name) {
+            Some(text) => Ok(parse_duration(&text)?),
+            None => Ok(Duration::ZERO),
+        }
     }
 }
 
@@ -198,8 +230,10 @@ impl Values for Parameters {
 }
 
 fn known<T: FromStr>(name: &str, text: &str, words: &[&str]) -> Result<T, BenchError> {
-    let value = text.parse().ok().filter(|_| words.contains(&text));
-    value.ok_or_else(|| BenchError::Usage(format!("--{name}: `{text}` is none of {}", words.join(", "))))
+    match text.parse() {
+        Ok(value) if words.contains(&text) => Ok(value),
+        _ => Err(BenchError::Usage(format!("--{name}: `{text}` is none of {}", words.join(", ")))),
+    }
 }
 
 fn beyond(name: &str, text: impl Display, most: u32) -> BenchError {

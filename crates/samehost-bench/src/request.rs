@@ -15,21 +15,17 @@ use crate::parameters::Parameters;
 use crate::profile::CallGraph;
 use crate::workload::Servers;
 
-/// What to measure.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Path of this program, which runs the built-in servers.
     pub program: PathBuf,
     /// Command line, redacted, for the report.
     pub command: Vec<String>,
     /// Empty for the workload's first two.
     pub transports: Vec<Transport>,
-    /// Empty for the workload's default.
+    /// Empty for the workload's default, as `sizes`.
     pub connections: Vec<u32>,
-    /// Rates of an open loop; empty for a closed loop.
     pub rates: Vec<RateSpec>,
     pub spacing: Spacing,
-    /// Empty for the workload's default.
     pub sizes: Vec<u64>,
     /// Empty for the usual placement.
     pub placements: Vec<Placement>,
@@ -40,15 +36,12 @@ pub struct Request {
     pub congestion_by_routes: bool,
     /// Bytes of socket buffers; empty for the kernel's default.
     pub socket_buffers: Vec<u64>,
-    /// Whether each arm has a private server of its own.
     pub own_servers: bool,
     /// The most private servers used in turn if a start takes seconds; `None` for the usual number.
     pub most_servers: Option<u32>,
     pub threads: u32,
     pub stop: StopOptions,
-    /// Seed of orders and schedules.
     pub seed: u64,
-    /// Servers that are already running.
     pub servers: Servers,
     pub parameters: Parameters,
     /// Commands by arm name.
@@ -57,7 +50,6 @@ pub struct Request {
     pub profile: Option<CallGraph>,
     /// Earlier part of this measurement: its trials count, and measuring continues after them.
     pub earlier: Option<Arc<Report>>,
-    /// Set by a signal handler.
     pub interrupted: Arc<AtomicBool>,
 }
 
@@ -109,9 +101,7 @@ impl Request {
 /// Result of a measurement: always a report once something was measured, and the error that ended it early.
 #[derive(Debug)]
 pub struct BenchOutcome {
-    /// Report with its analysis.
     pub report: Report,
-    /// The error that ended it early.
     pub failure: Option<BenchError>,
 }
 
@@ -127,7 +117,7 @@ pub trait Recorder: Observer + Send {
     fn consent(&mut self, _impacts: &[Impact], _seconds: f64) -> Result<(), BenchError> {
         Ok(())
     }
-    /// An arm was profiled.
+
     fn profile(&mut self, _profile: &Profile) {}
 }
 

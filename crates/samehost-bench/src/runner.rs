@@ -15,7 +15,6 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use samehost_model::{Arm, Code, Driven, Outcome, Plan, Report, ServerInfo, Trial, Warning};
 
-use crate::driving::Driving;
 use crate::engine::slices::{Lanes, Round};
 use crate::engine::{self, Job, Load, OpenLoop, Surroundings};
 use crate::error::BenchError;
@@ -23,21 +22,18 @@ use crate::machine::{MachineMeter, Others, ServerMeter, families};
 use crate::matrix::FLOOR;
 use crate::measure::{Aim, ArmSlot, Measurer, run_blocks};
 use crate::network::OwnNetwork;
-use crate::planned::Planned;
+use crate::planned::{Driving, Planned};
 use crate::profile::Profiler;
 use crate::request::{BenchOutcome, Recorder, Request};
 use crate::tuned::{congestion, unusual};
 use crate::workload::{Configured, Instance, StartOptions, Starts, Workload};
 use crate::workloads::noop;
 
-/// Length of the floor's trials.
 const FLOOR_TRIAL: Duration = Duration::from_millis(20);
 /// How long a server that runs already is looked at before it is measured.
 const LOOKED_AT: Duration = Duration::from_millis(400);
-/// How long to wait for a reply after the window.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Network namespaces of a measurement.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Nets {
     /// For servers behind a Unix socket.
@@ -46,15 +42,13 @@ pub(crate) struct Nets {
     pub(crate) routed: Option<Arc<OwnNetwork>>,
 }
 
-/// The running servers and what trials need from them.
 pub(crate) struct TrialRunner<'a> {
     pub(crate) workload: &'static dyn Workload,
     pub(crate) configured: Arc<dyn Configured>,
     start: StartOptions,
     pub(crate) request: &'a Request,
-    /// Servers in use.
     running: Serving,
-    /// Number of their start.
+    /// Number of the start of the servers in use.
     start_in_use: u32,
     /// Number of starts in an earlier part of this measurement.
     starts_before: u32,
@@ -68,14 +62,12 @@ pub(crate) struct TrialRunner<'a> {
     trial_time: Duration,
     begun: Instant,
     trials: u64,
-    /// Network namespace whose routes set the congestion control.
     routed: Option<Arc<OwnNetwork>>,
     others: Others,
     /// No more servers are started than there are blocks.
     most_blocks: u32,
 }
 
-/// The result of a thread that starts a server.
 fn finished<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
@@ -192,7 +184,6 @@ impl<'a> TrialRunner<'a> {
         Some(100.0 * used / begun.elapsed().as_nanos() as f64)
     }
 
-    /// Applies the plan: trial time, slices, CPUs.
     pub(crate) fn follow(&mut self, plan: &Plan) {
         if let Some(seconds) = plan.trial_s {
             self.trial_time = Duration::from_secs_f64(seconds);
@@ -201,7 +192,6 @@ impl<'a> TrialRunner<'a> {
         self.most_blocks = plan.max_blocks;
     }
 
-    /// Fills in the endpoint of each arm, for the report's head.
     pub(crate) fn find_endpoints(&self, arms: &mut [Arm]) {
         for arm in arms {
             arm.endpoint = self.running.of(arm).endpoint(arm.transport);
@@ -251,7 +241,7 @@ impl<'a> TrialRunner<'a> {
         ours
     }
 
-    /// Adds the end of the server's stderr to the error if the server went away.
+    /// Adds the end of the servers' stderr to the error if a server went away.
     fn with_last_words(&self, error: BenchError) -> BenchError {
         match error {
             BenchError::ServerLost { endpoint, reason, .. } => {
@@ -267,7 +257,6 @@ impl<'a> TrialRunner<'a> {
         self.request.seed.wrapping_add(self.trials.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// Open loop of the arm's next trial; `None` for a closed loop.
     fn open_loop(&mut self, arm: &Arm) -> Option<OpenLoop> {
         let seed = self.next_seed();
         arm.point.rate_per_s.map(|rate_per_s| OpenLoop {
@@ -293,8 +282,9 @@ impl<'a> TrialRunner<'a> {
             (report.head.arms.clone(), report.head.plan.clone(), report.head.workload.metrics.clone());
         let cpus = report.head.host.cpus;
         let before = request.earlier.as_ref().map(|earlier| earlier.trials.clone()).unwrap_or_default();
-        self.starts_before =
-            before.iter().filter_map(|trial| trial.server_start).max().map_or(0, |last| last + 1);
+        if let Some(last) = before.iter().filter_map(|trial| trial.server_start).max() {
+            self.starts_before = last + 1;
+        }
         // Continues the numbering of an earlier part, so that no schedule repeats.
         self.trials += before.len() as u64;
         let aim = Aim { arms: &arms, plan: &plan, metrics: &metrics, seed: request.seed };
@@ -391,7 +381,6 @@ fn spin(allowed: &[usize], rate_per_s: f64) -> Duration {
     if allowed.len() > 1 { longest.min(tenth) } else { Duration::ZERO }
 }
 
-/// Raises the limit of open files to what the connections need.
 fn raise_file_limit(connections: u32) -> Result<(), BenchError> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let needed = u64::from(connections) + 128;
@@ -496,7 +485,6 @@ impl Serving {
         Ok(Serving { servers: servers.collect::<Result<_, _>>()?, names })
     }
 
-    /// Names of the arms with a server of their own.
     fn names(&self) -> Vec<String> {
         self.names.clone()
     }
@@ -521,9 +509,9 @@ impl Serving {
         info
     }
 
-    /// The end of each server's stderr, joined.
     fn stderr_tail(&self) -> String {
-        let stderrs: Vec<String> = self.servers.iter().map(|server| server.stderr_tail()).collect();
-        stderrs.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join("\n")
+        let mut tails: Vec<String> = self.servers.iter().map(|server| server.stderr_tail()).collect();
+        tails.retain(|tail| !tail.is_empty());
+        tails.join("\n")
     }
 }

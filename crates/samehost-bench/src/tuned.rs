@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-use samehost_model::{Code, ConnectionSettings, Point, Report, Transport, Warning, parse_size};
+use samehost_model::{Code, Point, Report, Transport, Warning, parse_size};
 use samehost_system::diag::both_ends;
 use samehost_system::routes::available_congestion;
 use samehost_transport::{Stream, Tuning, TuningError};
@@ -16,12 +16,9 @@ use crate::parameters::{Parameters, Swept};
 use crate::request::Request;
 use crate::workload::{Capabilities, StartOptions, Workload};
 
-/// Advice for a user without a network namespace.
 pub(crate) const INSTEAD: Instead = Instead("leave --congestion out");
 
-/// Name of the axis of congestion controls, among a point's parameters.
 pub const CONGESTION: &str = "congestion";
-/// Name of the axis of socket buffers, likewise.
 pub const SOCKET_BUFFER: &str = "socket-buffer";
 
 /// How often, and at what interval, the server's end is checked until it is set.
@@ -37,13 +34,10 @@ const BETWEEN: Duration = Duration::from_millis(1);
 pub(crate) enum Means {
     /// Not at all: the machine's default.
     Default,
-    /// On each socket, at both ends.
     EachSocket,
-    /// By routes of a network namespace of our own.
     Routes,
 }
 
-/// How a request's congestion control is set on this machine.
 pub(crate) fn means(workload: &dyn Workload, request: &Request) -> Means {
     if request.congestion.is_empty() {
         return Means::Default;
@@ -148,16 +142,20 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// Congestion control asked for at a point.
+/// Congestion control asked for at a point: that of its axis, else the only one that was given.
 pub(crate) fn congestion<'a>(point: &'a Point, given: &'a [String]) -> Option<&'a str> {
-    point.parameters.get(CONGESTION).or_else(|| given.first()).map(String::as_str)
+    match point.parameters.get(CONGESTION) {
+        Some(own) => Some(own),
+        None => given.first().map(String::as_str),
+    }
 }
 
 /// Socket options of a point if both ends are ours. What routes set is left out.
 pub(crate) fn tuning(point: &Point, start: &StartOptions) -> Tuning {
     let own = point.parameters.get(SOCKET_BUFFER).and_then(|text| parse_size(text).ok());
+    let congestion = if start.routed { None } else { congestion(point, &start.congestion) };
     Tuning {
-        congestion: congestion(point, &start.congestion).filter(|_| !start.routed).map(str::to_owned),
+        congestion: congestion.map(str::to_owned),
         buffer_bytes: own.or_else(|| start.socket_buffers.first().copied()),
     }
 }
@@ -175,20 +173,17 @@ pub(crate) fn wait_for_server(stream: &Stream, tuning: &Tuning) {
     }
 }
 
-/// All combinations of socket options in a measurement.
 pub(crate) fn tunings(start: &StartOptions) -> Vec<Tuning> {
     let mut all = Vec::new();
     for congestion in values(&start.congestion) {
-        let congestion = congestion.filter(|_| !start.routed);
-        all.extend(
-            values(&start.socket_buffers)
-                .map(|buffer_bytes| Tuning { congestion: congestion.clone(), buffer_bytes }),
-        );
+        let congestion = if start.routed { None } else { congestion };
+        for buffer_bytes in values(&start.socket_buffers) {
+            all.push(Tuning { congestion: congestion.clone(), buffer_bytes });
+        }
     }
     distinct(all)
 }
 
-/// Default of most distributions.
 pub(crate) const USUAL: &str = "cubic";
 
 /// Warns that TCP ran with another congestion control than on most machines although none was asked for.
@@ -198,23 +193,28 @@ pub(crate) fn unusual(report: &Report) -> Option<Warning> {
     {
         return None;
     }
-    let connections = report.trials.iter().filter_map(|trial| trial.connection.as_ref());
-    let mut names: Vec<&str> = connections.flat_map(ConnectionSettings::congestion).collect();
+    let mut names: Vec<&str> = Vec::new();
+    for trial in &report.trials {
+        if let Some(connection) = &trial.connection {
+            names.extend(connection.congestion());
+        }
+    }
     names.sort_unstable();
     names.dedup();
     names.retain(|name| *name != USUAL);
-    (!names.is_empty()).then(|| {
-        let names = names.join(", ");
-        let message = format!(
-            "TCP ran with {names}, the default here; most machines have {USUAL}, with which large transfers over TCP may be several times faster and small ones are the same: --congestion {USUAL} measures that"
-        );
-        Warning::new(Code::Congestion, "", message)
-    })
+    if names.is_empty() {
+        return None;
+    }
+    let names = names.join(", ");
+    let message = format!(
+        "TCP ran with {names}, the default here; most machines have {USUAL}, with which large transfers over TCP may be several times faster and small ones are the same: --congestion {USUAL} measures that"
+    );
+    Some(Warning::new(Code::Congestion, "", message))
 }
 
 /// Values of an axis; a single `None` if it was not asked for.
-fn values<T: Clone>(given: &[T]) -> impl Iterator<Item = Option<T>> {
-    given.iter().cloned().map(Some).chain(given.is_empty().then_some(None))
+fn values<T: Clone>(given: &[T]) -> Vec<Option<T>> {
+    if given.is_empty() { vec![None] } else { given.iter().cloned().map(Some).collect() }
 }
 
 #[cfg(test)]

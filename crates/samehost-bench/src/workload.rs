@@ -18,13 +18,12 @@ use crate::network::{Network, OwnNetwork};
 use crate::parameters::{Parameter, Parameters, Swept};
 use crate::private_servers::ServerKind;
 
-/// Default values of a workload's parameters.
 #[must_use]
 pub fn defaults(workload: &dyn Workload) -> Parameters {
     workload.parameters().iter().map(|p| (p.name.to_owned(), p.default.to_owned())).collect()
 }
 
-/// Common options that a workload takes, and their defaults.
+/// Common options that a workload takes, and their defaults: `None` or false for those that it does not.
 #[derive(Clone, Copy, Debug)]
 pub struct Capabilities {
     /// Transports it runs over; the first two are the default arms.
@@ -33,13 +32,10 @@ pub struct Capabilities {
     pub connections: Option<&'static str>,
     /// Default message sizes; `None` if it has no sizes.
     pub sizes: Option<&'static str>,
-    /// Whether an open loop is possible.
     pub rates: bool,
     /// Whether trials have a length; otherwise each is one whole operation.
     pub timed: bool,
-    /// Whether it can measure a server that is already running.
     pub foreign_servers: bool,
-    /// Whether the arms are commands given with `--arm`.
     pub commands: bool,
 }
 
@@ -56,24 +52,17 @@ impl Capabilities {
     };
 }
 
-/// What a workload needs to start.
 #[derive(Clone, Debug)]
 pub struct StartOptions {
-    /// Path of this program, which runs the built-in servers.
     pub program: PathBuf,
-    /// Transports that will be measured.
     pub transports: Vec<Transport>,
-    /// Congestion controls; empty for the machine's default.
     pub congestion: Vec<String>,
-    /// Bytes of socket buffers; empty for the kernel's default.
     pub socket_buffers: Vec<u64>,
     /// Most connections of an arm.
     pub connections_of_an_arm: u32,
     /// Most connections open at once: those of all arms of a point if they take turns.
     pub most_connections: u32,
-    /// Servers that are already running.
     pub servers: Servers,
-    /// Commands by arm name.
     pub commands: Vec<(String, String)>,
     /// Network namespace for servers behind a Unix socket, if the workload asked for one.
     pub behind: Option<Arc<OwnNetwork>>,
@@ -89,7 +78,6 @@ pub type Servers = BTreeMap<Transport, ServerAddress>;
 pub struct Written<'a> {
     /// The option: `--tcp` or `--unix`.
     pub transport: Transport,
-    /// A URL or a plain endpoint.
     pub text: &'a str,
     /// Password that was prompted for; a URL with a password keeps its own.
     pub password: Option<&'a Secret>,
@@ -123,7 +111,6 @@ impl Written<'_> {
 pub struct Wanted<'a> {
     /// Transports asked for; empty for the workload's first two.
     pub transports: &'a [Transport],
-    /// Servers that are already running.
     pub servers: &'a Servers,
 }
 
@@ -161,11 +148,8 @@ pub enum CheckupEntry {
         kind: &'static ServerKind,
         /// Parameters that differ from the defaults, because the checkup has a few seconds for a server.
         parameters: &'static [(&'static str, &'static str)],
-        /// Workload that measures such a server that is already running.
         running: &'static str,
-        /// Time of an arm in a block.
         trial: Duration,
-        /// Connections of a server under load.
         many: u32,
     },
     /// It takes longer than the checkup has: returns what the checkup reports instead.
@@ -179,20 +163,15 @@ impl CheckupEntry {
     }
 }
 
-/// What a workload is called, and its options.
 #[derive(Clone, Copy, Debug)]
 pub struct Description {
-    /// Name on the command line and in JSON.
     pub name: &'static str,
-    /// One line of help.
     pub about: &'static str,
     /// Example command line, after `samehost bench`.
     pub example: &'static str,
-    /// Parameters that it adds.
     pub parameters: &'static [Parameter],
 }
 
-/// A kind of measurement.
 pub trait Workload: Sync {
     fn description(&self) -> Description;
 
@@ -267,15 +246,12 @@ pub trait Workload: Sync {
 
 /// What is exchanged between client and server: a workload with its parameters.
 pub trait Configured: Send + Sync {
-    /// Common options that it takes.
     fn axes(&self) -> Capabilities;
 
-    /// Parameters of its own with several values that no option declares.
     fn swept(&self) -> Vec<Swept> {
         Vec::new()
     }
 
-    /// What it does, for the title of a table.
     fn title(&self) -> String;
 
     /// Metrics that are compared, the most important first.
@@ -329,7 +305,6 @@ pub trait Configured: Send + Sync {
         Network::Shared
     }
 
-    /// Starts its servers.
     ///
     /// # Errors
     /// When a server does not start or is not installed.
@@ -374,9 +349,7 @@ pub(crate) fn add_proxy_metric(metrics: &mut Vec<MetricInfo>) {
 /// Whether requests wait for replies or for their due times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenOrClosed {
-    /// The next request is sent when the reply has arrived.
     Closed,
-    /// Requests are due at given times.
     Open,
 }
 
@@ -389,18 +362,15 @@ pub trait Instance: Send {
         Vec::new()
     }
 
-    /// The job of one trial.
     ///
     /// # Errors
     /// When the server cannot be reached.
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError>;
 
-    /// Endpoint of a transport, for the report.
     fn endpoint(&self, _transport: Transport) -> Option<Endpoint> {
         None
     }
 
-    /// The end of the server's stderr, for the message when the server is lost.
     fn stderr_tail(&self) -> String {
         String::new()
     }
@@ -423,7 +393,6 @@ pub trait Instance: Send {
     fn finish_trial(&mut self, _trial: &mut Trial) {}
 }
 
-/// What is to be measured on servers that are already running.
 #[derive(Clone, Copy, Debug)]
 pub struct Look<'a> {
     pub servers: &'a Servers,
@@ -460,7 +429,6 @@ pub enum Starts {
 pub(crate) const DATABASES: u32 = 6;
 
 impl Starts {
-    /// Limits the number of servers in turn.
     #[must_use]
     pub fn at_most(self, most: Option<u32>) -> Self {
         match (self, most) {

@@ -13,17 +13,14 @@ include!(concat!(env!("OUT_DIR"), "/languages.rs"));
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Client {
-    /// What it is called.
     pub name: String,
-    /// What it speaks.
     pub protocol: Protocol,
     /// What `localhost` means to it.
     pub localhost: Localhost,
-    /// The words for a socket, where it can use one.
+    /// The words for a socket; `None` where it can use none.
     pub socket: Option<String>,
     /// The words for TCP, or UDP where its service takes datagrams.
     pub tcp: String,
-    /// What else to know.
     #[serde(default)]
     pub note: String,
     /// Variables that tell it the same as `socket`, where that is code: a container has them.
@@ -48,16 +45,20 @@ impl Client {
         plain(&self.name).contains(&wanted) || self.aliases.iter().any(|alias| plain(alias) == wanted)
     }
 
-    /// A word that calls it and may stand on a command line: its name without that of the service (`typeorm`, `spring-boot`).
-    /// None where the name has a sign that a shell reads.
+    /// A word that calls it and may stand on a command line: its name without that of the service (`typeorm`,
+    /// `spring-boot`), in small letters and with hyphens. `None` where the name has a sign that a shell reads.
     #[must_use]
     pub fn word(&self) -> Option<String> {
-        let name = ["MySQL", "PostgreSQL", "Redis"]
-            .iter()
-            .find_map(|service| self.name.strip_suffix(service)?.strip_suffix(' '))
-            .unwrap_or(&self.name);
+        let mut name = self.name.as_str();
+        for service in [" MySQL", " PostgreSQL", " Redis"] {
+            if let Some(short) = name.strip_suffix(service) {
+                name = short;
+                break;
+            }
+        }
         let word = name.to_lowercase().replace(' ', "-");
-        word.chars().all(|sign| sign.is_ascii_alphanumeric() || "-_./@".contains(sign)).then_some(word)
+        let is_plain = word.chars().all(|sign| sign.is_ascii_alphanumeric() || "-_./@".contains(sign));
+        if is_plain { Some(word) } else { None }
     }
 }
 
@@ -65,13 +66,10 @@ fn plain(name: &str) -> String {
     name.to_lowercase().chars().filter(|character| !matches!(character, ' ' | '-' | '_')).collect()
 }
 
-/// What `localhost` means to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Localhost {
-    /// The default socket.
     Socket,
-    /// TCP.
     Tcp,
     /// It names no host.
     None,
@@ -98,24 +96,22 @@ pub struct Language {
     pub name: &'static str,
     /// Its place among the others.
     place: u32,
-    /// The clients.
     #[serde(rename = "client")]
     pub clients: Vec<Client>,
 }
 
 static LANGUAGES: LazyLock<Vec<Language>> = LazyLock::new(|| {
-    let mut languages: Vec<Language> = TEXTS
-        .iter()
-        .map(|(name, text)| match basic_toml::from_str::<Language>(text) {
-            Ok(language) => Language { name, ..language },
+    let mut languages = Vec::with_capacity(TEXTS.len());
+    for (name, text) in TEXTS {
+        match basic_toml::from_str::<Language>(text) {
+            Ok(language) => languages.push(Language { name, ..language }),
             Err(error) => panic!("{name}.toml: {error}"),
-        })
-        .collect();
+        }
+    }
     languages.sort_by_key(|language| language.place);
     languages
 });
 
-/// Every language with its clients.
 #[must_use]
 pub fn languages() -> &'static [Language] {
     &LANGUAGES

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -23,9 +24,8 @@ const OWN: &[&str] = &[
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Descriptor {
-    /// Its name for people.
     pub label: String,
-    /// The service that it behaves like.
+    /// The service that it behaves like: what this file leaves out is as there, but for what is each service's own (name, programs).
     pub like: Option<Kind>,
     /// Its place in lists. Where several services fit, the first counts. Without one it stands behind the service that it
     /// is like.
@@ -42,7 +42,6 @@ pub struct Descriptor {
     pub executables: Vec<String>,
     /// Programs of its package that are its clients and take a password as an argument.
     pub tools: Vec<String>,
-    /// The Debian package with its program.
     pub package: Option<String>,
     /// The Python package with its program, where Debian has none.
     pub wheel: Option<String>,
@@ -68,13 +67,11 @@ pub struct Descriptor {
     pub on_a_socket: Vec<String>,
     /// That it has no TLS there, and for which clients that matters; a sentence.
     pub no_tls_on_a_socket: Option<String>,
-    /// Why it cannot listen on one.
+    /// Why it cannot listen on a Unix socket; `None` where it can.
     ports_only: Option<String>,
-    /// Why it cannot connect to one.
+    /// Why it cannot connect to one; `None` where it can.
     pub reaches_ports_only: Option<String>,
-    /// Who may use a new socket.
     pub new_socket: NewSocket,
-    /// How it takes its connections.
     pub threading: Threading,
     /// The accounts that packages make for it and for nothing else. A web server's account, which runs what sites bring
     /// along, is nobody's.
@@ -96,7 +93,6 @@ pub struct Descriptor {
     /// Whether one process of it serves several sites or pools, each at addresses of its own: another socket of it may
     /// lead to another site.
     pub several_sites: bool,
-    /// Whether it passes requests of others on.
     pub proxy: bool,
     /// Whether it logs and limits its clients by their addresses.
     pub sees_clients: bool,
@@ -110,7 +106,6 @@ pub struct Descriptor {
     edited_files: Vec<String>,
     /// How its command line names its configuration, the surest first.
     pub file_named_by: Vec<FileName>,
-    /// Schemes of its URLs.
     pub schemes: Schemes,
     /// Servers and proxies of the same protocol that have no descriptor.
     pub others: Others,
@@ -126,12 +121,11 @@ pub struct Container {
     pub image: String,
     /// The socket, in the container.
     pub socket: String,
-    /// Its arguments; none where the image listens at the socket by itself.
+    /// Empty where the image listens at the socket by itself.
     #[serde(default)]
     pub arguments: Vec<String>,
     /// The command that succeeds when it can be used.
     pub health: Vec<String>,
-    /// Its variables.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
     /// A variable with its URL, for an application whose client is not named.
@@ -142,19 +136,14 @@ pub struct Container {
     pub code: Option<String>,
 }
 
-/// A client that has an image of its own.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ContainerClient {
-    /// What it is called.
     pub name: String,
-    /// The image.
     pub image: String,
-    /// Its arguments.
     pub arguments: Vec<String>,
 }
 
-/// Whether a service can listen on a Unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnixSocket {
     /// It can, with this setting; `{}` stands for the path.
@@ -167,7 +156,6 @@ pub enum UnixSocket {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NewSocket {
-    /// Everyone on this machine.
     #[default]
     Everyone,
     /// Those whom its mode lets in; it belongs to the server.
@@ -176,7 +164,6 @@ pub enum NewSocket {
     Owner,
 }
 
-/// How a service takes its connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Threading {
@@ -211,7 +198,6 @@ pub struct FileName {
     pub usual: Option<String>,
 }
 
-/// Schemes of a service's URLs, by what they lead to.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Schemes {
@@ -219,7 +205,6 @@ pub struct Schemes {
     pub tcp: Vec<String>,
     /// The same with TLS.
     pub tls: Vec<String>,
-    /// A socket.
     pub socket: Vec<String>,
 }
 
@@ -227,38 +212,46 @@ pub struct Schemes {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Others {
-    /// The accounts that their packages make.
     pub accounts: Vec<String>,
-    /// How their units begin.
     pub units: Vec<String>,
-    /// Their clients.
     pub tools: Vec<String>,
 }
 
 impl FileName {
-    /// The path that a command line names in this way.
+    /// The path that `words`, a command line from the program on, name in this way; `None` where they name none.
     #[must_use]
     pub fn find(&self, words: &[&str]) -> Option<PathBuf> {
         let found = if let Some(start) = &self.begins {
-            words.iter().find_map(|word| word.strip_prefix(start.as_str())).map(PathBuf::from)
+            PathBuf::from(words.iter().find_map(|word| word.strip_prefix(start.as_str()))?)
         } else if let Some(option) = &self.after {
-            word_after(words, option)
+            word_after(words, option)?
         } else if let Some(end) = &self.first {
-            words.get(1).filter(|word| word.ends_with(end.as_str())).map(PathBuf::from)
+            path_that_ends(words.get(1)?, end)?
         } else if let Some(end) = &self.last {
-            words.get(1..)?.last().filter(|word| word.ends_with(end.as_str())).map(PathBuf::from)
+            path_that_ends(words.get(1..)?.last()?, end)?
         } else if let Some(start) = &self.title {
             let title = words.join(" ");
-            title.split_once(start.as_str()).map(|(_, rest)| PathBuf::from(rest.trim_end_matches(')')))
+            let (_, rest) = title.split_once(start.as_str())?;
+            PathBuf::from(rest.trim_end_matches(')'))
         } else {
-            self.usual.as_ref().map(PathBuf::from)
-        }?;
-        let found = self.holds.as_ref().map_or_else(|| found.clone(), |file| found.join(file));
-        Some(match self.below.as_deref().and_then(|option| word_after(words, option)) {
-            Some(folder) if found.is_relative() => folder.join(found),
-            _ => found,
-        })
+            PathBuf::from(self.usual.as_ref()?)
+        };
+        let found = match &self.holds {
+            Some(file) => found.join(file),
+            None => found,
+        };
+        if found.is_relative()
+            && let Some(option) = &self.below
+            && let Some(folder) = word_after(words, option)
+        {
+            return Some(folder.join(found));
+        }
+        Some(found)
     }
+}
+
+fn path_that_ends(word: &str, end: &str) -> Option<PathBuf> {
+    if word.ends_with(end) { Some(PathBuf::from(word)) } else { None }
 }
 
 /// The word after an option of a command line, as a path.
@@ -278,7 +271,7 @@ impl Descriptor {
         }
     }
 
-    /// The setting that gives it a backlog of this many connections, where it is known.
+    /// The setting that gives it a backlog of this many connections; `None` where it is not known.
     #[must_use]
     pub fn backlog_of(&self, connections: u32) -> Option<String> {
         Some(self.backlog.as_ref()?.replace("{}", &connections.to_string()))
@@ -301,47 +294,70 @@ impl Descriptor {
         }
     }
 
-    /// The file name of its usual socket.
     #[must_use]
     pub fn socket_name(&self) -> &str {
         self.socket.rsplit('/').next().unwrap_or_default()
     }
 }
 
-/// The version of PHP to which a file belongs. Debian has one directory per version: `8.2` of `/etc/php/8.2/fpm/pool.d/www.conf`, also below another root.
+/// The version of PHP to which a file belongs: `8.2` of `/etc/php/8.2/fpm/pool.d/www.conf`, also below another root. Debian
+/// has one directory per version.
 #[must_use]
 pub fn php_version(file: &Path) -> Option<&str> {
     let parts: Vec<&str> = file.iter().filter_map(OsStr::to_str).collect();
     let version = parts.windows(3).find(|three| three[..2] == ["etc", "php"])?[2];
-    let mut numbers = version.split('.');
-    numbers.all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit())).then_some(version)
+    for part in version.split('.') {
+        if part.is_empty() || !part.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+    }
+    Some(version)
 }
 
-/// Reads descriptors, by name and text, in this order.
+/// A file in `services/` that cannot be read as a descriptor.
+#[derive(Debug)]
+pub(crate) struct DescriptorError {
+    name: String,
+    reason: String,
+}
+
+impl fmt::Display for DescriptorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.toml: {}", self.name, self.reason)
+    }
+}
+
+/// Reads descriptors, by name and text, in this order. What a file leaves out is taken from the one that it is `like`.
 ///
 /// # Errors
-/// Which file is wrong, and why.
-pub(crate) fn read(texts: &[(&str, &str)]) -> Result<Vec<Descriptor>, String> {
+/// When a file is not TOML, has a key that no descriptor has, or is like a service that is not there.
+pub(crate) fn read(texts: &[(&str, &str)]) -> Result<Vec<Descriptor>, DescriptorError> {
     let mut tables = BTreeMap::new();
     for (name, text) in texts {
-        let table: BTreeMap<String, Value> =
-            basic_toml::from_str(text).map_err(|error| format!("{name}.toml: {error}"))?;
+        let table: BTreeMap<String, Value> = basic_toml::from_str(text).map_err(wrong(name))?;
         tables.insert(*name, table);
     }
     let mut descriptors = Vec::with_capacity(texts.len());
     for (name, _) in texts {
         let mut table = tables.get(*name).cloned().unwrap_or_default();
         if let Some(base) = table.get("like").and_then(Value::as_str) {
-            let base = tables.get(base).ok_or_else(|| format!("{name}.toml: no service is called {base}"))?;
-            for (key, value) in base.iter().filter(|(key, _)| !OWN.contains(&key.as_str())) {
-                table.entry(key.clone()).or_insert_with(|| value.clone());
+            let Some(base) = tables.get(base) else {
+                return Err(wrong(name)(format!("no service is called {base}")));
+            };
+            for (key, value) in base {
+                if !OWN.contains(&key.as_str()) {
+                    table.entry(key.clone()).or_insert_with(|| value.clone());
+                }
             }
         }
-        let descriptor = serde_json::from_value(Value::from_iter(table))
-            .map_err(|error| format!("{name}.toml: {error}"))?;
-        descriptors.push(descriptor);
+        descriptors.push(serde_json::from_value(Value::from_iter(table)).map_err(wrong(name))?);
     }
     Ok(descriptors)
+}
+
+/// For `map_err`.
+fn wrong<E: fmt::Display>(name: &str) -> impl Fn(E) -> DescriptorError {
+    move |reason| DescriptorError { name: name.to_owned(), reason: reason.to_string() }
 }
 
 #[cfg(test)]
@@ -349,7 +365,7 @@ mod tests {
     use super::*;
 
     fn error(texts: &[(&str, &str)]) -> String {
-        read(texts).unwrap_err()
+        read(texts).unwrap_err().to_string()
     }
 
     #[test]

@@ -17,11 +17,14 @@ static DESCRIPTORS: LazyLock<Vec<Descriptor>> = LazyLock::new(|| match descripto
     Err(error) => panic!("{error}"),
 });
 
-/// Every kind, by its place.
+/// Every kind, by its place; one without a place of its own stands behind the kind that it is like.
 static BY_PLACE: LazyLock<Vec<Kind>> = LazyLock::new(|| {
-    let place = |kind: &Kind| kind.descriptor().place;
+    let place = |kind: Kind| kind.descriptor().place;
     let mut kinds = KINDS.to_vec();
-    kinds.sort_by_key(|kind| (place(kind).or_else(|| place(&kind.family())), place(kind).is_none(), *kind));
+    kinds.sort_by_key(|kind| match place(*kind) {
+        Some(own) => (Some(own), false, *kind),
+        None => (place(kind.family()), true, *kind),
+    });
     kinds
 });
 
@@ -31,7 +34,6 @@ impl Kind {
         BY_PLACE.iter().copied()
     }
 
-    /// What is known of it.
     #[must_use]
     pub fn descriptor(self) -> &'static Descriptor {
         &DESCRIPTORS[self as usize]
@@ -49,7 +51,6 @@ impl Kind {
         &self.descriptor().label
     }
 
-    /// What its clients speak, where clients are known.
     #[must_use]
     pub fn protocol(self) -> Option<Protocol> {
         self.descriptor().protocol
@@ -66,7 +67,7 @@ impl Kind {
         Kind::all().filter(move |kind| kind.family() == self.family())
     }
 
-    /// The names of its relatives for people: `MariaDB or MySQL`.
+    /// `MariaDB or MySQL`.
     #[must_use]
     pub fn relatives_in_words(self) -> String {
         let labels: Vec<&str> = self.relatives().map(Kind::label).collect();
@@ -83,7 +84,6 @@ impl Kind {
         self.relatives().flat_map(|kind| &kind.descriptor().programs).map(String::as_str).collect()
     }
 
-    /// The kind of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Kind> {
         TEXTS.binary_search_by_key(&name, |(name, _)| name).ok().map(|at| KINDS[at])
@@ -92,29 +92,37 @@ impl Kind {
     /// The kind that people call so: by its own name, or by that of a unit, a program or a package of it.
     #[must_use]
     pub fn called(name: &str) -> Option<Kind> {
-        Kind::named(name)
-            .or_else(|| {
-                Kind::all().find(|kind| {
-                    let known = kind.descriptor();
-                    is_among(&known.units, name)
-                        || is_among(&known.programs, name)
-                        || [&known.package, &known.unit_prefix].iter().any(|one| one.as_deref() == Some(name))
-                })
-            })
-            .or_else(|| Kind::of_program(name))
+        if let Some(kind) = Kind::named(name) {
+            return Some(kind);
+        }
+        for kind in Kind::all() {
+            let known = kind.descriptor();
+            if is_among(&known.units, name)
+                || is_among(&known.programs, name)
+                || known.package.as_deref() == Some(name)
+                || known.unit_prefix.as_deref() == Some(name)
+            {
+                return Some(kind);
+            }
+        }
+        Kind::of_program(name)
     }
 
-    /// The kind that a program is of, a version behind its name allowed.
+    /// The kind that a program is of. A version may follow the program's name (`php-fpm8.2`), and what a title has
+    /// behind it: a dot, a colon or a blank. The first kind by place counts.
     #[must_use]
     pub fn of_program(name: &str) -> Option<Kind> {
-        Kind::all().find(|kind| {
-            kind.descriptor().programs.iter().any(|program| {
-                name.strip_prefix(program.as_str()).is_some_and(|rest| {
-                    rest.is_empty()
-                        || rest.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '.' | ':' | ' '))
-                })
-            })
-        })
+        for kind in Kind::all() {
+            for program in &kind.descriptor().programs {
+                let Some(rest) = name.strip_prefix(program.as_str()) else { continue };
+                if rest.is_empty()
+                    || rest.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '.' | ':' | ' '))
+                {
+                    return Some(kind);
+                }
+            }
+        }
+        None
     }
 
     /// The kind that a Java program with this main class is of.
@@ -129,22 +137,26 @@ impl Kind {
         Kind::of(protocol).find(|kind| kind.family() == *kind)
     }
 
-    /// The kinds that speak a protocol.
     pub fn of(protocol: Protocol) -> impl Iterator<Item = Kind> + Clone {
         Kind::all().filter(move |kind| kind.protocol() == Some(protocol))
     }
 
-    /// The kind of a server by its answer to a question of its protocol. Who is like another says so beside what the other
-    /// one says.
+    /// The kind of a server by its answer to a question of its protocol; `None` where no kind knows a word of it. Who is
+    /// like another says so beside what the other one says, so a kind that is like another comes before that other.
     #[must_use]
     pub fn that_says(protocol: Protocol, answer: &[u8]) -> Option<Kind> {
-        let fits = || {
-            Kind::of(protocol).filter(|kind| {
-                let word = kind.descriptor().says.as_deref().unwrap_or_default().as_bytes();
-                !word.is_empty() && answer.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word))
-            })
-        };
-        fits().find(|kind| kind.family() != *kind).or_else(|| fits().next())
+        let mut found = None;
+        for kind in Kind::of(protocol) {
+            let word = kind.descriptor().says.as_deref().unwrap_or_default().as_bytes();
+            if word.is_empty() || !answer.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word)) {
+                continue;
+            }
+            if kind.family() != kind {
+                return Some(kind);
+            }
+            found = found.or(Some(kind));
+        }
+        found
     }
 }
 

@@ -12,17 +12,13 @@ use crate::{Descriptor, Kind};
 pub enum Protocol {
     /// MySQL or MariaDB.
     Mysql,
-    /// PostgreSQL.
     Postgres,
     /// Redis and those that speak as it does.
     Redis,
-    /// memcached.
     Memcached,
-    /// HTTP.
     Http,
     /// gRPC, over HTTP/2.
     Grpc,
-    /// FastCGI.
     FastCgi,
     /// uwsgi, the binary protocol of uWSGI.
     Uwsgi,
@@ -93,14 +89,17 @@ impl Protocol {
         kinds.flat_map(|kind| &kind.descriptor().default_sockets).map(String::as_str)
     }
 
-    /// What its services have in two lists, each word once.
+    /// What its services have in two lists, each word once; nothing where nobody logs in.
     fn listed(self, lists: fn(&'static Descriptor) -> [&'static Vec<String>; 2]) -> Vec<&'static str> {
-        let mut words = Vec::new();
-        for word in
-            Kind::of(self).filter(|_| self.has_login()).flat_map(|kind| lists(kind.descriptor())).flatten()
-        {
-            if !words.contains(&word.as_str()) {
-                words.push(word.as_str());
+        let mut words: Vec<&str> = Vec::new();
+        if !self.has_login() {
+            return words;
+        }
+        for kind in Kind::of(self) {
+            for word in lists(kind.descriptor()).into_iter().flatten() {
+                if !words.contains(&word.as_str()) {
+                    words.push(word);
+                }
             }
         }
         words
@@ -127,22 +126,32 @@ pub enum Leads {
 /// What is spoken at a URL of this scheme, and what it leads to; none where no service has the scheme.
 #[must_use]
 pub fn scheme(name: &str) -> Option<(Protocol, Leads)> {
-    Kind::all().find_map(|kind| {
+    for kind in Kind::all() {
         let schemes = &kind.descriptor().schemes;
-        let lists =
-            [(&schemes.tcp, Leads::Tcp), (&schemes.tls, Leads::Tls), (&schemes.socket, Leads::Socket)];
-        let (_, leads) = lists.into_iter().find(|(list, _)| list.iter().any(|scheme| scheme == name))?;
-        Some((kind.protocol()?, leads))
-    })
+        for (list, leads) in
+            [(&schemes.tcp, Leads::Tcp), (&schemes.tls, Leads::Tls), (&schemes.socket, Leads::Socket)]
+        {
+            if list.iter().any(|scheme| scheme == name)
+                && let Some(protocol) = kind.protocol()
+            {
+                return Some((protocol, leads));
+            }
+        }
+    }
+    None
 }
 
 /// Whether a login without a colon in a URL of this scheme is a password.
 #[must_use]
 pub fn has_bare_password(name: &str) -> bool {
-    Kind::all().filter(|kind| kind.descriptor().bare_password).any(|kind| {
+    for kind in Kind::all().filter(|kind| kind.descriptor().bare_password) {
         let schemes = &kind.descriptor().schemes;
-        [&schemes.tcp, &schemes.tls, &schemes.socket].into_iter().flatten().any(|scheme| scheme == name)
-    })
+        if [&schemes.tcp, &schemes.tls, &schemes.socket].iter().any(|list| list.iter().any(|one| one == name))
+        {
+            return true;
+        }
+    }
+    false
 }
 
 #[cfg(test)]

@@ -124,7 +124,6 @@ fn estimate_from(log_ratios: &[f64], confidence: f64, signed_rank_from: usize) -
 /// Parameters of an estimate from paired log ratios.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Asked {
-    /// Confidence of the interval.
     pub confidence: f64,
     /// Limit that a difference must exceed, as a natural logarithm.
     pub limit: f64,
@@ -134,6 +133,7 @@ pub struct Asked {
 }
 
 impl Asked {
+    /// Signed ranks from as many blocks on as can decide after the adjustment.
     fn estimate(&self, log_ratios: &[f64]) -> Option<Estimate> {
         let from = min_blocks_for(self.multiplicity.ceil() as u32) as usize;
         estimate_from(log_ratios, self.confidence, from)
@@ -179,12 +179,12 @@ impl Estimate {
     /// p-value is 1 if the shifted estimate is on the other side.
     #[must_use]
     pub fn with_shifted(self, side: f64, moved: Option<Estimate>) -> Estimate {
-        Estimate {
-            p_inside: self
-                .p
-                .and(moved.and_then(|moved| if side * moved.ratio.ln() > 0.0 { moved.p } else { Some(1.0) })),
-            ..self
-        }
+        let p_inside = match (self.p, moved) {
+            (Some(_), Some(moved)) if side * moved.ratio.ln() > 0.0 => moved.p,
+            (Some(_), Some(_)) => Some(1.0),
+            _ => None,
+        };
+        Estimate { p_inside, ..self }
     }
 }
 
@@ -271,12 +271,10 @@ impl Grouped {
         })
     }
 
-    /// Interval and p-value of the mean after subtracting `shift`.
     pub(crate) fn locate(self, shift: f64, confidence: f64) -> Location {
         distributions::locate(self.mean - shift, self.squared_error, self.degrees, confidence)
     }
 
-    /// Standard error of the mean.
     pub(crate) fn error(self) -> f64 {
         self.squared_error.sqrt()
     }

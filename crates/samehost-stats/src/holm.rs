@@ -1,4 +1,5 @@
-//! Adjustment for multiple comparisons.
+//! Holm's adjustment for multiple comparisons, used for every family of verdicts: it needs no assumption about how the
+//! comparisons depend on one another (docs/method.md §4).
 
 /// Holm's step-down adjustment (Holm 1979). Under any dependence, the probability that any true null
 /// hypothesis gets an adjusted p-value below α is at most α. Returned in the order of the input.

@@ -1,6 +1,5 @@
 //! Intervals, medians and ranks.
 
-/// A closed interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     pub low: f64,
@@ -8,7 +7,6 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Half of its width.
     #[must_use]
     pub fn half_width(self) -> f64 {
         0.5 * (self.high - self.low)
@@ -60,13 +58,12 @@ pub(crate) fn doubled_midranks(values: &[f64]) -> Vec<usize> {
 pub(crate) fn tie_correction(doubled_ranks: &[usize]) -> f64 {
     let mut sorted = doubled_ranks.to_vec();
     sorted.sort_unstable();
-    sorted
-        .chunk_by(|a, b| a == b)
-        .map(|group| {
-            let t = group.len() as f64;
-            t * t * t - t
-        })
-        .sum()
+    let mut sum = 0.0;
+    for group in sorted.chunk_by(|a, b| a == b) {
+        let t = group.len() as f64;
+        sum += t * t * t - t;
+    }
+    sum
 }
 
 #[cfg(test)]

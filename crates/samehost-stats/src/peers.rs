@@ -17,7 +17,6 @@ pub struct Member {
     pub group: usize,
     /// How many values it has.
     pub values: u32,
-    /// Their mean.
     pub mean: f64,
     /// Sum of their squared deviations from it.
     pub squares: f64,
@@ -37,7 +36,6 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// Interval of the difference.
     #[must_use]
     pub fn interval(&self, confidence: f64) -> Interval {
         let half = distributions::critical(confidence, self.degrees) * self.error;
@@ -45,7 +43,7 @@ impl Standing {
     }
 }
 
-/// Number, sum and squared deviations of means.
+/// Number, mean and squared deviations of values, to which one can be added and from which one can be taken (Welford).
 #[derive(Clone, Copy, Default)]
 struct Sums {
     number: f64,

@@ -37,7 +37,6 @@ impl SignedRank {
         SignedRank { differences: differences.to_vec(), walsh }
     }
 
-    /// Whether the null distribution is exact.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.differences.len() <= EXACT_UP_TO
@@ -123,14 +122,15 @@ fn rank_for(n: usize, tail: f64) -> Option<usize> {
     let ranks: Vec<usize> = (1..=n).collect();
     let mut below = 0.0;
     // A tail is less than half.
-    let within = null_distribution(&ranks, n * (n + 1) / 4)
-        .iter()
-        .take_while(|&&probability| {
-            below += probability;
-            below <= tail
-        })
-        .count();
-    (n > 0 && within > 0).then_some(within)
+    let mut within = 0;
+    for probability in null_distribution(&ranks, n * (n + 1) / 4) {
+        below += probability;
+        if below > tail {
+            break;
+        }
+        within += 1;
+    }
+    if n > 0 && within > 0 { Some(within) } else { None }
 }
 
 /// Maximum number of values per sample with an exact null distribution; above, it is approximated as normal.
@@ -154,7 +154,6 @@ impl RankSum {
         RankSum { first: first.to_vec(), second: second.to_vec(), differences }
     }
 
-    /// Whether the null distribution is exact.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.first.len().max(self.second.len()) <= EXACT_SAMPLES
@@ -190,14 +189,15 @@ impl RankSum {
         let all = arrangements(m, n);
         let mut below = 0.0;
         // A tail is less than half.
-        let within = u_counts(m, n, m * n / 2)
-            .iter()
-            .take_while(|&&count| {
-                below += count / all;
-                below <= tail
-            })
-            .count();
-        (within > 0).then_some(within)
+        let mut within = 0;
+        for count in u_counts(m, n, m * n / 2) {
+            below += count / all;
+            if below > tail {
+                break;
+            }
+            within += 1;
+        }
+        if within > 0 { Some(within) } else { None }
     }
 
     /// Two-sided p-value of "no shift". Up to [`EXACT_SAMPLES`] values per sample it is exact, with ties by the

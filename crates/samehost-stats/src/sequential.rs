@@ -29,7 +29,7 @@ pub const FIRST_LOOK: usize = 7;
 const SPENT: [f64; 2] = [0.12, 0.26];
 const LATER: f64 = 0.7;
 
-/// Number of blocks at a look.
+/// Number of blocks at a look, counted from 0.
 fn blocks_at(look: u32) -> usize {
     (FIRST_LOOK as f64 * 2.0_f64.powf(0.5 * f64::from(look))).round() as usize
 }
@@ -66,7 +66,6 @@ fn valid_at(look: u32, p: f64) -> f64 {
     (p / spent_at(look)).max(luck(blocks_at(look)))
 }
 
-/// Confidence of the interval of this number of blocks.
 fn level_of(blocks: usize, confidence: f64) -> f64 {
     1.0 - (1.0 - confidence) * spent_at(look_of(blocks))
 }

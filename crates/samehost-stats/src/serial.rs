@@ -73,11 +73,15 @@ impl Estimate {
             high: ratio * (interval.high / ratio).powf(factor),
         };
         let wide = Estimate { interval: self.interval.map(widen), narrow: self.narrow.map(widen), ..self };
-        let p = wide.log_half_width().filter(|half_width| *half_width > 0.0).map(|half_width| {
-            let error = half_width / distributions::normal_quantile(0.5 * (1.0 + confidence));
-            2.0 * distributions::normal_upper_tail(ratio.ln().abs() / error)
-        });
-        Estimate { p: self.p.zip(p).map_or(self.p, |(before, after)| Some(before.max(after))), ..wide }
+        let p = match (self.p, wide.log_half_width()) {
+            (Some(before), Some(half_width)) if half_width > 0.0 => {
+                let error = half_width / distributions::normal_quantile(0.5 * (1.0 + confidence));
+                let normal = 2.0 * distributions::normal_upper_tail(ratio.ln().abs() / error);
+                Some(before.max(normal))
+            }
+            (before, _) => before,
+        };
+        Estimate { p, ..wide }
     }
 }
 
@@ -113,7 +117,8 @@ pub fn trend_p(values: &[f64]) -> Option<f64> {
     })
 }
 
-/// P(k inversions) of a random order of n values.
+/// P(k inversions) of a random order of n values, for every k: the sum of independent uniform numbers of inversions that
+/// each further value makes with those before it.
 fn inversion_distribution(n: usize) -> Vec<f64> {
     let mut probability = vec![1.0];
     for size in 2..=n {

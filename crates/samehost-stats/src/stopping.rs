@@ -36,7 +36,12 @@ fn whole(blocks: f64) -> u32 {
 /// below 5 % after Holm's adjustment over `comparisons`.
 #[must_use]
 pub fn min_blocks_for(comparisons: u32) -> u32 {
-    (10..100).find(|&n| 0.5_f64.powi(n - 1) * f64::from(comparisons) < 0.05).unwrap_or(100) as u32
+    for blocks in SIGNED_RANK_FROM as u32..100 {
+        if 0.5_f64.powi(blocks as i32 - 1) * f64::from(comparisons) < 0.05 {
+            return blocks;
+        }
+    }
+    100
 }
 
 /// Minimum blocks at which a budget may end: the smallest n ≥ 5 with 2^−n · `comparisons` < 5 %, at most
@@ -46,9 +51,12 @@ pub fn min_blocks_for(comparisons: u32) -> u32 {
 /// blocks on the minimum for signed ranks holds (docs/method.md §3).
 #[must_use]
 pub fn least_blocks_for(comparisons: u32) -> u32 {
-    (5..SIGNED_RANK_FROM as i32)
-        .find(|&n| 0.5_f64.powi(n) * f64::from(comparisons) < 0.05)
-        .map_or_else(|| min_blocks_for(comparisons), |n| n as u32)
+    for blocks in 5..SIGNED_RANK_FROM as i32 {
+        if 0.5_f64.powi(blocks) * f64::from(comparisons) < 0.05 {
+            return blocks as u32;
+        }
+    }
+    min_blocks_for(comparisons)
 }
 
 /// Half-width of the interval on the log scale; computes only what stopping needs.

@@ -1,9 +1,9 @@
 //! Safely takes a path for a listening socket, and releases it. Removes only a socket that nobody listens on,
-//! or the very file that it created.
+//! or the very file that it created. It opens a socket only to ask whether somebody listens.
 //!
-//! A lock file that exists while it is held and decides between two starting servers. It is removed without a
+//! A lock file that exists while it is held decides between two starting servers. It is removed without a
 //! moment in which two could hold it. Its name is specific to samehost, because MySQL and PostgreSQL use
-//! `PATH.lock`. A foreign file with that name is neither changed nor removed. Independent of sockets.
+//! `PATH.lock`. A foreign file with that name is neither changed nor removed.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -33,7 +33,6 @@ pub(crate) struct Claim {
     _lock: LockFile,
 }
 
-/// Result of probing an existing socket file.
 enum Answer {
     Nobody,
     Somebody(Option<u32>),
@@ -41,7 +40,11 @@ enum Answer {
 }
 
 impl Claim {
-    /// Locks the path, removes a dead socket, and lets `bind` create the file.
+    /// Locks the path, removes a dead socket, lets `bind` create the file, and remembers which file that is.
+    ///
+    /// # Errors
+    /// When somebody listens there or is starting to, something else than a socket is at the path, its directory is
+    /// missing or public, or the kernel refuses.
     pub(crate) fn take(
         endpoint: &Endpoint,
         options: &ListenOptions,
@@ -52,33 +55,17 @@ impl Claim {
         let path = std::path::absolute(given)
             .map_err(|source| ListenError::Other { endpoint: endpoint.clone(), source })?;
         check_directory(endpoint, options, &path)?;
-        let lock = LockFile::take(&lock_path(&path)).map_err(|reason| match reason {
-            NotTaken::Held(holder) => match ask(&path) {
-                Answer::Somebody(Some(pid)) => {
-                    ListenError::InUse { endpoint: endpoint.clone(), pid: Some(pid) }
-                }
-                _ => ListenError::InUse { endpoint: endpoint.clone(), pid: holder },
-            },
-            NotTaken::Failed(errno @ (Errno::ACCESS | Errno::PERM)) if !lock_path(&path).exists() => {
-                ListenError::from_errno(endpoint, errno)
-            }
-            NotTaken::Failed(errno) => {
-                let path = lock_path(&path);
-                ListenError::Lock { endpoint: endpoint.clone(), path, source: errno.into() }
-            }
-        })?;
+        let lock = LockFile::take(&lock_path(&path)).map_err(|reason| not_taken(endpoint, &path, reason))?;
         clear(endpoint, &path)?;
         bind(&path).map_err(ListenError::at(endpoint))?;
         let made = lstat(&path).map_err(ListenError::at(endpoint))?;
         Ok(Claim { path, made, _lock: lock })
     }
 
-    /// Path of the socket file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Sets the requested owner and mode of the file.
     pub(crate) fn set_rights(&self, endpoint: &Endpoint, options: &ListenOptions) -> Result<(), ListenError> {
         let failed = |errno| match errno {
             Errno::PERM | Errno::ACCESS => ListenError::PermissionDenied {
@@ -113,6 +100,24 @@ impl Drop for Claim {
     fn drop(&mut self) {
         if lstat(&self.path).is_ok_and(|there| same_file(&there, &self.made)) {
             let _ = unlink(&self.path);
+        }
+    }
+}
+
+/// The error of [`Claim::take`] where the lock was not taken.
+fn not_taken(endpoint: &Endpoint, path: &Path, reason: NotTaken) -> ListenError {
+    let endpoint = endpoint.clone();
+    match reason {
+        // The kernel knows better than the lock file who listens, if it answers.
+        NotTaken::Held(holder) => match ask(path) {
+            Answer::Somebody(Some(pid)) => ListenError::InUse { endpoint, pid: Some(pid) },
+            _ => ListenError::InUse { endpoint, pid: holder },
+        },
+        NotTaken::Failed(errno @ (Errno::ACCESS | Errno::PERM)) if !lock_path(path).exists() => {
+            ListenError::from_errno(&endpoint, errno)
+        }
+        NotTaken::Failed(errno) => {
+            ListenError::Lock { endpoint, path: lock_path(path), source: errno.into() }
         }
     }
 }
@@ -238,19 +243,16 @@ pub(crate) fn listening_pid(address: &SocketAddrUnix) -> Option<u32> {
     connect_to(address).ok().flatten()
 }
 
-/// The lock, held until dropped.
 #[derive(Debug)]
 pub(crate) struct LockFile {
     path: PathBuf,
     fd: OwnedFd,
 }
 
-/// Why the lock was not taken.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum NotTaken {
     /// Held by another process; its process id, if it has written it already.
     Held(Option<u32>),
-    /// An error of the kernel.
     Failed(Errno),
 }
 
@@ -266,7 +268,6 @@ pub(crate) fn same_file(one: &Stat, other: &Stat) -> bool {
 }
 
 impl LockFile {
-    /// Takes the lock without waiting.
     pub(crate) fn take(path: &Path) -> Result<LockFile, NotTaken> {
         // An iteration repeats only if a former holder removed the file between our open and our lock.
         for _ in 0..1000 {

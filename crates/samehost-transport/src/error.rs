@@ -1,7 +1,5 @@
 //! Errors of connecting and listening: endpoint, cause and remedy. Converts errno to a variant; may inspect the path to
-//! find the cause, but changes nothing.
-//!
-//! Finds the component of a path that denies access to a socket. Changes nothing.
+//! find the cause, such as the component that denies access to a socket, but changes nothing.
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -176,8 +174,7 @@ impl ConnectError {
             (Errno::ACCESS | Errno::PERM, Some(path)) => {
                 ConnectError::PermissionDenied { endpoint, denied: Denied::on_the_way_to(path) }
             }
-            (Errno::PROTOTYPE, Some(_)) => ConnectError::WrongKind { endpoint },
-            (Errno::PROTOTYPE, None) => ConnectError::WrongKind { endpoint },
+            (Errno::PROTOTYPE, _) => ConnectError::WrongKind { endpoint },
             (Errno::AGAIN, _) => ConnectError::BacklogFull { endpoint },
             (Errno::INPROGRESS | Errno::TIMEDOUT, _) => {
                 // Without our own limit it was the kernel's: tcp_syn_retries, 127 s by default.
@@ -489,7 +486,8 @@ pub struct Denied {
 }
 
 impl Denied {
-    /// Checks the path from its root, and returns the first component that this process may not use.
+    /// Checks the path from its root, and returns the first component that this process may not use. Where it may use all
+    /// of them, that is the socket itself with [`Right::Unknown`].
     #[must_use]
     pub fn on_the_way_to(path: &Path) -> Denied {
         fn allowed(part: &Path, access: Access) -> bool {
@@ -497,15 +495,17 @@ impl Denied {
         }
         let mut directories: Vec<&Path> = path.ancestors().skip(1).collect();
         directories.reverse();
-        let denied = directories
-            .into_iter()
-            .map(|directory| if directory.as_os_str().is_empty() { Path::new(".") } else { directory })
-            .find(|directory| !allowed(directory, Access::EXEC_OK));
-        let (part, right) = match denied {
-            Some(directory) => (directory, Right::Search),
-            None if allowed(path, Access::WRITE_OK) => (path, Right::Unknown),
-            None => (path, Right::Write),
-        };
+        let (mut part, mut right) = (path, Right::Write);
+        if allowed(path, Access::WRITE_OK) {
+            right = Right::Unknown;
+        }
+        for directory in directories {
+            let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+            if !allowed(directory, Access::EXEC_OK) {
+                (part, right) = (directory, Right::Search);
+                break;
+            }
+        }
         Denied {
             part: part.to_owned(),
             right,

@@ -76,8 +76,6 @@
 
 mod claim;
 mod error;
-mod hand_over;
-mod listener;
 mod observed;
 mod socket;
 mod stream;
@@ -90,15 +88,13 @@ mod tuning;
 pub use crate::transports::unix::pipe_pair;
 pub use crate::tuning::{ConnectOptions, ListenOptions};
 pub use error::{ConnectError, Denied, ListenError, Right, StartError};
-pub use hand_over::hand_over;
-pub use listener::Listener;
 pub use observed::{Family, Kind, Name, Observed, Protocol};
 pub use rustix::io::Errno;
 pub use samehost_model::{Endpoint, EndpointError, Transport};
 pub use socket::{AddressError, Connecting};
-pub use stream::{ShutdownHandle, Stream};
+pub use stream::{Listener, ShutdownHandle, Stream};
 pub use tls::{CertificateMakingError, MadeCertificate, TlsServer, TlsTrust};
-pub use transports::run::{Offer, offer};
+pub use transports::run::{Offer, hand_over, offer};
 pub use transports::tls::start_tls;
 pub use transports::unix::pair;
 pub use transports::{connect, connect_nonblocking, listen};

@@ -139,7 +139,7 @@ impl Observed {
         })
     }
 
-    /// Whether the name of either end passes the test.
+    /// Whether the name of either end passes the test. An end that the kernel does not name (`None`) does not.
     pub(crate) fn either(&self, test: fn(&Name) -> bool) -> bool {
         self.local.as_ref().is_some_and(test) || self.peer.as_ref().is_some_and(test)
     }

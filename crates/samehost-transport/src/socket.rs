@@ -1,6 +1,5 @@
-//! Socket calls that all transports share. Handles errno, not endpoints; creates no messages.
-//!
-//! Converts endpoints into the kernel's socket addresses. Pure except for name resolution; opens no socket.
+//! Socket calls that all transports share, and the kernel's addresses of endpoints. Handles errno, not endpoints; creates
+//! no messages. Pure except for the sockets that it is asked for and for name resolution.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -25,7 +24,6 @@ pub enum Connecting {
     InProgress,
 }
 
-/// Whether a new socket is blocking.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Blocking {
     Yes,
@@ -83,9 +81,10 @@ pub(crate) fn start(fd: &OwnedFd, address: &impl SocketAddrArg) -> Result<Connec
     }
 }
 
-/// Deadline of a time limit; `None` if it exceeds the clock's range.
+/// Deadline of a time limit; `None` without a limit, or if it exceeds the clock's range.
 pub(crate) fn deadline(timeout: Option<Duration>) -> Option<Instant> {
-    timeout.and_then(|timeout| Instant::now().checked_add(timeout))
+    let timeout = timeout?;
+    Instant::now().checked_add(timeout)
 }
 
 /// Time until the deadline, at least one microsecond, because zero means no limit to the kernel.
@@ -99,7 +98,8 @@ pub(crate) fn peer_pid(fd: impl AsFd) -> Option<u32> {
     // A peer in another PID namespace has pid 0, which is invalid for `Pid`; black_box keeps the compiler
     // from removing the check.
     let pid = std::hint::black_box(credentials.pid.as_raw_pid());
-    u32::try_from(pid).ok().filter(|&pid| pid > 0)
+    let pid = u32::try_from(pid).ok()?;
+    if pid > 0 { Some(pid) } else { None }
 }
 
 /// Why a path or name cannot be a Unix socket's address.

@@ -35,14 +35,13 @@ pub(crate) struct TlsSession {
     decrypted: usize,
     /// Whether the peer ended its side and the reader has not seen it yet.
     unread_end: bool,
-    /// Whether the socket is at its end.
     socket_ended: bool,
     closing: Closing,
     /// When a read gives up, however many reads of the socket it takes.
     deadline: Option<Instant>,
 }
 
-/// State of our own close_notify.
+/// How far our own close_notify is. Without it the peer could not tell an end from a truncation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Closing {
     Open,

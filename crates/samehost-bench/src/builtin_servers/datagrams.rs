@@ -13,14 +13,12 @@ use super::responder::{Echo, Responder};
 use super::{Listening, ServeOptions};
 use crate::error::BenchError;
 
-/// How a question begins; a number of 8 bytes follows, which the answer repeats.
+/// How a question begins. A number of 8 bytes follows, which the answer repeats, so that a late answer is not taken for
+/// that to a later question.
 const QUESTION: &[u8; 24] = b"samehost: how many came?";
-/// Bytes of a question.
 const ASKED: usize = QUESTION.len() + 8;
-/// Largest datagram.
 const BUFFER: usize = 64 * 1024;
 
-/// The question with this number.
 pub(crate) fn question(number: u64) -> Vec<u8> {
     [&QUESTION[..], &number.to_le_bytes()].concat()
 }
@@ -28,16 +26,21 @@ pub(crate) fn question(number: u64) -> Vec<u8> {
 /// The number of datagrams in the answer to the question with this number; `None` for the answer to another one.
 pub(crate) fn count_in(answer: &[u8], number: u64) -> Option<u64> {
     let (asked, count) = answer.split_first_chunk::<8>()?;
-    (u64::from_le_bytes(*asked) == number).then_some(u64::from_le_bytes(count.try_into().ok()?))
+    if u64::from_le_bytes(*asked) != number {
+        return None;
+    }
+    Some(u64::from_le_bytes(count.try_into().ok()?))
 }
 
 /// The answer to a datagram, if it is a question.
 fn answer(datagram: &[u8], count: u64) -> Option<Vec<u8>> {
-    let number = datagram.strip_prefix(QUESTION).filter(|_| datagram.len() == ASKED)?;
+    if datagram.len() != ASKED {
+        return None;
+    }
+    let number = datagram.strip_prefix(QUESTION)?;
     Some([number, &count.to_le_bytes()].concat())
 }
 
-/// Serves until stopped.
 pub(super) fn serve(listening: &Listening, _: &ServeOptions) -> Result<(), BenchError> {
     let taken: io::Result<()> = std::thread::scope(|scope| {
         let threads: Vec<_> = listening
@@ -63,7 +66,7 @@ fn take(listener: &Listener, listening: &Listening) -> io::Result<()> {
         if length == 0 && listening.is_stopped() {
             return Ok(());
         }
-        if let Some((answer, from)) = answer(&buffer[..length], count).zip(from) {
+        if let (Some(answer), Some(from)) = (answer(&buffer[..length], count), from) {
             if let Err(error) = sendto(listener.as_fd(), &answer, SendFlags::DONTWAIT, &from) {
                 tracing::debug!(%error, "nobody took an answer");
             }

@@ -27,7 +27,6 @@ struct Peer<R> {
 /// When a reply is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Replies {
-    /// As soon as it is computed.
     AtOnce,
     /// When all ready connections have been read (Redis: `handleClientsWithPendingWrites` before it sleeps).
     AfterTheRound,
@@ -190,7 +189,6 @@ fn send_unsent<R>(peer: &mut Peer<R>) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for EPOLLOUT while something is unsent, else for EPOLLIN.
 fn watch<R>(peer: &mut Peer<R>, epoll: &OwnedFd, token: epoll::EventData) -> io::Result<()> {
     let blocked = !peer.unsent.is_empty() || peer.stream.wants_write();
     if blocked != peer.waits_to_write {

@@ -19,7 +19,6 @@ use crate::error::BenchError;
 /// Stack of a connection's thread; buffers are on the heap.
 const STACK: usize = 256 * 1024;
 
-/// Listeners that accept as soon as they are served.
 #[derive(Debug)]
 pub struct Listening {
     pub(super) listeners: Vec<Listener>,
@@ -51,9 +50,11 @@ impl Listening {
     /// # Errors
     /// When no file descriptor is left.
     pub fn stopper(&self) -> Result<Stopper, BenchError> {
-        let duplicates = self.listeners.iter().map(|listener| listener.as_fd().try_clone_to_owned());
-        let listeners =
-            duplicates.collect::<io::Result<_>>().map_err(|error| BenchError::io("a listener", error))?;
+        let mut listeners = Vec::with_capacity(self.listeners.len());
+        for listener in &self.listeners {
+            let duplicate = listener.as_fd().try_clone_to_owned();
+            listeners.push(duplicate.map_err(|error| BenchError::io("a listener", error))?);
+        }
         Ok(Stopper { listeners, stopped: Arc::clone(&self.stopped) })
     }
 
@@ -62,7 +63,6 @@ impl Listening {
         self.stopped.load(Ordering::SeqCst)
     }
 
-    /// Endpoints with the actual ports.
     #[must_use]
     pub fn endpoints(&self) -> Vec<Endpoint> {
         self.listeners.iter().map(|listener| listener.endpoint().clone()).collect()
@@ -101,7 +101,8 @@ fn start_thread(mut stream: Stream, converse: impl Fn(&mut Stream) -> io::Result
     }
 }
 
-/// Accepts on all listeners until stopped, with a thread for each, and passes every connection to `take`.
+/// Accepts on all listeners until stopped, with a thread for each, and passes every connection to `take`. After each it
+/// pauses for `accept_delay`, to imitate a server that is busy.
 pub(super) fn accept(
     listening: &Listening,
     take: &(dyn Fn(Stream) + Sync),
@@ -157,7 +158,6 @@ pub(super) fn is_passing(error: &io::Error) -> bool {
     )
 }
 
-/// Bytes that a responder reads at once.
 const BUFFER: usize = 64 * 1024;
 /// Most bytes that the sink reads at once, whatever the sender asks for.
 const MOST_READ: u64 = 64 * 1024 * 1024;

@@ -3,7 +3,6 @@
 
 pub(crate) mod datagrams;
 mod epoll;
-mod http;
 mod listeners;
 mod responder;
 pub(crate) mod rpc;
@@ -13,19 +12,15 @@ use std::time::Duration;
 use samehost_model::{Endpoint, Transport};
 use samehost_transport::{ListenOptions, Stream, Tuning};
 
-use http::HttpResponder;
-pub(crate) use http::body as http_body;
 pub use listeners::{Listening, Stopper};
-use responder::Echo;
-pub(crate) use responder::MARK;
+use responder::{Echo, HttpResponder};
+pub(crate) use responder::{MARK, body as http_body};
 
 use crate::engine::session::Wait;
 use crate::error::BenchError;
 
-/// Serves the listeners until stopped.
 type Run = fn(&Listening, &ServeOptions) -> Result<(), BenchError>;
 
-/// Serves one connection until it ends.
 type Converse = fn(&mut Stream, Wait) -> std::io::Result<()>;
 
 /// Serves all connections in one thread.
@@ -33,15 +28,10 @@ type ServeEpoll = fn(&Listening, epoll::Replies) -> Result<(), BenchError>;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Server {
-    /// Name under `samehost serve`.
     pub name: &'static str,
-    /// One line of help.
     pub about: &'static str,
-    /// Transports that it listens on.
     transports: &'static [Transport],
-    /// Serves one connection until it ends.
     converse: Converse,
-    /// Serves all connections in one thread with epoll.
     epoll: Option<ServeEpoll>,
     /// Serves all connections; replaces `converse`.
     run: Option<Run>,
@@ -60,7 +50,6 @@ const BYTES: &[Transport] = &[
 /// For a server that does not serve single connections.
 const NO_CONVERSATION: Converse = |_, _| Err(std::io::ErrorKind::Unsupported.into());
 
-/// All built-in servers.
 pub const SERVERS: &[Server] = &[
     Server {
         name: "echo",
@@ -109,7 +98,6 @@ pub fn server(name: &str) -> Option<&'static Server> {
     SERVERS.iter().find(|server| server.name == name)
 }
 
-/// How connections are served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Model {
     /// A thread for each connection, which waits in poll(2).
@@ -117,14 +105,12 @@ pub enum Model {
     Threads,
     /// A thread for each connection, which waits in read(2).
     Blocking,
-    /// One thread for all connections, with epoll.
     Epoll,
     /// One thread for all connections, with epoll; replies at the end of each round, as Redis does.
     Rounds,
 }
 
 impl Model {
-    /// All models by their names on the command line.
     pub const ALL: &[(&str, Model)] = &[
         ("threads", Model::Threads),
         ("blocking", Model::Blocking),
@@ -132,7 +118,6 @@ impl Model {
         ("rounds", Model::Rounds),
     ];
 
-    /// How the thread of a connection waits.
     fn waits(self) -> Wait {
         if self == Model::Blocking { Wait::Read } else { Wait::Poll }
     }
@@ -147,21 +132,20 @@ impl std::str::FromStr for Model {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = Model::ALL.iter().find(|(name, _)| *name == text);
-        found.map(|(_, model)| *model).ok_or_else(|| {
-            let names: Vec<&str> = Model::ALL.iter().map(|(name, _)| *name).collect();
-            format!("`{text}` is none of {}", names.join(", "))
-        })
+        for (name, model) in Model::ALL {
+            if *name == text {
+                return Ok(*model);
+            }
+        }
+        let names: Vec<&str> = Model::ALL.iter().map(|(name, _)| *name).collect();
+        Err(format!("`{text}` is none of {}", names.join(", ")))
     }
 }
 
-/// How to serve.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
     pub model: Model,
-    /// Backlog of each listener.
     pub backlog: i32,
-    /// Permissions of socket files.
     pub mode: u32,
     /// Pause after each accept, to imitate a busy server.
     pub accept_delay: Option<Duration>,
@@ -169,12 +153,15 @@ pub struct ServeOptions {
     pub work: Option<Duration>,
     /// Additional work for a marked message, as a fraction of `work`.
     pub longer: Option<f64>,
-    /// Socket options of connections.
     pub tuning: Tuning,
 }
 
 impl Server {
-    /// Listens on all endpoints, or on none if one of them fails.
+    /// Listens on all endpoints, or on none if one of them fails. Connections are accepted as soon as
+    /// [`serve`](Self::serve) is called.
+    ///
+    /// # Errors
+    /// When this server has no such transport, or an endpoint is taken.
     pub fn listen(&self, endpoints: &[Endpoint], options: &ServeOptions) -> Result<Listening, BenchError> {
         match endpoints.iter().find(|endpoint| !self.transports.contains(&endpoint.transport())) {
             Some(other) => {
@@ -233,7 +220,6 @@ impl Server {
     }
 }
 
-/// Options for the transport's listener.
 fn listen_options(options: &ServeOptions) -> ListenOptions {
     ListenOptions {
         backlog: options.backlog,

@@ -13,17 +13,15 @@ use super::trial::Count;
 use super::{Nanos, now, timespec};
 use crate::error::BenchError;
 
-/// Bytes of the buffer for replies.
 const BUFFER: usize = MOST_UNREAD;
 
 enum Reply {
     Right,
     Rejected(&'static str),
-    /// The reply is complete, and the server closes the connection. The field is the kind of refusal, if any.
+    /// The reply is complete, and the server closes the connection after it; with the kind of refusal, if it was one.
     Last(Option<&'static str>),
 }
 
-/// A connection and its session.
 pub struct Single {
     stream: Stream,
     session: Box<dyn Session>,
@@ -34,7 +32,6 @@ pub struct Single {
 }
 
 impl Single {
-    /// Takes over a connection whose handshake is complete.
     #[must_use]
     pub fn new(stream: Stream, session: Box<dyn Session>, connector: Arc<dyn Connector>) -> Self {
         let (out, input) = (Vec::with_capacity(BUFFER), vec![0; BUFFER]);
@@ -47,7 +44,8 @@ impl Single {
     /// # Errors
     /// When the connection breaks and cannot be opened again.
     pub fn drive<C: Count>(&mut self, counter: &mut C) -> Result<(), BenchError> {
-        // Each operation starts where the one before ended, so that latencies add up to the window.
+        // Each operation starts where the one before ended, so that latencies add up to the window: one reading
+        // of the clock serves both (docs/decisions/0021).
         let mut begun = now();
         loop {
             let inside = match self.exchange() {
@@ -138,16 +136,19 @@ impl Single {
     }
 }
 
-/// Queue of due times that the threads share.
+/// When requests of an open loop are due, for all threads of a trial: whichever is idle takes the next time. While none
+/// is idle, requests wait in line; that waiting is in the latency, and is not lateness of the generator
+/// (docs/decisions/0022).
 #[derive(Debug)]
 pub struct DueQueue {
-    /// Due times, ascending.
+    /// Ascending, in the engine's clock.
     pub due: Vec<Nanos>,
-    /// Index of the next due time to take.
+    /// Index in `due` of the time that is taken next.
     pub next: AtomicUsize,
 }
 
-/// Load of one thread: calls until the window is over or the queue is empty.
+/// The load of one thread: calls until the window is over or the queue is empty. A call that fails is counted and the next
+/// one made; the caller opens a new connection itself.
 #[must_use]
 pub fn drive(caller: &mut dyn Caller, mut recorder: Recorder, queue: Option<&Arc<DueQueue>>) -> Tally {
     match queue {

@@ -1,19 +1,25 @@
-//! Bulk transfer: one writer, one reader, one direction. The clock stops when the receiver acknowledges the
-//! last byte, not when the sender has filled a buffer.
+//! Long streams, from one writer to one reader.
 //!
-//! A round on the wire: a header of 16 bytes (payload length and the receiver's read size, both u64 little
-//! endian), the payload, and 8 bytes back: the number of bytes received, u64 little endian.
+//! A *bulk* transfer writes as many messages as the time allows. The clock stops when the receiver acknowledges the
+//! last byte, not when the sender has filled a buffer. A round on the wire: a header of 16 bytes (payload length and
+//! the receiver's read size, both u64 little endian), the payload, and 8 bytes back: the number of bytes received,
+//! u64 little endian.
+//!
+//! A *whole* exchange is one request whose reply is a long stream, such as a dump of a table. Its clock runs from the
+//! request to the last byte of the reply.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
+use std::time::{Duration, Instant};
 
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use samehost_transport::Stream;
 
+use super::session::{Progress, Session};
 use super::{Nanos, now};
 use crate::error::BenchError;
+use crate::machine::ThreadUse;
 
-/// Bytes of a round's header.
 pub const HEADER: usize = 16;
-/// Bytes of a round's acknowledgement.
 pub const ACKNOWLEDGEMENT: usize = 8;
 
 #[must_use]
@@ -32,20 +38,17 @@ pub fn parse_header(header: [u8; HEADER]) -> (u64, u64) {
     (u64::from_le_bytes(a), u64::from_le_bytes(b))
 }
 
-/// Bytes of the first round of the warm-up: takes a millisecond or two, and has at most 16 messages.
+/// Bytes of the first round of the warm-up: that takes a millisecond or two, and is at most 16 messages.
 const FIRST_ROUND: u64 = 4 * 1024 * 1024;
-
-/// Result of a timed round.
 #[derive(Debug)]
 pub struct BulkTally {
     pub messages: u64,
-    /// Bytes written and acknowledged.
+    /// Of the payloads, written and acknowledged.
     pub bytes: u64,
     /// From the first write to the acknowledgement of the last byte.
     pub elapsed: Nanos,
 }
 
-/// Writing end of a stream to a receiver that acknowledges.
 #[derive(Debug)]
 pub struct Writer {
     stream: Stream,
@@ -56,7 +59,6 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts with nothing written. Messages have `size` bytes.
     #[must_use]
     pub fn new(stream: Stream, endpoint: String, size: u64) -> Self {
         let payload = vec![0x5a_u8; usize::try_from(size).unwrap_or(usize::MAX)];
@@ -68,7 +70,6 @@ impl Writer {
         &self.stream
     }
 
-    /// Endpoint, for messages.
     #[must_use]
     pub fn endpoint(&self) -> &str {
         &self.endpoint
@@ -88,7 +89,7 @@ impl Writer {
         self.round((pace * length as f64).ceil().max(1.0) as u64)
     }
 
-    /// Finds the speed in messages per nanosecond.
+    /// Finds the speed, in messages per nanosecond, in rounds that grow until one takes a fifth of `length`.
     pub fn warm_up(&mut self, length: Nanos) -> Result<f64, BenchError> {
         let mut messages = (FIRST_ROUND / (self.payload.len() as u64).max(1)).clamp(1, 16);
         loop {
@@ -134,6 +135,102 @@ fn round(stream: &mut Stream, payload: &[u8], messages: u64) -> std::io::Result<
     } else {
         Err(std::io::Error::other(format!("sent {bytes} bytes, but {received} were acknowledged")))
     }
+}
+
+const WHOLE_BUFFER: usize = 256 * 1024;
+/// Time after which the server counts as hung if it has sent less than `LEAST`.
+const STALL: Duration = Duration::from_secs(10);
+/// Least bytes in each `STALL`. A limit for the whole would end a long dump, and one for each read never ends a server that
+/// sends a byte a second.
+const LEAST: u64 = 4096;
+/// Longest part of a reply that is judged as a whole: a packet of MySQL has up to 16 MiB.
+const LONGEST_PART: usize = 32 << 20;
+
+#[derive(Debug)]
+pub struct WholeTally {
+    /// Operations in the reply, such as rows; 0 if it was wrong.
+    pub operations: u64,
+    pub bytes: u64,
+    /// From before the request to after the last byte of the reply.
+    pub elapsed: Nanos,
+    pub usage: ThreadUse,
+    /// Kind of error, if the reply was wrong or a refusal.
+    pub failure: Option<&'static str>,
+}
+
+/// Whether bytes of a reply come fast enough: at least [`LEAST`] in each [`STALL`].
+struct Flow {
+    since: Instant,
+    before: u64,
+}
+
+impl Flow {
+    fn check(&mut self, bytes: u64) -> std::io::Result<()> {
+        if bytes - self.before >= LEAST {
+            *self = Flow { since: Instant::now(), before: bytes };
+        }
+        if self.since.elapsed() >= STALL { Err(ErrorKind::TimedOut.into()) } else { Ok(()) }
+    }
+}
+
+/// Makes a whole exchange: sends one request and reads the whole reply.
+///
+/// # Errors
+/// When the connection breaks, or less than `LEAST` bytes come in `STALL`. A wrong reply or a refusal is not an error
+/// but a tally with a failure.
+pub fn drive_whole(
+    mut stream: Stream,
+    mut session: Box<dyn Session>,
+    endpoint: &str,
+) -> Result<WholeTally, BenchError> {
+    let lost = |reason: String| BenchError::lost(endpoint, reason);
+    let broken = |error: std::io::Error| match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+            BenchError::Hung { endpoint: endpoint.to_owned(), seconds: STALL.as_secs_f64() }
+        }
+        _ => lost(error.to_string()),
+    };
+    set_socket_timeout(&stream, Timeout::Recv, Some(STALL))
+        .map_err(|error| BenchError::io("limiting waits for a reply", error))?;
+    let mut request = Vec::new();
+    let mut input = vec![0; WHOLE_BUFFER];
+    let (mut filled, mut bytes) = (0, 0);
+    let mut flow = Flow { since: Instant::now(), before: 0 };
+    let before = ThreadUse::current();
+    let begun = now();
+    session.request(&mut request);
+    stream.write_all(&request).map_err(broken)?;
+    stream.flush().map_err(broken)?;
+    let failure = loop {
+        let read = stream.read(&mut input[filled..]).map_err(broken)?;
+        if read == 0 {
+            return Err(lost("it closed the connection in the middle of a reply".into()));
+        }
+        filled += read;
+        bytes += read as u64;
+        flow.check(bytes).map_err(broken)?;
+        match session.response(&input[..filled]) {
+            Ok(Progress::Complete { consumed }) if consumed == filled => break None,
+            Ok(Progress::Last { consumed, rejected }) if consumed == filled => break rejected,
+            Ok(Progress::Complete { .. } | Progress::Last { .. }) => break Some("unasked bytes"),
+            Ok(Progress::Rejected { kind, .. }) => break Some(kind),
+            Ok(Progress::More { consumed }) => {
+                input.copy_within(consumed..filled, 0);
+                filled -= consumed;
+                if filled >= LONGEST_PART {
+                    break Some("reply too long");
+                }
+                if filled == input.len() {
+                    input.resize(filled * 2, 0);
+                }
+            }
+            Err(bad) => break Some(bad.kind),
+        }
+    };
+    let elapsed = now() - begun;
+    let usage = ThreadUse::current() - before;
+    let operations = if failure.is_none() { session.operations_per_exchange() } else { 0 };
+    Ok(WholeTally { operations, bytes, elapsed, usage, failure })
 }
 
 #[cfg(test)]

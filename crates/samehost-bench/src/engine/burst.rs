@@ -2,6 +2,7 @@
 //! listener is full, a Unix socket refuses at once (EAGAIN); on TCP the SYN is dropped and sent again after 1
 //! s, 3 s, 7 s (tcp(7)).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -26,18 +27,15 @@ const STALL: Nanos = 900_000_000;
 /// with sessions has a burst without further code in the engine (docs/decisions/0029).
 pub struct BurstJob {
     pub endpoint: Endpoint,
-    /// Connections opened at once.
     pub connects: u32,
-    /// Makes the session of each connection: one request and its reply.
+    /// Makes the session of a connection, which has one request and its reply.
     pub session: Box<dyn Fn() -> Box<dyn Session> + Send>,
     /// How long to wait for all replies.
     pub patience: Duration,
 }
 
-/// Result of a burst.
 #[derive(Debug)]
 pub struct BurstTally {
-    /// Connections that got their reply.
     pub served: u64,
     /// Served connections whose SYN was dropped at least once.
     pub stalled: u64,
@@ -104,6 +102,8 @@ pub fn drive(job: &BurstJob) -> Result<BurstTally, BenchError> {
     Ok(tally)
 }
 
+/// Waits until every attempt has ended, or for the job's patience from `opened` on. Attempts that have ended are `None`
+/// afterwards; those that are still there had no reply in time.
 fn wait(
     epoll: &rustix::fd::OwnedFd,
     attempts: &mut [Option<Attempt>],
@@ -128,8 +128,8 @@ fn wait(
             let slot = &mut attempts[event.data.u64() as usize];
             let Some(attempt) = slot else { continue };
             match step(attempt, epoll, event.data) {
-                Ok(false) => {}
-                Ok(true) => {
+                Ok(Step::Waits) => continue,
+                Ok(Step::Served) => {
                     let took = now() - attempt.begun;
                     tally.served += 1;
                     tally.stalled += u64::from(took >= STALL);
@@ -137,25 +137,39 @@ fn wait(
                     if tally.seen.is_none() {
                         tally.seen = Some(Seen::of(&attempt.stream));
                     }
-                    *slot = None;
-                    open -= 1;
                 }
-                Err(kind) => {
-                    fail(tally, &kind);
-                    *slot = None;
-                    open -= 1;
-                }
+                Err(Failure(kind)) => fail(tally, &kind),
             }
+            *slot = None;
+            open -= 1;
         }
     }
     Ok(())
 }
 
-/// Advances one connection; true once its reply is complete.
-fn step(attempt: &mut Attempt, epoll: &rustix::fd::OwnedFd, data: epoll::EventData) -> Result<bool, String> {
+enum Step {
+    Waits,
+    Served,
+}
+
+/// The kind under which a failed attempt is counted.
+struct Failure(Cow<'static, str>);
+
+impl From<&'static str> for Failure {
+    fn from(kind: &'static str) -> Self {
+        Failure(kind.into())
+    }
+}
+
+/// Does what one connection is ready for: takes note that it is open, sends its request, or reads.
+fn step(attempt: &mut Attempt, epoll: &rustix::fd::OwnedFd, data: epoll::EventData) -> Result<Step, Failure> {
     if !attempt.connected {
-        let ended = attempt.stream.take_error();
-        ended.map_err(|error| Errno::from_io_error(&error).map_or_else(|| error.to_string(), errno_name))?;
+        if let Err(error) = attempt.stream.take_error() {
+            return Err(Failure(match Errno::from_io_error(&error) {
+                Some(errno) => errno_name(errno),
+                None => error.to_string().into(),
+            }));
+        }
         attempt.connected = true;
     }
     if !attempt.asked {
@@ -164,24 +178,24 @@ fn step(attempt: &mut Attempt, epoll: &rustix::fd::OwnedFd, data: epoll::EventDa
         attempt.stream.write_all(&request).map_err(|_| "write failed")?;
         attempt.asked = true;
         epoll::modify(epoll, &attempt.stream, data, epoll::EventFlags::IN).map_err(|_| "epoll failed")?;
-        return Ok(false);
+        return Ok(Step::Waits);
     }
     let mut input = [0; 16 * 1024];
     match attempt.stream.read(&mut input) {
         Ok(0) => return Err("connection closed".into()),
         Ok(read) => attempt.pending.extend_from_slice(&input[..read]),
-        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(false),
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(Step::Waits),
         Err(_) => return Err("connection reset".into()),
     }
     match attempt.session.response(&attempt.pending).map_err(|bad| bad.kind)? {
-        Progress::Complete { .. } | Progress::Last { rejected: None, .. } => Ok(true),
+        Progress::Complete { .. } | Progress::Last { rejected: None, .. } => Ok(Step::Served),
         Progress::Rejected { kind, .. } | Progress::Last { rejected: Some(kind), .. } => Err(kind.into()),
         Progress::More { consumed } if attempt.pending.len() - consumed > MOST_UNREAD => {
             Err("reply too long".into())
         }
         Progress::More { consumed } => {
             attempt.pending.drain(..consumed);
-            Ok(false)
+            Ok(Step::Waits)
         }
     }
 }
@@ -191,13 +205,13 @@ fn fail(tally: &mut BurstTally, kind: &str) {
 }
 
 /// errno as manuals and logs name it, so that readers can search for it.
-fn errno_name(errno: Errno) -> String {
+fn errno_name(errno: Errno) -> Cow<'static, str> {
     match errno {
         Errno::AGAIN => "EAGAIN (backlog full)".into(),
         Errno::CONNREFUSED => "ECONNREFUSED".into(),
         Errno::CONNRESET => "ECONNRESET".into(),
         Errno::TIMEDOUT => "ETIMEDOUT".into(),
         Errno::ADDRNOTAVAIL => "EADDRNOTAVAIL (no port left)".into(),
-        other => other.to_string(),
+        other => other.to_string().into(),
     }
 }

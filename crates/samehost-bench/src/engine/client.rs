@@ -25,14 +25,11 @@ use crate::machine::{MachineMeter, ServerMeter, ServerUse, ThreadUse, families};
 /// From the order to the first request: time for the client to read the order.
 const LEAD: Duration = Duration::from_millis(1);
 
-/// A client program to run.
 #[derive(Clone, Debug)]
 pub struct ClientJob {
-    /// Program and arguments.
     pub command: Vec<String>,
-    /// Endpoint, for messages.
     pub endpoint: String,
-    /// Transport that the client has to use.
+    /// The transport that the client has to use: its own report of its socket is compared with it.
     pub transport: Transport,
 }
 
@@ -41,7 +38,6 @@ pub struct ClientJob {
 struct Ready {
     /// Upper limit of the CPUs that it uses.
     threads: u32,
-    /// What the kernel reports about its socket.
     observed: String,
 }
 
@@ -57,7 +53,6 @@ struct Seen {
     lost: String,
 }
 
-/// A client that has connected and waits for the order.
 struct ReadyClient<'a> {
     job: &'a ClientJob,
     child: Child,
@@ -65,12 +60,10 @@ struct ReadyClient<'a> {
     answers: BufReader<ChildStdout>,
     errors: Option<JoinHandle<String>>,
     threads: u32,
-    /// What the kernel reports about its socket.
     observed: String,
 }
 
 impl<'a> ReadyClient<'a> {
-    /// Starts the client and waits until it has connected.
     fn start(job: &'a ClientJob) -> Result<Self, BenchError> {
         let failed = |error| BenchError::io(format!("starting {}", job.command.join(" ")), error);
         let [program, arguments @ ..] = job.command.as_slice() else {
@@ -117,7 +110,6 @@ impl<'a> ReadyClient<'a> {
         self.child.id()
     }
 
-    /// Orders the client to start the load.
     fn begin(&mut self, warm_up: Duration, length: Duration) -> Result<Window, BenchError> {
         let warm_up = warm_up + LEAD;
         let window = Window::from_now(warm_up, length);
@@ -160,7 +152,10 @@ impl<'a> ReadyClient<'a> {
     /// Kills the client and returns an error with the end of its stderr.
     fn lost(&mut self, reason: &str) -> BenchError {
         let _ = self.child.kill();
-        let stderr = self.errors.take().and_then(|errors| errors.join().ok()).unwrap_or_default();
+        let stderr = match self.errors.take() {
+            Some(reader) => reader.join().unwrap_or_default(),
+            None => String::new(),
+        };
         let stderr = stderr.trim();
         let reason = if stderr.is_empty() { reason.to_owned() } else { format!("{reason}: {stderr}") };
         BenchError::lost(&self.job.endpoint, reason)
@@ -181,13 +176,18 @@ fn tail(mut errors: ChildStderr) -> String {
     String::from_utf8_lossy(&text[text.len().saturating_sub(2000)..]).into_owned()
 }
 
-/// Runs the client's load with the meters around its window.
+/// Runs the client's load with the meters around its window. A thread of ours starts the client, so that it inherits
+/// the CPU affinity, and sleeps until both ends of the window; the client's CPU time is read from outside, as the
+/// server's is.
+///
+/// # Errors
+/// When the client cannot be started, connects over another transport than it was asked to, or goes away, and as
+/// [`BenchError::Hung`] when it has not ended after the window and twice the patience.
 pub fn drive(job: ClientJob, load: &Load, surroundings: &Surroundings) -> Result<Trial, BenchError> {
     load.place(surroundings);
     let (warm_up, length) = (load.warm_up, load.length);
     let (cpus, around, endpoint) = (load.cpus.clone(), surroundings.clone(), job.endpoint.clone());
     let mut pool: WorkerPool<Trial> = WorkerPool::spawn(vec![Box::new(move || {
-        // The client inherits the CPU affinity of this thread.
         cpus.place_client();
         precise_sleep();
         let mut client = ReadyClient::start(&job)?;

@@ -17,14 +17,12 @@ use crate::error::BenchError;
 
 /// Bytes of the read buffer that all connections share.
 const BUFFER: usize = 256 * 1024;
-/// Longest sleep, so that the end of the window is noticed even without replies.
+/// Longest sleep: the end of the window is noticed even without replies.
 const LONGEST_SLEEP: Nanos = 50_000_000;
 /// Consecutive attempts to reopen a connection before the server counts as lost.
 const RECONNECTS: u32 = 8;
-/// Events read per epoll_wait.
 const EVENTS: usize = 256;
 
-/// When a connection sends its next request.
 #[derive(Debug)]
 pub enum Pace {
     /// When the previous reply has arrived.
@@ -46,7 +44,6 @@ struct Connection {
     /// The request being sent, of which `written` bytes are sent.
     out: Vec<u8>,
     written: usize,
-    /// Received bytes that the session has not consumed.
     pending: Vec<u8>,
     due: Nanos,
     sent: Nanos,
@@ -54,7 +51,6 @@ struct Connection {
     waits_to_write: bool,
 }
 
-/// Connections and event loop of one thread.
 pub struct Driver<C> {
     epoll: OwnedFd,
     connections: Vec<Connection>,
@@ -67,14 +63,15 @@ pub struct Driver<C> {
     /// Counting all waiting as the generator's was rejected: a slow server would make the generator look
     /// late (docs/decisions/0022).
     idle: VecDeque<(usize, Nanos)>,
+    /// Closed loop: a reply is followed by the next request at once.
     closed: bool,
+    /// Whether the window, or the slice, still lasts.
     inside: bool,
 }
 
 type Broken = &'static str;
 
 impl<C: Count> Driver<C> {
-    /// Takes over connections whose handshakes are complete.
     pub fn new(
         streams: Vec<(Stream, Box<dyn Session>)>,
         connector: &Arc<dyn Connector>,
@@ -156,7 +153,7 @@ impl<C: Count> Driver<C> {
         Ok(())
     }
 
-    /// Sends a request on an idle connection.
+    /// Sends a request on a connection that is idle.
     #[inline]
     fn begin(&mut self, index: usize, due: Nanos, at: Nanos) -> Result<(), Broken> {
         let connection = &mut self.connections[index];
@@ -289,7 +286,6 @@ impl<C: Count> Driver<C> {
         }
     }
 
-    /// Replaces a connection that the server announced to close, and goes on with the new one.
     #[cold]
     fn renew(&mut self, index: usize) -> Result<(), Broken> {
         self.replace(index).map_err(|error| {
@@ -308,7 +304,6 @@ impl<C: Count> Driver<C> {
         self.register(&self.connections[index], index).map_err(|error| BenchError::io("epoll", error))
     }
 
-    /// Counts the failure and replaces the broken connection.
     #[cold]
     fn reconnect(&mut self, index: usize, first_kind: Broken) -> Result<(), BenchError> {
         let was_busy = self.connections[index].busy;

@@ -58,12 +58,10 @@ pub(super) trait Waits: Send + Sync {
     fn waited_ns(&self) -> u64;
 }
 
-/// The threads of a server and its proxy before the load begins.
 #[derive(Debug)]
 pub(super) struct Listed(Threads);
 
 impl Listed {
-    /// Lists the threads of these processes.
     pub(super) fn of(pids: &[u32]) -> Self {
         Listed(Threads::of(pids))
     }
@@ -86,10 +84,8 @@ impl Waits for ThreadWaits {
     }
 }
 
-/// What an exchange was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// It counts.
     Whole,
     /// It waited for a CPU: left out of the mean and of the throughput.
     Interrupted,
@@ -97,19 +93,17 @@ pub(super) enum Heard {
     Disturbed,
 }
 
-/// Finds interrupted exchanges, and sums up the others.
 pub(super) struct Interruptions {
     waits: Arc<dyn Waits>,
-    /// Estimate of the median latency.
+    /// Estimate of the median latency, in nanoseconds.
     median: f64,
-    /// Waiting at the last reading, and exchanges since.
+    /// Nanoseconds waited at the last reading, and exchanges since then.
     waited: u64,
     since: u64,
-    /// Waiting of an exchange that waits for nobody, in nanoseconds.
+    /// Nanoseconds that an exchange waits although nobody else has the CPU; `None` until it was learned.
     ordinary: Option<f64>,
-    /// Whether the waits were read after the last exchange.
     follows_reading: bool,
-    /// CPU time of the readings.
+    /// CPU time that the readings took.
     reading: Nanos,
     sums: Sums,
 }
@@ -150,7 +144,6 @@ impl Interruptions {
         self.follows_reading = false;
     }
 
-    /// Counts an exchange.
     #[inline]
     pub(super) fn hear(&mut self, latency: Nanos) -> Heard {
         self.since += 1;
@@ -172,7 +165,6 @@ impl Interruptions {
         Heard::Whole
     }
 
-    /// Whether a long exchange waited for a CPU.
     #[cold]
     fn look(&mut self, latency: Nanos) -> Heard {
         let ordinary = self.ordinary.unwrap_or(0.0) * self.since as f64;
@@ -216,19 +208,19 @@ impl Interruptions {
         self.sums
     }
 
-    /// CPU time of this thread that the readings took, in nanoseconds: it is not the client's.
+    /// CPU time of this thread that the readings took, in nanoseconds. It is not the client's, and is subtracted from it.
     pub(super) fn reading_ns(&self) -> Nanos {
         self.reading
     }
 }
 
 impl Sums {
-    /// Mean latency of the exchanges that were not interrupted, in nanoseconds.
+    /// Mean latency of the exchanges that were not interrupted, in nanoseconds; `None` without any.
     pub(super) fn mean(&self) -> Option<f64> {
         (self.whole > 0).then(|| self.whole_ns as f64 / self.whole as f64)
     }
 
-    /// Part of all exchanges that was interrupted, in percent.
+    /// Part of all exchanges that was interrupted, in percent; `None` without any.
     pub(super) fn interrupted_percent(&self) -> Option<f64> {
         let all = self.whole + self.left_out;
         (all > 0).then(|| 100.0 * self.interrupted as f64 / all as f64)

@@ -2,7 +2,7 @@
 //! request. It knows nothing of what is exchanged, compared or printed.
 //!
 //! Start reading at [`drive`]. `workers` starts the threads and reads the meters; `blocking` and `epoll`
-//! drive connections; `recorder` counts; `slices` does the same for a round.
+//! drive connections, `bulk` streams; `recorder` counts; `slices` does the same for a round.
 
 pub mod blocking;
 pub mod bulk;
@@ -15,7 +15,6 @@ pub mod recorder;
 pub mod session;
 pub mod slices;
 pub mod trial;
-pub mod whole;
 mod workers;
 
 use std::sync::Arc;
@@ -36,7 +35,6 @@ use session::{Caller, Connector};
 /// when. A run loop in each workload was rejected: a workload would need a clock, and each would drive
 /// its load in its own way (docs/decisions/0003).
 pub enum Job {
-    /// Sessions over streams that the engine drives.
     Sessions {
         connector: Arc<dyn Connector>,
         /// Whether requests and replies are so small that one blocking connection cannot deadlock.
@@ -52,18 +50,14 @@ pub enum Job {
     Bulk(bulk::Writer),
     /// One exchange on a fresh connection; the reply may be long.
     Whole {
-        /// Opens the connection.
         connector: Arc<dyn Connector>,
     },
-    /// Many connections at the same moment.
     Burst(burst::BurstJob),
     /// A program that generates the load itself, in a closed loop.
     Client(client::ClientJob),
-    /// One run of a command.
     Process(process::ProcessJob),
 }
 
-/// How the work is driven.
 #[derive(Clone, Debug)]
 pub struct Load {
     pub connections: u32,
@@ -71,11 +65,9 @@ pub struct Load {
     pub threads: u32,
     /// `None` in a closed loop.
     pub open_loop: Option<OpenLoop>,
-    /// Warm-up before the window.
     pub warm_up: Duration,
-    /// Length of the window.
+    /// Length of the window, which begins after the warm-up.
     pub length: Duration,
-    /// CPUs of client and server.
     pub cpus: CpuPlan,
     /// Whether we place the server: one that was already running keeps its CPUs.
     pub places_server: bool,
@@ -91,18 +83,16 @@ impl Load {
     }
 }
 
-/// Load whose requests are due at given times.
+/// Requests are due at given times, whatever the replies do.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OpenLoop {
     pub rate_per_s: f64,
     pub spacing: Spacing,
-    /// Seed of the arrival times.
     pub seed: u64,
     /// How long before a due time the engine stops sleeping and polls.
     pub spin: Duration,
 }
 
-/// What a trial needs to know of its surroundings.
 #[derive(Clone, Debug)]
 pub struct Surroundings {
     /// Processes of the server; empty if we may not see them.
@@ -111,13 +101,17 @@ pub struct Surroundings {
     pub proxy_pids: Vec<u32>,
     /// Set by a signal handler; the trial then stops.
     pub interrupted: Arc<AtomicBool>,
-    /// Number of CPUs of the machine.
     pub cpus: u32,
     /// How long to wait for a reply after the window.
     pub patience: Duration,
 }
 
-/// Drives one trial. The caller fills in its identity (arm, block, position).
+/// Drives one trial, and returns what was counted in its window and what client, server and machine used meanwhile. The
+/// caller fills in its identity (arm, block, position).
+///
+/// # Errors
+/// When connecting fails, the server goes away or does not reply in time, and [`BenchError::Interrupted`] after a
+/// signal. A wrong or refused reply is not an error: it is counted in the trial.
 pub fn drive(job: Job, load: &Load, surroundings: &Surroundings) -> Result<Trial, BenchError> {
     match job {
         Job::Sessions { connector, small } => workers::sessions(&connector, small, load, surroundings),
@@ -130,12 +124,11 @@ pub fn drive(job: Job, load: &Load, surroundings: &Surroundings) -> Result<Trial
     }
 }
 
-// The only clock: monotonic nanoseconds. No code outside the engine reads the time of a request.
-//
-// The times at which the requests of an open loop are due are drawn here too, from the seed, before the trial: they do not
-// depend on the replies.
+// The only clock. The times at which the requests of an open loop are due are drawn here too, from the seed, before the
+// trial: they do not depend on the replies.
 
-/// Nanoseconds of `CLOCK_MONOTONIC`.
+/// Nanoseconds of `CLOCK_MONOTONIC`, or a difference of two readings. No code outside the engine reads the time of a
+/// request.
 pub type Nanos = u64;
 
 /// One call of the vDSO; makes no system call if the kernel's clock source allows it.
@@ -146,31 +139,28 @@ pub fn now() -> Nanos {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Duration in nanoseconds, saturating.
+/// Saturates.
 #[must_use]
 pub fn nanos(duration: Duration) -> Nanos {
     u64::try_from(duration.as_nanos()).unwrap_or(Nanos::MAX)
 }
 
-/// Nanoseconds in the kernel's format.
 #[must_use]
 pub fn timespec(nanos: Nanos) -> Timespec {
     Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as i64 }
 }
 
-/// Measured part of a trial: requests before `start` warm up; from `end` on nothing is counted.
+/// Measured part of a trial. From `open` on the load runs; requests before `start` warm up; from `end` on nothing is
+/// counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Time at which the load begins.
     pub open: Nanos,
-    /// First counted nanosecond.
     pub start: Nanos,
-    /// First nanosecond that is no longer counted.
     pub end: Nanos,
 }
 
 impl Window {
-    /// A window that starts in `warm_up` from now and is `length` long.
+    /// A window whose load begins now, and whose counted part begins after the warm-up.
     #[must_use]
     pub fn from_now(warm_up: Duration, length: Duration) -> Self {
         let open = now();
@@ -178,17 +168,15 @@ impl Window {
         Window { open, start, end: start + nanos(length) }
     }
 
-    /// Length in seconds.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         (self.end - self.start) as f64 / 1e9
     }
 }
 
-/// How requests are spread over the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spacing {
-    /// Poisson process: independent users.
+    /// A Poisson process, as independent users make.
     #[default]
     Poisson,
     /// Equal gaps, like a metronome.
@@ -205,10 +193,16 @@ pub enum Spacing {
 pub fn arrivals(spacing: Spacing, rate_per_s: f64, span: Nanos, seed: u64) -> Vec<Nanos> {
     let count = (rate_per_s * span as f64 / 1e9).round() as usize;
     match spacing {
-        Spacing::Uniform => (0..count)
-            .map(|i| ((i as f64 + 0.5) / rate_per_s * 1e9) as Nanos)
-            .filter(|due| *due < span)
-            .collect(),
+        Spacing::Uniform => {
+            let mut due = Vec::with_capacity(count);
+            for index in 0..count {
+                let moment = ((index as f64 + 0.5) / rate_per_s * 1e9) as Nanos;
+                if moment < span {
+                    due.push(moment);
+                }
+            }
+            due
+        }
         Spacing::Poisson => {
             let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
             let mut due: Vec<Nanos> = (0..count).map(|_| random.random_range(0..span)).collect();

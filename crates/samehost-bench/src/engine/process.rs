@@ -15,27 +15,21 @@ use samehost_model::Redactor;
 use super::{Nanos, now};
 use crate::error::BenchError;
 
-/// Command to time.
 #[derive(Clone, Debug)]
 pub struct ProcessJob {
-    /// Name of the arm, for messages.
     pub arm: String,
-    /// Script that `sh -c` runs.
     pub script: String,
     /// Metrics whose number a pattern finds in the output: the first group that takes part in the match, or the whole match.
     pub values: Vec<(String, Regex)>,
 }
 
-/// Result of a command.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessTally {
     /// From starting the shell to its end.
     pub elapsed: Nanos,
-    /// User CPU seconds of the command and of all its descendants that were waited for.
+    /// CPU seconds of the command and of all its descendants that were waited for, in user space and in the kernel.
     pub user_s: f64,
-    /// System CPU seconds likewise.
     pub system_s: f64,
-    /// The numbers in the output, by metric.
     pub values: Vec<(String, f64)>,
 }
 
@@ -116,17 +110,19 @@ fn to_seconds(time: nix::sys::time::TimeVal) -> f64 {
     time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6
 }
 
-/// The number that the pattern finds; thousands separators (`1,234.5`) are allowed.
+/// The number that the pattern finds in stdout and stderr, in its first group that takes part in the match, or else in
+/// the whole match. Thousands separators (`1,234.5`) are allowed.
 fn number(pattern: &Regex, output: &Output) -> Option<f64> {
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.push('\n');
     text.push_str(&String::from_utf8_lossy(&output.stderr));
     let found = pattern.captures(&text)?;
     let found = found.iter().skip(1).flatten().next().or_else(|| found.get(0))?;
-    found.as_str().trim().replace(',', "").parse().ok().filter(|number: &f64| number.is_finite())
+    let number: f64 = found.as_str().trim().replace(',', "").parse().ok()?;
+    number.is_finite().then_some(number)
 }
 
-/// Last lines of the command's output, for an error message.
+/// Last eight lines of what the command printed, for an error message.
 fn words(output: &Output) -> String {
     let mut stderr = Vec::new();
     let _ = stderr.write_all(&output.stdout);

@@ -12,7 +12,6 @@ use crate::machine::ThreadUse;
 /// Upper bound of the histograms: 1,000 seconds.
 const LONGEST_NS: u64 = 1_000_000_000_000;
 
-/// Counts of one worker.
 #[derive(Debug)]
 pub struct Tally {
     /// Verified operations that completed inside the window.
@@ -26,11 +25,10 @@ pub struct Tally {
     pub lateness: Option<Histogram<u64>>,
     /// Operations completed in each tenth of the window.
     pub tenths: [u64; 10],
-    /// Requests due in the window that had no reply when waiting ended.
+    /// Requests due in the window that had no reply when waiting ended; their latency is that time, as a lower bound.
     pub unfinished: u64,
-    /// CPU time of the client's threads in the window.
+    /// CPU time of the client's threads in the window, and how many they are.
     pub usage: ThreadUse,
-    /// Number of client threads.
     pub threads: u32,
     /// One connection in a closed loop: exchanges with and without those that waited for a CPU.
     pub sums: Option<Sums>,
@@ -60,7 +58,6 @@ impl Tally {
         }
     }
 
-    /// Adds the counts of another worker in the same window.
     pub fn merge(&mut self, other: &Tally) {
         self.operations += other.operations;
         for (kind, count) in &other.errors {
@@ -85,7 +82,6 @@ fn add(mine: &mut Histogram<u64>, theirs: &Histogram<u64>) {
     mine.add(theirs).unwrap_or_else(|error| unreachable!("histograms of equal bounds: {error}"));
 }
 
-/// A worker's counts and its position in the window.
 #[derive(Debug)]
 pub struct Recorder {
     tally: Tally,
@@ -142,7 +138,8 @@ impl Recorder {
         self.tally.service.is_some()
     }
 
-    /// Processes the marks up to `at`; false once the window is over.
+    /// Ends the tenths of the window that end before `at`; false once the window is over. Called for each completion, so
+    /// that the usual case is one comparison.
     #[inline]
     pub fn advance(&mut self, at: Nanos) -> bool {
         if at < self.next_mark { self.tenth < 10 } else { self.pass_marks(at) }
@@ -256,7 +253,6 @@ impl Recorder {
         self.tally
     }
 
-    /// What this thread used since the window started, without reading how long threads waited.
     fn used(&self) -> ThreadUse {
         let mut used = ThreadUse::current() - self.started.unwrap_or_default();
         let reading = self.interruptions.as_ref().map_or(0, Interruptions::reading_ns);

@@ -13,20 +13,12 @@ use crate::error::BenchError;
 /// whole only refusals and short rows; as many connections as an engine has may each leave this much.
 pub const MOST_UNREAD: usize = 64 * 1024;
 
-/// How far a session got with the received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// The reply is complete and correct; `consumed` bytes belong to it.
-    Complete {
-        /// Bytes used up.
-        consumed: usize,
-    },
+    Complete { consumed: usize },
     /// The reply is complete and a refusal (an SQL error, a 502); the connection stays usable.
-    Rejected {
-        consumed: usize,
-        /// Kind of refusal, for the error counts.
-        kind: &'static str,
-    },
+    Rejected { consumed: usize, kind: &'static str },
     /// The reply is complete, and the server announced that it closes the connection after it.
     /// HTTP servers do that after a number of requests (`Connection: close`). The engine connects anew,
     /// and in a closed loop the time to connect is part of the next request: connections that are not
@@ -38,19 +30,14 @@ pub enum Progress {
         rejected: Option<&'static str>,
     },
     /// More bytes are needed; `consumed` bytes are already used.
-    More {
-        /// Bytes used up.
-        consumed: usize,
-    },
+    More { consumed: usize },
 }
 
 /// A wrong reply; the connection is unusable after it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}: {detail}")]
 pub struct Bad {
-    /// Kind, for the error counts.
     pub kind: &'static str,
-    /// What was wrong, for the message.
     pub detail: String,
 }
 
@@ -59,7 +46,6 @@ impl Bad {
         Bad { kind, detail: detail.into() }
     }
 
-    /// A reply that is not of its protocol.
     pub fn malformed(detail: impl Into<String>) -> Self {
         Bad::new("malformed reply", detail)
     }
@@ -71,7 +57,7 @@ impl Bad {
 /// would need a clock, and would drive its load in its own way. The engine in turn knows no protocol
 /// (docs/decisions/0003).
 pub trait Session: Send {
-    /// Appends the next request.
+    /// Appends the next request to `out`, which the engine has emptied.
     fn request(&mut self, out: &mut Vec<u8>);
 
     /// Parses the bytes received since the last consumed one, and verifies the reply.
@@ -93,7 +79,7 @@ pub trait Session: Send {
 /// written without I/O as well. The price is a second kind of connection in the engine, and a thread for
 /// each, which counts at many connections (docs/decisions/0004).
 pub trait Caller: Send {
-    /// Makes one whole operation.
+    /// Makes one whole operation, from opening the connection if it needs a new one to the verified reply.
     ///
     /// # Errors
     /// When it failed; the engine counts it and goes on.
@@ -120,7 +106,7 @@ pub enum Wait {
 }
 
 impl Wait {
-    /// Waits in poll(2) before a read; [`Wait::Read`] leaves the waiting to read(2).
+    /// Waits in poll(2) until `stream` can be read; does nothing for [`Wait::Read`].
     #[inline]
     pub(crate) fn before_read(self, stream: &Stream) -> std::io::Result<()> {
         match self {
@@ -130,15 +116,14 @@ impl Wait {
     }
 }
 
-/// Opens connections of one arm and starts their sessions; also used to reconnect after an error.
+/// Opens connections of one arm and starts their sessions. An engine that loses a connection calls it again, from the
+/// thread that drives the others.
 pub trait Connector: Send + Sync {
-    /// Connects and completes the handshake.
+    /// Connects, proves who the peer is and completes the handshake: the first request may be sent at once.
     fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError>;
 
-    /// Endpoint, for messages.
     fn endpoint(&self) -> String;
 
-    /// How a thread with a single connection waits for a reply.
     fn waits(&self) -> Wait {
         Wait::Poll
     }
@@ -154,16 +139,15 @@ pub trait Connector: Send + Sync {
     }
 }
 
-/// Threads that connect in parallel.
 const CONNECTING: u32 = 4;
 /// Below this number, one thread opens all connections.
 const LEAST_APART: u32 = 16;
 
-/// Connections with completed handshakes, and their sessions.
 pub(crate) type Connected = Vec<(Stream, Box<dyn Session>)>;
 
 /// Opens all connections. The first is opened alone, so that the peer that it verified need not be verified in full
-/// again. A server with a process per connection takes milliseconds for each, so several threads open the rest.
+/// again. A server with a process per connection takes milliseconds for each, so from [`LEAST_APART`] on four threads
+/// open the rest.
 pub(super) fn connect_all(
     connector: &dyn Connector,
     connections: u32,
@@ -223,24 +207,21 @@ pub(crate) fn in_any_pieces(session: &mut dyn Session, reply: &[u8], pieces: &[u
     }
 }
 
-// What the kernel reports about a connection, read once before a trial's window: its transport and the
-// settings of both ends.
-
 /// What the kernel cannot know. That the client sees an address of TCP was checked as it connected.
 const BY_RUN: &str = ", for a client that asked for TCP and sees that";
 
+/// What the kernel reports about a connection, read once before a trial's window. It is the evidence that the transport
+/// that was asked for is the one that is measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Transport, such as `AF_UNIX stream /run/app.sock, peer pid 4711`.
     pub observed: Option<String>,
-    /// TLS version and cipher, if TLS is in use.
     pub cipher: Option<String>,
-    /// Settings of both ends.
+    /// Settings of both ends; `None` where the kernel does not report them.
     pub connection: Option<ConnectionSettings>,
 }
 
 impl Seen {
-    /// Reads a stream.
     #[must_use]
     pub fn of(stream: &Stream) -> Self {
         let seen = Seen { cipher: stream.cipher(), ..Seen::of_socket(stream) };
@@ -263,7 +244,6 @@ impl Seen {
         Seen { observed: Some(observed.to_owned()), cipher: None, connection: between(observed) }
     }
 
-    /// Appends to the description of the transport.
     #[must_use]
     pub fn saying(mut self, more: &str) -> Self {
         if let Some(observed) = &mut self.observed {
@@ -272,7 +252,7 @@ impl Seen {
         self
     }
 
-    /// Writes the evidence into a trial.
+    /// Writes the evidence into a trial, where it stays in the report.
     pub fn tell(self, trial: &mut Trial) {
         trial.transport_observed = self.observed;
         trial.cipher = self.cipher;

@@ -1,15 +1,15 @@
-//! From exchanges to a trial: what a driver tells of each (complete, or failed), and the divisions and percentiles that are made of the
-//! counts. A trial counts inside one window, a round inside many slices; the drivers are the same. It measures nothing.
+//! From exchanges to a trial: what a driver reports of each (complete, or failed), and the divisions and percentiles
+//! that are made of the counts. A trial counts inside one window, a round inside many slices; the drivers are the
+//! same. It measures nothing.
 
 use samehost_analysis::summarise;
-use samehost_model::{Code, MachineUse, Trial, Warning};
+use samehost_model::{Code, Latency, MachineUse, Trial, Warning};
 
-use super::bulk::BulkTally;
+use super::bulk::{BulkTally, WholeTally};
 use super::burst::BurstTally;
 use super::interruptions::Sums;
 use super::process::ProcessTally;
 use super::recorder::{Recorder, Tally};
-use super::whole::WholeTally;
 use super::{Nanos, OpenLoop, Spacing};
 use crate::machine::{ServerUse, ThreadUse, doubt_clock};
 
@@ -23,7 +23,6 @@ const LEAST_ACHIEVED: f64 = 0.99;
 /// A client that is busy for more than this fraction of its time is saturated.
 const SATURATED: f64 = 0.9;
 
-/// Meter readings of the window.
 #[derive(Clone, Debug, Default)]
 pub struct Metered {
     /// CPU time of the server; `None` if we may not see its processes.
@@ -36,7 +35,6 @@ pub struct Metered {
     pub late_ms: Option<f64>,
 }
 
-/// Trial of sessions or callers.
 #[must_use]
 pub fn of_tally(tally: &Tally, seconds: f64, open_loop: Option<&OpenLoop>, metered: Metered) -> Trial {
     let mut trial = of_counted(tally, seconds);
@@ -50,7 +48,6 @@ pub fn of_tally(tally: &Tally, seconds: f64, open_loop: Option<&OpenLoop>, meter
     trial
 }
 
-/// A trial with its counts, without CPU use.
 pub(super) fn of_counted(tally: &Tally, seconds: f64) -> Trial {
     Trial {
         seconds,
@@ -77,29 +74,38 @@ pub(super) fn leave_out(trial: &mut Trial, sums: &Sums) {
     trial.interrupted_percent = sums.interrupted_percent();
 }
 
-/// Adds the use of client, server and machine.
+/// User time of an operation in microseconds; `None` where it is not known which part of the CPU time it was.
+fn user_us_per_operation(cpu_ns: u64, user_part: Option<f64>, operations: u64) -> Option<f64> {
+    per_operation(cpu_ns as f64 / 1e3 * user_part?, operations)
+}
+
+/// `None` where there was no operation.
+fn per_operation(amount: f64, operations: u64) -> Option<f64> {
+    (operations > 0).then(|| amount / operations as f64)
+}
+
+/// Adds what client, server and machine used, to a trial that has its length and its operations. Utilisation and
+/// waiting of the client are per thread; those of a server of several threads may be above 1.
 pub(super) fn add_usage(trial: &mut Trial, client: ThreadUse, threads: u32, metered: Metered) {
     let window_ns = trial.seconds * 1e9;
-    let per_op = |amount: f64| (trial.operations > 0).then(|| amount / trial.operations as f64);
-    trial.client_cpu_us_per_op = per_op(client.cpu_ns as f64 / 1e3);
-    trial.client_user_us_per_op =
-        client.user_part().and_then(|part| per_op(client.cpu_ns as f64 / 1e3 * part));
+    let operations = trial.operations;
+    trial.client_cpu_us_per_op = per_operation(client.cpu_ns as f64 / 1e3, operations);
+    trial.client_user_us_per_op = user_us_per_operation(client.cpu_ns, client.user_part(), operations);
     trial.client_utilization = Some(client.cpu_ns as f64 / window_ns / f64::from(threads));
     trial.client_wait = Some(client.wait_ns as f64 / window_ns / f64::from(threads));
-    trial.client_context_switches_per_op = per_op(client.switches as f64);
+    trial.client_context_switches_per_op = per_operation(client.switches as f64, operations);
     if let Some(server) = metered.server {
-        trial.server_cpu_us_per_op = per_op(server.cpu_ns as f64 / 1e3);
-        trial.server_user_us_per_op =
-            server.user_part.and_then(|part| per_op(server.cpu_ns as f64 / 1e3 * part));
+        trial.server_cpu_us_per_op = per_operation(server.cpu_ns as f64 / 1e3, operations);
+        trial.server_user_us_per_op = user_us_per_operation(server.cpu_ns, server.user_part, operations);
         trial.server_threads = server.threads;
         trial.server_utilization = Some(server.cpu_ns as f64 / window_ns);
-        trial.context_switches_per_op =
-            server.switches.and_then(|switches| per_op((switches + client.switches) as f64));
+        if let Some(switches) = server.switches {
+            trial.context_switches_per_op = per_operation((switches + client.switches) as f64, operations);
+        }
     }
     if let Some(proxy) = metered.proxy {
-        trial.proxy_cpu_us_per_op = per_op(proxy.cpu_ns as f64 / 1e3);
-        trial.proxy_user_us_per_op =
-            proxy.user_part.and_then(|part| per_op(proxy.cpu_ns as f64 / 1e3 * part));
+        trial.proxy_cpu_us_per_op = per_operation(proxy.cpu_ns as f64 / 1e3, operations);
+        trial.proxy_user_us_per_op = user_us_per_operation(proxy.cpu_ns, proxy.user_part, operations);
         trial.proxy_utilization = Some(proxy.cpu_ns as f64 / window_ns);
     }
     trial.warnings.extend(doubt_clock(&metered.machine));
@@ -149,12 +155,13 @@ fn chance(tally: &Tally, open_loop: &OpenLoop) -> f64 {
     }
 }
 
-/// Lateness of the generator as a fraction of the mean latency.
 fn lateness_share(trial: &Trial) -> f64 {
-    let mean =
-        |latency: &Option<samehost_model::Latency>| latency.as_ref().and_then(|l| l.mean).unwrap_or(0.0);
-    let latency = mean(&trial.latency_us);
-    if latency > 0.0 { mean(&trial.lateness_us) / latency } else { 0.0 }
+    let latency = mean(trial.latency_us.as_ref());
+    if latency > 0.0 { mean(trial.lateness_us.as_ref()) / latency } else { 0.0 }
+}
+
+fn mean(latency: Option<&Latency>) -> f64 {
+    latency.and_then(|latency| latency.mean).unwrap_or(0.0)
 }
 
 #[must_use]
@@ -171,7 +178,6 @@ pub fn of_bulk(tally: &BulkTally, client: ThreadUse, metered: Metered) -> Trial 
     trial
 }
 
-/// Trial of one exchange with a long reply.
 #[must_use]
 pub fn of_whole(tally: &WholeTally, metered: Metered) -> Trial {
     let seconds = tally.elapsed as f64 / 1e9;
@@ -207,7 +213,6 @@ pub fn of_burst(tally: &BurstTally, connects: u32, metered: Metered) -> Trial {
     trial
 }
 
-/// Trial of a command.
 #[must_use]
 pub fn of_process(tally: &ProcessTally, machine: MachineUse) -> Trial {
     let mut trial = Trial {
@@ -221,12 +226,14 @@ pub fn of_process(tally: &ProcessTally, machine: MachineUse) -> Trial {
     trial
 }
 
-/// Counts exchanges and reports when there are enough.
+/// What a driver reports each exchange to, and which says when there are enough: the window of a trial, or a slice.
 pub trait Count {
-    /// Whether the connections are used again afterwards. If so, one that breaks at the end is reopened.
+    /// Whether the connections are used again afterwards, as those of a round are in the next slice. If so, one that
+    /// breaks at the end is reopened.
     const GOES_ON: bool;
 
-    /// Counts an exchange, due and sent at these times, that completed at `at`. Returns false once there are enough.
+    /// Counts an exchange that was due and sent at these times and completed at `at`. Returns false once there are enough.
+    /// In a closed loop a request is due when the exchange before it was done.
     fn done(&mut self, at: Nanos, due: Nanos, sent: Nanos) -> bool;
 
     fn failed(&mut self, kind: &str);

@@ -14,16 +14,13 @@ use super::interruptions::Listed;
 use super::recorder::{Recorder, Tally};
 use super::session::{Caller, Connected, Connector, Seen, connect_all};
 use super::trial::{self, Metered};
-use super::{
-    Load, Nanos, OpenLoop, Surroundings, Window, blocking, burst, epoll, nanos, now, process, whole,
-};
+use super::{Load, Nanos, OpenLoop, Surroundings, Window, blocking, bulk, burst, epoll, nanos, now, process};
 use crate::error::BenchError;
 use crate::machine::{MachineMeter, ServerMeter, ThreadUse, families, process_cpu_ns};
 
-/// Longest time between two checks for a signal.
+/// A load is given up this long after a signal at the latest.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Meters to read when the window ends.
 struct Meters {
     server: ServerMeter,
     server_read_at: Nanos,
@@ -37,12 +34,17 @@ impl Meters {
         Self::begin_with(surroundings, &families(&surroundings.server_pids))
     }
 
+    /// `family` are the server's processes and their descendants: listing them takes a while, and is done before the
+    /// window begins.
     fn begin_with(surroundings: &Surroundings, family: &[u32]) -> Self {
         let (machine, own_cpu_ns) = (MachineMeter::begin(), own_cpu_ns());
         let begun = now();
         let server = ServerMeter::begin(&surroundings.server_pids, family);
         let proxies = &surroundings.proxy_pids;
-        let proxy = (!proxies.is_empty()).then(|| ServerMeter::begin(proxies, &families(proxies)));
+        let proxy = match proxies.as_slice() {
+            [] => None,
+            proxies => Some(ServerMeter::begin(proxies, &families(proxies))),
+        };
         Meters { proxy, server_read_at: begun + nanos(server.delay()), server, machine, own_cpu_ns }
     }
 
@@ -69,6 +71,7 @@ impl Meters {
     }
 }
 
+/// CPU time of this whole process so far; 0 where it cannot be read.
 pub(super) fn own_cpu_ns() -> u64 {
     process_cpu_ns(std::process::id()).unwrap_or(0)
 }
@@ -104,7 +107,6 @@ impl<T: Send + 'static> WorkerPool<T> {
         self.done.len() == self.size
     }
 
-    /// Waits until `until`, or until every worker is done.
     pub(super) fn wait(&mut self, until: Nanos, surroundings: &Surroundings) -> Result<(), BenchError> {
         while !self.all_done() {
             if surroundings.interrupted.load(Ordering::Relaxed) {
@@ -126,7 +128,8 @@ impl<T: Send + 'static> WorkerPool<T> {
     }
 }
 
-/// Waits for the window with the meters at its ends, then for the workers.
+/// Waits for the window with the meters at its ends, then for the workers; adds up what they counted. Workers that have
+/// not ended when the patience is over count as hung.
 fn attend(
     mut pool: WorkerPool<Tally>,
     window: Window,
@@ -154,7 +157,6 @@ fn attend(
     Ok(trial::of_tally(&sum, window.seconds(), load.open_loop.as_ref(), metered))
 }
 
-/// Due times of an open loop in the engine's clock.
 fn schedule(open_loop: &OpenLoop, window: Window) -> Vec<Nanos> {
     let span = window.end - window.open;
     let mut due = super::arrivals(open_loop.spacing, open_loop.rate_per_s, span, open_loop.seed);
@@ -166,17 +168,22 @@ fn schedule(open_loop: &OpenLoop, window: Window) -> Vec<Nanos> {
 
 /// A window that leaves time to prepare the schedule and to start the threads.
 fn window(load: &Load) -> Window {
-    let scheduled = load.open_loop.map_or(0.0, |open_loop| {
+    let mut lead = Duration::from_micros(500);
+    if let Some(open_loop) = load.open_loop {
         // Drawing and sorting takes about 0.1 µs per request.
-        open_loop.rate_per_s * (load.warm_up + load.length).as_secs_f64() * 2e-7
-    });
-    let lead = Duration::from_micros(500) + Duration::from_secs_f64(scheduled);
+        let requests = open_loop.rate_per_s * (load.warm_up + load.length).as_secs_f64();
+        lead += Duration::from_secs_f64(requests * 2e-7);
+    }
     let now = Window::from_now(load.warm_up, load.length);
     let lead = nanos(lead);
     Window { open: now.open + lead, start: now.start + lead, end: now.end + lead }
 }
 
-/// Drives sessions: one connection blocking, several with epoll.
+/// Drives sessions: one connection whose requests are small with blocking I/O, as a program with one connection does,
+/// and everything else with epoll. Connections are spread over the threads in turn, as are the times of an open loop.
+///
+/// # Errors
+/// When connecting fails, a connection breaks and cannot be opened again, or replies do not come in time.
 pub fn sessions(
     connector: &Arc<dyn Connector>,
     small: bool,
@@ -197,15 +204,16 @@ pub fn sessions(
     let family = families(&surroundings.server_pids);
     let window = window(load);
     // The rate counts operations; what comes due are exchanges.
-    let per_exchange = shares[0].first().map_or(1, |(_, session)| session.operations_per_exchange());
+    let per_exchange = operations_per_exchange(&shares[0]);
     let due = load.open_loop.as_ref().map(|open_loop| {
         schedule(&OpenLoop { rate_per_s: open_loop.rate_per_s / per_exchange as f64, ..*open_loop }, window)
     });
-    let work = shares.into_iter().enumerate().map(|(index, share)| {
+    let mut work = Vec::with_capacity(threads);
+    for (index, share) in shares.into_iter().enumerate() {
         let due = due.as_ref().map(|due| due.iter().copied().skip(index).step_by(threads).collect());
-        session_work(connector, small, share, due, window, load, (&family, surroundings))
-    });
-    let pool = WorkerPool::spawn(work.collect())?;
+        work.push(session_work(connector, small, share, due, window, load, (&family, surroundings)));
+    }
+    let pool = WorkerPool::spawn(work)?;
     let mut trial = attend(pool, window, &family, &connector.endpoint(), load, surroundings)?;
     seen.tell(&mut trial);
     Ok(trial)
@@ -231,7 +239,7 @@ fn session_work(
         if due.is_some() {
             ask_for_priority();
         }
-        let per_exchange = share.first().map_or(1, |(_, session)| session.operations_per_exchange());
+        let per_exchange = operations_per_exchange(&share);
         let recorder = Recorder::new(window, due.is_some()).counting(per_exchange);
         match due {
             None if small && share.len() == 1 => {
@@ -248,10 +256,18 @@ fn session_work(
     })
 }
 
+/// Operations of an exchange, which is the same for all sessions of a trial; 1 without a session.
+fn operations_per_exchange(share: &Connected) -> u64 {
+    share.first().map_or(1, |(_, session)| session.operations_per_exchange())
+}
+
 /// The server's threads, where one connection in a closed loop leaves out what waited for a CPU.
 fn listed(load: &Load, family: &[u32], surroundings: &Surroundings) -> Option<Listed> {
     let is_one = load.connections == 1 && load.open_loop.is_none();
-    is_one.then(|| Listed::of(&[family, &families(&surroundings.proxy_pids)].concat()))
+    if !is_one {
+        return None;
+    }
+    Some(Listed::of(&[family, &families(&surroundings.proxy_pids)].concat()))
 }
 
 /// Asks for precise timers: by default the kernel may add 50 µs to every sleep (timer slack).
@@ -272,6 +288,10 @@ fn ask_for_priority() {
     }
 }
 
+/// Drives callers, one thread each. In an open loop they share one queue of due times.
+///
+/// # Errors
+/// When a thread cannot be started, or an operation does not end in time. A failed operation is counted.
 pub fn callers(
     endpoint: &str,
     callers: Vec<Box<dyn Caller>>,
@@ -281,15 +301,16 @@ pub fn callers(
     load.place(surroundings);
     let family = families(&surroundings.server_pids);
     let window = window(load);
-    let queue = load
-        .open_loop
-        .as_ref()
-        .map(|open_loop| Arc::new(DueQueue { due: schedule(open_loop, window), next: AtomicUsize::new(0) }));
+    let queue = load.open_loop.as_ref().map(|open_loop| {
+        let due = schedule(open_loop, window);
+        Arc::new(DueQueue { due, next: AtomicUsize::new(0) })
+    });
     let (seen_sender, seen_receiver) = mpsc::channel();
-    let work = callers.into_iter().map(|mut caller| {
+    let mut work: Vec<Box<dyn FnOnce() -> Result<Tally, BenchError> + Send>> = Vec::new();
+    for mut caller in callers {
         let (queue, cpus, seen) = (queue.clone(), load.cpus.clone(), seen_sender.clone());
         let listed = listed(load, &family, surroundings);
-        Box::new(move || {
+        work.push(Box::new(move || {
             cpus.place_client();
             precise_sleep();
             if queue.is_some() {
@@ -299,9 +320,9 @@ pub fn callers(
             let tally = blocking::drive(caller.as_mut(), recorder, queue.as_ref());
             let _ = seen.send(caller.seen());
             Ok(tally)
-        }) as Box<dyn FnOnce() -> Result<Tally, BenchError> + Send>
-    });
-    let pool = WorkerPool::spawn(work.collect())?;
+        }));
+    }
+    let pool = WorkerPool::spawn(work)?;
     let mut trial = attend(pool, window, &family, endpoint, load, surroundings)?;
     seen_receiver.try_iter().flatten().next().unwrap_or_default().tell(&mut trial);
     Ok(trial)
@@ -324,7 +345,6 @@ fn in_one_thread(
     pool.done.pop().ok_or(BenchError::Hung { endpoint, seconds: timeout.as_secs_f64() })
 }
 
-/// Drives a stream.
 pub fn bulk(mut writer: Writer, load: &Load, surroundings: &Surroundings) -> Result<Trial, BenchError> {
     load.place(surroundings);
     let (seen, endpoint) = (Seen::of(writer.stream()), writer.endpoint().to_owned());
@@ -355,14 +375,13 @@ pub fn whole(
     let name = endpoint.clone();
     let mut trial = in_one_thread(load, surroundings, name, Duration::MAX, move |around| {
         let meters = Meters::begin(around);
-        let tally = whole::drive(stream, session, &endpoint)?;
+        let tally = bulk::drive_whole(stream, session, &endpoint)?;
         Ok(trial::of_whole(&tally, meters.end(around)))
     })?;
     seen.tell(&mut trial);
     Ok(trial)
 }
 
-/// Opens a burst of connections.
 pub fn burst(job: burst::BurstJob, load: &Load, surroundings: &Surroundings) -> Result<Trial, BenchError> {
     load.place(surroundings);
     let (endpoint, timeout) = (job.endpoint.to_string(), job.patience + surroundings.patience);
@@ -373,7 +392,6 @@ pub fn burst(job: burst::BurstJob, load: &Load, surroundings: &Surroundings) -> 
     })
 }
 
-/// Runs a command.
 pub fn process(job: &process::ProcessJob, surroundings: &Surroundings) -> Result<Trial, BenchError> {
     let (machine, own) = (MachineMeter::begin(), own_cpu_ns());
     let tally = process::drive(job, &surroundings.interrupted)?;

@@ -14,7 +14,6 @@ use samehost_system::proc::{net_table, pids, status};
 
 use crate::parameters::distinct;
 
-/// A server that is running on this machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunningServer {
     pub name: String,
@@ -29,8 +28,8 @@ pub struct RunningServer {
 pub fn running_servers(is_one: impl Fn(&str) -> bool) -> Vec<RunningServer> {
     let mut found: Vec<RunningServer> = Vec::new();
     for pid in pids() {
-        let Some(stat) = status::read_stat(pid).filter(|stat| is_one(&stat.name)) else { continue };
-        if is_ours(stat.parent) || !is_reachable(pid) {
+        let Some(stat) = status::read_stat(pid) else { continue };
+        if !is_one(&stat.name) || is_ours(stat.parent) || !is_reachable(pid) {
             continue;
         }
         let endpoints = endpoints(pid);
@@ -38,14 +37,19 @@ pub fn running_servers(is_one: impl Fn(&str) -> bool) -> Vec<RunningServer> {
         if endpoints.is_empty() && may_look(pid) {
             continue;
         }
-        if !found.iter().any(|other| {
-            let is_child = other.pid == stat.parent && endpoints.iter().all(|e| other.endpoints.contains(e));
-            other.name == stat.name && (is_child || other.endpoints == endpoints)
-        }) {
+        if !found.iter().any(|other| is_the_same(other, &stat, &endpoints)) {
             found.push(RunningServer { name: stat.name, pid, endpoints });
         }
     }
     found
+}
+
+/// Whether a process belongs to a server that was found before: a child with no other endpoints than its parent, or a
+/// process of the same name with the same endpoints.
+fn is_the_same(server: &RunningServer, stat: &status::Stat, endpoints: &[Endpoint]) -> bool {
+    let is_child =
+        server.pid == stat.parent && endpoints.iter().all(|endpoint| server.endpoints.contains(endpoint));
+    server.name == stat.name && (is_child || server.endpoints == endpoints)
 }
 
 /// Whether a supervisor of ours is among the ancestors. The process then belongs to a private server of
@@ -69,12 +73,10 @@ fn is_reachable(pid: u32) -> bool {
     }
 }
 
-/// Whether we may see which sockets a process has open.
 fn may_look(pid: u32) -> bool {
     fs::read_dir(format!("/proc/{pid}/fd")).is_ok()
 }
 
-/// Endpoints on which a process listens and that a local client can reach, TCP first.
 fn endpoints(pid: u32) -> Vec<Endpoint> {
     let inodes = sockets_of(pid);
     let mut sockets = net_table::read(pid, 0).unwrap_or_default();
@@ -103,27 +105,27 @@ fn endpoint(socket: &Socket) -> Option<Endpoint> {
     }
 }
 
-/// Processes that have this endpoint's listening socket open; empty if none is visible.
+/// Processes that have this endpoint's listening socket open; empty if none is visible, as those of other users without
+/// root.
 #[must_use]
 pub fn listener_pids(endpoint: &Endpoint) -> Vec<u32> {
     listeners(endpoint).iter().flat_map(|socket| holders(socket.inode).pids).collect()
 }
 
-/// Queue of connections that wait to be accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Queue {
-    /// Connections that wait now.
     pub(crate) waiting: u32,
-    /// Limit of the queue: the listener's backlog.
     pub(crate) most: u32,
 }
 
-/// Accept queue of this endpoint's listener.
+/// Accept queue of this endpoint's listener; `None` where the kernel shows no listener, or not its backlog.
 pub(crate) fn queue(endpoint: &Endpoint) -> Option<Queue> {
-    listeners(endpoint).into_iter().find_map(|socket| match socket.queues {
-        Queues::Listening { waiting, backlog: Some(most) } => Some(Queue { waiting, most }),
-        _ => None,
-    })
+    for socket in listeners(endpoint) {
+        if let Queues::Listening { waiting, backlog: Some(most) } = socket.queues {
+            return Some(Queue { waiting, most });
+        }
+    }
+    None
 }
 
 /// The endpoint's listening sockets, from sock_diag.
@@ -133,7 +135,6 @@ fn listeners(endpoint: &Endpoint) -> Vec<Socket> {
     sockets
 }
 
-/// Whether a socket has the port, the path or the name of an endpoint.
 fn is_at(socket: &Socket, endpoint: &Endpoint) -> bool {
     let is_unix = matches!(socket.kind, SocketKind::UnixStream | SocketKind::UnixSeqpacket);
     match (endpoint, &socket.local) {

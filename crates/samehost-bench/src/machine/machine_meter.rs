@@ -39,10 +39,8 @@ fn parse_cpu_line(text: &str) -> Option<Reading> {
 fn throttled_us() -> u64 {
     let own = super::text("/proc/self/cgroup").unwrap_or_default();
     for line in own.lines() {
-        let Some((controllers, path)) = line.split_once(':').and_then(|(_, rest)| rest.split_once(':'))
-        else {
-            continue;
-        };
+        let Some((_, rest)) = line.split_once(':') else { continue };
+        let Some((controllers, path)) = rest.split_once(':') else { continue };
         let (root, key, unit) = if controllers.is_empty() {
             ("/sys/fs/cgroup", "throttled_usec", 1)
         } else if controllers.split(',').any(|c| c == "cpu") {
@@ -68,10 +66,12 @@ fn clock_khz() -> Option<f64> {
         files.filter(|file| file.exists()).collect()
     });
     let clocks: Vec<f64> = FILES.iter().filter_map(|file| super::text(file)?.trim().parse().ok()).collect();
-    (!clocks.is_empty()).then(|| clocks.iter().sum::<f64>() / clocks.len() as f64)
+    if clocks.is_empty() {
+        return None;
+    }
+    Some(clocks.iter().sum::<f64>() / clocks.len() as f64)
 }
 
-/// Meters the machine during a window.
 #[derive(Debug)]
 pub struct MachineMeter {
     before: Reading,
@@ -95,14 +95,13 @@ impl MachineMeter {
         MachineSpan { before: self.before, after: reading() }
     }
 
-    /// Ends the window and computes the machine's use; `own_cpu_ns` of it was client and server.
+    /// As [`stop`](Self::stop), and the use of the machine; `own_cpu_ns` of it was client and server.
     #[must_use]
     pub fn end(&self, own_cpu_ns: u64, cpus: u32) -> MachineUse {
         self.stop().used(own_cpu_ns, cpus)
     }
 }
 
-/// A window that is over.
 #[derive(Debug)]
 pub struct MachineSpan {
     before: Reading,
@@ -110,7 +109,7 @@ pub struct MachineSpan {
 }
 
 impl MachineSpan {
-    /// Use of the machine in the window; `own_cpu_ns` of it was client and server.
+    /// Use of the machine in the window. `own_cpu_ns` of it was client and server; what remains is foreign.
     #[must_use]
     pub fn used(&self, own_cpu_ns: u64, cpus: u32) -> MachineUse {
         use_between(self.before, self.after, own_cpu_ns, cpus, *SOFTIRQS_ARE_APART)
@@ -135,16 +134,17 @@ fn use_between(
     let foreign = busy - own_cpu_ns as f64 / 1e9 * per_second;
     // Ticks of one CPU in this span.
     let span = all / f64::from(cpus.max(1));
+    let clock_change_percent = match (before.clock_khz, after.clock_khz) {
+        (Some(before), Some(after)) => Some(100.0 * (after / before - 1.0)),
+        _ => None,
+    };
     MachineUse {
         steal_percent: 100.0 * since(|r| r.steal) / all,
         foreign_percent: 100.0 * foreign / span,
         softirq_percent: softirqs_are_apart.then(|| 100.0 * since(|r| r.softirq) / span),
         span_ms: 1000.0 * span / per_second,
         throttled_ms: since(|r| r.throttled_us) / 1000.0,
-        clock_change_percent: before
-            .clock_khz
-            .zip(after.clock_khz)
-            .map(|(before, after)| 100.0 * (after / before - 1.0)),
+        clock_change_percent,
         foreign_process: None,
     }
 }
@@ -158,7 +158,6 @@ pub fn doubt_clock(machine: &MachineUse) -> Option<Warning> {
     Some(Warning::new(Code::ClockChange, "", message))
 }
 
-/// Whether the kernel books softirq time separately from processes.
 static SOFTIRQS_ARE_APART: LazyLock<bool> = LazyLock::new(|| {
     let release = super::text("/proc/sys/kernel/osrelease").unwrap_or_default();
     let release = release.trim();
@@ -174,8 +173,6 @@ fn are_softirqs_apart(config: &str, command_line: &str) -> bool {
         && !command_line.split_ascii_whitespace().any(|word| word == "tsc=noirqtime")
 }
 
-// Which other programs use the CPUs while we measure, by name. It names them and judges nothing.
-
 /// Shortest time between two looks at the programs of the machine.
 /// A look reads a file for each process, which takes some milliseconds on a busy machine, so it is made
 /// between blocks and at most this often. Processes of one name are one program, and one that has ended
@@ -185,17 +182,15 @@ const BETWEEN: Duration = Duration::from_secs(1);
 /// CPU time below which a program is not kept, in percent of one CPU.
 const LEAST_PERCENT: f64 = 1.0;
 
-/// CPU time of a process so far, in ticks.
+/// A process with its CPU time so far, in ticks: its own, and that of children that ended and were waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
     name: String,
     parent: u32,
     own: u64,
-    /// Of children that ended and were waited for.
     reaped: u64,
 }
 
-/// The processes at one moment, by pid.
 type Look = HashMap<u32, Seen>;
 
 fn look() -> Look {
@@ -208,13 +203,11 @@ fn look() -> Look {
     look
 }
 
-/// Adds up what other programs use, from look to look.
 #[derive(Debug)]
 pub struct Others {
     last: Look,
     looked: Instant,
     begun: Instant,
-    /// Ticks by name.
     used: BTreeMap<String, u64>,
 }
 
@@ -225,7 +218,6 @@ impl Others {
         Others { last: look(), looked: now, begun: now, used: BTreeMap::new() }
     }
 
-    /// Looks again if the last time was a second ago; between trials. `roots` and their descendants are ours.
     pub fn look_again(&mut self, roots: &[u32]) {
         if self.looked.elapsed() >= BETWEEN {
             self.add(roots);
@@ -240,7 +232,6 @@ impl Others {
         (self.last, self.looked) = (now, Instant::now());
     }
 
-    /// The programs that used a CPU, the busiest first.
     #[must_use]
     pub fn end(mut self, roots: &[u32]) -> Vec<OtherProgram> {
         self.add(roots);
@@ -275,8 +266,12 @@ fn grown(before: &Look, now: &Look, roots: &[u32]) -> BTreeMap<String, u64> {
         }
         // A pid that was used again has less than before.
         let earlier = before.get(pid).filter(|earlier| earlier.own <= seen.own);
-        let own = seen.own - earlier.map_or(0, |earlier| earlier.own);
-        let reaped = seen.reaped.saturating_sub(earlier.map_or(0, |earlier| earlier.reaped));
+        let (own_before, reaped_before) = match earlier {
+            Some(earlier) => (earlier.own, earlier.reaped),
+            None => (0, 0),
+        };
+        let own = seen.own - own_before;
+        let reaped = seen.reaped.saturating_sub(reaped_before);
         let reaped = reaped.saturating_sub(counted_of_ended.get(pid).copied().unwrap_or(0));
         if own + reaped > 0 {
             *used.entry(program(&seen.name).to_owned()).or_default() += own + reaped;
@@ -298,7 +293,6 @@ fn surviving_ancestor(before: &Look, now: &Look, pid: u32) -> u32 {
     at
 }
 
-/// Whether a process is one of `roots` or descends from one.
 fn is_below(look: &Look, pid: u32, roots: &[u32]) -> bool {
     let mut at = pid;
     // As many steps as there are processes: a look is not taken at one moment, so parents might form a circle.

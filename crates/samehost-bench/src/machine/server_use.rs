@@ -51,22 +51,29 @@ pub struct ServerMeter {
     switches_before: Option<u64>,
 }
 
-/// Reads CPU time first, for all processes: it matters most, and the rest needs files to be read.
+/// Readings of these processes, without those that have ended, and the time from the call to the middle of the reading of
+/// the clocks. CPU time is read first, for all of them: it matters most, and the rest needs files to be read.
 fn readings(pids: &[u32]) -> (BTreeMap<u32, Reading>, Duration) {
     let begun = Instant::now();
-    let clocks: Vec<(u32, u64)> = pids.iter().filter_map(|pid| Some((*pid, process_cpu_ns(*pid)?))).collect();
+    let mut clocks = Vec::with_capacity(pids.len());
+    for pid in pids {
+        if let Some(cpu_ns) = process_cpu_ns(*pid) {
+            clocks.push((*pid, cpu_ns));
+        }
+    }
     let middle = begun.elapsed() / 2;
-    let readings = clocks.into_iter().filter_map(|(pid, cpu_ns)| {
-        let stat = status::read_stat(pid)?;
+    let mut readings = BTreeMap::new();
+    for (pid, cpu_ns) in clocks {
+        let Some(stat) = status::read_stat(pid) else { continue };
         let reading = Reading {
             cpu_ns,
             user_ticks: stat.user_ticks,
             system_ticks: stat.system_ticks,
             reaped_ticks: stat.reaped_ticks,
         };
-        Some((pid, reading))
-    });
-    (readings.collect(), middle)
+        readings.insert(pid, reading);
+    }
+    (readings, middle)
 }
 
 /// The processes and all their descendants. With thousands of threads or processes this takes a while, so it
@@ -79,6 +86,7 @@ pub fn families(roots: &[u32]) -> Vec<u32> {
     pids
 }
 
+/// Context switches of all threads of these processes; `None` if a process has ended, or there are too many threads.
 fn switches(pids: impl Iterator<Item = u32>) -> Option<u64> {
     let mut sum = 0;
     let mut read = 0;
@@ -89,11 +97,13 @@ fn switches(pids: impl Iterator<Item = u32>) -> Option<u64> {
                 return None;
             }
             let Some(status) = super::text(task.path().join("status")) else { continue };
-            sum += status
-                .lines()
-                .filter(|line| line.contains("ctxt_switches"))
-                .filter_map(|line| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok())
-                .sum::<u64>();
+            for line in status.lines() {
+                if !line.contains("ctxt_switches") {
+                    continue;
+                }
+                let count = line.split_ascii_whitespace().nth(1).unwrap_or_default();
+                sum += count.parse::<u64>().unwrap_or(0);
+            }
         }
     }
     Some(sum)
@@ -140,18 +150,19 @@ impl ServerMeter {
         let used_before: u64 = ended.map(|(_, then)| then.cpu_ns).sum();
         cpu_ns += reaped_ns.saturating_sub(used_before);
         let user_part = (user + system > 0).then(|| user as f64 / (user + system) as f64);
-        let switches = switches(after.keys().copied())
-            .zip(self.switches_before)
-            .map(|(after, before)| after.saturating_sub(before));
+        let switches = match (switches(after.keys().copied()), self.switches_before) {
+            (Some(after), Some(before)) => Some(after.saturating_sub(before)),
+            _ => None,
+        };
         Some(ServerUse { cpu_ns, user_part, switches, threads: None })
     }
 }
 
-/// Threads of some processes, and how often each was given a CPU when listed.
+/// Threads of some processes, and how often each had been given a CPU when they were listed.
 #[derive(Debug)]
 pub struct Threads(Vec<(SwitchCounter, u64)>);
 
-/// Counter of one thread: how often it was given a CPU, and how long it used one and waited for one.
+/// A thread whose `schedstat` stays open: how often it was given a CPU, and how long it used one and waited for one.
 #[derive(Debug)]
 pub struct SwitchCounter {
     pub pid: u32,
@@ -159,25 +170,29 @@ pub struct SwitchCounter {
 }
 
 impl Threads {
-    /// Lists all threads of these processes.
     #[must_use]
     pub fn of(pids: &[u32]) -> Self {
-        let threads = pids.iter().flat_map(|pid| {
-            let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-            tasks.filter_map(|task| {
-                let file = File::open(task.path().join("schedstat")).ok()?;
-                let runs = schedstat(&file)?.runs;
-                Some((SwitchCounter { pid: *pid, file }, runs))
-            })
-        });
-        Threads(threads.collect())
+        let mut threads = Vec::new();
+        for pid in pids {
+            let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { continue };
+            for task in tasks.flatten() {
+                let Ok(file) = File::open(task.path().join("schedstat")) else { continue };
+                let Some(counted) = schedstat(&file) else { continue };
+                threads.push((SwitchCounter { pid: *pid, file }, counted.runs));
+            }
+        }
+        Threads(threads)
     }
 
     /// Threads that have run since they were listed; empty if there are more than `most`.
     #[must_use]
     pub fn working(self, most: usize) -> Vec<SwitchCounter> {
-        let worked = self.0.into_iter().filter(|(thread, before)| thread.read().runs > *before);
-        let working: Vec<SwitchCounter> = worked.map(|(thread, _)| thread).collect();
+        let mut working = Vec::new();
+        for (thread, before) in self.0 {
+            if thread.read().runs > before {
+                working.push(thread);
+            }
+        }
         if working.len() > most { Vec::new() } else { working }
     }
 
@@ -199,7 +214,6 @@ impl Threads {
         ran.into_iter().map(|(_, thread)| thread).collect()
     }
 
-    /// All threads.
     #[must_use]
     pub fn all(self) -> Vec<SwitchCounter> {
         self.0.into_iter().map(|(thread, _)| thread).collect()
@@ -207,7 +221,6 @@ impl Threads {
 }
 
 impl SwitchCounter {
-    /// What the kernel counted of the thread so far; its CPU time is exact while it rests. All 0 if it has ended.
     #[must_use]
     pub fn read(&self) -> Schedstat {
         schedstat(&self.file).unwrap_or_default()
@@ -216,16 +229,15 @@ impl SwitchCounter {
 
 // CPU time, waiting time and context switches of the calling thread; CPU time of processes.
 
-/// Use of a thread: a reading, or the difference of two.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ThreadUse {
-    /// Time on a CPU in nanoseconds, exact (the scheduler's own count).
+    /// Exact: the scheduler's own count.
     pub cpu_ns: u64,
     /// Time ready to run but waiting for a CPU, in nanoseconds.
     pub wait_ns: u64,
-    /// User time in microseconds. Many kernels sample it by tick, so it is accurate only over many trials.
+    /// User time and system time in microseconds. Many kernels sample them by tick, so they are accurate only over many
+    /// trials.
     pub user_us: u64,
-    /// System time in microseconds, sampled likewise.
     pub system_us: u64,
     pub switches: u64,
 }
@@ -235,7 +247,6 @@ fn micros(time: TimeVal) -> u64 {
 }
 
 impl ThreadUse {
-    /// Use of the calling thread so far.
     #[must_use]
     pub fn current() -> Self {
         ThreadMeter::current().read()
@@ -254,7 +265,6 @@ impl ThreadUse {
         usage
     }
 
-    /// Fraction of the CPU time in user space; `None` if no tick fell into it.
     #[must_use]
     pub fn user_part(&self) -> Option<f64> {
         let both = self.user_us + self.system_us;
@@ -315,49 +325,47 @@ impl ThreadMeter {
     /// How long the thread was ready to run and waited for a CPU so far, in nanoseconds; 0 where the kernel does not count it.
     #[must_use]
     pub fn waited_ns(&self) -> u64 {
-        self.schedstat.as_ref().and_then(schedstat).map_or(0, |counted| counted.waited_ns)
+        let Some(file) = &self.schedstat else { return 0 };
+        schedstat(file).map_or(0, |counted| counted.waited_ns)
     }
 }
 
-/// Reads an open schedstat file; `None` if its thread has ended.
 pub(super) fn schedstat(file: &File) -> Option<Schedstat> {
     let mut text = [0; 96];
     let length = rustix::io::pread(file, &mut text, 0).ok()?;
-    std::str::from_utf8(&text[..length]).ok().and_then(super::parse_schedstat)
+    super::parse_schedstat(std::str::from_utf8(&text[..length]).ok()?)
 }
 
 /// CPU clocks of whole processes, kept for frequent readings: at the borders of slices.
 #[derive(Debug)]
 pub struct ProcessClocks {
-    /// `None` for a process that has already ended.
     clocks: Vec<Option<nix::time::ClockId>>,
 }
 
 impl ProcessClocks {
     #[must_use]
     pub fn of(pids: &[u32]) -> Self {
-        ProcessClocks {
-            clocks: pids
-                .iter()
-                .map(|pid| nix::time::clock_getcpuclockid(Pid::from_raw(i32::try_from(*pid).ok()?)).ok())
-                .collect(),
-        }
+        ProcessClocks { clocks: pids.iter().map(|pid| clock_of(*pid)).collect() }
     }
 
     /// Appends the CPU time of each process so far in nanoseconds, ended threads included; 0 for a process
     /// that has ended.
     pub fn read(&self, into: &mut Vec<u64>) {
-        into.extend(self.clocks.iter().map(|clock| {
-            let time = clock.and_then(|clock| clock.now().ok());
-            time.map_or(0, |time| time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
-        }));
+        into.extend(self.clocks.iter().map(|clock| clock.and_then(cpu_ns_of).unwrap_or(0)));
     }
 }
 
 /// CPU time of a process so far in nanoseconds, ended threads included; `None` if it has ended.
 #[must_use]
 pub fn process_cpu_ns(pid: u32) -> Option<u64> {
-    let clock = nix::time::clock_getcpuclockid(Pid::from_raw(i32::try_from(pid).ok()?)).ok()?;
+    cpu_ns_of(clock_of(pid)?)
+}
+
+fn clock_of(pid: u32) -> Option<nix::time::ClockId> {
+    nix::time::clock_getcpuclockid(Pid::from_raw(i32::try_from(pid).ok()?)).ok()
+}
+
+fn cpu_ns_of(clock: nix::time::ClockId) -> Option<u64> {
     let time = clock.now().ok()?;
     Some(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
 }

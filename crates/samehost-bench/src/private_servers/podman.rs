@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use samehost_system::peer::family;
 
-use super::server_kind::installed;
+use super::installed;
 use super::{Account, PrivateDirectory, Supervision};
 use crate::error::BenchError;
 use crate::parameters::words;
@@ -56,21 +56,16 @@ unset HIDDEN
 umount /sys/fs/cgroup/unified 2>/dev/null || :
 "$@"
 exit $?"#;
-/// What else can be done where a program is missing.
 const INSTEAD: &str = "measure a container that already runs with --tcp and --unix";
 
 /// Distinguishes the containers on a bridge: each has an address of its own.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// What runs in a container.
 pub(crate) struct ContainerSpec<'a> {
-    /// Name of the server, for messages.
     pub(crate) name: &'static str,
-    /// Its program on this machine.
     pub(crate) program: &'a Path,
     /// Its arguments; paths are those inside.
     pub(crate) arguments: &'a [String],
-    /// Port of 127.0.0.1 that leads to it.
     pub(crate) port: u16,
 }
 
@@ -84,7 +79,6 @@ impl Place {
         matches!(self, Place::Rootlesskit | Place::Slirp4netns)
     }
 
-    /// The value of podman's `--network`.
     fn network(self) -> &'static str {
         match self {
             Place::Machine | Place::Host => "host",
@@ -144,11 +138,10 @@ impl Place {
 }
 
 fn tool(program: &str, package: &'static str) -> Result<PathBuf, BenchError> {
-    installed(&[program], package).map_err(|_| BenchError::ToolMissing {
-        program: program.to_owned(),
-        package,
-        instead: INSTEAD,
-    })
+    match installed(&[program], package) {
+        Ok(path) => Ok(path),
+        Err(_) => Err(BenchError::ToolMissing { program: program.to_owned(), package, instead: INSTEAD }),
+    }
 }
 
 fn podman() -> Result<PathBuf, BenchError> {
@@ -207,7 +200,6 @@ pub(super) fn volume(
     Ok(path)
 }
 
-/// How to start a server in a container, in which it runs as `account`.
 ///
 /// # Errors
 /// When a program is missing, or the container's root cannot be made.
@@ -254,7 +246,6 @@ fn configuration(root: &Path) -> String {
     )
 }
 
-/// Where podman keeps its state.
 fn state(root: &Path) -> Vec<String> {
     let below = |name: &str| root.join(name).display().to_string();
     let mut words: Vec<String> = Vec::new();
@@ -312,33 +303,32 @@ fn mounts(root: &Path) -> std::io::Result<Vec<String>> {
     Ok(words)
 }
 
-/// Processes of a container that is ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Inside {
-    /// Those of the server.
+    /// The server's own.
     pub(crate) server: Vec<u32>,
     /// Those that pass its bytes on.
     pub(crate) proxies: Vec<u32>,
 }
 
 impl Inside {
-    /// Finds them among the descendants of what was started.
     pub(crate) fn of(started: u32, program: &Path) -> Self {
         let wanted = identity(program);
-        let all = family(started);
-        Inside {
-            server: all
-                .iter()
-                .copied()
-                .filter(|pid| wanted.is_some() && identity(&proc(*pid, "exe")) == wanted)
-                .collect(),
-            proxies: all.iter().copied().filter(is_proxy).collect(),
+        let mut inside = Inside::default();
+        for pid in family(started) {
+            if wanted.is_some() && identity(&proc(pid, "exe")) == wanted {
+                inside.server.push(pid);
+            }
+            if is_proxy(pid) {
+                inside.proxies.push(pid);
+            }
         }
+        inside
     }
 }
 
-fn is_proxy(pid: &u32) -> bool {
-    let name = fs::read_to_string(proc(*pid, "comm")).unwrap_or_default();
+fn is_proxy(pid: u32) -> bool {
+    let name = fs::read_to_string(proc(pid, "comm")).unwrap_or_default();
     ["rootlessport", "slirp4netns"].iter().any(|known| name.starts_with(known))
 }
 
@@ -347,7 +337,8 @@ fn proc(pid: u32, file: &str) -> PathBuf {
 }
 
 fn identity(path: &Path) -> Option<(u64, u64)> {
-    fs::metadata(path).map(|found| (found.dev(), found.ino())).ok()
+    let found = fs::metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
 }
 
 #[cfg(test)]

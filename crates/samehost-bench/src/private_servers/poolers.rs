@@ -14,8 +14,8 @@ use super::{PrivateDirectory, PrivateServer, ServerKind, Supervision, on_free_po
 use crate::error::BenchError;
 use crate::parameters::words;
 use crate::private_servers::fronts::{host_and_port, quoted};
+use crate::private_servers::installed_service;
 use crate::private_servers::postgres::{self, ROLE};
-use crate::private_servers::server_kind::installed_service;
 
 /// Connections to the server besides those of the clients that are measured, for each transport behind.
 const SPARE: u32 = 24;
@@ -23,34 +23,26 @@ const SPARE: u32 = 24;
 const WITH_FILES: &str = r#"ulimit -Sn "$1" && shift && exec "$@""#;
 
 words! {
-    /// A pooler.
     pub(crate) enum PoolerKind { Pgbouncer = "pgbouncer", Odyssey = "odyssey" }
 }
 
-/// Files of a pooler with their texts, by name.
 type Files = Vec<(&'static str, String)>;
 
-/// What is known of a pooler.
 struct PoolerDescriptor {
     server: ServerKind,
     /// Its files; the first is its configuration.
     files: fn(&Layout<'_>) -> Result<Files, BenchError>,
 }
 
-/// How to start a pooler.
 pub(crate) struct PoolerSpec<'a> {
-    /// The server behind it.
     pub(crate) server: &'a PrivateServer,
     /// How long a client keeps a connection to the server: `transaction` or `session`.
     pub(crate) mode: &'static str,
-    /// Most clients at the same time.
     pub(crate) connections: u32,
 }
 
-/// A pooler with the places that it has.
 struct Layout<'a> {
     directory: PathBuf,
-    /// A free port.
     port: u16,
     spec: &'a PoolerSpec<'a>,
 }
@@ -63,7 +55,6 @@ impl PoolerKind {
         }
     }
 
-    /// Its name in reports.
     pub(crate) fn title(self) -> &'static str {
         self.descriptor().server.title
     }
@@ -92,7 +83,9 @@ pub(crate) fn start(
         let root = directory.path().to_owned();
         let layout = Layout { directory: root.clone(), port, spec };
         let files = (known.files)(&layout)?;
-        files.iter().try_for_each(|(name, text)| directory.write(name, text))?;
+        for (name, text) in &files {
+            directory.write(name, text)?;
+        }
         let configuration = files.first().map(|(name, _)| root.join(name)).unwrap_or_default();
         let open = layout.clients().saturating_add(2 * layout.pool()).saturating_add(64);
         let mut command = ["/bin/sh", "-c", WITH_FILES, "samehost-pooler"].map(String::from).to_vec();
@@ -133,8 +126,6 @@ fn host_then_port(endpoint: &Endpoint) -> (String, String) {
     }
 }
 
-// PgBouncer
-
 const PGBOUNCER: PoolerDescriptor = PoolerDescriptor {
     server: ServerKind {
         kind: Kind::Pgbouncer,
@@ -169,8 +160,6 @@ fn behind(endpoint: &Endpoint) -> String {
     let host = host.replace('\'', "''");
     format!("{} = host='{host}' port={port} dbname=postgres\n", database(endpoint.transport()))
 }
-
-// Odyssey
 
 const ODYSSEY: PoolerDescriptor = PoolerDescriptor {
     server: ServerKind {

@@ -19,7 +19,6 @@ const READY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time between two questions whether it answers.
 const POLL_INTERVAL: Duration = Duration::from_millis(4);
 
-/// A running private server.
 pub struct PrivateServer {
     // Dropped in this order: the client of `tcp+run` before the server, what the server leaves behind after its end.
     asker: Option<Asker>,
@@ -38,7 +37,6 @@ impl fmt::Debug for PrivateServer {
 }
 
 impl PrivateServer {
-    /// Starts a server that listens on `endpoints`.
     pub(super) fn start(
         supervision: &Supervision,
         directory: PrivateDirectory,
@@ -54,7 +52,6 @@ impl PrivateServer {
         })
     }
 
-    /// Sets the password.
     pub(super) fn with_password(mut self, password: &str) -> Self {
         password.clone_into(&mut self.password);
         self
@@ -117,17 +114,15 @@ impl PrivateServer {
         self
     }
 
-    /// Adds an endpoint that the server reported.
     pub(super) fn listens_on(&mut self, endpoint: Endpoint) {
         self.endpoints.insert(endpoint.transport(), endpoint);
     }
 
-    /// The next line that the server prints on stdout.
     pub(super) fn line(&mut self, timeout: Duration) -> Result<String, BenchError> {
         self.process.line(timeout)
     }
 
-    /// The error that the server did not start, with the end of its stderr.
+    /// The error that the server did not start.
     pub(crate) fn failure(&self, reason: impl Into<String>) -> BenchError {
         self.process.failure(reason)
     }
@@ -137,7 +132,6 @@ impl PrivateServer {
         self.endpoints.get(&transport)
     }
 
-    /// All endpoints.
     pub fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
         self.endpoints.values()
     }
@@ -158,13 +152,11 @@ impl PrivateServer {
         self.process.pid()
     }
 
-    /// Directory of its sockets and data.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.process.directory()
     }
 
-    /// The end of its stderr.
     #[must_use]
     pub fn stderr_tail(&self) -> String {
         self.process.stderr_tail()

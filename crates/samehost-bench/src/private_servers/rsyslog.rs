@@ -11,7 +11,7 @@ use std::path::Path;
 use samehost_model::Endpoint;
 use samehost_services::Kind;
 
-use super::server_kind::installed_service;
+use super::installed_service;
 use super::{Account, PrivateDirectory, PrivateServer, Supervision};
 use crate::error::BenchError;
 

@@ -8,7 +8,6 @@ use samehost_model::{FunctionSamples, Role, StackSamples};
 /// Most stacks kept for an arm, and for all arms together: a report with many levels must stay small.
 const MOST_STACKS: usize = 400;
 const MOST_OF_ALL: usize = 4000;
-/// Most functions kept for an arm.
 const MOST_FUNCTIONS: usize = 300;
 /// Longest name, in characters: C++ and Rust names can fill pages.
 const LONGEST_NAME: usize = 120;
@@ -19,10 +18,8 @@ const KERNEL: &str = "_[k]";
 /// Characters of a process's name that the kernel keeps (TASK_COMM_LEN).
 const COMM: usize = 15;
 
-/// A function: role, name, whether it is in the kernel.
 type Function = (Role, String, bool);
 
-/// Sums of samples.
 #[derive(Debug)]
 pub(crate) struct Folding {
     /// Pid of this process. Its children are clients, or servers if they run this program.
@@ -37,7 +34,6 @@ pub(crate) struct Folding {
 }
 
 impl Folding {
-    /// Starts empty. `program` is the name of this program.
     pub(crate) fn new(own: u32, program: &str) -> Self {
         Folding {
             own,
@@ -80,8 +76,12 @@ impl Folding {
     fn task(&mut self, event: &str) {
         if let Some(numbers) = event.strip_prefix("FORK(") {
             // FORK(child:thread):(parent:thread)
-            let pids: Vec<u32> =
-                numbers.split('(').filter_map(|pair| pair.split(':').next()?.parse().ok()).collect();
+            let mut pids = Vec::new();
+            for pair in numbers.split('(') {
+                if let Ok(pid) = pair.split(':').next().unwrap_or_default().parse::<u32>() {
+                    pids.push(pid);
+                }
+            }
             if let [child, parent] = pids[..]
                 && child != parent
             {
@@ -97,7 +97,6 @@ impl Folding {
         }
     }
 
-    /// Ends the sample being read.
     pub(crate) fn end(&mut self) {
         let Some((role, frames)) = self.sample.take() else { return };
         let (function, kernel) = frames.first().cloned().unwrap_or_else(|| ("[unknown]".to_owned(), false));
@@ -116,16 +115,15 @@ impl Folding {
 
     /// Functions by their own samples, most first.
     pub(crate) fn functions(&self) -> Vec<FunctionSamples> {
-        let mut all: Vec<FunctionSamples> = self
-            .functions
-            .iter()
-            .map(|((role, function, kernel), samples)| FunctionSamples {
+        let mut all = Vec::with_capacity(self.functions.len());
+        for ((role, function, kernel), samples) in &self.functions {
+            all.push(FunctionSamples {
                 role: *role,
                 function: function.clone(),
                 kernel: *kernel,
                 samples: *samples,
-            })
-            .collect();
+            });
+        }
         all.sort_by_key(|function| std::cmp::Reverse(function.samples));
         for few in all.split_off(all.len().min(MOST_FUNCTIONS)) {
             match all.iter_mut().find(|f| f.role == few.role && f.function == OTHER) {
@@ -139,11 +137,10 @@ impl Folding {
     /// Stacks, most samples first; fewer per arm if there are many arms.
     pub(crate) fn stacks(&self, arms: usize) -> Vec<StackSamples> {
         let most = MOST_STACKS.min(MOST_OF_ALL / arms.max(1));
-        let mut all: Vec<StackSamples> = self
-            .stacks
-            .iter()
-            .map(|(stack, samples)| StackSamples { stack: stack.clone(), samples: *samples })
-            .collect();
+        let mut all = Vec::with_capacity(self.stacks.len());
+        for (stack, samples) in &self.stacks {
+            all.push(StackSamples { stack: stack.clone(), samples: *samples });
+        }
         all.sort_by_key(|stack| std::cmp::Reverse(stack.samples));
         for few in all.split_off(all.len().min(most)) {
             let role = few.stack.split(';').next().unwrap_or_default();
@@ -157,14 +154,12 @@ impl Folding {
     }
 }
 
-/// Parses the pid of `PID/TID`.
 fn pid(text: &str) -> Option<u32> {
     let (pid, thread) = text.split_once('/')?;
     thread.parse::<u32>().ok()?;
     pid.parse().ok()
 }
 
-/// Parses name and pid of `NAME:PID/TID`; a name may contain colons.
 fn named(text: &str) -> Option<(&str, u32)> {
     let (name, task) = text.rsplit_once(':')?;
     Some((name, pid(task)?))

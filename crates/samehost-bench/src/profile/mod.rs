@@ -19,7 +19,6 @@ use crate::private_servers::{PrivateDirectory, SupervisedProcess, Supervision, i
 
 pub(crate) use folding::Folding;
 
-/// How perf finds the call stack of a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CallGraph {
     /// By frame pointers: cheap; programs built without them have short stacks.
@@ -30,7 +29,6 @@ pub enum CallGraph {
 }
 
 impl CallGraph {
-    /// Name in perf's options.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -44,16 +42,18 @@ impl FromStr for CallGraph {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        [CallGraph::FramePointers, CallGraph::Dwarf]
-            .into_iter()
-            .find(|graph| graph.name() == name)
-            .ok_or_else(|| format!("callers are found by `fp` or `dwarf`, not by `{name}`"))
+        for graph in [CallGraph::FramePointers, CallGraph::Dwarf] {
+            if graph.name() == name {
+                return Ok(graph);
+            }
+        }
+        Err(format!("callers are found by `fp` or `dwarf`, not by `{name}`"))
     }
 }
 
-// perf: checks that it is installed, permitted and works, and what it can count, before anything is measured; and one recording.
-// It runs under a supervisor, so that neither it nor its data outlives us, starts and stops on command, and its samples come
-// back as text over stdout.
+// perf is tried before anything is measured: that it is installed, permitted and works, and what it can count. A recording
+// runs under a supervisor, so that neither it nor its data outlives us; it starts and stops on command, and its samples
+// come back as text over stdout.
 
 /// Samples per second of CPU time; not a multiple of what ticks at 1000 or 100 Hz.
 pub(crate) const FREQUENCY_HZ: u32 = 997;
@@ -96,7 +96,6 @@ impl Profiler {
         Ok(profiler)
     }
 
-    /// Process name of this program.
     pub(crate) fn program_name(&self) -> String {
         self.program.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
@@ -136,10 +135,13 @@ fn has_address(line: &str) -> bool {
     line.split(' ').next().is_some_and(|address| address.bytes().any(|digit| digit != b'0'))
 }
 
-/// Checks that the kernel lets this process profile the kernel.
 fn permit(paranoid: &str, status: &str) -> Result<(), BenchError> {
-    let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let effective = capabilities.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0);
+    let mut effective = 0;
+    for line in status.lines() {
+        if let Some(bits) = line.strip_prefix("CapEff:") {
+            effective = u64::from_str_radix(bits.trim(), 16).unwrap_or(0);
+        }
+    }
     // A kernel without this setting has no perf events; perf then reports that.
     let Ok(paranoid) = paranoid.trim().parse::<i32>() else { return Ok(()) };
     if paranoid <= MOST_PARANOID || effective & PRIVILEGES != 0 {
@@ -158,17 +160,19 @@ fn counts_cycles(perf: &Path) -> bool {
     output.is_ok_and(|output| counted(&String::from_utf8_lossy(&output.stderr)))
 }
 
-fn counted(said: &str) -> bool {
-    said.lines()
-        .filter(|line| line.contains("cycles"))
-        .any(|line| line.starts_with(|c: char| c.is_ascii_digit()))
+fn counted(stderr: &str) -> bool {
+    for line in stderr.lines() {
+        if line.contains("cycles") && line.starts_with(|c: char| c.is_ascii_digit()) {
+            return true;
+        }
+    }
+    false
 }
 
 /// Time limit of a command: perf opens an event for each thread and CPU.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// Longest time without a line while perf reads its data and looks up symbols.
 const LOOKING_UP: Duration = Duration::from_secs(120);
-/// Longest time between two checks for a signal.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Last line of a recording. It cannot be a sample: frames are indented, and other lines start with a pid.
 const END: &str = "samehost: that is all";
@@ -187,7 +191,6 @@ pub(crate) struct Recording {
 }
 
 impl Profiler {
-    /// Starts recording these processes and their descendants.
     pub(crate) fn begin(&self, pids: &[u32], interrupted: &AtomicBool) -> Result<Recording, BenchError> {
         let directory = PrivateDirectory::new()?;
         let order = fifo(&directory.path().join("order"))?;
@@ -216,7 +219,6 @@ impl Profiler {
 }
 
 impl Recording {
-    /// Ends the recording and adds up its samples.
     pub(crate) fn end(mut self, folding: &mut Folding, interrupted: &AtomicBool) -> Result<(), BenchError> {
         self.tell("stop", interrupted)?;
         loop {

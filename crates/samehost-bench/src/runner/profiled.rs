@@ -20,7 +20,6 @@ use crate::request::Recorder;
 /// independent samples, ±1.96 √n (docs/method.md §10a).
 const LEAST: Duration = Duration::from_secs(1);
 
-/// Result of an arm's profiled trials.
 struct Profiling {
     folding: Folding,
     trials: Vec<Trial>,
@@ -45,11 +44,9 @@ impl TrialRunner<'_> {
         let arms = report.head.arms.clone();
         let of_all = arms.len();
         for group in groups(&arms) {
-            let arms: Vec<&Arm> = group
-                .iter()
-                .map(|arm| &arms[*arm])
-                .filter(|arm| arm.id != FLOOR || arms.len() == 1)
-                .collect();
+            let mut of_point: Vec<&Arm> = group.iter().map(|arm| &arms[*arm]).collect();
+            of_point.retain(|arm| arm.id != FLOOR || arms.len() == 1);
+            let arms = of_point;
             match self.profile_point(profiler, &arms, of_all, observer) {
                 Ok(profiles) => {
                     profiles.iter().for_each(|profile| observer.profile(profile));
@@ -147,7 +144,6 @@ impl Profiling {
     }
 }
 
-/// CPU time per operation in microseconds, from the number of samples.
 fn counted(samples: u64, operations: u64) -> f64 {
     if operations == 0 { 0.0 } else { samples as f64 * 1e6 / f64::from(FREQUENCY_HZ) / operations as f64 }
 }

@@ -14,10 +14,9 @@ use super::Carrier;
 use super::unix::{connect_to, path_address, start_to};
 use crate::claim::Claim;
 use crate::error::{ConnectError, ListenError, StartError};
-use crate::listener::Listener;
 use crate::observed::{Family, Kind, Protocol};
 use crate::socket::{self, Blocking, Connecting, look_up};
-use crate::stream::Stream;
+use crate::stream::{Listener, Stream};
 use crate::tuning::{ConnectOptions, ListenOptions};
 
 pub(crate) const UDP: Carrier = Carrier {

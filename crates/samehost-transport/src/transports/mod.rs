@@ -12,40 +12,32 @@ pub(crate) mod unix;
 use samehost_model::{Endpoint, Transport};
 
 use crate::error::{ConnectError, ListenError, PARENT_NEEDED, StartError};
-use crate::listener::Listener;
 use crate::observed::Observed;
 use crate::socket::Connecting;
-use crate::stream::Stream;
+use crate::stream::{Listener, Stream};
 use crate::tuning::{ConnectOptions, ListenOptions};
 
-/// See [`connect_nonblocking`](crate::connect_nonblocking).
 type Start = fn(&Endpoint, &ConnectOptions) -> Result<(Stream, Connecting), StartError>;
 
-/// Implementation of a transport.
 pub(crate) struct Carrier {
-    /// The implemented transport.
     pub(crate) transport: Transport,
-    /// Connects and waits for completion.
+    /// Connects, and waits until the connection can be used.
     pub(crate) connect: fn(&Endpoint, &ConnectOptions) -> Result<Stream, ConnectError>,
-    /// Calls connect(2) on a nonblocking socket, without waiting.
+    /// As [`connect_nonblocking`](crate::connect_nonblocking): a single connect(2), without waiting.
     pub(crate) start: Start,
-    /// Starts listening.
     pub(crate) listen: fn(&Endpoint, &ListenOptions) -> Result<Listener, ListenError>,
     /// Whether the kernel's view of a descriptor matches this transport.
     pub(crate) carries: fn(&Observed) -> bool,
 }
 
-/// `connect` of an inherited transport.
 fn connect_needs_parent(endpoint: &Endpoint, _: &ConnectOptions) -> Result<Stream, ConnectError> {
     Err(ConnectError::Unsupported { endpoint: endpoint.clone(), reason: PARENT_NEEDED })
 }
 
-/// `connect_nonblocking` of an inherited transport.
 fn start_needs_parent(endpoint: &Endpoint, _: &ConnectOptions) -> Result<(Stream, Connecting), StartError> {
     Err(StartError::Unsupported { endpoint: endpoint.clone(), reason: PARENT_NEEDED })
 }
 
-/// `listen` of an inherited transport.
 fn listen_needs_parent(endpoint: &Endpoint, _: &ListenOptions) -> Result<Listener, ListenError> {
     Err(ListenError::Unsupported { endpoint: endpoint.clone(), reason: PARENT_NEEDED })
 }
@@ -69,7 +61,7 @@ const CARRIERS: [Carrier; 11] = [
     run::CARRIER,
 ];
 
-/// Implementation of a transport; `None` for those without a connection (`none`, `command`).
+/// `None` for transports without a connection (`none`, `command`).
 fn carrier(transport: Transport) -> Option<&'static Carrier> {
     const { &CARRIERS }.iter().find(|carrier| carrier.transport == transport)
 }

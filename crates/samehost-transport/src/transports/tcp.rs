@@ -10,10 +10,9 @@ use samehost_model::{Endpoint, Transport};
 
 use super::Carrier;
 use crate::error::{ConnectError, ListenError, StartError};
-use crate::listener::Listener;
 use crate::observed::{Family, Kind, Observed, Protocol};
 use crate::socket::{self, Blocking, Connecting, look_up};
-use crate::stream::Stream;
+use crate::stream::{Listener, Stream};
 use crate::tuning::{ConnectOptions, ListenOptions};
 
 pub(crate) const TCP: Carrier = Carrier {
@@ -30,7 +29,6 @@ pub(crate) const TCP6: Carrier = Carrier {
     ..TCP
 };
 
-/// Whether it is TCP over either family.
 pub(super) fn is_tcp(seen: &Observed) -> bool {
     matches!(seen.family, Family::Inet | Family::Inet6)
         && seen.kind == Kind::Stream
@@ -109,7 +107,6 @@ fn listen(endpoint: &Endpoint, options: &ListenOptions) -> Result<Listener, List
     Ok(Listener::new(fd, actual, transport(address)))
 }
 
-/// A listening socket with its actual address.
 pub(super) fn listen_socket(
     endpoint: &Endpoint,
     options: &ListenOptions,

@@ -13,9 +13,8 @@ use samehost_model::{Endpoint, Transport};
 
 use super::{Carrier, tcp};
 use crate::error::{ConnectError, ListenError, StartError};
-use crate::listener::Listener;
 use crate::socket::{self, Connecting, remaining};
-use crate::stream::Stream;
+use crate::stream::{Listener, Stream};
 use crate::tls::{TlsSession, TlsTrust};
 use crate::tuning::{ConnectOptions, ListenOptions};
 

@@ -13,10 +13,9 @@ use samehost_model::{Endpoint, Transport};
 use super::{Carrier, connect_needs_parent, listen_needs_parent, start_needs_parent};
 use crate::claim::Claim;
 use crate::error::{ConnectError, ListenError, StartError};
-use crate::listener::Listener;
 use crate::observed::{Family, Kind, Name};
 use crate::socket::{self, AddressError, Blocking, Connecting};
-use crate::stream::Stream;
+use crate::stream::{Listener, Stream};
 use crate::tuning::{ConnectOptions, ListenOptions};
 
 pub(crate) const CARRIER: Carrier = Carrier {

@@ -30,7 +30,6 @@ use crate::error::BenchError;
 /// Connections that wait for the runtime to take them over.
 const HANDED_OVER: usize = 1024;
 
-/// Serves until stopped; then connections are closed.
 pub(super) fn serve(listening: &Listening, options: &ServeOptions) -> Result<(), BenchError> {
     if options.model != Model::Threads {
         let model = options.model.name();
@@ -66,7 +65,6 @@ fn hand_over(
     }
 }
 
-/// A connection as tonic expects it.
 struct Accepted(transport::Stream);
 
 impl Connected for Accepted {
@@ -115,9 +113,7 @@ impl AsyncWrite for Accepted {
     }
 }
 
-/// Full name of the service.
 pub(crate) const SERVICE: &str = "samehost.rpc.v1.Echo";
-/// Path of its only method.
 pub(crate) const METHOD: &str = "/samehost.rpc.v1.Echo/Call";
 /// Largest message in either direction, in bytes.
 pub(crate) const MOST_MESSAGE: usize = 80 * 1024 * 1024;

@@ -19,16 +19,12 @@ const MOST_THREADS: usize = 12;
 /// switches count for the whole.
 const MOST_OF_IT: f64 = 0.9;
 
-/// Processes that work for an arm.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Workers {
-    /// Processes of the server, including those started for this arm's connections.
     pub(super) server: Vec<u32>,
-    /// Processes of the proxy.
     pub(super) proxy: Vec<u32>,
 }
 
-/// How processes are divided among arms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Division {
     /// Processes that work for several arms, and for which.
@@ -36,7 +32,6 @@ pub(super) struct Division {
     /// For each watched thread of a shared server process, the arms that it works for; empty if there are too
     /// many threads.
     threads: Vec<Vec<usize>>,
-    /// For each arm, the processes that work for it alone.
     private: Vec<Vec<u32>>,
 }
 
@@ -72,7 +67,6 @@ impl Division {
         self.shared.iter().map(|shared| shared.pid).collect()
     }
 
-    /// Server processes that several arms share.
     pub(super) fn shared_servers(&self) -> Vec<u32> {
         self.shared.iter().filter(|shared| !shared.is_proxy).map(|shared| shared.pid).collect()
     }
@@ -83,7 +77,6 @@ impl Division {
     }
 }
 
-/// The processes of all arms, each once.
 fn all(workers: &[Workers], read: fn(&Workers) -> &Vec<u32>) -> Vec<u32> {
     let mut pids: Vec<u32> = workers.iter().flat_map(read).copied().collect();
     pids.sort_unstable();
@@ -91,7 +84,6 @@ fn all(workers: &[Workers], read: fn(&Workers) -> &Vec<u32>) -> Vec<u32> {
     pids
 }
 
-/// The arms that a process works for.
 fn arms_of(workers: &[Workers], pid: u32, read: fn(&Workers) -> &Vec<u32>) -> Vec<usize> {
     (0..workers.len()).filter(|arm| read(&workers[*arm]).contains(&pid)).collect()
 }
@@ -101,11 +93,9 @@ pub(super) trait Clocks {
     /// Appends the CPU time of each shared process so far, then how often each watched thread was given a CPU.
     fn processes(&mut self, into: &mut Vec<u64>);
 
-    /// Use of this thread so far.
     fn thread(&mut self) -> ThreadUse;
 }
 
-/// The kernel's clocks.
 pub(super) struct Kernel {
     processes: ProcessClocks,
     switches: Vec<SwitchCounter>,
@@ -132,11 +122,9 @@ impl Clocks for Kernel {
     }
 }
 
-/// Accounts of what each arm used during a round.
 pub(super) struct Books<C> {
     clocks: C,
     division: Division,
-    /// Last reading of the shared processes.
     last: Vec<u64>,
     next: Vec<u64>,
     began: ThreadUse,
@@ -149,7 +137,6 @@ pub(super) struct Books<C> {
     in_all: u64,
 }
 
-/// What an arm used in a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Used {
     pub(super) client: ThreadUse,
@@ -158,9 +145,8 @@ pub(super) struct Used {
     proxy_ns: u64,
 }
 
-/// What a round used.
 pub(super) struct Closed {
-    /// Client, server and proxy of each arm.
+    /// What client, server and proxy of each arm used, in the order of the arms.
     pub(super) arms: Vec<(ThreadUse, Option<ServerUse>, Option<ServerUse>)>,
     pub(super) machine: MachineUse,
 }
@@ -230,14 +216,15 @@ impl<C: Clocks> Books<C> {
         let private_ns: u64 = private.iter().flatten().map(|used| used.cpu_ns).sum();
         let own = own_cpu_ns.saturating_sub(self.own_before) + private_ns + self.in_all;
         let machine = self.machine.end(own, cpus);
-        let arms = self.used.iter().zip(private).map(|(used, private)| {
+        let mut arms = Vec::with_capacity(self.used.len());
+        for (used, private) in self.used.iter().zip(private) {
             let switches = has_threads.then_some(used.server_switches);
             let shared = ServerUse { cpu_ns: used.server_ns, switches, ..ServerUse::default() };
             let server = (has_server || private.is_some()).then(|| together(shared, private));
             let proxy = has_proxy.then_some(ServerUse { cpu_ns: used.proxy_ns, ..ServerUse::default() });
-            (used.client, server, proxy)
-        });
-        Closed { arms: arms.collect(), machine }
+            arms.push((used.client, server, proxy));
+        }
+        Closed { arms, machine }
     }
 }
 
@@ -268,9 +255,9 @@ fn together(shared: ServerUse, private: Option<ServerUse>) -> ServerUse {
 
 /// Most threads that are looked at: each takes a microsecond at every border of the warm-up.
 const MOST_CENSUS_THREADS: usize = 256;
-/// Fewest times that a thread ran in its arm's slices.
+/// A thread is an arm's if it ran at least so often in the arm's slices, and in those of other arms at most once for so many
+/// runs. What is rarer may be another client's thread that ran in one arm's slices by chance.
 const FEWEST_RUNS: u64 = 3;
-/// In the slices of other arms it ran at most once for so many runs in its own.
 const OF_OTHERS: u64 = 10;
 
 /// How often each thread of the server was given a CPU in each arm's slices of the warm-up.
@@ -282,7 +269,7 @@ pub(super) struct Census {
 }
 
 impl Census {
-    /// Of all threads of these processes; of none where they are too many.
+    /// Watches all threads of these processes; none where there are more than [`MOST_CENSUS_THREADS`].
     pub(super) fn of(server: &[u32], arms: usize) -> Self {
         let mut threads = Threads::of(server).all();
         if threads.len() > MOST_CENSUS_THREADS {
@@ -292,14 +279,12 @@ impl Census {
         Census { last: vec![0; threads.len()], threads, runs }
     }
 
-    /// Before a slice.
     pub(super) fn begin(&mut self) {
         for (last, thread) in self.last.iter_mut().zip(&self.threads) {
             *last = thread.read().runs;
         }
     }
 
-    /// After a slice of this arm.
     pub(super) fn end(&mut self, arm: usize) {
         for ((runs, last), thread) in self.runs.iter_mut().zip(&self.last).zip(&self.threads) {
             runs[arm] += thread.read().runs.saturating_sub(*last);
@@ -327,13 +312,11 @@ pub(super) struct OwnThreads {
 }
 
 impl OwnThreads {
-    /// Reads them at the beginning, when they rest.
     fn begin(threads: Vec<Vec<SwitchCounter>>) -> Self {
         let before = threads.iter().map(|own| total(own)).collect();
         OwnThreads { threads, before }
     }
 
-    /// What the threads of an arm used since.
     pub(super) fn used(&self, arm: usize) -> ServerUse {
         let (before, now) = (self.before[arm], total(&self.threads[arm]));
         ServerUse {
@@ -345,7 +328,6 @@ impl OwnThreads {
     }
 }
 
-/// What the kernel counted of some threads together.
 fn total(threads: &[SwitchCounter]) -> Schedstat {
     let mut sum = Schedstat::default();
     for thread in threads {

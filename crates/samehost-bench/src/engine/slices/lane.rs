@@ -64,7 +64,6 @@ impl Lane {
         Ok(Lane { client, patience, in_slices: 0 })
     }
 
-    /// An arm that writes a stream.
     pub(super) fn of_stream(writer: Writer, patience: Nanos) -> Self {
         let client = Client::Stream(Box::new(writer), Box::new(SliceCounter::new(1, 0)));
         Lane { client, patience, in_slices: 0 }
@@ -84,34 +83,28 @@ impl Lane {
         }
     }
 
-    /// The shortest exchange so far, in nanoseconds.
     pub(super) fn shortest(&self) -> Option<Nanos> {
         let latency = &self.counter().tally.latency;
         (!latency.is_empty()).then(|| latency.min())
     }
 
-    /// Whether it has one connection, with requests.
     pub(super) fn is_one_connection(&self) -> bool {
         matches!(self.client, Client::One(..))
     }
 
-    /// Whether it writes a stream.
     pub(super) fn is_stream(&self) -> bool {
         matches!(self.client, Client::Stream(..))
     }
 
-    /// Leaves exchanges that waited for a CPU out of the mean from now on.
     pub(super) fn leave_out(&mut self, interruptions: Interruptions) {
         self.counter_mut().leave_out(interruptions);
     }
 
-    /// Discards the counts of the warm-up.
     pub(super) fn forget(&mut self) {
         self.counter_mut().forget();
         self.in_slices = 0;
     }
 
-    /// Total length of its slices, from the first request to the last reply.
     pub(super) fn in_slices(&self) -> Nanos {
         self.in_slices
     }
@@ -133,13 +126,11 @@ impl Arm for Lane {
     }
 }
 
-/// An arm that can be driven for a slice, repeatedly.
 pub(super) trait Arm {
     /// Drives one slice of this length; no request is in flight on return.
     fn turn(&mut self, length: Nanos) -> Result<(), BenchError>;
 }
 
-/// What is read between slices.
 pub(super) trait Borders {
     /// Called before a slice of this arm.
     ///
@@ -147,7 +138,6 @@ pub(super) trait Borders {
     /// [`BenchError::Interrupted`] after a signal.
     fn before(&mut self, arm: usize) -> Result<(), BenchError>;
 
-    /// Called after the slice.
     fn after(&mut self, arm: usize);
 }
 
@@ -182,17 +172,14 @@ pub(super) fn play(
 // The counted part starts and ends with a completed exchange, so that operations ÷ time is right however
 // short a slice is.
 
-/// Phase of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// First exchanges, not counted.
     Settling,
     Measuring,
     /// Enough was counted; replies that still arrive are not.
     Over,
 }
 
-/// Counts of an arm over all its slices so far.
 #[derive(Debug)]
 pub(in crate::engine) struct SliceCounter {
     pub(in crate::engine) tally: Tally,
@@ -200,9 +187,7 @@ pub(in crate::engine) struct SliceCounter {
     pub(in crate::engine) driven: u64,
     /// Bytes of a stream; 0 for requests.
     pub(in crate::engine) bytes: u64,
-    /// Total length of the counted parts.
     pub(in crate::engine) measured: Nanos,
-    /// Number of slices.
     pub(in crate::engine) slices: u32,
     /// Total time from the end of the counted part to the last reply.
     pub(super) draining: Nanos,
@@ -211,7 +196,6 @@ pub(in crate::engine) struct SliceCounter {
     firsts: u32,
     levels: Levels,
     operations_per_exchange: u64,
-    /// Exchanges at the start of each slice that are not counted.
     settling: u64,
     phase: Phase,
     left: u64,
@@ -265,12 +249,10 @@ impl SliceCounter {
         }
     }
 
-    /// Discards the counts of the warm-up.
     pub(super) fn forget(&mut self) {
         *self = SliceCounter::new(self.operations_per_exchange, self.settling);
     }
 
-    /// Leaves exchanges that waited for a CPU out of the mean from now on.
     pub(super) fn leave_out(&mut self, interruptions: Interruptions) {
         self.interruptions = Some(interruptions);
     }

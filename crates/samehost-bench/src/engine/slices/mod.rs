@@ -2,8 +2,8 @@
 //! short slices. What changes from one millisecond to the next affects all arms alike, so that their ratio is
 //! known much sooner than from trials run one after the other. All slices of an arm in a round are one trial.
 //!
-//! Start reading at [`Lanes::drive`]. `lane` drives an arm and has the order of slices, `counter` counts
-//! its operations, `books` attributes CPU time.
+//! Start reading at [`Lanes::drive`]. `lane` drives an arm, counts its operations and has the order of slices; `books`
+//! attributes CPU time.
 
 mod books;
 mod lane;
@@ -47,28 +47,24 @@ const LEAST_OF_SEVERAL: Nanos = 40;
 /// them; with fewer slices it would be a short undivided trial with its noise (docs/method.md §1a).
 const LEAST_SLICES: u32 = 6;
 
-/// Least length of a slice of the warm-up. What is learned from it (whose threads serve whom, how long a request takes) needs more requests
-/// than the 0.25 ms of a slice of one connection have.
+/// Least length of a slice of the warm-up, and the slices that an arm of one connection has in it. What is learned from
+/// it (whose threads serve whom, how long a request takes) needs more requests than the 0.25 ms of a slice of one
+/// connection have; and beside other programs the only exchange of a single slice was a preemption.
 const WARM_UP: Nanos = 1_000_000;
-/// Slices of an arm of one connection in the warm-up: beside other programs the only exchange of a single one was a preemption.
 const WARM_UP_PASSES: u32 = 3;
 
-/// How a round is driven.
 #[derive(Clone, Debug)]
 pub struct Round {
-    /// Length of a slice; longer if requests take long.
+    /// Length of a slice; slices are longer if requests take long.
     pub slice: Duration,
     /// Total length of the slices of an arm.
     pub length: Duration,
-    /// CPUs of client and server.
     pub cpus: CpuPlan,
-    /// Whether we place the server.
     pub places_server: bool,
     /// Seed of the order of slices.
     pub seed: u64,
 }
 
-/// The arms of a round, their connections open.
 #[derive(Default)]
 pub struct Lanes {
     opened: Vec<Opened>,
@@ -76,7 +72,6 @@ pub struct Lanes {
     born: Vec<u32>,
 }
 
-/// An arm whose connections are open.
 struct Opened {
     client: Client,
     endpoint: String,
@@ -85,7 +80,6 @@ struct Opened {
     workers: Workers,
 }
 
-/// How an arm is driven.
 enum Client {
     Sessions { connector: Arc<dyn Connector>, small: bool, streams: Connected },
     Stream(Writer),
@@ -169,14 +163,13 @@ impl Lanes {
     }
 }
 
-/// Progress of the driving thread.
+/// How far the driving thread is: the slices that have ended, and the arm whose slice it is.
 #[derive(Debug, Default)]
 struct Progress {
     turns: AtomicU64,
     arm: AtomicU64,
 }
 
-/// Work of the driving thread.
 fn in_turn(
     lanes: Lanes,
     round: &Round,
@@ -245,10 +238,12 @@ fn border(arms: &[Lane], elapsed: Nanos) -> f64 {
     (elapsed.saturating_sub(in_slices) + draining) as f64 / in_slices.max(1) as f64
 }
 
-/// All processes of servers and proxies.
 fn serving(workers: &[Workers]) -> Vec<u32> {
-    let mut pids: Vec<u32> =
-        workers.iter().flat_map(|of| of.server.iter().chain(&of.proxy)).copied().collect();
+    let mut pids = Vec::new();
+    for of_arm in workers {
+        pids.extend(&of_arm.server);
+        pids.extend(&of_arm.proxy);
+    }
     pids.sort_unstable();
     pids.dedup();
     pids
@@ -283,7 +278,7 @@ fn rest_until(moment: Nanos, sleeps: bool) {
     }
 }
 
-/// What happens between slices of the warm-up.
+/// Between slices of the warm-up: only which thread of the server ran in whose slices is read.
 struct WarmUp<'a> {
     progress: &'a Progress,
     interrupted: &'a AtomicBool,
@@ -306,7 +301,7 @@ impl Borders for WarmUp<'_> {
     }
 }
 
-/// What happens between counted slices.
+/// Between counted slices: the client's thread may be moved, the server rests, and the clocks are read.
 struct RoundMeters<'a> {
     books: Books<Kernel>,
     progress: &'a Progress,

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::error::BenchError;
 use crate::private_servers::ServerKind;
-use crate::private_servers::server_kind::installed_service;
+use crate::private_servers::installed_service;
 
 const APACHE: ServerKind =
     ServerKind { kind: Kind::Apache, title: "Apache", find: || installed_service(Kind::Apache), login: "" };
@@ -42,12 +42,10 @@ const MODULES: &[&str] = &[
     "mpm_event", "unixd", "authz_core", "alias", "env", "headers", "slotmem_shm", "proxy", "proxy_http",
     "proxy_fcgi", "proxy_balancer", "lbmethod_byrequests",
 ];
-/// Where distributions have them.
 const PLACES: &[&str] = &[
     "/usr/lib/apache2/modules", "/usr/lib64/httpd/modules", "/usr/lib/httpd/modules", "/usr/lib64/apache2",
     "/usr/libexec/apache2",
 ];
-/// Most threads of a process.
 const MOST_THREADS: u32 = 1024;
 /// The longest `route` of a server that Apache takes, in bytes.
 const LONGEST_ROUTE: usize = 90;
@@ -81,17 +79,23 @@ fn configuration(layout: &Layout<'_>) -> Result<String, BenchError> {
     ))
 }
 
-/// Those of the modules that are files, with their paths.
 fn modules() -> Result<Vec<(&'static str, PathBuf)>, BenchError> {
     let place = PLACES.iter().map(Path::new).find(|place| place.join("mod_proxy.so").is_file());
-    let place = place.ok_or_else(|| {
-        BenchError::unstarted(APACHE.title, format!("mod_proxy.so is in none of {}", PLACES.join(", ")))
-    })?;
-    Ok(MODULES
-        .iter()
-        .map(|name| (*name, place.join(format!("mod_{name}.so"))))
-        .filter(|(_, path)| path.is_file())
-        .collect())
+    let Some(place) = place else {
+        return Err(BenchError::unstarted(
+            APACHE.title,
+            format!("mod_proxy.so is in none of {}", PLACES.join(", ")),
+        ));
+    };
+    let mut modules = Vec::new();
+    for name in MODULES {
+        let path = place.join(format!("mod_{name}.so"));
+        // What is not there is part of the program.
+        if path.is_file() {
+            modules.push((*name, path));
+        }
+    }
+    Ok(modules)
 }
 
 fn virtual_host(host: &Host<'_>, port: u16) -> Result<String, BenchError> {
@@ -100,12 +104,10 @@ fn virtual_host(host: &Host<'_>, port: u16) -> Result<String, BenchError> {
         Some(_) => ("", ""),
         None => (" disablereuse=On", "  SetEnv force-proxy-request-1.0 1\n  SetEnv proxy-nokeepalive 1\n"),
     };
-    let members = host
-        .servers
-        .iter()
-        .enumerate()
-        .map(|(at, endpoint)| member(name, at, endpoint, kept))
-        .collect::<Result<String, BenchError>>()?;
+    let mut members = String::new();
+    for (at, endpoint) in host.servers.iter().enumerate() {
+        members.push_str(&member(name, at, endpoint, kept)?);
+    }
     // A server is never left out (retry=0, forcerecovery) and no other is asked instead.
     Ok(format!(
         "<VirtualHost 127.0.0.1:{port}>\n  ServerName {name}\n{version}  <Proxy \"balancer://{name}\">\n{members}    \
@@ -115,7 +117,6 @@ fn virtual_host(host: &Host<'_>, port: u16) -> Result<String, BenchError> {
     ))
 }
 
-/// One server of a balancer.
 fn member(name: &str, at: usize, endpoint: &Endpoint, kept: &str) -> Result<String, BenchError> {
     let (url, route) = match endpoint {
         Endpoint::Unix(path) => {
@@ -164,11 +165,10 @@ fn sites(layout: &Layout<'_>, sites: &[PhpSite], key: &str) -> Result<String, Be
         };
         // The address of the first one is in the main part.
         let listen = if number > 0 { format!("Listen {host}:{port}\n") } else { String::new() };
-        let parameters = site
-            .parameters
-            .iter()
-            .map(|(name, value)| Ok(format!("  ProxyFCGISetEnvIf \"true\" {name} {}\n", word(value)?)))
-            .collect::<Result<String, BenchError>>()?;
+        let mut parameters = String::new();
+        for (name, value) in &site.parameters {
+            parameters.push_str(&format!("  ProxyFCGISetEnvIf \"true\" {name} {}\n", word(value)?));
+        }
         text.push_str(&format!(
             "{listen}<VirtualHost {host}:{port}>\n  AllowEncodedSlashes NoDecode\n  DocumentRoot {}\n  AliasMatch \"{asked}\" {}\n  <Location \"/\">\n    \
              Require expr \"%{{HTTP:{KEY}}} == '{key}'\"\n    SetHandler {}\n  </Location>\n{parameters}</VirtualHost>\n",

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::error::BenchError;
 use crate::private_servers::ServerKind;
-use crate::private_servers::server_kind::installed_service;
+use crate::private_servers::installed_service;
 
 const CADDY: ServerKind =
     ServerKind { kind: Kind::Caddy, title: "Caddy", find: || installed_service(Kind::Caddy), login: "" };

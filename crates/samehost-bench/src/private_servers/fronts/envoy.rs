@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{ASKED, BACKLOG, FrontDescriptor, Host, Layout, WHERE, WHERE_BEHIND, http_only, unknown};
 use crate::error::BenchError;
 use crate::private_servers::ServerKind;
-use crate::private_servers::server_kind::installed_service;
+use crate::private_servers::installed_service;
 
 const ENVOY: ServerKind =
     ServerKind { kind: Kind::Envoy, title: "Envoy", find: || installed_service(Kind::Envoy), login: "" };
@@ -38,16 +38,14 @@ const NO_LIMIT: u32 = 1_000_000;
 fn configuration(layout: &Layout<'_>) -> Result<String, BenchError> {
     let hosts = http_only(layout, ENVOY.title)?;
     let routes: Vec<Value> = hosts.iter().map(routes).collect();
-    let listeners = layout
-        .endpoints()
-        .iter()
-        .map(|endpoint| listener(endpoint, &routes))
-        .collect::<Result<Vec<_>, BenchError>>()?;
+    let mut listeners = Vec::new();
+    for endpoint in layout.endpoints() {
+        listeners.push(listener(&endpoint, &routes)?);
+    }
     let clusters = hosts.iter().map(cluster).collect::<Result<Vec<_>, _>>()?;
     Ok(json!({ "static_resources": { "listeners": listeners, "clusters": clusters } }).to_string())
 }
 
-/// A listener with all routes.
 fn listener(endpoint: &Endpoint, routes: &[Value]) -> Result<Value, BenchError> {
     Ok(json!({
         "name": endpoint.transport().name(),
@@ -89,11 +87,10 @@ fn routes(host: &Host<'_>) -> Value {
 
 fn cluster(host: &Host<'_>) -> Result<Value, BenchError> {
     let name = &host.name;
-    let servers = host
-        .servers
-        .iter()
-        .map(|endpoint| Ok(json!({ "endpoint": { "address": address(endpoint)? } })))
-        .collect::<Result<Vec<_>, BenchError>>()?;
+    let mut servers = Vec::with_capacity(host.servers.len());
+    for endpoint in &host.servers {
+        servers.push(json!({ "endpoint": { "address": address(endpoint)? } }));
+    }
     let mut connections = json!({ "idle_timeout": "3600s" });
     if host.kept.is_none() {
         connections["max_requests_per_connection"] = 1.into();

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::error::BenchError;
 use crate::private_servers::ServerKind;
-use crate::private_servers::server_kind::installed_service;
+use crate::private_servers::installed_service;
 
 const HAPROXY: ServerKind = ServerKind {
     kind: Kind::Haproxy,
@@ -34,11 +34,10 @@ pub(super) const DESCRIPTOR: FrontDescriptor = FrontDescriptor {
 
 fn configuration(layout: &Layout<'_>) -> Result<String, BenchError> {
     let spec = layout.spec;
-    let binds = layout
-        .endpoints()
-        .iter()
-        .map(|endpoint| Ok(format!("  bind {} backlog {BACKLOG}\n", address(endpoint)?)))
-        .collect::<Result<String, BenchError>>()?;
+    let mut binds = String::new();
+    for endpoint in layout.endpoints() {
+        binds.push_str(&format!("  bind {} backlog {BACKLOG}\n", address(&endpoint)?));
+    }
     let (rules, backends) = match spec.passes {
         Passes::Http(hosts) => (
             format!(
@@ -88,7 +87,6 @@ fn pools(spec: &Pools<'_>) -> Result<String, BenchError> {
     Ok(text)
 }
 
-/// Options of a server that keep so many idle connections.
 fn kept_connections(kept: u32) -> String {
     format!(" pool-max-conn {kept} pool-low-conn {kept} pool-purge-delay 1h")
 }
@@ -98,12 +96,10 @@ fn backend(host: &Host<'_>) -> Result<String, BenchError> {
         Some(kept) => ("http-reuse always", kept_connections(kept)),
         None => ("option http-server-close", String::new()),
     };
-    let servers = host
-        .servers
-        .iter()
-        .enumerate()
-        .map(|(at, endpoint)| Ok(format!("  server server{at} {} {kept}\n", address(endpoint)?)))
-        .collect::<Result<String, BenchError>>()?;
+    let mut servers = String::new();
+    for (at, endpoint) in host.servers.iter().enumerate() {
+        servers.push_str(&format!("  server server{at} {} {kept}\n", address(endpoint)?));
+    }
     Ok(format!("backend {}\n  balance roundrobin\n  {option}\n{servers}", host.name))
 }
 

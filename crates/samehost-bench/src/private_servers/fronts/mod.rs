@@ -38,7 +38,6 @@ pub(crate) const READY: &str = "/ready";
 const BACKLOG: u32 = 65535;
 
 words! {
-    /// A server that passes requests on.
     pub(crate) enum FrontKind {
         Nginx = "nginx",
         Apache = "apache",
@@ -48,19 +47,15 @@ words! {
     }
 }
 
-/// What is known of a server in front.
 pub(crate) struct FrontDescriptor {
     pub(crate) server: ServerKind,
-    /// Whether a worker uses one CPU at most.
     pub(crate) worker_is_one_cpu: bool,
     /// Whether it keeps connections to FastCGI servers where that is asked for.
     pub(crate) keeps_fastcgi: bool,
-    /// Name of its configuration file.
     file: &'static str,
     configuration: fn(&Layout<'_>) -> Result<String, BenchError>,
     /// Arguments after the program, given the path of the configuration.
     arguments: fn(&Layout<'_>, &Path) -> Vec<String>,
-    /// Environment variables.
     variables: fn(&Layout<'_>) -> Vec<(String, String)>,
     /// Finds in its log why the connection to a server behind it failed.
     pub(crate) failed_connect: fn(&str) -> Option<String>,
@@ -77,12 +72,10 @@ impl FrontKind {
         }
     }
 
-    /// Its name in reports.
     pub(crate) fn title(self) -> &'static str {
         self.descriptor().server.title
     }
 
-    /// Checks that it can listen on this transport.
     pub(crate) fn check_listens(self, front: Transport) -> Result<(), BenchError> {
         match (front, self.ports_only()) {
             (Transport::Unix, Some(why)) => {
@@ -106,10 +99,8 @@ impl FrontKind {
     }
 }
 
-/// What a server in front does.
 #[derive(Clone, Copy)]
 pub(crate) struct FrontSpec<'a> {
-    /// Transports that it listens on.
     pub(crate) listens: &'a [Transport],
     /// Connections open at the same time, without those to the servers behind.
     pub(crate) connections: u32,
@@ -119,7 +110,6 @@ pub(crate) struct FrontSpec<'a> {
     pub(crate) passes: Passes<'a>,
 }
 
-/// What it passes on.
 #[derive(Clone, Copy)]
 pub(crate) enum Passes<'a> {
     /// HTTP, by the name of the host.
@@ -136,7 +126,6 @@ pub(crate) struct Host<'a> {
     pub(crate) kept: Option<u32>,
 }
 
-/// Pools of PHP-FPM: the path `/name` is the script in that pool.
 pub(crate) struct Pools<'a> {
     pub(crate) pools: &'a [(String, Endpoint)],
     pub(crate) script: &'a Path,
@@ -153,11 +142,8 @@ pub(crate) struct Sites<'a> {
     pub(crate) key: &'a str,
 }
 
-/// A PHP application.
 pub(crate) struct PhpSite {
-    /// The PHP-FPM that runs it.
     pub(crate) pool: Endpoint,
-    /// The folder of its scripts.
     pub(crate) root: PathBuf,
     /// The script that answers every request; `None` for the one that the request names without `.php`, whose output is
     /// passed on as it comes.
@@ -175,10 +161,8 @@ pub(crate) fn site(first: &Endpoint, number: usize) -> Endpoint {
     }
 }
 
-/// A server in front with the places that it has.
 pub(super) struct Layout<'a> {
     directory: &'a Path,
-    /// A free port.
     port: u16,
     spec: &'a FrontSpec<'a>,
 }
@@ -191,7 +175,6 @@ impl Layout<'_> {
         }
     }
 
-    /// Where a site is.
     fn site(&self, number: usize) -> Endpoint {
         site(&self.endpoint(self.spec.listens.first().copied().unwrap_or(Transport::Unix)), number)
     }
@@ -231,21 +214,21 @@ pub(crate) fn start(
 /// Quotes a word for a configuration that has no means of escaping these characters.
 pub(super) fn quoted(word: &str, title: &str, special: &[char]) -> Result<String, BenchError> {
     if word.contains(special) || word.chars().any(char::is_control) {
+        let mut others = Vec::new();
+        for sign in special {
+            if !['"', '\\'].contains(sign) {
+                others.push(format!("`{sign}`"));
+            }
+        }
         return Err(BenchError::Usage(format!(
             "`{}` cannot be written in a configuration of {title}; use a path without quotes, backslashes and {}",
             word.escape_debug(),
-            special
-                .iter()
-                .filter(|c| !['"', '\\'].contains(c))
-                .map(|c| format!("`{c}`"))
-                .collect::<Vec<_>>()
-                .join(" ")
+            others.join(" ")
         )));
     }
     Ok(format!("\"{word}\""))
 }
 
-/// The error that a server in front cannot reach an endpoint.
 fn unknown(endpoint: &Endpoint, title: &str) -> BenchError {
     BenchError::Usage(format!("{title} does not pass requests on to {endpoint}"))
 }

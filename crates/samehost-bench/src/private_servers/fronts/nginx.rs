@@ -11,9 +11,8 @@ use super::{
 };
 use crate::error::BenchError;
 use crate::private_servers::ServerKind;
-use crate::private_servers::server_kind::installed_service;
+use crate::private_servers::installed_service;
 
-/// How nginx is found.
 pub(crate) const NGINX: ServerKind =
     ServerKind { kind: Kind::Nginx, title: "nginx", find: || installed_service(Kind::Nginx), login: "" };
 
@@ -52,15 +51,13 @@ fn listen(listens: &[String], is_first: bool) -> String {
     listens.iter().map(|address| format!("    listen {address}{options};\n")).collect()
 }
 
-/// An upstream block and the server block of a host.
 fn server(host: &Host<'_>, listens: &[String], is_first: bool) -> Result<String, BenchError> {
     let name = &host.name;
     // A failure must show: nginx must not retry, nor leave a server out for ten seconds.
-    let servers = host
-        .servers
-        .iter()
-        .map(|endpoint| Ok(format!("    server {} max_fails=0;\n", address(endpoint)?)))
-        .collect::<Result<String, BenchError>>()?;
+    let mut servers = String::new();
+    for endpoint in &host.servers {
+        servers.push_str(&format!("    server {} max_fails=0;\n", address(endpoint)?));
+    }
     let (kept, version) = match host.kept {
         Some(kept) => (
             format!("    keepalive {kept};\n    keepalive_requests 1000000000;\n    keepalive_timeout 1h;\n"),
@@ -82,10 +79,10 @@ fn locations(spec: &Pools<'_>, listens: &[String]) -> Result<String, BenchError>
     let mut locations =
         format!("  server {{\n{}    location = {READY} {{ return 204; }}\n", listen(listens, true));
     let script = ("SCRIPT_FILENAME", word(&spec.script.display().to_string())?);
-    let parameters: String = std::iter::once(&script)
-        .chain(&spec.parameters)
-        .map(|(name, value)| format!("      fastcgi_param {name} {value};\n"))
-        .collect();
+    let mut parameters = parameter(script.0, &script.1);
+    for (name, value) in &spec.parameters {
+        parameters.push_str(&parameter(name, value));
+    }
     for (name, endpoint) in spec.pools {
         let address = address(endpoint)?;
         let pass = match spec.kept {
@@ -104,7 +101,10 @@ fn locations(spec: &Pools<'_>, listens: &[String]) -> Result<String, BenchError>
     Ok(format!("{upstreams}{locations}  }}\n"))
 }
 
-/// Parameters that follow from the request.
+fn parameter(name: &str, value: &str) -> String {
+    format!("      fastcgi_param {name} {value};\n")
+}
+
 const OF_THE_REQUEST: &[(&str, &str)] = &[
     ("QUERY_STRING", "$query_string"),
     ("REQUEST_METHOD", "$request_method"),
@@ -116,7 +116,6 @@ const OF_THE_REQUEST: &[(&str, &str)] = &[
     ("SERVER_SOFTWARE", "nginx/$nginx_version"),
 ];
 
-/// A server block for each site.
 fn sites(layout: &Layout<'_>, sites: &[PhpSite]) -> Result<String, BenchError> {
     // A page fits into memory; on disk it would cost more than what is measured.
     let mut text =
@@ -128,15 +127,15 @@ fn sites(layout: &Layout<'_>, sites: &[PhpSite]) -> Result<String, BenchError> {
             Some(script) => (word(&site.root.join(script).display().to_string())?, ""),
             None => (format!("\"{root}$document_uri.php\""), "      fastcgi_buffering off;\n"),
         };
-        let own = site.parameters.iter().map(|(name, value)| Ok((*name, word(value)?)));
-        let own = own.collect::<Result<Vec<_>, BenchError>>()?;
-        let lines: String = OF_THE_REQUEST
-            .iter()
-            .map(|(name, value)| (*name, (*value).to_owned()))
-            .chain([("SCRIPT_FILENAME", script), ("DOCUMENT_ROOT", word(&root)?)])
-            .chain(own)
-            .map(|(name, value)| format!("      fastcgi_param {name} {value};\n"))
-            .collect();
+        let mut lines = String::new();
+        for (name, value) in OF_THE_REQUEST {
+            lines.push_str(&parameter(name, value));
+        }
+        lines.push_str(&parameter("SCRIPT_FILENAME", &script));
+        lines.push_str(&parameter("DOCUMENT_ROOT", &word(&root)?));
+        for (name, value) in &site.parameters {
+            lines.push_str(&parameter(name, &word(value)?));
+        }
         text.push_str(&format!(
             "  server {{\n    listen {listen};\n    location = {READY} {{ return 204; }}\n    location / {{\n      \
              fastcgi_pass {pool};\n{buffering}{lines}    }}\n  }}\n"

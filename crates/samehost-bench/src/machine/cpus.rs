@@ -1,6 +1,7 @@
-//! Keeps idle CPUs from sleeping during a measurement: waking a CPU is a large and uneven part of the cost of
-//! a request. How large is measured here as well, between two CPUs that may sleep and two that are kept from it: it says what
-//! the choice of `--awake` costs, and enters no comparison.
+//! The CPUs of a measurement: on which of them client and server run, and that they do not sleep.
+//!
+//! Waking a CPU is a large and uneven part of the cost of a request. How large is measured here as well, between two CPUs
+//! that may sleep and two that are kept from it: it says what the choice of `--awake` costs, and enters no comparison.
 
 use std::fs::{File, OpenOptions};
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
@@ -10,13 +11,125 @@ use std::sync::{Arc, mpsc};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rustix::thread::{CpuSet, gettid, sched_setaffinity};
-use samehost_model::AwakeBy;
+use rand::Rng;
+use rand::seq::IndexedRandom;
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
+use samehost_model::{AwakeBy, Placement};
 use samehost_system::nowhere;
+use samehost_system::peer::family;
 
 use crate::error::BenchError;
 
-/// Device for the latency that a program asks for (PM QoS); root only.
+/// CPUs that this process may use, ascending; empty where the kernel does not say.
+#[must_use]
+pub fn allowed_cpus() -> Vec<usize> {
+    // The affinity that the process started with: its first thread never pins itself.
+    let set = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
+    (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpuPlan {
+    pub client: Vec<usize>,
+    pub server: Vec<usize>,
+}
+
+impl CpuPlan {
+    /// Divides the allowed CPUs according to the placement.
+    ///
+    /// # Errors
+    /// When `cross-core` is asked for and only one CPU is allowed.
+    pub fn new(placement: Placement, allowed: &[usize]) -> Result<Self, BenchError> {
+        let (first, rest) = allowed.split_first().ok_or(BenchError::NoCpu)?;
+        Ok(match placement {
+            Placement::Free => CpuPlan { client: allowed.to_vec(), server: allowed.to_vec() },
+            Placement::SameCore => CpuPlan { client: vec![*first], server: vec![*first] },
+            Placement::CrossCore if rest.is_empty() => return Err(BenchError::OneCpu),
+            Placement::CrossCore => CpuPlan { client: vec![*first], server: rest.to_vec() },
+        })
+    }
+
+    /// One CPU for each end, which is what one connection can use. The server's CPU is of another core than
+    /// the client's if possible: two hardware threads of one core slow each other down.
+    #[must_use]
+    pub fn one_each(self) -> Self {
+        let (Some(client), [_, _, ..]) = (self.client.first().copied(), self.server.as_slice()) else {
+            return self;
+        };
+        if self.client.len() > 1 {
+            return self;
+        }
+        let own = siblings(client);
+        let apart = self.server.iter().find(|cpu| siblings(**cpu) != own);
+        let server = *apart.unwrap_or(&self.server[0]);
+        CpuPlan { client: vec![client], server: vec![server] }
+    }
+
+    #[must_use]
+    pub fn can_swap(&self) -> bool {
+        self.client.len() == 1 && self.server.len() == 1 && self.client != self.server
+    }
+
+    #[must_use]
+    pub fn swapped(self) -> Self {
+        CpuPlan { client: self.server, server: self.client }
+    }
+
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.client.len() == 1 && self.client == self.server
+    }
+
+    pub fn place_client(&self) {
+        if let Err(error) = sched_setaffinity(None, &set(&self.client)) {
+            tracing::warn!(%error, "the client could not be pinned");
+        }
+    }
+
+    /// Moves the calling thread to one of the client's CPUs, and leaves it to the scheduler from there.
+    pub fn start_anew(&self, random: &mut impl Rng) {
+        if let Some(cpu) = self.client.choose(random)
+            && sched_setaffinity(None, &set(&[*cpu])).is_ok()
+        {
+            self.place_client();
+        }
+    }
+
+    /// Pins every thread of these processes and their descendants to the server's CPUs. Threads that they
+    /// start later inherit that.
+    pub fn place_server(&self, roots: &[u32]) {
+        let cpus = set(&self.server);
+        for pid in roots.iter().flat_map(|root| family(*root)) {
+            let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { continue };
+            for task in tasks.flatten() {
+                let name = task.file_name();
+                let Some(tid) = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw)
+                else {
+                    continue;
+                };
+                if let Err(error) = sched_setaffinity(Some(tid), &cpus) {
+                    tracing::debug!(%error, pid, "a server thread could not be pinned");
+                }
+            }
+        }
+    }
+}
+
+fn siblings(cpu: usize) -> Option<String> {
+    super::text(format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"))
+}
+
+fn set(cpus: &[usize]) -> CpuSet {
+    let mut set = CpuSet::new();
+    for cpu in cpus {
+        set.set(*cpu);
+    }
+    set
+}
+
+/// Device for the latency that a program asks for (PM QoS): 32 bits, in microseconds and in native order. Only root may
+/// open it. The request holds for as long as the file is open.
 const LATENCY: &str = "/dev/cpu_dma_latency";
 
 /// CPUs that do not sleep until this is dropped, for all arms alike.
@@ -41,7 +154,6 @@ impl Awake {
     pub fn keep(cpus: &[usize]) -> Result<Self, BenchError> {
         let stop = Arc::new(AtomicBool::new(false));
         let request = OpenOptions::new().write(true).open(LATENCY).and_then(|mut file| {
-            // Microseconds, in four bytes of native order.
             file.write_all(&0_i32.to_ne_bytes())?;
             Ok(file)
         });
@@ -57,7 +169,6 @@ impl Awake {
         Ok(awake)
     }
 
-    /// Method in use.
     #[must_use]
     pub fn by(&self) -> AwakeBy {
         if self.threads.is_empty() { AwakeBy::LatencyRequest } else { AwakeBy::IdleThreads }
@@ -75,11 +186,11 @@ impl Drop for Awake {
 
 /// Starts a thread that spins on this CPU at idle priority. It does not spin before it has that priority.
 fn spin(cpu: usize, stop: Arc<AtomicBool>) -> Result<JoinHandle<()>, BenchError> {
-    let (told, tid) = mpsc::channel();
+    let (report, tid) = mpsc::channel();
     let (go, wait) = mpsc::channel::<()>();
     let thread = Builder::new()
         .name("awake".into())
-        .spawn(move || occupy(cpu, &told, &wait, &stop))
+        .spawn(move || occupy(cpu, &report, &wait, &stop))
         .map_err(|error| BenchError::io("a thread that keeps a CPU awake", error))?;
     let Ok(tid) = tid.recv() else { return Ok(thread) };
     // No safe wrapper that we link sets this policy; util-linux is everywhere.
@@ -101,14 +212,14 @@ fn spin(cpu: usize, stop: Arc<AtomicBool>) -> Result<JoinHandle<()>, BenchError>
 }
 
 /// Tells its id, waits for the word to go, and keeps its CPU busy until it is stopped.
-fn occupy(cpu: usize, told: &mpsc::Sender<i32>, wait: &mpsc::Receiver<()>, stop: &AtomicBool) {
+fn occupy(cpu: usize, report: &mpsc::Sender<i32>, wait: &mpsc::Receiver<()>, stop: &AtomicBool) {
     let mut only = CpuSet::new();
     only.set(cpu);
     if let Err(error) = sched_setaffinity(None, &only) {
         tracing::debug!(%error, cpu, "a CPU is not kept awake");
         return;
     }
-    let _ = told.send(gettid().as_raw_nonzero().get());
+    let _ = report.send(gettid().as_raw_nonzero().get());
     if wait.recv().is_ok() {
         while !stop.load(Ordering::Relaxed) {
             std::hint::spin_loop();
@@ -121,7 +232,6 @@ fn occupy(cpu: usize, told: &mpsc::Sender<i32>, wait: &mpsc::Receiver<()>, stop:
 /// machine. It stands in the head of a report, where one request at a time is measured, and enters no
 /// comparison (docs/method.md §1a).
 const LENGTH: Duration = Duration::from_millis(15);
-/// Fewest exchanges for a median.
 const LEAST: usize = 50;
 
 /// Microseconds that two wake-ups add to an exchange; `None` with one CPU, where CPUs cannot be kept awake, or where
@@ -165,7 +275,6 @@ fn answer_all(mut asked: PipeReader, mut answer: PipeWriter) {
     while asked.read_exact(&mut byte).is_ok() && answer.write_all(&byte).is_ok() {}
 }
 
-/// A thread on this CPU.
 fn spawn<T: Send + 'static>(cpu: usize, work: impl FnOnce() -> T + Send + 'static) -> Option<JoinHandle<T>> {
     Builder::new()
         .name("wakes".into())
@@ -182,8 +291,48 @@ fn spawn<T: Send + 'static>(cpu: usize, work: impl FnOnce() -> T + Send + 'stati
 
 #[cfg(test)]
 mod tests {
-    use super::super::placement::allowed_cpus;
     use super::*;
+    use rand::SeedableRng;
+    use rand_xoshiro::Xoshiro256PlusPlus;
+    use rustix::thread::sched_getcpu;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn cpus_are_divided() {
+        assert_eq!(CpuPlan::new(Placement::Free, &[0, 1]).unwrap().server, [0, 1]);
+        assert_eq!(
+            CpuPlan::new(Placement::SameCore, &[2, 3]).unwrap(),
+            CpuPlan { client: vec![2], server: vec![2] }
+        );
+        assert_eq!(
+            CpuPlan::new(Placement::CrossCore, &[0, 1, 2]).unwrap(),
+            CpuPlan { client: vec![0], server: vec![1, 2] }
+        );
+        assert!(matches!(CpuPlan::new(Placement::CrossCore, &[0]), Err(BenchError::OneCpu)));
+        let one_each = CpuPlan::new(Placement::CrossCore, &[0, 1, 2]).unwrap().one_each();
+        assert_eq!((one_each.client.as_slice(), one_each.server.len()), (&[0][..], 1));
+        assert_eq!(
+            CpuPlan::new(Placement::Free, &[0, 1]).unwrap().one_each().server,
+            [0, 1],
+            "free stays free"
+        );
+        assert!(!allowed_cpus().is_empty());
+    }
+
+    #[test]
+    fn a_thread_that_starts_anew_may_go_on_wherever_it_could() {
+        let cpus = allowed_cpus();
+        let plan = CpuPlan::new(Placement::Free, &cpus).unwrap();
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
+        let began: BTreeSet<usize> = (0..64)
+            .map(|_| {
+                plan.start_anew(&mut random);
+                assert_eq!(allowed_cpus(), cpus);
+                sched_getcpu()
+            })
+            .collect();
+        assert!(began.len() > 1 || cpus.len() == 1, "{began:?}");
+    }
 
     #[test]
     fn a_thread_of_idle_priority_spins_until_it_is_stopped() {
