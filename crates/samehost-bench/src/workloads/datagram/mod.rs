@@ -8,18 +8,30 @@
 //! by the receiver). The shares are of the whole trial, its warm-up included, because the receiver knows no window.
 
 mod receiver;
-mod running;
 
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use samehost_model::{Better, MetricInfo, Point, Transport, metric};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{
+    AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, send, sendto, socket_with,
+};
+use samehost_model::{Arm, Better, Endpoint, MetricInfo, Point, ServerInfo, Transport, Trial, metric};
+use samehost_system::diag::Diag;
+use samehost_system::namespaces::network_setting;
+use samehost_transport::{ConnectOptions, Stream, connect};
 
+use crate::engine::Job;
+use crate::engine::session::{Bad, Caller, Seen};
 use crate::error::BenchError;
 use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, Word, words};
 use crate::workload::{
     Capabilities, Configured, Description, Instance, OpenOrClosed, StartOptions, Workload,
 };
-use running::RunningDatagrams;
+use crate::workloads::requests::prove;
+use receiver::Receiver;
 
 /// The most bytes of a UDP datagram over IPv4.
 const MOST_SIZE: u64 = 65_507;
@@ -182,6 +194,292 @@ fn message(server: ServerName, size: u64) -> Vec<u8> {
     padded.chain(ends.bytes()).collect()
 }
 
+// The receiver during a measurement, and the senders of a trial.
+
+/// The receiver and the trial that it serves.
+struct RunningDatagrams {
+    settings: Settings,
+    receiver: Receiver,
+    current: Option<Current>,
+}
+
+/// What a trial counts.
+struct Current {
+    endpoint: Endpoint,
+    is_closed: bool,
+    senders: Vec<Arc<Sent>>,
+    /// Datagrams that had come before.
+    before: u64,
+    /// Datagrams that the kernel had dropped before.
+    dropped_before: Option<u32>,
+}
+
+impl RunningDatagrams {
+    fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
+        let receiver = Receiver::start(settings, start)?;
+        Ok(RunningDatagrams { settings: settings.clone(), receiver, current: None })
+    }
+}
+
+impl Instance for RunningDatagrams {
+    fn server(&self) -> ServerInfo {
+        self.receiver.info()
+    }
+
+    fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
+        let endpoint =
+            self.endpoint(arm.transport).ok_or_else(|| BenchError::nobody_on(arm.transport, "receiver"))?;
+        let metric: Arc<[u8]> = message(self.settings.server, arm.point.size_bytes.unwrap_or(0)).into();
+        let (sending, naming) = (self.settings.sending.at(&arm.point), self.settings.naming.at(&arm.point));
+        let senders: Vec<Arc<Sent>> = (0..arm.point.connections).map(|_| Arc::default()).collect();
+        let callers = senders.iter().map(|sent| {
+            let sender = Sender::new(&endpoint, sending, naming, Arc::clone(&metric), Arc::clone(sent))?;
+            Ok(Box::new(sender) as Box<dyn Caller>)
+        });
+        let callers = callers.collect::<Result<Vec<_>, BenchError>>()?;
+        self.current = Some(Current {
+            is_closed: arm.point.rate_per_s.is_none(),
+            senders,
+            before: self.receiver.count(&endpoint)?,
+            dropped_before: dropped(&endpoint),
+            endpoint: endpoint.clone(),
+        });
+        Ok(Job::Callers { endpoint: endpoint.to_string(), callers })
+    }
+
+    fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
+        self.receiver.endpoint(transport)
+    }
+
+    fn stderr_tail(&self) -> String {
+        self.receiver.stderr_tail()
+    }
+
+    fn server_view(&mut self) -> Option<String> {
+        Some(match self.current.as_ref()?.endpoint.transport() {
+            Transport::Udp => {
+                format!(
+                    "its receive buffer: {} bytes (net.core.rmem_default)",
+                    network_setting("core/rmem_default")?
+                )
+            }
+            _ => format!(
+                "its queue: {} datagrams (net.unix.max_dgram_qlen)",
+                network_setting("unix/max_dgram_qlen")?
+            ),
+        })
+    }
+
+    fn finish_trial(&mut self, trial: &mut Trial) {
+        let Some(current) = self.current.take() else { return };
+        // Read first: a question may find a full queue too.
+        let dropped = dropped(&current.endpoint).zip(current.dropped_before);
+        match self.receiver.count(&current.endpoint) {
+            Ok(now) => {
+                let fates = Fates {
+                    arrived: now.saturating_sub(current.before),
+                    dropped: dropped.map(|(now, before)| u64::from(now.wrapping_sub(before))),
+                    ..Fates::of(current.senders.iter().map(|sent| &**sent))
+                };
+                fates.tell(trial, current.is_closed);
+            }
+            Err(error) => trial.invalid = Some(error.to_string()),
+        }
+    }
+}
+
+/// Datagrams that the kernel dropped at a UDP socket; `None` for other sockets, whose senders are told.
+fn dropped(endpoint: &Endpoint) -> Option<u32> {
+    let Endpoint::Udp { host, port } = endpoint else { return None };
+    let address = SocketAddr::new(host.parse().ok()?, *port);
+    Diag::open().and_then(|mut diag| diag.udp_drops(address)).ok().flatten()
+}
+
+// One sender: a socket, and a metric that it sends over and over; and what became of the metrics of a trial, which makes its figures.
+
+/// Whom each datagram is for.
+enum To {
+    /// Whoever the socket is connected to.
+    Peer,
+    Udp(SocketAddr),
+    Unix(SocketAddrUnix),
+}
+
+/// A thread's socket.
+struct Sender {
+    socket: Stream,
+    to: To,
+    flags: SendFlags,
+    metric: Arc<[u8]>,
+    sent: Arc<Sent>,
+}
+
+impl Sender {
+    fn new(
+        endpoint: &Endpoint,
+        sending: Sending,
+        naming: Naming,
+        metric: Arc<[u8]>,
+        sent: Arc<Sent>,
+    ) -> Result<Self, BenchError> {
+        let flags = match sending {
+            Sending::Blocking => SendFlags::empty(),
+            Sending::Nonblocking => SendFlags::DONTWAIT,
+        };
+        let (socket, to) = match naming {
+            Naming::Connected => (connect(endpoint, &ConnectOptions::default())?, To::Peer),
+            Naming::Unconnected => unconnected(endpoint)?,
+        };
+        prove(&socket, endpoint.transport())?;
+        Ok(Sender { socket, to, flags, metric, sent })
+    }
+}
+
+/// A socket that is not connected, and the address for each of its datagrams.
+fn unconnected(endpoint: &Endpoint) -> Result<(Stream, To), BenchError> {
+    let failed = |errno: Errno| BenchError::io(format!("a socket for {endpoint}"), errno);
+    let open = |family| socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None).map_err(failed);
+    match endpoint {
+        Endpoint::Unixgram(path) => {
+            let to = SocketAddrUnix::new(path).map_err(failed)?;
+            Ok((Stream::from_fd(open(AddressFamily::UNIX)?, Transport::Unixgram), To::Unix(to)))
+        }
+        Endpoint::Udp { host, port } => {
+            let ip = host.parse().map_err(|_| failed(Errno::AFNOSUPPORT))?;
+            let to = SocketAddr::new(ip, *port);
+            let family = if to.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
+            Ok((Stream::from_fd(open(family)?, Transport::Udp), To::Udp(to)))
+        }
+        _ => Err(failed(Errno::AFNOSUPPORT)),
+    }
+}
+
+impl Caller for Sender {
+    fn call(&mut self) -> Result<(), Bad> {
+        let (fd, metric, flags) = (self.socket.as_fd(), &self.metric[..], self.flags);
+        let sent = retry_on_intr(|| match &self.to {
+            To::Peer => send(fd, metric, flags),
+            To::Udp(address) => sendto(fd, metric, flags, address),
+            To::Unix(address) => sendto(fd, metric, flags, address),
+        });
+        match sent {
+            Ok(_) => self.sent.taken.add_one(),
+            // The metric is gone, as with a client that cannot wait. The workload counts it; it is not a failure of the
+            // measurement.
+            Err(Errno::AGAIN) => self.sent.full.add_one(),
+            Err(Errno::NOBUFS) => self.sent.no_memory.add_one(),
+            Err(errno) => return Err(Bad::new(kind(errno), errno.to_string())),
+        }
+        Ok(())
+    }
+
+    fn seen(&self) -> Option<Seen> {
+        Some(Seen::of_socket(&self.socket))
+    }
+}
+
+/// Kind of a failure, for the error counts.
+fn kind(errno: Errno) -> &'static str {
+    match errno {
+        Errno::CONNREFUSED => "connection refused (no receiver)",
+        Errno::MSGSIZE => "EMSGSIZE (too large for a datagram)",
+        _ => "send failed",
+    }
+}
+
+/// Counts of one sender. Nobody else writes them, and none shares a cache line with another sender's.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Sent {
+    /// Metrics that `send` took.
+    taken: Count,
+    /// Metrics refused with EAGAIN: the receiver's queue was full.
+    full: Count,
+    /// Metrics refused with ENOBUFS: the kernel had no memory for them.
+    no_memory: Count,
+}
+
+/// A number that one thread counts and another reads.
+#[derive(Debug, Default)]
+struct Count(AtomicU64);
+
+impl Count {
+    #[inline]
+    fn add_one(&self) {
+        // The only writer needs no locked instruction.
+        self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What became of the metrics of a whole trial.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Fates {
+    taken: u64,
+    full: u64,
+    no_memory: u64,
+    /// Counted by the receiver.
+    arrived: u64,
+    /// Dropped at the receiver's socket, as the kernel counts it; `None` where it does not.
+    dropped: Option<u64>,
+}
+
+impl Fates {
+    /// The sums of all senders.
+    fn of<'a>(senders: impl Iterator<Item = &'a Sent>) -> Self {
+        senders.fold(Fates::default(), |sum, sent| Fates {
+            taken: sum.taken + sent.taken.get(),
+            full: sum.full + sent.full.get(),
+            no_memory: sum.no_memory + sent.no_memory.get(),
+            ..sum
+        })
+    }
+
+    /// Metrics that the senders tried to send.
+    fn tried(&self) -> u64 {
+        self.taken + self.full + self.no_memory
+    }
+
+    /// Makes the trial count metrics that arrived: its operations, and CPU time for each of them. In a closed loop the
+    /// throughput is theirs too, because it is the capacity that rates refer to.
+    fn tell(&self, trial: &mut Trial, is_closed: bool) {
+        let share = |part: u64| part as f64 / self.tried().max(1) as f64;
+        let arrived = share(self.arrived.min(self.tried()));
+        let mut measure = |name: &str, value: f64| trial.measurements.insert(name.into(), value);
+        measure("arrived_percent", 100.0 * arrived);
+        measure("lost_percent", 100.0 * share(self.taken.saturating_sub(self.arrived)));
+        measure("refused_percent", 100.0 * share(self.full + self.no_memory));
+        if self.no_memory > 0 {
+            measure("enobufs_percent", 100.0 * share(self.no_memory));
+        }
+        if let Some(dropped) = self.dropped {
+            measure("kernel_dropped_percent", 100.0 * share(dropped));
+        }
+        let delivered = trial.throughput_per_s.map(|per_s| per_s * arrived);
+        if let Some(delivered) = delivered {
+            trial.measurements.insert("delivered_per_s".into(), delivered);
+        }
+        if is_closed {
+            trial.throughput_per_s = delivered;
+        } else {
+            // The time of a send is the sender's cost; how late the generator woke up for it is not.
+            trial.latency_us = trial.service_us.take();
+            trial.lateness_us = None;
+        }
+        let latency = trial.latency_us.clone().unwrap_or_default();
+        for (name, value) in [("send_mean_us", latency.mean), ("send_p99_us", latency.p99)] {
+            trial.measurements.extend(value.map(|value| (name.to_owned(), value)));
+        }
+        trial.operations = (trial.operations as f64 * arrived).round() as u64;
+        for figure in trial.per_operation() {
+            *figure = figure.filter(|_| arrived > 0.0).map(|value| value / arrived);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,5 +505,49 @@ mod tests {
         assert!(check(1, LEAST_SIZE).is_ok() && check(MOST_SENDERS, MOST_SIZE).is_ok());
         assert!(check(1, MOST_SIZE + 1).unwrap_err().contains("--size 65508"));
         assert!(check(MOST_SENDERS + 1, 64).unwrap_err().contains("at most 1024"));
+    }
+
+    fn trial() -> Trial {
+        Trial {
+            seconds: 1.0,
+            operations: 1000,
+            throughput_per_s: Some(1000.0),
+            client_cpu_us_per_op: Some(2.0),
+            ..Trial::default()
+        }
+    }
+
+    #[test]
+    fn every_metric_has_one_fate_and_what_arrives_counts() {
+        let fates = Fates { taken: 700, full: 290, no_memory: 10, arrived: 500, dropped: Some(200) };
+        let mut received = trial();
+        fates.tell(&mut received, true);
+        assert_eq!(
+            (received.measurements["arrived_percent"], received.measurements["lost_percent"]),
+            (50.0, 20.0)
+        );
+        assert_eq!(
+            (received.measurements["refused_percent"], received.measurements["enobufs_percent"]),
+            (30.0, 1.0)
+        );
+        assert_eq!(received.measurements["kernel_dropped_percent"], 20.0);
+        assert_eq!((received.operations, received.throughput_per_s), (500, Some(500.0)));
+        assert_eq!(received.client_cpu_us_per_op, Some(4.0), "those that arrive bear the cost of all");
+        let mut received = trial();
+        fates.tell(&mut received, false);
+        assert_eq!(
+            (received.throughput_per_s, received.measurements["delivered_per_s"]),
+            (Some(1000.0), 500.0)
+        );
+    }
+
+    #[test]
+    fn where_nothing_arrives_nothing_is_divided_by_it() {
+        let mut received = trial();
+        Fates { taken: 1000, ..Fates::default() }.tell(&mut received, true);
+        assert_eq!((received.operations, received.client_cpu_us_per_op), (0, None));
+        let mut received = trial();
+        Fates::default().tell(&mut received, true);
+        assert!(received.measurements.values().all(|value| *value == 0.0), "{:?}", received.measurements);
     }
 }

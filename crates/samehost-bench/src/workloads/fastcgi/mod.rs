@@ -5,7 +5,6 @@
 //!
 //! A burst has advice: whether the backlog was too short, and how long it should be, of which one limit of the kernel is read.
 
-mod front;
 mod record;
 mod running;
 mod session;

@@ -5,7 +5,6 @@ mod dialogue;
 mod running;
 mod session;
 mod statement;
-mod tables;
 
 use std::sync::Arc;
 

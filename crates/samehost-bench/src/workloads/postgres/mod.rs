@@ -15,7 +15,6 @@ use samehost_login::url::ServerUrl;
 use samehost_login::{ServerAddress, SslMode};
 use samehost_model::{Metric, MetricInfo, Point, Transport, metric};
 
-use self::dialogue::{Dialogue, Identity, begin, identity};
 use crate::error::BenchError;
 use crate::impact::{Connections, Impact, in_words};
 use crate::parameters::{Parameter, ParameterKind, Parameters, Values, Word, YesOrNo, words};
@@ -26,12 +25,11 @@ use crate::workload::{
 };
 use crate::workloads::foreign::{Forms, complete};
 use crate::workloads::requests::{MOST_SLICED, require_threads};
-use pooler::{FRONTS, Pool, Pooled, VIA};
-use running::RunningPostgres;
+use dialogue::{Dialogue, Identity, begin, identity};
+use running::{FRONTS, Pool, Pooled, RunningPostgres, VIA};
 use statement::{Protocol, Statement};
 
 mod dialogue;
-mod pooler;
 mod running;
 mod session;
 mod statement;
