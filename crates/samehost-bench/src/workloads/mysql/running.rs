@@ -1,5 +1,5 @@
-//! MySQL during a measurement: the private server or the given ones, our tables in them, the connections of a trial, and what a
-//! measurement would do to a server that is already running, from its own variables.
+//! MySQL during a measurement: the private server or the given ones, our tables in them, the connections of a trial,
+//! and what a measurement would do to a server that is already running, from its own variables.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,18 +26,16 @@ use crate::workload::{Instance, Look, StartOptions};
 use crate::workloads::foreign::{foreign_pids, needs_private, own_addresses};
 use crate::workloads::requests::{apart, says};
 
-/// A running MySQL or MariaDB.
 pub(super) struct RunningMySql {
     // Dropped first, so that our tables are dropped while the server is still running.
     tables: Vec<Tables>,
-    /// The private server; none where all were given.
+    /// The private server; `None` where all were given.
     server: Option<PrivateServer>,
     addresses: BTreeMap<Transport, Address>,
     settings: Settings,
     kind: String,
     version: String,
     pids: Vec<u32>,
-    /// Connections of the last trial.
     connector: Option<Arc<MySqlConnector>>,
     view: Option<String>,
 }
@@ -68,14 +66,15 @@ impl RunningMySql {
             None => foreign_pids(start.servers.values().map(|address| &address.endpoint)),
         };
         // A server has one set of tables, over whichever transport.
-        let places = addresses.values().take(if differ { addresses.len() } else { 1 });
-        let tables = if settings.read_only && server.is_none() {
-            places.map(|address| Tables::found(address, settings)).collect::<Result<_, _>>()?
-        } else {
-            places
-                .map(|address| Tables::make(address, statement, settings.rows, server.is_none()))
-                .collect::<Result<_, _>>()?
-        };
+        let sets = if differ { addresses.len() } else { 1 };
+        let mut tables = Vec::new();
+        for address in addresses.values().take(sets) {
+            tables.push(if settings.read_only && server.is_none() {
+                Tables::found(address, settings)?
+            } else {
+                Tables::make(address, statement, settings.rows, server.is_none())?
+            });
+        }
         let first = identities.into_iter().next().unwrap_or_default();
         Ok(RunningMySql {
             tables,
@@ -90,12 +89,13 @@ impl RunningMySql {
         })
     }
 
+    /// The tables of the server behind a transport: one set for all where it is one server.
     fn tables(&self, transport: Transport) -> Result<&Tables, BenchError> {
         let index = self.addresses.keys().position(|known| *known == transport).unwrap_or(0);
-        self.tables
-            .get(index)
-            .or_else(|| self.tables.first())
-            .ok_or_else(|| BenchError::nobody_on(transport, "MySQL"))
+        match self.tables.get(index).or(self.tables.first()) {
+            Some(tables) => Ok(tables),
+            None => Err(BenchError::nobody_on(transport, "MySQL")),
+        }
     }
 }
 
@@ -108,7 +108,7 @@ fn private_server(settings: &Settings, start: &StartOptions) -> Result<PrivateSe
     mariadb::start(&start.program, &options, answers)?.reached_by_run(&start.program, &start.transports)
 }
 
-/// Whether a private server lets us in at each endpoint.
+/// Logs in at each endpoint of a private server, to see that it is ready.
 fn answers(server: &PrivateServer) -> Result<(), BenchError> {
     for endpoint in server.plain_endpoints() {
         begin(&ServerAddress::new(endpoint.clone(), login(server)))?.quit()?;
@@ -120,7 +120,7 @@ fn answers(server: &PrivateServer) -> Result<(), BenchError> {
 struct Identity {
     version: String,
     thread_handling: String,
-    /// Distinguishes two servers of a machine.
+    /// Data directory and pid file: the two differ between any two servers of a machine.
     instance: String,
 }
 
@@ -157,11 +157,9 @@ impl Instance for RunningMySql {
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let address = self
-            .addresses
-            .get(&arm.transport)
-            .cloned()
-            .ok_or_else(|| BenchError::nobody_on(arm.transport, "MySQL"))?;
+        let Some(address) = self.addresses.get(&arm.transport).cloned() else {
+            return Err(BenchError::nobody_on(arm.transport, "MySQL"));
+        };
         let Settings { statement, protocol, .. } = self.settings;
         let tables = self.tables(arm.transport)?;
         tables.prepare_trial(&address, statement)?;
@@ -212,7 +210,10 @@ impl Instance for RunningMySql {
 
     fn server_view(&mut self) -> Option<String> {
         let connector = self.connector.take();
-        self.view.take().or_else(|| connector.and_then(|connector| connector.view.get().cloned()))
+        if self.view.is_some() {
+            return self.view.take();
+        }
+        connector?.view.get().cloned()
     }
 }
 
@@ -223,7 +224,7 @@ struct MySqlConnector {
     table: Table,
     ids: Ids,
     rows: u64,
-    /// Connections opened so far.
+    /// Connections opened so far: the seed of each one's ids, the same in every trial.
     next: AtomicU64,
     /// The server's view of the first connection, which is also the one that the kernel is asked about.
     view: OnceLock<String>,
@@ -240,31 +241,32 @@ impl Connector for MySqlConnector {
             return Ok((dialogue.into_stream()?, Box::new(session)));
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let refused = |reason: String| BenchError::Refused {
-            endpoint: self.address.server.endpoint.to_string(),
-            what: "the first statement".into(),
-            answer: reason,
-            try_next: String::new(),
-        };
+
         let (mut first, command) = match self.protocol {
             Protocol::Text => {
                 let command = Command::query(self.statement, &self.table);
                 (command.clone(), command)
             }
             Protocol::Prepared => {
-                let (id, ..) = prepare(&mut dialogue, &self.statement.sql(&self.table, "?"))?;
+                let id = prepare(&mut dialogue, &self.statement.sql(&self.table, "?"))?;
                 let has_id = self.statement.has_id();
                 (Command::execute(id, has_id, true), Command::execute(id, has_id, false))
             }
         };
         if let Ids::Known(known) = &self.ids {
-            first.set(known.first().map_or(1, |(id, _)| *id));
+            let id = if let Some((id, _)) = known.first() { *id } else { 1 };
+            first.set(id);
         }
         let answer = dialogue.raw(first.payload())?;
-        let session =
-            MySqlSession::new(self.statement, self.protocol, command, &answer, self.ids.clone(), number)
-                .map_err(refused)?;
-        Ok((dialogue.into_stream()?, Box::new(session)))
+        match MySqlSession::new(self.statement, self.protocol, command, &answer, self.ids.clone(), number) {
+            Ok(session) => Ok((dialogue.into_stream()?, Box::new(session))),
+            Err(error) => Err(BenchError::Refused {
+                endpoint: self.address.server.endpoint.to_string(),
+                what: "the first statement".into(),
+                answer: error.to_string(),
+                try_next: String::new(),
+            }),
+        }
     }
 
     fn endpoint(&self) -> String {
@@ -272,12 +274,13 @@ impl Connector for MySqlConnector {
     }
 }
 
-/// Bytes of a row including its share of the page.
+/// Bytes of a row of ours including its share of the page, to estimate the disk that is needed.
 const ROW: u64 = 320;
-/// Rows that inserts may add to a table between two trials.
+/// Rows that inserts may add before the next trial empties the table.
 const INSERTED: u64 = 200_000;
 
-/// Queries each server once, over either transport.
+/// Asks each server once, over either transport, what a measurement would do to it and whether it has the room:
+/// connections, disk, binary log, replicas. Nothing is written.
 pub(super) fn look(settings: &Settings, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
     let (mut seen, mut impacts) = (BTreeSet::new(), Vec::new());
     for address in look.servers.values() {
@@ -302,11 +305,11 @@ fn look_at(
     let user = address.credentials.user.as_deref().unwrap_or_default().escape_debug();
     let mut impact = Impact::of(format!("the server at {} as {user}", address.endpoint));
     // Our own connection is not counted.
-    let open = number(dialogue, "SHOW GLOBAL STATUS LIKE 'Threads_connected'", 1)?
-        .map(|open| open.saturating_sub(1));
+    let open = number(dialogue, "SHOW GLOBAL STATUS LIKE 'Threads_connected'", 1)?;
     let most = number(dialogue, "SHOW GLOBAL VARIABLES LIKE 'max_connections'", 1)?;
     if let (Some(open), Some(most)) = (open, most) {
-        let connections = Connections { ours: u64::from(look.connections), open, most };
+        let ours = u64::from(look.connections);
+        let connections = Connections { ours, open: open.saturating_sub(1), most };
         impact.connections(connections, "max_connections");
     }
     if settings.read_only || statement == Statement::SelectOne {
@@ -339,13 +342,16 @@ fn look_at(
     Ok(impact)
 }
 
-/// A number from a query's first row; `column` counts from 0.
+/// A number from a query's first row; `column` counts from 0. `None` where there is no such row, or no number.
 fn number(dialogue: &mut Dialogue, sql: &str, column: usize) -> Result<Option<u64>, BenchError> {
     let row = dialogue.row(sql)?.unwrap_or_default();
-    Ok(row.into_iter().nth(column).flatten().and_then(|value| value.parse().ok()))
+    match row.get(column) {
+        Some(Some(value)) => Ok(value.parse().ok()),
+        _ => Ok(None),
+    }
 }
 
-/// Where else the writes go: the binary log, replicas, a cluster.
+/// Adds where else the writes go: the binary log, replicas, a cluster.
 fn log(dialogue: &mut Dialogue, per_query: bool, impact: &mut Impact) -> Result<(), BenchError> {
     let replicas = number(
         dialogue,
@@ -375,31 +381,27 @@ fn log(dialogue: &mut Dialogue, per_query: bool, impact: &mut Impact) -> Result<
     Ok(())
 }
 
-// Tables that statements work on: our own, made first and dropped last, or an existing one that is only read.
-
 /// Most rows that one statement adds: it must finish within a connection's time limit.
 const MOST_AT_ONCE: u32 = 50_000;
-/// Rows queried in a table that is not ours.
+/// Most rows that are asked for in a table that is not ours.
 const KNOWN_ROWS: u32 = 100;
 
-/// Tables in one server.
-pub(super) struct Tables {
-    pub(super) table: Table,
-    pub(super) ids: Ids,
+/// The tables of one server that statements work on: our own, made first and dropped last, or an existing one that is
+/// only read.
+struct Tables {
+    table: Table,
+    ids: Ids,
     /// Rows of the table that is dumped.
-    pub(super) rows: u64,
-    /// Server and statement that drop what we made.
+    rows: u64,
+    /// Server and statement that drop what we made; `None` in a private server, which is removed as a whole, and where
+    /// nothing was made.
     undo: Option<(Address, String)>,
 }
 
 impl Tables {
-    /// Makes our own tables: in the URL's database, or in a new one.
-    pub(super) fn make(
-        address: &Address,
-        statement: Statement,
-        rows: u32,
-        foreign: bool,
-    ) -> Result<Self, BenchError> {
+    /// Makes our own tables in the URL's database, or in a new one. In a `foreign` server, one that is not private, the
+    /// names are random, and what was made is dropped with the returned value.
+    fn make(address: &Address, statement: Statement, rows: u32, foreign: bool) -> Result<Self, BenchError> {
         let mut dialogue = address.begin()?;
         let name = if foreign { format!("samehost_{}", random_hex(6)?) } else { "samehost".into() };
         let (prefix, undo) = match &address.server.credentials.database {
@@ -414,7 +416,7 @@ impl Tables {
         if statement == Statement::SelectOne {
             return Ok(Tables { table, ids: Ids::Own(rows), rows: 1, undo: None });
         }
-        let undo = foreign.then(|| (address.clone(), undo));
+        let undo = if foreign { Some((address.clone(), undo)) } else { None };
         let tables = Tables { table, ids: Ids::Own(rows), rows: u64::from(rows), undo };
         if address.server.credentials.database.is_none() {
             dialogue.must("a database of our own", &format!("CREATE DATABASE {name}"))?;
@@ -431,7 +433,7 @@ impl Tables {
     }
 
     /// Finds an existing table and reads some of its rows.
-    pub(super) fn found(address: &Address, settings: &Settings) -> Result<Self, BenchError> {
+    fn found(address: &Address, settings: &Settings) -> Result<Self, BenchError> {
         let mut table = Table::own("", 1);
         if settings.statement == Statement::SelectOne {
             return Ok(Tables { table, ids: Ids::Own(1), rows: 1, undo: None });
@@ -446,9 +448,11 @@ impl Tables {
         table.points = format!("{}.{}", quoted(database), quoted(&name));
         table.key = quoted(&key);
         table.columns = "*".into();
-        let rows = dialogue.rows("counting rows", &format!("SELECT COUNT(*) FROM {}", table.points))?;
-        let rows =
-            rows.into_iter().flatten().flatten().next().and_then(|count| count.parse().ok()).unwrap_or(0);
+        let counted = dialogue.rows("counting rows", &format!("SELECT COUNT(*) FROM {}", table.points))?;
+        let rows = match counted.first().map(Vec::as_slice) {
+            Some([Some(count), ..]) => count.parse().unwrap_or(0),
+            _ => 0,
+        };
         let ids = Ids::Known(if settings.statement == Statement::Dump {
             Known::from([])
         } else {
@@ -458,8 +462,8 @@ impl Tables {
         Ok(Tables { table, ids, rows, undo: None })
     }
 
-    /// Resets the tables, so that every trial starts from the same state.
-    pub(super) fn prepare_trial(&self, address: &Address, statement: Statement) -> Result<(), BenchError> {
+    /// Empties the table of inserts, so that every trial starts from the same state.
+    fn prepare_trial(&self, address: &Address, statement: Statement) -> Result<(), BenchError> {
         if statement == Statement::Insert {
             let mut dialogue = address.begin()?;
             dialogue.must("emptying our table", &format!("TRUNCATE TABLE {}", self.table.inserts))?;
@@ -481,12 +485,11 @@ impl Drop for Tables {
     }
 }
 
-/// Quotes any name for SQL.
 fn quoted(name: &str) -> String {
     format!("`{}`", name.replace('`', "``"))
 }
 
-/// Quotes any text for SQL, in either quoting mode.
+/// Quotes any text for SQL as a hexadecimal literal, which means the same in every SQL mode.
 fn literal(text: &str) -> String {
     let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
     if hex.is_empty() { "''".into() } else { format!("x'{hex}'") }
@@ -498,7 +501,10 @@ fn keyed_table(
     database: &str,
     wanted: Option<&str>,
 ) -> Result<(String, String), BenchError> {
-    let only = wanted.map(|name| format!("AND t.TABLE_NAME = {}", literal(name))).unwrap_or_default();
+    let only = match wanted {
+        Some(name) => format!("AND t.TABLE_NAME = {}", literal(name)),
+        None => String::new(),
+    };
     let sql = format!(
         "SELECT t.TABLE_NAME, MIN(c.COLUMN_NAME) FROM information_schema.TABLES t \
          JOIN information_schema.COLUMNS c ON c.TABLE_SCHEMA = t.TABLE_SCHEMA AND c.TABLE_NAME = t.TABLE_NAME AND c.COLUMN_KEY = 'PRI' \
@@ -517,22 +523,23 @@ fn keyed_table(
     }
 }
 
-/// Existing ids, and the reply to each.
+/// Asks for some ids of an existing table and for the reply to each, to compare later replies with.
 fn known(dialogue: &mut Dialogue, table: &Table, protocol: Protocol) -> Result<Known, BenchError> {
     let (key, points) = (&table.key, &table.points);
     let sql = format!("SELECT {key} FROM {points} WHERE {key} BETWEEN 0 AND {} LIMIT {KNOWN_ROWS}", u32::MAX);
-    let ids: Vec<u32> = dialogue
-        .rows("reading ids", &sql)?
-        .into_iter()
-        .filter_map(|row| row.into_iter().next().flatten()?.parse().ok())
-        .collect();
+    let mut ids: Vec<u32> = Vec::new();
+    for row in dialogue.rows("reading ids", &sql)? {
+        let Some(Some(id)) = row.first() else { continue };
+        let Ok(id) = id.parse() else { continue };
+        ids.push(id);
+    }
     if ids.is_empty() {
         return Err(BenchError::Usage(format!("{points} has no row to ask for; name another --table")));
     }
     let mut command = if protocol == Protocol::Text {
         Command::query(Statement::PointSelect, table)
     } else {
-        let (id, ..) = prepare(dialogue, &Statement::PointSelect.sql(table, "?"))?;
+        let id = prepare(dialogue, &Statement::PointSelect.sql(table, "?"))?;
         Command::execute(id, true, true)
     };
     let mut answers = Vec::with_capacity(ids.len());

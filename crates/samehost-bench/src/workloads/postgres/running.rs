@@ -1,11 +1,10 @@
-//! PostgreSQL during a measurement: the private server or the given ones, our table in them, and the
-//! connections of a trial.
+//! PostgreSQL during a measurement: the private server or the given ones, our table in them, the connections of a
+//! trial, and a pooler between the client and the private server.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use samehost_login::ServerAddress;
-use samehost_login::postgres::unsaid;
 use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
 use samehost_system::interrupt;
 use samehost_system::proc::status::{self, Stat};
@@ -28,16 +27,15 @@ use crate::workload::{Instance, Servers, StartOptions};
 use crate::workloads::foreign::{foreign_pids, needs_private, own_addresses};
 use crate::workloads::requests::{apart, says};
 
-/// Requests of each connection before it is measured. A backend fills its caches with the first request,
-/// which takes milliseconds, and plans a prepared statement five more times before it keeps a plan. With a
-/// thousand connections that would take longer than the warm-up.
+/// Requests of each connection before it is measured, and statements on each connection that a pooler opens to the
+/// server. A backend fills its caches with the first request, which takes milliseconds, and plans a prepared statement
+/// five more times before it keeps a plan. With a thousand connections that would take longer than the warm-up.
 const BEFOREHAND: u32 = 6;
 
-/// A running PostgreSQL.
 pub(super) struct RunningPostgres {
     /// The pooler in front of the private server; ends first.
     pooler: Option<Pooler>,
-    /// The private server; none where all were given.
+    /// The private server; `None` where all were given.
     server: Option<PrivateServer>,
     addresses: Servers,
     settings: Settings,
@@ -46,11 +44,11 @@ pub(super) struct RunningPostgres {
     pids: Vec<u32>,
     /// Name of our table, the same in every database.
     table: String,
-    /// Addresses of our table, one for each database.
+    /// One address of each database that has our table.
     tables: Vec<ServerAddress>,
     /// The server's view of the last trial's first connection.
     view: Option<Arc<OnceLock<Option<String>>>>,
-    /// Connectors; gone when their connections are closed.
+    /// Connectors of earlier jobs; gone when their connections are closed.
     open: Vec<Weak<PostgresConnector>>,
 }
 
@@ -89,7 +87,6 @@ impl RunningPostgres {
         Ok(running)
     }
 
-    /// Finds identity and processes of the servers.
     fn look_around(&mut self) -> Result<(), BenchError> {
         let mut backends = Vec::new();
         for (transport, address) in &self.addresses {
@@ -115,10 +112,10 @@ impl RunningPostgres {
 
     /// Whether the given endpoints belong to different servers.
     fn differ(&self) -> bool {
-        self.identities.iter().any(|(_, identity)| !identity.same_server(&self.identities[0].1))
+        let [(_, first), others @ ..] = self.identities.as_slice() else { return false };
+        others.iter().any(|(_, identity)| !identity.same_server(first))
     }
 
-    /// Makes our table once in each database.
     fn make_tables(&mut self) -> Result<(), BenchError> {
         let mut done: Vec<&Identity> = Vec::new();
         for (transport, identity) in &self.identities {
@@ -144,7 +141,6 @@ impl RunningPostgres {
         Ok(())
     }
 
-    /// What a trial's connections request.
     fn asked(&self, dialogue: &mut Dialogue) -> Result<Asked, BenchError> {
         let Settings { statement, protocol, rows, .. } = self.settings;
         if statement == Statement::Copy {
@@ -157,12 +153,12 @@ impl RunningPostgres {
             Vec::new()
         };
         let once = self.settings.prepares_once();
-        let exchange = Exchange::new(statement, protocol, !once, (&self.table, rows), &description);
-        let prepared = protocol == Protocol::Extended && once;
-        Ok(Asked::Rows {
-            exchange: exchange.map_err(unsaid)?,
-            prepared: prepared.then(|| (statement.sql(&self.table, "$1"), statement.parameters())),
-        })
+        let exchange = Exchange::new(statement, protocol, !once, (&self.table, rows), &description)?;
+        let mut prepared = None;
+        if protocol == Protocol::Extended && once {
+            prepared = Some((statement.sql(&self.table, "$1"), statement.parameters()));
+        }
+        Ok(Asked::Rows { exchange, prepared })
     }
 }
 
@@ -194,11 +190,10 @@ impl Instance for RunningPostgres {
             } else {
                 "postgresql".into()
             },
-            version: self
-                .identities
-                .first()
-                .map(|(_, identity)| identity.version.clone())
-                .unwrap_or_default(),
+            version: match self.identities.first() {
+                Some((_, identity)) => identity.version.clone(),
+                None => String::new(),
+            },
             managed: !self.is_foreign(),
             pids: self.pids.clone(),
         }
@@ -218,7 +213,7 @@ impl Instance for RunningPostgres {
         // Connections of a round's arms are open at the same time, so they are not waited for.
         self.open.retain(|connector| connector.strong_count() > 0);
         match &self.pooler {
-            // It keeps its connections to the server.
+            // A pooler keeps its connections to the server, so that no backend ends.
             Some(pooler) => pooler.check(arm, &mut dialogue)?,
             None if self.open.is_empty() => wait_for_leavers(&mut dialogue)?,
             None => {}
@@ -233,12 +228,13 @@ impl Instance for RunningPostgres {
             let _ = view.set(dialogue.seen().ok().map(says));
             let cipher = dialogue.link.cipher().map(|cipher| format!(", {cipher}")).unwrap_or_default();
             let seen = Seen::of_socket(&dialogue.link.into_stream()?).saying(&cipher);
-            let callers = (0..arm.point.connections).map(|number| {
+            let mut callers: Vec<Box<dyn Caller>> = Vec::new();
+            for number in 0..arm.point.connections {
                 let session = RowSession::new(exchange.clone(), u64::from(number));
                 let (address, seen) = (address.clone(), Some(seen.clone()));
-                Box::new(QueryCaller::new(address, session, self.read_only, seen)) as Box<dyn Caller>
-            });
-            return Ok(Job::Callers { callers: callers.collect(), endpoint: address.endpoint.to_string() });
+                callers.push(Box::new(QueryCaller::new(address, session, self.read_only, seen)));
+            }
+            return Ok(Job::Callers { callers, endpoint: address.endpoint.to_string() });
         }
         let whole = matches!(asked, Asked::Copy { .. });
         let connector = Arc::new(PostgresConnector {
@@ -257,9 +253,15 @@ impl Instance for RunningPostgres {
     }
 
     fn stderr_tail(&self) -> String {
-        let server = self.server.as_ref().map(PrivateServer::stderr_tail);
-        let all = self.pooler.as_ref().map(Pooler::stderr_tail).into_iter().chain(server);
-        all.filter(|said| !said.is_empty()).collect::<Vec<_>>().join("\n")
+        let mut tails = Vec::new();
+        if let Some(pooler) = &self.pooler {
+            tails.push(pooler.stderr_tail());
+        }
+        if let Some(server) = &self.server {
+            tails.push(server.stderr_tail());
+        }
+        tails.retain(|tail| !tail.is_empty());
+        tails.join("\n")
     }
 
     fn add_observations(&mut self, trial: &mut Trial) {
@@ -272,7 +274,7 @@ impl Instance for RunningPostgres {
         *observed = format!("in front {observed}; behind {} {view}", pooler.title());
         // The kernel's evidence is about the connection in front, which is the same in both arms.
         trial.connection = None;
-        // One thread does the work.
+        // PgBouncer has one thread, and Odyssey is started with one worker.
         trial.proxy_most_cpus = Some(1.0);
     }
 
@@ -281,10 +283,12 @@ impl Instance for RunningPostgres {
     }
 }
 
-/// Starts the private server.
+/// Starts the private server; where logging in is measured, its password is stored as users have it.
 fn private_server(settings: &Settings, start: &StartOptions) -> Result<PrivateServer, BenchError> {
     let server = postgres::start(&start.program, start.most_connections, is_ours)?;
-    if let Some(endpoint) = server.endpoints().next().filter(|_| settings.per_query) {
+    if settings.per_query
+        && let Some(endpoint) = server.endpoints().next()
+    {
         let address = ServerAddress::new(endpoint.clone(), login(&server, "postgres"));
         let mut dialogue = begin(&address, false)?;
         for sql in postgres::usual_password(&server) {
@@ -296,15 +300,15 @@ fn private_server(settings: &Settings, start: &StartOptions) -> Result<PrivateSe
 
 /// The postmaster of a backend, if it is on this machine and visible to us.
 fn parent_of_backend(backend: i32) -> Option<u32> {
-    let backend = status::read_stat(u32::try_from(backend).ok()?).filter(is_postgres)?;
-    status::read_stat(backend.parent).filter(is_postgres).map(|_| backend.parent)
+    let backend = status::read_stat(u32::try_from(backend).ok()?)?;
+    let postmaster = status::read_stat(backend.parent)?;
+    if is_postgres(&backend) && is_postgres(&postmaster) { Some(backend.parent) } else { None }
 }
 
 fn is_postgres(stat: &Stat) -> bool {
     stat.name.starts_with("postgres")
 }
 
-/// What the connections of a trial request.
 enum Asked {
     Rows {
         exchange: Exchange,
@@ -349,7 +353,7 @@ impl Connector for PostgresConnector {
             Asked::Copy { table, rows } => {
                 // Rows then come in the order of insertion even if others scan the table too; pg_dump does the same.
                 dialogue.must("a setting", "SET synchronize_seqscans = off")?;
-                Box::new(CopySession::new(table, *rows).map_err(unsaid)?)
+                Box::new(CopySession::new(table, *rows)?)
             }
         };
         Ok((dialogue.link.into_stream()?, session))
@@ -360,50 +364,43 @@ impl Connector for PostgresConnector {
     }
 }
 
-// A pooler between the client and the private server: its addresses, and whether it reaches the server as it should.
-
 words! {
     /// How long a client keeps a connection to the server.
     pub(super) enum Pool { Transaction = "transaction", Session = "session" }
 }
 
-/// What may stand between client and server.
 pub(super) const VIA: &[&str] = &["none", "pgbouncer", "odyssey"];
 /// Transports in front of the pooler.
 pub(super) const FRONTS: &[&str] = &["tcp", "unix"];
 /// Most connections to the server that are opened before the first trial: each takes some milliseconds.
 const MOST_OPENED: u32 = 256;
 
-/// Settings of a pooler.
 #[derive(Clone, Debug)]
 pub(super) struct Pooled {
     pub(super) kind: PoolerKind,
     pub(super) pool: Pool,
-    /// Transport in front of it.
+    /// Transports between the client and the pooler.
     pub(super) front: Axis<Transport>,
 }
 
 impl Pooled {
-    /// Whether a statement that was prepared is there for the next request: with transactions another connection to
-    /// the server may serve it.
+    /// Whether a statement that was prepared is there for the next request. In a pool of transactions another connection
+    /// to the server may serve that.
     pub(super) fn keeps_prepared(&self) -> bool {
         self.pool == Pool::Session
     }
 }
 
-/// A running pooler.
-pub(super) struct Pooler {
+/// A pooler between the client and the private server. An arm is the transport behind it; the transport in front is a
+/// factor of its own.
+struct Pooler {
     server: PrivateServer,
     settings: Pooled,
 }
 
 impl Pooler {
-    /// Starts it before `server`.
-    pub(super) fn start(
-        settings: &Pooled,
-        start: &StartOptions,
-        server: &PrivateServer,
-    ) -> Result<Self, BenchError> {
+    /// Starts a pooler in front of `server`, and checks each of its ways to it.
+    fn start(settings: &Pooled, start: &StartOptions, server: &PrivateServer) -> Result<Self, BenchError> {
         let spec = PoolerSpec { server, mode: settings.pool.word(), connections: start.most_connections };
         let pooler = poolers::start(settings.kind, &start.program, &spec, |pooler| {
             for endpoint in pooler.endpoints() {
@@ -417,8 +414,9 @@ impl Pooler {
         Ok(Pooler { server: pooler, settings: settings.clone() })
     }
 
-    /// Address of an arm: in front, that of the point; behind, the arm's transport.
-    pub(super) fn address(&self, arm: &Arm) -> Option<ServerAddress> {
+    /// Where an arm connects to: at the transport in front that its point has, to the database that the pooler reaches
+    /// over the arm's transport.
+    fn address(&self, arm: &Arm) -> Option<ServerAddress> {
         self.address_of(self.settings.front.at(&arm.point), arm.transport)
     }
 
@@ -428,8 +426,9 @@ impl Pooler {
     }
 
     /// Opens as many connections to the server as an arm needs, over each transport: otherwise the first trials would
-    /// pay for their login. A client that waits inside a transaction keeps its connection.
-    pub(super) fn fill(&self, connections: u32, statement: Statement, table: &str) -> Result<(), BenchError> {
+    /// pay for their login. A client that waits inside a transaction keeps its connection, so the pooler has to open
+    /// another one for the next client.
+    fn fill(&self, connections: u32, statement: Statement, table: &str) -> Result<(), BenchError> {
         let sql =
             if statement.has_table() { Statement::PointSelect } else { statement }.sql(table, "1000000001");
         for behind in [Transport::Tcp, Transport::Unix] {
@@ -451,8 +450,8 @@ impl Pooler {
         Ok(())
     }
 
-    /// Checks, as the server sees it, that the pooler reaches it by the arm's transport.
-    pub(super) fn check(&self, arm: &Arm, dialogue: &mut Dialogue) -> Result<(), BenchError> {
+    /// Checks by the server's own view of the session that the pooler came by the arm's transport.
+    fn check(&self, arm: &Arm, dialogue: &mut Dialogue) -> Result<(), BenchError> {
         let seen = dialogue.seen()?;
         if seen.transport() == Some(arm.transport.name()) {
             return Ok(());
@@ -460,20 +459,19 @@ impl Pooler {
         Err(BenchError::WrongTransport { asked: arm.transport, observed: says(seen) })
     }
 
-    /// Its name in reports.
-    pub(super) fn title(&self) -> &'static str {
+    fn title(&self) -> &'static str {
         self.settings.kind.title()
     }
 
-    pub(super) fn word(&self) -> &'static str {
+    fn word(&self) -> &'static str {
         self.settings.kind.word()
     }
 
-    pub(super) fn pid(&self) -> u32 {
+    fn pid(&self) -> u32 {
         self.server.pid()
     }
 
-    pub(super) fn stderr_tail(&self) -> String {
+    fn stderr_tail(&self) -> String {
         self.server.stderr_tail()
     }
 }

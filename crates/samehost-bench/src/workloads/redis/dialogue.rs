@@ -48,9 +48,9 @@ pub(super) fn other_half(known: &ServerAddress) -> Result<OtherHalf, BenchError>
     let (setting, missing) = if is_tcp { ("unixsocket", "--unix") } else { ("port", "--tcp") };
     let value = dialogue.setting(setting)?.filter(|value| !value.is_empty() && value != "0");
     Ok(match value {
-        Some(path) if is_tcp => Ok(format!("unix:{path}").parse()?),
-        Some(port) => Ok(format!("tcp:127.0.0.1:{port}").parse()?),
-        None => Err(format!(
+        Some(path) if is_tcp => OtherHalf::At(format!("unix:{path}").parse()?),
+        Some(port) => OtherHalf::At(format!("tcp:127.0.0.1:{port}").parse()?),
+        None => OtherHalf::Lacking(format!(
             "does not tell a `{setting}` to measure against (not set, or CONFIG is not allowed); set it and restart the server, give {missing}"
         )),
     })
