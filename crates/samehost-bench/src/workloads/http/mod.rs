@@ -1,5 +1,6 @@
-//! HTTP/1: repeats the same request, on persistent connections or a new one each time, to the built-in server
-//! or to any URL. Reads replies to their end, however that is marked, and compares them.
+//! HTTP/1: repeats the same request, on persistent connections or a new one each time, to the built-in server or to any
+//! URL. Reads replies to their end, however that is marked, and compares them. Other workloads whose servers answer in
+//! HTTP use these sessions, and `samehost-switch` looks at pages with them.
 
 mod exchange;
 mod page;
@@ -30,7 +31,6 @@ pub(crate) use exchange::{Expected, Fetched, HttpConnector, HttpSession, Request
 pub use page::PageLook;
 pub(crate) use reply::refusal;
 
-/// Most requests sent at once.
 const MOST_PIPELINE: u32 = 64;
 /// Largest reply of the built-in server, and the largest body of a POST.
 const MOST_SIZE: u64 = 64 << 20;
@@ -42,7 +42,6 @@ const FORMS: Forms = Forms {
     hint: "",
 };
 
-/// The http workload.
 pub struct Http;
 
 const PARAMETERS: &[Parameter] = &[
@@ -162,22 +161,26 @@ impl Configured for Settings {
                 path.escape_debug()
             )));
         }
-        if !self.host.iter().flat_map(|host| host.bytes()).all(|byte| byte.is_ascii_graphic()) {
+        if let Some(host) = &self.host
+            && !host.bytes().all(|byte| byte.is_ascii_graphic())
+        {
             return Err(BenchError::Usage("--host: a host name has no blanks".into()));
         }
         Ok(())
     }
 
-    /// GET is safe: it changes nothing (RFC 9110, 9.2.1).
+    /// A GET has no impact to ask consent for: it is safe, and changes nothing (RFC 9110, 9.2.1).
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
         if self.method == Method::Get {
             return Ok(Vec::new());
         }
-        let each = look.servers.values().map(|address| Impact {
-            does: vec!["sends POST requests as fast as they are answered; what its application does with them is done".into()],
-            ..Impact::of(format!("the server at {}", shown(address)))
-        });
-        Ok(each.collect())
+        let mut impacts = Vec::new();
+        for address in look.servers.values() {
+            let mut impact = Impact::of(format!("the server at {}", shown(address)));
+            impact.does.push("sends POST requests as fast as they are answered; what its application does with them is done".into());
+            impacts.push(impact);
+        }
+        Ok(impacts)
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
@@ -188,12 +191,10 @@ impl Configured for Settings {
 #[derive(Clone, Debug)]
 struct Settings {
     method: Method,
-    /// Bytes of the body of a POST.
     post_size: u32,
     version: Version,
-    /// Whether each request has a connection.
+    /// Whether each request has a connection of its own.
     per_request: bool,
-    /// Requests sent together.
     pipeline: Axis<u32>,
     path: Option<String>,
     host: Option<String>,
@@ -205,14 +206,27 @@ words! {
     enum Connect { Keep = "keep", PerRequest = "per-request" }
 }
 
-/// Reads a URL, with what is asked for, or a plain endpoint without.
+/// Reads a URL, with the page that it names, or a plain endpoint, which names none. Path and query have to be
+/// percent-encoded as they are sent; a fragment is not sent. A Unix socket gets the host `localhost`.
+///
+/// # Errors
+/// When the text is not such a URL or endpoint.
 pub(crate) fn read(written: &Written<'_>) -> Result<ServerAddress, BenchError> {
     let Some(url) = FORMS.url(written)? else {
         return Ok(ServerAddress::open(written.plain()?));
     };
-    let (host, path) = url.place.find('/').map_or((url.place.as_str(), "/"), |at| url.place.split_at(at));
-    let query = url.query.as_ref().map(|query| format!("?{query}")).unwrap_or_default();
-    let target = format!("{path}{query}").split('#').next().unwrap_or_default().to_owned();
+    let (host, path) = match url.place.find('/') {
+        Some(at) => url.place.split_at(at),
+        None => (url.place.as_str(), "/"),
+    };
+    let mut target = path.to_owned();
+    if let Some(query) = &url.query {
+        target.push('?');
+        target.push_str(query);
+    }
+    if let Some(fragment) = target.find('#') {
+        target.truncate(fragment);
+    }
     if !target.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(FORMS.wrong("the path has blanks or bytes that are not ASCII: percent-encode them"));
     }
@@ -248,16 +262,14 @@ fn authorization(login: &Credentials) -> Option<String> {
     Some(format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))))
 }
 
-// An HTTP server during a measurement: the built-in one, or those given by URL.
-
-/// A running HTTP server.
+/// The servers during a measurement: the built-in one, or those given by URL.
 struct RunningHttp {
     /// The built-in server; `None` if servers were given.
     server: Option<BuiltIn>,
     addresses: Servers,
     settings: Settings,
     pids: Vec<u32>,
-    /// The server's own name and version.
+    /// Version of the built-in server; empty for others.
     version: String,
     /// How bodies of the current trial are compared, for the evidence.
     judged: String,
@@ -288,35 +300,33 @@ impl RunningHttp {
             Some(server) => server.pids(),
             None => foreign_pids(addresses.values().map(|address| &address.endpoint)),
         };
-        let mut running = RunningHttp {
-            server,
-            addresses,
-            settings: settings.clone(),
-            pids,
-            version: String::new(),
-            judged: String::new(),
-        };
-        if running.server.is_some() {
-            running.version = env!("CARGO_PKG_VERSION").into();
-        }
-        Ok(running)
+        let version = if server.is_some() { env!("CARGO_PKG_VERSION").into() } else { String::new() };
+        let settings = settings.clone();
+        Ok(RunningHttp { server, addresses, settings, pids, version, judged: String::new() })
     }
 
     fn request(&self, address: &ServerAddress, arm: &Arm) -> Arc<[u8]> {
-        let sized =
-            arm.point.size_bytes.filter(|_| self.server.is_some()).map(|size| format!("/bytes/{size}"));
         let settings = &self.settings;
-        let page = address.page.as_ref();
         let authorization = authorization(&address.credentials);
-        let target = page.map(|page| page.target.clone()).or_else(|| settings.path.clone()).or(sized);
+        let target = match (&address.page, &settings.path, arm.point.size_bytes) {
+            (Some(page), ..) => page.target.clone(),
+            (None, Some(path), _) => path.clone(),
+            (None, None, Some(size)) if self.server.is_some() => format!("/bytes/{size}"),
+            (None, None, _) => "/".to_owned(),
+        };
+        let host = match (&settings.host, &address.page) {
+            (Some(host), _) => host,
+            (None, Some(page)) => &page.host,
+            (None, None) => "localhost",
+        };
         let body = match settings.method {
             Method::Post => Some(value(settings.post_size as usize)),
             Method::Get => None,
         };
         let parts = RequestParts {
             method: if body.is_some() { "POST" } else { "GET" },
-            target: target.as_deref().unwrap_or("/"),
-            host: settings.host.as_deref().or(page.map(|page| page.host.as_str())).unwrap_or("localhost"),
+            target: &target,
+            host,
             version: settings.version,
             keeps: !settings.per_request,
             authorization: authorization.as_deref(),
@@ -326,7 +336,12 @@ impl RunningHttp {
         parts.bytes()
     }
 
-    /// The expected body. That of our server is known; of others, bodies are compared only if two replies are equal.
+    /// How replies of a trial are checked. The body of our server is known. Of another server two replies are fetched
+    /// before anything is measured: if their bodies are equal, all others must be too, and if not, as with a page that
+    /// shows the time, only their status and length are checked. `judged` then says which it was.
+    ///
+    /// # Errors
+    /// When the first reply is not a success: its fast repetition would be taken for the page's speed.
     fn expected(&mut self, endpoint: &Endpoint, request: &[u8], arm: &Arm) -> Result<Expected, BenchError> {
         if let (Some(_), Some(size)) = (&self.server, arm.point.size_bytes) {
             self.judged = "bodies compared byte for byte".into();
@@ -376,11 +391,9 @@ impl Instance for RunningHttp {
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let address = self
-            .addresses
-            .get(&arm.transport)
-            .cloned()
-            .ok_or_else(|| BenchError::nobody_on(arm.transport, "HTTP server"))?;
+        let Some(address) = self.addresses.get(&arm.transport).cloned() else {
+            return Err(BenchError::nobody_on(arm.transport, "HTTP server"));
+        };
         let request = self.request(&address, arm);
         let endpoint = address.endpoint;
         let expected = self.expected(&endpoint, &request, arm)?;

@@ -25,7 +25,6 @@ use crate::workloads::foreign::{Forms, Given};
 use crate::workloads::requests::{MOST_SLICED, apart, link_to, require_size, size_of, value};
 use dialogue::{Exchange, MemcachedSession, Protocol};
 
-/// Largest value.
 const MOST_SIZE: u64 = 1024 * 1024;
 
 const FORMS: Forms = Forms {
@@ -35,7 +34,6 @@ const FORMS: Forms = Forms {
     hint: "",
 };
 
-/// The memcached workload.
 pub struct Memcached;
 
 const PARAMETERS: &[Parameter] = &[
@@ -111,9 +109,7 @@ words! {
     enum Command { Get = "get", Set = "set" }
 }
 
-// memcached during a measurement: a private process for each transport or the given servers, our key in them, and the connections of a trial.
-
-/// The running processes.
+/// A private process for each transport or the given servers, during a measurement, and our key in them.
 struct RunningMemcached {
     settings: Settings,
     private: BTreeMap<Transport, PrivateServer>,
@@ -121,7 +117,7 @@ struct RunningMemcached {
     version: String,
     foreign_pids: Vec<u32>,
     key: String,
-    /// Given servers in which our key was set.
+    /// Given servers in which our key was set, and is deleted at the end.
     touched: Vec<Endpoint>,
     /// Transport of the current trial: only its process counts as the server then.
     current: Option<Transport>,
@@ -147,10 +143,10 @@ impl RunningMemcached {
             let server = memcached::start(&start.program, transport, most, dialogue::is_ours)?;
             running.private.insert(transport, server);
         }
-        let private = running.private.values().flat_map(PrivateServer::endpoints);
-        let first = running.given.values().chain(private).next().cloned();
-        if let Some(first) = first {
-            running.version = dialogue::version(&mut link_to(&first)?)?;
+        // All are taken to be of one version: the private ones are one program, and the given ones are the user's pair.
+        let private = running.private.values().next().and_then(|server| server.endpoints().next());
+        if let Some(first) = running.given.values().next().or(private) {
+            running.version = dialogue::version(&mut link_to(first)?)?;
         }
         Ok(running)
     }
@@ -173,11 +169,15 @@ impl Drop for RunningMemcached {
 
 impl Instance for RunningMemcached {
     fn server(&self) -> ServerInfo {
-        let pids = match self.current {
-            Some(current) => self.private.get(&current).map(|private| vec![private.pid()]),
-            None if self.private.is_empty() => None,
-            None => Some(self.private.values().map(PrivateServer::pid).collect()),
-        };
+        let mut pids = Vec::new();
+        for (transport, server) in &self.private {
+            if self.current.is_none() || self.current == Some(*transport) {
+                pids.push(server.pid());
+            }
+        }
+        if pids.is_empty() {
+            pids.clone_from(&self.foreign_pids);
+        }
         ServerInfo {
             kind: if self.given.is_empty() {
                 "memcached, a process for each transport (it cannot listen on both), started afresh for every block".into()
@@ -186,7 +186,7 @@ impl Instance for RunningMemcached {
             },
             version: self.version.clone(),
             managed: self.given.is_empty(),
-            pids: pids.unwrap_or_else(|| self.foreign_pids.clone()),
+            pids,
         }
     }
 
@@ -211,13 +211,15 @@ impl Instance for RunningMemcached {
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
-        let private = self.private.get(&transport).and_then(|server| server.endpoint(transport));
-        self.given.get(&transport).or(private).cloned()
+        if let Some(given) = self.given.get(&transport) {
+            return Some(given.clone());
+        }
+        self.private.get(&transport)?.endpoint(transport).cloned()
     }
 
     fn stderr_tail(&self) -> String {
-        let current = self.current.and_then(|current| self.private.get(&current));
-        current.map(PrivateServer::stderr_tail).unwrap_or_default()
+        let Some(current) = self.current else { return String::new() };
+        self.private.get(&current).map(PrivateServer::stderr_tail).unwrap_or_default()
     }
 
     fn server_view(&mut self) -> Option<String> {

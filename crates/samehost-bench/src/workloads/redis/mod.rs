@@ -1,6 +1,9 @@
-//! Redis and servers that behave like it: GET, SET, INCR and PING, one at a time or in a pipeline, against a
-//! private server or one that is already running. Keys have a prefix of our own, are set before the first
-//! trial and deleted after the last. A private server runs on this machine or in a container.
+//! Redis and servers that behave like it: GET, SET, INCR and PING, one at a time or in a pipeline, against a private
+//! server or one that is already running. Keys have a prefix of our own, are set before the first trial and deleted
+//! after the last. A private server runs on this machine or in a container.
+//!
+//! To write a workload with a server, read this file after `noop`: `Redis` names its parameters, `Settings` says what a
+//! point may be, and `RunningRedis` makes the job of each trial, whose connections `RedisConnector` opens.
 
 mod dialogue;
 mod session;
@@ -33,11 +36,9 @@ use crate::workloads::requests::{MOST_SLICED, apart, require_size, size_of, valu
 use dialogue::{Dialogue, Identity, begin, is_ours, login, measured, view};
 use session::{Exchange, RedisSession};
 
-/// Most commands in one request.
 const MOST_PIPELINE: u32 = 64;
-/// Largest value.
 const MOST_SIZE: u64 = 64 * 1024 * 1024;
-/// Most bytes of values in one request or its replies.
+/// Most bytes of all values in one request, or in its replies.
 const MOST_AT_ONCE: u64 = 256 * 1024 * 1024;
 
 /// Transports to a Redis of this machine; those in containers have the first two.
@@ -50,7 +51,6 @@ const FORMS: Forms = Forms {
     hint: "",
 };
 
-/// The redis workload.
 pub struct Redis;
 
 const PARAMETERS: &[Parameter] = &[
@@ -122,13 +122,12 @@ impl Workload for Redis {
             place: parameters.list("in", Place::WORDS)?,
         };
         // A container's end of a connection has a network of its own, whose settings are not changed.
-        let set = [CONGESTION, SOCKET_BUFFER].into_iter().find(|name| parameters.given(name).is_some());
-        match set.filter(|_| settings.in_containers()) {
-            Some(name) => {
-                Err(BenchError::Usage(format!("--{name} cannot be set in a container; leave it out")))
+        for name in [CONGESTION, SOCKET_BUFFER] {
+            if settings.in_containers() && parameters.given(name).is_some() {
+                return BenchError::refuse(format!("--{name} cannot be set in a container; leave it out"));
             }
-            None => Ok(Arc::new(settings)),
         }
+        Ok(Arc::new(settings))
     }
 }
 
@@ -136,7 +135,7 @@ impl Configured for Settings {
     fn axes(&self) -> Capabilities {
         Capabilities {
             transports: if self.in_containers() { &[Transport::Tcp, Transport::Unix] } else { WAYS },
-            sizes: self.command.has_value().then_some("128"),
+            sizes: if self.command.has_value() { Some("128") } else { None },
             foreign_servers: !self.in_containers(),
             ..Capabilities::REQUESTS
         }
@@ -202,9 +201,7 @@ impl Configured for Settings {
 #[derive(Clone, Debug)]
 struct Settings {
     command: Command,
-    /// Commands in one request.
     pipeline: Axis<u32>,
-    /// Where the private server runs.
     place: Axis<Place>,
 }
 
@@ -215,7 +212,6 @@ impl Settings {
 }
 
 words! {
-    /// What is asked.
     enum Command { Get = "get", Set = "set", Incr = "incr", Ping = "ping" }
 }
 
@@ -226,45 +222,48 @@ impl Command {
     }
 }
 
-// Redis during a measurement: the private server or the given ones, our keys in them, and the connections of a trial.
-
-/// A running Redis.
+/// The servers during a measurement, and our keys in them.
 struct RunningRedis {
     /// The private server in each place, or the given ones as one.
     servers: Vec<Served>,
-    /// The one of the last trial.
+    /// Index of the one that serves the current trial.
     current: usize,
     settings: Settings,
     identity: Identity,
     /// Whether the given servers are more than one process.
     differ: bool,
-    /// Prefix of all our keys.
+    /// Begins the names of all our keys; random, so that two measurements of one server do not meet.
     prefix: String,
-    /// Keys that we set, to be deleted in servers that are not ours.
+    /// Keys that we set, besides the counters; they are deleted at the end in a server that is not ours.
     keys: BTreeSet<String>,
-    /// Connections of the last trial.
     connector: Option<Arc<RedisConnector>>,
-    /// Number of counters in use, one for each connection.
+    /// Number of counters in use, one for each connection that counts.
     counters: Arc<AtomicU32>,
-    /// Highest number of counters so far.
+    /// The most counters that were in use at once, which all have to be deleted.
     most_counters: u32,
-    /// Connectors; gone when their connections are closed.
+    /// Connectors of earlier jobs; gone when their connections are closed.
     open: Vec<Weak<RedisConnector>>,
 }
 
 impl RunningRedis {
     fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
-        let servers = if needs_private(start)? {
-            // What is missing is said before anything is started.
-            settings.place.values.iter().try_for_each(|place| place.check())?;
-            let places = settings.place.values.iter();
-            places.map(|place| Served::private(*place, start)).collect::<Result<_, _>>()?
+        let mut servers = Vec::new();
+        if needs_private(start)? {
+            // A program that is missing is reported before anything is started.
+            for place in &settings.place.values {
+                place.check()?;
+            }
+            for place in &settings.place.values {
+                servers.push(Served::private(*place, start)?);
+            }
         } else {
-            vec![Served::given(start)]
-        };
+            servers.push(Served::given(start));
+        }
         let mut identities = Vec::new();
-        for address in servers.iter().flat_map(|served| served.addresses.values()) {
-            identities.push(begin(address)?.identity()?);
+        for served in &servers {
+            for address in served.addresses.values() {
+                identities.push(begin(address)?.identity()?);
+            }
         }
         let differ = servers.iter().all(|served| served.private.is_none())
             && identities.iter().any(|identity| identity.run_id != identities[0].run_id);
@@ -291,14 +290,15 @@ impl RunningRedis {
         self.current().private.is_none()
     }
 
-    /// Makes the request of a trial, and sets up its key in the arm's server.
+    /// Makes the request of a trial and its replies, and sets its key in the arm's server. A trial's first request is
+    /// so no miss, and the reply that all others are compared with is known without asking for it.
     fn asked(&mut self, arm: &Arm, dialogue: &mut Dialogue) -> Result<Asked, BenchError> {
         let pipeline = self.settings.pipeline.at(&arm.point);
         let size = size_of(arm);
         let key = format!("{}{size}", self.prefix);
         Ok(Asked::Same(match self.settings.command {
             Command::Incr => {
-                // Arms of a round have their connections open at the same time, so no counter is used twice.
+                // Arms of a round have their connections open at the same time, so each connection takes the next one.
                 let (prefix, next) = (format!("{}counter:", self.prefix), Arc::clone(&self.counters));
                 return Ok(Asked::Counters { prefix, pipeline, next });
             }
@@ -330,13 +330,18 @@ impl RunningRedis {
     }
 
     fn delete_keys(&self) -> Result<(), BenchError> {
+        let mut keys: Vec<String> = self.keys.iter().cloned().collect();
         let most = self.most_counters.max(self.counters.load(Ordering::Relaxed));
-        let counters = (0..most).map(|number| format!("{}counter:{number}", self.prefix));
-        let keys: Vec<String> = self.keys.iter().cloned().chain(counters).collect();
+        for number in 0..most {
+            keys.push(format!("{}counter:{number}", self.prefix));
+        }
+        if keys.is_empty() {
+            return Ok(());
+        }
         // A server has one set of keys, over whichever transport.
         let addresses = &self.current().addresses;
         let places = if self.differ { addresses.len() } else { 1 };
-        for address in addresses.values().take(places).filter(|_| !keys.is_empty()) {
+        for address in addresses.values().take(places) {
             let mut dialogue = begin(address)?;
             for some in keys.chunks(500) {
                 let mut words: Vec<&[u8]> = vec![b"DEL"];
@@ -365,12 +370,12 @@ impl Drop for RunningRedis {
 impl Instance for RunningRedis {
     fn server(&self) -> ServerInfo {
         let kind = self.identity.kind.unwrap_or(Kind::Redis).name();
-        let containers: Vec<&str> = self
-            .servers
-            .iter()
-            .map(|served| served.container.as_str())
-            .filter(|text| !text.is_empty())
-            .collect();
+        let mut containers: Vec<&str> = Vec::new();
+        for served in &self.servers {
+            if !served.container.is_empty() {
+                containers.push(&served.container);
+            }
+        }
         ServerInfo {
             kind: if self.differ {
                 format!("{kind}, {}", apart("process"))
@@ -392,12 +397,9 @@ impl Instance for RunningRedis {
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
         let place = self.settings.place.at(&arm.point);
         self.current = self.servers.iter().position(|served| served.place == place).unwrap_or(0);
-        let address = self
-            .current()
-            .addresses
-            .get(&arm.transport)
-            .cloned()
-            .ok_or_else(|| BenchError::nobody_on(arm.transport, "Redis"))?;
+        let Some(address) = self.current().addresses.get(&arm.transport).cloned() else {
+            return Err(BenchError::nobody_on(arm.transport, "Redis"));
+        };
         let mut dialogue = begin(&address)?;
         self.free_counters();
         let asked = self.asked(arm, &mut dialogue)?;
@@ -421,7 +423,7 @@ impl Instance for RunningRedis {
     }
 }
 
-/// A server with its addresses and processes.
+/// A private server, or all given ones.
 struct Served {
     place: Place,
     /// `None` where servers were given.
@@ -430,12 +432,11 @@ struct Served {
     pids: Vec<u32>,
     /// Processes that pass on what goes to its port.
     proxies: Vec<u32>,
-    /// What publishes its port; empty outside of containers.
+    /// What publishes its port, for the report; empty outside of containers.
     container: String,
 }
 
 impl Served {
-    /// Starts a private server.
     fn private(place: Place, start: &StartOptions) -> Result<Self, BenchError> {
         let server =
             redis::start(place, &start.program, start.most_connections, |server| is_ours(server, place))?
@@ -455,7 +456,6 @@ impl Served {
         })
     }
 
-    /// The servers that the command line gives.
     fn given(start: &StartOptions) -> Self {
         Served {
             place: Place::Machine,
@@ -468,12 +468,14 @@ impl Served {
     }
 }
 
-/// What the connections of a trial request.
 enum Asked {
-    /// All the same.
     Same(Exchange),
-    /// Each its own counter, so that every number is known beforehand.
-    Counters { prefix: String, pipeline: u32, next: Arc<AtomicU32> },
+    /// Each connection counts up a key of its own, so that it knows every number beforehand.
+    Counters {
+        prefix: String,
+        pipeline: u32,
+        next: Arc<AtomicU32>,
+    },
 }
 
 struct RedisConnector {
