@@ -11,6 +11,7 @@ mod receiver;
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -40,19 +41,16 @@ const LEAST_SIZE: u64 = 5;
 /// Each sender is a thread.
 const MOST_SENDERS: u32 = 1024;
 
-/// The datagram workload.
 pub struct Datagram;
 
 words! {
     /// What a sender does when the receiver's queue is full.
     enum Sending {
-        /// It waits in `send`.
         Blocking = "blocking",
         /// It passes `MSG_DONTWAIT`, and goes on with the next metric if it is refused.
         Nonblocking = "nonblocking",
     }
 
-    /// Who receives.
     enum ServerName {
         /// `samehost serve datagrams`, which counts and does nothing else.
         BuiltIn = "built-in",
@@ -183,7 +181,7 @@ impl Configured for Settings {
     }
 }
 
-/// A message of this size for a receiver: a counter in statsd's format, padded by its name, or a line of syslog.
+/// A message of `size` bytes for a receiver: a counter in statsd's format, whose name fills it up, or a line of syslog.
 fn message(server: ServerName, size: u64) -> Vec<u8> {
     let size = usize::try_from(size).unwrap_or(0);
     let (begins, ends) = match server {
@@ -194,23 +192,21 @@ fn message(server: ServerName, size: u64) -> Vec<u8> {
     padded.chain(ends.bytes()).collect()
 }
 
-// The receiver during a measurement, and the senders of a trial.
-
-/// The receiver and the trial that it serves.
+/// The receiver during a measurement, and the trial that it serves.
 struct RunningDatagrams {
     settings: Settings,
     receiver: Receiver,
     current: Option<Current>,
 }
 
-/// What a trial counts.
+/// A trial and its counts, from which the fates of its metrics follow at its end.
 struct Current {
     endpoint: Endpoint,
     is_closed: bool,
     senders: Vec<Arc<Sent>>,
-    /// Datagrams that had come before.
+    /// Datagrams that the receiver had counted before the trial.
     before: u64,
-    /// Datagrams that the kernel had dropped before.
+    /// Datagrams that the kernel had dropped before; `None` where it does not count them.
     dropped_before: Option<u32>,
 }
 
@@ -227,16 +223,18 @@ impl Instance for RunningDatagrams {
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let endpoint =
-            self.endpoint(arm.transport).ok_or_else(|| BenchError::nobody_on(arm.transport, "receiver"))?;
+        let Some(endpoint) = self.endpoint(arm.transport) else {
+            return Err(BenchError::nobody_on(arm.transport, "receiver"));
+        };
         let metric: Arc<[u8]> = message(self.settings.server, arm.point.size_bytes.unwrap_or(0)).into();
         let (sending, naming) = (self.settings.sending.at(&arm.point), self.settings.naming.at(&arm.point));
-        let senders: Vec<Arc<Sent>> = (0..arm.point.connections).map(|_| Arc::default()).collect();
-        let callers = senders.iter().map(|sent| {
-            let sender = Sender::new(&endpoint, sending, naming, Arc::clone(&metric), Arc::clone(sent))?;
-            Ok(Box::new(sender) as Box<dyn Caller>)
-        });
-        let callers = callers.collect::<Result<Vec<_>, BenchError>>()?;
+        let mut senders: Vec<Arc<Sent>> = Vec::new();
+        let mut callers: Vec<Box<dyn Caller>> = Vec::new();
+        for _ in 0..arm.point.connections {
+            let sent: Arc<Sent> = Arc::default();
+            senders.push(Arc::clone(&sent));
+            callers.push(Box::new(Sender::new(&endpoint, sending, naming, Arc::clone(&metric), sent)?));
+        }
         self.current = Some(Current {
             is_closed: arm.point.rate_per_s.is_none(),
             senders,
@@ -272,40 +270,37 @@ impl Instance for RunningDatagrams {
 
     fn finish_trial(&mut self, trial: &mut Trial) {
         let Some(current) = self.current.take() else { return };
-        // Read first: a question may find a full queue too.
-        let dropped = dropped(&current.endpoint).zip(current.dropped_before);
+        let mut fates = Fates::of(&current.senders);
+        // Read before the receiver is asked: a question may find a full queue too.
+        if let (Some(now), Some(before)) = (dropped(&current.endpoint), current.dropped_before) {
+            fates.dropped = Some(u64::from(now.wrapping_sub(before)));
+        }
         match self.receiver.count(&current.endpoint) {
             Ok(now) => {
-                let fates = Fates {
-                    arrived: now.saturating_sub(current.before),
-                    dropped: dropped.map(|(now, before)| u64::from(now.wrapping_sub(before))),
-                    ..Fates::of(current.senders.iter().map(|sent| &**sent))
-                };
-                fates.tell(trial, current.is_closed);
+                fates.arrived = now.saturating_sub(current.before);
+                fates.fill(trial, current.is_closed);
             }
             Err(error) => trial.invalid = Some(error.to_string()),
         }
     }
 }
 
-/// Datagrams that the kernel dropped at a UDP socket; `None` for other sockets, whose senders are told.
+/// Datagrams that the kernel has dropped at a UDP socket; `None` for a Unix socket, whose senders are refused instead.
 fn dropped(endpoint: &Endpoint) -> Option<u32> {
     let Endpoint::Udp { host, port } = endpoint else { return None };
     let address = SocketAddr::new(host.parse().ok()?, *port);
-    Diag::open().and_then(|mut diag| diag.udp_drops(address)).ok().flatten()
+    Diag::open().ok()?.udp_drops(address).ok()?
 }
-
-// One sender: a socket, and a metric that it sends over and over; and what became of the metrics of a trial, which makes its figures.
 
 /// Whom each datagram is for.
 enum To {
-    /// Whoever the socket is connected to.
+    /// The receiver that the socket is connected to.
     Peer,
     Udp(SocketAddr),
     Unix(SocketAddrUnix),
 }
 
-/// A thread's socket.
+/// Sends one metric over and over from a socket and a thread of its own, as an application's client does.
 struct Sender {
     socket: Stream,
     to: To,
@@ -337,21 +332,26 @@ impl Sender {
 
 /// A socket that is not connected, and the address for each of its datagrams.
 fn unconnected(endpoint: &Endpoint) -> Result<(Stream, To), BenchError> {
-    let failed = |errno: Errno| BenchError::io(format!("a socket for {endpoint}"), errno);
-    let open = |family| socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None).map_err(failed);
-    match endpoint {
-        Endpoint::Unixgram(path) => {
-            let to = SocketAddrUnix::new(path).map_err(failed)?;
-            Ok((Stream::from_fd(open(AddressFamily::UNIX)?, Transport::Unixgram), To::Unix(to)))
-        }
-        Endpoint::Udp { host, port } => {
-            let ip = host.parse().map_err(|_| failed(Errno::AFNOSUPPORT))?;
-            let to = SocketAddr::new(ip, *port);
-            let family = if to.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
-            Ok((Stream::from_fd(open(family)?, Transport::Udp), To::Udp(to)))
-        }
-        _ => Err(failed(Errno::AFNOSUPPORT)),
-    }
+    let opened = match endpoint {
+        Endpoint::Unixgram(path) => unix_sender(path),
+        Endpoint::Udp { host, port } => udp_sender(host, *port),
+        _ => Err(Errno::AFNOSUPPORT),
+    };
+    opened.map_err(|errno| BenchError::io(format!("a socket for {endpoint}"), errno))
+}
+
+fn unix_sender(path: &Path) -> Result<(Stream, To), Errno> {
+    let to = SocketAddrUnix::new(path)?;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    Ok((Stream::from_fd(socket, Transport::Unixgram), To::Unix(to)))
+}
+
+fn udp_sender(host: &str, port: u16) -> Result<(Stream, To), Errno> {
+    let Ok(ip) = host.parse() else { return Err(Errno::AFNOSUPPORT) };
+    let to = SocketAddr::new(ip, port);
+    let family = if to.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
+    let socket = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    Ok((Stream::from_fd(socket, Transport::Udp), To::Udp(to)))
 }
 
 impl Caller for Sender {
@@ -364,8 +364,7 @@ impl Caller for Sender {
         });
         match sent {
             Ok(_) => self.sent.taken.add_one(),
-            // The metric is gone, as with a client that cannot wait. The workload counts it; it is not a failure of the
-            // measurement.
+            // The metric is gone, as with a client that cannot wait: a fate to be counted, and no failed operation.
             Err(Errno::AGAIN) => self.sent.full.add_one(),
             Err(Errno::NOBUFS) => self.sent.no_memory.add_one(),
             Err(errno) => return Err(Bad::new(kind(errno), errno.to_string())),
@@ -387,11 +386,12 @@ fn kind(errno: Errno) -> &'static str {
     }
 }
 
-/// Counts of one sender. Nobody else writes them, and none shares a cache line with another sender's.
+/// Counts of one sender. Nobody else writes them, and they share no cache line with another sender's: senders would
+/// slow each other down at every metric.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Sent {
-    /// Metrics that `send` took.
+    /// Metrics that the kernel took from `send`.
     taken: Count,
     /// Metrics refused with EAGAIN: the receiver's queue was full.
     full: Count,
@@ -399,7 +399,7 @@ struct Sent {
     no_memory: Count,
 }
 
-/// A number that one thread counts and another reads.
+/// A number that one thread counts and another reads after the trial.
 #[derive(Debug, Default)]
 struct Count(AtomicU64);
 
@@ -415,7 +415,7 @@ impl Count {
     }
 }
 
-/// What became of the metrics of a whole trial.
+/// What became of the metrics of a whole trial, its warm-up included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Fates {
     taken: u64,
@@ -428,35 +428,41 @@ struct Fates {
 }
 
 impl Fates {
-    /// The sums of all senders.
-    fn of<'a>(senders: impl Iterator<Item = &'a Sent>) -> Self {
-        senders.fold(Fates::default(), |sum, sent| Fates {
-            taken: sum.taken + sent.taken.get(),
-            full: sum.full + sent.full.get(),
-            no_memory: sum.no_memory + sent.no_memory.get(),
-            ..sum
-        })
+    /// The sums of all senders; what arrived and what was dropped is not known to them.
+    fn of(senders: &[Arc<Sent>]) -> Self {
+        let mut sum = Fates::default();
+        for sent in senders {
+            sum.taken += sent.taken.get();
+            sum.full += sent.full.get();
+            sum.no_memory += sent.no_memory.get();
+        }
+        sum
     }
 
-    /// Metrics that the senders tried to send.
     fn tried(&self) -> u64 {
         self.taken + self.full + self.no_memory
     }
 
-    /// Makes the trial count metrics that arrived: its operations, and CPU time for each of them. In a closed loop the
+    /// Fills in the figures of a trial so that they count metrics that arrived: its operations, and the CPU time for each
+    /// of them. A transport that loses half of what it takes would otherwise look twice as cheap. In a closed loop the
     /// throughput is theirs too, because it is the capacity that rates refer to.
-    fn tell(&self, trial: &mut Trial, is_closed: bool) {
-        let share = |part: u64| part as f64 / self.tried().max(1) as f64;
-        let arrived = share(self.arrived.min(self.tried()));
-        let mut measure = |name: &str, value: f64| trial.measurements.insert(name.into(), value);
-        measure("arrived_percent", 100.0 * arrived);
-        measure("lost_percent", 100.0 * share(self.taken.saturating_sub(self.arrived)));
-        measure("refused_percent", 100.0 * share(self.full + self.no_memory));
+    fn fill(&self, trial: &mut Trial, is_closed: bool) {
+        let tried = self.tried().max(1) as f64;
+        let arrived = self.arrived.min(self.tried()) as f64 / tried;
+        let lost = self.taken.saturating_sub(self.arrived);
+        let mut shares = vec![
+            ("arrived_percent", self.arrived.min(self.tried())),
+            ("lost_percent", lost),
+            ("refused_percent", self.full + self.no_memory),
+        ];
         if self.no_memory > 0 {
-            measure("enobufs_percent", 100.0 * share(self.no_memory));
+            shares.push(("enobufs_percent", self.no_memory));
         }
         if let Some(dropped) = self.dropped {
-            measure("kernel_dropped_percent", 100.0 * share(dropped));
+            shares.push(("kernel_dropped_percent", dropped));
+        }
+        for (name, part) in shares {
+            trial.measurements.insert(name.into(), 100.0 * (part as f64 / tried));
         }
         let delivered = trial.throughput_per_s.map(|per_s| per_s * arrived);
         if let Some(delivered) = delivered {
@@ -471,11 +477,16 @@ impl Fates {
         }
         let latency = trial.latency_us.clone().unwrap_or_default();
         for (name, value) in [("send_mean_us", latency.mean), ("send_p99_us", latency.p99)] {
-            trial.measurements.extend(value.map(|value| (name.to_owned(), value)));
+            if let Some(value) = value {
+                trial.measurements.insert(name.to_owned(), value);
+            }
         }
         trial.operations = (trial.operations as f64 * arrived).round() as u64;
         for figure in trial.per_operation() {
-            *figure = figure.filter(|_| arrived > 0.0).map(|value| value / arrived);
+            *figure = match *figure {
+                Some(value) if arrived > 0.0 => Some(value / arrived),
+                _ => None,
+            };
         }
     }
 }
@@ -521,7 +532,7 @@ mod tests {
     fn every_metric_has_one_fate_and_what_arrives_counts() {
         let fates = Fates { taken: 700, full: 290, no_memory: 10, arrived: 500, dropped: Some(200) };
         let mut received = trial();
-        fates.tell(&mut received, true);
+        fates.fill(&mut received, true);
         assert_eq!(
             (received.measurements["arrived_percent"], received.measurements["lost_percent"]),
             (50.0, 20.0)
@@ -534,7 +545,7 @@ mod tests {
         assert_eq!((received.operations, received.throughput_per_s), (500, Some(500.0)));
         assert_eq!(received.client_cpu_us_per_op, Some(4.0), "those that arrive bear the cost of all");
         let mut received = trial();
-        fates.tell(&mut received, false);
+        fates.fill(&mut received, false);
         assert_eq!(
             (received.throughput_per_s, received.measurements["delivered_per_s"]),
             (Some(1000.0), 500.0)
@@ -544,10 +555,10 @@ mod tests {
     #[test]
     fn where_nothing_arrives_nothing_is_divided_by_it() {
         let mut received = trial();
-        Fates { taken: 1000, ..Fates::default() }.tell(&mut received, true);
+        Fates { taken: 1000, ..Fates::default() }.fill(&mut received, true);
         assert_eq!((received.operations, received.client_cpu_us_per_op), (0, None));
         let mut received = trial();
-        Fates::default().tell(&mut received, true);
+        Fates::default().fill(&mut received, true);
         assert!(received.measurements.values().all(|value| *value == 0.0), "{:?}", received.measurements);
     }
 }

@@ -1,6 +1,6 @@
-//! Remote procedure calls, one at a time on each connection: gRPC with tonic, against the built-in server or
-//! one that is already running; and Go's net/rpc, against a small Go server, with a Go client (gob over HTTP)
-//! or ours (JSON codec). The procedure returns the payload, repeated or cut to the size asked for.
+//! Remote procedure calls, one at a time on each connection: gRPC with tonic, against the built-in server or one that is
+//! already running; and Go's net/rpc, against a small Go server, with a Go client (gob over HTTP) or ours (JSON codec).
+//! The procedure returns the payload, repeated or cut to the size asked for.
 
 mod clients;
 
@@ -27,7 +27,6 @@ const MOST_SIZE: u64 = 64 * 1024 * 1024;
 /// Value of `--reply` for a reply equal to the request's payload.
 const ECHO: &str = "echo";
 
-/// The rpc workload.
 pub struct Rpc;
 
 struct Settings {
@@ -39,7 +38,6 @@ struct Settings {
 }
 
 words! {
-    /// Protocol and client.
     enum Protocol {
         /// gRPC, tonic on both sides.
         Grpc = "grpc",
@@ -134,12 +132,13 @@ impl Configured for Settings {
 
 impl Settings {
     fn parse(parameters: &Parameters) -> Result<Self, BenchError> {
-        let reply = parameters.given("reply").filter(|reply| reply != ECHO);
-        Ok(Settings {
-            protocol: parameters.word("protocol")?,
-            reply_size: reply.as_deref().map_or(Ok(0), reply_size)?,
-            reply,
-        })
+        let protocol = parameters.word("protocol")?;
+        match parameters.given("reply") {
+            Some(text) if text != ECHO => {
+                Ok(Settings { protocol, reply_size: reply_size(&text)?, reply: Some(text) })
+            }
+            _ => Ok(Settings { protocol, reply_size: 0, reply: None }),
+        }
     }
 }
 
@@ -154,8 +153,6 @@ fn reply_size(text: &str) -> Result<u32, BenchError> {
 fn payload(size: usize) -> Vec<u8> {
     b"abcdefghijklmnopqrstuvwxyz0123456789".iter().copied().cycle().take(size).collect()
 }
-
-// Servers of the rpc workload during a measurement, and the connections of a trial.
 
 /// Largest message that one blocking connection may send before it reads: it fits into every transport's buffers.
 const SMALL: usize = 16 * 1024;
@@ -182,14 +179,14 @@ impl Instance for Grpc {
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let endpoint =
-            self.endpoint(arm.transport).ok_or_else(|| BenchError::nobody_on(arm.transport, "RPC server"))?;
+        let Some(endpoint) = self.endpoint(arm.transport) else {
+            return Err(BenchError::nobody_on(arm.transport, "RPC server"));
+        };
         let asked = clients::Asked::new(size_of(arm), self.reply_size)?;
-        let callers = (0..arm.point.connections).map(|_| {
-            let caller = clients::GrpcCaller::connect(&endpoint, &asked)?;
-            Ok(Box::new(caller) as Box<dyn Caller>)
-        });
-        let callers = callers.collect::<Result<_, BenchError>>()?;
+        let mut callers: Vec<Box<dyn Caller>> = Vec::new();
+        for _ in 0..arm.point.connections {
+            callers.push(Box::new(clients::GrpcCaller::connect(&endpoint, &asked)?));
+        }
         Ok(Job::Callers { endpoint: endpoint.to_string(), callers })
     }
 
@@ -216,7 +213,8 @@ impl Go {
         Ok(Go { server, program, codec, reply_size })
     }
 
-    /// The Go client's job.
+    /// The job of the Go client, which generates its own load, in a closed loop: with gob both ends are Go, as in
+    /// programs that have it.
     fn client(&self, arm: &Arm, endpoint: &Endpoint) -> ClientJob {
         let text = endpoint.to_string();
         let (network, address) = text.split_once(':').unwrap_or(("tcp", &text));
@@ -245,8 +243,9 @@ impl Instance for Go {
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let endpoint =
-            self.endpoint(arm.transport).ok_or_else(|| BenchError::nobody_on(arm.transport, "RPC server"))?;
+        let Some(endpoint) = self.endpoint(arm.transport) else {
+            return Err(BenchError::nobody_on(arm.transport, "RPC server"));
+        };
         if self.codec == GoCodec::Gob {
             return Ok(Job::Client(self.client(arm, &endpoint)));
         }
@@ -267,7 +266,6 @@ impl Instance for Go {
     }
 }
 
-/// Opens connections to the JSON codec.
 struct JsonConnector {
     endpoint: Endpoint,
     transport: Transport,
