@@ -1,5 +1,5 @@
-//! PHP-FPM during a measurement: a private one with a pool for each transport and backlog, or the given
-//! servers; the script; the connections of a trial.
+//! PHP-FPM during a measurement: a private one with a pool for each transport and backlog, or the given servers; the
+//! script; a server in front; the connections of a trial.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use crate::workloads::foreign::{Given, needs_private};
 use crate::workloads::http::{Expected, Fetched, HttpConnector, HttpSession, RequestParts, fetch, refusal};
 use crate::workloads::requests::{apart, link_to};
 
-/// Number of starts of PHP-FPM; alternates the order of its pools.
+/// Number of starts of PHP-FPM. With it alternates the transport whose children are forked first, so that neither is
+/// the first in every block.
 static STARTS: AtomicU32 = AtomicU32::new(0);
 
-/// A running PHP-FPM.
 pub(super) struct RunningFastCgi {
     private: Option<PhpFpm>,
     front: Option<Front>,
@@ -35,7 +35,7 @@ pub(super) struct RunningFastCgi {
     version: String,
     /// Pool of the current trial: only its children count as the server then.
     pool: Option<String>,
-    /// PHP-FPM's endpoint in the current trial.
+    /// PHP-FPM's endpoint in the current trial, which a server in front asks.
     asked: Option<Endpoint>,
     /// Connections and backlog of the current trial's burst.
     burst: Option<(u32, u32)>,
@@ -46,7 +46,9 @@ impl RunningFastCgi {
         let given = Given::of(start);
         let account = Account::made()?;
         let private = if needs_private(start)? {
-            settings.script.iter().try_for_each(|script| check_script(script))?;
+            if let Some(script) = &settings.script {
+                check_script(script)?;
+            }
             Some(PhpFpm::start(&start.program, &PhpFpmSpec { account, ..spec(settings, start) })?)
         } else {
             // A server that does not answer is the first thing to report.
@@ -74,7 +76,7 @@ impl RunningFastCgi {
         Ok(running)
     }
 
-    /// A server in front of every pool that a trial may use.
+    /// Starts a server in front of every pool that a trial may use.
     fn start_front(&self, start: &StartOptions, front: &InFront) -> Result<Front, BenchError> {
         let mut pools = Vec::new();
         for backlog in &self.settings.backlog.values {
@@ -85,14 +87,18 @@ impl RunningFastCgi {
                 }
             }
         }
-        let kept = self.settings.children(start.most_connections);
-        let kept = self.settings.kept.then_some(kept);
+        let mut kept = None;
+        if self.settings.kept {
+            kept = Some(self.settings.children(start.most_connections));
+        }
         Front::start(&start.program, front, &pools, &self.script(), kept)
     }
 
     fn endpoint_of(&self, transport: Transport, pool: &str) -> Option<Endpoint> {
-        let private = self.private.as_ref().and_then(|private| private.endpoint(pool));
-        self.given.endpoints.get(&transport).or(private).cloned()
+        if let Some(given) = self.given.endpoints.get(&transport) {
+            return Some(given.clone());
+        }
+        self.private.as_ref()?.endpoint(pool).cloned()
     }
 
     /// Path of the script as PHP-FPM sees it.
@@ -118,12 +124,16 @@ impl RunningFastCgi {
         body: Option<Arc<[u8]>>,
     ) -> Result<Learned, BenchError> {
         let request = self.request(query, Ending::Closed);
-        let known = body.as_ref().map_or(0, |body| body.len());
+        let known = match &body {
+            Some(body) => body.len(),
+            None => 0,
+        };
         let mut seen = None;
         let ask = || -> Result<Body, BenchError> {
             let mut link = link_to(endpoint)?;
             link.expect(known);
-            let (reply, body) = link.ask(&request, whole_reply)?;
+            let (reply, body) =
+                link.ask(&request, |input| whole_reply(input).map_err(|bad| bad.to_string()))?;
             if refusal(reply.status).is_some() {
                 return Err(self.refused(endpoint, &reply, &body));
             }
@@ -143,7 +153,7 @@ impl RunningFastCgi {
         query: &str,
         body: Option<Arc<[u8]>>,
     ) -> Result<Job, BenchError> {
-        let (endpoint, request) = (front.endpoint().clone(), request_for(pool, query));
+        let (endpoint, request) = (front.endpoint.clone(), request_for(pool, query));
         let ask = || -> Result<Body, BenchError> {
             let Fetched { head, body, length, .. } = fetch(&endpoint, &request)?;
             match refusal(head.status) {
@@ -170,8 +180,9 @@ impl RunningFastCgi {
         Ok(Job::Sessions { connector: Arc::new(connector), small: true })
     }
 
-    /// The expected body. That of our script is known; of another script, it is compared only if two replies
-    /// are equal.
+    /// How replies of a trial are checked. The body of our script is known, and the first reply must have it. Of another
+    /// script two replies are asked for: if their bodies are equal, all others must be too, and if not, only their status
+    /// and length are checked.
     fn expected(
         &self,
         endpoint: &Endpoint,
@@ -195,9 +206,9 @@ impl RunningFastCgi {
     }
 
     fn refused(&self, endpoint: &Endpoint, reply: &Reply, body: &[u8]) -> BenchError {
-        let answer = String::from_utf8_lossy(&body[..body.len().min(300)]).trim().replace(['\n', '\r'], " ");
-        let words = [format!("status {}", reply.status), answer, reply.complaint.replace('\n', " ")];
-        let answer: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
+        let page = String::from_utf8_lossy(&body[..body.len().min(300)]).trim().replace(['\n', '\r'], " ");
+        let mut answer = vec![format!("status {}", reply.status), page, reply.complaint.replace('\n', " ")];
+        answer.retain(|part| !part.is_empty());
         BenchError::Refused {
             endpoint: endpoint.to_string(),
             what: format!("the script {}", self.script().display()),
@@ -228,13 +239,14 @@ impl Body {
     }
 }
 
-/// What was learned before a trial.
+/// What the requests before a trial found out.
 struct Learned {
     expected: Expected,
+    /// What the kernel reported about the last connection.
     seen: Option<Seen>,
 }
 
-/// A pool for each transport and backlog. The transport whose children start first alternates.
+/// A pool for each transport and backlog.
 fn spec(settings: &Settings, start: &StartOptions) -> PhpFpmSpec {
     let children = settings.children(start.most_connections);
     let mut pools = Vec::new();
@@ -262,15 +274,19 @@ fn pool(transport: Transport, backlog: u32) -> String {
 }
 
 fn check_script(path: &str) -> Result<(), BenchError> {
-    let wrong = |reason: &str| Err(BenchError::Usage(format!("--script {path}: {reason}")));
-    match Path::new(path) {
-        relative if !relative.is_absolute() => wrong("give its absolute path, for PHP-FPM knows no other"),
-        missing if !missing.is_file() => wrong("there is no such file"),
-        _ => Ok(()),
+    let script = Path::new(path);
+    if !script.is_absolute() {
+        return BenchError::refuse(format!(
+            "--script {path}: give its absolute path, for PHP-FPM knows no other"
+        ));
     }
+    if !script.is_file() {
+        return BenchError::refuse(format!("--script {path}: there is no such file"));
+    }
+    Ok(())
 }
 
-/// Checks the options for a PHP-FPM that is already running: it needs `--script`.
+/// Refuses a PHP-FPM that is already running without `--script`: our own script is not there.
 fn check_given(settings: &Settings) -> Result<(), BenchError> {
     if settings.script.is_none() {
         return Err(BenchError::Usage(
@@ -307,9 +323,9 @@ impl Instance for RunningFastCgi {
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
         let backlog = self.settings.backlog.at(&arm.point);
         let name = pool(arm.transport, backlog);
-        let endpoint = self
-            .endpoint_of(arm.transport, &name)
-            .ok_or_else(|| BenchError::nobody_on(arm.transport, "PHP-FPM"))?;
+        let Some(endpoint) = self.endpoint_of(arm.transport, &name) else {
+            return Err(BenchError::nobody_on(arm.transport, "PHP-FPM"));
+        };
         self.pool = Some(name.clone());
         let burst = self.settings.burst;
         let (query, body) = if self.settings.script.is_none() {
@@ -319,7 +335,7 @@ impl Instance for RunningFastCgi {
         } else {
             (self.settings.query.clone(), None)
         };
-        self.burst = burst.then_some((arm.point.connections, backlog));
+        self.burst = if burst { Some((arm.point.connections, backlog)) } else { None };
         self.asked = Some(endpoint.clone());
         if let Some(front) = &self.front {
             return self.job_through(front, arm, &name, &query, body);
@@ -344,12 +360,11 @@ impl Instance for RunningFastCgi {
             });
         }
         let request = self.request(&query, Ending::Closed);
-        let callers = (0..arm.point.connections)
-            .map(|_| {
-                let session = FastCgiSession::new(Arc::clone(&request), expected.clone());
-                Box::new(PerRequest::new(&endpoint, session, seen.clone())) as Box<dyn Caller>
-            })
-            .collect();
+        let mut callers: Vec<Box<dyn Caller>> = Vec::new();
+        for _ in 0..arm.point.connections {
+            let session = FastCgiSession::new(Arc::clone(&request), expected.clone());
+            callers.push(Box::new(PerRequest::new(&endpoint, session, seen.clone())));
+        }
         Ok(Job::Callers { endpoint: endpoint.to_string(), callers })
     }
 
@@ -374,8 +389,8 @@ impl Instance for RunningFastCgi {
     }
 
     fn finish_trial(&mut self, trial: &mut Trial) {
-        let is_refused = ["HTTP 502", "HTTP 503"].iter().any(|kind| trial.errors.contains_key(*kind));
-        if let (Some(front), Some(asked), true) = (&self.front, &self.asked, is_refused) {
+        let is_refused = trial.errors.contains_key("HTTP 502") || trial.errors.contains_key("HTTP 503");
+        if is_refused && let (Some(front), Some(asked)) = (&self.front, &self.asked) {
             trial.warnings.extend(explain(front.kind, asked, &front.stderr_tail()));
         }
         if let (Some((connections, backlog)), Some(_)) = (self.burst, &self.private) {
@@ -402,33 +417,32 @@ impl Connector for FastCgiConnector {
     }
 }
 
-// A server in front of PHP-FPM: one listener, and a path for each pool. The transport in front stays the same while the transports behind are compared.
-
-/// What stands in front.
-pub(super) struct InFront {
-    pub(super) kind: FrontKind,
+/// How to start a server in front.
+struct InFront {
+    kind: FrontKind,
     /// Transport of its listener: a port of 127.0.0.1, or a Unix socket.
-    pub(super) transport: Transport,
+    transport: Transport,
     /// Concurrent connections in front.
-    pub(super) connections: u32,
+    connections: u32,
     /// Account of PHP-FPM, whose sockets it must reach; `None` for ours.
-    pub(super) account: Option<Account>,
+    account: Option<Account>,
 }
 
-/// A private server in front.
+/// A private server in front of PHP-FPM: one listener, and a path for each pool. The transport in front stays the same
+/// while the transports behind are compared.
 #[derive(Debug)]
-pub(super) struct Front {
-    pub(super) kind: FrontKind,
+struct Front {
+    kind: FrontKind,
     server: PrivateServer,
     endpoint: Endpoint,
 }
 
 impl Front {
-    /// Starts it in front of pools.
+    /// Starts a server in front of pools, which are given by name and endpoint, with so many `kept` connections to each.
     ///
     /// # Errors
     /// When it is not installed, does not become ready, or a path cannot be quoted.
-    pub(super) fn start(
+    fn start(
         program: &Path,
         front: &InFront,
         pools: &[(String, Endpoint)],
@@ -443,33 +457,30 @@ impl Front {
             passes: Passes::FastCgi(&Pools { pools, script, parameters: parameters(), kept }),
         };
         let server = fronts::start(front.kind, program, &spec, |server| {
-            server.endpoints().try_for_each(|endpoint| match fetch(endpoint, &request(READY))?.head.status {
-                204 => Ok(()),
-                _ => Err(BenchError::lost(endpoint, "another server answers there")),
-            })
+            for endpoint in server.endpoints() {
+                if fetch(endpoint, &request(READY))?.head.status != 204 {
+                    return Err(BenchError::lost(endpoint, "another server answers there"));
+                }
+            }
+            Ok(())
         })?;
-        let endpoint =
-            server.endpoints().next().cloned().ok_or_else(|| server.failure("it has no listener"))?;
+        let Some(endpoint) = server.endpoints().next().cloned() else {
+            return Err(server.failure("it has no listener"));
+        };
         Ok(Front { kind: front.kind, server, endpoint })
     }
 
-    pub(super) fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
-    }
-
-    /// Its first process.
-    pub(super) fn pid(&self) -> u32 {
+    fn pid(&self) -> u32 {
         self.server.pid()
     }
 
-    /// The end of its error log.
-    pub(super) fn stderr_tail(&self) -> String {
+    fn stderr_tail(&self) -> String {
         self.server.stderr_tail()
     }
 }
 
-/// The request that is passed on to a pool.
-pub(super) fn request_for(pool: &str, query: &str) -> Arc<[u8]> {
+/// The request that the server in front passes on to a pool.
+fn request_for(pool: &str, query: &str) -> Arc<[u8]> {
     let target = if query.is_empty() { format!("/{pool}") } else { format!("/{pool}?{query}") };
     request(&target)
 }
@@ -479,7 +490,7 @@ fn request(target: &str) -> Arc<[u8]> {
     parts.bytes()
 }
 
-/// Parameters as nginx makes them, without the script's path.
+/// The parameters of a request as nginx fills them in, with its variables; without the script's path.
 fn parameters() -> Vec<(&'static str, String)> {
     let mut passed = Vec::new();
     for (name, value) in super::parameters("", "", "") {
