@@ -18,7 +18,6 @@ use crate::workloads::requests::link_to;
 pub(crate) struct Given {
     pub(crate) endpoints: BTreeMap<Transport, Endpoint>,
     pub(crate) pids: Vec<u32>,
-    /// Transports for which none is given.
     pub(crate) missing: Vec<Transport>,
 }
 
@@ -76,7 +75,6 @@ pub(crate) fn own_addresses(
     servers
 }
 
-/// Processes of the given servers, each once.
 pub(crate) fn foreign_pids<'a>(endpoints: impl Iterator<Item = &'a Endpoint>) -> Vec<u32> {
     let mut pids: Vec<u32> = endpoints.flat_map(listener_pids).collect();
     pids.sort_unstable();

@@ -20,7 +20,6 @@ pub(crate) fn burst_metrics() -> Vec<MetricInfo> {
     metrics
 }
 
-/// Kind of a connect error, for the error counts.
 pub(crate) fn connect_failure(error: &ConnectError) -> &'static str {
     match error {
         ConnectError::Refused { .. } => "connection refused",
@@ -44,7 +43,6 @@ pub(crate) fn size_of(arm: &Arm) -> usize {
     usize::try_from(arm.point.size_bytes.unwrap_or(128)).unwrap_or(usize::MAX)
 }
 
-/// Refuses a size, which `option` gives, of more than `most` bytes.
 pub(crate) fn require_size(option: &str, size: u64, what: &str, most: u64) -> Result<(), BenchError> {
     if size <= most {
         return Ok(());

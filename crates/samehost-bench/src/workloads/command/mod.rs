@@ -19,15 +19,13 @@ use crate::workload::{
 
 const MOST_WARMUPS: u32 = 1000;
 
-/// Runs the commands given one after the other, or with `--arm`.
 pub struct Command;
 
 struct Commands {
     jobs: Vec<ProcessJob>,
     prepare: Option<String>,
     warmup: u32,
-    /// Ids of the arms that had their warm-up.
-    warm: BTreeSet<String>,
+    warmed_up_arms: BTreeSet<String>,
 }
 
 struct Settings {
@@ -227,7 +225,7 @@ impl Configured for Settings {
             jobs,
             prepare: self.prepare.clone(),
             warmup: self.warmup,
-            warm: BTreeSet::new(),
+            warmed_up_arms: BTreeSet::new(),
         }))
     }
 }
@@ -264,7 +262,7 @@ impl Instance for Commands {
             return BenchError::refuse(format!("no command for arm `{}`", arm.name));
         };
         let job = ProcessJob { script: at(&arm.point, &job.script), ..job.clone() };
-        if self.warm.insert(arm.id.clone()) {
+        if self.warmed_up_arms.insert(arm.id.clone()) {
             for _ in 0..self.warmup {
                 self.prepare(arm)?;
                 drive(&job, &interrupt::flag())?;

@@ -27,7 +27,6 @@ use crate::workloads::foreign::{Given, crowding};
 use crate::workloads::raw::EchoSession;
 use crate::workloads::requests::{burst_metrics, connect_failure, prove, require_threads};
 
-/// Request of every connection, which the server echoes.
 const REQUEST: &[u8] = b"samehost: one request on a new connection, and the same back....";
 
 pub struct Connect;
@@ -178,7 +177,6 @@ impl Instance for RunningConnect {
                 patience: self.patience,
             }));
         }
-        // The first connection checks that a server answers, and over which transport.
         let first = Cycle::new(&endpoint, arm.transport, REQUEST)?;
         let seen = first.seen();
         let mut callers: Vec<Box<dyn Caller>> = Vec::new();
@@ -231,7 +229,8 @@ struct Cycle {
 }
 
 impl Cycle {
-    /// Opens one connection at once, to check that a server answers and over which transport.
+    /// Opens one connection at once. Whether a server answers, and over which transport, is checked on this one alone: a
+    /// look at each would be a part of what is measured.
     fn new(endpoint: &Endpoint, asked: Transport, request: &'static [u8]) -> Result<Self, BenchError> {
         let mut cycle = Cycle::again(endpoint, request, None);
         let stream = connect(&cycle.endpoint, &cycle.options)?;

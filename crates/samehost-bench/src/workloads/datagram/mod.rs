@@ -38,7 +38,6 @@ use receiver::Receiver;
 const MOST_SIZE: u64 = 65_507;
 /// The fewest bytes of a metric: a name of one letter.
 const LEAST_SIZE: u64 = 5;
-/// Each sender is a thread.
 const MOST_SENDERS: u32 = 1024;
 
 pub struct Datagram;
@@ -57,11 +56,8 @@ words! {
         Rsyslog = "rsyslog",
     }
 
-    /// How a sender names the receiver.
     enum Naming {
-        /// Once, with `connect`.
         Connected = "connected",
-        /// In each `sendto`.
         Unconnected = "unconnected",
     }
 }
@@ -192,7 +188,6 @@ fn message(server: ServerName, size: u64) -> Vec<u8> {
     padded.chain(ends.bytes()).collect()
 }
 
-/// The receiver during a measurement, and the trial that it serves.
 struct RunningDatagrams {
     settings: Settings,
     receiver: Receiver,
@@ -292,9 +287,7 @@ fn dropped(endpoint: &Endpoint) -> Option<u32> {
     Diag::open().ok()?.udp_drops(address).ok()?
 }
 
-/// Whom each datagram is for.
 enum To {
-    /// The receiver that the socket is connected to.
     Peer,
     Udp(SocketAddr),
     Unix(SocketAddrUnix),
@@ -330,7 +323,6 @@ impl Sender {
     }
 }
 
-/// A socket that is not connected, and the address for each of its datagrams.
 fn unconnected(endpoint: &Endpoint) -> Result<(Stream, To), BenchError> {
     let opened = match endpoint {
         Endpoint::Unixgram(path) => unix_sender(path),
@@ -377,7 +369,6 @@ impl Caller for Sender {
     }
 }
 
-/// Kind of a failure, for the error counts.
 fn kind(errno: Errno) -> &'static str {
     match errno {
         Errno::CONNREFUSED => "connection refused (no receiver)",
@@ -387,15 +378,13 @@ fn kind(errno: Errno) -> &'static str {
 }
 
 /// Counts of one sender. Nobody else writes them, and they share no cache line with another sender's: senders would
-/// slow each other down at every metric.
+/// slow each other down at every metric. A metric was taken by the kernel, or refused with EAGAIN, as the receiver's
+/// queue was full, or with ENOBUFS, as the kernel had no memory for it.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Sent {
-    /// Metrics that the kernel took from `send`.
     taken: Count,
-    /// Metrics refused with EAGAIN: the receiver's queue was full.
     full: Count,
-    /// Metrics refused with ENOBUFS: the kernel had no memory for them.
     no_memory: Count,
 }
 
@@ -421,7 +410,6 @@ struct Fates {
     taken: u64,
     full: u64,
     no_memory: u64,
-    /// Counted by the receiver.
     arrived: u64,
     /// Dropped at the receiver's socket, as the kernel counts it; `None` where it does not.
     dropped: Option<u64>,

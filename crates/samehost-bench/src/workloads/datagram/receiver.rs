@@ -93,13 +93,13 @@ fn answers(server: &PrivateServer) -> Result<(), BenchError> {
 }
 
 /// Sends a question, and waits until it is in rsyslog's file of questions: the messages before it are in theirs by then.
-/// rsyslog writes one byte for each message, so the length of a file is the count.
+/// rsyslog writes one byte for each message, so the length of a file is the count; without a message there is no file
+/// yet.
 fn ask_rsyslog(directory: &Path, endpoint: &Endpoint, asking: &Asking) -> io::Result<u64> {
     let question = format!("<14>{QUESTION}: {}", random_hex(8).map_err(io::Error::other)?);
     asking.send(question.as_bytes())?;
     let begun = Instant::now();
     loop {
-        // Before the first question there is no file.
         let asked = std::fs::read_to_string(directory.join(ASKED)).unwrap_or_default();
         if asked.contains(&question) {
             break;
@@ -112,7 +112,6 @@ fn ask_rsyslog(directory: &Path, endpoint: &Endpoint, asking: &Asking) -> io::Re
     let file = if endpoint.transport() == Transport::Udp { BY_UDP } else { BY_UNIX };
     match directory.join(file).metadata() {
         Ok(metadata) => Ok(metadata.len()),
-        // Before the first message there is no file.
         Err(_) => Ok(0),
     }
 }
@@ -124,7 +123,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Datagrams of other CPUs may be on their way to the socket for so long.
 const SETTLES: Duration = Duration::from_millis(5);
 
-/// A socket of our own to ask a receiver through.
 enum Asking {
     Udp(UdpSocket),
     Unix(UnixDatagram),

@@ -52,9 +52,9 @@ struct Settings {
     burst: bool,
     kept: bool,
     via: Option<FrontKind>,
-    /// Transport between the client and the server in front, if there is one.
+    /// Transport between the client and the server in front.
     front: Transport,
-    /// The user's script; `None` for ours.
+    /// A script of the user's; `None` for the built-in one.
     script: Option<String>,
     query: String,
     /// Worker processes of each pool; `None` for as many as the kind of load needs.
@@ -348,7 +348,6 @@ fn explain(front: FrontKind, asked: &Endpoint, log: &str) -> Option<Warning> {
     ))
 }
 
-/// File name of the built-in script.
 const FILE: &str = "reply.php";
 /// Line that the built-in script repeats: it makes every reply known beforehand.
 const LINE: &str = "All this text is printed by PHP and read by samehost to its end\n";
@@ -375,7 +374,6 @@ fn query(size: u64, nap: Duration) -> String {
     format!("size={size}&nap={}", nap.as_micros())
 }
 
-/// Body of the reply of this size.
 fn body(size: u64) -> Arc<[u8]> {
     LINE.bytes().cycle().take(usize::try_from(size).unwrap_or(usize::MAX)).collect()
 }

@@ -25,7 +25,6 @@ pub(super) enum Ending {
     Closed,
 }
 
-/// A request without a body.
 pub(super) fn request(parameters: &[(&str, &str)], ending: Ending) -> Vec<u8> {
     let flags = if ending == Ending::Kept { KEEP_CONNECTION } else { 0 };
     let mut bytes = Vec::with_capacity(1024);
@@ -60,15 +59,12 @@ fn length(out: &mut Vec<u8>, length: usize) {
     }
 }
 
-/// A part of a reply, as far as it has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece<'a> {
     /// Bytes of the script's stdout: fields, an empty line, the body.
     Output(&'a [u8]),
-    /// Bytes of the script's stderr.
     Complaint(&'a [u8]),
     End {
-        /// Exit status of the script.
         exit: u32,
         /// Protocol status: 0 if the server accepted the request (section 5.5).
         protocol: u8,
@@ -99,7 +95,6 @@ impl RecordReader {
                 continue;
             };
             if kind == END_REQUEST {
-                // Its content has a fixed length, and is parsed when it is complete.
                 let whole = content + padding;
                 let Some(&[a, b, c, d, protocol, ..]) = rest.get(..whole) else { return Ok((None, at)) };
                 self.within = None;

@@ -37,8 +37,12 @@ pub(super) struct RunningFastCgi {
     pool: Option<String>,
     /// PHP-FPM's endpoint in the current trial, which a server in front asks.
     asked: Option<Endpoint>,
-    /// Connections and backlog of the current trial's burst.
-    burst: Option<(u32, u32)>,
+    current_burst: Option<Burst>,
+}
+
+struct Burst {
+    connections: u32,
+    backlog: u32,
 }
 
 impl RunningFastCgi {
@@ -66,7 +70,7 @@ impl RunningFastCgi {
             settings: settings.clone(),
             pool: None,
             asked: None,
-            burst: None,
+            current_burst: None,
         };
         if let Some(kind) = settings.via {
             let front =
@@ -222,7 +226,6 @@ impl RunningFastCgi {
     }
 }
 
-/// The body of a reply, as far as it was kept.
 #[derive(PartialEq, Eq)]
 struct Body {
     begins: Vec<u8>,
@@ -239,14 +242,11 @@ impl Body {
     }
 }
 
-/// What the requests before a trial found out.
 struct Learned {
     expected: Expected,
-    /// What the kernel reported about the last connection.
     seen: Option<Seen>,
 }
 
-/// A pool for each transport and backlog.
 fn spec(settings: &Settings, start: &StartOptions) -> PhpFpmSpec {
     let children = settings.children(start.most_connections);
     let mut pools = Vec::new();
@@ -335,7 +335,10 @@ impl Instance for RunningFastCgi {
         } else {
             (self.settings.query.clone(), None)
         };
-        self.burst = if burst { Some((arm.point.connections, backlog)) } else { None };
+        self.current_burst = None;
+        if burst {
+            self.current_burst = Some(Burst { connections: arm.point.connections, backlog });
+        }
         self.asked = Some(endpoint.clone());
         if let Some(front) = &self.front {
             return self.job_through(front, arm, &name, &query, body);
@@ -393,8 +396,8 @@ impl Instance for RunningFastCgi {
         if is_refused && let (Some(front), Some(asked)) = (&self.front, &self.asked) {
             trial.warnings.extend(explain(front.kind, asked, &front.stderr_tail()));
         }
-        if let (Some((connections, backlog)), Some(_)) = (self.burst, &self.private) {
-            trial.warnings.extend(advise(connections, backlog, somaxconn()));
+        if let (Some(burst), Some(_)) = (&self.current_burst, &self.private) {
+            trial.warnings.extend(advise(burst.connections, burst.backlog, somaxconn()));
         }
     }
 }
@@ -417,12 +420,10 @@ impl Connector for FastCgiConnector {
     }
 }
 
-/// How to start a server in front.
 struct InFront {
     kind: FrontKind,
     /// Transport of its listener: a port of 127.0.0.1, or a Unix socket.
     transport: Transport,
-    /// Concurrent connections in front.
     connections: u32,
     /// Account of PHP-FPM, whose sockets it must reach; `None` for ours.
     account: Option<Account>,
@@ -479,7 +480,6 @@ impl Front {
     }
 }
 
-/// The request that the server in front passes on to a pool.
 fn request_for(pool: &str, query: &str) -> Arc<[u8]> {
     let target = if query.is_empty() { format!("/{pool}") } else { format!("/{pool}?{query}") };
     request(&target)

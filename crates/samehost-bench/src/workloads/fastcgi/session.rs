@@ -13,20 +13,17 @@ use crate::workloads::http::{Expected, refusal};
 use crate::workloads::requests::connect_failure;
 
 const LONGEST_HEAD: usize = 64 * 1024;
-/// Most bytes of stderr kept for a message.
 const MOST_COMPLAINT: usize = 2048;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reply {
     /// Status code; 200 if the script set none (RFC 3875, section 6.3.3).
     pub(super) status: u16,
-    /// Bytes of the body.
     pub(super) length: usize,
     /// The script's stderr, or the beginning of it.
     pub(super) complaint: String,
 }
 
-/// What is known of a reply while it arrives.
 #[derive(Debug, Default)]
 struct Reading {
     records: RecordReader,
@@ -58,7 +55,6 @@ impl Session for FastCgiSession {
 
     fn response(&mut self, input: &[u8]) -> Result<Progress, Bad> {
         let (reply, consumed) = self.reading.take(input, |status, from, part| match refusal(status) {
-            // The body of a refusal is not compared.
             Some(_) => Ok(()),
             None => compare(&self.expected, from, part),
         })?;
@@ -181,10 +177,9 @@ fn protocol_refusal(protocol: u8) -> &'static str {
     }
 }
 
-/// A reply with its body, and the bytes consumed.
 pub(super) type WholeReply = ((Reply, Vec<u8>), usize);
 
-/// Reads one reply outside the hot path; `None` while it is incomplete.
+/// Reads one reply outside the hot path: the reply, its body and the bytes consumed, or `None` while it is incomplete.
 pub(super) fn whole_reply(input: &[u8]) -> Result<Option<WholeReply>, Bad> {
     let mut body = Vec::new();
     let (reply, consumed) = Reading::default().take(input, |_, _, part| {
@@ -194,7 +189,6 @@ pub(super) fn whole_reply(input: &[u8]) -> Result<Option<WholeReply>, Bad> {
     Ok(reply.map(|reply| ((reply, body), consumed)))
 }
 
-/// Bytes that a connection of [`PerRequest`] reads at once.
 const BUFFER: usize = 64 * 1024;
 
 /// Opens a new connection for each request, as nginx does by default. As connecting is a part of what is measured, it has

@@ -30,7 +30,6 @@ pub(crate) struct RequestParts<'a> {
     pub(crate) target: &'a str,
     pub(crate) host: &'a str,
     pub(crate) version: Version,
-    /// Whether the connection is to stay open.
     pub(crate) keeps: bool,
     pub(crate) authorization: Option<&'a str>,
     pub(crate) body: Option<&'a [u8]>,
@@ -100,7 +99,6 @@ pub(crate) struct Fetched {
     pub(crate) head: Head,
     /// The beginning of the body: at most [`LONGEST_KEPT`] bytes.
     pub(crate) body: Vec<u8>,
-    /// Bytes of the whole body.
     pub(crate) length: u64,
     reader: ReplyReader,
 }
@@ -300,7 +298,6 @@ impl Caller for OneShot {
     }
 }
 
-/// How bodies are checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
     Bytes(Arc<[u8]>),
@@ -362,7 +359,6 @@ pub(crate) struct HttpSession {
 }
 
 impl HttpSession {
-    /// `request` is sent `pipeline` times at once.
     pub(crate) fn new(request: Arc<[u8]>, pipeline: u32, expected: Expected) -> Self {
         HttpSession {
             request,

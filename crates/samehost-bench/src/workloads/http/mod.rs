@@ -193,7 +193,6 @@ struct Settings {
     method: Method,
     post_size: u32,
     version: Version,
-    /// Whether each request has a connection of its own.
     per_request: bool,
     pipeline: Axis<u32>,
     path: Option<String>,
@@ -262,7 +261,6 @@ fn authorization(login: &Credentials) -> Option<String> {
     Some(format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))))
 }
 
-/// The servers during a measurement: the built-in one, or those given by URL.
 struct RunningHttp {
     /// The built-in server; `None` if servers were given.
     server: Option<BuiltIn>,
@@ -271,7 +269,7 @@ struct RunningHttp {
     pids: Vec<u32>,
     /// Version of the built-in server; empty for others.
     version: String,
-    /// How bodies of the current trial are compared, for the evidence.
+    /// How bodies of the current trial are compared, for the report.
     judged: String,
 }
 

@@ -14,7 +14,6 @@ use crate::workload::Written;
 const LOOKS: usize = 3;
 /// One in this many of the constant parts may disappear: news, offers and quotes change.
 const MAY_CHANGE: usize = 5;
-/// Texts that applications show when their database or cache does not answer.
 const FAILURES: &[&str] = &[
     "Error establishing a database connection",
     "Database connection error",
@@ -27,7 +26,6 @@ const FAILURES: &[&str] = &[
     "RedisException",
     "The website encountered an unexpected error",
 ];
-/// Fields in which caches declare that they answered.
 const CACHES: &[&str] = &[
     "x-cache", "x-cache-status", "cf-cache-status", "x-fastcgi-cache", "x-proxy-cache", "x-litespeed-cache",
 ];
@@ -40,11 +38,10 @@ pub struct PageLook {
     kind: String,
     /// Sorted hashes of the parts that all answers have in common.
     parts: Vec<u64>,
-    /// Length of the shortest answer, in bytes.
+    /// Bytes of the shortest answer.
     shortest: usize,
-    /// The text in the page by which an application reports that it failed, if any: one of [`FAILURES`].
+    /// One of [`FAILURES`]: texts that applications show when their database or cache does not answer.
     failure: Option<String>,
-    /// The field of the cache that answered, if one did.
     cache: Option<String>,
 }
 

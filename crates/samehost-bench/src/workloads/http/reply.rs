@@ -10,15 +10,13 @@ pub(crate) enum Got {
     Part { consumed: usize },
 }
 
+/// Position in a reply; in a body of known length and in a chunk with the bytes that are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Head,
-    /// In a body of known length, with so many bytes left.
     Length(u64),
     ChunkSize,
-    /// In a chunk, with so many bytes left.
     Chunk(u64),
-    /// Before the end of line after a chunk.
     ChunkEnd,
     Trailer,
     UntilClose,
@@ -151,7 +149,6 @@ impl ReplyReader {
         Got::Whole { consumed, head: self.head }
     }
 
-    /// Whether the current body ends where the server closes the connection.
     pub(crate) fn needs_close(&self) -> bool {
         self.place == Place::UntilClose
     }
@@ -180,12 +177,10 @@ fn trailer(input: &[u8]) -> Result<Option<usize>, Bad> {
     }
 }
 
-/// Most header fields of a reply.
 pub(super) const MOST_FIELDS: usize = 96;
 /// Longest head, interim ones included.
 pub(super) const LONGEST_HEAD: usize = 64 * 1024;
 
-/// Facts from a reply's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) status: u16,
@@ -195,7 +190,6 @@ pub(crate) struct Head {
     pub(crate) keeps: bool,
 }
 
-/// Where a body ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
     /// After so many bytes.

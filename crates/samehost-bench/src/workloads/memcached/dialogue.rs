@@ -116,9 +116,7 @@ fn look_at(look: &Look<'_>, settings: Settings, stats: &BTreeMap<&str, u64>, imp
 
 words! {
     pub(super) enum Protocol {
-        /// `get`, `set`.
         Text = "text",
-        /// `mg`, `ms`.
         Meta = "meta",
     }
 }

@@ -143,7 +143,6 @@ impl RunningMemcached {
             let server = memcached::start(&start.program, transport, most, dialogue::is_ours)?;
             running.private.insert(transport, server);
         }
-        // All are taken to be of one version: the private ones are one program, and the given ones are the user's pair.
         let private = running.private.values().next().and_then(|server| server.endpoints().next());
         if let Some(first) = running.given.values().next().or(private) {
             running.version = dialogue::version(&mut link_to(first)?)?;

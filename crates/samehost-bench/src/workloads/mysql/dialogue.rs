@@ -9,8 +9,7 @@ use crate::workloads::requests::{REPLY_TIMEOUT, expected, expected_again};
 
 pub(super) use samehost_login::mysql::{Dialogue, QUERY, Reply};
 
-/// `COM_STMT_PREPARE`.
-const PREPARE: u8 = 0x16;
+const COM_STMT_PREPARE: u8 = 0x16;
 
 const UNLOGGED: &str = "SET SESSION sql_log_bin = 0";
 
@@ -75,7 +74,7 @@ pub(super) fn binary_log(dialogue: &mut Dialogue) -> Result<BinaryLog, BenchErro
 /// Prepares a statement; returns its id, which holds for this connection.
 pub(super) fn prepare(dialogue: &mut Dialogue, sql: &str) -> Result<u32, BenchError> {
     let mut question = Vec::new();
-    frame(0, &[&[PREPARE], sql.as_bytes()].concat(), &mut question);
+    frame(0, &[&[COM_STMT_PREPARE], sql.as_bytes()].concat(), &mut question);
     let answered = dialogue.link().ask(&question, prepared)?;
     Ok(answered.map_err(|error| dialogue.refused("a prepared statement", &error))?)
 }

@@ -217,7 +217,6 @@ fn other_half(known: &ServerAddress) -> Result<OtherHalf, BenchError> {
 struct Settings {
     statement: Statement,
     protocol: Protocol,
-    /// Whether each statement has a connection of its own.
     per_query: bool,
     rows: u32,
     brand: Brand,

@@ -27,10 +27,10 @@ use crate::workloads::foreign::{foreign_pids, needs_private, own_addresses};
 use crate::workloads::requests::{apart, says};
 
 pub(super) struct RunningMySql {
-    // Dropped first, so that our tables are dropped while the server is still running.
+    // Dropped first, so that our tables are dropped while the server is still running. One set for all transports where
+    // they lead to one server, and otherwise one for each, in the order of `addresses`.
     tables: Vec<Tables>,
-    /// The private server; `None` where all were given.
-    server: Option<PrivateServer>,
+    private: Option<PrivateServer>,
     addresses: BTreeMap<Transport, Address>,
     settings: Settings,
     kind: String,
@@ -65,7 +65,6 @@ impl RunningMySql {
             Some(server) => vec![server.pid()],
             None => foreign_pids(start.servers.values().map(|address| &address.endpoint)),
         };
-        // A server has one set of tables, over whichever transport.
         let sets = if differ { addresses.len() } else { 1 };
         let mut tables = Vec::new();
         for address in addresses.values().take(sets) {
@@ -78,7 +77,7 @@ impl RunningMySql {
         let first = identities.into_iter().next().unwrap_or_default();
         Ok(RunningMySql {
             tables,
-            server,
+            private: server,
             addresses,
             settings: settings.clone(),
             kind: kind(&first, differ),
@@ -89,7 +88,6 @@ impl RunningMySql {
         })
     }
 
-    /// The tables of the server behind a transport: one set for all where it is one server.
     fn tables(&self, transport: Transport) -> Result<&Tables, BenchError> {
         let index = self.addresses.keys().position(|known| *known == transport).unwrap_or(0);
         match self.tables.get(index).or(self.tables.first()) {
@@ -151,7 +149,7 @@ impl Instance for RunningMySql {
         ServerInfo {
             kind: self.kind.clone(),
             version: self.version.clone(),
-            managed: self.server.is_some(),
+            managed: self.private.is_some(),
             pids: self.pids.clone(),
         }
     }
@@ -205,7 +203,7 @@ impl Instance for RunningMySql {
     }
 
     fn stderr_tail(&self) -> String {
-        self.server.as_ref().map(PrivateServer::stderr_tail).unwrap_or_default()
+        self.private.as_ref().map(PrivateServer::stderr_tail).unwrap_or_default()
     }
 
     fn server_view(&mut self) -> Option<String> {
@@ -432,7 +430,6 @@ impl Tables {
         Ok(tables)
     }
 
-    /// Finds an existing table and reads some of its rows.
     fn found(address: &Address, settings: &Settings) -> Result<Self, BenchError> {
         let mut table = Table::own("", 1);
         if settings.statement == Statement::SelectOne {

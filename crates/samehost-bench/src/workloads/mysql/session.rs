@@ -39,10 +39,12 @@ impl Ids {
 #[derive(Clone, Debug)]
 enum Judge {
     /// One row, whose payload is at this range of the awaited bytes.
-    Row { from: usize, to: usize },
+    Row {
+        from: usize,
+        to: usize,
+    },
     /// At most one row, which is not that of another known id: the table's owner may change or delete rows meanwhile.
     Live,
-    /// The count of changed rows is one.
     Changed,
 }
 
@@ -242,6 +244,8 @@ impl MySqlCaller {
         MySqlCaller { address, statement, table, ids, random: Xoshiro256PlusPlus::seed_from_u64(seed), seen }
     }
 
+    /// Judges the reply to a statement; the error is its kind, for the error counts. In a table that is not ours rows may
+    /// change and go meanwhile, so any one row is right, and none.
     fn is_right(&self, id: u32, reply: &Reply) -> Result<(), &'static str> {
         match (self.statement, reply) {
             (_, Reply::Refused(error)) => Err(error.kind()),
@@ -252,7 +256,6 @@ impl MySqlCaller {
                 _ => Err("wrong row"),
             },
             (_, Reply::Rows(rows)) => match rows.as_slice() {
-                // In a table that is not ours, rows may change and go meanwhile.
                 [] if !self.table.is_own() => Ok(()),
                 [] => Err("no row"),
                 [row] if !self.table.is_own() && !row.is_empty() => Ok(()),
@@ -300,7 +303,6 @@ fn bad(error: impl Into<BenchError>) -> Bad {
     Bad::new(kind, error.to_string())
 }
 
-/// Position in the reply to a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Count,
@@ -308,7 +310,8 @@ enum Place {
     Rows,
 }
 
-/// One query for all rows, as `mysqldump --quick` reads them: each is verified as it streams by, and none is kept.
+/// One query for all rows, as `mysqldump --quick` reads them: each is verified as it streams by, and none is kept. Of a
+/// table that is not ours, whose owner may add and delete rows meanwhile, any rows are right.
 #[derive(Debug)]
 pub(super) struct DumpSession {
     request: Vec<u8>,
@@ -392,7 +395,6 @@ impl Session for DumpSession {
                 }
                 Place::Columns(_) => return Err(Bad::malformed("columns without their end")),
                 Place::Rows if is_end(frame.payload) => {
-                    // The owner of a table that is not ours may add and delete rows meanwhile.
                     return Ok(if !self.own || self.seen == self.rows {
                         Progress::Complete { consumed }
                     } else {

@@ -4,11 +4,9 @@ use super::dialogue::QUERY;
 use crate::parameters::words;
 use samehost_login::mysql::packet::frame;
 
-/// `COM_STMT_EXECUTE`.
-const EXECUTE: u8 = 0x17;
+const COM_STMT_EXECUTE: u8 = 0x17;
 /// `MYSQL_TYPE_LONG` with the flag for unsigned.
 const UNSIGNED_LONG: [u8; 2] = [0x03, 0x80];
-/// Digits of an id in SQL and in a row's text.
 pub(super) const DIGITS: usize = 10;
 /// Repetitions of an id's digits in column `c`: 120 bytes, as in sysbench's rows.
 pub(super) const C_REPEATS: usize = 12;
@@ -42,7 +40,6 @@ impl Statement {
         matches!(self, Statement::PointSelect | Statement::Update | Statement::Insert)
     }
 
-    /// The SQL text, with `id` inserted.
     pub(super) fn sql(self, table: &Table, id: &str) -> String {
         let points = &table.points;
         match self {
@@ -69,7 +66,6 @@ pub(super) struct Table {
     pub(super) inserts: String,
     /// Integer primary key of `points`.
     pub(super) key: String,
-    /// Columns of a point select.
     pub(super) columns: String,
     /// Ids of our own table range from 1 to this.
     pub(super) rows: u32,
@@ -139,7 +135,8 @@ pub(super) fn write_digits(mut id: u32, place: &mut [u8]) {
     }
 }
 
-/// A frame that is sent over and over, in which only the id changes, at the place `number`.
+/// A frame that is sent over and over, in which only the id changes, at the place `number`: four bytes, little endian, or
+/// ten digits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Command {
     pub(super) bytes: Vec<u8>,
@@ -148,9 +145,7 @@ pub(super) struct Command {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Number {
-    /// Four bytes, little endian.
     Binary(usize),
-    /// Ten digits.
     Digits(usize),
 }
 
@@ -172,7 +167,7 @@ impl Command {
     /// `COM_STMT_EXECUTE` with id 1. Its fields and their bytes: statement (4), flags (1), iterations (4), and with a
     /// parameter the NULL bitmap (1), whether types follow (1), the type (2) the first time, the value (4).
     pub(super) fn execute(statement: u32, has_id: bool, first: bool) -> Self {
-        let mut payload = vec![EXECUTE];
+        let mut payload = vec![COM_STMT_EXECUTE];
         payload.extend_from_slice(&statement.to_le_bytes());
         payload.extend_from_slice(&[0, 1, 0, 0, 0]);
         if has_id {

@@ -21,7 +21,6 @@ use crate::workloads::requests::{REPLY_TIMEOUT, expected, expected_again};
 pub(super) use samehost_login::postgres::LoggedIn as Dialogue;
 pub(super) use samehost_login::postgres::messages::{Refusal, bytes, first, is_aside, message, parse, query};
 
-/// Identifies a running server and a database in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) version: String,
@@ -162,13 +161,12 @@ pub(super) fn other_half(known: &ServerAddress) -> Result<OtherHalf, BenchError>
 }
 
 /// The endpoint of the first socket that is there, in the directories of `unix_socket_directories`; `None` if all are
-/// abstract. If none can be seen, the first: it may be in a directory that we may not search, and then connecting
-/// reports that.
+/// abstract, whose names start with `@`. If none can be seen, the first: it may be in a directory that we may not search,
+/// and then connecting reports that.
 fn socket(directories: &str, port: &str) -> Option<String> {
     let mut first = None;
     for directory in directories.split(',') {
         let directory = directory.trim().trim_matches('"');
-        // The names of abstract ones start with `@`.
         if !directory.starts_with('/') {
             continue;
         }

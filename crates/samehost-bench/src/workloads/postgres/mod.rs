@@ -181,7 +181,7 @@ impl Configured for Settings {
         let requests = self.statement != Statement::Copy;
         let direct = self.pooled.is_none();
         Capabilities {
-            transports: if direct { DIRECT } else { BEHIND },
+            transports: if direct { TO_THE_SERVER } else { BEHIND_A_POOLER },
             foreign_servers: direct,
             connections: requests.then_some("1"),
             rates: requests,
@@ -278,7 +278,6 @@ impl Configured for Settings {
 struct Settings {
     statement: Statement,
     protocol: Protocol,
-    /// Whether each statement has a connection of its own.
     per_query: bool,
     rows: u32,
     read_only: bool,
@@ -337,10 +336,8 @@ fn is_direct(parameters: &Parameters) -> bool {
     parameters.given("via").is_none_or(|via| via == VIA[0])
 }
 
-/// Transports to the server without a pooler.
-const DIRECT: &[Transport] = &[Transport::Tcp, Transport::Unix, Transport::TcpTls];
-/// Transports from a pooler to the server.
-const BEHIND: &[Transport] = &[Transport::Tcp, Transport::Unix];
+const TO_THE_SERVER: &[Transport] = &[Transport::Tcp, Transport::Unix, Transport::TcpTls];
+const BEHIND_A_POOLER: &[Transport] = &[Transport::Tcp, Transport::Unix];
 
 words! {
     enum Connect { Once = "once", PerQuery = "per-query" }

@@ -35,18 +35,15 @@ const BEFOREHAND: u32 = 6;
 pub(super) struct RunningPostgres {
     /// The pooler in front of the private server; ends first.
     pooler: Option<Pooler>,
-    /// The private server; `None` where all were given.
-    server: Option<PrivateServer>,
+    private: Option<PrivateServer>,
     addresses: Servers,
     settings: Settings,
     read_only: bool,
     identities: Vec<(Transport, Identity)>,
     pids: Vec<u32>,
-    /// Name of our table, the same in every database.
     table: String,
     /// One address of each database that has our table.
     tables: Vec<ServerAddress>,
-    /// The server's view of the last trial's first connection.
     view: Option<Arc<OnceLock<Option<String>>>>,
     /// Connectors of earlier jobs; gone when their connections are closed.
     open: Vec<Weak<PostgresConnector>>,
@@ -66,7 +63,7 @@ impl RunningPostgres {
         };
         let mut running = RunningPostgres {
             pooler,
-            server,
+            private: server,
             addresses,
             settings: settings.clone(),
             read_only,
@@ -94,7 +91,7 @@ impl RunningPostgres {
             self.identities.push((*transport, identity(&mut dialogue)?));
             backends.push(parent_of_backend(dialogue.backend));
         }
-        self.pids = match &self.server {
+        self.pids = match &self.private {
             Some(server) => vec![server.pid()],
             None => {
                 let found = foreign_pids(self.addresses.values().map(|address| &address.endpoint));
@@ -107,11 +104,10 @@ impl RunningPostgres {
     }
 
     fn is_foreign(&self) -> bool {
-        self.server.is_none()
+        self.private.is_none()
     }
 
-    /// Whether the given endpoints belong to different servers.
-    fn differ(&self) -> bool {
+    fn are_different_servers(&self) -> bool {
         let [(_, first), others @ ..] = self.identities.as_slice() else { return false };
         others.iter().any(|(_, identity)| !identity.same_server(first))
     }
@@ -164,7 +160,7 @@ impl RunningPostgres {
 
 impl Drop for RunningPostgres {
     fn drop(&mut self) {
-        if self.server.is_some() {
+        if !self.is_foreign() {
             return;
         }
         for address in &self.tables {
@@ -185,7 +181,7 @@ impl Instance for RunningPostgres {
         ServerInfo {
             kind: if let Some(pooler) = &self.pooler {
                 format!("{} and postgresql", pooler.word())
-            } else if self.differ() {
+            } else if self.are_different_servers() {
                 format!("postgresql, {}", apart("server"))
             } else {
                 "postgresql".into()
@@ -257,7 +253,7 @@ impl Instance for RunningPostgres {
         if let Some(pooler) = &self.pooler {
             tails.push(pooler.stderr_tail());
         }
-        if let Some(server) = &self.server {
+        if let Some(server) = &self.private {
             tails.push(server.stderr_tail());
         }
         tails.retain(|tail| !tail.is_empty());
@@ -370,7 +366,6 @@ words! {
 }
 
 pub(super) const VIA: &[&str] = &["none", "pgbouncer", "odyssey"];
-/// Transports in front of the pooler.
 pub(super) const FRONTS: &[&str] = &["tcp", "unix"];
 /// Most connections to the server that are opened before the first trial: each takes some milliseconds.
 const MOST_OPENED: u32 = 256;
@@ -379,7 +374,6 @@ const MOST_OPENED: u32 = 256;
 pub(super) struct Pooled {
     pub(super) kind: PoolerKind,
     pub(super) pool: Pool,
-    /// Transports between the client and the pooler.
     pub(super) front: Axis<Transport>,
 }
 

@@ -165,7 +165,6 @@ fn bad(error: impl Into<BenchError>) -> Bad {
     Bad::new(kind, error.to_string())
 }
 
-/// Position in the reply to a COPY.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Head,
@@ -179,9 +178,8 @@ pub(super) struct CopySession {
     request: Vec<u8>,
     rows: u32,
     head: Vec<u8>,
-    /// The next row that must come.
+    /// The next row that must come, and the positions of the id's digits in it.
     row: Vec<u8>,
-    /// Positions of the id's digits in `row`.
     places: [usize; 2],
     end: Vec<u8>,
     stage: Stage,

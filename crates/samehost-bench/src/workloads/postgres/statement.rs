@@ -21,7 +21,6 @@ words! {
         PointSelect = "point-select",
         Select1 = "select-1",
         Update = "update",
-        /// The whole table as text.
         Copy = "copy",
     }
 
@@ -193,7 +192,6 @@ pub(super) fn copy_end(rows: u32) -> Vec<u8> {
     [message(b'c', b""), message(b'C', count.as_bytes()), message(b'Z', b"I")].concat()
 }
 
-/// Increments a decimal number in place.
 #[inline]
 pub(super) fn increment(digits: &mut [u8]) {
     for digit in digits.iter_mut().rev() {

@@ -159,7 +159,6 @@ const VERSIONS: &[&str] = &["1.0", "1.1"];
 const FRONTS: &[&str] = &["unix", "tcp"];
 
 impl Settings {
-    /// Names of the servers in front.
     fn titles(&self) -> Vec<&'static str> {
         self.via.values.iter().map(|via| via.title()).collect()
     }
@@ -196,7 +195,6 @@ const KEPT: u32 = 48;
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Condition {
     via: FrontKind,
-    /// Transport behind the server in front.
     transport: Transport,
     backends: u32,
     http: Version,
@@ -251,14 +249,12 @@ struct Front {
 /// Processes of a backend by the transport that they serve; those that listen on both are under the first.
 type Backends = BTreeMap<Transport, Vec<PrivateServer>>;
 
-/// The servers in front and their backends during a measurement.
 struct RunningProxy {
     // Dropped first: they stand in front.
     fronts: Vec<Front>,
     backends: Backends,
     settings: Settings,
-    /// Condition of the current trial.
-    current: Option<Condition>,
+    current_condition: Option<Condition>,
     /// The server in front's own word on which backend it asked, for the evidence.
     asked: String,
 }
@@ -297,7 +293,13 @@ impl RunningProxy {
             })?;
             fronts.push(Front { server, conditions });
         }
-        Ok(RunningProxy { fronts, backends, settings: settings.clone(), current: None, asked: String::new() })
+        Ok(RunningProxy {
+            fronts,
+            backends,
+            settings: settings.clone(),
+            current_condition: None,
+            asked: String::new(),
+        })
     }
 
     /// The server in front in this condition, and the name of the virtual host there.
@@ -312,7 +314,7 @@ impl RunningProxy {
 
     /// Processes of the current trial's backends; before the first trial, all.
     fn backend_pids(&self) -> Vec<u32> {
-        match &self.current {
+        match &self.current_condition {
             Some(condition) => {
                 processes(&self.backends, condition).iter().map(|backend| backend.pid()).collect()
             }
@@ -396,7 +398,6 @@ fn processes<'a>(backends: &'a Backends, condition: &Condition) -> Vec<&'a Priva
     processes
 }
 
-/// Endpoints of a condition's backends.
 fn behind<'a>(backends: &'a Backends, condition: &Condition) -> Vec<&'a Endpoint> {
     let processes = processes(backends, condition);
     processes.iter().flat_map(|backend| backend.endpoint(condition.transport)).collect()
@@ -419,7 +420,7 @@ impl Instance for RunningProxy {
     }
 
     fn proxy_pids(&self) -> Vec<u32> {
-        if let Some(current) = &self.current
+        if let Some(current) = &self.current_condition
             && let Some((server, _)) = self.front(current)
         {
             return vec![server.pid()];
@@ -463,7 +464,7 @@ impl Instance for RunningProxy {
             return Err(BenchError::WrongTransport { asked: arm.transport, observed: asked });
         }
         self.asked = asked;
-        self.current = Some(wanted);
+        self.current_condition = Some(wanted);
         let size = arm.point.size_bytes.unwrap_or(4096);
         let connector = Arc::new(HttpConnector {
             endpoint,
@@ -486,7 +487,7 @@ impl Instance for RunningProxy {
     }
 
     fn add_observations(&mut self, trial: &mut Trial) {
-        let Some(condition) = &self.current else { return };
+        let Some(condition) = &self.current_condition else { return };
         let front = condition.via.descriptor();
         if front.worker_is_one_cpu {
             trial.proxy_most_cpus = Some(f64::from(self.settings.workers));

@@ -241,15 +241,20 @@ impl Configured for Settings {
             let spec = BuiltInSpec { tuning: tuning.clone(), ..spec.clone() };
             servers.push((tuning, Arc::new(Mutex::new(BuiltIn::start(spec, &given.missing)?))));
         }
-        let (waits, longer) = (self.waits, self.longer.is_some());
-        Ok(Box::new(RunningRaw { servers, start: start.clone(), given, bulk, waits, longer }))
+        Ok(Box::new(RunningRaw {
+            servers,
+            start: start.clone(),
+            given,
+            bulk,
+            waits: self.waits,
+            marks_second_arm: self.longer.is_some(),
+        }))
     }
 }
 
 /// Sent to a server that already runs, before anything is measured: one of another protocol would be measured for as
 /// long as asked, and its every reply be wrong.
 const PROBE: &[u8; 8] = b"\x01\0\0\0\0\0\0\0";
-/// How long its reply may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Refuses a server that does not send back what it is sent. One behind TLS is not asked.
@@ -277,8 +282,7 @@ struct RunningRaw {
     given: Given,
     bulk: bool,
     waits: Wait,
-    /// Whether the server does more work for the second of two arms.
-    longer: bool,
+    marks_second_arm: bool,
 }
 
 impl RunningRaw {
@@ -313,7 +317,7 @@ impl Instance for RunningRaw {
             None => locked(server).endpoint(arm.transport).cloned(),
         };
         let connector = RawConnector {
-            marked: self.longer && arm.name.ends_with("#2"),
+            marked: self.marks_second_arm && arm.name.ends_with("#2"),
             transport: arm.transport,
             endpoint,
             server: Arc::clone(server),
@@ -415,9 +419,8 @@ pub(in crate::workloads) struct EchoSession {
 }
 
 impl EchoSession {
-    /// `size` is that of a message, in bytes.
-    pub(in crate::workloads) fn new(size: usize) -> Self {
-        EchoSession { message: value(size), number: 0, received: 0 }
+    pub(in crate::workloads) fn new(message_bytes: usize) -> Self {
+        EchoSession { message: value(message_bytes), number: 0, received: 0 }
     }
 
     /// Marks the messages, so that a server with work does more of it.

@@ -216,13 +216,11 @@ words! {
 }
 
 impl Command {
-    /// Whether it has a value of `--size` bytes.
     fn has_value(self) -> bool {
         matches!(self, Command::Get | Command::Set)
     }
 }
 
-/// The servers during a measurement, and our keys in them.
 struct RunningRedis {
     /// The private server in each place, or the given ones as one.
     servers: Vec<Served>,
@@ -230,7 +228,6 @@ struct RunningRedis {
     current: usize,
     settings: Settings,
     identity: Identity,
-    /// Whether the given servers are more than one process.
     differ: bool,
     /// Begins the names of all our keys; random, so that two measurements of one server do not meet.
     prefix: String,
@@ -423,10 +420,8 @@ impl Instance for RunningRedis {
     }
 }
 
-/// A private server, or all given ones.
 struct Served {
     place: Place,
-    /// `None` where servers were given.
     private: Option<PrivateServer>,
     addresses: Servers,
     pids: Vec<u32>,

@@ -38,11 +38,9 @@ impl Exchange {
 #[derive(Debug)]
 pub(super) struct RedisSession {
     exchange: Exchange,
-    /// Replies of this request that have not come yet.
     left: u32,
     /// Bytes of the current reply that were compared, for [`Awaited::look`].
     received: usize,
-    /// Kind of the first refusal in this request.
     refused: Option<&'static str>,
     counter: Counter,
 }

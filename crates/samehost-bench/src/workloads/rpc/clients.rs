@@ -25,8 +25,7 @@ use crate::builtin_servers::rpc::{EchoReply, EchoRequest, METHOD, MOST_MESSAGE, 
 use crate::engine::session::{Bad, Caller, Progress, Seen, Session};
 use crate::error::BenchError;
 
-/// How long the first reply may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const FIRST_REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A call's request and the payload of its reply.
 #[derive(Clone, Debug)]
@@ -46,7 +45,6 @@ impl Asked {
     }
 }
 
-/// One connection and the thread's runtime.
 pub(super) struct GrpcCaller {
     runtime: Runtime,
     grpc: Grpc<Channel>,
@@ -78,8 +76,10 @@ impl GrpcCaller {
 
 fn within<T>(runtime: &Runtime, endpoint: &Endpoint, work: impl Future<Output = T>) -> Result<T, BenchError> {
     // The limit's timer must be made inside the runtime.
-    runtime.block_on(async { tokio::time::timeout(CONNECT_TIMEOUT, work).await }).map_err(|_| {
-        BenchError::Hung { endpoint: endpoint.to_string(), seconds: CONNECT_TIMEOUT.as_secs_f64() }
+    let result = runtime.block_on(async { tokio::time::timeout(FIRST_REPLY_TIMEOUT, work).await });
+    result.map_err(|_| BenchError::Hung {
+        endpoint: endpoint.to_string(),
+        seconds: FIRST_REPLY_TIMEOUT.as_secs_f64(),
     })
 }
 
@@ -131,7 +131,6 @@ async fn ask(grpc: &mut Grpc<Channel>, request: &EchoRequest) -> Result<EchoRepl
     Ok(grpc.unary(Request::new(request.clone()), path, codec).await?.into_inner())
 }
 
-/// An error and its causes, the outermost first.
 fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -222,12 +221,11 @@ impl Caller for GrpcCaller {
 pub(super) const TRANSPORTS: &[Transport] =
     &[Transport::Tcp, Transport::Unix, Transport::Tcp6, Transport::Abstract];
 
-/// A request and its reply but for their numbers, shared by all connections of a trial.
+/// A request up to its number, which is at its end, and a reply after its number, which is at its beginning; shared by
+/// all connections of a trial.
 #[derive(Clone, Debug)]
 pub(super) struct JsonAsked {
-    /// The request up to its number.
     request: Arc<[u8]>,
-    /// The reply after its number.
     reply: Arc<[u8]>,
     /// Bytes of the reply's beginning that determine its kind: an error has others there.
     head: usize,

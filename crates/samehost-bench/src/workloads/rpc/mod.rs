@@ -22,7 +22,6 @@ use crate::workload::{Capabilities, Configured, Description, Instance, StartOpti
 use crate::workloads::foreign::{Given, needs_private};
 use crate::workloads::requests::{MOST_SLICED, prove, require_size, require_threads, size_of};
 
-/// Largest payload in either direction.
 const MOST_SIZE: u64 = 64 * 1024 * 1024;
 /// Value of `--reply` for a reply equal to the request's payload.
 const ECHO: &str = "echo";
@@ -39,11 +38,8 @@ struct Settings {
 
 words! {
     enum Protocol {
-        /// gRPC, tonic on both sides.
         Grpc = "grpc",
-        /// net/rpc's gob over HTTP, Go on both sides.
         GoGob = "go-gob",
-        /// net/rpc's JSON codec, our client.
         GoJson = "go-json",
     }
 }
@@ -157,7 +153,6 @@ fn payload(size: usize) -> Vec<u8> {
 /// Largest message that one blocking connection may send before it reads: it fits into every transport's buffers.
 const SMALL: usize = 16 * 1024;
 
-/// A running gRPC server, private or given.
 struct Grpc {
     server: BuiltIn,
     given: Given,
@@ -199,7 +194,6 @@ impl Instance for Grpc {
     }
 }
 
-/// A running private Go server.
 struct Go {
     server: PrivateServer,
     program: Arc<GoProgram>,

@@ -268,7 +268,6 @@ const WEB_GROUPS: &[&str] = &["www-data", "apache", "nginx", "http", "www"];
 /// Most files whose permissions are looked at; a site has some ten thousand.
 const MOST_FILES: usize = 200_000;
 
-/// A user who can read a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Reader {
     /// `None` for our own user.

@@ -184,7 +184,6 @@ impl Configured for Settings {
 #[derive(Clone, Debug)]
 struct Settings {
     via: Axis<FrontKind>,
-    /// Transport between the web server and PHP-FPM.
     fpm: Axis<Transport>,
     /// Directory of an existing site; `None` for a private one.
     site: Option<PathBuf>,
@@ -236,14 +235,11 @@ struct RunningWordPress {
     /// Number of trials, which gives each its name in PHP's log.
     trials: u64,
     current: Option<CurrentTrial>,
-    /// The web server in the current trial.
-    via: Option<FrontKind>,
+    current_via: Option<FrontKind>,
 }
 
 struct CurrentTrial {
-    /// Marks the trial's pages in PHP's log.
     name: String,
-    /// The evidence about the connection to the database.
     observed: String,
     /// Mean time to connect to the database, in the probe before the trial; NaN if none was timed.
     connect_ms: f64,
@@ -293,7 +289,7 @@ impl RunningWordPress {
             pids,
             trials: 0,
             current: None,
-            via: None,
+            current_via: None,
         })
     }
 
@@ -391,7 +387,7 @@ impl RunningWordPress {
 
 /// Installs WordPress and makes its content; returns kind and version of the server.
 fn install(web: &Web) -> Result<(String, String), BenchError> {
-    let reason = match web.run("/install") {
+    let reason = match web.run_script("/install") {
         Ok(page) => {
             let last = page.lines().last().unwrap_or_default();
             match installed(last) {
@@ -423,7 +419,7 @@ impl Instance for RunningWordPress {
     }
 
     fn proxy_pids(&self) -> Vec<u32> {
-        self.web.front_pids(self.via)
+        self.web.front_pids(self.current_via)
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
@@ -437,7 +433,7 @@ impl Instance for RunningWordPress {
         self.trials += 1;
         let fpm = self.settings.fpm.at(&arm.point);
         let via = self.settings.via.at(&arm.point);
-        self.via = Some(via);
+        self.current_via = Some(via);
         let Some(endpoint) = self.web.endpoint(via, arm.transport, fpm) else {
             return BenchError::refuse(format!(
                 "{} has no address for {} (a fault of samehost)",

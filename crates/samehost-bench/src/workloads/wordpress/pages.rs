@@ -22,7 +22,6 @@ const LONGEST_SEARCH: Duration = Duration::from_secs(2);
 pub(super) struct Page {
     trial: String,
     page_us: f64,
-    /// Number of queries, as WordPress counts them.
     queries: f64,
     query_us: f64,
     /// The client library's description of its connection: `Localhost via UNIX socket`; empty without a connection.
@@ -65,7 +64,6 @@ impl Page {
         !self.library.is_empty()
     }
 
-    /// The evidence about the connection to the database, for the report.
     pub(super) fn observed(&self) -> String {
         let kernel = match self.kernel.as_slice() {
             [] => "no socket seen".to_owned(),
@@ -91,7 +89,6 @@ fn is_of_port(socket: &str, port: Option<u16>) -> bool {
     }
 }
 
-/// Splits a list with commas; empty items are left out.
 fn list(text: &str) -> Vec<String> {
     text.split(',').filter(|item| !item.is_empty()).map(str::to_owned).collect()
 }
@@ -123,15 +120,14 @@ pub(super) fn summarise(pages: &[Page], connect_ms: f64) -> BTreeMap<String, f64
 /// The log file that PHP writes, and how far it was read.
 pub(super) struct PageLog {
     path: PathBuf,
-    /// Bytes read so far.
-    read: u64,
+    read_bytes: u64,
     /// Beginning of a line that is not complete yet.
     pending: String,
 }
 
 impl PageLog {
     pub(super) fn new(path: &Path) -> Self {
-        PageLog { path: path.to_owned(), read: 0, pending: String::new() }
+        PageLog { path: path.to_owned(), read_bytes: 0, pending: String::new() }
     }
 
     /// Pages of a trial that were logged since the last call. A page is logged after it was sent, so this waits until
@@ -156,8 +152,8 @@ impl PageLog {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(error),
         };
-        file.seek(SeekFrom::Start(self.read))?;
-        self.read += file.read_to_string(&mut self.pending)? as u64;
+        file.seek(SeekFrom::Start(self.read_bytes))?;
+        self.read_bytes += file.read_to_string(&mut self.pending)? as u64;
         let Some(last) = self.pending.rfind('\n') else { return Ok(Vec::new()) };
         let whole = last + 1;
         let pages = self.pending[..whole].lines().flat_map(Page::parse).collect();
@@ -190,7 +186,6 @@ pub(super) fn check_host(host: &str) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// A request for a page that belongs to a trial.
 pub(super) fn page(path: &str, host: &str, trial: &str, key: &str) -> Arc<[u8]> {
     format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{KEY}: {key}\r\nX-Samehost-Trial: {trial}\r\n\r\n")
         .into_bytes()

@@ -17,7 +17,6 @@ const DATABASE: &str = "wordpress";
 /// Name and text of the script that runs before each page (`auto_prepend_file`).
 pub(super) const PREPEND: (&str, &str) = ("prepend.php", include_str!("php/prepend.php"));
 
-/// The endpoint of a site's database on one transport.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Database {
     pub(super) endpoint: Endpoint,
@@ -43,16 +42,13 @@ impl Database {
     }
 }
 
-/// A site as the web servers have to know it.
 #[derive(Clone, Debug)]
 pub(super) struct Site {
     /// Directory of an existing site; `None` for the private one, which is PHP-FPM's script folder.
     pub(super) root: Option<PathBuf>,
-    /// Host field of requests, and name of the site.
     pub(super) host: String,
     /// Path of the home address, without the last slash.
     pub(super) base: String,
-    /// Whether the home address is https, which PHP is told.
     pub(super) https: bool,
     /// Account that the servers run as; `None` for ours.
     pub(super) account: Option<Account>,
@@ -135,7 +131,6 @@ fn missing(program: &str, package: &'static str) -> BenchError {
     BenchError::NotInstalled { program: program.into(), package }
 }
 
-/// Whether the distribution's package is installed.
 pub(super) fn is_installed() -> bool {
     Path::new(WORDPRESS).join("wp-settings.php").is_file()
 }

@@ -25,7 +25,6 @@ const POOLS: [Transport; 2] = [Transport::Unix, Transport::Tcp];
 /// How long a supervisor may take to notice that its server has ended.
 const MOMENT: Duration = Duration::from_millis(500);
 
-/// The transports of an address in front.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Way {
     database: Transport,
@@ -37,7 +36,6 @@ struct Front {
     server: PrivateServer,
 }
 
-/// Running web servers.
 pub(super) struct Web {
     // Dropped first: they stand in front.
     fronts: Vec<Front>,
@@ -57,7 +55,6 @@ impl Web {
         pools: &[Transport],
     ) -> Result<Self, BenchError> {
         let pages = start.most_connections;
-        // One more than concurrent pages: a process may still be logging a page when the next is requested.
         let mut asked = POOLS.to_vec();
         asked.retain(|transport| pools.contains(transport));
         let spec = PhpFpmSpec {
@@ -78,7 +75,6 @@ impl Web {
         Ok(Web { fronts, fpm, ways, key })
     }
 
-    /// Endpoint for the pages of an arm.
     pub(super) fn endpoint(&self, via: FrontKind, database: Transport, fpm: Transport) -> Option<Endpoint> {
         let front = self.fronts.iter().find(|front| front.kind == via)?;
         let first = front.server.endpoint(via.best())?;
@@ -90,8 +86,7 @@ impl Web {
         &self.key
     }
 
-    /// Runs one of our own PHP scripts; returns its output.
-    pub(super) fn run(&self, script: &str) -> Result<String, BenchError> {
+    pub(super) fn run_script(&self, script: &str) -> Result<String, BenchError> {
         match self.fronts.first() {
             Some(front) => ours(&front.server, script, &self.key),
             None => Ok(String::new()),
@@ -133,7 +128,6 @@ impl Web {
         if self.fpm.has_ended() { Err(self.lost()) } else { Ok(()) }
     }
 
-    /// The error that PHP-FPM has ended.
     pub(super) fn lost(&self) -> BenchError {
         BenchError::ServerLost {
             endpoint: self.fpm.directory().display().to_string(),
@@ -190,6 +184,7 @@ fn pool(transport: Transport, pages: u32) -> Pool {
     Pool {
         name: transport.to_string(),
         transport,
+        // One more than concurrent pages: a process may still be logging a page when the next is requested.
         children: pages + 1,
         backlog: 511,
         clear_env: true,
