@@ -133,19 +133,40 @@ impl RunningFastCgi {
             None => 0,
         };
         let mut seen = None;
-        let ask = || -> Result<Body, BenchError> {
-            let mut link = link_to(endpoint)?;
-            link.expect(known);
-            let (reply, body) =
-                link.ask(&request, |input| whole_reply(input).map_err(|bad| bad.to_string()))?;
-            if refusal(reply.status).is_some() {
-                return Err(self.refused(endpoint, &reply, &body));
-            }
-            seen = Some(Seen::of_socket(&link.into_stream()?));
-            Ok(Body { length: body.len() as u64, begins: body })
-        };
-        let expected = self.expected(endpoint, body, ask)?;
+        let expected = self.expected(endpoint, body, || {
+            let (body, socket) = self.ask_pool(endpoint, &request, known)?;
+            seen = Some(socket);
+            Ok(body)
+        })?;
         Ok(Learned { expected, seen })
+    }
+
+    /// One successful reply of a pool, whose body has `known` bytes as far as that is known, and what the kernel reports
+    /// about its connection.
+    fn ask_pool(
+        &self,
+        endpoint: &Endpoint,
+        request: &[u8],
+        known: usize,
+    ) -> Result<(Body, Seen), BenchError> {
+        let mut link = link_to(endpoint)?;
+        link.expect(known);
+        let (reply, body) = link.ask(request, |input| whole_reply(input).map_err(|bad| bad.to_string()))?;
+        if refusal(reply.status).is_some() {
+            return Err(self.refused(endpoint, &reply, &body));
+        }
+        let seen = Seen::of_socket(&link.into_stream()?);
+        Ok((Body { length: body.len() as u64, begins: body }, seen))
+    }
+
+    /// One successful reply through a server in front.
+    fn ask_front(&self, front: &Front, request: &[u8]) -> Result<Body, BenchError> {
+        let Fetched { head, body, length, .. } = fetch(&front.endpoint, request)?;
+        if refusal(head.status).is_some() {
+            let reply = Reply { status: head.status, complaint: front.stderr_tail(), ..Reply::default() };
+            return Err(self.refused(&front.endpoint, &reply, &body));
+        }
+        Ok(Body { begins: body, length })
     }
 
     /// The job of a trial through a server in front: connections in front stay open, except in a burst.
@@ -158,18 +179,7 @@ impl RunningFastCgi {
         body: Option<Arc<[u8]>>,
     ) -> Result<Job, BenchError> {
         let (endpoint, request) = (front.endpoint.clone(), request_for(pool, query));
-        let ask = || -> Result<Body, BenchError> {
-            let Fetched { head, body, length, .. } = fetch(&endpoint, &request)?;
-            match refusal(head.status) {
-                None => Ok(Body { begins: body, length }),
-                Some(_) => {
-                    let reply =
-                        Reply { status: head.status, complaint: front.stderr_tail(), ..Reply::default() };
-                    Err(self.refused(&endpoint, &reply, &body))
-                }
-            }
-        };
-        let expected = self.expected(&endpoint, body, ask)?;
+        let expected = self.expected(&endpoint, body, || self.ask_front(front, &request))?;
         if self.settings.burst {
             return Ok(Job::Burst(BurstJob {
                 endpoint,

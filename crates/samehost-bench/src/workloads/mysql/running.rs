@@ -12,8 +12,8 @@ use samehost_system::interrupt;
 use samehost_transport::Stream;
 
 use super::dialogue::{Address, BinaryLog, Dialogue, begin, binary_log, prepare};
-use super::session::{DumpSession, Ids, Known, MySqlCaller, MySqlSession};
-use super::statement::{Command, Protocol, Statement, Table};
+use super::session::{DumpSession, MySqlCaller, MySqlSession};
+use super::statement::{Command, Ids, Known, Protocol, Statement, Table};
 use super::{Settings, login};
 use crate::engine::Job;
 use crate::engine::session::{Caller, Connector, Seen, Session};

@@ -12,29 +12,10 @@ use samehost_login::mysql::packet::{
 
 use super::dialogue::{Address, QUERY, Reply};
 use super::statement::{
-    C_REPEATS, Command, DIGITS, PAD_REPEATS, Protocol, Statement, Table, digits, write_digits,
+    C_REPEATS, Command, DIGITS, Ids, PAD_REPEATS, Protocol, Statement, Table, digits, write_digits,
 };
 use crate::engine::session::{Bad, Caller, Progress, Seen, Session};
 use crate::error::BenchError;
-
-/// Some ids of a table that is not ours, and the reply to each.
-pub(super) type Known = Arc<[(u32, Box<[u8]>)]>;
-
-#[derive(Clone, Debug)]
-pub(super) enum Ids {
-    /// All ids of our own table: from 1 to this.
-    Own(u32),
-    Known(Known),
-}
-
-impl Ids {
-    pub(super) fn pick(&self, random: &mut Xoshiro256PlusPlus) -> u32 {
-        match self {
-            Ids::Own(rows) => random.random_range(1..=*rows),
-            Ids::Known(known) => known[random.random_range(0..known.len())].0,
-        }
-    }
-}
 
 #[derive(Clone, Debug)]
 enum Judge {
@@ -418,8 +399,9 @@ mod tests {
     use samehost_login::mysql::packet::frame;
     use samehost_testing::bent;
 
-    use super::{Table, digits, *};
+    use super::*;
     use crate::engine::session::in_any_pieces;
+    use crate::workloads::mysql::statement::Known;
 
     const END: &[u8] = &[0xfe, 0, 0, 2, 0];
 

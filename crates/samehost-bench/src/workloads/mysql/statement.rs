@@ -1,8 +1,13 @@
 //! The statements, as SQL and as bytes of a command, and the rows of our table.
 
+use std::sync::Arc;
+
+use rand::RngExt;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use samehost_login::mysql::packet::frame;
+
 use super::dialogue::QUERY;
 use crate::parameters::words;
-use samehost_login::mysql::packet::frame;
 
 const COM_STMT_EXECUTE: u8 = 0x17;
 /// `MYSQL_TYPE_LONG` with the flag for unsigned.
@@ -132,6 +137,25 @@ pub(super) fn write_digits(mut id: u32, place: &mut [u8]) {
     for digit in place.iter_mut().rev() {
         *digit = b'0' + (id % 10) as u8;
         id /= 10;
+    }
+}
+
+/// Some ids of a table that is not ours, and the reply to each.
+pub(super) type Known = Arc<[(u32, Box<[u8]>)]>;
+
+#[derive(Clone, Debug)]
+pub(super) enum Ids {
+    /// All ids of our own table: from 1 to this.
+    Own(u32),
+    Known(Known),
+}
+
+impl Ids {
+    pub(super) fn pick(&self, random: &mut Xoshiro256PlusPlus) -> u32 {
+        match self {
+            Ids::Own(rows) => random.random_range(1..=*rows),
+            Ids::Known(known) => known[random.random_range(0..known.len())].0,
+        }
     }
 }
 
