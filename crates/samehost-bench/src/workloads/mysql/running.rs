@@ -239,7 +239,6 @@ impl Connector for MySqlConnector {
             return Ok((dialogue.into_stream()?, Box::new(session)));
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-
         let (mut first, command) = match self.protocol {
             Protocol::Text => {
                 let command = Command::query(self.statement, &self.table);

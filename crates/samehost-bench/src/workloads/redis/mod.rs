@@ -287,8 +287,8 @@ impl RunningRedis {
         self.current().private.is_none()
     }
 
-    /// Makes the request of a trial and its replies, and sets its key in the arm's server. A trial's first request is
-    /// so no miss, and the reply that all others are compared with is known without asking for it.
+    /// Makes the request of a trial and its replies, and sets its key in the arm's server: the first request finds it, and
+    /// the reply that all others are compared with is known without asking for it.
     fn asked(&mut self, arm: &Arm, dialogue: &mut Dialogue) -> Result<Asked, BenchError> {
         let pipeline = self.settings.pipeline.at(&arm.point);
         let size = size_of(arm);
