@@ -50,7 +50,7 @@ impl Page {
     }
 
     /// Whether the connection to the database used this transport. Both the kernel and the library must say so: the one
-    /// lists all sockets that the page opened, and the other's word alone is no proof.
+    /// lists all sockets that the page opened, and the other's word alone proves nothing.
     pub(super) fn is_over(&self, transport: Transport, port: Option<u16>) -> bool {
         let unix = self.library.contains("UNIX socket");
         let tcp = self.library.contains("TCP/IP");
