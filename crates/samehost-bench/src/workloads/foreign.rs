@@ -14,12 +14,10 @@ use crate::private_servers::PrivateServer;
 use crate::workload::{Look, Servers, StartOptions, Written};
 use crate::workloads::requests::link_to;
 
-/// The servers given as plain endpoints.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Given {
     pub(crate) endpoints: BTreeMap<Transport, Endpoint>,
     pub(crate) pids: Vec<u32>,
-    /// Transports for which none is given.
     pub(crate) missing: Vec<Transport>,
 }
 
@@ -28,17 +26,15 @@ impl Given {
         let servers = &start.servers;
         let mut missing = start.transports.clone();
         missing.retain(|transport| !servers.contains_key(transport));
-        Given {
-            endpoints: servers
-                .iter()
-                .map(|(transport, address)| (*transport, address.endpoint.clone()))
-                .collect(),
-            pids: foreign_pids(servers.values().map(|address| &address.endpoint)),
-            missing,
+        let mut endpoints = BTreeMap::new();
+        for (transport, address) in servers {
+            endpoints.insert(*transport, address.endpoint.clone());
         }
+        Given { pids: foreign_pids(endpoints.values()), endpoints, missing }
     }
 
-    /// What a report says of the servers: their kind if they are given, and otherwise ours with its processes.
+    /// Describes the servers for the report: as `given` if all of them run already, and otherwise as `ours`, with
+    /// this version and, besides the given ones, the processes `own`.
     pub(crate) fn server(&self, given: &str, ours: &str, own: Vec<u32>) -> ServerInfo {
         let managed = !self.missing.is_empty();
         ServerInfo {
@@ -64,7 +60,7 @@ pub(crate) fn needs_private(start: &StartOptions) -> Result<bool, BenchError> {
     Ok(missing)
 }
 
-/// A private server over the transports that are measured.
+/// Addresses of a private server over those of the transports that it has.
 pub(crate) fn own_addresses(
     server: &PrivateServer,
     transports: &[Transport],
@@ -79,7 +75,6 @@ pub(crate) fn own_addresses(
     servers
 }
 
-/// Processes of the given servers, each once.
 pub(crate) fn foreign_pids<'a>(endpoints: impl Iterator<Item = &'a Endpoint>) -> Vec<u32> {
     let mut pids: Vec<u32> = endpoints.flat_map(listener_pids).collect();
     pids.sort_unstable();
@@ -93,7 +88,8 @@ pub(crate) fn foreign_pids<'a>(endpoints: impl Iterator<Item = &'a Endpoint>) ->
 /// # Errors
 /// When no server answers there: the user should know that first.
 pub(crate) fn crowding(look: &Look<'_>, is_burst: bool) -> Result<Vec<Impact>, BenchError> {
-    let each = look.servers.iter().map(|(transport, address)| {
+    let mut impacts = Vec::new();
+    for (transport, address) in look.servers {
         let endpoint = &address.endpoint;
         let mut impact = Impact::of(format!("the server at {endpoint}"));
         impact.does.push(if is_burst {
@@ -107,26 +103,29 @@ pub(crate) fn crowding(look: &Look<'_>, is_burst: bool) -> Result<Vec<Impact>, B
         });
         link_to(endpoint)?;
         if let Some(queue) = queue(endpoint) {
-            impact.found.push(format!("{} connections may wait to be accepted there (its backlog), {} do now", queue.most, queue.waiting));
+            impact.found.push(format!(
+                "{} connections may wait to be accepted there (its backlog), {} do now",
+                queue.most, queue.waiting
+            ));
         }
-        Ok(impact)
-    });
-    each.collect()
+        impacts.push(impact);
+    }
+    Ok(impacts)
 }
 
-/// How servers of a protocol are named on the command line: by a URL of its own, or a plain endpoint.
+/// How servers of a protocol are named on the command line: by a URL of its own, or a plain endpoint. All
+/// workloads read URLs here, and this asks `samehost-login`: with a reader for each, `mysql://u@localhost/db` was a
+/// Unix socket to one verb and TCP to the other (docs/decisions/0087).
 pub(crate) struct Forms {
     pub(crate) protocol: Protocol,
-    /// Name of the servers.
     pub(crate) title: &'static str,
-    /// What to write, for errors.
+    /// Texts that are taken, for errors.
     pub(crate) examples: &'static str,
     /// Added where an option names an endpoint of another transport; may be empty.
     pub(crate) hint: &'static str,
 }
 
 impl Forms {
-    /// The error for a URL that cannot be taken.
     pub(crate) fn wrong(&self, reason: &str) -> BenchError {
         BenchError::Usage(format!("{reason}; write {}", self.examples))
     }
@@ -135,11 +134,12 @@ impl Forms {
     pub(crate) fn url(&self, written: &Written<'_>) -> Result<Option<ServerUrl>, BenchError> {
         let Some(url) = ServerUrl::parse(written.text) else { return Ok(None) };
         let mut url = url.map_err(|reason| self.wrong(&reason))?;
-        url.password = url.password.or_else(|| Some(written.password?.reveal().to_owned()));
+        if let (None, Some(password)) = (&url.password, written.password) {
+            url.password = Some(password.reveal().to_owned());
+        }
         Ok(Some(url))
     }
 
-    /// Where a URL of this protocol leads.
     pub(crate) fn endpoint(&self, url: &ServerUrl) -> Result<Endpoint, BenchError> {
         let found = Destination::of(url).map_err(|error| self.wrong(&error.to_string()))?;
         if found.protocol != self.protocol {
@@ -169,7 +169,7 @@ impl Forms {
         Ok(ServerAddress::new(endpoint, credentials))
     }
 
-    /// Fails if an option names an endpoint of another transport.
+    /// Refuses an option that names an endpoint of another transport: `--unix tcp:…`.
     pub(crate) fn require_fit(&self, written: &Written<'_>, endpoint: &Endpoint) -> Result<(), BenchError> {
         if written.fits(endpoint) {
             return Ok(());
@@ -179,11 +179,16 @@ impl Forms {
     }
 }
 
-/// The other half of a server, or what to say of a server that does not have it or does not tell.
-pub(crate) type OtherHalf = Result<Endpoint, String>;
+/// A server's answer to the question how it is reached over the other transport, TCP or the Unix socket.
+pub(crate) enum OtherHalf {
+    At(Endpoint),
+    /// It does not listen there, or does not tell this user: a predicate whose subject is the server.
+    Lacking(String),
+}
 
-/// Running servers with those that are wanted: the half that was not given is asked for with `ask`, at the address that is known,
-/// and a server is reached over TLS at its TCP port.
+/// The given servers over all transports that are wanted, none in `wanted` meaning all that they have. The half that
+/// was not given is asked for with `ask`, at the address that is known, and a server is reached over TLS at its TCP
+/// port.
 ///
 /// # Errors
 /// When the server cannot be asked, or lacks the half that is wanted.
@@ -197,18 +202,23 @@ pub(crate) fn complete(
     let wants = |transport: Transport| wanted.is_empty() || wanted.contains(&transport);
     for (known, other) in [(Transport::Tcp, Transport::Unix), (Transport::Unix, Transport::Tcp)] {
         let wants_other = wants(other) || (other == Transport::Tcp && over_tls);
-        let Some(address) = servers.get(&known).filter(|_| servers.len() == 1 && wants_other) else {
+        if servers.len() != 1 || !wants_other {
             continue;
-        };
+        }
+        let Some(address) = servers.get(&known) else { continue };
         // A server that refuses plain TCP may still be asked over TLS.
         let asked = if over_tls { address.over_tls() } else { address.clone() };
-        let endpoint = ask(&asked)?.map_err(|lacks| {
-            let (endpoint, transport) = (&asked.endpoint, asked.endpoint.transport());
-            BenchError::Usage(format!(
-                "the server at {endpoint} {lacks}, or measure one arm with --transports {transport}"
-            ))
-        })?;
-        servers.insert(other, ServerAddress::new(endpoint, asked.credentials));
+        match ask(&asked)? {
+            OtherHalf::At(endpoint) => {
+                servers.insert(other, ServerAddress::new(endpoint, asked.credentials));
+            }
+            OtherHalf::Lacking(lacks) => {
+                let (endpoint, transport) = (&asked.endpoint, asked.endpoint.transport());
+                return BenchError::refuse(format!(
+                    "the server at {endpoint} {lacks}, or measure one arm with --transports {transport}"
+                ));
+            }
+        }
     }
     if over_tls && let Some(address) = servers.get(&Transport::Tcp) {
         let address = address.over_tls();

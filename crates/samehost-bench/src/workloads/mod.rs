@@ -21,7 +21,7 @@ use crate::workload::Workload;
 
 pub use http::PageLook;
 
-/// All workloads in the order of the help.
+/// All workloads, in the order of the help.
 pub static WORKLOADS: &[&dyn Workload] = &[
     &raw::Raw,
     &connect::Connect,

@@ -9,7 +9,6 @@ use samehost_transport::{ConnectError, Stream};
 
 use crate::error::BenchError;
 
-/// Metrics of bursts of connects.
 pub(crate) fn burst_metrics() -> Vec<MetricInfo> {
     let mut metrics = vec![
         MetricInfo::own("served_percent", "percent", Better::Higher),
@@ -21,7 +20,6 @@ pub(crate) fn burst_metrics() -> Vec<MetricInfo> {
     metrics
 }
 
-/// Kind of a connect error, for the error counts.
 pub(crate) fn connect_failure(error: &ConnectError) -> &'static str {
     match error {
         ConnectError::Refused { .. } => "connection refused",
@@ -40,12 +38,11 @@ pub(crate) fn connect_failure(error: &ConnectError) -> &'static str {
 /// undivided trials for reasons of their own (docs/method.md §1a).
 pub(crate) const MOST_SLICED: u32 = 256;
 
-/// Bytes of an arm's requests or replies.
+/// Bytes of an arm's requests or replies; 128 where its point has no size.
 pub(crate) fn size_of(arm: &Arm) -> usize {
     usize::try_from(arm.point.size_bytes.unwrap_or(128)).unwrap_or(usize::MAX)
 }
 
-/// Refuses a size, which `option` gives, of more than `most` bytes.
 pub(crate) fn require_size(option: &str, size: u64, what: &str, most: u64) -> Result<(), BenchError> {
     if size <= most {
         return Ok(());
@@ -53,7 +50,6 @@ pub(crate) fn require_size(option: &str, size: u64, what: &str, most: u64) -> Re
     BenchError::refuse(format!("{option} {size} is too large for {what}: at most {most} bytes here"))
 }
 
-/// Most connections of an arm where each has a thread.
 const MOST_THREADS: u32 = 1024;
 
 /// Refuses more connections than there may be threads; `what` needs one for each.
@@ -64,24 +60,27 @@ pub(crate) fn require_threads(what: &str, connections: u32) -> Result<(), BenchE
     BenchError::refuse(format!("{what} has a thread for each connection; at most {MOST_THREADS} of them"))
 }
 
-/// What a report says of servers that are one for each transport; `what` is one of them.
+/// Remark in a report where each transport has a server of its own. Two identical server processes differed by 10 to
+/// 20 % (docs/decisions/0010), so the reader must know that the difference of the transports contains theirs.
 pub(crate) fn apart(what: &str) -> String {
     format!("a different {what} for each transport: what differs between them counts as the transport's")
 }
 
-/// How long to wait for a reply outside of trials.
+/// How long a reply may take outside of trials: during set-up, clean-up and the login.
 pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) fn link_to(endpoint: &Endpoint) -> Result<Link, BenchError> {
     Ok(Link::connect(endpoint, REPLY_TIMEOUT)?)
 }
 
-/// Words for a server's view of a connection.
 pub(crate) fn says(seen: impl std::fmt::Display) -> String {
     format!("the server says {seen}")
 }
 
-/// Checks with the kernel that a stream uses the transport asked for.
+/// Checks with the kernel that a stream uses the transport asked for, before anything is measured on it.
+///
+/// # Errors
+/// [`BenchError::WrongTransport`] when the kernel names another one.
 pub(crate) fn prove(stream: &Stream, asked: Transport) -> Result<(), BenchError> {
     Ok(samehost_login::prove(stream, asked)?)
 }
@@ -99,9 +98,6 @@ pub(crate) fn require_own_connects(transport: Transport) -> Result<(), BenchErro
     ))
 }
 
-// Replies that are known beforehand, compared byte for byte as they arrive, without knowledge of the protocol: if the head differs,
-// the protocol has to parse it. And which server a measurement logs in to: its identity.
-
 /// Bytes of the correct reply, learned from the first one and filled in with what is known of each row.
 /// Every reply is checked. A full backlog made a Unix socket look ten times faster, because 50,000 of
 /// 65,000 replies were errors. Parsing each reply would cost the client CPU time that is not the
@@ -114,32 +110,27 @@ pub(super) struct Awaited {
     head: usize,
 }
 
-/// Result of comparing a part of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// Complete and correct.
     Whole {
-        /// Bytes used up.
         consumed: usize,
     },
-    /// Correct so far.
     Partly {
-        /// Bytes used up.
         consumed: usize,
     },
-    /// The head differs; nothing is consumed.
+    /// Nothing is consumed: the protocol has to parse this reply.
     OtherHead,
-    /// The head is correct, but what follows differs.
     WrongBody,
 }
 
 impl Awaited {
-    /// A reply made of head, body and end.
     pub(super) fn new(head: &[u8], body: &[u8], end: &[u8]) -> Self {
         Awaited { bytes: [head, body, end].concat().into(), head: head.len() }
     }
 
-    /// Compares more bytes of the reply, of which `received` came before.
+    /// Compares more bytes of the reply. The caller keeps `received`, the bytes of this reply that were consumed
+    /// before: 0 at first, and 0 again after a whole reply. A part of the head consumes nothing and has to be
+    /// given again, together with more.
     #[inline]
     pub(super) fn look(&self, received: &mut usize, input: &[u8]) -> Seen {
         if *received == 0 {

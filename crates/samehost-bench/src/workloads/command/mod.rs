@@ -1,5 +1,5 @@
-//! Any commands, compared with the same statistics: sysbench over TCP and over a socket, a build before and
-//! after a change. Whole processes alternate.
+//! Any commands, compared with the same statistics: sysbench over TCP and over a socket, a build before and after a
+//! change. Whole processes alternate.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,18 +17,15 @@ use crate::workload::{
     Capabilities, Configured, Description, Instance, OpenOrClosed, StartOptions, Starts, Workload,
 };
 
-/// Most runs before the first that counts.
 const MOST_WARMUPS: u32 = 1000;
 
-/// Runs the commands given one after the other, or with `--arm`.
 pub struct Command;
 
 struct Commands {
     jobs: Vec<ProcessJob>,
     prepare: Option<String>,
     warmup: u32,
-    /// Ids of the arms that had their warm-up.
-    warm: BTreeSet<String>,
+    warmed_up_arms: BTreeSet<String>,
 }
 
 struct Settings {
@@ -38,7 +35,7 @@ struct Settings {
     swept: Vec<Swept>,
 }
 
-/// A number in the output.
+/// A number that is looked for in the output of each run, and compared.
 struct Value {
     metric: String,
     better: Better,
@@ -59,18 +56,22 @@ impl Direction {
 }
 
 impl Value {
-    /// `REGEX` is the metric `value`, `NAME:higher=REGEX` and `NAME:lower=REGEX` have a name and a direction of their own.
+    /// `REGEX` is the metric `value` with the `usual` direction; `NAME:higher=REGEX` and `NAME:lower=REGEX` have a name and
+    /// a direction of their own.
     fn parse(text: &str, usual: Direction) -> Result<Self, BenchError> {
-        let (metric, direction, pattern) = named(text).unwrap_or(("value", usual, text));
+        let (metric, direction, pattern) = match named(text) {
+            Some(parts) => parts,
+            None => ("value", usual, text),
+        };
         if !is_word(metric) || Metric::named(metric).is_some() {
             return Err(BenchError::Usage(format!(
                 "--value: `{metric}` cannot be the name of a number; use letters, digits and _, and no name of samehost's own metrics"
             )));
         }
-        let pattern = Regex::new(pattern).map_err(|error| {
-            BenchError::Usage(format!("--value is not a valid regular expression: {error}"))
-        })?;
-        Ok(Value { metric: metric.to_owned(), better: direction.better(), pattern })
+        match Regex::new(pattern) {
+            Ok(pattern) => Ok(Value { metric: metric.to_owned(), better: direction.better(), pattern }),
+            Err(error) => BenchError::refuse(format!("--value is not a valid regular expression: {error}")),
+        }
     }
 }
 
@@ -78,26 +79,29 @@ fn is_word(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Name, direction and pattern of `NAME:lower=REGEX`.
+/// Name, direction and pattern of `NAME:lower=REGEX`. `None` for a pattern alone, which may have `=` and `:` in it too.
 fn named(text: &str) -> Option<(&str, Direction, &str)> {
     let (head, pattern) = text.split_once('=')?;
     let (name, direction) = head.split_once(':')?;
     Some((name, direction.parse().ok()?, pattern))
 }
 
-/// `NAME=1,16,256`.
+/// Parses `NAME=1,16,256`; empty and repeated values are left out.
 fn parameter(text: &str) -> Result<Swept, BenchError> {
-    let found = text.split_once('=').filter(|(name, _)| !name.is_empty());
-    match found.map(|(name, list)| (name, values(list))) {
-        Some((name, values)) if !values.is_empty() => Ok(Swept { name: name.to_owned(), values }),
-        _ => Err(BenchError::Usage(format!(
-            "--parameter `{text}`: write NAME=VALUES, such as connections=1,16,256, and {{connections}} in the commands"
-        ))),
+    let (name, list) = text.split_once('=').unwrap_or_default();
+    let mut values = Vec::new();
+    for value in list.split(',') {
+        let value = value.trim();
+        if !value.is_empty() {
+            values.push(value.to_owned());
+        }
     }
-}
-
-fn values(list: &str) -> Vec<String> {
-    distinct(list.split(',').map(|value| value.trim().to_owned()).filter(|value| !value.is_empty()).collect())
+    if name.is_empty() || values.is_empty() {
+        return BenchError::refuse(format!(
+            "--parameter `{text}`: write NAME=VALUES, such as connections=1,16,256, and {{connections}} in the commands"
+        ));
+    }
+    Ok(Swept { name: name.to_owned(), values: distinct(values) })
 }
 
 const PARAMETERS: &[Parameter] = &[
@@ -142,24 +146,28 @@ impl Workload for Command {
 
     fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
         let better = parameters.word("better")?;
-        let texts = |name| -> Vec<String> { parameters.text(name).lines().map(str::to_owned).collect() };
-        let values: Vec<Value> =
-            texts("value").iter().map(|text| Value::parse(text, better)).collect::<Result<_, _>>()?;
+        // An option that is given several times is one text with a line for each.
+        let mut values: Vec<Value> = Vec::new();
+        for text in parameters.text("value").lines() {
+            values.push(Value::parse(text, better)?);
+        }
         for (place, value) in values.iter().enumerate() {
             if values[..place].iter().any(|other| other.metric == value.metric) {
-                return Err(BenchError::Usage(format!(
+                return BenchError::refuse(format!(
                     "two numbers are called `{}`; name them: --value NAME:higher='REGEX'",
                     value.metric
-                )));
+                ));
             }
         }
-        let warmup = parameters.given("warmup").map(|_| parameters.count("warmup", MOST_WARMUPS));
-        Ok(Arc::new(Settings {
-            values,
-            prepare: parameters.given("prepare"),
-            warmup: warmup.transpose()?.unwrap_or(0),
-            swept: texts(OWN_PARAMETER).iter().map(|text| parameter(text)).collect::<Result<_, _>>()?,
-        }))
+        let mut warmup = 0;
+        if parameters.given("warmup").is_some() {
+            warmup = parameters.count("warmup", MOST_WARMUPS)?;
+        }
+        let mut swept = Vec::new();
+        for text in parameters.text(OWN_PARAMETER).lines() {
+            swept.push(parameter(text)?);
+        }
+        Ok(Arc::new(Settings { values, prepare: parameters.given("prepare"), warmup, swept }))
     }
 }
 
@@ -185,8 +193,12 @@ impl Configured for Settings {
     }
 
     fn metrics(&self, _: OpenOrClosed) -> Vec<MetricInfo> {
-        let own = self.values.iter().map(|value| MetricInfo::own(&value.metric, "", value.better));
-        own.chain([metric::WALL_TIME.info(), metric::CPU_TIME.info()]).collect()
+        let mut metrics = Vec::new();
+        for value in &self.values {
+            metrics.push(MetricInfo::own(&value.metric, "", value.better));
+        }
+        metrics.extend([metric::WALL_TIME.info(), metric::CPU_TIME.info()]);
+        metrics
     }
 
     fn starts(&self) -> Starts {
@@ -203,16 +215,17 @@ impl Configured for Settings {
                 )));
             }
         }
-        let jobs = start.commands.iter().map(|(arm, script)| ProcessJob {
-            arm: arm.clone(),
-            script: script.clone(),
-            values: self.values.iter().map(|value| (value.metric.clone(), value.pattern.clone())).collect(),
-        });
+        let values: Vec<_> =
+            self.values.iter().map(|value| (value.metric.clone(), value.pattern.clone())).collect();
+        let mut jobs = Vec::new();
+        for (arm, script) in &start.commands {
+            jobs.push(ProcessJob { arm: arm.clone(), script: script.clone(), values: values.clone() });
+        }
         Ok(Box::new(Commands {
-            jobs: jobs.collect(),
+            jobs,
             prepare: self.prepare.clone(),
             warmup: self.warmup,
-            warm: BTreeSet::new(),
+            warmed_up_arms: BTreeSet::new(),
         }))
     }
 }
@@ -240,15 +253,16 @@ impl Commands {
 
 impl Instance for Commands {
     fn server(&self) -> ServerInfo {
-        // Whatever the commands connect to.
+        // What the commands connect to, if anything, is not known here.
         ServerInfo::default()
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let job = self.jobs.iter().find(|job| job.arm == arm.name);
-        let job = job.ok_or_else(|| BenchError::Usage(format!("no command for arm `{}`", arm.name)))?;
+        let Some(job) = self.jobs.iter().find(|job| job.arm == arm.name) else {
+            return BenchError::refuse(format!("no command for arm `{}`", arm.name));
+        };
         let job = ProcessJob { script: at(&arm.point, &job.script), ..job.clone() };
-        if self.warm.insert(arm.id.clone()) {
+        if self.warmed_up_arms.insert(arm.id.clone()) {
             for _ in 0..self.warmup {
                 self.prepare(arm)?;
                 drive(&job, &interrupt::flag())?;

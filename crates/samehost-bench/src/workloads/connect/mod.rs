@@ -27,10 +27,8 @@ use crate::workloads::foreign::{Given, crowding};
 use crate::workloads::raw::EchoSession;
 use crate::workloads::requests::{burst_metrics, connect_failure, prove, require_threads};
 
-/// Request of every connection, which is echoed.
 const REQUEST: &[u8] = b"samehost: one request on a new connection, and the same back....";
 
-/// The connect workload.
 pub struct Connect;
 
 struct Settings {
@@ -154,7 +152,7 @@ struct RunningConnect {
     burst: bool,
     patience: Duration,
     time_waits_before: u64,
-    /// Port of the current trial, for transports with ports.
+    /// Server port of the current trial; `None` over transports without ports.
     port: Option<u16>,
 }
 
@@ -179,12 +177,13 @@ impl Instance for RunningConnect {
                 patience: self.patience,
             }));
         }
-        // The first connection checks that a server answers, and over which transport.
         let first = Cycle::new(&endpoint, arm.transport, REQUEST)?;
         let seen = first.seen();
-        let callers = (0..arm.point.connections)
-            .map(|_| Box::new(Cycle::again(&endpoint, REQUEST, seen.clone())) as Box<dyn Caller>);
-        Ok(Job::Callers { callers: callers.collect(), endpoint: endpoint.to_string() })
+        let mut callers: Vec<Box<dyn Caller>> = Vec::new();
+        for _ in 0..arm.point.connections {
+            callers.push(Box::new(Cycle::again(&endpoint, REQUEST, seen.clone())));
+        }
+        Ok(Job::Callers { callers, endpoint: endpoint.to_string() })
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
@@ -202,15 +201,25 @@ impl Instance for RunningConnect {
     }
 }
 
-/// Connections to or from this port in TIME_WAIT.
+/// Connections to or from this port in TIME_WAIT; 0 where the kernel cannot be asked.
 fn time_waits(port: u16) -> u64 {
-    let is_ours = |address: &Address| matches!(address, Address::Inet(address) if address.port() == port);
-    let all = Diag::open().and_then(|mut diag| diag.activity()).unwrap_or_default();
-    let waiting = all.iter().filter(|one| one.state == SocketState::TimeWait);
-    waiting.filter(|one| is_ours(&one.local) || is_ours(&one.peer)).count() as u64
+    let Ok(sockets) = Diag::open().and_then(|mut diag| diag.activity()) else { return 0 };
+    let mut count = 0;
+    for socket in &sockets {
+        let is_ours = has_port(&socket.local, port) || has_port(&socket.peer, port);
+        if socket.state == SocketState::TimeWait && is_ours {
+            count += 1;
+        }
+    }
+    count
 }
 
-/// Opens a new connection for each request.
+fn has_port(address: &Address, port: u16) -> bool {
+    matches!(address, Address::Inet(address) if address.port() == port)
+}
+
+/// Opens a new connection for each request. It is a caller with a thread of its own: in the engine's epoll loop a
+/// session would have to do each handshake without I/O as well (docs/decisions/0004).
 struct Cycle {
     endpoint: Endpoint,
     options: ConnectOptions,
@@ -220,7 +229,8 @@ struct Cycle {
 }
 
 impl Cycle {
-    /// Opens one connection at once, to check that a server answers and over which transport.
+    /// Opens one connection at once. Whether a server answers, and over which transport, is checked on this one alone: a
+    /// look at each would be a part of what is measured.
     fn new(endpoint: &Endpoint, asked: Transport, request: &'static [u8]) -> Result<Self, BenchError> {
         let mut cycle = Cycle::again(endpoint, request, None);
         let stream = connect(&cycle.endpoint, &cycle.options)?;
@@ -229,7 +239,7 @@ impl Cycle {
         Ok(cycle)
     }
 
-    /// Another caller of an endpoint that was checked before.
+    /// A caller of an endpoint that was checked before; `seen` is the evidence of that check.
     fn again(endpoint: &Endpoint, request: &'static [u8], seen: Option<Seen>) -> Self {
         let options = ConnectOptions { tls: TlsTrust::any_on_loopback(), ..ConnectOptions::default() };
         Cycle { endpoint: endpoint.clone(), options, request, reply: vec![0; request.len()], seen }

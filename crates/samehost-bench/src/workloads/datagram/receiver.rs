@@ -1,4 +1,5 @@
-//! Who receives, and how each kind of receiver says how many datagrams came: it is asked through the socket that they came to.
+//! The receivers, and how each is asked how many datagrams came: through the socket that they came to, so that the
+//! answer counts all that were sent before the question.
 
 use std::io;
 use std::net::UdpSocket;
@@ -16,7 +17,6 @@ use crate::private_servers::rsyslog::{ASKED, BY_UDP, BY_UNIX, QUESTION};
 use crate::private_servers::{BuiltIn, BuiltInSpec, PrivateServer, random_hex, rsyslog};
 use crate::workload::StartOptions;
 
-/// A running receiver.
 pub(super) enum Receiver {
     BuiltIn(BuiltIn),
     Rsyslog(PrivateServer),
@@ -26,8 +26,11 @@ impl Receiver {
     pub(super) fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
         match settings.server {
             ServerName::BuiltIn => {
-                let work = settings.work.iter().flat_map(|work| ["--work".to_owned(), work.clone()]);
-                let spec = BuiltInSpec::new(&start.program, "datagrams", work.collect());
+                let arguments = match &settings.work {
+                    Some(work) => vec!["--work".to_owned(), work.clone()],
+                    None => Vec::new(),
+                };
+                let spec = BuiltInSpec::new(&start.program, "datagrams", arguments);
                 Ok(Receiver::BuiltIn(BuiltIn::start(spec, &start.transports)?))
             }
             ServerName::Rsyslog => Ok(Receiver::Rsyslog(rsyslog::start(&start.program, answers)?)),
@@ -64,7 +67,7 @@ impl Receiver {
         }
     }
 
-    /// Number of datagrams that came to this endpoint since its start, when no more come.
+    /// Number of datagrams that came to this endpoint since its start, once no more come.
     ///
     /// # Errors
     /// When the receiver does not answer.
@@ -79,7 +82,7 @@ impl Receiver {
     }
 }
 
-/// Asks a private rsyslog at each of its endpoints.
+/// Asks a private rsyslog at each of its endpoints, to see that it is ready.
 fn answers(server: &PrivateServer) -> Result<(), BenchError> {
     for endpoint in server.endpoints() {
         let asking = Asking::of(endpoint)?;
@@ -89,43 +92,50 @@ fn answers(server: &PrivateServer) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Sends a question, and waits until it is in rsyslog's file of questions: the messages before it are in theirs then.
+/// Sends a question, and waits until it is in rsyslog's file of questions: the messages before it are in theirs by then.
+/// rsyslog writes one byte for each message, so the length of a file is the count; without a message there is no file
+/// yet.
 fn ask_rsyslog(directory: &Path, endpoint: &Endpoint, asking: &Asking) -> io::Result<u64> {
     let question = format!("<14>{QUESTION}: {}", random_hex(8).map_err(io::Error::other)?);
     asking.send(question.as_bytes())?;
     let begun = Instant::now();
-    while !std::fs::read_to_string(directory.join(ASKED)).is_ok_and(|asked| asked.contains(&question)) {
+    loop {
+        let asked = std::fs::read_to_string(directory.join(ASKED)).unwrap_or_default();
+        if asked.contains(&question) {
+            break;
+        }
         if begun.elapsed() > ANSWER {
             return Err(io::ErrorKind::TimedOut.into());
         }
         std::thread::sleep(ANSWER / 50);
     }
     let file = if endpoint.transport() == Transport::Udp { BY_UDP } else { BY_UNIX };
-    // Without a message there is no file yet.
-    Ok(directory.join(file).metadata().map_or(0, |metadata| metadata.len()))
+    match directory.join(file).metadata() {
+        Ok(metadata) => Ok(metadata.len()),
+        Err(_) => Ok(0),
+    }
 }
 
 /// How long to wait for an answer before the question is asked again: UDP may lose it.
-pub(super) const ANSWER: Duration = Duration::from_millis(100);
-/// How long a receiver may take to answer.
+const ANSWER: Duration = Duration::from_millis(100);
+/// How long a receiver may take until it answers one of the questions.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Datagrams of other CPUs may be on their way to the socket for so long.
 const SETTLES: Duration = Duration::from_millis(5);
 
-/// A socket to ask through.
-pub(super) enum Asking {
+enum Asking {
     Udp(UdpSocket),
     Unix(UnixDatagram),
 }
 
 impl Asking {
-    pub(super) fn of(endpoint: &Endpoint) -> Result<Self, BenchError> {
+    fn of(endpoint: &Endpoint) -> Result<Self, BenchError> {
         let name = format!("samehost-asks-{}", random_hex(8)?);
         open(endpoint, &name)
             .map_err(|error: io::Error| BenchError::io(format!("a socket to ask {endpoint}"), error))
     }
 
-    pub(super) fn send(&self, question: &[u8]) -> io::Result<()> {
+    fn send(&self, question: &[u8]) -> io::Result<()> {
         match self {
             Asking::Udp(socket) => socket.send(question)?,
             Asking::Unix(socket) => socket.send(question)?,
@@ -134,7 +144,7 @@ impl Asking {
     }
 
     /// A built-in receiver's answer to the question with this number.
-    pub(super) fn ask(&self, number: u64) -> io::Result<u64> {
+    fn ask(&self, number: u64) -> io::Result<u64> {
         self.send(&question(number))?;
         let mut buffer = [0; 64];
         loop {
@@ -150,11 +160,10 @@ impl Asking {
     }
 }
 
-/// A socket to ask it by.
 fn open(endpoint: &Endpoint, name: &str) -> io::Result<Asking> {
     match endpoint {
         Endpoint::Unixgram(path) => {
-            // A name of its own, for the answer.
+            // The answer is sent to a name.
             let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
             socket.connect(path)?;
             socket.set_read_timeout(Some(ANSWER))?;
@@ -171,11 +180,12 @@ fn open(endpoint: &Endpoint, name: &str) -> io::Result<Asking> {
     }
 }
 
-/// The answer to a numbered question, when it no longer changes.
+/// The count that two questions in a row are answered with: datagrams of other CPUs may still be on their way to the
+/// socket when the first one is answered.
 ///
 /// # Errors
 /// When the receiver does not answer.
-pub(super) fn settled(endpoint: &Endpoint, ask: impl Fn(u64) -> io::Result<u64>) -> Result<u64, BenchError> {
+fn settled(endpoint: &Endpoint, ask: impl Fn(u64) -> io::Result<u64>) -> Result<u64, BenchError> {
     let begun = Instant::now();
     let (mut before, mut number) = (None, 0);
     loop {

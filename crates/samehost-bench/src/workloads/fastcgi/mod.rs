@@ -1,11 +1,12 @@
-//! FastCGI: requests to PHP-FPM, with a new connection for each as in nginx's default, or over kept
-//! connections; also a burst that fills its backlog. A pool listens on one address only, so each transport
-//! has its own pool in one PHP-FPM; the children of all pools are forked from one master. Children of two
-//! pools are different processes, so PHP-FPM is restarted for every block.
+//! FastCGI: requests to PHP-FPM, with a new connection for each as in nginx's default, or over kept connections; also a
+//! burst that fills its backlog. A pool listens on one address only, so each transport has its own pool in one PHP-FPM;
+//! the children of all pools are forked from one master. Two masters would differ by more than the transports do: two
+//! identical server processes differed by 10 to 20 % (docs/decisions/0010). Children of two pools are still different
+//! processes, so PHP-FPM is restarted for every block.
 //!
-//! A burst has advice: whether the backlog was too short, and how long it should be, of which one limit of the kernel is read.
+//! A burst has advice: whether the backlog was too short, and how long it should be. The backlog that would hold the
+//! burst is measured too, in the same blocks: advice by calculation alone would not be proved (docs/decisions/0030).
 
-mod front;
 mod record;
 mod running;
 mod session;
@@ -28,40 +29,35 @@ use crate::workloads::foreign::crowding;
 use crate::workloads::requests::{burst_metrics, require_size};
 use running::RunningFastCgi;
 
-/// Largest reply of the built-in script.
 const MOST_SIZE: u64 = 16 << 20;
 /// Most children of a pool: each takes some megabytes.
 const MOST_CHILDREN: u32 = 256;
-/// Default number of children: enough for two CPUs, few enough to start in every block.
+/// Children by default: enough for two CPUs, few enough to start in every block.
 const CHILDREN: u32 = 16;
-/// Default number of children in a burst.
 const CHILDREN_IN_BURST: u32 = 4;
-/// Default number of requests of a burst.
 const BURST: &str = "128";
 /// PHP-FPM's own default.
 const BACKLOG: &str = "511";
 
-/// Time of an arm in a block of the checkup: a request takes 150 to 250 µs, with a connection of its own. Beside two neighbours at 60 %,
-/// four runs of 8 s: intervals of CPU time at 64 connections of ±15 to ±200 % with 25 ms and 9 to 17 blocks, ±4 to ±10 % with 60 ms and
-/// 11 blocks, no better with 120 ms and 7 blocks. A quiet checkup has no second to spare, so it is less than 60.
+/// Time of an arm in a block of the checkup: a request takes 150 to 250 µs, with a connection of its own. Beside two
+/// neighbours at 60 %, four runs of 8 s: intervals of CPU time at 64 connections of ±15 to ±200 % with 25 ms and 9 to 17
+/// blocks, ±4 to ±10 % with 60 ms and 11 blocks, no better with 120 ms and 7 blocks. A quiet checkup has no second to
+/// spare, so it is less than 60.
 const TRIAL: Duration = Duration::from_millis(35);
 
-/// The fastcgi workload.
 pub struct FastCgi;
 
 #[derive(Clone, Debug)]
 struct Settings {
     burst: bool,
-    /// Whether connections are kept.
     kept: bool,
-    /// The server in front; `None` for none.
     via: Option<FrontKind>,
-    /// Transport in front of it.
+    /// Transport between the client and the server in front.
     front: Transport,
-    /// The user's script; `None` for ours.
+    /// A script of the user's; `None` for the built-in one.
     script: Option<String>,
     query: String,
-    /// Worker processes of each pool; `None` for as many as fit.
+    /// Worker processes of each pool; `None` for as many as the kind of load needs.
     children: Option<u32>,
     backlog: Axis<u32>,
     nap: Duration,
@@ -74,22 +70,20 @@ words! {
     enum Connect { PerRequest = "per-request", Keep = "keep" }
 }
 
-/// What may stand in front.
 const VIA: &[&str] = &["none", "nginx", "apache", "haproxy", "caddy"];
-/// Transports in front of it.
 const FRONTS: &[&str] = &["tcp", "unix"];
 
 impl Settings {
     fn parse(parameters: &Parameters) -> Result<Self, BenchError> {
         let burst = parameters.word::<Pattern>("pattern")? == Pattern::Burst;
+        let via = match parameters.given("via") {
+            Some(via) if via != VIA[0] => Some(parameters.one_of("via", VIA)?),
+            _ => None,
+        };
         Ok(Settings {
             burst,
             kept: parameters.word::<Connect>("connect")? == Connect::Keep && !burst,
-            via: parameters
-                .given("via")
-                .filter(|via| via != VIA[0])
-                .map(|_| parameters.one_of("via", VIA))
-                .transpose()?,
+            via,
             front: parameters.one_of("front", FRONTS)?,
             script: parameters.given("script"),
             query: parameters.text("query"),
@@ -104,7 +98,7 @@ impl Settings {
         if self.burst { BURST } else { "1" }
     }
 
-    /// Number of children of a pool, given the most connections.
+    /// Number of children of a pool. Each serves one connection at a time, so kept connections need one each.
     fn children(&self, most_connections: u32) -> u32 {
         match self.children {
             Some(count) => count,
@@ -307,7 +301,7 @@ impl Configured for Settings {
     }
 }
 
-/// The kernel's limit of a backlog.
+/// The kernel's limit of a backlog; `None` where it cannot be read.
 fn somaxconn() -> Option<u32> {
     std::fs::read_to_string("/proc/sys/net/core/somaxconn").ok()?.trim().parse().ok()
 }
@@ -315,7 +309,10 @@ fn somaxconn() -> Option<u32> {
 /// Advice on a backlog that is shorter than the burst. While no child accepts, each connect but the first
 /// needs a place in it; the kernel accepts one more than the backlog.
 fn advise(connections: u32, backlog: u32, somaxconn: Option<u32>) -> Option<Warning> {
-    let effective = somaxconn.map_or(backlog, |most| backlog.min(most));
+    let effective = match somaxconn {
+        Some(most) => backlog.min(most),
+        None => backlog,
+    };
     if connections <= effective {
         return None;
     }
@@ -351,11 +348,8 @@ fn explain(front: FrontKind, asked: &Endpoint, log: &str) -> Option<Warning> {
     ))
 }
 
-// The PHP script to run: the built-in one, whose replies are known beforehand, or one of the user's. Pure.
-
-/// File name of the built-in script.
 const FILE: &str = "reply.php";
-/// Line that its replies repeat.
+/// Line that the built-in script repeats: it makes every reply known beforehand.
 const LINE: &str = "All this text is printed by PHP and read by samehost to its end\n";
 
 /// The built-in script: prints `size` bytes after a sleep of `nap` microseconds.
@@ -375,18 +369,18 @@ echo substr(str_repeat($line, intdiv($size, strlen($line)) + 1), 0, $size);
     )
 }
 
-/// Query for a reply of this size after this sleep.
+/// Query to the built-in script for a reply of this size after this sleep.
 fn query(size: u64, nap: Duration) -> String {
     format!("size={size}&nap={}", nap.as_micros())
 }
 
-/// Body of that reply.
 fn body(size: u64) -> Arc<[u8]> {
     LINE.bytes().cycle().take(usize::try_from(size).unwrap_or(usize::MAX)).collect()
 }
 
 /// Parameters of a GET request for a script, as in nginx's `fastcgi.conf`.
 fn parameters<'a>(file: &'a str, query: &'a str, uri: &'a str) -> Vec<(&'static str, &'a str)> {
+    let (folder, _) = file.rsplit_once('/').unwrap_or_default();
     vec![
         ("SCRIPT_FILENAME", file),
         ("QUERY_STRING", query),
@@ -396,7 +390,7 @@ fn parameters<'a>(file: &'a str, query: &'a str, uri: &'a str) -> Vec<(&'static 
         ("SCRIPT_NAME", uri.split('?').next().unwrap_or(uri)),
         ("REQUEST_URI", uri),
         ("DOCUMENT_URI", uri.split('?').next().unwrap_or(uri)),
-        ("DOCUMENT_ROOT", file.rsplit_once('/').map_or("", |(folder, _)| folder)),
+        ("DOCUMENT_ROOT", folder),
         ("SERVER_PROTOCOL", "HTTP/1.1"),
         ("REQUEST_SCHEME", "http"),
         ("GATEWAY_INTERFACE", "CGI/1.1"),

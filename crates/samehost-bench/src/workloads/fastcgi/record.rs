@@ -2,9 +2,7 @@
 
 use crate::engine::session::Bad;
 
-/// Bytes of a record's header.
 const HEAD: usize = 8;
-/// Longest content of a record.
 const MOST_CONTENT: usize = 0xffff;
 /// Request id: a connection has one request at a time.
 const ID: [u8; 2] = [0, 1];
@@ -20,16 +18,13 @@ const STDERR: u8 = 7;
 const RESPONDER: u8 = 1;
 const KEEP_CONNECTION: u8 = 1;
 
-/// Whether the server keeps the connection after its reply.
+/// What the server is to do with the connection after its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// Keeps it for the next request.
     Kept,
-    /// Closes it.
     Closed,
 }
 
-/// A request without a body.
 pub(super) fn request(parameters: &[(&str, &str)], ending: Ending) -> Vec<u8> {
     let flags = if ending == Ending::Kept { KEEP_CONNECTION } else { 0 };
     let mut bytes = Vec::with_capacity(1024);
@@ -64,26 +59,22 @@ fn length(out: &mut Vec<u8>, length: usize) {
     }
 }
 
-/// Part of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece<'a> {
-    /// Of the script's stdout: fields, an empty line, the body.
+    /// Bytes of the script's stdout: fields, an empty line, the body.
     Output(&'a [u8]),
-    /// Of the script's stderr.
     Complaint(&'a [u8]),
-    /// End of the reply.
     End {
-        /// Exit status of the script.
         exit: u32,
         /// Protocol status: 0 if the server accepted the request (section 5.5).
         protocol: u8,
     },
 }
 
-/// Parses the records of a reply.
+/// Parses the records of a reply. Content is passed on as it arrives, so that no record has to be kept.
 #[derive(Debug, Default)]
 pub(super) struct RecordReader {
-    /// Current record: kind, remaining content and remaining padding.
+    /// The record that has begun: its kind, and the bytes that are left of content and padding.
     within: Option<(u8, usize, usize)>,
 }
 
@@ -104,7 +95,6 @@ impl RecordReader {
                 continue;
             };
             if kind == END_REQUEST {
-                // It has a fixed length, and is parsed when complete.
                 let whole = content + padding;
                 let Some(&[a, b, c, d, protocol, ..]) = rest.get(..whole) else { return Ok((None, at)) };
                 self.within = None;
@@ -132,6 +122,7 @@ impl RecordReader {
     }
 }
 
+/// The kind of a record, and the bytes of its content and padding.
 fn begin(head: &[u8; HEAD]) -> Result<(u8, usize, usize), Bad> {
     let [version, kind, id_high, id_low, high, low, padding, _] = *head;
     let content = usize::from(u16::from_be_bytes([high, low]));

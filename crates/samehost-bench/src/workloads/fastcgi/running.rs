@@ -1,5 +1,5 @@
-//! PHP-FPM during a measurement: a private one with a pool for each transport and backlog, or the given
-//! servers; the script; the connections of a trial.
+//! PHP-FPM during a measurement: a private one with a pool for each transport and backlog, or the given servers; the
+//! script; a server in front; the connections of a trial.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +9,6 @@ use std::time::Duration;
 use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
 use samehost_transport::Stream;
 
-use super::front::{Front, InFront, request_for};
 use super::record::{self, Ending};
 use super::session::{FastCgiSession, PerRequest, Reply, whole_reply};
 use super::{Settings, advise, explain, somaxconn};
@@ -17,16 +16,17 @@ use crate::engine::Job;
 use crate::engine::burst::BurstJob;
 use crate::engine::session::{Caller, Connector, Seen, Session};
 use crate::error::BenchError;
-use crate::private_servers::{Account, PhpFpm, PhpFpmSpec, Pool};
+use crate::private_servers::fronts::{self, FrontSpec, Passes, Pools, READY};
+use crate::private_servers::{Account, FrontKind, PhpFpm, PhpFpmSpec, Pool, PrivateServer};
 use crate::workload::{Instance, StartOptions};
 use crate::workloads::foreign::{Given, needs_private};
-use crate::workloads::http::{Expected, Fetched, HttpConnector, HttpSession, fetch, refusal};
+use crate::workloads::http::{Expected, Fetched, HttpConnector, HttpSession, RequestParts, fetch, refusal};
 use crate::workloads::requests::{apart, link_to};
 
-/// Number of starts of PHP-FPM; alternates the order of its pools.
+/// Number of starts of PHP-FPM. With it alternates the transport whose children are forked first, so that neither is
+/// the first in every block.
 static STARTS: AtomicU32 = AtomicU32::new(0);
 
-/// A running PHP-FPM.
 pub(super) struct RunningFastCgi {
     private: Option<PhpFpm>,
     front: Option<Front>,
@@ -35,10 +35,14 @@ pub(super) struct RunningFastCgi {
     version: String,
     /// Pool of the current trial: only its children count as the server then.
     pool: Option<String>,
-    /// PHP-FPM's endpoint in the current trial.
+    /// PHP-FPM's endpoint in the current trial, which a server in front asks.
     asked: Option<Endpoint>,
-    /// Connections and backlog of the current trial's burst.
-    burst: Option<(u32, u32)>,
+    current_burst: Option<Burst>,
+}
+
+struct Burst {
+    connections: u32,
+    backlog: u32,
 }
 
 impl RunningFastCgi {
@@ -46,7 +50,9 @@ impl RunningFastCgi {
         let given = Given::of(start);
         let account = Account::made()?;
         let private = if needs_private(start)? {
-            settings.script.iter().try_for_each(|script| check_script(script))?;
+            if let Some(script) = &settings.script {
+                check_script(script)?;
+            }
             Some(PhpFpm::start(&start.program, &PhpFpmSpec { account, ..spec(settings, start) })?)
         } else {
             // A server that does not answer is the first thing to report.
@@ -64,7 +70,7 @@ impl RunningFastCgi {
             settings: settings.clone(),
             pool: None,
             asked: None,
-            burst: None,
+            current_burst: None,
         };
         if let Some(kind) = settings.via {
             let front =
@@ -74,7 +80,7 @@ impl RunningFastCgi {
         Ok(running)
     }
 
-    /// A server in front of every pool that a trial may use.
+    /// Starts a server in front of every pool that a trial may use.
     fn start_front(&self, start: &StartOptions, front: &InFront) -> Result<Front, BenchError> {
         let mut pools = Vec::new();
         for backlog in &self.settings.backlog.values {
@@ -85,14 +91,18 @@ impl RunningFastCgi {
                 }
             }
         }
-        let kept = self.settings.children(start.most_connections);
-        let kept = self.settings.kept.then_some(kept);
+        let mut kept = None;
+        if self.settings.kept {
+            kept = Some(self.settings.children(start.most_connections));
+        }
         Front::start(&start.program, front, &pools, &self.script(), kept)
     }
 
     fn endpoint_of(&self, transport: Transport, pool: &str) -> Option<Endpoint> {
-        let private = self.private.as_ref().and_then(|private| private.endpoint(pool));
-        self.given.endpoints.get(&transport).or(private).cloned()
+        if let Some(given) = self.given.endpoints.get(&transport) {
+            return Some(given.clone());
+        }
+        self.private.as_ref()?.endpoint(pool).cloned()
     }
 
     /// Path of the script as PHP-FPM sees it.
@@ -118,20 +128,45 @@ impl RunningFastCgi {
         body: Option<Arc<[u8]>>,
     ) -> Result<Learned, BenchError> {
         let request = self.request(query, Ending::Closed);
-        let known = body.as_ref().map_or(0, |body| body.len());
-        let mut seen = None;
-        let ask = || -> Result<Body, BenchError> {
-            let mut link = link_to(endpoint)?;
-            link.expect(known);
-            let (reply, body) = link.ask(&request, whole_reply)?;
-            if refusal(reply.status).is_some() {
-                return Err(self.refused(endpoint, &reply, &body));
-            }
-            seen = Some(Seen::of_socket(&link.into_stream()?));
-            Ok(Body { length: body.len() as u64, begins: body })
+        let known = match &body {
+            Some(body) => body.len(),
+            None => 0,
         };
-        let expected = self.expected(endpoint, body, ask)?;
+        let mut seen = None;
+        let expected = self.expected(endpoint, body, || {
+            let (body, socket) = self.ask_pool(endpoint, &request, known)?;
+            seen = Some(socket);
+            Ok(body)
+        })?;
         Ok(Learned { expected, seen })
+    }
+
+    /// One successful reply of a pool, whose body has `known` bytes as far as that is known, and what the kernel reports
+    /// about its connection.
+    fn ask_pool(
+        &self,
+        endpoint: &Endpoint,
+        request: &[u8],
+        known: usize,
+    ) -> Result<(Body, Seen), BenchError> {
+        let mut link = link_to(endpoint)?;
+        link.expect(known);
+        let (reply, body) = link.ask(request, |input| whole_reply(input).map_err(|bad| bad.to_string()))?;
+        if refusal(reply.status).is_some() {
+            return Err(self.refused(endpoint, &reply, &body));
+        }
+        let seen = Seen::of_socket(&link.into_stream()?);
+        Ok((Body { length: body.len() as u64, begins: body }, seen))
+    }
+
+    /// One successful reply through a server in front.
+    fn ask_front(&self, front: &Front, request: &[u8]) -> Result<Body, BenchError> {
+        let Fetched { head, body, length, .. } = fetch(&front.endpoint, request)?;
+        if refusal(head.status).is_some() {
+            let reply = Reply { status: head.status, complaint: front.stderr_tail(), ..Reply::default() };
+            return Err(self.refused(&front.endpoint, &reply, &body));
+        }
+        Ok(Body { begins: body, length })
     }
 
     /// The job of a trial through a server in front: connections in front stay open, except in a burst.
@@ -143,19 +178,8 @@ impl RunningFastCgi {
         query: &str,
         body: Option<Arc<[u8]>>,
     ) -> Result<Job, BenchError> {
-        let (endpoint, request) = (front.endpoint().clone(), request_for(pool, query));
-        let ask = || -> Result<Body, BenchError> {
-            let Fetched { head, body, length, .. } = fetch(&endpoint, &request)?;
-            match refusal(head.status) {
-                None => Ok(Body { begins: body, length }),
-                Some(_) => {
-                    let reply =
-                        Reply { status: head.status, complaint: front.stderr_tail(), ..Reply::default() };
-                    Err(self.refused(&endpoint, &reply, &body))
-                }
-            }
-        };
-        let expected = self.expected(&endpoint, body, ask)?;
+        let (endpoint, request) = (front.endpoint.clone(), request_for(pool, query));
+        let expected = self.expected(&endpoint, body, || self.ask_front(front, &request))?;
         if self.settings.burst {
             return Ok(Job::Burst(BurstJob {
                 endpoint,
@@ -170,8 +194,9 @@ impl RunningFastCgi {
         Ok(Job::Sessions { connector: Arc::new(connector), small: true })
     }
 
-    /// The expected body. That of our script is known; of another script, it is compared only if two replies
-    /// are equal.
+    /// How replies of a trial are checked. The body of our script is known, and the first reply must have it. Of another
+    /// script two replies are asked for: if their bodies are equal, all others must be too, and if not, only their status
+    /// and length are checked.
     fn expected(
         &self,
         endpoint: &Endpoint,
@@ -195,9 +220,9 @@ impl RunningFastCgi {
     }
 
     fn refused(&self, endpoint: &Endpoint, reply: &Reply, body: &[u8]) -> BenchError {
-        let answer = String::from_utf8_lossy(&body[..body.len().min(300)]).trim().replace(['\n', '\r'], " ");
-        let words = [format!("status {}", reply.status), answer, reply.complaint.replace('\n', " ")];
-        let answer: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
+        let page = String::from_utf8_lossy(&body[..body.len().min(300)]).trim().replace(['\n', '\r'], " ");
+        let mut answer = vec![format!("status {}", reply.status), page, reply.complaint.replace('\n', " ")];
+        answer.retain(|part| !part.is_empty());
         BenchError::Refused {
             endpoint: endpoint.to_string(),
             what: format!("the script {}", self.script().display()),
@@ -211,7 +236,6 @@ impl RunningFastCgi {
     }
 }
 
-/// The body of a reply, as far as it was kept.
 #[derive(PartialEq, Eq)]
 struct Body {
     begins: Vec<u8>,
@@ -228,13 +252,11 @@ impl Body {
     }
 }
 
-/// What was learned before a trial.
 struct Learned {
     expected: Expected,
     seen: Option<Seen>,
 }
 
-/// A pool for each transport and backlog. The transport whose children start first alternates.
 fn spec(settings: &Settings, start: &StartOptions) -> PhpFpmSpec {
     let children = settings.children(start.most_connections);
     let mut pools = Vec::new();
@@ -262,15 +284,19 @@ fn pool(transport: Transport, backlog: u32) -> String {
 }
 
 fn check_script(path: &str) -> Result<(), BenchError> {
-    let wrong = |reason: &str| Err(BenchError::Usage(format!("--script {path}: {reason}")));
-    match Path::new(path) {
-        relative if !relative.is_absolute() => wrong("give its absolute path, for PHP-FPM knows no other"),
-        missing if !missing.is_file() => wrong("there is no such file"),
-        _ => Ok(()),
+    let script = Path::new(path);
+    if !script.is_absolute() {
+        return BenchError::refuse(format!(
+            "--script {path}: give its absolute path, for PHP-FPM knows no other"
+        ));
     }
+    if !script.is_file() {
+        return BenchError::refuse(format!("--script {path}: there is no such file"));
+    }
+    Ok(())
 }
 
-/// Checks the options for a PHP-FPM that is already running: it needs `--script`.
+/// Refuses a PHP-FPM that is already running without `--script`: our own script is not there.
 fn check_given(settings: &Settings) -> Result<(), BenchError> {
     if settings.script.is_none() {
         return Err(BenchError::Usage(
@@ -307,9 +333,9 @@ impl Instance for RunningFastCgi {
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
         let backlog = self.settings.backlog.at(&arm.point);
         let name = pool(arm.transport, backlog);
-        let endpoint = self
-            .endpoint_of(arm.transport, &name)
-            .ok_or_else(|| BenchError::nobody_on(arm.transport, "PHP-FPM"))?;
+        let Some(endpoint) = self.endpoint_of(arm.transport, &name) else {
+            return Err(BenchError::nobody_on(arm.transport, "PHP-FPM"));
+        };
         self.pool = Some(name.clone());
         let burst = self.settings.burst;
         let (query, body) = if self.settings.script.is_none() {
@@ -319,7 +345,10 @@ impl Instance for RunningFastCgi {
         } else {
             (self.settings.query.clone(), None)
         };
-        self.burst = burst.then_some((arm.point.connections, backlog));
+        self.current_burst = None;
+        if burst {
+            self.current_burst = Some(Burst { connections: arm.point.connections, backlog });
+        }
         self.asked = Some(endpoint.clone());
         if let Some(front) = &self.front {
             return self.job_through(front, arm, &name, &query, body);
@@ -344,12 +373,11 @@ impl Instance for RunningFastCgi {
             });
         }
         let request = self.request(&query, Ending::Closed);
-        let callers = (0..arm.point.connections)
-            .map(|_| {
-                let session = FastCgiSession::new(Arc::clone(&request), expected.clone());
-                Box::new(PerRequest::new(&endpoint, session, seen.clone())) as Box<dyn Caller>
-            })
-            .collect();
+        let mut callers: Vec<Box<dyn Caller>> = Vec::new();
+        for _ in 0..arm.point.connections {
+            let session = FastCgiSession::new(Arc::clone(&request), expected.clone());
+            callers.push(Box::new(PerRequest::new(&endpoint, session, seen.clone())));
+        }
         Ok(Job::Callers { endpoint: endpoint.to_string(), callers })
     }
 
@@ -374,12 +402,12 @@ impl Instance for RunningFastCgi {
     }
 
     fn finish_trial(&mut self, trial: &mut Trial) {
-        let is_refused = ["HTTP 502", "HTTP 503"].iter().any(|kind| trial.errors.contains_key(*kind));
-        if let (Some(front), Some(asked), true) = (&self.front, &self.asked, is_refused) {
+        let is_refused = trial.errors.contains_key("HTTP 502") || trial.errors.contains_key("HTTP 503");
+        if is_refused && let (Some(front), Some(asked)) = (&self.front, &self.asked) {
             trial.warnings.extend(explain(front.kind, asked, &front.stderr_tail()));
         }
-        if let (Some((connections, backlog)), Some(_)) = (self.burst, &self.private) {
-            trial.warnings.extend(advise(connections, backlog, somaxconn()));
+        if let (Some(burst), Some(_)) = (&self.current_burst, &self.private) {
+            trial.warnings.extend(advise(burst.connections, burst.backlog, somaxconn()));
         }
     }
 }
@@ -400,6 +428,97 @@ impl Connector for FastCgiConnector {
     fn endpoint(&self) -> String {
         self.endpoint.to_string()
     }
+}
+
+struct InFront {
+    kind: FrontKind,
+    /// Transport of its listener: a port of 127.0.0.1, or a Unix socket.
+    transport: Transport,
+    connections: u32,
+    /// Account of PHP-FPM, whose sockets it must reach; `None` for ours.
+    account: Option<Account>,
+}
+
+/// A private server in front of PHP-FPM: one listener, and a path for each pool. The transport in front stays the same
+/// while the transports behind are compared.
+#[derive(Debug)]
+struct Front {
+    kind: FrontKind,
+    server: PrivateServer,
+    endpoint: Endpoint,
+}
+
+impl Front {
+    /// Starts a server in front of pools, which are given by name and endpoint, with so many `kept` connections to each.
+    ///
+    /// # Errors
+    /// When it is not installed, does not become ready, or a path cannot be quoted.
+    fn start(
+        program: &Path,
+        front: &InFront,
+        pools: &[(String, Endpoint)],
+        script: &Path,
+        kept: Option<u32>,
+    ) -> Result<Self, BenchError> {
+        let spec = FrontSpec {
+            listens: &[front.transport],
+            connections: front.connections,
+            workers: 1,
+            account: front.account,
+            passes: Passes::FastCgi(&Pools { pools, script, parameters: parameters(), kept }),
+        };
+        let server = fronts::start(front.kind, program, &spec, |server| {
+            for endpoint in server.endpoints() {
+                if fetch(endpoint, &request(READY))?.head.status != 204 {
+                    return Err(BenchError::lost(endpoint, "another server answers there"));
+                }
+            }
+            Ok(())
+        })?;
+        let Some(endpoint) = server.endpoints().next().cloned() else {
+            return Err(server.failure("it has no listener"));
+        };
+        Ok(Front { kind: front.kind, server, endpoint })
+    }
+
+    fn pid(&self) -> u32 {
+        self.server.pid()
+    }
+
+    fn stderr_tail(&self) -> String {
+        self.server.stderr_tail()
+    }
+}
+
+fn request_for(pool: &str, query: &str) -> Arc<[u8]> {
+    let target = if query.is_empty() { format!("/{pool}") } else { format!("/{pool}?{query}") };
+    request(&target)
+}
+
+fn request(target: &str) -> Arc<[u8]> {
+    let parts = RequestParts::get(target, "localhost");
+    parts.bytes()
+}
+
+/// The parameters of a request as nginx fills them in, with its variables; without the script's path.
+fn parameters() -> Vec<(&'static str, String)> {
+    let mut passed = Vec::new();
+    for (name, value) in super::parameters("", "", "") {
+        let value = match name {
+            "QUERY_STRING" => "$query_string",
+            "REQUEST_METHOD" => "$request_method",
+            "CONTENT_TYPE" => "$content_type",
+            "CONTENT_LENGTH" => "$content_length",
+            "SCRIPT_NAME" | "DOCUMENT_URI" => "$document_uri",
+            "REQUEST_URI" => "$request_uri",
+            "REMOTE_PORT" => "$remote_port",
+            // nginx passes the request's fields on by itself.
+            "SCRIPT_FILENAME" | "DOCUMENT_ROOT" | "HTTP_HOST" => continue,
+            _ => value,
+        };
+        passed.push((name, value.to_owned()));
+    }
+    passed
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! FastCGI's sessions. One repeats a request, reads replies to their end and verifies them: pure, without I/O or clock. The other has
-//! a connection for each request, as nginx does by default: connect, send, read the whole reply, close.
+//! FastCGI's sessions. One repeats a request, reads replies to their end and verifies them: pure, without I/O or clock.
+//! The other has a connection for each request, as nginx does by default: connect, send, read the whole reply, close.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -12,34 +12,28 @@ use crate::engine::session::{Bad, Caller, Progress, Seen, Session};
 use crate::workloads::http::{Expected, refusal};
 use crate::workloads::requests::connect_failure;
 
-/// Longest head of a script's output.
 const LONGEST_HEAD: usize = 64 * 1024;
-/// Most bytes of stderr kept for a message.
 const MOST_COMPLAINT: usize = 2048;
 
-/// Facts about a reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reply {
     /// Status code; 200 if the script set none (RFC 3875, section 6.3.3).
     pub(super) status: u16,
-    /// Bytes of the body received.
     pub(super) length: usize,
     /// The script's stderr, or the beginning of it.
     pub(super) complaint: String,
 }
 
-/// A reply being read.
 #[derive(Debug, Default)]
 struct Reading {
     records: RecordReader,
-    /// Received fields, until they are complete.
+    /// The fields of the script's output, as far as they have arrived; they may come in several records.
     head: Vec<u8>,
     status: Option<u16>,
     length: usize,
     complaint: Vec<u8>,
 }
 
-/// Session on one connection.
 #[derive(Debug)]
 pub(super) struct FastCgiSession {
     request: Arc<[u8]>,
@@ -61,7 +55,6 @@ impl Session for FastCgiSession {
 
     fn response(&mut self, input: &[u8]) -> Result<Progress, Bad> {
         let (reply, consumed) = self.reading.take(input, |status, from, part| match refusal(status) {
-            // The body of a refusal is not compared.
             Some(_) => Ok(()),
             None => compare(&self.expected, from, part),
         })?;
@@ -73,7 +66,7 @@ impl Session for FastCgiSession {
     }
 }
 
-/// Checks these bytes of a body at their position.
+/// Compares the bytes of a body that are at `from`; any are right where nothing is known of it.
 fn compare(expected: &Expected, from: usize, part: &[u8]) -> Result<(), Bad> {
     match expected {
         Expected::Bytes(bytes) if bytes.get(from..from + part.len()) != Some(part) => {
@@ -93,7 +86,7 @@ fn whole(expected: &Expected, length: usize) -> Result<(), Bad> {
 }
 
 impl Reading {
-    /// Prepares for the next reply; keeps allocations.
+    /// Prepares for the next reply; keeps what was allocated.
     fn begin(&mut self) {
         self.records = RecordReader::default();
         self.head.clear();
@@ -102,8 +95,11 @@ impl Reading {
         self.complaint.clear();
     }
 
-    /// Parses more bytes. Passes those of a body to `body`, with the status and their position. Returns the
-    /// reply once it is complete, and the bytes consumed.
+    /// Parses more bytes. Passes those of a body to `body`, with the status and their position. Returns the reply once it
+    /// is complete, and the bytes consumed.
+    ///
+    /// # Errors
+    /// When the bytes are not a reply, or the server refused the request or the script failed, or `body` returns an error.
     fn take(
         &mut self,
         input: &[u8],
@@ -141,7 +137,7 @@ impl Reading {
         }
     }
 
-    /// Takes the fields of a script's output; returns what follows them.
+    /// Takes the fields of a script's output until the empty line; returns what follows them.
     fn take_head<'a>(&mut self, part: &'a [u8]) -> Result<&'a [u8], Bad> {
         let before = self.head.len();
         self.head.extend_from_slice(part);
@@ -157,7 +153,7 @@ impl Reading {
     }
 }
 
-/// Status in the fields of a script's output; 200 if they contain none.
+/// Status in the fields of a script's output; 200 if they contain none (RFC 3875, section 6.3.3).
 fn status(head: &[u8]) -> Result<u16, Bad> {
     for line in head.split(|byte| *byte == b'\n') {
         let Some((name, value)) = line.split_at_checked(7) else { continue };
@@ -181,25 +177,22 @@ fn protocol_refusal(protocol: u8) -> &'static str {
     }
 }
 
-/// A reply with its body, and the bytes consumed.
 pub(super) type WholeReply = ((Reply, Vec<u8>), usize);
 
-/// Reads one reply outside the hot path.
-pub(super) fn whole_reply(input: &[u8]) -> Result<Option<WholeReply>, String> {
+/// Reads one reply outside the hot path: the reply, its body and the bytes consumed, or `None` while it is incomplete.
+pub(super) fn whole_reply(input: &[u8]) -> Result<Option<WholeReply>, Bad> {
     let mut body = Vec::new();
-    let mut reading = Reading::default();
-    let taken = reading.take(input, |_, _, part| {
+    let (reply, consumed) = Reading::default().take(input, |_, _, part| {
         body.extend_from_slice(part);
         Ok(())
-    });
-    let (reply, used) = taken.map_err(|bad| bad.to_string())?;
-    Ok(reply.map(|reply| ((reply, body), used)))
+    })?;
+    Ok(reply.map(|reply| ((reply, body), consumed)))
 }
 
-/// Bytes read at once.
 const BUFFER: usize = 64 * 1024;
 
-/// Opens a new connection for each request.
+/// Opens a new connection for each request, as nginx does by default. As connecting is a part of what is measured, it has
+/// a thread of its own instead of a place in the engine's epoll loop (docs/decisions/0004).
 pub(super) struct PerRequest {
     endpoint: Endpoint,
     options: ConnectOptions,
@@ -210,7 +203,7 @@ pub(super) struct PerRequest {
 }
 
 impl PerRequest {
-    /// `seen` is what the kernel reported about an earlier connection.
+    /// `seen` is what the kernel reported about the connection that learned the reply before the trial.
     pub(super) fn new(endpoint: &Endpoint, session: FastCgiSession, seen: Option<Seen>) -> Self {
         PerRequest {
             endpoint: endpoint.clone(),

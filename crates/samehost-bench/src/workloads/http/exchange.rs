@@ -21,23 +21,19 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 const LONGEST_KEPT: usize = 4 << 20;
 
 words! {
-    /// A version of HTTP.
     pub(crate) enum Version { V11 = "1.1", V10 = "1.0" }
 }
 
-/// Parts of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestParts<'a> {
     pub(crate) method: &'a str,
     pub(crate) target: &'a str,
     pub(crate) host: &'a str,
     pub(crate) version: Version,
-    /// Whether the connection is to stay open.
     pub(crate) keeps: bool,
     pub(crate) authorization: Option<&'a str>,
-    /// Bytes of the body.
     pub(crate) body: Option<&'a [u8]>,
-    /// Pads a field with letters until the request has this many bytes.
+    /// Bytes that the request has at least: a field of letters fills it up. 0 for as short as it is.
     pub(crate) length: usize,
 }
 
@@ -56,7 +52,6 @@ impl<'a> RequestParts<'a> {
         }
     }
 
-    /// Serializes the request.
     pub(crate) fn bytes(&self) -> Arc<[u8]> {
         let mut head = format!(
             "{} {} HTTP/{}\r\nHost: {}\r\n",
@@ -79,16 +74,17 @@ impl<'a> RequestParts<'a> {
                 body.len()
             ));
         }
-        let filled = head.len() + "X: \r\n\r\n".len() + self.body.map_or(0, <[u8]>::len);
+        let body = self.body.unwrap_or_default();
+        let filled = head.len() + "X: \r\n\r\n".len() + body.len();
         if filled <= self.length {
             head.push_str(&format!("X: {}\r\n", "x".repeat(self.length - filled)));
         }
         head.push_str("\r\n");
-        [head.as_bytes(), self.body.unwrap_or_default()].concat().into()
+        [head.as_bytes(), body].concat().into()
     }
 }
 
-/// Options of a connection. Certificates are accepted: verifying them is not measured.
+/// Any certificate is accepted: verifying them is not what is measured.
 fn options() -> ConnectOptions {
     ConnectOptions {
         tls: TlsTrust::any_on_loopback(),
@@ -101,26 +97,25 @@ fn options() -> ConnectOptions {
 #[derive(Debug)]
 pub(crate) struct Fetched {
     pub(crate) head: Head,
-    /// The beginning of its body: all of it, if that is as long as `length`.
+    /// The beginning of the body: at most [`LONGEST_KEPT`] bytes.
     pub(crate) body: Vec<u8>,
-    /// Bytes of its body.
     pub(crate) length: u64,
     reader: ReplyReader,
 }
 
 impl Fetched {
-    /// A field of its head.
     pub(crate) fn field(&self, name: &str) -> Option<String> {
         self.reader.field(name)
     }
 
-    /// Whether the body was kept as a whole.
     pub(crate) fn is_whole(&self) -> bool {
         self.body.len() as u64 == self.length
     }
 }
 
-/// Fetches a reply outside the measurement: within one time limit for all of it, and keeping a limited part of it.
+/// Fetches a reply outside the measurement, with one time limit for all of it, and keeps a limited part: the server may
+/// be another user's, and drip bytes or send them without end to a process of root. A refusal is a reply too: look at
+/// its status.
 ///
 /// # Errors
 /// When the server does not answer in time, or not in HTTP.
@@ -158,9 +153,12 @@ fn limit(stream: &mut Stream, which: Timeout, ends: Instant) -> std::io::Result<
     Ok(left)
 }
 
-/// Sends a request; a server may take it as slowly as it answers.
+/// Sends a request. With a limit, every write is limited anew: a server may take a request as slowly as it answers.
 fn send(stream: &mut Stream, request: &[u8], ends: Option<Instant>) -> std::io::Result<()> {
-    let Some(ends) = ends else { return stream.write_all(request).and_then(|()| stream.flush()) };
+    let Some(ends) = ends else {
+        stream.write_all(request)?;
+        return stream.flush();
+    };
     stream.set_deadline(Some(ends));
     let mut rest = request;
     while !rest.is_empty() {
@@ -173,7 +171,7 @@ fn send(stream: &mut Stream, request: &[u8], ends: Option<Instant>) -> std::io::
     stream.flush()
 }
 
-/// Waits for bytes and reads them.
+/// Waits for bytes and reads them; 0 where the server closed the connection.
 fn receive(stream: &mut Stream, input: &mut [u8], ends: Option<Instant>) -> std::io::Result<usize> {
     // Over TLS a read blocks; the limit of the socket counts for it.
     let left = ends.map(|ends| limit(stream, Timeout::Recv, ends)).transpose()?;
@@ -181,7 +179,8 @@ fn receive(stream: &mut Stream, input: &mut [u8], ends: Option<Instant>) -> std:
     stream.read(input)
 }
 
-/// Sends one request and reads the whole reply on a connection, until `ends`.
+/// Sends one request and reads the whole reply on a connection, until `ends`. `pending` is room for bytes that are not
+/// parsed yet, which callers keep for the next exchange.
 fn exchange(
     stream: &mut Stream,
     request: &[u8],
@@ -217,7 +216,6 @@ fn exchange(
     }
 }
 
-/// Opens persistent connections.
 pub(crate) struct HttpConnector {
     pub(crate) endpoint: Endpoint,
     pub(crate) request: Arc<[u8]>,
@@ -238,7 +236,8 @@ impl Connector for HttpConnector {
     }
 }
 
-/// Opens a new connection for each request.
+/// Opens a new connection for each request. As connecting is a part of what is measured, it has a thread of its own
+/// instead of a place in the engine's epoll loop (docs/decisions/0004).
 pub(crate) struct OneShot {
     endpoint: Endpoint,
     options: ConnectOptions,
@@ -249,10 +248,11 @@ pub(crate) struct OneShot {
 }
 
 impl OneShot {
-    /// Makes `number` callers, after one connection that checks the transport.
+    /// Makes `number` callers, after one connection that checks the transport. The evidence of that one stands for the
+    /// connections of all, as a look at each would be a part of what is measured.
     ///
     /// # Errors
-    /// When the server does not answer.
+    /// When the server does not answer, or over another transport.
     pub(crate) fn several(
         number: u32,
         endpoint: &Endpoint,
@@ -298,19 +298,14 @@ impl Caller for OneShot {
     }
 }
 
-// An HTTP/1 session: repeats the same request, alone or in a pipeline, reads replies to their end and
-// compares them. Pure: no I/O, no clock.
-
-/// The expected body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// These bytes.
     Bytes(Arc<[u8]>),
-    /// Any: the server's replies differ from one another.
+    /// The server's replies differ from one another, so only their status and framing are checked.
     Anything,
 }
 
-/// Compares bodies with the expected one as they arrive.
+/// Compares bodies with the expected one as they arrive, so that none is kept.
 #[derive(Debug)]
 pub(super) struct BodyCheck {
     expected: Expected,
@@ -322,7 +317,7 @@ impl BodyCheck {
         BodyCheck { expected, seen: 0 }
     }
 
-    /// More of the body of a reply with this status. The body of a refusal is not compared.
+    /// Takes more of the body of a reply with this status. The body of a refusal is not compared.
     #[inline]
     pub(super) fn more(&mut self, status: u16, bytes: &[u8]) -> Result<(), Bad> {
         let from = self.seen;
@@ -337,7 +332,7 @@ impl BodyCheck {
         }
     }
 
-    /// The body is complete: returns the kind of refusal, if any.
+    /// Ends a reply: returns the kind of its refusal, or `None` for a success. The next body begins at 0 again.
     pub(super) fn whole(&mut self, head: &Head) -> Result<Option<&'static str>, Bad> {
         let seen = std::mem::take(&mut self.seen);
         let rejected = refusal(head.status);
@@ -350,21 +345,20 @@ impl BodyCheck {
     }
 }
 
-/// Session on one connection.
+/// Repeats the same request on one connection, alone or in a pipeline, and reads replies to their end. Pure: no I/O, no
+/// clock.
 #[derive(Debug)]
 pub(crate) struct HttpSession {
     request: Arc<[u8]>,
     pipeline: u32,
     reader: ReplyReader,
     check: BodyCheck,
-    /// Replies received in the current exchange.
     replies: u32,
-    /// Kind of the last refusal among them.
+    /// Kind of the last refusal among the current exchange's replies.
     rejected: Option<&'static str>,
 }
 
 impl HttpSession {
-    /// `request` is sent `pipeline` times at once.
     pub(crate) fn new(request: Arc<[u8]>, pipeline: u32, expected: Expected) -> Self {
         HttpSession {
             request,

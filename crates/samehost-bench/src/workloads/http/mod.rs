@@ -1,10 +1,10 @@
-//! HTTP/1: repeats the same request, on persistent connections or a new one each time, to the built-in server
-//! or to any URL. Reads replies to their end, however that is marked, and compares them.
+//! HTTP/1: repeats the same request, on persistent connections or a new one each time, to the built-in server or to any
+//! URL. Reads replies to their end, however that is marked, and compares them. Other workloads whose servers answer in
+//! HTTP use these sessions, and `samehost-switch` looks at pages with them.
 
 mod exchange;
 mod page;
 mod reply;
-mod running;
 
 use std::sync::Arc;
 
@@ -12,23 +12,25 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use samehost_login::url::escape;
 use samehost_login::{Credentials, Page, ServerAddress};
-use samehost_model::{Point, Protocol, Redactor, Secret, Transport};
+use samehost_model::{Arm, Endpoint, Point, Protocol, Redactor, Secret, ServerInfo, Transport};
 
+use crate::builtin_servers::http_body;
+use crate::engine::Job;
 use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, Word, words};
+use crate::private_servers::{BuiltIn, BuiltInSpec};
 use crate::workload::{
-    Capabilities, Configured, Description, Instance, Look, StartOptions, Workload, Written,
+    Capabilities, Configured, Description, Instance, Look, Servers, StartOptions, Workload, Written,
 };
-use crate::workloads::foreign::Forms;
-use crate::workloads::requests::{MOST_SLICED, require_own_connects, require_threads};
-use running::RunningHttp;
+use crate::workloads::foreign::{Forms, foreign_pids, needs_private};
+use crate::workloads::requests::{MOST_SLICED, require_own_connects, require_threads, value};
+use exchange::OneShot;
 
 pub(crate) use exchange::{Expected, Fetched, HttpConnector, HttpSession, RequestParts, Version, fetch};
 pub use page::PageLook;
 pub(crate) use reply::refusal;
 
-/// Most requests sent at once.
 const MOST_PIPELINE: u32 = 64;
 /// Largest reply of the built-in server, and the largest body of a POST.
 const MOST_SIZE: u64 = 64 << 20;
@@ -40,7 +42,6 @@ const FORMS: Forms = Forms {
     hint: "",
 };
 
-/// The http workload.
 pub struct Http;
 
 const PARAMETERS: &[Parameter] = &[
@@ -160,22 +161,26 @@ impl Configured for Settings {
                 path.escape_debug()
             )));
         }
-        if !self.host.iter().flat_map(|host| host.bytes()).all(|byte| byte.is_ascii_graphic()) {
+        if let Some(host) = &self.host
+            && !host.bytes().all(|byte| byte.is_ascii_graphic())
+        {
             return Err(BenchError::Usage("--host: a host name has no blanks".into()));
         }
         Ok(())
     }
 
-    /// GET is safe: it changes nothing (RFC 9110, 9.2.1).
+    /// A GET has no impact to ask consent for: it is safe, and changes nothing (RFC 9110, 9.2.1).
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
         if self.method == Method::Get {
             return Ok(Vec::new());
         }
-        let each = look.servers.values().map(|address| Impact {
-            does: vec!["sends POST requests as fast as they are answered; what its application does with them is done".into()],
-            ..Impact::of(format!("the server at {}", shown(address)))
-        });
-        Ok(each.collect())
+        let mut impacts = Vec::new();
+        for address in look.servers.values() {
+            let mut impact = Impact::of(format!("the server at {}", shown(address)));
+            impact.does.push("sends POST requests as fast as they are answered; what its application does with them is done".into());
+            impacts.push(impact);
+        }
+        Ok(impacts)
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
@@ -186,12 +191,9 @@ impl Configured for Settings {
 #[derive(Clone, Debug)]
 struct Settings {
     method: Method,
-    /// Bytes of the body of a POST.
     post_size: u32,
     version: Version,
-    /// Whether each request has a connection.
     per_request: bool,
-    /// Requests sent together.
     pipeline: Axis<u32>,
     path: Option<String>,
     host: Option<String>,
@@ -203,14 +205,27 @@ words! {
     enum Connect { Keep = "keep", PerRequest = "per-request" }
 }
 
-/// Reads a URL, with what is asked for, or a plain endpoint without.
+/// Reads a URL, with the page that it names, or a plain endpoint, which names none. Path and query have to be
+/// percent-encoded as they are sent; a fragment is not sent. A Unix socket gets the host `localhost`.
+///
+/// # Errors
+/// When the text is not such a URL or endpoint.
 pub(crate) fn read(written: &Written<'_>) -> Result<ServerAddress, BenchError> {
     let Some(url) = FORMS.url(written)? else {
         return Ok(ServerAddress::open(written.plain()?));
     };
-    let (host, path) = url.place.find('/').map_or((url.place.as_str(), "/"), |at| url.place.split_at(at));
-    let query = url.query.as_ref().map(|query| format!("?{query}")).unwrap_or_default();
-    let target = format!("{path}{query}").split('#').next().unwrap_or_default().to_owned();
+    let (host, path) = match url.place.find('/') {
+        Some(at) => url.place.split_at(at),
+        None => (url.place.as_str(), "/"),
+    };
+    let mut target = path.to_owned();
+    if let Some(query) = &url.query {
+        target.push('?');
+        target.push_str(query);
+    }
+    if let Some(fragment) = target.find('#') {
+        target.truncate(fragment);
+    }
     if !target.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(FORMS.wrong("the path has blanks or bytes that are not ASCII: percent-encode them"));
     }
@@ -244,6 +259,163 @@ fn authorization(login: &Credentials) -> Option<String> {
     let user = login.user.as_deref().unwrap_or_default();
     let password = login.password.as_ref().map(Secret::reveal).unwrap_or_default();
     Some(format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))))
+}
+
+struct RunningHttp {
+    /// The built-in server; `None` if servers were given.
+    server: Option<BuiltIn>,
+    addresses: Servers,
+    settings: Settings,
+    pids: Vec<u32>,
+    /// Version of the built-in server; empty for others.
+    version: String,
+    /// How bodies of the current trial are compared, for the report.
+    judged: String,
+}
+
+impl RunningHttp {
+    fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
+        let mut addresses = start.servers.clone();
+        let mut server = None;
+        if needs_private(start)? {
+            if settings.path.is_some() {
+                return Err(BenchError::Usage(
+                    "--path is for a server that already runs (--tcp, --unix); the built-in one answers with --size bytes".into(),
+                ));
+            }
+            // One thread for all connections: a thread for each would cost more than the transport.
+            let arguments = vec!["--model".into(), "epoll".into(), "--backlog".into(), "4096".into()];
+            let spec = BuiltInSpec::new(&start.program, "http", arguments);
+            let started = BuiltIn::start(spec, &start.transports)?;
+            for transport in &start.transports {
+                if let Some(endpoint) = started.endpoint(*transport) {
+                    addresses.insert(*transport, ServerAddress::open(endpoint.clone()));
+                }
+            }
+            server = Some(started);
+        }
+        let pids = match &server {
+            Some(server) => server.pids(),
+            None => foreign_pids(addresses.values().map(|address| &address.endpoint)),
+        };
+        let version = if server.is_some() { env!("CARGO_PKG_VERSION").into() } else { String::new() };
+        let settings = settings.clone();
+        Ok(RunningHttp { server, addresses, settings, pids, version, judged: String::new() })
+    }
+
+    fn request(&self, address: &ServerAddress, arm: &Arm) -> Arc<[u8]> {
+        let settings = &self.settings;
+        let authorization = authorization(&address.credentials);
+        let target = match (&address.page, &settings.path, arm.point.size_bytes) {
+            (Some(page), ..) => page.target.clone(),
+            (None, Some(path), _) => path.clone(),
+            (None, None, Some(size)) if self.server.is_some() => format!("/bytes/{size}"),
+            (None, None, _) => "/".to_owned(),
+        };
+        let host = match (&settings.host, &address.page) {
+            (Some(host), _) => host,
+            (None, Some(page)) => &page.host,
+            (None, None) => "localhost",
+        };
+        let body = match settings.method {
+            Method::Post => Some(value(settings.post_size as usize)),
+            Method::Get => None,
+        };
+        let parts = RequestParts {
+            method: if body.is_some() { "POST" } else { "GET" },
+            target: &target,
+            host,
+            version: settings.version,
+            keeps: !settings.per_request,
+            authorization: authorization.as_deref(),
+            body: body.as_deref(),
+            length: 0,
+        };
+        parts.bytes()
+    }
+
+    /// How replies of a trial are checked. The body of our server is known. Of another server two replies are fetched
+    /// before anything is measured: if their bodies are equal, all others must be too, and if not, as with a page that
+    /// shows the time, only their status and length are checked. `judged` then says which it was.
+    ///
+    /// # Errors
+    /// When the first reply is not a success: its fast repetition would be taken for the page's speed.
+    fn expected(&mut self, endpoint: &Endpoint, request: &[u8], arm: &Arm) -> Result<Expected, BenchError> {
+        if let (Some(_), Some(size)) = (&self.server, arm.point.size_bytes) {
+            self.judged = "bodies compared byte for byte".into();
+            return Ok(Expected::Bytes(http_body(usize::try_from(size).unwrap_or(usize::MAX)).into()));
+        }
+        let first = fetch(endpoint, request)?;
+        if let Some(kind) = refusal(first.head.status) {
+            return Err(BenchError::Refused {
+                endpoint: endpoint.to_string(),
+                what: "the request".into(),
+                answer: format!("status {} ({kind})", first.head.status),
+                try_next: "only 2xx counts as done: give the URL of a page that is there (--path, --host)"
+                    .into(),
+            });
+        }
+        if !first.is_whole() {
+            self.judged = format!(
+                "bodies of {} bytes are too long to be compared: their status and length are checked",
+                first.length
+            );
+            return Ok(Expected::Anything);
+        }
+        let second = fetch(endpoint, request)?;
+        if second.is_whole() && first.body == second.body {
+            self.judged = format!("bodies of {} bytes compared byte for byte", first.length);
+            Ok(Expected::Bytes(first.body.into()))
+        } else {
+            self.judged = "bodies differ from reply to reply: their status and length are checked".into();
+            Ok(Expected::Anything)
+        }
+    }
+}
+
+impl Instance for RunningHttp {
+    fn server(&self) -> ServerInfo {
+        let differ = self.server.is_none() && self.pids.len() > 1;
+        ServerInfo {
+            kind: match &self.server {
+                Some(_) => "samehost serve http".into(),
+                None if differ => "an HTTP server that already runs, in several processes".into(),
+                None => "an HTTP server that already runs".into(),
+            },
+            version: self.version.clone(),
+            managed: self.server.is_some(),
+            pids: self.pids.clone(),
+        }
+    }
+
+    fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
+        let Some(address) = self.addresses.get(&arm.transport).cloned() else {
+            return Err(BenchError::nobody_on(arm.transport, "HTTP server"));
+        };
+        let request = self.request(&address, arm);
+        let endpoint = address.endpoint;
+        let expected = self.expected(&endpoint, &request, arm)?;
+        if self.settings.per_request {
+            let callers = OneShot::several(arm.point.connections, &endpoint, &request, &expected)?;
+            return Ok(Job::Callers { endpoint: endpoint.to_string(), callers });
+        }
+        let pipeline = self.settings.pipeline.at(&arm.point);
+        let small = request.len() * pipeline as usize <= 16 * 1024;
+        let connector = Arc::new(HttpConnector { endpoint, request, pipeline, expected });
+        Ok(Job::Sessions { connector, small })
+    }
+
+    fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
+        self.addresses.get(&transport).map(|address| address.endpoint.clone())
+    }
+
+    fn stderr_tail(&self) -> String {
+        self.server.as_ref().map(BuiltIn::stderr_tail).unwrap_or_default()
+    }
+
+    fn server_view(&mut self) -> Option<String> {
+        Some(self.judged.clone())
+    }
 }
 
 #[cfg(test)]

@@ -10,11 +10,10 @@ use super::{authorization, read};
 use crate::error::BenchError;
 use crate::workload::Written;
 
-/// Requests for a snapshot, to find the parts that stay the same.
+/// Requests for a snapshot: what all answers have in common is taken to stay the same.
 const LOOKS: usize = 3;
-/// One in MAY_CHANGE of the constant parts may disappear: news, offers and quotes change.
+/// One in this many of the constant parts may disappear: news, offers and quotes change.
 const MAY_CHANGE: usize = 5;
-/// Texts that applications show when their database or cache does not answer.
 const FAILURES: &[&str] = &[
     "Error establishing a database connection",
     "Database connection error",
@@ -27,32 +26,30 @@ const FAILURES: &[&str] = &[
     "RedisException",
     "The website encountered an unexpected error",
 ];
-/// Fields in which caches declare that they answered.
 const CACHES: &[&str] = &[
     "x-cache", "x-cache-status", "cf-cache-status", "x-fastcgi-cache", "x-proxy-cache", "x-litespeed-cache",
 ];
 
-/// Snapshot of a page.
+/// A snapshot of a page. It is stored, and compared much later, so hashes of the parts stand for the text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageLook {
     status: u16,
-    /// Media type, and the target of a redirect.
+    /// Media type, and the target of a redirect without its numbers.
     kind: String,
-    /// Hashes of the parts that all answers have in common, without numbers.
+    /// Sorted hashes of the parts that all answers have in common.
     parts: Vec<u64>,
-    /// Length of the shortest answer, in bytes.
+    /// Bytes of the shortest answer.
     shortest: usize,
-    /// Failure text in the page, if any.
+    /// One of [`FAILURES`]: texts that applications show when their database or cache does not answer.
     failure: Option<String>,
-    /// The field of a cache, if one answered.
     cache: Option<String>,
 }
 
 impl PageLook {
-    /// Takes a snapshot with several requests.
     ///
     /// # Errors
     /// When the URL cannot be parsed, or the server does not answer, or not in HTTP.
+    /// Takes a snapshot with several requests to an `http:` or `http+unix:` URL.
     pub fn take(url: &str) -> Result<Self, BenchError> {
         let mut first = once(url)?;
         for _ in 1..LOOKS {
@@ -77,19 +74,21 @@ impl PageLook {
         Ok(self.difference(&once(url)?))
     }
 
+    /// The first difference that a person would call one, in the order of how surely it is a failure: the status, a text
+    /// of a failure, a cache that answers, the kind, the parts, half of the length.
     fn difference(&self, now: &PageLook) -> Option<String> {
         if now.status != self.status {
-            return Some(format!(
-                "HTTP {}{}",
-                now.status,
-                now.failure.as_ref().map(|text| format!(", `{text}`")).unwrap_or_default()
-            ));
+            return Some(match &now.failure {
+                Some(failure) => format!("HTTP {}, `{failure}`", now.status),
+                None => format!("HTTP {}", now.status),
+            });
         }
-        if let Some(failure) = now.failure.as_ref().filter(|failure| Some(*failure) != self.failure.as_ref())
+        if let Some(failure) = &now.failure
+            && now.failure != self.failure
         {
             return Some(format!("it says `{failure}`"));
         }
-        if let Some(cache) = now.cache.as_ref().filter(|_| self.cache.is_none()) {
+        if let (Some(cache), None) = (&now.cache, &self.cache) {
             return Some(format!("a cache answers in place of the application ({cache})"));
         }
         if now.kind != self.kind {
@@ -102,8 +101,10 @@ impl PageLook {
                 self.parts.len()
             ));
         }
-        (now.shortest * 2 < self.shortest)
-            .then(|| format!("it has {} bytes now, and had {}", now.shortest, self.shortest))
+        if now.shortest * 2 < self.shortest {
+            return Some(format!("it has {} bytes now, and had {}", now.shortest, self.shortest));
+        }
+        None
     }
 }
 
@@ -111,15 +112,22 @@ impl PageLook {
 impl std::fmt::Display for PageLook {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "HTTP {}, {}, {} bytes", self.status, self.kind, self.shortest)?;
-        self.failure.as_ref().map_or(Ok(()), |failure| write!(f, ", which says `{failure}`"))
+        match &self.failure {
+            Some(failure) => write!(f, ", which says `{failure}`"),
+            None => Ok(()),
+        }
     }
 }
 
-/// One answer. Query and fields are chosen so that no cache should have an answer.
+/// One answer. The query is another one each time, and the fields ask for no cached answer, so that the application has
+/// to answer by itself.
 fn once(url: &str) -> Result<PageLook, BenchError> {
     // The transport is for an option of the command line, which this is not.
     let address = read(&Written { transport: Transport::Tcp, text: url, password: None })?;
-    let (target, host) = address.page.as_ref().map_or(("/", "localhost"), |page| (&page.target, &page.host));
+    let (target, host) = match &address.page {
+        Some(page) => (page.target.as_str(), page.host.as_str()),
+        None => ("/", "localhost"),
+    };
     let joint = if target.contains('?') { '&' } else { '?' };
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let target = format!("{target}{joint}samehost={}", now.as_nanos());
@@ -136,43 +144,53 @@ fn once(url: &str) -> Result<PageLook, BenchError> {
     let text = String::from_utf8_lossy(&fetched.body);
     let media = fetched.field("content-type").unwrap_or_default();
     let media = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let leads = fetched.field("location").map(|to| format!(" to {}", without_numbers(&to)));
-    let kind = if media.is_empty() { "no media type".to_owned() } else { media };
+    let mut kind = if media.is_empty() { "no media type".to_owned() } else { media };
+    if let Some(target) = fetched.field("location") {
+        kind.push_str(&format!(" to {}", without_numbers(&target)));
+    }
+    let failure = FAILURES.iter().find(|failure| text.contains(**failure));
     Ok(PageLook {
         status: fetched.head.status,
-        kind: format!("{kind}{}", leads.unwrap_or_default()),
+        kind,
         parts: parts(&text),
         shortest: usize::try_from(fetched.length).unwrap_or(usize::MAX),
-        failure: FAILURES
-            .iter()
-            .find(|failure| text.contains(**failure))
-            .map(|failure| (*failure).to_owned()),
+        failure: failure.map(|failure| (*failure).to_owned()),
         cache: cached(|name| fetched.field(name)),
     })
 }
 
-/// Field of a cache that answered itself.
+/// The field by which a cache declares that it answered: one of its own with `hit` in it, or an age above 0.
 fn cached(field: impl Fn(&str) -> Option<String>) -> Option<String> {
     for name in CACHES {
-        let hit = field(name).filter(|value| value.to_ascii_lowercase().contains("hit"));
-        if let Some(value) = hit {
+        if let Some(value) = field(name)
+            && value.to_ascii_lowercase().contains("hit")
+        {
             return Some(format!("{name}: {value}"));
         }
     }
-    let age = field("age").filter(|value| value.trim().parse::<u64>().is_ok_and(|age| age > 0));
-    age.map(|age| format!("age: {age}"))
+    let age = field("age")?;
+    match age.trim().parse::<u64>() {
+        Ok(seconds) if seconds > 0 => Some(format!("age: {age}")),
+        _ => None,
+    }
 }
 
-/// Hashes of a text's lines and elements: a page may be a single line. Words with digits (times, nonces,
-/// counters) are left out.
+/// Sorted hashes of a text's lines and elements: a page may be a single line. Words with digits (times, nonces,
+/// counters) count as one and the same word, as they differ from answer to answer.
 fn parts(text: &str) -> Vec<u64> {
-    let parts = text.split(['\n', '>']).map(|part| without_numbers(part.trim()));
-    let mut found: Vec<u64> = parts.filter(|part| !part.is_empty()).map(|part| hash(&part)).collect();
+    let mut found = Vec::new();
+    for part in text.split(['\n', '>']) {
+        let part = without_numbers(part.trim());
+        if !part.is_empty() {
+            found.push(hash(&part));
+        }
+    }
     found.sort_unstable();
     found.dedup();
     found
 }
 
+/// A text with `#` for each word that has a digit.
 fn without_numbers(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for word in text.split_inclusive(|c: char| !c.is_ascii_alphanumeric()) {
@@ -188,8 +206,11 @@ fn without_numbers(text: &str) -> String {
 
 /// FNV-1a: stable across versions, because stored snapshots are compared much later.
 fn hash(text: &str) -> u64 {
-    text.bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+    let mut hash = 0xcbf2_9ce4_8422_2325;
+    for byte in text.bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    }
+    hash
 }
 
 #[cfg(test)]

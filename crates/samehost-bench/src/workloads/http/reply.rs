@@ -1,57 +1,46 @@
-//! Parses HTTP/1 replies as they arrive, one after the other: status, and where the body ends (RFC 9112, sections 4 to 7).
-//! Pure: no I/O, no clock.
+//! Parses HTTP/1 replies as they arrive, one after the other: status, and where the body ends (RFC 9112, sections 4 to
+//! 7). Pure: no I/O, no clock.
 
 use crate::engine::session::Bad;
 
-/// Result of parsing received bytes.
+/// What [`ReplyReader::take`] found; `consumed` bytes of its input are not to be given again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Got {
-    /// The reply is complete.
-    Whole {
-        /// Bytes used up.
-        consumed: usize,
-        head: Head,
-    },
-    /// More bytes are needed.
-    Part {
-        /// Bytes used up.
-        consumed: usize,
-    },
+    Whole { consumed: usize, head: Head },
+    Part { consumed: usize },
 }
 
+/// Position in a reply; in a body of known length and in a chunk with the bytes that are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Head,
-    /// In a body of known length; bytes left.
     Length(u64),
-    /// Before the size of a chunk.
     ChunkSize,
-    /// In a chunk; bytes left.
     Chunk(u64),
-    /// Before the end of line after a chunk.
     ChunkEnd,
     Trailer,
     UntilClose,
 }
 
-/// Parses replies one after the other.
+/// Parses replies one after the other, on one connection. A head that is the same as the one before is not parsed
+/// again, as that would cost the client CPU time that is not the transport's.
 #[derive(Debug)]
 pub(crate) struct ReplyReader {
     place: Place,
     head: Head,
-    /// Bytes of the last head, already parsed: servers repeat the same head, except for the date, which
-    /// changes once a second.
+    /// Bytes of the last head, which `head` was parsed from: servers repeat the same, but for the date, which changes
+    /// once a second.
     known: Vec<u8>,
 }
 
 impl ReplyReader {
-    /// Starts at the beginning of a reply.
     pub(crate) fn new() -> Self {
         let head = Head { status: 0, framing: Framing::Length(0), keeps: true };
         ReplyReader { place: Place::Head, head, known: Vec::new() }
     }
 
-    /// Parses more bytes; passes those of a body to `body` with the status.
+    /// Parses more bytes; passes those of a body to `body` with the status. Interim replies (1xx) are passed over. A body
+    /// that ends where the server closes the connection is never whole here: see `needs_close` and `closed`.
     ///
     /// # Errors
     /// When they are not HTTP/1, or `body` returns an error.
@@ -133,7 +122,7 @@ impl ReplyReader {
         }
     }
 
-    /// Length of the head at the beginning of `input`; stores it in `self.head`.
+    /// Length of the head at the beginning of `input`, which is then in `self.head`; `None` if more bytes are needed.
     #[inline]
     fn take_head(&mut self, input: &[u8]) -> Result<Option<usize>, Bad> {
         if !self.known.is_empty() && input.starts_with(&self.known) {
@@ -146,7 +135,7 @@ impl ReplyReader {
         Ok(Some(length))
     }
 
-    /// A field of the last head.
+    /// The first field of this name in the last head.
     pub(super) fn field(&self, name: &str) -> Option<String> {
         let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
         let mut response = httparse::Response::new(&mut fields);
@@ -160,12 +149,11 @@ impl ReplyReader {
         Got::Whole { consumed, head: self.head }
     }
 
-    /// Whether the current body ends where the server closes the connection.
     pub(crate) fn needs_close(&self) -> bool {
         self.place == Place::UntilClose
     }
 
-    /// The reply's head, after the server closed the connection.
+    /// The reply's head, if the server closed the connection where the reply may end.
     ///
     /// # Errors
     /// When the reply was incomplete.
@@ -189,28 +177,25 @@ fn trailer(input: &[u8]) -> Result<Option<usize>, Bad> {
     }
 }
 
-/// Most header fields of a reply.
 pub(super) const MOST_FIELDS: usize = 96;
 /// Longest head, interim ones included.
 pub(super) const LONGEST_HEAD: usize = 64 * 1024;
 
-/// Facts from a reply's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) status: u16,
     pub(super) framing: Framing,
-    /// Whether the server keeps the connection open.
+    /// Whether the server keeps the connection open. One that announces that it closes is believed: the next request has
+    /// a new connection, and no failure is counted (docs/decisions/0033).
     pub(crate) keeps: bool,
 }
 
-/// Where a body ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
     /// After so many bytes.
     Length(u64),
     /// After a chunk of length zero and the trailer.
     Chunked,
-    /// Where the server closes the connection.
     UntilClose,
 }
 
@@ -269,8 +254,11 @@ pub(super) fn head(input: &[u8]) -> Result<Option<(Head, usize)>, Bad> {
 }
 
 fn digits(text: &[u8]) -> Option<u64> {
-    let all_digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
-    std::str::from_utf8(text).ok().filter(|_| all_digits)?.parse().ok()
+    // `parse` alone would take a sign.
+    if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(text).ok()?.parse().ok()
 }
 
 /// Kind of refusal of a status; `None` for 2xx, the only ones that count as success.

@@ -1,5 +1,6 @@
-//! Talks to memcached outside the hot path: its version, set-up, clean-up, its view of a connection, and what a measurement would
-//! do to one that is already running, from its own statistics.
+//! Talks to memcached. Outside the hot path: its version, set-up, clean-up, its view of a connection, and what a
+//! measurement would do to one that is already running, from its own statistics. In it: a session in the classic text
+//! protocol or the meta commands, which is pure, without I/O or clock.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,9 +17,11 @@ use crate::private_servers::PrivateServer;
 use crate::workload::Look;
 use crate::workloads::requests::{Awaited, Seen, link_to, says};
 
-/// Asks for the server's version.
 pub(super) fn version(link: &mut Link) -> Result<String, BenchError> {
-    memcached::version(link)?.map_err(|answer| refused(link, "its version", answer))
+    match memcached::version(link)? {
+        Ok(version) => Ok(version),
+        Err(answer) => Err(refused(link, "its version", answer)),
+    }
 }
 
 pub(super) fn set(link: &mut Link, exchange: &Exchange) -> Result<(), BenchError> {
@@ -45,11 +48,11 @@ pub(super) fn view(link: &mut Link) -> Result<Option<String>, BenchError> {
     Ok(memcached::seen(link)?.map(says))
 }
 
-/// Checks that what answers at each endpoint is the process that we started.
+/// Checks that what answers at each endpoint of a private server is the process that we started.
 pub(super) fn is_ours(server: &PrivateServer) -> Result<(), BenchError> {
     for endpoint in server.endpoints() {
         let stats = link_to(endpoint)?.ask(b"stats\r\n", listing)?;
-        if !stats.lines().any(|line| line == format!("STAT pid {}", server.pid())) {
+        if numbers(&stats).get("pid") != Some(&u64::from(server.pid())) {
             return Err(BenchError::lost(endpoint, "another server answers there"));
         }
     }
@@ -65,7 +68,8 @@ fn refused(link: &Link, what: &str, answer: String) -> BenchError {
     BenchError::Refused { endpoint: link.endpoint().to_string(), what: what.into(), answer, try_next }
 }
 
-/// Queries each server.
+/// Asks each server what a measurement would do to it and whether it has the room: connections, memory. They are not
+/// told apart, as one memcached listens on a port or on a socket, never on both.
 pub(super) fn look(settings: Settings, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
     let mut impacts = Vec::new();
     for address in look.servers.values() {
@@ -78,21 +82,24 @@ pub(super) fn look(settings: Settings, look: &Look<'_>) -> Result<Vec<Impact>, B
     Ok(impacts)
 }
 
-/// Parses lines `STAT name value` with a number.
+/// Parses lines `STAT name value`; those whose value is not a number are passed over.
 fn numbers(stats: &str) -> BTreeMap<&str, u64> {
-    stats
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("STAT ")?.split_once(' '))
-        .filter_map(|(name, value)| Some((name, value.parse().ok()?)))
-        .collect()
+    let mut numbers = BTreeMap::new();
+    for line in stats.lines() {
+        let Some(stat) = line.trim().strip_prefix("STAT ") else { continue };
+        let Some((name, value)) = stat.split_once(' ') else { continue };
+        if let Ok(value) = value.parse() {
+            numbers.insert(name, value);
+        }
+    }
+    numbers
 }
 
 fn look_at(look: &Look<'_>, settings: Settings, stats: &BTreeMap<&str, u64>, impact: &mut Impact) {
-    let stat = |name: &str| stats.get(name).copied();
     // Our own connection is not counted.
-    if let (Some(open), Some(most)) = (stat("curr_connections"), stat("max_connections")) {
-        let connections =
-            Connections { ours: u64::from(look.connections), open: open.saturating_sub(1), most };
+    if let (Some(&open), Some(&most)) = (stats.get("curr_connections"), stats.get("max_connections")) {
+        let ours = u64::from(look.connections);
+        let connections = Connections { ours, open: open.saturating_sub(1), most };
         impact.connections(connections, "its option -c");
     }
     impact.does.push(format!(
@@ -102,25 +109,19 @@ fn look_at(look: &Look<'_>, settings: Settings, stats: &BTreeMap<&str, u64>, imp
     if settings.command == Command::Set {
         impact.does.push("sets it again with every command, as fast as it answers".into());
     }
-    if let (Some(used), Some(all)) = (stat("bytes"), stat("limit_maxbytes")) {
+    if let (Some(&used), Some(&all)) = (stats.get("bytes"), stats.get("limit_maxbytes")) {
         impact.memory(look.sizes, used, all, "of its memory, beyond which it gives up others' items");
     }
 }
 
-// A memcached session, in the classic text protocol or the meta commands: one command, and a reply of which
-// every byte is known. Pure: no I/O, no clock.
-
 words! {
-    /// Protocol variant.
     pub(super) enum Protocol {
-        /// `get`, `set`.
         Text = "text",
-        /// `mg`, `ms`.
         Meta = "meta",
     }
 }
 
-/// Request and expected reply, shared by all connections of a trial.
+/// A request and its reply, of which every byte is known; shared by all connections of a trial.
 #[derive(Clone, Debug)]
 pub(super) struct Exchange {
     request: Arc<[u8]>,
@@ -128,7 +129,7 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// Reads a key with this value.
+    /// Reads `key`, which must have this value.
     pub(super) fn get(protocol: Protocol, key: &str, value: &[u8]) -> Self {
         let (request, head, end): (_, _, &[u8]) = match protocol {
             Protocol::Text => {
@@ -139,7 +140,6 @@ impl Exchange {
         Exchange { request: request.into_bytes().into(), reply: Awaited::new(head.as_bytes(), value, end) }
     }
 
-    /// Writes a value.
     pub(super) fn set(protocol: Protocol, key: &str, value: &[u8]) -> Self {
         let (head, reply): (_, &[u8]) = match protocol {
             Protocol::Text => (format!("set {key} 0 0 {}\r\n", value.len()), b"STORED\r\n"),
@@ -149,17 +149,15 @@ impl Exchange {
         Exchange { request: request.into(), reply: Awaited::new(reply, b"", b"") }
     }
 
-    /// Bytes of the request, for set-up.
     pub(super) fn request(&self) -> &[u8] {
         &self.request
     }
 }
 
-/// Session on one connection.
 #[derive(Debug)]
 pub(super) struct MemcachedSession {
     exchange: Exchange,
-    /// Correct bytes of the current reply so far.
+    /// Bytes of the current reply that were compared, for [`Awaited::look`].
     received: usize,
 }
 
@@ -185,7 +183,7 @@ impl Session for MemcachedSession {
     }
 }
 
-/// Parses a reply other than the expected one: a refusal that leaves the connection usable, or a wrong reply.
+/// Parses a reply other than the one that must come: a refusal that leaves the connection usable, or a wrong one.
 #[cold]
 fn other(input: &[u8]) -> Result<Progress, Bad> {
     let Some((line, consumed)) = line(input).map_err(Bad::malformed)? else {

@@ -9,24 +9,19 @@ use crate::workloads::requests::{REPLY_TIMEOUT, expected, expected_again};
 
 pub(super) use samehost_login::mysql::{Dialogue, QUERY, Reply};
 
-/// COM_STMT_PREPARE.
-const PREPARE: u8 = 0x16;
+const COM_STMT_PREPARE: u8 = 0x16;
 
-/// Keeps a connection's statements out of the binary log.
 const UNLOGGED: &str = "SET SESSION sql_log_bin = 0";
 
-/// Whether a server logs our writes, for its replicas and for recovery.
+/// Whether a server's binary log, from which replicas and recoveries read, has our writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BinaryLog {
-    /// The server has no binary log.
     None,
-    /// It logs other clients' statements, but not ours.
     KeptOut,
-    /// It logs ours too: this user may not switch that off.
+    /// This user may not keep out of it.
     Ours,
 }
 
-/// A server that is measured.
 #[derive(Clone, Debug)]
 pub(super) struct Address {
     pub(super) server: ServerAddress,
@@ -39,12 +34,12 @@ impl Address {
         self.begin_as(expected(Protocol::Mysql))
     }
 
-    /// Another connection to a server that was looked at before.
+    /// Another connection to a server that a first one identified, without the walk through /proc
+    /// (docs/decisions/0065).
     pub(super) fn begin_again(&self) -> Result<Dialogue, BenchError> {
         self.begin_as(expected_again(Protocol::Mysql))
     }
 
-    /// Connects, and keeps out of the binary log where that is allowed.
     fn begin_as(&self, expected: &Expected) -> Result<Dialogue, BenchError> {
         let mut dialogue = Dialogue::begin(&self.server, expected, REPLY_TIMEOUT)?;
         if self.unlogged {
@@ -53,14 +48,14 @@ impl Address {
         Ok(dialogue)
     }
 
-    /// Connects for one statement, as a part of what is measured: with nothing that an application would not send. So what such
-    /// a connection writes is in the binary log, as whoever is asked for consent reads.
+    /// Connects for one statement, as a part of what is measured: with nothing that an application would not send,
+    /// and so without the statement that keeps out of the binary log. Whoever is asked for consent reads that what
+    /// such connections write is in the log.
     pub(super) fn measured(&self) -> Result<Dialogue, BenchError> {
         Ok(Dialogue::begin(&self.server, expected_again(Protocol::Mysql), REPLY_TIMEOUT)?)
     }
 }
 
-/// Connects, with TLS if the endpoint asks for it, and logs in.
 pub(super) fn begin(address: &ServerAddress) -> Result<Dialogue, BenchError> {
     Ok(Dialogue::begin(address, expected(Protocol::Mysql), REPLY_TIMEOUT)?)
 }
@@ -76,21 +71,22 @@ pub(super) fn binary_log(dialogue: &mut Dialogue) -> Result<BinaryLog, BenchErro
     })
 }
 
-/// Prepares a statement; returns its id, number of parameters and number of columns.
-pub(super) fn prepare(dialogue: &mut Dialogue, sql: &str) -> Result<(u32, u16, u16), BenchError> {
+/// Prepares a statement; returns its id, which holds for this connection.
+pub(super) fn prepare(dialogue: &mut Dialogue, sql: &str) -> Result<u32, BenchError> {
     let mut question = Vec::new();
-    frame(0, &[&[PREPARE], sql.as_bytes()].concat(), &mut question);
+    frame(0, &[&[COM_STMT_PREPARE], sql.as_bytes()].concat(), &mut question);
     let answered = dialogue.link().ask(&question, prepared)?;
     Ok(answered.map_err(|error| dialogue.refused("a prepared statement", &error))?)
 }
 
-type Prepared = Result<(u32, u16, u16), SqlError>;
+/// The id of the prepared statement, or the server's refusal.
+type Prepared = Result<u32, SqlError>;
 
-/// Parses the reply to COM_STMT_PREPARE: OK, id (4), columns (2), parameters (2), then the definitions of
-/// parameters and of columns; each list that is not empty has an end packet.
+/// Parses the reply to `COM_STMT_PREPARE`: OK, id (4 bytes), columns (2), parameters (2), then the definitions of
+/// parameters and of columns; each list that is not empty has an end packet. Returns the reply and its length, or
+/// `None` while it is incomplete.
 fn prepared(input: &[u8]) -> Result<Option<(Prepared, usize)>, String> {
-    let next = |at: usize| first_frame(&input[at..]).map_err(str::to_owned);
-    let Some(first) = next(0)? else { return Ok(None) };
+    let Some(first) = first_frame(input)? else { return Ok(None) };
     if let Some(error) = SqlError::read(first.payload) {
         return Ok(Some((Err(error), first.length)));
     }
@@ -101,10 +97,11 @@ fn prepared(input: &[u8]) -> Result<Option<(Prepared, usize)>, String> {
     let parameters = u16::from_le_bytes([low, high]);
     let mut at = first.length;
     for list in [parameters, columns] {
-        for _ in 0..if list > 0 { u32::from(list) + 1 } else { 0 } {
-            let Some(frame) = next(at)? else { return Ok(None) };
+        let packets = if list > 0 { u32::from(list) + 1 } else { 0 };
+        for _ in 0..packets {
+            let Some(frame) = first_frame(&input[at..])? else { return Ok(None) };
             at += frame.length;
         }
     }
-    Ok(Some((Ok((u32::from_le_bytes([a, b, c, d]), parameters, columns)), at)))
+    Ok(Some((Ok(u32::from_le_bytes([a, b, c, d])), at)))
 }

@@ -5,7 +5,6 @@ mod dialogue;
 mod running;
 mod session;
 mod statement;
-mod tables;
 
 use std::sync::Arc;
 
@@ -30,9 +29,9 @@ use statement::{Protocol, Statement};
 /// Most rows: ids are numbers of 32 bits.
 const MOST_ROWS: u32 = 1_000_000_000;
 
-/// Connections of an arm in the checkup. Each is a thread of the server, and a round opens and closes those of both arms: beside a
-/// program at 60 % of each of two CPUs a block took 0.56 s with 16 and 0.76 s with 64, and after as much time the ratio of CPU time
-/// was as well known (three runs of 11 s each).
+/// Connections of an arm in the checkup. Each is a thread of the server, and a round opens and closes those of both
+/// arms: beside a program at 60 % of each of two CPUs a block took 0.56 s with 16 and 0.76 s with 64, and after as
+/// much time the ratio of CPU time was as well known (three runs of 11 s each).
 const CHECKUP_CONNECTIONS: u32 = 16;
 
 const FORMS: Forms = Forms {
@@ -42,7 +41,6 @@ const FORMS: Forms = Forms {
     hint: "; `localhost` means the default socket, as it does to MySQL's own clients; 127.0.0.1 is TCP",
 };
 
-/// The mysql workload.
 pub struct MySql;
 
 const PARAMETERS: &[Parameter] = &[
@@ -83,9 +81,12 @@ impl Workload for MySql {
 
     fn address(&self, written: &Written<'_>) -> Result<ServerAddress, BenchError> {
         let url = FORMS.url(written)?;
-        let mut options = url.iter().flat_map(|url| &url.options);
-        if options.any(|(name, _)| !MYSQL_SOCKET_OPTIONS.contains(&name.as_str())) {
-            return Err(FORMS.wrong("the only option after `?` is socket"));
+        if let Some(url) = &url {
+            for (name, _) in &url.options {
+                if !MYSQL_SOCKET_OPTIONS.contains(&name.as_str()) {
+                    return Err(FORMS.wrong("the only option after `?` is socket"));
+                }
+            }
         }
         FORMS.address(written, url.as_ref())
     }
@@ -193,7 +194,8 @@ impl Configured for Settings {
     }
 }
 
-/// The server's endpoint on the other transport, from its variable `socket` or `port`.
+/// Asks a server how it is reached over the other transport, by its variable `socket` or `port`. A port counts only
+/// where the server listens there (`skip_networking`); the address is taken to be 127.0.0.1.
 fn other_half(known: &ServerAddress) -> Result<OtherHalf, BenchError> {
     let variable = if known.endpoint.path().is_some() { "port" } else { "socket" };
     let mut dialogue = begin(known)?;
@@ -203,9 +205,9 @@ fn other_half(known: &ServerAddress) -> Result<OtherHalf, BenchError> {
     }
     dialogue.quit()?;
     Ok(match value {
-        Some(path) if variable == "socket" => Ok(format!("unix:{path}").parse()?),
-        Some(port) => Ok(format!("tcp:127.0.0.1:{port}").parse()?),
-        None => Err(format!(
+        Some(path) if variable == "socket" => OtherHalf::At(format!("unix:{path}").parse()?),
+        Some(port) => OtherHalf::At(format!("tcp:127.0.0.1:{port}").parse()?),
+        None => OtherHalf::Lacking(format!(
             "does not listen on a {variable} to measure against; set `{variable}` in [mysqld], give the other half with --tcp or --unix"
         )),
     })
@@ -215,14 +217,12 @@ fn other_half(known: &ServerAddress) -> Result<OtherHalf, BenchError> {
 struct Settings {
     statement: Statement,
     protocol: Protocol,
-    /// Whether each statement has a connection.
     per_query: bool,
-    /// Rows of our own table.
     rows: u32,
     brand: Brand,
     thread_handling: ThreadHandling,
     read_only: bool,
-    /// The table to read; `None` for the largest.
+    /// The table that is read with `read_only`; `None` for the largest.
     table: Option<String>,
 }
 
@@ -239,7 +239,7 @@ fn rows(statement: Statement, given: Option<String>) -> Result<u32, BenchError> 
     let Some(text) = given else {
         return Ok(if statement == Statement::Dump { 200_000 } else { 10_000 });
     };
-    // `10k` is ten thousand, as in rates.
+    // `10k` is ten thousand, as in rates: the parser of rates reads it.
     match samehost_model::parse_rate_list(&text).as_deref() {
         Ok([RateSpec::PerSecond(count)]) if *count >= 1.0 && *count <= f64::from(MOST_ROWS) => {
             Ok(*count as u32)
@@ -248,7 +248,6 @@ fn rows(statement: Statement, given: Option<String>) -> Result<u32, BenchError> 
     }
 }
 
-/// The login at a private server.
 fn login(server: &PrivateServer) -> Credentials {
     let password = Some(Secret::new(server.password()));
     Credentials { user: Some(MARIADB_USER.into()), password, database: None }

@@ -1,5 +1,5 @@
-//! MySQL during a measurement: the private server or the given ones, our tables in them, the connections of a trial, and what a
-//! measurement would do to a server that is already running, from its own variables.
+//! MySQL during a measurement: the private server or the given ones, our tables in them, the connections of a trial,
+//! and what a measurement would do to a server that is already running, from its own variables.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,12 +8,12 @@ use std::sync::{Arc, OnceLock};
 use samehost_login::ServerAddress;
 use samehost_model::{Arm, Endpoint, ServerInfo, Transport};
 use samehost_services::Kind;
+use samehost_system::interrupt;
 use samehost_transport::Stream;
 
 use super::dialogue::{Address, BinaryLog, Dialogue, begin, binary_log, prepare};
-use super::session::{DumpSession, Ids, MySqlCaller, MySqlSession};
-use super::statement::{Command, Protocol, Statement, Table};
-use super::tables::Tables;
+use super::session::{DumpSession, MySqlCaller, MySqlSession};
+use super::statement::{Command, Ids, Known, Protocol, Statement, Table};
 use super::{Settings, login};
 use crate::engine::Job;
 use crate::engine::session::{Caller, Connector, Seen, Session};
@@ -21,23 +21,21 @@ use crate::error::BenchError;
 use crate::impact::{Connections, Impact, in_words};
 use crate::parameters::Word;
 use crate::private_servers::mariadb::MariaDbOptions;
-use crate::private_servers::{PrivateServer, mariadb};
+use crate::private_servers::{PrivateServer, mariadb, random_hex};
 use crate::workload::{Instance, Look, StartOptions};
 use crate::workloads::foreign::{foreign_pids, needs_private, own_addresses};
 use crate::workloads::requests::{apart, says};
 
-/// A running MySQL or MariaDB.
 pub(super) struct RunningMySql {
-    // Dropped first, so that our tables are dropped while the server is still running.
+    // Dropped first, so that our tables are dropped while the server is still running. One set for all transports where
+    // they lead to one server, and otherwise one for each, in the order of `addresses`.
     tables: Vec<Tables>,
-    /// The private server; none where all were given.
-    server: Option<PrivateServer>,
+    private: Option<PrivateServer>,
     addresses: BTreeMap<Transport, Address>,
     settings: Settings,
     kind: String,
     version: String,
     pids: Vec<u32>,
-    /// Connections of the last trial.
     connector: Option<Arc<MySqlConnector>>,
     view: Option<String>,
 }
@@ -67,19 +65,19 @@ impl RunningMySql {
             Some(server) => vec![server.pid()],
             None => foreign_pids(start.servers.values().map(|address| &address.endpoint)),
         };
-        // A server has one set of tables, over whichever transport.
-        let places = addresses.values().take(if differ { addresses.len() } else { 1 });
-        let tables = if settings.read_only && server.is_none() {
-            places.map(|address| Tables::found(address, settings)).collect::<Result<_, _>>()?
-        } else {
-            places
-                .map(|address| Tables::make(address, statement, settings.rows, server.is_none()))
-                .collect::<Result<_, _>>()?
-        };
+        let sets = if differ { addresses.len() } else { 1 };
+        let mut tables = Vec::new();
+        for address in addresses.values().take(sets) {
+            tables.push(if settings.read_only && server.is_none() {
+                Tables::found(address, settings)?
+            } else {
+                Tables::make(address, statement, settings.rows, server.is_none())?
+            });
+        }
         let first = identities.into_iter().next().unwrap_or_default();
         Ok(RunningMySql {
             tables,
-            server,
+            private: server,
             addresses,
             settings: settings.clone(),
             kind: kind(&first, differ),
@@ -92,10 +90,10 @@ impl RunningMySql {
 
     fn tables(&self, transport: Transport) -> Result<&Tables, BenchError> {
         let index = self.addresses.keys().position(|known| *known == transport).unwrap_or(0);
-        self.tables
-            .get(index)
-            .or_else(|| self.tables.first())
-            .ok_or_else(|| BenchError::nobody_on(transport, "MySQL"))
+        match self.tables.get(index).or(self.tables.first()) {
+            Some(tables) => Ok(tables),
+            None => Err(BenchError::nobody_on(transport, "MySQL")),
+        }
     }
 }
 
@@ -108,7 +106,7 @@ fn private_server(settings: &Settings, start: &StartOptions) -> Result<PrivateSe
     mariadb::start(&start.program, &options, answers)?.reached_by_run(&start.program, &start.transports)
 }
 
-/// Whether a private server lets us in at each endpoint.
+/// Logs in at each endpoint of a private server, to see that it is ready.
 fn answers(server: &PrivateServer) -> Result<(), BenchError> {
     for endpoint in server.plain_endpoints() {
         begin(&ServerAddress::new(endpoint.clone(), login(server)))?.quit()?;
@@ -120,7 +118,7 @@ fn answers(server: &PrivateServer) -> Result<(), BenchError> {
 struct Identity {
     version: String,
     thread_handling: String,
-    /// Distinguishes two servers of a machine.
+    /// Data directory and pid file: the two differ between any two servers of a machine.
     instance: String,
 }
 
@@ -151,17 +149,15 @@ impl Instance for RunningMySql {
         ServerInfo {
             kind: self.kind.clone(),
             version: self.version.clone(),
-            managed: self.server.is_some(),
+            managed: self.private.is_some(),
             pids: self.pids.clone(),
         }
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let address = self
-            .addresses
-            .get(&arm.transport)
-            .cloned()
-            .ok_or_else(|| BenchError::nobody_on(arm.transport, "MySQL"))?;
+        let Some(address) = self.addresses.get(&arm.transport).cloned() else {
+            return Err(BenchError::nobody_on(arm.transport, "MySQL"));
+        };
         let Settings { statement, protocol, .. } = self.settings;
         let tables = self.tables(arm.transport)?;
         tables.prepare_trial(&address, statement)?;
@@ -207,12 +203,15 @@ impl Instance for RunningMySql {
     }
 
     fn stderr_tail(&self) -> String {
-        self.server.as_ref().map(PrivateServer::stderr_tail).unwrap_or_default()
+        self.private.as_ref().map(PrivateServer::stderr_tail).unwrap_or_default()
     }
 
     fn server_view(&mut self) -> Option<String> {
         let connector = self.connector.take();
-        self.view.take().or_else(|| connector.and_then(|connector| connector.view.get().cloned()))
+        if self.view.is_some() {
+            return self.view.take();
+        }
+        connector?.view.get().cloned()
     }
 }
 
@@ -223,7 +222,7 @@ struct MySqlConnector {
     table: Table,
     ids: Ids,
     rows: u64,
-    /// Connections opened so far.
+    /// Connections opened so far: the seed of each one's ids, the same in every trial.
     next: AtomicU64,
     /// The server's view of the first connection, which is also the one that the kernel is asked about.
     view: OnceLock<String>,
@@ -240,31 +239,31 @@ impl Connector for MySqlConnector {
             return Ok((dialogue.into_stream()?, Box::new(session)));
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let refused = |reason: String| BenchError::Refused {
-            endpoint: self.address.server.endpoint.to_string(),
-            what: "the first statement".into(),
-            answer: reason,
-            try_next: String::new(),
-        };
         let (mut first, command) = match self.protocol {
             Protocol::Text => {
                 let command = Command::query(self.statement, &self.table);
                 (command.clone(), command)
             }
             Protocol::Prepared => {
-                let (id, ..) = prepare(&mut dialogue, &self.statement.sql(&self.table, "?"))?;
+                let id = prepare(&mut dialogue, &self.statement.sql(&self.table, "?"))?;
                 let has_id = self.statement.has_id();
                 (Command::execute(id, has_id, true), Command::execute(id, has_id, false))
             }
         };
         if let Ids::Known(known) = &self.ids {
-            first.set(known.first().map_or(1, |(id, _)| *id));
+            let id = if let Some((id, _)) = known.first() { *id } else { 1 };
+            first.set(id);
         }
         let answer = dialogue.raw(first.payload())?;
-        let session =
-            MySqlSession::new(self.statement, self.protocol, command, &answer, self.ids.clone(), number)
-                .map_err(refused)?;
-        Ok((dialogue.into_stream()?, Box::new(session)))
+        match MySqlSession::new(self.statement, self.protocol, command, &answer, self.ids.clone(), number) {
+            Ok(session) => Ok((dialogue.into_stream()?, Box::new(session))),
+            Err(error) => Err(BenchError::Refused {
+                endpoint: self.address.server.endpoint.to_string(),
+                what: "the first statement".into(),
+                answer: error.to_string(),
+                try_next: String::new(),
+            }),
+        }
     }
 
     fn endpoint(&self) -> String {
@@ -272,12 +271,13 @@ impl Connector for MySqlConnector {
     }
 }
 
-/// Bytes of a row including its share of the page.
+/// Bytes of a row of ours including its share of the page, to estimate the disk that is needed.
 const ROW: u64 = 320;
-/// Rows that inserts may add to a table between two trials.
+/// Rows that inserts may add before the next trial empties the table.
 const INSERTED: u64 = 200_000;
 
-/// Queries each server once, over either transport.
+/// Asks each server once, over either transport, what a measurement would do to it and whether it has the room:
+/// connections, disk, binary log, replicas. Nothing is written.
 pub(super) fn look(settings: &Settings, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
     let (mut seen, mut impacts) = (BTreeSet::new(), Vec::new());
     for address in look.servers.values() {
@@ -302,11 +302,11 @@ fn look_at(
     let user = address.credentials.user.as_deref().unwrap_or_default().escape_debug();
     let mut impact = Impact::of(format!("the server at {} as {user}", address.endpoint));
     // Our own connection is not counted.
-    let open = number(dialogue, "SHOW GLOBAL STATUS LIKE 'Threads_connected'", 1)?
-        .map(|open| open.saturating_sub(1));
+    let open = number(dialogue, "SHOW GLOBAL STATUS LIKE 'Threads_connected'", 1)?;
     let most = number(dialogue, "SHOW GLOBAL VARIABLES LIKE 'max_connections'", 1)?;
     if let (Some(open), Some(most)) = (open, most) {
-        let connections = Connections { ours: u64::from(look.connections), open, most };
+        let ours = u64::from(look.connections);
+        let connections = Connections { ours, open: open.saturating_sub(1), most };
         impact.connections(connections, "max_connections");
     }
     if settings.read_only || statement == Statement::SelectOne {
@@ -339,13 +339,16 @@ fn look_at(
     Ok(impact)
 }
 
-/// A number from a query's first row; `column` counts from 0.
+/// A number from a query's first row; `column` counts from 0. `None` where there is no such row, or no number.
 fn number(dialogue: &mut Dialogue, sql: &str, column: usize) -> Result<Option<u64>, BenchError> {
     let row = dialogue.row(sql)?.unwrap_or_default();
-    Ok(row.into_iter().nth(column).flatten().and_then(|value| value.parse().ok()))
+    match row.get(column) {
+        Some(Some(value)) => Ok(value.parse().ok()),
+        _ => Ok(None),
+    }
 }
 
-/// Where else the writes go: the binary log, replicas, a cluster.
+/// Adds where else the writes go: the binary log, replicas, a cluster.
 fn log(dialogue: &mut Dialogue, per_query: bool, impact: &mut Impact) -> Result<(), BenchError> {
     let replicas = number(
         dialogue,
@@ -373,4 +376,172 @@ fn log(dialogue: &mut Dialogue, per_query: bool, impact: &mut Impact) -> Result<
         impact.found.push("it is a node of a Galera cluster: tables are made on every node".into());
     }
     Ok(())
+}
+
+/// Most rows that one statement adds: it must finish within a connection's time limit.
+const MOST_AT_ONCE: u32 = 50_000;
+/// Most rows that are asked for in a table that is not ours.
+const KNOWN_ROWS: u32 = 100;
+
+/// The tables of one server that statements work on: our own, made first and dropped last, or an existing one that is
+/// only read.
+struct Tables {
+    table: Table,
+    ids: Ids,
+    /// Rows of the table that is dumped.
+    rows: u64,
+    /// Server and statement that drop what we made; `None` in a private server, which is removed as a whole, and where
+    /// nothing was made.
+    undo: Option<(Address, String)>,
+}
+
+impl Tables {
+    /// Makes our own tables in the URL's database, or in a new one. In a `foreign` server, one that is not private, the
+    /// names are random, and what was made is dropped with the returned value.
+    fn make(address: &Address, statement: Statement, rows: u32, foreign: bool) -> Result<Self, BenchError> {
+        let mut dialogue = address.begin()?;
+        let name = if foreign { format!("samehost_{}", random_hex(6)?) } else { "samehost".into() };
+        let (prefix, undo) = match &address.server.credentials.database {
+            Some(database) => {
+                let prefix = format!("{}.{name}_", quoted(database));
+                let undo = format!("DROP TABLE IF EXISTS {prefix}points, {prefix}inserts");
+                (prefix, undo)
+            }
+            None => (format!("{name}."), format!("DROP DATABASE IF EXISTS {name}")),
+        };
+        let table = Table::own(&prefix, rows);
+        if statement == Statement::SelectOne {
+            return Ok(Tables { table, ids: Ids::Own(rows), rows: 1, undo: None });
+        }
+        let undo = if foreign { Some((address.clone(), undo)) } else { None };
+        let tables = Tables { table, ids: Ids::Own(rows), rows: u64::from(rows), undo };
+        if address.server.credentials.database.is_none() {
+            dialogue.must("a database of our own", &format!("CREATE DATABASE {name}"))?;
+        }
+        for definition in tables.table.definitions() {
+            dialogue.must("a table of our own", &definition)?;
+        }
+        for filling in tables.table.filling(MOST_AT_ONCE) {
+            dialogue.must("filling our table", &filling)?;
+        }
+        dialogue.must("looking at our table", &format!("ANALYZE TABLE {}", tables.table.points))?;
+        dialogue.quit()?;
+        Ok(tables)
+    }
+
+    fn found(address: &Address, settings: &Settings) -> Result<Self, BenchError> {
+        let mut table = Table::own("", 1);
+        if settings.statement == Statement::SelectOne {
+            return Ok(Tables { table, ids: Ids::Own(1), rows: 1, undo: None });
+        }
+        let mut dialogue = address.begin()?;
+        let Some(database) = &address.server.credentials.database else {
+            return Err(BenchError::Usage(
+                "--read-only yes reads a table that is there: name its database in the URL (mysql://USER@HOST/DATABASE), or use --statement select-1".into(),
+            ));
+        };
+        let (name, key) = keyed_table(&mut dialogue, database, settings.table.as_deref())?;
+        table.points = format!("{}.{}", quoted(database), quoted(&name));
+        table.key = quoted(&key);
+        table.columns = "*".into();
+        let counted = dialogue.rows("counting rows", &format!("SELECT COUNT(*) FROM {}", table.points))?;
+        let rows = match counted.first().map(Vec::as_slice) {
+            Some([Some(count), ..]) => count.parse().unwrap_or(0),
+            _ => 0,
+        };
+        let ids = Ids::Known(if settings.statement == Statement::Dump {
+            Known::from([])
+        } else {
+            known(&mut dialogue, &table, settings.protocol)?
+        });
+        dialogue.quit()?;
+        Ok(Tables { table, ids, rows, undo: None })
+    }
+
+    /// Empties the table of inserts, so that every trial starts from the same state.
+    fn prepare_trial(&self, address: &Address, statement: Statement) -> Result<(), BenchError> {
+        if statement == Statement::Insert {
+            let mut dialogue = address.begin()?;
+            dialogue.must("emptying our table", &format!("TRUNCATE TABLE {}", self.table.inserts))?;
+            dialogue.quit()?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Tables {
+    fn drop(&mut self) {
+        let Some((address, sql)) = &self.undo else { return };
+        let undone = interrupt::putting_right(|| -> Result<_, BenchError> {
+            Ok(address.begin()?.must("dropping what is ours", sql)?)
+        });
+        if let Err(error) = undone {
+            tracing::warn!("what was made for measuring could not be dropped: {error}; `{sql}` does it");
+        }
+    }
+}
+
+fn quoted(name: &str) -> String {
+    format!("`{}`", name.replace('`', "``"))
+}
+
+/// Quotes any text for SQL as a hexadecimal literal, which means the same in every SQL mode.
+fn literal(text: &str) -> String {
+    let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+    if hex.is_empty() { "''".into() } else { format!("x'{hex}'") }
+}
+
+/// Finds a table whose primary key is a single integer column, and that column; the largest table if none is named.
+fn keyed_table(
+    dialogue: &mut Dialogue,
+    database: &str,
+    wanted: Option<&str>,
+) -> Result<(String, String), BenchError> {
+    let only = match wanted {
+        Some(name) => format!("AND t.TABLE_NAME = {}", literal(name)),
+        None => String::new(),
+    };
+    let sql = format!(
+        "SELECT t.TABLE_NAME, MIN(c.COLUMN_NAME) FROM information_schema.TABLES t \
+         JOIN information_schema.COLUMNS c ON c.TABLE_SCHEMA = t.TABLE_SCHEMA AND c.TABLE_NAME = t.TABLE_NAME AND c.COLUMN_KEY = 'PRI' \
+         WHERE t.TABLE_SCHEMA = {} {only} GROUP BY t.TABLE_NAME, t.TABLE_ROWS \
+         HAVING COUNT(*) = 1 AND SUM(c.DATA_TYPE IN ('tinyint', 'smallint', 'mediumint', 'int', 'bigint')) = 1 \
+         ORDER BY t.TABLE_ROWS DESC LIMIT 1",
+        literal(database)
+    );
+    let row = dialogue.rows("looking for a table", &sql)?.into_iter().next().unwrap_or_default();
+    match row.as_slice() {
+        [Some(name), Some(key)] => Ok((name.clone(), key.clone())),
+        _ => Err(BenchError::Usage(format!(
+            "the database `{}` has no such table whose primary key is one integer; name one with --table, or use --statement select-1",
+            database.escape_debug()
+        ))),
+    }
+}
+
+/// Asks for some ids of an existing table and for the reply to each, to compare later replies with.
+fn known(dialogue: &mut Dialogue, table: &Table, protocol: Protocol) -> Result<Known, BenchError> {
+    let (key, points) = (&table.key, &table.points);
+    let sql = format!("SELECT {key} FROM {points} WHERE {key} BETWEEN 0 AND {} LIMIT {KNOWN_ROWS}", u32::MAX);
+    let mut ids: Vec<u32> = Vec::new();
+    for row in dialogue.rows("reading ids", &sql)? {
+        let Some(Some(id)) = row.first() else { continue };
+        let Ok(id) = id.parse() else { continue };
+        ids.push(id);
+    }
+    if ids.is_empty() {
+        return Err(BenchError::Usage(format!("{points} has no row to ask for; name another --table")));
+    }
+    let mut command = if protocol == Protocol::Text {
+        Command::query(Statement::PointSelect, table)
+    } else {
+        let id = prepare(dialogue, &Statement::PointSelect.sql(table, "?"))?;
+        Command::execute(id, true, true)
+    };
+    let mut answers = Vec::with_capacity(ids.len());
+    for id in ids {
+        command.set(id);
+        answers.push((id, dialogue.raw(command.payload())?.into_boxed_slice()));
+    }
+    Ok(answers.into())
 }

@@ -1,6 +1,6 @@
-//! MySQL's sessions: a statement over and over, and a reply of which every byte is known beforehand; or a new connection for each
-//! statement (connect, log in, query as text, quit). The latter is what a program without a connection pool does, and shows how much of a
-//! difference is the handshake.
+//! MySQL's sessions: a statement over and over, and a reply of which every byte is known beforehand; or a new
+//! connection for each statement (connect, log in, query as text, quit). The latter is what a program without a
+//! connection pool does, and shows how much of a difference is the handshake. A dump is one query for all rows.
 
 use std::sync::Arc;
 
@@ -12,63 +12,45 @@ use samehost_login::mysql::packet::{
 
 use super::dialogue::{Address, QUERY, Reply};
 use super::statement::{
-    C_REPEATS, Command, DIGITS, PAD_REPEATS, Protocol, Statement, Table, digits, write_digits,
+    C_REPEATS, Command, DIGITS, Ids, PAD_REPEATS, Protocol, Statement, Table, digits, write_digits,
 };
 use crate::engine::session::{Bad, Caller, Progress, Seen, Session};
 use crate::error::BenchError;
 
-/// Ids to query in a table that is not ours, and the reply to each.
-pub(super) type Known = Arc<[(u32, Box<[u8]>)]>;
-
-/// Ids to query.
-#[derive(Clone, Debug)]
-pub(super) enum Ids {
-    /// Ids of our own table: from 1 to this.
-    Own(u32),
-    /// Some ids of a table that is not ours.
-    Known(Known),
-}
-
-impl Ids {
-    /// One of them.
-    pub(super) fn pick(&self, random: &mut Xoshiro256PlusPlus) -> u32 {
-        match self {
-            Ids::Own(rows) => random.random_range(1..=*rows),
-            Ids::Known(known) => known[random.random_range(0..known.len())].0,
-        }
-    }
-}
-
-/// How the reply is verified.
 #[derive(Clone, Debug)]
 enum Judge {
-    /// One row, whose payload is at this range of the expected bytes.
-    Row { from: usize, to: usize },
+    /// One row, whose payload is at this range of the awaited bytes.
+    Row {
+        from: usize,
+        to: usize,
+    },
     /// At most one row, which is not that of another known id: the table's owner may change or delete rows meanwhile.
     Live,
-    /// One row was changed.
     Changed,
 }
 
-/// Session on one connection.
+/// Repeats one statement on one connection. The first reply, which came before anything is measured, is the pattern of
+/// all others: for each id its digits are filled in, and a reply is then one comparison of memory. Parsing every
+/// reply would cost the client CPU time that is not the transport's; without a check errors would count as fast
+/// replies. Only a reply that differs is parsed and judged by its meaning (docs/decisions/0031).
 #[derive(Debug)]
 pub(super) struct MySqlSession {
     command: Command,
-    /// Expected reply to the current command.
+    /// Reply to the current command, if all is right.
     awaited: Vec<u8>,
     judge: Judge,
-    /// Position of our own row's digits in the expected bytes.
+    /// Position of the digits of our own row in `awaited`.
     digits: Option<usize>,
     ids: Ids,
     random: Xoshiro256PlusPlus,
 }
 
 impl MySqlSession {
-    /// A session whose first reply, to id 1 (or the first known id), has been received. The seed decides
-    /// which ids are queried.
+    /// A session whose first reply, to id 1 (or the first known id), has been received. The seed decides which ids are
+    /// queried: with the same one, every trial asks for the same rows in the same order.
     ///
     /// # Errors
-    /// A description of what is wrong with that reply.
+    /// When that reply is not one to compare others with.
     pub(super) fn new(
         statement: Statement,
         protocol: Protocol,
@@ -76,7 +58,7 @@ impl MySqlSession {
         first_answer: &[u8],
         ids: Ids,
         seed: u64,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, FirstReplyError> {
         let (judge, digits) = learn(statement, protocol, first_answer, &ids)?;
         Ok(MySqlSession {
             command,
@@ -88,7 +70,8 @@ impl MySqlSession {
         })
     }
 
-    /// Parses a reply that differs from the expected bytes or is incomplete.
+    /// Judges a reply that differs from the awaited bytes, or waits for the rest of one that is incomplete. Status flags
+    /// and warnings may differ without a fault.
     #[cold]
     fn look_closer(&self, input: &[u8]) -> Result<Progress, Bad> {
         let Some((answer, consumed)) = packet::answer(input).map_err(Bad::malformed)? else {
@@ -121,21 +104,42 @@ impl MySqlSession {
     /// Whether these rows, which are not the awaited ones, answer the question for another known id.
     fn is_of_another_id(&self, rows: &[&[u8]]) -> bool {
         let Ids::Known(known) = &self.ids else { return false };
-        known.iter().any(|(_, answer)| {
-            answer[..] != self.awaited
-                && matches!(packet::answer(answer), Ok(Some((Answer::Rows(theirs), _))) if !theirs.is_empty() && theirs == rows)
-        })
+        for (_, answer) in known.iter() {
+            if answer[..] == self.awaited {
+                continue;
+            }
+            let Ok(Some((Answer::Rows(theirs), _))) = packet::answer(answer) else { continue };
+            if !theirs.is_empty() && theirs == rows {
+                return true;
+            }
+        }
+        false
     }
 }
 
-/// Derives from the first reply how replies are verified, and which part changes with the id.
+/// Why the first reply of a connection cannot be the pattern of the others.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FirstReplyError {
+    #[error("{0}")]
+    Malformed(&'static str),
+    #[error("SELECT 1 is not 1")]
+    NotOne,
+    #[error("the row with id 1 is not the one that was written")]
+    OtherRow,
+    #[error("{0}")]
+    Refused(SqlError),
+    #[error("the first statement was not answered with one row")]
+    NotOneRow,
+}
+
+/// Derives from the first reply how replies are judged, and the position of the digits that change with the id, if any.
 fn learn(
     statement: Statement,
     protocol: Protocol,
     answer: &[u8],
     ids: &Ids,
-) -> Result<(Judge, Option<usize>), String> {
-    match (packet::answer(answer)?, statement.writes()) {
+) -> Result<(Judge, Option<usize>), FirstReplyError> {
+    match (packet::answer(answer).map_err(FirstReplyError::Malformed)?, statement.writes()) {
         (Some((Answer::Rows(rows), _)), false) if matches!(ids, Ids::Known(_)) && rows.len() <= 1 => {
             Ok((Judge::Live, None))
         }
@@ -146,19 +150,19 @@ fn learn(
             let judge = Judge::Row { from, to: from + row.len() };
             if statement == Statement::SelectOne {
                 let right = if protocol == Protocol::Text { row == b"\x011" } else { row.get(2) == Some(&1) };
-                return if right { Ok((judge, None)) } else { Err("SELECT 1 is not 1".into()) };
+                return if right { Ok((judge, None)) } else { Err(FirstReplyError::NotOne) };
             }
             // A binary row starts with 0 and the NULL bitmap, (columns + 7 + 2) / 8 bytes.
             let head = if protocol == Protocol::Prepared { 2 } else { 0 };
             let mut column = row.get(head..).unwrap_or_default();
             let text = take_text(&mut column).flatten().unwrap_or_default();
             if text != digits(1).repeat(C_REPEATS).as_bytes() || !column.is_empty() {
-                return Err("the row with id 1 is not the one that was written".into());
+                return Err(FirstReplyError::OtherRow);
             }
             Ok((judge, Some(from + row.len() - text.len())))
         }
-        (Some((Answer::Refused(error), _)), _) => Err(error.to_string()),
-        _ => Err("the first statement was not answered with one row".into()),
+        (Some((Answer::Refused(error), _)), _) => Err(FirstReplyError::Refused(error)),
+        _ => Err(FirstReplyError::NotOneRow),
     }
 }
 
@@ -198,7 +202,8 @@ impl Session for MySqlSession {
     }
 }
 
-/// Opens a new connection for each statement.
+/// Opens a new connection for each statement. As the handshake is a part of what is measured, it has a thread of its
+/// own instead of a place in the engine's epoll loop (docs/decisions/0004).
 pub(super) struct MySqlCaller {
     address: Address,
     statement: Statement,
@@ -209,7 +214,6 @@ pub(super) struct MySqlCaller {
 }
 
 impl MySqlCaller {
-    /// The seed decides which rows are queried.
     pub(super) fn new(
         address: Address,
         statement: Statement,
@@ -221,6 +225,8 @@ impl MySqlCaller {
         MySqlCaller { address, statement, table, ids, random: Xoshiro256PlusPlus::seed_from_u64(seed), seen }
     }
 
+    /// Judges the reply to a statement; the error is its kind, for the error counts. In a table that is not ours rows may
+    /// change and go meanwhile, so any one row is right, and none.
     fn is_right(&self, id: u32, reply: &Reply) -> Result<(), &'static str> {
         match (self.statement, reply) {
             (_, Reply::Refused(error)) => Err(error.kind()),
@@ -231,11 +237,10 @@ impl MySqlCaller {
                 _ => Err("wrong row"),
             },
             (_, Reply::Rows(rows)) => match rows.as_slice() {
-                // In a table that is not ours, rows may change and go meanwhile.
                 [] if !self.table.is_own() => Ok(()),
                 [] => Err("no row"),
                 [row] if !self.table.is_own() && !row.is_empty() => Ok(()),
-                [row] if row.len() == 1 && row[0].as_deref().is_some_and(|c| is_row(c, id)) => Ok(()),
+                [row] if is_own_row(row, id) => Ok(()),
                 _ => Err("wrong row"),
             },
             _ => Err("wrong reply"),
@@ -243,9 +248,12 @@ impl MySqlCaller {
     }
 }
 
-/// Whether a text is column `c` of the row with this id.
-fn is_row(c: &str, id: u32) -> bool {
-    c == digits(id).repeat(C_REPEATS)
+/// Whether a row is the one column `c` of our row with this id.
+fn is_own_row(row: &[Option<String>], id: u32) -> bool {
+    match row {
+        [Some(c)] => *c == digits(id).repeat(C_REPEATS),
+        _ => false,
+    }
 }
 
 impl Caller for MySqlCaller {
@@ -263,7 +271,7 @@ impl Caller for MySqlCaller {
     }
 }
 
-/// Kind of an error, for the error counts.
+/// Sorts an error by its kind, for the error counts.
 fn bad(error: impl Into<BenchError>) -> Bad {
     let error = error.into();
     let kind = match &error {
@@ -276,10 +284,6 @@ fn bad(error: impl Into<BenchError>) -> Bad {
     Bad::new(kind, error.to_string())
 }
 
-// Session of a dump: one query for all rows, each verified as it streams by, as `mysqldump --quick` reads
-// them. Keeps no rows.
-
-/// Position in the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Count,
@@ -287,31 +291,30 @@ enum Place {
     Rows,
 }
 
-/// One dump.
+/// One query for all rows, as `mysqldump --quick` reads them: each is verified as it streams by, and none is kept. Of a
+/// table that is not ours, whose owner may add and delete rows meanwhile, any rows are right.
 #[derive(Debug)]
 pub(super) struct DumpSession {
     request: Vec<u8>,
     place: Place,
     seen: u64,
-    /// Number of rows in the table.
     rows: u64,
-    /// Whether it is our own table, whose rows are all known.
     own: bool,
-    /// The end of the next row's payload in our own table: `c`, then `pad`.
+    /// The end of the next row's payload in our own table: `c`, then `pad`, each after its length.
     tail: Vec<u8>,
 }
 
 impl DumpSession {
-    /// A dump of a table with this many rows.
     pub(super) fn new(table: &Table, rows: u64, own: bool) -> Self {
         let mut request = Vec::new();
         let sql = Statement::Dump.sql(table, "");
         frame(0, &[&[QUERY], sql.as_bytes()].concat(), &mut request);
-        let column = |repeats: usize| {
+        let mut tail = Vec::new();
+        for repeats in [C_REPEATS, PAD_REPEATS] {
             let text = digits(0).repeat(repeats);
-            [&[text.len() as u8], text.as_bytes()].concat()
-        };
-        let tail = [column(C_REPEATS), column(PAD_REPEATS)].concat();
+            tail.push(text.len() as u8);
+            tail.extend_from_slice(text.as_bytes());
+        }
         DumpSession { request, place: Place::Count, seen: 0, rows, own, tail }
     }
 
@@ -373,7 +376,6 @@ impl Session for DumpSession {
                 }
                 Place::Columns(_) => return Err(Bad::malformed("columns without their end")),
                 Place::Rows if is_end(frame.payload) => {
-                    // The owner of a table that is not ours may add and delete rows meanwhile.
                     return Ok(if !self.own || self.seen == self.rows {
                         Progress::Complete { consumed }
                     } else {
@@ -397,8 +399,9 @@ mod tests {
     use samehost_login::mysql::packet::frame;
     use samehost_testing::bent;
 
-    use super::{Table, digits, *};
+    use super::*;
     use crate::engine::session::in_any_pieces;
+    use crate::workloads::mysql::statement::Known;
 
     const END: &[u8] = &[0xfe, 0, 0, 2, 0];
 
@@ -417,7 +420,11 @@ mod tests {
         frames(&[&[1], b"\x03def column", END, &row, END])
     }
 
-    fn session(statement: Statement, protocol: Protocol, first: &[u8]) -> Result<MySqlSession, String> {
+    fn session(
+        statement: Statement,
+        protocol: Protocol,
+        first: &[u8],
+    ) -> Result<MySqlSession, FirstReplyError> {
         let table = Table::own("s.", 1000);
         let command = match protocol {
             Protocol::Text => Command::query(statement, &table),

@@ -1,18 +1,21 @@
 //! The statements, as SQL and as bytes of a command, and the rows of our table.
 
-use super::dialogue::QUERY;
-use crate::parameters::words;
+use std::sync::Arc;
+
+use rand::RngExt;
+use rand_xoshiro::Xoshiro256PlusPlus;
 use samehost_login::mysql::packet::frame;
 
-/// COM_STMT_EXECUTE.
-const EXECUTE: u8 = 0x17;
-/// MYSQL_TYPE_LONG, unsigned.
+use super::dialogue::QUERY;
+use crate::parameters::words;
+
+const COM_STMT_EXECUTE: u8 = 0x17;
+/// `MYSQL_TYPE_LONG` with the flag for unsigned.
 const UNSIGNED_LONG: [u8; 2] = [0x03, 0x80];
-/// Digits of an id in SQL and in a row's text.
 pub(super) const DIGITS: usize = 10;
 /// Repetitions of an id's digits in column `c`: 120 bytes, as in sysbench's rows.
 pub(super) const C_REPEATS: usize = 12;
-/// Repetitions of an id's digits in column `pad`.
+/// Repetitions in column `pad`: 60 bytes.
 pub(super) const PAD_REPEATS: usize = 6;
 
 words! {
@@ -24,27 +27,24 @@ words! {
         Dump = "dump",
     }
 
-    /// How a statement is sent.
     pub(super) enum Protocol {
-        /// COM_STMT_EXECUTE of a statement prepared once per connection.
+        /// `COM_STMT_EXECUTE` of a statement that each connection prepares once.
         Prepared = "prepared",
-        /// COM_QUERY, parsed each time.
+        /// `COM_QUERY`, which the server parses each time.
         Text = "text",
     }
 }
 
 impl Statement {
-    /// Whether it changes data.
     pub(super) fn writes(self) -> bool {
         matches!(self, Statement::Update | Statement::Insert)
     }
 
-    /// Whether it contains an id that differs each time.
+    /// Whether its text has an id, which is another one each time.
     pub(super) fn has_id(self) -> bool {
         matches!(self, Statement::PointSelect | Statement::Update | Statement::Insert)
     }
 
-    /// The SQL text, with `id` inserted.
     pub(super) fn sql(self, table: &Table, id: &str) -> String {
         let points = &table.points;
         match self {
@@ -71,14 +71,12 @@ pub(super) struct Table {
     pub(super) inserts: String,
     /// Integer primary key of `points`.
     pub(super) key: String,
-    /// Columns of a point select.
     pub(super) columns: String,
     /// Ids of our own table range from 1 to this.
     pub(super) rows: u32,
 }
 
 impl Table {
-    /// Our own tables.
     pub(super) fn own(prefix: &str, rows: u32) -> Self {
         Table {
             points: format!("{prefix}points"),
@@ -89,12 +87,10 @@ impl Table {
         }
     }
 
-    /// Whether the table is ours, so that every row is known.
     pub(super) fn is_own(&self) -> bool {
         self.columns == "c"
     }
 
-    /// Statements that create both tables.
     pub(super) fn definitions(&self) -> [String; 2] {
         let rest = "k INT UNSIGNED NOT NULL DEFAULT 0, c CHAR(120) NOT NULL, pad CHAR(60) NOT NULL";
         [
@@ -109,7 +105,8 @@ impl Table {
         ]
     }
 
-    /// Statements that fill our table; each doubles the rows or adds `most`.
+    /// Statements that fill our table from itself, each doubling its rows or adding `most` of them: no row crosses the
+    /// connection.
     pub(super) fn filling(&self, most: u32) -> Vec<String> {
         let points = &self.points;
         let mut statements = vec![format!("INSERT INTO {points} VALUES ({})", row("1"))];
@@ -130,7 +127,7 @@ fn row(id: &str) -> String {
     )
 }
 
-/// An id as it is written in SQL and in rows.
+/// An id with leading zeros, so that all are of one length in SQL and in rows.
 pub(super) fn digits(id: u32) -> String {
     format!("{id:0DIGITS$}")
 }
@@ -143,38 +140,58 @@ pub(super) fn write_digits(mut id: u32, place: &mut [u8]) {
     }
 }
 
-/// A command as a frame, and the position of its id.
+/// Some ids of a table that is not ours, and the reply to each.
+pub(super) type Known = Arc<[(u32, Box<[u8]>)]>;
+
+#[derive(Clone, Debug)]
+pub(super) enum Ids {
+    /// All ids of our own table: from 1 to this.
+    Own(u32),
+    Known(Known),
+}
+
+impl Ids {
+    pub(super) fn pick(&self, random: &mut Xoshiro256PlusPlus) -> u32 {
+        match self {
+            Ids::Own(rows) => random.random_range(1..=*rows),
+            Ids::Known(known) => known[random.random_range(0..known.len())].0,
+        }
+    }
+}
+
+/// A frame that is sent over and over, in which only the id changes, at the place `number`: four bytes, little endian, or
+/// ten digits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Command {
     pub(super) bytes: Vec<u8>,
     pub(super) number: Option<Number>,
 }
 
-/// Position of the id in a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Number {
-    /// Four bytes, little endian.
     Binary(usize),
-    /// Ten digits.
     Digits(usize),
 }
 
 impl Command {
-    /// COM_QUERY, with id 1.
+    /// The statement as text (`COM_QUERY`), with id 1.
     pub(super) fn query(statement: Statement, table: &Table) -> Self {
         let id = digits(1);
         let sql = statement.sql(table, &id);
         let mut bytes = Vec::new();
         frame(0, &[&[QUERY], sql.as_bytes()].concat(), &mut bytes);
-        let text = bytes.windows(DIGITS).rposition(|window| window == id.as_bytes());
-        // The constant of an insert is the id 0, so that only the id itself contains a 1.
-        Command { number: text.filter(|_| statement.has_id()).map(Number::Digits), bytes }
+        let mut number = None;
+        if statement.has_id() {
+            // The constant of an insert is the id 0, so that only the id itself contains a 1.
+            number = bytes.windows(DIGITS).rposition(|window| window == id.as_bytes()).map(Number::Digits);
+        }
+        Command { number, bytes }
     }
 
-    /// COM_STMT_EXECUTE with id 1: statement (4), flags (1), iterations (4), and with a parameter: NULL
-    /// bitmap (1), whether types follow (1), the type (2) the first time, the value (4).
+    /// `COM_STMT_EXECUTE` with id 1. Its fields and their bytes: statement (4), flags (1), iterations (4), and with a
+    /// parameter the NULL bitmap (1), whether types follow (1), the type (2) the first time, the value (4).
     pub(super) fn execute(statement: u32, has_id: bool, first: bool) -> Self {
-        let mut payload = vec![EXECUTE];
+        let mut payload = vec![COM_STMT_EXECUTE];
         payload.extend_from_slice(&statement.to_le_bytes());
         payload.extend_from_slice(&[0, 1, 0, 0, 0]);
         if has_id {
@@ -186,10 +203,10 @@ impl Command {
         }
         let mut bytes = Vec::new();
         frame(0, &payload, &mut bytes);
-        Command { number: has_id.then(|| Number::Binary(bytes.len() - 4)), bytes }
+        let number = if has_id { Some(Number::Binary(bytes.len() - 4)) } else { None };
+        Command { number, bytes }
     }
 
-    /// Inserts an id.
     #[inline]
     pub(super) fn set(&mut self, id: u32) {
         match self.number {
@@ -199,7 +216,6 @@ impl Command {
         }
     }
 
-    /// Payload without the frame's header.
     pub(super) fn payload(&self) -> &[u8] {
         &self.bytes[samehost_login::mysql::packet::HEAD..]
     }

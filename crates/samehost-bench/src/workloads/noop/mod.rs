@@ -12,7 +12,6 @@ use crate::workload::{
     Capabilities, Configured, Description, Instance, OpenOrClosed, StartOptions, Workload,
 };
 
-/// The noop workload.
 pub struct Noop;
 
 struct Nothing;
@@ -23,9 +22,11 @@ impl Caller for Nothing {
     }
 }
 
-/// A job that does nothing in so many threads.
 pub(crate) fn job(threads: u32) -> Job {
-    let callers = (0..threads.max(1)).map(|_| Box::new(Nothing) as Box<dyn Caller>).collect();
+    let mut callers: Vec<Box<dyn Caller>> = Vec::new();
+    for _ in 0..threads.max(1) {
+        callers.push(Box::new(Nothing));
+    }
     Job::Callers { endpoint: "nothing".into(), callers }
 }
 

@@ -1,5 +1,5 @@
-//! Talks to PostgreSQL outside the hot path: queries for set-up and evidence, prepared statements, clean-up. The messages of the
-//! measured requests are here too; all others are in `samehost-login`.
+//! Talks to PostgreSQL outside the hot path: queries for set-up and evidence, prepared statements, clean-up. The
+//! messages of the measured requests are here too; all others are in `samehost-login`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use bytes::BytesMut;
 use postgres_protocol::message::backend::Message;
 use postgres_protocol::message::frontend;
 use samehost_login::postgres::unsaid;
-use samehost_login::{Credentials, ServerAddress};
+use samehost_login::{Credentials, LoginError, ServerAddress};
 use samehost_model::{Protocol, Secret};
 
 use crate::engine::session::{Bad, Progress, Session};
@@ -18,20 +18,18 @@ use crate::private_servers::{POSTGRES_ROLE, PrivateServer};
 use crate::workloads::foreign::OtherHalf;
 use crate::workloads::requests::{REPLY_TIMEOUT, expected, expected_again};
 
-/// A connection that is logged in, on its database.
 pub(super) use samehost_login::postgres::LoggedIn as Dialogue;
+pub(super) use samehost_login::postgres::messages::{Refusal, bytes, first, is_aside, message, parse, query};
 
-/// Identifies a server and a database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) version: String,
-    /// Start time of the server, to the microsecond.
+    /// Start time of the server, to the microsecond: no two servers of a machine have the same.
     started: String,
     database: String,
 }
 
 impl Identity {
-    /// Whether both are the same running server.
     pub(super) fn same_server(&self, other: &Identity) -> bool {
         self.started == other.started && self.version == other.version
     }
@@ -41,12 +39,13 @@ pub(super) fn begin(address: &ServerAddress, read_only: bool) -> Result<Dialogue
     Ok(Dialogue::begin(address, read_only, expected(Protocol::Postgres), REPLY_TIMEOUT)?)
 }
 
-/// Connects as a part of what is measured.
+/// Connects as a part of what is measured, without the walk through /proc that the first connection makes to identify
+/// the server (docs/decisions/0065).
 pub(super) fn measured(address: &ServerAddress, read_only: bool) -> Result<Dialogue, BenchError> {
     Ok(Dialogue::begin(address, read_only, expected_again(Protocol::Postgres), REPLY_TIMEOUT)?)
 }
 
-/// The RowDescription of a statement; empty if the reply has none.
+/// Runs a statement and returns its RowDescription message, header included; empty if the reply has none.
 pub(super) fn description(dialogue: &mut Dialogue, sql: &str) -> Result<Vec<u8>, BenchError> {
     let mut question = query(sql).map_err(unsaid)?;
     let (mut description, mut refusal) = (Vec::new(), None);
@@ -70,21 +69,19 @@ pub(super) fn description(dialogue: &mut Dialogue, sql: &str) -> Result<Vec<u8>,
     Ok(description)
 }
 
-/// Prepares a named statement.
+/// Prepares a named statement with so many integer parameters.
 pub(super) fn prepare(
     dialogue: &mut Dialogue,
     name: &str,
     sql: &str,
     parameters: usize,
 ) -> Result<(), BenchError> {
-    let mut question = parse_statement(name, sql, parameters).map_err(unsaid)?;
-    question.extend(
-        bytes(|out| {
-            frontend::sync(out);
-            Ok(())
-        })
-        .map_err(unsaid)?,
-    );
+    let mut question = parse_statement(name, sql, parameters)?;
+    let sync = bytes(|out| {
+        frontend::sync(out);
+        Ok(())
+    });
+    question.extend(sync.map_err(unsaid)?);
     let mut refusal = None;
     loop {
         match dialogue.link.ask(&question, parse)? {
@@ -94,7 +91,10 @@ pub(super) fn prepare(
         }
         question.clear();
     }
-    refusal.map_or(Ok(()), |refusal| Err(dialogue.refused("to prepare a statement", &refusal).into()))
+    match refusal {
+        Some(refusal) => Err(dialogue.refused("to prepare a statement", &refusal).into()),
+        None => Ok(()),
+    }
 }
 
 /// Makes one exchange of a session outside the engine. The outer error is the connection's; the inner one
@@ -122,8 +122,8 @@ pub(super) fn exchange_once(
     Ok(bad)
 }
 
-/// Waits up to two seconds until the backends of the previous trial have ended: their CPU time at the end
-/// would count for this trial, and they occupy connections that this one needs.
+/// Waits up to two seconds until the backends of the previous trial have ended: their CPU time at the end would count
+/// for this trial, and they occupy connections that this one needs. After that the trial begins all the same.
 pub(super) fn wait_for_leavers(dialogue: &mut Dialogue) -> Result<(), BenchError> {
     let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'samehost' \
                AND usename = current_user AND pid <> pg_backend_pid()";
@@ -136,14 +136,13 @@ pub(super) fn wait_for_leavers(dialogue: &mut Dialogue) -> Result<(), BenchError
     Ok(())
 }
 
-/// Identity of the server.
 pub(super) fn identity(dialogue: &mut Dialogue) -> Result<Identity, BenchError> {
     let started = dialogue.value("when it was started", "SELECT pg_postmaster_start_time()::text")?;
     let database = dialogue.value("its database", "SELECT current_database()")?;
     Ok(Identity { version: dialogue.version.clone(), started, database })
 }
 
-/// The server's endpoint on the other transport, from its settings.
+/// Asks a server how it is reached over the other transport, by its settings.
 pub(super) fn other_half(known: &ServerAddress) -> Result<OtherHalf, BenchError> {
     let mut dialogue = begin(known, true)?;
     let is_tcp = known.endpoint.path().is_none();
@@ -152,40 +151,47 @@ pub(super) fn other_half(known: &ServerAddress) -> Result<OtherHalf, BenchError>
         if is_tcp { ("unix_socket_directories", "--unix") } else { ("listen_addresses", "--tcp") };
     // A user who may not read the directories gets an empty value or a refusal.
     let value = dialogue.value(setting, &format!("SHOW {setting}")).unwrap_or_default();
-    let found =
-        if is_tcp { socket(&value, &port) } else { host(&value).map(|host| format!("tcp:{host}:{port}")) };
+    let found = if is_tcp { socket(&value, &port) } else { tcp(&value, &port) };
     Ok(match found {
-        Some(endpoint) => Ok(endpoint.parse()?),
-        None => Err(format!(
+        Some(endpoint) => OtherHalf::At(endpoint.parse()?),
+        None => OtherHalf::Lacking(format!(
             "does not tell a `{setting}` to measure against (none is set, or only members of pg_read_all_settings may read it); set it and restart the server, give {missing}"
         )),
     })
 }
 
-/// The first of the directories with a socket; abstract ones start with `@`.
+/// The endpoint of the first socket that is there, in the directories of `unix_socket_directories`; `None` if all are
+/// abstract, whose names start with `@`. If none can be seen, the first: it may be in a directory that we may not search,
+/// and then connecting reports that.
 fn socket(directories: &str, port: &str) -> Option<String> {
-    let sockets = directories
-        .split(',')
-        .map(|directory| directory.trim().trim_matches('"'))
-        .filter(|directory| directory.starts_with('/'))
-        .map(|directory| format!("{}/.s.PGSQL.{port}", directory.trim_end_matches('/')));
-    let all: Vec<String> = sockets.collect();
-    // The socket may be in a directory that we may not search; then connecting reports it.
-    let there = all.iter().find(|socket| Path::new(socket).exists()).or(all.first());
-    there.map(|socket| format!("unix:{socket}"))
+    let mut first = None;
+    for directory in directories.split(',') {
+        let directory = directory.trim().trim_matches('"');
+        if !directory.starts_with('/') {
+            continue;
+        }
+        let socket = format!("{}/.s.PGSQL.{port}", directory.trim_end_matches('/'));
+        if Path::new(&socket).exists() {
+            return Some(format!("unix:{socket}"));
+        }
+        first.get_or_insert(format!("unix:{socket}"));
+    }
+    first
 }
 
-/// How to reach one of the server's listen addresses from its own machine.
-fn host(addresses: &str) -> Option<&'static str> {
-    let mut all = addresses.split(',').map(str::trim).filter(|address| !address.is_empty());
-    all.find_map(|address| match address {
-        "localhost" | "*" | "0.0.0.0" | "127.0.0.1" => Some("127.0.0.1"),
-        "::" | "::1" => Some("[::1]"),
-        _ => None,
-    })
+/// The endpoint of the first of `listen_addresses` that the server's own machine surely reaches; `None` without one.
+fn tcp(addresses: &str, port: &str) -> Option<String> {
+    for address in addresses.split(',') {
+        match address.trim() {
+            "localhost" | "*" | "0.0.0.0" | "127.0.0.1" => return Some(format!("tcp:127.0.0.1:{port}")),
+            "::" | "::1" => return Some(format!("tcp:[::1]:{port}")),
+            _ => {}
+        }
+    }
+    None
 }
 
-/// Checks that what answers at each endpoint has its data in the directory of the server that we started.
+/// Checks that what answers at each endpoint of a private server has its data in the directory that we made for it.
 pub(super) fn is_ours(server: &PrivateServer) -> Result<(), BenchError> {
     for endpoint in server.plain_endpoints() {
         leads_to(server, &ServerAddress::new(endpoint.clone(), login(server, "postgres")))?;
@@ -193,7 +199,6 @@ pub(super) fn is_ours(server: &PrivateServer) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Checks that an address leads to the server that we started.
 pub(super) fn leads_to(server: &PrivateServer, address: &ServerAddress) -> Result<(), BenchError> {
     // PgBouncer refuses the parameter that makes a session read-only.
     let found = begin(address, false)?.value("its data directory", "SHOW data_directory")?;
@@ -204,25 +209,23 @@ pub(super) fn leads_to(server: &PrivateServer, address: &ServerAddress) -> Resul
     }
 }
 
-/// The login at a private server, or a private pooler with its password.
+/// The login at a private server, or at a private pooler, which has the server's password.
 pub(super) fn login(server: &PrivateServer, database: &str) -> Credentials {
     let password = Some(Secret::new(server.password()));
     Credentials { user: Some(POSTGRES_ROLE.into()), password, database: Some(database.into()) }
 }
 
-pub(super) use samehost_login::postgres::messages::{Refusal, bytes, first, is_aside, message, parse, query};
-
 /// OID of the type of our ids, `integer`.
 const INT4: u32 = 23;
 
-/// Parse, without Sync; `parameters` are integers.
-pub(super) fn parse_statement(name: &str, sql: &str, parameters: usize) -> Result<Vec<u8>, String> {
-    bytes(|out| frontend::parse(name, sql, std::iter::repeat_n(INT4, parameters), out))
+/// Encodes Parse, without Sync, of a statement with so many integer parameters.
+pub(super) fn parse_statement(name: &str, sql: &str, parameters: usize) -> Result<Vec<u8>, LoginError> {
+    bytes(|out| frontend::parse(name, sql, std::iter::repeat_n(INT4, parameters), out)).map_err(unsaid)
 }
 
-/// Bind of integers in binary, with results as text; then Execute and Sync.
-pub(super) fn bind_execute_sync(name: &str, parameters: &[i32]) -> Result<Vec<u8>, String> {
-    bytes(|out| {
+/// Encodes Bind of integers in binary, with results as text; then Execute and Sync.
+pub(super) fn bind_execute_sync(name: &str, parameters: &[i32]) -> Result<Vec<u8>, LoginError> {
+    let encoded = bytes(|out| {
         frontend::bind(
             "",
             name,
@@ -242,22 +245,21 @@ pub(super) fn bind_execute_sync(name: &str, parameters: &[i32]) -> Result<Vec<u8
         frontend::execute("", 0, out)?;
         frontend::sync(out);
         Ok(())
-    })
+    });
+    encoded.map_err(unsaid)
 }
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     #[test]
     fn the_other_half_is_read_from_the_settings() {
         assert_eq!(socket("/nonexistent/a, /nonexistent/b", "1").unwrap(), "unix:/nonexistent/a/.s.PGSQL.1");
         assert_eq!(socket("@abstract", "1"), None);
-        assert_eq!(
-            (host("10.0.0.1, localhost"), host("::1"), host("")),
-            (Some("127.0.0.1"), Some("[::1]"), None)
-        );
+        assert_eq!(tcp("10.0.0.1, localhost", "1").unwrap(), "tcp:127.0.0.1:1");
+        assert_eq!(tcp("::1", "1").unwrap(), "tcp:[::1]:1");
+        assert_eq!(tcp("", "1"), None);
     }
 
     #[test]

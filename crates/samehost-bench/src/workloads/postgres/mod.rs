@@ -15,7 +15,6 @@ use samehost_login::url::ServerUrl;
 use samehost_login::{ServerAddress, SslMode};
 use samehost_model::{Metric, MetricInfo, Point, Transport, metric};
 
-use self::dialogue::{Dialogue, Identity, begin, identity};
 use crate::error::BenchError;
 use crate::impact::{Connections, Impact, in_words};
 use crate::parameters::{Parameter, ParameterKind, Parameters, Values, Word, YesOrNo, words};
@@ -26,23 +25,22 @@ use crate::workload::{
 };
 use crate::workloads::foreign::{Forms, complete};
 use crate::workloads::requests::{MOST_SLICED, require_threads};
-use pooler::{FRONTS, Pool, Pooled, VIA};
-use running::RunningPostgres;
+use dialogue::{Dialogue, Identity, begin, identity};
+use running::{FRONTS, Pool, Pooled, RunningPostgres, VIA};
 use statement::{Protocol, Statement};
 
 mod dialogue;
-mod pooler;
 mod running;
 mod session;
 mod statement;
 
-/// Most rows of our table.
 const MOST_ROWS: u32 = 1_000_000;
-/// Connections of an arm in the checkup. Each is a process that the server forks, and takes 10 ms of CPU time until its caches are filled
-/// (perf: page faults), three times as long beside other work: with 64 an arm, a checkup had four blocks where MariaDB had nine.
+/// Connections of an arm in the checkup. Each is a process that the server forks, and takes 10 ms of CPU time until its
+/// caches are filled (perf: page faults), three times as long beside other work: with 64 an arm, a checkup had four
+/// blocks where MariaDB had nine.
 const CHECKUP_CONNECTIONS: u32 = 16;
-/// Time of an arm in a block of the checkup. Beside two neighbours at 60 % intervals with one connection were ±4 to ±5 % with 50 ms, and ±4
-/// to ±15 % with 25, as many blocks in 7 s; MariaDB's were not narrower.
+/// Time of an arm in a block of the checkup. Beside two neighbours at 60 % intervals with one connection were ±4 to
+/// ±5 % with 50 ms, and ±4 to ±15 % with 25, as many blocks in 7 s; MariaDB's were not narrower.
 const CHECKUP_LENGTH: Duration = Duration::from_millis(35);
 
 const FORMS: Forms = Forms {
@@ -52,7 +50,6 @@ const FORMS: Forms = Forms {
     hint: "",
 };
 
-/// The postgres workload.
 pub struct Postgres;
 
 const PARAMETERS: &[Parameter] = &[
@@ -112,7 +109,10 @@ impl Workload for Postgres {
         let text = in_directory(written.text);
         let written = Written { text: &text, ..*written };
         let url = FORMS.url(&written)?;
-        let sslmode = url.as_ref().map_or(Ok(SslMode::default()), sslmode)?;
+        let sslmode = match &url {
+            Some(url) => sslmode(url)?,
+            None => SslMode::default(),
+        };
         let mut address = ServerAddress { sslmode, ..FORMS.address(&written, url.as_ref())? };
         let login = &mut address.credentials;
         if login.password.is_none() {
@@ -130,7 +130,9 @@ impl Workload for Postgres {
         let direct = is_direct(&parameters);
         for (name, default) in [("pool", Pool::WORDS[0].to_owned()), ("front", FRONTS.join(","))] {
             match (direct, parameters.given(name)) {
-                (false, None) => drop(parameters.insert(name.to_owned(), default)),
+                (false, None) => {
+                    parameters.insert(name.to_owned(), default);
+                }
                 (true, Some(_)) => {
                     return Err(BenchError::Usage(format!(
                         "--{name} is an option of --via pgbouncer and --via odyssey"
@@ -143,14 +145,13 @@ impl Workload for Postgres {
     }
 
     fn checkup(&self) -> Option<CheckupEntry> {
-        let checkup = CheckupEntry::Server {
+        Some(CheckupEntry::Server {
             kind: &POSTGRES,
             parameters: &[],
             running: self.name(),
             trial: CHECKUP_LENGTH,
             many: CHECKUP_CONNECTIONS,
-        };
-        Some(checkup)
+        })
     }
 
     fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
@@ -180,7 +181,7 @@ impl Configured for Settings {
         let requests = self.statement != Statement::Copy;
         let direct = self.pooled.is_none();
         Capabilities {
-            transports: if direct { DIRECT } else { BEHIND },
+            transports: if direct { TO_THE_SERVER } else { BEHIND_A_POOLER },
             foreign_servers: direct,
             connections: requests.then_some("1"),
             rates: requests,
@@ -277,12 +278,9 @@ impl Configured for Settings {
 struct Settings {
     statement: Statement,
     protocol: Protocol,
-    /// Whether each statement has a connection.
     per_query: bool,
-    /// Rows of our table.
     rows: u32,
     read_only: bool,
-    /// The pooler between client and server.
     pooled: Option<Pooled>,
 }
 
@@ -293,7 +291,7 @@ impl Settings {
     }
 }
 
-/// An endpoint with a directory is that of the usual socket in it; other texts are as they are.
+/// Completes an endpoint that names a directory with the usual socket in it; other texts are as they are.
 fn in_directory(text: &str) -> String {
     match text.strip_prefix("unix:") {
         Some(directory) if Path::new(directory).is_dir() => {
@@ -334,15 +332,12 @@ fn sslmode(url: &ServerUrl) -> Result<SslMode, BenchError> {
     Ok(sslmode)
 }
 
-/// Whether no pooler is asked for.
 fn is_direct(parameters: &Parameters) -> bool {
     parameters.given("via").is_none_or(|via| via == VIA[0])
 }
 
-/// Transports to the server.
-const DIRECT: &[Transport] = &[Transport::Tcp, Transport::Unix, Transport::TcpTls];
-/// Transports from the pooler to the server.
-const BEHIND: &[Transport] = &[Transport::Tcp, Transport::Unix];
+const TO_THE_SERVER: &[Transport] = &[Transport::Tcp, Transport::Unix, Transport::TcpTls];
+const BEHIND_A_POOLER: &[Transport] = &[Transport::Tcp, Transport::Unix];
 
 words! {
     enum Connect { Once = "once", PerQuery = "per-query" }
@@ -353,9 +348,11 @@ const ROW: u64 = 400;
 /// Bytes that the write-ahead log may take besides: segments until a checkpoint.
 const LOG: u64 = 64 << 20;
 
-/// Queries each server once, over either transport.
+/// Asks each server once, over either transport and in a read-only session, what a measurement would do to it and
+/// whether it has the room: connections, disk, standbys, archive.
 fn look(settings: &Settings, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
-    let (mut seen, mut impacts): (Vec<Identity>, _) = (Vec::new(), Vec::new());
+    let mut seen: Vec<Identity> = Vec::new();
+    let mut impacts = Vec::new();
     for address in look.servers.values() {
         let mut dialogue = begin(address, true)?;
         let identity = identity(&mut dialogue)?;
@@ -372,15 +369,14 @@ fn look_at(settings: &Settings, look: &Look<'_>, address: &ServerAddress, dialog
     let statement = settings.statement;
     let database = address.credentials.database.as_deref().unwrap_or_default();
     let mut impact = Impact::of(format!("the PostgreSQL at {} database {database}", address.endpoint));
-    // `None` for what this version does not have, or this user may not see.
-    let mut number =
-        |sql: &str| dialogue.value("a number", sql).ok().and_then(|text| text.parse::<u64>().ok());
     // Our own connection is not counted.
-    let open =
-        number("SELECT count(*) FROM pg_stat_activity WHERE datname IS NOT NULL AND pid <> pg_backend_pid()");
-    let kept = number("SHOW superuser_reserved_connections").unwrap_or(0)
-        + number("SHOW reserved_connections").unwrap_or(0);
-    if let (Some(open), Some(most)) = (open, number("SHOW max_connections")) {
+    let open = number(
+        dialogue,
+        "SELECT count(*) FROM pg_stat_activity WHERE datname IS NOT NULL AND pid <> pg_backend_pid()",
+    );
+    let kept = number(dialogue, "SHOW superuser_reserved_connections").unwrap_or(0)
+        + number(dialogue, "SHOW reserved_connections").unwrap_or(0);
+    if let (Some(open), Some(most)) = (open, number(dialogue, "SHOW max_connections")) {
         let ours = u64::from(look.connections);
         impact.connections(Connections { ours, open, most: most.saturating_sub(kept) }, "max_connections");
     }
@@ -396,10 +392,8 @@ fn look_at(settings: &Settings, look: &Look<'_>, address: &ServerAddress, dialog
     if statement == Statement::Update {
         impact.does.push("changes one of these rows with every statement, as fast as it is answered".into());
     }
-    let standbys = number("SELECT count(*) FROM pg_stat_replication").unwrap_or(0);
-    let mut text =
-        |setting: &str| dialogue.value("a setting", &format!("SHOW {setting}")).unwrap_or_default();
-    let (level, archive) = (text("wal_level"), text("archive_mode"));
+    let standbys = number(dialogue, "SELECT count(*) FROM pg_stat_replication").unwrap_or(0);
+    let (level, archive) = (setting(dialogue, "wal_level"), setting(dialogue, "archive_mode"));
     impact.found.push(match standbys {
         0 => format!("what is written goes to its log (wal_level {level}), which no standby reads now"),
         1 => format!("what is written goes to its log (wal_level {level}), which 1 standby reads"),
@@ -408,11 +402,21 @@ fn look_at(settings: &Settings, look: &Look<'_>, address: &ServerAddress, dialog
     if !matches!(archive.as_str(), "" | "off") {
         impact.found.push("its log is archived (archive_mode), with all that is written".into());
     }
-    let directory = text("data_directory");
+    let directory = setting(dialogue, "data_directory");
     if !directory.is_empty() {
         impact.disk(rows * ROW + LOG, &directory);
     }
     impact
+}
+
+/// A number that the server tells; `None` for what this version does not have, or this user may not see.
+fn number(dialogue: &mut Dialogue, sql: &str) -> Option<u64> {
+    dialogue.value("a number", sql).ok()?.parse().ok()
+}
+
+/// A setting of the server; empty where this version does not have it, or this user may not see it.
+fn setting(dialogue: &mut Dialogue, name: &str) -> String {
+    dialogue.value("a setting", &format!("SHOW {name}")).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,11 +1,10 @@
-//! PostgreSQL during a measurement: the private server or the given ones, our table in them, and the
-//! connections of a trial.
+//! PostgreSQL during a measurement: the private server or the given ones, our table in them, the connections of a
+//! trial, and a pooler between the client and the private server.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use samehost_login::ServerAddress;
-use samehost_login::postgres::unsaid;
 use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
 use samehost_system::interrupt;
 use samehost_system::proc::status::{self, Stat};
@@ -13,43 +12,40 @@ use samehost_transport::Stream;
 
 use super::Settings;
 use super::dialogue::{
-    Dialogue, Identity, begin, description, exchange_once, identity, is_ours, login, measured, prepare,
-    wait_for_leavers,
+    Dialogue, Identity, begin, description, exchange_once, identity, is_ours, leads_to, login, measured,
+    prepare, wait_for_leavers,
 };
-use super::pooler::Pooler;
 use super::session::{CopySession, QueryCaller, RowSession};
 use super::statement::{Exchange, PREPARED, Protocol, Statement, make_table};
 use crate::engine::Job;
 use crate::engine::session::{Caller, Connector, Seen, Session};
 use crate::error::BenchError;
+use crate::parameters::{Axis, Word, words};
+use crate::private_servers::poolers::{self, PoolerKind, PoolerSpec, database};
 use crate::private_servers::{PrivateServer, postgres, random_hex};
 use crate::workload::{Instance, Servers, StartOptions};
 use crate::workloads::foreign::{foreign_pids, needs_private, own_addresses};
 use crate::workloads::requests::{apart, says};
 
-/// Requests of each connection before it is measured. A backend fills its caches with the first request,
-/// which takes milliseconds, and plans a prepared statement five more times before it keeps a plan. With a
-/// thousand connections that would take longer than the warm-up.
+/// Requests of each connection before it is measured, and statements on each connection that a pooler opens to the
+/// server. A backend fills its caches with the first request, which takes milliseconds, and plans a prepared statement
+/// five more times before it keeps a plan. With a thousand connections that would take longer than the warm-up.
 const BEFOREHAND: u32 = 6;
 
-/// A running PostgreSQL.
 pub(super) struct RunningPostgres {
     /// The pooler in front of the private server; ends first.
     pooler: Option<Pooler>,
-    /// The private server; none where all were given.
-    server: Option<PrivateServer>,
+    private: Option<PrivateServer>,
     addresses: Servers,
     settings: Settings,
     read_only: bool,
     identities: Vec<(Transport, Identity)>,
     pids: Vec<u32>,
-    /// Name of our table, the same in every database.
     table: String,
-    /// Addresses of our table, one for each database.
+    /// One address of each database that has our table.
     tables: Vec<ServerAddress>,
-    /// The server's view of the last trial's first connection.
     view: Option<Arc<OnceLock<Option<String>>>>,
-    /// Connectors; gone when their connections are closed.
+    /// Connectors of earlier jobs; gone when their connections are closed.
     open: Vec<Weak<PostgresConnector>>,
 }
 
@@ -67,7 +63,7 @@ impl RunningPostgres {
         };
         let mut running = RunningPostgres {
             pooler,
-            server,
+            private: server,
             addresses,
             settings: settings.clone(),
             read_only,
@@ -88,7 +84,6 @@ impl RunningPostgres {
         Ok(running)
     }
 
-    /// Finds identity and processes of the servers.
     fn look_around(&mut self) -> Result<(), BenchError> {
         let mut backends = Vec::new();
         for (transport, address) in &self.addresses {
@@ -96,7 +91,7 @@ impl RunningPostgres {
             self.identities.push((*transport, identity(&mut dialogue)?));
             backends.push(parent_of_backend(dialogue.backend));
         }
-        self.pids = match &self.server {
+        self.pids = match &self.private {
             Some(server) => vec![server.pid()],
             None => {
                 let found = foreign_pids(self.addresses.values().map(|address| &address.endpoint));
@@ -109,15 +104,14 @@ impl RunningPostgres {
     }
 
     fn is_foreign(&self) -> bool {
-        self.server.is_none()
+        self.private.is_none()
     }
 
-    /// Whether the given endpoints belong to different servers.
-    fn differ(&self) -> bool {
-        self.identities.iter().any(|(_, identity)| !identity.same_server(&self.identities[0].1))
+    fn are_different_servers(&self) -> bool {
+        let [(_, first), others @ ..] = self.identities.as_slice() else { return false };
+        others.iter().any(|(_, identity)| !identity.same_server(first))
     }
 
-    /// Makes our table once in each database.
     fn make_tables(&mut self) -> Result<(), BenchError> {
         let mut done: Vec<&Identity> = Vec::new();
         for (transport, identity) in &self.identities {
@@ -143,7 +137,6 @@ impl RunningPostgres {
         Ok(())
     }
 
-    /// What a trial's connections request.
     fn asked(&self, dialogue: &mut Dialogue) -> Result<Asked, BenchError> {
         let Settings { statement, protocol, rows, .. } = self.settings;
         if statement == Statement::Copy {
@@ -156,18 +149,18 @@ impl RunningPostgres {
             Vec::new()
         };
         let once = self.settings.prepares_once();
-        let exchange = Exchange::new(statement, protocol, !once, (&self.table, rows), &description);
-        let prepared = protocol == Protocol::Extended && once;
-        Ok(Asked::Rows {
-            exchange: exchange.map_err(unsaid)?,
-            prepared: prepared.then(|| (statement.sql(&self.table, "$1"), statement.parameters())),
-        })
+        let exchange = Exchange::new(statement, protocol, !once, (&self.table, rows), &description)?;
+        let mut prepared = None;
+        if protocol == Protocol::Extended && once {
+            prepared = Some((statement.sql(&self.table, "$1"), statement.parameters()));
+        }
+        Ok(Asked::Rows { exchange, prepared })
     }
 }
 
 impl Drop for RunningPostgres {
     fn drop(&mut self) {
-        if self.server.is_some() {
+        if !self.is_foreign() {
             return;
         }
         for address in &self.tables {
@@ -188,16 +181,15 @@ impl Instance for RunningPostgres {
         ServerInfo {
             kind: if let Some(pooler) = &self.pooler {
                 format!("{} and postgresql", pooler.word())
-            } else if self.differ() {
+            } else if self.are_different_servers() {
                 format!("postgresql, {}", apart("server"))
             } else {
                 "postgresql".into()
             },
-            version: self
-                .identities
-                .first()
-                .map(|(_, identity)| identity.version.clone())
-                .unwrap_or_default(),
+            version: match self.identities.first() {
+                Some((_, identity)) => identity.version.clone(),
+                None => String::new(),
+            },
             managed: !self.is_foreign(),
             pids: self.pids.clone(),
         }
@@ -217,7 +209,7 @@ impl Instance for RunningPostgres {
         // Connections of a round's arms are open at the same time, so they are not waited for.
         self.open.retain(|connector| connector.strong_count() > 0);
         match &self.pooler {
-            // It keeps its connections to the server.
+            // A pooler keeps its connections to the server, so that no backend ends.
             Some(pooler) => pooler.check(arm, &mut dialogue)?,
             None if self.open.is_empty() => wait_for_leavers(&mut dialogue)?,
             None => {}
@@ -232,12 +224,13 @@ impl Instance for RunningPostgres {
             let _ = view.set(dialogue.seen().ok().map(says));
             let cipher = dialogue.link.cipher().map(|cipher| format!(", {cipher}")).unwrap_or_default();
             let seen = Seen::of_socket(&dialogue.link.into_stream()?).saying(&cipher);
-            let callers = (0..arm.point.connections).map(|number| {
+            let mut callers: Vec<Box<dyn Caller>> = Vec::new();
+            for number in 0..arm.point.connections {
                 let session = RowSession::new(exchange.clone(), u64::from(number));
                 let (address, seen) = (address.clone(), Some(seen.clone()));
-                Box::new(QueryCaller::new(address, session, self.read_only, seen)) as Box<dyn Caller>
-            });
-            return Ok(Job::Callers { callers: callers.collect(), endpoint: address.endpoint.to_string() });
+                callers.push(Box::new(QueryCaller::new(address, session, self.read_only, seen)));
+            }
+            return Ok(Job::Callers { callers, endpoint: address.endpoint.to_string() });
         }
         let whole = matches!(asked, Asked::Copy { .. });
         let connector = Arc::new(PostgresConnector {
@@ -256,9 +249,15 @@ impl Instance for RunningPostgres {
     }
 
     fn stderr_tail(&self) -> String {
-        let server = self.server.as_ref().map(PrivateServer::stderr_tail);
-        let all = self.pooler.as_ref().map(Pooler::stderr_tail).into_iter().chain(server);
-        all.filter(|said| !said.is_empty()).collect::<Vec<_>>().join("\n")
+        let mut tails = Vec::new();
+        if let Some(pooler) = &self.pooler {
+            tails.push(pooler.stderr_tail());
+        }
+        if let Some(server) = &self.private {
+            tails.push(server.stderr_tail());
+        }
+        tails.retain(|tail| !tail.is_empty());
+        tails.join("\n")
     }
 
     fn add_observations(&mut self, trial: &mut Trial) {
@@ -271,7 +270,7 @@ impl Instance for RunningPostgres {
         *observed = format!("in front {observed}; behind {} {view}", pooler.title());
         // The kernel's evidence is about the connection in front, which is the same in both arms.
         trial.connection = None;
-        // One thread does the work.
+        // PgBouncer has one thread, and Odyssey is started with one worker.
         trial.proxy_most_cpus = Some(1.0);
     }
 
@@ -280,10 +279,12 @@ impl Instance for RunningPostgres {
     }
 }
 
-/// Starts the private server.
+/// Starts the private server; where logging in is measured, its password is stored as users have it.
 fn private_server(settings: &Settings, start: &StartOptions) -> Result<PrivateServer, BenchError> {
     let server = postgres::start(&start.program, start.most_connections, is_ours)?;
-    if let Some(endpoint) = server.endpoints().next().filter(|_| settings.per_query) {
+    if settings.per_query
+        && let Some(endpoint) = server.endpoints().next()
+    {
         let address = ServerAddress::new(endpoint.clone(), login(&server, "postgres"));
         let mut dialogue = begin(&address, false)?;
         for sql in postgres::usual_password(&server) {
@@ -295,15 +296,15 @@ fn private_server(settings: &Settings, start: &StartOptions) -> Result<PrivateSe
 
 /// The postmaster of a backend, if it is on this machine and visible to us.
 fn parent_of_backend(backend: i32) -> Option<u32> {
-    let backend = status::read_stat(u32::try_from(backend).ok()?).filter(is_postgres)?;
-    status::read_stat(backend.parent).filter(is_postgres).map(|_| backend.parent)
+    let backend = status::read_stat(u32::try_from(backend).ok()?)?;
+    let postmaster = status::read_stat(backend.parent)?;
+    if is_postgres(&backend) && is_postgres(&postmaster) { Some(backend.parent) } else { None }
 }
 
 fn is_postgres(stat: &Stat) -> bool {
     stat.name.starts_with("postgres")
 }
 
-/// What the connections of a trial request.
 enum Asked {
     Rows {
         exchange: Exchange,
@@ -348,7 +349,7 @@ impl Connector for PostgresConnector {
             Asked::Copy { table, rows } => {
                 // Rows then come in the order of insertion even if others scan the table too; pg_dump does the same.
                 dialogue.must("a setting", "SET synchronize_seqscans = off")?;
-                Box::new(CopySession::new(table, *rows).map_err(unsaid)?)
+                Box::new(CopySession::new(table, *rows)?)
             }
         };
         Ok((dialogue.link.into_stream()?, session))
@@ -356,5 +357,115 @@ impl Connector for PostgresConnector {
 
     fn endpoint(&self) -> String {
         self.address.endpoint.to_string()
+    }
+}
+
+words! {
+    /// How long a client keeps a connection to the server.
+    pub(super) enum Pool { Transaction = "transaction", Session = "session" }
+}
+
+pub(super) const VIA: &[&str] = &["none", "pgbouncer", "odyssey"];
+pub(super) const FRONTS: &[&str] = &["tcp", "unix"];
+/// Most connections to the server that are opened before the first trial: each takes some milliseconds.
+const MOST_OPENED: u32 = 256;
+
+#[derive(Clone, Debug)]
+pub(super) struct Pooled {
+    pub(super) kind: PoolerKind,
+    pub(super) pool: Pool,
+    pub(super) front: Axis<Transport>,
+}
+
+impl Pooled {
+    /// Whether a statement that was prepared is there for the next request. In a pool of transactions another connection
+    /// to the server may serve that.
+    pub(super) fn keeps_prepared(&self) -> bool {
+        self.pool == Pool::Session
+    }
+}
+
+/// A pooler between the client and the private server. An arm is the transport behind it; the transport in front is a
+/// factor of its own.
+struct Pooler {
+    server: PrivateServer,
+    settings: Pooled,
+}
+
+impl Pooler {
+    /// Starts a pooler in front of `server`, and checks each of its ways to it.
+    fn start(settings: &Pooled, start: &StartOptions, server: &PrivateServer) -> Result<Self, BenchError> {
+        let spec = PoolerSpec { server, mode: settings.pool.word(), connections: start.most_connections };
+        let pooler = poolers::start(settings.kind, &start.program, &spec, |pooler| {
+            for endpoint in pooler.endpoints() {
+                for behind in [Transport::Tcp, Transport::Unix] {
+                    let login = login(server, &database(behind));
+                    leads_to(server, &ServerAddress::new(endpoint.clone(), login))?;
+                }
+            }
+            Ok(())
+        })?;
+        Ok(Pooler { server: pooler, settings: settings.clone() })
+    }
+
+    /// Where an arm connects to: at the transport in front that its point has, to the database that the pooler reaches
+    /// over the arm's transport.
+    fn address(&self, arm: &Arm) -> Option<ServerAddress> {
+        self.address_of(self.settings.front.at(&arm.point), arm.transport)
+    }
+
+    fn address_of(&self, front: Transport, behind: Transport) -> Option<ServerAddress> {
+        let endpoint = self.server.endpoint(front)?;
+        Some(ServerAddress::new(endpoint.clone(), login(&self.server, &database(behind))))
+    }
+
+    /// Opens as many connections to the server as an arm needs, over each transport: otherwise the first trials would
+    /// pay for their login. A client that waits inside a transaction keeps its connection, so the pooler has to open
+    /// another one for the next client.
+    fn fill(&self, connections: u32, statement: Statement, table: &str) -> Result<(), BenchError> {
+        let sql =
+            if statement.has_table() { Statement::PointSelect } else { statement }.sql(table, "1000000001");
+        for behind in [Transport::Tcp, Transport::Unix] {
+            let Some(address) = self.address_of(Transport::Unix, behind) else { continue };
+            let mut open = Vec::new();
+            for _ in 0..connections.min(MOST_OPENED) {
+                let mut dialogue = begin(&address, false)?;
+                dialogue.must("to begin a transaction", "BEGIN")?;
+                for _ in 0..BEFOREHAND {
+                    dialogue.must("a statement", &sql)?;
+                }
+                open.push(dialogue);
+            }
+            for mut dialogue in open {
+                dialogue.must("to end a transaction", "COMMIT")?;
+                dialogue.end()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks by the server's own view of the session that the pooler came by the arm's transport.
+    fn check(&self, arm: &Arm, dialogue: &mut Dialogue) -> Result<(), BenchError> {
+        let seen = dialogue.seen()?;
+        if seen.transport() == Some(arm.transport.name()) {
+            return Ok(());
+        }
+        Err(BenchError::WrongTransport { asked: arm.transport, observed: says(seen) })
+    }
+
+    fn title(&self) -> &'static str {
+        self.settings.kind.title()
+    }
+
+    fn word(&self) -> &'static str {
+        self.settings.kind.word()
+    }
+
+    fn pid(&self) -> u32 {
+        self.server.pid()
+    }
+
+    fn stderr_tail(&self) -> String {
+        self.server.stderr_tail()
     }
 }

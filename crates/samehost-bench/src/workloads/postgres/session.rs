@@ -1,10 +1,11 @@
-//! PostgreSQL's sessions: a statement over and over, and a reply of which every byte is known; or a new connection for each
-//! statement: connect, log in, query once, terminate.
+//! PostgreSQL's sessions: a statement over and over, and a reply of which every byte is known; a new connection for
+//! each statement (connect, log in, query once, terminate); or a whole table as text.
 
 use postgres_protocol::message::backend::Message;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use samehost_login::ServerAddress;
+use samehost_login::postgres::unsaid;
+use samehost_login::{LoginError, ServerAddress};
 
 use super::dialogue::{Refusal, exchange_once, first, is_aside, measured, parse, query};
 use super::statement::{Exchange, ID_DIGITS, Statement, copy_end, copy_head, copy_row, increment};
@@ -15,7 +16,7 @@ use crate::workloads::requests::connect_failure;
 /// Longer than any reply of ours, including asynchronous messages.
 const MOST: usize = 48 * 1024;
 
-/// Session on one connection.
+/// Repeats one statement on one connection, for random rows, and compares each reply with the bytes that it must have.
 #[derive(Debug)]
 pub(super) struct RowSession {
     exchange: Exchange,
@@ -23,13 +24,14 @@ pub(super) struct RowSession {
 }
 
 impl RowSession {
-    /// The seed decides which rows are queried.
+    /// With the same seed, every trial asks for the same rows in the same order.
     pub(super) fn new(exchange: Exchange, seed: u64) -> Self {
         RowSession { exchange, random: Xoshiro256PlusPlus::seed_from_u64(seed) }
     }
 
-    /// Parses message by message if the input is not simply the expected reply: asynchronous messages, a
-    /// refusal, another row.
+    /// Parses message by message where the input is not simply the reply that must come: asynchronous messages, which a
+    /// server may send at any time, a refusal, or another row. A refusal leaves the connection usable only if no
+    /// transaction stays open after it (`Z` with `I`).
     #[cold]
     fn walk(&self, input: &[u8]) -> Result<Progress, Bad> {
         let (mut at, mut reply, mut refusal) = (0, Vec::new(), None);
@@ -56,29 +58,23 @@ impl RowSession {
             done = tag == b'Z';
         }
         if !done {
-            let enough = input.len() < MOST;
-            return if enough { Ok(Progress::More { consumed: 0 }) } else { Err(Bad::malformed("no end")) };
+            if input.len() >= MOST {
+                return Err(Bad::malformed("no end"));
+            }
+            return Ok(Progress::More { consumed: 0 });
         }
         match refusal {
-            Some(said) if reply.ends_with(b"Z\0\0\0\x05I") => {
-                Ok(Progress::Rejected { consumed: at, kind: said.kind() })
+            Some(refusal) if reply.ends_with(b"Z\0\0\0\x05I") => {
+                Ok(Progress::Rejected { consumed: at, kind: refusal.kind() })
             }
-            Some(said) => Err(Bad::new(said.kind(), said.to_string())),
+            Some(refusal) => Err(Bad::new(refusal.kind(), refusal.to_string())),
             None if reply == self.exchange.reply => Ok(Progress::Complete { consumed: at }),
             None => self.differs(&reply, at),
         }
     }
 
-    /// Describes how a complete reply that is not a refusal differs.
+    /// The outcome of a complete reply that is not a refusal, and not the one that must come.
     fn differs(&self, reply: &[u8], consumed: usize) -> Result<Progress, Bad> {
-        let tags = |reply: &[u8]| {
-            let (mut tags, mut at) = (String::new(), 0);
-            while let Ok(Some((tag, length))) = first(&reply[at..]) {
-                tags.push(char::from(tag));
-                at += length;
-            }
-            tags
-        };
         let (came, awaited) = (tags(reply), tags(&self.exchange.reply));
         if awaited.contains('D') && came == awaited.replace('D', "") {
             return Ok(Progress::Rejected { consumed, kind: "missing row" });
@@ -86,6 +82,16 @@ impl RowSession {
         let kind = if came == awaited { "wrong row" } else { "wrong reply" };
         Err(Bad::new(kind, format!("messages {came}, awaited {awaited}")))
     }
+}
+
+/// The kinds of the messages of a reply, one letter each.
+fn tags(reply: &[u8]) -> String {
+    let (mut tags, mut at) = (String::new(), 0);
+    while let Ok(Some((tag, length))) = first(&reply[at..]) {
+        tags.push(char::from(tag));
+        at += length;
+    }
+    tags
 }
 
 impl Session for RowSession {
@@ -112,7 +118,7 @@ impl Session for RowSession {
     }
 }
 
-/// Opens a new connection for each statement.
+/// Opens a new connection for each statement: login and handshake are a part of what is measured.
 pub(super) struct QueryCaller {
     address: ServerAddress,
     session: RowSession,
@@ -144,7 +150,7 @@ impl Caller for QueryCaller {
     }
 }
 
-/// An error with its kind, for the error counts.
+/// Sorts an error by its kind, for the error counts.
 fn bad(error: impl Into<BenchError>) -> Bad {
     let error = error.into();
     let kind = match &error {
@@ -159,9 +165,6 @@ fn bad(error: impl Into<BenchError>) -> Bad {
     Bad::new(kind, error.to_string())
 }
 
-// A whole table as text, COPY … TO STDOUT: every row is compared as it arrives, and none is kept.
-
-/// Position in the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Head,
@@ -169,15 +172,14 @@ enum Stage {
     End,
 }
 
-/// One connection that reads the table.
+/// Reads a whole table as text (`COPY … TO STDOUT`): every row is compared as it arrives, and none is kept.
 #[derive(Debug)]
 pub(super) struct CopySession {
     request: Vec<u8>,
     rows: u32,
     head: Vec<u8>,
-    /// The next expected row.
+    /// The next row that must come, and the positions of the id's digits in it.
     row: Vec<u8>,
-    /// Positions of the id in it.
     places: [usize; 2],
     end: Vec<u8>,
     stage: Stage,
@@ -186,10 +188,10 @@ pub(super) struct CopySession {
 }
 
 impl CopySession {
-    pub(super) fn new(table: &str, rows: u32) -> Result<Self, String> {
+    pub(super) fn new(table: &str, rows: u32) -> Result<Self, LoginError> {
         let (row, places) = copy_row();
         Ok(CopySession {
-            request: query(&Statement::Copy.sql(table, ""))?,
+            request: query(&Statement::Copy.sql(table, "")).map_err(unsaid)?,
             rows,
             head: copy_head(),
             row,
@@ -201,7 +203,6 @@ impl CopySession {
         })
     }
 
-    /// The next expected message.
     #[inline]
     fn awaited(&self) -> &[u8] {
         match self.stage {
@@ -228,8 +229,8 @@ impl CopySession {
         at
     }
 
-    /// Parses a message other than the expected one: an asynchronous message, a refusal and what follows it,
-    /// or a wrong row.
+    /// Parses a message other than the one that must come: an asynchronous message, a refusal and what follows it, or a
+    /// wrong row. Returns its tag and length, or `None` while it is incomplete.
     #[cold]
     fn other(&mut self, input: &[u8]) -> Result<Option<(u8, usize)>, Bad> {
         let Some((tag, length)) = first(input).map_err(Bad::malformed)? else { return Ok(None) };
@@ -285,8 +286,8 @@ impl Session for CopySession {
                 None => return Ok(Progress::More { consumed }),
                 Some((tag, length)) => {
                     consumed += length;
-                    if let (b'Z', Some(said)) = (tag, &self.refused) {
-                        return Ok(Progress::Rejected { consumed, kind: said.kind() });
+                    if let (b'Z', Some(refusal)) = (tag, &self.refused) {
+                        return Ok(Progress::Rejected { consumed, kind: refusal.kind() });
                     }
                 }
             }

@@ -3,51 +3,42 @@
 //! Ids start at 1,000,000,001, so that all have ten digits: requests and replies have a fixed length, and
 //! another id changes only ten bytes.
 
+use samehost_login::LoginError;
+use samehost_login::postgres::unsaid;
+
 use super::dialogue::{bind_execute_sync, message, parse_statement, query};
 use crate::parameters::words;
 
-/// The id before the first.
+/// The id before the first: all have ten digits.
 const BASE: u32 = 1_000_000_000;
-/// Digits of every id.
 const DIGITS: usize = 10;
 /// What follows the id's digits in a row's content, which is 120 bytes as in sysbench.
 const FILLER: &str = "-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJKLMNOPQRSTUVWXYZ-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEF";
-/// Name of the prepared statement.
 pub(super) const PREPARED: &str = "s";
 
 words! {
     pub(super) enum Statement {
-        /// One row of our table by its primary key.
         PointSelect = "point-select",
-        /// A constant.
         Select1 = "select-1",
-        /// Increments the counter of one row.
         Update = "update",
-        /// The whole table as text.
         Copy = "copy",
     }
 
-    /// How a statement is sent.
-    pub(super) enum Protocol {
-        /// Bind, Execute, Sync of a statement prepared before.
-        Extended = "extended",
-        /// As text.
-        Simple = "simple",
-    }
+    /// The two sub-protocols for queries (PostgreSQL's manual, "Message Flow").
+    pub(super) enum Protocol { Extended = "extended", Simple = "simple" }
 }
 
 impl Statement {
-    /// Whether it needs our table.
     pub(super) fn has_table(self) -> bool {
         self != Statement::Select1
     }
 
-    /// Number of integer parameters.
+    /// Number of parameters of the prepared statement, which are all integers.
     pub(super) fn parameters(self) -> usize {
         usize::from(matches!(self, Statement::PointSelect | Statement::Update))
     }
 
-    /// SQL text with `id` inserted.
+    /// The SQL text, in which `id` is a number, or a place such as `$1`.
     pub(super) fn sql(self, table: &str, id: &str) -> String {
         match self {
             Statement::PointSelect => format!("SELECT content FROM {table} WHERE id = {id}"),
@@ -58,26 +49,26 @@ impl Statement {
     }
 }
 
-/// Statements that make our table and fill it, each short enough to be waited for.
+/// Statements that make our table and fill it, each short enough to end within a connection's time limit.
 pub(super) fn make_table(table: &str, rows: u32) -> Vec<String> {
-    /// Rows per statement.
     const AT_ONCE: u32 = 50_000;
     // Half of each page stays free, so that an update need not touch the index.
     let mut all = vec![format!(
         "CREATE TABLE {table} (id integer PRIMARY KEY, content text NOT NULL, counter integer NOT NULL) WITH (fillfactor = 50)"
     )];
-    all.extend((0..rows).step_by(AT_ONCE as usize).map(|from| {
+    for from in (0..rows).step_by(AT_ONCE as usize) {
         let (first, last) = (BASE + 1 + from, BASE + rows.min(from.saturating_add(AT_ONCE)));
-        format!(
+        all.push(format!(
             "INSERT INTO {table} SELECT id, id || '{FILLER}', 0 FROM generate_series({first}, {last}) AS id"
-        )
-    }));
+        ));
+    }
     // Marks rows as visible to all, so that the first trials need not.
     all.push(format!("VACUUM (ANALYZE) {table}"));
     all
 }
 
-/// A request and its reply, for any id.
+/// A request and its reply. Another id changes only its digits in both, so that a request costs the client a copy and
+/// a reply one comparison of memory (docs/decisions/0031).
 #[derive(Clone, Debug)]
 pub(super) struct Exchange {
     pub(super) request: Vec<u8>,
@@ -89,7 +80,6 @@ pub(super) struct Exchange {
     pub(super) rows: u32,
 }
 
-/// Position of the id in a request.
 #[derive(Clone, Copy, Debug)]
 enum IdPlace {
     Nowhere,
@@ -98,20 +88,21 @@ enum IdPlace {
 }
 
 impl Exchange {
-    /// A statement whose reply is known. `description` is the RowDescription that the server sends before a
-    /// row in the simple protocol; with `prepares` the same request parses the statement.
+    /// A statement on `table`, which has `rows` rows, and its reply. `description` is the RowDescription that the server
+    /// sends before a row in the simple protocol, empty for other statements. With `prepares` the request parses the
+    /// statement too, as it must where a pooler may hand each transaction to another connection.
     pub(super) fn new(
         statement: Statement,
         protocol: Protocol,
         prepares: bool,
         (table, rows): (&str, u32),
         description: &[u8],
-    ) -> Result<Self, String> {
+    ) -> Result<Self, LoginError> {
         let first = BASE + 1;
         let mut reply = Vec::new();
         let (request, id) = match protocol {
             Protocol::Simple => {
-                let request = query(&statement.sql(table, &first.to_string()))?;
+                let request = query(&statement.sql(table, &first.to_string())).map_err(unsaid)?;
                 reply.extend_from_slice(description);
                 let place = request.len() - 1 - DIGITS;
                 (request, IdPlace::Digits(place))
@@ -146,13 +137,12 @@ impl Exchange {
         Ok(Exchange { request, reply, id, digits, rows })
     }
 
-    /// Whether requests differ in their id.
     #[inline]
     pub(super) fn has_id(&self) -> bool {
         !matches!(self.id, IdPlace::Nowhere)
     }
 
-    /// Sets the row to query, from 0.
+    /// Puts the id of a row into the request and the reply; the first row is 0.
     #[inline]
     pub(super) fn ask_for(&mut self, row: u32) {
         let id = BASE + 1 + row;
@@ -184,25 +174,24 @@ fn digits(id: u32) -> [u8; DIGITS] {
     digits
 }
 
-/// Reply before the rows of a COPY: text, three columns.
+/// The message before the rows of a COPY: text format, three columns.
 pub(super) fn copy_head() -> Vec<u8> {
     message(b'H', &[0, 0, 3, 0, 0, 0, 0, 0, 0])
 }
 
-/// A row of a COPY, and the positions of the id's digits.
+/// The first row of a COPY as a message, and the positions of the id's digits in it.
 pub(super) fn copy_row() -> (Vec<u8>, [usize; 2]) {
     let first = BASE + 1;
     let row = message(b'd', format!("{first}\t{first}{FILLER}\t0\n").as_bytes());
     (row, [5, 5 + DIGITS + 1])
 }
 
-/// Reply after the rows of a COPY.
+/// The messages after the rows of a COPY.
 pub(super) fn copy_end(rows: u32) -> Vec<u8> {
     let count = format!("COPY {rows}\0");
     [message(b'c', b""), message(b'C', count.as_bytes()), message(b'Z', b"I")].concat()
 }
 
-/// Increments a decimal number in place.
 #[inline]
 pub(super) fn increment(digits: &mut [u8]) {
     for digit in digits.iter_mut().rev() {
@@ -214,7 +203,6 @@ pub(super) fn increment(digits: &mut [u8]) {
     }
 }
 
-/// Digits of an id within a row of a COPY.
 pub(super) const ID_DIGITS: usize = DIGITS;
 
 #[cfg(test)]

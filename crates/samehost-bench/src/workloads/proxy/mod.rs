@@ -1,32 +1,32 @@
-//! nginx, Apache, HAProxy, Caddy or Envoy in front of application servers: one matrix of the transport between
-//! them, the number of backends, and HTTP/1.0 against HTTP/1.1 with persistent connections. The transport in front is the
-//! same for all, or a factor of its own. A condition of the matrix says what is in front and how it reaches its backends.
+//! nginx, Apache, HAProxy, Caddy or Envoy in front of application servers: one matrix of the transport between them, the
+//! number of backends, and HTTP/1.0 against HTTP/1.1 with persistent connections. The transport in front is the same for
+//! all, or a factor of its own. A condition of the matrix says what is in front and how it reaches its backends.
+//!
+//! All conditions exist at the same time, each as a virtual host of the server in front, so that its arms take turns
+//! without a reload. What serves a trial is asked of the server in front, before the trial.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use samehost_model::{Arm, Endpoint, MetricInfo, Point, Transport};
+use samehost_model::{Arm, Endpoint, MetricInfo, Point, ServerInfo, Transport, Trial};
 
+use crate::builtin_servers::http_body;
+use crate::engine::Job;
 use crate::error::BenchError;
-use crate::parameters::distinct;
-use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, Word};
-use crate::private_servers::fronts::Host;
-use crate::private_servers::{BACKEND_NAMES, BackendKind, FrontKind, NGINX};
+use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, Word, distinct};
+use crate::private_servers::fronts::{self, ASKED, FrontSpec, Host, Passes, WHERE};
+use crate::private_servers::{Account, BACKEND_NAMES, BackendKind, FrontKind, NGINX, PrivateServer};
 use crate::workload::{
     CHECKUP_TRIAL, Capabilities, CheckupEntry, Configured, Description, Instance, MANY, OpenOrClosed,
     StartOptions, Starts, Workload, add_proxy_metric, request_metrics,
 };
-use crate::workloads::http::Version;
+use crate::workloads::http::{Expected, Fetched, HttpConnector, RequestParts, Version, fetch, refusal};
 use crate::workloads::requests::{MOST_SLICED, require_size};
-use running::RunningProxy;
-
-mod running;
 
 /// Most backends of a condition: each is a process.
 const MOST_BACKENDS: u32 = 16;
-/// Largest reply.
 const MOST_SIZE: u64 = 16 << 20;
 
-/// The proxy workload.
 pub struct Proxy;
 
 impl Workload for Proxy {
@@ -106,9 +106,9 @@ impl Configured for Settings {
     }
 
     fn title(&self) -> String {
-        let via: Vec<&str> = self.via.values.iter().map(|via| via.title()).collect();
+        let via = self.titles().join(" or ");
         let front: Vec<&str> = self.front.values.iter().map(|front| front.name()).collect();
-        let (via, front) = (via.join(" or "), front.join(" or "));
+        let front = front.join(" or ");
         format!("the hop from {via} to {}, {front} in front", self.backend.title)
     }
 
@@ -133,8 +133,8 @@ impl Configured for Settings {
         require_size("--size", point.size_bytes.unwrap_or(0), "a page", MOST_SIZE)
     }
 
-    /// Two processes of the same program differ by more than the transports do, so several are used. Half a
-    /// dozen Ruby, Python or Java programs take seconds to start.
+    /// Two processes of the same program differ by more than the transports do, so several are used. Half a dozen Ruby,
+    /// Python or Java programs take seconds to start, so their blocks take turns on a few starts.
     fn starts(&self) -> Starts {
         if self.backend.is_built_in() { Starts::EachBlock } else { Starts::InTurn(4) }
     }
@@ -149,9 +149,8 @@ struct Settings {
     backend: &'static BackendKind,
     backends: Axis<u32>,
     http: Axis<Version>,
-    /// The server in front.
     via: Axis<FrontKind>,
-    /// Transport in front of it.
+    /// Transport between the client and the server in front.
     front: Axis<Transport>,
     workers: u32,
 }
@@ -160,6 +159,10 @@ const VERSIONS: &[&str] = &["1.0", "1.1"];
 const FRONTS: &[&str] = &["unix", "tcp"];
 
 impl Settings {
+    fn titles(&self) -> Vec<&'static str> {
+        self.via.values.iter().map(|via| via.title()).collect()
+    }
+
     fn parse(parameters: &Parameters) -> Result<Self, BenchError> {
         let parameters = completed(parameters)?;
         Ok(Settings {
@@ -173,13 +176,15 @@ impl Settings {
     }
 }
 
-/// The parameters with a transport that every server in front has.
+/// Fills in the transport in front, if none is given, with one that every chosen server has: Apache listens on ports
+/// only.
 fn completed(parameters: &Parameters) -> Result<Parameters, BenchError> {
     let mut parameters = parameters.clone();
     if parameters.given("front").is_none() {
         let via = parameters.list("via", FrontKind::WORDS)?;
         let is_ports_only = via.values.iter().any(|via: &FrontKind| via.ports_only().is_some());
-        parameters.insert("front".into(), FRONTS[usize::from(is_ports_only)].into());
+        let front = if is_ports_only { "tcp" } else { "unix" };
+        parameters.insert("front".into(), front.into());
     }
     Ok(parameters)
 }
@@ -187,18 +192,15 @@ fn completed(parameters: &Parameters) -> Result<Parameters, BenchError> {
 /// Connections to the backends that the server in front keeps open, as in the published measurement.
 const KEPT: u32 = 48;
 
-/// How a server in front reaches its backends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Condition {
     via: FrontKind,
-    /// Transport behind the server in front.
     transport: Transport,
     backends: u32,
     http: Version,
 }
 
 impl Condition {
-    /// The condition of a trial.
     fn of(arm: &Arm, settings: &Settings) -> Self {
         Condition {
             via: settings.via.at(&arm.point),
@@ -208,31 +210,296 @@ impl Condition {
         }
     }
 
-    /// All conditions of a server in front, with these settings and transports.
+    /// All conditions of a server in front, each once.
     fn all(via: FrontKind, transports: &[Transport], settings: &Settings) -> Vec<Self> {
         let mut all = Vec::new();
         for transport in transports {
             for backends in &settings.backends.values {
-                all.extend(settings.http.values.iter().map(|http| Condition {
-                    via,
-                    transport: *transport,
-                    backends: *backends,
-                    http: *http,
-                }));
+                for http in &settings.http.values {
+                    all.push(Condition { via, transport: *transport, backends: *backends, http: *http });
+                }
             }
         }
         distinct(all)
     }
 
-    /// Name of the condition's host; all have the same length.
+    /// Name of the condition's virtual host; all have the same length, and so have the requests.
     fn host(number: usize) -> String {
         format!("condition{number:02}")
     }
 
-    /// Its host in the configuration of the server in front.
+    /// The virtual host in the configuration of the server in front.
     fn described<'a>(&self, number: usize, servers: Vec<&'a Endpoint>) -> Host<'a> {
-        let kept = (self.http == Version::V11).then_some(KEPT);
+        let kept = if self.http == Version::V11 { Some(KEPT) } else { None };
         Host { name: Condition::host(number), servers, kept }
+    }
+}
+
+/// Requests to each fresh process before anything is measured: the first ones of Ruby are slow.
+const WARM_UP: u32 = 40;
+/// Bytes of a request, as in the published measurement.
+const REQUEST: usize = 75;
+
+struct Front {
+    server: PrivateServer,
+    /// The conditions that it has a virtual host for: the first one's number is 0.
+    conditions: Vec<Condition>,
+}
+
+/// Processes of a backend by the transport that they serve; those that listen on both are under the first.
+type Backends = BTreeMap<Transport, Vec<PrivateServer>>;
+
+struct RunningProxy {
+    // Dropped first: they stand in front.
+    fronts: Vec<Front>,
+    backends: Backends,
+    settings: Settings,
+    current_condition: Option<Condition>,
+    /// The server in front's own word on which backend it asked, for the evidence.
+    asked: String,
+}
+
+impl RunningProxy {
+    fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
+        // Missing programs are reported before anything is started.
+        for via in &settings.via.values {
+            (via.descriptor().server.find)()?;
+        }
+        let most = settings.backends.values.iter().copied().max().unwrap_or(1);
+        // One account for all: the servers in front must reach the backends' sockets.
+        let account = Account::made()?;
+        let backends = start_backends(settings.backend, account, start, most)?;
+        let mut fronts = Vec::new();
+        for via in &settings.via.values {
+            let conditions = Condition::all(*via, &start.transports, settings);
+            let mut hosts: Vec<Host<'_>> = Vec::new();
+            for (number, condition) in conditions.iter().enumerate() {
+                hosts.push(condition.described(number, behind(&backends, condition)));
+            }
+            let spec = FrontSpec {
+                listens: &settings.front.values,
+                connections: start.most_connections,
+                workers: settings.workers,
+                account,
+                passes: Passes::Http(&hosts),
+            };
+            let server = fronts::start(*via, &start.program, &spec, |server| {
+                for front in server.endpoints() {
+                    for host in &hosts {
+                        ask(front, &host.name)?;
+                    }
+                }
+                Ok(())
+            })?;
+            fronts.push(Front { server, conditions });
+        }
+        Ok(RunningProxy {
+            fronts,
+            backends,
+            settings: settings.clone(),
+            current_condition: None,
+            asked: String::new(),
+        })
+    }
+
+    /// The server in front in this condition, and the name of the virtual host there.
+    fn front(&self, wanted: &Condition) -> Option<(&PrivateServer, String)> {
+        for front in &self.fronts {
+            if let Some(number) = front.conditions.iter().position(|condition| condition == wanted) {
+                return Some((&front.server, Condition::host(number)));
+            }
+        }
+        None
+    }
+
+    /// Processes of the current trial's backends; before the first trial, all.
+    fn backend_pids(&self) -> Vec<u32> {
+        match &self.current_condition {
+            Some(condition) => {
+                processes(&self.backends, condition).iter().map(|backend| backend.pid()).collect()
+            }
+            None => self.backends.values().flatten().map(PrivateServer::pid).collect(),
+        }
+    }
+}
+
+/// Starts as many processes as the largest condition needs, for each transport or for both, all at the same time, as
+/// each may take seconds.
+fn start_backends(
+    kind: &'static BackendKind,
+    account: Option<Account>,
+    start: &StartOptions,
+    most: u32,
+) -> Result<Backends, BenchError> {
+    let mut transports = start.transports.clone();
+    transports.sort_unstable();
+    transports.dedup();
+    let sets: Vec<&[Transport]> =
+        if kind.listens_on_both { vec![&transports] } else { transports.chunks(1).collect() };
+    std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for _ in 0..most {
+            for set in &sets {
+                threads.push((set[0], scope.spawn(|| start_backend(kind, account, start, set))));
+            }
+        }
+        let mut backends = Backends::new();
+        for (first, thread) in threads {
+            let Ok(started) = thread.join() else {
+                let panicked = std::io::Error::other("its thread panicked");
+                return Err(BenchError::io("starting a backend", panicked));
+            };
+            backends.entry(first).or_default().push(started?);
+        }
+        Ok(backends)
+    })
+}
+
+/// Starts a backend, and warms it up over all of its endpoints in turn.
+fn start_backend(
+    kind: &'static BackendKind,
+    account: Option<Account>,
+    start: &StartOptions,
+    transports: &[Transport],
+) -> Result<PrivateServer, BenchError> {
+    let backend =
+        kind.start(account, &start.program, transports, |backend| backend.endpoints().try_for_each(serves))?;
+    let endpoints: Vec<&Endpoint> = backend.endpoints().collect();
+    for endpoint in endpoints.iter().cycle().take(WARM_UP as usize) {
+        serves(endpoint)?;
+    }
+    Ok(backend)
+}
+
+/// Checks that an endpoint serves the page of our backends under this host.
+fn ask(endpoint: &Endpoint, host: &str) -> Result<(), BenchError> {
+    let Fetched { head, body, .. } = fetch(endpoint, &request("/bytes/64", host))?;
+    match refusal(head.status) {
+        None if body == http_body(64) => Ok(()),
+        None => Err(BenchError::lost(endpoint, "another server answers there")),
+        Some(kind) => Err(BenchError::lost(endpoint, kind)),
+    }
+}
+
+fn serves(endpoint: &Endpoint) -> Result<(), BenchError> {
+    ask(endpoint, "localhost")
+}
+
+fn request(target: &str, host: &str) -> Arc<[u8]> {
+    let parts = RequestParts { length: REQUEST, ..RequestParts::get(target, host) };
+    parts.bytes()
+}
+
+/// The processes that serve a condition: the first of those that listen on its transport.
+fn processes<'a>(backends: &'a Backends, condition: &Condition) -> Vec<&'a PrivateServer> {
+    let mut processes: Vec<&PrivateServer> = backends.values().flatten().collect();
+    processes.retain(|backend| backend.endpoint(condition.transport).is_some());
+    processes.truncate(condition.backends as usize);
+    processes
+}
+
+fn behind<'a>(backends: &'a Backends, condition: &Condition) -> Vec<&'a Endpoint> {
+    let processes = processes(backends, condition);
+    processes.iter().flat_map(|backend| backend.endpoint(condition.transport)).collect()
+}
+
+impl Instance for RunningProxy {
+    fn server(&self) -> ServerInfo {
+        let how = if self.settings.backend.listens_on_both {
+            "the same processes for both transports"
+        } else {
+            "processes for each transport (one cannot listen on both), started afresh for every block"
+        };
+        let via = self.settings.titles().join(", ");
+        ServerInfo {
+            kind: format!("{via} and {}: {how}", self.settings.backend.title),
+            version: String::new(),
+            managed: true,
+            pids: self.backend_pids(),
+        }
+    }
+
+    fn proxy_pids(&self) -> Vec<u32> {
+        if let Some(current) = &self.current_condition
+            && let Some((server, _)) = self.front(current)
+        {
+            return vec![server.pid()];
+        }
+        self.fronts.iter().map(|front| front.server.pid()).collect()
+    }
+
+    fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
+        let wanted = Condition::of(arm, &self.settings);
+        for backend in self.backends.values_mut().flatten() {
+            if backend.has_ended() {
+                return Err(BenchError::ServerLost {
+                    endpoint: self.settings.backend.title.into(),
+                    reason: format!("process {} behind {} has ended", backend.pid(), wanted.via.title()),
+                    server_said: backend.stderr_tail(),
+                });
+            }
+        }
+        let title = wanted.via.title();
+        let Some((server, host)) = self.front(&wanted) else {
+            return BenchError::refuse(format!(
+                "{title} has no configuration for {} (a fault of samehost)",
+                arm.id
+            ));
+        };
+        let front = self.settings.front.at(&arm.point);
+        let Some(endpoint) = server.endpoint(front).cloned() else {
+            return Err(server.failure("it has no listener"));
+        };
+        let Some(asked) = fetch(&endpoint, &request(WHERE, &host))?.field(ASKED) else {
+            return Err(BenchError::ServerLost {
+                endpoint: endpoint.to_string(),
+                reason: format!("{title} answers, and not with what stands behind it: a backend is gone"),
+                server_said: self.stderr_tail(),
+            });
+        };
+        // Envoy gives the path alone.
+        let is_unix = asked.starts_with("unix") || asked.starts_with('/');
+        let asked = format!("{title} says that it asks {asked}");
+        if is_unix != (arm.transport == Transport::Unix) {
+            return Err(BenchError::WrongTransport { asked: arm.transport, observed: asked });
+        }
+        self.asked = asked;
+        self.current_condition = Some(wanted);
+        let size = arm.point.size_bytes.unwrap_or(4096);
+        let connector = Arc::new(HttpConnector {
+            endpoint,
+            request: request(&format!("/bytes/{size}"), &host),
+            pipeline: 1,
+            expected: Expected::Bytes(http_body(usize::try_from(size).unwrap_or(usize::MAX)).into()),
+        });
+        Ok(Job::Sessions { connector, small: true })
+    }
+
+    fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
+        self.backends.values().flatten().find_map(|backend| backend.endpoint(transport)).cloned()
+    }
+
+    fn stderr_tail(&self) -> String {
+        let mut tails: Vec<String> = self.fronts.iter().map(|front| front.server.stderr_tail()).collect();
+        tails.extend(self.backends.values().flatten().map(PrivateServer::stderr_tail));
+        tails.retain(|tail| !tail.is_empty());
+        tails.join("\n")
+    }
+
+    fn add_observations(&mut self, trial: &mut Trial) {
+        let Some(condition) = &self.current_condition else { return };
+        let front = condition.via.descriptor();
+        if front.worker_is_one_cpu {
+            trial.proxy_most_cpus = Some(f64::from(self.settings.workers));
+        }
+        if let Some(each) = self.settings.backend.most_cpus {
+            trial.server_most_cpus = Some(f64::from(each * condition.backends));
+        }
+        // The kernel's evidence is about the connection in front, which is the same in every arm.
+        trial.connection = None;
+        if let Some(observed) = &mut trial.transport_observed {
+            *observed = format!("in front {observed}; {}", self.asked);
+        }
     }
 }
 

@@ -1,8 +1,8 @@
-//! Bytes without a protocol: ping-pong (a message there and back) and bulk (a stream to a receiver that
-//! acknowledges), against the built-in servers or a running echo server. A message has a fixed size and starts with a running
-//! number, by which the echo is known.
+//! Bytes without a protocol: ping-pong (a message there and back) and bulk (a stream to a receiver that acknowledges),
+//! against the built-in servers or a running echo server. A message has a fixed size and starts with a running number,
+//! by which the echo is known.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use samehost_login::Link;
@@ -23,7 +23,7 @@ use crate::workload::{
     Capabilities, Configured, Description, Instance, OpenOrClosed, StartOptions, Workload, request_metrics,
 };
 use crate::workloads::foreign::Given;
-use crate::workloads::requests::{MOST_SLICED, prove};
+use crate::workloads::requests::{MOST_SLICED, prove, value};
 
 /// Largest message that one blocking connection may echo: it fits into every transport's buffers, so that
 /// client and server cannot deadlock, each waiting for the other to read.
@@ -42,7 +42,6 @@ const MOST_PIPE: u64 = 64 * 1024;
 /// Largest message in one packet with the default send buffer of 212,992 bytes, minus its overhead.
 const MOST_PACKET: u64 = 128 * 1024;
 
-/// The raw workload.
 pub struct Raw;
 
 struct Settings {
@@ -63,6 +62,8 @@ words! {
 }
 
 impl Settings {
+    /// The model of the server: as chosen, or one thread for all by epoll where a ping-pong has several connections, and
+    /// otherwise a thread for each.
     fn model(&self, connections_of_an_arm: u32) -> Server {
         match self.server {
             Server::Auto if connections_of_an_arm > 1 && !self.bulk => Server::Epoll,
@@ -75,7 +76,9 @@ impl Settings {
     fn echo_arguments(&self, model: Server) -> Vec<String> {
         let mut arguments = vec!["--model".to_owned(), model.word().to_owned()];
         for (name, value) in [("--work", &self.work), ("--longer", &self.longer)] {
-            arguments.extend(value.iter().flat_map(|value| [name.to_owned(), value.clone()]));
+            if let Some(value) = value {
+                arguments.extend([name.to_owned(), value.clone()]);
+            }
         }
         arguments
     }
@@ -122,7 +125,9 @@ impl Workload for Raw {
 
     fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
         let longer = parameters.given("longer");
-        longer.iter().try_for_each(|longer| parse_fraction(longer).map(|_| ()))?;
+        if let Some(longer) = &longer {
+            parse_fraction(longer)?;
+        }
         Ok(Arc::new(Settings {
             bulk: parameters.word::<Pattern>("pattern")? == Pattern::Bulk,
             server: parameters.word("server")?,
@@ -221,29 +226,38 @@ impl Configured for Settings {
         let bulk = self.bulk;
         let given = Given::of(start);
         if !bulk {
-            given.endpoints.values().try_for_each(require_echo)?;
+            for endpoint in given.endpoints.values() {
+                require_echo(endpoint)?;
+            }
         }
         let model = self.model(start.connections_of_an_arm);
-        let spec = match bulk {
-            true => BuiltInSpec::new(&start.program, "sink", Vec::new()),
-            false => BuiltInSpec::new(&start.program, "echo", self.echo_arguments(model)),
+        let spec = if bulk {
+            BuiltInSpec::new(&start.program, "sink", Vec::new())
+        } else {
+            BuiltInSpec::new(&start.program, "echo", self.echo_arguments(model))
         };
         let mut servers = Vec::new();
         for tuning in tunings(start) {
             let spec = BuiltInSpec { tuning: tuning.clone(), ..spec.clone() };
             servers.push((tuning, Arc::new(Mutex::new(BuiltIn::start(spec, &given.missing)?))));
         }
-        let (waits, longer) = (self.waits, self.longer.is_some());
-        Ok(Box::new(RunningRaw { servers, start: start.clone(), given, bulk, waits, longer }))
+        Ok(Box::new(RunningRaw {
+            servers,
+            start: start.clone(),
+            given,
+            bulk,
+            waits: self.waits,
+            marks_second_arm: self.longer.is_some(),
+        }))
     }
 }
 
-/// Sent to a server that already runs, before anything is measured: one of another protocol would be measured for as long as
-/// asked, and its every reply be wrong.
+/// Sent to a server that already runs, before anything is measured: one of another protocol would be measured for as
+/// long as asked, and its every reply be wrong.
 const PROBE: &[u8; 8] = b"\x01\0\0\0\0\0\0\0";
-/// How long its reply may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// Refuses a server that does not send back what it is sent. One behind TLS is not asked.
 fn require_echo(endpoint: &Endpoint) -> Result<(), BenchError> {
     if endpoint.transport().is_tls() {
         return Ok(());
@@ -268,16 +282,22 @@ struct RunningRaw {
     given: Given,
     bulk: bool,
     waits: Wait,
-    /// Whether the server does more work for the second of two arms.
-    longer: bool,
+    marks_second_arm: bool,
 }
 
 impl RunningRaw {
     fn with_each<T>(&self, mut work: impl FnMut(&mut BuiltIn) -> T) -> Vec<T> {
-        let each = self.servers.iter();
-        each.map(|(_, server)| work(&mut server.lock().unwrap_or_else(std::sync::PoisonError::into_inner)))
-            .collect()
+        let mut results = Vec::new();
+        for (_, server) in &self.servers {
+            results.push(work(&mut locked(server)));
+        }
+        results
     }
+}
+
+/// A server that connectors share, also after a thread of one panicked.
+fn locked(server: &Mutex<BuiltIn>) -> MutexGuard<'_, BuiltIn> {
+    server.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Instance for RunningRaw {
@@ -289,18 +309,17 @@ impl Instance for RunningRaw {
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
         let size = arm.point.size_bytes.unwrap_or(128);
         let tuning = tuning(&arm.point, &self.start);
-        let server = self.servers.iter().find(|(known, _)| *known == tuning);
-        let (_, server) = server.ok_or_else(|| BenchError::Usage("no server for this trial".into()))?;
+        let Some((_, server)) = self.servers.iter().find(|(known, _)| *known == tuning) else {
+            return BenchError::refuse("no server for this trial");
+        };
+        let endpoint = match self.given.endpoints.get(&arm.transport) {
+            Some(given) => Some(given.clone()),
+            None => locked(server).endpoint(arm.transport).cloned(),
+        };
         let connector = RawConnector {
-            marked: self.longer && arm.name.ends_with("#2"),
+            marked: self.marks_second_arm && arm.name.ends_with("#2"),
             transport: arm.transport,
-            endpoint: self.given.endpoints.get(&arm.transport).cloned().or_else(|| {
-                server
-                    .lock()
-                    .unwrap_or_else(std::sync::PoisonError::into_inner)
-                    .endpoint(arm.transport)
-                    .cloned()
-            }),
+            endpoint,
             server: Arc::clone(server),
             tuning: tuning.clone(),
             waits: self.waits,
@@ -311,15 +330,19 @@ impl Instance for RunningRaw {
             return Ok(Job::Bulk(Writer::new(connector.stream()?, endpoint, size)));
         }
         // If a message does not fit into the buffers, each side would wait for the other to read.
-        let fits = tuning.buffer_bytes.is_none_or(|bytes| size <= bytes / 2);
+        let fits = match tuning.buffer_bytes {
+            Some(bytes) => size <= bytes / 2,
+            None => true,
+        };
         let small = size <= SMALL && fits || arm.transport == Transport::Pipe;
         Ok(Job::Sessions { connector: Arc::new(connector), small })
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
-        let own =
-            || self.with_each(|server| server.endpoint(transport).cloned()).into_iter().flatten().next();
-        self.given.endpoints.get(&transport).cloned().or_else(own)
+        if let Some(given) = self.given.endpoints.get(&transport) {
+            return Some(given.clone());
+        }
+        self.with_each(|server| server.endpoint(transport).cloned()).into_iter().flatten().next()
     }
 
     fn stderr_tail(&self) -> String {
@@ -332,10 +355,10 @@ impl Instance for RunningRaw {
 }
 
 struct RawConnector {
-    /// Whether messages are marked, so that the server does more work.
+    /// Whether messages are marked, so that the server does more work for them.
     marked: bool,
     transport: Transport,
-    /// `None` for inherited transports.
+    /// `None` over transports whose connections a server inherits: a socketpair, a pipe.
     endpoint: Option<Endpoint>,
     server: Arc<Mutex<BuiltIn>>,
     tuning: Tuning,
@@ -354,10 +377,7 @@ impl RawConnector {
                 };
                 connect(endpoint, &options)?
             }
-            None => {
-                let mut server = self.server.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                server.inherit(self.transport)?
-            }
+            None => locked(&self.server).inherit(self.transport)?,
         };
         prove(&stream, self.transport)?;
         wait_for_server(&stream, &self.tuning);
@@ -376,29 +396,31 @@ impl Connector for RawConnector {
     }
 
     fn server_pids(&self) -> Option<Vec<u32>> {
-        let server = self.server.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        Some(server.pids()).filter(|pids| !pids.is_empty())
+        let pids = locked(&self.server).pids();
+        if pids.is_empty() { None } else { Some(pids) }
     }
 
     fn endpoint(&self) -> String {
-        self.endpoint.as_ref().map_or_else(|| format!("{}:", self.transport), Endpoint::to_string)
+        match &self.endpoint {
+            Some(endpoint) => endpoint.to_string(),
+            None => format!("{}:", self.transport),
+        }
     }
 }
 
-/// Session on one connection.
+/// Sends messages that begin with a running number, so that the echo of an earlier one is noticed, and compares each
+/// echo as it arrives.
 #[derive(Debug)]
 pub(in crate::workloads) struct EchoSession {
     message: Vec<u8>,
     number: u64,
-    /// Correct bytes of the current reply so far.
+    /// Bytes of the current echo that were compared.
     received: usize,
 }
 
 impl EchoSession {
-    /// A session with messages of `size` bytes.
-    pub(in crate::workloads) fn new(size: usize) -> Self {
-        let message = (0..size).map(|i| (i % 251) as u8).collect();
-        EchoSession { message, number: 0, received: 0 }
+    pub(in crate::workloads) fn new(message_bytes: usize) -> Self {
+        EchoSession { message: value(message_bytes), number: 0, received: 0 }
     }
 
     /// Marks the messages, so that a server with work does more of it.
@@ -436,7 +458,6 @@ impl Session for EchoSession {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     #[test]

@@ -1,5 +1,5 @@
-//! Talks to Redis outside the hot path, over the login in `samehost-login`: identity, set-up and clean-up, and what a measurement
-//! would do to one that is already running, from its own statistics.
+//! Talks to Redis outside the hot path, over the login in `samehost-login`: identity, set-up and clean-up, and what a
+//! measurement would do to one that is already running, from its own statistics.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,29 +17,32 @@ use crate::workloads::requests::{REPLY_TIMEOUT, expected, expected_again, says};
 
 pub(super) use samehost_login::redis::{Dialogue, Identity};
 
-/// Connects, logs in and selects the database.
+/// Connects, logs in and selects the database, after the server was identified in full.
 pub(super) fn begin(address: &ServerAddress) -> Result<Dialogue, BenchError> {
     Ok(Dialogue::begin(address, expected(Protocol::Redis), REPLY_TIMEOUT)?)
 }
 
-/// Connects as one of many measured connections.
+/// Connects as one of many measured connections, without the walk through /proc that the first one makes to identify
+/// the server (docs/decisions/0065).
 pub(super) fn measured(address: &ServerAddress) -> Result<Dialogue, BenchError> {
     Ok(Dialogue::begin(address, expected_again(Protocol::Redis), REPLY_TIMEOUT)?)
 }
 
-/// The server's view of a connection.
+/// The server's view of a connection; `None` where it does not tell.
 pub(super) fn view(dialogue: &mut Dialogue) -> Result<Option<String>, BenchError> {
-    let seen = dialogue.seen()?;
-    Ok(seen.and_then(|seen| seen.addresses()).map(says))
+    let Some(seen) = dialogue.seen()? else { return Ok(None) };
+    Ok(seen.addresses().map(says))
 }
 
-/// The login at a private server.
+/// The login at a private server. One in a container has no password, as nobody else is in its networks.
 pub(super) fn login(server: &PrivateServer) -> Credentials {
-    let password = Some(server.password()).filter(|password| !password.is_empty());
-    Credentials { password: password.map(Secret::new), ..Credentials::default() }
+    let password = server.password();
+    let password = if password.is_empty() { None } else { Some(Secret::new(password)) };
+    Credentials { password, ..Credentials::default() }
 }
 
-/// The server's endpoint on the other transport, from its setting `unixsocket` or `port`.
+/// Asks a server how it is reached over the other transport, by its setting `unixsocket` or `port`; the address of the
+/// port is taken to be 127.0.0.1.
 pub(super) fn other_half(known: &ServerAddress) -> Result<OtherHalf, BenchError> {
     let mut dialogue = begin(known)?;
     // Reports a missing login, which CONFIG alone cannot distinguish from a missing permission.
@@ -48,24 +51,28 @@ pub(super) fn other_half(known: &ServerAddress) -> Result<OtherHalf, BenchError>
     let (setting, missing) = if is_tcp { ("unixsocket", "--unix") } else { ("port", "--tcp") };
     let value = dialogue.setting(setting)?.filter(|value| !value.is_empty() && value != "0");
     Ok(match value {
-        Some(path) if is_tcp => Ok(format!("unix:{path}").parse()?),
-        Some(port) => Ok(format!("tcp:127.0.0.1:{port}").parse()?),
-        None => Err(format!(
+        Some(path) if is_tcp => OtherHalf::At(format!("unix:{path}").parse()?),
+        Some(port) => OtherHalf::At(format!("tcp:127.0.0.1:{port}").parse()?),
+        None => OtherHalf::Lacking(format!(
             "does not tell a `{setting}` to measure against (not set, or CONFIG is not allowed); set it and restart the server, give {missing}"
         )),
     })
 }
 
-/// Checks that what answers at each endpoint is the process that we started. One in a container has another number
-/// there: it is the one at its socket, which is in a directory of ours.
+/// Checks that what answers at each endpoint is the process that we started, by its process number. In a container the
+/// server has another number; there all endpoints must lead to one server, as its socket is in a directory of ours.
 pub(super) fn is_ours(server: &PrivateServer, place: Place) -> Result<(), BenchError> {
     let mut first: Option<String> = None;
     for endpoint in server.endpoints() {
         let identity = begin(&ServerAddress::new(endpoint.clone(), login(server)))?.identity()?;
         let is_it = if place.is_container() {
-            *first.get_or_insert_with(|| identity.run_id.clone()) == identity.run_id
+            let first = first.get_or_insert(identity.run_id.clone());
+            *first == identity.run_id
         } else {
-            identity.pid.is_none_or(|known| known == server.pid())
+            match identity.pid {
+                Some(pid) => pid == server.pid(),
+                None => true,
+            }
         };
         if !is_it {
             return Err(BenchError::lost(endpoint, "another server answers there"));
@@ -74,19 +81,26 @@ pub(super) fn is_ours(server: &PrivateServer, place: Place) -> Result<(), BenchE
     Ok(())
 }
 
-/// Commands per second that one or many connections reach, to estimate the size of a log.
+/// Commands per second that a server may reach, to estimate by how much its append-only file grows.
 const COMMANDS_PER_S: f64 = 50_000.0;
 /// Bytes of a command in the append-only file besides its value.
 const AROUND: u64 = 64;
 
-/// Queries each server once, over either transport.
+/// Asks each server once, over either transport, what a measurement would do to it and whether it has the room:
+/// connections, memory, replicas, the append-only file. Nothing is written.
 pub(super) fn look(command: Command, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
     let (mut seen, mut impacts) = (BTreeSet::new(), Vec::new());
     for address in look.servers.values() {
         let mut dialogue = begin(address)?;
         // A server that denies INFO has no known identity and is queried each time.
-        let info = dialogue.ask(&[b"INFO"])?.text().map(|text| fields(&text)).unwrap_or_default();
-        let is_new = info.get("run_id").is_none_or(|id| seen.insert(id.clone()));
+        let info = match dialogue.ask(&[b"INFO"])?.text() {
+            Some(text) => fields(&text),
+            None => BTreeMap::new(),
+        };
+        let is_new = match info.get("run_id") {
+            Some(id) => seen.insert(id.clone()),
+            None => true,
+        };
         if is_new {
             let mut impact = Impact::of(format!("the Redis at {}{}", address.endpoint, database(address)));
             look_at(look, command, &info, &mut dialogue, &mut impact)?;
@@ -96,7 +110,7 @@ pub(super) fn look(command: Command, look: &Look<'_>) -> Result<Vec<Impact>, Ben
     Ok(impacts)
 }
 
-/// The database, where it is not the first.
+/// The database for a message, empty for the first one.
 fn database(address: &ServerAddress) -> String {
     match address.credentials.database.as_deref() {
         None | Some("0") => String::new(),
@@ -108,10 +122,19 @@ fn number(info: &BTreeMap<String, String>, name: &str) -> Option<u64> {
     info.get(name)?.parse().ok()
 }
 
-/// Parses lines `name:value`.
+/// Parses lines `name:value`; others, such as headings, are passed over.
 fn fields(info: &str) -> BTreeMap<String, String> {
-    let pairs = info.lines().filter_map(|line| line.trim().split_once(':'));
-    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    let mut fields = BTreeMap::new();
+    for line in info.lines() {
+        if let Some((name, value)) = line.trim().split_once(':') {
+            fields.insert(name.to_owned(), value.to_owned());
+        }
+    }
+    fields
+}
+
+fn is_on(info: &BTreeMap<String, String>, name: &str) -> bool {
+    matches!(info.get(name).map(String::as_str), Some("1"))
 }
 
 fn look_at(
@@ -121,10 +144,13 @@ fn look_at(
     dialogue: &mut Dialogue,
     impact: &mut Impact,
 ) -> Result<(), BenchError> {
-    let most = match number(info, "maxclients") {
-        Some(most) => Some(most),
-        None => dialogue.setting("maxclients")?.and_then(|value| value.parse().ok()),
-    };
+    // Where INFO does not have it, CONFIG may.
+    let mut most = number(info, "maxclients");
+    if most.is_none()
+        && let Some(value) = dialogue.setting("maxclients")?
+    {
+        most = value.parse().ok();
+    }
     // Our own connection is not counted.
     if let (Some(open), Some(most)) = (number(info, "connected_clients"), most) {
         let connections =
@@ -165,7 +191,7 @@ fn memory(bytes: u64, info: &BTreeMap<String, String>, impact: &mut Impact) {
     }
 }
 
-/// Where else the writes go: replicas, and the append-only file.
+/// Adds where else the writes go: replicas, and the append-only file.
 fn log(
     look: &Look<'_>,
     command: Command,
@@ -173,18 +199,17 @@ fn log(
     dialogue: &mut Dialogue,
     impact: &mut Impact,
 ) -> Result<(), BenchError> {
-    let is = |name: &str, value: &str| info.get(name).is_some_and(|found| found == value);
-    match info.get("connected_slaves").map_or("0", String::as_str) {
-        "0" => {}
-        "1" => impact.found.push("1 replica gets all that is written".into()),
-        many => impact.found.push(format!("{many} replicas get all that is written")),
+    match info.get("connected_slaves").map(String::as_str) {
+        None | Some("0") => {}
+        Some("1") => impact.found.push("1 replica gets all that is written".into()),
+        Some(many) => impact.found.push(format!("{many} replicas get all that is written")),
     }
-    if is("aof_rewrite_in_progress", "1") || is("rdb_bgsave_in_progress", "1") {
+    if is_on(info, "aof_rewrite_in_progress") || is_on(info, "rdb_bgsave_in_progress") {
         impact.beyond.push(
             "it writes its data to disk right now (a fork, whose memory grows with every write): measure when that is done".into(),
         );
     }
-    if is("aof_enabled", "1") {
+    if is_on(info, "aof_enabled") {
         impact.found.push("its append-only file is on, and grows with all that is written".into());
         let writes = if command == Command::Get { 1.0 } else { look.seconds * COMMANDS_PER_S };
         let value = if command == Command::Incr { 0 } else { look.sizes };

@@ -1,36 +1,44 @@
-//! Redis and servers that behave like it: GET, SET, INCR and PING, one at a time or in a pipeline, against a
-//! private server or one that is already running. Keys have a prefix of our own, are set before the first
-//! trial and deleted after the last. A private server runs on this machine or in a container.
+//! Redis and servers that behave like it: GET, SET, INCR and PING, one at a time or in a pipeline, against a private
+//! server or one that is already running. Keys have a prefix of our own, are set before the first trial and deleted
+//! after the last. A private server runs on this machine or in a container.
+//!
+//! To write a workload with a server, read this file after `noop`: `Redis` names its parameters, `Settings` says what a
+//! point may be, and `RunningRedis` makes the job of each trial, whose connections `RedisConnector` opens.
 
 mod dialogue;
-mod running;
 mod session;
 
-use std::sync::{Arc, LazyLock};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock, OnceLock, Weak};
 
 use samehost_login::ServerAddress;
-use samehost_model::{MetricInfo, Point, Transport};
+use samehost_model::{Arm, Endpoint, MetricInfo, Point, ServerInfo, Transport};
+use samehost_services::Kind;
+use samehost_system::interrupt;
+use samehost_transport::Stream;
 
+use crate::engine::Job;
+use crate::engine::session::{Connector, Session};
 use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::network::Network;
 use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, Word, words};
-use crate::private_servers::REDIS;
-use crate::private_servers::podman::Place;
+use crate::private_servers::podman::{Inside, Place};
+use crate::private_servers::{PrivateServer, REDIS, random_hex, redis};
 use crate::tuned::{CONGESTION, SOCKET_BUFFER};
 use crate::workload::{
     Capabilities, CheckupEntry, Configured, DATABASES, Description, Instance, Look, OpenOrClosed, Servers,
     StartOptions, Starts, Wanted, Workload, Written, add_proxy_metric, request_metrics,
 };
-use crate::workloads::foreign::{Forms, complete};
-use crate::workloads::requests::{MOST_SLICED, require_size};
-use running::RunningRedis;
+use crate::workloads::foreign::{Forms, complete, foreign_pids, needs_private, own_addresses};
+use crate::workloads::requests::{MOST_SLICED, apart, require_size, size_of, value};
+use dialogue::{Dialogue, Identity, begin, is_ours, login, measured, view};
+use session::{Exchange, RedisSession};
 
-/// Most commands in one request.
 const MOST_PIPELINE: u32 = 64;
-/// Largest value.
 const MOST_SIZE: u64 = 64 * 1024 * 1024;
-/// Most bytes of values in one request or its replies.
+/// Most bytes of all values in one request, or in its replies.
 const MOST_AT_ONCE: u64 = 256 * 1024 * 1024;
 
 /// Transports to a Redis of this machine; those in containers have the first two.
@@ -43,7 +51,6 @@ const FORMS: Forms = Forms {
     hint: "",
 };
 
-/// The redis workload.
 pub struct Redis;
 
 const PARAMETERS: &[Parameter] = &[
@@ -68,7 +75,7 @@ const PARAMETERS: &[Parameter] = &[
 impl Workload for Redis {
     fn description(&self) -> Description {
         static ABOUT: LazyLock<String> = LazyLock::new(|| {
-            let servers = samehost_services::Kind::Redis.relatives_in_words();
+            let servers = Kind::Redis.relatives_in_words();
             format!("{servers}: GET, SET, INCR or PING, alone or in a pipeline; keys `samehost:…` only")
         });
         Description {
@@ -115,13 +122,12 @@ impl Workload for Redis {
             place: parameters.list("in", Place::WORDS)?,
         };
         // A container's end of a connection has a network of its own, whose settings are not changed.
-        let set = [CONGESTION, SOCKET_BUFFER].into_iter().find(|name| parameters.given(name).is_some());
-        match set.filter(|_| settings.in_containers()) {
-            Some(name) => {
-                Err(BenchError::Usage(format!("--{name} cannot be set in a container; leave it out")))
+        for name in [CONGESTION, SOCKET_BUFFER] {
+            if settings.in_containers() && parameters.given(name).is_some() {
+                return BenchError::refuse(format!("--{name} cannot be set in a container; leave it out"));
             }
-            None => Ok(Arc::new(settings)),
         }
+        Ok(Arc::new(settings))
     }
 }
 
@@ -129,7 +135,7 @@ impl Configured for Settings {
     fn axes(&self) -> Capabilities {
         Capabilities {
             transports: if self.in_containers() { &[Transport::Tcp, Transport::Unix] } else { WAYS },
-            sizes: self.command.has_value().then_some("128"),
+            sizes: if self.command.has_value() { Some("128") } else { None },
             foreign_servers: !self.in_containers(),
             ..Capabilities::REQUESTS
         }
@@ -195,9 +201,7 @@ impl Configured for Settings {
 #[derive(Clone, Debug)]
 struct Settings {
     command: Command,
-    /// Commands in one request.
     pipeline: Axis<u32>,
-    /// Where the private server runs.
     place: Axis<Place>,
 }
 
@@ -208,14 +212,293 @@ impl Settings {
 }
 
 words! {
-    /// What is asked.
     enum Command { Get = "get", Set = "set", Incr = "incr", Ping = "ping" }
 }
 
 impl Command {
-    /// Whether it has a value of `--size` bytes.
     fn has_value(self) -> bool {
         matches!(self, Command::Get | Command::Set)
+    }
+}
+
+struct RunningRedis {
+    /// The private server in each place, or the given ones as one.
+    servers: Vec<Served>,
+    /// Index of the one that serves the current trial.
+    current: usize,
+    settings: Settings,
+    identity: Identity,
+    differ: bool,
+    /// Begins the names of all our keys; random, so that two measurements of one server do not meet.
+    prefix: String,
+    /// Keys that we set, besides the counters; they are deleted at the end in a server that is not ours.
+    keys: BTreeSet<String>,
+    connector: Option<Arc<RedisConnector>>,
+    /// Number of counters in use, one for each connection that counts.
+    counters: Arc<AtomicU32>,
+    /// The most counters that were in use at once, which all have to be deleted.
+    most_counters: u32,
+    /// Connectors of earlier jobs; gone when their connections are closed.
+    open: Vec<Weak<RedisConnector>>,
+}
+
+impl RunningRedis {
+    fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
+        let mut servers = Vec::new();
+        if needs_private(start)? {
+            // A program that is missing is reported before anything is started.
+            for place in &settings.place.values {
+                place.check()?;
+            }
+            for place in &settings.place.values {
+                servers.push(Served::private(*place, start)?);
+            }
+        } else {
+            servers.push(Served::given(start));
+        }
+        let mut identities = Vec::new();
+        for served in &servers {
+            for address in served.addresses.values() {
+                identities.push(begin(address)?.identity()?);
+            }
+        }
+        let differ = servers.iter().all(|served| served.private.is_none())
+            && identities.iter().any(|identity| identity.run_id != identities[0].run_id);
+        Ok(RunningRedis {
+            servers,
+            current: 0,
+            differ,
+            identity: identities.into_iter().next().unwrap_or_default(),
+            settings: settings.clone(),
+            prefix: format!("samehost:{}:", random_hex(8)?),
+            keys: BTreeSet::new(),
+            connector: None,
+            counters: Arc::default(),
+            most_counters: 0,
+            open: Vec::new(),
+        })
+    }
+
+    fn current(&self) -> &Served {
+        &self.servers[self.current]
+    }
+
+    fn is_foreign(&self) -> bool {
+        self.current().private.is_none()
+    }
+
+    /// Makes the request of a trial and its replies, and sets its key in the arm's server: the first request finds it, and
+    /// the reply that all others are compared with is known without asking for it.
+    fn asked(&mut self, arm: &Arm, dialogue: &mut Dialogue) -> Result<Asked, BenchError> {
+        let pipeline = self.settings.pipeline.at(&arm.point);
+        let size = size_of(arm);
+        let key = format!("{}{size}", self.prefix);
+        Ok(Asked::Same(match self.settings.command {
+            Command::Incr => {
+                // Arms of a round have their connections open at the same time, so each connection takes the next one.
+                let (prefix, next) = (format!("{}counter:", self.prefix), Arc::clone(&self.counters));
+                return Ok(Asked::Counters { prefix, pipeline, next });
+            }
+            Command::Ping => {
+                dialogue.must("PING", &[b"PING"])?;
+                Exchange::new(&[b"PING"], pipeline, (b"+PONG\r\n", b"", b""))
+            }
+            Command::Get | Command::Set => {
+                let value = value(size);
+                self.keys.insert(key.clone());
+                dialogue.must("setting a key", &[b"SET", key.as_bytes(), &value])?;
+                if self.settings.command == Command::Set {
+                    Exchange::new(&[b"SET", key.as_bytes(), &value], pipeline, (b"+OK\r\n", b"", b""))
+                } else {
+                    let head = format!("${size}\r\n");
+                    Exchange::new(&[b"GET", key.as_bytes()], pipeline, (head.as_bytes(), &value, b"\r\n"))
+                }
+            }
+        }))
+    }
+
+    /// Frees counters whose connections are closed. Those of a round's arms are in use at the same time.
+    fn free_counters(&mut self) {
+        self.connector = None;
+        self.open.retain(|connector| connector.strong_count() > 0);
+        if self.open.is_empty() {
+            self.most_counters = self.most_counters.max(self.counters.swap(0, Ordering::Relaxed));
+        }
+    }
+
+    fn delete_keys(&self) -> Result<(), BenchError> {
+        let mut keys: Vec<String> = self.keys.iter().cloned().collect();
+        let most = self.most_counters.max(self.counters.load(Ordering::Relaxed));
+        for number in 0..most {
+            keys.push(format!("{}counter:{number}", self.prefix));
+        }
+        if keys.is_empty() {
+            return Ok(());
+        }
+        // A server has one set of keys, over whichever transport.
+        let addresses = &self.current().addresses;
+        let places = if self.differ { addresses.len() } else { 1 };
+        for address in addresses.values().take(places) {
+            let mut dialogue = begin(address)?;
+            for some in keys.chunks(500) {
+                let mut words: Vec<&[u8]> = vec![b"DEL"];
+                words.extend(some.iter().map(String::as_bytes));
+                dialogue.must("deleting our keys", &words)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for RunningRedis {
+    fn drop(&mut self) {
+        if self.is_foreign()
+            && let Err(error) = interrupt::putting_right(|| self.delete_keys())
+        {
+            tracing::warn!(
+                "keys {}* could not be deleted: {error}; `redis-cli --scan --pattern '{}*' | xargs redis-cli del` does it",
+                self.prefix,
+                self.prefix
+            );
+        }
+    }
+}
+
+impl Instance for RunningRedis {
+    fn server(&self) -> ServerInfo {
+        let kind = self.identity.kind.unwrap_or(Kind::Redis).name();
+        let mut containers: Vec<&str> = Vec::new();
+        for served in &self.servers {
+            if !served.container.is_empty() {
+                containers.push(&served.container);
+            }
+        }
+        ServerInfo {
+            kind: if self.differ {
+                format!("{kind}, {}", apart("process"))
+            } else if containers.is_empty() {
+                kind.into()
+            } else {
+                format!("{kind} in a container ({})", containers.join("; "))
+            },
+            version: self.identity.version.clone(),
+            managed: !self.is_foreign(),
+            pids: self.current().pids.clone(),
+        }
+    }
+
+    fn proxy_pids(&self) -> Vec<u32> {
+        self.current().proxies.clone()
+    }
+
+    fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
+        let place = self.settings.place.at(&arm.point);
+        self.current = self.servers.iter().position(|served| served.place == place).unwrap_or(0);
+        let Some(address) = self.current().addresses.get(&arm.transport).cloned() else {
+            return Err(BenchError::nobody_on(arm.transport, "Redis"));
+        };
+        let mut dialogue = begin(&address)?;
+        self.free_counters();
+        let asked = self.asked(arm, &mut dialogue)?;
+        let connector = Arc::new(RedisConnector { address, asked, view: OnceLock::new() });
+        self.open.push(Arc::downgrade(&connector));
+        self.connector = Some(Arc::clone(&connector));
+        Ok(Job::Sessions { connector, small: true })
+    }
+
+    fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
+        let [one] = self.servers.as_slice() else { return None };
+        one.addresses.get(&transport).map(|address| address.endpoint.clone())
+    }
+
+    fn stderr_tail(&self) -> String {
+        self.current().private.as_ref().map(PrivateServer::stderr_tail).unwrap_or_default()
+    }
+
+    fn server_view(&mut self) -> Option<String> {
+        self.connector.as_ref()?.view.get().cloned().flatten()
+    }
+}
+
+struct Served {
+    place: Place,
+    private: Option<PrivateServer>,
+    addresses: Servers,
+    pids: Vec<u32>,
+    /// Processes that pass on what goes to its port.
+    proxies: Vec<u32>,
+    /// What publishes its port, for the report; empty outside of containers.
+    container: String,
+}
+
+impl Served {
+    fn private(place: Place, start: &StartOptions) -> Result<Self, BenchError> {
+        let server =
+            redis::start(place, &start.program, start.most_connections, |server| is_ours(server, place))?
+                .reached_by_run(&start.program, &start.transports)?;
+        let inside =
+            if place.is_container() { Inside::of(server.pid(), &(REDIS.find)()?) } else { Inside::default() };
+        if place.is_container() && inside.server.is_empty() {
+            return Err(server.failure("its process is not among podman's"));
+        }
+        Ok(Served {
+            place,
+            addresses: own_addresses(&server, &start.transports, &login(&server)),
+            pids: if place.is_container() { inside.server } else { vec![server.pid()] },
+            proxies: inside.proxies,
+            container: if place.is_container() { place.described()? } else { String::new() },
+            private: Some(server),
+        })
+    }
+
+    fn given(start: &StartOptions) -> Self {
+        Served {
+            place: Place::Machine,
+            private: None,
+            addresses: start.servers.clone(),
+            pids: foreign_pids(start.servers.values().map(|address| &address.endpoint)),
+            proxies: Vec::new(),
+            container: String::new(),
+        }
+    }
+}
+
+enum Asked {
+    Same(Exchange),
+    /// Each connection counts up a key of its own, so that it knows every number beforehand.
+    Counters {
+        prefix: String,
+        pipeline: u32,
+        next: Arc<AtomicU32>,
+    },
+}
+
+struct RedisConnector {
+    address: ServerAddress,
+    asked: Asked,
+    /// The server's view of the first connection, which is also the one that the kernel is asked about.
+    view: OnceLock<Option<String>>,
+}
+
+impl Connector for RedisConnector {
+    fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
+        let mut dialogue = measured(&self.address)?;
+        if self.view.get().is_none() {
+            let _ = self.view.set(view(&mut dialogue)?);
+        }
+        let exchange = match &self.asked {
+            Asked::Same(exchange) => exchange.clone(),
+            Asked::Counters { prefix, pipeline, next } => {
+                let key = format!("{prefix}{}", next.fetch_add(1, Ordering::Relaxed));
+                dialogue.must("setting a counter", &[b"SET", key.as_bytes(), b"0"])?;
+                Exchange::counting(&[b"INCR", key.as_bytes()], *pipeline)
+            }
+        };
+        Ok((dialogue.into_link().into_stream()?, Box::new(RedisSession::new(exchange))))
+    }
+
+    fn endpoint(&self) -> String {
+        self.address.endpoint.to_string()
     }
 }
 

@@ -1,4 +1,4 @@
-//! A Redis session: P commands at once, and P replies of which every byte is known.
+//! A Redis session: some commands at once, and as many replies of which every byte is known. Pure: no I/O, no clock.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use samehost_login::redis::resp::{self, Reply};
 use super::super::requests::{Awaited, Seen};
 use crate::engine::session::{Bad, Progress, Session};
 
-/// Request and expected reply, shared by all connections of a trial.
+/// A request and its replies, shared by all connections of a trial; of counters, each has its own.
 #[derive(Clone, Debug)]
 pub(super) struct Exchange {
-    /// All commands of one request.
+    /// All commands of one request, serialised once: sending it is a copy.
     request: Arc<[u8]>,
-    /// Reply to each command; `None` for a counter, whose replies differ.
+    /// Reply to each command; `None` for a counter, whose replies count up.
     reply: Option<Awaited>,
     pipeline: u32,
 }
@@ -35,23 +35,22 @@ impl Exchange {
     }
 }
 
-/// Session on one connection.
 #[derive(Debug)]
 pub(super) struct RedisSession {
     exchange: Exchange,
-    /// Outstanding replies of this request.
     left: u32,
-    /// Correct bytes of the current reply so far.
+    /// Bytes of the current reply that were compared, for [`Awaited::look`].
     received: usize,
-    /// Kind of the first refusal in this request.
     refused: Option<&'static str>,
     counter: Counter,
 }
 
+/// Knows the reply to each INCR beforehand, as only its connection counts up its key. If another client does too,
+/// every later number is wrong, and the connection is given up.
 #[derive(Debug, Default)]
 struct Counter {
     last: u64,
-    /// The next number as the server writes it.
+    /// The next number as the server writes it; keeps its allocation.
     text: Vec<u8>,
 }
 
@@ -78,7 +77,7 @@ impl Counter {
 }
 
 impl RedisSession {
-    /// The key of a counter must be 0.
+    /// The key of a counter must be 0 in the server: the first number that comes has to be 1.
     pub(super) fn new(exchange: Exchange) -> Self {
         RedisSession { exchange, left: 0, received: 0, refused: None, counter: Counter::default() }
     }
@@ -91,7 +90,8 @@ impl RedisSession {
         }
     }
 
-    /// Parses a reply other than the expected one: a refusal that leaves the connection usable, or a malformed reply.
+    /// Parses a reply other than the one that must come. A refusal leaves the connection usable, as the replies to the
+    /// other commands follow. Returns the reply's length, or `None` while it is incomplete.
     #[cold]
     fn other(&mut self, input: &[u8]) -> Result<Option<usize>, Bad> {
         let parsed = resp::parse(input).map_err(|error| Bad::malformed(error.to_string()))?;
@@ -99,7 +99,6 @@ impl RedisSession {
         let kind = match &reply {
             Reply::Error(text) => error_kind(text),
             Reply::Bulk(None) => "missing value",
-            // If another client changed the counter, it would stay wrong, so the connection is reopened.
             _ if self.exchange.reply.is_none() => return Err(Bad::new("wrong number", reply.to_string())),
             _ => "wrong reply",
         };

@@ -1,7 +1,7 @@
-//! gRPC with tonic's own client: a thread for each connection, each with its own runtime, channel and HTTP/2
-//! connection. The client's cost of a call is therefore that of a program with tonic: prost, the channel (a
-//! queue before the connection), hyper and h2, and the thread's event loop. It is many times the cost of our
-//! other clients; server and client use the same stack.
+//! The clients of the rpc workload. gRPC has tonic's own: a thread for each connection, each with its own runtime,
+//! channel and HTTP/2 connection. The client's cost of a call is therefore that of a program with tonic: prost, the
+//! channel (a queue before the connection), hyper and h2, and the thread's event loop. It is many times the cost of our
+//! other clients; server and client use the same stack. Go's JSON codec has a session of ours.
 
 use std::future::Future;
 use std::io::Write;
@@ -25,10 +25,9 @@ use crate::builtin_servers::rpc::{EchoReply, EchoRequest, METHOD, MOST_MESSAGE, 
 use crate::engine::session::{Bad, Caller, Progress, Seen, Session};
 use crate::error::BenchError;
 
-/// How long the first reply may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const FIRST_REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Request and expected reply.
+/// A call's request and the payload of its reply.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     request: EchoRequest,
@@ -39,13 +38,13 @@ impl Asked {
     /// A payload of `size` bytes, and a reply of `reply_size`, or of the same size if that is 0.
     pub(super) fn new(size: usize, reply_size: u32) -> Result<Self, BenchError> {
         let payload = Bytes::from(super::payload(size));
-        let awaited = reply_to(&payload, reply_size)
-            .ok_or_else(|| BenchError::Usage("a payload of no bytes gives no reply of some length".into()))?;
+        let Some(awaited) = reply_to(&payload, reply_size) else {
+            return BenchError::refuse("a payload of no bytes gives no reply of some length");
+        };
         Ok(Asked { request: EchoRequest { payload, reply_size }, awaited })
     }
 }
 
-/// One connection and the thread's runtime.
 pub(super) struct GrpcCaller {
     runtime: Runtime,
     grpc: Grpc<Channel>,
@@ -75,17 +74,19 @@ impl GrpcCaller {
     }
 }
 
-/// Waits for the first replies, with a time limit.
 fn within<T>(runtime: &Runtime, endpoint: &Endpoint, work: impl Future<Output = T>) -> Result<T, BenchError> {
     // The limit's timer must be made inside the runtime.
-    runtime.block_on(async { tokio::time::timeout(CONNECT_TIMEOUT, work).await }).map_err(|_| {
-        BenchError::Hung { endpoint: endpoint.to_string(), seconds: CONNECT_TIMEOUT.as_secs_f64() }
+    let result = runtime.block_on(async { tokio::time::timeout(FIRST_REPLY_TIMEOUT, work).await });
+    result.map_err(|_| BenchError::Hung {
+        endpoint: endpoint.to_string(),
+        seconds: FIRST_REPLY_TIMEOUT.as_secs_f64(),
     })
 }
 
-/// A channel over a connection of ours. It reconnects by itself when the connection breaks.
+/// A channel over a connection of ours, whose transport the kernel confirms each time. It reconnects by itself when the
+/// connection breaks.
 async fn channel(endpoint: &Endpoint, seen: &Arc<OnceLock<Seen>>) -> Result<Channel, BenchError> {
-    // The actual error, which tonic's error hides.
+    // Keeps the error of our connector, of which tonic's error has only the text.
     let failure: Arc<OnceLock<BenchError>> = Arc::default();
     let (to, seen, failed) = (endpoint.clone(), Arc::clone(seen), Arc::clone(&failure));
     let connector = tower::service_fn(move |_: Uri| {
@@ -104,9 +105,9 @@ async fn channel(endpoint: &Endpoint, seen: &Arc<OnceLock<Seen>>) -> Result<Chan
     // The name is sent as :authority, and is not resolved.
     let result =
         tonic::transport::Endpoint::from_static("http://localhost").connect_with_connector(connector).await;
-    result.map_err(|error| {
-        let cause = Arc::into_inner(failure).and_then(OnceLock::into_inner);
-        cause.unwrap_or_else(|| BenchError::lost(endpoint, with_causes(&error)))
+    result.map_err(|error| match Arc::into_inner(failure).and_then(OnceLock::into_inner) {
+        Some(failure) => failure,
+        None => BenchError::lost(endpoint, with_causes(&error)),
     })
 }
 
@@ -131,8 +132,14 @@ async fn ask(grpc: &mut Grpc<Channel>, request: &EchoRequest) -> Result<EchoRepl
 }
 
 fn with_causes(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
 }
 
 fn refused(endpoint: &Endpoint, answer: &str, try_next: &str) -> BenchError {
@@ -144,7 +151,7 @@ fn refused(endpoint: &Endpoint, answer: &str, try_next: &str) -> BenchError {
     }
 }
 
-/// Error of a first call: the server is not ours, or does not answer.
+/// The error of a first call: the server has no such procedure, or does not speak gRPC without TLS.
 fn no_answer(endpoint: &Endpoint, status: &Status) -> BenchError {
     let answer = format!("{}: {}", kind(status.code()), status.message());
     match status.code() {
@@ -164,7 +171,10 @@ fn no_answer(endpoint: &Endpoint, status: &Status) -> BenchError {
 }
 
 fn because(status: &Status) -> String {
-    std::error::Error::source(status).map(|cause| format!(" ({})", with_causes(cause))).unwrap_or_default()
+    match std::error::Error::source(status) {
+        Some(cause) => format!(" ({})", with_causes(cause)),
+        None => String::new(),
+    }
 }
 
 /// A status as named in the gRPC specification.
@@ -208,21 +218,16 @@ impl Caller for GrpcCaller {
     }
 }
 
-/// Transports that tonic's connections support.
 pub(super) const TRANSPORTS: &[Transport] =
     &[Transport::Tcp, Transport::Unix, Transport::Tcp6, Transport::Abstract];
 
-// A session of net/rpc's JSON codec (Go's net/rpc/jsonrpc: JSON-RPC 1.0 messages in sequence without framing). A
-// correct reply is known byte for byte except for its number; a reply is parsed only if it differs.
-
-/// Request and expected reply, shared by all connections of a trial.
+/// A request up to its number, which is at its end, and a reply after its number, which is at its beginning; shared by
+/// all connections of a trial.
 #[derive(Clone, Debug)]
 pub(super) struct JsonAsked {
-    /// The request up to its number.
     request: Arc<[u8]>,
-    /// The reply after its number.
     reply: Arc<[u8]>,
-    /// Bytes of the reply that determine its kind.
+    /// Bytes of the reply's beginning that determine its kind: an error has others there.
     head: usize,
 }
 
@@ -246,15 +251,15 @@ impl JsonAsked {
     }
 }
 
-/// Session on one connection.
+/// Session of net/rpc's JSON codec (Go's net/rpc/jsonrpc: JSON-RPC 1.0 messages in sequence without framing). A reply is
+/// known byte for byte except for its number, which counts up; only one that differs is parsed (docs/decisions/0031).
 #[derive(Debug)]
 pub(super) struct JsonSession {
     asked: JsonAsked,
-    /// Number of the last request.
     number: u64,
     /// Beginning of the reply: `{"id":` and the number.
     beginning: Vec<u8>,
-    /// Correct bytes of the current reply so far.
+    /// Bytes of the current reply that were compared and consumed; the head is consumed as a whole.
     received: usize,
 }
 
@@ -283,12 +288,11 @@ impl JsonSession {
         input[..length] == beginning[..length] && after[..rest] == reply[..rest]
     }
 
-    /// Whether the reply so far is of the expected kind.
     fn head_is_right(&self, input: &[u8]) -> bool {
         self.is_right(&input[..input.len().min(self.head())])
     }
 
-    /// Parses a reply other than the expected one.
+    /// Parses a reply other than the one that must come: an error of the server leaves the connection usable.
     #[cold]
     fn other(&self, input: &[u8]) -> Result<Progress, Bad> {
         let mut values = Deserializer::from_slice(input).into_iter::<Value>();

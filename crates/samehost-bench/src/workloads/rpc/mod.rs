@@ -1,26 +1,31 @@
-//! Remote procedure calls, one at a time on each connection: gRPC with tonic, against the built-in server or
-//! one that is already running; and Go's net/rpc, against a small Go server, with a Go client (gob over HTTP)
-//! or ours (JSON codec). The procedure returns the payload, repeated or cut to the size asked for.
+//! Remote procedure calls, one at a time on each connection: gRPC with tonic, against the built-in server or one that is
+//! already running; and Go's net/rpc, against a small Go server, with a Go client (gob over HTTP) or ours (JSON codec).
+//! The procedure returns the payload, repeated or cut to the size asked for.
 
 mod clients;
-mod running;
 
 use std::sync::Arc;
 
-use samehost_model::{Point, Transport, parse_size};
+use bytes::Bytes;
+use samehost_model::{Arm, Endpoint, Point, ServerInfo, Transport, parse_size};
+use samehost_transport::{ConnectOptions, Stream, connect};
 
+use crate::builtin_servers::rpc::reply_to;
+use crate::engine::Job;
+use crate::engine::client::ClientJob;
+use crate::engine::session::{Caller, Connector, Session};
 use crate::error::BenchError;
 use crate::parameters::{Parameter, ParameterKind, Parameters, Values, words};
-use crate::private_servers::go::GoCodec;
+use crate::private_servers::go::{self, GoCodec, GoProgram};
+use crate::private_servers::{BuiltIn, BuiltInSpec, PrivateServer};
 use crate::workload::{Capabilities, Configured, Description, Instance, StartOptions, Workload};
-use crate::workloads::requests::{MOST_SLICED, require_size, require_threads};
+use crate::workloads::foreign::{Given, needs_private};
+use crate::workloads::requests::{MOST_SLICED, prove, require_size, require_threads, size_of};
 
-/// Largest payload in either direction.
 const MOST_SIZE: u64 = 64 * 1024 * 1024;
 /// Value of `--reply` for a reply equal to the request's payload.
 const ECHO: &str = "echo";
 
-/// The rpc workload.
 pub struct Rpc;
 
 struct Settings {
@@ -32,13 +37,9 @@ struct Settings {
 }
 
 words! {
-    /// Protocol and client.
     enum Protocol {
-        /// gRPC, tonic on both sides.
         Grpc = "grpc",
-        /// net/rpc's gob over HTTP, Go on both sides.
         GoGob = "go-gob",
-        /// net/rpc's JSON codec, our client.
         GoJson = "go-json",
     }
 }
@@ -117,22 +118,23 @@ impl Configured for Settings {
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
         let codec = match self.protocol {
-            Protocol::Grpc => return Ok(Box::new(running::Grpc::start(self.reply_size, start)?)),
+            Protocol::Grpc => return Ok(Box::new(Grpc::start(self.reply_size, start)?)),
             Protocol::GoGob => GoCodec::Gob,
             Protocol::GoJson => GoCodec::Json,
         };
-        Ok(Box::new(running::Go::start(codec, self.reply_size, start)?))
+        Ok(Box::new(Go::start(codec, self.reply_size, start)?))
     }
 }
 
 impl Settings {
     fn parse(parameters: &Parameters) -> Result<Self, BenchError> {
-        let reply = parameters.given("reply").filter(|reply| reply != ECHO);
-        Ok(Settings {
-            protocol: parameters.word("protocol")?,
-            reply_size: reply.as_deref().map_or(Ok(0), reply_size)?,
-            reply,
-        })
+        let protocol = parameters.word("protocol")?;
+        match parameters.given("reply") {
+            Some(text) if text != ECHO => {
+                Ok(Settings { protocol, reply_size: reply_size(&text)?, reply: Some(text) })
+            }
+            _ => Ok(Settings { protocol, reply_size: 0, reply: None }),
+        }
     }
 }
 
@@ -146,6 +148,134 @@ fn reply_size(text: &str) -> Result<u32, BenchError> {
 /// Text that JSON, gob and protobuf encode without escapes, the same as the Go client's.
 fn payload(size: usize) -> Vec<u8> {
     b"abcdefghijklmnopqrstuvwxyz0123456789".iter().copied().cycle().take(size).collect()
+}
+
+/// Largest message that one blocking connection may send before it reads: it fits into every transport's buffers.
+const SMALL: usize = 16 * 1024;
+
+struct Grpc {
+    server: BuiltIn,
+    given: Given,
+    reply_size: u32,
+}
+
+impl Grpc {
+    fn start(reply_size: u32, start: &StartOptions) -> Result<Self, BenchError> {
+        let given = Given::of(start);
+        needs_private(start)?;
+        let spec = BuiltInSpec::new(&start.program, "rpc", Vec::new());
+        Ok(Grpc { server: BuiltIn::start(spec, &given.missing)?, given, reply_size })
+    }
+}
+
+impl Instance for Grpc {
+    fn server(&self) -> ServerInfo {
+        self.given.server("a gRPC server that already runs", "samehost serve rpc (tonic)", self.server.pids())
+    }
+
+    fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
+        let Some(endpoint) = self.endpoint(arm.transport) else {
+            return Err(BenchError::nobody_on(arm.transport, "RPC server"));
+        };
+        let asked = clients::Asked::new(size_of(arm), self.reply_size)?;
+        let mut callers: Vec<Box<dyn Caller>> = Vec::new();
+        for _ in 0..arm.point.connections {
+            callers.push(Box::new(clients::GrpcCaller::connect(&endpoint, &asked)?));
+        }
+        Ok(Job::Callers { endpoint: endpoint.to_string(), callers })
+    }
+
+    fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
+        self.given.endpoints.get(&transport).or_else(|| self.server.endpoint(transport)).cloned()
+    }
+
+    fn stderr_tail(&self) -> String {
+        self.server.stderr_tail()
+    }
+}
+
+struct Go {
+    server: PrivateServer,
+    program: Arc<GoProgram>,
+    codec: GoCodec,
+    reply_size: u32,
+}
+
+impl Go {
+    fn start(codec: GoCodec, reply_size: u32, start: &StartOptions) -> Result<Self, BenchError> {
+        let (server, program) = go::start(&start.program, codec)?;
+        Ok(Go { server, program, codec, reply_size })
+    }
+
+    /// The job of the Go client, which generates its own load, in a closed loop: with gob both ends are Go, as in
+    /// programs that have it.
+    fn client(&self, arm: &Arm, endpoint: &Endpoint) -> ClientJob {
+        let text = endpoint.to_string();
+        let (network, address) = text.split_once(':').unwrap_or(("tcp", &text));
+        let mut command = self.program.client();
+        for (flag, value) in [
+            ("-network", network.to_owned()),
+            ("-address", address.to_owned()),
+            ("-connections", arm.point.connections.to_string()),
+            ("-size", size_of(arm).to_string()),
+            ("-reply-size", self.reply_size.to_string()),
+        ] {
+            command.extend([flag.into(), value]);
+        }
+        ClientJob { command, endpoint: text, transport: arm.transport }
+    }
+}
+
+impl Instance for Go {
+    fn server(&self) -> ServerInfo {
+        ServerInfo {
+            kind: "Go's net/rpc, a small server of ours".into(),
+            version: self.program.version().to_owned(),
+            managed: true,
+            pids: vec![self.server.pid()],
+        }
+    }
+
+    fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
+        let Some(endpoint) = self.endpoint(arm.transport) else {
+            return Err(BenchError::nobody_on(arm.transport, "RPC server"));
+        };
+        if self.codec == GoCodec::Gob {
+            return Ok(Job::Client(self.client(arm, &endpoint)));
+        }
+        let payload = Bytes::from(payload(size_of(arm)));
+        let awaited = reply_to(&payload, self.reply_size).unwrap_or_default();
+        let small = payload.len().max(awaited.len()) <= SMALL;
+        let asked = clients::JsonAsked::new(&payload, self.reply_size, &awaited);
+        let connector = JsonConnector { endpoint, transport: arm.transport, asked };
+        Ok(Job::Sessions { connector: Arc::new(connector), small })
+    }
+
+    fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
+        self.server.endpoint(transport).cloned()
+    }
+
+    fn stderr_tail(&self) -> String {
+        self.server.stderr_tail()
+    }
+}
+
+struct JsonConnector {
+    endpoint: Endpoint,
+    transport: Transport,
+    asked: clients::JsonAsked,
+}
+
+impl Connector for JsonConnector {
+    fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
+        let stream = connect(&self.endpoint, &ConnectOptions::default())?;
+        prove(&stream, self.transport)?;
+        Ok((stream, Box::new(clients::JsonSession::new(self.asked.clone()))))
+    }
+
+    fn endpoint(&self) -> String {
+        self.endpoint.to_string()
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
-//! An existing site: finds the endpoint of its database on each transport from its own settings and its
-//! database. Writes nothing to the site; its password stays inside PHP.
+//! An existing site: finds the endpoint of its database on each transport from its own settings and its database.
+//! Writes nothing to the site; its password stays inside PHP.
+//!
+//! The site's code is run as the account with the fewest permissions that can read it. Root would give its rights, and
+//! the site's owner those of a person, to anybody who can write one file of the site.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,11 +21,34 @@ use super::web::check_name;
 use crate::error::BenchError;
 use crate::private_servers::{Account, PrivateDirectory, installed};
 
-/// PHP script that queries the site.
+/// Answers the questions below with the site's own code.
 const INSPECT: &str = include_str!("php/inspect.php");
 
-/// Answers of the script, by name.
-type Said = BTreeMap<String, String>;
+/// What the script [`INSPECT`] prints of a site, by name.
+#[derive(Clone, Debug, Default)]
+struct Answers(BTreeMap<String, String>);
+
+impl Answers {
+    /// Parses lines of a name and a value with a tab between them; others are passed over.
+    fn parse(text: &str) -> Self {
+        let mut answers = Answers::default();
+        for line in text.lines() {
+            if let Some((name, value)) = line.split_once('\t') {
+                answers.0.insert(name.to_owned(), value.to_owned());
+            }
+        }
+        answers
+    }
+
+    fn find(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// The answer, empty where the script did not get that far.
+    fn get(&self, name: &str) -> &str {
+        self.find(name).unwrap_or_default()
+    }
+}
 
 /// The site in a directory. `host` is the name that it is requested by; empty for that of its home address.
 ///
@@ -30,23 +56,25 @@ type Said = BTreeMap<String, String>;
 /// When there is no WordPress, its settings cannot be parsed, or its database cannot be reached over a
 /// transport.
 pub(super) fn given(directory: &Path, host: &str, transports: &[Transport]) -> Result<Site, BenchError> {
-    let wrong =
-        |path: &Path, reason: &str| Err(BenchError::Path { path: path.to_owned(), reason: reason.into() });
-    let root = directory
-        .canonicalize()
-        .map_err(|error| BenchError::Path { path: directory.to_owned(), reason: error.to_string() })?;
+    let root = directory.canonicalize().map_err(|error| wrong(directory, error.to_string()))?;
     check_name(&root)?;
     if !root.join("wp-load.php").is_file() || !root.join("wp-includes/version.php").is_file() {
-        return wrong(&root, "no WordPress is here (no wp-load.php); give the directory that has it");
+        return Err(wrong(&root, "no WordPress is here (no wp-load.php); give the directory that has it"));
     }
-    let beside = root.join("wp-config.php");
-    let above = root.parent().map(|parent| parent.join("wp-config.php"));
-    let Some(settings) = std::iter::once(beside).chain(above).find(|path| path.is_file()) else {
-        return wrong(&root, "it has no wp-config.php, here or in the directory above: it is not installed");
-    };
-    let (reader, said) = ask(&root, host, &settings)?;
-    let databases = databases(&said, transports)?;
-    let (https, home_host, home_path) = home(said.get("home").map_or("", String::as_str));
+    // WordPress itself looks in these two places.
+    let mut settings = root.join("wp-config.php");
+    if !settings.is_file()
+        && let Some(parent) = root.parent()
+    {
+        settings = parent.join("wp-config.php");
+    }
+    if !settings.is_file() {
+        let reason = "it has no wp-config.php, here or in the directory above: it is not installed";
+        return Err(wrong(&root, reason));
+    }
+    let (reader, answers) = ask(&root, host, &settings)?;
+    let databases = databases(&answers, transports)?;
+    let (https, home_host, home_path) = home(answers.get("home"));
     let host = if host.is_empty() { home_host } else { host.to_owned() };
     pages::check_host(&host)?;
     tracing::warn!(
@@ -59,33 +87,37 @@ pub(super) fn given(directory: &Path, host: &str, transports: &[Transport]) -> R
         base: home_path,
         https,
         account: reader.account,
-        runs_as: reader.told,
+        runs_as: reader.remark,
         databases,
-        version: said.get("version").cloned().unwrap_or_default(),
+        version: answers.get("version").to_owned(),
         scripts: vec![(PREPEND.0.to_owned(), PREPEND.1.to_owned())],
     })
 }
 
-/// Runs the script as each user that can read the site, those with the fewest permissions first. Returns the
-/// first answer and its user.
-fn ask(root: &Path, host: &str, settings: &Path) -> Result<(Reader, Said), BenchError> {
-    let mut failure = None;
+fn wrong(path: &Path, reason: impl Into<String>) -> BenchError {
+    BenchError::Path { path: path.to_owned(), reason: reason.into() }
+}
+
+/// Runs the script as each user that can read the site, those with the fewest permissions first. Returns the first
+/// answers and their user; the next user is tried only where the site seems to be closed to this one.
+fn ask(root: &Path, host: &str, settings: &Path) -> Result<(Reader, Answers), BenchError> {
+    let mut failure = wrong(
+        settings,
+        "only root can read the site, and no code of a site is run as root; run this as the user that the site runs as",
+    );
     for reader in readers(root, settings)? {
         let php = Php::find(reader.account)?;
-        match php.check_syntax(settings).and_then(|()| php.inspect(root, host, settings)) {
-            Ok(said) => return Ok((reader, said)),
+        match php.answers(root, host, settings) {
+            Ok(answers) => return Ok((reader, answers)),
             // A file that it includes may be closed to this user and open to the next.
-            Err(error @ BenchError::Path { .. }) => failure = Some(error),
+            Err(error @ BenchError::Path { .. }) => failure = error,
             Err(error) => return Err(error),
         }
     }
-    Err(failure.unwrap_or_else(|| BenchError::Path {
-        path: settings.to_owned(),
-        reason: "only root can read the site, and no code of a site is run as root; run this as the user that the site runs as".into(),
-    }))
+    Err(failure)
 }
 
-/// PHP on the command line, as the site's user.
+/// PHP on the command line, as an account that reads a site.
 struct Php {
     program: PathBuf,
     account: Option<Account>,
@@ -129,77 +161,79 @@ impl Php {
         child.wait_with_output().map_err(BenchError::during("running php"))
     }
 
+    fn answers(&self, root: &Path, host: &str, settings: &Path) -> Result<Answers, BenchError> {
+        self.check_syntax(settings)?;
+        self.inspect(root, host, settings)
+    }
+
+    /// Refuses settings that PHP cannot parse, with its own words: run at once, they would end it without any.
     fn check_syntax(&self, settings: &Path) -> Result<(), BenchError> {
         let name = settings.display().to_string();
         let output = self.run(&["-d", "display_errors=1", "-d", "log_errors=0", "-l", &name], "", &[])?;
         if output.status.success() {
             return Ok(());
         }
-        let output_bytes = [output.stdout, output.stderr].concat();
-        let output_bytes = String::from_utf8_lossy(&output_bytes);
-        let first =
-            output_bytes.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("php -l failed");
-        Err(BenchError::Path {
-            path: settings.to_owned(),
-            reason: format!("PHP cannot read it: {}; mend it, and try `php -l`", without_quotes(first)),
-        })
+        let printed = [output.stdout, output.stderr].concat();
+        let printed = String::from_utf8_lossy(&printed);
+        let first = printed.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("php -l failed");
+        let first = without_quotes(first);
+        Err(wrong(settings, format!("PHP cannot read it: {first}; mend it, and try `php -l`")))
     }
 
-    fn inspect(&self, root: &Path, host: &str, settings: &Path) -> Result<Said, BenchError> {
+    fn inspect(&self, root: &Path, host: &str, settings: &Path) -> Result<Answers, BenchError> {
         let root = root.display().to_string();
         let output = self.run(&[], INSPECT, &[("SAMEHOST_SITE", &root), ("SAMEHOST_HOST", host)])?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        let answer: Said = text
-            .lines()
-            .filter_map(|line| line.split_once('\t'))
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .collect();
-        let wrong = |reason: String| BenchError::Path { path: settings.to_owned(), reason };
-        if !answer.contains_key("samehost") {
-            return Err(wrong("PHP ended without a word when it ran it".into()));
+        let answers = Answers::parse(&String::from_utf8_lossy(&output.stdout));
+        if answers.find("samehost").is_none() {
+            return Err(wrong(settings, "PHP ended without a word when it ran it"));
         }
-        match (answer.get("missing"), answer.get("own_error")) {
-            (Some(missing), _) if missing == "class wpdb" => {
-                Err(wrong("it ends before WordPress is loaded; does it need --host?".into()))
+        match (answers.find("missing"), answers.find("own_error")) {
+            (Some("class wpdb"), _) => {
+                Err(wrong(settings, "it ends before WordPress is loaded; does it need --host?"))
             }
-            (Some(missing), _) => Err(wrong(format!("it does not set all of {missing}"))),
+            (Some(missing), _) => Err(wrong(settings, format!("it does not set all of {missing}"))),
             (None, Some(error)) => Err(BenchError::Refused {
-                endpoint: answer.get("db_host").cloned().unwrap_or_default(),
+                endpoint: answers.get("db_host").to_owned(),
                 what: "the site itself".into(),
-                answer: error.clone(),
+                answer: error.to_owned(),
                 try_next: "start its database, or mend wp-config.php: the site does not work as it is".into(),
             }),
-            (None, None) => Ok(answer),
+            (None, None) => Ok(answers),
         }
     }
 }
 
 /// Endpoint of the database on each transport that is wanted.
-fn databases(said: &Said, transports: &[Transport]) -> Result<BTreeMap<Transport, Database>, BenchError> {
-    let get = |name: &str| said.get(name).map_or("", String::as_str);
+///
+/// # Errors
+/// When the database does not listen there, or the site's own account could not log in there.
+fn databases(
+    answers: &Answers,
+    transports: &[Transport],
+) -> Result<BTreeMap<Transport, Database>, BenchError> {
     let mut databases = BTreeMap::new();
     for transport in transports {
         let name = transport.name();
-        let place = get(name);
+        let place = answers.get(name);
         let endpoint = match transport {
             Transport::Unix if place.starts_with('/') => Endpoint::Unix(PathBuf::from(place)),
-            Transport::Unix => return Err(unreachable(said, "its Unix socket", "it has none")),
-            _ if get("skip_networking") == "1" || place.ends_with(":0") => {
-                return Err(unreachable(said, "TCP", "it does not listen there (skip-networking)"));
+            Transport::Unix => return Err(unreachable(answers, "its Unix socket", "it has none")),
+            _ if answers.get("skip_networking") == "1" || place.ends_with(":0") => {
+                return Err(unreachable(answers, "TCP", "it does not listen there (skip-networking)"));
             }
             _ => format!("tcp:{place}").parse()?,
         };
-        let error = get(&format!("{name}_error"));
+        let error = answers.get(&format!("{name}_error"));
         if !error.is_empty() {
-            return Err(unreachable(said, &endpoint.to_string(), error));
+            return Err(unreachable(answers, &endpoint.to_string(), error));
         }
         databases.insert(*transport, Database::at(endpoint));
     }
     Ok(databases)
 }
 
-fn unreachable(said: &Said, place: &str, answer: &str) -> BenchError {
-    let user = said.get("user").map_or("", String::as_str);
+fn unreachable(answers: &Answers, place: &str, answer: &str) -> BenchError {
+    let user = answers.get("user");
     // A server with authentication plugins answers an unknown account with a method chosen at random.
     let is_denied =
         ["denied", "not allowed", "authentication method"].iter().any(|word| answer.contains(word));
@@ -219,7 +253,7 @@ fn unreachable(said: &Said, place: &str, answer: &str) -> BenchError {
     }
 }
 
-/// Splits a home address: whether it is https, host, and path without the last slash.
+/// Splits a home address: whether it is https, its host with the port, and its path without the last slash.
 fn home(address: &str) -> (bool, String, String) {
     let (scheme, rest) = address.split_once("://").unwrap_or(("http", address));
     let (host, path) = match rest.find('/') {
@@ -229,58 +263,65 @@ fn home(address: &str) -> (bool, String, String) {
     (scheme.eq_ignore_ascii_case("https"), host.to_owned(), path.to_owned())
 }
 
-// Chooses the user that runs the PHP code of an existing site: the account with the fewest permissions that
-// can read it. The site's owner may be a person with many permissions, and anyone who can write one file of
-// the site would get them.
-
 /// Groups of web servers: sites of root are often readable for them only.
 const WEB_GROUPS: &[&str] = &["www-data", "apache", "nginx", "http", "www"];
-/// Most files examined; a site has some ten thousand.
+/// Most files whose permissions are looked at; a site has some ten thousand.
 const MOST_FILES: usize = 200_000;
 
-/// A user who can read a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Reader {
+struct Reader {
     /// `None` for our own user.
-    pub(super) account: Option<Account>,
-    /// Note about the account for the report.
-    pub(super) told: String,
+    account: Option<Account>,
+    /// Remark about the account for the report; empty if nobody else has it.
+    remark: String,
 }
 
-/// Users who may be able to read a site, those with the fewest permissions first. For root: an account of its
-/// own, the same with the group that may read the site's settings, and the site's owner. Never root, and
-/// never a web server's user.
+/// Users who may be able to read a site, those with the fewest permissions first. For root: an account of its own, the
+/// same with the group that may read the site's settings, and the site's owner. Never root, and never a web server's
+/// user, whose files the site's code would get (docs/decisions/0063). A user who is not root runs it as himself.
 ///
 /// # Errors
 /// When no account can be made.
-pub(super) fn readers(root: &Path, settings: &Path) -> Result<Vec<Reader>, BenchError> {
+fn readers(root: &Path, settings: &Path) -> Result<Vec<Reader>, BenchError> {
     let Some(made) = Account::made()? else {
-        return Ok(vec![Reader { account: None, told: String::new() }]);
+        return Ok(vec![Reader { account: None, remark: String::new() }]);
     };
-    let site = NeededFiles::of(root, settings);
-    let owner = fs::metadata(root).ok().map(|metadata| (metadata.uid(), metadata.gid()));
-    let group = fs::metadata(settings).ok().map(|metadata| metadata.gid()).filter(|gid| *gid != 0);
-    let web = WEB_GROUPS
-        .iter()
-        .find_map(|name| accounts::group(name))
-        .filter(|_| owner.is_some_and(|(uid, _)| uid == 0));
-    let mut readers = vec![Reader { account: Some(made), told: String::new() }];
-    let mut groups: Vec<u32> = group.into_iter().chain(web).collect();
+    let owner = fs::metadata(root).ok();
+    let is_of_root = owner.as_ref().map(MetadataExt::uid) == Some(0);
+    let mut groups = Vec::new();
+    if let Ok(metadata) = fs::metadata(settings)
+        && metadata.gid() != 0
+    {
+        groups.push(metadata.gid());
+    }
+    if is_of_root && let Some(web) = WEB_GROUPS.iter().find_map(|name| accounts::group(name)) {
+        groups.push(web);
+    }
     groups.dedup();
-    readers.extend(groups.into_iter().map(|gid| Reader {
-        account: Some(Account { gid, ..made }),
-        told: format!(", read with the group {gid}, for not everybody may read it"),
-    }));
-    readers.retain(|reader| reader.account.is_some_and(|account| site.is_open_to(account)));
-    if let Some((uid, gid)) = owner.filter(|(uid, _)| *uid != 0) {
-        let name = accounts::user_name(uid).unwrap_or_else(|| uid.to_string());
-        let run_as = format!(", run as its owner {name}, for nobody else may read it");
-        readers.push(Reader { account: Some(Account::of(uid, gid)), told: run_as });
+    let mut candidates = vec![(made, String::new())];
+    for gid in groups {
+        let remark = format!(", read with the group {gid}, for not everybody may read it");
+        candidates.push((Account { gid, ..made }, remark));
+    }
+    let site = NeededFiles::of(root, settings);
+    let mut readers = Vec::new();
+    for (account, remark) in candidates {
+        if site.is_open_to(account) {
+            readers.push(Reader { account: Some(account), remark });
+        }
+    }
+    if let Some(owner) = owner
+        && owner.uid() != 0
+    {
+        let name = accounts::user_name(owner.uid()).unwrap_or_else(|| owner.uid().to_string());
+        let remark = format!(", run as its owner {name}, for nobody else may read it");
+        readers.push(Reader { account: Some(Account::of(owner.uid(), owner.gid())), remark });
     }
     Ok(readers)
 }
 
-/// What has to be readable: the directories above the site, its own directories, and its scripts.
+/// The files of a site that PHP must be able to read: scripts, and all directories on the way to them. Only their modes
+/// are looked at.
 struct NeededFiles {
     directories: Vec<fs::Metadata>,
     scripts: Vec<fs::Metadata>,
@@ -289,20 +330,19 @@ struct NeededFiles {
 impl NeededFiles {
     fn of(root: &Path, settings: &Path) -> Self {
         let above = root.ancestors().skip(1).chain(settings.parent());
-        let mut directories: Vec<_> = above.filter_map(|path| path.metadata().ok()).collect();
+        let mut directories: Vec<_> = above.flat_map(Path::metadata).collect();
         let mut scripts: Vec<_> = settings.metadata().into_iter().collect();
         let mut waiting: Vec<PathBuf> = vec![root.to_owned()];
         while let Some(folder) = waiting.pop() {
             directories.extend(folder.metadata());
             for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
                 let path = entry.path();
-                match entry.file_type() {
-                    // The target of a symbolic link is checked, but a linked directory is not searched.
-                    Ok(kind) if kind.is_dir() => waiting.push(path),
-                    _ if path.extension().is_some_and(|name| name == "php") => {
-                        scripts.extend(path.metadata());
-                    }
-                    _ => {}
+                // The target of a symbolic link is checked, but a linked directory is not searched.
+                let is_directory = matches!(entry.file_type(), Ok(kind) if kind.is_dir());
+                if is_directory {
+                    waiting.push(path);
+                } else if path.extension() == Some("php".as_ref()) {
+                    scripts.extend(path.metadata());
                 }
             }
             if directories.len() + scripts.len() > MOST_FILES {
@@ -333,24 +373,20 @@ mod tests {
 
     #[test]
     fn an_account_that_is_for_one_host_only_is_named() {
-        let answer: Said = [
-            ("user", "u"),
-            ("tcp", "127.0.0.1:3306"),
-            ("unix", "/run/m.sock"),
-            ("tcp_error", "Access denied for user 'u'@'127.0.0.1' (using password: YES)"),
-        ]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .into();
+        let answer = Answers::parse(
+            "user\tu\ntcp\t127.0.0.1:3306\nunix\t/run/m.sock\n\
+             tcp_error\tAccess denied for user 'u'@'127.0.0.1' (using password: YES)\n",
+        );
         let error = databases(&answer, &[Transport::Tcp, Transport::Unix]).unwrap_err().to_string();
         assert!(error.contains("`u`@`127.0.0.1`") && error.contains("tcp:127.0.0.1:3306"), "{error}");
         let found = databases(&answer, &[Transport::Unix]).unwrap();
         assert_eq!(found[&Transport::Unix].host, "localhost:/run/m.sock");
-        let silent = Said::from([("unix".to_owned(), String::new())]);
+        let silent = Answers::parse("unix\t\n");
         assert!(databases(&silent, &[Transport::Unix]).is_err());
     }
 
     fn advice(root: &Path) -> Vec<String> {
-        readers(root, &root.join("wp-config.php")).unwrap().into_iter().map(|reader| reader.told).collect()
+        readers(root, &root.join("wp-config.php")).unwrap().into_iter().map(|reader| reader.remark).collect()
     }
 
     #[test]
@@ -382,6 +418,6 @@ mod tests {
         chown(&settings, Some(1), Some(1)).unwrap();
         let alone = readers(root.path(), &settings).unwrap();
         assert_eq!(alone.len(), 1);
-        assert!(alone[0].account.unwrap().uid == 1 && alone[0].told.contains("its owner"), "{alone:?}");
+        assert!(alone[0].account.unwrap().uid == 1 && alone[0].remark.contains("its owner"), "{alone:?}");
     }
 }

@@ -1,9 +1,9 @@
-//! A page of WordPress: nginx or Apache, PHP-FPM, WordPress and its database, reached over TCP or a Unix socket. The
-//! same processes serve both arms. WordPress itself counts its queries and their time, so that the gain of
-//! the page can be compared with what the gain of the queries predicts.
+//! A page of WordPress: nginx or Apache, PHP-FPM, WordPress and its database, reached over TCP or a Unix socket. The same
+//! processes serve both arms. WordPress itself counts its queries and their time, so that the gain of the page can be
+//! compared with what the gain of the queries predicts.
 //!
-//! No file of an existing site (`--site`) is changed: the address of its database is set before its own
-//! settings are read.
+//! No file of an existing site (`--site`) is changed: the address of its database is set before its own settings are
+//! read (`php/prepend.php`).
 
 mod existing;
 mod pages;
@@ -15,9 +15,6 @@ use std::sync::Arc;
 
 use samehost_model::{Arm, Better, Endpoint, MetricInfo, Part, Point, ServerInfo, Transport, Trial, metric};
 
-use super::wordpress::pages::{Page, PageLog, summarise};
-use super::wordpress::site::{Database, Site, private};
-use super::wordpress::web::Web;
 use crate::engine::Job;
 use crate::error::BenchError;
 use crate::impact::Impact;
@@ -30,11 +27,13 @@ use crate::workload::{
 };
 use crate::workloads::foreign::foreign_pids;
 use crate::workloads::http::{Expected, Fetched, HttpConnector, fetch, refusal};
+use pages::{Page, PageLog, summarise};
+use site::{Database, Site, private};
+use web::Web;
 
 /// Most pages requested at the same time: each has a process of PHP.
 const MOST_CONNECTIONS: u32 = 64;
 
-/// The wordpress workload.
 pub struct WordPress;
 
 const PARAMETERS: &[Parameter] = &[
@@ -71,7 +70,8 @@ impl Workload for WordPress {
         }
     }
 
-    /// Setting up a site and loading pages takes longer than the checkup has for one server.
+    /// The checkup only says how to measure pages: setting up a site and loading them takes longer than it has for one
+    /// server.
     fn checkup(&self) -> Option<CheckupEntry> {
         Some(CheckupEntry::Hints(hints))
     }
@@ -109,8 +109,9 @@ impl Configured for Settings {
         metrics.insert(server, metric::PROXY_CPU_PER_OP.info());
         metrics.push(metric::TOTAL_CPU_PER_OP.info());
         let own = ["database_ms", "query_ms", "connect_ms", "page_ms"];
-        let at = metrics.iter().position(MetricInfo::is_rate_of_work).unwrap_or(metrics.len());
-        metrics.splice(at..at, own.map(|name| MetricInfo::own(name, "ms", Better::Lower)));
+        // Times stand together: ours follow latency, before the rate.
+        let rate = metrics.iter().position(MetricInfo::is_rate_of_work).unwrap_or(metrics.len());
+        metrics.splice(rate..rate, own.map(|name| MetricInfo::own(name, "ms", Better::Lower)));
         metrics
     }
 
@@ -132,21 +133,27 @@ impl Configured for Settings {
                     .into(),
             ));
         }
-        self.path.iter().try_for_each(|path| pages::check_path(path))?;
-        self.host.iter().try_for_each(|host| pages::check_host(host))
+        if let Some(path) = &self.path {
+            pages::check_path(path)?;
+        }
+        if let Some(host) = &self.host {
+            pages::check_host(host)?;
+        }
+        Ok(())
     }
 
     fn uses_what_runs(&self) -> bool {
         self.site.is_some()
     }
 
-    /// We write nothing ourselves. But a page runs the site's own code, which does for each of thousands of
-    /// requests what it does for a visitor.
+    /// We write nothing ourselves. But a page runs the site's own code, which does for each of thousands of requests what
+    /// it does for a visitor.
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
+        let Some(root) = &self.site else { return Ok(Vec::new()) };
         // A directory without WordPress is refused later, with its own message.
-        let Some(root) = self.site.as_ref().filter(|root| root.join("wp-load.php").is_file()) else {
+        if !root.join("wp-load.php").is_file() {
             return Ok(Vec::new());
-        };
+        }
         let does = format!(
             "loads its pages as fast as they are made, {} at a time: WordPress and its plugins write to its database what they write for any visitor (transients, statistics, counters)",
             look.connections
@@ -176,9 +183,7 @@ impl Configured for Settings {
 
 #[derive(Clone, Debug)]
 struct Settings {
-    /// The web server in front.
     via: Axis<FrontKind>,
-    /// Transport between it and PHP-FPM.
     fpm: Axis<Transport>,
     /// Directory of an existing site; `None` for a private one.
     site: Option<PathBuf>,
@@ -187,7 +192,7 @@ struct Settings {
 }
 
 impl Settings {
-    /// Whether PHP-FPM is in a network of its own, and we are not.
+    /// Whether PHP-FPM is in a network of its own, and we are not: an existing site's database is on the host.
     fn is_hidden(&self) -> bool {
         self.site.is_some() && self.fpm.values.contains(&Transport::Tcp)
     }
@@ -196,7 +201,7 @@ impl Settings {
 const VIA: &[&str] = &["nginx", "apache"];
 const FPM: &[&str] = &["unix", "tcp"];
 
-/// What the checkup reports where WordPress is installed.
+/// The commands that measure the sites and the WordPress of this machine.
 fn hints() -> Vec<String> {
     let mut hints = Vec::new();
     for path in site::found(std::path::Path::new("/var/www")) {
@@ -216,11 +221,10 @@ fn hints() -> Vec<String> {
 /// Text that the page of a private site must contain: its last post.
 const MARK: &[u8] = b"Post 24";
 
-/// A running site.
 struct RunningWordPress {
     // Dropped in this order: the servers in front first.
     web: Web,
-    /// The database of a private site.
+    /// The database of a private site; `None` for an existing one.
     server: Option<PrivateServer>,
     site: Site,
     settings: Settings,
@@ -228,23 +232,25 @@ struct RunningWordPress {
     kind: String,
     version: String,
     pids: Vec<u32>,
+    /// Number of trials, which gives each its name in PHP's log.
     trials: u64,
-    /// The current trial: name, evidence, and time of a connection.
     current: Option<CurrentTrial>,
-    /// The server in front in the current trial.
-    via: Option<FrontKind>,
+    current_via: Option<FrontKind>,
 }
 
 struct CurrentTrial {
     name: String,
     observed: String,
+    /// Mean time to connect to the database, in the probe before the trial; NaN if none was timed.
     connect_ms: f64,
 }
 
 impl RunningWordPress {
     fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
         // Missing programs are reported before anything is started.
-        settings.via.values.iter().try_for_each(|via| (via.descriptor().server.find)().map(drop))?;
+        for via in &settings.via.values {
+            (via.descriptor().server.find)()?;
+        }
         PhpFpm::require_extension("mysqli", "php-mysql")?;
         let host = settings.host.as_deref();
         let (site, server) = if let Some(path) = &settings.site {
@@ -283,16 +289,22 @@ impl RunningWordPress {
             pids,
             trials: 0,
             current: None,
-            via: None,
+            current_via: None,
         })
     }
 
-    /// Path of the requests.
+    /// Path and query of the page: the site's home, if none is given.
     fn path(&self) -> String {
-        self.settings.path.clone().unwrap_or_else(|| format!("{}/", self.site.base))
+        match &self.settings.path {
+            Some(path) => path.clone(),
+            None => format!("{}/", self.site.base),
+        }
     }
 
     /// Requests a page outside the measurement.
+    ///
+    /// # Errors
+    /// When it is not a success, or not the page of the private site: a fast error page would be taken for a fast site.
     fn page(&mut self, endpoint: &Endpoint, request: &[u8]) -> Result<Fetched, BenchError> {
         let page = match fetch(endpoint, request) {
             Err(error @ BenchError::ServerLost { .. }) if !self.web.is_going() => return Err(error),
@@ -320,7 +332,7 @@ impl RunningWordPress {
         Err(self.refused(endpoint, &answer, try_next))
     }
 
-    /// The error for an answer that cannot count, or that PHP-FPM has ended if that is the cause.
+    /// The error for an answer that cannot count; if PHP-FPM has ended, that is the cause, and the error says so.
     fn refused(&mut self, endpoint: &Endpoint, answer: &str, try_next: &str) -> BenchError {
         if self.web.is_going() {
             return self.web.lost();
@@ -336,8 +348,11 @@ impl RunningWordPress {
         }
     }
 
-    /// Requests a page with evidence about its connection to the database, and with the time of some more
-    /// connections.
+    /// Requests a page with evidence about its connection to the database, and with the time of some more connections.
+    /// The pages of a trial do neither.
+    ///
+    /// # Errors
+    /// When the page has no connection to the database, or one over another transport than the arm's.
     fn probe(
         &mut self,
         endpoint: &Endpoint,
@@ -347,10 +362,7 @@ impl RunningWordPress {
         let name = format!("probe-{}", self.trials);
         let request = pages::probe(&self.path(), &self.site.host, &name, self.web.key());
         let body = self.page(endpoint, &request)?;
-        let pages = self
-            .log
-            .of_trial(&name, 1)
-            .map_err(|error| BenchError::io("reading what PHP wrote down", error))?;
+        let pages = self.log.of_trial(&name, 1).map_err(BenchError::during("reading what PHP wrote down"))?;
         let Some(page) = pages.into_iter().next() else {
             return Err(self.refused(
                 endpoint,
@@ -375,18 +387,25 @@ impl RunningWordPress {
 
 /// Installs WordPress and makes its content; returns kind and version of the server.
 fn install(web: &Web) -> Result<(String, String), BenchError> {
-    let failed = |reason: String| BenchError::Start {
-        server: "the private site".into(),
-        reason,
-        server_said: web.stderr_tail(),
+    let reason = match web.run_script("/install") {
+        Ok(page) => {
+            let last = page.lines().last().unwrap_or_default();
+            match installed(last) {
+                Some((version, theme)) => {
+                    return Ok((format!("WordPress, theme {theme}"), version.to_owned()));
+                }
+                None => format!("its installer page `{}`", last.escape_debug()),
+            }
+        }
+        Err(error) => error.to_string(),
     };
-    let page = web.run("/install").map_err(|error| failed(error.to_string()))?;
-    let last = page.lines().last().unwrap_or_default();
-    let installed = last.strip_prefix("installed WordPress ").and_then(|rest| rest.split_once(", theme "));
-    let Some((version, theme)) = installed else {
-        return Err(failed(format!("its installer page `{}`", last.escape_debug())));
-    };
-    Ok((format!("WordPress, theme {theme}"), version.to_owned()))
+    let server = "the private site".into();
+    Err(BenchError::Start { server, reason, server_said: web.stderr_tail() })
+}
+
+/// Version and theme in the last line that `php/install.php` prints.
+fn installed(line: &str) -> Option<(&str, &str)> {
+    line.strip_prefix("installed WordPress ")?.split_once(", theme ")
 }
 
 impl Instance for RunningWordPress {
@@ -400,7 +419,7 @@ impl Instance for RunningWordPress {
     }
 
     fn proxy_pids(&self) -> Vec<u32> {
-        self.web.front_pids(self.via)
+        self.web.front_pids(self.current_via)
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
@@ -414,10 +433,14 @@ impl Instance for RunningWordPress {
         self.trials += 1;
         let fpm = self.settings.fpm.at(&arm.point);
         let via = self.settings.via.at(&arm.point);
-        self.via = Some(via);
-        let endpoint = self.web.endpoint(via, arm.transport, fpm).ok_or_else(|| {
-            BenchError::Usage(format!("{} has no address for {} (a fault of samehost)", via.title(), arm.id))
-        })?;
+        self.current_via = Some(via);
+        let Some(endpoint) = self.web.endpoint(via, arm.transport, fpm) else {
+            return BenchError::refuse(format!(
+                "{} has no address for {} (a fault of samehost)",
+                via.title(),
+                arm.id
+            ));
+        };
         let (first, seen) = self.probe(&endpoint, arm.transport, &database)?;
         let warm = pages::page(&self.path(), &self.site.host, "between", self.web.key());
         let second = self.page(&endpoint, &warm)?;

@@ -1,5 +1,5 @@
-//! Pages of a site: requests that are marked with the name of their trial, and PHP's log of them: number of queries, their time, and
-//! the time of each page.
+//! Pages of a site: requests that are marked with the name of their trial, and PHP's log of them: number of queries,
+//! their time, and the time of each page. The log is written by `php/prepend.php`, a line for each page.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,37 +17,40 @@ use crate::private_servers::fronts::KEY;
 /// How long a log line may take after its page has arrived.
 const LONGEST_SEARCH: Duration = Duration::from_secs(2);
 
-/// One page, as PHP logged it.
+/// One page, as PHP logged it. Times are in microseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Page {
     trial: String,
     page_us: f64,
     queries: f64,
     query_us: f64,
-    /// The client library's description of its connection.
+    /// The client library's description of its connection: `Localhost via UNIX socket`; empty without a connection.
     library: String,
-    /// Sockets that the page opened, according to the kernel: `unix stream`, `tcp 3306`.
+    /// Sockets that the page opened, according to the kernel: `unix stream`, `tcp 3306`. Only a probe asks for them.
     kernel: Vec<String>,
-    /// Times of further connections.
+    /// Times of the further connections that a probe makes.
     connect_us: Vec<f64>,
 }
 
 impl Page {
     fn parse(line: &str) -> Option<Self> {
-        let mut fields = line.split('\t');
-        let mut next = || fields.next();
+        let fields: Vec<&str> = line.split('\t').collect();
+        let [trial, page_us, queries, query_us, library, kernel, connect_us, ..] = *fields else {
+            return None;
+        };
         Some(Page {
-            trial: next()?.to_owned(),
-            page_us: next()?.parse().ok()?,
-            queries: next()?.parse().ok()?,
-            query_us: next()?.parse().ok()?,
-            library: next()?.to_owned(),
-            kernel: list(next()?),
-            connect_us: list(next()?).iter().filter_map(|item| item.parse().ok()).collect(),
+            trial: trial.to_owned(),
+            page_us: page_us.parse().ok()?,
+            queries: queries.parse().ok()?,
+            query_us: query_us.parse().ok()?,
+            library: library.to_owned(),
+            kernel: list(kernel),
+            connect_us: list(connect_us).iter().flat_map(|item| item.parse()).collect(),
         })
     }
 
-    /// Whether the connection to the database used this transport, according to both the kernel and the library.
+    /// Whether the connection to the database used this transport. Both the kernel and the library must say so: the one
+    /// lists all sockets that the page opened, and the other's word alone proves nothing.
     pub(super) fn is_over(&self, transport: Transport, port: Option<u16>) -> bool {
         let unix = self.library.contains("UNIX socket");
         let tcp = self.library.contains("TCP/IP");
@@ -57,12 +60,10 @@ impl Page {
         }
     }
 
-    /// Whether it had a connection to a database.
     pub(super) fn has_database(&self) -> bool {
         !self.library.is_empty()
     }
 
-    /// Evidence about its connection, in words.
     pub(super) fn observed(&self) -> String {
         let kernel = match self.kernel.as_slice() {
             [] => "no socket seen".to_owned(),
@@ -71,10 +72,12 @@ impl Page {
         format!("database: {kernel} by the kernel, `{}` by PHP", self.library)
     }
 
-    /// Mean time to connect.
+    /// Mean time to connect to the database, in milliseconds; `None` without a probe.
     pub(super) fn connect_ms(&self) -> Option<f64> {
-        let count = self.connect_us.len();
-        (count > 0).then(|| self.connect_us.iter().sum::<f64>() / count as f64 / 1e3)
+        if self.connect_us.is_empty() {
+            return None;
+        }
+        Some(self.connect_us.iter().sum::<f64>() / self.connect_us.len() as f64 / 1e3)
     }
 }
 
@@ -90,44 +93,51 @@ fn list(text: &str) -> Vec<String> {
     text.split(',').filter(|item| !item.is_empty()).map(str::to_owned).collect()
 }
 
-/// Means of a trial's pages, by name of measurement.
+/// Means of a trial's pages, by name of measurement. WordPress does not time its connect, so the mean of the probe before
+/// the trial stands for that of each page: a page's time in the database is its queries and one connect. What has no
+/// finite value is left out, as `connect_ms` is NaN where the probe timed none.
 pub(super) fn summarise(pages: &[Page], connect_ms: f64) -> BTreeMap<String, f64> {
-    let mean = |value: fn(&Page) -> f64| pages.iter().map(value).sum::<f64>() / pages.len().max(1) as f64;
-    let (page_ms, query_ms) = (mean(|page| page.page_us) / 1e3, mean(|page| page.query_us) / 1e3);
+    let count = pages.len().max(1) as f64;
+    let page_ms = pages.iter().map(|page| page.page_us).sum::<f64>() / count / 1e3;
+    let query_ms = pages.iter().map(|page| page.query_us).sum::<f64>() / count / 1e3;
     let database_ms = query_ms + connect_ms;
-    [
-        ("queries", mean(|page| page.queries)),
+    let mut means = BTreeMap::new();
+    for (name, value) in [
+        ("queries", pages.iter().map(|page| page.queries).sum::<f64>() / count),
         ("query_ms", query_ms),
         ("connect_ms", connect_ms),
         ("database_ms", database_ms),
         ("page_ms", page_ms),
         ("database_share_percent", 100.0 * database_ms / page_ms),
-    ]
-    .into_iter()
-    .filter(|(_, value)| value.is_finite())
-    .map(|(name, value)| (name.to_owned(), value))
-    .collect()
+    ] {
+        if value.is_finite() {
+            means.insert(name.to_owned(), value);
+        }
+    }
+    means
 }
 
-/// The log file that PHP writes.
+/// The log file that PHP writes, and how far it was read.
 pub(super) struct PageLog {
     path: PathBuf,
-    read: u64,
+    read_bytes: u64,
     /// Beginning of a line that is not complete yet.
     pending: String,
 }
 
 impl PageLog {
     pub(super) fn new(path: &Path) -> Self {
-        PageLog { path: path.to_owned(), read: 0, pending: String::new() }
+        PageLog { path: path.to_owned(), read_bytes: 0, pending: String::new() }
     }
 
-    /// Pages of a trial logged since the last call. Waits until there are at least `least`, for a limited time.
+    /// Pages of a trial that were logged since the last call. A page is logged after it was sent, so this waits until
+    /// there are at least `least`, but no longer than [`LONGEST_SEARCH`].
     pub(super) fn of_trial(&mut self, trial: &str, least: u64) -> io::Result<Vec<Page>> {
         let begun = Instant::now();
         let mut pages = Vec::new();
         loop {
-            pages.extend(self.new_pages()?.into_iter().filter(|page| page.trial == trial));
+            pages.extend(self.new_pages()?);
+            pages.retain(|page| page.trial == trial);
             if pages.len() as u64 >= least || begun.elapsed() > LONGEST_SEARCH {
                 return Ok(pages);
             }
@@ -142,19 +152,20 @@ impl PageLog {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(error),
         };
-        file.seek(SeekFrom::Start(self.read))?;
-        self.read += file.read_to_string(&mut self.pending)? as u64;
-        let whole = self.pending.rfind('\n').map_or(0, |at| at + 1);
-        let pages = self.pending[..whole].lines().filter_map(Page::parse).collect();
+        file.seek(SeekFrom::Start(self.read_bytes))?;
+        self.read_bytes += file.read_to_string(&mut self.pending)? as u64;
+        let Some(last) = self.pending.rfind('\n') else { return Ok(Vec::new()) };
+        let whole = last + 1;
+        let pages = self.pending[..whole].lines().flat_map(Page::parse).collect();
         self.pending.drain(..whole);
         Ok(pages)
     }
 }
 
-/// Connections to the database in a probe.
+/// Further connections to the database that a probe makes, one after the other, to time them.
 const CONNECTS: u32 = 16;
 
-/// Checks that a path and query can be sent in a request.
+/// Checks that a path and query can be sent in a request: nothing in them may begin another line of it.
 pub(super) fn check_path(path: &str) -> Result<(), BenchError> {
     if path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Ok(());
@@ -165,17 +176,16 @@ pub(super) fn check_path(path: &str) -> Result<(), BenchError> {
     )))
 }
 
-/// Checks that a host can be sent in a request.
+/// Checks that a host can be sent in a request; it may come from the site's own settings.
 pub(super) fn check_host(host: &str) -> Result<(), BenchError> {
-    let fits =
-        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b':' | b'_' | b'[' | b']');
-    if host.bytes().all(fits) {
-        return Ok(());
+    for byte in host.bytes() {
+        if !byte.is_ascii_alphanumeric() && !b".-:_[]".contains(&byte) {
+            return BenchError::refuse(format!("--host {} is not a host name", host.escape_debug()));
+        }
     }
-    Err(BenchError::Usage(format!("--host {} is not a host name", host.escape_debug())))
+    Ok(())
 }
 
-/// A request for a page that belongs to a trial.
 pub(super) fn page(path: &str, host: &str, trial: &str, key: &str) -> Arc<[u8]> {
     format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{KEY}: {key}\r\nX-Samehost-Trial: {trial}\r\n\r\n")
         .into_bytes()

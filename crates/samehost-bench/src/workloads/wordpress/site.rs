@@ -13,12 +13,10 @@ use crate::workloads::mysql::ensure_database;
 
 /// Where Debian's package installs WordPress.
 const WORDPRESS: &str = "/usr/share/wordpress";
-/// Database of a private site.
 const DATABASE: &str = "wordpress";
-/// Script that runs before each page.
+/// Name and text of the script that runs before each page (`auto_prepend_file`).
 pub(super) const PREPEND: (&str, &str) = ("prepend.php", include_str!("php/prepend.php"));
 
-/// A database server on one transport.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Database {
     pub(super) endpoint: Endpoint,
@@ -36,7 +34,6 @@ impl Database {
         Database { endpoint, host }
     }
 
-    /// TCP port, if any.
     pub(super) fn port(&self) -> Option<u16> {
         match &self.endpoint {
             Endpoint::Tcp { port, .. } => Some(*port),
@@ -45,30 +42,30 @@ impl Database {
     }
 }
 
-/// What the web servers have to know.
 #[derive(Clone, Debug)]
 pub(super) struct Site {
     /// Directory of an existing site; `None` for the private one, which is PHP-FPM's script folder.
     pub(super) root: Option<PathBuf>,
-    /// Host field of requests, and name of the site.
     pub(super) host: String,
     /// Path of the home address, without the last slash.
     pub(super) base: String,
-    /// Whether the site's home address is https.
     pub(super) https: bool,
     /// Account that the servers run as; `None` for ours.
     pub(super) account: Option<Account>,
-    /// Note about that account, if it is not one of its own.
+    /// Remark about that account for the report; empty if nobody else has it.
     pub(super) runs_as: String,
-    /// Database endpoints by transport.
     pub(super) databases: BTreeMap<Transport, Database>,
-    /// Version of WordPress, if known before it runs.
+    /// Version of WordPress; empty for a private site, which says it when it is installed.
     pub(super) version: String,
-    /// Scripts for PHP-FPM's script folder.
+    /// Names and texts of the scripts that PHP-FPM gets.
     pub(super) scripts: Vec<(String, String)>,
 }
 
-/// A private site, before it is installed: its database, and its scripts.
+/// Starts the database of a private site, and makes its scripts for so many pages at the same time. WordPress itself is
+/// installed later, by the web servers.
+///
+/// # Errors
+/// When WordPress, a theme or MariaDB is not installed, or the database does not start.
 pub(super) fn private(start: &StartOptions, most_pages: u32) -> Result<(Site, PrivateServer), BenchError> {
     require_wordpress(Path::new(WORDPRESS))?;
     // A page has one connection, a probe two.
@@ -81,14 +78,15 @@ pub(super) fn private(start: &StartOptions, most_pages: u32) -> Result<(Site, Pr
     let account = Account::made()?;
     let server =
         mariadb::start_as(account, &start.program, &options, |server| ensure_database(server, DATABASE))?;
-    let at =
-        |transport| server.endpoint(transport).map(|endpoint| (transport, Database::at(endpoint.clone())));
-    let databases: BTreeMap<Transport, Database> =
-        [Transport::Tcp, Transport::Unix].into_iter().filter_map(at).collect();
-    let socket = match databases.get(&Transport::Unix).map(|database| &database.endpoint) {
-        Some(Endpoint::Unix(path)) => path.display().to_string(),
-        _ => String::new(),
-    };
+    let mut databases = BTreeMap::new();
+    let mut socket = String::new();
+    for transport in [Transport::Tcp, Transport::Unix] {
+        let Some(endpoint) = server.endpoint(transport) else { continue };
+        if let Endpoint::Unix(path) = endpoint {
+            socket = path.display().to_string();
+        }
+        databases.insert(transport, Database::at(endpoint.clone()));
+    }
     let settings = include_str!("php/wp-config.php")
         .replace("{socket}", &socket)
         .replace("{database}", DATABASE)
@@ -118,7 +116,6 @@ fn script(name: &str, text: &str) -> (String, String) {
     (name.to_owned(), text.to_owned())
 }
 
-/// Checks that WordPress and a theme are installed.
 fn require_wordpress(directory: &Path) -> Result<(), BenchError> {
     if !directory.join("wp-includes/version.php").is_file() {
         return Err(missing(&format!("WordPress ({})", directory.display()), "wordpress"));
@@ -134,18 +131,18 @@ fn missing(program: &str, package: &'static str) -> BenchError {
     BenchError::NotInstalled { program: program.into(), package }
 }
 
-/// Whether the distribution's package is installed.
 pub(super) fn is_installed() -> bool {
     Path::new(WORDPRESS).join("wp-settings.php").is_file()
 }
 
-/// Sites in this directory and directly below it: directories with `wp-config.php` beside WordPress's own files.
+/// Sites in this directory and directly below it: directories with `wp-config.php` beside WordPress's own files. What
+/// cannot be read is passed over.
 pub(super) fn found(root: &Path) -> Vec<PathBuf> {
-    let below = std::fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut sites: Vec<PathBuf> = std::iter::once(root.to_owned())
-        .chain(below)
-        .filter(|path| path.join("wp-config.php").is_file() && path.join("wp-settings.php").is_file())
-        .collect();
+    let mut sites = vec![root.to_owned()];
+    if let Ok(entries) = std::fs::read_dir(root) {
+        sites.extend(entries.flatten().map(|entry| entry.path()));
+    }
+    sites.retain(|path| path.join("wp-config.php").is_file() && path.join("wp-settings.php").is_file());
     sites.sort();
     sites
 }

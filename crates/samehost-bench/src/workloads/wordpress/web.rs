@@ -1,5 +1,5 @@
-//! Web servers of a site: one PHP-FPM for all arms, and in front of it nginx, Apache or both. Each arm has its own address in
-//! front, which passes the endpoint of that arm's database to PHP; everything behind is the same for all.
+//! Web servers of a site: one PHP-FPM for all arms, and in front of it nginx, Apache or both. Each arm has its own
+//! address in front, which passes the endpoint of that arm's database to PHP; everything behind is the same for all.
 //!
 //! nginx listens on sockets that only we reach. Apache listens on ports, where every local user can connect: without the
 //! run's key it answers nothing.
@@ -13,11 +13,11 @@ use super::pages;
 use super::site::{PREPEND, Site};
 use crate::error::BenchError;
 use crate::private_servers::fronts::{self, FrontSpec, Passes, PhpSite, READY, Sites};
-use crate::private_servers::{FrontKind, PhpFpm, PhpFpmSpec, Pool, PrivateServer, random_hex};
+use crate::private_servers::{Account, FrontKind, PhpFpm, PhpFpmSpec, Pool, PrivateServer, random_hex};
 use crate::workload::StartOptions;
 use crate::workloads::http::{Fetched, fetch, refusal};
 
-/// File in its directory in which PHP logs each page.
+/// File in PHP-FPM's directory in which PHP logs each page.
 const LOG: &str = "pages";
 /// Transports between the server in front and PHP-FPM: each has a pool.
 const POOLS: [Transport; 2] = [Transport::Unix, Transport::Tcp];
@@ -25,16 +25,24 @@ const POOLS: [Transport; 2] = [Transport::Unix, Transport::Tcp];
 /// How long a supervisor may take to notice that its server has ended.
 const MOMENT: Duration = Duration::from_millis(500);
 
-/// What an arm's address is for: the transport of the database, and that of PHP-FPM.
-type Way = (Transport, Transport);
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Way {
+    database: Transport,
+    fpm: Transport,
+}
 
-/// Running web servers.
+struct Front {
+    kind: FrontKind,
+    server: PrivateServer,
+}
+
 pub(super) struct Web {
     // Dropped first: they stand in front.
-    fronts: Vec<(FrontKind, PrivateServer)>,
+    fronts: Vec<Front>,
     fpm: PhpFpm,
-    /// What the sites after the first one are for.
+    /// The ways of the sites in front, in their order. Before them is a site for our own scripts.
     ways: Vec<Way>,
+    /// Random, and in each request of ours: without it Apache, whose ports every local user reaches, answers nothing.
     key: String,
 }
 
@@ -47,64 +55,42 @@ impl Web {
         pools: &[Transport],
     ) -> Result<Self, BenchError> {
         let pages = start.most_connections;
-        // One more than concurrent pages: a process may still be logging a page when the next is requested.
-        let asked = POOLS.iter().filter(|transport| pools.contains(transport));
+        let mut asked = POOLS.to_vec();
+        asked.retain(|transport| pools.contains(transport));
         let spec = PhpFpmSpec {
-            pools: asked.map(|transport| pool(*transport, pages)).collect(),
+            pools: asked.iter().map(|transport| pool(*transport, pages)).collect(),
             scripts: site.scripts.clone(),
             account: site.account,
             ports_in: start.behind.clone(),
         };
         let fpm = PhpFpm::start(&start.program, &spec)?;
         check_name(fpm.directory())?;
-        let (ways, sites): (Vec<Option<Way>>, Vec<PhpSite>) = sites(site, &fpm).into_iter().unzip();
+        let (ways, sites) = sites(site, &fpm);
         let key = random_hex(24)?;
-        let start_fronts = || {
-            let mut fronts = Vec::new();
-            for kind in via {
-                let spec = FrontSpec {
-                    listens: &[kind.best()],
-                    connections: pages,
-                    workers: 1,
-                    account: site.account,
-                    passes: Passes::Sites(&Sites { sites: &sites, key: &key }),
-                };
-                fronts.push((
-                    *kind,
-                    fronts::start(*kind, &start.program, &spec, |server| {
-                        ours(server, READY, &key).map(drop)
-                    })?,
-                ));
-            }
-            Ok::<_, BenchError>(fronts)
-        };
         // nginx's sockets can be reached from every namespace; it must run where PHP-FPM's ports are.
         let fronts = match &start.behind {
-            Some(network) => network.inside(start_fronts)??,
-            None => start_fronts()?,
+            Some(network) => network.inside(|| start_fronts(start, via, site.account, &sites, &key))??,
+            None => start_fronts(start, via, site.account, &sites, &key)?,
         };
-        Ok(Web { fronts, fpm, ways: ways.into_iter().flatten().collect(), key })
+        Ok(Web { fronts, fpm, ways, key })
     }
 
-    /// Endpoint for the pages of an arm.
     pub(super) fn endpoint(&self, via: FrontKind, database: Transport, fpm: Transport) -> Option<Endpoint> {
-        let first = self.front(via)?.endpoint(via.best())?;
-        let number = self.ways.iter().position(|way| *way == (database, fpm))?;
+        let front = self.fronts.iter().find(|front| front.kind == via)?;
+        let first = front.server.endpoint(via.best())?;
+        let number = self.ways.iter().position(|way| *way == Way { database, fpm })?;
         Some(fronts::site(first, number + 1))
     }
 
-    fn front(&self, via: FrontKind) -> Option<&PrivateServer> {
-        self.fronts.iter().find(|(kind, _)| *kind == via).map(|(_, server)| server)
-    }
-
-    /// What the requests of this run have in the field for it.
     pub(super) fn key(&self) -> &str {
         &self.key
     }
 
-    /// Runs a PHP script of the script folder; returns its output.
-    pub(super) fn run(&self, script: &str) -> Result<String, BenchError> {
-        self.fronts.first().map_or(Ok(String::new()), |(_, server)| ours(server, script, &self.key))
+    pub(super) fn run_script(&self, script: &str) -> Result<String, BenchError> {
+        match self.fronts.first() {
+            Some(front) => ours(&front.server, script, &self.key),
+            None => Ok(String::new()),
+        }
     }
 
     pub(super) fn log(&self) -> PathBuf {
@@ -113,15 +99,20 @@ impl Web {
 
     /// The first process of the server in front; of all where none is named.
     pub(super) fn front_pids(&self, via: Option<FrontKind>) -> Vec<u32> {
-        let wanted = self.fronts.iter().filter(|(kind, _)| via.is_none_or(|via| via == *kind));
-        wanted.map(|(_, server)| server.pid()).collect()
+        let mut pids = Vec::new();
+        for front in &self.fronts {
+            if via.is_none() || via == Some(front.kind) {
+                pids.push(front.server.pid());
+            }
+        }
+        pids
     }
 
     pub(super) fn fpm_pid(&self) -> u32 {
         self.fpm.pid()
     }
 
-    /// Whether PHP-FPM has ended, or ends within a moment: a broken page is noticed before the supervisor ends.
+    /// Whether PHP-FPM has ended, or ends within [`MOMENT`]: a broken page is noticed before the supervisor ends.
     pub(super) fn is_going(&mut self) -> bool {
         let begun = Instant::now();
         while !self.fpm.has_ended() {
@@ -133,12 +124,10 @@ impl Web {
         true
     }
 
-    /// Fails if PHP-FPM has ended.
     pub(super) fn require(&mut self) -> Result<(), BenchError> {
         if self.fpm.has_ended() { Err(self.lost()) } else { Ok(()) }
     }
 
-    /// The error that PHP-FPM has ended.
     pub(super) fn lost(&self) -> BenchError {
         BenchError::ServerLost {
             endpoint: self.fpm.directory().display().to_string(),
@@ -147,29 +136,63 @@ impl Web {
         }
     }
 
-    /// The end of the servers' stderr.
+    /// The end of the stderr of each server that has written something, after its name.
     pub(super) fn stderr_tail(&self) -> String {
-        let fronts = self.fronts.iter().map(|(kind, server)| (kind.title(), server.stderr_tail()));
-        let each = fronts.chain([("PHP-FPM", self.fpm.stderr_tail())]);
-        let with_messages = each.filter(|(_, said)| !said.trim().is_empty());
-        with_messages
-            .map(|(name, with_messages)| format!("{name}: {}", with_messages.trim()))
-            .collect::<Vec<_>>()
-            .join("\n")
+        let mut tails: Vec<(&str, String)> = Vec::new();
+        for front in &self.fronts {
+            tails.push((front.kind.title(), front.server.stderr_tail()));
+        }
+        tails.push(("PHP-FPM", self.fpm.stderr_tail()));
+        let mut lines = Vec::new();
+        for (name, tail) in tails {
+            let tail = tail.trim();
+            if !tail.is_empty() {
+                lines.push(format!("{name}: {tail}"));
+            }
+        }
+        lines.join("\n")
     }
 }
 
-/// A pool of PHP-FPM for pages over this transport.
+/// Starts the servers in front, and waits until each answers with the key.
+fn start_fronts(
+    start: &StartOptions,
+    via: &[FrontKind],
+    account: Option<Account>,
+    sites: &[PhpSite],
+    key: &str,
+) -> Result<Vec<Front>, BenchError> {
+    let mut fronts = Vec::new();
+    for kind in via {
+        let spec = FrontSpec {
+            listens: &[kind.best()],
+            connections: start.most_connections,
+            workers: 1,
+            account,
+            passes: Passes::Sites(&Sites { sites, key }),
+        };
+        let server = fronts::start(*kind, &start.program, &spec, |server| {
+            ours(server, READY, key)?;
+            Ok(())
+        })?;
+        fronts.push(Front { kind: *kind, server });
+    }
+    Ok(fronts)
+}
+
 fn pool(transport: Transport, pages: u32) -> Pool {
     Pool {
         name: transport.to_string(),
         transport,
+        // One more than concurrent pages: a process may still be logging a page when the next is requested.
         children: pages + 1,
         backlog: 511,
         clear_env: true,
-        settings: [("display_errors", "0"), ("log_errors", "1"), ("max_execution_time", "60")]
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .to_vec(),
+        settings: vec![
+            ("display_errors".into(), "0".into()),
+            ("log_errors".into(), "1".into()),
+            ("max_execution_time".into(), "60".into()),
+        ],
     }
 }
 
@@ -186,9 +209,11 @@ pub(super) fn check_name(path: &Path) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Requests what the first site has for us.
+/// Requests something of the first site, which has our own scripts.
 fn ours(server: &PrivateServer, target: &str, key: &str) -> Result<String, BenchError> {
-    let endpoint = server.endpoints().next().ok_or_else(|| server.failure("it has no listener"))?;
+    let Some(endpoint) = server.endpoints().next() else {
+        return Err(server.failure("it has no listener"));
+    };
     let Fetched { head, body, .. } = fetch(endpoint, &pages::page(target, "localhost", "", key))?;
     let text = String::from_utf8_lossy(&body).into_owned();
     match refusal(head.status) {
@@ -202,16 +227,20 @@ fn ours(server: &PrivateServer, target: &str, key: &str) -> Result<String, Bench
     }
 }
 
-/// A site for our own scripts, and one for each way of a page.
-fn sites(site: &Site, fpm: &PhpFpm) -> Vec<(Option<Way>, PhpSite)> {
-    let pools = POOLS.into_iter().filter_map(|transport| Some((transport, fpm.endpoint(transport.name())?)));
-    let pools: Vec<(Transport, &Endpoint)> = pools.collect();
+/// The sites of each server in front: one for our own scripts, and then one for each of the ways.
+fn sites(site: &Site, fpm: &PhpFpm) -> (Vec<Way>, Vec<PhpSite>) {
+    let mut pools: Vec<(Transport, &Endpoint)> = Vec::new();
+    for transport in POOLS {
+        if let Some(pool) = fpm.endpoint(transport.name()) {
+            pools.push((transport, pool));
+        }
+    }
     let (scripts, log) = (fpm.scripts(), fpm.directory().join(LOG));
-    let own = pools.first().map(|(_, pool)| {
+    let (mut ways, mut sites) = (Vec::new(), Vec::new());
+    if let Some((_, pool)) = pools.first() {
         let parameters = parameters(site);
-        (None, PhpSite { pool: (*pool).clone(), root: scripts.clone(), script: None, parameters })
-    });
-    let mut all: Vec<_> = own.into_iter().collect();
+        sites.push(PhpSite { pool: (*pool).clone(), root: scripts.clone(), script: None, parameters });
+    }
     for (transport, database) in &site.databases {
         for (fpm, pool) in &pools {
             let mut parameters = parameters(site);
@@ -220,17 +249,17 @@ fn sites(site: &Site, fpm: &PhpFpm) -> Vec<(Option<Way>, PhpSite)> {
                 ("SAMEHOST_LOG", log.display().to_string()),
                 ("PHP_ADMIN_VALUE", format!("auto_prepend_file={}", scripts.join(PREPEND.0).display())),
             ]);
-            let site = PhpSite {
+            ways.push(Way { database: *transport, fpm: *fpm });
+            sites.push(PhpSite {
                 pool: (*pool).clone(),
                 root: site.root.clone().unwrap_or_else(|| scripts.clone()),
                 // This one file makes every page of WordPress; files beside it are not requested.
                 script: Some("index.php"),
                 parameters,
-            };
-            all.push((Some((*transport, *fpm)), site));
+            });
         }
     }
-    all
+    (ways, sites)
 }
 
 /// FastCGI parameters besides those that follow from the request, as in distributions' own files.
