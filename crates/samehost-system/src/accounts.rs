@@ -2,14 +2,27 @@
 //! of these files. Does not query directories (LDAP, SSSD), as `lookup` does: a uid that only they know has no name, no
 //! home and no supplementary groups here.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::as_user::Account;
+use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
+use rustix::process::geteuid;
+use rustix::thread::set_thread_groups;
+
 use crate::open;
 
 /// The group nogroup, which owns nothing.
 const NO_GROUP: u32 = 65_534;
+
+/// A user as the kernel checks file accesses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    pub uid: u32,
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
@@ -88,7 +101,7 @@ pub fn user_name(uid: u32) -> Option<String> {
 /// Name of the user of this process: the default login name of clients.
 #[must_use]
 pub fn own_name() -> Option<String> {
-    user_name(rustix::process::geteuid().as_raw())
+    user_name(geteuid().as_raw())
 }
 
 /// The group name of a gid, from /etc/group only.
@@ -181,8 +194,85 @@ fn groups_of(name: &str, text: &str) -> Vec<u32> {
     groups(text).filter(|group| group.members().any(|member| member == name)).map(|group| group.gid).collect()
 }
 
+#[derive(Debug, Default)]
+pub struct Names(HashMap<u32, String>);
+
+impl Names {
+    /// User names in `/etc/passwd`.
+    #[must_use]
+    pub fn of_users() -> Self {
+        Names::users_in(text_of_passwd().as_bytes())
+    }
+
+    /// Group names in `/etc/group`.
+    #[must_use]
+    pub fn of_groups() -> Self {
+        let text = text_of_group();
+        Names::first(groups(&text).map(|group| (group.gid, group.name)))
+    }
+
+    /// User names in a text with the format of `/etc/passwd`: that of another root directory.
+    pub fn users_in(bytes: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(bytes);
+        Names::first(users(&text).map(|user| (user.uid, user.name)))
+    }
+
+    /// The first name of an id counts, as in the C library.
+    fn first<'a>(lines: impl Iterator<Item = (u32, &'a str)>) -> Self {
+        let mut names = HashMap::new();
+        for (number, name) in lines {
+            names.entry(number).or_insert_with(|| name.to_owned());
+        }
+        Names(names)
+    }
+
+    /// The id of a name; the lowest if a file has several.
+    pub fn number(&self, name: &str) -> Option<u32> {
+        self.0.iter().filter(|(_, its)| its.as_str() == name).map(|(number, _)| *number).min()
+    }
+
+    pub fn name(&self, number: u32) -> Option<&str> {
+        self.0.get(&number).map(String::as_str)
+    }
+}
+
+/// Runs `work` with an account's file permissions. A caller other than root keeps its own permissions.
+///
+/// # Errors
+/// When root may not take on another user's permissions, or the thread cannot be started.
+pub fn as_user<T: Send>(account: &Account, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    if !geteuid().is_root() || account.uid == 0 {
+        return Ok(work());
+    }
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, || {
+            become_it(account)?;
+            Ok(work())
+        })?;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// Gives this thread an account's file permissions.
+fn become_it(account: &Account) -> io::Result<()> {
+    let groups: Vec<_> = account.groups.iter().map(|id| rustix::process::Gid::from_raw(*id)).collect();
+    // Changes only this thread; the C library's setgroups would change all threads.
+    set_thread_groups(&groups)?;
+    let (gid, uid) = (Gid::from_raw(account.gid), Uid::from_raw(account.uid));
+    setfsgid(gid);
+    setfsuid(uid);
+    // These calls report no failure; the second call returns what is set. Leaving root's file-system uid
+    // also drops the capabilities that override permissions (capabilities(7)).
+    if setfsgid(gid) != gid || setfsuid(uid) != uid {
+        return Err(io::Error::from(io::ErrorKind::PermissionDenied));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -231,5 +321,35 @@ mod tests {
             groups(group).map(|group| (group.name, group.gid, group.members().count())).collect();
         assert_eq!(found, [("root", 0, 0), ("web", 33, 2), ("bobs", 34, 1), ("bare", 35, 0)]);
         assert_eq!((groups_of("bob", group), groups_of("b", group)), (vec![33], Vec::new()));
+    }
+
+    #[test]
+    fn the_first_name_counts_and_odd_lines_are_passed_over() {
+        let names = Names::users_in(
+            b"root:x:0:0:root:/root:/bin/sh\ntoor:x:0:0::/:/bin/sh\n#\nbad:x:no\n\xff:x:7:7::/:/x\n",
+        );
+        assert_eq!(names.name(0), Some("root"));
+        assert_eq!(names.name(7), Some("\u{fffd}"));
+        assert_eq!(names.name(1), None);
+        assert_eq!((names.number("root"), names.number("nobody")), (Some(0), None));
+        assert_eq!((Names::of_users().name(0), Names::of_groups().name(0)), (Some("root"), Some("root")));
+    }
+
+    #[test]
+    fn what_the_user_may_not_read_is_not_read_as_root() {
+        assert!(geteuid().is_root(), "this test is about root's permissions: run it as root");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("secret");
+        std::fs::write(&path, "x").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+        std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o711)).unwrap();
+        std::os::unix::fs::chown(&path, None, Some(33)).unwrap();
+        let other = Account { uid: 65534, gid: 65534, groups: Vec::new() };
+        let read = || open::read(&path, 10);
+        assert_eq!(as_user(&other, read).unwrap().unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        let member = Account { groups: vec![33], ..other };
+        assert_eq!(as_user(&member, read).unwrap().unwrap(), b"x");
+        assert_eq!(read().unwrap(), b"x", "this thread is who it was");
+        assert_eq!(as_user(&Account { uid: 0, gid: 0, groups: Vec::new() }, read).unwrap().unwrap(), b"x");
     }
 }

@@ -17,8 +17,7 @@ use std::{fs, io};
 use rustix::fs::{MemfdFlags, OFlags, fcntl_getfl, fcntl_setfl, memfd_create};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::accounts::User;
-use crate::as_user::Account;
+use crate::accounts::{Account, User};
 use crate::interrupt;
 
 /// Search path for programs.

@@ -6,8 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::time::Duration;
 
-use crate::accounts::{self, account_of};
-use crate::as_user::Account;
+use crate::accounts::{self, Account, account_of};
 use crate::command::Run;
 use crate::open;
 

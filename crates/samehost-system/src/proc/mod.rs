@@ -4,7 +4,6 @@ pub mod cgroup;
 pub mod descriptors;
 pub mod net_table;
 pub mod status;
-pub mod users;
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -15,8 +14,8 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use samehost_model::Redactor;
 use samehost_model::scan::{Process, text_of_bytes};
 
+use crate::accounts::Names;
 use crate::open::proc_file;
-use users::Names;
 
 /// Most bytes read of a file whose length the process controls.
 const LONGEST: u64 = 64 << 10;

@@ -4,6 +4,7 @@
 use std::io::{Read, Write};
 use std::sync::Arc;
 
+use samehost_login::Malformed;
 use samehost_model::Endpoint;
 use samehost_transport::{ConnectOptions, connect};
 
@@ -185,7 +186,7 @@ fn protocol_refusal(protocol: u8) -> &'static str {
 pub(super) type WholeReply = ((Reply, Vec<u8>), usize);
 
 /// Reads one reply outside the hot path.
-pub(super) fn whole_reply(input: &[u8]) -> Result<Option<WholeReply>, String> {
+pub(super) fn whole_reply(input: &[u8]) -> Result<Option<WholeReply>, Malformed> {
     let mut body = Vec::new();
     let mut reading = Reading::default();
     let taken = reading.take(input, |_, _, part| {

@@ -1,7 +1,7 @@
 //! Talks to MySQL outside the hot path: set-up, prepared statements and clean-up, over the login in `samehost-login`.
 
 use samehost_login::mysql::packet::{SqlError, first_frame, frame};
-use samehost_login::{Expected, ServerAddress};
+use samehost_login::{Expected, Malformed, ServerAddress};
 use samehost_model::Protocol;
 
 use crate::error::BenchError;
@@ -88,7 +88,7 @@ type Prepared = Result<(u32, u16, u16), SqlError>;
 
 /// Parses the reply to COM_STMT_PREPARE: OK, id (4), columns (2), parameters (2), then the definitions of
 /// parameters and of columns; each list that is not empty has an end packet.
-fn prepared(input: &[u8]) -> Result<Option<(Prepared, usize)>, String> {
+fn prepared(input: &[u8]) -> Result<Option<(Prepared, usize)>, Malformed> {
     let next = |at: usize| first_frame(&input[at..]).map_err(str::to_owned);
     let Some(first) = next(0)? else { return Ok(None) };
     if let Some(error) = SqlError::read(first.payload) {

@@ -210,18 +210,19 @@ pub(super) fn login(server: &PrivateServer, database: &str) -> Credentials {
     Credentials { user: Some(POSTGRES_ROLE.into()), password, database: Some(database.into()) }
 }
 
+use samehost_login::postgres::messages::Unsendable;
 pub(super) use samehost_login::postgres::messages::{Refusal, bytes, first, is_aside, message, parse, query};
 
 /// OID of the type of our ids, `integer`.
 const INT4: u32 = 23;
 
 /// Parse, without Sync; `parameters` are integers.
-pub(super) fn parse_statement(name: &str, sql: &str, parameters: usize) -> Result<Vec<u8>, String> {
+pub(super) fn parse_statement(name: &str, sql: &str, parameters: usize) -> Result<Vec<u8>, Unsendable> {
     bytes(|out| frontend::parse(name, sql, std::iter::repeat_n(INT4, parameters), out))
 }
 
 /// Bind of integers in binary, with results as text; then Execute and Sync.
-pub(super) fn bind_execute_sync(name: &str, parameters: &[i32]) -> Result<Vec<u8>, String> {
+pub(super) fn bind_execute_sync(name: &str, parameters: &[i32]) -> Result<Vec<u8>, Unsendable> {
     bytes(|out| {
         frontend::bind(
             "",
