@@ -28,33 +28,32 @@ pub struct Account {
 pub struct User {
     /// `None` if /etc/passwd has no line for the uid.
     pub name: Option<String>,
-    /// Account for file accesses.
     pub account: Account,
-    /// Home; `/` if there is none.
+    /// `/` if there is none.
     pub home: PathBuf,
 }
 
 impl User {
-    /// The user with this uid.
+    /// The user with this uid, with a group that owns nothing if /etc/passwd has no line for it.
     #[must_use]
     pub fn of(uid: u32) -> Self {
         user_of(uid, &text_of_passwd(), &text_of_group())
     }
 
-    /// The user with this name; `None` if /etc/passwd has no line for it.
+    /// `None` if /etc/passwd has no line for the name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Some(User::of(number(name)?))
     }
 
-    /// An unknown user with a known group.
+    /// Stands for any member of a group, with no other permissions.
     #[must_use]
     pub fn of_group(gid: u32) -> Self {
         let account = Account { uid: NO_GROUP, gid, groups: vec![gid] };
         User { name: Some(format!("group {gid}")), account, home: PathBuf::from("/") }
     }
 
-    /// An unknown user.
+    /// Stands for any user, with the permissions of everyone alone.
     #[must_use]
     pub fn anyone() -> Self {
         User { name: Some("everyone".into()), ..User::of_group(NO_GROUP) }
@@ -80,22 +79,25 @@ fn user_of(uid: u32, passwd: &str, group: &str) -> User {
     User { name: Some(user.name.to_owned()), account, home: home.into() }
 }
 
-/// The uid of a user name, from /etc/passwd only.
 #[must_use]
 pub fn number(name: &str) -> Option<u32> {
-    users(&text_of_passwd()).find(|user| user.name == name).map(|user| user.uid)
+    let text = text_of_passwd();
+    let user = users(&text).find(|user| user.name == name)?;
+    Some(user.uid)
 }
 
-/// The gid of a group name, from /etc/group only.
 #[must_use]
 pub fn group(name: &str) -> Option<u32> {
-    groups(&text_of_group()).find(|group| group.name == name).map(|group| group.gid)
+    let text = text_of_group();
+    let group = groups(&text).find(|group| group.name == name)?;
+    Some(group.gid)
 }
 
-/// The user name of a uid, from /etc/passwd only.
 #[must_use]
 pub fn user_name(uid: u32) -> Option<String> {
-    users(&text_of_passwd()).find(|user| user.uid == uid).map(|user| user.name.to_owned())
+    let text = text_of_passwd();
+    let user = users(&text).find(|user| user.uid == uid)?;
+    Some(user.name.to_owned())
 }
 
 /// Name of the user of this process: the default login name of clients.
@@ -104,28 +106,35 @@ pub fn own_name() -> Option<String> {
     user_name(geteuid().as_raw())
 }
 
-/// The group name of a gid, from /etc/group only.
 #[must_use]
 pub fn group_name(gid: u32) -> Option<String> {
-    groups(&text_of_group()).find(|group| group.gid == gid).map(|group| group.name.to_owned())
+    let text = text_of_group();
+    let group = groups(&text).find(|group| group.gid == gid)?;
+    Some(group.name.to_owned())
 }
 
-/// The members of a group listed in /etc/group.
+/// The members of a group that /etc/group lists: without those whose own group it is.
 #[must_use]
 pub fn members(gid: u32) -> Vec<String> {
     let text = text_of_group();
-    let found = groups(&text).find(|group| group.gid == gid);
-    found.into_iter().flat_map(|group| group.members()).map(str::to_owned).collect()
+    match groups(&text).find(|group| group.gid == gid) {
+        Some(group) => group.members().map(str::to_owned).collect(),
+        None => Vec::new(),
+    }
 }
 
 /// All uids and gids in these files.
 #[must_use]
 pub fn numbers() -> BTreeSet<u32> {
-    let (passwd, group) = (text_of_passwd(), text_of_group());
-    let users = users(&passwd).flat_map(|user| [user.uid, user.gid]);
-    users.chain(groups(&group).map(|group| group.gid)).collect()
+    let mut numbers = BTreeSet::new();
+    for user in users(&text_of_passwd()) {
+        numbers.extend([user.uid, user.gid]);
+    }
+    numbers.extend(groups(&text_of_group()).map(|group| group.gid));
+    numbers
 }
 
+/// The account of a name in these texts; its own group is among its groups.
 pub(crate) fn account_of(name: &str, passwd: &str, group: &str) -> Option<Account> {
     let user = users(passwd).find(|user| user.name == name)?;
     let mut groups = groups_of(name, group);
@@ -156,16 +165,15 @@ impl<'a> GroupLine<'a> {
     }
 }
 
-/// Text of `/etc/passwd`; empty if it cannot be read.
 pub(crate) fn text_of_passwd() -> String {
     text("/etc/passwd")
 }
 
-/// Text of `/etc/group`; empty if it cannot be read.
 pub(crate) fn text_of_group() -> String {
     text("/etc/group")
 }
 
+/// Empty if the file cannot be read.
 fn text(path: &str) -> String {
     let bytes = open::read(Path::new(path), open::LONGEST).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()
@@ -194,17 +202,16 @@ fn groups_of(name: &str, text: &str) -> Vec<u32> {
     groups(text).filter(|group| group.members().any(|member| member == name)).map(|group| group.gid).collect()
 }
 
+/// Names of users or of groups by number.
 #[derive(Debug, Default)]
 pub struct Names(HashMap<u32, String>);
 
 impl Names {
-    /// User names in `/etc/passwd`.
     #[must_use]
     pub fn of_users() -> Self {
         Names::users_in(text_of_passwd().as_bytes())
     }
 
-    /// Group names in `/etc/group`.
     #[must_use]
     pub fn of_groups() -> Self {
         let text = text_of_group();
@@ -253,7 +260,6 @@ pub fn as_user<T: Send>(account: &Account, work: impl FnOnce() -> T + Send) -> i
     })
 }
 
-/// Gives this thread an account's file permissions.
 fn become_it(account: &Account) -> io::Result<()> {
     let groups: Vec<_> = account.groups.iter().map(|id| rustix::process::Gid::from_raw(*id)).collect();
     // Changes only this thread; the C library's setgroups would change all threads.

@@ -11,6 +11,7 @@ const AF_INET6: u8 = 10;
 const IPPROTO_TCP: u8 = 6;
 const IPPROTO_UDP: u8 = 17;
 /// Bytes of `struct inet_diag_req_v2`.
+///
 /// Two message formats of fixed layout are written and parsed here. The three netlink crates that could
 /// do it were rejected: they would add more than they save, and bytes would be copied twice. The parsers
 /// are pure, and are tested with recorded and mutated bytes. The sockets themselves are rustix'
@@ -28,14 +29,11 @@ const INET_DIAG_CGROUP_ID: u16 = 21;
 const INET_ULP_INFO_NAME: u16 = 1;
 /// Every state but TIME_WAIT, whose sockets belong to no process.
 const STATES: u32 = !(1 << 6);
-/// Only connected sockets.
 const CONNECTED: u32 = 1 << 1;
-/// Only those in TIME_WAIT.
 const TIME_WAIT: u32 = 1 << 6;
 /// Connected, or closing with data in flight, or in TIME_WAIT.
 const STATES_WITH_TRAFFIC: u32 = 1 << 1 | 1 << 6 | 1 << 8;
 
-/// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// Addresses, queues and inodes.
@@ -44,9 +42,7 @@ pub enum Wanted {
     Connected,
     /// Connected sockets with their traffic counters, and the sockets in TIME_WAIT.
     Traffic,
-    /// Sockets in TIME_WAIT.
     TimeWait,
-    /// Addresses and the memory of sockets.
     Memory,
 }
 
@@ -147,7 +143,6 @@ pub fn expires_ms(payload: &[u8]) -> u32 {
     u32_at(payload, 52).unwrap_or(0)
 }
 
-/// The socket's cookie.
 pub fn cookie(payload: &[u8]) -> u64 {
     let (low, high) = (u32_at(payload, 44).unwrap_or(0), u32_at(payload, 48).unwrap_or(0));
     u64::from(high) << 32 | u64::from(low)
@@ -183,7 +178,6 @@ pub struct Unsent {
     pub counters: Counters,
 }
 
-/// The value of an attribute of a reply.
 fn attribute(payload: &[u8], wanted: u16) -> Option<&[u8]> {
     let mut all = attributes(payload.get(FIXED..)?);
     all.find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
