@@ -38,7 +38,6 @@ pub enum SslMode {
     /// The default here, because TLS is a transport of its own.
     #[default]
     Disable,
-    /// With TLS if the server offers it.
     Prefer,
     Require,
 }
@@ -49,7 +48,6 @@ impl ServerAddress {
         ServerAddress { endpoint, credentials, sslmode: SslMode::default(), page: None }
     }
 
-    /// An address without a login.
     #[must_use]
     pub fn open(endpoint: Endpoint) -> Self {
         Self::new(endpoint, Credentials::default())

@@ -134,7 +134,6 @@ fn socket_port(path: &Path) -> Option<u16> {
     path.file_name()?.to_str()?.strip_prefix(".s.PGSQL.")?.parse().ok()
 }
 
-/// The database in a URL's path.
 fn database(url: Option<&ServerUrl>) -> Result<Option<String>, UrlError> {
     let Some(url) = url else { return Ok(None) };
     let Some((_, name)) = url.place.split_once('/') else { return Ok(None) };
@@ -142,12 +141,11 @@ fn database(url: Option<&ServerUrl>) -> Result<Option<String>, UrlError> {
     Ok(if name.is_empty() { None } else { Some(name) })
 }
 
-/// The user of a URL, or the option `user` where JDBC and libpq have it.
+/// Of a URL; JDBC and libpq have it as an option.
 fn url_user(url: &ServerUrl) -> Option<String> {
     url.user.clone().or_else(|| url.owned_option("user"))
 }
 
-/// The password of a URL, or the option `password` where JDBC and libpq have it.
 fn url_password(url: &ServerUrl) -> Option<String> {
     url.password.clone().or_else(|| url.owned_option("password"))
 }
@@ -294,7 +292,6 @@ fn unquoted(value: &str) -> String {
 struct Surroundings {
     /// MYSQL_PWD.
     environment: Option<String>,
-    /// `~/.my.cnf`.
     file: OptionFile,
     /// Empty if neither USER nor LOGNAME is set, except for root.
     login_name: String,
@@ -333,7 +330,6 @@ fn hash(protocol: Protocol, credentials: &Credentials) -> Option<u64> {
     Some(TRIED.keys.hash_one((protocol.name(), credentials.user.as_deref(), password)))
 }
 
-/// Refuses a login with a password that was refused before.
 pub(crate) fn refuse_again(
     protocol: Protocol,
     endpoint: &Endpoint,

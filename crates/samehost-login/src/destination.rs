@@ -27,7 +27,6 @@ pub struct Destination {
     pub ignored_port: Option<u16>,
 }
 
-/// Why a URL leads nowhere. Contains nothing secret.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DestinationError {

@@ -10,11 +10,9 @@ use samehost_transport::ConnectError;
 use crate::own_files::{OPEN, UnknownService};
 use crate::url::UrlError;
 
-/// Why credentials could not be determined.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CredentialsError {
-    /// Other users may read a file with a password.
     #[error("{}: {OPEN}", path.display())]
     Open { path: PathBuf },
     #[error(transparent)]
@@ -46,13 +44,11 @@ impl From<Malformed> for String {
     }
 }
 
-/// Why a login failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoginError {
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The kernel reports another transport than the one asked for.
     #[error("asked for {asked}, but the kernel says: {observed}")]
     WrongTransport { asked: Transport, observed: String },
     /// The server refused, or asked for what we do not support.
@@ -82,11 +78,7 @@ pub enum LoginError {
     )]
     Protocol { endpoint: String, reason: String },
     #[error("{what}: {source}")]
-    Io {
-        /// The operation and its object.
-        what: String,
-        source: io::Error,
-    },
+    Io { what: String, source: io::Error },
     /// The peer could not be verified to be the server; no secret was sent.
     #[error(transparent)]
     Untied(Box<Untied>),
@@ -110,7 +102,6 @@ pub enum LoginError {
     },
 }
 
-/// A server's refusal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the server at {endpoint} refused {what}: {answer}{}", advice(try_next))]
 pub struct Refused {
@@ -120,7 +111,7 @@ pub struct Refused {
     pub what: String,
     /// Error code: `1045` (MySQL), `28P01` (PostgreSQL), `NOAUTH` (Redis); `None` if it was we who gave up.
     pub code: Option<String>,
-    /// The server's answer, including the code.
+    /// Includes the code.
     pub answer: String,
     /// May be empty.
     pub try_next: String,
@@ -130,7 +121,6 @@ pub struct Refused {
     pub by_password: bool,
 }
 
-/// The peer of a connection could not be verified to be the server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no password was sent to {endpoint}: {class}{}; {}", found(there), class.try_next())]
 pub struct Untied {
@@ -164,12 +154,10 @@ impl Untied {
     }
 }
 
-/// Why a connection could not be tied to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum UntiedClass {
-    /// Another process than the service's.
     #[error("another process than the server's answers there")]
     OtherProcess,
     #[error(
@@ -184,7 +172,6 @@ pub enum UntiedClass {
     Unseen,
     #[error("the other end is not a process of this machine")]
     Elsewhere,
-    /// As far as can be seen, no process listens there.
     #[error("no service is known there")]
     NobodyListens,
     #[error("several services listen there")]
@@ -273,7 +260,6 @@ impl LoginError {
         LoginError::Lost { endpoint: endpoint.to_string(), reason: reason.into(), code: None }
     }
 
-    /// What answers at this endpoint speaks another protocol.
     pub fn strange(endpoint: &Endpoint, reason: impl Into<String>) -> Self {
         LoginError::Protocol { endpoint: endpoint.to_string(), reason: reason.into() }
     }

@@ -10,11 +10,10 @@ use samehost_system::accounts::Names;
 
 use crate::error::Untied;
 
-/// A process, by pid and start time.
+/// A process by its pid and its start time, in clock ticks since boot: pids are used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
     pub pid: u32,
-    /// Start time in clock ticks since boot.
     pub start: u64,
     pub uid: u32,
 }
@@ -72,7 +71,6 @@ impl Expected {
         Expected { accounts: uids.into_iter().collect(), ..Expected::default() }
     }
 
-    /// No peer: no secret is sent, for this reason.
     #[must_use]
     pub fn nobody(untied: Untied) -> Self {
         Expected { nobody: Some(Box::new(untied)), ..Expected::default() }
@@ -92,7 +90,6 @@ impl Expected {
         Expected { accounts, units, ..Expected::default() }
     }
 
-    /// The peers of both.
     #[must_use]
     pub fn or(mut self, other: Expected) -> Self {
         self.processes.extend(other.processes);
@@ -138,7 +135,6 @@ impl Expected {
         self
     }
 
-    /// Whether no peer can match.
     #[must_use]
     pub fn is_nobody(&self) -> bool {
         let nothing = self.processes.is_empty() && self.accounts.is_empty() && self.units.is_empty();

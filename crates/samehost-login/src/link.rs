@@ -21,13 +21,12 @@ const MOST_IN_LOGIN: usize = 1 << 20;
 /// clients (2 MB for 10,000). A parsed answer takes several times its bytes; with this much, 64 MiB hold all of it whatever a
 /// server sends (`hostile`, answers). It was 64 MiB for the bytes alone, which made 500 of them as an array of Redis.
 const MOST: usize = 8 << 20;
-/// How often a wait checks for a signal.
+/// Longest wait without a look whether the user interrupts.
 const GLANCE: Duration = Duration::from_millis(100);
 
 /// A connection with TLS, as the server sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encrypted {
-    /// The client's.
     pub port: u16,
     /// Version and cipher; the version alone, or nothing, where the server says no more.
     pub tls: String,
@@ -55,7 +54,7 @@ pub struct Link {
 #[derive(Debug)]
 struct Exchange {
     ends: Instant,
-    /// Bytes received.
+    /// In bytes.
     taken: usize,
 }
 
@@ -135,7 +134,7 @@ impl Link {
         self.login_ends = None;
     }
 
-    /// Makes room for an answer that is known to have this many bytes, with what the protocol adds.
+    /// Raises the limit of answers, for one that is known to have this many bytes; the protocol may add as many.
     pub fn expect(&mut self, bytes: usize) {
         self.most = self.most.max(bytes.saturating_mul(2));
     }
@@ -164,7 +163,6 @@ impl Link {
         Ok(())
     }
 
-    /// Deadline of a reply to a request that is sent now.
     fn ends(&self) -> Instant {
         let ends = Instant::now() + self.patience;
         match self.login_ends {
@@ -191,7 +189,6 @@ impl Link {
             .map_err(|error| LoginError::io(format!("limiting waits on {}", self.endpoint), error))
     }
 
-    /// Sends something that has no reply.
     pub fn tell(&mut self, words: &[u8]) -> Result<(), LoginError> {
         let ends = self.ends();
         self.send(words, ends)

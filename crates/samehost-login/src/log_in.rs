@@ -24,7 +24,7 @@ pub struct View {
     pub transport: Option<&'static str>,
     /// Our end according to the kernel: family, type, protocol and addresses.
     pub family: String,
-    /// Our end's.
+    /// Of our end.
     pub inode: u64,
     /// TLS version and cipher, if TLS is in use.
     pub tls: Option<String>,
@@ -117,7 +117,6 @@ impl Connection {
         Self::over(protocol, endpoint, Link::open(&first, patience)?)
     }
 
-    /// Takes a connection that was opened elsewhere.
     pub(crate) fn over(protocol: Protocol, endpoint: &Endpoint, link: Link) -> Result<Self, LoginError> {
         let unseen = |error| LoginError::io("asking the kernel about a socket", error);
         let observed = link.stream().observed().map_err(unseen)?;
@@ -125,7 +124,6 @@ impl Connection {
         Ok(Connection { protocol, endpoint: endpoint.clone(), link, observed, inode })
     }
 
-    /// Our end according to the kernel, when the connection was made.
     #[must_use]
     pub fn observed(&self) -> &Observed {
         &self.observed
@@ -137,7 +135,6 @@ impl Connection {
         both_ends(self.link.stream())
     }
 
-    /// The inode of our end.
     #[must_use]
     pub fn inode(&self) -> u64 {
         self.inode

@@ -20,12 +20,10 @@ pub fn version(link: &mut Link) -> Result<Result<String, String>, LoginError> {
 pub struct Seen {
     /// `unnamed` on a Unix socket.
     pub client: String,
-    /// Address of the listener that accepted it.
     pub listener: String,
 }
 
 impl Seen {
-    /// `unix` or `tcp`, by the listener.
     #[must_use]
     pub fn transport(&self) -> Option<&'static str> {
         match self.listener.split(':').next() {
@@ -85,7 +83,6 @@ fn seen_in(stats: &str) -> Option<Seen> {
     Some(Seen { client: client.into(), listener: listener.into() })
 }
 
-/// The rest of the first line that begins so.
 fn value<'a>(stats: &'a str, prefix: &str) -> Option<&'a str> {
     stats.lines().find_map(|line| line.strip_prefix(prefix))
 }

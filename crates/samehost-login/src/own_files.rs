@@ -30,7 +30,6 @@ const LONGEST: u64 = 1 << 20;
 /// Where system-wide service files are, by how libpq was built: Debian, Fedora, upstream.
 const SYSTEM: &[&str] = &["/etc/postgresql-common", "/etc/sysconfig/pgsql", "/usr/local/pgsql/etc"];
 
-/// The variables and the files of a user.
 #[derive(Clone, Default)]
 pub struct OwnFiles {
     variables: BTreeMap<String, String>,
@@ -39,7 +38,6 @@ pub struct OwnFiles {
     reader: Reader,
 }
 
-/// Whose view of files counts.
 #[derive(Clone, Default)]
 enum Reader {
     #[default]
@@ -65,14 +63,16 @@ pub struct FoundPassword {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PasswordPlace {
-    /// PGPASSWORD.
     Variable,
     /// A line of a password file: its number, from 1, and its first field.
-    Line { file: PathBuf, number: u32, host: String },
+    Line {
+        file: PathBuf,
+        number: u32,
+        host: String,
+    },
 }
 
 impl OwnFiles {
-    /// Those of this process.
     #[must_use]
     pub fn here() -> Self {
         let mut variables = BTreeMap::new();
@@ -107,8 +107,8 @@ impl OwnFiles {
         self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// The password file: PGPASSFILE, else `~/.pgpass`.
     #[must_use]
+    /// PGPASSFILE, else `~/.pgpass`.
     pub fn password_file(&self) -> Option<PathBuf> {
         self.file_or_default("PGPASSFILE", ".pgpass")
     }
@@ -186,7 +186,6 @@ impl OwnFiles {
     }
 }
 
-/// Permission bits and text of a regular file.
 pub(crate) fn read(path: &Path) -> io::Result<(u32, String)> {
     mode_and_text(open::regular(path)?)
 }
@@ -232,7 +231,6 @@ fn section(text: &str, name: &str) -> Option<Vec<(String, String)>> {
     found
 }
 
-/// The login that a password is for.
 #[derive(Clone, Copy, Debug)]
 pub struct Login<'a> {
     /// Host as it is written, or directory of the Unix socket; empty where none is named.
@@ -377,7 +375,6 @@ impl Defaults {
     }
 }
 
-/// A variable of this process that is set and not empty.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }

@@ -20,7 +20,6 @@ use crate::link::Link;
 pub(crate) struct Account<'a> {
     /// `None` for the default user.
     pub user: Option<&'a str>,
-    /// `None` for no login.
     pub password: Option<&'a str>,
     pub database: u32,
     /// Peers that may receive the password, which is sent in clear text.
@@ -57,7 +56,6 @@ impl<'a> Account<'a> {
     }
 }
 
-/// A connection that is logged in, on its database.
 #[derive(Debug)]
 pub struct Dialogue {
     link: Link,
@@ -312,8 +310,8 @@ impl fmt::Display for Reply {
 }
 
 impl Reply {
-    /// The text of a bulk or simple string.
     #[must_use]
+    /// `None` for other replies than strings, and for nil.
     pub fn text(&self) -> Option<String> {
         match self {
             Reply::Simple(text) | Reply::Bulk(Some(text)) => Some(String::from_utf8_lossy(text).into_owned()),

@@ -102,7 +102,7 @@ struct Grant<'a> {
     database: &'a str,
     /// `*` for all.
     table: &'a str,
-    /// Whether it has the grant option.
+    /// WITH GRANT OPTION.
     passes_on: bool,
 }
 

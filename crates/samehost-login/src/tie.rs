@@ -16,9 +16,7 @@ use crate::expected::{Expected, Known};
 
 /// Interval between two checks whether a connection was accepted.
 const MOMENT: Duration = Duration::from_millis(2);
-/// Most generations of parents that are followed.
 const GENERATIONS: usize = 16;
-/// Most peers that are remembered for the next connection.
 const MOST_REMEMBERED: usize = 8;
 
 enum NotTied {
@@ -262,7 +260,6 @@ fn is_callers_own(identity: &Identity, expected: &Expected) -> bool {
     !own.is_root() && identity.uid == own.as_raw() && expected.is_account(identity.uid)
 }
 
-/// Whether a process is this one of another service, or a descendant of it.
 fn is_other(identity: &Identity, other: &Known) -> bool {
     if (identity.pid, identity.start) == (other.pid, other.start) {
         return true;

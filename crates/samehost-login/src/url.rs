@@ -7,10 +7,8 @@ pub use samehost_model::percent_decoded as unescape;
 /// Why a text with `://` cannot be read. Shows no part of the text that may be secret.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
-    /// User or password.
     #[error("a `%` without two hexadecimal digits, or no UTF-8")]
     Login,
-    /// This part, in words.
     #[error("a wrong `%` in {0}")]
     Part(&'static str),
     /// The value of the option with this name, escaped.
@@ -21,13 +19,12 @@ pub enum UrlError {
 /// Parts of a URL, percent-decoded except for the place.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServerUrl {
-    /// Part before `://`.
     pub scheme: String,
     /// `None` if missing or empty.
     pub user: Option<String>,
     /// `None` if missing or empty.
     pub password: Option<String>,
-    /// Part between the login and `?`, as written.
+    /// Between the login and `?`, as written.
     pub place: String,
     /// Part after `?`, as written; `None` without one.
     pub query: Option<String>,

@@ -65,7 +65,6 @@ impl fmt::Display for Share {
 pub struct Coin {
     random: Xoshiro256PlusPlus,
     share: Share,
-    /// Blocks that were begun.
     blocks: u32,
 }
 

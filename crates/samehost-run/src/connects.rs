@@ -53,7 +53,6 @@ const CLOSED: u8 = 7;
 /// Most sockets of [`Connects::tried`]; a program has few that it tries again.
 const MOST_TRIED: usize = 1024;
 
-/// What decides on connections.
 pub struct Connects {
     pub maps: Maps,
     pub threads: Threads,
@@ -80,7 +79,6 @@ pub struct Connects {
     was_tried: bool,
 }
 
-/// A call of `connect` to a mapped port.
 struct Asked<'a> {
     call: &'a Call,
     thread: &'a Thread,
@@ -151,7 +149,6 @@ impl Connects {
         }
     }
 
-    /// Who connects, where to, and the map of that.
     fn mapped(&mut self, listener: &Listener, call: &Call) -> Option<(Rc<Thread>, SocketAddr, Map)> {
         let length = (call.arguments[2] as usize & 0xffff_ffff).min(LONGEST);
         let Some(bytes) = memory_of(call.thread, call.arguments[1], length) else {
@@ -387,7 +384,6 @@ pub fn network_of(socket: &OwnedFd) -> Option<[u8; 8]> {
     Some(cookie)
 }
 
-/// Whether a socket neither is connected nor connects nor listens.
 fn is_closed(socket: &Socket) -> bool {
     let mut state = [CLOSED];
     let _ = option(socket.own.as_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, &mut state);

@@ -13,7 +13,6 @@ use super::maps::{Map, kind_of};
 /// pgjdbc: the server answers `N` to a request for TLS or GSSAPI, and takes the beginning of TLS for a broken message.
 struct Demand {
     name: &'static str,
-    /// libpq's variable for it.
     variable: &'static str,
     values: &'static [&'static str],
     instead: &'static str,

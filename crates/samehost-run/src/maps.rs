@@ -39,12 +39,7 @@ pub enum MapError {
         "{directory} is a directory, and the file of a socket is wanted; PostgreSQL's for port {port} would be {directory}/.s.PGSQL.{port}, {}",
         beside(others)
     )]
-    Directory {
-        directory: String,
-        port: u16,
-        /// PostgreSQL's sockets that are there.
-        others: Vec<String>,
-    },
+    Directory { directory: String, port: u16, others: Vec<String> },
 }
 
 fn beside(others: &[String]) -> String {
@@ -55,7 +50,6 @@ fn beside(others: &[String]) -> String {
 }
 
 impl Map {
-    /// As `--map` takes it.
     #[must_use]
     pub fn as_word(&self) -> String {
         let to = match self.socket.path() {
@@ -159,7 +153,7 @@ impl Map {
 }
 
 impl Maps {
-    /// The map that an address is of.
+    /// `None` also for every address that is not a loopback one.
     pub fn of(&self, to: SocketAddr) -> Option<&Map> {
         let address = to.ip().to_canonical();
         if !address.is_loopback() {
@@ -175,7 +169,6 @@ impl Maps {
 /// mapped, because another service's socket must never answer for a port.
 #[derive(Debug, Default)]
 pub struct FoundMaps {
-    /// By port.
     pub maps: Vec<Map>,
     /// The ports of which it is not clear where they lead, each with the reason.
     pub unclear: Vec<String>,

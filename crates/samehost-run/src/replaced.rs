@@ -51,7 +51,7 @@ pub struct Replaced {
 /// were after the last look.
 #[derive(Default)]
 pub struct Sockets {
-    /// Inode and socket.
+    /// With the inode.
     by_cookie: HashMap<u64, (u64, Replaced)>,
     inodes: HashSet<u64>,
     /// As many are kept before it is looked again; see [`FEW`].
@@ -79,7 +79,6 @@ impl Sockets {
         self.inodes.insert(inode);
     }
 
-    /// Forgets those that this network namespace has no more.
     fn forget_closed(&mut self) {
         let table = fs::read_to_string("/proc/self/net/unix").unwrap_or_default();
         let open = inodes(&table);

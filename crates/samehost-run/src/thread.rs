@@ -28,7 +28,6 @@ const FIRST_READ: usize = 4096;
 const KEPT: usize = 16;
 
 pub struct Threads {
-    /// `/proc`.
     directory: OwnedFd,
     /// Those that asked last, the last one at the end.
     kept: Vec<Rc<Thread>>,
@@ -45,7 +44,7 @@ pub struct Thread {
 
 /// A socket of the program, and what its descriptor has set.
 pub struct Socket {
-    /// Another descriptor of it.
+    /// A duplicate of the program's.
     pub own: OwnedFd,
     pub inode: u64,
     /// O_NONBLOCK.
@@ -144,7 +143,6 @@ impl Thread {
         if self.is_its_own { samehost_seccomp::identity(self.descriptor.as_fd()).ok() } else { None }
     }
 
-    /// The text of its `status`, as it is now.
     pub fn status(&self) -> io::Result<String> {
         whole(|room, at| self.status.read_at(room, at))
     }
@@ -155,7 +153,6 @@ impl Thread {
         whole(|room, _| file.read(room))
     }
 
-    /// Where a link leads: a namespace, a descriptor.
     pub fn link(&self, name: &str) -> io::Result<Vec<u8>> {
         Ok(readlinkat(&self.directory, name, Vec::new())?.into_bytes())
     }
@@ -214,7 +211,6 @@ impl Thread {
         Err(io::Error::other("its flags are not said"))
     }
 
-    /// Descriptors of its epoll sets.
     pub fn epolls(&self) -> io::Result<Vec<i32>> {
         let mut found = Vec::new();
         self.each_descriptor(|descriptor, target| {

@@ -32,7 +32,6 @@ const IN_A_ROW: u32 = 20;
 const MORE_BLOCKS: usize = 20;
 /// Connections that a trial has at most: 8 MB of records in the kernel. Those after them go over TCP, and are counted.
 const MOST: usize = 1 << 15;
-/// Ports that are tried at once.
 const MOST_PORTS: usize = 8;
 
 struct Port {
@@ -47,7 +46,6 @@ struct Port {
 /// Blocks of the report that have connections in a row.
 #[derive(Default)]
 struct Row {
-    /// The block that is open.
     block: u32,
     /// Connections that were drawn for it so far.
     drawn: u32,
@@ -115,9 +113,8 @@ impl Row {
     }
 }
 
-/// A connection that was drawn.
 struct Drawn {
-    /// Its place among the ports of the trial.
+    /// Place in the trial's list.
     port: usize,
     way: Way,
     block: u32,
@@ -129,7 +126,6 @@ struct Drawn {
 pub enum Draw {
     /// The number of the connection in this trial, and its way.
     New(usize, Way),
-    /// The same socket asks again.
     Again,
     /// Both ways are not to be had, or the trial is full: it goes over TCP, and is not compared.
     Not,
@@ -144,11 +140,9 @@ pub struct Terms {
     pub length: Option<Duration>,
     /// Whether system calls may be stamped where the kernel allows nothing better.
     pub exact: bool,
-    /// Whether it ends when the exchange time is decided.
     pub until_decided: bool,
 }
 
-/// Why there is no trial.
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
     #[error(
@@ -239,7 +233,7 @@ impl Trial {
         })
     }
 
-    /// How long it goes on; `None` until the program ends.
+    /// `None` where it goes on until the program ends.
     pub fn left(&self) -> Option<Duration> {
         self.terms.length.map(|length| length.saturating_sub(self.begun.elapsed()))
     }
@@ -335,7 +329,6 @@ impl Trial {
         self.is_decided = true;
     }
 
-    /// Ends the trial and counts.
     #[must_use]
     pub fn finish(mut self) -> Tried {
         let counted = self.exchanges.end();
@@ -396,12 +389,10 @@ impl Trial {
     }
 }
 
-/// What a trial has counted.
 #[derive(Debug)]
 pub struct Tried {
     /// How the kernel timed requests.
     pub mode: Mode,
-    /// Length of the trial.
     pub seconds: f64,
     pub ports: Vec<TriedPort>,
     /// Connections that went over TCP and are not compared, because nobody listens at their address while somebody does at
@@ -430,7 +421,7 @@ impl Tried {
 #[derive(Debug)]
 pub struct TriedPort {
     pub map: Map,
-    /// TCP, the Unix socket.
+    /// In the order of [`Way::BOTH`].
     pub arms: [TriedArm; 2],
 }
 
@@ -458,7 +449,6 @@ impl Default for TriedArm {
 
 #[derive(Debug, Default)]
 pub struct TriedBlock {
-    /// Connections that were drawn.
     pub connections: u64,
     /// Those that went over TCP although they were drawn for the Unix socket.
     pub fell_back: u64,

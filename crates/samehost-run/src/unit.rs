@@ -19,7 +19,6 @@ const PLACES: [&str; 5] = [
     "etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system",
     "lib/systemd/system",
 ];
-/// The place of what is written here.
 const RUNTIME: &str = "run/systemd/system";
 /// Name of the drop-in: later than what packages and administrators usually have.
 const DROP_IN: &str = "zz-samehost-trial.conf";
@@ -57,7 +56,6 @@ pub enum UnitError {
     UnderWay(PathBuf, String),
 }
 
-/// What a trial of a unit is to be.
 #[derive(Clone, Debug)]
 pub struct UnitTrial<'a> {
     /// `shop.service`.
@@ -66,7 +64,6 @@ pub struct UnitTrial<'a> {
     /// Options of `samehost run` beside `--map`, as words without blanks: `--trial=20%`.
     pub options: Vec<String>,
     pub length: Duration,
-    /// This program.
     pub program: &'a Path,
 }
 
@@ -83,9 +80,8 @@ pub struct UnitPlan {
     /// The units that end it, which are written and started first: from then on nothing is left behind.
     pub ends: [UnitFile; 2],
     pub drop_in: UnitFile,
-    /// Where the report will be.
     pub report: PathBuf,
-    /// What of the unit may forbid it, as sentences.
+    /// Settings of the unit that may forbid the trial, as sentences.
     pub doubts: Vec<String>,
     unit: String,
 }

@@ -51,7 +51,7 @@ impl Epolls {
         Epolls { processes: Vec::new(), making: Vec::new(), last_made: None }
     }
 
-    /// Takes note that a thread is about to make an epoll set.
+    /// To be called before the thread's call of epoll_create1(2) goes on.
     pub fn is_made(&mut self, thread: u32) {
         let now = Instant::now();
         self.settle(thread, now);

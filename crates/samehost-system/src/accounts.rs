@@ -20,7 +20,6 @@ const NO_GROUP: u32 = 65_534;
 pub struct Account {
     pub uid: u32,
     pub gid: u32,
-    /// Supplementary groups.
     pub groups: Vec<u32>,
 }
 
@@ -123,7 +122,6 @@ pub fn members(gid: u32) -> Vec<String> {
     }
 }
 
-/// All uids and gids in these files.
 #[must_use]
 pub fn numbers() -> BTreeSet<u32> {
     let mut numbers = BTreeSet::new();
@@ -173,13 +171,12 @@ pub(crate) fn text_of_group() -> String {
     text("/etc/group")
 }
 
-/// Empty if the file cannot be read.
 fn text(path: &str) -> String {
     let bytes = open::read(Path::new(path), open::LONGEST).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Users in a text, in order; skips malformed lines.
+/// In the order of the text; malformed lines are left out.
 pub(crate) fn users(text: &str) -> impl Iterator<Item = UserLine<'_>> {
     text.lines().filter_map(|line| {
         let mut fields = line.split(':');
@@ -188,7 +185,6 @@ pub(crate) fn users(text: &str) -> impl Iterator<Item = UserLine<'_>> {
     })
 }
 
-/// Groups in a text, in order; skips malformed lines.
 pub(crate) fn groups(text: &str) -> impl Iterator<Item = GroupLine<'_>> {
     text.lines().filter_map(|line| {
         let mut fields = line.split(':');
@@ -197,12 +193,10 @@ pub(crate) fn groups(text: &str) -> impl Iterator<Item = GroupLine<'_>> {
     })
 }
 
-/// Gids of the groups that list a user as member.
 fn groups_of(name: &str, text: &str) -> Vec<u32> {
     groups(text).filter(|group| group.members().any(|member| member == name)).map(|group| group.gid).collect()
 }
 
-/// Names of users or of groups by number.
 #[derive(Debug, Default)]
 pub struct Names(HashMap<u32, String>);
 

@@ -24,9 +24,7 @@ use crate::interrupt;
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Bytes of output that are kept: the end.
 const KEPT: usize = 16 << 10;
-/// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_millis(500);
-/// Interval between two checks of the program.
 const STEP: Duration = Duration::from_millis(5);
 
 /// A program to run, with a fixed environment and a time limit.
@@ -44,14 +42,12 @@ pub struct Run {
     ends_on_interrupt: bool,
     /// Whether it may leave processes in the background, which then keep their output.
     leaves_processes: bool,
-    /// Whether setuid programs gain privileges in it.
     gains_privileges: bool,
 }
 
 #[derive(Debug)]
 pub struct Ended {
     pub status: ExitStatus,
-    /// The end of its stdout and stderr.
     pub output: String,
 }
 
@@ -61,12 +57,7 @@ pub enum RunError {
     #[error("{program} could not be started: {source}")]
     Start { program: String, source: io::Error },
     #[error("{program} did not end within {} s and was ended: {output}", limit.as_secs())]
-    TimedOut {
-        program: String,
-        limit: Duration,
-        /// The end of its output so far.
-        output: String,
-    },
+    TimedOut { program: String, limit: Duration, output: String },
     #[error("interrupted while {program} ran")]
     Interrupted { program: String },
 }
@@ -114,7 +105,6 @@ impl Run {
         self
     }
 
-    /// Runs it as a user, with that user's HOME.
     #[must_use]
     pub fn user(self, user: &User) -> Self {
         self.variable("HOME", &user.home).account(user.account.clone())
@@ -248,7 +238,6 @@ impl Output {
         Ok((Output::Pipe(reader, Vec::new()), writer.try_clone()?.into(), writer.into()))
     }
 
-    /// Reads what is available, and keeps its end.
     fn take(&mut self) {
         let Output::Pipe(reader, output) = self else { return };
         let mut buffer = [0; 4096];

@@ -19,7 +19,6 @@ pub struct Executable {
     pub mode: u32,
 }
 
-/// Namespaces of a process, by inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Namespaces {
     pub mount: u64,
@@ -34,9 +33,8 @@ pub struct Identity {
     pub pid: u32,
     /// Start time in clock ticks since boot.
     pub start: u64,
-    /// File-system uid, which decides on file accesses.
+    /// File-system uid and gid, which decide on file accesses.
     pub uid: u32,
-    /// File-system gid, which decides on file accesses.
     pub gid: u32,
     pub groups: Vec<u32>,
     /// `None` if it is not visible to us, and for kernel threads.
@@ -63,7 +61,6 @@ impl Identity {
         found.is_still_there().then_some(found)
     }
 
-    /// Whether this same process is still running.
     #[must_use]
     pub fn is_still_there(&self) -> bool {
         start_time(self.pid) == Some(self.start)

@@ -95,7 +95,6 @@ pub fn others(own: u64, by_process: &[(u64, u32)]) -> Vec<Door> {
     doors.into_values().collect()
 }
 
-/// The file that a named namespace is bound to.
 pub fn named(name: &str) -> Option<PathBuf> {
     NAMED.iter().map(|folder| Path::new(folder).join(name)).find(|path| path.exists())
 }

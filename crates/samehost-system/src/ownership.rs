@@ -121,19 +121,16 @@ pub fn root_of(pid: Option<u32>) -> PathBuf {
     theirs
 }
 
-/// Device and inode.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let found = fs::metadata(path).ok()?;
     Some((found.dev(), found.ino()))
 }
 
-/// A root directory, and the users who may write below it.
 #[derive(Clone, Debug)]
 pub struct View {
     pub root: PathBuf,
-    /// Users who may write, besides root.
+    /// Users and groups that may write below it, besides root's.
     pub users: Vec<u32>,
-    /// Groups that may write, besides root's.
     pub groups: Vec<u32>,
 }
 

@@ -21,11 +21,10 @@ use crate::proc::{descriptors, status};
 pub struct Creator {
     /// Pid as seen from here; 0 if it is not visible here.
     pub pid: u32,
-    /// Effective uid.
+    /// The effective one.
     pub uid: u32,
 }
 
-/// The accepted socket at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepted {
     pub inode: u64,
@@ -33,7 +32,6 @@ pub struct Accepted {
     pub uid: Option<u32>,
 }
 
-/// The other end of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
     /// Creator of the listener (`SO_PEERCRED`); `None` for TCP.
@@ -50,7 +48,6 @@ pub struct Peer {
 pub struct Holders {
     /// Those that we may look at, ascending.
     pub pids: Vec<u32>,
-    /// Whether there are processes that we may not look at.
     pub some_hidden: bool,
 }
 
@@ -152,7 +149,6 @@ fn walk(pids: Option<&[u32]>) -> Option<descriptors::Descriptors> {
     Some(descriptors::walk(proc.as_fd(), &all))
 }
 
-/// The processes that have the socket with this inode open.
 #[must_use]
 pub fn holders(inode: u64) -> Holders {
     let Some(found) = walk(None) else { return Holders { pids: Vec::new(), some_hidden: true } };

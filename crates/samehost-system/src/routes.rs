@@ -51,15 +51,13 @@ const METRICS: &[(u16, &str)] = &[
 pub struct LocalRoute {
     /// First address of the destination.
     pub destination: IpAddr,
-    /// Length of the prefix in bits.
+    /// In bits.
     pub prefix: u8,
-    /// Name of the interface.
     pub device: String,
     /// `RTPROT_…`: who made the route.
     pub protocol: u8,
     /// `RT_SCOPE_…`.
     pub scope: u8,
-    /// Preferred source address.
     pub source: Option<IpAddr>,
     /// The lowest is preferred.
     pub priority: u32,
@@ -149,7 +147,6 @@ pub fn loopback_congestion() -> Option<String> {
     default_congestion()
 }
 
-/// Congestion controls that the kernel has loaded.
 #[must_use]
 pub fn available_congestion() -> Vec<String> {
     let text = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();

@@ -80,7 +80,6 @@ pub(super) fn become_client(who: &As, doors: &Doors, capabilities: u64) -> Resul
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| failed("prctl", &error))
 }
 
-/// Drops all capabilities but these.
 pub(super) fn keep(kept: CapabilitySet) -> rustix::io::Result<()> {
     let inheritable = CapabilitySet::empty();
     set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable })
@@ -124,7 +123,6 @@ impl Doors {
         Ok(doors)
     }
 
-    /// The existing descriptors, in the order of a request.
     pub(super) fn all(&self) -> Vec<BorrowedFd<'_>> {
         [&self.root, &self.network, &self.user].into_iter().flatten().map(AsFd::as_fd).collect()
     }

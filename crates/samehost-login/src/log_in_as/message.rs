@@ -27,7 +27,6 @@ use crate::error::{LoginError, LoginErrorKind};
 pub enum SwitchError {
     #[error("standard input: {0}")]
     Input(Errno),
-    /// Where the request is not what it should be.
     #[error("no request for a login: line {line}, column {column}")]
     Request { line: usize, column: usize },
     #[error("no request for a login: other descriptors came than it names")]
@@ -131,7 +130,6 @@ impl Answer {
         serde_json::from_slice(bytes).ok()
     }
 
-    /// One line of JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
@@ -158,11 +156,8 @@ impl Answer {
     }
 }
 
-/// Longest message, in bytes.
 const LONGEST: usize = 64 * 1024;
-/// Most descriptors in a message.
 const MOST: usize = 3;
-/// How often a wait checks for a signal.
 const GLANCE: Duration = Duration::from_millis(100);
 
 pub(super) fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {

@@ -49,17 +49,14 @@ pub struct As {
     pub pid: Option<u32>,
     pub uid: u32,
     pub gid: u32,
-    /// Supplementary groups.
     pub groups: Vec<u32>,
 }
 
 impl As {
-    /// Whether this process already has this user and view.
     fn is_ourselves(&self) -> bool {
         self.has_our_rights() && self.pid.is_none_or(shares_our_view)
     }
 
-    /// Whether user, group and supplementary groups are ours.
     fn has_our_rights(&self) -> bool {
         if geteuid().as_raw() != self.uid || getegid().as_raw() != self.gid {
             return false;
@@ -165,7 +162,8 @@ fn connect_as(
     }
 }
 
-/// Runs the other process and reads its answer, over a socket that is its stdin and stdout.
+/// Runs the other process, which gets nothing of our environment, and reads its answer over a socket that is its stdin and
+/// stdout.
 fn ask(
     program: &Path,
     who: &As,
@@ -181,7 +179,6 @@ fn ask(
     let output = theirs.try_clone().map_err(|error| failed(&error))?;
     let mut child = Command::new(program)
         .arg("log-in-as")
-        // The other process gets nothing of our environment.
         .env_clear()
         .current_dir("/")
         .stdin(theirs)
@@ -244,7 +241,6 @@ fn become_and_connect(request: &Request, doors: &Doors) -> Result<OwnedFd, Login
     Ok(socket)
 }
 
-/// Longest file of names that is read, in bytes.
 const LONGEST: u64 = 1 << 20;
 
 /// Name of the user, from that user's own passwd file; the uid if it has none.

@@ -24,13 +24,10 @@ const COLLATION: u8 = 45;
 pub enum Channel {
     /// A Unix socket: readable by the server only.
     Socket,
-    /// TCP that will switch to TLS.
     Tls,
-    /// TCP that others may read.
     Plain,
 }
 
-/// What the caller has to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Send these bytes and read the next packet.
@@ -161,7 +158,6 @@ impl<'a> Login<'a> {
         Ok(Step::StartTls(out))
     }
 
-    /// Whether the server supports TLS; known after the greeting.
     #[must_use]
     pub fn has_tls(&self) -> bool {
         self.server.contains(CapabilityFlags::CLIENT_SSL)

@@ -19,7 +19,6 @@ use packet::{Answer, SqlError, first_frame, frame, take_text};
 
 pub use login::Greeting;
 
-/// COM_QUIT.
 const QUIT: u8 = 0x01;
 /// COM_QUERY; the text of a statement follows.
 pub const QUERY: u8 = 0x03;
@@ -42,14 +41,12 @@ pub(crate) struct Account<'a> {
 }
 
 impl<'a> Account<'a> {
-    /// The account of these credentials, whose user is `user`.
     pub(crate) fn of(user: &'a str, credentials: &'a Credentials, expected: &'a Expected) -> Self {
         let password = credentials.password().unwrap_or_default();
         Account { user, password, database: credentials.database.as_deref(), expected }
     }
 }
 
-/// A connection that is logged in.
 #[derive(Debug)]
 pub struct Dialogue {
     link: Link,
@@ -61,13 +58,12 @@ pub type Row = Vec<Option<String>>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// Number of affected rows.
+    /// The number of rows that it changed.
     Done(u64),
     Rows(Vec<Row>),
     Refused(SqlError),
 }
 
-/// The server's view of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// USER(): the user that we named, and our host.
@@ -214,7 +210,6 @@ impl Dialogue {
         })
     }
 
-    /// A refusal after the login as an error with advice.
     #[must_use]
     pub fn refused(&self, what: &str, error: &SqlError) -> LoginError {
         LoginError::from(Box::new(Refused {
@@ -295,7 +290,6 @@ struct Packet {
     payload: Vec<u8>,
 }
 
-/// Sends bytes, if any, and reads one packet.
 fn packet(link: &mut Link, question: &[u8]) -> Result<Packet, LoginError> {
     link.ask(question, packet_of_login)
 }

@@ -18,7 +18,7 @@ pub struct Frame<'a> {
     /// Counts the frames of an exchange, in both directions, modulo 256.
     pub sequence: u8,
     pub payload: &'a [u8],
-    /// Bytes of the whole frame.
+    /// With its header.
     pub length: usize,
 }
 
@@ -68,10 +68,8 @@ pub fn take_text<'a>(input: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
     Some(Some(text))
 }
 
-/// An ERR packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqlError {
-    /// Such as 1045.
     pub code: u16,
     /// Without control characters.
     pub message: String,
@@ -91,7 +89,6 @@ impl SqlError {
         Some(SqlError { code: u16::from_le_bytes([*low, *high]), message })
     }
 
-    /// Name under which errors are counted.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self.code {
@@ -119,7 +116,6 @@ impl std::fmt::Display for SqlError {
     }
 }
 
-/// An OK packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Okay {
     pub affected_rows: u64,
@@ -144,7 +140,6 @@ pub fn is_end(payload: &[u8]) -> bool {
     payload.first() == Some(&0xfe) && payload.len() < 9
 }
 
-/// Reply to a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer<'a> {
     Done(Okay),

@@ -20,7 +20,7 @@ pub(crate) struct Account<'a> {
     pub password: Option<&'a str>,
     pub database: &'a str,
     pub sslmode: SslMode,
-    /// Whether the server is asked to refuse all writes.
+    /// Whether the server is asked to refuse all writes of this session.
     pub read_only: bool,
     /// Peers that may receive the password, or a proof of it.
     pub expected: &'a Expected,
@@ -52,7 +52,6 @@ pub(super) fn next(link: &mut Link, question: &[u8]) -> Result<Message, LoginErr
     link.ask(question, parse)
 }
 
-/// A request that cannot be encoded, as the error of a login.
 #[must_use]
 pub fn unsaid(reason: impl Into<String>) -> LoginError {
     LoginError::Unsayable(reason.into())
@@ -96,7 +95,6 @@ pub(super) fn converse(mut link: Link, account: &Account<'_>) -> Result<LoggedIn
     Err(LoginError::strange(link.endpoint(), format!("more than {MOST_MESSAGES} messages for one login")))
 }
 
-/// The reply to a message about authentication.
 fn authenticate(
     message: Message,
     link: &mut Link,

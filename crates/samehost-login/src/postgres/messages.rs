@@ -37,7 +37,6 @@ pub fn parse(input: &[u8]) -> Result<Option<(Message, usize)>, Malformed> {
     }
 }
 
-/// A request that cannot be encoded.
 #[derive(Debug, thiserror::Error)]
 #[error("a request that cannot be sent: {0}")]
 pub struct Unsendable(std::io::Error);
@@ -58,7 +57,7 @@ pub fn is_aside(tag: u8) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusal {
     severity: String,
-    /// The SQLSTATE.
+    /// SQLSTATE.
     pub code: String,
     message: String,
 }

@@ -31,7 +31,6 @@ pub struct LoggedIn {
     pub backend: i32,
 }
 
-/// Most messages of a reply with rows.
 const MOST_ROWS: usize = 100_000;
 
 /// Columns as text; `None` is NULL.
@@ -112,7 +111,6 @@ impl LoggedIn {
         Ok(rows.into_iter().flatten().flatten().next().unwrap_or_default())
     }
 
-    /// A refusal as an error with advice.
     #[must_use]
     pub fn refused(&self, what: &str, refusal: &Refusal) -> LoginError {
         refused(&self.link, what.to_owned(), refusal)
@@ -169,7 +167,6 @@ impl Seen {
         Some(if self.column(3).is_some() { "tcp" } else { "unix" })
     }
 
-    /// TLS version and cipher, if TLS is in use.
     #[must_use]
     pub fn tls(&self) -> Option<String> {
         Some(format!("{} {}", self.column(5)?, self.column(6)?))

@@ -68,7 +68,6 @@ impl Diag {
         }
     }
 
-    /// The end of a TCP connection with this local address and this peer.
     pub fn tcp_end(&mut self, local: SocketAddr, peer: SocketAddr) -> Result<Option<SocketEnd>, Errno> {
         let Some(mut request) = inet::exact(local, peer) else { return Ok(None) };
         request[2] = ASKED;

@@ -3,9 +3,8 @@
 
 use rustix::io::Errno;
 
-/// Bytes of a message header (`struct nlmsghdr`).
+/// `struct nlmsghdr` and `struct nlattr`, in bytes.
 const HEADER: usize = 16;
-/// Bytes of an attribute header (`struct nlattr`).
 const ATTRIBUTE_HEADER: usize = 4;
 /// Mask that removes the flags in an attribute's type (`NLA_F_NESTED`, `NLA_F_NET_BYTEORDER`).
 const TYPE_MASK: u16 = 0x3fff;
@@ -23,7 +22,6 @@ pub fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
 }
 
-/// A netlink message without its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
     pub kind: u16,

@@ -36,9 +36,7 @@ const STATES_WITH_TRAFFIC: u32 = 1 << 1 | 1 << 6 | 1 << 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Addresses, queues and inodes.
     Sockets,
-    /// The same, of connected sockets only.
     Connected,
     /// Connected sockets with their traffic counters, and the sockets in TIME_WAIT.
     Traffic,
@@ -46,7 +44,6 @@ pub enum Wanted {
     Memory,
 }
 
-/// The kinds of sockets that a request can ask for.
 pub const KINDS: [SocketKind; 4] = [SocketKind::Tcp, SocketKind::Tcp6, SocketKind::Udp, SocketKind::Udp6];
 
 /// Payload of a request for all sockets of a kind; `None` for Unix sockets.
@@ -151,27 +148,23 @@ pub fn cookie(payload: &[u8]) -> u64 {
 /// Traffic of a TCP socket since it was connected (`struct tcp_info`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Bytes sent that the peer has acknowledged.
     pub bytes_acked: u64,
     pub bytes_received: u64,
-    /// Segments sent, including acknowledgements.
+    /// In both directions with acknowledgements.
     pub segments_out: u32,
-    /// Segments received, including acknowledgements.
     pub segments_in: u32,
-    /// Segments with data sent.
     pub data_segments_out: u32,
-    /// Segments with data received.
     pub data_segments_in: u32,
 }
 
 /// What a connected TCP socket has not sent yet, and why it may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unsent {
-    /// Segments sent that the peer has not acknowledged.
+    /// Segments in flight.
     pub unacknowledged: u32,
-    /// Bytes that wait to be sent.
+    /// In bytes.
     pub not_sent: u32,
-    /// Bytes of a whole segment.
+    /// In bytes.
     pub segment_size: u32,
     /// Segments sent, including acknowledgements.
     pub segments_out: u32,
@@ -183,7 +176,6 @@ fn attribute(payload: &[u8], wanted: u16) -> Option<&[u8]> {
     all.find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
 }
 
-/// Parses what is unsent from a reply with `INET_DIAG_INFO`.
 pub fn unsent(payload: &[u8]) -> Option<Unsent> {
     let counters = counters(payload)?;
     let info = attribute(payload, INET_DIAG_INFO)?;

@@ -30,7 +30,6 @@ const NLM_F_DUMP: u16 = 0x300;
 /// The kernel puts at most 32 KiB into one datagram of a dump.
 const DATAGRAM: usize = 64 * 1024;
 
-/// A connection to the kernel's socket listing.
 pub struct Diag {
     socket: OwnedFd,
     buffer: Vec<u8>,
@@ -43,7 +42,7 @@ pub struct Activity {
     pub state: SocketState,
     /// Milliseconds until its timer expires; in TIME_WAIT, until the socket is gone.
     pub expires_ms: u32,
-    /// `None` in TIME_WAIT.
+    /// TIME_WAIT has none.
     pub counters: Option<Counters>,
     /// The kernel's name of the socket, which no other one has had since the machine started.
     pub cookie: u64,
@@ -71,7 +70,6 @@ impl Diag {
         Ok(sockets)
     }
 
-    /// All connected TCP sockets of the namespace.
     pub fn connected(&mut self, namespace: u64) -> Result<Vec<Socket>, Errno> {
         let mut found = Vec::new();
         self.dump_tcp(Wanted::Connected, |payload, kind| {
@@ -87,7 +85,6 @@ impl Diag {
         Ok(found)
     }
 
-    /// The TCP sockets of the namespace that are in TIME_WAIT.
     pub fn in_time_wait(&mut self) -> Result<Vec<Activity>, Errno> {
         let mut found = Vec::new();
         self.dump_tcp(Wanted::TimeWait, |payload, kind| found.extend(activity(payload, kind)))?;
@@ -208,7 +205,6 @@ impl Diag {
         }
     }
 
-    /// Sends a request and passes the payload of each reply to `each`.
     fn dump(&mut self, request: &[u8], mut each: impl FnMut(&[u8])) -> Result<(), Errno> {
         self.send(request, NLM_F_REQUEST | NLM_F_DUMP)?;
         loop {
@@ -336,7 +332,6 @@ pub struct Endings {
 }
 
 impl Endings {
-    /// Starts to listen in the calling thread's network namespace.
     pub fn open() -> Result<Self, Errno> {
         let socket = netlink(TCP_ENDS)?;
         // A smaller buffer only means that a busy machine's notifications are lost sooner, which is reported.

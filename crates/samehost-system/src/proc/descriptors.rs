@@ -34,7 +34,7 @@ pub struct Descriptors {
     pub holders: Vec<(u64, u32)>,
     /// Inode of a network namespace, and a process in it; one entry for each process, ascending.
     pub namespaces: Vec<(u64, u32)>,
-    /// Number of processes whose descriptors may not be read.
+    /// How many processes may not be looked at.
     pub refused: u32,
 }
 
@@ -52,7 +52,6 @@ impl Descriptors {
     }
 }
 
-/// Pids of all processes, ascending.
 pub fn pids(proc: BorrowedFd<'_>) -> Result<Vec<u32>, Errno> {
     let directory = openat(proc, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let mut buffer = vec![MaybeUninit::uninit(); 32 * 1024];

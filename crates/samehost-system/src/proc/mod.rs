@@ -77,7 +77,6 @@ pub fn fuzzed(bytes: &[u8]) {
     let _ = descriptors::inode_of(bytes);
 }
 
-/// Most arguments that are kept.
 const MOST_WORDS: usize = 64;
 
 /// The arguments in `/proc/PID/cmdline`, redacted.

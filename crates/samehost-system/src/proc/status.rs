@@ -5,12 +5,11 @@
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
     pub parent: u32,
-    /// File-system uid.
+    /// File-system uid and gid.
     pub uid: u32,
-    /// File-system gid.
     pub gid: u32,
     pub groups: Vec<u32>,
-    /// Effective capabilities.
+    /// The effective ones.
     pub capabilities: u64,
 }
 
