@@ -15,11 +15,10 @@ const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/preload.so"));
 /// Length of the file in which the library counts, in bytes.
 pub const COUNTERS: usize = layout::PAGE;
 
+/// Whether whoever connects to the port, or whoever binds to it, gets the Unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// Whoever connects to the port is connected to the Unix socket.
     Connects,
-    /// Whoever binds to the port is bound to the Unix socket.
     Listens,
 }
 

@@ -80,7 +80,7 @@ impl Rights {
         })
     }
 
-    /// These, for a thread with as many more filters.
+    /// These rights with so many filters more.
     pub fn with_filters(mut self, more: u64) -> Self {
         if let Some(Inherited { filters: Some(filters), .. }) = &mut self.inherited {
             *filters += more;

@@ -148,7 +148,7 @@ impl Supervisor {
         Ok((self.processes.exit_status(), self.connects.tally))
     }
 
-    /// Looks at a trial that ends on a decision, where there is a block more to look at.
+    /// Looks at a trial that ends on a decision, where there are more blocks to look at than the last time.
     fn has_decided(&mut self, is_decided: impl Fn(&Tried) -> bool) -> bool {
         let Some(trial) = &mut self.connects.trial else { return false };
         let Some(found) = trial.look() else { return false };

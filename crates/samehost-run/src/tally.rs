@@ -12,14 +12,13 @@ use samehost_model::printable::clean;
 use super::maps::Map;
 use super::thread::Thread;
 
-/// Who would keep the old socket when it is replaced.
+/// What would keep the old socket when it is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
     ByEpoll,
     ByDuplicate,
 }
 
-/// Why a connection stays with TCP.
 #[derive(Debug)]
 pub enum Reason {
     NoAnswer(io::Error),
@@ -29,16 +28,12 @@ pub enum Reason {
     Landlock,
     NotVisible(io::Error),
     Kept(Kept),
-    /// An option is set that a Unix socket does not have.
     Option(&'static str),
     Bound,
     Signals,
-    /// The process may open no Unix socket.
     NoUnixSocket,
-    /// A trial's coin says so.
     Drawn,
     WasTried,
-    /// A trial does not compare it.
     NotTried,
     NotReplaced(io::Error),
 }
@@ -134,7 +129,7 @@ impl Tally {
         let _ = log.write_all(line.as_bytes());
     }
 
-    /// Takes over what another counted for a map: over the Unix socket, and over TCP by reason.
+    /// Takes over what the preloaded library counted for a map.
     pub fn counted(&mut self, map: String, over_unix: u64, over_tcp: impl Iterator<Item = (Reason, u64)>) {
         self.tcp.extend(over_tcp.map(|(reason, number)| ((map.clone(), reason.to_string()), number)));
         if over_unix > 0 {

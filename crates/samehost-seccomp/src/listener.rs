@@ -24,7 +24,6 @@ pub enum SpawnError {
     /// The kernel, or what surrounds this process, refused the filter.
     #[error("this kernel does not take the filter: {0}")]
     Filter(#[source] io::Error),
-    /// The program could not be executed.
     #[error("{0}")]
     Program(#[source] io::Error),
 }

@@ -46,7 +46,7 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or([0; N])
 }
 
-/// The network namespace whose sockets are meant, as the kernel gives it.
+/// SO_NETNS_COOKIE of the network namespace whose sockets are meant; zeros where the kernel does not tell.
 pub fn network() -> [u8; 8] {
     number(config(), layout::NETWORK)
 }

@@ -145,7 +145,7 @@ fn is_closed(fd: i32) -> bool {
     calls::option::<1>(fd, IPPROTO_TCP, TCP_INFO).is_ok_and(|(state, _)| state[0] == CLOSED)
 }
 
-/// Whether the program would notice, or the socket leads elsewhere.
+/// Fails where the program would notice an exchange, or the socket leads elsewhere.
 pub fn may_be_replaced(fd: i32) -> Result<(), Stay> {
     let network = config::network();
     if network != [0; 8]
@@ -168,7 +168,8 @@ pub fn may_be_replaced(fd: i32) -> Result<(), Stay> {
     Ok(())
 }
 
-/// Gives the new socket what the old one has and a Unix socket can have.
+/// Gives the new socket what the old one has and a Unix socket can have. Sizes of buffers only where the program chose them,
+/// which kernels before 5.14 do not tell. The kernel doubles what is set, and tells the double.
 pub fn like(new: i32, old: i32) -> Result<(), Errno> {
     let waits = calls::fcntl(old, F_GETFL, 0)? & O_NONBLOCK as usize == 0;
     if waits {
@@ -184,23 +185,23 @@ pub fn options_like(new: i32, old: i32) -> Result<(), Errno> {
             calls::set_option(new, name, value.get(..length).unwrap_or_default())?;
         }
     }
-    // Not on kernels before 5.14.
     let chosen = calls::number(old, SO_BUF_LOCK).unwrap_or_default();
     for (bit, name) in BUFFERS {
         if chosen & bit != 0 {
-            // The kernel doubles what is set, and tells the double.
             calls::set_number(new, name, calls::number(old, name)? / 2)?;
         }
     }
     Ok(())
 }
 
-/// Puts a Unix socket under the number of a TCP socket that nobody else in this process has.
+/// Puts a Unix socket under the number of a TCP socket that nobody else in this process has. The TCP socket is put into an
+/// epoll set before: a set has a socket until its last descriptor is closed, and one that is not connected always has
+/// something to report. Only where the set still reports it, the descriptors are looked through for a duplicate, for which
+/// the exchange is undone. So a connection takes as long with thousands of descriptors as with few (docs/decisions/0115).
 pub fn put_in_place(unix: &Owned, fd: i32) -> Result<(), Stay> {
     let not_replaced = |_| Stay::NotReplaced;
     let closes_on_exec = calls::fcntl(fd, F_GETFD, 0).map_err(not_replaced)? & FD_CLOEXEC != 0;
     let old = calls::cookie(fd).map_err(not_replaced)?;
-    // A set has a socket until its last descriptor is closed, and one that is not connected always has something to report.
     let remains = Owned(calls::epoll().map_err(not_replaced)?);
     calls::watch(remains.0, fd).map_err(not_replaced)?;
     calls::replace(unix.0, fd, closes_on_exec).map_err(not_replaced)?;

@@ -267,13 +267,13 @@ const LISTENING: u8 = 10;
 
 /// What is done with an option of a socket that was replaced.
 enum Asked {
-    /// The Unix socket has it.
+    /// Asked of the Unix socket itself.
     OfEvery,
-    /// It is this number.
+    /// Answered with this number.
     Number(u32),
-    /// A fresh TCP socket knows what it takes and gives.
+    /// Asked of a fresh TCP socket, which knows what the option takes and gives.
     OfTcp,
-    /// The same, and the first byte is this.
+    /// As [`Asked::OfTcp`], with this as the first byte of the value.
     State(u8),
 }
 

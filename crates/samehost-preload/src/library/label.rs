@@ -130,7 +130,6 @@ const SHORTEST_V6: usize = 24;
 const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 const LOOPBACK: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 
-/// An address of IP with its port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
     pub is_v4: bool,
