@@ -257,8 +257,8 @@ pub fn advice(answer: &str) -> &'static str {
     }
 }
 
-/// Parses an answer to INFO: lines `name:value`. Which field has the version depends on the kind: Valkey has one of its own
-/// beside that of the Redis that it behaves like.
+/// Parses an answer to INFO: lines `name:value`. Which field has the version depends on the kind: a server that behaves like
+/// Redis may have one of its own beside that of the Redis that it behaves like.
 fn identity(text: &str) -> Identity {
     let fields: BTreeMap<&str, &str> =
         text.lines().filter_map(|line| line.trim_end().split_once(':')).collect();

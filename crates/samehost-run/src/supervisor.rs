@@ -62,7 +62,7 @@ impl Supervisor {
     /// from now on, and orphans become its children: where ptrace is restricted, only descendants may be looked at.
     ///
     /// # Errors
-    /// [`RunError`]; a program that cannot be executed is no error but [`Started::Failed`].
+    /// [`RunError`]; a program that cannot be executed is [`Started::Failed`].
     pub fn start(
         command: &[OsString],
         maps: Maps,
