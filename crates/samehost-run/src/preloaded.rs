@@ -74,7 +74,7 @@ impl Preloaded {
     /// children.
     ///
     /// # Errors
-    /// [`RunError`]; a program that cannot be executed is [`Started::Failed`].
+    /// When something that the start needs is missing. A program that cannot be executed is [`Started::Failed`].
     pub fn start(command: &[OsString], ports: Ports) -> Result<Started<Preloaded>, RunError> {
         let directory = directory()?;
         let (file, counters) = (directory.path().join(LIBRARY), directory.path().join(COUNTERS));

@@ -30,7 +30,7 @@ pub enum Started<T> {
     Failed(io::Error),
 }
 
-/// Why the program was not even tried to be executed.
+/// Why nothing was started.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     #[error("samehost run knows x86_64 and aarch64 only")]
@@ -62,7 +62,7 @@ impl Supervisor {
     /// from now on, and orphans become its children: where ptrace is restricted, only descendants may be looked at.
     ///
     /// # Errors
-    /// [`RunError`]; a program that cannot be executed is [`Started::Failed`].
+    /// When something that the start needs is missing. A program that cannot be executed is [`Started::Failed`].
     pub fn start(
         command: &[OsString],
         maps: Maps,

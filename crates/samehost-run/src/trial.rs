@@ -199,7 +199,7 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Begins a trial on these maps, at most [`MOST_PORTS`], and has the kernel time their connections.
+    /// Begins a trial on these maps, at most `MOST_PORTS`, and has the kernel time their connections.
     ///
     /// # Errors
     /// What is missing, and what to do. A kernel that stamps when bytes arrive, and not when a request begins, is refused:

@@ -58,7 +58,7 @@ pub fn in_pid_namespace() -> bool {
 }
 
 /// Network namespaces other than our own, by process and by name, each once. Whoever made one is judged by its processes: by
-/// at most [`MOST_ASKED`] of them, since each takes a look at its user namespace. One with a name is the system's, because
+/// at most `MOST_ASKED` of them, since each takes a look at its user namespace. One with a name is the system's, because
 /// only root can bind it there.
 pub fn others(own: u64, by_process: &[(u64, u32)]) -> Vec<Door> {
     let mut doors: BTreeMap<u64, Door> = BTreeMap::new();
