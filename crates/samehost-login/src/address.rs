@@ -11,22 +11,20 @@ use crate::credentials::Credentials;
 pub struct ServerAddress {
     pub endpoint: Endpoint,
     pub credentials: Credentials,
-    /// TLS over a plain TCP endpoint, of PostgreSQL.
+    /// Of PostgreSQL.
     pub sslmode: SslMode,
     /// What a URL of HTTP asks for; `None` where an endpoint is named alone.
     pub page: Option<Page>,
 }
 
-/// What is asked of a server of HTTP.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Page {
     /// Path and query, as written; they may hold a token.
     pub target: String,
-    /// Value of the Host field.
     pub host: String,
 }
 
-/// Where it is and as whom, without the password and without a page's target.
+/// Leaves out the password and a page's target.
 impl fmt::Debug for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Credentials { user, database, .. } = &self.credentials;
@@ -37,12 +35,10 @@ impl fmt::Debug for ServerAddress {
 /// TLS of a connection to a TCP endpoint (libpq's sslmode). A `tcp+tls` endpoint always has TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SslMode {
-    /// Without TLS; the default here, because TLS is a transport of its own.
+    /// The default here, because TLS is a transport of its own.
     #[default]
     Disable,
-    /// With TLS if the server offers it.
     Prefer,
-    /// Only with TLS.
     Require,
 }
 
@@ -52,7 +48,6 @@ impl ServerAddress {
         ServerAddress { endpoint, credentials, sslmode: SslMode::default(), page: None }
     }
 
-    /// An address without a login.
     #[must_use]
     pub fn open(endpoint: Endpoint) -> Self {
         Self::new(endpoint, Credentials::default())

@@ -3,28 +3,31 @@
 //!
 //! Servers count refusals and lock accounts or hosts (FAILED_LOGIN_ATTEMPTS, max_password_errors, fail2ban), so credentials with a
 //! refused password are not sent again, over whatever transport and as whatever user.
+//!
+//! Code that shows a server's messages redacts the passwords that were sent, since a server may repeat what it received. A
+//! process that sends passwords writes no core dump, and no other process of its user may read its memory.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, Mutex};
+use std::sync::{LazyLock, Mutex, Once, RwLock};
 
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use samehost_model::{Endpoint, Protocol, Secret};
 use samehost_system::accounts;
 
 use crate::error::{CredentialsError, LoginError};
-use crate::own_files::{Defaults, FoundPassword, Login, OwnFiles, with_service};
-use crate::passwords;
-use crate::url::{ServerUrl, unescape};
+use crate::own_files::{self, Defaults, FoundPassword, Login, OwnFiles, with_service};
+use crate::url::{ServerUrl, UrlError, unescape};
 
 /// User, password and database of a login; missing parts have the defaults of the server's own clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
-    /// User; `None` for the name of the current user (MySQL, PostgreSQL) or the default user (Redis).
+    /// `None` for the name of the current user (MySQL, PostgreSQL) or the default user (Redis).
     pub user: Option<String>,
-    /// Password; `None` if none is needed.
+    /// `None` if none is needed.
     pub password: Option<Secret>,
-    /// Database or its number; `None` for no database (MySQL), the user's own (PostgreSQL) or 0 (Redis).
+    /// Name or number; `None` for no database (MySQL), the user's own (PostgreSQL) or 0 (Redis).
     pub database: Option<String>,
 }
 
@@ -36,42 +39,44 @@ impl Credentials {
     /// # Errors
     /// When the URL is wrongly encoded, or `~/.my.cnf` contains a password and other users may read it.
     pub fn of(protocol: Protocol, text: &str, endpoint: &Endpoint) -> Result<Self, CredentialsError> {
-        let url = ServerUrl::parse(text).transpose().map_err(CredentialsError::Url)?;
+        let url = ServerUrl::parse(text).transpose()?;
         Self::of_url(protocol, url.as_ref(), endpoint)
     }
 
     /// The same of a parsed URL; `None` for a text without one.
     ///
     /// # Errors
-    /// As [`Credentials::of`].
+    /// As [`Credentials::of`]; also when no file has the service of libpq that the URL names.
     pub fn of_url(
         protocol: Protocol,
         url: Option<&ServerUrl>,
         endpoint: &Endpoint,
     ) -> Result<Self, CredentialsError> {
         match protocol {
-            Protocol::Mysql => Ok(mysql(url, &Surroundings::of_process()?)?),
-            Protocol::Postgres => {
-                let files = OwnFiles::here();
-                let url = url
-                    .map(|url| with_service(url, &files))
-                    .transpose()
-                    .map_err(CredentialsError::Service)?;
-                let mut found = postgres(url.as_ref(), &Defaults::here())?;
-                if found.password.is_none() {
-                    let host = url.as_ref().and_then(host_of);
-                    found.password = found
-                        .postgres_password(&files, endpoint, host.as_deref())
-                        .map(|found| found.password);
-                }
-                Ok(found)
-            }
+            Protocol::Mysql => mysql(url, &Surroundings::of_process()?),
+            Protocol::Postgres => Self::of_postgres_url(url, endpoint),
             Protocol::Redis => redis(url, std::env::var("REDISCLI_AUTH").ok()),
             _ => Ok(Credentials::default()),
         }
     }
 
-    /// The user of the login; by default the one who runs this.
+    fn of_postgres_url(url: Option<&ServerUrl>, endpoint: &Endpoint) -> Result<Self, CredentialsError> {
+        let files = OwnFiles::here();
+        let url = match url {
+            Some(url) => Some(with_service(url, &files)?),
+            None => None,
+        };
+        let mut credentials = postgres(url.as_ref(), &Defaults::here())?;
+        if credentials.password.is_none() {
+            let host = url.as_ref().and_then(host_of);
+            if let Some(found) = credentials.postgres_password(&files, endpoint, host.as_deref()) {
+                credentials.password = Some(found.password);
+            }
+        }
+        Ok(credentials)
+    }
+
+    /// The user of the login; by default the one who runs this, by number if it has no name.
     pub(crate) fn user(&self) -> String {
         match self.user.clone().or_else(accounts::own_name) {
             Some(user) => user,
@@ -84,7 +89,8 @@ impl Credentials {
     }
 
     /// The password that a client of libpq finds by itself for this login of PostgreSQL. `host` is how the client has the
-    /// host; `None` for the directory or the address of the endpoint.
+    /// host; `None` for the directory or the address of the endpoint. The port of a Unix socket is in its name. `None` also
+    /// where user or database is not known yet, because a line of the password file is for both.
     #[must_use]
     pub fn postgres_password(
         &self,
@@ -92,80 +98,86 @@ impl Credentials {
         endpoint: &Endpoint,
         host: Option<&str>,
     ) -> Option<FoundPassword> {
-        let (of_endpoint, port) = match endpoint {
+        let (endpoint_host, port) = match endpoint {
             Endpoint::Unix(path) => {
-                let port =
-                    path.file_name().and_then(|name| name.to_str()?.strip_prefix(".s.PGSQL.")?.parse().ok());
-                (path.parent().unwrap_or(Path::new("/")).display().to_string(), port)
+                let directory = path.parent().unwrap_or(Path::new("/"));
+                (directory.display().to_string(), socket_port(path))
             }
             Endpoint::Tcp { host, port } | Endpoint::TcpTls { host, port } => (host.clone(), Some(*port)),
             _ => return None,
         };
         files.password(&Login {
-            host: host.unwrap_or(&of_endpoint),
+            host: host.unwrap_or(&endpoint_host),
             port: port.unwrap_or(5432),
             database: self.database.as_deref()?,
             user: self.user.as_deref()?,
         })
     }
 
-    /// The same for a login of this process's own. Who names the usual directory, in whatever spelling, has lines for
-    /// `localhost` as well: nothing is said of another program by this.
+    /// The same for a login of this process's own. Whoever names the usual directory, in whatever spelling, gets the lines
+    /// for `localhost` as well: this process may choose how it writes the host. A program under examination has chosen
+    /// already, so [`Credentials::postgres_password`] takes its spelling as it is.
     #[must_use]
     pub fn own_postgres_password(&self, endpoint: &Endpoint) -> Option<Secret> {
         let files = OwnFiles::here();
         let mut found = self.postgres_password(&files, endpoint, None);
-        if found.is_none() && endpoint.path().and_then(Path::parent) == Some(Path::new("/run/postgresql")) {
+        let is_usual = endpoint.path().and_then(Path::parent) == Some(Path::new("/run/postgresql"));
+        if found.is_none() && is_usual {
             found = self.postgres_password(&files, endpoint, Some(""));
         }
-        found.map(|found| found.password)
+        Some(found?.password)
     }
 }
 
-/// Database in a URL's path.
-fn database(url: Option<&ServerUrl>) -> Result<Option<String>, CredentialsError> {
-    let Some((_, name)) = url.and_then(|url| url.place.split_once('/')) else { return Ok(None) };
-    let name =
-        unescape(name).ok_or_else(|| CredentialsError::Url("a wrong `%` in the database's name".into()))?;
-    Ok(Some(name).filter(|name| !name.is_empty()))
+/// The port in the name of a PostgreSQL socket: 5432 of `.s.PGSQL.5432`.
+fn socket_port(path: &Path) -> Option<u16> {
+    path.file_name()?.to_str()?.strip_prefix(".s.PGSQL.")?.parse().ok()
 }
 
-fn option(url: Option<&ServerUrl>, name: &str) -> Option<String> {
-    url.and_then(|url| url.option(name)).map(str::to_owned)
+fn database(url: Option<&ServerUrl>) -> Result<Option<String>, UrlError> {
+    let Some(url) = url else { return Ok(None) };
+    let Some((_, name)) = url.place.split_once('/') else { return Ok(None) };
+    let name = unescape(name).ok_or(UrlError::Part("the database's name"))?;
+    Ok(if name.is_empty() { None } else { Some(name) })
+}
+
+/// Of a URL; JDBC and libpq have it as an option.
+fn url_user(url: &ServerUrl) -> Option<String> {
+    url.user.clone().or_else(|| url.owned_option("user"))
+}
+
+fn url_password(url: &ServerUrl) -> Option<String> {
+    url.password.clone().or_else(|| url.owned_option("password"))
 }
 
 fn mysql(url: Option<&ServerUrl>, around: &Surroundings) -> Result<Credentials, CredentialsError> {
-    // JDBC has both among the options.
-    let given = url.and_then(|url| url.password.clone()).or_else(|| option(url, "password"));
-    let passwords = [given, around.environment.clone()];
-    let own = Some(around.login_name.clone()).filter(|name| !name.is_empty());
-    Ok(Credentials {
-        user: url
-            .and_then(|url| url.user.clone())
-            .or_else(|| option(url, "user"))
-            .or_else(|| around.file.user.clone())
-            .or(own),
-        password: passwords
-            .into_iter()
-            .flatten()
-            .next()
-            .or_else(|| around.file.password.clone())
-            .map(Secret::new),
-        database: database(url)?,
-    })
+    let mut user = url.and_then(url_user).or_else(|| around.file.user.clone());
+    if user.is_none() && !around.login_name.is_empty() {
+        user = Some(around.login_name.clone());
+    }
+    let mut password = url.and_then(url_password);
+    if password.is_none() {
+        password = around.environment.clone().or_else(|| around.file.password.clone());
+    }
+    Ok(Credentials { user, password: password.map(Secret::new), database: database(url)? })
 }
 
 fn postgres(url: Option<&ServerUrl>, defaults: &Defaults) -> Result<Credentials, CredentialsError> {
-    let user = url
-        .and_then(|url| url.user.clone())
-        .or_else(|| option(url, "user"))
-        .unwrap_or_else(|| defaults.user.clone());
-    let database = database(url)?
-        .or_else(|| option(url, "dbname"))
-        .or_else(|| defaults.database.clone())
-        .unwrap_or_else(|| user.clone());
-    let password = url.and_then(|url| url.password.clone()).or_else(|| option(url, "password"));
-    Ok(Credentials { user: Some(user), password: password.map(Secret::new), database: Some(database) })
+    let user = match url.and_then(url_user) {
+        Some(user) => user,
+        None => defaults.user.clone(),
+    };
+    let mut named = database(url)?;
+    if named.is_none() {
+        named = url.and_then(|url| url.owned_option("dbname"));
+    }
+    // libpq takes the user's name where nothing names the database.
+    let database = match named.or(defaults.database.clone()) {
+        Some(database) => database,
+        None => user.clone(),
+    };
+    let password = url.and_then(url_password).map(Secret::new);
+    Ok(Credentials { user: Some(user), password, database: Some(database) })
 }
 
 /// The host of a URL of PostgreSQL as it is written, empty where it names none.
@@ -174,32 +186,37 @@ fn host_of(url: &ServerUrl) -> Option<String> {
         return None;
     }
     let authority = url.place.split('/').next().unwrap_or_default();
-    let written = authority.rsplit_once(':').filter(|(_, port)| !port.ends_with(']'));
-    let host = unescape(written.map_or(authority, |(host, _)| host))?;
-    Some(url.option("host").map_or(host, str::to_owned))
-}
-
-fn redis(url: Option<&ServerUrl>, from_environment: Option<String>) -> Result<Credentials, CredentialsError> {
-    let is_socket = url.is_some_and(|url| url.scheme.ends_with("unix"));
-    let database = if is_socket { option(url, "db").filter(|name| !name.is_empty()) } else { database(url)? };
-    let from_environment = from_environment.filter(|password| !password.is_empty());
-    let password = url.and_then(|url| url.password.clone()).or(from_environment);
-    Ok(Credentials {
-        user: url.and_then(|url| url.user.clone()),
-        password: password.map(Secret::new),
-        database,
+    let host = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => host,
+        _ => authority,
+    };
+    let host = unescape(host)?;
+    Some(match url.option("host") {
+        Some(option) => option.to_owned(),
+        None => host,
     })
 }
 
-// Where a URL has no user or password for MySQL, they are found as its own clients find them: in the environment and in the group
-// `[client]` of `~/.my.cnf`.
+fn redis(url: Option<&ServerUrl>, from_environment: Option<String>) -> Result<Credentials, CredentialsError> {
+    let from_environment = from_environment.filter(|password| !password.is_empty());
+    let Some(url) = url else {
+        return Ok(Credentials { password: from_environment.map(Secret::new), ..Credentials::default() });
+    };
+    let database = if url.scheme.ends_with("unix") {
+        url.owned_option("db").filter(|name| !name.is_empty())
+    } else {
+        database(Some(url))?
+    };
+    let password = url.password.clone().or(from_environment).map(Secret::new);
+    Ok(Credentials { user: url.user.clone(), password, database })
+}
 
-/// Options taken from the file.
+/// User and password of the group `[client]` in `~/.my.cnf`, where the clients of MySQL look for what no URL says.
 #[derive(Clone, Default, PartialEq, Eq)]
 #[cfg_attr(test, derive(Debug))]
 struct OptionFile {
     user: Option<String>,
-    /// Password; never formatted.
+    /// Never formatted outside of tests.
     password: Option<String>,
 }
 
@@ -211,10 +228,10 @@ impl OptionFile {
     fn of_user() -> Result<Self, CredentialsError> {
         let Some(home) = std::env::var_os("HOME") else { return Ok(OptionFile::default()) };
         let path = PathBuf::from(home).join(".my.cnf");
-        let Ok((mode, text)) = passwords::read(&path) else { return Ok(OptionFile::default()) };
+        let Ok((mode, text)) = own_files::read(&path) else { return Ok(OptionFile::default()) };
         let found = options(&text);
-        let open = mode & 0o077 != 0;
-        if open && found.password.is_some() {
+        let is_open = mode & 0o077 != 0;
+        if is_open && found.password.is_some() {
             return Err(CredentialsError::Open { path });
         }
         Ok(found)
@@ -228,13 +245,14 @@ fn options(text: &str) -> OptionFile {
     let mut in_client = false;
     for line in text.lines().map(str::trim) {
         if let Some(group) = line.strip_prefix('[') {
-            in_client = group.split(']').next().is_some_and(|name| name.trim() == "client");
+            let name = group.split(']').next().unwrap_or_default();
+            in_client = name.trim() == "client";
             continue;
         }
-        let Some((name, value)) = line.split_once('=').filter(|_| in_client && !line.starts_with(['#', ';']))
-        else {
+        if !in_client || line.starts_with(['#', ';']) {
             continue;
-        };
+        }
+        let Some((name, value)) = line.split_once('=') else { continue };
         let value = Some(unquoted(value.trim()));
         match name.trim() {
             "user" => found.user = value,
@@ -269,29 +287,29 @@ fn unquoted(value: &str) -> String {
     if quote.is_none() { out.trim_end().to_owned() } else { out }
 }
 
-/// Sources of user and password if a URL has none.
+/// Where user and password of MySQL come from if a URL has none.
 #[derive(Clone, Default)]
 struct Surroundings {
     /// MYSQL_PWD.
     environment: Option<String>,
-    /// `~/.my.cnf`.
     file: OptionFile,
-    /// Name of the user who runs this program.
+    /// Empty if neither USER nor LOGNAME is set, except for root.
     login_name: String,
 }
 
 impl Surroundings {
-    /// Reads those of this process.
-    ///
     /// # Errors
     /// When other users may read the option file and it contains a password.
     fn of_process() -> Result<Self, CredentialsError> {
-        let name = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
-        let root = rustix::process::geteuid().is_root().then(|| "root".to_owned());
+        let login_name = match std::env::var("USER").or_else(|_| std::env::var("LOGNAME")) {
+            Ok(name) => name,
+            Err(_) if rustix::process::geteuid().is_root() => "root".to_owned(),
+            Err(_) => String::new(),
+        };
         Ok(Surroundings {
             environment: std::env::var("MYSQL_PWD").ok(),
             file: OptionFile::of_user()?,
-            login_name: name.or(root).unwrap_or_default(),
+            login_name,
         })
     }
 }
@@ -312,22 +330,21 @@ fn hash(protocol: Protocol, credentials: &Credentials) -> Option<u64> {
     Some(TRIED.keys.hash_one((protocol.name(), credentials.user.as_deref(), password)))
 }
 
-/// Refuses a login with a password that was refused before.
 pub(crate) fn refuse_again(
     protocol: Protocol,
     endpoint: &Endpoint,
     credentials: &Credentials,
 ) -> Result<(), LoginError> {
-    let known = hash(protocol, credentials);
-    let is_known = known.is_some_and(|known| TRIED.refused.lock().is_ok_and(|all| all.contains(&known)));
-    if !is_known {
+    let Some(hash) = hash(protocol, credentials) else { return Ok(()) };
+    let Ok(refused) = TRIED.refused.lock() else { return Ok(()) };
+    if !refused.contains(&hash) {
         return Ok(());
     }
     let user = credentials.user.as_deref().unwrap_or_default().escape_debug().to_string();
     Err(LoginError::Spent { endpoint: endpoint.to_string(), user })
 }
 
-/// Remembers the outcome of a login.
+/// Remembers whether the password of a login was refused; `error` is `None` after a login that succeeded.
 pub(crate) fn note_outcome(protocol: Protocol, credentials: &Credentials, error: Option<&LoginError>) {
     let Some(hash) = hash(protocol, credentials) else { return };
     let (Ok(mut refused), Ok(mut let_in)) = (TRIED.refused.lock(), TRIED.let_in.lock()) else { return };
@@ -341,6 +358,38 @@ pub(crate) fn note_outcome(protocol: Protocol, credentials: &Credentials, error:
         }
         Some(_) => {}
     }
+}
+
+static SENT: RwLock<Vec<Secret>> = RwLock::new(Vec::new());
+
+/// All passwords that a login of this process has sent so far, wherever they came from.
+/// A server may repeat the password that it was given, in its version or in an error, and that went into
+/// JSON, HTML and stored results. Masking only passwords of the command line was rejected: one from an
+/// option file or a prompt was not known (docs/decisions/0067).
+#[must_use]
+pub fn sent_passwords() -> Vec<Secret> {
+    match SENT.read() {
+        Ok(all) => all.clone(),
+        Err(_) => Vec::new(),
+    }
+}
+
+/// Adds a password to [`sent_passwords`]; called just before it, or a proof of it, is sent.
+pub(crate) fn remember_sent(password: &str) {
+    let Ok(mut all) = SENT.write() else { return };
+    if !all.iter().any(|known| known.reveal() == password) {
+        all.push(Secret::new(password));
+    }
+}
+
+/// Protects the memory of this process from here on; only the first call has an effect. If the kernel refuses, nothing
+/// else can be done.
+pub(crate) fn guard_memory() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+        let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    });
 }
 
 #[cfg(test)]
@@ -434,5 +483,20 @@ mod tests {
         note_outcome(Protocol::Mysql, &of("right"), None);
         note_outcome(Protocol::Mysql, &of("right"), Some(&refused(false)));
         assert!(may("right"), "the account is the matter, not the password");
+    }
+
+    #[test]
+    fn each_is_known_once() {
+        for password in ["of-this-test", "of-this-test"] {
+            remember_sent(password);
+        }
+        assert_eq!(sent_passwords().iter().filter(|one| one.reveal() == "of-this-test").count(), 1);
+    }
+
+    #[test]
+    fn no_memory_image_is_left() {
+        guard_memory();
+        assert_eq!(rustix::process::getrlimit(Resource::Core).current, Some(0));
+        assert_eq!(rustix::process::dumpable_behavior().unwrap(), DumpableBehavior::NotDumpable);
     }
 }

@@ -9,11 +9,11 @@ use samehost_model::{Endpoint, EndpointError};
 use samehost_services::{Kind, Leads, Protocol, scheme};
 
 use crate::Expected;
-use crate::own_files::{OwnFiles, with_service};
+use crate::own_files::{OwnFiles, UnknownService, with_service};
 use crate::url::{ServerUrl, unescape};
 
 /// Protocol and endpoint of a URL: the one place that says where a URL leads.
-/// Three readers disagreed before: `mysql://u@localhost/db` was a Unix socket to one and TCP to the
+/// Several readers disagreed before: `mysql://u@localhost/db` was a Unix socket to one and TCP to the
 /// other. Where they did, the clients that such URLs are written for decide (libmysqlclient, libpq,
 /// redis-cli, RFC 3986). The `url` crate was rejected, because passwords with `/` and `@`, which clients
 /// accept, break it (docs/decisions/0087).
@@ -27,23 +27,18 @@ pub struct Destination {
     pub ignored_port: Option<u16>,
 }
 
-/// Why a URL cannot be resolved. Contains nothing secret.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DestinationError {
-    /// No known server has such URLs.
     #[error("`{}://` is not the scheme of a known server", .0.escape_debug())]
     Scheme(String),
-    /// The URL asks for TLS.
     #[error("TLS ({0}://) is not measured")]
     Encrypted(String),
-    /// No file has the service of libpq that the URL, or PGSERVICE, names.
+    /// The service of libpq that the URL, or PGSERVICE, names stands in no file.
     #[error("definition of service \"{0}\" not found")]
     Service(String),
-    /// A part of the URL is wrong.
     #[error("{0}")]
     Part(String),
-    /// The resulting endpoint is wrong.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
 }
@@ -52,14 +47,17 @@ pub enum DestinationError {
 pub const MYSQL_SOCKET_OPTIONS: &[&str] = &["socket", "unix_socket", "unixSocket", "socketPath"];
 
 impl Destination {
-    /// Resolves a URL.
+    /// Resolves a URL; what it leaves out are the defaults of the protocol's own clients, down to which default socket
+    /// exists here. Names of hosts are not looked up.
     ///
     /// # Errors
     /// When no known server has such URLs, a part is wrong, or the URL asks for TLS.
     pub fn of(url: &ServerUrl) -> Result<Self, DestinationError> {
         let known =
             if url.scheme == "unix" { Some((Protocol::Plain, Leads::Socket)) } else { scheme(&url.scheme) };
-        let (protocol, leads) = known.ok_or_else(|| DestinationError::Scheme(url.scheme.clone()))?;
+        let Some((protocol, leads)) = known else {
+            return Err(DestinationError::Scheme(url.scheme.clone()));
+        };
         match (protocol, leads) {
             (_, Leads::Tls) => Err(DestinationError::Encrypted(url.scheme.clone())),
             (Protocol::Http, Leads::Socket) => {
@@ -84,24 +82,33 @@ impl Destination {
         Ok(Destination { protocol, endpoint, is_default_socket: false, ignored_port: None })
     }
 
-    /// A host and a port; by default this machine and the usual port.
+    /// An empty host is this machine, and no port the usual one.
     fn tcp(protocol: Protocol, host: String, port: Option<u16>) -> Result<Self, DestinationError> {
-        let usual = Kind::of_protocol(protocol).and_then(|kind| kind.descriptor().ports.first().copied());
         let host = if host.is_empty() { "127.0.0.1".to_owned() } else { host };
-        let endpoint = Endpoint::Tcp { host, port: port.or(usual).unwrap_or_default() };
+        let endpoint = Endpoint::Tcp { host, port: port.unwrap_or_else(|| usual_port(protocol)) };
         // An invalid endpoint is refused by the parser.
         let endpoint = endpoint.to_string().parse()?;
         Ok(Destination { protocol, endpoint, is_default_socket: false, ignored_port: None })
     }
 
+    /// The first default socket that is offered here, else the first of all.
     fn default_socket(protocol: Protocol, port: Option<u16>) -> Result<Self, DestinationError> {
-        let usual = Kind::of_protocol(protocol).and_then(|kind| kind.descriptor().ports.first().copied());
-        let number = port.or(usual).unwrap_or_default().to_string();
+        let number = port.unwrap_or_else(|| usual_port(protocol)).to_string();
         let all: Vec<String> =
             protocol.default_sockets().map(|path| path.replace("{port}", &number)).collect();
-        let found = all.iter().find(|path| is_offered(Path::new(path), protocol)).or(all.first());
-        let found = found.ok_or_else(|| part("no default socket is known"))?;
+        let offered = all.iter().find(|path| is_offered(Path::new(path), protocol));
+        let Some(found) = offered.or(all.first()) else {
+            return Err(part("no default socket is known"));
+        };
         Ok(Destination { is_default_socket: true, ..Self::socket(protocol, found)? })
+    }
+}
+
+/// The first port of the protocol's usual server; 0 where none is known.
+fn usual_port(protocol: Protocol) -> u16 {
+    match Kind::of_protocol(protocol) {
+        Some(kind) => kind.descriptor().ports.first().copied().unwrap_or_default(),
+        None => 0,
     }
 }
 
@@ -113,7 +120,6 @@ fn decoded(text: &str, what: &str) -> Result<String, DestinationError> {
     unescape(text).ok_or_else(|| DestinationError::Part(format!("a wrong `%` in {what}")))
 }
 
-/// Host and port of a URL; the host may be percent-encoded.
 fn host_and_port(url: &ServerUrl) -> Result<(String, Option<u16>), DestinationError> {
     let place = url.place.split(['/', '#']).next().unwrap_or_default();
     if place.contains(',') {
@@ -135,8 +141,8 @@ fn number(text: &str) -> Result<u16, DestinationError> {
 /// In libmysqlclient and everything based on it, `localhost` means the default socket, and so does an empty host.
 fn mysql(url: &ServerUrl) -> Result<Destination, DestinationError> {
     let (host, port) = host_and_port(url)?;
-    let named = MYSQL_SOCKET_OPTIONS.iter().find_map(|name| url.option(name));
-    let found = match named {
+    let socket = MYSQL_SOCKET_OPTIONS.iter().find_map(|name| url.option(name));
+    let found = match socket {
         Some(path) => Destination::socket(Protocol::Mysql, path)?,
         None if host.is_empty() || host == "localhost" => Destination::default_socket(Protocol::Mysql, None)?,
         None => return Destination::tcp(Protocol::Mysql, host, port),
@@ -147,7 +153,8 @@ fn mysql(url: &ServerUrl) -> Result<Destination, DestinationError> {
 /// As in libpq: an option overrides the same part of the authority, a host may be a directory, and no host
 /// means the default socket. `socket` names a file, which libpq cannot do.
 fn postgres(url: &ServerUrl) -> Result<Destination, DestinationError> {
-    let url = &with_service(url, &OwnFiles::here()).map_err(DestinationError::Service)?;
+    let url = &with_service(url, &OwnFiles::here())
+        .map_err(|UnknownService(name)| DestinationError::Service(name))?;
     if let Some(path) = url.option("socket") {
         return Destination::socket(Protocol::Postgres, path);
     }
@@ -156,7 +163,10 @@ fn postgres(url: &ServerUrl) -> Result<Destination, DestinationError> {
         Some(text) => Some(text.parse().map_err(|_| part("the option port is not a port number"))?),
         None => port,
     };
-    let host = url.option("host").map_or(written, str::to_owned);
+    let host = match url.option("host") {
+        Some(option) => option.to_owned(),
+        None => written,
+    };
     match host.chars().next() {
         None => Destination::default_socket(Protocol::Postgres, port),
         Some('/') => {
@@ -171,7 +181,8 @@ fn postgres(url: &ServerUrl) -> Result<Destination, DestinationError> {
 /// Whether a default socket exists and can be the server's. In a directory where every user may create sockets, its
 /// owner must be an account that such a server runs as, and no other user may have been able to replace it.
 fn is_offered(path: &Path, protocol: Protocol) -> bool {
-    let Some(folder) = path.parent().and_then(|folder| folder.metadata().ok()) else { return false };
+    let Some(folder) = path.parent() else { return false };
+    let Ok(folder) = folder.metadata() else { return false };
     if folder.mode() & 0o022 == 0 {
         return path.exists();
     }
@@ -188,7 +199,8 @@ mod tests {
     use super::*;
 
     fn lead(text: &str) -> Result<Destination, DestinationError> {
-        Destination::of(&ServerUrl::parse(text).unwrap().map_err(DestinationError::Part)?)
+        let url = ServerUrl::parse(text).unwrap();
+        Destination::of(&url.map_err(|error| DestinationError::Part(error.to_string()))?)
     }
 
     #[test]

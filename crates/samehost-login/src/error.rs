@@ -7,41 +7,50 @@ use std::time::Duration;
 use samehost_model::{Endpoint, Protocol, Transport};
 use samehost_transport::ConnectError;
 
-use crate::passwords::OPEN;
+use crate::own_files::{OPEN, UnknownService};
+use crate::url::UrlError;
 
-/// Why credentials could not be determined.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CredentialsError {
-    /// Other users may read a file with a password.
     #[error("{}: {OPEN}", path.display())]
-    Open {
-        /// Path of the file.
-        path: PathBuf,
-    },
-    /// No file has the service of libpq that is named.
-    #[error("definition of service \"{0}\" not found")]
-    Service(String),
-    /// The URL cannot be parsed; the text contains nothing secret.
+    Open { path: PathBuf },
+    #[error(transparent)]
+    Service(#[from] UnknownService),
     #[error("the URL cannot be read: {0}")]
-    Url(String),
+    Url(#[from] UrlError),
 }
 
-/// Why a login failed.
+/// Why bytes of a server are not a message of its protocol; the user sees it within [`LoginError::Protocol`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Malformed(String);
+
+impl From<String> for Malformed {
+    fn from(reason: String) -> Self {
+        Malformed(reason)
+    }
+}
+
+impl From<&str> for Malformed {
+    fn from(reason: &str) -> Self {
+        Malformed(reason.to_owned())
+    }
+}
+
+impl From<Malformed> for String {
+    fn from(malformed: Malformed) -> Self {
+        malformed.0
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoginError {
-    /// Connecting failed.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The kernel reports another transport than the one asked for.
     #[error("asked for {asked}, but the kernel says: {observed}")]
-    WrongTransport {
-        /// Transport asked for.
-        asked: Transport,
-        /// Transport that the kernel reports.
-        observed: String,
-    },
+    WrongTransport { asked: Transport, observed: String },
     /// The server refused, or asked for what we do not support.
     #[error(transparent)]
     Refused(#[from] Box<Refused>),
@@ -51,42 +60,25 @@ pub enum LoginError {
     )]
     Spent {
         endpoint: String,
-        /// User; may be empty.
+        /// May be empty.
         user: String,
     },
     /// The connection ended before a reply was complete, or the server is starting or shutting down.
     #[error("the server at {endpoint} went away: {reason}; see whether it runs, and what its log says")]
     Lost {
         endpoint: String,
-        /// How it showed.
         reason: String,
         /// The server's error code, if it sent one.
         code: Option<String>,
     },
-    /// No reply in time.
     #[error("no reply from {endpoint} for {} s; is the server stopped or overloaded?", after.as_secs_f64())]
-    TimedOut {
-        /// Endpoint of the server.
-        endpoint: String,
-        /// Time waited.
-        after: Duration,
-    },
-    /// Another protocol is spoken at this endpoint.
+    TimedOut { endpoint: String, after: Duration },
     #[error(
         "what listens at {endpoint} does not speak the protocol asked for: {reason}; `samehost scan` shows which program it is"
     )]
-    Protocol {
-        endpoint: String,
-        /// What was wrong with the reply.
-        reason: String,
-    },
-    /// An I/O error.
+    Protocol { endpoint: String, reason: String },
     #[error("{what}: {source}")]
-    Io {
-        /// What was tried, on what.
-        what: String,
-        source: io::Error,
-    },
+    Io { what: String, source: io::Error },
     /// The peer could not be verified to be the server; no secret was sent.
     #[error(transparent)]
     Untied(Box<Untied>),
@@ -96,9 +88,8 @@ pub enum LoginError {
     /// The process could not change to another user, its namespaces or its permissions.
     #[error("cannot log in as {who}: {reason}")]
     Become {
-        /// The user to become.
         who: String,
-        /// Why, and what to try.
+        /// Includes what to try.
         reason: String,
     },
     /// An error reported by the process that connected as another user.
@@ -107,12 +98,10 @@ pub enum LoginError {
         kind: LoginErrorKind,
         /// The server's error code, if it sent one.
         code: Option<String>,
-        /// The whole message.
         message: String,
     },
 }
 
-/// A server's refusal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the server at {endpoint} refused {what}: {answer}{}", advice(try_next))]
 pub struct Refused {
@@ -122,9 +111,9 @@ pub struct Refused {
     pub what: String,
     /// Error code: `1045` (MySQL), `28P01` (PostgreSQL), `NOAUTH` (Redis); `None` if it was we who gave up.
     pub code: Option<String>,
-    /// The server's answer, including the code.
+    /// Includes the code.
     pub answer: String,
-    /// What to try next; may be empty.
+    /// May be empty.
     pub try_next: String,
     /// Whether the reason may be that we came without TLS to a server that supports it.
     pub may_need_tls: bool,
@@ -132,7 +121,6 @@ pub struct Refused {
     pub by_password: bool,
 }
 
-/// The peer of a connection could not be verified to be the server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no password was sent to {endpoint}: {class}{}; {}", found(there), class.try_next())]
 pub struct Untied {
@@ -147,20 +135,18 @@ fn found(there: &str) -> String {
 }
 
 impl Untied {
-    /// An error of this class; the login fills in the endpoint.
+    /// An error without endpoint and peer: [`Untied::with`] adds the peer, and the login the endpoint.
     #[must_use]
     pub fn new(class: UntiedClass) -> Self {
         Untied { endpoint: String::new(), class, there: String::new() }
     }
 
-    /// Adds the actual peer.
     #[must_use]
     pub fn with(mut self, there: impl Into<String>) -> Self {
         self.there = there.into();
         self
     }
 
-    /// Adds the endpoint.
     #[must_use]
     pub fn at(mut self, endpoint: impl Into<String>) -> Self {
         self.endpoint = endpoint.into();
@@ -168,41 +154,31 @@ impl Untied {
     }
 }
 
-/// Why a connection could not be tied to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum UntiedClass {
-    /// Another process than the service's.
     #[error("another process than the server's answers there")]
     OtherProcess,
-    /// A process of a user that such a server does not run as.
     #[error(
         "a process answers there whose user is neither root, nor the server's account, nor who runs this"
     )]
     OtherAccount,
-    /// Its executable could have been put there by another user.
     #[error("what answers there runs a file that others than root and its own user may write or own")]
     ForeignFile,
-    /// A process of another container or user namespace.
     #[error("a process of a container answers there that nobody named")]
     Container,
-    /// The peer's process is not visible to us.
     #[error("who answers there cannot be seen")]
     Unseen,
-    /// The peer is not a process of this machine.
     #[error("the other end is not a process of this machine")]
     Elsewhere,
-    /// As far as can be seen, no process listens there.
     #[error("no service is known there")]
     NobodyListens,
-    /// Several services listen there.
     #[error("several services listen there")]
     SeveralServices,
 }
 
 impl UntiedClass {
-    /// What to try next.
     #[must_use]
     pub fn try_next(self) -> &'static str {
         match self {
@@ -241,13 +217,11 @@ pub enum LoginErrorKind {
     Connect,
     /// Connected, and the server refused; it is still verified to be this server.
     Refused,
-    /// No reply in time.
     Timeout,
-    /// Another protocol is spoken there.
     Protocol,
-    /// The process could not become the other user; nothing was tried at the server.
+    /// Nothing was tried at the server.
     Become,
-    /// The peer could not be verified; no secret was sent.
+    /// No secret was sent.
     Untied,
 }
 
@@ -282,23 +256,19 @@ impl LoginError {
         }
     }
 
-    /// The server at this endpoint went away.
     pub fn lost(endpoint: &Endpoint, reason: impl Into<String>) -> Self {
         LoginError::Lost { endpoint: endpoint.to_string(), reason: reason.into(), code: None }
     }
 
-    /// Another protocol is spoken at this endpoint.
     pub fn strange(endpoint: &Endpoint, reason: impl Into<String>) -> Self {
         LoginError::Protocol { endpoint: endpoint.to_string(), reason: reason.into() }
     }
 
-    /// The user interrupted the login.
     pub(crate) fn interrupted(endpoint: impl std::fmt::Display) -> Self {
         let source = io::Error::from(io::ErrorKind::Interrupted);
         LoginError::Io { what: format!("the login at {endpoint} was stopped"), source }
     }
 
-    /// An I/O error; `what` names the operation and its object.
     pub fn io(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
         LoginError::Io { what: what.into(), source: source.into() }
     }

@@ -6,17 +6,15 @@ use std::sync::{Arc, Mutex};
 
 use samehost_model::Protocol;
 use samehost_system::Identity;
-use samehost_system::proc::users::Names;
+use samehost_system::accounts::Names;
 
 use crate::error::Untied;
 
-/// A process, by pid and start time.
+/// A process by its pid and its start time, in clock ticks since boot: pids are used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
     pub pid: u32,
-    /// Start time in clock ticks since boot.
     pub start: u64,
-    /// User that it runs as.
     pub uid: u32,
 }
 
@@ -26,7 +24,7 @@ impl From<&Identity> for Known {
     }
 }
 
-/// The expected peers of a connection; none by default.
+/// The peers that may receive a secret over a connection; none by default.
 #[derive(Clone, Debug, Default)]
 pub struct Expected {
     pub(crate) processes: Vec<Known>,
@@ -34,14 +32,16 @@ pub struct Expected {
     pub(crate) units: Vec<String>,
     /// Processes of other services, which are refused whatever their account is.
     pub(crate) others: Vec<Known>,
+    /// Why no peer is expected, for the message.
     pub(crate) nobody: Option<Box<Untied>>,
     pub(crate) started_by_us: bool,
+    /// Whether the user of a peer that was tied before is enough.
     pub(crate) again: bool,
     /// Peers of connections that were tied before: checked first next time.
     pub(crate) tied: Arc<Mutex<Vec<Known>>>,
 }
 
-/// What was learned from connections is not part of the expectation.
+/// Leaves out `tied`: what was learned from connections is not part of the expectation.
 impl PartialEq for Expected {
     fn eq(&self, other: &Self) -> bool {
         self.processes == other.processes
@@ -71,7 +71,6 @@ impl Expected {
         Expected { accounts: uids.into_iter().collect(), ..Expected::default() }
     }
 
-    /// No peer: no secret is sent, for this reason.
     #[must_use]
     pub fn nobody(untied: Untied) -> Self {
         Expected { nobody: Some(Box::new(untied)), ..Expected::default() }
@@ -83,13 +82,14 @@ impl Expected {
     pub fn of_service(protocol: Protocol) -> Self {
         let names = Names::of_users();
         let mut accounts = vec![0, rustix::process::geteuid().as_raw()];
-        accounts.extend(protocol.accounts().into_iter().filter_map(|name| names.number(name)));
+        for name in protocol.accounts() {
+            accounts.extend(names.number(name));
+        }
         accounts.dedup();
         let units = protocol.units().into_iter().map(str::to_owned).collect();
         Expected { accounts, units, ..Expected::default() }
     }
 
-    /// The peers of both.
     #[must_use]
     pub fn or(mut self, other: Expected) -> Self {
         self.processes.extend(other.processes);
@@ -101,8 +101,8 @@ impl Expected {
         self
     }
 
-    /// But none of these processes and their descendants, though their account and their program would do: two servers of
-    /// one package are told apart by nothing else.
+    /// Excludes these processes and their descendants, though their account and their program would do: two servers of one
+    /// package differ in nothing else.
     #[must_use]
     pub fn but_none_of(mut self, others: impl IntoIterator<Item = Known>) -> Self {
         self.others.extend(others);
@@ -116,27 +116,25 @@ impl Expected {
         self
     }
 
-    /// For one of many connections: if one was tied in full, the kernel's peer credentials are enough for the
-    /// following ones. For measurements, where a scan of processes would add to the time of every login.
+    /// For one of many connections: if one was tied in full, the kernel's word for the user is enough for the following
+    /// ones. For measurements: with 64 connections the walk through `/proc` was two thirds of a block's time, so the full
+    /// check for each of them was rejected, and no walk through `/proc` is inside any arm (docs/decisions/0065).
     #[must_use]
     pub fn again(&self) -> Self {
         Expected { again: true, ..self.clone() }
     }
 
-    /// Whether a peer may run as this user.
     #[must_use]
     pub fn is_account(&self, uid: u32) -> bool {
         self.accounts.contains(&uid)
     }
 
-    /// Also a process of this user.
     #[must_use]
     pub fn or_account(mut self, uid: u32) -> Self {
         self.accounts.push(uid);
         self
     }
 
-    /// Whether no peer can match.
     #[must_use]
     pub fn is_nobody(&self) -> bool {
         let nothing = self.processes.is_empty() && self.accounts.is_empty() && self.units.is_empty();

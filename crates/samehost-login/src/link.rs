@@ -11,7 +11,7 @@ use samehost_model::{Endpoint, Transport};
 use samehost_system::interrupt;
 use samehost_transport::{ConnectOptions, Stream, connect, start_tls};
 
-use crate::error::LoginError;
+use crate::error::{LoginError, Malformed};
 use crate::expected::Expected;
 use crate::tie::tie;
 
@@ -21,19 +21,17 @@ const MOST_IN_LOGIN: usize = 1 << 20;
 /// clients (2 MB for 10,000). A parsed answer takes several times its bytes; with this much, 64 MiB hold all of it whatever a
 /// server sends (`hostile`, answers). It was 64 MiB for the bytes alone, which made 500 of them as an array of Redis.
 const MOST: usize = 8 << 20;
-/// How often a wait checks for a signal.
+/// Longest wait without a look whether the user interrupts.
 const GLANCE: Duration = Duration::from_millis(100);
 
 /// A connection with TLS, as the server sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encrypted {
-    /// The client's port.
     pub port: u16,
     /// Version and cipher; the version alone, or nothing, where the server says no more.
     pub tls: String,
 }
 
-/// A connection for requests and replies.
 #[derive(Debug)]
 pub struct Link {
     stream: Stream,
@@ -41,25 +39,29 @@ pub struct Link {
     patience: Duration,
     /// Deadline of the whole login, however many messages it takes; `None` after the login.
     login_ends: Option<Instant>,
+    /// Bytes received that no answer has taken yet.
     pending: Vec<u8>,
     /// Most bytes of an answer after the login.
     most: usize,
-    /// The exchange under way: a question and all messages of its answer.
     exchange: Exchange,
     /// Network namespace of the connection; `None` for ours.
     network: Option<File>,
     is_tied: bool,
 }
 
-/// A question and its answer. An answer of several messages is read one by one, and has one limit in time and size all the same.
+/// Limits of the question that was asked last. An answer of several messages is read one by one, and has one limit in time and
+/// size all the same.
 #[derive(Debug)]
 struct Exchange {
     ends: Instant,
-    /// Bytes received.
+    /// In bytes.
     taken: usize,
 }
 
 /// Checks with the kernel that a stream uses the transport asked for.
+///
+/// # Errors
+/// [`LoginError::WrongTransport`] if it uses another one; `Io` if the kernel does not say.
 pub fn prove(stream: &Stream, asked: Transport) -> Result<(), LoginError> {
     let observed =
         stream.observed().map_err(|error| LoginError::io("asking the kernel about a socket", error))?;
@@ -79,7 +81,7 @@ pub(crate) fn plain(endpoint: &Endpoint) -> Endpoint {
 }
 
 impl Link {
-    /// Connects, and checks the transport with the kernel. `patience` limits the time to connect, and then
+    /// Connects without a login, and checks the transport with the kernel. `patience` limits the time to connect, and then
     /// the time of each reply.
     ///
     /// # Errors
@@ -132,12 +134,13 @@ impl Link {
         self.login_ends = None;
     }
 
-    /// Makes room for an answer that is known to have this many bytes, with what the protocol adds.
+    /// Raises the limit of answers, for one that is known to have this many bytes; the protocol may add as many.
     pub fn expect(&mut self, bytes: usize) {
         self.most = self.most.max(bytes.saturating_mul(2));
     }
 
-    /// Whether bytes are there that no question has asked for; of TLS only those that were read.
+    /// Whether bytes are there that no question has asked for. Over TLS only those that were read already
+    /// count.
     pub(crate) fn has_unasked(&self) -> bool {
         if !self.pending.is_empty() || self.stream.cipher().is_some() {
             return !self.pending.is_empty();
@@ -146,7 +149,6 @@ impl Link {
         rustix::net::recv(&self.stream, &mut [0; 1], flags).is_ok_and(|(_, length)| length > 0)
     }
 
-    /// Whether the login is still going on.
     pub(crate) fn is_in_login(&self) -> bool {
         self.login_ends.is_some()
     }
@@ -161,10 +163,12 @@ impl Link {
         Ok(())
     }
 
-    /// Deadline of a reply to a request that is sent now.
     fn ends(&self) -> Instant {
         let ends = Instant::now() + self.patience;
-        self.login_ends.map_or(ends, |login| login.min(ends))
+        match self.login_ends {
+            Some(login) => login.min(ends),
+            None => ends,
+        }
     }
 
     /// Limits the next call to the interval between two checks for a signal.
@@ -185,7 +189,6 @@ impl Link {
             .map_err(|error| LoginError::io(format!("limiting waits on {}", self.endpoint), error))
     }
 
-    /// Sends something that has no reply.
     pub fn tell(&mut self, words: &[u8]) -> Result<(), LoginError> {
         let ends = self.ends();
         self.send(words, ends)
@@ -210,15 +213,16 @@ impl Link {
         }
     }
 
-    /// Sends a request and reads until `parse` finds a complete reply; `parse` returns the reply and its length. An empty
-    /// request asks for the next message of the answer to the one before, within the same limits.
+    /// Sends a request and reads until `parse` finds a complete reply. `parse` gets all bytes received so far, and returns
+    /// the reply with its length in bytes, or `None` while it is incomplete. Bytes after the reply are kept for the next one.
+    /// An empty request asks for the next message of the answer to the one before, within the same limits.
     ///
     /// # Errors
     /// When the connection broke, the reply did not arrive in time or is too long, or `parse` refuses it.
     pub fn ask<T>(
         &mut self,
         question: &[u8],
-        mut parse: impl FnMut(&[u8]) -> Result<Option<(T, usize)>, String>,
+        mut parse: impl FnMut(&[u8]) -> Result<Option<(T, usize)>, Malformed>,
     ) -> Result<T, LoginError> {
         if !question.is_empty() {
             self.exchange = Exchange { ends: self.ends(), taken: 0 };
@@ -290,7 +294,7 @@ impl Link {
         Ok(Link { stream, endpoint: endpoint.clone(), ..self })
     }
 
-    /// TLS version and cipher, if TLS is in use.
+    /// TLS version and cipher; `None` without TLS.
     #[must_use]
     pub fn cipher(&self) -> Option<String> {
         self.stream.cipher()
@@ -317,15 +321,43 @@ impl Link {
     }
 }
 
-#[cfg(test)]
-impl Link {
-    /// The same, whose peer is a test that plays the server.
-    pub(crate) fn already_tied(self) -> Self {
-        Link { is_tied: true, ..self }
-    }
-}
-
 /// Whether a call ended because of the interval between checks, or a signal.
 fn is_wait(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}
+
+/// Replays recorded server messages, unchanged or mutated, and hangs up: for tests of whole logins against
+/// hostile bytes.
+#[cfg(test)]
+pub(crate) mod replayed {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    /// Most bytes sent at once: they fit into a socket's buffer without a reader.
+    const MOST: usize = 64 * 1024;
+    /// Time limit of a login that waits for nothing.
+    const ENOUGH: Duration = Duration::from_secs(60);
+
+    pub(crate) fn endpoint() -> Endpoint {
+        "unix:/recorded".parse().unwrap()
+    }
+
+    /// Runs a login against these bytes, with a peer that counts as tied. Checks that it ends, and that its result is no
+    /// longer than the bytes, escaped.
+    pub(crate) fn login<T: std::fmt::Debug>(
+        bytes: &[u8],
+        login: impl FnOnce(Link) -> Result<T, LoginError>,
+    ) -> Result<T, LoginError> {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        theirs.write_all(&bytes[..bytes.len().min(MOST)]).unwrap();
+        theirs.shutdown(std::net::Shutdown::Write).unwrap();
+        let stream = Stream::from_fd(ours.into(), Transport::Unix);
+        let begun = Instant::now();
+        let link = Link::over(stream, &endpoint(), ENOUGH, begun + ENOUGH, None);
+        let result = login(Link { is_tied: true, ..link });
+        assert!(begun.elapsed() < ENOUGH, "{bytes:?}");
+        assert!(format!("{result:?}").len() < 16 * bytes.len() + 4096, "{bytes:?}");
+        result
+    }
 }

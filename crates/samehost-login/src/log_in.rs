@@ -11,7 +11,6 @@ use crate::credentials::Credentials;
 use crate::error::LoginError;
 use crate::expected::Expected;
 use crate::link::{Encrypted, Link, plain};
-use crate::passwords::guard;
 use crate::{credentials, memcached, mysql, postgres, redis, rights};
 
 /// Evidence about a connection after a successful login, from the server and the kernel.
@@ -25,7 +24,7 @@ pub struct View {
     pub transport: Option<&'static str>,
     /// Our end according to the kernel: family, type, protocol and addresses.
     pub family: String,
-    /// Inode of our end.
+    /// Of our end.
     pub inode: u64,
     /// TLS version and cipher, if TLS is in use.
     pub tls: Option<String>,
@@ -65,10 +64,8 @@ pub fn log_in(
     })
 }
 
-/// Tries a login over TCP, and over TLS if the server requires it.
-///
-/// MySQL returns the same refusal for a wrong password and for missing TLS. Over TLS it can only mean the
-/// password. So TLS is tried first if the server supports it, and a wrong password is sent only once.
+/// Tries a login over TCP, and over TLS if the server requires it. An endpoint that is not plain TCP
+/// is tried once.
 pub(crate) fn with_tls_where_needed(
     protocol: Protocol,
     endpoint: &Endpoint,
@@ -78,33 +75,48 @@ pub(crate) fn with_tls_where_needed(
     let Endpoint::Tcp { host, port } = endpoint else { return attempt(endpoint) };
     let over_tls = Endpoint::TcpTls { host: host.clone(), port: *port };
     if protocol == Protocol::Mysql && credentials.password.is_some() {
-        return match attempt(&over_tls) {
-            Ok(view) => attempt(endpoint).or_else(|error| match error {
-                LoginError::Refused(refused) if refused.may_need_tls => Ok(view),
-                other => Err(other),
-            }),
-            Err(LoginError::Refused(refused)) if refused.by_password => Err(refused.into()),
-            // The server has no TLS, or none that we support.
-            Err(LoginError::Refused(_) | LoginError::Connect(ConnectError::Tls { .. })) => attempt(endpoint),
-            Err(other) => Err(other),
-        };
+        return with_tls_first(endpoint, &over_tls, attempt);
     }
     let refused = match attempt(endpoint) {
         Err(LoginError::Refused(refused)) if refused.may_need_tls => refused,
         other => return other,
     };
+    // If TLS fails too, the first refusal is the answer.
     attempt(&over_tls).map_err(|_| refused.into())
 }
 
+/// MySQL returns the same refusal for a wrong password and for missing TLS. Over TLS it can only mean the
+/// password. So TLS is tried first if the server supports it, and a wrong password is sent only once: servers count
+/// refusals.
+fn with_tls_first(
+    endpoint: &Endpoint,
+    over_tls: &Endpoint,
+    attempt: impl Fn(&Endpoint) -> Result<View, LoginError>,
+) -> Result<View, LoginError> {
+    match attempt(over_tls) {
+        Ok(view) => match attempt(endpoint) {
+            Err(LoginError::Refused(refused)) if refused.may_need_tls => Ok(view),
+            other => other,
+        },
+        Err(LoginError::Refused(refused)) if refused.by_password => Err(refused.into()),
+        // The server has no TLS, or none that we support.
+        Err(LoginError::Refused(_) | LoginError::Connect(ConnectError::Tls { .. })) => attempt(endpoint),
+        Err(other) => Err(other),
+    }
+}
+
 impl Connection {
-    /// Connects, and asks the kernel about the connection.
+    /// Connects, and asks the kernel about the connection. MySQL and PostgreSQL are connected to without TLS, which they
+    /// switch to in [`Connection::log_in`]. `patience` limits the time to connect, and then that of the login.
+    ///
+    /// # Errors
+    /// When connecting fails, or the kernel does not describe the connection.
     pub fn to(protocol: Protocol, endpoint: &Endpoint, patience: Duration) -> Result<Self, LoginError> {
         let turns_to_tls = matches!(protocol, Protocol::Mysql | Protocol::Postgres);
         let first = if turns_to_tls { plain(endpoint) } else { endpoint.clone() };
         Self::over(protocol, endpoint, Link::open(&first, patience)?)
     }
 
-    /// Takes a connection that was opened elsewhere.
     pub(crate) fn over(protocol: Protocol, endpoint: &Endpoint, link: Link) -> Result<Self, LoginError> {
         let unseen = |error| LoginError::io("asking the kernel about a socket", error);
         let observed = link.stream().observed().map_err(unseen)?;
@@ -112,19 +124,17 @@ impl Connection {
         Ok(Connection { protocol, endpoint: endpoint.clone(), link, observed, inode })
     }
 
-    /// Our end according to the kernel.
     #[must_use]
     pub fn observed(&self) -> &Observed {
         &self.observed
     }
 
-    /// Settings of both ends, from the kernel.
+    /// Congestion control and buffers of both ends, from the kernel; `None` where it does not say.
     #[must_use]
     pub fn settings(&self) -> Option<ConnectionSettings> {
         both_ends(self.link.stream())
     }
 
-    /// Inode of our end.
     #[must_use]
     pub fn inode(&self) -> u64 {
         self.inode
@@ -138,7 +148,7 @@ impl Connection {
     pub fn log_in(self, credentials: &Credentials, expected: &Expected) -> Result<View, LoginError> {
         let Connection { protocol, endpoint, link, observed, inode } = self;
         if credentials.password.is_some() {
-            guard();
+            credentials::guard_memory();
         }
         credentials::refuse_again(protocol, &endpoint, credentials)?;
         let result = match protocol {
@@ -169,11 +179,13 @@ fn mysql(
     seen.connection_type = dialogue.connection_type()?;
     let rights = rights::of_mysql(&mut dialogue)?;
     let encrypted = dialogue.encrypted()?;
-    let connection_type = seen.connection_type.as_ref();
-    let connection_type = connection_type.map(|kind| format!(", CONNECTION_TYPE {kind}")).unwrap_or_default();
+    let mut says = format!("USER() {seen}");
+    if let Some(kind) = &seen.connection_type {
+        says.push_str(&format!(", CONNECTION_TYPE {kind}"));
+    }
     let view = View {
         version: dialogue.greeting().version.trim_start_matches("5.5.5-").to_owned(),
-        says: format!("USER() {seen}{connection_type}"),
+        says,
         transport: seen.transport(),
         tls: dialogue.link().cipher(),
         encrypted,

@@ -1,28 +1,29 @@
 //! memcached's text protocol: version, and the server's view of a connection. Logins are not supported.
 
-use crate::error::LoginError;
+use crate::error::{LoginError, Malformed};
 use crate::link::Link;
 
-/// Longest line that is accepted.
+/// Bytes without a line end after which no more are waited for.
 const LONGEST_LINE: usize = 2048;
 
 /// The server's version; the inner error is the line that it sent instead.
 pub fn version(link: &mut Link) -> Result<Result<String, String>, LoginError> {
     let answer = link.ask(b"version\r\n", line)?;
-    Ok(answer.strip_prefix("VERSION ").map(str::to_owned).ok_or(answer))
+    Ok(match answer.strip_prefix("VERSION ") {
+        Some(version) => Ok(version.to_owned()),
+        None => Err(answer),
+    })
 }
 
 /// The server's view of a connection: addresses of `stats conns`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Address of the client; `unnamed` on a Unix socket.
+    /// `unnamed` on a Unix socket.
     pub client: String,
-    /// Address of the listener that accepted it.
     pub listener: String,
 }
 
 impl Seen {
-    /// `unix` or `tcp`, by the listener.
     #[must_use]
     pub fn transport(&self) -> Option<&'static str> {
         match self.listener.split(':').next() {
@@ -39,16 +40,16 @@ impl std::fmt::Display for Seen {
     }
 }
 
-/// The server's view of this connection (`stats conns`, memcached 1.4.31 or later).
+/// The server's view of this connection (`stats conns`, memcached 1.4.31 or later); `None` if the server does not tell.
 pub fn seen(link: &mut Link) -> Result<Option<Seen>, LoginError> {
     Ok(seen_in(&link.ask(b"stats conns\r\n", listing)?))
 }
 
-/// The first line in `input`, and its length including the line end.
+/// The first line in `input`, and its length including the line end; `None` while it is incomplete.
 ///
 /// # Errors
 /// When the line is too long.
-pub fn line(input: &[u8]) -> Result<Option<(String, usize)>, String> {
+pub fn line(input: &[u8]) -> Result<Option<(String, usize)>, Malformed> {
     match input.windows(2).position(|pair| pair == b"\r\n") {
         Some(end) => Ok(Some((String::from_utf8_lossy(&input[..end]).into_owned(), end + 2))),
         None if input.len() > LONGEST_LINE => Err("a line without end: not memcached".into()),
@@ -60,7 +61,7 @@ pub fn line(input: &[u8]) -> Result<Option<(String, usize)>, String> {
 ///
 /// # Errors
 /// When a line is too long.
-pub fn listing(input: &[u8]) -> Result<Option<(String, usize)>, String> {
+pub fn listing(input: &[u8]) -> Result<Option<(String, usize)>, Malformed> {
     let mut end = 0;
     while let Some((text, length)) = line(&input[end..])? {
         end += length;
@@ -71,18 +72,19 @@ pub fn listing(input: &[u8]) -> Result<Option<(String, usize)>, String> {
     Ok(None)
 }
 
-/// Finds our connection in `stats conns`: the one whose command is being processed.
+/// Finds our connection in `stats conns`: the one whose command is being processed. memcached prints `?` for a client
+/// without an address, as on a Unix socket.
 fn seen_in(stats: &str) -> Option<Seen> {
     let number =
         stats.lines().find_map(|line| line.strip_prefix("STAT ")?.strip_suffix(":state conn_parse_cmd"))?;
-    let [client, listener] = ["addr", "listen_addr"].map(|name| {
-        let prefix = format!("STAT {number}:{name} ");
-        stats.lines().find_map(|line| line.strip_prefix(&prefix))
-    });
-    let (client, listener) = (client?, listener?);
-    // memcached prints `?` for a client without an address, as on a Unix socket.
+    let client = value(stats, &format!("STAT {number}:addr "))?;
+    let listener = value(stats, &format!("STAT {number}:listen_addr "))?;
     let client = if client.starts_with('?') { "unnamed" } else { client };
     Some(Seen { client: client.into(), listener: listener.into() })
+}
+
+fn value<'a>(stats: &'a str, prefix: &str) -> Option<&'a str> {
+    stats.lines().find_map(|line| line.strip_prefix(prefix))
 }
 
 #[cfg(test)]
@@ -91,7 +93,7 @@ mod tests {
     use samehost_testing::bent;
 
     use super::*;
-    use crate::replayed::login;
+    use crate::link::replayed::login;
 
     const RECORDED: &[u8] = include_bytes!("../tests/recorded/memcached.bin");
 

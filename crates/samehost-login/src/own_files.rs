@@ -2,42 +2,49 @@
 //! process or of another user's. A password file is read **by host**, as libpq reads it: over a Unix socket the host is the
 //! socket's directory as it is written, so a line for `127.0.0.1` does not fit there.
 //!
-//! Held against psql 15: a line for `localhost` fits the library's own directory alone, `/run/x/` is another host than
+//! Compared with psql 15: a line for `localhost` fits the library's own directory alone, `/run/x/` is another host than
 //! `/run/x`, and `*` fits both transports. Never formats a password.
 //!
 //! What the file of a service says (`service=shop`, PGSERVICE) completes a URL, and never replaces a part of it.
+//!
+//! A file with passwords is read only where it is a regular one of limited length, and its permissions are those of the
+//! file that was opened.
 
 use std::collections::BTreeMap;
-use std::io::{self, ErrorKind};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use samehost_model::Secret;
-use samehost_system::{Account, User, accounts, as_user};
+use samehost_system::{Account, User, accounts, as_user, open};
 
-use crate::passwords;
 use crate::url::ServerUrl;
+
+/// Reason to refuse a password file that other users may read.
+pub const OPEN: &str = "it holds a password and others than its owner may read it; chmod 600 it";
+
+/// Most bytes read of a password file; the rest is left out.
+const LONGEST: u64 = 1 << 20;
 
 /// Where system-wide service files are, by how libpq was built: Debian, Fedora, upstream.
 const SYSTEM: &[&str] = &["/etc/postgresql-common", "/etc/sysconfig/pgsql", "/usr/local/pgsql/etc"];
 
-/// The variables and the files of a user.
 #[derive(Clone, Default)]
 pub struct OwnFiles {
     variables: BTreeMap<String, String>,
-    /// Home; `None` if it is not known.
+    /// `None` if it is not known.
     home: Option<PathBuf>,
     reader: Reader,
 }
 
-/// Whose view of files counts.
 #[derive(Clone, Default)]
 enum Reader {
-    /// This process's.
     #[default]
     Ourselves,
-    /// That of a user, by its permissions.
+    /// Files are opened with this user's permissions.
     User(Account),
-    /// That of a process of a user, with mounts of its own: only that user's own files are read.
+    /// A process with mounts of its own: only files that belong to its user are read.
     Process { pid: u32, uid: u32 },
 }
 
@@ -48,29 +55,32 @@ impl std::fmt::Debug for OwnFiles {
     }
 }
 
-/// A password that was found, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundPassword {
     pub password: Secret,
     pub place: PasswordPlace,
 }
 
-/// Where a password was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PasswordPlace {
-    /// In PGPASSWORD.
     Variable,
-    /// In a line of a password file, whose first field is `host`.
-    Line { file: PathBuf, number: u32, host: String },
+    /// A line of a password file: its number, from 1, and its first field.
+    Line {
+        file: PathBuf,
+        number: u32,
+        host: String,
+    },
 }
 
 impl OwnFiles {
-    /// Those of this process.
     #[must_use]
     pub fn here() -> Self {
-        let variables: BTreeMap<String, String> = std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .collect();
+        let mut variables = BTreeMap::new();
+        for (name, value) in std::env::vars_os() {
+            if let (Ok(name), Ok(value)) = (name.into_string(), value.into_string()) {
+                variables.insert(name, value);
+            }
+        }
         let home = variables.get("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
         OwnFiles { variables, home, reader: Reader::Ourselves }
     }
@@ -78,8 +88,10 @@ impl OwnFiles {
     /// Those of another user, whose program was started with these variables. Its files are read with its permissions.
     #[must_use]
     pub fn of_user(user: &User, variables: BTreeMap<String, String>) -> Self {
-        let given = variables.get("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
-        let home = given.unwrap_or_else(|| user.home.clone());
+        let home = match variables.get("HOME") {
+            Some(home) if !home.is_empty() => PathBuf::from(home),
+            _ => user.home.clone(),
+        };
         OwnFiles { variables, home: Some(home), reader: Reader::User(user.account.clone()) }
     }
 
@@ -95,11 +107,18 @@ impl OwnFiles {
         self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// The password file: PGPASSFILE, else `~/.pgpass`.
     #[must_use]
+    /// PGPASSFILE, else `~/.pgpass`.
     pub fn password_file(&self) -> Option<PathBuf> {
-        let given = self.variable("PGPASSFILE").map(PathBuf::from);
-        given.or_else(|| Some(self.home.as_ref()?.join(".pgpass")))
+        self.file_or_default("PGPASSFILE", ".pgpass")
+    }
+
+    /// The file that a variable names, else the one of this name in the user's home; `None` where no home is known.
+    fn file_or_default(&self, variable: &str, name: &str) -> Option<PathBuf> {
+        match self.variable(variable) {
+            Some(path) => Some(PathBuf::from(path)),
+            None => Some(self.home.as_ref()?.join(name)),
+        }
     }
 
     /// The password for a login: PGPASSWORD, else the first line of the password file that fits.
@@ -111,7 +130,8 @@ impl OwnFiles {
         self.from_file(&self.password_file()?, login)
     }
 
-    /// What a password file has for a login; a file that other users may read is ignored, as libpq does.
+    /// What a password file has for a login. A file that other users may read is ignored with a warning, as libpq does; so
+    /// is one that cannot be read. One that is missing is not worth a warning.
     #[must_use]
     pub fn from_file(&self, file: &Path, login: &Login<'_>) -> Option<FoundPassword> {
         let shown = file.display();
@@ -137,17 +157,20 @@ impl OwnFiles {
     /// The parameters of a service, in the user's file, else in the system's; `None` if neither has it.
     #[must_use]
     pub fn service(&self, name: &str) -> Option<Vec<(String, String)>> {
-        let own = self.variable("PGSERVICEFILE").map(PathBuf::from);
-        let own = own.or_else(|| Some(self.home.as_ref()?.join(".pg_service.conf")));
+        let mut files = Vec::new();
+        files.extend(self.file_or_default("PGSERVICEFILE", ".pg_service.conf"));
         let system = match self.variable("PGSYSCONFDIR") {
             Some(folder) => vec![folder],
             None => SYSTEM.to_vec(),
         };
-        let system = system.into_iter().map(|folder| Path::new(folder).join("pg_service.conf"));
-        own.into_iter().chain(system).find_map(|file| {
-            let (_, text) = self.read(&file).ok()?;
-            section(&text, name)
-        })
+        files.extend(system.into_iter().map(|folder| Path::new(folder).join("pg_service.conf")));
+        for file in files {
+            let Ok((_, text)) = self.read(&file) else { continue };
+            if let Some(parameters) = section(&text, name) {
+                return Some(parameters);
+            }
+        }
+        None
     }
 
     fn read(&self, file: &Path) -> io::Result<(u32, String)> {
@@ -156,11 +179,32 @@ impl OwnFiles {
             return Err(io::Error::new(ErrorKind::NotFound, "its path is not absolute"));
         }
         match &self.reader {
-            Reader::Ourselves => passwords::read(file),
-            Reader::User(account) => as_user(account, || passwords::read(file))?,
-            Reader::Process { pid, uid } => passwords::read_of_process(*pid, *uid, file),
+            Reader::Ourselves => read(file),
+            Reader::User(account) => as_user(account, || read(file))?,
+            Reader::Process { pid, uid } => read_of_process(*pid, *uid, file),
         }
     }
+}
+
+pub(crate) fn read(path: &Path) -> io::Result<(u32, String)> {
+    mode_and_text(open::regular(path)?)
+}
+
+/// The same of a file as a process sees it. It has to belong to that process's user: in mounts that others arrange, the
+/// path could lead to anybody's file, which would then be read with our permissions.
+fn read_of_process(pid: u32, uid: u32, path: &Path) -> io::Result<(u32, String)> {
+    let file = open::regular_in_root(pid, path)?;
+    if file.metadata()?.uid() != uid {
+        return Err(io::Error::new(ErrorKind::PermissionDenied, "it is another user's"));
+    }
+    mode_and_text(file)
+}
+
+fn mode_and_text(file: File) -> io::Result<(u32, String)> {
+    let mode = file.metadata()?.mode();
+    let mut text = String::new();
+    file.take(LONGEST).read_to_string(&mut text)?;
+    Ok((mode, text))
 }
 
 /// The lines `key=value` of a section; `None` if there is no such section.
@@ -177,22 +221,23 @@ fn section(text: &str, name: &str) -> Option<Vec<(String, String)>> {
             continue;
         }
         let Some(pairs) = found.as_mut() else { continue };
-        if let Some((key, value)) = line.split_once('=').filter(|_| !line.starts_with('#')) {
+        if line.starts_with('#') {
+            continue;
+        }
+        if let Some((key, value)) = line.split_once('=') {
             pairs.push((key.trim().to_owned(), value.trim().to_owned()));
         }
     }
     found
 }
 
-/// The login that a password is for.
 #[derive(Clone, Copy, Debug)]
 pub struct Login<'a> {
     /// Host as it is written, or directory of the Unix socket; empty where none is named.
     pub host: &'a str,
-    /// Port; that of a socket is in its name.
+    /// That of a Unix socket is in its name.
     pub port: u16,
     pub database: &'a str,
-    /// Role.
     pub user: &'a str,
 }
 
@@ -200,13 +245,26 @@ pub struct Login<'a> {
 /// named. The same directory in another spelling, `/run/postgresql`, is another host.
 const DEFAULT_DIRECTORIES: &[&str] = &["", "/var/run/postgresql", "/tmp"];
 
-/// A line of a password file.
 struct FileLine {
     /// From 1.
     number: u32,
-    /// Its first field.
+    /// The first field, unescaped.
     host: String,
     password: String,
+}
+
+/// A field of a password file, unescaped.
+#[derive(Default)]
+struct Field {
+    text: String,
+    /// Whether it is a bare `*`, which fits anything; `\*` is a name.
+    is_any: bool,
+}
+
+impl Field {
+    fn fits(&self, value: &str) -> bool {
+        self.is_any || self.text == value
+    }
 }
 
 /// The first line `host:port:database:user:password` that fits; `*` fits anything, and a backslash escapes the next
@@ -215,20 +273,25 @@ fn find(text: &str, login: &Login<'_>) -> Option<FileLine> {
     let port = login.port.to_string();
     let own_name = if DEFAULT_DIRECTORIES.contains(&login.host) { "localhost" } else { login.host };
     for (number, line) in (1..).zip(text.lines()) {
+        if line.starts_with('#') {
+            continue;
+        }
         let fields = fields(line);
         let [host, its_port, database, user, password] = fields.as_slice() else { continue };
-        let wanted = [(host, own_name), (its_port, &port), (database, login.database), (user, login.user)];
-        let fits = wanted.iter().all(|((text, is_any), value)| *is_any || text == value);
-        if fits && !line.starts_with('#') {
-            return Some(FileLine { number, host: host.0.clone(), password: password.0.clone() });
+        let fits = host.fits(own_name)
+            && its_port.fits(&port)
+            && database.fits(login.database)
+            && user.fits(login.user);
+        if fits {
+            return Some(FileLine { number, host: host.text.clone(), password: password.text.clone() });
         }
     }
     None
 }
 
-/// Splits a line into up to five fields, the last with the rest; also whether each is a bare `*`.
-fn fields(line: &str) -> Vec<(String, bool)> {
-    let mut fields = vec![(String::new(), false)];
+/// Splits a line at its first four colons; the password is the rest.
+fn fields(line: &str) -> Vec<Field> {
+    let mut fields = vec![Field::default()];
     let mut signs = line.chars();
     let mut raw = String::new();
     while let Some(sign) = signs.next() {
@@ -236,31 +299,39 @@ fn fields(line: &str) -> Vec<(String, bool)> {
         match sign {
             '\\' => {
                 raw.push('\\');
-                fields[last].0.extend(signs.next());
+                fields[last].text.extend(signs.next());
             }
             ':' if last < 4 => {
-                fields[last].1 = raw == "*";
+                fields[last].is_any = raw == "*";
                 raw.clear();
-                fields.push((String::new(), false));
+                fields.push(Field::default());
             }
             sign => {
                 raw.push(sign);
-                fields[last].0.push(sign);
+                fields[last].text.push(sign);
             }
         }
     }
     fields
 }
 
-/// The URL with what its service says beside it, as options.
+/// The service of libpq with this name, escaped, stands in no file.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("definition of service \"{0}\" not found")]
+pub struct UnknownService(pub String);
+
+/// The URL with the parameters of its service as further options. The option `service` names it, else PGSERVICE; without
+/// either the URL stays as it is. What the URL itself says, as a part or as an option, is not replaced.
 ///
 /// # Errors
-/// The name of a service that no file has.
-pub fn with_service(url: &ServerUrl, files: &OwnFiles) -> Result<ServerUrl, String> {
-    let Some(name) = url.option("service").or_else(|| files.variable("PGSERVICE")) else {
+/// When no file has the service.
+pub fn with_service(url: &ServerUrl, files: &OwnFiles) -> Result<ServerUrl, UnknownService> {
+    let Some(name) = url.option("service").or(files.variable("PGSERVICE")) else {
         return Ok(url.clone());
     };
-    let found = files.service(name).ok_or_else(|| name.escape_debug().to_string())?;
+    let Some(found) = files.service(name) else {
+        return Err(UnknownService(name.escape_debug().to_string()));
+    };
     let (authority, path) = url.place.split_once('/').unwrap_or((&url.place, ""));
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, port),
@@ -268,7 +339,7 @@ pub fn with_service(url: &ServerUrl, files: &OwnFiles) -> Result<ServerUrl, Stri
     };
     let mut completed = url.clone();
     for (key, value) in found {
-        let is_said = match key.as_str() {
+        let is_in_url = match key.as_str() {
             "host" => !host.is_empty(),
             "port" => !port.is_empty(),
             "user" => url.user.is_some(),
@@ -276,7 +347,7 @@ pub fn with_service(url: &ServerUrl, files: &OwnFiles) -> Result<ServerUrl, Stri
             "dbname" => !path.is_empty(),
             _ => false,
         };
-        if !is_said && url.option(&key).is_none() {
+        if !is_in_url && url.option(&key).is_none() {
             completed.options.push((key, value));
         }
     }
@@ -296,10 +367,16 @@ impl Defaults {
     /// Reads the environment and passwd(5), as libpq does.
     #[must_use]
     pub fn here() -> Self {
-        let [user, database] =
-            ["PGUSER", "PGDATABASE"].map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
-        Defaults { user: user.or_else(accounts::own_name).unwrap_or_else(|| "postgres".into()), database }
+        let user = match variable("PGUSER").or_else(accounts::own_name) {
+            Some(user) => user,
+            None => "postgres".into(),
+        };
+        Defaults { user, database: variable("PGDATABASE") }
     }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 #[cfg(test)]
@@ -429,6 +506,6 @@ mod tests {
         assert!(left.is_empty(), "{left:?}");
         assert_eq!(own.option("sslmode"), Some("disable"));
         let error = with_service(&parsed("postgres:///?service=none"), &files).err().unwrap();
-        assert_eq!(error, "none");
+        assert_eq!(error, UnknownService("none".into()));
     }
 }

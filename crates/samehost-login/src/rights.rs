@@ -5,15 +5,16 @@
 use crate::error::LoginError;
 use crate::{mysql, postgres, redis};
 
-/// Grants of MySQL and MariaDB, without the account and its password hash.
+/// Grants of MySQL and MariaDB, without the account and its password hash; empty if the server refuses to tell.
 pub(crate) fn of_mysql(dialogue: &mut mysql::Dialogue) -> Result<Vec<String>, LoginError> {
-    Ok(match dialogue.ask("SHOW GRANTS")? {
-        mysql::Reply::Rows(rows) => {
-            let lines = rows.into_iter().filter_map(|row| row.into_iter().next().flatten());
-            lines.filter_map(|line| grant(&line)).collect()
+    let mysql::Reply::Rows(rows) = dialogue.ask("SHOW GRANTS")? else { return Ok(Vec::new()) };
+    let mut grants = Vec::new();
+    for row in rows {
+        if let Some(Some(line)) = row.first() {
+            grants.extend(grant(line));
         }
-        _ => Vec::new(),
-    })
+    }
+    Ok(grants)
 }
 
 /// The role of PostgreSQL, the settings that determine what it sees, its database, its privileges there, and
@@ -33,31 +34,46 @@ pub(crate) fn of_postgres(logged_in: &mut postgres::LoggedIn) -> Vec<String> {
 
 /// Describes a role from its row; lists only privileges that it has.
 fn of_postgres_row(row: &[Option<String>]) -> Vec<String> {
-    let column = |at: usize| row.get(at).and_then(Option::as_deref);
-    let names = ["session_user", "current_user", "search_path", "current_database"];
-    let named = names.iter().enumerate().filter_map(|(at, name)| Some(format!("{name} {}", column(at)?)));
-    let may = ["to be a superuser", "CREATE on the database", "TEMPORARY on the database"];
-    let may = may.iter().enumerate().filter(|(at, _)| column(names.len() + at) == Some("t"));
-    let member = column(names.len() + 3).unwrap_or_default().lines();
-    let may = may.map(|(_, what)| (*what).to_owned());
-    named.chain(may).chain(member.map(|role| format!("membership in {role}"))).collect()
+    const NAMES: [&str; 4] = ["session_user", "current_user", "search_path", "current_database"];
+    const PRIVILEGES: [&str; 3] =
+        ["to be a superuser", "CREATE on the database", "TEMPORARY on the database"];
+    let mut columns = row.iter().map(Option::as_deref);
+    let mut lines = Vec::new();
+    for name in NAMES {
+        if let Some(Some(value)) = columns.next() {
+            lines.push(format!("{name} {value}"));
+        }
+    }
+    for privilege in PRIVILEGES {
+        if columns.next() == Some(Some("t")) {
+            lines.push(privilege.to_owned());
+        }
+    }
+    if let Some(Some(roles)) = columns.next() {
+        lines.extend(roles.lines().map(|role| format!("membership in {role}")));
+    }
+    lines
 }
 
 /// The user of Redis; empty before version 6, and if the user may not ask.
 pub(crate) fn of_redis(dialogue: &mut redis::Dialogue) -> Result<Vec<String>, LoginError> {
     let answer = dialogue.ask(&[b"ACL", b"WHOAMI"])?;
-    Ok(answer.text().map(|user| format!("user {user}")).into_iter().collect())
+    Ok(match answer.text() {
+        Some(user) => vec![format!("user {user}")],
+        None => Vec::new(),
+    })
 }
 
-/// A line of SHOW GRANTS without the grantee; `WITH GRANT OPTION` stays.
+/// A line of SHOW GRANTS without the grantee; `WITH GRANT OPTION` stays. `None` for a grant of nothing (USAGE), and for a
+/// line without a grantee.
 fn grant(line: &str) -> Option<String> {
     let end = [" TO `", " TO '", " FOR `", " FOR '"].iter().filter_map(|word| line.rfind(word)).max()?;
     let what = &line[..end];
     if what.starts_with("GRANT USAGE ON ") {
         return None;
     }
-    let passes_on = line.contains(" WITH GRANT OPTION");
-    Some(format!("{what}{}", if passes_on { " WITH GRANT OPTION" } else { "" }))
+    let suffix = if line.contains(" WITH GRANT OPTION") { " WITH GRANT OPTION" } else { "" };
+    Some(format!("{what}{suffix}"))
 }
 
 /// Privileges in `before` that are missing in `after`, line by line.
@@ -69,19 +85,24 @@ pub fn missing(before: &[String], after: &[String]) -> Vec<String> {
 /// Whether other grants include this one: more privileges, or more tables.
 fn is_covered(line: &str, others: &[String]) -> bool {
     let Some(wanted) = Grant::of(line) else { return false };
-    let others: Vec<Grant<'_>> = others.iter().filter_map(|line| Grant::of(line)).collect();
-    let mut had: Vec<&str> = Vec::new();
-    for other in others.iter().filter(|other| other.covers(&wanted)) {
-        had.extend(&other.privileges);
+    let mut granted: Vec<&str> = Vec::new();
+    for line in others {
+        let Some(other) = Grant::of(line) else { continue };
+        if other.covers(&wanted) {
+            granted.extend(other.privileges);
+        }
     }
-    had.contains(&"ALL PRIVILEGES") || wanted.privileges.iter().all(|privilege| had.contains(privilege))
+    granted.contains(&"ALL PRIVILEGES")
+        || wanted.privileges.iter().all(|privilege| granted.contains(privilege))
 }
 
-/// A parsed grant.
 struct Grant<'a> {
     privileges: Vec<&'a str>,
+    /// `*` for all.
     database: &'a str,
+    /// `*` for all.
     table: &'a str,
+    /// WITH GRANT OPTION.
     passes_on: bool,
 }
 
@@ -102,7 +123,7 @@ impl<'a> Grant<'a> {
     }
 }
 
-/// Splits privileges; columns in brackets stay with theirs.
+/// Splits privileges at commas; those between brackets separate the columns of one privilege.
 fn split(text: &str) -> Vec<&str> {
     let (mut parts, mut depth, mut begin) = (Vec::new(), 0, 0);
     for (at, character) in text.char_indices() {

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use samehost_system::identity::{Namespaces, stat_field};
-use samehost_system::peer::{self, Accepted, Peer};
+use samehost_system::peer::{self, Accepted, Creator, Peer};
+use samehost_system::proc::container_of;
 use samehost_system::{Identity, open, start_time};
 
 use crate::error::{LoginError, Untied, UntiedClass};
@@ -15,14 +16,12 @@ use crate::expected::{Expected, Known};
 
 /// Interval between two checks whether a connection was accepted.
 const MOMENT: Duration = Duration::from_millis(2);
-/// Most generations of parents that are followed.
 const GENERATIONS: usize = 16;
+const MOST_REMEMBERED: usize = 8;
 
-/// Why a connection is not tied yet.
 enum NotTied {
-    /// No process has accepted it yet.
+    /// No process has accepted the connection yet.
     Waiting,
-    /// It will not be.
     Never(Untied),
 }
 
@@ -79,25 +78,30 @@ fn has_hung_up(socket: &impl AsFd) -> bool {
     all[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
 }
 
+/// The creator of the listener is asked first. For root it has to hold the accepted socket too, since its pid may have been
+/// reused; without permission to see other users' descriptors, the kernel's record of it has to do. If it does not fit, the
+/// accepting process decides, because the creator may have passed the listener on, have ended, or be the system's manager.
+/// A connection that nobody has accepted yet is waited for, unless its creator is known and not an expected one.
 fn attempt(socket: &impl AsFd, network: Option<&File>, expected: &Expected) -> Result<(), NotTied> {
-    let unseen = |reason: String| NotTied::Never(Untied::new(UntiedClass::Unseen).with(reason));
-    let found = Peer::of(socket.as_fd(), network)
-        .map_err(|error| unseen(format!("the kernel does not list its sockets: {error}")))?;
-    let uid = found.creator.map(|creator| creator.uid).or(found.accepted.and_then(|accepted| accepted.uid));
-    if expected.again && uid.is_some_and(|uid| was_tied_to(uid, expected)) {
+    let found = match Peer::of(socket.as_fd(), network) {
+        Ok(found) => found,
+        Err(error) => {
+            let reason = format!("the kernel does not list its sockets: {error}");
+            return Err(NotTied::Never(Untied::new(UntiedClass::Unseen).with(reason)));
+        }
+    };
+    if expected.again
+        && let Some(uid) = recorded_uid(&found)
+        && was_tied_to(uid, expected)
+    {
         return Ok(());
     }
-    let creator = found.creator.and_then(|creator| {
-        let identity = Identity::of(creator.pid)?;
-        // Pids are reused: the process must still have the recorded user, unless that was root, who may have
-        // changed user.
-        (identity.uid == creator.uid || creator.uid == 0).then_some(identity)
-    });
-    // Sockets that systemd listens on are accepted by another process, which decides.
-    let creator = creator.filter(|identity| identity.pid != 1);
-    let fits = creator.as_ref().is_some_and(|identity| judge(identity, expected).is_ok());
+    let creator = found.creator.and_then(deciding_creator);
+    let fits = match &creator {
+        Some(identity) => judge(identity, expected).is_ok(),
+        None => false,
+    };
     match (found.accepted, &creator) {
-        // Without permission to see other users' descriptors, the kernel's record of the creator has to do.
         (_, Some(_)) if fits && !rustix::process::geteuid().is_root() => Ok(()),
         (Some(accepted), Some(identity)) if fits && holds(identity, accepted) => {
             remember(expected, &[Known::from(identity)]);
@@ -106,10 +110,24 @@ fn attempt(socket: &impl AsFd, network: Option<&File>, expected: &Expected) -> R
         (Some(accepted), _) => checked(accepted, expected),
         (None, _) if !found.is_here => Err(NotTied::Never(Untied::new(UntiedClass::Elsewhere))),
         (None, Some(identity)) if !fits => Err(NotTied::Never(denied(identity, expected))),
-        // The creator may have passed the listener on, have ended, or be the system's manager: the accepting
-        // process decides.
         (None, _) => Err(NotTied::Waiting),
     }
+}
+
+/// The user that the kernel recorded for the other end.
+fn recorded_uid(peer: &Peer) -> Option<u32> {
+    match peer.creator {
+        Some(creator) => Some(creator.uid),
+        None => peer.accepted?.uid,
+    }
+}
+
+/// The process that made the listener. `None` if it has ended; if its pid was reused, which shows by another user than the
+/// recorded one (root may have changed user); and for systemd, whose sockets another process accepts from.
+fn deciding_creator(creator: Creator) -> Option<Identity> {
+    let identity = Identity::of(creator.pid)?;
+    let is_the_same = identity.uid == creator.uid || creator.uid == 0;
+    (is_the_same && identity.pid != 1).then_some(identity)
 }
 
 /// Whether the creator of a listener or one of its children has the accepted socket open: the recorded pid
@@ -162,39 +180,53 @@ fn quickly(accepted: Accepted, expected: &Expected) -> bool {
     if let Ok(tied) = expected.tied.lock() {
         known.extend(tied.iter().copied());
     }
-    known.retain(|one| start_time(one.pid) == Some(one.start));
-    known.iter().any(|one| {
+    for one in known {
+        if start_time(one.pid) != Some(one.start) {
+            continue;
+        }
         let mut pids = vec![one.pid];
         pids.extend(peer::children(one.pid));
-        let holder = peer::holder_among(&pids, accepted.inode).and_then(Identity::of);
-        holder.is_some_and(|identity| {
-            judge(&identity, expected).is_ok()
-                && accepted.uid.is_none_or(|uid| uid == 0 || uid == identity.uid || uid == one.uid)
-                && peer::holder_among(&[identity.pid], accepted.inode).is_some()
-                && identity.is_still_there()
-        })
-    })
+        let Some(holder) = peer::holder_among(&pids, accepted.inode).and_then(Identity::of) else { continue };
+        let has_recorded_user = match accepted.uid {
+            Some(uid) => uid == 0 || uid == holder.uid || uid == one.uid,
+            None => true,
+        };
+        // Looked up again: the pid may have been reused while it was judged.
+        if has_recorded_user
+            && judge(&holder, expected).is_ok()
+            && peer::holder_among(&[holder.pid], accepted.inode).is_some()
+            && holder.is_still_there()
+        {
+            return true;
+        }
+    }
+    false
 }
 
 /// Whether a process of this user that is still running was the peer of an earlier connection.
 fn was_tied_to(uid: u32, expected: &Expected) -> bool {
-    let tied = expected.tied.lock().map(|tied| tied.clone()).unwrap_or_default();
+    let Ok(tied) = expected.tied.lock() else { return false };
     tied.iter().any(|known| known.uid == uid && start_time(known.pid) == Some(known.start))
 }
 
+/// Remembers the peers, and the parents of those that are expected too: a server's workers come and go, and their
+/// parent stays.
 fn remember(expected: &Expected, fitting: &[Known]) {
+    let mut peers = fitting.to_vec();
+    for one in fitting {
+        let Some(parent) = parent(one.pid).and_then(Identity::of) else { continue };
+        if parent.pid > 1 && judge(&parent, expected).is_ok() {
+            peers.push(Known::from(&parent));
+        }
+    }
+    peers.truncate(MOST_REMEMBERED);
     if let Ok(mut tied) = expected.tied.lock() {
-        // A server's workers come and go; their parent stays.
-        let parents = fitting.iter().filter_map(|one| Identity::of(parent(one.pid)?)).collect::<Vec<_>>();
-        let parents =
-            parents.iter().filter(|one| one.pid > 1 && judge(one, expected).is_ok()).map(Known::from);
-        *tied = fitting.iter().copied().chain(parents).collect();
-        tied.truncate(8);
+        *tied = peers;
     }
 }
 
 fn fits_account(uid: u32, expected: &Expected) -> bool {
-    expected.accounts.contains(&uid) || expected.processes.iter().any(|known| known.uid == uid)
+    expected.is_account(uid) || expected.processes.iter().any(|known| known.uid == uid)
 }
 
 fn judge(identity: &Identity, expected: &Expected) -> Result<(), Untied> {
@@ -204,32 +236,38 @@ fn judge(identity: &Identity, expected: &Expected) -> Result<(), Untied> {
     if expected.others.iter().any(|other| is_other(identity, other)) {
         return Err(Untied::new(UntiedClass::OtherProcess).with(in_words(identity)));
     }
-    let own = Identity::of(std::process::id()).filter(|_| expected.started_by_us);
-    let fits = own.is_some_and(|own| descends(identity.pid, &own))
-        || is_callers_own(identity, expected)
-        || (fits_account_of(identity, expected) || fits_unit(identity, expected))
-            && is_of_this_machine(identity)
-            && runs_trusted_file(identity);
-    if fits { Ok(()) } else { Err(denied(identity, expected)) }
+    if expected.started_by_us && is_our_descendant(identity) || is_callers_own(identity, expected) {
+        return Ok(());
+    }
+    let is_named = expected.is_account(identity.uid) || fits_unit(identity, expected);
+    if is_named && is_of_this_machine(identity) && runs_trusted_file(identity) {
+        return Ok(());
+    }
+    Err(denied(identity, expected))
 }
 
-/// For a user other than root, a process of his own is not a risk, in whatever namespaces: it may be a rootless
+fn is_our_descendant(identity: &Identity) -> bool {
+    match Identity::of(std::process::id()) {
+        Some(own) => descends(identity.pid, &own),
+        None => false,
+    }
+}
+
+/// A process of the caller's own is not a risk for a user other than root, in whatever namespaces: it may be a rootless
 /// container.
 fn is_callers_own(identity: &Identity, expected: &Expected) -> bool {
     let own = rustix::process::geteuid();
     !own.is_root() && identity.uid == own.as_raw() && expected.is_account(identity.uid)
 }
 
-fn fits_account_of(identity: &Identity, expected: &Expected) -> bool {
-    expected.accounts.contains(&identity.uid)
-}
-
-/// Whether a process is one of another service, or a descendant of it.
 fn is_other(identity: &Identity, other: &Known) -> bool {
-    (identity.pid, identity.start) == (other.pid, other.start)
-        || Identity::of(other.pid)
-            .filter(|found| found.start == other.start)
-            .is_some_and(|found| descends(identity.pid, &found))
+    if (identity.pid, identity.start) == (other.pid, other.start) {
+        return true;
+    }
+    match Identity::of(other.pid) {
+        Some(found) => found.start == other.start && descends(identity.pid, &found),
+        None => false,
+    }
 }
 
 /// Whether a process is the known one, a descendant of the same user or file, or an ancestor with the same file.
@@ -237,16 +275,18 @@ fn is_of(identity: &Identity, known: &Known) -> bool {
     if (identity.pid, identity.start) == (known.pid, known.start) {
         return true;
     }
-    let Some(main) = Identity::of(known.pid).filter(|main| main.start == known.start) else { return false };
-    let same_file = || {
-        let file = |one: &Identity| one.executable.as_ref().map(|file| file.file);
-        file(&main).is_some() && file(&main) == file(identity)
+    let Some(main) = Identity::of(known.pid) else { return false };
+    if main.start != known.start {
+        return false;
+    }
+    let has_same_file = match (&main.executable, &identity.executable) {
+        (Some(its), Some(other)) => its.file == other.file,
+        _ => false,
     };
-    let same_kind = main.uid == identity.uid || same_file();
-    same_kind && descends(identity.pid, &main) || same_file() && descends(main.pid, identity)
+    let is_same_kind = main.uid == identity.uid || has_same_file;
+    is_same_kind && descends(identity.pid, &main) || has_same_file && descends(main.pid, identity)
 }
 
-/// Whether a process is a descendant of another.
 fn descends(pid: u32, from: &Identity) -> bool {
     let mut at = pid;
     for _ in 0..GENERATIONS {
@@ -263,35 +303,36 @@ fn parent(pid: u32) -> Option<u32> {
     stat_field(pid, 4)?.parse().ok()
 }
 
-/// The system's manager runs its units below `system.slice`; a user's own units are below `user.slice`.
+/// The system's manager runs its units below `system.slice`; a user's own units are below `user.slice`. A unit may be in a
+/// slice of its own: `postgresql@16-main.service` in `system-postgresql.slice`.
 fn fits_unit(identity: &Identity, expected: &Expected) -> bool {
     if expected.units.is_empty() {
         return false;
     }
-    control_groups(identity.pid).lines().any(|line| {
-        let path = line.splitn(3, ':').nth(2).unwrap_or_default();
-        let Some(unit) = path.strip_prefix("/system.slice/") else { return false };
-        // `postgresql@16-main.service` is in a slice of its own: system-postgresql.slice.
+    let path = format!("/proc/{}/cgroup", identity.pid);
+    let bytes = open::proc_file(&path, 64 * 1024).unwrap_or_default();
+    for line in String::from_utf8_lossy(&bytes).lines() {
+        // hierarchy:controllers:path
+        let group = line.splitn(3, ':').nth(2).unwrap_or_default();
+        let Some(unit) = group.strip_prefix("/system.slice/") else { continue };
         let unit = unit.split('/').find(|part| part.ends_with(".service")).unwrap_or_default();
         let name = unit.trim_end_matches(".service").split('@').next().unwrap_or_default();
-        expected.units.iter().any(|expected| expected == name)
-    })
+        if expected.units.iter().any(|expected| expected == name) {
+            return true;
+        }
+    }
+    false
 }
 
-fn control_groups(pid: u32) -> String {
-    let bytes = open::proc_file(&format!("/proc/{pid}/cgroup"), 64 * 1024).unwrap_or_default();
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// Whether a process is in no container. Namespaces that we may not read are not compared.
+/// Whether a process is in no container, or in ours. Namespaces that we may not read are not compared.
 fn is_of_this_machine(identity: &Identity) -> bool {
-    let seen = |all: Namespaces| (all.user, all.pid);
-    let is_ours = match (identity.namespaces, Namespaces::of(std::process::id())) {
-        (Some(theirs), Some(ours)) => seen(theirs) == seen(ours),
-        _ => true,
-    };
-    let own = samehost_system::proc::container_of(std::process::id());
-    is_ours && samehost_system::proc::container_of(identity.pid) == own
+    if let Some(theirs) = identity.namespaces
+        && let Some(ours) = Namespaces::of(std::process::id())
+        && (theirs.user, theirs.pid) != (ours.user, ours.pid)
+    {
+        return false;
+    }
+    container_of(identity.pid) == container_of(std::process::id())
 }
 
 /// The executable is visible only to a user who may look at the process.
@@ -302,7 +343,7 @@ fn runs_trusted_file(identity: &Identity) -> bool {
 fn denied(identity: &Identity, expected: &Expected) -> Untied {
     let class = if !is_of_this_machine(identity) {
         UntiedClass::Container
-    } else if fits_account_of(identity, expected) && !runs_trusted_file(identity) {
+    } else if expected.is_account(identity.uid) && !runs_trusted_file(identity) {
         UntiedClass::ForeignFile
     } else if expected.processes.is_empty() {
         UntiedClass::OtherAccount
@@ -313,8 +354,10 @@ fn denied(identity: &Identity, expected: &Expected) -> Untied {
 }
 
 fn in_words(identity: &Identity) -> String {
-    let file = identity.executable.as_ref().map_or_else(String::new, |file| {
-        format!(", {} of uid {}", file.path.display().to_string().escape_debug(), file.owner)
-    });
-    format!("process {}, uid {}{file}", identity.pid, identity.uid)
+    let mut words = format!("process {}, uid {}", identity.pid, identity.uid);
+    if let Some(file) = &identity.executable {
+        let path = file.path.display().to_string();
+        words.push_str(&format!(", {} of uid {}", path.escape_debug(), file.owner));
+    }
+    words
 }

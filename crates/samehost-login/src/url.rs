@@ -4,36 +4,43 @@
 use samehost_model::Protocol;
 pub use samehost_model::percent_decoded as unescape;
 
+/// Why a text with `://` cannot be read. Shows no part of the text that may be secret.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UrlError {
+    #[error("a `%` without two hexadecimal digits, or no UTF-8")]
+    Login,
+    #[error("a wrong `%` in {0}")]
+    Part(&'static str),
+    /// The value of the option with this name, escaped.
+    #[error("a wrong `%` in the option {0}")]
+    Option(String),
+}
+
 /// Parts of a URL, percent-decoded except for the place.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServerUrl {
-    /// Part before `://`.
     pub scheme: String,
     /// `None` if missing or empty.
     pub user: Option<String>,
     /// `None` if missing or empty.
     pub password: Option<String>,
-    /// Part between the login and `?`, as written.
+    /// Between the login and `?`, as written.
     pub place: String,
     /// Part after `?`, as written; `None` without one.
     pub query: Option<String>,
-    /// Options in it, in order.
     pub options: Vec<(String, String)>,
 }
 
 impl ServerUrl {
-    /// Parses a URL; `None` if the text has no `://` and so is not a URL. Errors contain no part of the text
-    /// that may be secret.
+    /// Parses a URL; `None` if the text has no `://` and so is not a URL. The exception is what Go's driver for MySQL takes,
+    /// which has no scheme: `user:password@tcp(host:port)/db`.
     #[must_use]
-    pub fn parse(text: &str) -> Option<Result<Self, String>> {
-        let is_gos = || ["@unix(", "@tcp("].iter().any(|start| text.contains(start));
-        let (scheme, rest) = match text.split_once("://") {
-            Some((scheme, rest)) => (plain_scheme(scheme), rest),
-            // As Go's driver for MySQL has it, without a scheme.
-            None if is_gos() => ("mysql".to_owned(), text),
-            None => return None,
-        };
-        Some(Self::parts(&scheme, rest))
+    pub fn parse(text: &str) -> Option<Result<Self, UrlError>> {
+        if let Some((scheme, rest)) = text.split_once("://") {
+            return Some(Self::parts(&plain_scheme(scheme), rest));
+        }
+        let is_gos = text.contains("@unix(") || text.contains("@tcp(");
+        is_gos.then(|| Self::parts("mysql", text))
     }
 
     /// Value of an option; the last one counts.
@@ -42,7 +49,11 @@ impl ServerUrl {
         self.options.iter().rfind(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    fn parts(scheme: &str, rest: &str) -> Result<Self, String> {
+    pub(crate) fn owned_option(&self, name: &str) -> Option<String> {
+        self.option(name).map(str::to_owned)
+    }
+
+    fn parts(scheme: &str, rest: &str) -> Result<Self, UrlError> {
         let (rest, query) = match rest.split_once('?') {
             Some((rest, query)) => (rest, Some(query)),
             None => (rest, None),
@@ -55,34 +66,45 @@ impl ServerUrl {
             Some(at) => (Some(&rest[..at]), &rest[at + 1..]),
             None => (None, rest),
         };
-        let (user, password) = login.map_or((None, None), |login| match login.split_once(':') {
-            Some((user, password)) => (Some(user), Some(password)),
-            None => (Some(login), None),
-        });
-        let decoded = |part: Option<&str>| match part.filter(|part| !part.is_empty()) {
-            None => Ok(None),
-            Some(part) => unescape(part).map(Some).ok_or("a `%` without two hexadecimal digits, or no UTF-8"),
-        };
-        let mut options = Vec::new();
-        for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            options.push((
-                unescape(name).ok_or("a wrong `%` in an option's name")?,
-                unescape(value)
-                    .ok_or_else(|| format!("a wrong `%` in the option {}", name.escape_debug()))?,
-            ));
-        }
+        let login = login.unwrap_or_default();
+        let (user, password) = login.split_once(':').unwrap_or((login, ""));
+        let mut options = decoded_options(query.unwrap_or_default())?;
         let (place, socket) = out_of_brackets(place)?;
-        options.extend(socket.map(|path| ("socket".to_owned(), path)));
+        if let Some(path) = socket {
+            options.push(("socket".to_owned(), path));
+        }
         Ok(ServerUrl {
             scheme: scheme.to_owned(),
-            user: decoded(user)?,
-            password: decoded(password)?,
+            user: decoded_login(user)?,
+            password: decoded_login(password)?,
             place,
             query: query.map(str::to_owned),
             options,
         })
     }
+}
+
+fn decoded_login(part: &str) -> Result<Option<String>, UrlError> {
+    if part.is_empty() {
+        return Ok(None);
+    }
+    match unescape(part) {
+        Some(decoded) => Ok(Some(decoded)),
+        None => Err(UrlError::Login),
+    }
+}
+
+fn decoded_options(query: &str) -> Result<Vec<(String, String)>, UrlError> {
+    let mut options = Vec::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let decoded_name = unescape(name).ok_or(UrlError::Part("an option's name"))?;
+        let Some(value) = unescape(value) else {
+            return Err(UrlError::Option(name.escape_debug().to_string()));
+        };
+        options.push((decoded_name, value));
+    }
+    Ok(options)
 }
 
 /// The scheme that names the protocol alone: `jdbc:mysql`, `mysql+pymysql` and `mysql2` are how JDBC, SQLAlchemy and Rails
@@ -102,17 +124,21 @@ fn plain_scheme(scheme: &str) -> String {
     scheme.to_owned()
 }
 
-/// A place as Go's driver for MySQL spells it, `unix(/path)/db` or `tcp(host:port)/db`, in the usual form, with the path.
-fn out_of_brackets(place: &str) -> Result<(String, Option<String>), String> {
-    let inside = |start: &str| -> Option<(&str, &str)> { place.strip_prefix(start)?.split_once(')') };
-    if let Some((path, rest)) = inside("unix(") {
-        let path = unescape(path).ok_or("a wrong `%` in the path")?;
+/// The place in the usual form, and the path of a socket in it. Go's driver for MySQL has its own form: `unix(/path)/db` is
+/// `localhost/db` with a socket, and `tcp(host:port)/db` is `host:port/db`.
+fn out_of_brackets(place: &str) -> Result<(String, Option<String>), UrlError> {
+    if let Some((path, rest)) = in_brackets(place, "unix(") {
+        let path = unescape(path).ok_or(UrlError::Part("the path"))?;
         return Ok((format!("localhost{rest}"), Some(path)));
     }
-    Ok(match inside("tcp(") {
+    Ok(match in_brackets(place, "tcp(") {
         Some((address, rest)) => (format!("{address}{rest}"), None),
         None => (place.to_owned(), None),
     })
+}
+
+fn in_brackets<'a>(place: &'a str, start: &str) -> Option<(&'a str, &'a str)> {
+    place.strip_prefix(start)?.split_once(')')
 }
 
 /// Percent-encodes everything but letters, digits, and the punctuation of paths.

@@ -33,14 +33,12 @@ pub const LISTENS: u8 = 2;
 /// Numbers of 8 bytes for each map.
 pub const NUMBERS: usize = 16;
 pub const PAGE: usize = MOST_ENTRIES * NUMBERS * 8;
-/// Connections over the Unix socket.
 pub const OVER_UNIX: usize = 0;
 /// The last error of a socket that did not answer.
 pub const ERROR: usize = 1;
 /// From here on: what stayed with TCP, by reason.
 pub const STAYED: usize = 2;
 
-/// Why something stays with TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stay {
     NoAnswer,

@@ -15,11 +15,10 @@ const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/preload.so"));
 /// Length of the file in which the library counts, in bytes.
 pub const COUNTERS: usize = layout::PAGE;
 
+/// Whether whoever connects to the port, or whoever binds to it, gets the Unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// Whoever connects to the port is connected to the Unix socket.
     Connects,
-    /// Whoever binds to the port is bound to the Unix socket.
     Listens,
 }
 
@@ -89,17 +88,16 @@ fn write(entry: &Entry, bytes: &mut [u8]) -> Result<(), LibraryError> {
     Ok(())
 }
 
-/// What the library counted for one map.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     pub over_unix: u64,
-    /// What stayed with TCP.
+    /// How many stayed with TCP, by reason; reasons without any are left out.
     pub stayed: Vec<(Stay, u64)>,
     /// The last error of a Unix socket that did not answer.
     pub error: i32,
 }
 
-/// What the file says, map by map.
+/// Reads the file in which the library counted: one entry for each map that there may be, in the order of the entries.
 pub fn counted(file: &[u8]) -> Vec<Counted> {
     let number =
         |bytes: &[u8], at: usize| bytes[8 * at..].first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));

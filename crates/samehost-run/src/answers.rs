@@ -18,7 +18,7 @@ const SOCKET: i32 = libc::SOL_SOCKET;
 
 /// Longest value of an option, in bytes; the longest known is `struct tcp_info`.
 const LONGEST: usize = 1024;
-/// Options kept for a socket; setting one again counts once.
+/// Most options kept for a socket; setting one again counts once.
 const MOST: usize = 64;
 /// The first byte of `struct tcp_info`.
 const ESTABLISHED: u8 = 1;
@@ -61,7 +61,6 @@ pub const TRAPS: &[Trap] = &[
     Trap { call: libc::SYS_landlock_restrict_self, when: &[], others: &[446] },
 ];
 
-/// Those that are answered here.
 pub const ANSWERED: [i64; 4] =
     [libc::SYS_getpeername, libc::SYS_getsockname, libc::SYS_setsockopt, libc::SYS_getsockopt];
 
@@ -77,16 +76,19 @@ pub fn answer(connects: &mut Connects, listener: &Listener, call: &Call) -> Opti
         return None;
     }
     let socket = thread.socket(descriptor).ok()??;
-    let replaced = socket.is_unix().then(|| sockets.get(socket.cookie().ok()?)).flatten()?;
+    if !socket.is_unix() {
+        return None;
+    }
+    let replaced = sockets.get(socket.cookie().ok()?)?;
     // All of it was the caller's only if it still waits.
     if !listener.is_waiting(call.id) {
         return None;
     }
     let (memory, arguments) = (Memory { listener, call }, call.arguments);
-    // What needs rights is done with those of this process.
-    let may_choose = || {
-        let its = rights.of_another(&thread, *rights_may_differ);
-        its.is_ok_and(|its| rights.difference(&its).is_none()) && listener.is_waiting(call.id)
+    // What needs rights is done with those of this process, so the caller must have them too.
+    let may_choose = || match rights.of_another(&thread, *rights_may_differ) {
+        Ok(its) => rights.difference(&its).is_none() && listener.is_waiting(call.id),
+        Err(_) => false,
     };
     let result = match call.number {
         libc::SYS_getpeername => write_value(&memory, &bytes_of(replaced.peer), arguments[1], arguments[2]),
@@ -110,8 +112,10 @@ struct Memory<'a> {
 
 impl Memory<'_> {
     fn read(&self, at: u64, length: usize) -> io::Result<Vec<u8>> {
-        let bytes = memory_of(self.call.thread, at, length);
-        bytes.filter(|_| self.listener.is_waiting(self.call.id)).ok_or_else(|| errno(libc::EFAULT))
+        match memory_of(self.call.thread, at, length) {
+            Some(bytes) if self.listener.is_waiting(self.call.id) => Ok(bytes),
+            _ => Err(errno(libc::EFAULT)),
+        }
     }
 
     fn word(&self, at: u64) -> io::Result<i32> {
@@ -123,9 +127,10 @@ impl Memory<'_> {
         if bytes.is_empty() {
             return Ok(());
         }
-        let waits = self.listener.is_waiting(self.call.id);
-        let written = waits.then(|| write_memory_of(self.call.thread, at, bytes)).flatten();
-        written.ok_or_else(|| errno(libc::EFAULT))
+        if self.listener.is_waiting(self.call.id) && write_memory_of(self.call.thread, at, bytes).is_some() {
+            return Ok(());
+        }
+        Err(errno(libc::EFAULT))
     }
 }
 
@@ -140,7 +145,7 @@ fn write_value(memory: &Memory<'_>, bytes: &[u8], at: u64, length_at: u64) -> io
     memory.write(&(bytes.len() as i32).to_ne_bytes(), length_at)
 }
 
-/// A TCP socket that is as the program wants to see its own.
+/// A fresh TCP socket with the options that the program has set.
 /// Options of TCP are asked of a fresh TCP socket that got the same options, so that the kernel says what
 /// each takes and gives, and no table here can differ from it. Only options that are plain values are
 /// asked for: others hold addresses of memory, which the kernel would follow in this process

@@ -18,12 +18,13 @@ use samehost_seccomp::{
     Answer, Call, Listener, SO_BINDTOIFINDEX, SO_BUF_LOCK, SO_NETNS_COOKIE, option, set_option,
 };
 
+use super::coin::Way;
 use super::maps::{Map, Maps};
 use super::replaced::{LONGEST, Replaced, Sockets, local_of, options_of, parse};
 use super::rights::Rights;
 use super::tally::{Kept, Reason, Tally};
 use super::thread::{Socket, Thread, Threads, memory_of};
-use super::trial::{Draw, Trial, Tried, Way};
+use super::trial::{Draw, Trial, Tried};
 use super::watchers::{Epolls, Remains};
 
 /// Options of every socket that change what reads, writes and the end do, and their usual values, read as one number.
@@ -49,10 +50,9 @@ const OF_TCP_ALONE: &[(i32, &str)] =
 /// The first byte of `struct tcp_info` for a socket that neither connects nor listens.
 const CLOSED: u8 = 7;
 
-/// As many are kept in mind; a program has few sockets that it tries again.
+/// Most sockets of [`Connects::tried`]; a program has few that it tries again.
 const MOST_TRIED: usize = 1024;
 
-/// What decides on connections.
 pub struct Connects {
     pub maps: Maps,
     pub threads: Threads,
@@ -68,7 +68,7 @@ pub struct Connects {
     remains: Remains,
     /// Sockets that went on to TCP because nobody answered. One that was refused there too keeps a port, as if it were bound.
     tried: HashSet<u64>,
-    /// Whether a process of the program has restricted itself in a way that cannot be seen from here.
+    /// Whether a process of the program has restricted itself in a way that cannot be seen from here (Landlock).
     pub is_restricted: bool,
     /// Whether the program has set an option of TCP or IP on any socket that was not replaced.
     pub sets_options: bool,
@@ -79,7 +79,6 @@ pub struct Connects {
     was_tried: bool,
 }
 
-/// A call of `connect` to a mapped port.
 struct Asked<'a> {
     call: &'a Call,
     thread: &'a Thread,
@@ -93,11 +92,11 @@ impl Asked<'_> {
     }
 }
 
-/// What is to be done with a connection to a mapped port.
+/// Why a connection to a mapped port is not exchanged.
 enum Decision {
     /// No TCP socket, or one that the kernel has to answer for.
     NotOurs,
-    /// It was replaced before.
+    /// The socket was replaced before.
     Connected(Answer),
     Stay(Reason),
 }
@@ -131,7 +130,8 @@ impl Connects {
         })
     }
 
-    /// The answer to a call of `connect`; None where it has been given. What is not ours goes on.
+    /// The answer to a call of `connect`; None where it has been given. What is not ours goes on. Where a process could not be
+    /// looked at, this process may have had too few descriptors, so those that are kept open are closed.
     pub fn answer(&mut self, listener: &Listener, call: &Call) -> Option<Answer> {
         let Some((thread, to, map)) = self.mapped(listener, call) else { return Some(Answer::GoOn) };
         match self.decide(listener, &Asked { call, thread: &thread, to, map: &map }) {
@@ -140,7 +140,6 @@ impl Connects {
             Err(Decision::NotOurs) => Some(Answer::GoOn),
             Err(Decision::Stay(reason)) => {
                 if matches!(reason, Reason::NotVisible(_)) {
-                    // There may be too few descriptors.
                     self.threads.forget();
                     self.epolls.forget();
                 }
@@ -150,7 +149,6 @@ impl Connects {
         }
     }
 
-    /// Who connects, where to, and the map of that.
     fn mapped(&mut self, listener: &Listener, call: &Call) -> Option<(Rc<Thread>, SocketAddr, Map)> {
         let length = (call.arguments[2] as usize & 0xffff_ffff).min(LONGEST);
         let Some(bytes) = memory_of(call.thread, call.arguments[1], length) else {
@@ -198,7 +196,6 @@ impl Connects {
         }
     }
 
-    /// Ends the trial, if one goes on.
     pub fn end_trial(&mut self) -> Option<Tried> {
         let trial = self.trial.take()?;
         self.was_tried = true;
@@ -214,7 +211,8 @@ impl Connects {
         }
     }
 
-    /// Connects the Unix socket and puts it in place of the program's socket, which has this cookie.
+    /// Connects the Unix socket and puts it in place of the program's socket, whose cookie is `old`; `drawn` is the
+    /// connection's number in a trial.
     /// The exchange and the answer are two steps. The atomic form (`SECCOMP_ADDFD_FLAG_SEND`) would
     /// return the number of the descriptor where `connect` returns 0. A signal between the two is
     /// noticed, and the repeated call gets the answer. A socket is known by its cookie and never by
@@ -251,9 +249,7 @@ impl Connects {
         drop(socket);
         if self.remains.has(old)
             && let Some(socket) = duplicate(thread, descriptor, was, old)
-            && listener
-                .replace(call.id, descriptor as u32, socket.own.as_fd(), closes_on_exec)
-                .unwrap_or(false)
+            && let Ok(true) = listener.replace(call.id, descriptor as u32, socket.own.as_fd(), closes_on_exec)
         {
             // The program has seen nothing: it still waits. The server sees a connection that ends at once.
             return Err(Decision::Stay(Reason::Kept(Kept::ByDuplicate)));
@@ -275,13 +271,16 @@ impl Connects {
 
     /// A connection to the socket of a map, like the socket that has this cookie; its own cookie and inode.
     fn replacement(&mut self, map: &Map, socket: &Socket, old: u64) -> Result<(OwnedFd, u64, u64), Decision> {
-        let unix = connected(&map.socket).map_err(|errno| {
-            if self.tried.len() >= MOST_TRIED {
-                self.tried.clear();
+        let unix = match connected(&map.socket) {
+            Ok(unix) => unix,
+            Err(errno) => {
+                if self.tried.len() >= MOST_TRIED {
+                    self.tried.clear();
+                }
+                self.tried.insert(old);
+                return Err(Decision::Stay(Reason::NoAnswer(errno.into())));
             }
-            self.tried.insert(old);
-            Decision::Stay(Reason::NoAnswer(errno.into()))
-        })?;
+        };
         like(&unix, socket).map_err(not_replaced)?;
         let cookie = sockopt::socket_cookie(&unix).map_err(|errno| not_replaced(errno.into()))?;
         let inode = rustix::fs::fstat(&unix).map_err(|errno| not_replaced(errno.into()))?.st_ino;
@@ -321,7 +320,9 @@ impl Connects {
         if socket.signals {
             return stay(Reason::Signals);
         }
-        if local(socket).is_some_and(|local| local.port() != 0) {
+        if let Some(local) = local(socket)
+            && local.port() != 0
+        {
             // Connected, connecting and listening sockets have a port too: what the kernel says to those is right.
             if !is_closed(socket) {
                 return Err(Decision::NotOurs);
@@ -330,10 +331,11 @@ impl Connects {
                 return stay(Reason::Bound);
             }
         }
-        if let Some((_, name)) =
-            OF_TCP_ALONE.iter().find(|(name, _)| number(socket, *name).is_ok_and(|value| value != 0))
-        {
-            return stay(Reason::Option(name));
+        for (option, name) in OF_TCP_ALONE {
+            // A kernel that lacks the option has none set.
+            if number(socket, *option).unwrap_or_default() != 0 {
+                return stay(Reason::Option(name));
+            }
         }
         match self.epolls.watch(its.process, thread, descriptor, socket.inode) {
             Err(error) => stay(Reason::NotVisible(error)),
@@ -357,7 +359,6 @@ fn is_still(thread: &Thread, descriptor: i32, socket: &Socket) -> Result<(), Dec
     if thread.socket_inode(descriptor) == Some(socket.inode) { Ok(()) } else { Err(Decision::NotOurs) }
 }
 
-/// What is to be done where a process may not be looked at.
 fn not_visible(error: io::Error) -> Decision {
     Decision::Stay(Reason::NotVisible(error))
 }
@@ -369,21 +370,20 @@ fn is_closed_to_us(thread: u32) -> bool {
         .is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
-/// Another descriptor of a socket in the process that had it.
+/// The socket of this cookie by another descriptor of the process that had it.
 fn duplicate(thread: &Thread, descriptor: i32, inode: u64, cookie: u64) -> Option<Socket> {
     let other = thread.duplicate(descriptor, inode).ok()??;
     let socket = thread.socket(other).ok()??;
     (socket.cookie().ok()? == cookie).then_some(socket)
 }
 
-/// The network namespace of a socket, which decides where it leads.
+/// The network namespace of a socket (SO_NETNS_COOKIE), which decides where it leads; `None` on kernels before 5.14.
 pub fn network_of(socket: &OwnedFd) -> Option<[u8; 8]> {
     let mut cookie = [0; 8];
     option(socket.as_fd(), libc::SOL_SOCKET, SO_NETNS_COOKIE, &mut cookie).ok()?;
     Some(cookie)
 }
 
-/// Whether a socket neither is connected nor connects nor listens.
 fn is_closed(socket: &Socket) -> bool {
     let mut state = [CLOSED];
     let _ = option(socket.own.as_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, &mut state);
@@ -416,7 +416,9 @@ fn connected(endpoint: &Endpoint) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// Gives the new socket what the old one has and a Unix socket can have.
+/// Gives the new socket what the old one has and a Unix socket can have. Sizes of buffers only where the program chose them,
+/// since the kernel's own differ between the families; on kernels before 5.14 that cannot be seen. The kernel doubles what is
+/// set, and tells the double.
 fn like(new: &OwnedFd, old: &Socket) -> io::Result<()> {
     if !old.never_waits {
         fcntl_setfl(new, OFlags::empty())?;
@@ -428,11 +430,9 @@ fn like(new: &OwnedFd, old: &Socket) -> io::Result<()> {
             set_option(new.as_fd(), libc::SOL_SOCKET, *name, &value[..length])?;
         }
     }
-    // Those that the program chose; the kernel's own differ between the families. Not on kernels before 5.14.
     let chosen = number(old, SO_BUF_LOCK).unwrap_or_default();
     for (bit, name) in [(SEND_BUFFER, libc::SO_SNDBUF), (RECEIVE_BUFFER, libc::SO_RCVBUF)] {
         if chosen & bit != 0 {
-            // The kernel doubles what is set, and tells the double.
             let half = number(old, name)? / 2;
             set_option(new.as_fd(), libc::SOL_SOCKET, name, &half.to_ne_bytes())?;
         }

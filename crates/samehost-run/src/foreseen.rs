@@ -6,15 +6,13 @@ use std::ffi::OsString;
 use samehost_model::scan::Scan;
 use samehost_services::{Kind, Protocol};
 
-use super::auto::kind_of;
-use super::maps::Map;
+use super::maps::{Map, kind_of};
 
 /// A word by which a client of PostgreSQL asks for what a Unix socket does not give. Its program takes the socket for TCP
 /// here, so libpq asks as well, which passes over `sslmode` where it knows of a socket. Tried with psql 15, pg of Node and
 /// pgjdbc: the server answers `N` to a request for TLS or GSSAPI, and takes the beginning of TLS for a broken message.
 struct Demand {
     name: &'static str,
-    /// libpq's variable for it.
     variable: &'static str,
     values: &'static [&'static str],
     instead: &'static str,
@@ -49,13 +47,13 @@ const DEMANDS: &[Demand] = &[
     Demand { name: "ssl", variable: "", values: &["true", "1"], instead: "leave it out" },
 ];
 
-/// The program that is to be started.
+/// The program that is to be started. Neither words nor values of variables are repeated in a sentence: they may be secret.
 pub struct Program<'a> {
     pub words: &'a [OsString],
     pub environment: Vec<(OsString, OsString)>,
 }
 
-/// Whatever may be different for clients of a map's socket: a sentence each, with the service's name.
+/// What may be different for clients of a map's socket, whatever program they are: sentences with the service's name.
 pub fn of_service(map: &Map) -> Vec<String> {
     let Some(kind) = kind_of(map) else { return Vec::new() };
     let known = kind.descriptor();
@@ -63,13 +61,14 @@ pub fn of_service(map: &Map) -> Vec<String> {
     sentences.map(|sentence| format!("{}: {sentence}", kind.label())).collect()
 }
 
-/// What is different for this program.
+/// What is different for this program: sentences with the service's name. With a scan, the first rule of pg_hba.conf for the
+/// socket takes the place of what is true of the service in general.
 pub fn of_program(map: &Map, program: &Program<'_>, scan: Option<&Scan>) -> Vec<String> {
     let Some(kind) = kind_of(map) else { return Vec::new() };
     let known = kind.descriptor();
-    let rule = scan.and_then(|scan| rule(map, kind, scan));
-    let mut found = match rule {
-        Some(rule) => rule.into_iter().collect(),
+    let mut found = match scan.and_then(|scan| rule(map, kind, scan)) {
+        Some(Some(rule)) => vec![rule],
+        Some(None) => Vec::new(),
         None => known.on_a_socket.clone(),
     };
     if let (Some(sentence), Some(asked)) = (&known.no_tls_on_a_socket, demanded(kind, program)) {
@@ -78,7 +77,8 @@ pub fn of_program(map: &Map, program: &Program<'_>, scan: Option<&Scan>) -> Vec<
     found.into_iter().map(|sentence| format!("{}: {sentence}", kind.label())).collect()
 }
 
-/// Whether pg_hba.conf can be read, and the first rule for its socket that the program's user has to know.
+/// The first rule of pg_hba.conf for its socket that the program's user has to know; `Some(None)` if there is none, and
+/// `None` if the file cannot be read.
 fn rule(map: &Map, kind: Kind, scan: &Scan) -> Option<Option<String>> {
     if kind != Kind::Postgres {
         return None;
@@ -88,11 +88,14 @@ fn rule(map: &Map, kind: Kind, scan: &Scan) -> Option<Option<String>> {
         scan.process(service.pid?)
     })?;
     let own = rustix::process::geteuid().as_raw();
-    let user = samehost_system::accounts::user_name(own).unwrap_or_else(|| own.to_string());
+    let user = match samehost_system::accounts::user_name(own) {
+        Some(name) => name,
+        None => own.to_string(),
+    };
     samehost_scan::rule_of_socket(server, &user)
 }
 
-/// What a program is told to ask for, and where. What else stands there is not repeated.
+/// What a program is told to ask for, and where that stands.
 #[derive(Debug, PartialEq, Eq)]
 struct Asked {
     place: String,
@@ -108,23 +111,26 @@ fn demanded(kind: Kind, program: &Program<'_>) -> Option<Asked> {
         }
     }
     for (name, value) in &program.environment {
-        let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
-        let of_libpq = DEMANDS
-            .iter()
-            .find(|demand| kind.protocol() == Some(Protocol::Postgres) && demand.variable == name);
-        let asked = match of_libpq {
-            Some(demand) => demand.values.iter().find(|wanted| **wanted == value).map(|value| Asked {
-                place: name.into_owned(),
-                words: format!("{}={value}", demand.name),
-                instead: demand.instead,
-            }),
-            None => asked(kind, &value, name.into_owned()),
-        };
-        if asked.is_some() {
-            return asked;
+        if let Some(asked) = asked_by_variable(kind, &name.to_string_lossy(), &value.to_string_lossy()) {
+            return Some(asked);
         }
     }
     None
+}
+
+/// A variable of libpq has a demand as its whole value; any other may be a URL.
+fn asked_by_variable(kind: Kind, name: &str, value: &str) -> Option<Asked> {
+    let of_libpq = DEMANDS.iter().find(|demand| demand.variable == name);
+    match of_libpq {
+        Some(demand) if kind.protocol() == Some(Protocol::Postgres) => {
+            if !demand.values.contains(&value) {
+                return None;
+            }
+            let words = format!("{}={value}", demand.name);
+            Some(Asked { place: name.to_owned(), words, instead: demand.instead })
+        }
+        _ => asked(kind, value, name.to_owned()),
+    }
 }
 
 /// What a text demands of a server of this kind: a URL or words of libpq, or the scheme of Redis with TLS.
@@ -159,9 +165,9 @@ fn has_word(text: &str, name: &str, value: &str) -> bool {
     false
 }
 
-/// Whether it is worth a scan: what its server's rules say.
+/// Whether [`of_program`] says more with a scan: which rules a server of PostgreSQL has.
 pub fn needs_scan(maps: &[Map]) -> bool {
-    maps.iter().any(|map| kind_of(map).is_some_and(|kind| kind.protocol() == Some(Protocol::Postgres)))
+    maps.iter().any(|map| kind_of(map).and_then(Kind::protocol) == Some(Protocol::Postgres))
 }
 
 #[cfg(test)]

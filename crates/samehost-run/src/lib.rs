@@ -3,12 +3,11 @@
 //! (`samehost_preload`). It is not a sandbox.
 
 mod answers;
-pub mod auto;
+mod coin;
 mod connects;
 pub mod foreseen;
 mod maps;
 mod preloaded;
-pub mod reach;
 mod replaced;
 mod rights;
 mod supervisor;
@@ -18,10 +17,11 @@ mod trial;
 mod unit;
 mod watchers;
 
-pub use maps::{Map, Maps};
-pub use preloaded::{Ports, Preloaded};
+pub use coin::{Share, Way};
+pub use maps::{FoundMaps, Map, Maps};
+pub use preloaded::{Ports, Preloaded, hindrance};
 pub use samehost_bpf::Mode;
 pub use supervisor::{Started, Supervisor};
 pub use tally::Tally;
-pub use trial::{BLOCKS, Share, Terms, Trial, Tried, TriedArm, TriedBlock, TriedPort, Way};
+pub use trial::{BLOCKS, Terms, Trial, Tried, TriedArm, TriedBlock, TriedPort};
 pub use unit::{UnitError, UnitPlan, UnitTrial, plan_unit};

@@ -1,12 +1,15 @@
 //! Starts the program with a preloaded library that connects and binds otherwise, and waits for the last of its processes. The
 //! library is a copy with the maps of this run, in a private directory, which is removed at the end.
+//!
+//! Whether the library reaches a program is found out before it is started: static programs load none, Go makes its system calls
+//! itself, and the loader takes none where a program gets rights by its file. That only looks.
 
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -17,7 +20,7 @@ use nix::sys::signal::{SigSet, Signal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, StatVfsMountFlags, flock, statvfs};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-use rustix::process::Pid;
+use rustix::process::{Pid, getegid, geteuid};
 use samehost_model::Endpoint;
 use samehost_preload::{Counted, Direction, Entry, Stay, counted, library};
 use tempfile::TempDir;
@@ -38,12 +41,12 @@ const FOR_ALL_TO_LOAD: u32 = 0o444;
 /// Whoever else could shorten the file of the counters would end all that count in it (SIGBUS).
 const OWN: u32 = 0o600;
 
-/// Time between two looks where the program listens, until it does.
+/// Time between two looks at the counters, until the program listens at all of its ports.
 const GLANCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
-/// A server that starts takes less; a JVM with a large application does not always.
+/// When it is told that nobody listens. A server that starts takes less; a JVM with a large application does not always.
 const NOT_THERE: Duration = Duration::from_secs(20);
 
-/// What a program runs with: whom it connects to, and where it listens.
+/// The maps of a program: of ports that it connects to, and of those where it listens.
 #[derive(Clone, Debug, Default)]
 pub struct Ports {
     pub connects: Vec<Map>,
@@ -67,6 +70,11 @@ pub struct Preloaded {
 }
 
 impl Preloaded {
+    /// Starts the program with its copy of the library. The signals of this process wait from now on, and orphans become its
+    /// children.
+    ///
+    /// # Errors
+    /// When something that the start needs is missing. A program that cannot be executed is [`Started::Failed`].
     pub fn start(command: &[OsString], ports: Ports) -> Result<Started<Preloaded>, RunError> {
         let directory = directory()?;
         let (file, counters) = (directory.path().join(LIBRARY), directory.path().join(COUNTERS));
@@ -107,8 +115,7 @@ impl Preloaded {
         for (map, before) in self.ports.listens.iter().zip(&self.before) {
             remove_socket(map, *before);
         }
-        // Somebody may have tidied up: then nothing was counted.
-        let counted = counted(&fs::read(self.directory.path().join(COUNTERS)).unwrap_or_default());
+        let counted = self.counted();
         let mut tally = Tally::of_others();
         for ((direction, map), its) in self.ports.all().zip(&counted) {
             let name = match direction {
@@ -121,11 +128,19 @@ impl Preloaded {
         Ok((self.processes.exit_status(), tally))
     }
 
+    /// What the library has counted so far, map by map; nothing if somebody has tidied up.
+    fn counted(&self) -> Vec<Counted> {
+        counted(&fs::read(self.directory.path().join(COUNTERS)).unwrap_or_default())
+    }
+
     /// Tells of each port at which the program listens over TCP; where it is late, also of each socket that is not there.
     fn look_where_it_listens(&self, is_late: bool, settled: &mut [bool], tell: &dyn Fn(&str)) {
-        let counted = counted(&fs::read(self.directory.path().join(COUNTERS)).unwrap_or_default());
+        let counted = self.counted();
         let listens = self.ports.listens.iter().zip(counted.iter().skip(self.ports.connects.len()));
-        for ((map, its), settled) in listens.zip(settled).filter(|(_, settled)| !**settled) {
+        for ((map, its), settled) in listens.zip(settled) {
+            if *settled {
+                continue;
+            }
             let name = map.as_of_server();
             if let Some((why, _)) = its.stayed.iter().find(|(_, number)| *number > 0) {
                 tell(&format!("{name}: the program listens over TCP: {}", reason(*why, its)));
@@ -154,10 +169,10 @@ impl Ports {
         for (direction, map) in self.all() {
             let socket = match &map.socket {
                 Endpoint::Abstract(name) => [b"\0", name.as_bytes()].concat(),
-                other => {
-                    let path = other.path().map(|path| path.as_os_str().as_bytes());
-                    [path.unwrap_or_default(), b"\0"].concat()
-                }
+                other => match other.path() {
+                    Some(path) => [path.as_os_str().as_bytes(), b"\0"].concat(),
+                    None => b"\0".to_vec(),
+                },
             };
             entries.push(Entry { direction, address: map.address, port: map.port, socket });
         }
@@ -167,20 +182,21 @@ impl Ports {
 
 /// A private directory that a library can be loaded from.
 fn directory() -> Result<TempDir, RunError> {
-    let places: Vec<PathBuf> = [Some(env::temp_dir()), env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from)]
-        .into_iter()
-        .flatten()
-        .chain(["/dev/shm".into(), "/var/tmp".into()])
-        .collect();
-    let made = places.iter().filter(|place| may_have_a_library(place)).find_map(|place| {
+    let mut places = vec![env::temp_dir()];
+    places.extend(env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from));
+    places.extend(["/dev/shm".into(), "/var/tmp".into()]);
+    for place in &places {
+        if !may_have_a_library(place) {
+            continue;
+        }
         let mut builder = tempfile::Builder::new();
         builder.prefix("samehost-run-").permissions(fs::Permissions::from_mode(TRAVERSABLE));
-        builder.tempdir_in(place).ok()
-    });
-    made.ok_or_else(|| {
-        let names: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
-        RunError::Directory(names.join(", "))
-    })
+        if let Ok(directory) = builder.tempdir_in(place) {
+            return Ok(directory);
+        }
+    }
+    let names: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
+    Err(RunError::Directory(names.join(", ")))
 }
 
 /// Makes a file with this mode, whatever the umask.
@@ -193,28 +209,26 @@ fn write(path: &Path, mode: u32, bytes: &[u8]) -> io::Result<()> {
 fn may_have_a_library(place: &Path) -> bool {
     // The loader would take what stands behind them for another library.
     let is_plain = !place.as_os_str().as_bytes().iter().any(|byte| [b' ', b':'].contains(byte));
-    place.is_absolute()
-        && is_plain
-        && statvfs(place).is_ok_and(|about| !about.f_flag.contains(StatVfsMountFlags::NOEXEC))
+    let Ok(about) = statvfs(place) else { return false };
+    place.is_absolute() && is_plain && !about.f_flag.contains(StatVfsMountFlags::NOEXEC)
 }
 
 fn spawn(command: &[OsString], library: &Path, mask: &SigSet) -> io::Result<Pid> {
     let words = command.iter().map(|word| c_string(word)).collect::<io::Result<Vec<_>>>()?;
-    let environment = environment(library).map(|(name, value)| {
-        let mut line = name;
+    let mut lines = Vec::new();
+    for (mut line, value) in environment(library) {
         line.push("=");
         line.push(value);
-        c_string(&line)
-    });
-    let environment = environment.collect::<io::Result<Vec<_>>>()?;
-    let name = words.first().ok_or_else(|| io::Error::other("no program"))?;
+        lines.push(c_string(&line)?);
+    }
+    let Some(name) = words.first() else { return Err(io::Error::other("no program")) };
     let mut attributes = PosixSpawnAttr::init()?;
     attributes.set_flags(PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF)?;
     attributes.set_sigmask(mask)?;
     // Rust's start ignores it.
     attributes.set_sigdefault(&SigSet::from(Signal::SIGPIPE))?;
     let actions = PosixSpawnFileActions::init()?;
-    let program = posix_spawnp(name, &actions, &attributes, &words, &environment)?;
+    let program = posix_spawnp(name, &actions, &attributes, &words, &lines)?;
     Pid::from_raw(program.as_raw()).ok_or_else(|| io::Error::other("no process"))
 }
 
@@ -244,7 +258,8 @@ fn file_of(map: &Map) -> FileId {
 /// A server leaves the file of its socket, at which clients would ask in vain. What was there before is not this one's.
 fn remove_socket(map: &Map, before: FileId) {
     let Some(path) = map.socket.path() else { return };
-    if file_of(map).is_none_or(|file| Some(file) == before) {
+    let now = file_of(map);
+    if now.is_none() || now == before {
         return;
     }
     let Err(error) = UnixStream::connect(path) else { return };
@@ -254,7 +269,10 @@ fn remove_socket(map: &Map, before: FileId) {
 }
 
 fn is_socket(path: &Path) -> bool {
-    path.symlink_metadata().is_ok_and(|about| about.file_type().is_socket())
+    match path.symlink_metadata() {
+        Ok(about) => about.file_type().is_socket(),
+        Err(_) => false,
+    }
 }
 
 fn reason(why: Stay, its: &Counted) -> Reason {
@@ -269,6 +287,134 @@ fn reason(why: Stay, its: &Counted) -> Reason {
         Stay::Forbidden => Reason::NoUnixSocket,
         Stay::NotReplaced => Reason::NotReplaced(io::Error::other("the kernel refused it")),
     }
+}
+
+/// The longest first line of a script that the kernel reads, in bytes.
+const LONGEST_LINE: usize = 256;
+const LONGEST_TABLE: usize = 1 << 20;
+const SET_USER: u32 = 0o4_000;
+const SET_GROUP: u32 = 0o2_000;
+const CAPABILITIES: &str = "security.capability";
+/// Sections that every program of Go has.
+const OF_GO: [&[u8]; 2] = [b".go.buildinfo", b".note.go.buildid"];
+
+/// A program's file, and why a preloaded library does not reach it. None where nothing speaks against it.
+pub fn hindrance(name: &OsStr) -> Option<(PathBuf, &'static str)> {
+    let path = found(name)?;
+    let file = File::open(&path).ok()?;
+    // One script may name another: the kernel follows a few. Here the first interpreter counts.
+    let program = interpreter(&file).unwrap_or(path);
+    let why = of_file(&program)?;
+    Some((program, why))
+}
+
+/// The file of a program, as execvp(3) finds it.
+fn found(name: &OsStr) -> Option<PathBuf> {
+    if name.as_bytes().contains(&b'/') {
+        return Some(name.into());
+    }
+    let path = env::var_os("PATH")?;
+    env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
+/// What a script's first line names: `#!/bin/sh`, `#!/usr/bin/env python3`.
+fn interpreter(file: &File) -> Option<PathBuf> {
+    let mut bytes = [0; LONGEST_LINE];
+    let length = file.read_at(&mut bytes, 0).ok()?;
+    let line = bytes[..length].strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let mut words =
+        line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).map(OsStr::from_bytes);
+    let first = Path::new(words.next()?);
+    if first.file_name() == Some(OsStr::new("env")) {
+        return found(words.find(|word| !word.as_bytes().starts_with(b"-"))?);
+    }
+    Some(first.to_owned())
+}
+
+fn of_file(path: &Path) -> Option<&'static str> {
+    let about = fs::metadata(path).ok()?;
+    let is_other_user = about.mode() & SET_USER != 0 && about.uid() != geteuid().as_raw();
+    let is_other_group = about.mode() & SET_GROUP != 0 && about.gid() != getegid().as_raw();
+    if is_other_user || is_other_group {
+        return Some("it runs as another user or group (set-user-ID)");
+    }
+    if !geteuid().is_root() && rustix::fs::getxattr(path, CAPABILITIES, &mut [0_u8; 64]).is_ok() {
+        return Some("it has file capabilities");
+    }
+    of_elf(&Elf::open(path)?)
+}
+
+fn of_elf(elf: &Elf) -> Option<&'static str> {
+    if elf.is_short {
+        return Some("it is a program of 32 bits");
+    }
+    if let Some(names) = elf.sections()
+        && OF_GO.iter().any(|name| names.contains(name))
+    {
+        return Some("it is written in Go, which makes its system calls itself");
+    }
+    (!elf.has_interpreter()?).then_some("it is a static program")
+}
+
+/// A program's file. Only little-endian ELF files of 64 bits are understood.
+struct Elf {
+    file: File,
+    header: [u8; 64],
+    is_short: bool,
+}
+
+impl Elf {
+    fn open(path: &Path) -> Option<Elf> {
+        let file = File::open(path).ok()?;
+        let mut header = [0; 64];
+        file.read_exact_at(&mut header, 0).ok()?;
+        let is_short = header[4] == 1;
+        header.starts_with(b"\x7fELF").then_some(Elf { file, header, is_short })
+    }
+
+    /// `None` for longer tables than programs have.
+    fn bytes(&self, offset: u64, length: u64) -> Option<Vec<u8>> {
+        let length = usize::try_from(length).ok()?;
+        if length > LONGEST_TABLE {
+            return None;
+        }
+        let mut bytes = vec![0; length];
+        self.file.read_exact_at(&mut bytes, offset).ok()?;
+        Some(bytes)
+    }
+
+    /// A table of the file, by where the header says where it is, and how many entries of which length it has.
+    fn table(&self, offset: usize, count: usize, length: usize) -> Option<Vec<Vec<u8>>> {
+        let (count, length) = (number(&self.header, count, 2), number(&self.header, length, 2));
+        let bytes = self.bytes(number(&self.header, offset, 8), count * length)?;
+        Some(bytes.chunks_exact((length as usize).max(1)).map(<[u8]>::to_vec).collect())
+    }
+
+    fn has_interpreter(&self) -> Option<bool> {
+        const PT_INTERP: u64 = 3;
+        let segments = self.table(32, 56, 54)?;
+        Some(segments.iter().any(|segment| number(segment, 0, 4) == PT_INTERP))
+    }
+
+    /// The names of its sections, one after the other, each with a zero behind it.
+    fn sections(&self) -> Option<Names> {
+        let sections = self.table(40, 60, 58)?;
+        let names = sections.get(number(&self.header, 62, 2) as usize)?;
+        self.bytes(number(names, 24, 8), number(names, 32, 8)).map(Names)
+    }
+}
+
+struct Names(Vec<u8>);
+
+impl Names {
+    fn contains(&self, name: &[u8]) -> bool {
+        self.0.split(|byte| *byte == 0).any(|one| one == name)
+    }
+}
+
+fn number(bytes: &[u8], at: usize, length: usize) -> u64 {
+    let bytes = bytes.get(at..at + length).unwrap_or_default();
+    bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }
 
 #[cfg(test)]
@@ -294,5 +440,46 @@ mod tests {
         let preloaded: Vec<OsString> = preloaded.collect();
         let before = env::var(LD_PRELOAD).map(|before| format!("{before}:")).unwrap_or_default();
         assert_eq!(preloaded, [OsString::from(format!("{before}/x/library.so"))]);
+    }
+
+    #[test]
+    fn a_dynamic_program_is_reached_also_by_a_script() {
+        assert_eq!(hindrance(OsStr::new("env")), None);
+        let folder = tempfile::tempdir().expect("a directory");
+        for line in ["#!/bin/sh\n", "#! /usr/bin/env -S sh -e\n", "#!/usr/bin/env sh"] {
+            let script = folder.path().join("script");
+            fs::write(&script, line).expect("written");
+            assert_eq!(hindrance(script.as_os_str()), None, "{line}");
+        }
+        assert_eq!(hindrance(OsStr::new("/nowhere/to/be/found")), None);
+    }
+
+    #[test]
+    fn what_a_library_does_not_reach_is_named() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let program = folder.path().join("program");
+        let mut header = [0; 64];
+        header[..5].copy_from_slice(b"\x7fELF\x01");
+        fs::write(&program, header).expect("written");
+        assert_eq!(hindrance(program.as_os_str()), Some((program.clone(), "it is a program of 32 bits")));
+        header[4] = 2;
+        fs::write(&program, header).expect("written");
+        assert_eq!(hindrance(program.as_os_str()).map(|(_, why)| why), Some("it is a static program"));
+        fs::write(&program, "no program").expect("written");
+        assert_eq!(hindrance(program.as_os_str()), None);
+        if geteuid().is_root() {
+            std::os::unix::fs::chown(&program, Some(65_534), None).expect("given away");
+            fs::set_permissions(&program, fs::Permissions::from_mode(SET_USER | 0o755)).expect("set");
+            let why = hindrance(program.as_os_str()).map(|(_, why)| why);
+            assert_eq!(why, Some("it runs as another user or group (set-user-ID)"));
+        }
+    }
+
+    #[test]
+    fn sections_and_segments_of_this_program_are_read() {
+        let elf = Elf::open(&env::current_exe().expect("its path")).expect("an ELF file");
+        assert!(!elf.is_short && elf.has_interpreter() == Some(cfg!(not(target_env = "musl"))));
+        let names = elf.sections().expect("sections");
+        assert!(names.contains(b".text") && !OF_GO.iter().any(|name| names.contains(name)));
     }
 }

@@ -13,7 +13,7 @@ use super::thread::Socket;
 /// As many are kept at least before it is looked which are gone.
 const FEW: usize = 1024;
 
-/// An option that was set: level, name, bytes.
+/// An option that was set: its level, its name, and its value as bytes.
 pub type SetOption = (i32, i32, Vec<u8>);
 
 /// Options that a program may have set before it connects.
@@ -27,7 +27,7 @@ const TAKEN_OVER: &[(i32, i32)] = &[
     (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
 ];
 
-/// The options that a TCP socket has and that its replacement is asked for.
+/// The options that a TCP socket has and that its replacement will be asked for.
 pub fn options_of(socket: &Socket) -> Vec<SetOption> {
     let mut options = Vec::new();
     for (level, name) in TAKEN_OVER {
@@ -41,16 +41,20 @@ pub fn options_of(socket: &Socket) -> Vec<SetOption> {
 pub struct Replaced {
     pub peer: SocketAddr,
     pub local: SocketAddr,
-    /// Those that a Unix socket has not, in order.
+    /// Those that a Unix socket does not have, in the order in which they were set.
     pub options: Vec<SetOption>,
     /// Whether the program knows that it is connected: a signal may come before it does.
     pub is_known: bool,
 }
 
+/// Nobody says when a replaced socket is closed. So those that are gone are looked for when there are twice as many as there
+/// were after the last look.
 #[derive(Default)]
 pub struct Sockets {
+    /// With the inode.
     by_cookie: HashMap<u64, (u64, Replaced)>,
     inodes: HashSet<u64>,
+    /// As many are kept before it is looked again; see [`FEW`].
     most: usize,
 }
 
@@ -75,7 +79,6 @@ impl Sockets {
         self.inodes.insert(inode);
     }
 
-    /// Forgets those that this network namespace has no more.
     fn forget_closed(&mut self) {
         let table = fs::read_to_string("/proc/self/net/unix").unwrap_or_default();
         let open = inodes(&table);
@@ -89,7 +92,13 @@ impl Sockets {
 
 /// The inodes of `/proc/net/unix`: the seventh word of each line.
 fn inodes(table: &str) -> HashSet<u64> {
-    table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(6)?.parse().ok()).collect()
+    let mut inodes = HashSet::new();
+    for line in table.lines().skip(1) {
+        if let Some(Ok(inode)) = line.split_whitespace().nth(6).map(str::parse) {
+            inodes.insert(inode);
+        }
+    }
+    inodes
 }
 
 const FAMILY: usize = size_of::<libc::sa_family_t>();
@@ -118,7 +127,7 @@ pub fn parse(bytes: &[u8]) -> Option<SocketAddr> {
     }
 }
 
-/// The bytes of an address.
+/// An address as the kernel has it: `struct sockaddr_in` or `sockaddr_in6`.
 pub fn bytes_of(address: SocketAddr) -> Vec<u8> {
     match address {
         SocketAddr::V4(address) => {

@@ -8,7 +8,7 @@ use rustix::thread::capabilities;
 
 use super::thread::{Directory, Thread};
 
-/// What a thread may do; whoever connects in its place must have no more than it.
+/// What a thread may do.
 /// The server asks the kernel who connected and sees the supervisor, and a process of the program may
 /// have given up rights since its start: a service that drops root, a sandbox, a container. Connecting
 /// with the target's identity (setfsuid, setns) was rejected, because it needs root and gets close to
@@ -16,7 +16,6 @@ use super::thread::{Directory, Thread};
 /// do not show. What differs continues over TCP (docs/decisions/0100).
 #[derive(Debug)]
 pub struct Rights {
-    /// The process that the thread is of.
     pub process: u32,
     /// User and group, in turn: real, effective, saved, of the file system.
     ids: [u32; 8],
@@ -49,9 +48,13 @@ impl Rights {
     }
 
     /// Those of a thread to compare with these: no label is looked for where this kernel has none. Groups and filters are read
-    /// where a thread of the program may have changed its own.
+    /// where a thread of the program may have changed its own, and where this kernel does not tell the rest by the pidfd.
     pub fn of_another(&self, thread: &Thread, may_differ: bool) -> io::Result<Self> {
-        Self::read(thread, may_differ, self.label.as_ref().and_then(|_| thread.read("attr/current").ok()))
+        let label = match self.label {
+            Some(_) => thread.read("attr/current").ok(),
+            None => None,
+        };
+        Self::read(thread, may_differ, label)
     }
 
     fn read(thread: &Thread, may_differ: bool, label: Option<String>) -> io::Result<Self> {
@@ -59,8 +62,9 @@ impl Rights {
         let (process, ids, inherited) = match identity {
             Some(identity) => (identity.process, identity.ids, None),
             None => {
-                let (process, ids, inherited) = of_status(&thread.status()?)
-                    .ok_or_else(|| io::Error::other("its status lacks a line"))?;
+                let Some((process, ids, inherited)) = of_status(&thread.status()?) else {
+                    return Err(io::Error::other("its status lacks a line"));
+                };
                 (process, ids, Some(inherited))
             }
         };
@@ -76,20 +80,22 @@ impl Rights {
         })
     }
 
-    /// These, for a thread with as many more filters.
+    /// These rights with so many filters more.
     pub fn with_filters(mut self, more: u64) -> Self {
-        if let Some(filters) = self.inherited.as_mut().and_then(|inherited| inherited.filters.as_mut()) {
+        if let Some(Inherited { filters: Some(filters), .. }) = &mut self.inherited {
             *filters += more;
         }
         self
     }
 
-    /// In what the other differs so that it may do less than this, or simply other things.
+    /// In what the other differs so that it may do less than this, or simply other things; the words continue "the process
+    /// has". What was not read of either is the same: nothing has changed it.
     pub fn difference(&self, other: &Rights) -> Option<&'static str> {
-        let differ = |of: fn(&Inherited, &Inherited) -> bool| {
-            self.inherited.as_ref().zip(other.inherited.as_ref()).is_some_and(|(own, its)| of(own, its))
+        let (has_other_groups, has_other_filters) = match (&self.inherited, &other.inherited) {
+            (Some(own), Some(its)) => (own.groups != its.groups, own.filters != its.filters),
+            _ => (false, false),
         };
-        if self.ids != other.ids || differ(|own, its| own.groups != its.groups) {
+        if self.ids != other.ids || has_other_groups {
             Some("another user or group")
         } else if self.capabilities & !other.capabilities != 0 {
             Some("fewer capabilities")
@@ -99,7 +105,7 @@ impl Rights {
             Some("another root directory or mount namespace")
         } else if self.label != other.label {
             Some("another security label")
-        } else if differ(|own, its| own.filters != its.filters) {
+        } else if has_other_filters {
             Some("a filter of system calls of its own")
         } else {
             None
@@ -107,19 +113,25 @@ impl Rights {
     }
 }
 
-/// The process, users and groups, and what is inherited, of `/proc/TID/status`.
+/// The process, users and groups, and what is inherited, of `/proc/TID/status`; `None` if a line is missing.
 fn of_status(status: &str) -> Option<(u32, [u32; 8], Inherited)> {
-    let value = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-    let four = |name: &str| {
-        value(name)?.split_whitespace().map(|number| number.parse().ok()).collect::<Option<Vec<u32>>>()
+    let mut users = value(status, "Uid:")?.split_whitespace();
+    let mut groups = value(status, "Gid:")?.split_whitespace();
+    let mut ids = [0; 8];
+    for pair in ids.chunks_exact_mut(2) {
+        pair[0] = users.next()?.parse().ok()?;
+        pair[1] = groups.next()?.parse().ok()?;
+    }
+    let filters = match value(status, "Seccomp_filters:") {
+        Some(number) => number.parse().ok(),
+        None => None,
     };
-    let (users, groups) = (four("Uid:")?, four("Gid:")?);
-    let in_turn: Vec<u32> = users.into_iter().zip(groups).flat_map(|(user, group)| [user, group]).collect();
-    let inherited = Inherited {
-        groups: value("Groups:")?.to_owned(),
-        filters: value("Seccomp_filters:").and_then(|text| text.parse().ok()),
-    };
-    Some((value("Tgid:")?.parse().ok()?, in_turn.try_into().ok()?, inherited))
+    let inherited = Inherited { groups: value(status, "Groups:")?.to_owned(), filters };
+    Some((value(status, "Tgid:")?.parse().ok()?, ids, inherited))
+}
+
+fn value<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    Some(status.lines().find_map(|line| line.strip_prefix(name))?.trim())
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::process::Command;
 use std::thread::sleep;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, WaitOptions, getpid};
@@ -23,7 +24,6 @@ pub struct Supervisor {
     processes: Processes,
 }
 
-/// What became of the start.
 pub enum Started<T> {
     Running(Box<T>),
     /// The program could not be executed.
@@ -58,7 +58,11 @@ pub enum RunError {
 }
 
 impl Supervisor {
-    /// Starts a program whose connections follow `maps`, or a trial's coin.
+    /// Starts a program whose connections follow `maps`, or with `terms` a trial's coin. The signals of this process wait
+    /// from now on, and orphans become its children: where ptrace is restricted, only descendants may be looked at.
+    ///
+    /// # Errors
+    /// When something that the start needs is missing. A program that cannot be executed is [`Started::Failed`].
     pub fn start(
         command: &[OsString],
         maps: Maps,
@@ -68,11 +72,15 @@ impl Supervisor {
         let filter = Filter::new(TRAPS).ok_or(RunError::Architecture)?;
         let mut threads = Threads::open()?;
         let own = threads.of(getpid().as_raw_nonzero().get().unsigned_abs())?;
-        let trial = terms.map(|terms| Trial::begin(&maps, terms)).transpose()?;
+        let trial = match terms {
+            Some(terms) => Some(Trial::begin(&maps, terms)?),
+            None => None,
+        };
         let connects = Connects::new(maps, threads, &own, tally, trial)?;
-        // Orphans stay below this process: where ptrace is restricted, only descendants may be looked at.
         let signals = Signals::take_over()?;
-        let (name, arguments) = command.split_first().ok_or_else(|| io::Error::other("no program"))?;
+        let Some((name, arguments)) = command.split_first() else {
+            return Err(io::Error::other("no program").into());
+        };
         let mut program = Command::new(name);
         let (child, listener) = match spawn(program.args(arguments), filter, signals.before) {
             Ok(started) => started,
@@ -106,9 +114,12 @@ impl Supervisor {
             ];
             let left = self.connects.trial.as_ref().and_then(Trial::left);
             let timeout = left.and_then(|left| Timespec::try_from(left).ok());
-            if poll(&mut waits, timeout.as_ref()).is_err_and(|errno| errno != rustix::io::Errno::INTR) {
-                sleep(RESPITE);
-                continue;
+            match poll(&mut waits, timeout.as_ref()) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(_) => {
+                    sleep(RESPITE);
+                    continue;
+                }
             }
             let [calls, signals] = waits.map(|wait| wait.revents());
             if calls.contains(PollFlags::IN) {
@@ -122,7 +133,7 @@ impl Supervisor {
             if signals.contains(PollFlags::IN) {
                 self.processes.take_signals()?;
             }
-            let is_over = left.is_some_and(|left| left.is_zero()) || self.has_decided(&is_decided);
+            let is_over = left == Some(Duration::ZERO) || self.has_decided(&is_decided);
             if is_over && let (Some(tried), Some(conclude)) = (self.connects.end_trial(), conclude.take()) {
                 conclude(tried);
             }
@@ -137,14 +148,15 @@ impl Supervisor {
         Ok((self.processes.exit_status(), self.connects.tally))
     }
 
-    /// Looks at a trial that ends on a decision, where there is a block more to look at.
+    /// Looks at a trial that ends on a decision, where there are more blocks to look at than the last time.
     fn has_decided(&mut self, is_decided: impl Fn(&Tried) -> bool) -> bool {
         let Some(trial) = &mut self.connects.trial else { return false };
-        let is_over = trial.look().is_some_and(|found| is_decided(&found));
-        if is_over {
-            trial.decided();
+        let Some(found) = trial.look() else { return false };
+        if !is_decided(&found) {
+            return false;
         }
-        is_over
+        trial.decided();
+        true
     }
 
     fn answer(&mut self, call: &Call) {

@@ -12,41 +12,29 @@ use samehost_model::printable::clean;
 use super::maps::Map;
 use super::thread::Thread;
 
-/// Who would keep the old socket when it is replaced.
+/// What would keep the old socket when it is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
     ByEpoll,
     ByDuplicate,
 }
 
-/// Why a connection stays with TCP.
 #[derive(Debug)]
 pub enum Reason {
-    /// The Unix socket did not take it.
     NoAnswer(io::Error),
     /// The process may do less than this one, or other things.
     OtherRights(&'static str),
-    /// A process of the program has restricted itself, and it cannot be seen which.
+    /// Some process of the program has restricted itself, and it cannot be seen which one.
     Landlock,
-    /// The process may not be looked at.
     NotVisible(io::Error),
-    /// Something would keep the old socket.
     Kept(Kept),
-    /// An option is set that a Unix socket does not have.
     Option(&'static str),
-    /// The program chose its own address.
     Bound,
-    /// It gets signals about the socket.
     Signals,
-    /// The process may open no Unix socket.
     NoUnixSocket,
-    /// A trial's coin says so.
     Drawn,
-    /// The trial is over.
     WasTried,
-    /// A trial does not compare it.
     NotTried,
-    /// The kernel did not exchange the descriptor.
     NotReplaced(io::Error),
 }
 
@@ -87,9 +75,9 @@ pub struct Tally {
     /// What is said where nothing was counted.
     nothing: &'static str,
     log: Option<File>,
-    /// Connections over each Unix socket.
+    /// Connections over the Unix socket, by map.
     unix: BTreeMap<String, u64>,
-    /// Connections over TCP: map and reason.
+    /// Connections over TCP, by map and reason.
     tcp: BTreeMap<(String, String), u64>,
     /// Calls of `connect` whose address could not be read, by the name of the program.
     unseen: BTreeMap<String, u64>,
@@ -101,7 +89,8 @@ impl Tally {
         Tally { nothing, log, unix: BTreeMap::new(), tcp: BTreeMap::new(), unseen: BTreeMap::new() }
     }
 
-    /// One whose figures come from the program's own processes. Not all of them may count.
+    /// One whose figures come from the preloaded library in the program's processes. Not all of them may have it, so nothing
+    /// is said of what was not counted.
     pub fn of_others() -> Self {
         Tally { nothing: "no connection at the mapped ports was counted", ..Tally::new(None) }
     }
@@ -140,7 +129,7 @@ impl Tally {
         let _ = log.write_all(line.as_bytes());
     }
 
-    /// Takes over what another counted for a map: over the Unix socket, and over TCP by reason.
+    /// Takes over what the preloaded library counted for a map.
     pub fn counted(&mut self, map: String, over_unix: u64, over_tcp: impl Iterator<Item = (Reason, u64)>) {
         self.tcp.extend(over_tcp.map(|(reason, number)| ((map.clone(), reason.to_string()), number)));
         if over_unix > 0 {
@@ -148,7 +137,7 @@ impl Tally {
         }
     }
 
-    /// A few lines for people.
+    /// A few lines for people: all connections, then those of each map by way and reason.
     pub fn summary(&self) -> String {
         let (unix, tcp) = (self.unix.values().sum::<u64>(), self.tcp.values().sum::<u64>());
         let mut text = match (unix, tcp) {

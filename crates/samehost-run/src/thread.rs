@@ -22,14 +22,12 @@ use samehost_system::proc::descriptors::inode_of;
 /// `PIDFD_THREAD`, since Linux 6.9: the thread itself, whose descriptors may not be those of its process.
 const OF_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL as u32);
 
-/// Most files are shorter, in bytes.
-const ROOM: usize = 4096;
+/// Bytes that are read of a file at first; most files are shorter.
+const FIRST_READ: usize = 4096;
 /// Threads that are kept open; each takes three descriptors.
 const KEPT: usize = 16;
 
-/// The threads of the program.
 pub struct Threads {
-    /// `/proc`.
     directory: OwnedFd,
     /// Those that asked last, the last one at the end.
     kept: Vec<Rc<Thread>>,
@@ -44,13 +42,14 @@ pub struct Thread {
     pub number: u32,
 }
 
-/// A socket of the program.
+/// A socket of the program, and what its descriptor has set.
 pub struct Socket {
-    /// Another descriptor of it.
+    /// A duplicate of the program's.
     pub own: OwnedFd,
     pub inode: u64,
+    /// O_NONBLOCK.
     pub never_waits: bool,
-    /// Whether the program gets signals about it.
+    /// O_ASYNC: the program gets signals about it.
     pub signals: bool,
 }
 
@@ -72,8 +71,12 @@ impl Threads {
     pub fn open() -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = openat(CWD, "/proc", flags, Mode::empty())?;
-        let own = readlinkat(&directory, "self", Vec::new()).ok();
-        if own.is_none_or(|own| own.to_bytes() != getpid().as_raw_nonzero().to_string().as_bytes()) {
+        let own = getpid().as_raw_nonzero().to_string();
+        let is_ours = match readlinkat(&directory, "self", Vec::new()) {
+            Ok(number) => number.to_bytes() == own.as_bytes(),
+            Err(_) => false,
+        };
+        if !is_ours {
             return Err(io::Error::other(
                 "/proc is of another PID namespace, and shows other processes under the same numbers; mount it again \
                  (unshare --mount-proc)",
@@ -109,6 +112,7 @@ impl Threads {
 }
 
 impl Thread {
+    /// Kernels before 6.9 have no pidfd of a thread; there it is that of the first thread of its process.
     fn open(proc: &OwnedFd, number: u32) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = openat(proc, number.to_string(), flags, Mode::empty())?;
@@ -117,8 +121,7 @@ impl Thread {
         let (descriptor, is_its_own) = match pidfd_open(process_id(number)?, OF_THREAD) {
             Err(Errno::INVAL) => {
                 let text = whole(|room, at| status.read_at(room, at))?;
-                let leader = text.lines().find_map(|line| line.strip_prefix("Tgid:"));
-                let leader = leader.and_then(|number| number.trim().parse().ok()).ok_or(Errno::SRCH)?;
+                let leader = leader(&text).ok_or(Errno::SRCH)?;
                 (pidfd_open(process_id(leader)?, PidfdFlags::empty())?, false)
             }
             found => (found?, true),
@@ -140,7 +143,6 @@ impl Thread {
         if self.is_its_own { samehost_seccomp::identity(self.descriptor.as_fd()).ok() } else { None }
     }
 
-    /// Its `status`, as it is now.
     pub fn status(&self) -> io::Result<String> {
         whole(|room, at| self.status.read_at(room, at))
     }
@@ -151,12 +153,14 @@ impl Thread {
         whole(|room, _| file.read(room))
     }
 
-    /// Where a link leads: a namespace, a descriptor.
     pub fn link(&self, name: &str) -> io::Result<Vec<u8>> {
         Ok(readlinkat(&self.directory, name, Vec::new())?.into_bytes())
     }
 
-    /// What a link leads to.
+    /// The directory that a link leads to.
+    ///
+    /// # Errors
+    /// Also where the kernel does not tell the mount (statx(2), Linux 5.8).
     pub fn directory(&self, name: impl AsRef<Path>) -> io::Result<Directory> {
         let wanted = StatxFlags::INO | StatxFlags::MNT_ID;
         let found = statx(&self.directory, name.as_ref(), AtFlags::empty(), wanted)?;
@@ -172,7 +176,7 @@ impl Thread {
         inode_of(&self.link(&format!("fd/{descriptor}")).ok()?)
     }
 
-    /// The socket behind a descriptor.
+    /// The socket behind a descriptor; None for other descriptors, and for numbers that are none.
     pub fn socket(&self, descriptor: i32) -> io::Result<Option<Socket>> {
         let own = match pidfd_getfd(&self.descriptor, descriptor, PidfdGetfdFlags::empty()) {
             // EBADF: the kernel reports it to the program.
@@ -198,12 +202,15 @@ impl Thread {
 
     pub fn closes_on_exec(&self, descriptor: i32) -> io::Result<bool> {
         let about = self.read(&format!("fdinfo/{descriptor}"))?;
-        let flags = about.lines().find_map(|line| line.strip_prefix("flags:"));
-        let flags = flags.and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok());
-        Ok(flags.ok_or_else(|| io::Error::other("its flags are not said"))? & libc::O_CLOEXEC != 0)
+        for line in about.lines() {
+            let Some(flags) = line.strip_prefix("flags:") else { continue };
+            if let Ok(flags) = i32::from_str_radix(flags.trim(), 8) {
+                return Ok(flags & libc::O_CLOEXEC != 0);
+            }
+        }
+        Err(io::Error::other("its flags are not said"))
     }
 
-    /// Its epoll sets.
     pub fn epolls(&self) -> io::Result<Vec<i32>> {
         let mut found = Vec::new();
         self.each_descriptor(|descriptor, target| {
@@ -230,7 +237,7 @@ impl Thread {
         Ok(lists(&self.read(&format!("fdinfo/{epoll}"))?, inode))
     }
 
-    /// It takes as long as the process has descriptors.
+    /// Passes on each descriptor of the process and where its link leads. The time grows with their number.
     fn each_descriptor(&self, mut look: impl FnMut(i32, &[u8])) -> io::Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = openat(&self.directory, "fd", flags, Mode::empty())?;
@@ -245,6 +252,11 @@ impl Thread {
     }
 }
 
+/// The first thread of a process, by the `status` of any.
+fn leader(status: &str) -> Option<u32> {
+    status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+}
+
 fn process_id(number: u32) -> Result<Pid, Errno> {
     Pid::from_raw(number as i32).ok_or(Errno::SRCH)
 }
@@ -256,12 +268,12 @@ pub fn has_ended(pidfd: &OwnedFd) -> bool {
     !matches!(poll(&mut look, Some(&now)), Ok(0))
 }
 
-/// A file of /proc, read as a whole. `read_to_end` would ask for the length first, which these files do not have.
+/// A file of /proc, read as a whole. `read_to_end` would ask for the length first, which these files do not have. They are
+/// given whole where there is room, so a read that leaves room is the last.
 fn whole(mut read: impl FnMut(&mut [u8], u64) -> io::Result<usize>) -> io::Result<String> {
-    let (mut text, mut length) = (vec![0; ROOM], 0);
+    let (mut text, mut length) = (vec![0; FIRST_READ], 0);
     loop {
         length += read(&mut text[length..], length as u64)?;
-        // These files are given whole where there is room.
         if length < text.len() {
             break;
         }
@@ -295,15 +307,14 @@ fn lists(text: &str, inode: u64) -> bool {
 }
 
 impl Socket {
-    /// Whether it is a TCP socket over IP.
+    /// Whether it is a socket of TCP, or of Multipath TCP.
     pub fn is_tcp(&self) -> bool {
-        let protocol = sockopt::socket_protocol(&self.own).ok().flatten();
-        let protocol = protocol.map(|protocol| protocol.as_raw().get() as i32);
-        matches!(protocol, Some(libc::IPPROTO_TCP | libc::IPPROTO_MPTCP))
+        let Ok(Some(protocol)) = sockopt::socket_protocol(&self.own) else { return false };
+        matches!(protocol.as_raw().get() as i32, libc::IPPROTO_TCP | libc::IPPROTO_MPTCP)
     }
 
     pub fn is_unix(&self) -> bool {
-        sockopt::socket_domain(&self.own).is_ok_and(|domain| domain == AddressFamily::UNIX)
+        sockopt::socket_domain(&self.own) == Ok(AddressFamily::UNIX)
     }
 
     /// Names the socket as long as this kernel runs.

@@ -2,20 +2,16 @@
 //! the kernel times the exchanges of both (`samehost_bpf`). What it amounts to is for others to say.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
-use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use rand::seq::SliceRandom;
-use rand::{RngExt, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
 use samehost_bpf::{Counted, Exchanges, Mode, OfConnection, PairCounts, Unavailable};
 use samehost_model::scan::NoTime;
 use samehost_scan::{are_too_many_lost, no_time};
 use samehost_system::diag::Diag;
 
+use super::coin::{Coin, Share, Way};
 use super::maps::{Map, Maps};
 use super::thread::Thread;
 
@@ -36,98 +32,13 @@ const IN_A_ROW: u32 = 20;
 const MORE_BLOCKS: usize = 20;
 /// Connections that a trial has at most: 8 MB of records in the kernel. Those after them go over TCP, and are counted.
 const MOST: usize = 1 << 15;
-/// Ports that are tried at once.
 const MOST_PORTS: usize = 8;
-/// The smallest block of the coin, in connections.
-/// In a block of two the second connection would follow from the first. Blocks of four and of six take
-/// turns by chance, so that whoever knows the last ways does not know the next, and a trial of any length
-/// has both ways alike: permuted blocks, as in clinical trials, in place of a plain coin, which could
-/// have a run of one way (docs/method.md §17).
-const SMALLEST: u8 = 4;
 
-/// Which way a connection is to go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    Tcp,
-    Unix,
-}
-
-impl Way {
-    pub const BOTH: [Way; 2] = [Way::Tcp, Way::Unix];
-}
-
-/// Which part of the connections goes over the Unix socket: 5 to 95 %, in steps of 5.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share(u8);
-
-impl Share {
-    /// Connections of the smallest block, and how many of them go over the Unix socket.
-    fn smallest_block(self) -> (u8, u8) {
-        for size in SMALLEST..=20 {
-            if u32::from(size) * u32::from(self.0) % 100 == 0 {
-                return (size, (u32::from(size) * u32::from(self.0) / 100) as u8);
-            }
-        }
-        (20, self.0 / 5)
-    }
-}
-
-impl FromStr for Share {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<u8>().ok();
-        match number {
-            Some(percent) if (5..=95).contains(&percent) && percent % 5 == 0 => Ok(Share(percent)),
-            _ => Err(
-                "write 5% to 95%, in steps of 5: the part of the connections that goes over the Unix socket"
-                    .into(),
-            ),
-        }
-    }
-}
-
-impl fmt::Display for Share {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} %", self.0)
-    }
-}
-
-/// The coin: ways in permuted blocks, so that both have their part of any few connections in a row.
-struct Coin {
-    random: Xoshiro256PlusPlus,
-    share: Share,
-    /// Blocks that were begun.
-    blocks: u32,
-}
-
-impl Coin {
-    /// The ways of the next block, the first one at the end, and the block's number.
-    /// A block has four or six connections where each way has half, so that whoever knows the last ways
-    /// does not know the next one, and both ways have their part of any few connections in a row. For
-    /// other parts it is the smallest block of four or more that has both, or twice as many. The coin is
-    /// thrown after everything that keeps a connection with TCP in any case, so that both ways have the
-    /// same connections and stop in the same place (docs/method.md §17).
-    fn next_block(&mut self) -> (u32, Vec<Way>) {
-        let (size, unix) = self.share.smallest_block();
-        let (size, unix) = match (size, self.random.random_bool(0.5)) {
-            (4, true) if unix == 2 => (6, 3),
-            (_, true) => (2 * size, 2 * unix),
-            _ => (size, unix),
-        };
-        let mut ways = vec![Way::Unix; usize::from(unix)];
-        ways.resize(usize::from(size), Way::Tcp);
-        ways.shuffle(&mut self.random);
-        self.blocks += 1;
-        (self.blocks - 1, ways)
-    }
-}
-
-/// A mapped port.
 struct Port {
     map: Map,
-    /// The block of the coin that is open, its ways that were not drawn yet, and the block of the report that it belongs to.
+    /// Ways of the open block of the coin that were not drawn yet, the next one at the end.
     left: Vec<Way>,
+    /// The block of the report that the open block of the coin belongs to.
     block: u32,
     row: Row,
 }
@@ -135,8 +46,8 @@ struct Port {
 /// Blocks of the report that have connections in a row.
 #[derive(Default)]
 struct Row {
-    /// The block that is open, and its connections so far.
     block: u32,
+    /// Connections that were drawn for it so far.
     drawn: u32,
     /// What was found of the blocks that were looked at, by way: it stays as it was then.
     looked: Vec<[Value; 2]>,
@@ -202,8 +113,8 @@ impl Row {
     }
 }
 
-/// A connection that was drawn.
 struct Drawn {
+    /// Place in the trial's list.
     port: usize,
     way: Way,
     block: u32,
@@ -212,11 +123,9 @@ struct Drawn {
     fell_back: bool,
 }
 
-/// What became of a draw.
 pub enum Draw {
-    /// It is this connection.
+    /// The number of the connection in this trial, and its way.
     New(usize, Way),
-    /// The same socket asks again.
     Again,
     /// Both ways are not to be had, or the trial is full: it goes over TCP, and is not compared.
     Not,
@@ -227,15 +136,13 @@ pub enum Draw {
 pub struct Terms {
     pub share: Share,
     pub seed: u64,
-    /// When it ends before the program does.
+    /// `None` if it ends with the program.
     pub length: Option<Duration>,
     /// Whether system calls may be stamped where the kernel allows nothing better.
     pub exact: bool,
-    /// Whether it ends when the exchange time is decided.
     pub until_decided: bool,
 }
 
-/// Why there is no trial.
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
     #[error(
@@ -273,7 +180,6 @@ impl From<Unavailable> for TrialError {
     }
 }
 
-/// A trial under way.
 pub struct Trial {
     exchanges: Exchanges,
     /// Tells who listens; `None` where the kernel does not.
@@ -286,16 +192,18 @@ pub struct Trial {
     is_decided: bool,
     /// The cookie of each socket that was drawn.
     known: HashMap<u64, usize>,
-    /// Connections that were not drawn, because only the other family's address is served, and because the trial was full.
+    /// Connections that were not drawn because only the other family's address is served.
     unserved: u64,
+    /// Connections that were not drawn because the trial was full.
     left_out: u64,
 }
 
 impl Trial {
-    /// Begins a trial on these maps.
+    /// Begins a trial on these maps, at most `MOST_PORTS`, and has the kernel time their connections.
     ///
     /// # Errors
-    /// What is missing, and what to do.
+    /// What is missing, and what to do. A kernel that stamps when bytes arrive, and not when a request begins, is refused:
+    /// times over TCP would lack the way there.
     pub fn begin(maps: &Maps, terms: Terms) -> Result<Self, TrialError> {
         if maps.0.is_empty() || maps.0.len() > MOST_PORTS {
             return Err(TrialError::Ports);
@@ -315,11 +223,7 @@ impl Trial {
             diag: Diag::open().ok(),
             begun: Instant::now(),
             terms,
-            coin: Coin {
-                random: Xoshiro256PlusPlus::seed_from_u64(terms.seed),
-                share: terms.share,
-                blocks: 0,
-            },
+            coin: Coin::new(terms.share, terms.seed),
             ports,
             drawn: Vec::new(),
             is_decided: false,
@@ -329,7 +233,7 @@ impl Trial {
         })
     }
 
-    /// How long it goes on; `None` until the program ends.
+    /// `None` where it goes on until the program ends.
     pub fn left(&self) -> Option<Duration> {
         self.terms.length.map(|length| length.saturating_sub(self.begun.elapsed()))
     }
@@ -373,11 +277,11 @@ impl Trial {
             IpAddr::V6(_) => Ipv4Addr::LOCALHOST.into(),
         };
         let Some(diag) = &mut self.diag else { return true };
-        let here = diag.listens(SocketAddr::new(to.ip().to_canonical(), to.port())).unwrap_or(true);
-        here || !diag.listens(SocketAddr::new(other, to.port())).unwrap_or(false)
+        let is_here = diag.listens(SocketAddr::new(to.ip().to_canonical(), to.port())).unwrap_or(true);
+        is_here || !diag.listens(SocketAddr::new(other, to.port())).unwrap_or(false)
     }
 
-    /// Has the kernel time the connection of a client's socket.
+    /// Has the kernel time the connection of a client's socket. One that the kernel cannot name has no time.
     pub fn watch(&mut self, drawn: usize, client: &impl AsFd, thread: &Thread) {
         let Some(one) = self.drawn.get_mut(drawn) else { return };
         let way = usize::from(one.way == Way::Unix);
@@ -385,7 +289,7 @@ impl Trial {
         one.number = self.exchanges.name_client(client.as_fd(), thread.pidfd(), pair).ok().flatten();
     }
 
-    /// A connection was to go over the Unix socket and goes over TCP.
+    /// Takes note that a connection that was drawn for the Unix socket goes over TCP.
     pub fn fell_back(&mut self, drawn: usize) {
         if let Some(one) = self.drawn.get_mut(drawn) {
             one.fell_back = true;
@@ -420,12 +324,11 @@ impl Trial {
         }
     }
 
-    /// What there is so far has decided: the report is of what was looked at, and of nothing after it.
+    /// Takes note that what there is so far has decided: the report is of what was looked at, and of nothing after it.
     pub fn decided(&mut self) {
         self.is_decided = true;
     }
 
-    /// Ends the trial and counts.
     #[must_use]
     pub fn finish(mut self) -> Tried {
         let counted = self.exchanges.end();
@@ -486,15 +389,16 @@ impl Trial {
     }
 }
 
-/// What a trial has counted.
 #[derive(Debug)]
 pub struct Tried {
+    /// How the kernel timed requests.
     pub mode: Mode,
     pub seconds: f64,
     pub ports: Vec<TriedPort>,
-    /// Connections that went over TCP and are not compared: nobody listens at their address while somebody does at that of the
-    /// other family, and those after the most that a trial has.
+    /// Connections that went over TCP and are not compared, because nobody listens at their address while somebody does at
+    /// that of the other family.
     pub unserved: u64,
+    /// Connections that went over TCP and are not compared, because the trial was full.
     pub left_out: u64,
     /// Whether its blocks have connections in a row, and only the first ones what is counted by blocks in the kernel.
     pub is_in_a_row: bool,
@@ -506,15 +410,18 @@ impl Tried {
     /// Blocks of the report, of the port that has the most.
     #[must_use]
     pub fn blocks(&self) -> u32 {
-        let all = self.ports.iter().flat_map(|port| &port.arms).map(|arm| arm.blocks.len());
-        all.max().unwrap_or(0).max(1) as u32
+        let mut most = 1;
+        for arm in self.ports.iter().flat_map(|port| &port.arms) {
+            most = most.max(arm.blocks.len());
+        }
+        most as u32
     }
 }
 
 #[derive(Debug)]
 pub struct TriedPort {
     pub map: Map,
-    /// TCP, the Unix socket.
+    /// In the order of [`Way::BOTH`].
     pub arms: [TriedArm; 2],
 }
 
@@ -542,11 +449,12 @@ impl Default for TriedArm {
 
 #[derive(Debug, Default)]
 pub struct TriedBlock {
-    /// Connections that were drawn, those of them that went over TCP although they were drawn for the Unix socket, those that
-    /// nobody took, and those that sent and never had a reply.
     pub connections: u64,
+    /// Those that went over TCP although they were drawn for the Unix socket.
     pub fell_back: u64,
+    /// Those that nobody took.
     pub refused: u64,
+    /// Those that sent and never had a reply.
     pub unanswered: u64,
     value: Value,
     /// What is counted by blocks in the kernel; nothing of the later blocks of a trial that ends on a decision.
@@ -554,7 +462,7 @@ pub struct TriedBlock {
 }
 
 impl Drawn {
-    /// What was counted of its connection.
+    /// What was counted of it; `None` where the kernel does not time it.
     fn found<'a>(&self, counted: &'a Counted) -> Option<&'a OfConnection> {
         counted.connections.get(self.number? as usize)
     }
@@ -572,13 +480,11 @@ impl TriedBlock {
         self.value.add(found);
     }
 
-    /// Connections that have exchanges with a time.
     #[must_use]
     pub fn timed(&self) -> u64 {
         self.value.timed
     }
 
-    /// Exchanges with a time of its connections.
     #[must_use]
     pub fn exchanges(&self) -> u64 {
         self.value.exchanges
@@ -601,30 +507,6 @@ impl TriedBlock {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn coin(percent: u8, seed: u64) -> Coin {
-        Coin { random: Xoshiro256PlusPlus::seed_from_u64(seed), share: Share(percent), blocks: 0 }
-    }
-
-    #[test]
-    fn each_block_has_its_part_of_both_ways() {
-        for (percent, sizes, unix_of_100) in
-            [(50, [4, 6], 50), (25, [4, 8], 25), (10, [10, 20], 10), (95, [20, 40], 95), (60, [5, 10], 60)]
-        {
-            let mut coin = coin(percent, 1);
-            let mut seen = Vec::new();
-            for number in 0..200 {
-                let (block, ways) = coin.next_block();
-                assert_eq!(block, number);
-                let unix = ways.iter().filter(|way| **way == Way::Unix).count();
-                assert_eq!(100 * unix, unix_of_100 * ways.len(), "{percent} %");
-                seen.push(ways.len());
-            }
-            seen.sort_unstable();
-            seen.dedup();
-            assert_eq!(seen, sizes, "{percent} %");
-        }
-    }
 
     #[test]
     fn blocks_in_a_row_are_whole_before_they_are_looked_at() {
@@ -664,35 +546,5 @@ mod tests {
         // (ln 1000 ÷ 20 + 2 ln 10) ÷ (1 ÷ 20 + 2)
         assert!((block.typical_us().unwrap() - 11.189).abs() < 0.001, "{:?}", block.typical_us());
         assert_eq!((block.timed(), block.exchanges()), (3, 5021));
-    }
-
-    #[test]
-    fn a_seed_throws_the_same_coin_and_another_another() {
-        fn draw(seed: u64) -> Vec<Way> {
-            let mut coin = coin(50, seed);
-            (0..20).flat_map(|_| coin.next_block().1).collect()
-        }
-        assert_eq!(draw(7), draw(7));
-        assert_ne!(draw(7), draw(8));
-    }
-
-    #[test]
-    fn each_place_of_a_block_has_either_way_as_often() {
-        let mut coin = coin(50, 3);
-        let mut first_is_unix = 0;
-        for _ in 0..10_000 {
-            first_is_unix += u32::from(coin.next_block().1.last() == Some(&Way::Unix));
-        }
-        assert!((4800..5200).contains(&first_is_unix), "{first_is_unix}");
-    }
-
-    #[test]
-    fn a_share_is_a_multiple_of_five() {
-        for text in ["50%", "50", "5%", "95%"] {
-            assert!(text.parse::<Share>().is_ok(), "{text}");
-        }
-        for text in ["", "0%", "100%", "33%", "-5%", "x"] {
-            assert!(text.parse::<Share>().is_err(), "{text}");
-        }
     }
 }

@@ -19,14 +19,12 @@ const PLACES: [&str; 5] = [
     "etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system",
     "lib/systemd/system",
 ];
-/// Where what we write lies.
 const RUNTIME: &str = "run/systemd/system";
 /// Name of the drop-in: later than what packages and administrators usually have.
 const DROP_IN: &str = "zz-samehost-trial.conf";
 /// How long after the trial it is taken away: the report is written in this time.
 const RESPITE: Duration = Duration::from_secs(30);
 
-/// Why a unit cannot be tried.
 #[derive(Debug, thiserror::Error)]
 pub enum UnitError {
     #[error("{0} is not the name of a service: write shop.service")]
@@ -58,7 +56,6 @@ pub enum UnitError {
     UnderWay(PathBuf, String),
 }
 
-/// What a trial of a unit is to be.
 #[derive(Clone, Debug)]
 pub struct UnitTrial<'a> {
     /// `shop.service`.
@@ -67,11 +64,9 @@ pub struct UnitTrial<'a> {
     /// Options of `samehost run` beside `--map`, as words without blanks: `--trial=20%`.
     pub options: Vec<String>,
     pub length: Duration,
-    /// This program.
     pub program: &'a Path,
 }
 
-/// A file that is to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitFile {
     /// From the root of the file system.
@@ -85,9 +80,8 @@ pub struct UnitPlan {
     /// The units that end it, which are written and started first: from then on nothing is left behind.
     pub ends: [UnitFile; 2],
     pub drop_in: UnitFile,
-    /// Where the report will be.
     pub report: PathBuf,
-    /// What of the unit may forbid it, as sentences.
+    /// Settings of the unit that may forbid the trial, as sentences.
     pub doubts: Vec<String>,
     unit: String,
 }
@@ -95,10 +89,10 @@ pub struct UnitPlan {
 /// Assignments of `[Service]`, in the order in which they count.
 type Assignments = BTreeMap<String, Vec<String>>;
 
-/// Reads a unit below a root, and says how it is tried.
+/// Reads a unit below a root, with its drop-ins, and plans its trial. Writes nothing.
 ///
 /// # Errors
-/// Why it cannot be.
+/// Why this unit cannot be tried.
 pub fn plan_unit(root: &Path, trial: &UnitTrial<'_>) -> Result<UnitPlan, UnitError> {
     let unit = trial.unit;
     let stem = unit.strip_suffix(".service").filter(|stem| is_name(stem));
@@ -143,7 +137,7 @@ impl UnitPlan {
         ]
     }
 
-    /// The command that ends the trial at once.
+    /// The command with which somebody ends the trial at once.
     #[must_use]
     pub fn ends_at_once(&self) -> String {
         systemctl(&["start", &file_name(&self.ends[0])]).join(" ")
@@ -202,7 +196,6 @@ fn file_name(file: &UnitFile) -> String {
     file.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Writes files below a root, and runs commands.
 fn put(
     root: &Path,
     files: &[UnitFile],
@@ -235,7 +228,7 @@ fn is_name(stem: &str) -> bool {
         && stem.chars().all(|c| c.is_ascii_alphanumeric() || "-_.@:\\".contains(c))
 }
 
-/// A unit's file, from the root.
+/// The file of a unit, in the first place that has one; with the root.
 fn find(root: &Path, unit: &str) -> Option<PathBuf> {
     PLACES.iter().map(|place| root.join(place).join(unit)).find(|path| path.is_file())
 }
@@ -249,8 +242,8 @@ fn read(root: &Path, unit: &str) -> Result<Assignments, UnitError> {
     for place in PLACES {
         for entry in fs::read_dir(root.join(place).join(format!("{unit}.d"))).into_iter().flatten().flatten()
         {
-            if entry.path().extension().is_some_and(|extension| extension == "conf") {
-                drop_ins.entry(entry.file_name()).or_insert_with(|| entry.path());
+            if entry.path().extension() == Some("conf".as_ref()) {
+                drop_ins.entry(entry.file_name()).or_insert(entry.path());
             }
         }
     }
@@ -274,7 +267,10 @@ fn assign(text: &str, assignments: &mut Assignments) {
             is_service = line == "[Service]";
             continue;
         }
-        let Some((key, value)) = line.split_once('=').filter(|_| is_service) else { continue };
+        if !is_service {
+            continue;
+        }
+        let Some((key, value)) = line.split_once('=') else { continue };
         let values = assignments.entry(key.trim().to_owned()).or_default();
         match value.trim() {
             "" => values.clear(),
@@ -287,7 +283,8 @@ fn last<'a>(service: &'a Assignments, key: &str) -> Option<&'a str> {
     service.get(key)?.last().map(String::as_str)
 }
 
-/// The command that starts it, without a `-` or `:` before it.
+/// The one command that starts the service, without a `-` before it. Other prefixes (systemd.service(5), "Command lines")
+/// change the rights or the words of what is started, and would then change those of samehost.
 fn command<'a>(unit: &str, service: &'a Assignments) -> Result<&'a str, UnitError> {
     let commands = service.get("ExecStart").map_or(&[][..], Vec::as_slice);
     let [command] = commands else { return Err(UnitError::Commands(unit.to_owned(), commands.len())) };
@@ -318,7 +315,7 @@ fn drop_in_text(
     if service.contains_key("CapabilityBoundingSet") {
         text.push_str("CapabilityBoundingSet=CAP_BPF CAP_PERFMON\n");
     }
-    if last(service, "Type").is_some_and(|kind| kind.starts_with("notify")) {
+    if last(service, "Type").unwrap_or_default().starts_with("notify") {
         // Who notifies is the program, and the main process is samehost.
         text.push_str("NotifyAccess=all\n");
     }
@@ -383,8 +380,8 @@ fn doubts(service: &Assignments) -> Vec<String> {
             doubts.push(format!("{key}={value}: {why}"));
         }
     }
-    if let Some(families) =
-        in_force(service, "RestrictAddressFamilies").filter(|families| !families.contains("AF_UNIX"))
+    if let Some(families) = in_force(service, "RestrictAddressFamilies")
+        && !families.contains("AF_UNIX")
     {
         doubts
             .push(format!("RestrictAddressFamilies={families}: without AF_UNIX the socket is not to be had"));

@@ -19,10 +19,10 @@ use samehost_seccomp::is_watched;
 
 use super::thread::{Thread, has_ended};
 
-/// Processes whose epoll sets are kept in mind; each takes a descriptor.
+/// Most processes whose epoll sets are kept in mind; each takes a descriptor.
 const KEPT: usize = 64;
-/// How long a thread may take to make an epoll set when its call has been let go on. It is known to be done when the same
-/// thread asks for a connection.
+/// How long a thread may take to make an epoll set when its call has been let go on. It is known to be done earlier when the
+/// same thread makes another call that stops.
 const MADE_WITHIN: Duration = Duration::from_secs(1);
 
 /// The epoll sets of the program's processes; a socket in one of them stays with TCP, because the program
@@ -41,6 +41,7 @@ pub struct Epolls {
 struct Process {
     number: u32,
     pidfd: OwnedFd,
+    /// Descriptors of its epoll sets, as they were when it was looked through.
     epolls: Vec<i32>,
     looked: Instant,
 }
@@ -50,7 +51,7 @@ impl Epolls {
         Epolls { processes: Vec::new(), making: Vec::new(), last_made: None }
     }
 
-    /// A thread is about to make one.
+    /// To be called before the thread's call of epoll_create1(2) goes on.
     pub fn is_made(&mut self, thread: u32) {
         let now = Instant::now();
         self.settle(thread, now);
@@ -74,12 +75,7 @@ impl Epolls {
     pub fn watch(&mut self, process: u32, thread: &Thread, descriptor: i32, inode: u64) -> io::Result<bool> {
         let looked = Instant::now();
         self.settle(thread.number, looked);
-        let (all_made, last_made) = (self.making.is_empty(), self.last_made);
-        let is_known = |known: &Process| {
-            let is_complete = all_made && last_made.is_none_or(|made| known.looked >= made);
-            known.number == process && is_complete && !has_ended(&known.pidfd)
-        };
-        if let Some(known) = self.processes.iter().find(|known| is_known(known))
+        if let Some(known) = self.known(process)
             && let Some(answer) = any_watches(&known.epolls, thread, descriptor, inode)?
         {
             return Ok(answer);
@@ -93,6 +89,17 @@ impl Epolls {
         let pidfd = pidfd_open(Pid::from_raw(process as i32).ok_or(Errno::SRCH)?, PidfdFlags::empty())?;
         self.processes.push(Process { number: process, pidfd, epolls, looked });
         Ok(answer)
+    }
+
+    /// A process that still runs and whose list is complete: nobody may have made a set since.
+    fn known(&self, process: u32) -> Option<&Process> {
+        let known = self.processes.iter().find(|known| known.number == process)?;
+        let is_complete = self.making.is_empty()
+            && match self.last_made {
+                Some(made) => known.looked >= made,
+                None => true,
+            };
+        (is_complete && !has_ended(&known.pidfd)).then_some(known)
     }
 }
 
@@ -125,7 +132,8 @@ impl Remains {
         Ok(Remains(epoll::create(epoll::CreateFlags::CLOEXEC)?))
     }
 
-    /// To be told before it is given up. A TCP socket that is not connected always has something to report (EPOLLHUP).
+    /// Puts a socket into the set, before it is given up. A TCP socket that is not connected always has something to report
+    /// (EPOLLHUP).
     pub fn note(&self, socket: &OwnedFd, cookie: u64) -> io::Result<()> {
         let (data, once) = (epoll::EventData::new_u64(cookie), epoll::EventFlags::ONESHOT);
         match epoll::add(&self.0, socket, data, once) {
@@ -135,7 +143,7 @@ impl Remains {
         }
     }
 
-    /// Whether somebody has it still.
+    /// Whether somebody still has the socket of this cookie. Each that is left is reported once.
     pub fn has(&self, cookie: u64) -> bool {
         let mut events = Vec::with_capacity(16);
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -144,7 +152,6 @@ impl Remains {
             match epoll::wait(&self.0, spare_capacity(&mut events), Some(&now)) {
                 Ok(0) => return false,
                 Ok(_) if events.iter().any(|event: &epoll::Event| event.data.u64() == cookie) => return true,
-                // Each is reported once.
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(_) => return false,
             }
@@ -260,11 +267,16 @@ impl Processes {
     }
 }
 
-/// Children of this process.
 fn children() -> Vec<Pid> {
     let own = getpid().as_raw_nonzero();
     let list = fs::read_to_string(format!("/proc/{own}/task/{own}/children")).unwrap_or_default();
-    list.split_whitespace().filter_map(|number| Pid::from_raw(number.parse().ok()?)).collect()
+    let mut children = Vec::new();
+    for number in list.split_whitespace() {
+        if let Ok(number) = number.parse() {
+            children.extend(Pid::from_raw(number));
+        }
+    }
+    children
 }
 
 #[cfg(test)]

@@ -34,7 +34,6 @@ const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
 /// memory may be constant (docs/decisions/0099).
 #[derive(Clone, Debug)]
 pub struct Trap {
-    /// Its number.
     pub call: i64,
     /// It stops when all conditions of one of these hold: the position of an argument, and its lower 32 bits. Without
     /// any it always stops.
@@ -44,12 +43,14 @@ pub struct Trap {
     pub others: &'static [u32],
 }
 
-/// The program.
 #[derive(Clone, Debug)]
 pub struct Filter(Vec<sock_filter>);
 
 impl Filter {
-    /// None where this architecture's numbers are not known.
+    /// The program begins with a block for the numbers of other architectures, then one for those of x32, and then has a
+    /// block for each trap. A jump passes over a block in one step, so a block has at most 255 instructions.
+    ///
+    /// None where this architecture's numbers are not known, or a block is longer.
     #[must_use]
     pub fn new(traps: &[Trap]) -> Option<Self> {
         let of_others = block_of_numbers(traps.iter().flat_map(|trap| trap.others.iter().copied()));
@@ -93,7 +94,7 @@ fn block_of_numbers(numbers: impl Iterator<Item = u32>) -> Vec<sock_filter> {
     block
 }
 
-/// What decides on one call. It always returns, because it overwrites the number of the call.
+/// Decides on one call by its arguments. It always returns, because it overwrites the number of the call.
 fn block(when: &[&[(u32, u32)]]) -> Vec<sock_filter> {
     let mut block = Vec::new();
     for conditions in when {

@@ -5,10 +5,8 @@ mod filter;
 mod listener;
 mod options;
 mod process;
-mod spawn;
 
 pub use filter::{Filter, Trap};
-pub use listener::{Answer, Call, Listener};
+pub use listener::{Answer, Call, Listener, SpawnError, spawn};
 pub use options::{SO_BINDTOIFINDEX, SO_BUF_LOCK, SO_NETNS_COOKIE, option, set_option};
 pub use process::{Identity, identity, is_watched};
-pub use spawn::{SpawnError, spawn};

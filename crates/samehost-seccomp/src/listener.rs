@@ -1,15 +1,130 @@
-//! Receives calls that stopped, and answers them. A process that ends, or that a signal takes out of its call, waits for no
-//! answer any more: that is not an error.
+//! Starts a program under a filter, receives its calls that stopped, and answers them. The child installs the filter between
+//! fork and exec, where only what is safe in a signal handler may be called, and sends the listener to the parent. A process
+//! that ends, or that a signal takes out of its call, waits for no answer any more: that is not an error.
 
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
 
-use crate::filter::X32;
+use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+
+use crate::filter::{Filter, X32};
 
 /// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`, since Linux 6.6: who answers and who is answered share a CPU.
 const SYNC_WAKE_UP: u64 = 1;
 
-/// A call that stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    /// The kernel, or what surrounds this process, refused the filter.
+    #[error("this kernel does not take the filter: {0}")]
+    Filter(#[source] io::Error),
+    #[error("{0}")]
+    Program(#[source] io::Error),
+}
+
+/// Starts `command` under `filter`, with `signals` blocked in it, and returns where its calls arrive.
+///
+/// The program and all of its descendants get no rights by executing files any more (`no_new_privs`).
+///
+/// # Errors
+/// [`SpawnError::Filter`] also where nothing shows whether the filter or the program was refused: only a listener that came
+/// proves that the filter was installed.
+pub fn spawn(
+    command: &mut Command,
+    filter: Filter,
+    signals: SigSet,
+) -> Result<(Child, Listener), SpawnError> {
+    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .map_err(filter_error)?;
+    let channel = theirs.as_raw_fd();
+    let install = move || {
+        pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&signals), None)?;
+        rustix::thread::set_no_new_privs(true)?;
+        let listener = install(&filter)?;
+        // SAFETY: the parent holds `theirs` until the child has executed or ended, so the child's copy is open.
+        let channel = unsafe { BorrowedFd::borrow_raw(channel) };
+        send(channel, listener.as_fd())
+    };
+    // SAFETY: the closure only makes system calls, on memory that was allocated before the fork: it allocates nothing, takes
+    // no lock, and its errors are numbers.
+    let command = unsafe { command.pre_exec(install) };
+    let spawned = command.spawn();
+    drop(theirs);
+    match (spawned, receive(ours.as_fd())) {
+        (Ok(child), Ok(listener)) => Ok((child, Listener(listener))),
+        (Ok(mut child), Err(error)) => {
+            // Nobody would answer it.
+            let _ = child.kill();
+            let _ = child.wait();
+            Err(SpawnError::Filter(error))
+        }
+        // The listener came, so the filter was installed.
+        (Err(error), Ok(_)) => Err(SpawnError::Program(error)),
+        (Err(error), Err(_)) => Err(SpawnError::Filter(error)),
+    }
+}
+
+fn filter_error(errno: rustix::io::Errno) -> SpawnError {
+    SpawnError::Filter(errno.into())
+}
+
+/// Installs the filter for this thread and what it starts. The descriptor closes on exec.
+fn install(filter: &Filter) -> io::Result<OwnedFd> {
+    let instructions = filter.instructions();
+    // The kernel does not write to it.
+    let program =
+        libc::sock_fprog { len: instructions.len() as u16, filter: instructions.as_ptr().cast_mut() };
+    // Since Linux 5.19: only a deadly signal takes a program out of a call that is being answered. Go's runtime sends
+    // signals to its own threads all the time.
+    let wanted = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+    match install_with(&program, wanted) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            install_with(&program, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER)
+        }
+        result => result,
+    }
+}
+
+fn install_with(program: &libc::sock_fprog, flags: libc::c_ulong) -> io::Result<OwnedFd> {
+    let operation = libc::SECCOMP_SET_MODE_FILTER;
+    // SAFETY: `program` leads to as many instructions as it says, and both live until the call is back; the kernel copies them.
+    let result = unsafe { libc::syscall(libc::SYS_seccomp, operation, flags, std::ptr::from_ref(program)) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: with NEW_LISTENER the call returns a new descriptor, which nobody else has.
+    Ok(unsafe { OwnedFd::from_raw_fd(result as RawFd) })
+}
+
+fn send(channel: BorrowedFd<'_>, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let descriptors = [descriptor];
+    ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+    sendmsg(channel, &[IoSlice::new(b"!")], &mut ancillary, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// The descriptor that the child sent. It has been sent, or never will be, when `spawn` is back.
+fn receive(channel: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    recvmsg(channel, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, flags)?;
+    let sent = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    sent.ok_or_else(|| io::Error::other("the child sent no listener"))
+}
+
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     /// Names the stop until it is answered.
@@ -42,10 +157,6 @@ impl AsFd for Listener {
 }
 
 impl Listener {
-    pub(crate) fn new(fd: OwnedFd) -> Self {
-        Listener(fd)
-    }
-
     /// Has the kernel wake either side on the CPU of the other, where it can.
     pub fn wake_on_the_same_cpu(&self) {
         // SAFETY: the descriptor is open while `self` lives, and this request takes its argument by value.
@@ -77,7 +188,7 @@ impl Listener {
         result == 0
     }
 
-    /// Ends the stop. False if nobody waits for it any more.
+    /// Ends the stop of a call. False if nobody waits for the answer any more.
     pub fn answer(&self, id: u64, answer: Answer) -> io::Result<bool> {
         let (val, error, flags) = match answer {
             Answer::GoOn => (0, 0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
@@ -127,5 +238,83 @@ fn still_there(result: libc::c_int) -> io::Result<bool> {
         // EINPROGRESS: it was answered, and the thread has not run since. EINTR is of our own wait.
         Some(libc::ENOENT | libc::EINPROGRESS | libc::EINTR) => Ok(false),
         _ => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+    use crate::Trap;
+
+    fn filter(call: i64) -> Filter {
+        Filter::new(&[Trap { call, when: &[], others: &[] }]).expect("an architecture with tests")
+    }
+
+    /// A shell whose directory changes are counted and refused.
+    #[test]
+    fn calls_stop_and_are_answered() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "cd /usr || cd /etc && exec true"]);
+        let (mut child, listener) =
+            spawn(&mut shell, filter(libc::SYS_chdir), SigSet::empty()).expect("started");
+        listener.wake_on_the_same_cpu();
+        let mut seen = 0;
+        while seen < 2 {
+            let Some(call) = listener.receive().expect("a call") else { continue };
+            assert_eq!((call.number, call.thread), (libc::SYS_chdir, child.id()));
+            assert!(listener.is_waiting(call.id));
+            let answer = if seen == 0 { Answer::Error(libc::EACCES) } else { Answer::GoOn };
+            assert!(listener.answer(call.id, answer).expect("answered"));
+            assert!(!listener.is_waiting(call.id));
+            assert!(!listener.answer(call.id, answer).expect("too late is no error"));
+            seen += 1;
+        }
+        assert_eq!(child.wait().expect("ended").into_raw(), 0);
+    }
+
+    /// The shell's standard output becomes a file that it never opened.
+    #[test]
+    fn a_descriptor_is_replaced() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "cd /usr; echo here"]).stdout(std::process::Stdio::null());
+        let (mut child, listener) =
+            spawn(&mut shell, filter(libc::SYS_chdir), SigSet::empty()).expect("started");
+        let (ours, theirs) = io::pipe().expect("a pipe");
+        let call = loop {
+            if let Some(call) = listener.receive().expect("a call") {
+                break call;
+            }
+        };
+        assert!(listener.replace(call.id, 1, theirs.as_fd(), false).expect("replaced"));
+        drop(theirs);
+        assert!(listener.answer(call.id, Answer::Value(0)).expect("answered"));
+        assert_eq!(io::read_to_string(ours).expect("text"), "here\n");
+        assert!(child.wait().expect("ended").success());
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_told_from_a_filter_that_is_refused() {
+        let mut missing = Command::new("/nowhere/to/be/found");
+        match spawn(&mut missing, filter(libc::SYS_chdir), SigSet::empty()) {
+            Err(SpawnError::Program(error)) => assert_eq!(error.kind(), ErrorKind::NotFound),
+            other => panic!("{other:?}"),
+        }
+        let mut program = Command::new("true");
+        match spawn(&mut program, Filter::of(Vec::new()), SigSet::empty()) {
+            Err(SpawnError::Filter(error)) => assert_eq!(error.kind(), ErrorKind::InvalidInput),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn no_new_rights_come_with_it() {
+        let mut program = Command::new("grep");
+        program.args(["-q", "NoNewPrivs:\t1", "/proc/self/status"]);
+        let (mut child, _listener) =
+            spawn(&mut program, filter(libc::SYS_chdir), SigSet::empty()).expect("started");
+        assert!(child.wait().expect("ended").success());
     }
 }

@@ -55,7 +55,10 @@ const PLAIN: &[(i32, i32)] = &[
     (SOCKET, SO_BUF_LOCK),
 ];
 
-/// Sets an option. One that is not plain is none (ENOPROTOOPT).
+/// Sets an option.
+///
+/// # Errors
+/// ENOPROTOOPT also for one that is not plain; otherwise setsockopt(2)'s.
 pub fn set_option(socket: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
     must_be_plain(level, name)?;
     let length = value.len() as libc::socklen_t;
@@ -65,7 +68,10 @@ pub fn set_option(socket: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Reads an option, and returns how many bytes of `value` it takes. One that is not plain is none (ENOPROTOOPT).
+/// Reads an option, and returns how many bytes of `value` it takes.
+///
+/// # Errors
+/// ENOPROTOOPT also for one that is not plain; otherwise getsockopt(2)'s.
 pub fn option(socket: BorrowedFd<'_>, level: i32, name: i32, value: &mut [u8]) -> io::Result<usize> {
     must_be_plain(level, name)?;
     let mut length = value.len() as libc::socklen_t;

@@ -65,7 +65,10 @@ pub struct Identity {
     pub ids: [u32; 8],
 }
 
-/// ENOTTY, or EINVAL, on older kernels.
+/// The process, users and groups of the thread or process behind a pidfd.
+///
+/// # Errors
+/// ENOTTY, or EINVAL, on kernels before 6.13.
 pub fn identity(thread: BorrowedFd<'_>) -> io::Result<Identity> {
     let mut info = Info { mask: PID | CREDENTIALS, ..Info::default() };
     // SAFETY: the descriptor is borrowed, and the request reads and writes one `pidfd_info` of the length that is a part of its

@@ -2,46 +2,57 @@
 //! of these files. Does not query directories (LDAP, SSSD), as `lookup` does: a uid that only they know has no name, no
 //! home and no supplementary groups here.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::as_user::Account;
+use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
+use rustix::process::geteuid;
+use rustix::thread::set_thread_groups;
+
 use crate::open;
 
 /// The group nogroup, which owns nothing.
 const NO_GROUP: u32 = 65_534;
 
+/// A user as the kernel checks file accesses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    pub uid: u32,
+    pub gid: u32,
+    pub groups: Vec<u32>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// `None` if /etc/passwd has no line for the uid.
     pub name: Option<String>,
-    /// Account for file accesses.
     pub account: Account,
-    /// Home; `/` if there is none.
+    /// `/` if there is none.
     pub home: PathBuf,
 }
 
 impl User {
-    /// The user with this uid.
+    /// The user with this uid, with a group that owns nothing if /etc/passwd has no line for it.
     #[must_use]
     pub fn of(uid: u32) -> Self {
         user_of(uid, &text_of_passwd(), &text_of_group())
     }
 
-    /// The user with this name; `None` if /etc/passwd has no line for it.
+    /// `None` if /etc/passwd has no line for the name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Some(User::of(number(name)?))
     }
 
-    /// An unknown user with a known group.
+    /// Stands for any member of a group, with no other permissions.
     #[must_use]
     pub fn of_group(gid: u32) -> Self {
         let account = Account { uid: NO_GROUP, gid, groups: vec![gid] };
         User { name: Some(format!("group {gid}")), account, home: PathBuf::from("/") }
     }
 
-    /// An unknown user.
+    /// Stands for any user, with the permissions of everyone alone.
     #[must_use]
     pub fn anyone() -> Self {
         User { name: Some("everyone".into()), ..User::of_group(NO_GROUP) }
@@ -67,52 +78,61 @@ fn user_of(uid: u32, passwd: &str, group: &str) -> User {
     User { name: Some(user.name.to_owned()), account, home: home.into() }
 }
 
-/// The uid of a user name, from /etc/passwd only.
 #[must_use]
 pub fn number(name: &str) -> Option<u32> {
-    users(&text_of_passwd()).find(|user| user.name == name).map(|user| user.uid)
+    let text = text_of_passwd();
+    let user = users(&text).find(|user| user.name == name)?;
+    Some(user.uid)
 }
 
-/// The gid of a group name, from /etc/group only.
 #[must_use]
 pub fn group(name: &str) -> Option<u32> {
-    groups(&text_of_group()).find(|group| group.name == name).map(|group| group.gid)
+    let text = text_of_group();
+    let group = groups(&text).find(|group| group.name == name)?;
+    Some(group.gid)
 }
 
-/// The user name of a uid, from /etc/passwd only.
 #[must_use]
 pub fn user_name(uid: u32) -> Option<String> {
-    users(&text_of_passwd()).find(|user| user.uid == uid).map(|user| user.name.to_owned())
+    let text = text_of_passwd();
+    let user = users(&text).find(|user| user.uid == uid)?;
+    Some(user.name.to_owned())
 }
 
 /// Name of the user of this process: the default login name of clients.
 #[must_use]
 pub fn own_name() -> Option<String> {
-    user_name(rustix::process::geteuid().as_raw())
+    user_name(geteuid().as_raw())
 }
 
-/// The group name of a gid, from /etc/group only.
 #[must_use]
 pub fn group_name(gid: u32) -> Option<String> {
-    groups(&text_of_group()).find(|group| group.gid == gid).map(|group| group.name.to_owned())
+    let text = text_of_group();
+    let group = groups(&text).find(|group| group.gid == gid)?;
+    Some(group.name.to_owned())
 }
 
-/// The members of a group listed in /etc/group.
+/// The members of a group that /etc/group lists: without those whose own group it is.
 #[must_use]
 pub fn members(gid: u32) -> Vec<String> {
     let text = text_of_group();
-    let found = groups(&text).find(|group| group.gid == gid);
-    found.into_iter().flat_map(|group| group.members()).map(str::to_owned).collect()
+    match groups(&text).find(|group| group.gid == gid) {
+        Some(group) => group.members().map(str::to_owned).collect(),
+        None => Vec::new(),
+    }
 }
 
-/// All uids and gids in these files.
 #[must_use]
 pub fn numbers() -> BTreeSet<u32> {
-    let (passwd, group) = (text_of_passwd(), text_of_group());
-    let users = users(&passwd).flat_map(|user| [user.uid, user.gid]);
-    users.chain(groups(&group).map(|group| group.gid)).collect()
+    let mut numbers = BTreeSet::new();
+    for user in users(&text_of_passwd()) {
+        numbers.extend([user.uid, user.gid]);
+    }
+    numbers.extend(groups(&text_of_group()).map(|group| group.gid));
+    numbers
 }
 
+/// The account of a name in these texts; its own group is among its groups.
 pub(crate) fn account_of(name: &str, passwd: &str, group: &str) -> Option<Account> {
     let user = users(passwd).find(|user| user.name == name)?;
     let mut groups = groups_of(name, group);
@@ -143,12 +163,10 @@ impl<'a> GroupLine<'a> {
     }
 }
 
-/// Text of `/etc/passwd`; empty if it cannot be read.
 pub(crate) fn text_of_passwd() -> String {
     text("/etc/passwd")
 }
 
-/// Text of `/etc/group`; empty if it cannot be read.
 pub(crate) fn text_of_group() -> String {
     text("/etc/group")
 }
@@ -158,7 +176,7 @@ fn text(path: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Users in a text, in order; skips malformed lines.
+/// In the order of the text; malformed lines are left out.
 pub(crate) fn users(text: &str) -> impl Iterator<Item = UserLine<'_>> {
     text.lines().filter_map(|line| {
         let mut fields = line.split(':');
@@ -167,7 +185,6 @@ pub(crate) fn users(text: &str) -> impl Iterator<Item = UserLine<'_>> {
     })
 }
 
-/// Groups in a text, in order; skips malformed lines.
 pub(crate) fn groups(text: &str) -> impl Iterator<Item = GroupLine<'_>> {
     text.lines().filter_map(|line| {
         let mut fields = line.split(':');
@@ -176,13 +193,86 @@ pub(crate) fn groups(text: &str) -> impl Iterator<Item = GroupLine<'_>> {
     })
 }
 
-/// Gids of the groups that list a user as member.
 fn groups_of(name: &str, text: &str) -> Vec<u32> {
     groups(text).filter(|group| group.members().any(|member| member == name)).map(|group| group.gid).collect()
 }
 
+#[derive(Debug, Default)]
+pub struct Names(HashMap<u32, String>);
+
+impl Names {
+    #[must_use]
+    pub fn of_users() -> Self {
+        Names::users_in(text_of_passwd().as_bytes())
+    }
+
+    #[must_use]
+    pub fn of_groups() -> Self {
+        let text = text_of_group();
+        Names::first(groups(&text).map(|group| (group.gid, group.name)))
+    }
+
+    /// User names in a text with the format of `/etc/passwd`: that of another root directory.
+    pub fn users_in(bytes: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(bytes);
+        Names::first(users(&text).map(|user| (user.uid, user.name)))
+    }
+
+    /// The first name of an id counts, as in the C library.
+    fn first<'a>(lines: impl Iterator<Item = (u32, &'a str)>) -> Self {
+        let mut names = HashMap::new();
+        for (number, name) in lines {
+            names.entry(number).or_insert_with(|| name.to_owned());
+        }
+        Names(names)
+    }
+
+    /// The id of a name; the lowest if a file has several.
+    pub fn number(&self, name: &str) -> Option<u32> {
+        self.0.iter().filter(|(_, its)| its.as_str() == name).map(|(number, _)| *number).min()
+    }
+
+    pub fn name(&self, number: u32) -> Option<&str> {
+        self.0.get(&number).map(String::as_str)
+    }
+}
+
+/// Runs `work` with an account's file permissions. A caller other than root keeps its own permissions.
+///
+/// # Errors
+/// When root may not take on another user's permissions, or the thread cannot be started.
+pub fn as_user<T: Send>(account: &Account, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    if !geteuid().is_root() || account.uid == 0 {
+        return Ok(work());
+    }
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, || {
+            become_it(account)?;
+            Ok(work())
+        })?;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+fn become_it(account: &Account) -> io::Result<()> {
+    let groups: Vec<_> = account.groups.iter().map(|id| rustix::process::Gid::from_raw(*id)).collect();
+    // Changes only this thread; the C library's setgroups would change all threads.
+    set_thread_groups(&groups)?;
+    let (gid, uid) = (Gid::from_raw(account.gid), Uid::from_raw(account.uid));
+    setfsgid(gid);
+    setfsuid(uid);
+    // These calls report no failure; the second call returns what is set. Leaving root's file-system uid
+    // also drops the capabilities that override permissions (capabilities(7)).
+    if setfsgid(gid) != gid || setfsuid(uid) != uid {
+        return Err(io::Error::from(io::ErrorKind::PermissionDenied));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -231,5 +321,35 @@ mod tests {
             groups(group).map(|group| (group.name, group.gid, group.members().count())).collect();
         assert_eq!(found, [("root", 0, 0), ("web", 33, 2), ("bobs", 34, 1), ("bare", 35, 0)]);
         assert_eq!((groups_of("bob", group), groups_of("b", group)), (vec![33], Vec::new()));
+    }
+
+    #[test]
+    fn the_first_name_counts_and_odd_lines_are_passed_over() {
+        let names = Names::users_in(
+            b"root:x:0:0:root:/root:/bin/sh\ntoor:x:0:0::/:/bin/sh\n#\nbad:x:no\n\xff:x:7:7::/:/x\n",
+        );
+        assert_eq!(names.name(0), Some("root"));
+        assert_eq!(names.name(7), Some("\u{fffd}"));
+        assert_eq!(names.name(1), None);
+        assert_eq!((names.number("root"), names.number("nobody")), (Some(0), None));
+        assert_eq!((Names::of_users().name(0), Names::of_groups().name(0)), (Some("root"), Some("root")));
+    }
+
+    #[test]
+    fn what_the_user_may_not_read_is_not_read_as_root() {
+        assert!(geteuid().is_root(), "this test is about root's permissions: run it as root");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("secret");
+        std::fs::write(&path, "x").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+        std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o711)).unwrap();
+        std::os::unix::fs::chown(&path, None, Some(33)).unwrap();
+        let other = Account { uid: 65534, gid: 65534, groups: Vec::new() };
+        let read = || open::read(&path, 10);
+        assert_eq!(as_user(&other, read).unwrap().unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        let member = Account { groups: vec![33], ..other };
+        assert_eq!(as_user(&member, read).unwrap().unwrap(), b"x");
+        assert_eq!(read().unwrap(), b"x", "this thread is who it was");
+        assert_eq!(as_user(&Account { uid: 0, gid: 0, groups: Vec::new() }, read).unwrap().unwrap(), b"x");
     }
 }

@@ -8,7 +8,6 @@ pub fn utc(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// The time now, as [`utc`] writes it.
 #[must_use]
 pub fn utc_now() -> String {
     utc(Timestamp::now())

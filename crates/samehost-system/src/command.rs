@@ -17,17 +17,14 @@ use std::{fs, io};
 use rustix::fs::{MemfdFlags, OFlags, fcntl_getfl, fcntl_setfl, memfd_create};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::accounts::User;
-use crate::as_user::Account;
+use crate::accounts::{Account, User};
 use crate::interrupt;
 
-/// Search path for programs.
+/// Where programs are looked for, whatever our own environment says.
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Bytes of output that are kept: the end.
 const KEPT: usize = 16 << 10;
-/// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_millis(500);
-/// Interval between two checks of the program.
 const STEP: Duration = Duration::from_millis(5);
 
 /// A program to run, with a fixed environment and a time limit.
@@ -42,51 +39,32 @@ pub struct Run {
     folder: PathBuf,
     account: Option<Account>,
     limit: Duration,
-    /// Whether an interrupt ends it.
-    heeds: bool,
-    /// Whether its background processes keep their output.
-    leaves: bool,
-    /// Whether setuid programs gain privileges in it.
-    gains: bool,
+    ends_on_interrupt: bool,
+    /// Whether it may leave processes in the background, which then keep their output.
+    leaves_processes: bool,
+    gains_privileges: bool,
 }
 
-/// Result of a program.
 #[derive(Debug)]
 pub struct Ended {
     pub status: ExitStatus,
-    /// The end of its stdout and stderr.
     pub output: String,
 }
 
-/// Why a program did not finish.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// It could not be started.
     #[error("{program} could not be started: {source}")]
-    Start {
-        /// Name of the program.
-        program: String,
-        source: io::Error,
-    },
-    /// It took too long and was ended.
+    Start { program: String, source: io::Error },
     #[error("{program} did not end within {} s and was ended: {output}", limit.as_secs())]
-    TimedOut {
-        program: String,
-        limit: Duration,
-        /// The end of its output so far.
-        output: String,
-    },
-    /// The user interrupted it.
+    TimedOut { program: String, limit: Duration, output: String },
     #[error("interrupted while {program} ran")]
-    Interrupted {
-        /// Name of the program.
-        program: String,
-    },
+    Interrupted { program: String },
 }
 
 impl Run {
-    /// A program with its arguments and its time limit.
+    /// A program, by an absolute path or a name in [`PATH`], its arguments, and its time limit. Its environment is PATH, LANG
+    /// and HOME; its working directory is `/`.
     pub fn new(
         program: impl Into<OsString>,
         arguments: impl IntoIterator<Item = impl Into<OsString>>,
@@ -101,21 +79,19 @@ impl Run {
             folder: PathBuf::from("/"),
             account: None,
             limit,
-            heeds: true,
-            leaves: false,
-            gains: false,
+            ends_on_interrupt: true,
+            leaves_processes: false,
+            gains_privileges: false,
         }
         .variable("HOME", own.home)
     }
 
-    /// Sets an environment variable.
     #[must_use]
     pub fn variable(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.environment.insert(name.into(), value.into());
         self
     }
 
-    /// Sets the working directory.
     #[must_use]
     pub fn folder(mut self, folder: &Path) -> Self {
         folder.clone_into(&mut self.folder);
@@ -129,7 +105,6 @@ impl Run {
         self
     }
 
-    /// Runs it as a user, with that user's HOME.
     #[must_use]
     pub fn user(self, user: &User) -> Self {
         self.variable("HOME", &user.home).account(user.account.clone())
@@ -138,7 +113,7 @@ impl Run {
     /// Ignores interrupts until it finishes or reaches its time limit: for programs that undo changes.
     #[must_use]
     pub fn to_the_end(mut self) -> Self {
-        self.heeds = false;
+        self.ends_on_interrupt = false;
         self
     }
 
@@ -146,7 +121,8 @@ impl Run {
     /// setuid programs (sudo) gain privileges.
     #[must_use]
     pub fn of_the_operator(mut self) -> Self {
-        (self.leaves, self.gains) = (true, true);
+        self.leaves_processes = true;
+        self.gains_privileges = true;
         self
     }
 
@@ -167,7 +143,7 @@ impl Run {
                 output.take();
                 return Ok(Ended { status, output: output.text() });
             }
-            if self.heeds && interrupt::is_requested() {
+            if self.ends_on_interrupt && interrupt::is_requested() {
                 return Err(RunError::Interrupted { program });
             }
             if begun.elapsed() > self.limit {
@@ -178,9 +154,10 @@ impl Run {
     }
 
     fn start(&self) -> io::Result<(Output, Child)> {
-        let (output, out, err) = Output::new(self.leaves)?;
+        let (output, out, err) = Output::new(self.leaves_processes)?;
         let program = found(&self.program)?;
-        // A new session: another user's program must not reach our terminal, where it could insert input.
+        // A new session: another user's program must not reach our terminal, where it could insert input. Without setsid(1),
+        // a program of our own user has to do with a process group.
         let mut command = match found("setsid".as_ref()) {
             Ok(setsid) => {
                 let mut command = Command::new(setsid);
@@ -208,7 +185,7 @@ impl Run {
         }
         let child = std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().spawn_scoped(scope, || {
-                if !self.gains {
+                if !self.gains_privileges {
                     // Applies to this thread and to what it starts.
                     rustix::thread::set_no_new_privs(true)?;
                 }
@@ -225,20 +202,21 @@ impl Run {
 /// # Errors
 /// When there is none.
 pub fn found(program: &OsStr) -> io::Result<PathBuf> {
-    let path = Path::new(program);
-    let candidates: Vec<PathBuf> = if path.is_absolute() {
-        vec![path.to_owned()]
-    } else {
-        PATH.split(':').map(|directory| Path::new(directory).join(path)).collect()
-    };
-    candidates
-        .into_iter()
-        .find(is_program)
-        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("there is no such program in {PATH}")))
+    for directory in PATH.split(':') {
+        // An absolute path replaces the directory.
+        let path = Path::new(directory).join(program);
+        if is_program(&path) {
+            return Ok(path);
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::NotFound, format!("there is no such program in {PATH}")))
 }
 
-fn is_program(path: &PathBuf) -> bool {
-    fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.mode() & 0o111 != 0)
+fn is_program(path: &Path) -> bool {
+    match fs::metadata(path) {
+        Ok(metadata) => metadata.is_file() && metadata.mode() & 0o111 != 0,
+        Err(_) => false,
+    }
 }
 
 /// Output of a program: a pipe, of which the end is kept, or a file, to which background processes can write
@@ -249,8 +227,9 @@ enum Output {
 }
 
 impl Output {
-    fn new(leaves: bool) -> io::Result<(Self, Stdio, Stdio)> {
-        if leaves {
+    /// The output, and what the program gets as stdout and stderr.
+    fn new(leaves_processes: bool) -> io::Result<(Self, Stdio, Stdio)> {
+        if leaves_processes {
             let file = tempfile::tempfile()?;
             return Ok((Output::File(file.try_clone()?), file.try_clone()?.into(), file.into()));
         }
@@ -259,7 +238,6 @@ impl Output {
         Ok((Output::Pipe(reader, Vec::new()), writer.try_clone()?.into(), writer.into()))
     }
 
-    /// Reads what is available, and keeps its end.
     fn take(&mut self) {
         let Output::Pipe(reader, output) = self else { return };
         let mut buffer = [0; 4096];
@@ -277,7 +255,10 @@ impl Output {
         match self {
             Output::Pipe(_, output) => text(output),
             Output::File(file) => {
-                let length = file.metadata().map_or(0, |metadata| metadata.len());
+                let length = match file.metadata() {
+                    Ok(metadata) => metadata.len(),
+                    Err(_) => 0,
+                };
                 let kept = length.min(KEPT as u64);
                 let mut bytes = vec![0; kept as usize];
                 let read = file.read_at(&mut bytes, length - kept).unwrap_or(0);
@@ -317,13 +298,15 @@ pub fn nowhere() -> Stdio {
     at(Path::new("/dev/null"))
 }
 
+/// `null`, or where that is missing a file in memory: it is empty at first, and what is written is gone with the program.
 fn at(null: &Path) -> Stdio {
-    let null = File::options().read(true).write(true).open(null);
-    // It is empty at first, and what is written is gone with the program.
-    if let Ok(null) = null {
+    if let Ok(null) = File::options().read(true).write(true).open(null) {
         return null.into();
     }
-    memfd_create("nowhere", MemfdFlags::CLOEXEC).map_or_else(|_| Stdio::null(), Stdio::from)
+    match memfd_create("nowhere", MemfdFlags::CLOEXEC) {
+        Ok(file) => file.into(),
+        Err(_) => Stdio::null(),
+    }
 }
 
 #[cfg(test)]

@@ -6,22 +6,19 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use crate::open::proc_file;
-use crate::proc::{cgroup, status};
+use crate::proc::{container_of, status};
 
-/// Executable file of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Executable {
     /// Path in the process's own view, followed by ` (deleted)` if the file was replaced.
     pub path: PathBuf,
     /// Device and inode.
     pub file: (u64, u64),
-    /// Uid of the owner.
     pub owner: u32,
-    /// Permission bits.
+    /// Permission bits, with those above 0o777.
     pub mode: u32,
 }
 
-/// Namespaces of a process, by inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Namespaces {
     pub mount: u64,
@@ -36,13 +33,11 @@ pub struct Identity {
     pub pid: u32,
     /// Start time in clock ticks since boot.
     pub start: u64,
-    /// File-system uid, which decides on file accesses.
+    /// File-system uid and gid, which decide on file accesses.
     pub uid: u32,
-    /// File-system gid, which decides on file accesses.
     pub gid: u32,
-    /// Supplementary groups.
     pub groups: Vec<u32>,
-    /// Executable; `None` if it is not visible to us, and for kernel threads.
+    /// `None` if it is not visible to us, and for kernel threads.
     pub executable: Option<Executable>,
     /// `None` if they are not visible to us.
     pub namespaces: Option<Namespaces>,
@@ -66,7 +61,6 @@ impl Identity {
         found.is_still_there().then_some(found)
     }
 
-    /// Whether this same process is still running.
     #[must_use]
     pub fn is_still_there(&self) -> bool {
         start_time(self.pid) == Some(self.start)
@@ -75,12 +69,11 @@ impl Identity {
     /// Whether only root and the process's own user can have put its executable there.
     #[must_use]
     pub fn runs_trusted_file(&self) -> bool {
-        self.executable
-            .as_ref()
-            .is_some_and(|file| (file.owner == 0 || file.owner == self.uid) && file.mode & 0o002 == 0)
+        let Some(file) = &self.executable else { return false };
+        (file.owner == 0 || file.owner == self.uid) && file.mode & 0o002 == 0
     }
 
-    /// Whether it shares mount, network and user namespace with this process.
+    /// Whether mount, network and user namespace are ours; false where they are not visible to us.
     #[must_use]
     pub fn shares_our_namespaces(&self) -> bool {
         let ours = Namespaces::of(std::process::id());
@@ -90,7 +83,6 @@ impl Identity {
 }
 
 impl Executable {
-    /// The executable of a process; `None` if it is not visible to us.
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
         let link = format!("/proc/{pid}/exe");
@@ -107,7 +99,7 @@ impl Executable {
 }
 
 impl Namespaces {
-    /// The namespaces of a process; `None` if they are not visible to us.
+    /// `None` if one of them is not visible to us.
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
         let inode = |kind: &str| Some(fs::metadata(format!("/proc/{pid}/ns/{kind}")).ok()?.ino());
@@ -129,7 +121,8 @@ pub fn is_shared_with(pid: u32, what: &str) -> bool {
 }
 
 fn identity(path: String) -> Option<(u64, u64)> {
-    fs::metadata(path).map(|found| (found.dev(), found.ino())).ok()
+    let found = fs::metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
 }
 
 /// Whether root made the namespaces of a process: its user namespace is ours; or it maps our root, which only root
@@ -137,26 +130,36 @@ fn identity(path: String) -> Option<(u64, u64)> {
 /// namespace, and is root over all namespaces made inside it: what is seen through them cannot be trusted.
 #[must_use]
 pub fn is_of_the_system(pid: u32) -> bool {
-    let theirs = user(&pid.to_string());
-    if theirs.is_none() || theirs == user("self") {
-        return theirs.is_some();
+    let Some(theirs) = user_namespace(&pid.to_string()) else { return false };
+    if Some(theirs) == user_namespace("self") {
+        return true;
     }
-    let read = |name: &str| proc_file(&format!("/proc/{pid}/{name}"), 64 << 10).unwrap_or_default();
-    maps_root(&read("uid_map")) || cgroup::parse(&read("cgroup")).1.is_some_and(|found| !found.foreign)
+    let uid_map = proc_file(&format!("/proc/{pid}/uid_map"), 64 << 10).unwrap_or_default();
+    if maps_root(&uid_map) {
+        return true;
+    }
+    match container_of(pid) {
+        Some(container) => !container.foreign,
+        None => false,
+    }
 }
 
-fn user(pid: &str) -> Option<u64> {
-    fs::metadata(format!("/proc/{pid}/ns/user")).ok().map(|found| found.ino())
+fn user_namespace(pid: &str) -> Option<u64> {
+    Some(fs::metadata(format!("/proc/{pid}/ns/user")).ok()?.ino())
 }
 
-/// Whether a uid map, seen from our user namespace, contains our root.
+/// Whether a uid map, seen from our user namespace, contains our root. A line has the first id inside, the first id outside,
+/// and how many there are.
 fn maps_root(map: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(map);
-    // First id inside, first id outside, count.
-    text.lines().any(|line| {
+    for line in String::from_utf8_lossy(map).lines() {
         let numbers: Vec<u64> = line.split_whitespace().filter_map(|number| number.parse().ok()).collect();
-        matches!(numbers[..], [_, 0, count] if count > 0)
-    })
+        if let [_, 0, count] = numbers[..]
+            && count > 0
+        {
+            return true;
+        }
+    }
+    false
 }
 
 /// Start time of a process in clock ticks since boot (proc(5), field 22 of stat); `None` if it has ended.

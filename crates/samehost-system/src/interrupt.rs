@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 static FLAG: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// The flag itself, for signal handlers.
+/// For signal handlers, which set it.
 #[must_use]
 pub fn flag() -> Arc<AtomicBool> {
     Arc::clone(&FLAG)
@@ -17,7 +17,7 @@ thread_local! {
     static IS_PUTTING_RIGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether an interrupt was requested, for this thread.
+/// Whether an interrupt was requested; never for a thread in [`putting_right`].
 #[must_use]
 pub fn is_requested() -> bool {
     FLAG.load(Ordering::Relaxed) && !IS_PUTTING_RIGHT.get()

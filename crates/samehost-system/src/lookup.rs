@@ -6,33 +6,37 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::time::Duration;
 
-use crate::accounts::{self, account_of};
-use crate::as_user::Account;
+use crate::accounts::{self, Account, account_of};
 use crate::command::Run;
 use crate::open;
 
 /// Time limit of the resolver and of a lookup in directories.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Addresses of a name, each once; empty if it is unknown.
+/// Addresses of a name, each once; empty if it is unknown. `localhost` and names below it are this machine, whatever a name
+/// server would say.
 #[must_use]
 pub fn addresses(name: &str) -> Vec<IpAddr> {
-    let text = open::read(Path::new("/etc/hosts"), open::LONGEST).unwrap_or_default();
-    let listed = listed(name, &String::from_utf8_lossy(&text));
-    let is_localhost =
-        name.eq_ignore_ascii_case("localhost") || name.to_ascii_lowercase().ends_with(".localhost");
-    match (listed.is_empty(), is_localhost) {
-        (false, _) => listed,
-        (true, true) => vec![Ipv6Addr::LOCALHOST.into(), Ipv4Addr::LOCALHOST.into()],
-        (true, false) => asked(name),
+    let listed = listed(name, &text_of_hosts());
+    if !listed.is_empty() {
+        return listed;
     }
+    let name_in_lower_case = name.to_ascii_lowercase();
+    if name_in_lower_case == "localhost" || name_in_lower_case.ends_with(".localhost") {
+        return vec![Ipv6Addr::LOCALHOST.into(), Ipv4Addr::LOCALHOST.into()];
+    }
+    asked(name)
 }
 
 /// Whether a name stands in this machine's file of hosts. No name server is asked.
 #[must_use]
 pub fn is_listed(name: &str) -> bool {
-    let text = open::read(Path::new("/etc/hosts"), open::LONGEST).unwrap_or_default();
-    !listed(name, &String::from_utf8_lossy(&text)).is_empty()
+    !listed(name, &text_of_hosts()).is_empty()
+}
+
+fn text_of_hosts() -> String {
+    let bytes = open::read(Path::new("/etc/hosts"), open::LONGEST).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 fn listed(name: &str, hosts: &str) -> Vec<IpAddr> {
@@ -51,9 +55,12 @@ fn asked(name: &str) -> Vec<IpAddr> {
     let is_name = !name.is_empty()
         && !name.starts_with('-')
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_'));
-    let answer = is_name.then(|| Run::new("getent", ["ahosts", name], PATIENCE).run().ok()).flatten();
+    if !is_name {
+        return Vec::new();
+    }
+    let Ok(answer) = Run::new("getent", ["ahosts", name], PATIENCE).run() else { return Vec::new() };
     let mut found = Vec::new();
-    for line in answer.map(|ended| ended.output).unwrap_or_default().lines() {
+    for line in answer.output.lines() {
         if let Some(Ok(ip)) = line.split_whitespace().next().map(str::parse::<IpAddr>)
             && !found.contains(&ip)
         {
@@ -63,7 +70,7 @@ fn asked(name: &str) -> Vec<IpAddr> {
     found
 }
 
-/// The account of a name, with its groups; `None` if it is unknown.
+/// The account of a name, with all of its groups; `None` if neither the files nor the directories have it.
 #[must_use]
 pub fn account(name: &str) -> Option<Account> {
     account_of(name, &accounts::text_of_passwd(), &accounts::text_of_group())
@@ -75,12 +82,18 @@ fn asked_for_account(name: &str) -> Option<Account> {
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit() || c == '-') {
         return None;
     }
-    let numbers = |option: &str| -> Option<Vec<u32>> {
-        let ended = Run::new("id", [option, "--", name], PATIENCE).run().ok()?;
-        let words = ended.output.split_whitespace().map(str::parse);
-        words.collect::<Result<_, _>>().ok().filter(|_| ended.status.success())
-    };
-    Some(Account { uid: *numbers("-u")?.first()?, gid: *numbers("-g")?.first()?, groups: numbers("-G")? })
+    let uid = *numbers("-u", name)?.first()?;
+    let gid = *numbers("-g", name)?.first()?;
+    Some(Account { uid, gid, groups: numbers("-G", name)? })
+}
+
+/// The numbers that `id` prints; `None` if it fails or prints anything else.
+fn numbers(option: &str, name: &str) -> Option<Vec<u32>> {
+    let ended = Run::new("id", [option, "--", name], PATIENCE).run().ok()?;
+    if !ended.status.success() {
+        return None;
+    }
+    ended.output.split_whitespace().map(|word| word.parse().ok()).collect()
 }
 
 #[cfg(test)]

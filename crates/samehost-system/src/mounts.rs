@@ -8,7 +8,7 @@ use rustix::fs::{major, minor};
 
 use crate::open::proc_file;
 
-/// Most bytes read; a machine with thousands of containers has some megabytes.
+/// Most bytes read of a table of mounts; a machine with thousands of containers has some megabytes.
 const LONGEST: u64 = 16 << 20;
 
 /// File systems that carry no socket to the others who have their files, each with who those are. Of FUSE a subtype
@@ -33,9 +33,8 @@ const OWN: &[&str] = &["fuse.fuse-overlayfs", "fuse.lxcfs"];
 /// A file system whose sockets not everybody who has its files can use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Its type: `9p`, `fuse.sshfs`.
+    /// Type of the file system: `9p`, `fuse.sshfs`.
     pub kind: String,
-    /// Who has its files and cannot connect.
     pub others: &'static str,
 }
 
@@ -52,11 +51,14 @@ impl Share {
     }
 }
 
-/// The share with this device number among the mounts that this program, or another process, has.
+/// The share with this device number (stat(2)'s) among the mounts that this program has, else among those of the process
+/// `pid`. `None` for a file system whose sockets work for everybody, and for one that neither has mounted.
 #[must_use]
 pub fn share(device: u64, pid: Option<u32>) -> Option<Share> {
-    // A mount of ours is found without reading the other's.
-    let kind = type_in("self", device).or_else(|| type_in(&pid?.to_string(), device))?;
+    let kind = match type_in("self", device) {
+        Some(kind) => kind,
+        None => type_in(&pid?.to_string(), device)?,
+    };
     let others = of_kind(&kind)?;
     Some(Share { kind, others })
 }
@@ -67,7 +69,6 @@ fn type_in(pid: &str, device: u64) -> Option<String> {
     file_system(&String::from_utf8_lossy(&bytes), device).map(str::to_owned)
 }
 
-/// Type of the file system with a device number.
 fn file_system(mountinfo: &str, device: u64) -> Option<&str> {
     let wanted = format!("{}:{}", major(device), minor(device));
     let mut lines = mountinfo.lines().filter(|line| line.split(' ').nth(2) == Some(wanted.as_str()));

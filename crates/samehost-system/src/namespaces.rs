@@ -21,10 +21,9 @@ const NAMED: [&str; 2] = ["/run/netns", "/run/docker/netns"];
 /// Most processes of a namespace that are checked for who made it.
 const MOST_ASKED: usize = 32;
 
-/// A network namespace that can be entered.
+/// A network namespace, and the file by which it may be entered.
 #[derive(Clone, Debug)]
 pub struct Door {
-    /// Inode of the namespace.
     pub inode: u64,
     name: Option<String>,
     pid: Option<u32>,
@@ -35,7 +34,10 @@ pub struct Door {
 
 /// Inode of the calling thread's network namespace; 0 if /proc does not show it.
 pub fn own_inode() -> u64 {
-    fs::metadata("/proc/thread-self/ns/net").map_or(0, |metadata| metadata.ino())
+    match fs::metadata("/proc/thread-self/ns/net") {
+        Ok(own) => own.ino(),
+        Err(_) => 0,
+    }
 }
 
 /// The network namespace that a scan calls its own, if the calling thread is still in it.
@@ -49,10 +51,15 @@ const FIRST_PID_NAMESPACE: u64 = 0xefff_fffc;
 
 /// Whether there are processes outside of this program's PID namespace, which /proc does not show.
 pub fn in_pid_namespace() -> bool {
-    fs::metadata("/proc/self/ns/pid").is_ok_and(|metadata| metadata.ino() != FIRST_PID_NAMESPACE)
+    match fs::metadata("/proc/self/ns/pid") {
+        Ok(own) => own.ino() != FIRST_PID_NAMESPACE,
+        Err(_) => false,
+    }
 }
 
-/// Network namespaces other than our own, by process and by name, each once.
+/// Network namespaces other than our own, by process and by name, each once. Whoever made one is judged by its processes: by
+/// at most `MOST_ASKED` of them, since each takes a look at its user namespace. One with a name is the system's, because
+/// only root can bind it there.
 pub fn others(own: u64, by_process: &[(u64, u32)]) -> Vec<Door> {
     let mut doors: BTreeMap<u64, Door> = BTreeMap::new();
     for (inode, pid) in by_process {
@@ -68,14 +75,12 @@ pub fn others(own: u64, by_process: &[(u64, u32)]) -> Vec<Door> {
         let inside = by_process.iter().filter(|(inode, _)| *inode == door.inode).take(MOST_ASKED);
         door.foreign = !inside.map(|(_, pid)| *pid).any(is_of_the_system);
     }
-    for entry in NAMED.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten() {
+    for entry in NAMED.iter().flat_map(fs::read_dir).flatten().flatten() {
         let Ok(metadata) = fs::metadata(entry.path()) else { continue };
         let name = Some(entry.file_name().to_string_lossy().into_owned());
-        // A file without a bound namespace is an ordinary file, on another device.
         if !is_namespace(&metadata) {
             continue;
         }
-        // Only root can bind them there.
         let inode = metadata.ino();
         let door = doors.entry(inode).or_insert(Door {
             inode,
@@ -90,16 +95,18 @@ pub fn others(own: u64, by_process: &[(u64, u32)]) -> Vec<Door> {
     doors.into_values().collect()
 }
 
-/// The file that a named namespace is bound to.
 pub fn named(name: &str) -> Option<PathBuf> {
     NAMED.iter().map(|folder| Path::new(folder).join(name)).find(|path| path.exists())
 }
 
+/// Whether a file has a namespace bound to it; without one it is an ordinary file, on another device.
 fn is_namespace(metadata: &fs::Metadata) -> bool {
-    fs::metadata("/proc/self/ns/net").is_ok_and(|own| own.dev() == metadata.dev())
+    match fs::metadata("/proc/self/ns/net") {
+        Ok(own) => own.dev() == metadata.dev(),
+        Err(_) => false,
+    }
 }
 
-/// Runs `work` in a namespace.
 fn inside<T: Send>(door: &Path, work: impl FnOnce() -> Result<T, Errno> + Send) -> Result<T, Errno> {
     let file = File::open(door).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
     inside_of(&file, work)
@@ -110,18 +117,16 @@ fn inside<T: Send>(door: &Path, work: impl FnOnce() -> Result<T, Errno> + Send) 
 /// # Errors
 /// When it may not be entered, or those of `work`.
 pub fn inside_of<T: Send>(file: &File, work: impl FnOnce() -> Result<T, Errno> + Send) -> Result<T, Errno> {
-    std::thread::scope(|scope| {
-        scope
-            .spawn(|| {
-                move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
-                work()
-            })
-            .join()
-    })
-    .unwrap_or(Err(Errno::IO))
+    let enter_and_work = || {
+        move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
+        work()
+    };
+    let ended = std::thread::scope(|scope| scope.spawn(enter_and_work).join());
+    ended.unwrap_or(Err(Errno::IO))
 }
 
-/// Runs `work` in a namespace of a scan; `None` if it can no longer be reached.
+/// Runs `work` in a namespace of a scan; `None` if nothing leads to it. In the scan's own it runs on the calling thread, which
+/// must still be in it.
 pub fn within<T: Send>(
     space: &NetworkNamespace,
     work: impl FnOnce() -> Result<T, Errno> + Send,
@@ -134,7 +139,7 @@ pub fn within<T: Send>(
     }
 }
 
-/// Upper limit of backlogs in the calling thread's network namespace.
+/// Upper limit of backlogs (listen(2)) in the calling thread's network namespace.
 pub fn somaxconn() -> Option<u32> {
     network_setting("core/somaxconn")?.parse().ok()
 }

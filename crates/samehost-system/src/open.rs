@@ -12,16 +12,13 @@ use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 
 /// Longest file that is read as a configuration, in bytes; address lists of nginx have megabytes.
-/// A name is resolved without being opened (`O_PATH`), and only a regular file is opened then. Opening
-/// first and checking afterwards was rejected: a pipe would wait, and some devices act on being opened
-/// (docs/decisions/0076).
 pub const LONGEST: u64 = 16 << 20;
 /// Most bytes that are read for one request, all files together.
 pub const MOST: u64 = 64 << 20;
 
-/// Remaining bytes over several files.
 #[derive(Debug)]
 pub struct Budget {
+    /// Bytes that may still be read, over several files.
     left: AtomicU64,
 }
 
@@ -54,6 +51,9 @@ impl Budget {
 }
 
 /// Opens a regular file for reading. Follows symbolic links, except those of /proc that lead to open files.
+/// The name is resolved without being opened (`O_PATH`), and only a regular file is opened then. Opening
+/// first and checking afterwards was rejected: a pipe would wait, and some devices act on being opened
+/// (docs/decisions/0076).
 ///
 /// # Errors
 /// `InvalidInput` when it is not a regular file.

@@ -14,7 +14,7 @@ use std::{fs, io};
 /// Most symbolic links that the kernel follows (`MAXSYMLINKS`).
 const MOST_LINKS: usize = 40;
 
-/// An untrusted user who may change what a path leads to.
+/// A user, or users, who may change what a path leads to and are not trusted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} can be changed by {by}", path.display())]
 pub struct ForeignWriter {
@@ -27,13 +27,11 @@ pub struct ForeignWriter {
     pub is_link: bool,
 }
 
-/// Users in terms of file permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     User(u32),
-    /// The members of a group.
+    /// All members of a group.
     Group(u32),
-    /// All users.
     Everyone,
 }
 
@@ -53,7 +51,7 @@ pub struct Decider {
     pub who: Who,
     /// The file, link or directory on the way through which he controls them.
     pub path: PathBuf,
-    /// Group of the file, if root owns it and he controls it only through a directory.
+    /// Group of the file that may read it, if root owns the file and he controls it only through a directory.
     pub group_of_roots_file: Option<u32>,
     /// Device and inode of what the path leads to.
     pub file: (u64, u64),
@@ -70,17 +68,23 @@ pub fn decider(path: &Path) -> io::Result<Option<Decider>> {
     foreign_writers(path, &mut writers)?;
     let metadata = fs::metadata(path)?;
     let file = (metadata.dev(), metadata.ino());
-    let owner = Some(metadata.uid()).filter(|uid| *uid != 0);
-    let decider =
-        |who, path: &Path, group| Decider { who, path: path.to_owned(), group_of_roots_file: group, file };
     if let Some(link) = writers.iter().find(|writer| writer.is_link) {
-        return Ok(Some(decider(link.who, &link.path, None)));
+        let path = link.path.clone();
+        return Ok(Some(Decider { who: link.who, path, group_of_roots_file: None, file }));
     }
-    if let Some(uid) = owner {
-        return Ok(Some(decider(Who::User(uid), path, None)));
+    if metadata.uid() != 0 {
+        let who = Who::User(metadata.uid());
+        return Ok(Some(Decider { who, path: path.to_owned(), group_of_roots_file: None, file }));
     }
-    let group = Some(metadata.gid()).filter(|gid| *gid != 0 && metadata.mode() & 0o040 != 0);
-    Ok(writers.last().map(|writer| decider(writer.who, &writer.path, group)))
+    let Some(nearest) = writers.last() else { return Ok(None) };
+    let group = metadata.gid();
+    let group_may_read = group != 0 && metadata.mode() & 0o040 != 0;
+    Ok(Some(Decider {
+        who: nearest.who,
+        path: nearest.path.clone(),
+        group_of_roots_file: group_may_read.then_some(group),
+        file,
+    }))
 }
 
 /// The first user, other than root and the `trusted` users, who may change what a path leads to; `None` if
@@ -95,33 +99,38 @@ pub fn foreign_writer(path: &Path, trusted: &[u32]) -> io::Result<Option<Foreign
     View { root: PathBuf::from("/"), users: trusted.to_vec(), groups: Vec::new() }.foreign_writer(path)
 }
 
-/// All such users, from the root directory to what the path leads to.
+/// All users but root who may change what a path leads to, from the root directory on.
 fn foreign_writers(path: &Path, all: &mut Vec<ForeignWriter>) -> io::Result<()> {
     View { root: PathBuf::from("/"), users: Vec::new(), groups: Vec::new() }.foreign_writers(path, all)
 }
 
-/// The root directory of a process, as a path from here: `/` if it is the same as ours, or not visible to us.
+/// The root directory of a process, as a path from here: `/` if it is the same as ours, or not visible to us. It is another
+/// one also where the mounts below it are others.
 #[must_use]
 pub fn root_of(pid: Option<u32>) -> PathBuf {
-    let own = fs::metadata("/").map(|found| (found.dev(), found.ino())).ok();
-    let theirs = pid.map(|pid| PathBuf::from(format!("/proc/{pid}/root/")));
+    let ours = PathBuf::from("/");
+    let Some(pid) = pid else { return ours };
+    let theirs = PathBuf::from(format!("/proc/{pid}/root/"));
+    let Some(identity) = identity(&theirs) else { return ours };
+    let mounts = format!("/proc/{pid}/ns/mnt");
+    if self::identity(&ours) == Some(identity)
+        && self::identity(Path::new(&mounts)) == self::identity(Path::new("/proc/self/ns/mnt"))
+    {
+        return ours;
+    }
     theirs
-        .filter(|root| {
-            let is_there = fs::metadata(root).map(|found| (found.dev(), found.ino())).ok();
-            let mounts =
-                |root: &Path| fs::metadata(root.with_file_name("ns/mnt")).map(|found| found.ino()).ok();
-            is_there.is_some() && (is_there != own || mounts(root) != mounts(Path::new("/proc/self/root")))
-        })
-        .unwrap_or_else(|| PathBuf::from("/"))
 }
 
-/// A root directory, and the users who may write below it.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let found = fs::metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
+}
+
 #[derive(Clone, Debug)]
 pub struct View {
     pub root: PathBuf,
-    /// Users who may write, besides root.
+    /// Users and groups that may write below it, besides root's.
     pub users: Vec<u32>,
-    /// Groups that may write, besides root's.
     pub groups: Vec<u32>,
 }
 
@@ -132,12 +141,16 @@ impl View {
     /// When a component does not exist or is not visible to us.
     pub fn foreign_writer(&self, path: &Path) -> io::Result<Option<ForeignWriter>> {
         let mut all = Vec::new();
-        // The first one is the answer, even if a later component cannot be read.
         let seen = self.foreign_writers(path, &mut all);
-        all.into_iter().next().map_or_else(|| seen.map(|()| None), |first| Ok(Some(first)))
+        // The first one is the answer, even if a later component cannot be read.
+        if let Some(first) = all.into_iter().next() {
+            return Ok(Some(first));
+        }
+        seen.map(|()| None)
     }
 
-    /// All such users, from the root directory to what the path leads to.
+    /// All such users, from the root directory on. Each component is looked at as the kernel would come to it: a symbolic link
+    /// is followed by putting its components before the rest, and `..` goes up from where the link led.
     fn foreign_writers(&self, path: &Path, all: &mut Vec<ForeignWriter>) -> io::Result<()> {
         let mut at = PathBuf::from("/");
         let mut above = self.look(&at)?;
@@ -186,10 +199,13 @@ impl View {
         Ok(())
     }
 
-    /// Whether every user may create files in a directory, including a sticky one.
+    /// Whether every user may create files in a directory, including a sticky one; false if it cannot be looked at.
     #[must_use]
     pub fn is_open_to_all(&self, directory: &Path) -> bool {
-        fs::metadata(self.inside(directory)).is_ok_and(|found| found.mode() & 0o002 != 0)
+        match fs::metadata(self.inside(directory)) {
+            Ok(found) => found.mode() & 0o002 != 0,
+            Err(_) => false,
+        }
     }
 
     /// No earlier component is a link, so the path does not lead out of the root.
@@ -210,7 +226,7 @@ impl View {
         (!self.is_trusted(uid)).then(|| foreign(path, Who::User(uid)))
     }
 
-    /// A user who may write the file or directory itself.
+    /// Who may write the file or directory itself: its owner, else everyone, else its group.
     fn writer(&self, path: &Path, metadata: &Metadata) -> Option<ForeignWriter> {
         if let Some(found) = self.owner(path, metadata) {
             return Some(found);
@@ -229,26 +245,25 @@ fn foreign(path: &Path, who: Who) -> ForeignWriter {
 }
 
 fn components(path: &Path) -> VecDeque<OsString> {
-    path.components()
-        .filter_map(|component| match component {
-            Component::Normal(name) => Some(name.to_owned()),
-            Component::ParentDir => Some(OsString::from("..")),
-            _ => None,
-        })
-        .collect()
+    let mut names = VecDeque::new();
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => names.push_back(name.to_owned()),
+            Component::ParentDir => names.push_back(OsString::from("..")),
+            _ => {}
+        }
+    }
+    names
 }
 
 fn is_open(metadata: &Metadata) -> bool {
     metadata.mode() & 0o002 != 0 || (metadata.mode() & 0o020 != 0 && metadata.gid() != 0)
 }
 
-/// Why a directory is not ours alone.
 #[derive(Debug, thiserror::Error)]
 pub enum NotPrivate {
-    /// It cannot be looked at.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// It belongs to this user.
     #[error("it belongs to user {0}")]
     Owner(u32),
     /// Somebody else could hide or replace it.
@@ -267,7 +282,9 @@ pub fn private(directory: &Path) -> Result<(), NotPrivate> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         other => Some(other?),
     };
-    if let Some(found) = found.as_ref().filter(|found| found.uid() != user.as_raw()) {
+    if let Some(found) = &found
+        && found.uid() != user.as_raw()
+    {
         return Err(NotPrivate::Owner(found.uid()));
     }
     // An ordinary user trusts his own path, as all his programs do.
@@ -283,7 +300,10 @@ pub fn private(directory: &Path) -> Result<(), NotPrivate> {
             there.parent().filter(|_| is_sticky).unwrap_or(there)
         }
     };
-    foreign_writer(looked_at, &[])?.map_or(Ok(()), |foreign| Err(NotPrivate::Writer(foreign)))
+    match foreign_writer(looked_at, &[])? {
+        Some(foreign) => Err(NotPrivate::Writer(foreign)),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -21,19 +21,17 @@ use crate::proc::{descriptors, status};
 pub struct Creator {
     /// Pid as seen from here; 0 if it is not visible here.
     pub pid: u32,
-    /// Effective uid.
+    /// The effective one.
     pub uid: u32,
 }
 
-/// The accepted socket at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepted {
     pub inode: u64,
-    /// Uid of the process that accepted it; `None` if it is not visible.
+    /// Of the process that accepted it; `None` if it is not visible.
     pub uid: Option<u32>,
 }
 
-/// The other end of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
     /// Creator of the listener (`SO_PEERCRED`); `None` for TCP.
@@ -50,13 +48,15 @@ pub struct Peer {
 pub struct Holders {
     /// Those that we may look at, ascending.
     pub pids: Vec<u32>,
-    /// Whether there are processes that we may not look at.
     pub some_hidden: bool,
 }
 
 impl Peer {
     /// The other end of a connected stream socket. `network` is the network namespace of the socket; `None`
-    /// for that of this program.
+    /// for that of this program. Nothing is waited for: a connection may not be accepted yet.
+    ///
+    /// # Errors
+    /// When the kernel does not list sockets, or the namespace may not be entered.
     pub fn of(socket: BorrowedFd<'_>, network: Option<&File>) -> io::Result<Self> {
         if socket_domain(socket)? == AddressFamily::UNIX {
             unix(socket, network)
@@ -82,13 +82,19 @@ fn unix(socket: BorrowedFd<'_>, network: Option<&File>) -> io::Result<Peer> {
     let creator = Creator { pid: u32::try_from(credentials.pid()).unwrap_or(0), uid: credentials.uid() };
     let own = fstat(socket)?.st_ino;
     let there = within(network, || Diag::open()?.unix(own))?.and_then(|socket| socket.peer_inode);
-    // The other end may be in another network namespace than this one, because a socket path leads out of it.
-    let uid_in = |network| within(network, || Diag::open()?.unix(there.unwrap_or(0))).ok().flatten();
-    let accepted = there.map(|inode| Accepted {
-        inode,
-        uid: uid_in(network).or_else(|| uid_in(None)).and_then(|socket: Socket| socket.uid),
-    });
+    let accepted = there.map(|inode| Accepted { inode, uid: uid_of_unix(inode, network) });
     Ok(Peer { creator: Some(creator), accepted, is_here: true })
+}
+
+/// The other end may be in another network namespace than this one, because a socket path leads out of it: then it is looked
+/// for in that of this program.
+fn uid_of_unix(inode: u64, network: Option<&File>) -> Option<u32> {
+    for network in [network, None] {
+        if let Ok(Some(socket)) = within(network, || Diag::open()?.unix(inode)) {
+            return socket.uid;
+        }
+    }
+    None
 }
 
 fn tcp(socket: BorrowedFd<'_>, network: Option<&File>) -> io::Result<Peer> {
@@ -97,23 +103,30 @@ fn tcp(socket: BorrowedFd<'_>, network: Option<&File>) -> io::Result<Peer> {
     let (Some(here), Some(there)) = (here, there) else {
         return Ok(Peer { is_here: true, ..Peer::default() });
     };
-    let find = || Diag::open()?.tcp(there, here);
-    let mut found = within(network, find)?;
-    // An address other than loopback may belong to another namespace: a container's. If two namespaces claim
-    // it, that proves nothing.
+    let mut found = within(network, || Diag::open()?.tcp(there, here))?;
     if found.is_none() && !there.ip().to_canonical().is_loopback() {
-        let mut elsewhere = other_doors().into_iter().filter_map(|door| door.inside(find).ok().flatten());
-        found = elsewhere.next();
-        if elsewhere.next().is_some() {
-            found = None;
-        }
+        found = in_other_namespaces(there, here);
     }
-    let accepted = found.as_ref().filter(|socket| socket.inode != 0);
-    Ok(Peer {
-        creator: None,
-        accepted: accepted.map(|socket| Accepted { inode: socket.inode, uid: socket.uid }),
-        is_here: found.is_some(),
-    })
+    let accepted = match &found {
+        // An inode of 0: nobody has accepted it yet.
+        Some(socket) if socket.inode != 0 => Some(Accepted { inode: socket.inode, uid: socket.uid }),
+        _ => None,
+    };
+    Ok(Peer { creator: None, accepted, is_here: found.is_some() })
+}
+
+/// An address other than loopback may belong to another namespace: a container's. If two namespaces claim it, that proves
+/// nothing.
+fn in_other_namespaces(there: SocketAddr, here: SocketAddr) -> Option<Socket> {
+    let mut found = None;
+    for door in other_doors() {
+        let Ok(Some(socket)) = door.inside(|| Diag::open()?.tcp(there, here)) else { continue };
+        if found.is_some() {
+            return None;
+        }
+        found = Some(socket);
+    }
+    found
 }
 
 fn address(any: rustix::net::SocketAddrAny) -> Option<SocketAddr> {
@@ -136,14 +149,13 @@ fn walk(pids: Option<&[u32]>) -> Option<descriptors::Descriptors> {
     Some(descriptors::walk(proc.as_fd(), &all))
 }
 
-/// The processes that have the socket with this inode open.
 #[must_use]
 pub fn holders(inode: u64) -> Holders {
     let Some(found) = walk(None) else { return Holders { pids: Vec::new(), some_hidden: true } };
     Holders { pids: found.holders_of(inode).collect(), some_hidden: found.refused > 0 }
 }
 
-/// One of these processes that has the socket with this inode open.
+/// One of these processes that has the socket with this inode open; much cheaper than [`holders`].
 #[must_use]
 pub fn holder_among(pids: &[u32], inode: u64) -> Option<u32> {
     walk(Some(pids))?.holders_of(inode).next()
@@ -180,19 +192,17 @@ pub fn family(root: u32) -> Vec<u32> {
     family
 }
 
-/// One reading of `/proc/PID/task/TID/children`.
+/// One reading of `/proc/PID/task/TID/children` of all threads.
 fn listed_children(pid: u32) -> Vec<u32> {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let lists = tasks.filter_map(|task| {
-        let path = task.path().join("children");
-        crate::open::proc_file(path.to_str()?, 1 << 20).ok()
-    });
-    lists
-        .flat_map(|list| {
-            let text = String::from_utf8_lossy(&list).into_owned();
-            text.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<u32>>()
-        })
-        .collect()
+    let mut children = Vec::new();
+    for task in std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+        let list = format!("{}/children", task.path().display());
+        let Ok(list) = crate::open::proc_file(&list, 1 << 20) else { continue };
+        for word in String::from_utf8_lossy(&list).split_whitespace() {
+            children.extend(word.parse::<u32>());
+        }
+    }
+    children
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-use crate::diag::frame::{attributes, messages, u32_at};
+use crate::diag::frame::{attributes, error, messages, u32_at};
 
 const RTM_NEWROUTE: u16 = 24;
 const RTM_GETROUTE: u16 = 26;
@@ -51,17 +51,15 @@ const METRICS: &[(u16, &str)] = &[
 pub struct LocalRoute {
     /// First address of the destination.
     pub destination: IpAddr,
-    /// Length of the prefix in bits.
+    /// In bits.
     pub prefix: u8,
-    /// Name of the interface.
     pub device: String,
-    /// Origin of the route (`RTPROT_…`).
+    /// `RTPROT_…`: who made the route.
     pub protocol: u8,
-    /// Scope (`RT_SCOPE_…`).
+    /// `RT_SCOPE_…`.
     pub scope: u8,
-    /// Preferred source address.
     pub source: Option<IpAddr>,
-    /// Priority; the lowest is preferred.
+    /// The lowest is preferred.
     pub priority: u32,
     /// Initial congestion control of connections; `None` for the machine's default.
     pub congestion: Option<String>,
@@ -72,7 +70,6 @@ pub struct LocalRoute {
 }
 
 impl LocalRoute {
-    /// Whether the route covers an address.
     #[must_use]
     pub fn reaches(&self, address: IpAddr) -> bool {
         let ((own, width), (other, other_width)) = (bits(self.destination), bits(address));
@@ -142,24 +139,29 @@ pub fn default_congestion() -> Option<String> {
 #[must_use]
 pub fn loopback_congestion() -> Option<String> {
     let routes = local_routes().unwrap_or_default();
-    let by_route =
-        route_to(&routes, IpAddr::V4(Ipv4Addr::LOCALHOST)).and_then(|route| route.congestion.clone());
-    by_route.or_else(default_congestion)
+    if let Some(route) = route_to(&routes, IpAddr::V4(Ipv4Addr::LOCALHOST))
+        && route.congestion.is_some()
+    {
+        return route.congestion.clone();
+    }
+    default_congestion()
 }
 
-/// Congestion controls that the kernel has loaded.
 #[must_use]
 pub fn available_congestion() -> Vec<String> {
     let text = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// The routes to this machine's own addresses in the calling thread's network namespace.
+/// The routes to this machine's own addresses in the calling thread's network namespace, over IPv4 and IPv6. A kernel
+/// without IPv6 has no such routes to show.
+///
+/// # Errors
+/// When rtnetlink(7) refuses the listing.
 pub fn local_routes() -> Result<Vec<LocalRoute>, Errno> {
     let mut routes = Vec::new();
     for family in [AF_INET, AF_INET6] {
         match dump(family, &mut |payload| routes.extend(parse(payload))) {
-            // A kernel without IPv6 has no such routes.
             Err(Errno::OPNOTSUPP | Errno::AFNOSUPPORT) if family == AF_INET6 => {}
             other => other?,
         }
@@ -170,7 +172,8 @@ pub fn local_routes() -> Result<Vec<LocalRoute>, Errno> {
     Ok(routes)
 }
 
-/// The route in `routes` (from [`local_routes`]) that reaches an address.
+/// The route in `routes` (from [`local_routes`]) that the kernel takes to an address: the longest prefix, then the lowest
+/// priority.
 #[must_use]
 pub fn route_to(routes: &[LocalRoute], address: IpAddr) -> Option<&LocalRoute> {
     let reaching = routes.iter().filter(|route| route.reaches(address));
@@ -198,12 +201,7 @@ fn dump(family: u8, each: &mut impl FnMut(&[u8])) -> Result<(), Errno> {
             match message.kind {
                 NLMSG_DONE => return Ok(()),
                 NLMSG_ERROR => {
-                    let code = u32_at(message.payload, 0).map_or(0, |code| (code as i32).wrapping_neg());
-                    return Err(if (1..4096).contains(&code) {
-                        Errno::from_raw_os_error(code)
-                    } else {
-                        Errno::BADMSG
-                    });
+                    return Err(error(message.payload).err().unwrap_or(Errno::BADMSG));
                 }
                 RTM_NEWROUTE => each(message.payload),
                 _ => {}
@@ -249,9 +247,12 @@ fn parse(payload: &[u8]) -> Option<LocalRoute> {
     (table == TABLE_LOCAL && kind == TYPE_LOCAL).then_some(route)
 }
 
+/// Adds a route's metrics: congestion control by its name, those that `ip` takes as a number, and whether there are others.
 fn read_metrics(route: &mut LocalRoute, value: &[u8]) {
-    let locked =
-        attributes(value).find(|(kind, _)| *kind == RTAX_LOCK).and_then(|(_, value)| u32_at(value, 0));
+    let mut locked = 0;
+    if let Some((_, bits)) = attributes(value).find(|(kind, _)| *kind == RTAX_LOCK) {
+        locked = u32_at(bits, 0).unwrap_or(0);
+    }
     for (kind, value) in attributes(value) {
         if kind == RTAX_CC_ALGO {
             let name = value.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -261,7 +262,7 @@ fn read_metrics(route: &mut LocalRoute, value: &[u8]) {
         let word = METRICS.iter().find(|(known, _)| *known == kind);
         match (word, u32_at(value, 0)) {
             (Some((_, word)), Some(number)) => {
-                let lock = if locked.unwrap_or(0) >> kind & 1 == 1 { "lock " } else { "" };
+                let lock = if locked >> kind & 1 == 1 { "lock " } else { "" };
                 route.metrics.push(format!("{word} {lock}{number}"));
             }
             _ if kind == RTAX_LOCK => {}
@@ -271,11 +272,11 @@ fn read_metrics(route: &mut LocalRoute, value: &[u8]) {
 }
 
 fn address(value: &[u8]) -> Option<IpAddr> {
-    match value.len() {
-        4 => <[u8; 4]>::try_from(value).ok().map(IpAddr::from),
-        16 => <[u8; 16]>::try_from(value).ok().map(IpAddr::from),
-        _ => None,
+    if let Ok(bytes) = <[u8; 4]>::try_from(value) {
+        return Some(bytes.into());
     }
+    let bytes = <[u8; 16]>::try_from(value).ok()?;
+    Some(bytes.into())
 }
 
 /// Name of an interface by its number, in the calling thread's network namespace.

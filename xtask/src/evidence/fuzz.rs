@@ -36,19 +36,19 @@ const TARGETS: &[Target] = &[
         name: "MySQL, logging in",
         package: "samehost-login",
         test: "--lib",
-        properties: &["mysql::mutated", "mysql::packet", "mysql::login_tests::no_bytes"],
+        properties: &["mysql::tests::a_login_ends", "mysql::packet", "mysql::login::tests::no_bytes"],
     },
     Target {
         name: "PostgreSQL, logging in",
         package: "samehost-login",
         test: "--lib",
-        properties: &["postgres::mutated", "postgres::messages", "postgres::password::tests::no_text"],
+        properties: &["postgres::tests::a_login_ends", "postgres::messages", "own_files::tests::no_text"],
     },
     Target {
         name: "Redis, memcached and URLs",
         package: "samehost-login",
         test: "--lib",
-        properties: &["redis::mutated", "redis::resp", "memcached::", "url::"],
+        properties: &["redis::", "memcached::", "url::"],
     },
     Target {
         name: "MySQL, measuring",

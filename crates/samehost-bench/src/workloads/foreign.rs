@@ -133,7 +133,7 @@ impl Forms {
     /// The URL, with the password that was prompted for if it has none; `None` for a plain endpoint.
     pub(crate) fn url(&self, written: &Written<'_>) -> Result<Option<ServerUrl>, BenchError> {
         let Some(url) = ServerUrl::parse(written.text) else { return Ok(None) };
-        let mut url = url.map_err(|reason| self.wrong(&reason))?;
+        let mut url = url.map_err(|error| self.wrong(&error.to_string()))?;
         if let (None, Some(password)) = (&url.password, written.password) {
             url.password = Some(password.reveal().to_owned());
         }
@@ -163,7 +163,7 @@ impl Forms {
         self.require_fit(written, &endpoint)?;
         let credentials =
             Credentials::of_url(self.protocol, url, &endpoint).map_err(|error| match error {
-                CredentialsError::Url(reason) => self.wrong(&reason),
+                CredentialsError::Url(error) => self.wrong(&error.to_string()),
                 other => other.into(),
             })?;
         Ok(ServerAddress::new(endpoint, credentials))

@@ -46,19 +46,19 @@ pub(super) fn capabilities_for_files(who: &As) -> u64 {
     if who.uid != 0 {
         return 0;
     }
-    let capabilities =
-        who.pid.map_or(u64::MAX, |pid| status::read(pid).map_or(0, |status| status.capabilities));
-    capabilities & FOR_FILES.bits()
+    let Some(pid) = who.pid else { return FOR_FILES.bits() };
+    match status::read(pid) {
+        Some(status) => status.capabilities & FOR_FILES.bits(),
+        None => 0,
+    }
 }
 
-/// Becomes this user.
-///
 /// # Errors
 /// What was denied, and as which user it would be possible.
 pub(super) fn become_client(who: &As, doors: &Doors, capabilities: u64) -> Result<(), LoginError> {
-    let failed = |what: &str, reason: &dyn std::fmt::Display| LoginError::Become {
-        who: who.in_words(),
-        reason: format!("{what}: {reason}{}", if geteuid().is_root() { "" } else { "; run this as root" }),
+    let failed = |what: &str, reason: &dyn std::fmt::Display| {
+        let advice = if geteuid().is_root() { "" } else { "; run this as root" };
+        who.failed(format!("{what}: {reason}{advice}"))
     };
     // Checked before entering a user namespace, which has its own ids.
     let is_already = !geteuid().is_root() && who.has_our_rights();
@@ -80,7 +80,6 @@ pub(super) fn become_client(who: &As, doors: &Doors, capabilities: u64) -> Resul
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| failed("prctl", &error))
 }
 
-/// Drops all capabilities but these.
 pub(super) fn keep(kept: CapabilitySet) -> rustix::io::Result<()> {
     let inheritable = CapabilitySet::empty();
     set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable })
@@ -94,7 +93,7 @@ fn give_up_bounds() {
     }
 }
 
-/// No writes, no core dump, no other process, limited memory, no new privileges.
+/// Forbids writes, core dumps, other processes and new privileges, and limits memory.
 fn limit() -> rustix::io::Result<()> {
     for (resource, most) in
         [(Resource::Core, 0), (Resource::Fsize, 0), (Resource::Nproc, 0), (Resource::As, MEMORY)]
@@ -106,29 +105,28 @@ fn limit() -> rustix::io::Result<()> {
 }
 
 impl Doors {
-    /// Opens what differs from ours.
+    /// Opens what differs from ours. The error has the path that could not be opened.
+    ///
+    /// Root may enter namespaces that belong to a user namespace below it, and entering that one too has more risk than
+    /// use. Another user must be in it first.
     pub(super) fn of(pid: u32) -> Result<Self, (String, std::io::Error)> {
-        let open = |what: &str| {
-            let path = format!("/proc/{pid}/{what}");
-            File::open(&path).map(OwnedFd::from).map_err(|error| (path, error))
-        };
-        let other = |what: &str| if is_shared_with(pid, what) { Ok(None) } else { open(what).map(Some) };
-        let same_files = is_shared_with(pid, "ns/mnt") && is_shared_with(pid, "root");
-        Ok(Doors {
-            network: other("ns/net")?,
-            // Root may enter namespaces that belong to a user namespace below it; entering that one too has
-            // more risk than use. Another user must be in it first.
-            user: if geteuid().is_root() { None } else { other("ns/user")? },
-            root: if same_files { None } else { Some(open("root")?) },
-        })
+        let mut doors = Doors::default();
+        if !is_shared_with(pid, "ns/net") {
+            doors.network = Some(open(pid, "ns/net")?);
+        }
+        if !geteuid().is_root() && !is_shared_with(pid, "ns/user") {
+            doors.user = Some(open(pid, "ns/user")?);
+        }
+        if !is_shared_with(pid, "ns/mnt") || !is_shared_with(pid, "root") {
+            doors.root = Some(open(pid, "root")?);
+        }
+        Ok(doors)
     }
 
-    /// The existing descriptors, in the order of a request.
     pub(super) fn all(&self) -> Vec<BorrowedFd<'_>> {
         [&self.root, &self.network, &self.user].into_iter().flatten().map(AsFd::as_fd).collect()
     }
 
-    /// Which descriptors exist.
     pub(super) fn which(&self) -> Which {
         Which { root: self.root.is_some(), network: self.network.is_some(), user: self.user.is_some() }
     }
@@ -136,8 +134,16 @@ impl Doors {
     /// Descriptors received with a request; `None` if their number differs from the request.
     pub(super) fn received(which: Which, descriptors: Vec<OwnedFd>) -> Option<Self> {
         let mut descriptors = descriptors.into_iter();
-        let mut take = |is_there: bool| if is_there { descriptors.next().map(Some) } else { Some(None) };
-        let doors = Doors { root: take(which.root)?, network: take(which.network)?, user: take(which.user)? };
+        let mut doors = Doors::default();
+        if which.root {
+            doors.root = Some(descriptors.next()?);
+        }
+        if which.network {
+            doors.network = Some(descriptors.next()?);
+        }
+        if which.user {
+            doors.user = Some(descriptors.next()?);
+        }
         descriptors.next().is_none().then_some(doors)
     }
 
@@ -151,11 +157,22 @@ impl Doors {
             move_into_link_name_space(namespace.as_fd(), Some(kind)).map_err(|errno| (what, errno))?;
         }
         if let Some(root) = &self.root {
-            fchdir(root)
-                .and_then(|()| chroot("."))
-                .and_then(|()| rustix::process::chdir("/"))
-                .map_err(|errno| ("entering its root directory", errno))?;
+            change_root(root).map_err(|errno| ("entering its root directory", errno))?;
         }
         Ok(())
     }
+}
+
+fn open(pid: u32, what: &str) -> Result<OwnedFd, (String, std::io::Error)> {
+    let path = format!("/proc/{pid}/{what}");
+    match File::open(&path) {
+        Ok(file) => Ok(file.into()),
+        Err(error) => Err((path, error)),
+    }
+}
+
+fn change_root(root: &OwnedFd) -> rustix::io::Result<()> {
+    fchdir(root)?;
+    chroot(".")?;
+    rustix::process::chdir("/")
 }

@@ -22,6 +22,19 @@ use serde::{Deserialize, Serialize};
 use super::As;
 use crate::error::{LoginError, LoginErrorKind};
 
+/// Why the process that should have become another user sent no connection and no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum SwitchError {
+    #[error("standard input: {0}")]
+    Input(Errno),
+    #[error("no request for a login: line {line}, column {column}")]
+    Request { line: usize, column: usize },
+    #[error("no request for a login: other descriptors came than it names")]
+    Descriptors,
+    #[error("standard output: {0}")]
+    Output(Errno),
+}
+
 /// The user to become, and the endpoint to connect to. Descriptors come with it as listed, in this order: a
 /// root directory, a network namespace, a user namespace.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -39,7 +52,6 @@ pub struct Request {
     pub(super) doors: Which,
 }
 
-/// Which descriptors come with a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Which {
     pub(super) root: bool,
@@ -71,14 +83,11 @@ impl Request {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// Parses a request.
-    ///
     /// # Errors
-    /// Line and column of the mistake, without any part of the text.
-    pub(super) fn from_json(bytes: &[u8]) -> Result<Self, String> {
-        serde_json::from_slice(bytes).map_err(|error| {
-            format!("no request for a login: line {}, column {}", error.line(), error.column())
-        })
+    /// [`SwitchError::Request`], without any part of the text.
+    pub(super) fn from_json(bytes: &[u8]) -> Result<Self, SwitchError> {
+        serde_json::from_slice(bytes)
+            .map_err(|error| SwitchError::Request { line: error.line(), column: error.column() })
     }
 
     pub(super) fn who(&self) -> As {
@@ -121,7 +130,6 @@ impl Answer {
         serde_json::from_slice(bytes).ok()
     }
 
-    /// Formats as one line of JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
@@ -148,11 +156,8 @@ impl Answer {
     }
 }
 
-/// Longest message.
 const LONGEST: usize = 64 * 1024;
-/// Most descriptors in a message.
 const MOST: usize = 3;
-/// How often a wait checks for a signal.
 const GLANCE: Duration = Duration::from_millis(100);
 
 pub(super) fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
@@ -165,7 +170,10 @@ pub(super) fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_
     Ok(())
 }
 
-/// Receives a message, until a deadline if there is one.
+/// Receives a message and its descriptors, until a deadline if there is one.
+///
+/// # Errors
+/// `TIMEDOUT` at the deadline, `CANCELED` after an interrupt, `MSGSIZE` for a message that was cut.
 pub(super) fn receive(socket: impl AsFd, ends: Option<Instant>) -> Result<(Vec<u8>, Vec<OwnedFd>), Errno> {
     if let Some(ends) = ends {
         wait(&socket, ends)?;
@@ -193,7 +201,7 @@ pub(super) fn receive(socket: impl AsFd, ends: Option<Instant>) -> Result<(Vec<u
     Ok((bytes, descriptors))
 }
 
-/// Reads a message from an input that is not a socket.
+/// Reads a message from an input that is not a socket, up to its end; no descriptors come with it.
 pub(super) fn read(input: impl AsFd) -> Result<(Vec<u8>, Vec<OwnedFd>), Errno> {
     let mut bytes = vec![0; LONGEST];
     let mut length = 0;
@@ -253,6 +261,7 @@ mod tests {
         assert_eq!((request.doors, request.capabilities()), (Which::default(), 0));
         assert!(!format!("{request:?}").contains("hunter2"));
         let error = Request::from_json(text.replace("33,", "\"hunter2\",").as_bytes()).err().unwrap();
+        let error = error.to_string();
         assert!(!error.contains("hunter2"), "{error}");
         let named = Request::from_json(text.replace("unix:/s", "tcp:db:1").as_bytes()).unwrap();
         assert!(named.endpoint().unwrap_err().to_string().contains("no address"));

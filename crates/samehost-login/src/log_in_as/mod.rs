@@ -2,11 +2,10 @@
 //! takes these on, connects, and passes the connection back. This process never changes, and is the only one
 //! that knows the password.
 //!
-//! Start reading at [`log_in_as`]. `become_client` is the change of user, `message` and `handover` the
-//! messages between the processes.
+//! Start reading at [`log_in_as`]. `become_client` is the change of user, `message` the messages between the processes.
 //!
-//! Resolves the names that a login as another user needs, before anything is entered: in another root directory the C
-//! library would load the modules that it finds there. Files of that directory are only read as bytes.
+//! Names are resolved here, before anything is entered: in another root directory the C library would load the modules that
+//! it finds there. Files of that directory are only read as bytes.
 
 mod become_client;
 mod message;
@@ -24,11 +23,12 @@ use rustix::process::{getegid, geteuid, getgroups};
 use rustix::stdio::{stdin, stdout};
 use rustix::thread::CapabilitySet;
 use samehost_model::{Endpoint, Protocol, Transport};
+use samehost_system::accounts::Names;
 use samehost_system::open;
-use samehost_system::proc::users::Names;
 use samehost_transport::{ConnectOptions, Stream, connect};
 
 use self::become_client::{Doors, shares_our_view};
+pub use self::message::SwitchError;
 use self::message::{Answer, Request};
 use crate::credentials::Credentials;
 use crate::error::LoginError;
@@ -49,31 +49,35 @@ pub struct As {
     pub pid: Option<u32>,
     pub uid: u32,
     pub gid: u32,
-    /// Supplementary groups.
     pub groups: Vec<u32>,
 }
 
 impl As {
-    /// Whether this process already has this user and view.
     fn is_ourselves(&self) -> bool {
         self.has_our_rights() && self.pid.is_none_or(shares_our_view)
     }
 
-    /// Whether user, group and supplementary groups are ours.
     fn has_our_rights(&self) -> bool {
+        if geteuid().as_raw() != self.uid || getegid().as_raw() != self.gid {
+            return false;
+        }
+        // Root passes permission checks anyway; another user needs each of its groups, and no more than those.
+        if self.uid == 0 {
+            return true;
+        }
         let ours: Vec<u32> =
             getgroups().unwrap_or_default().into_iter().map(rustix::process::Gid::as_raw).collect();
         let has_all = self.groups.iter().all(|group| *group == self.gid || ours.contains(group));
-        // Root passes permission checks anyway; another user needs each of its groups, and no more than those.
         let has_no_more = ours.iter().all(|group| *group == self.gid || self.groups.contains(group));
-        let same_groups = self.uid == 0 || has_all && has_no_more;
-        geteuid().as_raw() == self.uid && getegid().as_raw() == self.gid && same_groups
+        has_all && has_no_more
     }
 
-    fn in_words(&self) -> String {
-        let user = format!("uid {} gid {}", self.uid, self.gid);
-        self.pid
-            .map_or_else(|| user.clone(), |pid| format!("{user}, as process {pid} sees files and network"))
+    fn failed(&self, reason: String) -> LoginError {
+        let mut who = format!("uid {} gid {}", self.uid, self.gid);
+        if let Some(pid) = self.pid {
+            who.push_str(&format!(", as process {pid} sees files and network"));
+        }
+        LoginError::Become { who, reason }
     }
 }
 
@@ -109,7 +113,7 @@ pub fn log_in_as(
     })
 }
 
-/// Whether the protocol starts with TLS; MySQL and PostgreSQL switch to it after their first messages.
+/// Whether TLS begins before the protocol does; MySQL and PostgreSQL switch to it after their first messages.
 fn starts_with_tls(protocol: Protocol, endpoint: &Endpoint) -> bool {
     matches!(endpoint, Endpoint::TcpTls { .. }) && !matches!(protocol, Protocol::Mysql | Protocol::Postgres)
 }
@@ -121,25 +125,25 @@ fn prove_family(link: &Link) -> Result<(), LoginError> {
     prove(link.stream(), family)
 }
 
-/// Connects as another user. Returns the connection, and its network namespace if it is not ours.
+/// Connects as another user, to one address of the endpoint after the other. Returns the connection, and its network
+/// namespace if it is not ours.
 fn connect_as(
     program: &Path,
     who: &As,
     endpoint: &Endpoint,
     ends: Instant,
 ) -> Result<(Stream, Option<File>), LoginError> {
-    let failed = |reason: String| LoginError::Become { who: who.in_words(), reason };
     let mut last = None;
     // Resolved before anything is entered: a name is looked up in our view.
     for endpoint in addresses(who, &plain(endpoint))? {
         let doors = match who.pid {
-            Some(pid) => Doors::of(pid).map_err(|(what, error)| failed(format!("{what}: {error}")))?,
+            Some(pid) => Doors::of(pid).map_err(|(path, error)| who.failed(format!("{path}: {error}")))?,
             None => Doors::default(),
         };
         let left = ends.saturating_duration_since(Instant::now());
         let capabilities = become_client::capabilities_for_files(who);
         let request = Request::new(who, &endpoint, left, doors.which(), capabilities);
-        let (answer, descriptor) = ask(program, &request, &doors, ends + GRACE).map_err(failed)?;
+        let (answer, descriptor) = ask(program, who, &request, &doors, ends + GRACE)?;
         match (answer.into_result(), descriptor) {
             (Ok(()), Some(descriptor)) => {
                 let transport = match &endpoint {
@@ -148,45 +152,55 @@ fn connect_as(
                 };
                 return Ok((Stream::from_fd(descriptor, transport), doors.network.map(File::from)));
             }
-            (Ok(()), None) => return Err(failed("it handed over no connection".into())),
+            (Ok(()), None) => return Err(who.failed("it handed over no connection".into())),
             (Err(error), _) => last = Some(error),
         }
     }
-    Err(last.unwrap_or_else(|| failed(format!("{endpoint} has no address"))))
+    match last {
+        Some(error) => Err(error),
+        None => Err(who.failed(format!("{endpoint} has no address"))),
+    }
 }
 
-/// Runs the other process and reads its answer, over a socket that is its stdin and stdout.
+/// Runs the other process, which gets nothing of our environment, and reads its answer over a socket that is its stdin and
+/// stdout.
 fn ask(
     program: &Path,
+    who: &As,
     request: &Request,
     doors: &Doors,
     ends: Instant,
-) -> Result<(Answer, Option<OwnedFd>), String> {
-    let begun = |error: &dyn std::fmt::Display| format!("{} log-in-as: {error}", program.display());
+) -> Result<(Answer, Option<OwnedFd>), LoginError> {
+    let failed =
+        |error: &dyn std::fmt::Display| who.failed(format!("{} log-in-as: {error}", program.display()));
     let flags = SocketFlags::CLOEXEC;
-    let (ours, theirs) =
-        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(|error| begun(&error))?;
-    let output = theirs.try_clone().map_err(|error| begun(&error))?;
+    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+        .map_err(|error| failed(&error))?;
+    let output = theirs.try_clone().map_err(|error| failed(&error))?;
     let mut child = Command::new(program)
         .arg("log-in-as")
-        // The other process gets nothing of our environment.
         .env_clear()
         .current_dir("/")
         .stdin(theirs)
         .stdout(output)
         .stderr(Stdio::null())
         .spawn()
-        .map_err(|error| begun(&error))?;
-    let answer = message::send(&ours, &request.to_json(), &doors.all())
-        .and_then(|()| message::receive(&ours, Some(ends)));
+        .map_err(|error| failed(&error))?;
+    let answer = match message::send(&ours, &request.to_json(), &doors.all()) {
+        Ok(()) => message::receive(&ours, Some(ends)),
+        Err(errno) => Err(errno),
+    };
     // It has nothing left to do, and may be in another namespace.
     let _ = child.kill();
     let ended = child.wait();
-    let (bytes, descriptors) = answer.map_err(|errno| begun(&errno))?;
-    let answer = Answer::from_json(&bytes).ok_or_else(|| {
-        let status = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
-        format!("no answer from {} log-in-as ({status})", program.display())
-    })?;
+    let (bytes, descriptors) = answer.map_err(|errno| failed(&errno))?;
+    let Some(answer) = Answer::from_json(&bytes) else {
+        let status = match ended {
+            Ok(status) => status.to_string(),
+            Err(error) => error.to_string(),
+        };
+        return Err(who.failed(format!("no answer from {} log-in-as ({status})", program.display())));
+    };
     Ok((answer, descriptors.into_iter().next()))
 }
 
@@ -195,27 +209,25 @@ fn ask(
 ///
 /// # Errors
 /// When there is no request, or the answer cannot be sent.
-pub fn switch_and_connect() -> Result<(), String> {
+pub fn switch_and_connect() -> Result<(), SwitchError> {
     let input = stdin();
-    let (bytes, descriptors) = message::receive(input, None)
-        .or_else(|errno| match errno {
-            // Called by hand: a pipe, which cannot carry descriptors.
-            Errno::NOTSOCK => message::read(input),
-            other => Err(other),
-        })
-        .map_err(|errno| format!("standard input: {errno}"))?;
+    let received = match message::receive(input, None) {
+        // Called by hand: a pipe, which cannot carry descriptors.
+        Err(Errno::NOTSOCK) => message::read(input),
+        other => other,
+    };
+    let (bytes, descriptors) = received.map_err(SwitchError::Input)?;
     let request = Request::from_json(&bytes)?;
-    let doors = Doors::received(request.doors, descriptors)
-        .ok_or("no request for a login: other descriptors came than it names")?;
+    let doors = Doors::received(request.doors, descriptors).ok_or(SwitchError::Descriptors)?;
     let result = become_and_connect(&request, &doors);
     drop(doors);
     let answer = Answer::from_error(result.as_ref().err()).to_json();
     let descriptors: Vec<BorrowedFd<'_>> = result.iter().map(AsFd::as_fd).collect();
-    match message::send(stdout(), answer.as_bytes(), &descriptors) {
+    let sent = match message::send(stdout(), answer.as_bytes(), &descriptors) {
         Err(Errno::NOTSOCK) => rustix::io::write(stdout(), format!("{answer}\n").as_bytes()).map(|_| ()),
         other => other,
-    }
-    .map_err(|errno| format!("standard output: {errno}"))
+    };
+    sent.map_err(SwitchError::Output)
 }
 
 fn become_and_connect(request: &Request, doors: &Doors) -> Result<OwnedFd, LoginError> {
@@ -229,13 +241,15 @@ fn become_and_connect(request: &Request, doors: &Doors) -> Result<OwnedFd, Login
     Ok(socket)
 }
 
-/// Longest file of names that is read.
 const LONGEST: u64 = 1 << 20;
 
 /// Name of the user, from that user's own passwd file; the uid if it has none.
 fn of_user(who: &As) -> String {
     let names = Names::users_in(&file(who, "/etc/passwd"));
-    names.name(who.uid).map_or_else(|| who.uid.to_string(), str::to_owned)
+    match names.name(who.uid) {
+        Some(name) => name.to_owned(),
+        None => who.uid.to_string(),
+    }
 }
 
 /// Resolves the endpoint to addresses: those in that user's hosts file, else those that the name has here.
@@ -258,6 +272,7 @@ fn addresses(who: &As, endpoint: &Endpoint) -> Result<Vec<Endpoint>, LoginError>
     Ok(found.into_iter().map(|ip| Endpoint::Tcp { host: ip.to_string(), port: *port }).collect())
 }
 
+/// A file as that user sees it; empty if it cannot be read.
 fn file(who: &As, path: &str) -> Vec<u8> {
     let path = Path::new(path);
     match who.pid.filter(|pid| !shares_our_view(*pid)) {
@@ -268,14 +283,15 @@ fn file(who: &As, path: &str) -> Vec<u8> {
 }
 
 fn in_hosts(text: &str, name: &str) -> Vec<IpAddr> {
-    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
-    lines
-        .filter_map(|line| {
-            let mut words = line.split_whitespace();
-            let ip = words.next()?.parse().ok()?;
-            words.any(|word| word.eq_ignore_ascii_case(name)).then_some(ip)
-        })
-        .collect()
+    let mut found = Vec::new();
+    for line in text.lines() {
+        let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
+        let Some(Ok(ip)) = words.next().map(str::parse) else { continue };
+        if words.any(|word| word.eq_ignore_ascii_case(name)) {
+            found.push(ip);
+        }
+    }
+    found
 }
 
 #[cfg(test)]

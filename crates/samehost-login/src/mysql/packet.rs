@@ -13,13 +13,12 @@ pub fn frame(sequence: u8, payload: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(payload);
 }
 
-/// One frame of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Sequence number in the exchange.
+    /// Counts the frames of an exchange, in both directions, modulo 256.
     pub sequence: u8,
     pub payload: &'a [u8],
-    /// Bytes of the whole frame.
+    /// With its header.
     pub length: usize,
 }
 
@@ -69,12 +68,10 @@ pub fn take_text<'a>(input: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
     Some(Some(text))
 }
 
-/// A server's refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqlError {
-    /// Error number, such as 1045.
     pub code: u16,
-    /// Message without control characters.
+    /// Without control characters.
     pub message: String,
 }
 
@@ -92,7 +89,6 @@ impl SqlError {
         Some(SqlError { code: u16::from_le_bytes([*low, *high]), message })
     }
 
-    /// Name for the error counts.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self.code {
@@ -120,10 +116,8 @@ impl std::fmt::Display for SqlError {
     }
 }
 
-/// Contents of an OK packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Okay {
-    /// Number of changed rows.
     pub affected_rows: u64,
     /// Id given to an inserted row; 0 if none.
     pub last_insert_id: u64,
@@ -146,14 +140,11 @@ pub fn is_end(payload: &[u8]) -> bool {
     payload.first() == Some(&0xfe) && payload.len() < 9
 }
 
-/// Reply to a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer<'a> {
-    /// Done, without rows.
     Done(Okay),
-    /// Rows, each the payload of its packet, in text or binary depending on the command.
+    /// The payload of each row's packet, in text or binary depending on the command.
     Rows(Vec<&'a [u8]>),
-    /// The server returned an ERR packet.
     Refused(SqlError),
 }
 

@@ -9,21 +9,18 @@ use samehost_model::{Endpoint, Protocol};
 use super::LoggedIn;
 use super::messages::{Refusal, bytes, parse};
 use crate::address::SslMode;
-use crate::credentials::Credentials;
+use crate::credentials::{Credentials, remember_sent};
 use crate::error::{LoginError, Refused};
 use crate::expected::Expected;
 use crate::link::Link;
-use crate::passwords::hold;
 
-/// Account and options of a login.
 #[derive(Clone, Copy)]
 pub(crate) struct Account<'a> {
-    /// Role.
     pub user: &'a str,
     pub password: Option<&'a str>,
     pub database: &'a str,
     pub sslmode: SslMode,
-    /// Whether the server is asked to refuse all writes.
+    /// Whether the server is asked to refuse all writes of this session.
     pub read_only: bool,
     /// Peers that may receive the password, or a proof of it.
     pub expected: &'a Expected,
@@ -50,15 +47,14 @@ pub(super) const MOST_MESSAGES: usize = 100;
 /// server could ask for hours.
 const MOST_ROUNDS: u32 = 1_000_000;
 
-/// Reads the next message of any kind.
+/// Sends a question, if it is not empty, and reads the next message of whatever kind.
 pub(super) fn next(link: &mut Link, question: &[u8]) -> Result<Message, LoginError> {
     link.ask(question, parse)
 }
 
-/// A request that cannot be encoded.
 #[must_use]
-pub fn unsaid(reason: String) -> LoginError {
-    LoginError::Unsayable(reason)
+pub fn unsaid(reason: impl Into<String>) -> LoginError {
+    LoginError::Unsayable(reason.into())
 }
 
 /// Logs in, on a connection that already has TLS if it will have it.
@@ -99,7 +95,6 @@ pub(super) fn converse(mut link: Link, account: &Account<'_>) -> Result<LoggedIn
     Err(LoginError::strange(link.endpoint(), format!("more than {MOST_MESSAGES} messages for one login")))
 }
 
-/// The reply to a message about authentication.
 fn authenticate(
     message: Message,
     link: &mut Link,
@@ -125,7 +120,7 @@ fn authenticate(
         }
         Message::AuthenticationSaslContinue(body) => {
             let Some(scram) = scram else { return Err(strange(link)) };
-            if rounds(body.data()).is_none_or(|rounds| rounds > MOST_ROUNDS) {
+            if !matches!(rounds(body.data()), Some(..=MOST_ROUNDS)) {
                 return Err(strange(link));
             }
             scram.update(body.data()).map_err(|error| unproven(link, &error))?;
@@ -149,7 +144,8 @@ fn authenticate(
     }
 }
 
-/// Switches the connection to TLS if asked for.
+/// Switches the connection to TLS if the endpoint or `sslmode` asks for it, by SSLRequest, whose answer is a single byte and
+/// no message.
 pub(super) fn secure(mut link: Link, endpoint: &Endpoint, sslmode: SslMode) -> Result<Link, LoginError> {
     let (tls, sslmode) = match endpoint {
         Endpoint::TcpTls { .. } => (endpoint.clone(), SslMode::Require),
@@ -162,7 +158,6 @@ pub(super) fn secure(mut link: Link, endpoint: &Endpoint, sslmode: SslMode) -> R
         frontend::ssl_request(out);
         Ok(())
     });
-    // The answer is a single byte, not a message.
     let answer = link.ask(&question.map_err(unsaid)?, |input| Ok(input.first().map(|byte| (*byte, 1))))?;
     match (answer, sslmode) {
         (b'S', _) => link.start_tls(&tls),
@@ -190,25 +185,26 @@ fn begin_scram(
     account: &Account<'_>,
     link: &mut Link,
 ) -> Result<sasl::ScramSha256, LoginError> {
-    let known = body.mechanisms().any(|name| Ok(name == sasl::SCRAM_SHA_256)).unwrap_or(false);
-    if !known {
+    let is_offered = body.mechanisms().any(|name| Ok(name == sasl::SCRAM_SHA_256)).unwrap_or(false);
+    if !is_offered {
         return Err(strange(link));
     }
     Ok(sasl::ScramSha256::new(password(account, link)?, sasl::ChannelBinding::unsupported()))
 }
 
-/// The password, after the peer was verified.
+/// The password, once the peer is tied to an expected one: each method that asks for it is then sent it, or a proof of it.
 fn password<'a>(account: &Account<'a>, link: &mut Link) -> Result<&'a [u8], LoginError> {
-    let password = account.password.map(str::as_bytes).ok_or_else(|| {
+    let Some(password) = account.password else {
         let what = format!("user {} the login", account.user);
-        refused_by_us(link.endpoint(), what, "it requires a password, and none was given", PASSWORD)
-    })?;
+        let answer = "it requires a password, and none was given";
+        return Err(refused_by_us(link.endpoint(), what, answer, PASSWORD));
+    };
     link.tie(account.expected)?;
-    account.password.inspect(|password| hold(password));
-    Ok(password)
+    remember_sent(password);
+    Ok(password.as_bytes())
 }
 
-/// Where a password can be given.
+/// Advice for a login without a password.
 pub const PASSWORD: &str = "give it in the URL (postgres://USER:PASSWORD@…), in the environment variable PGPASSWORD, or in ~/.pgpass (mode 600)";
 
 /// Warns once: the bytes stay on this machine, but a user who may capture packets can read them.
@@ -234,7 +230,6 @@ fn unproven(link: &Link, error: &std::io::Error) -> LoginError {
     )
 }
 
-/// An error on our side, as a refusal.
 fn refused_by_us(endpoint: &Endpoint, what: String, answer: &str, try_next: &str) -> LoginError {
     LoginError::from(Box::new(Refused {
         protocol: Protocol::Postgres,
@@ -248,16 +243,14 @@ fn refused_by_us(endpoint: &Endpoint, what: String, answer: &str, try_next: &str
     }))
 }
 
-/// A refusal, with what to try next.
+/// A refusal as an error with advice. A server that is shutting down (57P01, 57P02) or starting (57P03) does not refuse, but
+/// is not available. `no encryption` shows a lack of TLS since PostgreSQL 14, `SSL off` before.
 pub(super) fn refused(link: &Link, what: String, refusal: &Refusal) -> LoginError {
     let answer = refusal.to_string();
     let endpoint = link.endpoint().to_string();
-    // The server is shutting down (57P01, 57P02) or starting (57P03): not a refusal, but a server that is not
-    // available.
     if refusal.code.starts_with("57P0") {
         return LoginError::Lost { endpoint, reason: answer, code: Some(refusal.code.clone()) };
     }
-    // `no encryption` since PostgreSQL 14, `SSL off` before.
     let may_need_tls = matches!(link.endpoint(), Endpoint::Tcp { .. })
         && refusal.code == "28000"
         && (answer.contains("no encryption") || answer.contains("SSL off"));

@@ -6,6 +6,8 @@ use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::{ErrorFields, Message};
 use postgres_protocol::message::frontend;
 
+use crate::error::Malformed;
+
 /// Longest message that is accepted: our rows are far shorter.
 const LONGEST: usize = 16 << 20;
 
@@ -13,23 +15,36 @@ const LONGEST: usize = 16 << 20;
 ///
 /// # Errors
 /// When PostgreSQL would not send such a length.
-pub fn first(input: &[u8]) -> Result<Option<(u8, usize)>, String> {
+pub fn first(input: &[u8]) -> Result<Option<(u8, usize)>, Malformed> {
     let Some((head, _)) = input.split_first_chunk::<5>() else { return Ok(None) };
     let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
     if !(4..=LONGEST).contains(&length) {
-        return Err(format!("a message `{}` of {length} bytes", char::from(head[0]).escape_default()));
+        let tag = char::from(head[0]).escape_default();
+        return Err(format!("a message `{tag}` of {length} bytes").into());
     }
     Ok((input.len() > length).then_some((head[0], length + 1)))
 }
 
-/// Parses the first message; returns it with its length.
+/// Parses the first message; returns it with its length, or `None` while it is incomplete.
 ///
 /// # Errors
 /// When it is not a message of PostgreSQL.
-pub fn parse(input: &[u8]) -> Result<Option<(Message, usize)>, String> {
+pub fn parse(input: &[u8]) -> Result<Option<(Message, usize)>, Malformed> {
     let Some((_, length)) = first(input)? else { return Ok(None) };
-    let message = Message::parse(&mut BytesMut::from(&input[..length])).map_err(|error| error.to_string())?;
-    Ok(message.map(|message| (message, length)))
+    match Message::parse(&mut BytesMut::from(&input[..length])) {
+        Ok(message) => Ok(message.map(|message| (message, length))),
+        Err(error) => Err(error.to_string().into()),
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("a request that cannot be sent: {0}")]
+pub struct Unsendable(std::io::Error);
+
+impl From<Unsendable> for String {
+    fn from(unsendable: Unsendable) -> Self {
+        unsendable.to_string()
+    }
 }
 
 /// Whether a message is asynchronous, and so not a reply: a notice, a notification, a changed setting.
@@ -54,7 +69,6 @@ impl std::fmt::Display for Refusal {
 }
 
 impl Refusal {
-    /// Reads the fields of an ErrorResponse.
     #[must_use]
     pub fn read(mut fields: ErrorFields<'_>) -> Self {
         let mut refusal = Refusal::default();
@@ -78,7 +92,7 @@ impl Refusal {
         matches!(self.severity.as_str(), "FATAL" | "PANIC")
     }
 
-    /// Kind, for the error counts.
+    /// Name under which errors are counted: the code, else its class.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         const CODES: &[(&str, &str)] = &[
@@ -113,8 +127,12 @@ impl Refusal {
             ("58", "SQLSTATE class 58 (system)"),
             ("XX", "SQLSTATE class XX (internal)"),
         ];
-        let known = CODES.iter().chain(CLASSES).find(|(prefix, _)| self.code.starts_with(prefix));
-        known.map_or("other error reply", |(_, kind)| kind)
+        for (prefix, kind) in CODES.iter().chain(CLASSES) {
+            if self.code.starts_with(prefix) {
+                return kind;
+            }
+        }
+        "other error reply"
     }
 }
 
@@ -122,21 +140,21 @@ impl Refusal {
 ///
 /// # Errors
 /// When a text in them contains a zero byte.
-pub fn bytes(write: impl FnOnce(&mut BytesMut) -> std::io::Result<()>) -> Result<Vec<u8>, String> {
+pub fn bytes(write: impl FnOnce(&mut BytesMut) -> std::io::Result<()>) -> Result<Vec<u8>, Unsendable> {
     let mut out = BytesMut::new();
-    write(&mut out).map_err(|error| format!("a request that cannot be sent: {error}"))?;
+    write(&mut out).map_err(Unsendable)?;
     Ok(out.to_vec())
 }
 
-/// Encodes a statement as text, Query.
+/// Encodes a statement as a message Query.
 ///
 /// # Errors
 /// When it contains a zero byte.
-pub fn query(sql: &str) -> Result<Vec<u8>, String> {
+pub fn query(sql: &str) -> Result<Vec<u8>, Unsendable> {
     bytes(|out| frontend::query(sql, out))
 }
 
-/// Encodes a server's message, to compare replies with.
+/// Encodes a message of a server, to compare replies with.
 #[must_use]
 pub fn message(tag: u8, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len() + 4).unwrap_or(u32::MAX);

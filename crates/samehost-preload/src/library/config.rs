@@ -7,7 +7,8 @@ use super::calls;
 use super::label::Address;
 use crate::layout::{self, Stay};
 
-/// The command writes over it.
+/// The command writes the maps over it, in a copy of the library. A variable was rejected: a program that clears its
+/// environment keeps the maps, and nothing has to be read before the C library is ready (docs/decisions/0126).
 #[cfg_attr(not(test), unsafe(link_section = ".data.samehost"))]
 static CONFIG: [u8; layout::SIZE] = {
     let mut bytes = [0; layout::SIZE];
@@ -45,7 +46,7 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or([0; N])
 }
 
-/// The network namespace whose sockets are meant, as the kernel gives it.
+/// SO_NETNS_COOKIE of the network namespace whose sockets are meant; zeros where the kernel does not tell.
 pub fn network() -> [u8; 8] {
     number(config(), layout::NETWORK)
 }
@@ -74,18 +75,16 @@ impl Map {
         })
     }
 
-    /// The map of an address that a program connects to.
+    /// None for an address that is not a loopback one: it leads elsewhere.
     pub fn of_peer(address: &Address) -> Option<Map> {
         address.is_loopback().then(|| Map::of(layout::CONNECTS, address)).flatten()
     }
 
-    /// The map of an address that a server binds to.
     pub fn of_server(address: &Address) -> Option<Map> {
         let is_here = address.is_loopback() || address.is_any();
         is_here.then(|| Map::of(layout::LISTENS, address)).flatten()
     }
 
-    /// That of a port at which a server listens.
     pub fn of_port(port: u16) -> Option<Map> {
         Map::all().find(|map| map.entry[layout::DIRECTION] == layout::LISTENS && map.port() == port)
     }

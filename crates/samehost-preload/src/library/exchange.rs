@@ -2,10 +2,10 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::calls::numbers::*;
 use super::calls::{self, Errno};
 use super::config::{self, Map};
 use super::label::{self, Address, Kind, Label};
-use super::numbers::*;
 use crate::layout::{self, Stay};
 
 /// A bit for each descriptor of this process.
@@ -145,7 +145,7 @@ fn is_closed(fd: i32) -> bool {
     calls::option::<1>(fd, IPPROTO_TCP, TCP_INFO).is_ok_and(|(state, _)| state[0] == CLOSED)
 }
 
-/// Whether the program would notice, or the socket leads elsewhere.
+/// Fails where the program would notice an exchange, or the socket leads elsewhere.
 pub fn may_be_replaced(fd: i32) -> Result<(), Stay> {
     let network = config::network();
     if network != [0; 8]
@@ -168,7 +168,8 @@ pub fn may_be_replaced(fd: i32) -> Result<(), Stay> {
     Ok(())
 }
 
-/// Gives the new socket what the old one has and a Unix socket can have.
+/// Gives the new socket what the old one has and a Unix socket can have. Sizes of buffers only where the program chose them,
+/// which kernels before 5.14 do not tell. The kernel doubles what is set, and tells the double.
 pub fn like(new: i32, old: i32) -> Result<(), Errno> {
     let waits = calls::fcntl(old, F_GETFL, 0)? & O_NONBLOCK as usize == 0;
     if waits {
@@ -184,23 +185,23 @@ pub fn options_like(new: i32, old: i32) -> Result<(), Errno> {
             calls::set_option(new, name, value.get(..length).unwrap_or_default())?;
         }
     }
-    // Not on kernels before 5.14.
     let chosen = calls::number(old, SO_BUF_LOCK).unwrap_or_default();
     for (bit, name) in BUFFERS {
         if chosen & bit != 0 {
-            // The kernel doubles what is set, and tells the double.
             calls::set_number(new, name, calls::number(old, name)? / 2)?;
         }
     }
     Ok(())
 }
 
-/// Puts a Unix socket under the number of a TCP socket that nobody else in this process has.
+/// Puts a Unix socket under the number of a TCP socket that nobody else in this process has. The TCP socket is put into an
+/// epoll set before: a set has a socket until its last descriptor is closed, and one that is not connected always has
+/// something to report. Only where the set still reports it, the descriptors are looked through for a duplicate, for which
+/// the exchange is undone. So a connection takes as long with thousands of descriptors as with few (docs/decisions/0115).
 pub fn put_in_place(unix: &Owned, fd: i32) -> Result<(), Stay> {
     let not_replaced = |_| Stay::NotReplaced;
     let closes_on_exec = calls::fcntl(fd, F_GETFD, 0).map_err(not_replaced)? & FD_CLOEXEC != 0;
     let old = calls::cookie(fd).map_err(not_replaced)?;
-    // A set has a socket until its last descriptor is closed, and one that is not connected always has something to report.
     let remains = Owned(calls::epoll().map_err(not_replaced)?);
     calls::watch(remains.0, fd).map_err(not_replaced)?;
     calls::replace(unix.0, fd, closes_on_exec).map_err(not_replaced)?;
@@ -218,4 +219,120 @@ pub fn put_in_place(unix: &Owned, fd: i32) -> Result<(), Stay> {
 /// Another descriptor of a socket in this process.
 fn duplicate(fd: i32, cookie: u64) -> Option<i32> {
     (0..calls::most_descriptors()).find(|other| *other != fd && calls::cookie(*other) == Ok(cookie))
+}
+
+// The server's side: a bind to a mapped port becomes one to the Unix socket, and whoever comes there has an address of TCP.
+
+/// The answer to a call of `bind`; None where it goes on.
+pub fn bind(fd: i32, to: &Address) -> Option<Result<usize, Errno>> {
+    let map = Map::of_server(to)?;
+    if Label::of(fd).is_some() {
+        return Some(Err(EINVAL));
+    }
+    if !is_tcp(fd) || is_bound(fd) {
+        return None;
+    }
+    if let Err(why) = may_be_replaced(fd) {
+        map.stays(why);
+        return None;
+    }
+    let is_v6_only =
+        calls::option::<4>(fd, IPPROTO_IPV6, IPV6_V6ONLY).is_ok_and(|(value, _)| value != [0; 4]);
+    let label = Label { kind: Kind::of(to, is_v6_only), own: to.port, peer: 0 };
+    let is_shared = calls::number(fd, SO_REUSEPORT).is_ok_and(|value| value != 0);
+    let made = Owned::unix().and_then(|unix| {
+        label.put(unix.0)?;
+        like(unix.0, fd)?;
+        Ok(unix)
+    });
+    let Ok(unix) = made else {
+        map.stays(Stay::NotReplaced);
+        return None;
+    };
+    let place = match take(&unix, &map, label, is_shared) {
+        Ok(place) => place,
+        Err(errno) => return Some(Err(errno)),
+    };
+    if let Err(why) = put_in_place(&unix, fd) {
+        if place == Place::Path {
+            calls::remove(map.socket());
+        }
+        map.stays(why);
+        return None;
+    }
+    Some(Ok(0))
+}
+
+#[derive(PartialEq, Eq)]
+enum Place {
+    Path,
+    /// A name that nobody knows.
+    Nowhere,
+}
+
+/// Binds a Unix socket to the path of a map. A file that is there already is removed only if it is a socket and nobody
+/// answers at it; otherwise the bind fails as with TCP (EADDRINUSE). A second bind of the same process that TCP would allow
+/// beside the first is [`Place::Nowhere`] (docs/decisions/0126).
+fn take(unix: &Owned, map: &Map, label: Label, is_shared: bool) -> Result<Place, Errno> {
+    let (address, length) = label::unix(map.socket());
+    let address = &address[..length];
+    for _ in 0..2 {
+        match calls::bind(unix.0, address) {
+            Ok(_) => return Ok(Place::Path),
+            Err(EADDRINUSE) => {}
+            Err(errno) => return Err(errno),
+        }
+        if let Some(first) = own(address, label.own) {
+            if first.kind.excludes(label.kind) && !is_shared {
+                return Err(EADDRINUSE);
+            }
+            // The other family of the same server, say. It listens there, and nobody comes: everybody comes to the first.
+            calls::bind(unix.0, &(AF_UNIX as u16).to_ne_bytes())?;
+            return Ok(Place::Nowhere);
+        }
+        if !is_left_behind(map, address) {
+            return Err(EADDRINUSE);
+        }
+        calls::remove(map.socket());
+    }
+    Err(EADDRINUSE)
+}
+
+/// The socket of this process that has the path of a map.
+fn own(address: &[u8], port: u16) -> Option<Label> {
+    (0..calls::most_descriptors()).find_map(|fd| {
+        let label = Label::of(fd).filter(|label| label.own == port && label.peer == 0)?;
+        let (name, length) = calls::own_name(fd).ok()?;
+        (name.get(..length) == Some(address)).then_some(label)
+    })
+}
+
+/// Whether a path is a socket at which nobody answers.
+fn is_left_behind(map: &Map, address: &[u8]) -> bool {
+    if map.is_abstract() || !calls::is_socket_file(map.socket()) {
+        return false;
+    }
+    let Ok(client) = Owned::unix() else { return false };
+    calls::connect(client.0, address) == Err(ECONNREFUSED)
+}
+
+/// A connection that came to a listening socket, and the address that it is said to be from; None for one of TCP, or of the
+/// program's own.
+pub fn accept(fd: i32, flags: i32) -> Option<Result<(i32, Address), Errno>> {
+    if !Map::any_listens() {
+        return None;
+    }
+    let listening = Label::of(fd).filter(|label| label.peer == 0)?;
+    let accepted = match calls::accept(fd, flags) {
+        Ok(accepted) => accepted,
+        Err(errno) => return Some(Err(errno)),
+    };
+    let peer = layout::port_of(calls::cookie(accepted).unwrap_or_default(), listening.own);
+    let label = Label { kind: listening.kind.of_connection(), own: listening.own, peer };
+    // TCP hands these down. A connection without them is one all the same.
+    let _ = label.put(accepted).and_then(|()| options_like(accepted, fd));
+    if let Some(map) = Map::of_port(listening.own) {
+        map.count(layout::OVER_UNIX);
+    }
+    Some(Ok((accepted, label.peer_address().unwrap_or_else(|| label.own_address()))))
 }

@@ -2,12 +2,10 @@
 
 use core::ffi::{c_int, c_void};
 
+use super::calls::numbers::*;
 use super::calls::{self, Errno, LONGEST_ADDRESS};
-use super::exchange::{self, TRIED, WATCHED};
+use super::exchange::{self, Owned, TRIED, WATCHED};
 use super::label::{Address, Label};
-use super::listen;
-use super::numbers::*;
-use super::options::{self, Asked};
 
 type Length = u32;
 
@@ -96,7 +94,7 @@ pub unsafe extern "C" fn connect(fd: c_int, address: *const c_void, length: Leng
 pub unsafe extern "C" fn bind(fd: c_int, address: *const c_void, length: Length) -> c_int {
     // SAFETY: the program promises so many bytes.
     let to = unsafe { given(address, length) };
-    if let Some(answer) = to.and_then(|to| listen::bind(fd, &to)) {
+    if let Some(answer) = to.and_then(|to| exchange::bind(fd, &to)) {
         return finish(answer);
     }
     // SAFETY: they are the program's arguments.
@@ -113,7 +111,7 @@ pub unsafe extern "C" fn accept4(
     length: *mut Length,
     flags: c_int,
 ) -> c_int {
-    match listen::accept(fd, flags) {
+    match exchange::accept(fd, flags) {
         Some(Ok((accepted, from))) => {
             if !address.is_null() {
                 let (bytes, count) = from.bytes();
@@ -202,14 +200,14 @@ pub unsafe extern "C" fn getsockopt(
         let arguments = [fd as usize, level as usize, option as usize, value as usize, length as usize, 0];
         calls::call(GETSOCKOPT, arguments)
     };
-    let label = options::is_of_interest(level, option).then(|| Label::of(fd)).flatten();
+    let label = is_of_interest(level, option).then(|| Label::of(fd)).flatten();
     let Some(label) = label else { return finish(address_of(fd)) };
-    finish(match options::asked(fd, label, level, option) {
+    finish(match asked(fd, label, level, option) {
         Asked::OfEvery => address_of(fd),
-        Asked::OfTcp => options::stand_in(label).and_then(|tcp| address_of(tcp.0)),
+        Asked::OfTcp => stand_in(label).and_then(|tcp| address_of(tcp.0)),
         // SAFETY: the program promises room for as many bytes as the length says.
         Asked::Number(number) => unsafe { give(&number.to_ne_bytes(), value, length) },
-        Asked::State(state) => options::stand_in(label).and_then(|tcp| address_of(tcp.0)).inspect(|_| {
+        Asked::State(state) => stand_in(label).and_then(|tcp| address_of(tcp.0)).inspect(|_| {
             // SAFETY: the kernel wrote there, and the length.
             if unsafe { length.read_unaligned() } > 0 {
                 // SAFETY: at least one byte was written there.
@@ -235,10 +233,10 @@ pub unsafe extern "C" fn setsockopt(
         let arguments = [fd as usize, level as usize, option as usize, value as usize, length as usize, 0];
         calls::call(SETSOCKOPT, arguments)
     };
-    let label = options::is_of_interest(level, option).then(|| Label::of(fd)).flatten();
+    let label = is_of_interest(level, option).then(|| Label::of(fd)).flatten();
     // What a fresh TCP socket takes is taken, and has no effect: a Unix socket has nothing of it.
     finish(match label {
-        Some(label) => options::stand_in(label).and_then(|tcp| address_of(tcp.0)),
+        Some(label) => stand_in(label).and_then(|tcp| address_of(tcp.0)),
         None => address_of(fd),
     })
 }
@@ -259,4 +257,51 @@ pub unsafe extern "C" fn epoll_ctl(epoll: c_int, what: c_int, fd: c_int, event: 
         WATCHED.forget(fd);
     }
     finish(result)
+}
+
+// Options of a socket that was replaced, as TCP has them.
+
+/// The first byte of `struct tcp_info`.
+const ESTABLISHED: u8 = 1;
+const LISTENING: u8 = 10;
+
+/// What is done with an option of a socket that was replaced.
+enum Asked {
+    /// Asked of the Unix socket itself.
+    OfEvery,
+    /// Answered with this number.
+    Number(u32),
+    /// Asked of a fresh TCP socket, which knows what the option takes and gives.
+    OfTcp,
+    /// As [`Asked::OfTcp`], with this as the first byte of the value.
+    State(u8),
+}
+
+/// Whether an option may be answered otherwise than by the Unix socket.
+fn is_of_interest(level: i32, name: i32) -> bool {
+    let of_socket = [SO_DOMAIN, SO_PROTOCOL, SO_PRIORITY, SO_MAX_PACING_RATE, SO_REUSEPORT];
+    [IPPROTO_TCP, IPPROTO_IP, IPPROTO_IPV6].contains(&level)
+        || level == SOL_SOCKET && of_socket.contains(&name)
+}
+
+fn asked(fd: i32, label: Label, level: i32, name: i32) -> Asked {
+    match (level, name) {
+        (SOL_SOCKET, SO_DOMAIN) => Asked::Number(if label.kind.is_v4() { AF_INET } else { AF_INET6 } as u32),
+        (SOL_SOCKET, SO_PROTOCOL) => Asked::Number(IPPROTO_TCP as u32),
+        // A Unix socket never waits to send.
+        (IPPROTO_TCP, TCP_NODELAY) => Asked::Number(1),
+        (IPPROTO_TCP, TCP_INFO) => {
+            let listens = calls::number(fd, SO_ACCEPTCONN).is_ok_and(|value| value != 0);
+            Asked::State(if listens { LISTENING } else { ESTABLISHED })
+        }
+        (SOL_SOCKET, SO_PRIORITY | SO_MAX_PACING_RATE) => Asked::OfTcp,
+        (SOL_SOCKET, _) => Asked::OfEvery,
+        _ => Asked::OfTcp,
+    }
+}
+
+/// A TCP socket of the family that the program believes it has.
+fn stand_in(label: Label) -> Result<Owned, Errno> {
+    let family = if label.kind.is_v4() { AF_INET } else { AF_INET6 };
+    calls::socket(family, SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_TCP).map(Owned)
 }

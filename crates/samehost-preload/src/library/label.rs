@@ -4,9 +4,8 @@
 //!
 //! Addresses of IP as they stand in memory. Pure.
 
-use super::calls;
-use super::calls::Errno;
-use super::numbers::{AF_INET, AF_INET6, AF_UNIX, SO_DOMAIN, SO_MAX_PACING_RATE, SO_PRIORITY};
+use super::calls::numbers::{AF_INET, AF_INET6, AF_UNIX, SO_DOMAIN, SO_MAX_PACING_RATE, SO_PRIORITY};
+use super::calls::{self, Errno};
 
 /// The address at this machine's end as which a socket is known to the program; its number is the
 /// socket's priority. The kernel keeps it, in two options that a Unix socket stores and does not use. So
@@ -45,7 +44,7 @@ impl Kind {
         }
     }
 
-    /// That of a connection to it.
+    /// The kind of a connection that comes to a listening socket of this kind.
     pub fn of_connection(self) -> Kind {
         match self {
             Kind::AnyV4 => Kind::V4,
@@ -97,7 +96,7 @@ pub struct Label {
 }
 
 impl Label {
-    /// That of a descriptor; None for one of TCP, and for the program's own Unix sockets.
+    /// The label of a descriptor; None for one of TCP, and for the program's own Unix sockets.
     pub fn of(fd: i32) -> Option<Label> {
         let kind = calls::number(fd, SO_PRIORITY).ok()?;
         let kind = Kind::ALL.into_iter().find(|known| *known as u32 == kind)?;
@@ -131,7 +130,6 @@ const SHORTEST_V6: usize = 24;
 const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 const LOOPBACK: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 
-/// An address of IP with its port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
     pub is_v4: bool,
@@ -189,7 +187,7 @@ impl Address {
         Address { is_v4, ip, port }
     }
 
-    /// Its bytes, and how many they are.
+    /// As `struct sockaddr_in` or `sockaddr_in6`, and its length in bytes.
     pub fn bytes(&self) -> ([u8; V6], usize) {
         let mut bytes = [0; V6];
         let family = if self.is_v4 { AF_INET } else { AF_INET6 };

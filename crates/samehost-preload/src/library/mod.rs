@@ -7,6 +7,3 @@ mod config;
 mod exchange;
 mod exports;
 mod label;
-mod listen;
-mod numbers;
-mod options;

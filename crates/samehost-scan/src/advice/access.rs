@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 
 use samehost_model::scan::{Process, Weight};
 use samehost_services::{Kind, Protocol};
-use samehost_system::{accounts, open};
+use samehost_system::accounts::{self, Names};
+use samehost_system::open;
 
 use super::pair::Pair;
 use super::walk::Step;
 use super::{Finding, show};
 use crate::proc::status::Status;
-use crate::proc::users::Names;
 
 /// Size limit for pg_hba.conf and for a process' environment, in bytes.
 const LONGEST: u64 = 1 << 20;

@@ -16,13 +16,13 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use samehost_model::scan::{Connection, Hidden, NetworkNamespace, Process, ReadBy, Scan, Service, Socket};
+use samehost_system::accounts::Names;
 use samehost_system::{interrupt, ownership};
 
 use crate::diag::Diag;
 use crate::listing::trust::described;
 use crate::listing::{congestion, join, service};
 use crate::proc::descriptors::{self, Descriptors, sockets_of, walk};
-use crate::proc::users::Names;
 use crate::proc::{cgroup, net_table, pids, status};
 use crate::{namespaces, process};
 

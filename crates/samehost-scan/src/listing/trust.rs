@@ -9,7 +9,7 @@ use samehost_login::{Expected, Known};
 use samehost_model::Protocol;
 use samehost_model::scan::{Container, Process, Scan, Service};
 use samehost_services::Kind;
-use samehost_system::proc::users::Names;
+use samehost_system::accounts::Names;
 use samehost_system::{Executable, Identity, accounts};
 
 /// Users a configuration's server may run as, besides root and its package's account.

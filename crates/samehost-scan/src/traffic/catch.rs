@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use samehost_bpf::{Connects, Opened, UnixConnects, UnixQueue};
 use samehost_model::scan::{Process, Scan, UnixOpener};
+use samehost_system::accounts::Names;
 use samehost_system::identity::stat_field;
 use samehost_system::interrupt;
 use samehost_system::peer::children;
@@ -22,7 +23,6 @@ use crate::listing::join::Listeners;
 use crate::listing::service::Acceptors;
 use crate::namespaces;
 use crate::proc::descriptors::sockets_of;
-use crate::proc::users::Names;
 use crate::proc::{pids, status};
 use crate::traffic::short_connections::{Closed, Opener, Seen, canonical};
 

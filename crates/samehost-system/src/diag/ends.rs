@@ -19,7 +19,7 @@ const UNIX_DIAG_MEMINFO: u16 = 5;
 /// Extensions to request, as in `inet_diag_req_v2`.
 const ASKED: u8 = 1 << (INET_DIAG_CONG - 1) | 1 << (INET_DIAG_SKMEMINFO - 1);
 
-/// How often, and at what interval, a server's end is looked up until it is accepted.
+/// How often a server's end is looked up until it is accepted, and the time between: 20 ms in all.
 const LOOKS: u32 = 100;
 const BETWEEN: Duration = Duration::from_micros(200);
 
@@ -68,7 +68,6 @@ impl Diag {
         }
     }
 
-    /// The end of a TCP connection with this local address and this peer.
     pub fn tcp_end(&mut self, local: SocketAddr, peer: SocketAddr) -> Result<Option<SocketEnd>, Errno> {
         let Some(mut request) = inet::exact(local, peer) else { return Ok(None) };
         request[2] = ASKED;
@@ -88,15 +87,16 @@ fn inet(address: SocketAddrAny) -> Option<SocketAddr> {
     SocketAddr::try_from(address).ok()
 }
 
-/// Parses a reply about a TCP socket.
+/// The settings in a reply about a TCP socket; `None` where the kernel did not send one.
 pub fn tcp_end(payload: &[u8]) -> SocketEnd {
     let mut end = SocketEnd::default();
     for (kind, value) in attributes(payload.get(inet::FIXED..).unwrap_or_default()) {
         match kind {
             INET_DIAG_CONG => {
                 let name = value.split(|byte| *byte == 0).next().unwrap_or_default();
-                end.congestion =
-                    Some(String::from_utf8_lossy(name).into_owned()).filter(|name| !name.is_empty());
+                if !name.is_empty() {
+                    end.congestion = Some(String::from_utf8_lossy(name).into_owned());
+                }
             }
             INET_DIAG_SKMEMINFO => buffers(&mut end, value),
             _ => {}
@@ -107,12 +107,10 @@ pub fn tcp_end(payload: &[u8]) -> SocketEnd {
 
 /// Parses a reply about a Unix socket; `None` if it has no memory attribute.
 pub fn unix_end(payload: &[u8]) -> Option<SocketEnd> {
-    let mut found = attributes(payload.get(unix::FIXED..)?).filter(|(kind, _)| *kind == UNIX_DIAG_MEMINFO);
-    found.next().map(|(_, value)| {
-        let mut end = SocketEnd::default();
-        buffers(&mut end, value);
-        end
-    })
+    let (_, value) = attributes(payload.get(unix::FIXED..)?).find(|(kind, _)| *kind == UNIX_DIAG_MEMINFO)?;
+    let mut end = SocketEnd::default();
+    buffers(&mut end, value);
+    Some(end)
 }
 
 /// `SK_MEMINFO_RCVBUF` and `SK_MEMINFO_SNDBUF`, the second and fourth of an array of numbers.

@@ -1,29 +1,27 @@
 //! Netlink framing over captured bytes: messages, attributes, and numbers in native byte order. Pure;
 //! terminates without a panic for any bytes.
 
-/// Bytes of a message header (`struct nlmsghdr`).
+use rustix::io::Errno;
+
+/// `struct nlmsghdr` and `struct nlattr`, in bytes.
 const HEADER: usize = 16;
-/// Bytes of an attribute header (`struct nlattr`).
 const ATTRIBUTE_HEADER: usize = 4;
 /// Mask that removes the flags in an attribute's type (`NLA_F_NESTED`, `NLA_F_NET_BYTEORDER`).
 const TYPE_MASK: u16 = 0x3fff;
 
-/// The number at an offset, if the bytes reach that far.
+/// The number at an offset; `None` where the bytes do not reach that far.
 pub fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(bytes.get(at..at.checked_add(2)?)?.try_into().ok()?))
 }
 
-/// The number at an offset, if the bytes reach that far.
 pub fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
 }
 
-/// The number at an offset, if the bytes reach that far.
 pub fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
 }
 
-/// A netlink message without its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
     pub kind: u16,
@@ -59,6 +57,17 @@ pub fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes.extend(value);
     bytes.resize(aligned(bytes.len()), 0);
     bytes
+}
+
+/// What a message of kind NLMSG_ERROR reports: 0 is an acknowledgement, and otherwise a negative error number. Those end at
+/// 4095 (MAX_ERRNO); any other number is not a reply of the kernel.
+pub fn error(payload: &[u8]) -> Result<(), Errno> {
+    let code = u32_at(payload, 0).unwrap_or(0) as i32;
+    match code.wrapping_neg() {
+        0 => Ok(()),
+        errno @ 1..4096 => Err(Errno::from_raw_os_error(errno)),
+        _ => Err(Errno::BADMSG),
+    }
 }
 
 fn aligned(length: usize) -> usize {

@@ -11,6 +11,7 @@ const AF_INET6: u8 = 10;
 const IPPROTO_TCP: u8 = 6;
 const IPPROTO_UDP: u8 = 17;
 /// Bytes of `struct inet_diag_req_v2`.
+///
 /// Two message formats of fixed layout are written and parsed here. The three netlink crates that could
 /// do it were rejected: they would add more than they save, and bytes would be copied twice. The parsers
 /// are pure, and are tested with recorded and mutated bytes. The sockets themselves are rustix'
@@ -28,29 +29,21 @@ const INET_DIAG_CGROUP_ID: u16 = 21;
 const INET_ULP_INFO_NAME: u16 = 1;
 /// Every state but TIME_WAIT, whose sockets belong to no process.
 const STATES: u32 = !(1 << 6);
-/// Only connected sockets.
 const CONNECTED: u32 = 1 << 1;
-/// Only those in TIME_WAIT.
 const TIME_WAIT: u32 = 1 << 6;
 /// Connected, or closing with data in flight, or in TIME_WAIT.
 const STATES_WITH_TRAFFIC: u32 = 1 << 1 | 1 << 6 | 1 << 8;
 
-/// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Addresses, queues and inodes.
     Sockets,
-    /// The same, of connected sockets only.
     Connected,
     /// Connected sockets with their traffic counters, and the sockets in TIME_WAIT.
     Traffic,
-    /// Sockets in TIME_WAIT.
     TimeWait,
-    /// Addresses and the memory of sockets.
     Memory,
 }
 
-/// The kinds of sockets that a request can ask for.
 pub const KINDS: [SocketKind; 4] = [SocketKind::Tcp, SocketKind::Tcp6, SocketKind::Udp, SocketKind::Udp6];
 
 /// Payload of a request for all sockets of a kind; `None` for Unix sockets.
@@ -147,7 +140,6 @@ pub fn expires_ms(payload: &[u8]) -> u32 {
     u32_at(payload, 52).unwrap_or(0)
 }
 
-/// The socket's cookie.
 pub fn cookie(payload: &[u8]) -> u64 {
     let (low, high) = (u32_at(payload, 44).unwrap_or(0), u32_at(payload, 48).unwrap_or(0));
     u64::from(high) << 32 | u64::from(low)
@@ -156,40 +148,34 @@ pub fn cookie(payload: &[u8]) -> u64 {
 /// Traffic of a TCP socket since it was connected (`struct tcp_info`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Bytes sent that the peer has acknowledged.
     pub bytes_acked: u64,
     pub bytes_received: u64,
-    /// Segments sent, including acknowledgements.
+    /// In both directions with acknowledgements.
     pub segments_out: u32,
-    /// Segments received, including acknowledgements.
     pub segments_in: u32,
-    /// Segments with data sent.
     pub data_segments_out: u32,
-    /// Segments with data received.
     pub data_segments_in: u32,
 }
 
 /// What a connected TCP socket has not sent yet, and why it may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unsent {
-    /// Segments sent that the peer has not acknowledged.
+    /// Segments in flight.
     pub unacknowledged: u32,
-    /// Bytes that wait to be sent.
+    /// In bytes.
     pub not_sent: u32,
-    /// Bytes of a whole segment.
+    /// In bytes.
     pub segment_size: u32,
     /// Segments sent, including acknowledgements.
     pub segments_out: u32,
     pub counters: Counters,
 }
 
-/// The value of an attribute of a reply.
 fn attribute(payload: &[u8], wanted: u16) -> Option<&[u8]> {
     let mut all = attributes(payload.get(FIXED..)?);
     all.find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
 }
 
-/// Parses what is unsent from a reply with `INET_DIAG_INFO`.
 pub fn unsent(payload: &[u8]) -> Option<Unsent> {
     let counters = counters(payload)?;
     let info = attribute(payload, INET_DIAG_INFO)?;

@@ -1,5 +1,5 @@
 //! Lists the kernel's sockets with sock_diag(7) over netlink, in the network namespace of the calling thread.
-//! This file and `endings` talk to the kernel; the others parse bytes.
+//! This file talks to the kernel, and so does `ends` through it; `frame`, `inet` and `unix` parse bytes.
 
 mod ends;
 pub(crate) mod frame;
@@ -15,7 +15,7 @@ use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use samehost_model::scan::{Address, Socket, SocketKind, SocketState};
 
-use frame::{Message, messages, u32_at};
+use frame::{Message, error, messages};
 use inet::Wanted;
 
 pub use ends::both_ends;
@@ -30,20 +30,19 @@ const NLM_F_DUMP: u16 = 0x300;
 /// The kernel puts at most 32 KiB into one datagram of a dump.
 const DATAGRAM: usize = 64 * 1024;
 
-/// A connection to the kernel's socket listing.
 pub struct Diag {
     socket: OwnedFd,
     buffer: Vec<u8>,
 }
 
-/// Traffic of a TCP socket.
+/// A TCP socket and its traffic since it was connected.
 pub struct Activity {
     pub local: Address,
     pub peer: Address,
     pub state: SocketState,
     /// Milliseconds until its timer expires; in TIME_WAIT, until the socket is gone.
     pub expires_ms: u32,
-    /// `None` in TIME_WAIT.
+    /// TIME_WAIT has none.
     pub counters: Option<Counters>,
     /// The kernel's name of the socket, which no other one has had since the machine started.
     pub cookie: u64,
@@ -55,13 +54,13 @@ impl Diag {
         Ok(Diag { socket: netlink(0)?, buffer: vec![0; DATAGRAM] })
     }
 
-    /// All TCP, UDP and Unix sockets. `namespace` is the inode of the calling thread's namespace, to be recorded.
+    /// All TCP, UDP and Unix sockets. `namespace` is the inode of the calling thread's namespace, to be recorded in each. A
+    /// kernel without IPv6 or UDP listing has no such sockets to show.
     pub fn sockets(&mut self, namespace: u64) -> Result<Vec<Socket>, Errno> {
         let mut sockets = Vec::new();
         for kind in KINDS {
             let Some(request) = inet::request(kind, Wanted::Sockets) else { continue };
             let listed = self.dump(&request, |payload| sockets.extend(inet::parse(payload, kind, namespace)));
-            // A kernel without IPv6 or UDP listing has no such sockets to show.
             match listed {
                 Err(Errno::NOENT) if kind != SocketKind::Tcp => {}
                 other => other?,
@@ -71,7 +70,6 @@ impl Diag {
         Ok(sockets)
     }
 
-    /// All connected TCP sockets of the namespace.
     pub fn connected(&mut self, namespace: u64) -> Result<Vec<Socket>, Errno> {
         let mut found = Vec::new();
         self.dump_tcp(Wanted::Connected, |payload, kind| {
@@ -87,7 +85,6 @@ impl Diag {
         Ok(found)
     }
 
-    /// The TCP sockets of the namespace that are in TIME_WAIT.
     pub fn in_time_wait(&mut self) -> Result<Vec<Activity>, Errno> {
         let mut found = Vec::new();
         self.dump_tcp(Wanted::TimeWait, |payload, kind| found.extend(activity(payload, kind)))?;
@@ -97,8 +94,12 @@ impl Diag {
     /// Datagrams that the UDP socket with this local address dropped because its queue was full, modulo 2³²; `None` if
     /// there is no such socket.
     pub fn udp_drops(&mut self, local: SocketAddr) -> Result<Option<u32>, Errno> {
-        let dropped = self.dropped()?;
-        Ok(dropped.into_iter().find(|(socket, _)| socket.local.inet() == Some(local)).map(|(_, drops)| drops))
+        for (socket, drops) in self.dropped()? {
+            if socket.local.inet() == Some(local) {
+                return Ok(Some(drops));
+            }
+        }
+        Ok(None)
     }
 
     /// All UDP sockets, and how many datagrams each has dropped because its queue was full, modulo 2³².
@@ -142,8 +143,10 @@ impl Diag {
         let nobody: IpAddr =
             if at.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let Some(request) = inet::exact(at, SocketAddr::new(nobody, 0)) else { return Ok(false) };
-        let found = self.one(&request, |payload| inet::parse(payload, SocketKind::Tcp, 0))?;
-        Ok(found.is_some_and(|socket| socket.state == SocketState::Listen))
+        match self.one(&request, |payload| inet::parse(payload, SocketKind::Tcp, 0))? {
+            Some(socket) => Ok(socket.state == SocketState::Listen),
+            None => Ok(false),
+        }
     }
 
     /// What the connected TCP socket with this local address and this peer has not sent yet.
@@ -152,7 +155,7 @@ impl Diag {
         request[2] = 1 << (inet::INET_DIAG_INFO - 1);
         self.one(&request, |payload| {
             let socket = inet::parse(payload, SocketKind::Tcp, 0)?;
-            is_between(&socket, local, peer).then(|| inet::unsent(payload)).flatten()
+            if is_between(&socket, local, peer) { inet::unsent(payload) } else { None }
         })
     }
 
@@ -202,7 +205,6 @@ impl Diag {
         }
     }
 
-    /// Sends a request and passes the payload of each reply to `each`.
     fn dump(&mut self, request: &[u8], mut each: impl FnMut(&[u8])) -> Result<(), Errno> {
         self.send(request, NLM_F_REQUEST | NLM_F_DUMP)?;
         loop {
@@ -217,13 +219,12 @@ impl Diag {
 
 /// Whether a socket is that connection: if there is none, the kernel replies with a listener of that address.
 fn is_between(socket: &Socket, local: SocketAddr, peer: SocketAddr) -> bool {
-    is(&socket.local, local) && is(&socket.peer, peer)
+    is_at(&socket.local, local) && is_at(&socket.peer, peer)
 }
 
-fn is(address: &Address, wanted: SocketAddr) -> bool {
-    address.inet().is_some_and(|found| {
-        found.ip().to_canonical() == wanted.ip().to_canonical() && found.port() == wanted.port()
-    })
+fn is_at(address: &Address, wanted: SocketAddr) -> bool {
+    let Some(found) = address.inet() else { return false };
+    found.ip().to_canonical() == wanted.ip().to_canonical() && found.port() == wanted.port()
 }
 
 /// Opens a sock_diag socket, which also receives notifications of these groups.
@@ -255,15 +256,7 @@ fn read(message: Message<'_>, each: &mut impl FnMut(&[u8])) -> Option<Result<(),
     match message.kind {
         // A dump that was disturbed lacks at most sockets that came or went meanwhile, as if read a moment earlier.
         NLMSG_DONE => Some(Ok(())),
-        NLMSG_ERROR => {
-            let code = u32_at(message.payload, 0).map_or(0, |code| (code as i32).wrapping_neg());
-            // Error numbers end at 4095 (MAX_ERRNO); any other number is not a reply of the kernel.
-            Some(match code {
-                0 => Ok(()),
-                1..4096 => Err(Errno::from_raw_os_error(code)),
-                _ => Err(Errno::BADMSG),
-            })
-        }
+        NLMSG_ERROR => Some(error(message.payload)),
         SOCK_DIAG_BY_FAMILY => {
             each(message.payload);
             None
@@ -323,8 +316,6 @@ pub mod fuzzed {
     }
 }
 
-// Reports each TCP socket as it ends, from the kernel's notifications.
-
 /// `1 << (SKNLGRP_INET_TCP_DESTROY - 1) | 1 << (SKNLGRP_INET6_TCP_DESTROY - 1)` (`linux/sock_diag.h`).
 const TCP_ENDS: u32 = 1 << 0 | 1 << 2;
 /// Bytes for unread notifications: some 8,000.
@@ -341,7 +332,6 @@ pub struct Endings {
 }
 
 impl Endings {
-    /// Starts to listen in the calling thread's network namespace.
     pub fn open() -> Result<Self, Errno> {
         let socket = netlink(TCP_ENDS)?;
         // A smaller buffer only means that a busy machine's notifications are lost sooner, which is reported.

@@ -15,9 +15,8 @@ const VFS: u16 = 1;
 const PEER: u16 = 2;
 const RQLEN: u16 = 4;
 const UID: u16 = 7;
-/// `UDIAG_SHOW_NAME | _VFS | _PEER | _RQLEN | _UID`.
+/// `UDIAG_SHOW_NAME | _VFS | _PEER | _RQLEN | _UID`, and `_MEMINFO`.
 const SHOW: u32 = 0x01 | 0x02 | 0x04 | 0x10 | 0x40;
-/// `UDIAG_SHOW_MEMINFO`.
 const SHOW_MEMORY: u32 = 0x20;
 
 /// Payload of a request for all Unix sockets (`struct unix_diag_req`).

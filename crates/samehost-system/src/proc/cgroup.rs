@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::statfs;
 use samehost_model::scan::Container;
 
-/// How container runtimes name a container's control group: prefix, suffix, runtime.
+/// How container runtimes name a container's control group: prefix and suffix of the container's id, and the runtime.
 const SCOPES: &[(&str, &str, &str)] = &[
     ("docker-", ".scope", "docker"),
     ("cri-containerd-", ".scope", "containerd"),
@@ -26,10 +26,11 @@ const SCOPES: &[(&str, &str, &str)] = &[
     ("machine-", ".scope", "nspawn"),
 ];
 
-/// Parent folders of control groups that are named by a bare container id.
+/// Parent folders of control groups whose whole name is a container's id, and the runtime.
 const FOLDERS: &[(&str, &str)] = &[("docker", "docker"), ("lxc", "lxc"), ("libpod_parent", "podman")];
 
-/// The unit (`mariadb.service`) and the container of a process.
+/// The unit (`mariadb.service`) and the container of a process. One in a container is in no unit of this system, whatever its
+/// control group is called.
 pub fn parse(bytes: &[u8]) -> (Option<String>, Option<Container>) {
     let text = String::from_utf8_lossy(bytes);
     let mut unit = None;
@@ -37,11 +38,17 @@ pub fn parse(bytes: &[u8]) -> (Option<String>, Option<Container>) {
     for line in text.lines() {
         // hierarchy:controllers:path
         let Some(path) = line.splitn(3, ':').nth(2) else { continue };
-        container = container.or_else(|| container_of(path));
-        unit = unit.or_else(|| unit_of(path));
+        if container.is_none() {
+            container = container_of(path);
+        }
+        if unit.is_none() {
+            unit = unit_of(path);
+        }
     }
-    // A process in a container is in no unit of this system, whatever its control group is called.
-    (unit.filter(|_| container.is_none()), container)
+    match container {
+        Some(container) => (None, Some(container)),
+        None => (unit, None),
+    }
 }
 
 /// The unit of the system manager: the component after its slices, from the root of the tree. Users' managers and
@@ -69,22 +76,32 @@ fn unescaped(part: &str) -> &str {
 fn container_of(path: &str) -> Option<Container> {
     let parts: Vec<&str> = path.split('/').collect();
     let foreign = parts.get(1) == Some(&"user.slice");
-    let container =
-        |runtime: &str, id: &str| Some(Container { runtime: runtime.into(), id: id.into(), foreign });
+    let is_of_kubernetes = path.contains("/kubepods");
     for (index, part) in parts.iter().enumerate().rev() {
-        for (prefix, suffix, runtime) in SCOPES {
-            if let Some(id) = part.strip_prefix(prefix).and_then(|rest| rest.strip_suffix(suffix)) {
-                return container(runtime, id);
-            }
+        let folder = if index == 0 { "" } else { parts[index - 1] };
+        let mut found = runtime_and_id(folder, part);
+        if found.is_none() && is_of_kubernetes && is_identifier(part) {
+            found = Some(("kubernetes", part));
         }
-        let folder = index.checked_sub(1).and_then(|before| parts.get(before)).copied();
-        if let Some((_, runtime)) = FOLDERS.iter().find(|(name, _)| Some(*name) == folder)
-            && !part.is_empty()
+        if let Some((runtime, id)) = found {
+            return Some(Container { runtime: runtime.into(), id: id.into(), foreign });
+        }
+    }
+    None
+}
+
+/// The runtime of a container and its id, by the name of its control group and that of the group above it.
+fn runtime_and_id<'a>(folder: &str, part: &'a str) -> Option<(&'static str, &'a str)> {
+    for (prefix, suffix, runtime) in SCOPES {
+        if let Some(rest) = part.strip_prefix(prefix)
+            && let Some(id) = rest.strip_suffix(suffix)
         {
-            return container(runtime, part);
+            return Some((runtime, id));
         }
-        if path.contains("/kubepods") && is_identifier(part) {
-            return container("kubernetes", part);
+    }
+    for (name, runtime) in FOLDERS {
+        if *name == folder && !part.is_empty() {
+            return Some((runtime, part));
         }
     }
     None
@@ -98,9 +115,9 @@ fn is_identifier(part: &str) -> bool {
 const MOUNTS: &[&str] = &["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 /// `CGROUP2_SUPER_MAGIC`.
 const CGROUP2: i64 = 0x6367_7270;
-/// Number of the root group, which says nothing about a process.
+/// The kernel's number of the root group, which says nothing about a process.
 const ROOT: u64 = 1;
-/// Most directories that are read.
+/// Most directories that are read, breadth first.
 const MOST: usize = 20_000;
 
 /// The unit (`php8.2-fpm.service`) or the container (`docker container 0123456789ab`) of each of these groups that is in
@@ -108,12 +125,17 @@ const MOST: usize = 20_000;
 #[must_use]
 pub fn names(mut wanted: BTreeSet<u64>) -> HashMap<u64, String> {
     wanted.remove(&ROOT);
-    let mount = MOUNTS.iter().map(Path::new).find(|path| is_cgroup2(path));
-    mount.map(|mount| names_below(mount, wanted)).unwrap_or_default()
+    match MOUNTS.iter().map(Path::new).find(|path| is_cgroup2(path)) {
+        Some(mount) => names_below(mount, wanted),
+        None => HashMap::new(),
+    }
 }
 
 fn is_cgroup2(path: &Path) -> bool {
-    statfs(path).is_ok_and(|found| found.f_type == CGROUP2)
+    match statfs(path) {
+        Ok(found) => found.f_type == CGROUP2,
+        Err(_) => false,
+    }
 }
 
 fn names_below(mount: &Path, mut wanted: BTreeSet<u64>) -> HashMap<u64, String> {
@@ -125,12 +147,15 @@ fn names_below(mount: &Path, mut wanted: BTreeSet<u64>) -> HashMap<u64, String> 
         }
         let Some(folder) = folders.pop_front() else { break };
         for entry in fs::read_dir(mount.join(&folder)).into_iter().flatten().flatten() {
-            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            let Ok(kind) = entry.file_type() else { continue };
+            if !kind.is_dir() {
                 continue;
             }
             let path = folder.join(entry.file_name());
-            if wanted.remove(&entry.ino()) {
-                found.extend(name(&path).map(|name| (entry.ino(), name)));
+            if wanted.remove(&entry.ino())
+                && let Some(name) = name(&path)
+            {
+                found.insert(entry.ino(), name);
             }
             folders.push_back(path);
         }
@@ -138,10 +163,12 @@ fn names_below(mount: &Path, mut wanted: BTreeSet<u64>) -> HashMap<u64, String> 
     found
 }
 
-/// Reads a path as that of a process in `/proc/PID/cgroup`.
+/// The unit or the container of a group, by its path below the mount.
 fn name(path: &Path) -> Option<String> {
-    let (unit, container) = parse(&[b"0::/", path.as_os_str().as_bytes()].concat());
-    unit.or_else(|| container.map(|container| container.to_string()))
+    match parse(&[b"0::/", path.as_os_str().as_bytes()].concat()) {
+        (Some(unit), _) => Some(unit),
+        (None, container) => Some(container?.to_string()),
+    }
 }
 
 #[cfg(test)]

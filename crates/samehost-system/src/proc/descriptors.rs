@@ -27,14 +27,14 @@ const SHARE: usize = 1;
 /// Most threads; more would only wait for the kernel's locks.
 const MOST_THREADS: usize = 4;
 
-/// Result of a scan of all processes.
+/// Who has which socket open, of the processes that were looked at.
 #[derive(Debug, Default)]
 pub struct Descriptors {
     /// Inode of a socket, and a process that has it open; sorted, each pair once.
     pub holders: Vec<(u64, u32)>,
-    /// Inode of a network namespace, and a process in it; one entry per process.
+    /// Inode of a network namespace, and a process in it; one entry for each process, ascending.
     pub namespaces: Vec<(u64, u32)>,
-    /// Number of processes whose descriptors may not be read.
+    /// How many processes may not be looked at.
     pub refused: u32,
 }
 
@@ -52,7 +52,6 @@ impl Descriptors {
     }
 }
 
-/// Pids of all processes, ascending.
 pub fn pids(proc: BorrowedFd<'_>) -> Result<Vec<u32>, Errno> {
     let directory = openat(proc, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let mut buffer = vec![MaybeUninit::uninit(); 32 * 1024];
@@ -65,7 +64,8 @@ pub fn pids(proc: BorrowedFd<'_>) -> Result<Vec<u32>, Errno> {
     Ok(pids)
 }
 
-/// Scans the descriptors of these processes.
+/// Looks through the descriptors of these processes, with a few threads. An interrupt ends it early, with what was found so
+/// far.
 pub fn walk(proc: BorrowedFd<'_>, pids: &[u32]) -> Descriptors {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
     let next = AtomicUsize::new(0);
@@ -159,12 +159,12 @@ pub fn sockets_of(pid: u32) -> Vec<u64> {
     found
 }
 
-/// Parses the inode in `socket:[4711]`.
+/// The inode in the target of a link: `socket:[4711]`.
 pub fn inode_of(target: &[u8]) -> Option<u64> {
     number(target.strip_prefix(b"socket:[")?.strip_suffix(b"]")?)
 }
 
-/// Parses a decimal number without sign.
+/// A decimal number; `None` with a sign, which `parse` would take.
 fn number<T: std::str::FromStr>(bytes: &[u8]) -> Option<T> {
     bytes.first().filter(|byte| byte.is_ascii_digit())?;
     std::str::from_utf8(bytes).ok()?.parse().ok()
@@ -174,15 +174,19 @@ fn number<T: std::str::FromStr>(bytes: &[u8]) -> Option<T> {
 /// still open. `None` where it may not be asked, is gone, or waits on purpose (`TCP_CORK`).
 pub fn sends_at_once(pid: u32, inode: u64, told: impl FnOnce(Option<bool>)) {
     let socket = duplicate(pid, inode);
-    let answer = socket.as_ref().and_then(|socket| {
-        let stat = fstat(socket).ok()?;
-        let is_it = FileType::from_raw_mode(stat.st_mode) == FileType::Socket && stat.st_ino == inode;
-        if !is_it || sockopt::tcp_cork(socket).ok()? {
-            return None;
-        }
-        sockopt::tcp_nodelay(socket).ok()
+    told(match &socket {
+        Some(socket) => nodelay(socket, inode),
+        None => None,
     });
-    told(answer);
+}
+
+fn nodelay(socket: &OwnedFd, inode: u64) -> Option<bool> {
+    let stat = fstat(socket).ok()?;
+    let is_it = FileType::from_raw_mode(stat.st_mode) == FileType::Socket && stat.st_ino == inode;
+    if !is_it || sockopt::tcp_cork(socket).ok()? {
+        return None;
+    }
+    sockopt::tcp_nodelay(socket).ok()
 }
 
 /// A descriptor of our own of another process' socket.

@@ -4,7 +4,6 @@ pub mod cgroup;
 pub mod descriptors;
 pub mod net_table;
 pub mod status;
-pub mod users;
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -15,8 +14,8 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use samehost_model::Redactor;
 use samehost_model::scan::{Process, text_of_bytes};
 
+use crate::accounts::Names;
 use crate::open::proc_file;
-use users::Names;
 
 /// Most bytes read of a file whose length the process controls.
 const LONGEST: u64 = 64 << 10;
@@ -29,34 +28,44 @@ pub fn pids() -> Vec<u32> {
     proc.and_then(|proc| descriptors::pids(proc.as_fd())).unwrap_or_default()
 }
 
-/// Everything that we can see of a process; `None` if it has ended.
+/// Everything that we can see of a process; `None` if it has ended. What is not visible to us is `None` or empty. Secrets in
+/// the command line are redacted.
 pub fn process(pid: u32, users: &Names) -> Option<Process> {
     let name = proc_file(&format!("/proc/{pid}/comm"), LONGEST).ok()?;
     let status = status::read(pid)?;
-    let text = |name: &str| proc_file(&format!("/proc/{pid}/{name}"), LONGEST).unwrap_or_default();
-    let (unit, container) = cgroup::parse(&text("cgroup"));
-    let namespace = |kind: &str| fs::metadata(format!("/proc/{pid}/ns/{kind}")).ok().map(|found| found.ino());
+    let (unit, container) = cgroup::parse(&text(pid, "cgroup"));
+    let executable = match fs::read_link(format!("/proc/{pid}/exe")) {
+        Ok(path) => Some(text_of_bytes(path.as_os_str().as_bytes())),
+        Err(_) => None,
+    };
     Some(Process {
         pid,
         parent: status.parent,
         name: text_of_bytes(name.strip_suffix(b"\n").unwrap_or(&name)),
         uid: status.uid,
         user: users.name(status.uid).map(str::to_owned),
-        executable: fs::read_link(format!("/proc/{pid}/exe"))
-            .ok()
-            .map(|path| text_of_bytes(path.as_os_str().as_bytes())),
-        command_line: parse_command_line(&text("cmdline")),
+        executable,
+        command_line: parse_command_line(&text(pid, "cmdline")),
         unit,
         container,
-        network_namespace: namespace("net"),
-        mount_namespace: namespace("mnt"),
+        network_namespace: namespace(pid, "net"),
+        mount_namespace: namespace(pid, "mnt"),
     })
+}
+
+fn text(pid: u32, name: &str) -> Vec<u8> {
+    proc_file(&format!("/proc/{pid}/{name}"), LONGEST).unwrap_or_default()
+}
+
+fn namespace(pid: u32, kind: &str) -> Option<u64> {
+    Some(fs::metadata(format!("/proc/{pid}/ns/{kind}")).ok()?.ino())
 }
 
 /// The container of a process by its control group; `None` if it is in none, or has ended.
 #[must_use]
 pub fn container_of(pid: u32) -> Option<samehost_model::scan::Container> {
-    cgroup::parse(&proc_file(&format!("/proc/{pid}/cgroup"), 64 * 1024).unwrap_or_default()).1
+    let (_, container) = cgroup::parse(&text(pid, "cgroup"));
+    container
 }
 
 /// Runs every parser of a process's files on these bytes.
@@ -68,11 +77,9 @@ pub fn fuzzed(bytes: &[u8]) {
     let _ = descriptors::inode_of(bytes);
 }
 
-// Parses `/proc/PID/cmdline` into arguments, redacted. Pure.
-
-/// Most arguments that are kept.
 const MOST_WORDS: usize = 64;
-/// The arguments, redacted.
+
+/// The arguments in `/proc/PID/cmdline`, redacted.
 pub(crate) fn parse_command_line(bytes: &[u8]) -> Vec<String> {
     let bytes = bytes.strip_suffix(b"\0").unwrap_or(bytes);
     if bytes.is_empty() {

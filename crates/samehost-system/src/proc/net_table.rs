@@ -7,7 +7,7 @@ use samehost_model::scan::{Address, Queues, Socket, SocketKind, SocketState};
 
 use crate::diag::KINDS;
 
-/// The sockets in `/proc/PID/net`; `None` if it may not be read.
+/// The sockets in `/proc/PID/net`, of the network namespace with this inode; `None` if none of its tables may be read.
 pub fn read(pid: u32, namespace: u64) -> Option<Vec<Socket>> {
     let mut sockets = Vec::new();
     let mut any = false;
@@ -24,10 +24,12 @@ pub fn read(pid: u32, namespace: u64) -> Option<Vec<Socket>> {
     any.then_some(sockets)
 }
 
-/// Parses a table of TCP or UDP sockets.
 fn inet(bytes: &[u8], kind: SocketKind, namespace: u64) -> Vec<Socket> {
-    let text = String::from_utf8_lossy(bytes);
-    text.lines().skip(1).filter_map(|line| inet_line(line, kind, namespace)).collect()
+    let mut sockets = Vec::new();
+    for line in String::from_utf8_lossy(bytes).lines().skip(1) {
+        sockets.extend(inet_line(line, kind, namespace));
+    }
+    sockets
 }
 
 fn inet_line(line: &str, kind: SocketKind, namespace: u64) -> Option<Socket> {
@@ -55,13 +57,12 @@ fn inet_line(line: &str, kind: SocketKind, namespace: u64) -> Option<Socket> {
 /// `0100007F:1F90`: each group of eight digits is a number in native byte order.
 fn address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
-    let word = |at: usize| Some(u32::from_str_radix(ip.get(at * 8..at * 8 + 8)?, 16).ok()?.to_ne_bytes());
     let ip = match ip.len() {
-        8 => IpAddr::V4(Ipv4Addr::from(word(0)?)),
+        8 => IpAddr::V4(Ipv4Addr::from(word(ip, 0)?)),
         32 => {
             let mut bytes = [0; 16];
             for (at, chunk) in bytes.chunks_exact_mut(4).enumerate() {
-                chunk.copy_from_slice(&word(at)?);
+                chunk.copy_from_slice(&word(ip, at)?);
             }
             IpAddr::V6(Ipv6Addr::from(bytes))
         }
@@ -70,9 +71,17 @@ fn address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?))
 }
 
-/// Parses the table of Unix sockets.
+fn word(ip: &str, at: usize) -> Option<[u8; 4]> {
+    let digits = ip.get(at * 8..at * 8 + 8)?;
+    Some(u32::from_str_radix(digits, 16).ok()?.to_ne_bytes())
+}
+
 fn unix(bytes: &[u8], namespace: u64) -> Vec<Socket> {
-    bytes.split(|byte| *byte == b'\n').skip(1).filter_map(|line| unix_line(line, namespace)).collect()
+    let mut sockets = Vec::new();
+    for line in bytes.split(|byte| *byte == b'\n').skip(1) {
+        sockets.extend(unix_line(line, namespace));
+    }
+    sockets
 }
 
 /// Flag of a listening socket (`__SO_ACCEPTCON`).

@@ -4,15 +4,12 @@
 /// User, groups and capabilities of a process, by which the kernel decides on its accesses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// Pid of the parent.
     pub parent: u32,
-    /// File-system uid.
+    /// File-system uid and gid.
     pub uid: u32,
-    /// File-system gid.
     pub gid: u32,
-    /// Supplementary groups.
     pub groups: Vec<u32>,
-    /// Effective capabilities.
+    /// The effective ones.
     pub capabilities: u64,
 }
 
@@ -21,10 +18,11 @@ const DAC_OVERRIDE: u32 = 1;
 /// `CAP_DAC_READ_SEARCH`: may search every directory.
 const DAC_READ_SEARCH: u32 = 2;
 
-/// Status of a process; `None` if it has ended.
+/// `None` if the process has ended.
 pub fn read(pid: u32) -> Option<Status> {
     // 65,536 groups, the maximum, take 700 KB.
-    crate::open::proc_file(&format!("/proc/{pid}/status"), 1 << 20).ok().map(|bytes| Status::parse(&bytes))
+    let bytes = crate::open::proc_file(&format!("/proc/{pid}/status"), 1 << 20).ok()?;
+    Some(Status::parse(&bytes))
 }
 
 impl Status {
@@ -34,12 +32,10 @@ impl Status {
         let mut status = Status::default();
         for line in text.lines() {
             let Some((key, value)) = line.split_once(':') else { continue };
-            // Real, effective, saved and file-system id; the last one decides on files.
-            let for_files = || value.split_whitespace().nth(3).and_then(|id| id.parse().ok());
             match key {
                 "PPid" => status.parent = value.trim().parse().unwrap_or(0),
-                "Uid" => status.uid = for_files().unwrap_or(0),
-                "Gid" => status.gid = for_files().unwrap_or(0),
+                "Uid" => status.uid = id_for_files(value),
+                "Gid" => status.gid = id_for_files(value),
                 "Groups" => {
                     status.groups = value.split_whitespace().filter_map(|id| id.parse().ok()).collect();
                 }
@@ -73,12 +69,17 @@ impl Status {
     }
 }
 
+/// The last of real, effective, saved and file-system id.
+fn id_for_files(ids: &str) -> u32 {
+    let id = ids.split_whitespace().nth(3).unwrap_or_default();
+    id.parse().unwrap_or(0)
+}
+
 /// Fields of `/proc/PID/stat` (proc_pid_stat(5)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// Name of the executable, at most 15 bytes.
     pub name: String,
-    /// Pid of the parent.
     pub parent: u32,
     /// User time in ticks, including threads that have ended.
     pub user_ticks: u64,
@@ -93,7 +94,7 @@ pub fn ticks_per_second() -> f64 {
     rustix::param::clock_ticks_per_second().max(1) as f64
 }
 
-/// The fields of a process; `None` if it has ended.
+/// `None` if the process has ended.
 #[must_use]
 pub fn read_stat(pid: u32) -> Option<Stat> {
     Stat::parse(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
@@ -116,7 +117,7 @@ impl Stat {
         })
     }
 
-    /// User and system time in seconds.
+    /// User and system time in seconds, of all threads, without children.
     #[must_use]
     pub fn cpu_s(&self) -> f64 {
         (self.user_ticks as f64 + self.system_ticks as f64) / ticks_per_second()

@@ -62,7 +62,7 @@ pub fn hand_over(endpoint: &Endpoint) -> anyhow::Result<Ending> {
 }
 
 pub fn log_in_as() -> anyhow::Result<Ending> {
-    switch_and_connect().map_err(WrongUse)?;
+    switch_and_connect().map_err(|error| WrongUse(error.to_string()))?;
     Ok(Ending::Done)
 }
 

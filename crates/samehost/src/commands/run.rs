@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::bail;
 use rustix::fs::{Access, access};
-use samehost_run::{Map, Maps, Ports, Preloaded, Started, Supervisor, Tally, Tried, foreseen, reach};
+use samehost_run::{FoundMaps, Map, Maps, Ports, Preloaded, Started, Supervisor, Tally, Tried, foreseen};
 
 use crate::cli::RunOptions;
 use crate::commands::trial::{self, Planned};
@@ -41,8 +41,8 @@ pub fn run(options: &RunOptions) -> anyhow::Result<Ending> {
     // Without --auto it only says more.
     let scan = if auto { scan? } else { scan.unwrap_or_default() };
     let found = match &scan {
-        Some(scan) if auto => samehost_run::auto::found(scan),
-        _ => samehost_run::auto::Found::default(),
+        Some(scan) if auto => FoundMaps::of(scan),
+        _ => FoundMaps::default(),
     };
     // What was given counts before what was found.
     let maps = Maps([&options.map[..], &found.maps].concat());
@@ -163,7 +163,7 @@ fn say_what_is_not_reached(options: &RunOptions) {
     if !options.preload && options.listen.is_empty() {
         return;
     }
-    let hindrance = options.command.first().and_then(|name| reach::hindrance(name));
+    let hindrance = options.command.first().and_then(|name| samehost_run::hindrance(name));
     let Some((path, why)) = hindrance else { return };
     let otherwise = match (options.map.is_empty() && !options.auto, options.listen.is_empty()) {
         (true, _) => "it listens at its port as before",

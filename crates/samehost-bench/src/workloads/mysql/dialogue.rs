@@ -1,7 +1,7 @@
 //! Talks to MySQL outside the hot path: set-up, prepared statements and clean-up, over the login in `samehost-login`.
 
 use samehost_login::mysql::packet::{SqlError, first_frame, frame};
-use samehost_login::{Expected, ServerAddress};
+use samehost_login::{Expected, Malformed, ServerAddress};
 use samehost_model::Protocol;
 
 use crate::error::BenchError;
@@ -85,7 +85,7 @@ type Prepared = Result<u32, SqlError>;
 /// Parses the reply to `COM_STMT_PREPARE`: OK, id (4 bytes), columns (2), parameters (2), then the definitions of
 /// parameters and of columns; each list that is not empty has an end packet. Returns the reply and its length, or
 /// `None` while it is incomplete.
-fn prepared(input: &[u8]) -> Result<Option<(Prepared, usize)>, String> {
+fn prepared(input: &[u8]) -> Result<Option<(Prepared, usize)>, Malformed> {
     let Some(first) = first_frame(input)? else { return Ok(None) };
     if let Some(error) = SqlError::read(first.payload) {
         return Ok(Some((Err(error), first.length)));

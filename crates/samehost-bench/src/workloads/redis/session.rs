@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use samehost_login::redis::resp::{self, Reply};
+use samehost_login::redis::{self, Reply};
 
 use super::super::requests::{Awaited, Seen};
 use crate::engine::session::{Bad, Progress, Session};
@@ -30,7 +30,7 @@ impl Exchange {
     /// `pipeline` times a command whose replies are the numbers from 1 on.
     pub(super) fn counting(command: &[&[u8]], pipeline: u32) -> Self {
         let mut once = Vec::new();
-        resp::command(command, &mut once);
+        redis::command(command, &mut once);
         Exchange { request: once.repeat(pipeline as usize).into(), reply: None, pipeline }
     }
 }
@@ -94,7 +94,7 @@ impl RedisSession {
     /// other commands follow. Returns the reply's length, or `None` while it is incomplete.
     #[cold]
     fn other(&mut self, input: &[u8]) -> Result<Option<usize>, Bad> {
-        let parsed = resp::parse(input).map_err(|error| Bad::malformed(error.to_string()))?;
+        let parsed = redis::parse(input).map_err(|error| Bad::malformed(error.to_string()))?;
         let Some((reply, length)) = parsed else { return Ok(None) };
         let kind = match &reply {
             Reply::Error(text) => error_kind(text),

@@ -9,8 +9,8 @@ use samehost_edit::Role;
 use samehost_model::ObstacleCode;
 use samehost_model::scan::{Process, Scan};
 use samehost_model::switch::SwitchObstacle;
+use samehost_system::accounts::Names;
 use samehost_system::open;
-use samehost_system::proc::users::Names;
 use samehost_system::proc::{pids, process, status};
 
 use crate::findings::shown;
