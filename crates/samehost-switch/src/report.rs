@@ -10,7 +10,7 @@ use samehost_transaction::{FileChange, Foreseen, Prospect};
 use similar::{ChangeTag, TextDiff};
 
 use crate::configuration::config_file::ConfigFile;
-use crate::findings::{place, redacted, shown};
+use crate::findings::{place, shown};
 use crate::plan::Plan;
 use crate::plan::hop::Hop;
 use crate::plan::stages::{PlannedStage, Replacement};
@@ -56,6 +56,34 @@ impl Plan {
         };
         redacted(report, &redactor)
     }
+}
+
+/// A report without secrets. What leaves this crate may quote servers, tools, processes and files, so every text in it is
+/// redacted: passwords of the configurations that were read, and other values in them where secrets usually are
+/// (docs/decisions/0067).
+pub(crate) fn redacted(mut report: SwitchReport, redactor: &Redactor) -> SwitchReport {
+    for target in &mut report.targets {
+        *target = redactor.word(target);
+    }
+    let mut messages: Vec<&mut String> = Vec::new();
+    for hop in &mut report.hops {
+        messages.extend([&mut hop.name, &mut hop.place, &mut hop.from, &mut hop.to]);
+        messages.extend(hop.service.iter_mut().chain(&mut hop.clients).chain(&mut hop.login));
+    }
+    for step in report.steps.iter_mut().chain(&mut report.later) {
+        messages.extend(step.files.iter_mut().map(|file| &mut file.path));
+        for command in step.checks.iter_mut().chain(&mut step.reloads) {
+            *command = redactor.command(command);
+        }
+    }
+    for obstacle in &mut report.obstacles {
+        messages.extend([&mut obstacle.found, &mut obstacle.remedy]);
+    }
+    messages.extend(report.notes.iter_mut().chain(&mut report.proofs).chain(&mut report.still_tcp));
+    for message in messages {
+        *message = redactor.message(message);
+    }
+    report
 }
 
 fn hop(hop: &Hop) -> SwitchHop {

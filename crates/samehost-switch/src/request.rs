@@ -1,9 +1,13 @@
-//! What the user asks for.
+//! What the user asks for, and what a switch uses from outside: the caller has the page, the store and the look at this
+//! machine, so that nothing here prints, asks or knows a command line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use samehost_model::Endpoint;
+use samehost_model::scan::Scan;
+use samehost_scan::Stamps;
+use samehost_transaction::Store;
 
 use crate::reload::ReloadWords;
 
@@ -27,25 +31,23 @@ impl Direction {
     }
 }
 
-/// What the user asks for.
 #[derive(Clone, Debug)]
 pub struct SwitchRequest {
-    /// Directories, files or services.
+    /// Directories, files or names of services.
     pub targets: Vec<String>,
-    /// Which way.
     pub to: Direction,
-    /// The socket to use, instead of the one that the server has or usually has.
+    /// The socket to use instead of the one that the server has or usually has.
     pub socket: Option<PathBuf>,
     /// The TCP address to use, if the server has none.
     pub address: Option<Endpoint>,
     /// Whether servers stop listening on TCP.
     pub close_tcp: bool,
-    /// The application's user, if it cannot be seen.
+    /// The application's user, where no process of it can be seen. It is also the user as whom its files are read.
     pub user: Option<String>,
     /// A user that its servers may run as, beside root, the owner of the configuration and the account that their
     /// package created.
     pub server_user: Option<String>,
-    /// How services are reloaded that cannot be reloaded otherwise.
+    /// How services are reloaded; the user's command goes before every other way.
     pub reloads: Vec<ReloadWords>,
     /// Whether a server that could leave its TCP port stays there for now.
     pub keep_tcp: bool,
@@ -53,4 +55,56 @@ pub struct SwitchRequest {
     pub observe: Duration,
     /// Whether a page is requested afterwards, through the application's own processes.
     pub has_page: bool,
+}
+
+/// What a switch uses from outside.
+pub struct Environment<'a> {
+    /// This program, for logins as another user.
+    pub program: &'a Path,
+    /// Where transactions are kept.
+    pub store: &'a Store,
+    /// The user's command, without secrets.
+    pub command: String,
+    /// A page of the site, if the user named one.
+    pub page: Option<&'a dyn Page>,
+    /// How the switch is to be confirmed, if it is.
+    pub confirm: Option<Confirm<'a>>,
+    /// Whether the user wants to stop.
+    pub is_interrupted: &'a dyn Fn() -> bool,
+    /// Gets a sentence on each thing that is about to be done.
+    pub progress: &'a dyn Fn(&str),
+    /// A fresh look at this machine; `None` where it cannot be looked at, and what the look would decide is passed.
+    pub scan: &'a dyn Fn() -> Option<Scan>,
+    /// How it is known when a request begins, for a look at how long requests take before the switch; without it there is
+    /// none.
+    pub stamps: Option<Stamps>,
+}
+
+/// A page that an application serves. Whoever asks for it decides what counts as the same answer.
+pub trait Page {
+    /// Requests the page and remembers properties of the response; describes them.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    fn remember(&self) -> Result<String, PageError>;
+
+    /// Requests the page again and compares the response with what was remembered; describes it.
+    ///
+    /// # Errors
+    /// Why there is no answer, or how it differs.
+    fn compare(&self) -> Result<String, PageError>;
+}
+
+/// Why a page does not answer, or how its answer differs, in half a sentence.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct PageError(pub String);
+
+/// A switch that is undone unless somebody confirms it.
+#[derive(Clone, Copy)]
+pub struct Confirm<'a> {
+    /// How long it waits.
+    pub within: Duration,
+    /// State for whoever watches the switch.
+    pub note: &'a dyn Fn() -> Vec<u8>,
 }

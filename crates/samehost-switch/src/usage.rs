@@ -28,13 +28,12 @@ use samehost_transaction::{Store, TransactionError, standing};
 
 use crate::configuration::config_file::{ConfigFile, ConfigFileError, LeadingLines};
 use crate::configuration::{leads, target};
-use crate::findings::in_file;
-use crate::later::moved_hops;
 use crate::place::real;
 use crate::plan::client::application::Application;
 use crate::plan::client::{ClientSide, Wanted};
 use crate::plan::hop::Hop;
 use crate::request::Direction;
+use crate::stored::moved_hops;
 
 /// How often is asked whether a wait is over.
 const STEP: Duration = Duration::from_millis(5);
@@ -412,7 +411,7 @@ pub fn clients(path: &str) -> Result<Vec<Setting>, ConfigFileError> {
     for config in &configs {
         let files = config.files();
         let error = |refusal: Refusal| {
-            let redactor = Redactor::new(&in_file(&files, &config.file));
+            let redactor = Redactor::new(&config.secrets());
             ConfigFileError::Refused(refusal.redacted(&redactor))
         };
         let reading = config.editor.read(&config.file, &files).map_err(error)?;

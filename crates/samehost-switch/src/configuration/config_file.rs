@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
 
 use samehost_edit::{EDITORS, Editor, Files, Reading, Refusal, Role, Setting, Uptake, recognise};
+use samehost_model::Secret;
+use samehost_model::redact::secrets_in;
 use samehost_services::Kind;
 use samehost_system::User;
 
@@ -45,6 +47,14 @@ impl ConfigFile {
     /// What to write by hand for a setting whose server runs in another container.
     pub(crate) fn in_container(&self, setting: &Setting) -> Option<String> {
         self.editor.in_container(&self.file, &self.files(), setting)
+    }
+
+    /// Values in the file where secrets usually are. A program that complains about the file may quote them.
+    pub(crate) fn secrets(&self) -> Vec<Secret> {
+        match self.files().read(&self.file) {
+            Ok(text) => secrets_in(&String::from_utf8_lossy(&text)),
+            Err(_) => Vec::new(),
+        }
     }
 
     /// The service that reads it.

@@ -183,6 +183,26 @@ pub(crate) fn still_in_use(
     reasons
 }
 
+/// Clients still connected over TCP to a service that these moves took clients away from, each with its address once.
+pub(crate) fn still_tcp(hops: &[Hop], scan: &Scan) -> Vec<String> {
+    let mut found = Vec::new();
+    for hop in hops {
+        let services = services_at(scan, &hop.setting.endpoint);
+        for connection in &scan.connections {
+            let Some(service) = connection.service else { continue };
+            if !services.contains(&service) || !connection.kind.is_tcp() {
+                continue;
+            }
+            let Some(process) = scan.holder(connection.client) else { continue };
+            let text = format!("{} {} → {}", process.name, process.pid, hop.setting.endpoint);
+            if !found.contains(&text) {
+                found.push(text);
+            }
+        }
+    }
+    found
+}
+
 // Who uses an address beside the clients that a switch moves, observed over a period: open connections with the
 // processes that hold them, and short ones, which the kernel reports when they close. Changes nothing.
 

@@ -20,7 +20,7 @@ use self::hop::{Hop, Moves};
 use self::obstacles::host;
 use crate::configuration::config_file::{ConfigFile, ConfigFileError, ParsedConfig};
 use crate::configuration::{leads, target};
-use crate::findings::{Findings, bar, in_file, in_one_line, shown};
+use crate::findings::{Findings, bar, in_one_line, shown};
 use crate::place::same_port;
 use crate::reload::{ReloadCommand, ReloadWords};
 use crate::request::SwitchRequest;
@@ -149,7 +149,7 @@ fn secrets(configurations: &[ParsedConfig], hops: &[Hop]) -> Vec<Secret> {
     for read in configurations {
         let settings = &read.reading.settings;
         all.extend(settings.iter().filter_map(|setting| setting.password.clone()));
-        all.extend(in_file(&read.config.files(), &read.config.file));
+        all.extend(read.config.secrets());
     }
     for hop in hops {
         all.extend(hop.client.around.variable("PGPASSWORD").map(|given| given.value.clone()));
@@ -170,7 +170,7 @@ pub fn plan(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileErro
         match config.read() {
             Ok(parsed) => read.push(parsed),
             Err(refusal) => {
-                plan.secrets.extend(in_file(&config.files(), &config.file));
+                plan.secrets.extend(config.secrets());
                 plan.findings.add([bar(ObstacleCode::NotUnderstood, in_one_line(&refusal), refusal.by_hand)]);
                 unread.push(config);
             }

@@ -73,7 +73,7 @@ impl PlannedStage {
                 self.checks.push(check);
                 None
             }
-            Err(note) => Some(note),
+            Err(not_run) => Some(not_run.to_string()),
         }
     }
 
