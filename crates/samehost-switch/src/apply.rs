@@ -27,8 +27,6 @@ use crate::usage::{Seen, Usage};
 
 /// How long is watched, without a page, for the application to connect by itself.
 const MOMENT: Duration = Duration::from_millis(500);
-/// How often a page is asked for until a connection of the application is seen.
-const MOST_REQUESTS: u32 = 20;
 /// Time limit for a reloaded server to answer at its new endpoint.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -210,7 +208,8 @@ fn proceed(
     let usage = Usage::of_moves(&plan.hops);
     if let (Some(page), Some(before)) = (environment.page, page_before) {
         proofs.push(usage.during(|| page_as_before(page, before))?);
-        ask_again(&usage, page, environment);
+        // Whether it is as before was asked already.
+        usage.repeat(environment.is_interrupted, || drop(page.compare()));
     } else {
         usage.wait(MOMENT, environment.is_interrupted);
     }
@@ -224,19 +223,6 @@ fn proceed(
     }
     transaction.verified_until(until.clone())?;
     Ok(Proved { proofs, logins, notes, seen: usage.seen(), until })
-}
-
-/// Asks for the page again while it shows nothing of a connection: a request takes milliseconds, and a look may miss it.
-fn ask_again(usage: &Usage, page: &dyn Page, environment: &Environment<'_>) {
-    for _ in 0..MOST_REQUESTS {
-        if usage.is_clear() || (environment.is_interrupted)() {
-            return;
-        }
-        // PHP goes on with the file as it was for a while.
-        std::thread::sleep(usage.settles_in());
-        // Whether it is as before was asked already.
-        let _ = usage.during(|| page.compare());
-    }
 }
 
 /// Completes the report of a switch that was committed: what was proved, and what the application was seen to do.

@@ -24,7 +24,7 @@ use samehost_services::Kind;
 use samehost_system::command::{self, PATH};
 use samehost_system::{Identity, Run, RunError, User, foreign_writer, open, peer};
 
-use crate::configuration::config_file::ConfigFile;
+use crate::configuration::ConfigFile;
 use crate::place::real;
 use crate::reload::master;
 

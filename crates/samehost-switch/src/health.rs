@@ -13,7 +13,7 @@ use samehost_scan::services_at;
 use samehost_services::Kind;
 use samehost_transaction::{Standing, Stands, State, Store, TransactionError, standing};
 
-use crate::configuration::config_file::ConfigFile;
+use crate::configuration::ConfigFile;
 use crate::findings::{place, shown};
 use crate::usage::followed;
 

@@ -18,7 +18,7 @@ mod stored;
 mod usage;
 
 pub use apply::{apply, left_undone};
-pub use configuration::config_file::ConfigFileError;
+pub use configuration::ConfigFileError;
 pub use configuration::target::configurations;
 pub use disk::{Disk, Reads};
 pub use health::{CheckedFile, drift, health};

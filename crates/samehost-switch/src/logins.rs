@@ -7,7 +7,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use samehost_login::postgres::PasswordPlace;
-use samehost_login::{As, Encrypted, LoginError, LoginErrorKind, View, log_in_as, missing_rights};
+use samehost_login::{
+    As, Credentials, Encrypted, LoginError, LoginErrorKind, View, log_in_as, missing_rights,
+};
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, ObstacleCode, Protocol, Secret};
 use samehost_scan::{DecidedBy, decided_by};
@@ -16,7 +18,7 @@ use crate::findings::{bar, place};
 use crate::plan::Plan;
 use crate::plan::client::identity::ClientIdentity;
 use crate::plan::hop::Hop;
-use crate::plan::obstacles::encryption::{in_code, lost_password, own_login};
+use crate::plan::obstacles::encryption::{OwnLogin, in_code, lost_password, own_login};
 use crate::plan::occupant::{listener, stranger};
 use crate::plan::stages::PlannedStage;
 use crate::request::Environment;
@@ -60,10 +62,9 @@ impl Plan {
         }
         // Of those the present connections are looked at all the same.
         for hop in self.hops.iter().filter(|hop| hop.server_line.is_some() && hop.to.path().is_some()) {
-            let now = &hop.setting.endpoint;
             let mut encrypted: Vec<Encrypted> = Vec::new();
             for client in everyone(hop) {
-                if let Ok(view) = attempt(hop, now, &client, program) {
+                if let Ok(view) = attempt_at_present(hop, &client, program) {
                     encrypted.extend(view.encrypted);
                 }
             }
@@ -208,26 +209,28 @@ impl Present {
 /// Who could not log in, and why.
 pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<LoggedIn, Box<Failed>> {
     let (mut shown, mut views) = (Vec::new(), Vec::new());
+    let from = &hop.setting.endpoint;
     for client in everyone(hop) {
+        let now = own_login(hop, &client, from).credentials;
         let mut present = None;
-        if own_login(hop, &client, &hop.setting.endpoint).credentials.password.is_some() {
-            let result = attempt(hop, &hop.setting.endpoint, &client, program);
+        if now.password.is_some() {
+            let result = attempt(hop, from, &client, &now, program);
             let at_present = Present::of(&result);
             if let Err(error) = result
                 && is_about_the_password(&error)
             {
-                let over = hop.setting.endpoint.clone();
-                return Err(Box::new(Failed { client, over, error, present: at_present }));
+                return Err(Box::new(Failed { client, over: from.clone(), error, present: at_present }));
             }
             present = Some(at_present);
         }
-        let view = match attempt(hop, &hop.to, &client, program) {
+        let OwnLogin { credentials, found } = own_login(hop, &client, &hop.to);
+        let view = match attempt(hop, &hop.to, &client, &credentials, program) {
             Ok(view) => view,
             Err(error) => {
                 let present = match present {
                     Some(present) => present,
                     None if error.kind() == LoginErrorKind::Refused => {
-                        Present::of(&attempt(hop, &hop.setting.endpoint, &client, program))
+                        Present::of(&attempt(hop, from, &client, &now, program))
                     }
                     None => Present::Unknown,
                 };
@@ -235,7 +238,7 @@ pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<LoggedIn, Box<Failed>
             }
         };
         let says = if view.says.is_empty() { view.family.clone() } else { view.says.clone() };
-        let found = own_login(hop, &client, &hop.to).found.map(found_in).unwrap_or_default();
+        let found = found.map(found_in).unwrap_or_default();
         shown.push(format!("as {}: {says}{found}", client.name));
         views.push((client, view));
     }
@@ -284,22 +287,29 @@ fn lacks_account(hop: &Hop) -> bool {
     hop.setting.protocol == Protocol::Postgres && hop.setting.user.is_none()
 }
 
+/// A login over the present transport.
+fn attempt_at_present(hop: &Hop, client: &ClientIdentity, program: &Path) -> Result<View, LoginError> {
+    let from = &hop.setting.endpoint;
+    attempt(hop, from, client, &own_login(hop, client, from).credentials, program)
+}
+
+/// One login in a process of its own that has become the client. A reload ends workers at any moment: where the process
+/// whose view it takes ended meanwhile, that says nothing of the login, and it is tried with the next one.
 fn attempt(
     hop: &Hop,
     endpoint: &Endpoint,
     client: &ClientIdentity,
+    credentials: &Credentials,
     program: &Path,
 ) -> Result<View, LoginError> {
-    let credentials = own_login(hop, client, endpoint).credentials;
     let identity = &client.identity;
     let mut pid = client.present();
     loop {
         let who = As { pid, uid: identity.uid, gid: identity.gid, groups: identity.groups.clone() };
         let endpoint = seen_by(endpoint, pid);
         let (protocol, expected) = (hop.setting.protocol, &hop.server.expected);
-        let result = log_in_as(program, &who, protocol, &endpoint, &credentials, expected, PATIENCE);
+        let result = log_in_as(program, &who, protocol, &endpoint, credentials, expected, PATIENCE);
         let present = client.present();
-        // A reload ends workers at any moment: one that ended meanwhile says nothing of the login.
         if !matches!(result, Err(LoginError::Become { .. })) || present == pid {
             return result;
         }
@@ -361,7 +371,7 @@ fn both_views<'a>(
         if view.rights.is_empty() {
             continue;
         }
-        if let Ok(present) = attempt(hop, &hop.setting.endpoint, client, program) {
+        if let Ok(present) = attempt_at_present(hop, client, program) {
             return Some((view, present));
         }
     }

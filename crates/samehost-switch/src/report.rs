@@ -9,7 +9,7 @@ use samehost_model::{Redactor, Secret};
 use samehost_transaction::{FileChange, Foreseen, Prospect};
 use similar::{ChangeTag, TextDiff};
 
-use crate::configuration::config_file::ConfigFile;
+use crate::configuration::ConfigFile;
 use crate::findings::{place, shown};
 use crate::plan::Plan;
 use crate::plan::hop::Hop;

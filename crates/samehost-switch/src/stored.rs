@@ -20,8 +20,8 @@ use samehost_system::clock;
 use samehost_transaction::{State, Store, TransactionError};
 use serde::{Deserialize, Serialize};
 
-use crate::configuration::config_file::{ConfigFile, ParsedConfig};
 use crate::configuration::server_files;
+use crate::configuration::{ConfigFile, ParsedConfig};
 use crate::disk::Disk;
 use crate::findings::{Findings, bar, shown};
 use crate::logins::{Failed, try_hop};

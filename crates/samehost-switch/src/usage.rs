@@ -26,15 +26,17 @@ use samehost_system::diag::Endings;
 use samehost_system::open;
 use samehost_transaction::{Store, TransactionError, standing};
 
-use crate::configuration::config_file::{ConfigFile, ConfigFileError, LeadingLines};
+use crate::configuration::{ConfigFile, ConfigFileError, LeadingLines};
 use crate::configuration::{leads, target};
 use crate::place::real;
-use crate::plan::client::application::Application;
+use crate::plan::client::Application;
 use crate::plan::client::{ClientSide, Wanted};
 use crate::plan::hop::Hop;
 use crate::request::Direction;
 use crate::stored::moved_hops;
 
+/// How often a page is asked for until a connection of the application is seen.
+const MOST_REQUESTS: u32 = 20;
 /// How often is asked whether a wait is over.
 const STEP: Duration = Duration::from_millis(5);
 /// Longest wait for a program to take a file: whoever waits longer is told so.
@@ -274,7 +276,7 @@ impl Usage {
     }
 
     /// How long until every program has taken the files as they are now.
-    pub(crate) fn settles_in(&self) -> Duration {
+    fn settles_in(&self) -> Duration {
         let watched = self.watched();
         let all = watched.iter().map(|one| one.settled.saturating_duration_since(Instant::now()));
         all.max().unwrap_or_default()
@@ -307,8 +309,20 @@ impl Usage {
         });
     }
 
+    /// Repeats what makes the application connect, while a connection was not seen yet: a request takes milliseconds, and a
+    /// look may miss it. PHP goes on with the file as it was for a while, which is waited for each time.
+    pub(crate) fn repeat(&self, is_interrupted: &dyn Fn() -> bool, work: impl Fn()) {
+        for _ in 0..MOST_REQUESTS {
+            if self.is_clear() || is_interrupted() {
+                return;
+            }
+            std::thread::sleep(self.settles_in());
+            self.during(&work);
+        }
+    }
+
     /// Whether each was seen at its new place or at its old one.
-    pub(crate) fn is_clear(&self) -> bool {
+    fn is_clear(&self) -> bool {
         self.watched().iter().all(|one| !one.seen.new.is_empty() || !one.seen.old.is_empty())
     }
 

@@ -15,7 +15,7 @@ use samehost_scan::{described, services_at, socket_of};
 use samehost_services::Kind;
 use samehost_system::{User, lookup};
 
-use super::config_file::{ConfigFile, ConfigFileError, LeadingLine, LeadingLines};
+use super::{ConfigFile, ConfigFileError, LeadingLine, LeadingLines};
 use crate::disk::{Disk, Reads};
 use crate::findings::shown;
 use crate::place::is_local;

@@ -1,8 +1,270 @@
-//! Configurations of this machine: a file with its editor, which program runs by it, what a name or a directory stands for,
-//! and lines that lead to services here although no editor reads them. Only reads, with the permissions of whoever decides
-//! what a file says.
+//! Configurations of this machine: a file with its editor, and what is at a path, a file or those of an application's
+//! directory; below it which program runs by a file, what a name stands for, and lines that lead to services here although no
+//! editor reads them. Only reads, with the permissions of whoever decides what a file says.
 
-pub(crate) mod config_file;
 pub(crate) mod leads;
 pub(crate) mod server_files;
 pub(crate) mod target;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::{fmt, fs, io};
+
+use samehost_edit::{EDITORS, Editor, Files, Reading, Refusal, Role, Setting, Uptake, recognise};
+use samehost_model::Secret;
+use samehost_model::redact::secrets_in;
+use samehost_services::Kind;
+use samehost_system::User;
+
+use crate::disk::{Disk, Reads};
+
+/// A configuration and its editor.
+#[derive(Clone)]
+pub(crate) struct ConfigFile {
+    /// The file, absolute.
+    pub(crate) file: PathBuf,
+    /// Its editor.
+    pub(crate) editor: &'static dyn Editor,
+    /// The user that the application runs as, if the user named one.
+    pub(crate) reader: Option<User>,
+}
+
+impl ConfigFile {
+    /// The configuration at a path; `None` if no editor recognises it.
+    pub(crate) fn at(path: &Path, reader: Option<&User>) -> io::Result<Option<Self>> {
+        let text = Disk::of(path, Reads::Application, reader).read(path)?;
+        let Some(editor) = recognise(path, &text) else { return Ok(None) };
+        Ok(Some(ConfigFile { file: path.to_owned(), editor, reader: reader.cloned() }))
+    }
+
+    /// The files as those see them who control this configuration: one reading, bounded in total.
+    pub(crate) fn files(&self) -> Disk {
+        let reads = if self.kind().is_some() { Reads::RootsServer } else { Reads::Application };
+        Disk::of(&self.file, reads, self.reader.as_ref())
+    }
+
+    /// Reads it.
+    pub(crate) fn read(&self) -> Result<ParsedConfig, Refusal> {
+        let reading = self.editor.read(&self.file, &self.files())?;
+        Ok(ParsedConfig { config: self.clone(), reading })
+    }
+
+    /// What to write by hand for a setting whose server runs in another container.
+    pub(crate) fn in_container(&self, setting: &Setting) -> Option<String> {
+        self.editor.in_container(&self.file, &self.files(), setting)
+    }
+
+    /// Values in the file where secrets usually are. A program that complains about the file may quote them.
+    pub(crate) fn secrets(&self) -> Vec<Secret> {
+        match self.files().read(&self.file) {
+            Ok(text) => secrets_in(&String::from_utf8_lossy(&text)),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// The service that reads it.
+    pub(crate) fn kind(&self) -> Option<Kind> {
+        match self.editor.uptake(&self.file) {
+            Uptake::Reload(kind) | Uptake::Restart(kind) => Some(kind),
+            Uptake::AtOnce | Uptake::RestartUnit | Uptake::RestartApplication => None,
+        }
+    }
+}
+
+impl fmt::Debug for ConfigFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.file.display(), self.editor.name())
+    }
+}
+
+/// A configuration that was read.
+#[derive(Debug)]
+pub(crate) struct ParsedConfig {
+    pub(crate) config: ConfigFile,
+    pub(crate) reading: Reading,
+}
+
+impl ParsedConfig {
+    /// Whether it has a setting that connects, or one that listens.
+    pub(crate) fn has_role(&self, role: Role) -> bool {
+        self.reading.settings.iter().any(|setting| setting.role == role)
+    }
+}
+
+/// The configurations at a path. Symbolic links stay in the path: a program reads `…/current/.env`, whatever that leads
+/// to today.
+pub(crate) fn at_path(path: &Path, reader: Option<&User>) -> Result<Vec<ConfigFile>, ConfigFileError> {
+    let read = |source| ConfigFileError::Read { file: path.to_owned(), source };
+    let path = std::path::absolute(path).map_err(read)?;
+    let is_directory = fs::metadata(&path).map_err(read)?.is_dir();
+    if is_directory { directory(&path, reader) } else { Ok(vec![file(path, reader)?]) }
+}
+
+pub(crate) fn file(path: PathBuf, reader: Option<&User>) -> Result<ConfigFile, ConfigFileError> {
+    match ConfigFile::at(&path, reader)
+        .map_err(|source| ConfigFileError::Read { file: path.clone(), source })?
+    {
+        Some(config) => Ok(config),
+        None => {
+            let known: Vec<&str> = EDITORS.iter().map(|editor| editor.name()).collect();
+            Err(ConfigFileError::Format { file: path, known: known.join(", ") })
+        }
+    }
+}
+
+fn directory(directory: &Path, reader: Option<&User>) -> Result<Vec<ConfigFile>, ConfigFileError> {
+    let mut found = Vec::new();
+    // A file that exists but cannot be read is reported if nothing else is found.
+    let mut unread = None;
+    for editor in EDITORS {
+        for name in editor.names() {
+            let path = directory.join(name);
+            match ConfigFile::at(&path, reader) {
+                Ok(Some(config)) if config.editor.name() == editor.name() => found.push(config),
+                Ok(_) => {}
+                Err(error) if is_absent(&error) => {}
+                Err(source) => unread = unread.or(Some(ConfigFileError::Read { file: path, source })),
+            }
+        }
+    }
+    // WordPress also reads its configuration from the parent directory, unless that is a WordPress of its own.
+    if found.is_empty() && directory.join("wp-load.php").exists() {
+        let above = directory.parent().map(|above| above.join("wp-config.php"));
+        if let Some(path) =
+            above.filter(|path| path.exists() && !path.with_file_name("wp-settings.php").exists())
+        {
+            found.push(file(path, reader)?);
+        }
+    }
+    if found.is_empty() {
+        if let Some(error) = unread {
+            return Err(error);
+        }
+        let looked: Vec<&str> = EDITORS.iter().flat_map(|editor| editor.names().iter().copied()).collect();
+        return Err(ConfigFileError::Nothing { directory: directory.to_owned(), looked: looked.join(", ") });
+    }
+    Ok(found)
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Why nothing was found.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigFileError {
+    /// Neither a path nor a service.
+    #[error(
+        "`{0}` is neither a file or directory here nor a service that runs; `samehost scan` lists services"
+    )]
+    Unknown(String),
+    /// The name of several services.
+    #[error(
+        "`{name}` is the name of {count} services that run here: {found}; name the configuration of the one that is meant: samehost switch FILE{files}"
+    )]
+    Several {
+        /// The name.
+        name: String,
+        /// How many.
+        count: usize,
+        /// Which, in words.
+        found: String,
+        /// Their files in brackets, if they are known.
+        files: String,
+    },
+    /// A service whose configuration was not found.
+    #[error(
+        "no configuration of {service}, or of a program that talks to it over TCP, was found ({looked}); name the file: samehost switch FILE"
+    )]
+    NoFile {
+        /// Which service.
+        service: String,
+        /// Where was looked.
+        looked: String,
+    },
+    /// A directory without any known configuration.
+    #[error("{directory} has no configuration that samehost can edit; it looks for {looked}")]
+    Nothing {
+        /// The directory.
+        directory: PathBuf,
+        /// What was looked for.
+        looked: String,
+    },
+    /// A file of no known format.
+    #[error(
+        "{file} is not a configuration that samehost can edit, by its name and its text; it knows {known}"
+    )]
+    Format {
+        /// The file.
+        file: PathBuf,
+        /// What is known.
+        known: String,
+    },
+    /// A file or directory of no known format, with lines that lead to services here.
+    #[error(
+        "{path} is not a configuration that samehost can edit, by its name and its text. These lines lead to services here:{lines}"
+    )]
+    NotKnown {
+        /// The file or directory.
+        path: PathBuf,
+        /// The lines.
+        lines: LeadingLines,
+    },
+    /// A file of a known format, no line of which is understood, and some of which lead to services here.
+    #[error(
+        "{path} names no connection that samehost understands. These lines lead to services here:{lines}"
+    )]
+    NotUnderstood {
+        /// The file or directory.
+        path: PathBuf,
+        /// The lines.
+        lines: LeadingLines,
+    },
+    /// A file that is not understood.
+    #[error(transparent)]
+    Refused(Refusal),
+    /// A file that cannot be read.
+    #[error("{file}: {source}")]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// How many lines are told.
+const MOST_LINES: usize = 12;
+
+/// A line that leads to a service here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeadingLine {
+    /// Which line, and where it leads.
+    pub found: String,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+/// The lines of what no editor reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeadingLines {
+    pub(super) lines: Vec<LeadingLine>,
+    /// Programs that talk to those services now, with their numbers.
+    pub(super) talking: BTreeSet<(String, u32)>,
+}
+
+impl fmt::Display for LeadingLines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for LeadingLine { found, remedy } in self.lines.iter().take(MOST_LINES) {
+            write!(f, "\n  {found}\n    → {remedy}")?;
+        }
+        if self.lines.len() > MOST_LINES {
+            write!(f, "\n  and {} more", self.lines.len() - MOST_LINES)?;
+        }
+        for (name, pid) in self.talking.iter().take(MOST_LINES) {
+            write!(f, "\n  {name} {pid} talks to it now: samehost verify {pid} shows over what")?;
+        }
+        Ok(())
+    }
+}

@@ -16,7 +16,7 @@ use samehost_scan::{Trusted, plausible};
 use samehost_services::Kind;
 use samehost_system::{decider, open, ownership};
 
-use super::config_file::ConfigFile;
+use super::ConfigFile;
 use crate::disk::{Disk, Reads};
 use crate::reload::{is_kind, master};
 

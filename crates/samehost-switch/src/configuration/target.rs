@@ -12,8 +12,8 @@ use samehost_scan::{Trusted, described};
 use samehost_services::Kind;
 use samehost_system::User;
 
-use super::config_file::{ConfigFile, ConfigFileError, at_path, file};
 use super::server_files::{self, share_a_port};
+use super::{ConfigFile, ConfigFileError, at_path, file};
 use crate::disk::{Disk, Reads};
 use crate::findings::shown;
 use crate::reload::is_kind;

@@ -9,7 +9,7 @@ use samehost_model::Endpoint;
 use samehost_model::scan::{Process, Scan, Service};
 use samehost_services::Kind;
 
-use crate::configuration::config_file::ConfigFile;
+use crate::configuration::ConfigFile;
 use crate::configuration::server_files;
 use crate::disk::{Disk, Reads};
 use crate::findings::shown;

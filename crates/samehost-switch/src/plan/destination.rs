@@ -14,7 +14,7 @@ use samehost_system::ownership::View;
 
 use super::occupant::{Occupant, occupant};
 use super::server::Server;
-use crate::configuration::config_file::ParsedConfig;
+use crate::configuration::ParsedConfig;
 use crate::findings::bar;
 use crate::request::SwitchRequest;
 

@@ -10,13 +10,13 @@ use samehost_model::{Endpoint, ObstacleCode, Protocol};
 use samehost_scan::{DecidedBy, address_lost, decided_by, obstacles};
 use samehost_services::Kind;
 
-use super::client::application::Revalidation;
+use super::client::Revalidation;
 use super::client::identity::ClientIdentity;
 use super::client::{ClientSide, Wanted};
 use super::destination::{Surroundings, tcp_place, unix_place};
 use super::server::{Server, ServerLine};
-use crate::configuration::config_file::{ConfigFile, ParsedConfig};
 use crate::configuration::leads::Leading;
+use crate::configuration::{ConfigFile, ParsedConfig};
 use crate::findings::{Findings, in_one_line, shown};
 use crate::place::{is_local, is_loopback, same_port};
 use crate::request::{Direction, SwitchRequest};

@@ -18,7 +18,7 @@ use samehost_system::User;
 
 use self::hop::{Hop, Moves};
 use self::obstacles::host;
-use crate::configuration::config_file::{ConfigFile, ConfigFileError, ParsedConfig};
+use crate::configuration::{ConfigFile, ConfigFileError, ParsedConfig};
 use crate::configuration::{leads, target};
 use crate::findings::{Findings, bar, in_one_line, shown};
 use crate::place::same_port;

@@ -17,8 +17,8 @@ use samehost_system::{lookup, ownership};
 use samehost_transport::{ConnectError, ConnectOptions, connect};
 
 use super::server::Server;
-use crate::configuration::config_file::{ConfigFile, ParsedConfig};
 use crate::configuration::server_files;
+use crate::configuration::{ConfigFile, ParsedConfig};
 use crate::findings::shown;
 
 /// Time limit for the question whether anybody answers at a socket's file that no process here is known to hold.

@@ -13,8 +13,8 @@ use samehost_scan::{Trusted, Unserved, described, expected, expected_of, holders
 use samehost_services::Kind;
 use samehost_system::{lookup, peer, start_time};
 
-use crate::configuration::config_file::{ConfigFile, ParsedConfig};
 use crate::configuration::server_files::{self, share_a_port};
+use crate::configuration::{ConfigFile, ParsedConfig};
 use crate::findings::{bar, in_one_line};
 use crate::place::same_port;
 use crate::request::SwitchRequest;

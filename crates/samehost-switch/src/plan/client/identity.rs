@@ -16,7 +16,7 @@ use samehost_system::proc::status::{self, Status};
 use samehost_system::{Account, Executable, Identity as Present, as_user, open, ownership, start_time};
 
 use super::pools::{self, Worker};
-use crate::configuration::config_file::ConfigFile;
+use crate::configuration::ConfigFile;
 use crate::configuration::server_files::{self, hands_over};
 use crate::place::real;
 use crate::reload::unit_of;

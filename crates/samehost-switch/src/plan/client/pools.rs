@@ -17,7 +17,7 @@ use samehost_scan::services_at;
 use samehost_services::Kind;
 use samehost_system::{Account, User, accounts, identity, lookup};
 
-use crate::configuration::config_file::ConfigFile;
+use crate::configuration::ConfigFile;
 use crate::configuration::server_files::{self, texts_of};
 use crate::place::same_port;
 

@@ -13,9 +13,9 @@ use samehost_model::{Endpoint, ObstacleCode};
 use samehost_scan::services_at;
 use samehost_services::UnixSocket;
 
-use crate::configuration::config_file::{ConfigFile, ParsedConfig};
 use crate::configuration::leads::{Left, by_hand, of_text};
 use crate::configuration::server_files;
+use crate::configuration::{ConfigFile, ParsedConfig};
 use crate::findings::{Findings, shown};
 use crate::place::real;
 use crate::plan::stages::PlannedStage;

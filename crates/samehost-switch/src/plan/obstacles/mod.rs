@@ -12,7 +12,7 @@ use samehost_model::scan::Scan;
 
 use super::hop::Hop;
 use super::stages::PlannedStage;
-use crate::configuration::config_file::{ConfigFile, ParsedConfig};
+use crate::configuration::{ConfigFile, ParsedConfig};
 use crate::findings::Findings;
 use crate::request::SwitchRequest;
 

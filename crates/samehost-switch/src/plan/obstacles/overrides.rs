@@ -21,7 +21,7 @@ use super::super::client::environment;
 use crate::configuration::server_files::{self, environment_files_of, hands_over, texts_of};
 use crate::disk::{Disk, Reads};
 use crate::findings::{bar, place, shown};
-use crate::plan::client::application::Variables;
+use crate::plan::client::Variables;
 use crate::plan::client::pools::fpm_config;
 use crate::plan::hop::Hop;
 use crate::plan::stages::PlannedStage;

@@ -21,7 +21,7 @@ use samehost_services::Kind;
 use super::{PlannedStage, Replacement};
 use crate::findings::{Findings, shown};
 use crate::place::real;
-use crate::plan::client::application::{Master, Revalidation, Variables};
+use crate::plan::client::{Master, Revalidation, Variables};
 use crate::plan::hop::Hop;
 use crate::reload::{ReloadAction, ReloadCommand, UnitVerb, reload_action, systemd_runs};
 use crate::request::SwitchRequest;

@@ -24,7 +24,7 @@ use samehost_transaction::resolve;
 use self::follow::{client_reload_action, needs_restart};
 use super::hop::Hop;
 use crate::check::{Planned, planned};
-use crate::configuration::config_file::{ConfigFile, ParsedConfig};
+use crate::configuration::{ConfigFile, ParsedConfig};
 use crate::findings::{Findings, bar, in_one_line, shown};
 use crate::place::same_port;
 use crate::reload::{PlannedReload, ReloadAction, has_no_systemd, reload_action, runs_as};

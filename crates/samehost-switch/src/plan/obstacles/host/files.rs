@@ -14,7 +14,7 @@ use samehost_system::open::proc_file;
 use samehost_system::proc::pids;
 
 use super::{file_system, note};
-use crate::configuration::config_file::ParsedConfig;
+use crate::configuration::ParsedConfig;
 use crate::findings::{bar, shown};
 use crate::plan::stages::PlannedStage;
 
