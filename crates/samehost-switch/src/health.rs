@@ -93,7 +93,7 @@ fn checked_files(switch: &Standing) -> impl Iterator<Item = CheckedFile> {
 }
 
 /// Whether a file that was edited since still holds, and what was found. It holds while it names the new place: other edits
-/// are nobody's business. The reading is by the file's own editor, so that a comment with the old address is not drift.
+/// do not matter. The reading is by the file's own editor, so that a comment with the old address is not drift.
 fn changed(switch: &Standing, file: &Path, text: &[u8]) -> (bool, String) {
     let (old, new) = moves(&switch.summary);
     let Some(editor) = recognise(file, text) else {

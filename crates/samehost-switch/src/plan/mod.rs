@@ -26,7 +26,8 @@ use crate::reload::{ReloadCommand, ReloadWords};
 use crate::request::SwitchRequest;
 use stages::PlannedStage;
 
-/// What would be done.
+/// What a switch would do, and what is in the way. Nothing was changed for it, and nothing is but by
+/// [`apply`](crate::apply()).
 #[derive(Debug, Default)]
 pub struct Plan {
     pub(crate) hops: Vec<Hop>,
@@ -40,7 +41,6 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Whether something bars it.
     #[must_use]
     pub fn is_barred(&self) -> bool {
         self.findings.is_barred()
@@ -49,9 +49,10 @@ impl Plan {
     /// The commands of `--reload` that it does not run.
     #[must_use]
     pub fn unused<'a>(&self, reloads: &'a [ReloadWords]) -> Vec<&'a ReloadWords> {
-        let stages = self.stages.iter().chain(&self.later);
-        let planned: Vec<&ReloadCommand> =
-            stages.flat_map(|stage| &stage.reloads).map(|reload| &reload.command).collect();
+        let mut planned: Vec<&ReloadCommand> = Vec::new();
+        for stage in self.stages.iter().chain(&self.later) {
+            planned.extend(stage.reloads.iter().map(|reload| &reload.command));
+        }
         let mut unused = Vec::new();
         for words in reloads {
             if !planned.contains(&&ReloadCommand::Shell(words.command.clone())) {
@@ -85,12 +86,10 @@ impl Plan {
         barring.all(|obstacle| HARMLESS.contains(&obstacle.code))
     }
 
-    /// Adds notes.
     pub fn note(&mut self, notes: impl IntoIterator<Item = String>) {
         self.findings.note(notes);
     }
 
-    /// Whether there is nothing to do.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.stages.iter().all(|stage| stage.changes.is_empty())
@@ -99,10 +98,10 @@ impl Plan {
     /// Passes what a client asks for and a socket does not give, where a person has said so: the code of a program is not read.
     #[must_use]
     pub fn passing(mut self, accepted: &[ObstacleCode]) -> Self {
-        let is_passed = accepted.contains(&ObstacleCode::Encryption);
-        for obstacle in self.findings.obstacles.iter_mut().filter(|one| one.code == ObstacleCode::Encryption)
-        {
-            obstacle.bars &= !is_passed;
+        if accepted.contains(&ObstacleCode::Encryption) {
+            for obstacle in &mut self.findings.obstacles {
+                obstacle.bars &= obstacle.code != ObstacleCode::Encryption;
+            }
         }
         self
     }
@@ -112,15 +111,13 @@ impl Plan {
     #[must_use]
     pub fn without_a_person(mut self, accepted: &[ObstacleCode]) -> Self {
         if !accepted.contains(&OTHER_FILES) {
-            let unnamed = self.unnamed.iter().map(|file| {
-                bar(
+            for file in &self.unnamed {
+                self.findings.add([bar(
                     OTHER_FILES,
                     format!("{} would change as well, and was not named", shown(file)),
                     format!("Name it too, or pass --accept {OTHER_FILES}"),
-                )
-            });
-            let unnamed: Vec<_> = unnamed.collect();
-            self.findings.add(unnamed);
+                )]);
+            }
         }
         for obstacle in &mut self.findings.obstacles {
             let is_passed = accepted.contains(&obstacle.code);
@@ -128,10 +125,8 @@ impl Plan {
         }
         self
     }
-}
 
-impl Plan {
-    /// What hides its secrets.
+    /// What hides its secrets in messages. Names of users and databases stay readable, though a password may be the same.
     pub(crate) fn redactor(&self) -> Redactor {
         let mut redactor = Redactor::new(&self.secrets);
         for hop in &self.hops {
@@ -152,12 +147,14 @@ fn secrets(configurations: &[ParsedConfig], hops: &[Hop]) -> Vec<Secret> {
         all.extend(read.config.secrets());
     }
     for hop in hops {
-        all.extend(hop.client.around.variable("PGPASSWORD").map(|given| given.value.clone()));
+        if let Some(given) = hop.client.around.variable("PGPASSWORD") {
+            all.push(given.value.clone());
+        }
     }
     all
 }
 
-/// Plans a switch.
+/// Plans a switch. What bars it does not keep the rest from being looked at: all that is in the way is told at once.
 ///
 /// # Errors
 /// When a target stands for no configuration. What else is in the way is an obstacle of the plan.
@@ -179,7 +176,6 @@ pub fn plan(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileErro
     let Moves { hops, configurations, findings } = hop::find(request, scan, read);
     plan.findings.merge(findings);
     plan.secrets.extend(secrets(&configurations, &hops));
-    // What bars it does not keep the rest from being looked at: all that is in the way is told at once.
     if !hops.is_empty() {
         let staged = stages::build(request, scan, &configurations, &hops);
         plan.findings.merge(staged.findings);
@@ -203,8 +199,8 @@ fn not_closed(request: &SwitchRequest, hops: &[Hop], stages: &[PlannedStage]) ->
     }
     for hop in hops {
         let from = &hop.setting.endpoint;
-        let is_closed =
-            stages.iter().flat_map(|stage| &stage.leaves).any(|leaving| same_port(&leaving.from, from));
+        let mut leaves = stages.iter().flat_map(|stage| &stage.leaves);
+        let is_closed = leaves.any(|leaving| same_port(&leaving.from, from));
         if is_closed || !matches!(from, Endpoint::Tcp { .. }) {
             continue;
         }
@@ -217,6 +213,7 @@ fn not_closed(request: &SwitchRequest, hops: &[Hop], stages: &[PlannedStage]) ->
 }
 
 /// The code of files that change though nobody named them.
+///
 /// With `--yes` only files that were named change, and `--accept other-files` passes the others. A
 /// server's own file is one of these where only the application's was named: it is somebody's decision
 /// that the server listens at another place, and an unattended switch says so in one word more
