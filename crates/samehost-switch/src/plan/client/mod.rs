@@ -9,6 +9,7 @@ pub(crate) mod identity;
 pub(crate) mod pools;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -32,12 +33,10 @@ use crate::configuration::server_files::{self, process_of};
 use crate::findings::{bar, place};
 use crate::place::real;
 
-/// The client side of a hop.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClientSide {
     /// The process that runs by the configuration.
     pub(crate) process: Option<u32>,
-    /// Who connects.
     pub(crate) identities: Vec<ClientIdentity>,
     /// By which processes its connections are known.
     pub(crate) application: Application,
@@ -49,7 +48,8 @@ pub(crate) struct ClientSide {
     pub(crate) around: Around,
 }
 
-/// Which clients of a configuration are looked for.
+/// Which clients of a configuration are looked for, and for what. Who only asks what the application does waits for nobody,
+/// and needs none of what a login needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted<'a> {
     /// None: the configuration listens, and who connects to it is not in it.
@@ -113,9 +113,6 @@ fn named(user: &str) -> Result<ClientIdentity, SwitchObstacle> {
     }
 }
 
-// What a client has beside its configuration: the library by which it connects, what its environment says of libpq, and
-// the connections that it has open.
-
 /// How much of a process's environment is read, in bytes.
 const LARGEST_ENVIRONMENT: u64 = 1 << 20;
 /// How much of a process's memory map is read, in bytes.
@@ -123,7 +120,8 @@ const MOST_MAPS: u64 = 4 << 20;
 /// libpq's variables beside those that are words of a connection.
 const OF_LOGIN: &[&str] = &["PGUSER", "PGDATABASE", "PGPASSWORD", "PGSERVICEFILE", "PGSYSCONFDIR", "HOME"];
 
-/// What a client has beside its configuration.
+/// What a client has beside its configuration: the library by which it connects, what its environment says of libpq, and the
+/// connections that it has open.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Around {
     pub(crate) library: Library,
@@ -131,7 +129,6 @@ pub(crate) struct Around {
     pub(crate) open: Vec<OpenConnection>,
 }
 
-/// A variable of its environment.
 #[derive(Clone, Debug)]
 pub(crate) struct Given {
     pub(crate) name: String,
@@ -175,7 +172,6 @@ impl Around {
         Around { library, given: given(masters, clients), open }
     }
 
-    /// A variable of the environment.
     pub(crate) fn variable(&self, name: &str) -> Option<&Given> {
         self.given.iter().find(|given| given.name == name)
     }
@@ -241,24 +237,27 @@ fn connections(
     found
 }
 
-/// The library that a process has loaded; of Node, the one that its project names.
+/// The library that a process has loaded, by its memory map; of Node, whose libraries are not mapped, the one that its project
+/// names alone.
 fn library_of(pid: u32) -> Library {
     let maps = open::proc_file(&format!("/proc/{pid}/maps"), MOST_MAPS).unwrap_or_default();
     let maps = String::from_utf8_lossy(&maps);
-    let mut files = maps.lines().filter_map(|line| line.split_once('/').map(|(_, path)| path));
-    let loaded = files.find_map(|path| {
+    for line in maps.lines() {
+        let Some((_, path)) = line.split_once('/') else { continue };
         let name = path.rsplit('/').next().unwrap_or(path);
         if name.starts_with("libpq.so") || name.starts_with("libpq-") {
-            return Some(Library::Libpq);
+            return Library::Libpq;
         }
-        path.contains("/asyncpg/").then_some(Library::Asyncpg)
-    });
-    loaded.unwrap_or_else(|| of_node(pid))
+        if path.contains("/asyncpg/") {
+            return Library::Asyncpg;
+        }
+    }
+    of_node(pid)
 }
 
 fn of_node(pid: u32) -> Library {
     let program = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-    if program.file_name().is_none_or(|name| name != "node") {
+    if program.file_name() != Some(OsStr::new("node")) {
         return Library::Unknown;
     }
     let project =
@@ -279,8 +278,13 @@ fn directory_of(pid: u32) -> PathBuf {
 pub(crate) fn environment(pid: u32) -> Variables {
     let bytes = open::proc_file(&format!("/proc/{pid}/environ"), LARGEST_ENVIRONMENT).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
-    let pairs = text.split('\0').filter_map(|pair| pair.split_once('='));
-    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    let mut variables = Variables::new();
+    for pair in text.split('\0') {
+        if let Some((name, value)) = pair.split_once('=') {
+            variables.insert(name.to_owned(), value.to_owned());
+        }
+    }
+    variables
 }
 
 /// How much of a process's title is read, in bytes.
@@ -299,14 +303,14 @@ pub(crate) struct Application {
 }
 
 impl Application {
-    /// The processes now.
     pub(crate) fn pids(&self) -> Vec<u32> {
         let mut pids: Vec<u32> = self.families.iter().flat_map(|root| peer::family(*root)).collect();
         if let Some(folder) = &self.folder {
             // Our own logins are not the application's, in whatever directory this command was given.
             let own = peer::family(std::process::id());
-            let at_work = at_work_in(folder).into_iter().flat_map(peer::family);
-            pids.extend(at_work.filter(|pid| !own.contains(pid)));
+            for at_work in at_work_in(folder) {
+                pids.extend(peer::family(at_work).into_iter().filter(|pid| !own.contains(pid)));
+            }
         }
         for (master, name) in &self.pools {
             let title = format!("php-fpm: pool {name}");
@@ -337,32 +341,22 @@ pub(crate) fn application(
         return Application { families: vec![master], ..Application::default() };
     }
     if clients.iter().any(|client| client.name.starts_with("php-fpm")) {
-        let directory = server_files::folder(&config.file);
-        let serving =
-            directory.ancestors().take(2).map(|at| pools_of(scan, at)).find(|pools| !pools.is_empty());
-        if let Some(serving) = serving {
-            let pools = serving.into_iter().map(|pool| (pool.master, pool.name)).collect();
-            return Application { pools, ..Application::default() };
-        }
-        let masters = of_programs(scan, &[PHP_FPM]).into_iter().map(|worker| worker.parent);
-        let masters: BTreeSet<u32> = masters.filter(|pid| *pid > 1).collect();
-        if masters.len() > 1 {
-            // Whose connection it is could not be told.
-            return Application::default();
-        }
-        return Application { families: masters.into_iter().collect(), ..Application::default() };
+        return php_behind_fpm(scan, server_files::folder(&config.file));
     }
     // A program that connects for a moment need not be connected when we look, and one that takes its file at its start has
     // another number then: it is known by the directory in which it works, or by its unit. Whoever talks to the same service
     // and may read the file can be logged in as, and is not therefore the application.
     let starts_again = config.editor.uptake(&config.file) == Uptake::RestartApplication;
-    let folder = starts_again.then(|| real(server_files::folder(&config.file)));
-    let units = if starts_again { handing_over(scan, &config.file) } else { BTreeSet::new() };
+    let (mut folder, mut units) = (None, BTreeSet::new());
+    if starts_again {
+        folder = Some(real(server_files::folder(&config.file)));
+        units = handing_over(scan, &config.file);
+    }
     let mut families = Vec::new();
     for client in clients {
         let process = client.pid.and_then(|pid| scan.process(pid));
         let unit = process.and_then(|process| process.unit.as_deref());
-        let is_handed = unit.is_some_and(|unit| units.contains(unit));
+        let is_handed = matches!(unit, Some(unit) if units.contains(unit));
         if let (Some(pid), Some(folder)) = (client.pid, &folder)
             && !is_handed
             && !works_in(pid, folder)
@@ -381,17 +375,40 @@ pub(crate) fn application(
     Application { families, pools: Vec::new(), folder }
 }
 
+/// The processes of PHP behind PHP-FPM that serve files of a directory, or of the one above it (`public/`). Nothing where
+/// several masters could: whose connection it is could not be told.
+fn php_behind_fpm(scan: &Scan, directory: &Path) -> Application {
+    for directory in directory.ancestors().take(2) {
+        let mut serving = Application::default();
+        for pool in pools_of(scan, directory) {
+            serving.pools.push((pool.master, pool.name));
+        }
+        if !serving.pools.is_empty() {
+            return serving;
+        }
+    }
+    let mut masters = BTreeSet::new();
+    for worker in of_programs(scan, &[PHP_FPM]) {
+        if worker.parent > 1 {
+            masters.insert(worker.parent);
+        }
+    }
+    if masters.len() > 1 {
+        return Application::default();
+    }
+    Application { families: masters.into_iter().collect(), ..Application::default() }
+}
+
 /// Processes that work in a directory or below it. Whoever does so at a terminal is a person.
 fn at_work_in(folder: &Path) -> Vec<u32> {
     let mut found = pids();
-    found.retain(|pid| works_in(*pid, folder) && stat_field(*pid, 7).is_some_and(|terminal| terminal == "0"));
+    found.retain(|pid| works_in(*pid, folder) && stat_field(*pid, 7).as_deref() == Some("0"));
     found
 }
 
 /// After how many seconds PHP looks at a file again, where nothing says otherwise (opcache.revalidate_freq).
 const USUAL_REVALIDATION: u64 = 2;
 
-/// Values of variables by their names.
 pub(crate) type Variables = BTreeMap<String, String>;
 
 /// A master of PHP-FPM that runs an application.
@@ -432,7 +449,9 @@ impl Master {
     pub(crate) fn says(&self, files: &dyn Files, wanted: &Variables) -> bool {
         for one in self.of_its_pools(handed(&self.config.file, files)) {
             let HandedKind::Variable(name) = &one.what else { continue };
-            if wanted.get(name).is_some_and(|new| one.value.as_ref() != Some(new)) {
+            if let Some(new) = wanted.get(name)
+                && one.value.as_ref() != Some(new)
+            {
                 return false;
             }
         }
@@ -455,13 +474,16 @@ impl Master {
         }
         let files = self.config.files();
         let ini = server_files::folder(&self.config.file).join("php.ini");
-        let (value, file, line) = files.exists(&ini).then(|| directive(&ini, &files, key))??;
+        if !files.exists(&ini) {
+            return None;
+        }
+        let (value, file, line) = directive(&ini, &files, key)?;
         Some((value, place(&file, line)))
     }
 }
 
 /// The masters of PHP-FPM that run an application: those of its pools, else those of its clients.
-pub(super) fn masters(scan: &Scan, application: &Application, clients: &[ClientIdentity]) -> Vec<Master> {
+fn masters(scan: &Scan, application: &Application, clients: &[ClientIdentity]) -> Vec<Master> {
     let mut wanted: Vec<(u32, Vec<String>)> = Vec::new();
     for (master, pool) in &application.pools {
         match wanted.iter_mut().find(|(known, _)| known == master) {
@@ -470,12 +492,17 @@ pub(super) fn masters(scan: &Scan, application: &Application, clients: &[ClientI
         }
     }
     if wanted.is_empty() {
-        let pids = clients.iter().flat_map(|client| [client.pid, client.parent]).flatten();
-        wanted.extend(pids.map(|pid| (pid, Vec::new())));
+        for client in clients {
+            for pid in [client.pid, client.parent].into_iter().flatten() {
+                wanted.push((pid, Vec::new()));
+            }
+        }
     }
     let mut found = Vec::new();
     for (pid, pools) in wanted {
-        found.extend(fpm_config(scan, pid).map(|config| Master { pid, config, pools }));
+        if let Some(config) = fpm_config(scan, pid) {
+            found.push(Master { pid, config, pools });
+        }
     }
     found
 }
@@ -486,32 +513,26 @@ pub(crate) enum Revalidation {
     /// It looks again after this time.
     After(Duration),
     /// It does not look again until it is reloaded.
-    Never {
-        /// The master of PHP-FPM.
-        master: u32,
-        /// Its configuration.
-        file: PathBuf,
-        /// Where that is set.
-        place: String,
-    },
+    Never { master: u32, file: PathBuf, place: String },
 }
 
 /// How PHP of these masters takes a change of a file; `None` where it is not PHP's.
-pub(super) fn revalidation(file: &Path, masters: &[Master]) -> Option<Revalidation> {
-    if file.extension().is_none_or(|extension| extension != "php") {
+fn revalidation(file: &Path, masters: &[Master]) -> Option<Revalidation> {
+    if file.extension() != Some(OsStr::new("php")) {
         return None;
     }
     let mut longest = Duration::from_secs(USUAL_REVALIDATION);
     for master in masters {
         if let Some((value, place)) = master.setting("opcache.validate_timestamps")
             && is_off(&value)
-            && master.setting("opcache.enable").is_none_or(|(value, _)| !is_off(&value))
+            && !matches!(master.setting("opcache.enable"), Some((value, _)) if is_off(&value))
         {
             let file = master.config.file.clone();
             return Some(Revalidation::Never { master: master.pid, file, place });
         }
-        let seconds = master.setting("opcache.revalidate_freq").and_then(|(value, _)| value.parse().ok());
-        longest = longest.max(Duration::from_secs(seconds.unwrap_or(0)));
+        if let Some((value, _)) = master.setting("opcache.revalidate_freq") {
+            longest = longest.max(Duration::from_secs(value.parse().unwrap_or(0)));
+        }
     }
     Some(Revalidation::After(longest))
 }

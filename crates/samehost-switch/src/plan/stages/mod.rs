@@ -26,7 +26,7 @@ use super::hop::Hop;
 use crate::check::{Planned, planned};
 use crate::configuration::{ConfigFile, ParsedConfig};
 use crate::findings::{Findings, bar, in_one_line, shown};
-use crate::place::same_port;
+use crate::place::{real, same_port};
 use crate::reload::{PlannedReload, ReloadAction, has_no_systemd, reload_action, runs_as};
 use crate::request::{Direction, SwitchRequest};
 
@@ -61,6 +61,12 @@ pub(crate) struct PlannedStage {
 }
 
 impl PlannedStage {
+    /// Whether this file changes in it, under whatever name.
+    fn changes_file(&self, file: &Path) -> bool {
+        let file = real(file);
+        self.changes.iter().any(|change| real(&change.path) == file)
+    }
+
     /// Adds the check of a configuration that changes in it, and that this process runs by, or returns a note why the
     /// check is not run.
     pub(crate) fn check(&mut self, scan: &Scan, config: &ConfigFile, pid: Option<u32>) -> Option<String> {
