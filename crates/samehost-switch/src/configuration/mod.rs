@@ -18,12 +18,10 @@ use samehost_system::User;
 
 use crate::disk::{Disk, Reads};
 
-/// A configuration and its editor.
 #[derive(Clone)]
 pub(crate) struct ConfigFile {
-    /// The file, absolute.
+    /// Absolute. Symbolic links stay in it.
     pub(crate) file: PathBuf,
-    /// Its editor.
     pub(crate) editor: &'static dyn Editor,
     /// The user that the application runs as, if the user named one.
     pub(crate) reader: Option<User>,
@@ -43,7 +41,6 @@ impl ConfigFile {
         Disk::of(&self.file, reads, self.reader.as_ref())
     }
 
-    /// Reads it.
     pub(crate) fn read(&self) -> Result<ParsedConfig, Refusal> {
         let reading = self.editor.read(&self.file, &self.files())?;
         Ok(ParsedConfig { config: self.clone(), reading })
@@ -77,7 +74,6 @@ impl fmt::Debug for ConfigFile {
     }
 }
 
-/// A configuration that was read.
 #[derive(Debug)]
 pub(crate) struct ParsedConfig {
     pub(crate) config: ConfigFile,
@@ -91,8 +87,8 @@ impl ParsedConfig {
     }
 }
 
-/// The configurations at a path. Symbolic links stay in the path: a program reads `…/current/.env`, whatever that leads
-/// to today.
+/// The configurations at a path: a file, or those in an application's directory by the usual names. Symbolic links stay in the
+/// path: a program reads `…/current/.env`, whatever that leads to today.
 pub(crate) fn at_path(path: &Path, reader: Option<&User>) -> Result<Vec<ConfigFile>, ConfigFileError> {
     let read = |source| ConfigFileError::Read { file: path.to_owned(), source };
     let path = std::path::absolute(path).map_err(read)?;
@@ -101,14 +97,13 @@ pub(crate) fn at_path(path: &Path, reader: Option<&User>) -> Result<Vec<ConfigFi
 }
 
 pub(crate) fn file(path: PathBuf, reader: Option<&User>) -> Result<ConfigFile, ConfigFileError> {
-    match ConfigFile::at(&path, reader)
-        .map_err(|source| ConfigFileError::Read { file: path.clone(), source })?
-    {
-        Some(config) => Ok(config),
-        None => {
+    match ConfigFile::at(&path, reader) {
+        Ok(Some(config)) => Ok(config),
+        Ok(None) => {
             let known: Vec<&str> = EDITORS.iter().map(|editor| editor.name()).collect();
             Err(ConfigFileError::Format { file: path, known: known.join(", ") })
         }
+        Err(source) => Err(ConfigFileError::Read { file: path, source }),
     }
 }
 
@@ -123,16 +118,19 @@ fn directory(directory: &Path, reader: Option<&User>) -> Result<Vec<ConfigFile>,
                 Ok(Some(config)) if config.editor.name() == editor.name() => found.push(config),
                 Ok(_) => {}
                 Err(error) if is_absent(&error) => {}
-                Err(source) => unread = unread.or(Some(ConfigFileError::Read { file: path, source })),
+                Err(source) => {
+                    unread.get_or_insert(ConfigFileError::Read { file: path, source });
+                }
             }
         }
     }
     // WordPress also reads its configuration from the parent directory, unless that is a WordPress of its own.
-    if found.is_empty() && directory.join("wp-load.php").exists() {
-        let above = directory.parent().map(|above| above.join("wp-config.php"));
-        if let Some(path) =
-            above.filter(|path| path.exists() && !path.with_file_name("wp-settings.php").exists())
-        {
+    if found.is_empty()
+        && directory.join("wp-load.php").exists()
+        && let Some(above) = directory.parent()
+    {
+        let path = above.join("wp-config.php");
+        if path.exists() && !above.join("wp-settings.php").exists() {
             found.push(file(path, reader)?);
         }
     }
@@ -150,7 +148,6 @@ fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Why nothing was found.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigFileError {
@@ -159,94 +156,52 @@ pub enum ConfigFileError {
         "`{0}` is neither a file or directory here nor a service that runs; `samehost scan` lists services"
     )]
     Unknown(String),
-    /// The name of several services.
     #[error(
         "`{name}` is the name of {count} services that run here: {found}; name the configuration of the one that is meant: samehost switch FILE{files}"
     )]
     Several {
-        /// The name.
         name: String,
-        /// How many.
         count: usize,
-        /// Which, in words.
         found: String,
         /// Their files in brackets, if they are known.
         files: String,
     },
-    /// A service whose configuration was not found.
     #[error(
         "no configuration of {service}, or of a program that talks to it over TCP, was found ({looked}); name the file: samehost switch FILE"
     )]
-    NoFile {
-        /// Which service.
-        service: String,
-        /// Where was looked.
-        looked: String,
-    },
-    /// A directory without any known configuration.
+    NoFile { service: String, looked: String },
     #[error("{directory} has no configuration that samehost can edit; it looks for {looked}")]
-    Nothing {
-        /// The directory.
-        directory: PathBuf,
-        /// What was looked for.
-        looked: String,
-    },
-    /// A file of no known format.
+    Nothing { directory: PathBuf, looked: String },
     #[error(
         "{file} is not a configuration that samehost can edit, by its name and its text; it knows {known}"
     )]
-    Format {
-        /// The file.
-        file: PathBuf,
-        /// What is known.
-        known: String,
-    },
+    Format { file: PathBuf, known: String },
     /// A file or directory of no known format, with lines that lead to services here.
     #[error(
         "{path} is not a configuration that samehost can edit, by its name and its text. These lines lead to services here:{lines}"
     )]
-    NotKnown {
-        /// The file or directory.
-        path: PathBuf,
-        /// The lines.
-        lines: LeadingLines,
-    },
+    NotKnown { path: PathBuf, lines: LeadingLines },
     /// A file of a known format, no line of which is understood, and some of which lead to services here.
     #[error(
         "{path} names no connection that samehost understands. These lines lead to services here:{lines}"
     )]
-    NotUnderstood {
-        /// The file or directory.
-        path: PathBuf,
-        /// The lines.
-        lines: LeadingLines,
-    },
-    /// A file that is not understood.
+    NotUnderstood { path: PathBuf, lines: LeadingLines },
     #[error(transparent)]
     Refused(Refusal),
-    /// A file that cannot be read.
     #[error("{file}: {source}")]
-    Read {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Read { file: PathBuf, source: io::Error },
 }
 
-/// How many lines are told.
 const MOST_LINES: usize = 12;
 
-/// A line that leads to a service here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeadingLine {
     /// Which line, and where it leads.
     pub found: String,
-    /// What to do about it.
     pub remedy: String,
 }
 
-/// The lines of what no editor reads.
+/// The lines of what no editor reads; a message has the first [`MOST_LINES`] of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeadingLines {
     pub(super) lines: Vec<LeadingLine>,
